@@ -1,0 +1,9 @@
+//! Floor 0: what everything else stands on. Knows no GPU and no profile format.
+
+pub mod diag;
+pub mod dtype;
+pub mod suggest;
+pub mod text;
+pub mod units;
+
+pub use dtype::DType;

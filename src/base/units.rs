@@ -1,0 +1,122 @@
+//! Numbers as people read them: three significant digits, SI units, a thin-space-free ASCII form.
+//!
+//! Printing never rounds before a comparison: callers compare the raw numbers.
+
+/// A duration in nanoseconds: `850 ns`, `12.3 us`, `4.56 ms`, `1.23 s`.
+pub fn ns(value: f64) -> String {
+    scaled(value, 1e3, &["ns", "us", "ms", "s"])
+}
+
+/// Bytes in powers of ten: `512 B`, `1.44 MB`, `25.5 GB`.
+pub fn bytes(value: f64) -> String {
+    scaled(value, 1e3, &["B", "kB", "MB", "GB", "TB"])
+}
+
+/// Bytes per second: `27.7 GB/s`.
+pub fn rate(value: f64) -> String {
+    format!("{}/s", bytes(value))
+}
+
+/// Floating point operations: `9.33 GFLOP`.
+pub fn flops(value: f64) -> String {
+    scaled(value, 1e3, &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"])
+}
+
+/// Floating point operations per second: `12.4 TFLOP/s`.
+pub fn flop_rate(value: f64) -> String {
+    format!("{}/s", flops(value))
+}
+
+/// A share between 0 and 1 as a percentage: `12.3 %`, `0.4 %`, `97 %`.
+pub fn percent(share: f64) -> String {
+    if !share.is_finite() {
+        return "-".into();
+    }
+    let p = share * 100.0;
+    if p == 0.0 {
+        "0 %".into()
+    } else if p.abs() < 0.1 {
+        "< 0.1 %".into()
+    } else if p.abs() < 9.95 {
+        format!("{p:.1} %")
+    } else {
+        format!("{p:.0} %")
+    }
+}
+
+/// A whole number with thousands separated: `1,002,500`.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A plain ratio: `1.8x`, `12x`.
+pub fn times(value: f64) -> String {
+    if !value.is_finite() {
+        "-".into()
+    } else {
+        format!("{}x", significant(value))
+    }
+}
+
+/// Three significant digits without an exponent for everyday sizes.
+pub fn significant(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude >= 99.95 || value == 0.0 {
+        format!("{value:.0}")
+    } else if magnitude >= 9.995 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+fn scaled(value: f64, base: f64, units: &[&str]) -> String {
+    if !value.is_finite() {
+        return "-".into();
+    }
+    let mut scaled = value;
+    let mut unit = 0;
+    // 999.5 would print as 1000: move on to the next unit first.
+    while scaled.abs() >= base - 0.5 && unit + 1 < units.len() {
+        scaled /= base;
+        unit += 1;
+    }
+    let number = if unit == 0 {
+        format!("{scaled:.0}")
+    } else {
+        significant(scaled)
+    };
+    format!("{number} {}", units.get(unit).copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_three_digits() {
+        assert_eq!(ns(850.0), "850 ns");
+        assert_eq!(ns(12_345.0), "12.3 us");
+        assert_eq!(ns(999_700.0), "1.00 ms");
+        assert_eq!(ns(1.2345e9), "1.23 s");
+        assert_eq!(ns(7.2e12), "7200 s");
+        assert_eq!(bytes(25.5e9), "25.5 GB");
+        assert_eq!(rate(27.7e9), "27.7 GB/s");
+        assert_eq!(flops(9.33e9), "9.33 GFLOP");
+        assert_eq!(percent(0.123), "12 %");
+        assert_eq!(percent(0.0412), "4.1 %");
+        assert_eq!(percent(0.0004), "< 0.1 %");
+        assert_eq!(count(1_002_500), "1,002,500");
+        assert_eq!(count(999), "999");
+        assert_eq!(times(1.8), "1.80x");
+        assert_eq!(ns(f64::NAN), "-");
+    }
+}

@@ -1,0 +1,133 @@
+//! A kernel's name, decoded: what the hardware ran. One table, base name first.
+
+use serde::Serialize;
+
+use crate::base::DType;
+
+/// What kind of work a kernel or an operator does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    Gemm,
+    Conv,
+    Attention,
+    Rnn,
+    Norm,
+    Softmax,
+    Loss,
+    Pointwise,
+    Dropout,
+    Reduce,
+    Copy,
+    Cast,
+    /// NCHW <-> NHWC and other layout changes made by a library.
+    Layout,
+    Cat,
+    Fill,
+    Random,
+    Embedding,
+    Index,
+    Sort,
+    Pool,
+    Interpolate,
+    Optimizer,
+    Communication,
+    Memcpy,
+    Memset,
+    /// Split-K reductions, offset computations, epilogues, Winograd transforms.
+    Helper,
+    Quantize,
+    Unknown,
+}
+
+impl Family {
+    /// The word used in rules and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Gemm => "gemm",
+            Family::Conv => "conv",
+            Family::Attention => "attention",
+            Family::Rnn => "rnn",
+            Family::Norm => "norm",
+            Family::Softmax => "softmax",
+            Family::Loss => "loss",
+            Family::Pointwise => "pointwise",
+            Family::Dropout => "dropout",
+            Family::Reduce => "reduce",
+            Family::Copy => "copy",
+            Family::Cast => "cast",
+            Family::Layout => "layout",
+            Family::Cat => "cat",
+            Family::Fill => "fill",
+            Family::Random => "random",
+            Family::Embedding => "embedding",
+            Family::Index => "index",
+            Family::Sort => "sort",
+            Family::Pool => "pool",
+            Family::Interpolate => "interpolate",
+            Family::Optimizer => "optimizer",
+            Family::Communication => "communication",
+            Family::Memcpy => "memcpy",
+            Family::Memset => "memset",
+            Family::Helper => "helper",
+            Family::Quantize => "quantize",
+            Family::Unknown => "unknown",
+        }
+    }
+
+    /// Runs on the matrix units when it can.
+    pub fn is_math(self) -> bool {
+        matches!(self, Family::Gemm | Family::Conv | Family::Attention | Family::Rnn)
+    }
+}
+
+/// Whether a kernel runs on Tensor Cores (AMD: matrix cores).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TensorCore {
+    Yes,
+    No,
+    Unknown,
+}
+
+/// Everything a kernel's name gives away.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Decoded {
+    /// The function's own name without return type, namespaces kept, template arguments and
+    /// parameters cut: `at::native::vectorized_elementwise_kernel`, `ampere_sgemm_128x64_tn`.
+    pub base: String,
+    /// A short label for reports: the base name's last segment, or the functor that tells more
+    /// (`elementwise: direct_copy`), or the CUTLASS template name.
+    pub label: String,
+    pub family: Family,
+    pub tensor_core: TensorCore,
+    /// Type of the math, when the name says.
+    pub dtype: Option<DType>,
+    /// Thread block tile (M, N).
+    pub tile: Option<(u32, u32)>,
+    pub tile_k: Option<u32>,
+    /// Element alignment the kernel was built for, when the name says (`_align2`, `ldg8`): evidence
+    /// about the operands. Never from `aligna4_alignc4` of `ffma` kernels.
+    pub align: Option<u32>,
+    /// Operand layout letters, `tn`, `nt`, `TNN`.
+    pub layout: Option<String>,
+    pub split_k: bool,
+    /// Grid size says nothing about parallelism (persistent, stream-K, warp specialised, NCCL).
+    pub persistent: bool,
+    /// Architecture in the name: `sm80_`, `ampere_` = (8, 0), `volta_` = (7, 0).
+    pub arch: Option<(u32, u32)>,
+    /// Which gradient a convolution kernel computes, when its name says.
+    pub conv_role: Option<super::Role>,
+    /// The kernel reads or writes strided or broadcast memory (plain `elementwise_kernel<128, N>`).
+    pub strided: Option<bool>,
+    /// Compiled by Triton / Inductor.
+    pub triton: bool,
+    /// Does no math of its own: helper kernels never get a call's FLOPs.
+    pub helper: bool,
+    /// Attention: causal flag in the template arguments.
+    pub causal: Option<bool>,
+    /// Communication: `all_reduce`, `all_gather`, `reduce_scatter`, `broadcast`, `send_recv`, ...
+    pub collective: Option<&'static str>,
+    /// Winograd or FFT: real multiplies are fewer than the direct count.
+    pub fast_conv: bool,
+}

@@ -1,0 +1,194 @@
+//! Floor 4: what work was done and how long it should have taken.
+//!
+//! Operator, shapes and dtypes give FLOPs and DRAM bytes; a kernel's name says what the hardware
+//! ran; the roofline turns both into ideal and reachable time.
+
+use serde::Serialize;
+
+use crate::base::DType;
+use crate::correlate::Run;
+use crate::gpu::Choice;
+
+pub mod kernel_name;
+pub mod ops;
+mod price;
+pub mod roofline;
+
+pub use kernel_name::{Decoded, Family, TensorCore};
+pub use price::price;
+
+/// A run with costs, roofline and a GPU. The input of the fact table.
+#[derive(Debug, Clone)]
+pub struct Costed {
+    pub run: Run,
+    pub gpu: Option<Choice>,
+    /// One per site, same index.
+    pub sites: Vec<SiteCost>,
+    /// One per site, same index; one per `Site::kernels` inside.
+    pub kernels: Vec<Vec<Decoded>>,
+    pub coverage: Coverage,
+    /// Compute capability running kernels prove at least (an `sm80_` kernel means 8.0).
+    pub proven_cc: Option<(u32, u32)>,
+}
+
+/// What one site's work is and what it should take. Sums over all its calls.
+#[derive(Debug, Clone)]
+pub struct SiteCost {
+    pub family: Family,
+    /// Cost of ONE call; `Err` says why it is unknown.
+    pub cost: Result<OpCost, Unknown>,
+    /// The dtype the math runs in (`Tf32` when the kernel's name says so), when known.
+    pub math_dtype: Option<DType>,
+    /// Over the site's math kernels: yes, no, or unknown (also when they differ).
+    pub tensor_core: TensorCore,
+    /// Sums over calls.
+    pub flops: Option<f64>,
+    pub bytes: Option<f64>,
+    /// `max(flops/peak, bytes/bandwidth)` in the unit and precision the work ran in, ns over calls.
+    pub ideal_ns: Option<f64>,
+    /// The same for the best unit and precision available.
+    pub best_ideal_ns: Option<f64>,
+    /// `max(flops/(0.8 peak), bytes/(0.85 bandwidth), 2 us)` of the best one, per call, times calls.
+    pub reachable_ns: Option<f64>,
+    /// The dtype of the best unit.
+    pub best_dtype: Option<DType>,
+    pub bound: Option<Bound>,
+    /// More main kernels than roles in one call: an autotuning search, not judged.
+    pub autotuning: bool,
+}
+
+/// What limits the ideal time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    Math,
+    Memory,
+    /// The 2 us floor of a launch.
+    Latency,
+}
+
+impl Bound {
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Math => "math",
+            Bound::Memory => "memory",
+            Bound::Latency => "latency",
+        }
+    }
+}
+
+/// The cost of one operator call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpCost {
+    pub family: Family,
+    pub class: FlopsClass,
+    pub roles: Vec<RoleCost>,
+    /// What the numbers assume, for the report: "causal mask not discounted".
+    pub note: Option<&'static str>,
+}
+
+impl OpCost {
+    pub fn flops(&self) -> u64 {
+        self.roles.iter().fold(0, |sum, r| sum.saturating_add(r.flops))
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.roles.iter().fold(0, |sum, r| sum.saturating_add(r.bytes))
+    }
+}
+
+/// One piece of work of a call: the forward, or one of the gradients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoleCost {
+    pub role: Role,
+    pub flops: u64,
+    pub bytes: u64,
+    pub dims: Dims,
+}
+
+/// Which piece of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    Fwd,
+    Dgrad,
+    Wgrad,
+    BiasGrad,
+    /// A backward that is one piece of work.
+    Bwd,
+    Opt,
+}
+
+/// The dimensions that matter to advice.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Dims {
+    #[default]
+    None,
+    /// `C[batch, m, n] = A[batch, m, k] B[batch, k, n]`; `contiguous` lists the dimensions that are
+    /// contiguous in memory in one of the operands or the result, which is where alignment counts:
+    /// `(m, n, k)`.
+    Gemm { batch: u64, m: u64, n: u64, k: u64, contiguous: (bool, bool, bool) },
+    Conv { n: u64, c: u64, k: u64, groups: u64, in_spatial: u64, out_spatial: u64, filter: u64, stride: u64, transposed: bool },
+    Attention { batch: u64, heads: u64, seq_q: u64, seq_k: u64, head_dim: u64, causal: Option<bool> },
+    /// Softmax, norm, loss: `rows` independent rows of `cols` elements.
+    Rows { rows: u64, cols: u64 },
+    /// A plain number of elements.
+    Elements { numel: u64 },
+}
+
+/// How sure a FLOP count is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlopsClass {
+    /// A closed form everyone agrees on.
+    Exact,
+    /// Our documented convention; never decides what limits the work.
+    Convention,
+    /// Data movement.
+    Zero,
+}
+
+/// Why an operator has no price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    /// No operator is known for these kernels.
+    NoOperator,
+    /// The profile records no shapes for it.
+    NoShapes,
+    /// Shapes, but no element type for some operand.
+    NoDType,
+    /// No handler for this operator.
+    UnknownOp,
+    /// The cost depends on data the profile does not hold (lengths, indices, expert loads).
+    DataDependent,
+    /// The arguments do not fit the operator.
+    BadArguments,
+}
+
+impl Unknown {
+    /// How the report says it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Unknown::NoOperator => "no operator known",
+            Unknown::NoShapes => "no shapes recorded",
+            Unknown::NoDType => "element type not recorded",
+            Unknown::UnknownOp => "no cost formula for this operator",
+            Unknown::DataDependent => "cost depends on data not in the profile",
+            Unknown::BadArguments => "arguments do not fit the operator",
+        }
+    }
+}
+
+/// How much of the GPU time has a price. Shares of kernel time inside the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Coverage {
+    pub kernel_ns: i64,
+    pub priced_ns: i64,
+    /// Kernel time whose launch and operator are known.
+    pub attributable_ns: i64,
+    /// Priced part of that.
+    pub priced_attributable_ns: i64,
+    /// Kernel time whose name the decoder recognises.
+    pub named_family_ns: i64,
+}

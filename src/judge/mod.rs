@@ -1,0 +1,139 @@
+//! Floor 6: rules. Load, check, evaluate in three values, resolve conflicts, claim savings, rank,
+//! explain, prove. Knows facts by name only.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::correlate::SiteId;
+use crate::facts::Member;
+
+/// How bad a finding is; static, from the rule file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Note,
+    Warning,
+    Error,
+}
+
+/// How sure a rule is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    Low,
+    Medium,
+    High,
+}
+
+impl Confidence {
+    /// The weight a saving is ranked with (RULES section 4).
+    pub fn weight(self) -> f64 {
+        match self {
+            Confidence::Low => 0.4,
+            Confidence::Medium => 0.7,
+            Confidence::High => 1.0,
+        }
+    }
+}
+
+/// The outcome of judging a run.
+#[derive(Debug, Clone, Default)]
+pub struct Verdict {
+    /// In report order: what pays most first.
+    pub findings: Vec<Finding>,
+    /// Findings under the floor, same order.
+    pub minor: Vec<Finding>,
+    pub not_judged: Vec<NotJudged>,
+    /// Rules that failed while running: reported, never silent.
+    pub faults: Vec<Fault>,
+    /// Findings another finding silenced (`supersedes`, `unless`, `vetoes`), for `-v` and `--why`.
+    pub silenced: Vec<Silenced>,
+    pub rules_run: usize,
+}
+
+/// One piece of advice.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// `tensor-cores/gemm-unaligned`, or `user/<stem>`.
+    pub rule: String,
+    /// The rule file, as a path people can open.
+    pub file: String,
+    pub category: String,
+    pub title: String,
+    pub severity: Severity,
+    pub confidence: Confidence,
+    pub members: Vec<Member>,
+    /// Sites covered, each once.
+    pub sites: Vec<SiteId>,
+    /// Where, for people; not escaped. Several places are folded: `blocks.* (24 layers)`.
+    pub place: String,
+    pub calls: u64,
+    /// GPU ns (idle ns for gaps) covered.
+    pub time_ns: f64,
+    /// Of GPU busy time (of the window for idle findings).
+    pub share: f64,
+    pub saving: Option<Saving>,
+    /// Markdown written by the rule with profile text escaped inside.
+    pub message: String,
+    pub why: String,
+    pub fix: String,
+    pub references: Vec<String>,
+    /// The facts its condition used, for the worst member: name and printed value.
+    pub evidence: Vec<(String, String)>,
+    /// What the advice changes, for contradictions.
+    pub changes: BTreeMap<String, String>,
+}
+
+/// Time given back. All in ns of the judged window, summed over devices.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Saving {
+    /// GPU time (or idle, or exposed copy time), upper end.
+    pub high_ns: f64,
+    /// Lower end: upper end x `params.sure`.
+    pub low_ns: f64,
+    /// What was still unclaimed of the upper end when its turn came.
+    pub claimed_ns: f64,
+    /// What better-ranked findings had claimed already.
+    pub overlap_ns: f64,
+    /// Step time given back by the claimed part; `None` where idle time cannot be trusted.
+    pub step_ns: Option<f64>,
+    pub kind: SavingKind,
+}
+
+/// What kind of time is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SavingKind {
+    Gpu,
+    Idle,
+    Copy,
+}
+
+/// A fact that was missing, with what it would have allowed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NotJudged {
+    pub fact: String,
+    /// How to collect it, from the fact table.
+    pub needs: String,
+    pub rules: Vec<String>,
+    pub members: u64,
+    /// GPU time covered by those members, each site once.
+    pub time_ns: f64,
+}
+
+/// A rule that failed while running.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fault {
+    pub rule: String,
+    pub message: String,
+    pub count: u64,
+}
+
+/// A finding that another one made pointless.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Silenced {
+    pub rule: String,
+    pub by: String,
+    pub place: String,
+}

@@ -1,0 +1,34 @@
+//! `pyprof-advise` reads a GPU profile of a PyTorch program and says, layer by layer, what to
+//! change, in what order, how much time it should give back, and why it believes so.
+//!
+//! One road, and data flows one way:
+//!
+//! ```text
+//! file -read-> Profile -correlate-> Run -cost-> Costed -facts, judge-> Verdict -report-> Markdown, JSON
+//! ```
+//!
+//! | floor | module | what it is |
+//! | --- | --- | --- |
+//! | 0 | [`base`] | data types, units and their printing, spanned diagnostics, "did you mean", escaping |
+//! | 1 | [`profile`], [`gpu`] | the neutral model every reader fills; a GPU's peaks and limits |
+//! | 2 | [`read`] | one module per input format behind one trait |
+//! | 3 | [`correlate`] | kernel, launch, ranges, operator, arguments, layer, direction, step, timeline |
+//! | 4 | [`cost`] | operator and shapes to FLOPs and bytes; kernel names; the roofline |
+//! | 5 | [`facts`] | the waist: one table of facts; above it there are only names and values |
+//! | 6 | [`judge`] | rules: load, check, evaluate, resolve conflicts, claim savings, rank, prove |
+//! | 7 | [`report`] | one `Report`, and the views of it |
+//! | 8 | [`cli`] | one file per command |
+//!
+//! A module uses only lower floors; `tests/tidy.rs` enforces it.
+#![forbid(unsafe_code)]
+
+pub mod base;
+pub mod cli;
+pub mod correlate;
+pub mod cost;
+pub mod facts;
+pub mod gpu;
+pub mod judge;
+pub mod profile;
+pub mod read;
+pub mod report;

@@ -1,0 +1,625 @@
+//! Floor 1: the neutral model every reader fills and everything above reads.
+//!
+//! Typed tables with `u32` handles, interned strings, times as signed nanoseconds (real files hold
+//! negative ones). A reader copies what the file says and absorbs every schema difference; it draws
+//! no conclusions.
+
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
+use serde::Serialize;
+
+/// Declares a `u32` handle into one of the tables of [`Profile`] (or of a later stage).
+#[macro_export]
+macro_rules! handle {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+        pub struct $name(pub u32);
+        impl $name {
+            /// The handle of the row at `index`. Tables are capped below `u32::MAX` rows.
+            pub fn new(index: usize) -> Self {
+                Self(u32::try_from(index).unwrap_or(u32::MAX))
+            }
+            /// The row this handle names.
+            pub fn idx(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )+};
+}
+
+handle! {
+    /// An interned string.
+    StrId,
+    /// A row of [`Profile::threads`].
+    ThreadId,
+    /// A row of [`Profile::processes`].
+    ProcessId,
+    /// A row of [`Profile::devices`].
+    DeviceId,
+    /// A row of [`Profile::kernels`].
+    KernelId,
+    /// A row of [`Profile::calls`].
+    CallId,
+    /// A row of [`Profile::ranges`].
+    RangeId,
+    /// A row of [`Profile::configs`].
+    ConfigId,
+}
+
+/// Every distinct string of a profile, once.
+#[derive(Debug, Default, Clone)]
+pub struct Strings(IndexSet<Box<str>, FxBuildHasher>);
+
+impl Strings {
+    /// The handle of `text`, adding it when it is new.
+    pub fn intern(&mut self, text: &str) -> StrId {
+        if let Some(index) = self.0.get_index_of(text) {
+            return StrId::new(index);
+        }
+        StrId::new(self.0.insert_full(text.into()).0)
+    }
+
+    /// The handle of `text` if it has been seen.
+    pub fn find(&self, text: &str) -> Option<StrId> {
+        self.0.get_index_of(text).map(StrId::new)
+    }
+
+    /// The text of a handle; empty for a handle of another table.
+    pub fn get(&self, id: StrId) -> &str {
+        self.0.get_index(id.idx()).map_or("", |s| s)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All strings with their handles, in order of first appearance.
+    pub fn iter(&self) -> impl Iterator<Item = (StrId, &str)> {
+        self.0.iter().enumerate().map(|(i, s)| (StrId::new(i), &**s))
+    }
+}
+
+/// A half-open interval of nanoseconds on the profile's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Span {
+    pub start: i64,
+    pub end: i64,
+}
+
+impl Span {
+    /// Nanoseconds; 0 for an interval that ends before it starts.
+    pub fn ns(self) -> i64 {
+        self.end.saturating_sub(self.start).max(0)
+    }
+
+    /// The part of `self` inside `other`, possibly empty.
+    pub fn clip(self, other: Span) -> Span {
+        Span {
+            start: self.start.max(other.start),
+            end: self.end.min(other.end),
+        }
+    }
+
+    pub fn contains(self, time: i64) -> bool {
+        self.start <= time && time < self.end
+    }
+}
+
+/// Which kind of file a profile came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// `nsys export --type sqlite`.
+    NsysSqlite,
+    /// `nvprof -o net.sqlite` / `.nvvp`: raw CUPTI records.
+    NvprofSqlite,
+    /// `torch.profiler` / Kineto Chrome trace JSON.
+    KinetoJson,
+    /// The output of PyProf's `parse`.
+    PyprofDict,
+}
+
+impl Format {
+    /// The name used in reports and errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::NsysSqlite => "Nsight Systems SQLite export",
+            Format::NvprofSqlite => "nvprof SQLite database",
+            Format::KinetoJson => "PyTorch profiler JSON trace",
+            Format::PyprofDict => "PyProf dictionary file",
+        }
+    }
+}
+
+/// One GPU execution of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernel {
+    pub span: Span,
+    /// The demangled name as the file gives it (or the mangled one when there is no other).
+    pub name: StrId,
+    pub device: DeviceId,
+    pub process: ProcessId,
+    pub stream: u32,
+    pub context: u32,
+    /// Joins to [`ApiCall::correlation`] **within the same process** only.
+    pub correlation: u64,
+    pub config: ConfigId,
+    /// Ran as a node of a CUDA graph, as far as the file says.
+    pub in_graph: bool,
+}
+
+/// A kernel's launch configuration; interned, for few of them exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+pub struct LaunchConfig {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Per thread; `None` when the file does not say.
+    pub registers: Option<u32>,
+    /// Bytes.
+    pub static_shared: Option<u32>,
+    /// Bytes.
+    pub dynamic_shared: Option<u32>,
+    /// Bytes per thread; above 0 usually means registers were spilled.
+    pub local_per_thread: Option<u32>,
+}
+
+impl LaunchConfig {
+    /// Thread blocks in the grid.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&d| u64::from(d.max(1))).product()
+    }
+
+    /// Threads per block.
+    pub fn threads(&self) -> u64 {
+        self.block.iter().map(|&d| u64::from(d.max(1))).product()
+    }
+}
+
+/// One CUDA runtime or driver call on the host.
+#[derive(Debug, Clone, Copy)]
+pub struct ApiCall {
+    pub span: Span,
+    pub thread: ThreadId,
+    pub correlation: u64,
+    /// Without version suffix: `cudaLaunchKernel`, not `cudaLaunchKernel_v7000`.
+    pub name: StrId,
+    pub class: ApiClass,
+}
+
+/// What a CUDA call does, as far as advice is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApiClass {
+    Launch,
+    GraphLaunch,
+    /// `cudaMemcpy` and kin without `Async`.
+    CopySync,
+    CopyAsync,
+    SetSync,
+    SetAsync,
+    /// `cudaDeviceSynchronize`, `cudaStreamSynchronize`, `cudaEventSynchronize`, `cuCtxSynchronize`.
+    /// Not `cudaStreamWaitEvent`, which does not block the host.
+    Sync,
+    Alloc,
+    Free,
+    /// Loading a module or a library, often hidden in the first launch.
+    ModuleLoad,
+    Other,
+}
+
+impl ApiClass {
+    /// The class of an API name without version suffix.
+    pub fn of(name: &str) -> ApiClass {
+        let has = |needle: &str| name.contains(needle);
+        let starts = |prefixes: &[&str]| prefixes.iter().any(|p| name.starts_with(p));
+        if has("GraphLaunch") {
+            ApiClass::GraphLaunch
+        } else if has("LaunchKernel") || has("LaunchCooperative") || name == "cudaLaunch" || starts(&["cuLaunch"]) {
+            ApiClass::Launch
+        } else if has("Synchronize") {
+            ApiClass::Sync
+        } else if starts(&["cudaMemcpy", "cuMemcpy", "hipMemcpy"]) {
+            if has("Async") { ApiClass::CopyAsync } else { ApiClass::CopySync }
+        } else if starts(&["cudaMemset", "cuMemset", "hipMemset"]) {
+            if has("Async") { ApiClass::SetAsync } else { ApiClass::SetSync }
+        } else if starts(&[
+            "cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "cuMemAlloc", "cuMemHostAlloc",
+            "cuMemCreate", "cuMemMap", "hipMalloc", "hipHostMalloc", "hipExtMalloc",
+        ]) {
+            ApiClass::Alloc
+        } else if starts(&[
+            "cudaFree", "cudaHostUnregister", "cuMemFree", "cuMemUnmap", "cuMemRelease", "hipFree",
+            "hipHostFree",
+        ]) {
+            ApiClass::Free
+        } else if starts(&[
+            "cuModuleLoad", "cuLibraryLoad", "cudaModuleLoad", "cudaLibraryLoad", "hipModuleLoad",
+            "cuModuleUnload", "cuLibraryUnload",
+        ]) {
+            ApiClass::ModuleLoad
+        } else {
+            ApiClass::Other
+        }
+    }
+}
+
+/// What kind of interval a [`Range`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RangeKind {
+    /// NVTX push/pop (nsys eventType 59) or an nvprof marker pair: properly nested on a thread.
+    PushPop,
+    /// NVTX start/end (nsys eventType 60): may overlap others; never an operator.
+    StartEnd,
+    /// A point in time.
+    Mark,
+    /// Kineto `cpu_op`.
+    CpuOp,
+    /// Kineto `user_annotation`, `record_function`.
+    Annotation,
+    /// Kineto `python_function`.
+    Python,
+}
+
+/// A named interval on a host thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    /// `end == i64::MAX` for a range the program never closed.
+    pub span: Span,
+    pub thread: ThreadId,
+    pub kind: RangeKind,
+    /// The text without the suffixes of [`RangeText`].
+    pub text: StrId,
+    /// NVTX domain, when it is not the default one.
+    pub domain: Option<StrId>,
+    /// Autograd sequence number (`, seq = N`).
+    pub seq: Option<u64>,
+    /// `, op_id = N` (or Kineto's record function id).
+    pub op_id: Option<u64>,
+    /// Raw argument text: `[[64, 128], []]` of `, sizes = ...`, or a Kineto args object; parsed
+    /// once per distinct text by `correlate`.
+    pub args: Option<StrId>,
+}
+
+/// An `emit_nvtx` range text taken apart without allocating.
+///
+/// PyTorch writes `name[, seq = N][, op_id = N][, sizes = [..]][, input_op_ids = [..]]`, in this or
+/// another order depending on the version; every part but the name may be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RangeText<'a> {
+    pub name: &'a str,
+    pub seq: Option<u64>,
+    pub op_id: Option<u64>,
+    pub sizes: Option<&'a str>,
+}
+
+impl<'a> RangeText<'a> {
+    /// Takes `text` apart. A text with none of the suffixes is all name.
+    pub fn split(text: &'a str) -> RangeText<'a> {
+        const KEYS: [&str; 4] = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
+        // PyProf markers are Python literals: commas inside them are theirs.
+        if text.starts_with('{') || !text.contains(" = ") {
+            return RangeText { name: text, ..RangeText::default() };
+        }
+        let mut cuts: Vec<(usize, usize)> = Vec::new();
+        for (which, key) in KEYS.iter().enumerate() {
+            if let Some(at) = text.find(key) {
+                cuts.push((at, which));
+            }
+        }
+        cuts.sort_unstable();
+        let Some(&(first, _)) = cuts.first() else {
+            return RangeText { name: text, ..RangeText::default() };
+        };
+        let mut parts = RangeText { name: text.get(..first).unwrap_or(text), ..RangeText::default() };
+        for (i, &(at, which)) in cuts.iter().enumerate() {
+            let key = KEYS.get(which).copied().unwrap_or_default();
+            let end = cuts.get(i + 1).map_or(text.len(), |c| c.0);
+            let value = text.get(at + key.len()..end).unwrap_or_default();
+            match which {
+                // 2^64 - 1 and "-1" are how PyTorch prints "no sequence number".
+                0 => parts.seq = value.trim().parse().ok().filter(|&n| n != u64::MAX),
+                1 => parts.op_id = value.trim().parse().ok(),
+                2 => parts.sizes = Some(value.trim()),
+                _ => {}
+            }
+        }
+        parts
+    }
+}
+
+/// Direction of a memory copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CopyKind {
+    HtoD,
+    DtoH,
+    DtoD,
+    HtoH,
+    PtoP,
+    /// Unified-memory migrations, array copies, anything else.
+    Other,
+}
+
+/// Where memory lives, from the export's own enumeration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemKind {
+    Pageable,
+    Pinned,
+    Device,
+    Managed,
+    Array,
+    Unknown,
+}
+
+/// One memory copy on the GPU's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Copy {
+    pub span: Span,
+    pub device: DeviceId,
+    pub process: ProcessId,
+    pub stream: u32,
+    pub correlation: u64,
+    pub bytes: u64,
+    pub kind: CopyKind,
+    pub src: MemKind,
+    pub dst: MemKind,
+}
+
+/// One memset on the GPU's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Set {
+    pub span: Span,
+    pub device: DeviceId,
+    pub process: ProcessId,
+    pub stream: u32,
+    pub correlation: u64,
+    pub bytes: u64,
+    pub mem: MemKind,
+}
+
+/// A whole CUDA graph launch recorded as one interval: the kernels inside are not in the file.
+#[derive(Debug, Clone, Copy)]
+pub struct GraphTrace {
+    pub span: Span,
+    pub device: DeviceId,
+    pub process: ProcessId,
+    pub stream: u32,
+    pub correlation: u64,
+    pub graph: u64,
+}
+
+/// A host-side synchronisation record (CUPTI SYNCHRONIZATION).
+#[derive(Debug, Clone, Copy)]
+pub struct Sync {
+    pub span: Span,
+    pub process: ProcessId,
+    pub correlation: u64,
+    pub kind: SyncKind,
+}
+
+/// What was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncKind {
+    /// The host blocks on an event.
+    Event,
+    /// One stream waits for an event; the host does not block.
+    StreamWait,
+    /// The host blocks on a stream.
+    Stream,
+    /// The host blocks on the whole context or device.
+    Context,
+    Unknown,
+}
+
+/// Time the profiler itself took.
+#[derive(Debug, Clone, Copy)]
+pub struct Overhead {
+    pub span: Span,
+    pub thread: Option<ThreadId>,
+    pub name: StrId,
+}
+
+/// A recorded CUDA event (`cudaEventRecord`).
+#[derive(Debug, Clone, Copy)]
+pub struct CudaEvent {
+    pub device: Option<DeviceId>,
+    pub process: ProcessId,
+    pub correlation: u64,
+}
+
+/// A host thread.
+#[derive(Debug, Clone)]
+pub struct Thread {
+    pub process: ProcessId,
+    pub tid: u64,
+}
+
+/// A process of the captured program.
+#[derive(Debug, Clone)]
+pub struct Process {
+    pub pid: u64,
+    /// Distributed rank, when the file says.
+    pub rank: Option<u32>,
+}
+
+/// A GPU that ran something, with whatever the file says of it.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Device {
+    /// The CUDA ordinal used by the kernel rows.
+    pub ordinal: u32,
+    /// As CUDA reports it, e.g. `NVIDIA A100-SXM4-40GB`.
+    pub name: Option<String>,
+    pub compute_capability: Option<(u32, u32)>,
+    pub sm_count: Option<u32>,
+    /// DRAM bytes per second.
+    pub bandwidth: Option<f64>,
+    /// Core clock in Hz.
+    pub clock_hz: Option<f64>,
+    pub l2_bytes: Option<u64>,
+    pub memory_bytes: Option<u64>,
+    pub max_warps_per_sm: Option<u32>,
+    pub max_blocks_per_sm: Option<u32>,
+    pub registers_per_sm: Option<u32>,
+    pub shared_per_sm: Option<u32>,
+    pub shared_per_block_optin: Option<u32>,
+}
+
+/// Something a reader wants the report to say about the file itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// Stable, for rules and tests: `kernels_missing`, `rows_skipped`, `environment_block`, ...
+    pub code: &'static str,
+    /// One sentence with the numbers. Plain text, not yet escaped.
+    pub text: String,
+}
+
+/// What the capture recorded, to tell "none happened" from "nobody looked".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Recorded {
+    pub kernels: bool,
+    pub api_calls: bool,
+    pub ranges: bool,
+    pub copies: bool,
+    pub syncs: bool,
+    /// The export carries a block of environment variables (never printed, only warned about).
+    pub environment: bool,
+}
+
+/// Everything read from one file. Kernels, calls and ranges are sorted by start, ties by file order.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    pub format: Format,
+    /// The path as the user gave it.
+    pub path: String,
+    /// File size in bytes.
+    pub file_bytes: u64,
+    /// e.g. `2024.2.1.106`.
+    pub tool_version: Option<String>,
+    /// e.g. `3.11.1`.
+    pub schema_version: Option<String>,
+    pub strings: Strings,
+    pub processes: Vec<Process>,
+    pub threads: Vec<Thread>,
+    /// Only devices that ran something or were recorded for this process; sorted by ordinal.
+    pub devices: Vec<Device>,
+    /// GPUs listed in the file, whether used or not (for "unused GPUs"); never integrated ones.
+    pub listed_gpus: u32,
+    pub configs: Vec<LaunchConfig>,
+    pub kernels: Vec<Kernel>,
+    pub calls: Vec<ApiCall>,
+    pub ranges: Vec<Range>,
+    pub copies: Vec<Copy>,
+    pub sets: Vec<Set>,
+    pub graphs: Vec<GraphTrace>,
+    pub syncs: Vec<Sync>,
+    pub overheads: Vec<Overhead>,
+    pub events: Vec<CudaEvent>,
+    pub recorded: Recorded,
+    pub notes: Vec<Note>,
+}
+
+impl Profile {
+    /// An empty profile of a format, for readers to fill.
+    pub fn new(format: Format, path: &str) -> Profile {
+        Profile {
+            format,
+            path: path.to_owned(),
+            file_bytes: 0,
+            tool_version: None,
+            schema_version: None,
+            strings: Strings::default(),
+            processes: Vec::new(),
+            threads: Vec::new(),
+            devices: Vec::new(),
+            listed_gpus: 0,
+            configs: Vec::new(),
+            kernels: Vec::new(),
+            calls: Vec::new(),
+            ranges: Vec::new(),
+            copies: Vec::new(),
+            sets: Vec::new(),
+            graphs: Vec::new(),
+            syncs: Vec::new(),
+            overheads: Vec::new(),
+            events: Vec::new(),
+            recorded: Recorded::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// The text of an interned string.
+    pub fn text(&self, id: StrId) -> &str {
+        self.strings.get(id)
+    }
+
+    /// The launch configuration of a kernel.
+    pub fn config(&self, kernel: &Kernel) -> LaunchConfig {
+        self.configs.get(kernel.config.idx()).copied().unwrap_or_default()
+    }
+
+    /// Adds a note once per code and text.
+    pub fn note(&mut self, code: &'static str, text: impl Into<String>) {
+        let note = Note { code, text: text.into() };
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_texts_come_apart() {
+        let t = RangeText::split("aten::addmm, seq = 12, op_id = 34, sizes = [[64], [8, 16]]");
+        assert_eq!(t.name, "aten::addmm");
+        assert_eq!((t.seq, t.op_id, t.sizes), (Some(12), Some(34), Some("[[64], [8, 16]]")));
+        let t = RangeText::split("aten::mm, op_id = 314286");
+        assert_eq!((t.name, t.seq, t.op_id), ("aten::mm", None, Some(314_286)));
+        let t = RangeText::split("x, seq = 1, op_id = 7, input_op_ids = [(1, 2)]");
+        assert_eq!((t.name, t.seq, t.op_id, t.sizes), ("x", Some(1), Some(7), None));
+        let t = RangeText::split("lr = 0.1, a = b");
+        assert_eq!(t.name, "lr = 0.1, a = b");
+        let marker = "{'mod': 'x', 'op': 'y, seq = 3'}";
+        assert_eq!(RangeText::split(marker).name, marker);
+        assert_eq!(RangeText::split("relu, seq = 18446744073709551615").seq, None);
+    }
+
+    #[test]
+    fn api_names_have_classes() {
+        for (name, class) in [
+            ("cudaLaunchKernel", ApiClass::Launch),
+            ("cudaLaunchKernelExC", ApiClass::Launch),
+            ("cuLaunchKernelEx", ApiClass::Launch),
+            ("cudaGraphLaunch", ApiClass::GraphLaunch),
+            ("cudaStreamSynchronize", ApiClass::Sync),
+            ("cudaStreamWaitEvent", ApiClass::Other),
+            ("cudaMemcpyAsync", ApiClass::CopyAsync),
+            ("cudaMemcpy2D", ApiClass::CopySync),
+            ("cuModuleLoadData", ApiClass::ModuleLoad),
+            ("cudaMalloc", ApiClass::Alloc),
+            ("cudaFree", ApiClass::Free),
+        ] {
+            assert_eq!(ApiClass::of(name), class, "{name}");
+        }
+    }
+
+    #[test]
+    fn strings_are_interned_once() {
+        let mut s = Strings::default();
+        let a = s.intern("a");
+        assert_eq!(s.intern("a"), a);
+        assert_ne!(s.intern("b"), a);
+        assert_eq!((s.get(a), s.len()), ("a", 2));
+        assert_eq!(s.get(StrId(99)), "");
+    }
+}
