@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cost::{Costed, Family};
 use crate::correlate::SiteId;
+use crate::cost::{Costed, Family};
 
 /// What a rule is judged over: its `over` key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,7 +38,10 @@ impl Over {
 
     /// The word, which is also the prefix of its facts: `site` for `site.time_ns`.
     pub fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(o, _)| *o == self).map_or("run", |(_, w)| w)
+        Self::ALL
+            .iter()
+            .find(|(o, _)| *o == self)
+            .map_or("run", |(_, w)| w)
     }
 
     /// The subject a word stands for.

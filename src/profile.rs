@@ -80,7 +80,10 @@ impl Strings {
 
     /// All strings with their handles, in order of first appearance.
     pub fn iter(&self) -> impl Iterator<Item = (StrId, &str)> {
-        self.0.iter().enumerate().map(|(i, s)| (StrId::new(i), &**s))
+        self.0
+            .iter()
+            .enumerate()
+            .map(|(i, s)| (StrId::new(i), &**s))
     }
 }
 
@@ -219,27 +222,57 @@ impl ApiClass {
         let starts = |prefixes: &[&str]| prefixes.iter().any(|p| name.starts_with(p));
         if has("GraphLaunch") {
             ApiClass::GraphLaunch
-        } else if has("LaunchKernel") || has("LaunchCooperative") || name == "cudaLaunch" || starts(&["cuLaunch"]) {
+        } else if has("LaunchKernel")
+            || has("LaunchCooperative")
+            || name == "cudaLaunch"
+            || starts(&["cuLaunch"])
+        {
             ApiClass::Launch
         } else if has("Synchronize") {
             ApiClass::Sync
         } else if starts(&["cudaMemcpy", "cuMemcpy", "hipMemcpy"]) {
-            if has("Async") { ApiClass::CopyAsync } else { ApiClass::CopySync }
+            if has("Async") {
+                ApiClass::CopyAsync
+            } else {
+                ApiClass::CopySync
+            }
         } else if starts(&["cudaMemset", "cuMemset", "hipMemset"]) {
-            if has("Async") { ApiClass::SetAsync } else { ApiClass::SetSync }
+            if has("Async") {
+                ApiClass::SetAsync
+            } else {
+                ApiClass::SetSync
+            }
         } else if starts(&[
-            "cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "cuMemAlloc", "cuMemHostAlloc",
-            "cuMemCreate", "cuMemMap", "hipMalloc", "hipHostMalloc", "hipExtMalloc",
+            "cudaMalloc",
+            "cudaHostAlloc",
+            "cudaHostRegister",
+            "cuMemAlloc",
+            "cuMemHostAlloc",
+            "cuMemCreate",
+            "cuMemMap",
+            "hipMalloc",
+            "hipHostMalloc",
+            "hipExtMalloc",
         ]) {
             ApiClass::Alloc
         } else if starts(&[
-            "cudaFree", "cudaHostUnregister", "cuMemFree", "cuMemUnmap", "cuMemRelease", "hipFree",
+            "cudaFree",
+            "cudaHostUnregister",
+            "cuMemFree",
+            "cuMemUnmap",
+            "cuMemRelease",
+            "hipFree",
             "hipHostFree",
         ]) {
             ApiClass::Free
         } else if starts(&[
-            "cuModuleLoad", "cuLibraryLoad", "cudaModuleLoad", "cudaLibraryLoad", "hipModuleLoad",
-            "cuModuleUnload", "cuLibraryUnload",
+            "cuModuleLoad",
+            "cuLibraryLoad",
+            "cudaModuleLoad",
+            "cudaLibraryLoad",
+            "hipModuleLoad",
+            "cuModuleUnload",
+            "cuLibraryUnload",
         ]) {
             ApiClass::ModuleLoad
         } else {
@@ -304,7 +337,10 @@ impl<'a> RangeText<'a> {
         const KEYS: [&str; 4] = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
         // PyProf markers are Python literals: commas inside them are theirs.
         if text.starts_with('{') || !text.contains(" = ") {
-            return RangeText { name: text, ..RangeText::default() };
+            return RangeText {
+                name: text,
+                ..RangeText::default()
+            };
         }
         let mut cuts: Vec<(usize, usize)> = Vec::new();
         for (which, key) in KEYS.iter().enumerate() {
@@ -314,9 +350,15 @@ impl<'a> RangeText<'a> {
         }
         cuts.sort_unstable();
         let Some(&(first, _)) = cuts.first() else {
-            return RangeText { name: text, ..RangeText::default() };
+            return RangeText {
+                name: text,
+                ..RangeText::default()
+            };
         };
-        let mut parts = RangeText { name: text.get(..first).unwrap_or(text), ..RangeText::default() };
+        let mut parts = RangeText {
+            name: text.get(..first).unwrap_or(text),
+            ..RangeText::default()
+        };
         for (i, &(at, which)) in cuts.iter().enumerate() {
             let key = KEYS.get(which).copied().unwrap_or_default();
             let end = cuts.get(i + 1).map_or(text.len(), |c| c.0);
@@ -562,12 +604,18 @@ impl Profile {
 
     /// The launch configuration of a kernel.
     pub fn config(&self, kernel: &Kernel) -> LaunchConfig {
-        self.configs.get(kernel.config.idx()).copied().unwrap_or_default()
+        self.configs
+            .get(kernel.config.idx())
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Adds a note once per code and text.
     pub fn note(&mut self, code: &'static str, text: impl Into<String>) {
-        let note = Note { code, text: text.into() };
+        let note = Note {
+            code,
+            text: text.into(),
+        };
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -582,16 +630,25 @@ mod tests {
     fn range_texts_come_apart() {
         let t = RangeText::split("aten::addmm, seq = 12, op_id = 34, sizes = [[64], [8, 16]]");
         assert_eq!(t.name, "aten::addmm");
-        assert_eq!((t.seq, t.op_id, t.sizes), (Some(12), Some(34), Some("[[64], [8, 16]]")));
+        assert_eq!(
+            (t.seq, t.op_id, t.sizes),
+            (Some(12), Some(34), Some("[[64], [8, 16]]"))
+        );
         let t = RangeText::split("aten::mm, op_id = 314286");
         assert_eq!((t.name, t.seq, t.op_id), ("aten::mm", None, Some(314_286)));
         let t = RangeText::split("x, seq = 1, op_id = 7, input_op_ids = [(1, 2)]");
-        assert_eq!((t.name, t.seq, t.op_id, t.sizes), ("x", Some(1), Some(7), None));
+        assert_eq!(
+            (t.name, t.seq, t.op_id, t.sizes),
+            ("x", Some(1), Some(7), None)
+        );
         let t = RangeText::split("lr = 0.1, a = b");
         assert_eq!(t.name, "lr = 0.1, a = b");
         let marker = "{'mod': 'x', 'op': 'y, seq = 3'}";
         assert_eq!(RangeText::split(marker).name, marker);
-        assert_eq!(RangeText::split("relu, seq = 18446744073709551615").seq, None);
+        assert_eq!(
+            RangeText::split("relu, seq = 18446744073709551615").seq,
+            None
+        );
     }
 
     #[test]

@@ -26,12 +26,22 @@ pub enum DType {
     Complex128,
 }
 
+/// Never reached: the table lists every variant, and a test holds it to that.
+const FALLBACK: &Row = &(DType::Fp32, "fp32", 4, &[]);
+
+type Row = (DType, &'static str, u64, &'static [&'static str]);
+
 /// `(name a rule or a report uses, bytes per element, other spellings)`, one line per type.
-const TABLE: &[(DType, &str, u64, &[&str])] = &[
+const TABLE: &[Row] = &[
     (DType::Fp64, "fp64", 8, &["float64", "double", "f64"]),
     (DType::Fp32, "fp32", 4, &["float32", "float", "f32"]),
     (DType::Tf32, "tf32", 4, &[]),
-    (DType::Fp16, "fp16", 2, &["float16", "half", "c10::half", "f16"]),
+    (
+        DType::Fp16,
+        "fp16",
+        2,
+        &["float16", "half", "c10::half", "f16"],
+    ),
     (
         DType::Bf16,
         "bf16",
@@ -62,15 +72,30 @@ const TABLE: &[(DType, &str, u64, &[&str])] = &[
         8,
         &["long", "long int", "uint64", "unsigned long", "i64"],
     ),
-    (DType::Int32, "int32", 4, &["int", "uint32", "unsigned int", "i32"]),
+    (
+        DType::Int32,
+        "int32",
+        4,
+        &["int", "uint32", "unsigned int", "i32"],
+    ),
     (
         DType::Int16,
         "int16",
         2,
         &["short", "short int", "uint16", "unsigned short", "i16"],
     ),
-    (DType::Int8, "int8", 1, &["signed char", "char", "qint8", "i8"]),
-    (DType::Uint8, "uint8", 1, &["byte", "unsigned char", "quint8"]),
+    (
+        DType::Int8,
+        "int8",
+        1,
+        &["signed char", "char", "qint8", "i8"],
+    ),
+    (
+        DType::Uint8,
+        "uint8",
+        1,
+        &["byte", "unsigned char", "quint8"],
+    ),
     (DType::Bool, "bool", 1, &[]),
     (
         DType::Complex64,
@@ -99,9 +124,8 @@ impl DType {
             .map(|row| row.0)
     }
 
-    fn row(self) -> &'static (DType, &'static str, u64, &'static [&'static str]) {
-        // The table lists every variant; the test below holds it to that.
-        TABLE.iter().find(|row| row.0 == self).unwrap_or(&TABLE[1])
+    fn row(self) -> &'static Row {
+        TABLE.iter().find(|row| row.0 == self).unwrap_or(FALLBACK)
     }
 
     /// The short name used in rules and reports: `fp16`, `bf16`, `int8`, ...

@@ -4,10 +4,7 @@
 ///
 /// Near means a normalised Damerau-Levenshtein similarity of at least 0.7 (cargo and clap use
 /// similar cut-offs).
-pub fn nearest<'a>(
-    wanted: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted_lower = wanted.to_lowercase();
     candidates
         .into_iter()

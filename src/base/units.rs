@@ -19,7 +19,11 @@ pub fn rate(value: f64) -> String {
 
 /// Floating point operations: `9.33 GFLOP`.
 pub fn flops(value: f64) -> String {
-    scaled(value, 1e3, &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"])
+    scaled(
+        value,
+        1e3,
+        &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"],
+    )
 }
 
 /// Floating point operations per second: `12.4 TFLOP/s`.

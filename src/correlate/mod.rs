@@ -124,7 +124,10 @@ impl OpName {
     pub fn display(&self) -> String {
         if self.module.is_empty() {
             self.name.clone()
-        } else if self.module.starts_with("torch") || self.module.contains('.') || self.module == "Tensor" {
+        } else if self.module.starts_with("torch")
+            || self.module.contains('.')
+            || self.module == "Tensor"
+        {
             format!("{}.{}", self.module, self.name)
         } else {
             format!("{}::{}", self.module, self.name)
@@ -378,7 +381,11 @@ impl DeviceTimeline {
 
     /// Busy share of the device's window, 0 to 1.
     pub fn busy_share(&self) -> f64 {
-        if self.span.ns() == 0 { 0.0 } else { self.busy_ns as f64 / self.span.ns() as f64 }
+        if self.span.ns() == 0 {
+            0.0
+        } else {
+            self.busy_ns as f64 / self.span.ns() as f64
+        }
     }
 }
 

@@ -77,7 +77,10 @@ impl Family {
 
     /// Runs on the matrix units when it can.
     pub fn is_math(self) -> bool {
-        matches!(self, Family::Gemm | Family::Conv | Family::Attention | Family::Rnn)
+        matches!(
+            self,
+            Family::Gemm | Family::Conv | Family::Attention | Family::Rnn
+        )
     }
 }
 

@@ -89,11 +89,15 @@ pub struct OpCost {
 
 impl OpCost {
     pub fn flops(&self) -> u64 {
-        self.roles.iter().fold(0, |sum, r| sum.saturating_add(r.flops))
+        self.roles
+            .iter()
+            .fold(0, |sum, r| sum.saturating_add(r.flops))
     }
 
     pub fn bytes(&self) -> u64 {
-        self.roles.iter().fold(0, |sum, r| sum.saturating_add(r.bytes))
+        self.roles
+            .iter()
+            .fold(0, |sum, r| sum.saturating_add(r.bytes))
     }
 }
 
@@ -127,9 +131,32 @@ pub enum Dims {
     /// `C[batch, m, n] = A[batch, m, k] B[batch, k, n]`; `contiguous` lists the dimensions that are
     /// contiguous in memory in one of the operands or the result, which is where alignment counts:
     /// `(m, n, k)`.
-    Gemm { batch: u64, m: u64, n: u64, k: u64, contiguous: (bool, bool, bool) },
-    Conv { n: u64, c: u64, k: u64, groups: u64, in_spatial: u64, out_spatial: u64, filter: u64, stride: u64, transposed: bool },
-    Attention { batch: u64, heads: u64, seq_q: u64, seq_k: u64, head_dim: u64, causal: Option<bool> },
+    Gemm {
+        batch: u64,
+        m: u64,
+        n: u64,
+        k: u64,
+        contiguous: (bool, bool, bool),
+    },
+    Conv {
+        n: u64,
+        c: u64,
+        k: u64,
+        groups: u64,
+        in_spatial: u64,
+        out_spatial: u64,
+        filter: u64,
+        stride: u64,
+        transposed: bool,
+    },
+    Attention {
+        batch: u64,
+        heads: u64,
+        seq_q: u64,
+        seq_k: u64,
+        head_dim: u64,
+        causal: Option<bool>,
+    },
     /// Softmax, norm, loss: `rows` independent rows of `cols` elements.
     Rows { rows: u64, cols: u64 },
     /// A plain number of elements.

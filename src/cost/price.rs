@@ -7,5 +7,5 @@ use crate::gpu::Choice;
 /// Costs, decodes and rooflines every site of `run` on `gpu`.
 pub fn price(run: Run, gpu: Option<Choice>) -> Costed {
     let _ = (&run, &gpu);
-    todo!()
+    unimplemented!()
 }
