@@ -187,6 +187,8 @@ pub struct SiteStake {
 pub struct Totals {
     /// Union of GPU work, summed over devices.
     pub gpu_busy_ns: f64,
+    /// Kernel time, summed over kernels and devices.
+    pub kernel_ns: f64,
     /// Judged window, summed over devices.
     pub window_ns: f64,
     pub idle_ns: f64,

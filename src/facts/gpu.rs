@@ -87,6 +87,20 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         }
     ),
     fact!(
+        "gpu.tf32_pays",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "TF32 is at least 1.2 times as fast as fp32: not so on GeForce boards, A10G and L40; taken to be so when the GPU is unknown",
+        |t| {
+            Answer::flag(known(t).is_none_or(|g| {
+                let rate = |m: &BTreeMap<DType, f64>, d| m.get(&d).copied().unwrap_or(0.0);
+                rate(&g.tensor_flops, DType::Tf32) >= 1.2 * rate(&g.flops, DType::Fp32)
+            }))
+        }
+    ),
+    fact!(
         "gpu.sm_count",
         Int,
         "",

@@ -186,6 +186,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         }
     ),
     fact!(
+        "run.gpu_known",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "The GPU is named, by the file or by `--gpu`",
+        |t| Answer::flag(t.costed.gpu.is_some())
+    ),
+    fact!(
         "run.kernels",
         Int,
         "",
