@@ -4,6 +4,7 @@ pub mod diag;
 pub mod dtype;
 pub mod suggest;
 pub mod text;
+pub mod toml;
 pub mod units;
 
 pub use dtype::DType;

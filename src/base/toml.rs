@@ -1,0 +1,643 @@
+//! TOML files read twice: first as a tree with spans that accepts anything, then through typed
+//! accessors that push every complaint and carry on, so that all mistakes of a file come out at
+//! once, each with a caret.
+//!
+//! ```
+//! use pyprof_advise::base::diag::{Complaints, Source};
+//! use pyprof_advise::base::toml;
+//!
+//! let source = Source::new("my.toml", "title = 3\nsm_cuont = 80\n");
+//! let complaints = Complaints::new();
+//! let document = toml::parse(&source, &complaints);
+//! let root = document.root();
+//! assert!(root.req_str("title").is_none());
+//! root.finish(&["title", "sm_count"]);
+//! assert_eq!(complaints.summary(), "2 errors in my.toml");
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ::toml::Spanned;
+use ::toml::de::{DeArray, DeTable, DeValue};
+
+use super::diag::{Complaint, Complaints, Source};
+use super::suggest;
+
+/// A value with the bytes of the file it stands at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At<T> {
+    pub value: T,
+    pub span: Range<usize>,
+}
+
+/// A file's tree, not yet checked beyond TOML's own grammar.
+pub struct Document<'a> {
+    tree: Spanned<DeTable<'a>>,
+    source: &'a Arc<Source>,
+    complaints: &'a Complaints,
+}
+
+/// Parses a file as far as it can be, pushing every syntax error.
+pub fn parse<'a>(source: &'a Arc<Source>, complaints: &'a Complaints) -> Document<'a> {
+    let (tree, errors) = DeTable::parse_recoverable(&source.text);
+    for error in errors {
+        let span = error.span().unwrap_or(0..0);
+        complaints.push(Complaint::error(source, span, error.message(), ""));
+    }
+    Document {
+        tree,
+        source,
+        complaints,
+    }
+}
+
+impl Document<'_> {
+    pub fn root(&self) -> Table<'_> {
+        Table {
+            entries: self.tree.get_ref(),
+            span: 0..0,
+            path: String::new(),
+            source: self.source,
+            complaints: self.complaints,
+        }
+    }
+}
+
+/// A table of the tree. Accessors return `None` for an absent key silently, and for a value of the
+/// wrong type after complaining; the `req_` forms complain about absence too.
+#[derive(Clone)]
+pub struct Table<'a> {
+    entries: &'a DeTable<'a>,
+    /// The header, or the braces of an inline table; empty at the start for the whole file.
+    span: Range<usize>,
+    /// Keys from the root, for messages: `flops`.
+    path: String,
+    source: &'a Arc<Source>,
+    complaints: &'a Complaints,
+}
+
+impl<'a> Table<'a> {
+    /// Where the table's header stands.
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    pub fn source(&self) -> &'a Arc<Source> {
+        self.source
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// Keys with their values in the order of the file.
+    pub fn entries(&self) -> Vec<(At<&'a str>, Value<'a>)> {
+        let mut list: Vec<_> = self
+            .entries
+            .iter()
+            .map(|(key, value)| {
+                let name = key.get_ref().as_ref();
+                let at = At {
+                    value: name,
+                    span: key.span(),
+                };
+                (at, self.value(name, value))
+            })
+            .collect();
+        list.sort_by_key(|(key, _)| key.span.start);
+        list
+    }
+
+    /// Keys in the order of the file.
+    pub fn keys(&self) -> Vec<At<&'a str>> {
+        self.entries().into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// The value of a key, whatever its type.
+    pub fn get(&self, key: &str) -> Option<Value<'a>> {
+        let (name, value) = self.entries.get_key_value(key)?;
+        Some(self.value(name.get_ref(), value))
+    }
+
+    fn value(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Value<'a> {
+        Value {
+            node: value,
+            path: self.path_of(key),
+            source: self.source,
+            complaints: self.complaints,
+        }
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+
+    fn req(&self, key: &str) -> Option<Value<'a>> {
+        let found = self.get(key);
+        if found.is_none() {
+            let label = if self.path.is_empty() {
+                String::new()
+            } else {
+                "in this table".to_owned()
+            };
+            let title = format!("`{}` is missing", self.path_of(key));
+            self.complain(self.span(), title, label);
+        }
+        found
+    }
+
+    pub fn get_str(&self, key: &str) -> Option<At<&'a str>> {
+        self.get(key)?.str()
+    }
+
+    pub fn req_str(&self, key: &str) -> Option<At<&'a str>> {
+        self.req(key)?.str()
+    }
+
+    pub fn get_bool(&self, key: &str) -> Option<At<bool>> {
+        self.get(key)?.bool()
+    }
+
+    pub fn get_int(&self, key: &str) -> Option<At<i64>> {
+        self.get(key)?.int()
+    }
+
+    pub fn req_int(&self, key: &str) -> Option<At<i64>> {
+        self.req(key)?.int()
+    }
+
+    /// A finite number; integers count.
+    pub fn get_float(&self, key: &str) -> Option<At<f64>> {
+        self.get(key)?.float()
+    }
+
+    /// A finite number; integers count.
+    pub fn req_float(&self, key: &str) -> Option<At<f64>> {
+        self.req(key)?.float()
+    }
+
+    /// A list of strings; elements of another type are complained about and left out.
+    pub fn get_str_list(&self, key: &str) -> Option<Vec<At<&'a str>>> {
+        self.get(key)?.str_list()
+    }
+
+    pub fn req_str_list(&self, key: &str) -> Option<Vec<At<&'a str>>> {
+        self.req(key)?.str_list()
+    }
+
+    pub fn get_table(&self, key: &str) -> Option<Table<'a>> {
+        self.get(key)?.table()
+    }
+
+    pub fn req_table(&self, key: &str) -> Option<Table<'a>> {
+        self.req(key)?.table()
+    }
+
+    /// `[[key]]` tables, or a list of inline tables; none when the key is absent.
+    pub fn get_table_list(&self, key: &str) -> Vec<Table<'a>> {
+        self.get(key)
+            .and_then(|value| value.table_list())
+            .unwrap_or_default()
+    }
+
+    /// Complains about every key that is not one of `known`.
+    pub fn finish(&self, known: &[&str]) {
+        for key in self.keys() {
+            if known.contains(&key.value) {
+                continue;
+            }
+            let label = match suggest::nearest(key.value, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => String::new(),
+            };
+            let title = format!("unknown key `{}`", self.path_of(key.value));
+            let mut complaint = Complaint::error(self.source, key.span, title, label);
+            if complaint.label.is_empty() && !known.is_empty() {
+                complaint = complaint.with_help(format!("known here: {}", known.join(", ")));
+            }
+            self.complaints.push(complaint);
+        }
+    }
+
+    /// Pushes an error about a part of this file.
+    pub fn complain(&self, span: Range<usize>, title: impl Into<String>, label: impl Into<String>) {
+        self.push(Complaint::error(self.source, span, title, label));
+    }
+
+    pub fn push(&self, complaint: Complaint) {
+        self.complaints.push(complaint);
+    }
+}
+
+/// One value of the tree, of any type. Typed accessors complain when it is of another type.
+#[derive(Clone)]
+pub struct Value<'a> {
+    node: &'a Spanned<DeValue<'a>>,
+    path: String,
+    source: &'a Arc<Source>,
+    complaints: &'a Complaints,
+}
+
+impl<'a> Value<'a> {
+    pub fn span(&self) -> Range<usize> {
+        self.node.span()
+    }
+
+    /// The tree's own node, to match on the type.
+    pub fn raw(&self) -> &'a DeValue<'a> {
+        self.node.get_ref()
+    }
+
+    /// The key with those above it, for messages.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// `a string`, `an integer`, ...
+    pub fn kind(&self) -> &'static str {
+        match self.raw() {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "an integer",
+            DeValue::Float(_) => "a float",
+            DeValue::Boolean(_) => "a boolean",
+            DeValue::Datetime(_) => "a date or time",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        }
+    }
+
+    fn at<T>(&self, value: T) -> At<T> {
+        At {
+            value,
+            span: self.span(),
+        }
+    }
+
+    /// Complains that the value is not `what` (with its article) and returns `None`.
+    pub fn wrong_type<T>(&self, what: &str) -> Option<T> {
+        let title = format!("`{}` must be {what}", self.path);
+        self.complain(title, format!("expected {what}, found {}", self.kind()));
+        None
+    }
+
+    /// Pushes an error about this value.
+    pub fn complain(&self, title: impl Into<String>, label: impl Into<String>) {
+        let complaint = Complaint::error(self.source, self.span(), title, label);
+        self.complaints.push(complaint);
+    }
+
+    pub fn str(&self) -> Option<At<&'a str>> {
+        match self.raw() {
+            DeValue::String(text) => Some(self.at(text.as_ref())),
+            _ => self.wrong_type("a string"),
+        }
+    }
+
+    pub fn bool(&self) -> Option<At<bool>> {
+        match self.raw() {
+            DeValue::Boolean(value) => Some(self.at(*value)),
+            _ => self.wrong_type("a boolean"),
+        }
+    }
+
+    pub fn int(&self) -> Option<At<i64>> {
+        let DeValue::Integer(digits) = self.raw() else {
+            return self.wrong_type("an integer");
+        };
+        match i64::from_str_radix(digits.as_str(), digits.radix()) {
+            Ok(value) => Some(self.at(value)),
+            Err(_) => {
+                let title = format!("`{}` is out of range", self.path);
+                self.complain(title, "does not fit in 64 bits");
+                None
+            }
+        }
+    }
+
+    /// A finite number; integers count.
+    pub fn float(&self) -> Option<At<f64>> {
+        let value = match self.raw() {
+            // 53 bits of an integer survive; counts above 9e15 do not occur.
+            #[allow(clippy::cast_precision_loss)]
+            DeValue::Integer(_) => self.int()?.value as f64,
+            DeValue::Float(digits) => digits.as_str().parse().unwrap_or(f64::NAN),
+            _ => return self.wrong_type("a number"),
+        };
+        if value.is_finite() {
+            return Some(self.at(value));
+        }
+        self.complain(format!("`{}` must be a finite number", self.path), "");
+        None
+    }
+
+    /// The elements of a list.
+    pub fn list(&self) -> Option<Vec<Value<'a>>> {
+        match self.raw() {
+            DeValue::Array(items) => Some(self.items(items)),
+            _ => self.wrong_type("a list"),
+        }
+    }
+
+    fn items(&self, items: &'a DeArray<'a>) -> Vec<Value<'a>> {
+        let item = |(i, node)| Value {
+            node,
+            path: format!("{}[{i}]", self.path),
+            source: self.source,
+            complaints: self.complaints,
+        };
+        items.iter().enumerate().map(item).collect()
+    }
+
+    /// A list of strings; elements of another type are complained about and left out.
+    pub fn str_list(&self) -> Option<Vec<At<&'a str>>> {
+        match self.raw() {
+            DeValue::Array(items) => {
+                let items = self.items(items);
+                Some(items.iter().filter_map(Value::str).collect())
+            }
+            _ => self.wrong_type("a list of strings"),
+        }
+    }
+
+    pub fn table(&self) -> Option<Table<'a>> {
+        match self.raw() {
+            DeValue::Table(entries) => Some(Table {
+                entries,
+                span: self.span(),
+                path: self.path.clone(),
+                source: self.source,
+                complaints: self.complaints,
+            }),
+            _ => self.wrong_type("a table"),
+        }
+    }
+
+    /// The tables of `[[key]]` or of a list of inline tables.
+    pub fn table_list(&self) -> Option<Vec<Table<'a>>> {
+        match self.raw() {
+            DeValue::Array(items) => {
+                let items = self.items(items);
+                Some(items.iter().filter_map(Value::table).collect())
+            }
+            _ => self.wrong_type("a list of tables"),
+        }
+    }
+}
+
+/// The bytes of the file behind a part of a decoded string value: `string` is the value's span
+/// with its quotes, `inner` bytes of the decoded text. Follows escapes; falls back to the whole
+/// value when `inner` is not inside it.
+pub fn span_in_string(source: &Source, string: &Range<usize>, inner: Range<usize>) -> Range<usize> {
+    let raw = source.text.get(string.clone()).unwrap_or_default();
+    let locate = |offset, edge| offset_in_raw(raw, offset, edge).map(|at| string.start + at);
+    match (
+        locate(inner.start, Edge::Start),
+        locate(inner.end, Edge::End),
+    ) {
+        (Some(start), Some(end)) if start <= end => start..end,
+        _ => string.clone(),
+    }
+}
+
+/// Escapes that decode to nothing stand before a start and after an end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    Start,
+    End,
+}
+
+/// Where byte `wanted` of the decoded string stands in its raw form, quotes included.
+fn offset_in_raw(raw: &str, wanted: usize, edge: Edge) -> Option<usize> {
+    let quote = raw.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let triple: String = [quote; 3].iter().collect();
+    let is_triple = raw.len() >= 6 && raw.starts_with(&triple);
+    let delimiter = if is_triple { 3 } else { 1 };
+    let mut at = delimiter;
+    if is_triple {
+        // A line ending right after the opening quotes is not part of the text.
+        let body = raw.get(at..)?;
+        at += ["\r\n", "\n"]
+            .iter()
+            .find(|e| body.starts_with(**e))
+            .map_or(0, |e| e.len());
+    }
+    let end = raw.len().checked_sub(delimiter)?;
+    let mut decoded = 0;
+    while at < end {
+        let rest = raw.get(at..end)?;
+        let (taken, gives) = if quote == '"' {
+            one_basic(rest)?
+        } else {
+            let c = rest.chars().next()?;
+            (c.len_utf8(), c.len_utf8())
+        };
+        if decoded + gives > wanted || (decoded == wanted && edge == Edge::End) {
+            break;
+        }
+        at += taken;
+        decoded += gives;
+    }
+    (at <= end && (decoded == wanted || at < end)).then_some(at)
+}
+
+/// Raw bytes of the next character or escape of a basic string, and the decoded bytes it gives.
+fn one_basic(rest: &str) -> Option<(usize, usize)> {
+    let c = rest.chars().next()?;
+    if c != '\\' {
+        return Some((c.len_utf8(), c.len_utf8()));
+    }
+    let hex = |digits: usize| {
+        let code = u32::from_str_radix(rest.get(2..2 + digits)?, 16).ok()?;
+        Some((2 + digits, char::from_u32(code)?.len_utf8()))
+    };
+    match rest.get(1..)?.chars().next()? {
+        'x' => hex(2),
+        'u' => hex(4),
+        'U' => hex(8),
+        // A backslash at the end of a line swallows all white space after it.
+        blank if blank.is_ascii_whitespace() => {
+            let after = rest.get(1..)?;
+            let kept = after.trim_start_matches([' ', '\t', '\r', '\n']);
+            Some((rest.len() - kept.len(), 0))
+        }
+        _ => Some((2, 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints_of(text: &str, check: impl Fn(&Table)) -> String {
+        let source = Source::new("t.toml", text);
+        let complaints = Complaints::new();
+        let document = parse(&source, &complaints);
+        check(&document.root());
+        complaints.render(false)
+    }
+
+    #[test]
+    fn reads_every_type() {
+        let text = "s = 'a'\nb = true\ni = 0x10\nf = 1_0.5\nn = 3\nl = ['x', 'y']\n\
+                    [t]\nk = 1\n[[u]]\nk = 1\n[[u]]\nk = 2\n";
+        let shown = complaints_of(text, |t| {
+            assert_eq!(t.req_str("s").unwrap().value, "a");
+            assert!(t.get_bool("b").unwrap().value);
+            assert_eq!(t.req_int("i").unwrap().value, 16);
+            assert_eq!(t.req_float("f").unwrap().value, 10.5);
+            assert_eq!(t.get_float("n").unwrap().value, 3.0);
+            let list = t.req_str_list("l").unwrap();
+            assert_eq!(list.iter().map(|a| a.value).collect::<Vec<_>>(), ["x", "y"]);
+            assert_eq!(t.req_table("t").unwrap().get_int("k").unwrap().value, 1);
+            let tables = t.get_table_list("u");
+            let ks: Vec<_> = tables
+                .iter()
+                .map(|t| t.get_int("k").unwrap().value)
+                .collect();
+            assert_eq!(ks, [1, 2]);
+            assert!(t.get_str("absent").is_none() && t.get_table_list("absent").is_empty());
+            let names: Vec<_> = t.keys().iter().map(|k| k.value).collect();
+            assert_eq!(names, ["s", "b", "i", "f", "n", "l", "t", "u"]);
+            t.finish(&["s", "b", "i", "f", "n", "l", "t", "u"]);
+        });
+        assert_eq!(shown, "");
+    }
+
+    #[test]
+    fn all_type_errors_at_once() {
+        let text = "title = 3\nsm_cuont = 80\nf = inf\nl = [1, 'a']\n[flops]\nfp32 = 'x'\n";
+        let shown = complaints_of(text, |t| {
+            t.req_str("title");
+            t.get_float("f");
+            t.get_str_list("l");
+            t.req_str("name");
+            t.req_table("flops").unwrap().req_float("fp32");
+            t.req_table("flops").unwrap().req_float("fp16");
+            t.finish(&["title", "sm_count", "f", "l", "name", "flops"]);
+        });
+        assert_eq!(
+            shown,
+            "\
+error: `name` is missing
+ --> t.toml:1:1
+  |
+1 | title = 3
+  | ^
+
+error: `title` must be a string
+ --> t.toml:1:9
+  |
+1 | title = 3
+  |         ^ expected a string, found an integer
+
+error: unknown key `sm_cuont`
+ --> t.toml:2:1
+  |
+2 | sm_cuont = 80
+  | ^^^^^^^^ did you mean `sm_count`?
+
+error: `f` must be a finite number
+ --> t.toml:3:5
+  |
+3 | f = inf
+  |     ^^^
+
+error: `l[0]` must be a string
+ --> t.toml:4:6
+  |
+4 | l = [1, 'a']
+  |      ^ expected a string, found an integer
+
+error: `flops.fp16` is missing
+ --> t.toml:5:1
+  |
+5 | [flops]
+  | ^^^^^^^ in this table
+
+error: `flops.fp32` must be a number
+ --> t.toml:6:8
+  |
+6 | fp32 = 'x'
+  |        ^^^ expected a number, found a string
+"
+        );
+    }
+
+    #[test]
+    fn all_syntax_errors_at_once() {
+        let source = Source::new("t.toml", "a = \nb = 1\nb = 2\nc = [1\n");
+        let complaints = Complaints::new();
+        let document = parse(&source, &complaints);
+        assert_eq!(document.root().get_int("b").unwrap().value, 1);
+        let lines: Vec<_> = complaints
+            .sorted()
+            .iter()
+            .map(|c| source.position(c.span.start).0)
+            .collect();
+        assert!(lines.contains(&1) && lines.contains(&3), "{complaints}");
+        assert!(lines.iter().any(|l| *l >= 4), "{complaints}");
+    }
+
+    #[test]
+    fn integers_that_do_not_fit() {
+        let shown = complaints_of("i = 99999999999999999999\n", |t| {
+            assert!(t.get_int("i").is_none());
+        });
+        assert!(shown.contains("does not fit in 64 bits"), "{shown}");
+    }
+
+    #[test]
+    fn nesting_cannot_exhaust_the_stack() {
+        let keys = vec!["a"; 100_000].join(".");
+        for text in [
+            format!("{keys} = 1\n"),
+            format!("[{keys}]\n"),
+            format!("x = {}{}\n", "[".repeat(100_000), "]".repeat(100_000)),
+            format!("x = {}\n", "{a=".repeat(10_000)),
+            format!("x = {{ {keys} = 1 }}\n"),
+        ] {
+            let shown = complaints_of(&text, |_| {});
+            assert!(shown.starts_with("error: "), "{}", &text[..20]);
+        }
+    }
+
+    #[test]
+    fn offsets_inside_strings_map_to_the_file() {
+        for (text, inner, expected) in [
+            ("k = 'ab cd'", "cd", 8),
+            ("k = \"ab cd\"", "cd", 8),
+            ("k = '''ab cd'''", "cd", 10),
+            ("k = '''\nab\ncd'''", "cd", 11),
+            ("k = '''\r\nab\r\ncd'''", "cd", 13),
+            ("k = \"\"\"\nab \\\n   cd\"\"\"", "cd", 16),
+            ("k = \"a\\u00e9\\\"cd\"", "cd", 14),
+            ("k = '\u{e9} cd'", "cd", 8),
+            ("k = \"\"", "", 5),
+        ] {
+            let source = Source::new("t.toml", text);
+            let complaints = Complaints::new();
+            let document = parse(&source, &complaints);
+            let value = document.root().req_str("k").unwrap();
+            let at = value.value.find(inner).unwrap();
+            let span = span_in_string(&source, &value.span, at..at + inner.len());
+            assert_eq!(
+                (span.start, span.len()),
+                (expected, inner.len()),
+                "{text:?}"
+            );
+            assert_eq!(&text[span], inner);
+            // A place outside the string is the whole value.
+            let beyond = span_in_string(&source, &value.span, 500..501);
+            assert_eq!(beyond, value.span, "{text:?}");
+        }
+    }
+}
