@@ -817,7 +817,7 @@ fn an_unknown_name_gets_the_nearest() {
     let error = select::choose(Some("v10"), &profile(vec![])).unwrap_err();
     let said = error.to_string();
     assert!(
-        said.starts_with("no such GPU `v10`; did you mean `v100`"),
+        said.starts_with("no such GPU `v10`; did you mean `v100`? `pyprof-advise gpus list`"),
         "{said}"
     );
     assert!(
@@ -826,7 +826,7 @@ fn an_unknown_name_gets_the_nearest() {
     );
     let said = select::find("quantum").unwrap_err().to_string();
     assert!(
-        said.starts_with("no such GPU `quantum`; `pyprof-advise"),
+        said.starts_with("no such GPU `quantum`. `pyprof-advise"),
         "{said}"
     );
     assert!(matches!(

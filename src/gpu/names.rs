@@ -192,7 +192,7 @@ pub fn near(name: &str) -> Vec<&'static str> {
         && let Some(next) = crate::base::suggest::nearest(name, names.iter().copied())
     {
         found.push(next);
-        names.retain(|n| *n != next);
+        names.retain(|n| squash(n) != squash(next));
     }
     found
 }

@@ -6,7 +6,7 @@ use super::family;
 use super::load::{self, Spec, built_in};
 use super::names::{self, DeviceName, Mig};
 use super::{Choice, Gpu, How, Vendor};
-use crate::base::diag::Complaints;
+use crate::base::diag::{Complaints, visible};
 use crate::base::units;
 use crate::profile::{Device, Profile};
 
@@ -20,7 +20,7 @@ const MAX_NAME: usize = 60;
 pub enum SelectError {
     /// `--gpu` named something that is neither in the table nor a file.
     #[error(
-        "no such GPU `{}`{}; `pyprof-advise gpus list` lists all, and a file ending in .toml \
+        "no such GPU `{}`{} `pyprof-advise gpus list` lists all, and a file ending in .toml \
          describes one of your own",
         shown(asked),
         suggestion(near)
@@ -38,7 +38,7 @@ pub enum SelectError {
 fn suggestion(near: &[&str]) -> String {
     let quoted: Vec<String> = near.iter().map(|n| format!("`{n}`")).collect();
     match quoted.as_slice() {
-        [] => String::new(),
+        [] => ".".into(),
         [one] => format!("; did you mean {one}?"),
         [firsts @ .., last] => format!("; did you mean {} or {last}?", firsts.join(", ")),
     }
@@ -481,6 +481,7 @@ fn device_name(device: &Device) -> String {
 
 /// Somebody else's text, at a length that cannot swamp a sentence.
 fn shown(text: &str) -> String {
+    let text = visible(text);
     let mut short: String = text.chars().take(MAX_NAME).collect();
     if short.len() < text.len() {
         short.push_str("...");

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::load::Spec;
+use crate::base::diag::visible;
 use crate::base::{DType, units};
 
 /// The spec as aligned lines, with a final newline; units are printed with every number.
 pub fn show(spec: &Spec) -> String {
     let gpu = &spec.gpu;
-    let mut out = format!("{} ({})\n", gpu.name, gpu.id);
+    let mut out = format!("{} ({})\n", visible(&gpu.name), visible(&gpu.id));
     let mut line = |label: &str, value: Option<String>| {
         if let Some(value) = value.filter(|v| !v.is_empty()) {
-            let _ = writeln!(out, "  {label:<20}{value}");
+            let _ = writeln!(out, "  {label:<22}{}", visible(&value));
         }
     };
     let kib = |bytes: u32| format!("{} KiB", bytes / 1024);
