@@ -3,15 +3,15 @@
 use indexmap::IndexMap;
 
 use super::{
-    Claimed, FindingReport, GpuUsed, Method, Options, Report, SCHEMA_VERSION, SavingReport,
-    Summary, Unattributed, Unpriced, evidence, layers, words,
+    Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report, SCHEMA_VERSION,
+    SavingReport, Summary, Unattributed, Unpriced, evidence, layers, words,
 };
 use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{Missing, Run, Site};
 use crate::cost::{Costed, SiteCost, Unknown};
 use crate::gpu::{Choice, Gpu, How};
-use crate::judge::{Finding, Saving, SavingKind, Verdict};
+use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
 
 /// Longest name of a place, operator or file, in characters; longer ones lose their middle. One
 /// marker of a real profile can be thousands of characters long.
@@ -35,12 +35,6 @@ impl Report {
             .collect();
         let minor = verdict.minor.iter().map(|f| finding(0, f)).collect();
         let (layers, layers_omitted) = layers::rows(costed, verdict);
-        let mut not_judged = verdict.not_judged.clone();
-        not_judged.sort_by(|a, b| {
-            b.time_ns
-                .total_cmp(&a.time_ns)
-                .then_with(|| a.fact.cmp(&b.fact))
-        });
         let mut report = Report {
             schema_version: SCHEMA_VERSION,
             file: label(&profile.path),
@@ -54,10 +48,10 @@ impl Report {
             layers_omitted,
             leave_alone: layers::leave_alone(costed, verdict),
             setup: costed.run.window.setup,
-            not_judged,
+            not_judged: not_judged(verdict),
             unattributed: unattributed(&costed.run),
             unpriced: unpriced(costed),
-            faults: verdict.faults.clone(),
+            faults: faults(verdict),
             notes: notes(costed),
             method: method(costed, verdict),
             summary,
@@ -89,7 +83,7 @@ fn share_of(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn sum(values: impl Iterator<Item = i64>) -> i64 {
+pub(super) fn sum(values: impl Iterator<Item = i64>) -> i64 {
     values.fold(0, i64::saturating_add)
 }
 
@@ -210,7 +204,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         message: f.message.trim().to_owned(),
         why: f.why.trim().to_owned(),
         fix: f.fix.trim().to_owned(),
-        references: f.references.clone(),
+        references: f.references.iter().map(|r| sentence(r)).collect(),
         evidence: evidence::of(costed, f),
     }
 }
@@ -246,6 +240,49 @@ fn claimed(findings: &[FindingReport]) -> Claimed {
         *high += s.claimed_ns;
     }
     total
+}
+
+/// One row per thing to collect: a missing shape is a dozen missing facts.
+fn not_judged(verdict: &Verdict) -> Vec<NotJudgedRow> {
+    let mut by_needs: IndexMap<&str, NotJudgedRow> = IndexMap::new();
+    for missing in &verdict.not_judged {
+        let row = by_needs
+            .entry(&missing.needs)
+            .or_insert_with(|| NotJudgedRow {
+                needs: missing.needs.clone(),
+                facts: Vec::new(),
+                rules: Vec::new(),
+                time_ns: 0.0,
+            });
+        row.facts.push(label(&missing.fact));
+        row.rules.extend(missing.rules.iter().map(|r| label(r)));
+        row.time_ns = row.time_ns.max(missing.time_ns);
+    }
+    let mut rows: Vec<NotJudgedRow> = by_needs.into_values().collect();
+    for row in &mut rows {
+        for list in [&mut row.facts, &mut row.rules] {
+            list.sort();
+            list.dedup();
+        }
+    }
+    rows.sort_by(|a, b| {
+        b.time_ns
+            .total_cmp(&a.time_ns)
+            .then_with(|| a.facts.cmp(&b.facts))
+    });
+    rows
+}
+
+fn faults(verdict: &Verdict) -> Vec<Fault> {
+    verdict
+        .faults
+        .iter()
+        .map(|f| Fault {
+            rule: label(&f.rule),
+            message: sentence(&f.message),
+            count: f.count,
+        })
+        .collect()
 }
 
 fn unattributed(run: &Run) -> Vec<Unattributed> {

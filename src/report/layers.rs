@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-use super::build::{label, priced, share};
+use super::build::{label, priced, share, sum};
 use super::words;
 use super::{LayerRow, LeaveAlone, Omitted};
 use crate::correlate::{Direction, LayerSource, PatternId, Run, Site};
@@ -17,6 +17,8 @@ const MAX_ROWS: usize = 200;
 const MAX_LEAVE_ALONE: usize = 10;
 /// Work within this factor of its reachable time is as good as it gets.
 const AT_REACHABLE: f64 = 1.10;
+/// Share of a row's time its headroom must speak for to stand without a remark.
+const MOSTLY: f64 = 0.8;
 /// Share of kernel time below which work is not worth a word, good or bad.
 const WORTH_NAMING: f64 = 0.01;
 
@@ -50,7 +52,7 @@ fn group(costed: &Costed) -> IndexMap<Key, Vec<usize>> {
 
 /// The per-layer table, largest time first, and what did not fit.
 pub(super) fn rows(costed: &Costed, verdict: &Verdict) -> (Vec<LayerRow>, Omitted) {
-    let total: i64 = costed.run.sites.iter().map(|s| s.time_ns).sum();
+    let total = sum(costed.run.sites.iter().map(|s| s.time_ns));
     let numbers = numbers_by_site(costed, verdict);
     let mut rows: Vec<LayerRow> = group(costed)
         .into_iter()
@@ -60,7 +62,7 @@ pub(super) fn rows(costed: &Costed, verdict: &Verdict) -> (Vec<LayerRow>, Omitte
     let rest = rows.split_off(rows.len().min(MAX_ROWS));
     let omitted = Omitted {
         count: rest.len() as u64,
-        time_ns: rest.iter().map(|r| r.time_ns).sum(),
+        time_ns: sum(rest.iter().map(|r| r.time_ns)),
     };
     (rows, omitted)
 }
@@ -77,10 +79,8 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
             .filter_map(|&i| Some((run.sites.get(i)?, costed.sites.get(i)?)))
     };
     let time = |direction: Option<Direction>| -> i64 {
-        members()
-            .filter(|(s, _)| direction.is_none_or(|d| s.direction == d))
-            .map(|(s, _)| s.time_ns)
-            .sum()
+        let of = members().filter(|(s, _)| direction.is_none_or(|d| s.direction == d));
+        sum(of.map(|(s, _)| s.time_ns))
     };
     let (priced_ns, best_ideal_ns) = priced(members());
     let mut findings: Vec<u64> = sites
@@ -107,6 +107,7 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
         priced_ns,
         best_ideal_ns,
         headroom: best_ideal_ns.map(|ideal| priced_ns / ideal),
+        partly: best_ideal_ns.is_some() && priced_ns < MOSTLY * time(None) as f64,
         bound: bound(members()).map(|b| b.name().to_owned()),
         findings,
     }
@@ -175,7 +176,7 @@ fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64>> {
 /// look good because nothing runs shorter than a launch takes: fewer of those would be better.
 pub(super) fn leave_alone(costed: &Costed, verdict: &Verdict) -> Vec<LeaveAlone> {
     let run = &costed.run;
-    let total: i64 = run.sites.iter().map(|s| s.time_ns).sum();
+    let total = sum(run.sites.iter().map(|s| s.time_ns));
     let wanted: FxHashSet<usize> = verdict
         .findings
         .iter()

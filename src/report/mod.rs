@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use crate::correlate::SetUp;
-use crate::judge::{Confidence, Fault, NotJudged, SavingKind, Severity};
+use crate::judge::{Confidence, Fault, SavingKind, Severity};
 
 mod build;
 mod evidence;
@@ -61,8 +61,8 @@ pub struct Report {
     /// Work that is already as fast as it gets.
     pub leave_alone: Vec<LeaveAlone>,
     pub setup: SetUp,
-    /// Facts the profile does not hold, largest time first.
-    pub not_judged: Vec<NotJudged>,
+    /// What the profile does not hold, largest time first.
+    pub not_judged: Vec<NotJudgedRow>,
     /// Kernel time without an operator, by reason, largest first.
     pub unattributed: Vec<Unattributed>,
     /// Time of operators without a price, by reason, largest first.
@@ -237,6 +237,8 @@ pub struct LayerRow {
     pub best_ideal_ns: Option<f64>,
     /// `priced_ns / best_ideal_ns`.
     pub headroom: Option<f64>,
+    /// `headroom` speaks for less than 80 % of the time.
+    pub partly: bool,
     /// What limits most of its priced time: `math`, `memory` or `latency`.
     pub bound: Option<String>,
     /// Numbers of the findings about it.
@@ -264,12 +266,24 @@ pub struct LeaveAlone {
     pub bound: Option<String>,
 }
 
+/// Facts that are missing for the same reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NotJudgedRow {
+    /// What to collect and how; Markdown.
+    pub needs: String,
+    pub facts: Vec<String>,
+    /// Rules that could not be judged everywhere.
+    pub rules: Vec<String>,
+    /// GPU time of the work the fact that is missing most is missing for.
+    pub time_ns: f64,
+}
+
 /// Kernels without an operator.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unattributed {
     /// `no_launch`, `graph_replay`, `no_range`, `no_operator`.
     pub reason: String,
-    /// The same for people, with what to do about it.
+    /// The same for people, with what to do about it; Markdown.
     pub text: String,
     pub kernels: u64,
     pub time_ns: i64,

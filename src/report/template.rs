@@ -13,9 +13,9 @@ use crate::base::{text, units};
 
 const MARKDOWN: &str = include_str!("markdown.md.jinja");
 
-/// Instructions a user's template may take: some seconds at most. The built-in one takes about a
+/// Instructions a user's template may take: a second or so. The built-in one takes about a
 /// hundred thousand on a large report.
-const FUEL: u64 = 20_000_000;
+const FUEL: u64 = 5_000_000;
 
 /// Why a template could not be rendered.
 #[derive(Debug, thiserror::Error)]

@@ -199,12 +199,12 @@ fn nothing_found(report: &Report) -> String {
 /// What would help most, when the profile is too poor to judge.
 fn what_to_capture(report: &Report) -> String {
     if report.summary.kernels == 0 {
-        return "Record GPU kernels: `nsys profile -t cuda,nvtx` or torch.profiler with \
+        return "Record GPU kernels: nsys profile -t cuda,nvtx, or torch.profiler with \
                 ProfilerActivity.CUDA."
             .to_owned();
     }
     if report.method.gpu.is_none() {
-        return "Say which GPU it was with `--gpu NAME`.".to_owned();
+        return "Say which GPU it was with --gpu NAME.".to_owned();
     }
     "Record operators with their shapes: emit_nvtx(record_shapes=True) under nsys, or torch.profiler \
      with record_shapes=True."
@@ -224,7 +224,7 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
     }
     match &report.method.gpu {
         None => cautions.push(
-            "The GPU is not known, so nothing was compared with its peaks: name it with `--gpu NAME`."
+            "The GPU is not known, so nothing was compared with its peaks: name it with --gpu NAME."
                 .to_owned(),
         ),
         Some(gpu) => cautions.extend(gpu.remarks.iter().cloned()),
