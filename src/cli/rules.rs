@@ -1,0 +1,4 @@
+//! stub
+use clap::Subcommand;
+#[derive(Debug, Subcommand)]
+pub(super) enum RulesCommand { List }
