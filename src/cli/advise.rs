@@ -106,7 +106,7 @@ fn render(args: &AdviseArgs, report: &Report) -> Result<String, Failure> {
         return Ok(report::render_template(report, &path.display().to_string(), &text)?);
     }
     Ok(match args.format {
-        Format::Markdown => report::markdown(report),
+        Format::Markdown => report::markdown(report)?,
         Format::Json => report::json(report),
     })
 }
