@@ -8,6 +8,8 @@ use crate::base::DType;
 use crate::handle;
 use crate::profile::{CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, Span, StrId};
 
+mod timeline;
+
 handle! {
     /// A node of the scope tree.
     ScopeId,
