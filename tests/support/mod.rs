@@ -23,7 +23,7 @@
 //! | `format nsys 3.11.1` / `format nvprof` | what is written; nsys 3.11.1 without this line |
 //! | `tool 2024.2.1.106` | version of the profiler |
 //! | `text inline`, `registered`, `mixed` | nsys: NVTX text in `text`, in `textId`, or (`mixed`, the default) in `textId` where it occurs twice |
-//! | `timing launch=5us ...` | the host's and GPU's pace, see `Timing` in `play.rs` |
+//! | `timing launch=5us ...` | the host's and GPU's pace, see `Timing` in `settings.rs` |
 //! | `roots user=DIR lib=DIR` | folders put before the files of `@`; `lib:` marks the second |
 //! | `device N KEY=VALUE... = NAME` | `cc sms clock bandwidth memory l2 warps blocks regs shared optin`, all optional |
 //! | `define NAME KEY=VALUE... = KERNEL` | a kernel: `block regs static dynamic local`; once one is defined, all must be |
@@ -56,18 +56,21 @@
 //! | `copy h2d|d2h|d2d|p2p pageable|pinned|device SIZE TIME [stream= api=]` | a copy; the host waits for pageable ones |
 //! | `set SIZE TIME` | a memset |
 //! | `graph TIME` | a CUDA graph as one record; with `kernel` lines below, its nodes instead |
-// Each test program uses its part of this.
+// Each test program uses its part of this, and a test may panic.
 #![allow(dead_code)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
+mod capture;
 mod nsys;
 mod nvprof;
 mod play;
+mod settings;
 mod text;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub(crate) use play::{Capture, Format};
+pub(crate) use capture::{Capture, Format};
 use rusqlite::Connection;
 
 /// What is wrong with a description, and where.

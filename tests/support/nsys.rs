@@ -8,7 +8,7 @@ use indexmap::IndexSet;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Result, params_from_iter};
 
-use super::play::{Capture, RangeKind, TextStyle, Where, Work};
+use super::capture::{Capture, RangeKind, TextStyle, Where, Work};
 
 /// Tables and their columns.
 const TABLES: &[(&str, &str)] = &[
@@ -100,8 +100,10 @@ const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Enumerations: table, then id, symbol and label of each value.
-const ENUMS: &[(&str, &[(i64, &str, &str)])] = &[
+/// An enumeration's table, then id, symbol and label of each value.
+type Enumeration = (&'static str, &'static [(i64, &'static str, &'static str)]);
+
+const ENUMS: &[Enumeration] = &[
     (
         "ENUM_NSYS_EVENT_TYPE",
         &[

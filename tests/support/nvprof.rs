@@ -5,7 +5,7 @@ use indexmap::IndexSet;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Result, params_from_iter};
 
-use super::play::{Capture, RangeKind, Where};
+use super::capture::{Capture, RangeKind, Where};
 
 const TABLES: &[(&str, &str)] = &[
     ("StringTable", "value TEXT NOT NULL UNIQUE"),

@@ -3,215 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::capture::{
+    Call, Capture, Copy, Direction, Graph, Kernel, KernelShape, Memory, Range, RangeKind, Set,
+    Sync, Thread, Where, Work,
+};
+use super::settings::Timing;
 use super::text::{self, Line, Wrong};
-
-/// Which tool's file is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Nsys,
-    Nvprof,
-}
-
-/// Where an nsys file keeps the text of its ranges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TextStyle {
-    Inline,
-    Registered,
-    /// Registered where a text occurs more than once.
-    Mixed,
-}
-
-/// Everything that happened, in no particular order.
-#[derive(Debug)]
-pub(crate) struct Capture {
-    pub(crate) format: Format,
-    pub(super) schema: String,
-    pub(super) tool: String,
-    pub(super) text: TextStyle,
-    pub(super) devices: Vec<Device>,
-    /// Process ids and their devices.
-    pub(super) processes: Vec<(i64, i64)>,
-    pub(super) threads: Vec<Thread>,
-    pub(super) kernels: Vec<Kernel>,
-    pub(super) copies: Vec<Copy>,
-    pub(super) sets: Vec<Set>,
-    pub(super) syncs: Vec<Sync>,
-    pub(super) graphs: Vec<Graph>,
-    pub(super) calls: Vec<Call>,
-    pub(super) ranges: Vec<Range>,
-    pub(super) overheads: Vec<(Where, i64, i64)>,
-    pub(super) drops: Vec<String>,
-    pub(super) sql: Vec<String>,
-    /// When the capture ends, ns.
-    pub(super) end: i64,
-}
-
-#[derive(Debug)]
-pub(super) struct Device {
-    pub(super) id: i64,
-    pub(super) name: String,
-    pub(super) attributes: HashMap<String, i64>,
-}
-
-/// A thread of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Where {
-    pub(super) pid: i64,
-    pub(super) tid: i64,
-}
-
-#[derive(Debug)]
-pub(super) struct Thread {
-    pub(super) at: Where,
-    pub(super) name: String,
-}
-
-/// What all work on a GPU has.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Work {
-    pub(super) start: i64,
-    pub(super) end: i64,
-    pub(super) pid: i64,
-    pub(super) device: i64,
-    pub(super) stream: i64,
-    pub(super) correlation: i64,
-    pub(super) node: Option<i64>,
-}
-
-#[derive(Debug)]
-pub(super) struct Kernel {
-    pub(super) work: Work,
-    pub(super) grid: [i64; 3],
-    pub(super) shape: KernelShape,
-}
-
-/// What a `define` says of a kernel.
-#[derive(Debug, Clone)]
-pub(super) struct KernelShape {
-    pub(super) name: String,
-    pub(super) block: [i64; 3],
-    pub(super) regs: i64,
-    pub(super) fixed: i64,
-    pub(super) dynamic: i64,
-    pub(super) local: i64,
-}
-
-impl KernelShape {
-    const KEYS: [&str; 5] = ["block", "regs", "static", "dynamic", "local"];
-
-    fn named(name: &str) -> KernelShape {
-        KernelShape {
-            name: name.to_owned(),
-            block: [128, 1, 1],
-            regs: 32,
-            fixed: 0,
-            dynamic: 0,
-            local: 0,
-        }
-    }
-
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        match key {
-            "block" => self.block = text::dims(value)?,
-            "regs" => self.regs = text::int(value)?,
-            "static" => self.fixed = text::size(value)?,
-            "dynamic" => self.dynamic = text::size(value)?,
-            _ => self.local = text::size(value)?,
-        }
-        Ok(())
-    }
-}
-
-/// `copyKind` of CUPTI and of nsys alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    ToDevice = 1,
-    ToHost = 2,
-    OnDevice = 8,
-    Peer = 10,
-}
-
-/// Memory kinds, as nsys numbers them; raw CUPTI is one higher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Memory {
-    Pageable = 0,
-    Pinned = 1,
-    Device = 2,
-}
-
-#[derive(Debug)]
-pub(super) struct Copy {
-    pub(super) work: Work,
-    pub(super) bytes: i64,
-    pub(super) direction: Direction,
-    pub(super) from: Memory,
-    pub(super) to: Memory,
-}
-
-#[derive(Debug)]
-pub(super) struct Set {
-    pub(super) work: Work,
-    pub(super) bytes: i64,
-}
-
-/// A synchronisation; `kind` as CUPTI numbers it: 1 event, 2 stream waits, 3 stream, 4 context.
-#[derive(Debug)]
-pub(super) struct Sync {
-    pub(super) work: Work,
-    pub(super) kind: i64,
-}
-
-#[derive(Debug)]
-pub(super) struct Graph {
-    pub(super) work: Work,
-    pub(super) id: i64,
-}
-
-/// A CUDA call on the host, named without version suffix.
-#[derive(Debug)]
-pub(super) struct Call {
-    pub(super) at: Where,
-    pub(super) start: i64,
-    pub(super) end: i64,
-    pub(super) name: String,
-    pub(super) correlation: i64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RangeKind {
-    PushPop,
-    StartEnd,
-    Mark,
-}
-
-#[derive(Debug)]
-pub(super) struct Range {
-    pub(super) at: Where,
-    pub(super) kind: RangeKind,
-    pub(super) start: i64,
-    /// `None` for a range that is never closed.
-    pub(super) end: Option<i64>,
-    pub(super) text: String,
-}
-
-/// The pace of host and GPU: the keys of `timing`.
-#[derive(Debug, Clone, Copy)]
-struct Timing {
-    /// A launch, copy or set call on the host.
-    launch: i64,
-    /// Added to the first launch of each kernel (its code is loaded).
-    first_launch: i64,
-    /// After each call, until the next.
-    between: i64,
-    /// Opening an op's ranges: Python and its markers.
-    op: i64,
-    /// From the end of the call to the earliest start on the GPU.
-    queue: i64,
-    /// Between two things on a stream.
-    gap: i64,
-    /// Per mille by which GPU durations vary, up or down; the same on every play.
-    jitter: i64,
-}
 
 /// Variables and their values.
 type Env = Vec<(String, String)>;
@@ -238,11 +35,12 @@ struct Process<'a> {
     streams: HashMap<(i64, i64), i64>,
 }
 
-struct Player<'a> {
-    capture: Capture,
-    timing: Timing,
-    roots: [String; 2],
-    defines: HashMap<String, KernelShape>,
+pub(super) struct Player<'a> {
+    pub(super) capture: Capture,
+    pub(super) timing: Timing,
+    /// Folders of the user's files and of the libraries'.
+    pub(super) roots: [String; 2],
+    pub(super) defines: HashMap<String, KernelShape>,
     templates: HashMap<String, (Vec<String>, &'a [Line])>,
     processes: Vec<Process<'a>>,
     current: usize,
@@ -257,34 +55,11 @@ struct Player<'a> {
 pub(super) fn play(lines: &[Line]) -> Result<Capture, Wrong> {
     let mut player = Player {
         capture: Capture {
-            format: Format::Nsys,
             schema: "3.11.1".into(),
             tool: "2024.2.1.106".into(),
-            text: TextStyle::Mixed,
-            devices: Vec::new(),
-            processes: Vec::new(),
-            threads: Vec::new(),
-            kernels: Vec::new(),
-            copies: Vec::new(),
-            sets: Vec::new(),
-            syncs: Vec::new(),
-            graphs: Vec::new(),
-            calls: Vec::new(),
-            ranges: Vec::new(),
-            overheads: Vec::new(),
-            drops: Vec::new(),
-            sql: Vec::new(),
-            end: 0,
+            ..Capture::default()
         },
-        timing: Timing {
-            launch: 5_000,
-            first_launch: 0,
-            between: 4_000,
-            op: 2_000,
-            queue: 2_000,
-            gap: 1_000,
-            jitter: 0,
-        },
+        timing: Timing::default(),
         roots: [String::new(), String::new()],
         defines: HashMap::new(),
         templates: HashMap::new(),
@@ -342,145 +117,27 @@ impl<'a> Player<'a> {
     /// The commands with nothing below them.
     fn leaf(&mut self, command: &str, rest: &str) -> Result<(), String> {
         match command {
-            "format" => self.format(rest),
-            "tool" => Ok(rest.clone_into(&mut self.capture.tool)),
-            "text" => self.text(rest),
-            "timing" => self.timing(rest),
-            "roots" => self.roots(rest),
-            "device" => self.device(rest),
-            "define" => self.define(rest),
-            "drop" => Ok(self.capture.drops.push(rest.to_owned())),
-            "sql" => Ok(self.capture.sql.push(rest.to_owned())),
-            "open" => Ok(_ = self.open(RangeKind::PushPop, rest)),
-            "mark" => Ok(_ = self.open(RangeKind::Mark, rest)),
-            "wait" => Ok(self.here().now += text::time(rest)?),
-            "overhead" => self.overhead(rest),
-            "call" => self.plain_call(rest),
-            "sync" => self.sync(rest),
-            "kernel" => self.kernel(rest),
-            "copy" => self.copy(rest),
-            "set" => self.set(rest),
-            _ => Err(format!("no such command: `{command}`")),
-        }
-    }
-
-    fn format(&mut self, rest: &str) -> Result<(), String> {
-        let (format, version) = rest.split_once(' ').unwrap_or((rest, "3.11.1"));
-        self.capture.format = match format {
-            "nsys" => Format::Nsys,
-            "nvprof" => Format::Nvprof,
-            _ => return Err(format!("`{format}`: expected nsys or nvprof")),
-        };
-        version.clone_into(&mut self.capture.schema);
-        Ok(())
-    }
-
-    fn text(&mut self, rest: &str) -> Result<(), String> {
-        self.capture.text = match rest {
-            "inline" => TextStyle::Inline,
-            "registered" => TextStyle::Registered,
-            "mixed" => TextStyle::Mixed,
-            _ => return Err(format!("`{rest}`: expected inline, registered or mixed")),
-        };
-        Ok(())
-    }
-
-    fn timing(&mut self, rest: &str) -> Result<(), String> {
-        const KEYS: [&str; 7] = [
-            "launch",
-            "first_launch",
-            "between",
-            "op",
-            "queue",
-            "gap",
-            "jitter",
-        ];
-        for word in rest.split_whitespace() {
-            let (key, value) = text::option(word, &KEYS)?;
-            match key {
-                "launch" => self.timing.launch = text::time(value)?,
-                "first_launch" => self.timing.first_launch = text::time(value)?,
-                "between" => self.timing.between = text::time(value)?,
-                "op" => self.timing.op = text::time(value)?,
-                "queue" => self.timing.queue = text::time(value)?,
-                "gap" => self.timing.gap = text::time(value)?,
-                _ => {
-                    let percent = value.strip_suffix('%').and_then(|v| v.parse::<f64>().ok());
-                    let percent =
-                        percent.ok_or_else(|| format!("`{value}` is not a percentage"))?;
-                    self.timing.jitter = (percent * 10.0).round() as i64;
-                }
-            }
+            "format" => self.format(rest)?,
+            "tool" => rest.clone_into(&mut self.capture.tool),
+            "text" => self.text(rest)?,
+            "timing" => self.timing(rest)?,
+            "roots" => self.roots(rest)?,
+            "device" => self.device(rest)?,
+            "define" => self.define(rest)?,
+            "drop" => self.capture.drops.push(rest.to_owned()),
+            "sql" => self.capture.sql.push(rest.to_owned()),
+            "open" => _ = self.open(RangeKind::PushPop, rest),
+            "mark" => _ = self.open(RangeKind::Mark, rest),
+            "wait" => self.here().now += text::time(rest)?,
+            "overhead" => self.overhead(rest)?,
+            "call" => self.plain_call(rest)?,
+            "sync" => self.sync(rest)?,
+            "kernel" => self.kernel(rest)?,
+            "copy" => self.copy(rest)?,
+            "set" => self.set(rest)?,
+            _ => return Err(format!("no such command: `{command}`")),
         }
         Ok(())
-    }
-
-    fn roots(&mut self, rest: &str) -> Result<(), String> {
-        for word in rest.split_whitespace() {
-            let (key, value) = text::option(word, &["user", "lib"])?;
-            self.roots[usize::from(key == "lib")] = format!("{value}/");
-        }
-        Ok(())
-    }
-
-    fn device(&mut self, rest: &str) -> Result<(), String> {
-        const KEYS: [&str; 10] = [
-            "cc",
-            "sms",
-            "clock",
-            "bandwidth",
-            "memory",
-            "l2",
-            "warps",
-            "blocks",
-            "regs",
-            "shared",
-        ];
-        let (left, name) = rest
-            .split_once(" = ")
-            .ok_or("expected `= NAME` at the end")?;
-        let mut words = left.split_whitespace();
-        let id = text::int(words.next().unwrap_or_default())?;
-        let mut attributes = HashMap::new();
-        for word in words {
-            let (key, value) = text::option(word, &[&KEYS[..], &["optin"]].concat())?;
-            match key {
-                "cc" => {
-                    let (major, minor) = value.split_once('.').ok_or("write cc=7.0")?;
-                    attributes.insert("major".to_owned(), text::int(major)?);
-                    attributes.insert("minor".to_owned(), text::int(minor)?);
-                }
-                "clock" | "bandwidth" => {
-                    attributes.insert(key.to_owned(), text::rate(value)?);
-                }
-                _ => {
-                    attributes.insert(key.to_owned(), text::size(value)?);
-                }
-            }
-        }
-        self.capture.devices.push(Device {
-            id,
-            name: name.trim().to_owned(),
-            attributes,
-        });
-        Ok(())
-    }
-
-    fn define(&mut self, rest: &str) -> Result<(), String> {
-        let (left, full) = rest
-            .split_once(" = ")
-            .ok_or("expected `= KERNEL NAME` at the end")?;
-        let mut words = left.split_whitespace();
-        let name = words.next().unwrap_or_default();
-        let mut shape = KernelShape::named(full.trim());
-        for word in words {
-            let (key, value) = text::option(word, &KernelShape::KEYS)?;
-            shape.set(key, value)?;
-        }
-        match self.defines.insert(name.to_owned(), shape) {
-            Some(_) => Err(format!("`{name}` is defined twice")),
-            None => Ok(()),
-        }
     }
 
     fn process(&mut self, rest: &str, line: &'a Line, env: &Env) -> Result<(), Wrong> {
@@ -990,6 +647,9 @@ impl<'a> Player<'a> {
         capture.end = host.max(streams).unwrap_or_default() + 1_000_000;
         capture.kernels.sort_by_key(|k| k.work.start);
         capture.copies.sort_by_key(|c| c.work.start);
+        capture.sets.sort_by_key(|s| s.work.start);
+        capture.syncs.sort_by_key(|s| s.work.start);
+        capture.graphs.sort_by_key(|g| g.work.start);
         capture.calls.sort_by_key(|c| c.start);
         capture.ranges.sort_by_key(|r| r.start);
         self.capture
