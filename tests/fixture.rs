@@ -12,6 +12,8 @@ mod support;
 
 use std::path::Path;
 
+use pyprof_advise::profile::{ApiCall, ApiClass, Kernel, MemKind, Profile, Range};
+use pyprof_advise::read;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
 
@@ -101,6 +103,127 @@ fn the_committed_file_holds_what_its_text_says() {
     assert_eq!(built.len(), committed.len(), "number of tables; {RENEW}");
     let bytes = std::fs::metadata(DATABASE).unwrap().len();
     assert!(bytes < 400_000, "{bytes} bytes are too many to commit");
+}
+
+fn read(path: &Path) -> Profile {
+    read::open(path, &read::Quiet).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_reader_finds_everything_in_the_committed_file() {
+    let profile = read(Path::new(DATABASE));
+    assert_eq!(profile.tool_version.as_deref(), Some("2024.2.1.106"));
+    assert_eq!(profile.schema_version.as_deref(), Some("3.11.1"));
+    assert_eq!(profile.notes, []);
+    let [device] = profile.devices.as_slice() else {
+        panic!("one GPU, not {}", profile.devices.len());
+    };
+    assert_eq!(device.name.as_deref(), Some("Tesla V100-SXM2-16GB"));
+    assert_eq!(device.compute_capability, Some((7, 0)));
+    assert_eq!(
+        (device.sm_count, device.bandwidth),
+        (Some(80), Some(898.048e9))
+    );
+
+    let calls = |class| profile.calls.iter().filter(|c| c.class == class).count();
+    assert_eq!(profile.kernels.len(), calls(ApiClass::Launch));
+    assert_eq!(profile.copies.len(), calls(ApiClass::CopyAsync));
+    assert_eq!(profile.syncs.len(), calls(ApiClass::Sync));
+    assert_eq!(
+        (
+            profile.kernels.len(),
+            profile.copies.len(),
+            profile.ranges.len()
+        ),
+        (1016, 23, 2304)
+    );
+    let pageable = profile
+        .copies
+        .iter()
+        .filter(|c| [c.src, c.dst].contains(&MemKind::Pageable));
+    assert_eq!(pageable.count(), 23);
+
+    let ranges = |prefix: &str| {
+        let starts = |r: &&_| range_text(&profile, r).starts_with(prefix);
+        profile.ranges.iter().filter(starts).count()
+    };
+    assert_eq!((ranges("step "), ranges("layer:blocks.3.attn")), (4, 4 * 3));
+    // Registered and inline texts alike: every backward node has the number of a forward call.
+    let numbered = profile.ranges.iter().filter(|r| r.seq.is_some());
+    let (backward, forward): (Vec<&Range>, Vec<&Range>) =
+        numbered.partition(|r| range_text(&profile, r).contains("Backward"));
+    // 5 in the stem, 15 in a block, 5 in the bridge, 2 in the head, 4 in the loss.
+    assert_eq!(backward.len(), 4 * (5 + 4 * 15 + 5 + 2 + 4));
+    for node in backward {
+        assert!(
+            forward
+                .iter()
+                .any(|f| f.seq == node.seq && f.span.start < node.span.start)
+        );
+    }
+}
+
+fn range_text<'a>(profile: &'a Profile, range: &Range) -> &'a str {
+    profile.text(range.text)
+}
+
+#[test]
+fn both_formats_read_alike() {
+    let description = std::fs::read_to_string(TEXT).unwrap();
+    let description = description.replace("\nformat nsys 3.11.1\n", "\nformat nvprof\n");
+    let (nsys, nvprof) = (
+        read(Path::new(DATABASE)),
+        read(&support::build(&description).path()),
+    );
+    assert_ne!(nsys.format, nvprof.format);
+    let kernels = |p: &Profile| -> Vec<_> {
+        let kernel = |k: &Kernel| {
+            (
+                p.text(k.name).to_owned(),
+                k.span,
+                p.config(k),
+                k.correlation,
+            )
+        };
+        p.kernels.iter().map(kernel).collect()
+    };
+    assert_eq!(kernels(&nsys), kernels(&nvprof));
+    let ranges = |p: &Profile| -> Vec<_> {
+        let range = |r: &Range| {
+            (
+                range_text(p, r).to_owned(),
+                r.span,
+                r.seq,
+                p.threads[r.thread.idx()].tid,
+            )
+        };
+        p.ranges.iter().map(range).collect()
+    };
+    assert_eq!(ranges(&nsys), ranges(&nvprof));
+    let copies = |p: &Profile| -> Vec<_> {
+        p.copies
+            .iter()
+            .map(|c| (c.span, c.bytes, c.src, c.dst))
+            .collect()
+    };
+    assert_eq!(copies(&nsys), copies(&nvprof));
+    let calls = |p: &Profile| -> Vec<_> {
+        let call = |c: &ApiCall| (p.text(c.name).to_owned(), c.span, c.class);
+        p.calls.iter().map(call).collect()
+    };
+    assert_eq!(calls(&nsys), calls(&nvprof));
+    let gpu = |p: &Profile| {
+        let d = &p.devices[0];
+        (
+            d.name.clone(),
+            d.compute_capability,
+            d.sm_count,
+            d.bandwidth,
+            d.clock_hz,
+            d.l2_bytes,
+        )
+    };
+    assert_eq!(gpu(&nsys), gpu(&nvprof));
 }
 
 const SMALL: &str = "
