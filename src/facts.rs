@@ -3,10 +3,23 @@
 //! above it there are only names and values.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::correlate::SiteId;
-use crate::cost::{Costed, Family};
+use crate::cost::Family;
+
+mod chain;
+mod copy;
+mod gap;
+mod gpu;
+mod kernel;
+mod layer;
+mod run;
+mod site;
+mod step;
+mod table;
+
+pub use table::{Table, View};
 
 /// What a rule is judged over: its `over` key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -104,7 +117,7 @@ pub enum Answer {
 }
 
 /// One entry of the fact table.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Fact {
     /// `site.time_ns`: prefix, dot, name; units are in the name.
     pub name: &'static str,
@@ -164,17 +177,166 @@ pub struct SiteStake {
     pub time_ns: f64,
     /// Reachable time: claims never go below it. 0 when unknown.
     pub floor_ns: f64,
+    /// Share of the time during which nothing else ran on the device: only that part can shorten a
+    /// step.
+    pub exposed_share: f64,
 }
 
-/// The facts of one run.
-#[derive(Debug)]
-pub struct Table<'a> {
-    pub costed: &'a Costed,
+/// What shares and step times are taken of.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Totals {
+    /// Union of GPU work, summed over devices.
+    pub gpu_busy_ns: f64,
+    /// Kernel time, summed over kernels and devices.
+    pub kernel_ns: f64,
+    /// Judged window, summed over devices.
+    pub window_ns: f64,
+    pub idle_ns: f64,
+    /// Exposed copies, summed over devices.
+    pub copy_ns: f64,
+    pub devices: u32,
+    /// How much of saved GPU time shortens a step, `clamp((busy - 0.5) / 0.4, 0, 1)`: a faster
+    /// kernel does not help a step the host limits. `None` when idle time is not evidence.
+    pub step_weight: Option<f64>,
 }
 
-/// The facts of one member.
-#[derive(Debug)]
-pub struct View<'a> {
-    pub table: &'a Table<'a>,
-    pub member: Member,
+/// A kind of subject: the type its facts are asked of.
+trait Subject {
+    type Of<'a>;
+}
+
+/// A fact with the function that answers it: one entry, one fact.
+struct Entry<S: Subject> {
+    fact: Fact,
+    get: for<'a, 'b> fn(&'a S::Of<'b>) -> Answer,
+}
+
+/// The whole table, sorted by name.
+pub fn all() -> &'static [Fact] {
+    static ALL: LazyLock<Vec<Fact>> = LazyLock::new(|| {
+        let mut facts: Vec<Fact> = Vec::new();
+        facts.extend(run::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(gpu::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(layer::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(site::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(kernel::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(chain::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(copy::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(gap::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(step::STEP_ENTRIES.iter().map(|e| e.fact));
+        facts.extend(step::RANK_ENTRIES.iter().map(|e| e.fact));
+        facts.sort_by_key(|f| f.name);
+        facts
+    });
+    &ALL
+}
+
+/// The fact of a name.
+pub fn find(name: &str) -> Option<&'static Fact> {
+    let all = all();
+    all.binary_search_by(|f| f.name.cmp(name))
+        .ok()
+        .and_then(|i| all.get(i))
+}
+
+/// What facts need that a profile may not carry, said as how to collect it.
+mod needs {
+    pub(super) const SHAPES: &str = "tensor shapes: `emit_nvtx(record_shapes=True)`, PyProf markers, or torch.profiler with `record_shapes=True`";
+    pub(super) const GPU: &str =
+        "the GPU: name it with `--gpu`, or capture with a tool that records it";
+    pub(super) const KERNEL_NAME: &str =
+        "a kernel name that says so; Triton and custom kernels do not";
+    pub(super) const LAUNCH_CONFIG: &str =
+        "launch configurations (registers, shared memory) in the export";
+    pub(super) const STEPS: &str =
+        "numbered step ranges: `torch.cuda.nvtx.range_push(f\"step {i}\")`, or `prof.step()`";
+    pub(super) const TRUSTED_IDLE: &str =
+        "a capture without per-operator markers: they slow the host and stretch every gap";
+    pub(super) const API: &str = "CUDA API calls: `nsys profile -t cuda,nvtx`";
+    pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
+    pub(super) const NOTHING: &str = "";
+}
+
+impl Answer {
+    fn double(value: f64) -> Answer {
+        if value.is_finite() {
+            Answer::Value(Value::Double(value))
+        } else {
+            Answer::Absent
+        }
+    }
+
+    fn int(value: u64) -> Answer {
+        Answer::Value(Value::Int(i64::try_from(value).unwrap_or(i64::MAX)))
+    }
+
+    fn flag(value: bool) -> Answer {
+        Answer::Value(Value::Bool(value))
+    }
+
+    fn word(value: &str) -> Answer {
+        Answer::Value(Value::Str(value.into()))
+    }
+
+    fn maybe<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
+        value.map_or(Answer::Absent, wrap)
+    }
+
+    fn maybe_word(value: Option<&str>) -> Answer {
+        value.map_or(Answer::Absent, Answer::word)
+    }
+}
+
+/// One table entry, written on few lines: name, type, unit, families, needs, sentence, getter.
+macro_rules! fact {
+    ($name:literal, $ty:ident, $unit:literal, $families:expr, $needs:ident, $doc:literal, $get:expr) => {
+        $crate::facts::Entry {
+            fact: $crate::facts::Fact {
+                name: $name,
+                ty: $crate::facts::Ty::$ty,
+                unit: $unit,
+                doc: $doc,
+                families: $families,
+                needs: $crate::facts::needs::$needs,
+            },
+            get: $get,
+        }
+    };
+}
+use fact;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_unique_documented_and_typed_by_its_names() {
+        let mut last = "";
+        for fact in all() {
+            assert!(fact.name > last, "{} stands twice", fact.name);
+            last = fact.name;
+            let (prefix, _) = fact.name.split_once('.').expect("prefix.name");
+            assert!(
+                prefix == "gpu" || Over::parse(prefix).is_some(),
+                "{}",
+                fact.name
+            );
+            assert!(
+                fact.doc.len() > 5 && !fact.doc.ends_with('.'),
+                "{}",
+                fact.name
+            );
+            for (suffix, unit) in [
+                ("_ns", "ns"),
+                ("_bytes", "bytes"),
+                ("_flops", "FLOP"),
+                ("_share", "share"),
+            ] {
+                if fact.name.ends_with(suffix) {
+                    assert_eq!(fact.unit, unit, "{}", fact.name);
+                    assert_eq!(fact.ty, Ty::Double, "{}", fact.name);
+                }
+            }
+        }
+    }
 }

@@ -1,2 +1,7 @@
-//! The command line of pyprof-advise.
-fn main() {}
+//! The command line of pyprof-advise; everything it does is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pyprof_advise::cli::main()
+}

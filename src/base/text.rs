@@ -1,1 +1,457 @@
-//! (to come)
+//! Text from a profile is hostile: kernel names, NVTX ranges, paths and device names may hold
+//! anything. These functions make it safe for one place it can be printed in, and keep it readable.
+//!
+//! Escaping for Markdown has two enemies. The Markdown parser itself is kept quiet with backslashes
+//! and entities. GitHub and GitLab then run filters over the *rendered* text (mentions, issue
+//! numbers, bare addresses, emoji), where a backslash is long gone; a word joiner (U+2060, no width,
+//! no line break) between the trigger and what follows keeps those quiet.
+
+use std::borrow::Cow;
+
+/// Invisible, and enough to stop the reference filters of GitHub and GitLab.
+const JOINER: char = '\u{2060}';
+
+/// Inline Markdown that shows `text` as it is: safe in paragraphs, list items and table cells of
+/// GitHub and GitLab. One line, whitespace collapsed, control characters made visible.
+pub fn md(text: &str) -> String {
+    let chars: Vec<char> = one_line(text).chars().collect();
+    let mut out = String::with_capacity(chars.len() + 8);
+    let mut i = block_start(&chars, &mut out);
+    while let Some(&c) = chars.get(i) {
+        let next = chars.get(i + 1).copied();
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '[' | ']' | '|' | '~' | '#' | '$' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '_' => {
+                i = underscores(&chars, i, &mut out);
+                continue;
+            }
+            _ => out.push(c),
+        }
+        if triggers(&chars, i, c, next) {
+            out.push(JOINER);
+        }
+        i += 1;
+    }
+    out
+}
+
+/// An inline code span with as many backticks as `text` needs; empty for empty text.
+///
+/// A pipe inside a code span cannot be written so that it is right both inside and outside a table,
+/// so text with a pipe becomes escaped plain text instead.
+pub fn md_code(text: &str) -> String {
+    let line = one_line(text);
+    if line.is_empty() {
+        return String::new();
+    }
+    if line.contains('|') {
+        return md(&line);
+    }
+    let longest = line.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    // One space of padding is taken off again by the renderer.
+    let pad = if line.starts_with('`') || line.ends_with('`') {
+        " "
+    } else {
+        ""
+    };
+    format!("{fence}{pad}{line}{pad}{fence}")
+}
+
+/// At most `max_chars` characters, with an ellipsis in the middle when something was cut: both ends
+/// of a kernel or layer name tell more than its middle.
+pub fn clip(text: &str, max_chars: usize) -> String {
+    let total = text.chars().count();
+    if total <= max_chars {
+        return text.to_owned();
+    }
+    let Some(room) = max_chars.checked_sub(1) else {
+        return String::new();
+    };
+    let head = room.div_ceil(2);
+    let tail = room - head;
+    text.chars()
+        .take(head)
+        .chain(std::iter::once('…'))
+        .chain(text.chars().skip(total - tail))
+        .collect()
+}
+
+/// Safe for a terminal: one line, and no control or direction-changing character gets through.
+pub fn plain(text: &str) -> String {
+    one_line(text)
+}
+
+/// Safe as HTML text and inside quoted attributes.
+pub fn html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in one_line(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Where home folders lie: the prefix, and whether a user's name follows it.
+const HOMES: &[(&str, bool)] = &[
+    ("/home/", true),
+    ("/Users/", true),
+    ("/root", false),
+    (":\\Users\\", true),
+    (":\\\\Users\\\\", true),
+    (":/Users/", true),
+];
+
+/// Shortens every home folder in `text` to `~`, so that reports do not carry user names:
+/// `/home/alice/net.py` and `C:\Users\alice\net.py` become `~/net.py` and `~\net.py`.
+pub fn home(text: &str) -> Cow<'_, str> {
+    if !HOMES.iter().any(|(prefix, _)| text.contains(prefix)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let starts_here = !out.ends_with(is_path_char) || out.ends_with("file://");
+        if starts_here && let Some(after) = after_home(rest) {
+            out.push('~');
+            rest = after;
+            continue;
+        }
+        out.push(c);
+        rest = rest.get(c.len_utf8()..).unwrap_or_default();
+    }
+    Cow::Owned(out)
+}
+
+/// What follows a home folder that `text` starts with.
+fn after_home(text: &str) -> Option<&str> {
+    // A drive letter stands before the colon of the Windows prefixes.
+    let drive = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.get(1..2) == Some(":");
+    let from = if drive { text.get(1..)? } else { text };
+    let (rest, named) = HOMES
+        .iter()
+        .filter(|(prefix, _)| prefix.starts_with(':') == drive)
+        .find_map(|(prefix, named)| from.strip_prefix(prefix).map(|rest| (rest, *named)))?;
+    let end = if named {
+        rest.find(|c: char| !is_name_char(c)).unwrap_or(rest.len())
+    } else {
+        0
+    };
+    let after = rest.get(end..)?;
+    let at_boundary = !after.starts_with(is_name_char);
+    ((end > 0 || !named) && at_boundary).then_some(after)
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '+' | '$')
+}
+
+fn is_path_char(c: char) -> bool {
+    is_name_char(c) || matches!(c, '/' | '\\' | '~')
+}
+
+/// One line without anything that could move the cursor, hide or reorder text. Whitespace collapses
+/// to single spaces; control characters show as their pictures, invisible ones as U+FFFD.
+fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_whitespace() {
+            if !out.is_empty() && !out.ends_with(' ') {
+                out.push(' ');
+            }
+        } else {
+            out.push(visible(c));
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+fn visible(c: char) -> char {
+    match c {
+        // U+2400.. are the pictures of U+0000..: an escape sequence reads "␛[31m" and does nothing.
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
+        '\u{7f}' => '\u{2421}',
+        _ if is_invisible(c) => '\u{fffd}',
+        _ => c,
+    }
+}
+
+/// Characters that show nothing or change what others show: C1 controls, soft hyphen, zero width,
+/// direction marks and overrides, annotation anchors, fillers, variation selectors and tags
+/// (Unicode's Default_Ignorable_Code_Point and Bidi_Control, plus C1).
+fn is_invisible(c: char) -> bool {
+    matches!(u32::from(c),
+        0x80..=0x9f | 0xad | 0x34f | 0x61c | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f
+        | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f | 0x3164 | 0xfe00..=0xfe0f | 0xfeff
+        | 0xffa0 | 0xfff0..=0xfffb | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
+}
+
+/// Escapes what would start a list, a rule or a heading underline if the text came first on a line.
+/// Gives the index to go on from.
+fn block_start(chars: &[char], out: &mut String) -> usize {
+    let digits = chars.iter().take_while(|c| c.is_ascii_digit()).count();
+    let ends_word = |c: Option<&char>| c.is_none_or(|c| *c == ' ');
+    match chars.get(digits) {
+        Some(&c @ ('.' | ')')) if digits > 0 && ends_word(chars.get(digits + 1)) => {
+            out.extend(chars.iter().take(digits));
+            out.push('\\');
+            out.push(c);
+            digits + 1
+        }
+        Some(&c @ ('-' | '+' | '=' | ':')) if digits == 0 => {
+            let next = chars.get(1);
+            if ends_word(next) || matches!(next, Some('-' | '=' | ':')) {
+                out.push('\\');
+            }
+            out.push(c);
+            1
+        }
+        _ => 0,
+    }
+}
+
+/// Underscores inside a word mean nothing to Markdown and stay readable; others are escaped. Gives
+/// the index after the run.
+fn underscores(chars: &[char], start: usize, out: &mut String) -> usize {
+    let run = chars.iter().skip(start).take_while(|c| **c == '_').count();
+    let end = start + run;
+    let word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric());
+    let inside = word(start.checked_sub(1).and_then(|i| chars.get(i))) && word(chars.get(end));
+    for _ in 0..run {
+        out.push_str(if inside { "_" } else { "\\_" });
+    }
+    end
+}
+
+/// Whether the filters of GitHub and GitLab would see a reference, an address or an emoji begin with
+/// the character `c` at `i`.
+fn triggers(chars: &[char], i: usize, c: char, next: Option<char>) -> bool {
+    let Some(next) = next else { return false };
+    let word = next.is_alphanumeric() || matches!(next, '_' | '-' | '"');
+    match c {
+        // Mentions and e-mail addresses; issues; GitLab merge requests, snippets, labels,
+        // milestones, epics.
+        '@' => next != ' ',
+        '#' | '!' | '$' | '~' | '%' | '&' => word,
+        // Schemes ("http://") and emoji (":100:").
+        ':' => next == '/' || is_emoji(chars, i),
+        '-' => next.is_ascii_digit() && ends_with(chars, i, "gh"),
+        // "www." is recognised from its first letter on, so the joiner goes before the dot.
+        'w' | 'W' => next == '.' && ends_with(chars, i + 1, "www"),
+        _ => false,
+    }
+}
+
+/// Whether the characters before `end` are `tail`, whatever their case.
+fn ends_with(chars: &[char], end: usize, tail: &str) -> bool {
+    let len = tail.chars().count();
+    end.checked_sub(len).is_some_and(|from| {
+        chars
+            .iter()
+            .skip(from)
+            .zip(tail.chars())
+            .all(|(a, b)| a.eq_ignore_ascii_case(&b))
+    })
+}
+
+/// Whether `:` at `i` opens a `:shortcode:`. Short codes are well under 64 characters.
+fn is_emoji(chars: &[char], i: usize) -> bool {
+    let body = chars
+        .iter()
+        .skip(i + 1)
+        .take(64)
+        .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-'))
+        .count();
+    body > 0 && chars.get(i + 1 + body) == Some(&':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use comrak::nodes::{AstNode, NodeValue};
+    use comrak::{Arena, Options, parse_document};
+    use proptest::prelude::*;
+
+    fn options() -> Options<'static> {
+        let mut options = Options::default();
+        options.extension.table = true;
+        options.extension.autolink = true;
+        options.extension.strikethrough = true;
+        options.extension.tasklist = true;
+        options.extension.footnotes = true;
+        options.extension.math_dollars = true;
+        options.extension.math_code = true;
+        options
+    }
+
+    /// The visible text of a document; panics on any node that plain text must not produce.
+    fn rendered(markdown: &str, allowed: &[&str]) -> String {
+        let arena = Arena::new();
+        let root = parse_document(&arena, markdown, &options());
+        let mut text = String::new();
+        for node in root.descendants() {
+            check(node, allowed, markdown, &mut text);
+        }
+        text.replace(JOINER, "")
+    }
+
+    fn check<'a>(node: &'a AstNode<'a>, allowed: &[&str], markdown: &str, text: &mut String) {
+        let kind = match &node.data.borrow().value {
+            NodeValue::Text(t) => return text.push_str(t),
+            NodeValue::Code(code) => {
+                text.push_str(&code.literal);
+                "code"
+            }
+            NodeValue::Document | NodeValue::Paragraph => return,
+            NodeValue::Table(_) | NodeValue::TableRow(_) | NodeValue::TableCell => "table",
+            _ => "other",
+        };
+        assert!(
+            allowed.contains(&kind),
+            "{kind} {:?} from {markdown:?}",
+            node.data.borrow().value
+        );
+    }
+
+    /// Text that is likely to hit something, mixed with anything at all.
+    fn hostile() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            4 => prop::sample::select(vec![
+                "|", "`", "``", "[", "]", "(", ")", "<", ">", "&", "*", "**", "_", "__", "~", "~~",
+                "#", "+", "-", "!", "@", "\\", "$", "$$", ":", "=", "%", "^", "{", "}", "\n", "\r\n",
+                "\t", " ", "    ", "1.", "1)", "www.", "http://", "https://x.y", "ftp://", "a@b.cc",
+                "mailto:a@b.cc", "#123", "@octocat", "<b>", "<!--", "&lt;", "&#124;", "![x](y)",
+                "[x]: y", "[^1]", "- [ ]", "---", "===", ":-", "\u{1b}[31m", "\0", "\u{202e}",
+                "\u{200b}", "a", "x_y", "é", "中", "\u{a0}", "javascript:alert(1)",
+            ]).prop_map(str::to_owned),
+            1 => any::<char>().prop_map(|c| c.to_string()),
+            1 => "[a-z0-9_:.-]{1,6}",
+        ];
+        prop::collection::vec(piece, 0..12).prop_map(|v| v.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn text_stays_text_in_a_paragraph(text in hostile()) {
+            prop_assert_eq!(rendered(&md(&text), &[]), one_line(&text));
+            let inner = format!("before {}! after", md(&text));
+            prop_assert_eq!(rendered(&inner, &[]), format!("before {}! after", one_line(&text)));
+        }
+
+        #[test]
+        fn text_stays_in_its_cell(text in hostile()) {
+            let table = format!("| a | b |\n| --- | --- |\n| x{} | y{} |\n", md(&text), md_code(&text));
+            let line = one_line(&text);
+            prop_assert_eq!(rendered(&table, &["table", "code"]), format!("abx{line}y{line}"));
+        }
+
+        #[test]
+        fn code_shows_the_text(text in hostile()) {
+            prop_assert_eq!(rendered(&md_code(&text), &["code"]), one_line(&text));
+        }
+
+        #[test]
+        fn clipped_text_fits(text in ".{0,40}", max in 0usize..50) {
+            let clipped = clip(&text, max);
+            prop_assert!(clipped.chars().count() <= max);
+            prop_assert!(text.chars().count() > max || clipped == text);
+        }
+
+        #[test]
+        fn nothing_moves_the_cursor(text in hostile()) {
+            prop_assert!(plain(&text).chars().all(|c| !c.is_control() && !is_invisible(c)));
+            prop_assert!(!html(&text).contains(['<', '>', '"', '\'']));
+        }
+
+        #[test]
+        fn home_takes_anything(text in hostile()) {
+            home(&format!("/home/{text}/root{text}"));
+        }
+    }
+
+    #[test]
+    fn names_stay_readable() {
+        assert_eq!(md("volta_sgemm_128x64_nn"), "volta_sgemm_128x64_nn");
+        assert_eq!(md("aten::copy_"), "aten::copy\\_");
+        assert_eq!(md("blocks.* (24 layers)"), "blocks.\\* (24 layers)");
+        assert_eq!(md("f<int>(a|b)"), "f&lt;int&gt;(a\\|b)");
+        assert_eq!(md("-1.5"), "-1.5");
+        assert_eq!(md("- x"), "\\- x");
+        assert_eq!(md("2. x"), "2\\. x");
+        assert_eq!(md(" a\n\n b\t"), "a b");
+        assert_eq!(md_code("a`b"), "``a`b``");
+        assert_eq!(md_code("`"), "`` ` ``");
+        assert_eq!(md_code("a|b"), "a\\|b");
+        assert_eq!(plain("\u{1b}[31mred\0\u{202e}"), "␛[31mred␀\u{fffd}");
+        assert_eq!(html("<a href='x'>&"), "&lt;a href=&#39;x&#39;&gt;&amp;");
+    }
+
+    #[test]
+    fn references_are_broken_up() {
+        for (text, trigger) in [
+            ("@octocat", "@o"),
+            ("see #12", "#1"),
+            ("!34", "!3"),
+            ("GH-7", "-7"),
+            ("http://x.y", "//"),
+            ("www.x.y", "w.x"),
+            ("a:100:b", ":100:"),
+            ("%12", "%1"),
+            ("~bug", "~b"),
+        ] {
+            let safe = md(text);
+            assert!(safe.contains(JOINER), "{text}");
+            assert!(
+                !safe.contains(trigger) || trigger == "//" && !safe.contains("://"),
+                "{safe}"
+            );
+        }
+    }
+
+    #[test]
+    fn clips_in_the_middle() {
+        assert_eq!(clip("abcdefghij", 5), "ab…ij");
+        assert_eq!(clip("abcdefghij", 4), "ab…j");
+        assert_eq!(clip("äöü", 2), "ä…");
+        assert_eq!(clip("abc", 3), "abc");
+        assert_eq!(clip("abc", 0), "");
+    }
+
+    #[test]
+    fn home_folders_are_shortened() {
+        for (from, to) in [
+            ("/home/alice/net.py", "~/net.py"),
+            ("/home/alice", "~"),
+            ("/root/x", "~/x"),
+            ("/root", "~"),
+            ("/rootfs/x", "/rootfs/x"),
+            ("/Users/bob/y", "~/y"),
+            (r"C:\Users\bob\y.py", r"~\y.py"),
+            (r"c:\\Users\\bob\\y.py", r"~\\y.py"),
+            (
+                "{'file': '/home/alice/a', 'b': '/root/c'}",
+                "{'file': '~/a', 'b': '~/c'}",
+            ),
+            ("/mnt/home/alice/x", "/mnt/home/alice/x"),
+            ("/opt/conda/lib/x.py", "/opt/conda/lib/x.py"),
+            ("/home/", "/home/"),
+        ] {
+            assert_eq!(home(from), to);
+        }
+    }
+}

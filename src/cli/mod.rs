@@ -1,1 +1,235 @@
-//! (to come)
+//! Floor 8: the command line. One file per command; this one holds the arguments, the way to speak
+//! to a person (errors, warnings, progress), and the exit status.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+mod advise;
+mod gpus;
+mod output;
+mod progress;
+mod rules;
+
+pub use advise::advise;
+
+/// Exit status: a report was written.
+const OK: u8 = 0;
+/// Exit status: a gate failed (`rules check`, `rules test`).
+const GATE: u8 = 1;
+/// Exit status: nothing could be judged, or the command line was wrong.
+const UNUSABLE: u8 = 2;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    /// Something was checked and found wrong: exit status 1. The text was printed already.
+    Gate,
+    /// Nothing could be done: exit status 2, with what was expected and what to do.
+    Unusable(String),
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::Unusable(error.to_string())
+    }
+}
+
+/// What a command ends with.
+pub type Outcome = Result<(), Failure>;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "pyprof-advise",
+    version,
+    about = "Advice from GPU profiles of PyTorch programs: what to change, in what order, and why",
+    long_about = "Reads a GPU profile of a PyTorch program, works out what every kernel was for and how long it \
+should have taken, runs a set of rules over it, and writes prioritised advice per layer as Markdown.",
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    advise: AdviseArgs,
+    #[command(flatten)]
+    speech: Speech,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pyprof-advise net.sqlite                        advice, with the GPU the profile names
+  pyprof-advise net.sqlite --gpu v100 -o pr.md    on a V100, into a file for a pull request
+  pyprof-advise net.sqlite --rules my-rules/      your own rules as well
+  pyprof-advise net.sqlite --why precision/amp-off   why a rule fired, or did not
+  pyprof-advise rules explain precision/amp-off   what a rule looks for and advises
+  pyprof-advise gpus list                         names for --gpu
+
+A profile comes from Nsight Systems or nvprof:
+  nsys profile -t cuda,nvtx -o net python train.py
+  nsys export --type sqlite -o net.sqlite net.nsys-rep
+
+Exit status: 0 a report was written, whatever it says; 1 a check failed (rules test, rules check);
+2 nothing could be judged, or the command line was wrong.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List, explain, check, test and write rules
+    Rules {
+        #[command(subcommand)]
+        command: rules::RulesCommand,
+    },
+    /// List and show the GPUs that --gpu knows
+    Gpus {
+        #[command(subcommand)]
+        command: gpus::GpusCommand,
+    },
+    /// Write a shell completion script to standard output
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Everything `advise` (the command without a name) can be told.
+#[derive(Debug, Clone, Args)]
+pub struct AdviseArgs {
+    /// The profile: an Nsight Systems SQLite export or an nvprof database
+    #[arg(value_name = "PROFILE", required = true)]
+    pub profile: Option<PathBuf>,
+    /// The GPU: a name from `gpus list` (v100, a100, h100, 4090, ...) or a TOML file of your own;
+    /// without it the one the profile names
+    #[arg(long, value_name = "NAME|FILE")]
+    pub gpu: Option<String>,
+    /// Write the report to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Shape of the report
+    #[arg(long, value_name = "FORMAT", default_value = "markdown")]
+    pub format: Format,
+    /// Render the report with a minijinja template of your own
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub template: Option<PathBuf>,
+    /// Findings shown in full; the rest is folded
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    #[command(flatten)]
+    pub rules: RuleArgs,
+    /// Say why a rule fired or did not on this profile, instead of the report
+    #[arg(long, value_name = "RULE")]
+    pub why: Option<String>,
+}
+
+/// Which rules run, and with which settings.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RuleArgs {
+    /// A rule file or a folder of them, besides the built-in ones; may be repeated
+    #[arg(long = "rules", value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Run only these rules: ids, categories or patterns such as `precision/*`
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    pub select: Vec<String>,
+    /// Do not run these rules: ids, categories or patterns
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    pub ignore: Vec<String>,
+    /// Set a threshold: `precision/amp-off.min_share=0.1`; may be repeated
+    #[arg(long, value_name = "RULE.PARAM=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// How to speak to the person at the terminal.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Speech {
+    /// No progress and no warnings
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Also say what was silenced by what, and how long each stage took
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    /// Colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+}
+
+/// Output formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people and pull requests
+    Markdown,
+    /// For programs: every number of the report
+    Json,
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl Speech {
+    /// A warning on standard error: plain words, escaped by the caller where they hold profile text.
+    pub fn warn(self, text: &str) {
+        if !self.quiet {
+            output::labelled("warning", anstyle::AnsiColor::Yellow, text);
+        }
+    }
+
+    /// A remark for those who asked for more.
+    pub fn remark(self, text: &str) {
+        if self.verbose {
+            output::labelled("note", anstyle::AnsiColor::Cyan, text);
+        }
+    }
+}
+
+/// Parses the arguments, runs the command, and turns its outcome into the exit status.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { UNUSABLE } else { OK });
+        }
+    };
+    output::set_color(cli.speech.color);
+    let outcome = match cli.command {
+        None => advise(&cli.advise, cli.speech),
+        Some(Command::Rules { command }) => rules::run(command, cli.speech),
+        Some(Command::Gpus { command }) => gpus::run(command),
+        Some(Command::Completions { shell }) => completions(shell),
+    };
+    match outcome {
+        Ok(()) => ExitCode::from(OK),
+        Err(Failure::Gate) => ExitCode::from(GATE),
+        Err(Failure::Unusable(text)) => {
+            output::labelled("error", anstyle::AnsiColor::Red, &text);
+            ExitCode::from(UNUSABLE)
+        }
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "pyprof-advise", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

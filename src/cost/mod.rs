@@ -3,6 +3,8 @@
 //! Operator, shapes and dtypes give FLOPs and DRAM bytes; a kernel's name says what the hardware
 //! ran; the roofline turns both into ideal and reachable time.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::base::DType;
@@ -25,7 +27,7 @@ pub struct Costed {
     /// One per site, same index.
     pub sites: Vec<SiteCost>,
     /// One per site, same index; one per `Site::kernels` inside.
-    pub kernels: Vec<Vec<Decoded>>,
+    pub kernels: Vec<Vec<Arc<Decoded>>>,
     pub coverage: Coverage,
     /// Compute capability running kernels prove at least (an `sm80_` kernel means 8.0).
     pub proven_cc: Option<(u32, u32)>,

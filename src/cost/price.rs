@@ -1,11 +1,217 @@
 //! Prices every site of a run: the station between `correlate` and the fact table.
 
-use super::Costed;
-use crate::correlate::Run;
-use crate::gpu::Choice;
+use std::sync::Arc;
 
-/// Costs, decodes and rooflines every site of `run` on `gpu`.
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::kernel_name::{Decoded, decode};
+use super::roofline::roofline;
+use super::{Costed, Coverage, Dims, Family, OpCost, SiteCost, TensorCore, Unknown, ops};
+use crate::base::DType;
+use crate::correlate::{Direction, OpArgs, Run, Site};
+use crate::gpu::{Choice, Gpu};
+use crate::profile::StrId;
+
+/// Decodes every kernel name, costs every site and puts it on the roofline of `gpu`.
 pub fn price(run: Run, gpu: Option<Choice>) -> Costed {
-    let _ = (&run, &gpu);
-    unimplemented!()
+    let names = decode_names(&run);
+    let kernels: Vec<Vec<Arc<Decoded>>> = run
+        .sites
+        .iter()
+        .map(|site| {
+            site.kernels
+                .iter()
+                .filter_map(|k| names.get(&k.name).cloned())
+                .collect()
+        })
+        .collect();
+    let sites: Vec<SiteCost> = run
+        .sites
+        .par_iter()
+        .zip(&kernels)
+        .map(|(site, decoded)| price_site(&run, site, decoded, gpu.as_ref().map(|g| &g.gpu)))
+        .collect();
+    let coverage = coverage(&run, &sites, &kernels);
+    let proven_cc = names
+        .values()
+        .filter_map(|d| d.arch)
+        .filter(|_| {
+            gpu.as_ref()
+                .is_none_or(|g| g.gpu.compute_capability.is_some())
+        })
+        .max();
+    Costed {
+        run,
+        gpu,
+        sites,
+        kernels,
+        coverage,
+        proven_cc,
+    }
+}
+
+/// One decoding per distinct kernel name.
+fn decode_names(run: &Run) -> FxHashMap<StrId, Arc<Decoded>> {
+    let mut distinct: Vec<StrId> = run
+        .sites
+        .iter()
+        .flat_map(|s| s.kernels.iter().map(|k| k.name))
+        .collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    distinct
+        .into_par_iter()
+        .map(|id| (id, Arc::new(decode(run.profile.text(id)))))
+        .collect()
+}
+
+fn price_site(run: &Run, site: &Site, decoded: &[Arc<Decoded>], gpu: Option<&Gpu>) -> SiteCost {
+    let args = site.args.and_then(|id| run.args.get(id.idx()));
+    let op_family = site.op.as_ref().and_then(ops::family);
+    let main = MainKernels::of(site, decoded, op_family);
+    let cost = cost_of(site, args, main.dtype);
+    let family = match &cost {
+        Ok(cost) if cost.family != Family::Unknown => cost.family,
+        _ => op_family
+            .filter(|f| *f != Family::Unknown)
+            .unwrap_or(main.family),
+    };
+    let arg_dtype = args.and_then(float_dtype);
+    let math_dtype = match (main.dtype, arg_dtype, main.tensor_core) {
+        (Some(named), _, _) => Some(named),
+        // fp32 operands on Tensor Cores are multiplied as TF32.
+        (None, Some(DType::Fp32), TensorCore::Yes) if family.is_math() => Some(DType::Tf32),
+        (None, arg, _) => arg,
+    };
+    let autotuning = cost.as_ref().is_ok_and(|c| is_search(site, &main, c));
+    let calls = f64::from(site.calls);
+    let line = match (&cost, gpu, math_dtype) {
+        (Ok(cost), Some(gpu), Some(dtype)) if !autotuning => Some(roofline(
+            gpu,
+            cost,
+            dtype,
+            main.tensor_core,
+            is_causal(cost, decoded),
+        )),
+        _ => None,
+    };
+    let known = cost.as_ref().ok().filter(|_| !autotuning);
+    SiteCost {
+        family,
+        math_dtype,
+        tensor_core: if family.is_math() {
+            main.tensor_core
+        } else {
+            TensorCore::Unknown
+        },
+        flops: known.map(|c| c.flops() as f64 * calls),
+        bytes: known.map(|c| c.bytes() as f64 * calls),
+        ideal_ns: line.and_then(|l| l.ideal_ns).map(|ns| ns * calls),
+        best_ideal_ns: line.map(|l| l.best_ideal_ns * calls),
+        reachable_ns: line.map(|l| l.reachable_ns * calls),
+        best_dtype: line.and_then(|l| l.best_dtype),
+        bound: line.map(|l| l.bound),
+        autotuning,
+        cost,
+    }
+}
+
+fn cost_of(site: &Site, args: Option<&OpArgs>, named: Option<DType>) -> Result<OpCost, Unknown> {
+    let op = site.op.as_ref().ok_or(Unknown::NoOperator)?;
+    let args = args.ok_or(Unknown::NoShapes)?;
+    // Tensors are stored as fp32 when the math is TF32.
+    let stored = named.map(|d| if d == DType::Tf32 { DType::Fp32 } else { d });
+    ops::cost(op, args, site.direction, site.args_from_forward, stored)
+}
+
+/// The first floating point element type among the tensors.
+fn float_dtype(args: &OpArgs) -> Option<DType> {
+    args.tensors()
+        .filter_map(|t| t.dtype)
+        .find(|d| d.is_float())
+}
+
+/// What the kernels that do a site's real work have in common.
+struct MainKernels {
+    /// Family of the kernel that takes most time.
+    family: Family,
+    dtype: Option<DType>,
+    tensor_core: TensorCore,
+    /// Executions of math kernels.
+    count: u64,
+    distinct: usize,
+}
+
+impl MainKernels {
+    fn of(site: &Site, decoded: &[Arc<Decoded>], op_family: Option<Family>) -> MainKernels {
+        let rows = || site.kernels.iter().zip(decoded);
+        let family = rows().find(|(_, d)| !d.helper).map_or_else(
+            || rows().next().map_or(Family::Unknown, |(_, d)| d.family),
+            |(_, d)| d.family,
+        );
+        let wants_math = op_family.unwrap_or(family).is_math();
+        let mains: Vec<_> = rows()
+            .filter(|(_, d)| !d.helper && (!wants_math || d.family.is_math()))
+            .collect();
+        // The dtype and unit of the largest main kernel; "unknown" unit when main kernels differ.
+        let dtype = mains.iter().find_map(|(_, d)| d.dtype);
+        let mut units = mains.iter().map(|(_, d)| d.tensor_core);
+        let first = units.next().unwrap_or(TensorCore::Unknown);
+        let tensor_core = if units.all(|u| u == first) {
+            first
+        } else {
+            TensorCore::Unknown
+        };
+        MainKernels {
+            family,
+            dtype,
+            tensor_core,
+            count: mains.iter().map(|(k, _)| u64::from(k.count)).sum(),
+            distinct: mains.len(),
+        }
+    }
+}
+
+/// Whether one call ran more different math kernels than it has pieces of work: cuDNN's benchmark
+/// mode tries every algorithm once.
+fn is_search(site: &Site, main: &MainKernels, cost: &OpCost) -> bool {
+    let roles = cost.roles.len() as u64;
+    matches!(cost.family, Family::Gemm | Family::Conv)
+        && site.direction != Direction::Update
+        && main.distinct as u64 > roles + 1
+        && main.count > (roles + 1) * u64::from(site.calls)
+}
+
+fn is_causal(cost: &OpCost, decoded: &[Arc<Decoded>]) -> bool {
+    let said = cost.roles.iter().any(|r| {
+        matches!(
+            r.dims,
+            Dims::Attention {
+                causal: Some(true),
+                ..
+            }
+        )
+    });
+    said || decoded.iter().any(|d| d.causal == Some(true))
+}
+
+fn coverage(run: &Run, sites: &[SiteCost], kernels: &[Vec<Arc<Decoded>>]) -> Coverage {
+    let mut coverage = Coverage::default();
+    for ((site, cost), decoded) in run.sites.iter().zip(sites).zip(kernels) {
+        coverage.kernel_ns += site.time_ns;
+        if site.op.is_some() {
+            coverage.attributable_ns += site.time_ns;
+        }
+        if cost.cost.is_ok() {
+            coverage.priced_ns += site.time_ns;
+            coverage.priced_attributable_ns += site.time_ns;
+        }
+        for (kernel, decoded) in site.kernels.iter().zip(decoded) {
+            if decoded.family != Family::Unknown {
+                coverage.named_family_ns += kernel.time_ns;
+            }
+        }
+    }
+    coverage
 }

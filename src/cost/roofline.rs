@@ -1,1 +1,173 @@
-//! (to come)
+//! Ideal and reachable time: `max(flops / peak, bytes / bandwidth)`.
+//!
+//! The roofline model is Williams, Waterman and Patterson, "Roofline: An Insightful Visual
+//! Performance Model", CACM 2009. What is *displayed* uses the peaks; what is *promised* uses the
+//! shares of them that well-tuned kernels reach, kept in the GPU's file.
+
+use super::{Bound, Dims, Family, OpCost, TensorCore};
+use crate::base::DType;
+use crate::gpu::Gpu;
+
+/// No launch is promised to take less than this, in ns: the shortest useful kernels of the traces
+/// this was calibrated on take about 2 us.
+pub const SHORTEST_NS: f64 = 2_000.0;
+
+/// The times of one operator call on one GPU, in ns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Roofline {
+    /// In the unit and precision the work ran in; `None` when that rate is unknown.
+    pub ideal_ns: Option<f64>,
+    /// In the best unit and precision available to it.
+    pub best_ideal_ns: f64,
+    /// What a well-tuned kernel takes in the best one.
+    pub reachable_ns: f64,
+    pub best_dtype: Option<DType>,
+    pub bound: Bound,
+}
+
+/// The math rate in FLOP/s for a dtype on Tensor Cores, outside them, or (unknown) the better one.
+fn rate(gpu: &Gpu, dtype: DType, unit: TensorCore) -> Option<f64> {
+    let tensor = gpu.tensor_flops.get(&tensor_dtype(dtype)).copied();
+    let plain = gpu.flops.get(&plain_dtype(dtype)).copied();
+    match unit {
+        TensorCore::Yes => tensor.or(plain),
+        TensorCore::No => plain,
+        TensorCore::Unknown => match (tensor, plain) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        },
+    }
+}
+
+/// fp32 tensors on Tensor Cores run as TF32.
+fn tensor_dtype(dtype: DType) -> DType {
+    if dtype == DType::Fp32 {
+        DType::Tf32
+    } else {
+        dtype
+    }
+}
+
+fn plain_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::Tf32 | DType::Complex64 => DType::Fp32,
+        DType::Complex128 => DType::Fp64,
+        other => other,
+    }
+}
+
+/// The best dtype a math operator of this dtype may be run in without changing the model: fp32 can
+/// become bf16 or fp16 under mixed precision; nothing is moved to 8 bits, and fp64 stays.
+fn best_dtype(gpu: &Gpu, dtype: DType) -> DType {
+    match dtype {
+        DType::Fp32 | DType::Tf32 => [DType::Bf16, DType::Fp16]
+            .into_iter()
+            .find(|d| gpu.tensor_flops.contains_key(d))
+            .unwrap_or(dtype),
+        other => other,
+    }
+}
+
+/// Roofline times of one call.
+///
+/// `causal` halves the FLOPs of attention: a causal kernel skips the masked half. The published
+/// count in [`OpCost`] stays the full one.
+pub fn roofline(
+    gpu: &Gpu,
+    cost: &OpCost,
+    dtype: DType,
+    unit: TensorCore,
+    causal: bool,
+) -> Roofline {
+    let math_family = cost.family.is_math();
+    let best = if math_family {
+        best_dtype(gpu, dtype)
+    } else {
+        dtype
+    };
+    // Only the operands of matrix work shrink with the precision; everything else keeps its bytes.
+    let shrink = if math_family && best.bytes() < dtype.bytes() {
+        best.bytes() as f64 / dtype.bytes() as f64
+    } else {
+        1.0
+    };
+    let best_unit = if math_family && gpu.tensor_flops.contains_key(&tensor_dtype(best)) {
+        TensorCore::Yes
+    } else {
+        TensorCore::No
+    };
+    let ran_rate = if math_family {
+        rate(gpu, dtype, unit)
+    } else {
+        rate(gpu, dtype, TensorCore::No)
+    };
+    let fallback = gpu.flops.get(&DType::Fp32).copied();
+    let best_rate = rate(gpu, best, best_unit)
+        .or(fallback)
+        .unwrap_or(f64::INFINITY);
+
+    let mut ideal = 0.0;
+    let mut best_ideal = 0.0;
+    let mut reachable = 0.0;
+    let (mut math_ns, mut memory_ns) = (0.0, 0.0);
+    for role in &cost.roles {
+        let halved = causal && matches!(role.dims, Dims::Attention { .. });
+        let flops = role.flops as f64 * if halved { 0.5 } else { 1.0 };
+        let memory = role.bytes as f64 / gpu.bandwidth * 1e9;
+        let time = |rate: f64| {
+            if flops == 0.0 {
+                0.0
+            } else {
+                flops / rate * 1e9
+            }
+        };
+        if let Some(rate) = ran_rate.or(fallback.filter(|_| !math_family)) {
+            ideal += time(rate).max(memory);
+        }
+        let (math, memory) = (time(best_rate), memory * shrink);
+        best_ideal += math.max(memory);
+        math_ns += math;
+        memory_ns += memory;
+        reachable += (math / gpu.reachable_math)
+            .max(memory / gpu.reachable_memory)
+            .max(SHORTEST_NS);
+    }
+    let bound = if best_ideal < SHORTEST_NS {
+        Bound::Latency
+    } else if math_ns > memory_ns {
+        Bound::Math
+    } else {
+        Bound::Memory
+    };
+    Roofline {
+        ideal_ns: ran_rate
+            .or(fallback.filter(|_| !math_family))
+            .map(|_| ideal),
+        best_ideal_ns: best_ideal,
+        reachable_ns: reachable,
+        best_dtype: Some(best),
+        bound,
+    }
+}
+
+/// Families whose time is set by memory traffic on every GPU of the last ten years.
+pub fn is_memory_family(family: Family) -> bool {
+    matches!(
+        family,
+        Family::Norm
+            | Family::Softmax
+            | Family::Loss
+            | Family::Pointwise
+            | Family::Dropout
+            | Family::Reduce
+            | Family::Copy
+            | Family::Cast
+            | Family::Layout
+            | Family::Cat
+            | Family::Fill
+            | Family::Optimizer
+            | Family::Pool
+            | Family::Embedding
+            | Family::Index
+    )
+}

@@ -1,8 +1,68 @@
-//! A kernel's name, decoded: what the hardware ran. One table, base name first.
+//! A kernel's name, decoded: what the hardware ran.
+//!
+//! The base name is found first, then the family, then the Tensor Core verdict, where tokens that
+//! deny win over tokens that affirm: `xmma` alone proves nothing, `ffma` beside it proves CUDA cores.
+//! Matching whole names instead of base names is how `lambda` becomes an optimizer (`lamb`).
 
 use serde::Serialize;
 
 use crate::base::DType;
+
+mod attention;
+mod library;
+mod native;
+mod scan;
+mod table;
+#[cfg(test)]
+mod tests;
+
+/// Recognises one group of kernels: fills in what the name says and answers whether it was one.
+type Reader = fn(&scan::Parts<'_>, &mut Decoded) -> bool;
+
+/// In this order; the first that recognises the name decides.
+const READERS: &[Reader] = &[
+    native::memory,
+    native::inductor,
+    native::communication,
+    native::elementwise,
+    native::reduce,
+    native::softmax,
+    native::multi_tensor,
+    table::helpers,
+    attention::read,
+    library::read,
+    table::kernels,
+    table::words,
+];
+
+/// Longest label, in characters.
+const LABEL: usize = 60;
+
+/// Decodes a kernel's name, demangled or not. Any text is accepted; the work is linear in its length
+/// and only the first 16 KiB are looked at.
+pub fn decode(name: &str) -> Decoded {
+    let text = scan::readable(name);
+    let parts = scan::Parts::of(&text);
+    let mut out = Decoded::of_base(&parts);
+    if !READERS.iter().any(|reader| reader(&parts, &mut out)) {
+        out.family = Family::Unknown;
+    }
+    if !out.family.is_math() && out.family != Family::Unknown {
+        out.tensor_core = TensorCore::No;
+    }
+    if out.label.chars().count() > LABEL {
+        out.label = out.label.chars().take(LABEL - 1).chain(['…']).collect();
+    }
+    out
+}
+
+/// Whether a kernel moves data between GPUs.
+pub fn is_communication(name: &str) -> bool {
+    let text = scan::readable(name);
+    let parts = scan::Parts::of(&text);
+    let mut out = Decoded::of_base(&parts);
+    !native::inductor(&parts, &mut out) && native::communication(&parts, &mut out)
+}
 
 /// What kind of work a kernel or an operator does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -133,4 +193,31 @@ pub struct Decoded {
     pub collective: Option<&'static str>,
     /// Winograd or FFT: real multiplies are fewer than the direct count.
     pub fast_conv: bool,
+}
+
+impl Decoded {
+    /// What is known before any reader has looked: the name itself.
+    fn of_base(parts: &scan::Parts<'_>) -> Decoded {
+        Decoded {
+            base: parts.base.clone(),
+            label: scan::cut(parts.name(), 240).to_owned(),
+            family: Family::Unknown,
+            tensor_core: TensorCore::Unknown,
+            dtype: None,
+            tile: None,
+            tile_k: None,
+            align: None,
+            layout: None,
+            split_k: false,
+            persistent: false,
+            arch: None,
+            conv_role: None,
+            strided: None,
+            triton: false,
+            helper: false,
+            causal: None,
+            collective: None,
+            fast_conv: false,
+        }
+    }
 }

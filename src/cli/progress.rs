@@ -1,0 +1,56 @@
+//! Progress on standard error, only when a person watches.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::read::Progress;
+
+/// A bar on the terminal, or nothing.
+#[derive(Debug)]
+pub(super) struct Bar(Option<Mutex<ProgressBar>>);
+
+impl Bar {
+    /// A bar if standard error is a terminal and nobody asked for quiet.
+    pub(super) fn new(quiet: bool) -> Bar {
+        let wanted = !quiet && std::io::stderr().is_terminal();
+        Bar(wanted.then(|| Mutex::new(ProgressBar::hidden())))
+    }
+
+    /// Removes the bar.
+    pub(super) fn done(&self) {
+        self.with(|bar| bar.finish_and_clear());
+    }
+
+    fn with(&self, act: impl FnOnce(&mut ProgressBar)) {
+        if let Some(bar) = &self.0
+            && let Ok(mut bar) = bar.lock()
+        {
+            act(&mut bar);
+        }
+    }
+}
+
+impl Progress for Bar {
+    fn phase(&self, name: &str, total: Option<u64>) {
+        self.with(|bar| {
+            bar.finish_and_clear();
+            *bar = match total {
+                Some(total) => ProgressBar::new(total),
+                None => ProgressBar::new_spinner(),
+            };
+            let template = "{msg} {wide_bar} {human_pos} of {human_len} rows, {eta} left";
+            if total.is_some()
+                && let Ok(style) = ProgressStyle::with_template(template)
+            {
+                bar.set_style(style);
+            }
+            bar.set_message(name.to_owned());
+        });
+    }
+
+    fn advance(&self, rows: u64) {
+        self.with(|bar| bar.inc(rows));
+    }
+}

@@ -1,0 +1,796 @@
+//! GEMM and convolution kernels of vendor libraries, whose names are lists of `_`-separated tokens:
+//! cuBLAS, cuDNN, CUTLASS, TensorRT-LLM, Tensile, Composable Kernel, MIOpen.
+//!
+//! Families and token meanings follow the names these libraries have been seen to use and, for
+//! CUTLASS, its `library/generator.py` naming scheme.
+
+use super::scan::{self, Parts};
+use super::{Decoded, Family, TensorCore};
+use crate::base::DType;
+use crate::cost::Role;
+
+/// Whose naming scheme an identifier follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    /// cuBLAS 12.4 and later.
+    Nvjet,
+    /// cuBLAS and cuDNN, precompiled: `volta_sgemm_...`, `sm80_xmma_...`, `cutlass_80_...`.
+    Nvidia,
+    /// TensorRT-LLM generated: `bmm_<out>_<a><b>_Fp32_t128x16x256...`.
+    TrtLlm,
+    /// Tensile (rocBLAS, hipBLASLt).
+    Tensile,
+    /// MIOpen's assembly implicit GEMM.
+    Igemm,
+}
+
+/// Decodes a library GEMM or convolution.
+pub(super) fn read(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    if let Some((ident, scheme)) = decisive(parts) {
+        match scheme {
+            Scheme::Nvjet => nvjet(&ident, out),
+            Scheme::Nvidia => nvidia(&ident, out),
+            Scheme::TrtLlm => trt_llm(&ident, out),
+            Scheme::Tensile => tensile(&ident, out),
+            Scheme::Igemm => igemm(&ident, out),
+        }
+        out.label = label(&ident, out);
+        return out.family != Family::Unknown;
+    }
+    cutlass_templates(parts, out) || composable(parts, out) || typed(parts, out)
+}
+
+/// The identifier that says what runs: the base name, or the template argument of a generic wrapper.
+fn decisive(parts: &Parts<'_>) -> Option<(String, Scheme)> {
+    let name = parts.name();
+    let leaf = parts.leaf.as_str();
+    if leaf.starts_with("nvjet_") {
+        return Some((name.to_owned(), Scheme::Nvjet));
+    }
+    if (leaf.starts_with("bmm_") || leaf.starts_with("gemm_")) && leaf.contains("_sm") {
+        return Some((name.to_owned(), Scheme::TrtLlm));
+    }
+    if leaf.starts_with("cijk_") || leaf.starts_with("custom_cijk_") {
+        return Some((name.to_owned(), Scheme::Tensile));
+    }
+    if leaf.starts_with("igemm_") {
+        return Some((name.to_owned(), Scheme::Igemm));
+    }
+    if parts.path.starts_with("cutlass") || parts.path.starts_with("xmma") {
+        let inner = scan::idents(parts.args)
+            .map(|i| i.text)
+            .find(|t| t.starts_with("cutlass") && t.contains("_") && is_tokens(t));
+        if let Some(inner) = inner {
+            return Some((inner.to_owned(), Scheme::Nvidia));
+        }
+    }
+    is_tokens(leaf).then(|| (name.to_owned(), Scheme::Nvidia))
+}
+
+/// A token list with an architecture in front and a GEMM or convolution instruction in it.
+fn is_tokens(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let name = name
+        .strip_prefix("cudnn_infer_")
+        .or_else(|| name.strip_prefix("cudnn_train_"))
+        .or_else(|| name.strip_prefix("cudnn_"))
+        .unwrap_or(&name);
+    let first = name.split('_').next().unwrap_or_default();
+    let arch = arch(first).is_some() || first.starts_with("cutlass");
+    arch && name.split('_').any(|t| {
+        Instruction::of(t).is_some()
+            || matches!(t, "xmma" | "simt" | "tensorop")
+            || t.contains("cudnn")
+    })
+}
+
+const ARCHITECTURES: &[(&str, (u32, u32))] = &[
+    ("kepler", (3, 5)),
+    ("maxwell", (5, 0)),
+    ("pascal", (6, 0)),
+    ("volta", (7, 0)),
+    ("turing", (7, 5)),
+    ("ampere", (8, 0)),
+    ("ada", (8, 9)),
+    ("hopper", (9, 0)),
+    ("blackwell", (10, 0)),
+];
+
+/// `ampere`, `sm80`, `sm90a`, `sm100f`.
+pub(super) fn arch(token: &str) -> Option<(u32, u32)> {
+    if let Some(known) = ARCHITECTURES.iter().find(|a| a.0 == token) {
+        return Some(known.1);
+    }
+    let digits = token.strip_prefix("sm")?;
+    let digits = digits.trim_end_matches(['a', 'f']);
+    capability(digits)
+}
+
+/// `80` is 8.0, `100` is 10.0.
+fn capability(digits: &str) -> Option<(u32, u32)> {
+    if !(2..=3).contains(&digits.len()) {
+        return None;
+    }
+    let number: u32 = digits.parse().ok()?;
+    (20..200)
+        .contains(&number)
+        .then_some((number / 10, number % 10))
+}
+
+/// `s1688gemm`, `scudnn`, `h884cudnn`, `s16816fprop`, `s64x256x16gemm`, `sgemm`.
+#[derive(Debug, Clone, Copy)]
+struct Instruction {
+    /// Accumulator letter: `s`, `h`, `d`, `c`, `z`, `i`.
+    letter: char,
+    /// Matrix instruction shape digits; without them it is a CUDA-core kernel.
+    matrix: bool,
+    /// `1688` is TF32 on compute capability 8.0 and later when no other type is named.
+    tf32_shape: bool,
+    dtype: Option<DType>,
+    conv: bool,
+    role: Option<Role>,
+}
+
+impl Instruction {
+    fn of(token: &str) -> Option<Instruction> {
+        const KINDS: [(&str, bool, Option<Role>); 6] = [
+            ("gemm", false, None),
+            ("cudnn", true, None),
+            ("fprop", true, Some(Role::Fwd)),
+            ("dgrad", true, Some(Role::Dgrad)),
+            ("wgrad", true, Some(Role::Wgrad)),
+            ("deconv", true, Some(Role::Dgrad)),
+        ];
+        let (head, kind) = KINDS
+            .iter()
+            .find_map(|k| token.strip_suffix(k.0).map(|head| (head, k)))?;
+        let letters = head
+            .bytes()
+            .take_while(u8::is_ascii_alphabetic)
+            .count();
+        let (letters, rest) = head.split_at_checked(letters)?;
+        let shape = rest
+            .bytes()
+            .take_while(|b| b.is_ascii_digit() || *b == b'x')
+            .count();
+        let (shape, dtype) = rest.split_at_checked(shape)?;
+        if letters.is_empty() || letters.len() > 2 {
+            return None;
+        }
+        let letter = letters.chars().next_back()?;
+        if !matches!(letter, 's' | 'h' | 'd' | 'c' | 'z' | 'i') {
+            return None;
+        }
+        let dtype_named = type_token(dtype);
+        if !dtype.is_empty() && dtype_named.is_none() {
+            return None;
+        }
+        Some(Instruction {
+            letter,
+            matrix: shape.len() >= 3,
+            tf32_shape: shape == "1688",
+            dtype: dtype_named,
+            conv: kind.1,
+            role: kind.2,
+        })
+    }
+}
+
+/// A type as library tokens spell it, alone or as a pair: `bf16`, `tf32f32`, `fp16`, `e4m3e4m3`.
+fn type_token(token: &str) -> Option<DType> {
+    const TYPES: &[(&str, DType)] = &[
+        ("bf16", DType::Bf16),
+        ("tf32", DType::Tf32),
+        ("fp16", DType::Fp16),
+        ("fp32", DType::Fp32),
+        ("fp64", DType::Fp64),
+        ("int8", DType::Int8),
+        ("e4m3", DType::Fp8),
+        ("e5m2", DType::Fp8),
+        ("e2m1", DType::Fp4),
+        ("fp8", DType::Fp8),
+        ("f16", DType::Fp16),
+        ("f32", DType::Fp32),
+        ("f64", DType::Fp64),
+        ("i8", DType::Int8),
+        ("s8", DType::Int8),
+        ("u8", DType::Uint8),
+    ];
+    let mut rest = token;
+    let mut first = None;
+    while !rest.is_empty() {
+        let (name, dtype) = TYPES.iter().find(|t| rest.starts_with(t.0))?;
+        first.get_or_insert(*dtype);
+        rest = rest.get(name.len()..)?;
+    }
+    first
+}
+
+/// `128x64`, `128x256x64`: two to four numbers.
+fn dims(token: &str) -> Option<Vec<u32>> {
+    let numbers: Option<Vec<u32>> = token.split('x').map(|n| n.parse().ok()).collect();
+    numbers.filter(|n| (2..=3).contains(&n.len()))
+}
+
+fn set_tile(out: &mut Decoded, dims: &[u32]) {
+    match (out.tile, dims) {
+        (None, &[m, n]) => out.tile = Some((m, n)),
+        (None, &[m, n, k]) => {
+            out.tile = Some((m, n));
+            out.tile_k = Some(k);
+        }
+        // CUTLASS and cuBLAS: `<m>x<n>_<k>x<stages>`.
+        (Some(_), &[k, _]) if out.tile_k.is_none() => out.tile_k = Some(k),
+        _ => {}
+    }
+}
+
+fn is_layout(token: &str) -> bool {
+    (2..=3).contains(&token.len())
+        && (token.bytes().all(|b| matches!(b, b'n' | b't'))
+            || token.bytes().all(|b| matches!(b, b'N' | b'T')))
+}
+
+/// Names cuBLAS, cuDNN and CUTLASS build from tokens.
+fn nvidia(name: &str, out: &mut Decoded) {
+    let lower = name.to_ascii_lowercase();
+    let mut types: Vec<DType> = Vec::new();
+    let mut instruction: Option<Instruction> = None;
+    let (mut ldg, mut format) = (None, None);
+    let (mut positive, mut negative, mut conv) = (false, false, false);
+    let mut previous = "";
+    for token in lower.split('_') {
+        if let Some(found) = arch(token) {
+            out.arch.get_or_insert(found);
+        } else if previous == "cutlass" && capability(token).is_some() {
+            out.arch = capability(token);
+        } else if let Some(found) = Instruction::of(token) {
+            instruction.get_or_insert(found);
+        } else if let Some(found) = type_token(token) {
+            types.push(found);
+        } else if let Some(tile) = token.strip_prefix("tilesize").and_then(dims) {
+            set_tile(out, &tile);
+        } else if let Some(tile) = dims(token) {
+            set_tile(out, &tile);
+        } else if let Some(align) = token.strip_prefix("align").and_then(|n| n.parse().ok()) {
+            out.align = Some(align);
+        } else if let Some(width) = token.strip_prefix("ldg").and_then(|n| n.parse().ok()) {
+            ldg.get_or_insert(width);
+        } else if is_layout(token) {
+            out.layout.get_or_insert_with(|| token.to_owned());
+        } else if token.starts_with("nhwc") || token.starts_with("nchw") || token.starts_with("ndhwc") {
+            let short = token.get(..4).filter(|_| !token.starts_with('d'));
+            format.get_or_insert_with(|| short.unwrap_or(token).to_owned());
+        }
+        match token {
+            "fprop" => out.conv_role = Some(Role::Fwd),
+            "dgrad" => out.conv_role = Some(Role::Dgrad),
+            "wgrad" => out.conv_role = Some(Role::Wgrad),
+            "ffma" | "simt" | "dfma" | "hfma2" => negative = true,
+            "tensorop" | "wmma" | "hmma" | "imma" | "dmma" | "gmma" | "qmma" => positive = true,
+            "winograd" => out.fast_conv = true,
+            _ => {}
+        }
+        conv |= matches!(token, "fprop" | "dgrad" | "wgrad" | "conv" | "cudnn" | "deconv")
+            && !(token == "cudnn" && previous.is_empty());
+        positive |= token
+            .strip_prefix("tensor")
+            .or_else(|| token.strip_prefix("warpgroupsize"))
+            .is_some_and(|t| dims(t).is_some());
+        previous = token;
+    }
+    if let Some(i) = instruction {
+        conv |= i.conv;
+        out.conv_role = out.conv_role.or(i.role);
+        positive |= i.matrix;
+        // `sgemm`, `scudnn`: the plain letter is a CUDA-core instruction.
+        negative |= !i.matrix && !positive;
+    }
+    let half = types.iter().any(|t| !matches!(t, DType::Fp32 | DType::Fp64));
+    positive |= lower.contains("xmma") && (half || out.arch >= Some((9, 0)));
+    // cuDNN's FFT convolution multiplies complex numbers with a grouped complex GEMM.
+    if lower.contains("gcgemm") {
+        conv = true;
+        out.fast_conv = true;
+    }
+    out.family = if conv { Family::Conv } else { Family::Gemm };
+    out.tensor_core = match (negative, positive) {
+        (true, _) => TensorCore::No,
+        (false, true) => TensorCore::Yes,
+        _ => TensorCore::Unknown,
+    };
+    out.dtype = math_type(&types, instruction, out);
+    out.layout = out.layout.take().or(format);
+    if out.tensor_core == TensorCore::Yes {
+        out.align = out.align.or(ldg);
+    }
+    out.split_k = splits_k(&lower);
+    out.persistent |= PERSISTENT.iter().any(|p| lower.contains(p));
+}
+
+/// Tokens of kernels whose grid is the GPU, not the problem.
+const PERSISTENT: [&str; 7] = [
+    "persistent",
+    "stream_k",
+    "streamk",
+    "warpspecialized",
+    "warpgroupsize",
+    "cooperative",
+    "coopa",
+];
+
+fn splits_k(lower: &str) -> bool {
+    lower.contains("splitk") || lower.contains("split_k")
+}
+
+/// The type the multiplication runs in: the operands', with TF32 told from FP32 by the instruction.
+fn math_type(
+    types: &[DType],
+    instruction: Option<Instruction>,
+    out: &Decoded,
+) -> Option<DType> {
+    let tensor = out.tensor_core == TensorCore::Yes;
+    let ampere = out.arch >= Some((8, 0)) || out.arch.is_none();
+    let named = instruction
+        .and_then(|i| i.dtype)
+        .or_else(|| types.first().copied());
+    match named {
+        Some(DType::Fp32) if tensor && ampere => return Some(DType::Tf32),
+        Some(named) => return Some(named),
+        None => {}
+    }
+    let i = instruction?;
+    match (i.letter, i.matrix) {
+        ('s', false) => Some(DType::Fp32),
+        ('s', true) if i.tf32_shape && out.arch >= Some((8, 0)) => Some(DType::Tf32),
+        ('s', true) if out.arch.is_some_and(|a| a < (8, 0)) => Some(DType::Fp16),
+        ('h', _) => Some(DType::Fp16),
+        ('d', _) => Some(DType::Fp64),
+        ('c', _) => Some(DType::Complex64),
+        ('z', _) => Some(DType::Complex128),
+        ('i', _) => Some(DType::Int8),
+        _ => None,
+    }
+}
+
+/// `nvjet_[sm100_]<types>_<m>x<n>_<k>x<stages>_<cluster>_..._<layout>`.
+fn nvjet(name: &str, out: &mut Decoded) {
+    out.family = Family::Gemm;
+    out.tensor_core = TensorCore::Yes;
+    out.persistent = true;
+    out.split_k = splits_k(&name.to_ascii_lowercase());
+    for (position, token) in name.split('_').enumerate() {
+        if let Some(found) = arch(token) {
+            out.arch = Some(found);
+        } else if let Some(size) = dims(token) {
+            set_tile(out, &size);
+        } else if token.len() == 3 && is_layout(token) {
+            out.layout = Some(token.to_owned());
+        } else if position <= 2 && out.tile.is_none() && (3..=5).contains(&token.len()) {
+            // First letter: the type of A. `tst` is what bf16 operators launch.
+            out.dtype = match token.bytes().next() {
+                Some(b't') => Some(DType::Bf16),
+                Some(b'h') => Some(DType::Fp16),
+                Some(b'q') => Some(DType::Fp8),
+                Some(b'd') => Some(DType::Fp64),
+                _ => None,
+            };
+        }
+    }
+}
+
+/// `bmm_<out>_<a><b>_Fp32_t<m>x<n>x<k>[u2]_..._<layout>_..._sm100f`.
+fn trt_llm(name: &str, out: &mut Decoded) {
+    out.family = Family::Gemm;
+    out.tensor_core = TensorCore::Yes;
+    for (position, token) in name.split('_').enumerate() {
+        if position == 2 {
+            out.dtype = operand_types(token);
+        } else if let Some(found) = arch(token) {
+            out.arch = Some(found);
+        } else if let Some(tile) = token.strip_prefix('t').map(|t| t.split('u').next().unwrap_or(t))
+            && let Some(tile) = dims(tile)
+        {
+            set_tile(out, &tile);
+        } else if token.len() == 2 && is_layout(token) && token.starts_with(['N', 'T']) {
+            out.layout = Some(token.to_owned());
+        }
+    }
+    let lower = name.to_ascii_lowercase();
+    out.split_k = splits_k(&lower);
+    out.persistent = lower.contains("persistent");
+}
+
+/// Two operand types run at the rate of the wider one: FP4 weights with FP8 activations run as FP8.
+fn operand_types(token: &str) -> Option<DType> {
+    const SPELLINGS: [(&str, DType); 7] = [
+        ("Bfloat16", DType::Bf16),
+        ("Fp16", DType::Fp16),
+        ("Fp32", DType::Tf32),
+        ("E4m3", DType::Fp8),
+        ("E5m2", DType::Fp8),
+        ("E2m1", DType::Fp4),
+        ("Int8", DType::Int8),
+    ];
+    SPELLINGS
+        .iter()
+        .find(|s| token.contains(s.0))
+        .map(|s| s.1)
+}
+
+/// `Cijk_<A>_<B>_<types>_..._MT<m>x<n>x<k>_MI<m>x<n>x..`.
+fn tensile(name: &str, out: &mut Decoded) {
+    if name.contains("_PostGSU") {
+        out.family = Family::Helper;
+        out.helper = true;
+        return;
+    }
+    out.family = Family::Gemm;
+    out.tensor_core = TensorCore::No;
+    let transposed = |a: &str, yes: &str| if a == yes { 't' } else { 'n' };
+    let mut tokens = name.split('_').skip_while(|t| *t != "Cijk").skip(1);
+    let (a, b) = (
+        tokens.next().unwrap_or_default(),
+        tokens.next().unwrap_or_default(),
+    );
+    if a.starts_with('A') && b.starts_with('B') {
+        out.layout = Some([transposed(a, "Alik"), transposed(b, "Bjlk")].iter().collect());
+    }
+    let types = tokens.next().unwrap_or_default();
+    out.dtype = match types.get(..2).unwrap_or(types) {
+        "F8" | "B8" => Some(DType::Fp8),
+        "I8" | "4x" => Some(DType::Int8),
+        _ => match types.bytes().next() {
+            Some(b'B') => Some(DType::Bf16),
+            Some(b'H') => Some(DType::Fp16),
+            Some(b'S') => Some(DType::Fp32),
+            Some(b'D') => Some(DType::Fp64),
+            Some(b'C') => Some(DType::Complex64),
+            Some(b'Z') => Some(DType::Complex128),
+            _ => None,
+        },
+    };
+    for token in tokens {
+        if let Some(tile) = token.strip_prefix("MT").and_then(dims) {
+            set_tile(out, &tile);
+        } else if token
+            .strip_prefix("MI")
+            .is_some_and(|t| t.starts_with(|c: char| c.is_ascii_digit()) && t.contains('x'))
+        {
+            out.tensor_core = TensorCore::Yes;
+        } else if token == "MX" && out.dtype == Some(DType::Fp32) {
+            // XF32, AMD's counterpart of TF32.
+            out.dtype = Some(DType::Tf32);
+        } else if let Some(n) = token.strip_prefix("GSU").and_then(|n| n.parse::<u32>().ok()) {
+            out.split_k = n > 1;
+        } else if let Some(n) = token
+            .strip_prefix("SK")
+            .or_else(|| token.strip_prefix("PK"))
+            .and_then(|n| n.parse::<u32>().ok())
+        {
+            out.persistent |= n > 0;
+        }
+    }
+}
+
+/// `igemm_{fwd,bwd,wrw}_gtc[x]_<layout>_<type>_..._bt<m>x<n>x<k>`.
+fn igemm(name: &str, out: &mut Decoded) {
+    out.family = Family::Conv;
+    out.tensor_core = if name.contains("gtc") {
+        TensorCore::Yes
+    } else {
+        TensorCore::No
+    };
+    for token in name.split('_') {
+        match token {
+            "fwd" => out.conv_role = Some(Role::Fwd),
+            "bwd" => out.conv_role = Some(Role::Dgrad),
+            "wrw" => out.conv_role = Some(Role::Wgrad),
+            "nhwc" | "nchw" => out.layout = Some(token.to_owned()),
+            // Grid-level split of the reduction, with atomics.
+            "gkgs" | "gks" => out.split_k = true,
+            _ => {
+                if let Some(tile) = token.strip_prefix("bt").and_then(dims) {
+                    set_tile(out, &tile);
+                } else if out.dtype.is_none() {
+                    out.dtype = type_token(token);
+                }
+            }
+        }
+    }
+}
+
+/// CUTLASS kernels spelled out as C++ types: `cutlass::device_kernel<cutlass::gemm::kernel::...>`.
+fn cutlass_templates(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    let wrapper = matches!(
+        parts.leaf.as_str(),
+        "kernel" | "kernel2" | "device_kernel" | "device_kernel_sm90" | "enable_3x_kernel_for_sm9x"
+    );
+    let from = ["cutlass", "xmma", "cask"]
+        .iter()
+        .any(|n| parts.path.contains(n));
+    if !(wrapper && from) {
+        return false;
+    }
+    let args = parts.args.to_ascii_lowercase();
+    let has = |needles: &[&str]| needles.iter().any(|n| args.contains(n));
+    out.conv_role = if has(&["dgrad"]) {
+        Some(Role::Dgrad)
+    } else if has(&["wgrad"]) {
+        Some(Role::Wgrad)
+    } else if has(&["fprop"]) {
+        Some(Role::Fwd)
+    } else {
+        None
+    };
+    out.family = if has(&["cutlass::conv::", "implicit_gemm", "implicitgemm"]) || out.conv_role.is_some() {
+        Family::Conv
+    } else if has(&["gemm", "mma"]) {
+        Family::Gemm
+    } else {
+        return false;
+    };
+    out.tensor_core = if has(&["opclasssimt", "mmasimt", "ffma", "simtpolicy"]) {
+        TensorCore::No
+    } else if has(&[
+        "opclasstensorop", "opclasswmma", "mmatensorop", "hmma", "imma", "gmma", "sm90", "sm100",
+        "sm120", "tensorop",
+    ]) {
+        TensorCore::Yes
+    } else {
+        TensorCore::Unknown
+    };
+    out.dtype = if has(&["tf32"]) {
+        Some(DType::Tf32)
+    } else {
+        scan::first_type(parts.args, true)
+    };
+    if out.dtype == Some(DType::Fp32) && out.tensor_core == TensorCore::Yes {
+        out.dtype = Some(DType::Tf32);
+    }
+    out.arch = arch_in(&args);
+    out.persistent = parts.leaf.contains("device_kernel") || has(&PERSISTENT);
+    out.split_k = splits_k(&args);
+    out.label = format!(
+        "cutlass {}{}",
+        out.family.name(),
+        out.dtype.map(|d| format!(" {d}")).unwrap_or_default()
+    );
+    true
+}
+
+/// The first `sm80`-like architecture in lower-case template arguments.
+pub(super) fn arch_in(args: &str) -> Option<(u32, u32)> {
+    scan::idents(args).find_map(|i| arch(i.text))
+}
+
+/// AMD's Composable Kernel and its successor CK Tile.
+fn composable(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    let ck = parts.path.starts_with("ck::") || parts.path.starts_with("ck_tile::");
+    if !ck {
+        return false;
+    }
+    let args = scan::cut(parts.args, 2048).to_ascii_lowercase();
+    let text = format!("{} {args}", parts.path.replace("tensor_operation", ""));
+    let has = |needles: &[&str]| needles.iter().any(|n| text.contains(n));
+    if has(&["fmha", "norm2d", "moesorting", "smoothquant", "softmax", "reduce"])
+        || !has(&["gemm", "conv"])
+    {
+        return false;
+    }
+    out.conv_role = if has(&["bwd_weight"]) {
+        Some(Role::Wgrad)
+    } else if has(&["bwd_data"]) {
+        Some(Role::Dgrad)
+    } else if has(&["conv_fwd", "conv2d_fwd", "conv3d_fwd"]) {
+        Some(Role::Fwd)
+    } else {
+        None
+    };
+    out.family = if out.conv_role.is_some() || has(&["conv"]) {
+        Family::Conv
+    } else {
+        Family::Gemm
+    };
+    out.tensor_core = if has(&["xdl", "wmma", "mfma", "ck_tile::", "mx_"]) {
+        TensorCore::Yes
+    } else if has(&["_dl_", "_dl<", "_dpp"]) {
+        TensorCore::No
+    } else {
+        TensorCore::Unknown
+    };
+    out.dtype = scan::first_type(parts.args, true);
+    out.split_k = splits_k(&text);
+    out.label = scan::cut(parts.name(), 60).to_owned();
+    true
+}
+
+/// Hand-written library kernels: base name, family, what it runs on, role.
+#[derive(Debug)]
+struct Typed {
+    /// What the last segment of the base name starts with, in lower case.
+    starts: &'static str,
+    family: Family,
+    tensor_core: TensorCore,
+    role: Option<Role>,
+    label: &'static str,
+}
+
+const fn typed_row(
+    starts: &'static str,
+    family: Family,
+    tensor_core: TensorCore,
+    role: Option<Role>,
+    label: &'static str,
+) -> Typed {
+    Typed {
+        starts,
+        family,
+        tensor_core,
+        role,
+        label,
+    }
+}
+
+/// Kernels whose element type is a template argument. Longer spellings before shorter ones.
+const TYPED: &[Typed] = {
+    use Family::{Conv, Gemm};
+    use Role::{Dgrad, Fwd, Wgrad};
+    use TensorCore::{No, Unknown, Yes};
+    &[
+        typed_row("gemvx", Gemm, No, None, "gemv"),
+        typed_row("gemv", Gemm, No, None, "gemv"),
+        typed_row("gemmsn", Gemm, No, None, ""),
+        typed_row("gemmk1", Gemm, No, None, ""),
+        typed_row("dot_kernel", Gemm, No, None, ""),
+        typed_row("sgemm", Gemm, No, None, ""),
+        typed_row("dgemm", Gemm, No, None, ""),
+        typed_row("magma_", Gemm, No, None, ""),
+        typed_row("implicit_convolve", Conv, No, Some(Fwd), ""),
+        typed_row("explicit_convolve", Conv, No, Some(Fwd), ""),
+        typed_row("dgrad_1x1_stride_2x2", Conv, Yes, Some(Dgrad), ""),
+        typed_row("dgrad_engine", Conv, No, Some(Dgrad), ""),
+        typed_row("dgrad_alg", Conv, No, Some(Dgrad), ""),
+        typed_row("dgrad2d", Conv, No, Some(Dgrad), ""),
+        typed_row("wgrad_alg", Conv, No, Some(Wgrad), ""),
+        typed_row("wgrad2d", Conv, No, Some(Wgrad), ""),
+        typed_row("first_layer_fwd", Conv, Yes, Some(Fwd), ""),
+        typed_row("first_layer_wgrad", Conv, Yes, Some(Wgrad), ""),
+        typed_row("conv2d_c1_k1", Conv, Yes, None, ""),
+        typed_row("conv2d_grouped_direct", Conv, No, Some(Fwd), ""),
+        typed_row("convolve_common_engine", Conv, No, None, ""),
+        typed_row("conv_depthwise2d_forward", Conv, No, Some(Fwd), ""),
+        typed_row("conv_depthwise2d_backward", Conv, No, Some(Dgrad), ""),
+        typed_row("conv_depthwise2d_grad_weight", Conv, No, Some(Wgrad), ""),
+        typed_row("conv_depthwise3d_cuda_backward_input", Conv, No, Some(Dgrad), ""),
+        typed_row("conv_depthwise3d_cuda_backward_weight", Conv, No, Some(Wgrad), ""),
+        typed_row("conv_depthwise3d_cuda", Conv, No, Some(Fwd), ""),
+        typed_row("depthwise_fprop", Conv, Unknown, Some(Fwd), ""),
+        typed_row("depthwise_bgrad", Conv, Unknown, Some(Dgrad), ""),
+        typed_row("depthwise_wgrad", Conv, Unknown, Some(Wgrad), ""),
+        typed_row("naive_conv", Conv, No, None, ""),
+        typed_row("miopenconvuni", Conv, No, None, ""),
+        typed_row("winograd3x3kernel", Conv, No, None, ""),
+        typed_row("causal_conv1d_fwd", Conv, No, Some(Fwd), ""),
+        typed_row("causal_conv1d_bwd", Conv, No, None, ""),
+        typed_row("causal_conv1d_update", Conv, No, Some(Fwd), ""),
+    ]
+};
+
+fn typed(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    if sp3_winograd(parts, out) || deep_gemm(parts, out) {
+        return true;
+    }
+    let leaf = if parts.path.contains("internal::gemvx") {
+        "gemvx"
+    } else {
+        parts.leaf.as_str()
+    };
+    let Some(row) = TYPED.iter().find(|t| leaf.starts_with(t.starts)) else {
+        return false;
+    };
+    out.family = row.family;
+    out.tensor_core = row.tensor_core;
+    out.conv_role = row.role;
+    // Leading `int` arguments of the gemv kernels are index types.
+    out.dtype = scan::first_type(parts.args, true);
+    if leaf.starts_with("sgemm") {
+        out.dtype = out.dtype.or(Some(DType::Fp32));
+    }
+    out.fast_conv = leaf.contains("winograd");
+    out.split_k = splits_k(leaf);
+    if !row.label.is_empty() {
+        out.label = row.label.to_owned();
+        if let Some(dtype) = out.dtype {
+            out.label = format!("{} {dtype}", row.label);
+        }
+    }
+    true
+}
+
+/// `miopenSp3AsmConv_v30_3_1_gfx94x_fp32_f3x2_stride1`: Winograd on the vector units.
+fn sp3_winograd(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    if !(parts.leaf.starts_with("miopensp3asm") || parts.leaf.starts_with("sp3asmconv")) {
+        return false;
+    }
+    out.family = Family::Conv;
+    out.tensor_core = TensorCore::No;
+    out.fast_conv = true;
+    out.dtype = parts.leaf.split('_').find_map(type_token);
+    true
+}
+
+/// DeepSeek's `deep_gemm::fp8_gemm_kernel` and its successors: Hopper and Blackwell only.
+fn deep_gemm(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    if !(parts.path.starts_with("deep_gemm::") && parts.leaf.contains("gemm")) {
+        return false;
+    }
+    out.family = Family::Gemm;
+    out.tensor_core = TensorCore::Yes;
+    out.persistent = true;
+    out.dtype = parts.leaf.split('_').find_map(type_token);
+    out.arch = parts.leaf.split('_').find_map(arch);
+    true
+}
+
+/// The identifier, shortened at its least telling end.
+fn label(ident: &str, out: &Decoded) -> String {
+    if ident.len() <= 60 {
+        return ident.to_owned();
+    }
+    if let (Some(at), Some((m, n))) = (ident.find("_MT"), out.tile) {
+        let k = out.tile_k.map(|k| format!("x{k}")).unwrap_or_default();
+        return format!("{} MT{m}x{n}{k}", scan::cut(ident.get(..at).unwrap_or_default(), 40));
+    }
+    let suffix = match (out.tensor_core, out.split_k) {
+        (TensorCore::No, true) => " ffma split-k",
+        (TensorCore::No, false) => " ffma",
+        (_, true) => " split-k",
+        _ => "",
+    };
+    let tile = ident.find("tilesize").map_or(60, |at| {
+        let size = ident.get(at..).unwrap_or_default();
+        at + size.find('_').unwrap_or(size.len())
+    });
+    let head = scan::cut(ident, tile.min(60 - suffix.len()));
+    format!("{head}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions() {
+        for (token, matrix, dtype) in [
+            ("sgemm", false, None),
+            ("s1688gemm", true, None),
+            ("h884cudnn", true, None),
+            ("scudnn", false, None),
+            ("s1688bf16gemm", true, Some(DType::Bf16)),
+            ("s64x256x16gemm", true, None),
+        ] {
+            let i = Instruction::of(token).unwrap();
+            assert_eq!((i.matrix, i.dtype), (matrix, dtype), "{token}");
+        }
+        for token in ["gemm", "implicit", "magmasgemm", "splitk", ""] {
+            assert!(Instruction::of(token).is_none(), "{token}");
+        }
+    }
+
+    #[test]
+    fn type_tokens() {
+        assert_eq!(type_token("tf32f32"), Some(DType::Tf32));
+        assert_eq!(type_token("bf16bf16"), Some(DType::Bf16));
+        assert_eq!(type_token("f2f"), None);
+        assert_eq!(type_token(""), None);
+    }
+
+    #[test]
+    fn typed_rows_are_reachable() {
+        for (i, row) in TYPED.iter().enumerate() {
+            let hit = TYPED.iter().position(|r| row.starts.starts_with(r.starts));
+            assert_eq!(hit, Some(i), "{} is shadowed", row.starts);
+        }
+    }
+}

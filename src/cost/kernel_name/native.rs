@@ -1,0 +1,436 @@
+//! PyTorch's own kernels whose work is named by a template argument: elementwise loops, reductions,
+//! softmax, multi-tensor optimizers, and the ones Inductor generates.
+
+use super::scan::{self, Ident, Parts};
+use super::{Decoded, Family, TensorCore};
+use crate::base::DType;
+
+/// Memory operations some profilers list among the kernels.
+pub(super) fn memory(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    let leaf = parts.leaf.trim_start_matches('[');
+    out.family = if leaf.starts_with("memcpy") || leaf.starts_with("cuda memcpy") {
+        Family::Memcpy
+    } else if leaf.starts_with("memset") || leaf.starts_with("cuda memset") {
+        Family::Memset
+    } else {
+        return false;
+    };
+    true
+}
+
+/// `triton_<kind>_fused_<ops>_<n>`: the kind decides. The listed operators are what was fused, and
+/// may be anything: `triton_poi_fused__scaled_dot_product_...` is a pointwise kernel.
+pub(super) fn inductor(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    if parts.leaf.ends_with("_triton") {
+        out.triton = true;
+        return false;
+    }
+    let Some(rest) = parts.leaf.strip_prefix("triton_") else {
+        return false;
+    };
+    out.triton = true;
+    let (kind, ops) = rest.split_once('_').unwrap_or((rest, ""));
+    let ops = ops.strip_prefix("fused_").unwrap_or(ops);
+    let ops = ops.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
+    let words = scan::words(ops);
+    let has = |list: &[&str]| words.iter().any(|w| list.contains(&w.as_str()));
+    let (family, what) = match kind {
+        "poi" => (Family::Pointwise, "pointwise"),
+        "for" => (Family::Pointwise, "foreach"),
+        "red" | "per" | "spl" => (Family::Reduce, "reduce"),
+        "mm" | "bmm" => (Family::Gemm, "gemm"),
+        "tem" if has(&["attention"]) => (Family::Attention, "attention"),
+        "tem" if has(&["convolution", "conv", "conv2d"]) => (Family::Conv, "conv"),
+        "tem" if has(&["mm", "bmm", "addmm", "baddbmm"]) => (Family::Gemm, "gemm"),
+        _ => return false,
+    };
+    out.family = family;
+    out.tensor_core = TensorCore::Unknown;
+    out.label = match ops {
+        "" => format!("triton {what}"),
+        ops => format!("triton {what}: {}", ops.trim_matches('_')),
+    };
+    true
+}
+
+/// Names that wrap or type a functor and say nothing about the work.
+const WRAPPERS: &[&str] = &[
+    "gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_kernel", "gpu_kernel_with_scalars",
+    "opmath_gpu_kernel_with_scalars", "opmath_symmetric_gpu_kernel_with_scalars", "BinaryFunctor",
+    "AUnaryFunctor", "BUnaryFunctor", "func_wrapper_t", "func_wrapper", "ReduceOp", "lambda", "instance", "operator",
+    "TensorIteratorBase", "TensorIterator", "Array", "array", "void", "const", "unsigned", "signed",
+    "char", "true", "false", "complex", "OpaqueType", "TensorListMetadata",
+    "TensorListScalarListMetadata", "FusedOptimizerTensorListMetadata", "TrivialOffsetCalculator",
+    "OffsetCalculator", "size_t", "type", "binary_kernel_reduce_traits",
+];
+
+/// The identifier of the functor in an elementwise, reduce or multi-tensor kernel.
+fn functor<'a>(args: &'a str) -> Option<Ident<'a>> {
+    scan::idents(args).find(|id| {
+        let text = id.text;
+        let generic = text
+            .strip_prefix('T')
+            .is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        !id.after.starts_with("::")
+            && !text.starts_with(|c: char| c.is_ascii_digit())
+            && !generic
+            && scan::cxx_type(text).is_none()
+            && !WRAPPERS.contains(&text)
+    })
+}
+
+/// `CUDAFunctor_add`, `sigmoid_backward_kernel_cuda`, `MulFunctor` to `add`, `sigmoid_backward`, `mul`.
+pub(super) fn op_name(ident: &str) -> String {
+    const ENDS: [&str; 12] = [
+        "_kernel_cuda", "_cuda_kernel", "_kernel_impl", "_kernel", "_cuda", "_impl",
+        "_cuda_out", "_functor", "_math", "_ops", "_op", "_internal",
+    ];
+    const STARTS: [&str; 7] = [
+        "cuda_functor_on_self_", "cuda_functor_on_other_", "cuda_functor_", "launch_", "tensor_",
+        "gpu_", "cuda_",
+    ];
+    let ident = ident.trim_start_matches('_');
+    let mut name = scan::words(ident).join("_");
+    loop {
+        let before = name.len();
+        for end in ENDS {
+            if let Some(short) = name.strip_suffix(end)
+                && !short.is_empty()
+            {
+                name = short.to_owned();
+            }
+        }
+        for start in STARTS {
+            if let Some(short) = name.strip_prefix(start)
+                && !short.is_empty()
+            {
+                name = short.to_owned();
+            }
+        }
+        if name.len() == before {
+            break;
+        }
+    }
+    SAME_AS
+        .iter()
+        .find(|s| s.0 == name)
+        .map_or(name, |s| s.1.to_owned())
+}
+
+/// Functor names that differ from the operator's.
+const SAME_AS: &[(&str, &str)] = &[
+    ("direct_copy", "copy"),
+    ("multiplies", "mul"),
+    ("plus", "add"),
+    ("minus", "sub"),
+    ("divides", "div"),
+    ("mul_scalar", "mul"),
+    ("pow_tensor_scalar", "pow"),
+    ("pow_tensor_tensor", "pow"),
+    ("clamp_scalar", "clamp"),
+    ("clamp_min_scalar", "clamp_min"),
+    ("clamp_max_scalar", "clamp_max"),
+    ("compare_eq", "eq"),
+    ("compare_scalar", "compare"),
+    ("div_true", "div"),
+    ("threshold", "threshold"),
+    ("norm_two", "norm"),
+    ("arg_max", "argmax"),
+    ("arg_min", "argmin"),
+    ("welford", "var"),
+    ("and", "all"),
+    ("or", "any"),
+];
+
+/// Families of elementwise operators that are not plain arithmetic: what the name starts with.
+const OPERATORS: &[(&str, Family)] = &[
+    ("copy", Family::Copy),
+    ("fill", Family::Fill),
+    ("arange", Family::Fill),
+    ("linspace", Family::Fill),
+    ("range", Family::Fill),
+    ("mse", Family::Loss),
+    ("smooth_l1", Family::Loss),
+    ("huber", Family::Loss),
+    ("binary_cross_entropy", Family::Loss),
+    ("kl_div", Family::Loss),
+    ("bernoulli", Family::Random),
+    ("uniform", Family::Random),
+    ("normal", Family::Random),
+    ("random", Family::Random),
+    ("exponential", Family::Random),
+    ("dropout", Family::Dropout),
+    ("fused_dropout", Family::Dropout),
+    ("masked_scale", Family::Dropout),
+    ("index", Family::Index),
+    ("scatter", Family::Index),
+    ("gather", Family::Index),
+    ("masked_scatter", Family::Index),
+    ("take", Family::Index),
+    ("put", Family::Index),
+    ("flip", Family::Copy),
+    ("batch_norm", Family::Norm),
+    ("layer_norm", Family::Norm),
+    ("quantize", Family::Quantize),
+    ("dequantize", Family::Quantize),
+    ("fake_quant", Family::Quantize),
+    ("upsample", Family::Interpolate),
+    ("grid_sampler", Family::Interpolate),
+];
+
+/// Elementwise loops by what the base starts with, and whether they walk strided memory.
+/// `Loops.cuh`: contiguous operands take `vectorized_` or `unrolled_`, all others the plain kernel.
+const LOOPS: &[(&str, Option<bool>)] = &[
+    ("vectorized_elementwise_kernel", Some(false)),
+    ("vectorized_templated_elementwise_kernel", Some(false)),
+    ("unrolled_elementwise_kernel", None),
+    ("elementwise_kernel_with_index", Some(false)),
+    ("elementwise_kernel_manual_unroll", Some(true)),
+    ("elementwise_kernel", Some(true)),
+    ("index_elementwise_kernel", None),
+    ("_scatter_gather_elementwise_kernel", None),
+    ("_elemwise_kernel", None),
+    ("distribution_elementwise_grid_stride_kernel", None),
+    ("distribution_binary_elementwise_kernel", None),
+    ("kernelpointwiseapply", None),
+];
+
+/// Elementwise kernels; the functor says which operator.
+pub(super) fn elementwise(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    let leaf = parts.leaf.as_str();
+    let Some((base, strided)) = LOOPS.iter().find(|l| leaf.starts_with(l.0)) else {
+        return false;
+    };
+    out.strided = match *base {
+        "unrolled_elementwise_kernel" => offsets(parts.args),
+        _ => *strided,
+    };
+    let found = functor(parts.args);
+    let op = found.map(|f| op_name(f.text)).unwrap_or_default();
+    out.dtype = found
+        .and_then(|f| {
+            let start = f.before.rfind("Functor<").unwrap_or(f.before.len());
+            scan::first_type(parts.args.get(start..).unwrap_or_default(), false)
+        })
+        .or_else(|| scan::first_type(parts.args, false));
+    out.family = OPERATORS
+        .iter()
+        .find(|o| op.strip_prefix(o.0).is_some_and(|r| r.is_empty() || r.starts_with('_')))
+        .map_or(Family::Pointwise, |o| o.1);
+    match *base {
+        b if b.starts_with("distribution") => out.family = Family::Random,
+        "index_elementwise_kernel" | "_scatter_gather_elementwise_kernel" => {
+            out.family = Family::Index;
+        }
+        _ => {}
+    }
+    out.label = match (op.as_str(), out.family) {
+        ("", _) => "elementwise".to_owned(),
+        (op, Family::Random) => format!("random: {}", op.trim_end_matches("_and_transform")),
+        (op, Family::Index) => format!("index: {op}"),
+        (op, _) => format!("elementwise: {op}"),
+    };
+    copies(&op, parts.args, out);
+    true
+}
+
+/// `TrivialOffsetCalculator` is contiguous memory, `OffsetCalculator` is not.
+fn offsets(args: &str) -> Option<bool> {
+    let mut seen = None;
+    for id in scan::idents(args) {
+        match id.text {
+            "OffsetCalculator" => return Some(true),
+            "TrivialOffsetCalculator" => seen = Some(false),
+            _ => {}
+        }
+    }
+    seen
+}
+
+/// Tells copies that change the element type from those that only move data.
+fn copies(op: &str, args: &str, out: &mut Decoded) {
+    const NAMED: [(&str, &str, DType); 4] = [
+        ("bfloat16_copy", "float -> bf16", DType::Bf16),
+        ("float16_copy", "float -> fp16", DType::Fp16),
+        ("bfloat16tofloat32_copy", "bf16 -> float", DType::Fp32),
+        ("float16tofloat32_copy", "fp16 -> float", DType::Fp32),
+    ];
+    if let Some((_, change, to)) = NAMED.iter().find(|n| n.0 == op) {
+        out.family = Family::Cast;
+        out.dtype = Some(*to);
+        out.label = format!("elementwise: copy ({change})");
+    } else if op.starts_with("float8_copy") || op.starts_with("float8") && op.ends_with("_copy") {
+        out.family = Family::Cast;
+        out.dtype = Some(DType::Fp8);
+        out.label = "elementwise: copy (-> fp8)".to_owned();
+    } else if op == "copy" && args.contains("LoadWithCast") {
+        out.family = Family::Cast;
+        out.label = match out.dtype {
+            Some(to) => format!("elementwise: copy (-> {to})"),
+            None => "elementwise: copy (cast)".to_owned(),
+        };
+    }
+}
+
+/// `reduce_kernel<512, 1, ReduceOp<float, MeanOps<float, ...>, ...>>`.
+pub(super) fn reduce(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    if parts.leaf != "reduce_kernel" || !parts.path.starts_with("at::") {
+        return false;
+    }
+    out.family = Family::Reduce;
+    let from = parts.args.find("ReduceOp").unwrap_or(0);
+    let args = parts.args.get(from..).unwrap_or_default();
+    out.dtype = scan::first_type(args, false);
+    out.label = match functor(args).map(|f| op_name(f.text)) {
+        Some(op) => format!("reduce: {op}"),
+        None => "reduce".to_owned(),
+    };
+    true
+}
+
+/// `cunn_SoftMaxForward<...LogSoftMaxForwardEpilogue>`, `softmax_warp_forward<..., is_log, ...>`.
+pub(super) fn softmax(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    let leaf = parts.leaf.as_str();
+    let warp = leaf.starts_with("softmax_warp_");
+    let block = leaf.contains("cunn_softmax") || leaf.contains("cunn_spatialsoftmax");
+    if !(warp || block) {
+        return false;
+    }
+    out.family = Family::Softmax;
+    out.dtype = scan::first_type(parts.args, true);
+    let args = scan::split_args(parts.args);
+    // softmax_warp_forward<input, output, accumulator, log2_elements, is_log_softmax, ...>
+    let log = leaf.contains("logsoftmax")
+        || (block && parts.args.contains("LogSoftMax"))
+        || (warp && args.get(4).and_then(|a| scan::flag(a)) == Some(true));
+    let what = if log { "log_softmax" } else { "softmax" };
+    let direction = if leaf.contains("backward") {
+        "backward"
+    } else {
+        "forward"
+    };
+    out.label = format!("{what} {direction}");
+    true
+}
+
+/// `multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, ...>`: optimizers and
+/// `_foreach_` operators, of PyTorch and Apex.
+pub(super) fn multi_tensor(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    if !parts.leaf.starts_with("multi_tensor_apply_kernel") {
+        return false;
+    }
+    let op = functor(parts.args).map(|f| (op_name(f.text), f));
+    out.dtype = op
+        .as_ref()
+        .and_then(|(_, f)| scan::first_type(f.after, false));
+    let copy = op.as_ref().is_some_and(|(op, f)| {
+        op == "copy" || (op == "unary" && scan::idents(f.after).any(|i| i.text == "Copy"))
+    });
+    let op = op.map(|o| o.0).unwrap_or_default();
+    out.family = match op.as_str() {
+        _ if copy => Family::Copy,
+        "zero" => Family::Fill,
+        _ => Family::Optimizer,
+    };
+    out.label = match op.as_str() {
+        "" => "foreach".to_owned(),
+        _ if copy => "foreach: copy".to_owned(),
+        op => format!("foreach: {op}"),
+    };
+    true
+}
+
+/// Collective communication: NCCL, RCCL, and the custom ones of serving engines.
+pub(super) fn communication(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    const COLLECTIVES: [(&str, &str); 14] = [
+        ("allreduce", "all_reduce"),
+        ("all_reduce", "all_reduce"),
+        ("cross_device_reduce", "all_reduce"),
+        ("allgather", "all_gather"),
+        ("all_gather", "all_gather"),
+        ("reducescatter", "reduce_scatter"),
+        ("reduce_scatter", "reduce_scatter"),
+        ("alltoall", "all_to_all"),
+        ("all_to_all", "all_to_all"),
+        ("sendrecv", "send_recv"),
+        ("broadcast", "broadcast"),
+        ("reduce", "reduce"),
+        ("dispatch", "all_to_all"),
+        ("combine", "all_to_all"),
+    ];
+    const CUSTOM: [&str; 12] = [
+        "allreduce", "all_reduce", "allgather", "all_gather", "reducescatter", "reduce_scatter",
+        "alltoall", "all_to_all", "cross_device_reduce", "nvshmem", "userbuffers", "lamport",
+    ];
+    let leaf = parts.leaf.as_str();
+    let nccl = ["nccl", "rccl", "msccl"].iter().find(|p| leaf.starts_with(**p));
+    let expert = ["deep_ep::", "dpsk::ep::", "nvshmem"]
+        .iter()
+        .any(|p| parts.path.starts_with(p));
+    let custom = CUSTOM.iter().any(|c| leaf.contains(c))
+        && !scan::words(parts.name()).iter().any(|w| w == "copy" || w == "triton");
+    if nccl.is_none() && !expert && !custom {
+        return false;
+    }
+    out.family = Family::Communication;
+    out.persistent = true;
+    out.collective = COLLECTIVES
+        .iter()
+        .find(|c| leaf.contains(c.0))
+        .map(|c| c.1)
+        .filter(|c| nccl.is_some() || expert || *c != "reduce");
+    // NCCL prints every send and receive as `int8_t`, whatever the tensors hold.
+    if out.collective != Some("send_recv") {
+        out.dtype = match leaf.rsplit('_').next() {
+            Some("float" | "f32") => Some(DType::Fp32),
+            Some("half" | "f16") => Some(DType::Fp16),
+            Some("bfloat16" | "bf16") => Some(DType::Bf16),
+            Some("double" | "f64") => Some(DType::Fp64),
+            _ => scan::first_type(parts.args, true),
+        };
+    }
+    if let Some(library) = nccl {
+        out.label = format!("{library} {}", out.collective.unwrap_or("collective"));
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functor_names_become_operators() {
+        for (ident, op) in [
+            ("CUDAFunctor_add", "add"),
+            ("CUDAFunctorOnSelf_add", "add"),
+            ("MulFunctor", "mul"),
+            ("sigmoid_backward_kernel_cuda", "sigmoid_backward"),
+            ("direct_copy_kernel_cuda", "copy"),
+            ("launch_clamp_scalar", "clamp"),
+            ("GeluCUDAKernelImpl", "gelu"),
+            ("addcmul_cuda_kernel", "addcmul"),
+            ("where_kernel_impl", "where"),
+            ("pow_tensor_scalar_kernel_impl", "pow"),
+            ("BinaryOpListAlphaFunctor", "binary_op_list_alpha"),
+            ("TensorEQOp", "eq"),
+            ("NormTwoOps", "norm"),
+            ("FillFunctor", "fill"),
+            ("", ""),
+        ] {
+            assert_eq!(op_name(ident), op, "{ident}");
+        }
+    }
+
+    #[test]
+    fn operator_and_loop_rows_are_reachable() {
+        for (i, row) in LOOPS.iter().enumerate() {
+            let hit = LOOPS.iter().position(|r| row.0.starts_with(r.0));
+            assert_eq!(hit, Some(i), "{} is shadowed", row.0);
+        }
+        let mut names: Vec<_> = OPERATORS.iter().map(|o| o.0).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), OPERATORS.len());
+    }
+}

@@ -1,0 +1,387 @@
+//! Kernels known by their own name, and the words that tell a family when nothing else does.
+
+use super::scan::{self, Parts};
+use super::{Decoded, Family};
+
+/// Where in the name a row's text has to stand. All lower case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// The last segment of the base name starts with it.
+    Starts,
+    /// The last segment contains it.
+    Has,
+    /// The base name with its namespaces contains it.
+    Path,
+    /// The template arguments contain it (case as written).
+    Args,
+    /// One of the words of the last segment is it: `lamb` is not in `lambda`.
+    Word,
+}
+
+/// One known kernel name.
+#[derive(Debug)]
+struct Row {
+    at: At,
+    text: &'static str,
+    family: Family,
+    /// For people; empty: the kernel's own name says enough.
+    label: &'static str,
+}
+
+const fn row(at: At, text: &'static str, family: Family, label: &'static str) -> Row {
+    Row {
+        at,
+        text,
+        family,
+        label,
+    }
+}
+
+/// Kernels of GEMM and convolution libraries that do no math of their own. They come before
+/// everything else: their names contain those of the kernels they help.
+const HELPERS: &[Row] = {
+    use At::{Has, Path, Starts};
+    use Family::{Helper, Layout};
+    &[
+        row(Has, "splitkreduce", Helper, "split-K reduction"),
+        row(Has, "reducesplitk", Helper, "split-K reduction"),
+        row(Has, "reduce_wgrad", Helper, "wgrad reduction"),
+        row(Starts, "reduce_1block_kernel", Helper, ""),
+        row(Path, "epilogue::impl", Helper, "GEMM epilogue"),
+        row(Path, "cublaslt::epilogue", Helper, "GEMM epilogue"),
+        row(Starts, "scal_kernel", Helper, "GEMM scaling"),
+        row(Has, "nchwtonhwc", Layout, "layout: NCHW -> NHWC"),
+        row(Has, "nhwctonchw", Layout, "layout: NHWC -> NCHW"),
+        row(Has, "nchw2nhwc", Layout, "layout: NCHW -> NHWC"),
+        row(Has, "nhwc2nchw", Layout, "layout: NHWC -> NCHW"),
+        row(Has, "nchwaddpadding", Layout, "layout: padding"),
+        row(Starts, "batched_transpose", Layout, "layout: transpose"),
+        row(Starts, "transpose_nchw2", Layout, "layout: transpose"),
+        row(Starts, "transpose_cnhw2", Layout, "layout: transpose"),
+        row(Starts, "tensortransform", Layout, "layout: transform"),
+        row(Has, "winogradforwarddata", Helper, ""),
+        row(Has, "winogradforwardfilter", Helper, ""),
+        row(Has, "winogradforwardoutput", Helper, ""),
+        row(Has, "winogradwgrad", Helper, ""),
+        row(Has, "winogradtiles", Helper, ""),
+        row(Has, "winogradbackward", Helper, ""),
+        row(Has, "offsetskernel", Helper, "conv offsets"),
+        row(Has, "precompute_indices", Helper, "conv indices"),
+        row(Has, "precomputed_indices", Helper, "conv indices"),
+        row(Has, "compute_gemm_pointers", Helper, ""),
+        row(Starts, "fft1d_", Helper, ""),
+        row(Starts, "fft2d_", Helper, ""),
+        row(Starts, "flip_filter", Helper, ""),
+        row(Has, "im2col", Helper, ""),
+        row(Has, "im2d2col", Helper, ""),
+        row(Has, "col2im", Helper, ""),
+        row(Starts, "scalepackedtensor", Helper, ""),
+        row(Starts, "subtensorop", Helper, ""),
+        row(Starts, "optensor", Helper, ""),
+        row(Has, "finalize", Helper, ""),
+    ]
+};
+
+/// Kernels by name. The first row that matches wins: special names before the words inside them.
+const KERNELS: &[Row] = {
+    use At::{Args, Has, Path, Starts};
+    use Family::{
+        Cat, Copy, Dropout, Embedding, Fill, Index, Interpolate, Loss, Norm, Optimizer, Pointwise,
+        Pool, Quantize, Random, Reduce, Rnn, Sort,
+    };
+    &[
+        row(Has, "catarraybatchedcopy", Cat, "cat"),
+        row(Has, "chunk_cat", Cat, "cat"),
+        row(Has, "upsample_", Interpolate, ""),
+        row(Has, "grid_sampler", Interpolate, ""),
+        // Names with other families' words in them.
+        row(Has, "rotary", Pointwise, ""),
+        row(Has, "bn_fw_", Norm, ""),
+        row(Has, "bn_bw_", Norm, ""),
+        row(Has, "batchnorm", Norm, ""),
+        row(Has, "batch_norm", Norm, ""),
+        row(Has, "layer_norm", Norm, ""),
+        row(Has, "layernorm", Norm, ""),
+        row(Has, "groupnorm", Norm, ""),
+        row(Has, "group_norm", Norm, ""),
+        row(Has, "rmsnorm", Norm, ""),
+        row(Has, "rms_norm", Norm, ""),
+        row(Has, "gammabetabackward", Norm, ""),
+        row(Has, "rowwisemoments", Norm, ""),
+        row(Has, "gradgammabeta", Norm, ""),
+        row(Starts, "cucomputegradinput", Norm, ""),
+        row(Has, "computefusedparams", Norm, ""),
+        row(Has, "computeinternalgradients", Norm, ""),
+        row(Has, "weight_norm", Norm, ""),
+        row(Starts, "ln_fwd", Norm, ""),
+        row(Starts, "ln_bwd", Norm, ""),
+        row(Args, "Rmsnorm2d", Norm, "rmsnorm"),
+        row(Args, "Layernorm2d", Norm, "layernorm"),
+        row(Has, "nll_loss", Loss, ""),
+        row(Has, "classnllcriterion", Loss, ""),
+        row(Has, "ctc_loss", Loss, ""),
+        row(Has, "cross_entropy", Loss, ""),
+        row(Has, "marginloss", Loss, ""),
+        row(Has, "multilabelmargin", Loss, ""),
+        row(Starts, "rnn_", Rnn, ""),
+        row(Has, "persistrnn", Rnn, ""),
+        row(Path, "cudnn::rnn", Rnn, ""),
+        row(Has, "lstm", Rnn, ""),
+        row(Has, "gru_", Rnn, ""),
+        row(Has, "elemwisernncell", Rnn, ""),
+        row(Has, "dropout", Dropout, ""),
+        row(Has, "masked_scale", Dropout, ""),
+        row(Has, "fused_adam", Optimizer, ""),
+        row(Has, "fusedadam", Optimizer, ""),
+        row(Has, "amp_foreach", Optimizer, "amp: unscale"),
+        row(Has, "amp_non_finite_check", Optimizer, "amp: unscale"),
+        row(Has, "amp_update_scale", Optimizer, "amp: update scale"),
+        row(Has, "lamb_stage", Optimizer, ""),
+        row(Has, "quantize", Quantize, ""),
+        row(Has, "fp8_quant", Quantize, ""),
+        row(Has, "_quant_", Quantize, ""),
+        row(Has, "fp8rowwise_to_float", Quantize, ""),
+        row(Has, "get_fp8_qparam", Quantize, ""),
+        row(Starts, "split_embedding", Embedding, ""),
+        row(Has, "embedding_bag", Embedding, ""),
+        row(Starts, "embedding_", Embedding, ""),
+        row(Starts, "indexselect", Embedding, "index_select"),
+        row(Has, "compute_grad_weight", Embedding, ""),
+        row(Has, "krn_partial", Embedding, ""),
+        row(Starts, "linearize_index", Embedding, ""),
+        row(Starts, "bounds_check_indices", Embedding, ""),
+        row(Starts, "sum_and_scatter", Embedding, ""),
+        row(Has, "permute_pooled_embs", Copy, ""),
+        row(Has, "permute_2d_", Index, ""),
+        row(Has, "permute_indices", Index, ""),
+        row(Has, "permute_1d_", Index, ""),
+        row(Has, "offsets_range", Index, ""),
+        row(Starts, "to_dense_representation", Index, ""),
+        // torch.repeat_interleave
+        row(Starts, "compute_cuda_kernel", Index, "repeat_interleave"),
+        row(Has, "indexing_backward", Index, ""),
+        row(Starts, "indexfunc", Index, ""),
+        row(Has, "index_put", Index, ""),
+        row(Has, "scatter_gather", Index, ""),
+        row(Has, "gathertopk", Sort, "topk"),
+        row(Path, "sbtopk", Sort, "topk"),
+        row(Path, "mbtopk", Sort, "topk"),
+        row(Has, "topk", Sort, "topk"),
+        row(Has, "vectorized_gather", Index, "gather"),
+        row(Has, "searchsorted", Index, ""),
+        row(Has, "write_indices", Index, ""),
+        row(Has, "kv_indices", Index, ""),
+        row(Has, "page_indices", Index, ""),
+        row(Has, "future_token_ids", Index, ""),
+        row(Has, "reshape_and_cache", Copy, ""),
+        row(Has, "store_kvcache", Copy, ""),
+        row(Has, "copy_blocks", Copy, ""),
+        row(Has, "copy_device_to_device", Copy, ""),
+        row(Has, "split_with_sizes_copy", Copy, ""),
+        row(Starts, "recat_copy", Copy, ""),
+        row(Has, "radixsort", Sort, "radix sort"),
+        row(Has, "radix_sort", Sort, "radix sort"),
+        row(Has, "bitonicsort", Sort, ""),
+        row(Has, "mergesort", Sort, ""),
+        row(Has, "devicescan", Sort, "scan"),
+        row(Has, "devicecompact", Sort, ""),
+        row(Has, "deviceselect", Sort, ""),
+        row(Has, "devicepartition", Sort, ""),
+        row(Has, "devicereducebykey", Sort, "reduce by key"),
+        row(Has, "devicerunlength", Sort, ""),
+        row(Has, "devicehistogram", Sort, ""),
+        row(Has, "kernel_scan_", Sort, "scan"),
+        row(Has, "scan_innermost", Sort, "scan"),
+        row(Has, "scan_outer", Sort, "scan"),
+        row(Path, "rocprim", Sort, ""),
+        row(Path, "moe::dev::routing", Sort, ""),
+        row(Has, "moe_align_block_size", Sort, ""),
+        row(Has, "combined_routing_memset", Fill, ""),
+        row(Has, "combined_routing", Sort, ""),
+        row(Has, "devicereduce", Reduce, "reduce"),
+        row(Starts, "kernelreduceall", Reduce, "reduce"),
+        row(Has, "bitmatrix_rows", Reduce, ""),
+        row(Has, "max_pool", Pool, ""),
+        row(Has, "avg_pool", Pool, ""),
+        row(Has, "average_pool", Pool, ""),
+        row(Has, "adaptivemaxpool", Pool, ""),
+        row(Has, "adaptiveaveragepool", Pool, ""),
+        row(Starts, "pooling_", Pool, ""),
+        row(Starts, "mlopooling", Pool, ""),
+        row(Has, "act_and_mul", Pointwise, ""),
+        row(Has, "clamp_position", Pointwise, ""),
+        row(Has, "triu_tril", Pointwise, "triu / tril"),
+        row(Starts, "op1dtensor", Pointwise, ""),
+        row(Starts, "op2dtensor", Pointwise, ""),
+        row(Starts, "op3dtensor", Pointwise, ""),
+        row(Starts, "op4dtensor", Pointwise, ""),
+        row(Path, "cudnn::ops::op_tensor", Pointwise, ""),
+        row(Has, "add_tensor_kernel", Pointwise, ""),
+        row(Has, "activation_fw", Pointwise, ""),
+        row(Has, "activation_bw", Pointwise, ""),
+        row(Has, "transform_bias_rescale_qkv", Pointwise, ""),
+        row(Has, "randperm", Random, ""),
+        row(Has, "philox", Random, ""),
+        row(Has, "roll_cuda", Copy, ""),
+        row(Has, "flip_cuda", Copy, ""),
+    ]
+};
+
+/// Families by word, for kernels nobody listed: user code, Triton, new libraries.
+const WORDS: &[Row] = {
+    use At::Word;
+    use Family::{
+        Attention, Cat, Conv, Copy, Dropout, Embedding, Fill, Gemm, Index, Interpolate, Loss, Norm,
+        Optimizer, Pointwise, Pool, Quantize, Random, Reduce, Rnn, Softmax, Sort,
+    };
+    &[
+        row(Word, "softmax", Softmax, ""),
+        row(Word, "logsoftmax", Softmax, ""),
+        row(Word, "norm", Norm, ""),
+        row(Word, "layernorm", Norm, ""),
+        row(Word, "rmsnorm", Norm, ""),
+        row(Word, "dropout", Dropout, ""),
+        row(Word, "attention", Attention, ""),
+        row(Word, "attn", Attention, ""),
+        row(Word, "mha", Attention, ""),
+        row(Word, "sdpa", Attention, ""),
+        row(Word, "gemm", Gemm, ""),
+        row(Word, "gemv", Gemm, ""),
+        row(Word, "matmul", Gemm, ""),
+        row(Word, "bmm", Gemm, ""),
+        row(Word, "mm", Gemm, ""),
+        row(Word, "moe", Gemm, ""),
+        row(Word, "conv", Conv, ""),
+        row(Word, "conv1d", Conv, ""),
+        row(Word, "conv2d", Conv, ""),
+        row(Word, "conv3d", Conv, ""),
+        row(Word, "convolution", Conv, ""),
+        row(Word, "rnn", Rnn, ""),
+        row(Word, "adam", Optimizer, ""),
+        row(Word, "adamw", Optimizer, ""),
+        row(Word, "sgd", Optimizer, ""),
+        row(Word, "lamb", Optimizer, ""),
+        row(Word, "loss", Loss, ""),
+        row(Word, "entropy", Loss, ""),
+        row(Word, "embedding", Embedding, ""),
+        row(Word, "quant", Quantize, ""),
+        row(Word, "dequant", Quantize, ""),
+        row(Word, "quantize", Quantize, ""),
+        row(Word, "dequantize", Quantize, ""),
+        row(Word, "interpolate", Interpolate, ""),
+        row(Word, "upsample", Interpolate, ""),
+        row(Word, "pool", Pool, ""),
+        row(Word, "pooling", Pool, ""),
+        row(Word, "sort", Sort, ""),
+        row(Word, "scan", Sort, ""),
+        row(Word, "cumsum", Sort, ""),
+        row(Word, "topk", Sort, ""),
+        row(Word, "unique", Sort, ""),
+        row(Word, "gather", Index, ""),
+        row(Word, "scatter", Index, ""),
+        row(Word, "index", Index, ""),
+        row(Word, "indices", Index, ""),
+        row(Word, "cat", Cat, ""),
+        row(Word, "concat", Cat, ""),
+        row(Word, "fill", Fill, ""),
+        row(Word, "memset", Fill, ""),
+        row(Word, "zero", Fill, ""),
+        row(Word, "copy", Copy, ""),
+        row(Word, "transpose", Copy, ""),
+        row(Word, "permute", Copy, ""),
+        row(Word, "random", Random, ""),
+        row(Word, "reduce", Reduce, ""),
+        row(Word, "sum", Reduce, ""),
+        row(Word, "mean", Reduce, ""),
+        row(Word, "elementwise", Pointwise, ""),
+        row(Word, "pointwise", Pointwise, ""),
+        row(Word, "add", Pointwise, ""),
+        row(Word, "mul", Pointwise, ""),
+        row(Word, "relu", Pointwise, ""),
+        row(Word, "gelu", Pointwise, ""),
+        row(Word, "silu", Pointwise, ""),
+        row(Word, "swiglu", Pointwise, ""),
+        row(Word, "rope", Pointwise, ""),
+        row(Word, "activation", Pointwise, ""),
+        row(Word, "mask", Pointwise, ""),
+    ]
+};
+
+/// Whether a row's text stands where it has to.
+fn hit(row: &Row, parts: &Parts<'_>, words: &[String]) -> bool {
+    match row.at {
+        At::Starts => parts.leaf.starts_with(row.text),
+        At::Has => parts.leaf.contains(row.text),
+        At::Path => parts.path.contains(row.text),
+        At::Args => parts.args.contains(row.text),
+        At::Word => words.iter().any(|w| w == row.text),
+    }
+}
+
+fn apply(row: &Row, parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    out.family = row.family;
+    out.dtype = out.dtype.or_else(|| scan::first_type(parts.args, true));
+    if !row.label.is_empty() {
+        out.label = row.label.to_owned();
+    }
+    true
+}
+
+/// Kernels that only help a GEMM, a convolution or attention.
+pub(super) fn helpers(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    let Some(row) = HELPERS.iter().find(|r| hit(r, parts, &[])) else {
+        return false;
+    };
+    out.helper = true;
+    out.split_k = parts.leaf.contains("splitk");
+    out.fast_conv = parts.leaf.contains("winograd") || parts.leaf.starts_with("fft");
+    apply(row, parts, out)
+}
+
+/// Kernels by name.
+pub(super) fn kernels(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    let Some(row) = KERNELS.iter().find(|r| hit(r, parts, &[])) else {
+        return false;
+    };
+    if row.family == Family::Rnn {
+        out.persistent = parts.leaf.contains("persist");
+    }
+    apply(row, parts, out)
+}
+
+/// Kernels by the words in their name, which is the last resort.
+pub(super) fn words(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+    let words = scan::words(parts.name());
+    let Some(row) = WORDS.iter().find(|r| hit(r, parts, &words)) else {
+        return false;
+    };
+    // A plain C name that starts with an underscore is how Triton kernels of libraries look.
+    out.triton |= !parts.params && parts.leaf.starts_with('_') && parts.args.is_empty();
+    apply(row, parts, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_lower_case_and_none_hides_another() {
+        for table in [HELPERS, KERNELS, WORDS] {
+            for (i, row) in table.iter().enumerate() {
+                if row.at != At::Args {
+                    assert_eq!(row.text, row.text.to_lowercase());
+                }
+                let hidden = table.iter().take(i).any(|earlier| {
+                    earlier.at == row.at
+                        && earlier.family != row.family
+                        && match row.at {
+                            At::Word => earlier.text == row.text,
+                            At::Starts => row.text.starts_with(earlier.text),
+                            _ => row.text.contains(earlier.text),
+                        }
+                });
+                assert!(!hidden, "{} cannot be reached", row.text);
+            }
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! Recognised sequences of operator calls: attention written out, a norm written out, runs of
+//! pointwise work, convolution + norm, a log-softmax of a log-softmax.
+//!
+//! Calls are taken in the order their kernels ran on one stream. Recognition looks at families,
+//! names and shapes; it never needs a GPU. What the sequence would cost as one fused operator is a
+//! fact, so that the rules hold the advice and the thresholds.
+
+use std::collections::BTreeMap;
+
+use super::{Answer, Entry, Subject, Table, fact};
+use crate::correlate::{Direction, OpCallId, SiteId};
+use crate::cost::{Costed, Dims, Family};
+
+/// What was recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Attention,
+    Norm,
+    DoubleLogSoftmax,
+    ConvNorm,
+    Pointwise,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Attention => "attention",
+            Kind::Norm => "norm",
+            Kind::DoubleLogSoftmax => "double_log_softmax",
+            Kind::ConvNorm => "conv_norm",
+            Kind::Pointwise => "pointwise",
+        }
+    }
+}
+
+/// All occurrences of one sequence in one layer pattern.
+#[derive(Debug, Clone)]
+pub(super) struct Chain {
+    pub(super) kind: Kind,
+    /// Layer pattern; empty when layers are unknown.
+    pub(super) layer: String,
+    /// `pow, mean, add, rsqrt, mul`.
+    pub(super) ops: String,
+    pub(super) direction: Direction,
+    pub(super) count: u64,
+    pub(super) length: usize,
+    pub(super) kernels: u64,
+    pub(super) time_ns: f64,
+    /// What one fused operator would take, over all occurrences; `None` when a cost is unknown.
+    pub(super) fused_ns: Option<f64>,
+    /// Columns of the softmax or norm, sequence length of attention, elements otherwise.
+    pub(super) width: Option<u64>,
+    /// Time per site, for claims.
+    pub(super) sites: BTreeMap<SiteId, f64>,
+}
+
+/// A chain in its table.
+pub(super) struct ChainScope<'a> {
+    pub(super) table: &'a Table<'a>,
+    pub(super) chain: &'a Chain,
+}
+
+/// What these facts are asked of.
+pub(super) struct Chains;
+impl Subject for Chains {
+    type Of<'a> = ChainScope<'a>;
+}
+
+/// One op call in stream order.
+struct Link<'a> {
+    site: SiteId,
+    call: OpCallId,
+    name: &'a str,
+    family: Family,
+    direction: Direction,
+    time_ns: i64,
+    kernels: u64,
+    dims: Dims,
+}
+
+/// An operator's name without dunders and in-place underscores: `__mul__`, `mul_` and `_softmax`
+/// are `mul`, `mul` and `softmax`.
+pub(super) fn plain_name(name: &str) -> &str {
+    name.trim_matches('_')
+}
+
+/// Every chain of the run, by kind, layer and operators.
+pub(super) fn recognise(costed: &Costed) -> Vec<Chain> {
+    let mut found: BTreeMap<(Kind, String, String, Direction), Chain> = BTreeMap::new();
+    for stream in streams(costed) {
+        scan(costed, &stream, &mut found);
+    }
+    found.into_values().collect()
+}
+
+/// Op calls per (process, device, stream), in execution order. A kernel without an operator breaks
+/// the sequence; helpers without an operator do not exist (they belong to their call).
+fn streams(costed: &Costed) -> Vec<Vec<Option<Link<'_>>>> {
+    let run = &costed.run;
+    let mut by_stream: BTreeMap<_, Vec<Option<Link<'_>>>> = BTreeMap::new();
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        let stream = by_stream
+            .entry((kernel.process, kernel.device, kernel.stream))
+            .or_default();
+        let described = link.site.zip(link.op).and_then(|(site, call)| {
+            let op = run.sites.get(site.idx())?.op.as_ref()?;
+            let cost = costed.sites.get(site.idx())?;
+            Some((site, call, op, cost))
+        });
+        let Some((site, call, op, cost)) = described else {
+            if stream.last().is_none_or(Option::is_some) {
+                stream.push(None);
+            }
+            continue;
+        };
+        if let Some(Some(last)) = stream.last_mut()
+            && last.call == call
+        {
+            last.time_ns += kernel.span.ns();
+            last.kernels += 1;
+            continue;
+        }
+        let dims = cost
+            .cost
+            .as_ref()
+            .ok()
+            .and_then(|c| c.roles.first())
+            .map_or(Dims::None, |r| r.dims);
+        stream.push(Some(Link {
+            site,
+            call,
+            name: plain_name(&op.name),
+            family: cost.family,
+            direction: run
+                .sites
+                .get(site.idx())
+                .map_or(Direction::Unknown, |s| s.direction),
+            time_ns: kernel.span.ns(),
+            kernels: 1,
+            dims,
+        }));
+    }
+    by_stream.into_values().collect()
+}
+
+fn scan<'a>(
+    costed: &Costed,
+    stream: &[Option<Link<'a>>],
+    found: &mut BTreeMap<(Kind, String, String, Direction), Chain>,
+) {
+    let mut at = 0;
+    while at < stream.len() {
+        let rest = stream.get(at..).unwrap_or(&[]);
+        let run: Vec<&Link<'a>> = rest
+            .iter()
+            .map_while(Option::as_ref)
+            .take(LONGEST)
+            .collect();
+        let Some((kind, length)) = recognise_at(&run) else {
+            at += 1;
+            continue;
+        };
+        let mut members = run.get(..length).unwrap_or(&run);
+        if kind == Kind::DoubleLogSoftmax {
+            // Only the second one is superfluous.
+            members = members.get(length - 1..).unwrap_or(members);
+        }
+        record(costed, kind, members, found);
+        at += length;
+    }
+}
+
+/// Longest sequence looked at from one position.
+const LONGEST: usize = 24;
+
+fn recognise_at(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+    attention(run)
+        .or_else(|| norm(run))
+        .or_else(|| double_log_softmax(run))
+        .or_else(|| conv_norm(run))
+        .or_else(|| pointwise(run))
+}
+
+fn glue(link: &Link<'_>) -> bool {
+    matches!(
+        link.family,
+        Family::Pointwise | Family::Cast | Family::Copy | Family::Dropout | Family::Fill
+    )
+}
+
+/// Product, (scale, mask)*, softmax, (dropout, cast)*, product, on matching dimensions.
+fn attention(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+    let first = run.first()?;
+    if first.family != Family::Gemm || first.direction == Direction::Bprop {
+        return None;
+    }
+    let batched = |l: &Link<'_>| {
+        matches!(l.dims, Dims::Gemm { batch, .. } if batch > 1)
+            || (l.dims == Dims::None && matches!(l.name, "bmm" | "baddbmm"))
+    };
+    if !batched(first) {
+        return None;
+    }
+    let softmax = 1 + run.iter().skip(1).take(6).position(|l| !glue(l))?;
+    let middle = run.get(softmax)?;
+    if middle.family != Family::Softmax || middle.name.contains("log") {
+        return None;
+    }
+    let second = softmax
+        + 1
+        + run
+            .iter()
+            .skip(softmax + 1)
+            .take(5)
+            .position(|l| !glue(l))?;
+    let last = run.get(second)?;
+    if last.family != Family::Gemm || !batched(last) || last.direction != first.direction {
+        return None;
+    }
+    // Scores [.., m, n], softmax over n, then a product whose inner dimension is n.
+    match (first.dims, middle.dims, last.dims) {
+        (Dims::Gemm { n, .. }, Dims::Rows { cols, .. }, Dims::Gemm { k, .. }) => {
+            (n == cols && cols == k).then_some((Kind::Attention, second + 1))
+        }
+        (Dims::None, _, _) | (_, Dims::None, _) | (_, _, Dims::None) => {
+            Some((Kind::Attention, second + 1))
+        }
+        _ => None,
+    }
+}
+
+/// `pow, mean, add, rsqrt, mul, ...`: a mean or variance and an rsqrt (or sqrt and div) in a run of
+/// pointwise work, none of it a norm operator.
+fn norm(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+    let starts = ["pow", "square", "mean", "var", "var_mean", "mul"];
+    let first = run.first()?;
+    if !starts.contains(&first.name) || first.direction == Direction::Update {
+        return None;
+    }
+    let part = |l: &&&Link<'_>| {
+        matches!(l.family, Family::Pointwise | Family::Reduce | Family::Cast)
+            && l.direction == first.direction
+    };
+    let body: Vec<&&Link<'_>> = run.iter().take_while(part).take(12).collect();
+    let has = |name: &str| body.iter().position(|l| l.name == name);
+    let mean = ["mean", "var", "var_mean"]
+        .iter()
+        .filter_map(|n| has(n))
+        .min()?;
+    let root = has("rsqrt").or_else(|| has("sqrt").filter(|_| has("div").is_some()))?;
+    if root < mean || mean > 3 || root > mean + 4 {
+        return None;
+    }
+    // The scaling that follows: x * rsqrt, then the weight.
+    let tail = body.iter().skip(root + 1).take(4).take_while(|l| {
+        matches!(
+            l.name,
+            "mul" | "div" | "add" | "to" | "to_copy" | "copy" | "type_as"
+        )
+    });
+    let length = root + 1 + tail.count();
+    (length >= 4).then_some((Kind::Norm, length))
+}
+
+/// A log-softmax whose input is already one: the values do not change, the time is spent twice.
+fn double_log_softmax(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+    let first = run.first()?;
+    let is = |l: &Link<'_>| {
+        l.family == Family::Softmax
+            && l.name.contains("log_softmax")
+            && l.direction == Direction::Fprop
+    };
+    if !is(first) {
+        return None;
+    }
+    // Only views, casts and copies may stand between, or the input is another one.
+    let next = 1 + run
+        .iter()
+        .skip(1)
+        .take(3)
+        .position(|l| !matches!(l.family, Family::Cast | Family::Copy))?;
+    let second = run.get(next)?;
+    let same = match (first.dims, second.dims) {
+        (Dims::Rows { rows: a, cols: b }, Dims::Rows { rows: c, cols: d }) => a == c && b == d,
+        _ => false,
+    };
+    (is(second) && same && first.call != second.call).then_some((Kind::DoubleLogSoftmax, next + 1))
+}
+
+/// Convolution, batch norm and (when it follows) the activation.
+fn conv_norm(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+    let first = run.first()?;
+    let second = run.get(1)?;
+    if first.family != Family::Conv
+        || first.direction == Direction::Bprop
+        || second.family != Family::Norm
+        || !second.name.contains("batch_norm")
+    {
+        return None;
+    }
+    let act = run.get(2).is_some_and(|l| {
+        l.family == Family::Pointwise
+            && matches!(
+                l.name,
+                "relu"
+                    | "relu6"
+                    | "clamp_min"
+                    | "silu"
+                    | "hardswish"
+                    | "hardtanh"
+                    | "leaky_relu"
+                    | "threshold"
+            )
+    });
+    Some((Kind::ConvNorm, 2 + usize::from(act)))
+}
+
+/// At least three pointwise calls in a row over the same number of elements.
+fn pointwise(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+    let first = run.first()?;
+    let Dims::Elements { numel } = first.dims else {
+        return None;
+    };
+    let fits = |l: &&&Link<'_>| {
+        matches!(l.family, Family::Pointwise | Family::Cast | Family::Dropout)
+            && l.direction == first.direction
+            && l.dims == (Dims::Elements { numel })
+    };
+    let length = run.iter().take_while(fits).count();
+    (length >= 3).then_some((Kind::Pointwise, length))
+}
+
+fn record(
+    costed: &Costed,
+    kind: Kind,
+    members: &[&Link<'_>],
+    found: &mut BTreeMap<(Kind, String, String, Direction), Chain>,
+) {
+    let Some(first) = members.first() else { return };
+    let run = &costed.run;
+    let layer = run
+        .sites
+        .get(first.site.idx())
+        .and_then(|s| s.layer)
+        .and_then(|id| run.layers.get(id.idx()))
+        .and_then(|l| run.patterns.get(l.pattern.idx()))
+        .map(|p| p.name.clone())
+        .unwrap_or_default();
+    let ops: Vec<&str> = members.iter().map(|l| l.name).collect();
+    let fused = fused_ns(costed, kind, members);
+    let chain = found
+        .entry((kind, layer.clone(), ops.join(", "), first.direction))
+        .or_insert_with(|| Chain {
+            kind,
+            layer,
+            ops: ops.join(", "),
+            direction: first.direction,
+            count: 0,
+            length: members.len(),
+            kernels: 0,
+            time_ns: 0.0,
+            fused_ns: Some(0.0),
+            width: width(members),
+            sites: BTreeMap::new(),
+        });
+    chain.count += 1;
+    chain.fused_ns = chain.fused_ns.zip(fused).map(|(sum, ns)| sum + ns);
+    for link in members {
+        chain.kernels += link.kernels;
+        chain.time_ns += link.time_ns as f64;
+        *chain.sites.entry(link.site).or_default() += link.time_ns as f64;
+    }
+}
+
+fn width(members: &[&Link<'_>]) -> Option<u64> {
+    members
+        .iter()
+        .find_map(|l| match l.dims {
+            Dims::Rows { cols, .. } => Some(cols),
+            _ => None,
+        })
+        .or_else(|| {
+            members.iter().find_map(|l| match l.dims {
+                Dims::Elements { numel } => Some(numel),
+                _ => None,
+            })
+        })
+}
+
+/// Time of one fused operator doing the same: FLOPs stay, intermediate tensors are neither written
+/// nor read. `None` when the GPU or a cost is unknown.
+fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
+    let gpu = &costed.gpu.as_ref()?.gpu;
+    if kind == Kind::DoubleLogSoftmax {
+        return Some(0.0);
+    }
+    let mut flops_ns = 0.0;
+    let mut bytes = 0.0;
+    for link in members {
+        let site = costed.sites.get(link.site.idx())?;
+        let cost = site.cost.as_ref().ok()?;
+        bytes += cost.bytes() as f64;
+        if site.family.is_math() {
+            let rate = site
+                .best_dtype
+                .and_then(|d| gpu.tensor_flops.get(&d).or_else(|| gpu.flops.get(&d)))?;
+            flops_ns += cost.flops() as f64 / rate * 1e9;
+        }
+    }
+    let kept = match kind {
+        // Q, K, V and O stay; scores and probabilities never reach memory.
+        Kind::Attention => attention_bytes(costed, members)?,
+        // Each intermediate is written once and read once; the first input and the last output stay.
+        _ => {
+            let inner: f64 = members
+                .iter()
+                .skip(1)
+                .map(|l| intermediate_bytes(costed, l))
+                .sum::<Option<f64>>()?;
+            (bytes - 2.0 * inner).max(bytes / members.len() as f64)
+        }
+    };
+    // Fused attention reaches about half the matrix peak (FlashAttention-2 paper, 50-73 % on A100).
+    let math = flops_ns
+        / if kind == Kind::Attention {
+            0.5
+        } else {
+            gpu.reachable_math
+        };
+    let memory = kept / gpu.bandwidth * 1e9 / gpu.reachable_memory;
+    Some(math.max(memory).max(crate::cost::roofline::SHORTEST_NS))
+}
+
+/// Bytes of the tensor a call reads from the one before it.
+fn intermediate_bytes(costed: &Costed, link: &Link<'_>) -> Option<f64> {
+    let site = costed.run.sites.get(link.site.idx())?;
+    let args = costed.run.args.get(site.args?.idx())?;
+    let tensor = args.tensors().next()?;
+    let numel: u64 = tensor.shape.iter().product();
+    let dtype = tensor
+        .dtype
+        .or(costed.sites.get(link.site.idx())?.math_dtype)?;
+    Some(numel as f64 * dtype.bytes() as f64)
+}
+
+fn attention_bytes(costed: &Costed, members: &[&Link<'_>]) -> Option<f64> {
+    let size = |link: &Link<'_>| {
+        costed
+            .sites
+            .get(link.site.idx())
+            .and_then(|s| s.math_dtype)
+            .map(|d| d.bytes() as f64)
+    };
+    let (first, last) = (members.first()?, members.last()?);
+    let (Dims::Gemm { batch, m, n, k, .. }, Dims::Gemm { n: width, .. }) = (first.dims, last.dims)
+    else {
+        return None;
+    };
+    let (b, m, n, k, v) = (batch as f64, m as f64, n as f64, k as f64, width as f64);
+    // Q [m, k], K [n, k], V [n, v], O [m, v].
+    Some(b * (m * k + n * k + n * v + m * v) * size(first)?)
+}
+
+pub(super) const ENTRIES: &[Entry<Chains>] = &[
+    fact!(
+        "chain.kind",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "`attention`, `norm`, `double_log_softmax`, `conv_norm` or `pointwise`",
+        |c| Answer::word(c.chain.kind.name())
+    ),
+    fact!(
+        "chain.ops",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The operators in order, comma separated",
+        |c| Answer::word(&c.chain.ops)
+    ),
+    fact!(
+        "chain.layer",
+        Str,
+        "",
+        &[],
+        LAYERS,
+        "Layer pattern it stands in",
+        |c| if c.chain.layer.is_empty() {
+            Answer::Absent
+        } else {
+            Answer::word(&c.chain.layer)
+        }
+    ),
+    fact!(
+        "chain.direction",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "`fprop`, `bprop`, `update` or `unknown`",
+        |c| Answer::word(c.chain.direction.name())
+    ),
+    fact!("chain.count", Int, "", &[], NOTHING, "Occurrences", |c| {
+        Answer::int(c.chain.count)
+    }),
+    fact!(
+        "chain.length",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Operator calls in one occurrence",
+        |c| Answer::int(c.chain.length as u64)
+    ),
+    fact!(
+        "chain.kernels",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Kernel executions, over all occurrences",
+        |c| Answer::int(c.chain.kernels)
+    ),
+    fact!(
+        "chain.time_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time, over all occurrences",
+        |c| Answer::double(c.chain.time_ns)
+    ),
+    fact!(
+        "chain.gpu_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Its share of GPU busy time",
+        |c| Answer::double(c.chain.time_ns / c.table.totals.gpu_busy_ns)
+    ),
+    fact!(
+        "chain.fused_ns",
+        Double,
+        "ns",
+        &[],
+        SHAPES,
+        "What one fused operator would take, over all occurrences",
+        |c| Answer::maybe(c.chain.fused_ns, Answer::double)
+    ),
+    fact!(
+        "chain.width",
+        Int,
+        "",
+        &[],
+        SHAPES,
+        "Columns of its softmax or norm, else elements",
+        |c| Answer::maybe(c.chain.width, Answer::int)
+    ),
+];

@@ -1,0 +1,315 @@
+//! Facts of memory copies inside the window, grouped by direction and kinds of memory.
+
+use std::collections::BTreeMap;
+
+use super::{Answer, Entry, Subject, Table, fact};
+use crate::correlate::Run;
+use crate::profile::{ApiClass, CopyKind, DeviceId, MemKind, Span};
+
+/// Copies with the same direction, memory kinds and kind of call.
+#[derive(Debug, Clone)]
+pub(super) struct CopyGroup {
+    pub(super) kind: CopyKind,
+    pub(super) src: MemKind,
+    pub(super) dst: MemKind,
+    pub(super) sync: Option<bool>,
+    pub(super) count: u64,
+    pub(super) bytes: f64,
+    pub(super) time_ns: f64,
+    pub(super) exposed_ns: f64,
+    pub(super) longest_ns: f64,
+    pub(super) small: u64,
+}
+
+/// A group in its table.
+pub(super) struct CopyScope<'a> {
+    pub(super) table: &'a Table<'a>,
+    pub(super) group: &'a CopyGroup,
+}
+
+/// What these facts are asked of.
+pub(super) struct Copies;
+impl Subject for Copies {
+    type Of<'a> = CopyScope<'a>;
+}
+
+/// All copies inside the window in groups, in a fixed order.
+pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
+    let Some(window) = run.window.span else {
+        return Vec::new();
+    };
+    let kernels = kernel_unions(run);
+    let calls = super::table::calls_by_correlation(run);
+    let mut groups: BTreeMap<(CopyKind, MemKind, MemKind, Option<bool>), CopyGroup> =
+        BTreeMap::new();
+    // Copies that overlap each other are exposed once: the earlier one has the time.
+    let mut covered_until: BTreeMap<DeviceId, i64> = BTreeMap::new();
+    let mut order: Vec<usize> = (0..run.profile.copies.len()).collect();
+    order.sort_by_key(|&i| {
+        run.profile
+            .copies
+            .get(i)
+            .map(|c| (c.span.start, c.span.end))
+    });
+    for copy in order.into_iter().filter_map(|i| run.profile.copies.get(i)) {
+        let outside = run
+            .timeline
+            .devices
+            .iter()
+            .find(|d| d.device == copy.device)
+            .map_or(
+                copy.span.end <= window.start || copy.span.start >= window.end,
+                |d| copy.span.end <= d.span.start || copy.span.start >= d.span.end,
+            );
+        if outside {
+            continue;
+        }
+        let sync = calls
+            .get(&(copy.process, copy.correlation))
+            .and_then(|id| run.profile.calls.get(id.idx()))
+            .and_then(|call| match call.class {
+                ApiClass::CopySync => Some(true),
+                ApiClass::CopyAsync => Some(false),
+                _ => None,
+            });
+        let until = covered_until.entry(copy.device).or_insert(i64::MIN);
+        let fresh = Span {
+            start: copy.span.start.max(*until),
+            end: copy.span.end,
+        };
+        *until = (*until).max(copy.span.end);
+        let exposed = kernels
+            .get(&copy.device)
+            .map_or(fresh.ns(), |u| fresh.ns() - overlap(u, fresh));
+        let group = groups
+            .entry((copy.kind, copy.src, copy.dst, sync))
+            .or_insert_with(|| CopyGroup {
+                kind: copy.kind,
+                src: copy.src,
+                dst: copy.dst,
+                sync,
+                count: 0,
+                bytes: 0.0,
+                time_ns: 0.0,
+                exposed_ns: 0.0,
+                longest_ns: 0.0,
+                small: 0,
+            });
+        group.count += 1;
+        group.bytes += copy.bytes as f64;
+        group.time_ns += copy.span.ns() as f64;
+        group.exposed_ns += exposed as f64;
+        group.longest_ns = group.longest_ns.max(copy.span.ns() as f64);
+        group.small += u64::from(copy.bytes < SMALL_COPY_BYTES);
+    }
+    groups.into_values().collect()
+}
+
+/// nsys' expert rule treats synchronous copies up to 64,000 bytes as harmless.
+const SMALL_COPY_BYTES: u64 = 64_000;
+
+/// Per device, disjoint sorted intervals in which a kernel or a graph ran.
+fn kernel_unions(run: &Run) -> BTreeMap<DeviceId, Vec<Span>> {
+    let mut spans: BTreeMap<DeviceId, Vec<Span>> = BTreeMap::new();
+    let kernels = run.profile.kernels.iter().map(|k| (k.device, k.span));
+    let graphs = run.profile.graphs.iter().map(|g| (g.device, g.span));
+    for (device, span) in kernels.chain(graphs) {
+        spans.entry(device).or_default().push(span);
+    }
+    for list in spans.values_mut() {
+        list.sort_unstable();
+        let mut merged: Vec<Span> = Vec::with_capacity(list.len());
+        for &span in list.iter() {
+            match merged.last_mut() {
+                Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+                _ => merged.push(span),
+            }
+        }
+        *list = merged;
+    }
+    spans
+}
+
+/// How much of `span` the sorted disjoint `union` covers.
+fn overlap(union: &[Span], span: Span) -> i64 {
+    let from = union.partition_point(|u| u.end <= span.start);
+    union
+        .iter()
+        .skip(from)
+        .take_while(|u| u.start < span.end)
+        .map(|u| u.clip(span).ns())
+        .sum()
+}
+
+fn memory(kind: MemKind) -> &'static str {
+    match kind {
+        MemKind::Pageable => "pageable",
+        MemKind::Pinned => "pinned",
+        MemKind::Device => "device",
+        MemKind::Managed => "managed",
+        MemKind::Array => "array",
+        MemKind::Unknown => "unknown",
+    }
+}
+
+fn direction(kind: CopyKind) -> &'static str {
+    match kind {
+        CopyKind::HtoD => "host_to_device",
+        CopyKind::DtoH => "device_to_host",
+        CopyKind::DtoD => "device_to_device",
+        CopyKind::HtoH => "host_to_host",
+        CopyKind::PtoP => "peer_to_peer",
+        CopyKind::Other => "other",
+    }
+}
+
+impl CopyGroup {
+    /// `host to device copies from pageable memory`.
+    pub(super) fn place(&self) -> String {
+        let kind = direction(self.kind).replace('_', " ");
+        match self.kind {
+            CopyKind::HtoD => format!("{kind} copies from {} memory", memory(self.src)),
+            CopyKind::DtoH => format!("{kind} copies to {} memory", memory(self.dst)),
+            _ => format!("{kind} copies"),
+        }
+    }
+
+    /// The kind of memory on the host's side.
+    fn host_side(&self) -> Option<MemKind> {
+        match self.kind {
+            CopyKind::HtoD => Some(self.src),
+            CopyKind::DtoH => Some(self.dst),
+            _ => None,
+        }
+    }
+}
+
+pub(super) const ENTRIES: &[Entry<Copies>] = &[
+    fact!(
+        "copy.direction",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "`host_to_device`, `device_to_host`, `device_to_device`, `peer_to_peer`, ...",
+        |c| Answer::word(direction(c.group.kind))
+    ),
+    fact!(
+        "copy.host_memory",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "Kind of memory on the host's side: `pageable`, `pinned`, ...; silent when no side is the host",
+        |c| {
+            match c.group.host_side() {
+                None => Answer::DoesNotApply,
+                Some(MemKind::Unknown) => Answer::Absent,
+                Some(kind) => Answer::word(memory(kind)),
+            }
+        }
+    ),
+    fact!(
+        "copy.sync",
+        Bool,
+        "",
+        &[],
+        API,
+        "Made by a synchronous call",
+        |c| Answer::maybe(c.group.sync, Answer::flag)
+    ),
+    fact!("copy.count", Int, "", &[], NOTHING, "Copies", |c| {
+        Answer::int(c.group.count)
+    }),
+    fact!(
+        "copy.small_count",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Copies of less than 64,000 bytes",
+        |c| Answer::int(c.group.small)
+    ),
+    fact!(
+        "copy.total_bytes",
+        Double,
+        "bytes",
+        &[],
+        NOTHING,
+        "Bytes copied",
+        |c| Answer::double(c.group.bytes)
+    ),
+    fact!(
+        "copy.mean_bytes",
+        Double,
+        "bytes",
+        &[],
+        NOTHING,
+        "Bytes per copy",
+        |c| Answer::double(c.group.bytes / c.group.count.max(1) as f64)
+    ),
+    fact!(
+        "copy.time_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Copy time, summed",
+        |c| Answer::double(c.group.time_ns)
+    ),
+    fact!(
+        "copy.longest_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Longest copy",
+        |c| Answer::double(c.group.longest_ns)
+    ),
+    fact!(
+        "copy.exposed_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Copy time while no kernel ran on the device",
+        |c| Answer::double(c.group.exposed_ns)
+    ),
+    fact!(
+        "copy.exposed_window_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Exposed copy time as a share of the window",
+        |c| Answer::double(c.group.exposed_ns / c.table.totals.window_ns)
+    ),
+    fact!(
+        "copy.bytes_per_s",
+        Double,
+        "bytes/s",
+        &[],
+        NOTHING,
+        "Bandwidth reached while copying",
+        |c| {
+            if c.group.time_ns > 0.0 {
+                Answer::double(c.group.bytes / c.group.time_ns * 1e9)
+            } else {
+                Answer::Absent
+            }
+        }
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlap_counts_each_ns_once() {
+        let union = [Span { start: 0, end: 10 }, Span { start: 20, end: 30 }];
+        assert_eq!(overlap(&union, Span { start: 5, end: 25 }), 10);
+        assert_eq!(overlap(&union, Span { start: 10, end: 20 }), 0);
+        assert_eq!(overlap(&union, Span { start: -5, end: 50 }), 20);
+    }
+}

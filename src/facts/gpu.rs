@@ -1,0 +1,228 @@
+//! Facts of the GPU in use.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Answer, Entry, Subject, Table, Value, fact};
+use crate::base::DType;
+use crate::gpu::{Gpu, Vendor};
+
+fn known<'a>(t: &'a Table<'_>) -> Option<&'a Gpu> {
+    t.costed.gpu.as_ref().map(|choice| &choice.gpu)
+}
+
+fn number(t: &Table<'_>, field: fn(&Gpu) -> Option<f64>) -> Answer {
+    Answer::maybe(known(t).and_then(field), Answer::double)
+}
+
+fn rates(rates: Option<&BTreeMap<DType, f64>>) -> Answer {
+    let map = rates.map(|m| m.iter().map(|(d, v)| (Arc::from(d.name()), *v)).collect());
+    map.map_or(Answer::Absent, |m| {
+        Answer::Value(Value::Doubles(Arc::new(m)))
+    })
+}
+
+fn cc(pair: (u32, u32)) -> Answer {
+    Answer::double(f64::from(pair.0) + f64::from(pair.1) / 10.0)
+}
+
+/// What these facts are asked of.
+pub(super) struct Gpus;
+impl Subject for Gpus {
+    type Of<'a> = Table<'a>;
+}
+
+pub(super) const ENTRIES: &[Entry<Gpus>] = &[
+    fact!(
+        "gpu.name",
+        Str,
+        "",
+        &[],
+        GPU,
+        "The board, as its spec file names it",
+        |t| Answer::maybe_word(known(t).map(|g| g.name.as_str()))
+    ),
+    fact!("gpu.vendor", Str, "", &[], GPU, "`nvidia` or `amd`", |t| {
+        Answer::maybe_word(known(t).map(|g| match g.vendor {
+            Vendor::Nvidia => "nvidia",
+            Vendor::Amd => "amd",
+        }))
+    }),
+    fact!(
+        "gpu.cc",
+        Double,
+        "",
+        &[],
+        GPU,
+        "CUDA compute capability, 7.0 for V100",
+        |t| Answer::maybe(known(t).and_then(|g| g.compute_capability), cc)
+    ),
+    fact!(
+        "gpu.min_cc",
+        Double,
+        "",
+        &[],
+        GPU,
+        "The compute capability, or when the GPU is unknown the least that the kernels that ran prove",
+        |t| {
+            Answer::maybe(
+                known(t).map_or(t.costed.proven_cc, |g| g.compute_capability),
+                cc,
+            )
+        }
+    ),
+    fact!(
+        "gpu.has_tensor_cores",
+        Bool,
+        "",
+        &[],
+        GPU,
+        "It has Tensor Cores (AMD: matrix cores); proven by compute capability 7.0 when the GPU is unknown",
+        |t| {
+            match known(t) {
+                Some(gpu) => Answer::flag(gpu.has_tensor_cores()),
+                None if t.costed.proven_cc.is_some_and(|c| c >= (7, 0)) => Answer::flag(true),
+                None => Answer::Absent,
+            }
+        }
+    ),
+    fact!(
+        "gpu.tf32_pays",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "TF32 is at least 1.2 times as fast as fp32: not so on GeForce boards, A10G and L40; taken to be so when the GPU is unknown",
+        |t| {
+            Answer::flag(known(t).is_none_or(|g| {
+                let rate = |m: &BTreeMap<DType, f64>, d| m.get(&d).copied().unwrap_or(0.0);
+                rate(&g.tensor_flops, DType::Tf32) >= 1.2 * rate(&g.flops, DType::Fp32)
+            }))
+        }
+    ),
+    fact!(
+        "gpu.sm_count",
+        Int,
+        "",
+        &[],
+        GPU,
+        "Streaming multiprocessors (AMD: compute units)",
+        |t| Answer::maybe(known(t).map(|g| u64::from(g.sm_count)), Answer::int)
+    ),
+    fact!(
+        "gpu.flops",
+        Doubles,
+        "FLOP/s",
+        &[],
+        GPU,
+        "Dense peak outside Tensor Cores, per dtype",
+        |t| rates(known(t).map(|g| &g.flops))
+    ),
+    fact!(
+        "gpu.tensor_flops",
+        Doubles,
+        "FLOP/s",
+        &[],
+        GPU,
+        "Dense Tensor Core peak with fp32 accumulation, per dtype",
+        |t| rates(known(t).map(|g| &g.tensor_flops))
+    ),
+    fact!(
+        "gpu.tc_align",
+        Ints,
+        "elements",
+        &[],
+        GPU,
+        "Multiple the contiguous dimensions should have for Tensor Cores, per dtype (16 bytes)",
+        |t| {
+            let map = known(t).map(|g| {
+                g.tensor_align
+                    .iter()
+                    .map(|(d, n)| (Arc::from(d.name()), i64::from(*n)))
+                    .collect()
+            });
+            map.map_or(Answer::Absent, |m| Answer::Value(Value::Ints(Arc::new(m))))
+        }
+    ),
+    fact!(
+        "gpu.bandwidth_bytes_per_s",
+        Double,
+        "bytes/s",
+        &[],
+        GPU,
+        "DRAM bandwidth",
+        |t| number(t, |g| Some(g.bandwidth))
+    ),
+    fact!(
+        "gpu.l2_bytes",
+        Double,
+        "bytes",
+        &[],
+        GPU,
+        "L2 cache size",
+        |t| number(t, |g| g.l2_bytes)
+    ),
+    fact!(
+        "gpu.memory_bytes",
+        Double,
+        "bytes",
+        &[],
+        GPU,
+        "Device memory",
+        |t| number(t, |g| g.memory_bytes)
+    ),
+    fact!(
+        "gpu.max_threads_per_sm",
+        Int,
+        "",
+        &[],
+        GPU,
+        "Resident threads an SM can hold",
+        |t| Answer::maybe(
+            known(t).and_then(|g| g.max_threads_per_sm).map(u64::from),
+            Answer::int
+        )
+    ),
+    fact!(
+        "gpu.max_blocks_per_sm",
+        Int,
+        "",
+        &[],
+        GPU,
+        "Resident thread blocks an SM can hold",
+        |t| Answer::maybe(
+            known(t).and_then(|g| g.max_blocks_per_sm).map(u64::from),
+            Answer::int
+        )
+    ),
+    fact!(
+        "gpu.pcie_gen",
+        Int,
+        "",
+        &[],
+        GPU,
+        "PCI Express generation of the board",
+        |t| Answer::maybe(
+            known(t).and_then(|g| g.pcie_gen).map(u64::from),
+            Answer::int
+        )
+    ),
+    fact!(
+        "gpu.reachable_math",
+        Double,
+        "",
+        &[],
+        GPU,
+        "Share of the math peak well-tuned kernels reach",
+        |t| number(t, |g| Some(g.reachable_math))
+    ),
+    fact!(
+        "gpu.reachable_memory",
+        Double,
+        "",
+        &[],
+        GPU,
+        "Share of the DRAM bandwidth well-tuned kernels reach",
+        |t| number(t, |g| Some(g.reachable_memory))
+    ),
+];

@@ -1,0 +1,392 @@
+//! Facts of one kernel of a site: its name and launch configuration.
+
+use super::site::SiteScope;
+use super::{Answer, Entry, Subject, fact};
+use crate::base::DType;
+use crate::correlate::SiteKernel;
+use crate::cost::{Decoded, Family, TensorCore};
+use crate::profile::LaunchConfig;
+
+/// A kernel row in its site.
+pub(super) struct KernelScope<'a> {
+    pub(super) site: SiteScope<'a>,
+    pub(super) kernel: &'a SiteKernel,
+    pub(super) name: &'a Decoded,
+    pub(super) config: LaunchConfig,
+}
+
+/// What these facts are asked of.
+pub(super) struct Kernels;
+impl Subject for Kernels {
+    type Of<'a> = KernelScope<'a>;
+}
+
+impl KernelScope<'_> {
+    fn sm_count(&self) -> Option<u64> {
+        self.site
+            .table
+            .costed
+            .gpu
+            .as_ref()
+            .map(|g| u64::from(g.gpu.sm_count))
+    }
+
+    /// Resident blocks per SM by the occupancy formula of the CUDA occupancy calculator: the least
+    /// of the limits set by blocks, warps, registers and shared memory. `None` when a limit or a
+    /// resource is unknown.
+    fn blocks_per_sm(&self) -> Option<u64> {
+        let gpu = &self.site.table.costed.gpu.as_ref()?.gpu;
+        let threads = self.config.threads();
+        let warps = threads.div_ceil(32).max(1);
+        let max_warps = u64::from(gpu.max_warps_per_sm()?);
+        let mut blocks = u64::from(gpu.max_blocks_per_sm?).min(max_warps / warps);
+        if let (Some(per_sm), Some(per_thread)) = (gpu.registers_per_sm, self.config.registers) {
+            let schedulers = u64::from(gpu.warp_schedulers.unwrap_or(4)).max(1);
+            // Registers are given out 256 at a time, per warp, within a scheduler's quarter.
+            let per_warp = (u64::from(per_thread) * 32).div_ceil(256) * 256;
+            if let Some(per_scheduler) = (u64::from(per_sm) / schedulers).checked_div(per_warp) {
+                blocks = blocks.min(per_scheduler * schedulers / warps);
+            }
+        }
+        if let Some(per_sm) = gpu.shared_per_sm {
+            // From compute capability 8.0 on the system reserves 1 KiB per block.
+            let reserved = if gpu.compute_capability >= Some((8, 0)) {
+                1024
+            } else {
+                0
+            };
+            let per_block = u64::from(self.config.static_shared.unwrap_or(0))
+                + u64::from(self.config.dynamic_shared.unwrap_or(0))
+                + reserved;
+            if let Some(fit) = u64::from(per_sm).checked_div(per_block) {
+                blocks = blocks.min(fit);
+            }
+        }
+        Some(blocks).filter(|&b| b > 0)
+    }
+
+    /// Grid over the blocks the whole GPU can hold at once.
+    fn waves(&self) -> Option<f64> {
+        let capacity = self.blocks_per_sm()? * self.sm_count()?;
+        (capacity > 0).then(|| self.config.blocks() as f64 / capacity as f64)
+    }
+}
+
+const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
+
+fn or_silent<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
+    value.map_or(Answer::DoesNotApply, wrap)
+}
+
+pub(super) const ENTRIES: &[Entry<Kernels>] = &[
+    fact!(
+        "kernel.name",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "Base name, template arguments cut",
+        |k| Answer::word(&k.name.base)
+    ),
+    fact!("kernel.label", Str, "", &[], NOTHING, "Short label", |k| {
+        Answer::word(&k.name.label)
+    }),
+    fact!(
+        "kernel.family",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "What kind of work its name says",
+        |k| Answer::word(k.name.family.name())
+    ),
+    fact!("kernel.count", Int, "", &[], NOTHING, "Executions", |k| {
+        Answer::int(u64::from(k.kernel.count))
+    }),
+    fact!(
+        "kernel.time_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time, summed over executions",
+        |k| Answer::double(k.kernel.time_ns as f64)
+    ),
+    fact!(
+        "kernel.exposed_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "The part of its time during which nothing else ran on the device",
+        |k| Answer::double(k.kernel.exposed_ns as f64)
+    ),
+    fact!(
+        "kernel.mean_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Mean duration of an execution",
+        |k| Answer::double(k.kernel.time_ns as f64 / f64::from(k.kernel.count.max(1)))
+    ),
+    fact!(
+        "kernel.min_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Shortest execution",
+        |k| Answer::double(k.kernel.min_ns as f64)
+    ),
+    fact!(
+        "kernel.max_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Longest execution",
+        |k| Answer::double(k.kernel.max_ns as f64)
+    ),
+    fact!(
+        "kernel.gpu_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Its share of GPU busy time",
+        |k| Answer::double(k.kernel.time_ns as f64 / k.site.table.totals.gpu_busy_ns)
+    ),
+    fact!(
+        "kernel.dtype",
+        Str,
+        "",
+        &[],
+        KERNEL_NAME,
+        "Type of the math by its name",
+        |k| Answer::maybe_word(k.name.dtype.map(DType::name))
+    ),
+    fact!(
+        "kernel.tensor_core",
+        Bool,
+        "",
+        MATH,
+        KERNEL_NAME,
+        "It runs on Tensor Cores",
+        |k| match k.name.tensor_core {
+            TensorCore::Yes => Answer::flag(true),
+            TensorCore::No => Answer::flag(false),
+            TensorCore::Unknown => Answer::Absent,
+        }
+    ),
+    fact!(
+        "kernel.align",
+        Int,
+        "elements",
+        &[],
+        NOTHING,
+        "Element alignment it was built for; silent for names that carry none",
+        |k| or_silent(k.name.align.map(u64::from), Answer::int)
+    ),
+    fact!(
+        "kernel.layout",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "Operand layout letters in its name; silent without",
+        |k| {
+            k.name
+                .layout
+                .as_deref()
+                .map_or(Answer::DoesNotApply, Answer::word)
+        }
+    ),
+    fact!(
+        "kernel.tile_m",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Rows of its thread block tile; silent for names that carry none",
+        |k| or_silent(k.name.tile.map(|t| u64::from(t.0)), Answer::int)
+    ),
+    fact!(
+        "kernel.tile_n",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Columns of its thread block tile; silent for names that carry none",
+        |k| or_silent(k.name.tile.map(|t| u64::from(t.1)), Answer::int)
+    ),
+    fact!(
+        "kernel.arch_cc",
+        Double,
+        "",
+        &[],
+        NOTHING,
+        "Compute capability in its name; silent for names that carry none",
+        |k| {
+            or_silent(
+                k.name.arch.map(|a| f64::from(a.0) + f64::from(a.1) / 10.0),
+                Answer::double,
+            )
+        }
+    ),
+    fact!(
+        "kernel.split_k",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "It splits the inner dimension over blocks",
+        |k| Answer::flag(k.name.split_k)
+    ),
+    fact!(
+        "kernel.persistent",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Its grid says nothing about parallelism: persistent, stream-K or communication",
+        |k| Answer::flag(k.name.persistent)
+    ),
+    fact!(
+        "kernel.helper",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "It does no math of its own",
+        |k| Answer::flag(k.name.helper)
+    ),
+    fact!(
+        "kernel.strided",
+        Bool,
+        "",
+        &[],
+        KERNEL_NAME,
+        "It reads or writes strided or broadcast memory",
+        |k| Answer::maybe(k.name.strided, Answer::flag)
+    ),
+    fact!(
+        "kernel.triton",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Compiled by Triton",
+        |k| Answer::flag(k.name.triton)
+    ),
+    fact!(
+        "kernel.collective",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "Which collective: `all_reduce`, ...; silent for other kernels",
+        |k| { k.name.collective.map_or(Answer::DoesNotApply, Answer::word) }
+    ),
+    fact!(
+        "kernel.blocks",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Thread blocks in the grid",
+        |k| Answer::int(k.config.blocks())
+    ),
+    fact!(
+        "kernel.threads",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Threads per block",
+        |k| Answer::int(k.config.threads())
+    ),
+    fact!(
+        "kernel.registers",
+        Int,
+        "",
+        &[],
+        LAUNCH_CONFIG,
+        "Registers per thread",
+        |k| Answer::maybe(k.config.registers.map(u64::from), Answer::int)
+    ),
+    fact!(
+        "kernel.local_bytes",
+        Double,
+        "bytes",
+        &[],
+        LAUNCH_CONFIG,
+        "Local memory per thread",
+        |k| Answer::maybe(k.config.local_per_thread.map(f64::from), Answer::double)
+    ),
+    fact!(
+        "kernel.sm_fill",
+        Double,
+        "",
+        &[],
+        GPU,
+        "Thread blocks over SMs: below 1 some SMs have nothing to do",
+        |k| {
+            Answer::maybe(
+                k.sm_count()
+                    .map(|sms| k.config.blocks() as f64 / sms as f64),
+                Answer::double,
+            )
+        }
+    ),
+    fact!(
+        "kernel.blocks_per_sm",
+        Int,
+        "",
+        &[],
+        GPU,
+        "Blocks an SM can hold at once, by registers, shared memory, warps and blocks",
+        |k| Answer::maybe(k.blocks_per_sm(), Answer::int)
+    ),
+    fact!(
+        "kernel.occupancy",
+        Double,
+        "",
+        &[],
+        GPU,
+        "Theoretical occupancy: resident warps over the most an SM can hold",
+        |k| {
+            let max = k
+                .site
+                .table
+                .costed
+                .gpu
+                .as_ref()
+                .and_then(|g| g.gpu.max_warps_per_sm());
+            match (k.blocks_per_sm(), max) {
+                (Some(blocks), Some(max)) => Answer::double(
+                    (blocks * k.config.threads().div_ceil(32)) as f64 / f64::from(max),
+                ),
+                _ => Answer::Absent,
+            }
+        }
+    ),
+    fact!(
+        "kernel.waves",
+        Double,
+        "",
+        &[],
+        GPU,
+        "Grid over the blocks the GPU can hold at once",
+        |k| Answer::maybe(k.waves(), Answer::double)
+    ),
+    fact!(
+        "kernel.wave_efficiency",
+        Double,
+        "",
+        &[],
+        GPU,
+        "Waves over waves rounded up: 0.55 means the last wave leaves 45 % of the slots empty",
+        |k| { Answer::maybe(k.waves().map(|w| w / w.ceil()), Answer::double) }
+    ),
+];

@@ -1,0 +1,106 @@
+//! Facts of a layer pattern: layers that differ only in instance numbers.
+
+use super::{Answer, Entry, Subject, Table, fact};
+
+/// One layer pattern with its sums.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LayerSums {
+    pub(super) name: String,
+    pub(super) instances: u32,
+    pub(super) time_ns: f64,
+    pub(super) best_ideal_ns: f64,
+    /// Time of the sites that have an ideal.
+    pub(super) ideal_time_ns: f64,
+    pub(super) memory_ns: f64,
+    pub(super) kernels: u64,
+}
+
+/// A layer in its table.
+pub(super) struct LayerScope<'a> {
+    pub(super) table: &'a Table<'a>,
+    pub(super) sums: &'a LayerSums,
+}
+
+/// What these facts are asked of.
+pub(super) struct Layers;
+impl Subject for Layers {
+    type Of<'a> = LayerScope<'a>;
+}
+
+pub(super) const ENTRIES: &[Entry<Layers>] = &[
+    fact!(
+        "layer.name",
+        Str,
+        "",
+        &[],
+        LAYERS,
+        "Its pattern: `blocks.*.mlp`",
+        |l| {
+            if l.sums.name.is_empty() {
+                Answer::Absent
+            } else {
+                Answer::word(&l.sums.name)
+            }
+        }
+    ),
+    fact!(
+        "layer.instances",
+        Int,
+        "",
+        &[],
+        LAYERS,
+        "Layers folded into the pattern",
+        |l| Answer::int(u64::from(l.sums.instances))
+    ),
+    fact!(
+        "layer.time_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time of its kernels",
+        |l| Answer::double(l.sums.time_ns)
+    ),
+    fact!(
+        "layer.gpu_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Its share of GPU busy time",
+        |l| Answer::double(l.sums.time_ns / l.table.totals.gpu_busy_ns)
+    ),
+    fact!(
+        "layer.kernels",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Kernel executions in it",
+        |l| Answer::int(l.sums.kernels)
+    ),
+    fact!(
+        "layer.memory_bound_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of its time in families limited by memory traffic",
+        |l| Answer::double(l.sums.memory_ns / l.sums.time_ns)
+    ),
+    fact!(
+        "layer.headroom",
+        Double,
+        "",
+        &[],
+        SHAPES,
+        "Silicon time over best ideal time, over the part that has an ideal",
+        |l| {
+            if l.sums.best_ideal_ns > 0.0 {
+                Answer::double(l.sums.ideal_time_ns / l.sums.best_ideal_ns)
+            } else {
+                Answer::Absent
+            }
+        }
+    ),
+];

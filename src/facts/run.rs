@@ -1,0 +1,663 @@
+//! Facts of the whole run.
+
+use super::{Answer, Entry, Subject, Table, fact};
+use crate::base::DType;
+use crate::correlate::{Direction, Missing};
+use crate::cost::roofline::is_memory_family;
+use crate::cost::{Costed, Family};
+use crate::profile::ApiClass;
+
+/// Sums over the run that several facts share, computed once.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sums {
+    pub(super) kernels: u64,
+    pub(super) kernel_ns: f64,
+    /// GEMM, convolution, attention and RNN kernels.
+    pub(super) math_ns: f64,
+    pub(super) half_math_ns: f64,
+    pub(super) fp32_math_ns: f64,
+    pub(super) fp64_ns: f64,
+    pub(super) tensor_core_ns: f64,
+    pub(super) not_tensor_core_ns: f64,
+    pub(super) shaped_math_ns: f64,
+    pub(super) memory_ns: f64,
+    pub(super) triton_ns: f64,
+    pub(super) unknown_family_ns: f64,
+    pub(super) fused_attention_ns: f64,
+    pub(super) small_kernels: u64,
+    pub(super) small_kernel_ns: f64,
+    pub(super) median_kernel_ns: f64,
+    pub(super) training: bool,
+    pub(super) steps: u64,
+    pub(super) step_ns: Option<f64>,
+    pub(super) graph_launches: u64,
+    pub(super) launch_median_ns: Option<f64>,
+}
+
+/// A kernel below this runs about as long as its launch takes (TraceLens and nsys-ai use 10 us).
+const SMALL_KERNEL_NS: i64 = 10_000;
+
+impl Sums {
+    pub(super) fn of(costed: &Costed) -> Sums {
+        let run = &costed.run;
+        let mut sums = Sums::default();
+        for ((site, cost), decoded) in run.sites.iter().zip(&costed.sites).zip(&costed.kernels) {
+            sums.training |= site.direction == Direction::Bprop;
+            for (kernel, name) in site.kernels.iter().zip(decoded) {
+                let ns = kernel.time_ns as f64;
+                sums.kernels += u64::from(kernel.count);
+                sums.kernel_ns += ns;
+                let dtype = name.dtype.or(cost.math_dtype.filter(|_| !name.helper));
+                if dtype == Some(DType::Fp64) {
+                    sums.fp64_ns += ns;
+                }
+                if name.triton {
+                    sums.triton_ns += ns;
+                }
+                if name.family == Family::Attention {
+                    sums.fused_attention_ns += ns;
+                }
+                if name.family == Family::Unknown {
+                    sums.unknown_family_ns += ns;
+                }
+                if is_memory_family(name.family) {
+                    sums.memory_ns += ns;
+                }
+                if !name.family.is_math() || name.helper {
+                    continue;
+                }
+                sums.math_ns += ns;
+                match dtype {
+                    Some(DType::Fp16 | DType::Bf16 | DType::Fp8 | DType::Int8 | DType::Fp4) => {
+                        sums.half_math_ns += ns;
+                    }
+                    Some(DType::Fp32 | DType::Tf32) => sums.fp32_math_ns += ns,
+                    _ => {}
+                }
+                match name.tensor_core {
+                    crate::cost::TensorCore::Yes => sums.tensor_core_ns += ns,
+                    crate::cost::TensorCore::No => sums.not_tensor_core_ns += ns,
+                    crate::cost::TensorCore::Unknown => {}
+                }
+                if cost.flops.is_some() {
+                    sums.shaped_math_ns += ns;
+                }
+            }
+        }
+        sums.durations(costed);
+        sums.host(costed);
+        sums
+    }
+
+    fn durations(&mut self, costed: &Costed) {
+        let run = &costed.run;
+        let mut durations: Vec<i64> = run
+            .profile
+            .kernels
+            .iter()
+            .zip(&run.links)
+            .filter(|(_, link)| link.site.is_some())
+            .map(|(kernel, _)| kernel.span.ns())
+            .collect();
+        for &ns in durations.iter().filter(|&&ns| ns < SMALL_KERNEL_NS) {
+            self.small_kernels += 1;
+            self.small_kernel_ns += ns as f64;
+        }
+        let middle = durations.len() / 2;
+        if !durations.is_empty() {
+            self.median_kernel_ns = *durations.select_nth_unstable(middle).1 as f64;
+        }
+        let steps: Vec<_> = run.steps.iter().filter(|s| !s.warmup).collect();
+        self.steps = steps.len() as u64;
+        if !steps.is_empty() {
+            let total: i64 = steps.iter().map(|s| s.span.ns()).sum();
+            self.step_ns = Some(total as f64 / steps.len() as f64);
+        }
+    }
+
+    fn host(&mut self, costed: &Costed) {
+        let calls = &costed.run.profile.calls;
+        self.graph_launches = calls
+            .iter()
+            .filter(|c| c.class == ApiClass::GraphLaunch)
+            .count() as u64;
+        let mut launches: Vec<i64> = calls
+            .iter()
+            .filter(|c| c.class == ApiClass::Launch)
+            .map(|c| c.span.ns())
+            .collect();
+        let middle = launches.len() / 2;
+        if !launches.is_empty() {
+            self.launch_median_ns = Some(*launches.select_nth_unstable(middle).1 as f64);
+        }
+    }
+}
+
+fn share(part: f64, whole: f64) -> Answer {
+    if whole > 0.0 {
+        Answer::double(part / whole)
+    } else {
+        Answer::Absent
+    }
+}
+
+fn devices(t: &Table<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -> f64 {
+    t.costed
+        .run
+        .timeline
+        .devices
+        .iter()
+        .map(|d| field(d) as f64)
+        .sum()
+}
+
+fn missing_share(t: &Table<'_>, kinds: &[Missing]) -> Answer {
+    let run = &t.costed.run;
+    let ns: i64 = run
+        .sites
+        .iter()
+        .filter(|s| s.missing.is_some_and(|m| kinds.contains(&m)))
+        .map(|s| s.time_ns)
+        .sum();
+    share(ns as f64, t.sums.kernel_ns)
+}
+
+/// What these facts are asked of.
+pub(super) struct Runs;
+impl Subject for Runs {
+    type Of<'a> = Table<'a>;
+}
+
+pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.format",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The input: `nsys_sqlite`, `nvprof_sqlite`, `kineto_json`, `pyprof_dict`",
+        |t| {
+            Answer::word(match t.costed.run.profile.format {
+                crate::profile::Format::NsysSqlite => "nsys_sqlite",
+                crate::profile::Format::NvprofSqlite => "nvprof_sqlite",
+                crate::profile::Format::KinetoJson => "kineto_json",
+                crate::profile::Format::PyprofDict => "pyprof_dict",
+            })
+        }
+    ),
+    fact!(
+        "run.gpu_known",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "The GPU is named, by the file or by `--gpu`",
+        |t| Answer::flag(t.costed.gpu.is_some())
+    ),
+    fact!(
+        "run.kernels",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Kernel executions inside the window",
+        |t| Answer::int(t.sums.kernels)
+    ),
+    fact!(
+        "run.kernel_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Kernel time inside the window, summed",
+        |t| Answer::double(t.sums.kernel_ns)
+    ),
+    fact!(
+        "run.median_kernel_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Median duration of a kernel execution",
+        |t| {
+            if t.sums.kernels == 0 {
+                Answer::Absent
+            } else {
+                Answer::double(t.sums.median_kernel_ns)
+            }
+        }
+    ),
+    fact!(
+        "run.small_kernels",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Kernel executions shorter than 10 us",
+        |t| Answer::int(t.sums.small_kernels)
+    ),
+    fact!(
+        "run.small_kernel_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time of kernels shorter than 10 us",
+        |t| Answer::double(t.sums.small_kernel_ns)
+    ),
+    fact!(
+        "run.busy_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Union of kernels, copies, memsets and graphs, summed over devices",
+        |t| Answer::double(t.totals.gpu_busy_ns)
+    ),
+    fact!(
+        "run.window_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "The judged window, summed over devices",
+        |t| Answer::double(t.totals.window_ns)
+    ),
+    fact!(
+        "run.busy_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the window in which the GPU did anything",
+        |t| share(t.totals.gpu_busy_ns, t.totals.window_ns)
+    ),
+    fact!(
+        "run.kernel_busy_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the window in which a kernel or graph ran",
+        |t| share(devices(t, |d| d.kernel_ns), t.totals.window_ns)
+    ),
+    fact!(
+        "run.idle_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Window minus busy, summed over devices",
+        |t| Answer::double(t.totals.idle_ns)
+    ),
+    fact!(
+        "run.idle_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the window in which the GPU did nothing",
+        |t| share(t.totals.idle_ns, t.totals.window_ns)
+    ),
+    fact!(
+        "run.trusted_idle_share",
+        Double,
+        "share",
+        &[],
+        TRUSTED_IDLE,
+        "The idle share, absent where markers or stacks stretched the host",
+        |t| {
+            if t.costed.run.stretched.is_some() {
+                Answer::Absent
+            } else {
+                share(t.totals.idle_ns, t.totals.window_ns)
+            }
+        }
+    ),
+    fact!(
+        "run.stretched",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Markers, stacks or blocking launches stretched the host, so idle is not evidence",
+        |t| Answer::flag(t.costed.run.stretched.is_some())
+    ),
+    fact!(
+        "run.devices",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Devices with work inside the window",
+        |t| Answer::int(u64::from(t.totals.devices))
+    ),
+    fact!(
+        "run.listed_gpus",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "GPUs the file lists, used or not; 0 when it lists none",
+        |t| Answer::int(u64::from(t.costed.run.profile.listed_gpus))
+    ),
+    fact!(
+        "run.processes",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Processes that launched GPU work",
+        |t| Answer::int(t.processes as u64)
+    ),
+    fact!(
+        "run.steps",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Numbered steps inside the window; 0 when the file marks none",
+        |t| Answer::int(t.sums.steps)
+    ),
+    fact!(
+        "run.step_ns",
+        Double,
+        "ns",
+        &[],
+        STEPS,
+        "Mean duration of a numbered step",
+        |t| Answer::maybe(t.sums.step_ns, Answer::double)
+    ),
+    fact!(
+        "run.copy_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Union of memory copies, summed over devices",
+        |t| Answer::double(devices(t, |d| d.copy_ns))
+    ),
+    fact!(
+        "run.exposed_copy_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Copying while no kernel ran, summed over devices",
+        |t| Answer::double(t.totals.copy_ns)
+    ),
+    fact!(
+        "run.exposed_copy_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the window spent copying while no kernel ran",
+        |t| share(t.totals.copy_ns, t.totals.window_ns)
+    ),
+    fact!(
+        "run.comm_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Union of communication kernels, summed over devices",
+        |t| Answer::double(devices(t, |d| d.comm_ns))
+    ),
+    fact!(
+        "run.exposed_comm_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Communication while no other kernel ran, summed over devices",
+        |t| Answer::double(devices(t, |d| d.exposed_comm_ns))
+    ),
+    fact!(
+        "run.exposed_comm_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the window spent communicating while no other kernel ran",
+        |t| share(devices(t, |d| d.exposed_comm_ns), t.totals.window_ns)
+    ),
+    fact!(
+        "run.graph_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time inside whole-graph records, whose kernels are not in the file",
+        |t| Answer::double(devices(t, |d| d.graph_ns))
+    ),
+    fact!(
+        "run.graph_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of busy time inside whole-graph records",
+        |t| share(devices(t, |d| d.graph_ns), t.totals.gpu_busy_ns)
+    ),
+    fact!(
+        "run.graph_records",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Whole-graph records in the file",
+        |t| Answer::int(t.costed.run.profile.graphs.len() as u64)
+    ),
+    fact!(
+        "run.graph_launches",
+        Int,
+        "",
+        &[],
+        API,
+        "Graph launch calls",
+        |t| Answer::int(t.sums.graph_launches)
+    ),
+    fact!(
+        "run.no_launch_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time without a launch row",
+        |t| missing_share(t, &[Missing::NoLaunch])
+    ),
+    fact!(
+        "run.graph_replay_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time launched by replaying a CUDA graph",
+        |t| missing_share(t, &[Missing::GraphReplay])
+    ),
+    fact!(
+        "run.no_op_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time whose launch is known but whose operator is not",
+        |t| missing_share(t, &[Missing::NoRange, Missing::NoOperator])
+    ),
+    fact!(
+        "run.has_ranges",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "The file holds any range, marker or annotation",
+        |t| Answer::flag(!t.costed.run.profile.ranges.is_empty())
+    ),
+    fact!(
+        "run.math_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time in GEMM, convolution, attention and RNN kernels",
+        |t| share(t.sums.math_ns, t.sums.kernel_ns)
+    ),
+    fact!(
+        "run.shaped_math_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of that math time whose operator has shapes and a cost",
+        |t| share(t.sums.shaped_math_ns, t.sums.math_ns)
+    ),
+    fact!(
+        "run.half_math_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of math time in 16-bit or smaller types",
+        |t| share(t.sums.half_math_ns, t.sums.math_ns)
+    ),
+    fact!(
+        "run.fp32_math_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of math time in fp32 or TF32",
+        |t| share(t.sums.fp32_math_ns, t.sums.math_ns)
+    ),
+    fact!(
+        "run.fp64_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time in fp64",
+        |t| share(t.sums.fp64_ns, t.sums.kernel_ns)
+    ),
+    fact!(
+        "run.tensor_core_share",
+        Double,
+        "share",
+        &[],
+        KERNEL_NAME,
+        "Share of math time on Tensor Cores, of the time whose names decide",
+        |t| share(
+            t.sums.tensor_core_ns,
+            t.sums.tensor_core_ns + t.sums.not_tensor_core_ns
+        )
+    ),
+    fact!(
+        "run.memory_bound_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time in families limited by memory traffic",
+        |t| share(t.sums.memory_ns, t.sums.kernel_ns)
+    ),
+    fact!(
+        "run.triton_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time in Triton kernels: above 0 means torch.compile or custom Triton",
+        |t| share(t.sums.triton_ns, t.sums.kernel_ns)
+    ),
+    fact!(
+        "run.fused_attention_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time in fused attention kernels",
+        |t| share(t.sums.fused_attention_ns, t.sums.kernel_ns)
+    ),
+    fact!(
+        "run.unknown_family_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time in kernels whose name is not recognised",
+        |t| share(t.sums.unknown_family_ns, t.sums.kernel_ns)
+    ),
+    fact!(
+        "run.layer_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time with a layer name better than the operator",
+        |t| {
+            let ns: i64 = t
+                .costed
+                .run
+                .sites
+                .iter()
+                .filter(|s| s.layer.is_some())
+                .map(|s| s.time_ns)
+                .sum();
+            share(ns as f64, t.sums.kernel_ns)
+        }
+    ),
+    fact!(
+        "run.training",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Backward work was seen",
+        |t| Answer::flag(t.sums.training)
+    ),
+    fact!(
+        "run.launch_median_ns",
+        Double,
+        "ns",
+        &[],
+        API,
+        "Median duration of a kernel launch call on the host",
+        |t| Answer::maybe(t.sums.launch_median_ns, Answer::double)
+    ),
+    fact!(
+        "run.setup_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "From the first event to the first kernel: outside the window",
+        |t| Answer::double(t.costed.run.window.setup.ns as f64)
+    ),
+    fact!(
+        "run.setup_copied_bytes",
+        Double,
+        "bytes",
+        &[],
+        NOTHING,
+        "Copied before the first kernel: outside the window",
+        |t| Answer::double(t.costed.run.window.setup.copied_bytes as f64)
+    ),
+    fact!(
+        "run.setup_copied_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Copy time before the first kernel: outside the window",
+        |t| Answer::double(t.costed.run.window.setup.copied_ns as f64)
+    ),
+    fact!(
+        "run.first_launch_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Longest first launch (lazy loading) inside the capture; 0 when none stands out",
+        |t| Answer::double(t.costed.run.window.setup.first_launch_ns as f64)
+    ),
+];

@@ -1,0 +1,98 @@
+//! Facts of numbered steps and of ranks (one process each).
+
+use super::{Answer, Entry, Subject, Table, fact};
+use crate::correlate::Step;
+
+/// A step in its run.
+pub(super) struct StepScope<'a> {
+    pub(super) table: &'a Table<'a>,
+    pub(super) step: &'a Step,
+}
+
+/// What step facts are asked of.
+pub(super) struct Steps;
+impl Subject for Steps {
+    type Of<'a> = StepScope<'a>;
+}
+
+pub(super) const STEP_ENTRIES: &[Entry<Steps>] = &[
+    fact!(
+        "step.number",
+        Int,
+        "",
+        &[],
+        STEPS,
+        "Its number, as the program gave it",
+        |s| Answer::int(s.step.number)
+    ),
+    fact!(
+        "step.time_ns",
+        Double,
+        "ns",
+        &[],
+        STEPS,
+        "Its duration on the host's clock",
+        |s| Answer::double(s.step.span.ns() as f64)
+    ),
+    fact!(
+        "step.over_mean",
+        Double,
+        "",
+        &[],
+        STEPS,
+        "Its duration over the mean of all steps",
+        |s| {
+            Answer::maybe(
+                s.table
+                    .sums
+                    .step_ns
+                    .map(|mean| s.step.span.ns() as f64 / mean),
+                Answer::double,
+            )
+        }
+    ),
+];
+
+/// A process with the GPU time it launched.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RankScope {
+    pub(super) number: u64,
+    pub(super) kernel_ns: f64,
+    pub(super) mean_kernel_ns: f64,
+}
+
+/// What rank facts are asked of.
+pub(super) struct Ranks;
+impl Subject for Ranks {
+    type Of<'a> = RankScope;
+}
+
+pub(super) const RANK_ENTRIES: &[Entry<Ranks>] = &[
+    fact!(
+        "rank.number",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "The distributed rank, else the position of the process in the file",
+        |r| Answer::int(r.number)
+    ),
+    fact!(
+        "rank.kernel_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Kernel time it launched inside the window",
+        |r| Answer::double(r.kernel_ns)
+    ),
+    fact!(
+        "rank.over_mean",
+        Double,
+        "",
+        &[],
+        NOTHING,
+        "Its kernel time over the mean of all ranks",
+        |r| Answer::double(r.kernel_ns / r.mean_kernel_ns)
+    ),
+];

@@ -1,0 +1,554 @@
+//! The facts of one run, and of its members.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::chain::{self, Chain, ChainScope};
+use super::copy::{self, CopyGroup, CopyScope};
+use super::gap::{self, GapGroup, GapScope};
+use super::kernel::KernelScope;
+use super::layer::{LayerScope, LayerSums};
+use super::run::Sums;
+use super::site::SiteScope;
+use super::step::{RankScope, StepScope};
+use super::{Answer, Entry, Lookup, Member, Over, SiteStake, Stake, Subject, Totals};
+use crate::correlate::{Run, SiteId};
+use crate::cost::roofline::is_memory_family;
+use crate::cost::{Costed, Family};
+use crate::profile::{CallId, ProcessId};
+
+/// The facts of one run: sums that many facts share, and the members that are not rows of the run.
+#[derive(Debug)]
+pub struct Table<'a> {
+    /// What the facts are about.
+    pub costed: &'a Costed,
+    pub(super) totals: Totals,
+    pub(super) sums: Sums,
+    pub(super) processes: usize,
+    copies: Vec<CopyGroup>,
+    gaps: Vec<GapGroup>,
+    chains: Vec<Chain>,
+    /// One per pattern; the last one stands for "no layer known".
+    layers: Vec<LayerSums>,
+    ranks: Vec<(u64, f64)>,
+}
+
+/// The facts of one member.
+#[derive(Debug)]
+pub struct View<'a> {
+    table: &'a Table<'a>,
+    member: Member,
+}
+
+/// The call behind each correlation id, launches before others when several share one.
+pub(super) fn calls_by_correlation(run: &Run) -> FxHashMap<(ProcessId, u64), CallId> {
+    let mut calls = FxHashMap::default();
+    for (index, call) in run.profile.calls.iter().enumerate() {
+        if let Some(thread) = run.profile.threads.get(call.thread.idx()) {
+            calls
+                .entry((thread.process, call.correlation))
+                .or_insert(CallId::new(index));
+        }
+    }
+    calls
+}
+
+impl<'a> Table<'a> {
+    /// Gathers everything the facts need, once.
+    pub fn new(costed: &'a Costed) -> Table<'a> {
+        let run = &costed.run;
+        let totals = totals(run);
+        let ranks = ranks(run);
+        Table {
+            costed,
+            totals,
+            sums: Sums::of(costed),
+            processes: ranks.len(),
+            copies: copy::groups(run),
+            gaps: gap::groups(run),
+            chains: chain::recognise(costed),
+            layers: layers(costed),
+            ranks,
+        }
+    }
+
+    /// What shares and step times are taken of.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Everything a rule over `over` is judged on, in a fixed order.
+    pub fn members(&self, over: Over) -> Vec<Member> {
+        fn rows(count: usize, wrap: fn(u32) -> Member) -> Vec<Member> {
+            (0..u32::try_from(count).unwrap_or(u32::MAX))
+                .map(wrap)
+                .collect()
+        }
+        let run = &self.costed.run;
+        match over {
+            Over::Run => vec![Member::Run],
+            Over::Step => rows(run.steps.len(), Member::Step),
+            Over::Layer => rows(self.layers.len(), Member::Layer)
+                .into_iter()
+                .filter(|m| matches!(m, Member::Layer(i) if self.layer(*i).is_some_and(|l| l.time_ns > 0.0)))
+                .collect(),
+            Over::Site => (0..run.sites.len()).map(|i| Member::Site(SiteId::new(i))).collect(),
+            Over::Chain => rows(self.chains.len(), Member::Chain),
+            Over::Kernel => run
+                .sites
+                .iter()
+                .enumerate()
+                .flat_map(|(i, site)| {
+                    let kernels = u32::try_from(site.kernels.len()).unwrap_or(u32::MAX);
+                    (0..kernels).map(move |k| Member::Kernel(SiteId::new(i), k))
+                })
+                .collect(),
+            Over::Copy => rows(self.copies.len(), Member::Copy),
+            Over::Gap => rows(self.gaps.len(), Member::Gap),
+            Over::Rank => rows(self.ranks.len(), Member::Rank),
+        }
+    }
+
+    /// The facts of a member.
+    pub fn view(&self, member: Member) -> View<'_> {
+        View {
+            table: self,
+            member,
+        }
+    }
+
+    fn layer(&self, index: u32) -> Option<&LayerSums> {
+        self.layers.get(index as usize)
+    }
+
+    /// The layer row of a site: its pattern's, or the one for unknown layers.
+    fn layer_of(&self, site: SiteId) -> Option<&LayerSums> {
+        let run = &self.costed.run;
+        let pattern = run
+            .sites
+            .get(site.idx())?
+            .layer
+            .and_then(|id| run.layers.get(id.idx()))
+            .map_or(run.patterns.len(), |l| l.pattern.idx());
+        self.layers.get(pattern)
+    }
+
+    /// What a member covers, for claims and for saying where it is.
+    pub fn stake(&self, member: Member) -> Stake {
+        self.find_stake(member).unwrap_or_default()
+    }
+
+    fn find_stake(&self, member: Member) -> Option<Stake> {
+        let run = &self.costed.run;
+        Some(match member {
+            Member::Run => Stake {
+                sites: (0..run.sites.len())
+                    .filter_map(|i| self.site_stake(SiteId::new(i), None))
+                    .collect(),
+                idle_ns: self.totals.idle_ns,
+                copy_ns: self.totals.copy_ns,
+                calls: 1,
+                time_ns: self.totals.gpu_busy_ns,
+                place: "the whole run".into(),
+                layer: None,
+            },
+            Member::Step(i) => {
+                let step = run.steps.get(i as usize)?;
+                Stake {
+                    calls: 1,
+                    time_ns: step.span.ns() as f64,
+                    place: format!("step {}", step.number),
+                    ..Stake::default()
+                }
+            }
+            Member::Layer(i) => {
+                let sums = self.layer(i)?;
+                let sites = (0..run.sites.len())
+                    .map(SiteId::new)
+                    .filter(|id| self.layer_of(*id).is_some_and(|l| std::ptr::eq(l, sums)))
+                    .filter_map(|id| self.site_stake(id, None))
+                    .collect();
+                Stake {
+                    sites,
+                    calls: u64::from(sums.instances),
+                    time_ns: sums.time_ns,
+                    place: if sums.name.is_empty() {
+                        "no layer known".into()
+                    } else {
+                        sums.name.clone()
+                    },
+                    layer: Some(sums.name.clone()).filter(|n| !n.is_empty()),
+                    ..Stake::default()
+                }
+            }
+            Member::Site(id) => {
+                let site = run.sites.get(id.idx())?;
+                Stake {
+                    sites: self.site_stake(id, None).into_iter().collect(),
+                    calls: u64::from(site.calls),
+                    time_ns: site.time_ns as f64,
+                    place: self.site_place(id),
+                    layer: self.layer_name(id),
+                    ..Stake::default()
+                }
+            }
+            Member::Kernel(id, row) => {
+                let kernel = run.sites.get(id.idx())?.kernels.get(row as usize)?;
+                Stake {
+                    sites: self
+                        .site_stake(id, Some(kernel.time_ns as f64))
+                        .into_iter()
+                        .collect(),
+                    calls: u64::from(kernel.count),
+                    time_ns: kernel.time_ns as f64,
+                    place: self.site_place(id),
+                    layer: self.layer_name(id),
+                    ..Stake::default()
+                }
+            }
+            Member::Chain(i) => {
+                let chain = self.chains.get(i as usize)?;
+                let sites = chain
+                    .sites
+                    .iter()
+                    .filter_map(|(id, ns)| {
+                        let mut stake = self.site_stake(*id, Some(*ns))?;
+                        // A fused operator may beat the reachable time of its parts.
+                        stake.floor_ns = 0.0;
+                        Some(stake)
+                    })
+                    .collect();
+                let place = if chain.layer.is_empty() {
+                    format!("{} ({})", chain.ops, chain.direction.name())
+                } else {
+                    format!(
+                        "{}: {} ({})",
+                        chain.layer,
+                        chain.ops,
+                        chain.direction.name()
+                    )
+                };
+                Stake {
+                    sites,
+                    calls: chain.count,
+                    time_ns: chain.time_ns,
+                    place,
+                    layer: Some(chain.layer.clone()).filter(|l| !l.is_empty()),
+                    ..Stake::default()
+                }
+            }
+            Member::Copy(i) => {
+                let group = self.copies.get(i as usize)?;
+                Stake {
+                    copy_ns: group.exposed_ns,
+                    calls: group.count,
+                    time_ns: group.time_ns,
+                    place: group.place(),
+                    ..Stake::default()
+                }
+            }
+            Member::Gap(i) => {
+                let group = self.gaps.get(i as usize)?;
+                Stake {
+                    idle_ns: group.time_ns,
+                    calls: group.count,
+                    time_ns: group.time_ns,
+                    place: format!("GPU {} idle", group.ordinal),
+                    ..Stake::default()
+                }
+            }
+            Member::Rank(i) => {
+                let (number, ns) = self.ranks.get(i as usize)?;
+                Stake {
+                    calls: 1,
+                    time_ns: *ns,
+                    place: format!("rank {number}"),
+                    ..Stake::default()
+                }
+            }
+        })
+    }
+
+    /// A site's part in a stake; `part_ns` when only some of its time is meant.
+    fn site_stake(&self, id: SiteId, part_ns: Option<f64>) -> Option<SiteStake> {
+        let site = self.costed.run.sites.get(id.idx())?;
+        let whole = site.time_ns as f64;
+        let time_ns = part_ns.unwrap_or(whole).min(whole);
+        let share = if whole > 0.0 { time_ns / whole } else { 0.0 };
+        Some(SiteStake {
+            site: id,
+            time_ns,
+            floor_ns: self
+                .costed
+                .sites
+                .get(id.idx())?
+                .reachable_ns
+                .unwrap_or(0.0)
+                .min(whole)
+                * share,
+            exposed_share: if whole > 0.0 {
+                site.exposed_ns as f64 / whole
+            } else {
+                0.0
+            },
+        })
+    }
+
+    fn layer_name(&self, id: SiteId) -> Option<String> {
+        self.layer_of(id)
+            .map(|l| l.name.clone())
+            .filter(|n| !n.is_empty())
+    }
+
+    /// `blocks.*.mlp: linear (bprop)`, or the kernel's label when no operator is known.
+    fn site_place(&self, id: SiteId) -> String {
+        let site = self.costed.run.sites.get(id.idx());
+        let what = match site.and_then(|s| s.op.as_ref()) {
+            Some(op) => {
+                let direction = site.map_or(crate::correlate::Direction::Unknown, |s| s.direction);
+                if direction == crate::correlate::Direction::Unknown {
+                    op.display()
+                } else {
+                    format!("{} ({})", op.display(), direction.name())
+                }
+            }
+            None => self
+                .costed
+                .kernels
+                .get(id.idx())
+                .and_then(|d| d.iter().find(|d| !d.helper).or_else(|| d.first()))
+                .map_or_else(|| "unknown kernel".into(), |d| d.label.clone()),
+        };
+        match self.layer_name(id) {
+            Some(layer) => format!("{layer}: {what}"),
+            None => what,
+        }
+    }
+}
+
+/// Asks the entry of `name` in one table.
+fn ask<'b, S: Subject>(entries: &[Entry<S>], name: &str, of: &S::Of<'b>) -> Option<Answer> {
+    entries
+        .iter()
+        .find(|e| e.fact.name == name)
+        .map(|e| (e.get)(of))
+}
+
+impl Lookup for View<'_> {
+    fn get(&self, name: &str) -> Answer {
+        self.answer(name).unwrap_or(Answer::Absent)
+    }
+}
+
+impl View<'_> {
+    fn answer(&self, name: &str) -> Option<Answer> {
+        let (prefix, _) = name.split_once('.')?;
+        let table = self.table;
+        let fact = super::find(name)?;
+        let site = match self.member {
+            Member::Site(id) | Member::Kernel(id, _) => SiteScope::new(table, id),
+            _ => None,
+        };
+        match prefix {
+            "run" => ask(super::run::ENTRIES, name, table),
+            "gpu" => ask(super::gpu::ENTRIES, name, table),
+            "site" => {
+                let site = site?;
+                if excludes(fact.families, site.cost.family) {
+                    return Some(Answer::DoesNotApply);
+                }
+                ask(super::site::ENTRIES, name, &site)
+            }
+            "kernel" => {
+                let Member::Kernel(id, row) = self.member else {
+                    return None;
+                };
+                let site = site?;
+                let kernel = site.site.kernels.get(row as usize)?;
+                let decoded = table.costed.kernels.get(id.idx())?.get(row as usize)?;
+                if excludes(fact.families, decoded.family) {
+                    return Some(Answer::DoesNotApply);
+                }
+                let config = table
+                    .costed
+                    .run
+                    .profile
+                    .configs
+                    .get(kernel.config.idx())
+                    .copied()?;
+                ask(
+                    super::kernel::ENTRIES,
+                    name,
+                    &KernelScope {
+                        site,
+                        kernel,
+                        name: decoded,
+                        config,
+                    },
+                )
+            }
+            "layer" => {
+                let sums = match self.member {
+                    Member::Layer(i) => table.layer(i)?,
+                    Member::Site(id) | Member::Kernel(id, _) => table.layer_of(id)?,
+                    Member::Chain(i) => {
+                        let name = &table.chains.get(i as usize)?.layer;
+                        table.layers.iter().find(|l| l.name == *name)?
+                    }
+                    _ => return None,
+                };
+                ask(super::layer::ENTRIES, name, &LayerScope { table, sums })
+            }
+            "chain" => {
+                let Member::Chain(i) = self.member else {
+                    return None;
+                };
+                ask(
+                    super::chain::ENTRIES,
+                    name,
+                    &ChainScope {
+                        table,
+                        chain: table.chains.get(i as usize)?,
+                    },
+                )
+            }
+            "copy" => {
+                let Member::Copy(i) = self.member else {
+                    return None;
+                };
+                ask(
+                    super::copy::ENTRIES,
+                    name,
+                    &CopyScope {
+                        table,
+                        group: table.copies.get(i as usize)?,
+                    },
+                )
+            }
+            "gap" => {
+                let Member::Gap(i) = self.member else {
+                    return None;
+                };
+                ask(
+                    super::gap::ENTRIES,
+                    name,
+                    &GapScope {
+                        table,
+                        group: table.gaps.get(i as usize)?,
+                    },
+                )
+            }
+            "step" => {
+                let Member::Step(i) = self.member else {
+                    return None;
+                };
+                let step = table.costed.run.steps.get(i as usize)?;
+                ask(super::step::STEP_ENTRIES, name, &StepScope { table, step })
+            }
+            "rank" => {
+                let Member::Rank(i) = self.member else {
+                    return None;
+                };
+                let (number, kernel_ns) = *table.ranks.get(i as usize)?;
+                let total: f64 = table.ranks.iter().map(|r| r.1).sum();
+                let mean_kernel_ns = total / table.ranks.len() as f64;
+                ask(
+                    super::step::RANK_ENTRIES,
+                    name,
+                    &RankScope {
+                        number,
+                        kernel_ns,
+                        mean_kernel_ns,
+                    },
+                )
+            }
+            _ => None,
+        }
+    }
+}
+
+fn excludes(families: &[Family], family: Family) -> bool {
+    !families.is_empty() && !families.contains(&family)
+}
+
+fn totals(run: &Run) -> Totals {
+    let devices = &run.timeline.devices;
+    let sum = |field: fn(&crate::correlate::DeviceTimeline) -> i64| -> f64 {
+        devices.iter().map(|d| field(d) as f64).sum()
+    };
+    let busy = sum(|d| d.busy_ns);
+    let window = sum(|d| d.span.ns());
+    let busy_share = if window > 0.0 { busy / window } else { 0.0 };
+    Totals {
+        gpu_busy_ns: busy,
+        kernel_ns: run.sites.iter().map(|s| s.time_ns as f64).sum(),
+        window_ns: window,
+        idle_ns: window - busy,
+        copy_ns: sum(|d| d.exposed_copy_ns),
+        devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
+        step_weight: run
+            .stretched
+            .is_none()
+            .then(|| ((busy_share - 0.5) / 0.4).clamp(0.0, 1.0)),
+    }
+}
+
+/// Sums per pattern, and in the last row for sites without a layer.
+fn layers(costed: &Costed) -> Vec<LayerSums> {
+    let run = &costed.run;
+    let mut layers: Vec<LayerSums> = run
+        .patterns
+        .iter()
+        .map(|p| LayerSums {
+            name: p.name.clone(),
+            instances: p.layers,
+            ..LayerSums::default()
+        })
+        .collect();
+    layers.push(LayerSums::default());
+    let unknown = run.patterns.len();
+    for ((site, cost), decoded) in run.sites.iter().zip(&costed.sites).zip(&costed.kernels) {
+        let pattern = site
+            .layer
+            .and_then(|id| run.layers.get(id.idx()))
+            .map_or(unknown, |l| l.pattern.idx());
+        let Some(sums) = layers.get_mut(pattern) else {
+            continue;
+        };
+        sums.time_ns += site.time_ns as f64;
+        for (kernel, name) in site.kernels.iter().zip(decoded) {
+            sums.kernels += u64::from(kernel.count);
+            if is_memory_family(name.family) {
+                sums.memory_ns += kernel.time_ns as f64;
+            }
+        }
+        if let Some(best) = cost.best_ideal_ns {
+            sums.best_ideal_ns += best;
+            sums.ideal_time_ns += site.time_ns as f64;
+        }
+    }
+    layers
+}
+
+/// Kernel time per process, in order of the process table; the rank where the file says it.
+fn ranks(run: &Run) -> Vec<(u64, f64)> {
+    let mut by_process: BTreeMap<ProcessId, f64> = BTreeMap::new();
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        if link.site.is_some() {
+            *by_process.entry(kernel.process).or_default() += kernel.span.ns() as f64;
+        }
+    }
+    by_process
+        .into_iter()
+        .enumerate()
+        .map(|(i, (process, ns))| {
+            let rank = run
+                .profile
+                .processes
+                .get(process.idx())
+                .and_then(|p| p.rank);
+            (rank.map_or(i as u64, u64::from), ns)
+        })
+        .collect()
+}
