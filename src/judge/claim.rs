@@ -61,35 +61,40 @@ impl<'a> Claims<'a> {
     /// Claims a finding's saving; better findings must have come before.
     pub(super) fn claim(&mut self, draft: &Draft, sure: f64) -> Option<Saving> {
         let high_ns = draft.high?;
-        let picks = draft.picks.iter();
-        let claimed_ns: f64 = picks.map(|pick| self.claim_pick(pick, draft.kind)).sum();
-        let claimed_ns = claimed_ns.min(high_ns);
+        let mut claimed_ns = 0.0;
+        let mut exposed_ns = 0.0;
+        for pick in &draft.picks {
+            let taken = self.claim_pick(pick, draft.kind);
+            claimed_ns += taken.claimed;
+            exposed_ns += taken.exposed;
+        }
+        let claimed_ns = f64::min(claimed_ns, high_ns);
         Some(Saving {
             high_ns,
             low_ns: high_ns * sure,
             claimed_ns,
             overlap_ns: high_ns - claimed_ns,
-            step_ns: self.step_ns(claimed_ns, draft.kind),
+            step_ns: self.step_ns(exposed_ns, draft.kind),
             kind: draft.kind,
         })
     }
 
-    fn claim_pick(&mut self, pick: &Pick, kind: SavingKind) -> f64 {
+    fn claim_pick(&mut self, pick: &Pick, kind: SavingKind) -> Taken {
         let wanted = pick.saving.unwrap_or(0.0);
         match kind {
-            SavingKind::Gpu if pick.stake.sites.is_empty() => self.claim_busy(wanted),
+            SavingKind::Gpu if pick.stake.sites.is_empty() => Taken::all(self.claim_busy(wanted)),
             SavingKind::Gpu => self.claim_sites(pick, wanted),
             SavingKind::Idle => {
                 let left = self.totals.idle_ns - self.idle;
                 let taken = self.claim_member(pick.member, pick.stake.idle_ns, wanted, left);
                 self.idle += taken;
-                taken
+                Taken::all(taken)
             }
             SavingKind::Copy => {
                 let left = self.totals.copy_ns - self.copy;
                 let taken = self.claim_member(pick.member, pick.stake.copy_ns, wanted, left);
                 self.copy += taken;
-                taken
+                Taken::all(taken)
             }
         }
     }
@@ -102,8 +107,8 @@ impl<'a> Claims<'a> {
     }
 
     /// From each site in turn, never going below its floor.
-    fn claim_sites(&mut self, pick: &Pick, wanted: f64) -> f64 {
-        let mut taken = 0.0;
+    fn claim_sites(&mut self, pick: &Pick, wanted: f64) -> Taken {
+        let mut taken = Taken::default();
         for stake in &pick.stake.sites {
             let bench = self.bench;
             let (claimed, whole) = self.sites.entry(stake.site).or_insert_with(|| {
@@ -113,11 +118,12 @@ impl<'a> Claims<'a> {
             });
             let of_site = whole.max(stake.time_ns) - stake.floor_ns - *claimed;
             let of_stake = stake.time_ns - stake.floor_ns;
-            let part = (wanted - taken).min(of_site).min(of_stake).max(0.0);
+            let part = (wanted - taken.claimed).min(of_site).min(of_stake).max(0.0);
             *claimed += part;
-            taken += part;
+            taken.claimed += part;
+            taken.exposed += part * stake.exposed_share;
         }
-        self.gpu += taken;
+        self.gpu += taken.claimed;
         taken
     }
 
@@ -130,12 +136,30 @@ impl<'a> Claims<'a> {
         taken
     }
 
-    /// Kernel time only shortens a step as far as the GPU is what limits it.
-    fn step_ns(&self, claimed: f64, kind: SavingKind) -> Option<f64> {
-        let per_device = claimed / f64::from(self.totals.devices.max(1));
+    /// Kernel time only shortens a step as far as the GPU is what limits it, and as far as nothing
+    /// else ran beside it.
+    fn step_ns(&self, exposed: f64, kind: SavingKind) -> Option<f64> {
+        let per_device = exposed / f64::from(self.totals.devices.max(1));
         match kind {
             SavingKind::Gpu => self.totals.step_weight.map(|weight| per_device * weight),
             SavingKind::Idle | SavingKind::Copy => Some(per_device),
+        }
+    }
+}
+
+/// What one member could claim.
+#[derive(Debug, Clone, Copy, Default)]
+struct Taken {
+    claimed: f64,
+    /// The part during which nothing else ran on the device.
+    exposed: f64,
+}
+
+impl Taken {
+    fn all(ns: f64) -> Taken {
+        Taken {
+            claimed: ns,
+            exposed: ns,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::expr::{Scene, Undecided};
 use super::rule::Rule;
-use crate::facts::{Fact, Lookup, Member, Over, Stake, Totals};
+use crate::facts::{self, Fact, Lookup, Member, Over, Stake, Table, Totals};
 
 /// What rules are judged on: members with facts, and the time each stands for.
 ///
@@ -20,6 +20,28 @@ pub trait Bench: Sync {
     fn stake(&self, member: Member) -> Stake;
     /// The run's sums.
     fn totals(&self) -> Totals;
+}
+
+impl Bench for Table<'_> {
+    fn facts(&self) -> &[Fact] {
+        facts::all()
+    }
+
+    fn members(&self, over: Over) -> Vec<Member> {
+        Table::members(self, over)
+    }
+
+    fn lookup(&self, member: Member) -> Box<dyn Lookup + '_> {
+        Box::new(self.view(member))
+    }
+
+    fn stake(&self, member: Member) -> Stake {
+        Table::stake(self, member)
+    }
+
+    fn totals(&self) -> Totals {
+        Table::totals(self)
+    }
 }
 
 /// A member the condition picked.

@@ -113,14 +113,29 @@ impl Type {
     }
 }
 
-/// What a fold over a rule's findings offers as `found.NAME`.
+/// What a finding knows of its members together, as `found.NAME`.
 pub const FOUND: &[(&str, Type, &str)] = &[
     ("found.calls", Type::INT, "calls of all members"),
+    (
+        "found.copy_share",
+        Type::DOUBLE,
+        "their exposed copy time as a share of the window",
+    ),
     ("found.count", Type::INT, "members the condition picked"),
     (
         "found.gpu_share",
         Type::DOUBLE,
-        "their part of the GPU busy time (of the window for idle time)",
+        "the time they cover as a share of the GPU busy time (of the window for idle time)",
+    ),
+    (
+        "found.idle_share",
+        Type::DOUBLE,
+        "their idle time as a share of the window",
+    ),
+    (
+        "found.kernel_share",
+        Type::DOUBLE,
+        "their kernel time as a share of all kernel time",
     ),
     (
         "found.saving_ns",
@@ -131,29 +146,21 @@ pub const FOUND: &[(&str, Type, &str)] = &[
     ("found.worst", Type::STR, "where the costliest of them is"),
 ];
 
-/// The members of a finding, summed. A test may leave parts unknown.
+/// The members of a finding together. A test may leave parts unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
-    pub count: Option<i64>,
-    pub calls: Option<i64>,
-    pub time_ns: Option<f64>,
-    pub gpu_share: Option<f64>,
-    pub saving_ns: Option<f64>,
-    pub worst: Option<String>,
-}
+pub struct Found(BTreeMap<&'static str, Value>);
 
 impl Found {
-    /// The value of `found.NAME`.
-    pub fn get(&self, name: &str) -> Option<Value> {
-        match name {
-            "found.count" => self.count.map(Value::Int),
-            "found.calls" => self.calls.map(Value::Int),
-            "found.time_ns" => self.time_ns.map(Value::Double),
-            "found.gpu_share" => self.gpu_share.map(Value::Double),
-            "found.saving_ns" => self.saving_ns.map(Value::Double),
-            "found.worst" => self.worst.as_deref().map(|w| Value::Str(w.into())),
-            _ => None,
+    /// Sets `found.NAME`; unknown names are ignored.
+    pub fn set(&mut self, name: &str, value: Value) {
+        if let Some((name, ..)) = FOUND.iter().find(|(known, ..)| *known == name) {
+            self.0.insert(name, value);
         }
+    }
+
+    /// The value of `found.NAME`.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
     }
 }
 
@@ -369,6 +376,11 @@ impl<'a> Scene<'a> {
         self.truth(&expr.node)
     }
 
+    /// A part of a condition.
+    pub(super) fn part_holds(&self, node: &Node) -> Result<bool, Undecided> {
+        self.truth(node)
+    }
+
     /// A number of ns, int or double.
     ///
     /// # Errors
@@ -389,7 +401,7 @@ impl<'a> Scene<'a> {
         match name {
             Name::Fact(fact) => self.fact(fact),
             Name::Found(found) => {
-                let value = self.found.and_then(|f| f.get(found));
+                let value = self.found.and_then(|f| f.get(found)).cloned();
                 value.ok_or_else(|| Undecided::NotJudged(vec![found]))
             }
             Name::Param(param) => {
@@ -417,7 +429,7 @@ impl<'a> Scene<'a> {
             return self.params.get(param).cloned();
         }
         if name.starts_with("found.") {
-            return self.found.and_then(|f| f.get(name));
+            return self.found.and_then(|f| f.get(name)).cloned();
         }
         if !name.contains('.') {
             let index = self.lets.iter().position(|l| l.name == name)?;

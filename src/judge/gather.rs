@@ -10,7 +10,7 @@ use super::expr::{Found, Scene};
 use super::rule::{Gather, Rule};
 use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
-use crate::facts::{Answer, Member, Totals, Value};
+use crate::facts::{Answer, Member, Stake, Totals, Value};
 
 /// A finding before it has its place in the report.
 #[derive(Debug, Clone)]
@@ -98,21 +98,26 @@ fn draft(index: usize, rule: &Rule, picks: Vec<Pick>, totals: &Totals) -> Option
         SavingKind::Idle => totals.window_ns,
         SavingKind::Gpu | SavingKind::Copy => totals.gpu_busy_ns,
     };
-    let share = if whole > 0.0 { time_ns / whole } else { 0.0 };
+    let share = part(time_ns, whole);
     let calls = picks.iter().fold(0_u64, |sum, p| sum.saturating_add(p.stake.calls));
     let high = picks
         .iter()
         .filter_map(|p| p.saving)
         .reduce(|sum, saving| sum + saving);
     let place_of_worst = picks.get(worst).map(|p| p.stake.place.clone()).unwrap_or_default();
-    let found = Found {
-        count: i64::try_from(picks.len()).ok(),
-        calls: i64::try_from(calls).ok(),
-        time_ns: Some(time_ns),
-        gpu_share: Some(share),
-        saving_ns: Some(high.unwrap_or(0.0)),
-        worst: Some(place_of_worst.clone()),
-    };
+    let sum = |part: fn(&Stake) -> f64| picks.iter().map(|p| part(&p.stake)).sum::<f64>();
+    let double = |value: f64| Value::Double(if value.is_finite() { value } else { 0.0 });
+    let count = |value: u64| Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
+    let mut found = Found::default();
+    found.set("found.count", count(picks.len() as u64));
+    found.set("found.calls", count(calls));
+    found.set("found.time_ns", double(time_ns));
+    found.set("found.gpu_share", double(share));
+    found.set("found.kernel_share", double(part(in_sites(&picks), totals.kernel_ns)));
+    found.set("found.idle_share", double(part(sum(|s| s.idle_ns), totals.window_ns)));
+    found.set("found.copy_share", double(part(sum(|s| s.copy_ns), totals.window_ns)));
+    found.set("found.saving_ns", double(high.unwrap_or(0.0)));
+    found.set("found.worst", Value::Str(place_of_worst.as_str().into()));
     Some(Draft {
         rule: index,
         place: place(&picks, place_of_worst),
@@ -144,24 +149,29 @@ fn worst(picks: &[Pick]) -> Option<usize> {
     best.map(|(index, _)| index)
 }
 
-/// ns covered by picks, each site once; kernels of one site add up.
+fn part(of: f64, whole: f64) -> f64 {
+    if whole > 0.0 { of / whole } else { 0.0 }
+}
+
+/// ns covered by picks, each site once.
 pub(super) fn covered(picks: &[Pick]) -> f64 {
+    let siteless = picks.iter().filter(|p| p.stake.sites.is_empty());
+    siteless.map(|p| p.stake.time_ns).sum::<f64>() + in_sites(picks)
+}
+
+/// ns of the sites covered by picks; parts of a site (its kernels, its share of chains) add up.
+fn in_sites(picks: &[Pick]) -> f64 {
     let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
-    let mut rest = 0.0;
     for pick in picks {
-        if pick.stake.sites.is_empty() {
-            rest += pick.stake.time_ns;
-            continue;
-        }
         for stake in &pick.stake.sites {
             let time = sites.entry(stake.site).or_default();
             *time = match pick.member {
-                Member::Kernel(..) => *time + stake.time_ns,
+                Member::Kernel(..) | Member::Chain(_) => *time + stake.time_ns,
                 _ => time.max(stake.time_ns),
             };
         }
     }
-    rest + sites.values().sum::<f64>()
+    sites.values().sum()
 }
 
 /// One place, or the costliest and how many more.

@@ -101,6 +101,16 @@ const SAVINGS: [(SavingKind, &str); 3] = [
 const MAX_DEPTH: usize = 4;
 const MAX_FILES: usize = 5_000;
 
+/// The rule files of an embedded folder, as `(path below it, text)`.
+pub fn embedded(entries: &[(&str, &str)]) -> Vec<RuleFile> {
+    let file = |(path, text): &(&str, &str)| RuleFile {
+        id: path.strip_suffix(".toml").unwrap_or(path).to_owned(),
+        source: Source::new(format!("rules/{path}"), *text),
+        builtin: true,
+    };
+    entries.iter().map(file).collect()
+}
+
 /// The rule files at a path: one file, or all of a folder and its category folders.
 ///
 /// A single file is `user/<stem>`; in a folder, a file keeps its path: `category/stem`.

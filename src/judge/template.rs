@@ -211,6 +211,14 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     env.set_recursion_limit(50);
     env.set_keep_trailing_newline(false);
     env.add_test("defined", |value: &Jinja| !value.is_undefined());
+    env.add_filter("default", |value: Jinja, other: Jinja| {
+        if value.is_undefined() { other } else { value }
+    });
+    env.add_filter("round", |value: &Jinja, digits: Option<usize>| {
+        let number = number(value).ok_or_else(|| not("a number", value))?;
+        let digits = digits.unwrap_or(0).min(6);
+        Ok::<_, Error>(Jinja::from_safe_string(format!("{number:.digits$}")))
+    });
     env.add_filter("length", |value: &Jinja| value.len());
     env.add_filter("join", |value: &Jinja, separator: &str| join(value, separator));
     for filter in FILTERS {
