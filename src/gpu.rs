@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::base::DType;
 
+pub mod family;
 pub mod load;
+pub mod names;
 pub mod select;
+pub mod show;
 
 /// A GPU's peaks and limits. Every rate is dense (no 2:4 sparsity).
 #[derive(Debug, Clone, PartialEq)]
@@ -16,8 +19,10 @@ pub struct Gpu {
     pub name: String,
     pub vendor: Vendor,
     pub architecture: String,
-    /// `(7, 0)`; `None` for AMD, whose `gfx` name is in `architecture`.
+    /// `(7, 0)`; `None` for AMD, whose `gfx` name is in `architecture`: `CDNA3 (gfx942)`.
     pub compute_capability: Option<(u32, u32)>,
+    /// SMs or compute units. 0 where the maker does not publish it and the profile does not say:
+    /// divide by [`Gpu::sms`], never by this.
     pub sm_count: u32,
     /// FLOP/s outside Tensor Cores, per dtype.
     pub flops: BTreeMap<DType, f64>,
@@ -58,6 +63,11 @@ impl Gpu {
     /// Whether it has Tensor Cores or matrix cores at all.
     pub fn has_tensor_cores(&self) -> bool {
         !self.tensor_flops.is_empty()
+    }
+
+    /// SMs or compute units, where known.
+    pub fn sms(&self) -> Option<u32> {
+        (self.sm_count > 0).then_some(self.sm_count)
     }
 
     /// Threads times 1/32.

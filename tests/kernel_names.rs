@@ -1,5 +1,6 @@
 //! The kernel name decoder against every real profile in the folder named by
 //! `PYPROF_ADVISE_PROFILES`: it has to know what nearly all GPU time is spent on.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,7 +17,7 @@ fn kineto(path: &Path) -> Times {
     let bytes = std::fs::read(path).unwrap();
     let mut text = Vec::new();
     if bytes.starts_with(&[0x1f, 0x8b]) {
-        flate2::read::MultiGzDecoder::new(&bytes[..])
+        flate2::read::MultiGzDecoder::new(bytes.as_slice())
             .read_to_end(&mut text)
             .unwrap();
     } else {
@@ -40,8 +41,12 @@ fn sqlite(path: &Path) -> Times {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let db = Connection::open_with_flags(uri, flags).unwrap();
     let has = |table: &str| {
-        db.query_row("select 1 from sqlite_master where name = ?", [table], |_| Ok(()))
-            .is_ok()
+        db.query_row(
+            "select 1 from sqlite_master where name = ?",
+            [table],
+            |_| Ok(()),
+        )
+        .is_ok()
     };
     let mut times = Times::new();
     for table in [
@@ -56,12 +61,13 @@ fn sqlite(path: &Path) -> Times {
         } else {
             "StringTable s on s._id_ = k.name"
         };
-        let sql = format!(
-            "select s.value, sum(k.end - k.start) from {table} k join {names} group by 1"
-        );
+        let sql =
+            format!("select s.value, sum(k.end - k.start) from {table} k join {names} group by 1");
         let mut query = db.prepare(&sql).unwrap();
         let rows = query
-            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, f64>(1)?)))
+            .query_map([], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, f64>(1)?))
+            })
             .unwrap();
         for row in rows {
             let (name, ns) = row.unwrap();
@@ -82,7 +88,10 @@ fn profiles() -> Option<Vec<(String, Times)>> {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let times = if name.ends_with(".json") || name.ends_with(".json.gz") {
             kineto(&path)
-        } else if [".sqlite", ".sql", ".nvvp"].iter().any(|e| name.ends_with(e)) {
+        } else if [".sqlite", ".sql", ".nvvp"]
+            .iter()
+            .any(|e| name.ends_with(e))
+        {
             sqlite(&path)
         } else {
             continue;
@@ -98,7 +107,11 @@ fn profiles() -> Option<Vec<(String, Times)>> {
 #[test]
 fn families_cover_99_percent_of_the_kernel_time_of_every_profile() {
     let Some(profiles) = profiles() else { return };
-    assert!(profiles.len() > 20, "only {} profiles with kernels", profiles.len());
+    assert!(
+        profiles.len() > 20,
+        "only {} profiles with kernels",
+        profiles.len()
+    );
     let (mut all, mut unknown) = (0.0, 0.0);
     let mut poor = Vec::new();
     for (file, times) in &profiles {
@@ -113,10 +126,17 @@ fn families_cover_99_percent_of_the_kernel_time_of_every_profile() {
         unknown += lost;
         if lost > 0.01 * total {
             let worst: Vec<_> = missed.iter().take(3).map(|m| m.0).collect();
-            poor.push(format!("{file}: {:.2} % unknown, {worst:?}", 100.0 * lost / total));
+            poor.push(format!(
+                "{file}: {:.2} % unknown, {worst:?}",
+                100.0 * lost / total
+            ));
         }
     }
-    assert!(unknown <= 0.01 * all, "{unknown} of {all} ns\n{}", poor.join("\n"));
+    assert!(
+        unknown <= 0.01 * all,
+        "{unknown} of {all} ns\n{}",
+        poor.join("\n")
+    );
     // One trace is a single kernel that old Inductor named by its signature, `triton__0d1d2d3d4d`:
     // that name does not say what it computes.
     poor.retain(|line| !line.starts_with("hta_triton_example"));

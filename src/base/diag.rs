@@ -19,6 +19,8 @@ const MAX_KEPT: usize = 1_000;
 const MAX_SHOWN: usize = 50;
 /// Bytes of a file read by [`Source::read`]: files written by hand are a few kilobytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Bytes of a title, label or help shown.
+const MAX_SENTENCE: usize = 1_000;
 /// Bytes of a line kept from a span's start on.
 const MAX_CONTEXT: usize = 300;
 
@@ -164,8 +166,8 @@ impl Complaint {
 
     /// The complaint with its line and a caret, as several lines without a final newline.
     pub fn render(&self, color: bool) -> String {
-        let title = visible(&self.title);
-        let label = visible(&self.label);
+        let title = visible(shorten(&self.title));
+        let label = visible(shorten(&self.label));
         let name = visible(&self.file.name);
         let mut group = Group::with_title(self.level.severity().primary_title(title));
         if self.file.text.is_empty() {
@@ -184,7 +186,7 @@ impl Complaint {
             group = group.element(snippet.annotation(mark));
         }
         if let Some(help) = &self.help {
-            group = group.element(Severity::HELP.message(visible(help)));
+            group = group.element(Severity::HELP.message(visible(shorten(help))));
         }
         let renderer = if color {
             Renderer::styled()
@@ -209,6 +211,12 @@ impl Complaint {
         let caret = before.len()..before.len() + inside.len();
         (format!("{before}{inside}{after}"), caret)
     }
+}
+
+/// Names from the file stand in sentences, and a name can be as long as the file.
+fn shorten(text: &str) -> &str {
+    text.get(..floor_boundary(text, MAX_SENTENCE))
+        .unwrap_or(text)
 }
 
 /// `text` with every character replaced that could steer a terminal or reorder what it shows:

@@ -133,7 +133,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn path_of(&self, key: &str) -> String {
+    /// A key of this table with those above it, for messages: `flops.fp32`.
+    pub fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
         } else {

@@ -7,6 +7,39 @@ pub fn ns(value: f64) -> String {
     scaled(value, 1e3, &["ns", "us", "ms", "s"])
 }
 
+/// Two durations in the unit of the longer one: `1.20 to 2.40 ms`; `up to 2.40 ms` when the shorter
+/// one is nothing beside it, `2.40 ms` when they print the same.
+pub fn ns_range(low: f64, high: f64) -> String {
+    let whole = ns(high);
+    let Some((upper, unit)) = whole.split_once(' ') else {
+        return whole;
+    };
+    let per_unit = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        _ => 1e9,
+    };
+    let lower = if unit == "ns" {
+        format!("{low:.0}")
+    } else {
+        significant(low / per_unit)
+    };
+    if lower == upper {
+        whole
+    } else if lower.parse::<f64>().is_ok_and(|l| l > 0.0) {
+        format!("{lower} to {whole}")
+    } else {
+        format!("up to {whole}")
+    }
+}
+
+/// A number with its noun: `1 step`, `1,200 kernels`.
+pub fn counted(n: u64, noun: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", count(n))
+}
+
 /// Bytes in powers of ten: `512 B`, `1.44 MB`, `25.5 GB`.
 pub fn bytes(value: f64) -> String {
     scaled(value, 1e3, &["B", "kB", "MB", "GB", "TB"])
@@ -122,5 +155,18 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(times(1.8), "1.80x");
         assert_eq!(ns(f64::NAN), "-");
+    }
+
+    #[test]
+    fn ranges_share_their_unit() {
+        assert_eq!(ns_range(1.2e6, 2.4e6), "1.20 to 2.40 ms");
+        assert_eq!(ns_range(2e5, 2.4e6), "0.20 to 2.40 ms");
+        assert_eq!(ns_range(2.4e6, 2.4e6), "2.40 ms");
+        assert_eq!(ns_range(10.0, 2.4e6), "up to 2.40 ms");
+        assert_eq!(ns_range(0.0, 0.0), "0 ns");
+        assert_eq!(ns_range(f64::NAN, 5e3), "up to 5.00 us");
+        assert_eq!(ns_range(1.0, f64::NAN), "-");
+        assert_eq!(counted(1, "step"), "1 step");
+        assert_eq!(counted(1200, "kernel"), "1,200 kernels");
     }
 }

@@ -2,11 +2,44 @@
 //! which operator call it belongs to, with which arguments, in which layer, direction and step; and
 //! what the GPU did when.
 
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::base::DType;
 use crate::handle;
-use crate::profile::{CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, Span, StrId};
+use crate::profile::{
+    ApiClass, CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, Span, StrId, Strings,
+};
+
+mod args;
+mod join;
+mod layers;
+pub(crate) mod literal;
+mod marker;
+mod ops;
+mod sites;
+mod source;
+mod steps;
+mod stretched;
+mod sweep;
+mod timeline;
+
+#[cfg(test)]
+mod real;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use args::Arguments;
+use layers::{Brackets, LayerTable};
+use marker::{Texts, What};
+use ops::{Calls, Setting, Spot};
+use steps::Steps;
+use sweep::Tree;
+use timeline::{Hints, Times};
 
 handle! {
     /// A node of the scope tree.
@@ -31,7 +64,8 @@ pub struct Run {
     pub profile: Profile,
     /// One per kernel, same index.
     pub links: Vec<Link>,
-    /// The scope tree: ranges that enclose a launch, with parent pointers.
+    /// The scope tree: ranges that enclose a launch, and those a backward pass refers to, with
+    /// parent pointers.
     pub scopes: Vec<Scope>,
     pub op_calls: Vec<OpCall>,
     pub args: Vec<OpArgs>,
@@ -139,7 +173,8 @@ impl OpName {
 #[derive(Debug, Clone)]
 pub struct OpCall {
     pub range: RangeId,
-    pub op: OpName,
+    /// Shared: a profile has few operators and many calls.
+    pub op: Arc<OpName>,
     pub args: Option<ArgsId>,
     /// The arguments are those of the matching forward call (backward nodes list none themselves).
     pub args_from_forward: bool,
@@ -458,4 +493,210 @@ pub struct Attribution {
     pub no_launch_ns: i64,
     pub graph_replay: u64,
     pub graph_replay_ns: i64,
+}
+
+/// What the floors above know about operator names.
+pub struct Vocabulary<'a> {
+    /// Whether an operator name is one the cost table (or the rules) understands.
+    pub knows_op: &'a (dyn Fn(&OpName) -> bool + Sync),
+    /// Whether a kernel, by its name, moves data between GPUs.
+    pub is_communication: &'a (dyn Fn(&str) -> bool + Sync),
+}
+
+/// Works out everything a profile's rows say together.
+pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
+    let mut labels = Strings::default();
+    let mut arguments = Arguments::default();
+    let launches = join::launches(&profile);
+    let texts = Texts::read(&profile, vocabulary, &mut arguments, &mut labels);
+    arguments.read_ranges(&profile, &mut labels);
+    let brackets = Brackets::read(&profile, &texts);
+    let steps = Steps::read(&profile, &texts);
+    let stretched = stretched::reason(&profile, &texts, &arguments, &launches);
+    let times = times(&profile, &texts, &launches, &steps, vocabulary);
+
+    let mut tree = Tree::grow(&profile, &texts, &arguments, &mut labels, &launches);
+    let forwards = ops::forwards(&profile, &texts, &mut tree);
+    let mut layers = LayerTable::default();
+    let mut calls = Calls::new(&arguments, &brackets, &tree, &mut layers, &forwards);
+    let (mut links, settings) = link(&profile, &launches, &tree, &steps, &mut calls);
+    calls.link_forwards();
+    let Calls {
+        calls: mut op_calls,
+        op_ids,
+        lines,
+        ..
+    } = calls;
+    let scopes = tree.scopes;
+    mark_steps(&mut op_calls, &links);
+
+    let members = sites::Members {
+        profile: &profile,
+        arguments: &arguments,
+        labels: &labels,
+        times: &times,
+        calls: &op_calls,
+        op_ids: &op_ids,
+        lines: &lines,
+        settings: &settings,
+    };
+    let sites = sites::group(&members, &mut links);
+    let attribution = attribution(&members, &links);
+    let layer_source = layer_source(&members, &links, &layers);
+    Run {
+        links,
+        scopes,
+        op_calls,
+        args: arguments.table,
+        layers: layers.layers,
+        patterns: layers.patterns,
+        sites,
+        steps: steps.steps,
+        window: times.window,
+        timeline: times.timeline,
+        attribution,
+        stretched,
+        layer_source,
+        profile,
+    }
+}
+
+fn times(
+    profile: &Profile,
+    texts: &Texts,
+    launches: &[Option<CallId>],
+    steps: &Steps,
+    vocabulary: &Vocabulary<'_>,
+) -> Times {
+    let data_loading: Vec<RangeId> = (0..)
+        .map(RangeId)
+        .zip(&profile.ranges)
+        .filter(|(_, range)| matches!(texts.of(range).what, What::DataLoading))
+        .map(|(id, _)| id)
+        .collect();
+    let warm = |call: &Option<CallId>| {
+        call.and_then(|c| profile.calls.get(c.idx()))
+            .is_none_or(|c| steps.is_warmup(c.span.start))
+    };
+    // A capture of nothing but warm-up is a capture of that.
+    let all_warmup = launches.iter().all(warm);
+    let hints = Hints {
+        launches,
+        data_loading: &data_loading,
+        warmup: if all_warmup { &[] } else { &steps.warmup },
+    };
+    timeline::times(profile, &hints, vocabulary.is_communication)
+}
+
+/// Every kernel's origin; for those without an operator also what is known of the place.
+fn link(
+    profile: &Profile,
+    launches: &[Option<CallId>],
+    tree: &Tree<'_>,
+    steps: &Steps,
+    calls: &mut Calls<'_, '_>,
+) -> (Vec<Link>, FxHashMap<KernelId, Setting>) {
+    let mut links = Vec::with_capacity(profile.kernels.len());
+    let mut settings = FxHashMap::default();
+    for ((id, kernel), launch) in (0..).map(KernelId).zip(&profile.kernels).zip(launches) {
+        let call = launch.and_then(|l| profile.calls.get(l.idx()));
+        let scope = launch.and_then(|l| tree.scope_of_call.get(l.idx()).copied().flatten());
+        let spot = call.map(|call| Spot {
+            scope,
+            thread: call.thread,
+            time: call.span.start,
+        });
+        let replayed = kernel.in_graph || call.is_some_and(|c| c.class == ApiClass::GraphLaunch);
+        let op = spot.filter(|_| !replayed).and_then(|s| calls.call_of(s));
+        let missing = match (op, replayed, call, scope) {
+            (Some(_), ..) => None,
+            (_, true, ..) => Some(Missing::GraphReplay),
+            (_, _, None, _) => Some(Missing::NoLaunch),
+            (_, _, _, None) => Some(Missing::NoRange),
+            _ => Some(Missing::NoOperator),
+        };
+        if let (Some(spot), Some(_)) = (spot, missing) {
+            settings.insert(id, calls.setting(spot, None));
+        }
+        links.push(Link {
+            launch: *launch,
+            scope,
+            op,
+            step: call.and_then(|c| steps.at(kernel.process, c.span.start)),
+            site: None,
+            missing,
+        });
+    }
+    (links, settings)
+}
+
+/// An op call belongs to the step its first kernel was launched in.
+fn mark_steps(calls: &mut [OpCall], links: &[Link]) {
+    for link in links {
+        if let Some(call) = link.op.and_then(|id| calls.get_mut(id.idx())) {
+            call.step = call.step.or(link.step);
+        }
+    }
+}
+
+fn attribution(members: &sites::Members<'_>, links: &[Link]) -> Attribution {
+    let mut sums = Attribution::default();
+    for ((id, kernel), link) in (0..).map(KernelId).zip(&members.profile.kernels).zip(links) {
+        let ns = kernel.span.ns();
+        let count = |yes: bool, kernels: &mut u64, time: &mut i64| {
+            if yes {
+                *kernels += 1;
+                *time = time.saturating_add(ns);
+            }
+        };
+        let call = link.op.and_then(|c| members.calls.get(c.idx()));
+        let shapes = call.is_some_and(|c| members.arguments.has_shapes(c.args));
+        let layer = members.layer(id, link).is_some();
+        let is = |missing| link.missing == Some(missing);
+        count(true, &mut sums.kernels, &mut sums.kernel_ns);
+        count(
+            link.launch.is_some(),
+            &mut sums.launched,
+            &mut sums.launched_ns,
+        );
+        count(call.is_some(), &mut sums.with_op, &mut sums.with_op_ns);
+        count(shapes, &mut sums.with_shapes, &mut sums.with_shapes_ns);
+        count(layer, &mut sums.with_layer, &mut sums.with_layer_ns);
+        count(
+            is(Missing::NoLaunch),
+            &mut sums.no_launch,
+            &mut sums.no_launch_ns,
+        );
+        count(
+            is(Missing::GraphReplay),
+            &mut sums.graph_replay,
+            &mut sums.graph_replay_ns,
+        );
+    }
+    sums
+}
+
+/// The source that named the layers of most kernel time; operators where nothing names layers.
+fn layer_source(
+    members: &sites::Members<'_>,
+    links: &[Link],
+    layers: &LayerTable,
+) -> Option<LayerSource> {
+    let mut time: Vec<(LayerSource, i64)> = Vec::new();
+    for ((id, kernel), link) in (0..).map(KernelId).zip(&members.profile.kernels).zip(links) {
+        let named = members.layer(id, link);
+        let layer = named.and_then(|l| layers.layers.get(l.idx()));
+        let Some(source) = layer.map(|l| l.source).or(link.op.map(|_| LayerSource::Op)) else {
+            continue;
+        };
+        match time.iter_mut().find(|(s, _)| *s == source) {
+            Some((_, ns)) => *ns = ns.saturating_add(kernel.span.ns()),
+            None => time.push((source, kernel.span.ns())),
+        }
+    }
+    let named = time.iter().filter(|(s, _)| *s != LayerSource::Op);
+    named
+        .max_by_key(|(s, ns)| (*ns, std::cmp::Reverse(*s)))
+        .or(time.first())
+        .map(|(s, _)| *s)
 }

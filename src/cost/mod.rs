@@ -87,6 +87,9 @@ pub struct OpCost {
     pub roles: Vec<RoleCost>,
     /// What the numbers assume, for the report: "causal mask not discounted".
     pub note: Option<&'static str>,
+    /// False where FLOPs are known but element types are not: every `bytes` is 0 then and means
+    /// nothing. Only GEMM, convolution, attention and recurrent operators are priced like that.
+    pub bytes_known: bool,
 }
 
 impl OpCost {

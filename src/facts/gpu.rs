@@ -107,7 +107,7 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         &[],
         GPU,
         "Streaming multiprocessors (AMD: compute units)",
-        |t| Answer::maybe(known(t).map(|g| u64::from(g.sm_count)), Answer::int)
+        |t| Answer::maybe(known(t).and_then(Gpu::sms).map(u64::from), Answer::int)
     ),
     fact!(
         "gpu.flops",

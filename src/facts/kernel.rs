@@ -28,7 +28,8 @@ impl KernelScope<'_> {
             .costed
             .gpu
             .as_ref()
-            .map(|g| u64::from(g.gpu.sm_count))
+            .and_then(|g| g.gpu.sms())
+            .map(u64::from)
     }
 
     /// Resident blocks per SM by the occupancy formula of the CUDA occupancy calculator: the least

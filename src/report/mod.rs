@@ -1,1 +1,344 @@
-//! (to come)
+//! Floor 7: one [`Report`], and the views of it.
+//!
+//! A report is plain data: numbers with their unit in the field's name, texts as the profile has
+//! them (shortened, home folders cut, not escaped). The JSON output *is* this struct; the Markdown
+//! is a template rendered over it, and so is whatever a user's own template makes of it.
+
+use serde::Serialize;
+
+use crate::correlate::SetUp;
+use crate::judge::{Confidence, Fault, SavingKind, Severity};
+
+mod build;
+mod evidence;
+mod json;
+mod layers;
+mod template;
+mod words;
+
+pub use json::json;
+pub use template::{TemplateError, markdown, render_template};
+
+/// Version of the shape of [`Report`]: it grows by new fields; a removed or changed one raises it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What the caller may choose about a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Findings shown in full; the others are folded.
+    pub top: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { top: 10 }
+    }
+}
+
+/// Everything said about one profile. Times are ns of the judged window, summed over devices.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    pub schema_version: u32,
+    /// The file judged, as `~/net.sqlite`.
+    pub file: String,
+    /// The verdict in a few plain sentences; the most important first.
+    pub verdict: Vec<String>,
+    /// What the reader must know before believing or sharing the report. Plain sentences.
+    pub cautions: Vec<String>,
+    pub summary: Summary,
+    /// Findings shown in full: the first so many of `findings`.
+    pub top: usize,
+    /// What pays most first.
+    pub findings: Vec<FindingReport>,
+    /// Findings too small to act on, same order.
+    pub minor: Vec<FindingReport>,
+    /// Sum of what `findings` claim.
+    pub claimed: Claimed,
+    /// Largest time first.
+    pub layers: Vec<LayerRow>,
+    /// Layers beyond the number listed.
+    pub layers_omitted: Omitted,
+    /// Work that is already as fast as it gets.
+    pub leave_alone: Vec<LeaveAlone>,
+    pub setup: SetUp,
+    /// What the profile does not hold, largest time first.
+    pub not_judged: Vec<NotJudgedRow>,
+    /// Kernel time without an operator, by reason, largest first.
+    pub unattributed: Vec<Unattributed>,
+    /// Time of operators without a price, by reason, largest first.
+    pub unpriced: Vec<Unpriced>,
+    /// Rules that failed while running.
+    pub faults: Vec<Fault>,
+    /// What the reader noticed about the file. Plain text.
+    pub notes: Vec<String>,
+    pub method: Method,
+}
+
+/// The numbers of the verdict.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// What to call the GPU: from the profile, else from the spec in use.
+    pub gpu: Option<String>,
+    pub devices: u64,
+    /// Distinct numbered steps that were judged; 0 when the profile marks none.
+    pub steps: u64,
+    /// Mean length of those steps.
+    pub step_ns: Option<f64>,
+    /// Wall time of the window.
+    pub window_ns: i64,
+    /// Wall time of the window, once per device: what `busy_ns` is a share of.
+    pub device_window_ns: i64,
+    /// Time some work ran: kernels, copies, sets, graph launches.
+    pub busy_ns: i64,
+    /// `busy_ns / device_window_ns`.
+    pub busy_share: f64,
+    /// Time a kernel ran.
+    pub kernel_ns: i64,
+    /// Copies while no kernel ran.
+    pub exposed_copy_ns: i64,
+    /// Communication while no other kernel ran.
+    pub exposed_comm_ns: i64,
+    /// CUDA graph launches recorded whole: no kernels inside them are known.
+    pub graph_ns: i64,
+    /// Sum of kernel durations in the window (overlapping kernels count twice).
+    pub kernel_time_ns: i64,
+    pub kernels: u64,
+    /// Kernel time whose operator is known.
+    pub with_operator_ns: i64,
+    /// Measured time of the work that has a price and an ideal time.
+    pub priced_ns: f64,
+    /// Ideal time of the same work on the best unit and precision available.
+    pub best_ideal_ns: Option<f64>,
+    /// `priced_ns / best_ideal_ns`.
+    pub headroom: Option<f64>,
+    /// Why idle time is not judged; `None` when it may be trusted.
+    pub idle_untrusted: Option<String>,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FindingReport {
+    /// 1 for the first; 0 for minor findings, which are not numbered.
+    pub number: u64,
+    pub rule: String,
+    /// The rule's file.
+    pub rule_file: String,
+    pub category: String,
+    pub title: String,
+    pub severity: Severity,
+    pub confidence: Confidence,
+    /// Where, for people.
+    pub place: String,
+    pub calls: u64,
+    pub members: u64,
+    pub time_ns: f64,
+    /// Of GPU busy time, or of the window when `saving.kind` is `idle`.
+    pub share: f64,
+    pub saving: Option<SavingReport>,
+    /// Markdown, as the rule wrote it; values from the profile are escaped in it.
+    pub message: String,
+    /// Markdown.
+    pub why: String,
+    /// Markdown.
+    pub fix: String,
+    pub references: Vec<String>,
+    pub evidence: Evidence,
+}
+
+/// Time a finding gives back.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SavingReport {
+    pub kind: SavingKind,
+    /// Lower and upper end of the finding on its own.
+    pub low_ns: f64,
+    pub high_ns: f64,
+    /// Lower and upper end of what no finding before it has claimed; the totals add these.
+    pub claimed_low_ns: f64,
+    pub claimed_ns: f64,
+    /// `claimed_ns` of GPU busy time, or of the window for idle time.
+    pub claimed_share: f64,
+    /// Upper end claimed by findings before it.
+    pub overlap_ns: f64,
+    /// Wall time given back by the claimed part per step (per window without steps) on each device.
+    pub step_ns: Option<f64>,
+}
+
+/// Sums of claims, by what kind of time they give back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Claimed {
+    pub gpu_low_ns: f64,
+    pub gpu_ns: f64,
+    pub copy_low_ns: f64,
+    pub copy_ns: f64,
+    pub idle_low_ns: f64,
+    pub idle_ns: f64,
+}
+
+/// What a finding rests on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Evidence {
+    /// Fact and printed value, for the worst member.
+    pub facts: Vec<FactValue>,
+    /// Operators with the arguments of their most expensive site, most time first.
+    pub operators: Vec<OperatorUse>,
+    /// Most time first.
+    pub kernels: Vec<KernelUse>,
+    /// `net.py:42`, distinct, most time first.
+    pub source_lines: Vec<String>,
+}
+
+/// One fact of a rule's condition.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FactValue {
+    pub name: String,
+    pub value: String,
+}
+
+/// An operator of a finding.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OperatorUse {
+    pub operator: String,
+    pub direction: String,
+    /// `bf16[4096, 1600], bf16[1600, 50257]`; empty when the profile has no shapes.
+    pub arguments: String,
+    /// The arguments are those of the matching forward call.
+    pub arguments_from_forward: bool,
+    pub calls: u64,
+    pub time_ns: i64,
+}
+
+/// A kernel of a finding.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KernelUse {
+    pub kernel: String,
+    pub family: String,
+    pub count: u64,
+    pub time_ns: i64,
+}
+
+/// A layer pattern, or an operator where nothing names layers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LayerRow {
+    pub name: String,
+    /// Whether `name` is a layer; otherwise it is the operator or the reason there is none.
+    pub is_layer: bool,
+    /// Layers folded into this row.
+    pub layers: u64,
+    pub calls: u64,
+    pub time_ns: i64,
+    /// Of all kernel time in the window.
+    pub share: f64,
+    /// Parts of `time_ns`.
+    pub fprop_ns: i64,
+    pub bprop_ns: i64,
+    pub update_ns: i64,
+    /// The part of `time_ns` with a known ideal.
+    pub priced_ns: f64,
+    pub best_ideal_ns: Option<f64>,
+    /// `priced_ns / best_ideal_ns`.
+    pub headroom: Option<f64>,
+    /// `headroom` speaks for less than 80 % of the time.
+    pub partly: bool,
+    /// What limits most of its priced time: `math`, `memory` or `latency`.
+    pub bound: Option<String>,
+    /// Numbers of the findings about it.
+    pub findings: Vec<u64>,
+}
+
+/// Rows left out of a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Omitted {
+    pub count: u64,
+    pub time_ns: i64,
+}
+
+/// Work within 10 % of its reachable time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LeaveAlone {
+    pub place: String,
+    pub operator: String,
+    pub direction: String,
+    pub calls: u64,
+    pub time_ns: i64,
+    /// Of all kernel time in the window.
+    pub share: f64,
+    pub reachable_ns: f64,
+    pub bound: Option<String>,
+}
+
+/// Facts that are missing for the same reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NotJudgedRow {
+    /// What to collect and how; Markdown.
+    pub needs: String,
+    pub facts: Vec<String>,
+    /// Rules that could not be judged everywhere.
+    pub rules: Vec<String>,
+    /// GPU time of the work the fact that is missing most is missing for.
+    pub time_ns: f64,
+}
+
+/// Kernels without an operator.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Unattributed {
+    /// `no_launch`, `graph_replay`, `no_range`, `no_operator`.
+    pub reason: String,
+    /// The same for people, with what to do about it; Markdown.
+    pub text: String,
+    pub kernels: u64,
+    pub time_ns: i64,
+    pub share: f64,
+}
+
+/// Operators without a price.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Unpriced {
+    pub reason: String,
+    pub time_ns: i64,
+    pub share: f64,
+    /// The most expensive of them, at most five.
+    pub operators: Vec<String>,
+}
+
+/// How the numbers were made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Method {
+    /// `pyprof-advise 0.1.0`.
+    pub program: String,
+    pub format: String,
+    pub file_bytes: u64,
+    pub tool_version: Option<String>,
+    pub export_schema: Option<String>,
+    /// Device names as the profile has them.
+    pub devices: Vec<String>,
+    pub gpu: Option<GpuUsed>,
+    /// Priced share of all kernel time.
+    pub priced_share: Option<f64>,
+    /// Kernel time whose launch and operator are known, of all kernel time.
+    pub attributable_share: Option<f64>,
+    /// Priced share of that.
+    pub priced_attributable_share: Option<f64>,
+    /// Where layer names come from.
+    pub layer_source: Option<String>,
+    /// What the cost formulas assume, where it matters here.
+    pub assumptions: Vec<String>,
+    pub rules_run: u64,
+}
+
+/// The GPU the work was measured against.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GpuUsed {
+    pub id: String,
+    pub name: String,
+    /// How it was settled on.
+    pub how: String,
+    pub remarks: Vec<String>,
+    pub bandwidth_bytes_per_s: f64,
+    /// fp32 rate outside Tensor Cores.
+    pub fp32_flops_per_s: Option<f64>,
+    /// Tensor Core (matrix core) rate of 16-bit floats.
+    pub tensor_16bit_flops_per_s: Option<f64>,
+    pub reachable_math_share: f64,
+    pub reachable_memory_share: f64,
+    pub sources: Vec<String>,
+}

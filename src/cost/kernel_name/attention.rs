@@ -4,8 +4,8 @@
 //! Template argument orders are those of FlashAttention's `flash_fwd_launch_template.h` and
 //! `hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp`.
 
-use super::library::{arch, arch_in};
 use super::scan::{self, Parts};
+use super::tokens::{arch, arch_in};
 use super::{Decoded, Family, TensorCore};
 use crate::base::DType;
 
@@ -126,7 +126,8 @@ fn flash3(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 /// `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`, and the `AttentionKernel<...>` spelled as C++ types.
 fn memory_efficient(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     let named = parts.leaf.starts_with("fmha_cutlass");
-    let typed = parts.args.contains("AttentionKernel<") || parts.args.contains("AttentionBackwardKernel<");
+    let typed =
+        parts.args.contains("AttentionKernel<") || parts.args.contains("AttentionBackwardKernel<");
     if !(named || typed) {
         return false;
     }
@@ -166,12 +167,17 @@ fn memory_efficient(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 /// cuDNN's generated kernels and NVIDIA's `fmha` families, whose base name is the whole story.
 fn generated(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     let leaf = parts.leaf.as_str();
-    let sdpa = leaf.starts_with("cudnn_generated") && (leaf.contains("sdpa") || leaf.contains("mha"));
+    let sdpa =
+        leaf.starts_with("cudnn_generated") && (leaf.contains("sdpa") || leaf.contains("mha"));
     let fmha = leaf.contains("fmha") || parts.args.contains("Fmha");
     if !(sdpa || fmha) {
         return false;
     }
-    if is_step(leaf) || parts.args.contains("Combine") || parts.args.contains("DotO") || parts.args.contains("ConvertQGrad") {
+    if is_step(leaf)
+        || parts.args.contains("Combine")
+        || parts.args.contains("DotO")
+        || parts.args.contains("ConvertQGrad")
+    {
         return helper(out);
     }
     attention(out, TensorCore::Yes);
@@ -197,9 +203,7 @@ fn generated(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 /// `fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvCausalP16VarSeqQ128Kv128PersistentContext`.
 fn trt_llm(rest: &str, out: &mut Decoded) {
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    out.arch = rest
-        .get(..digits)
-        .and_then(|d| arch(&format!("sm{d}")));
+    out.arch = rest.get(..digits).and_then(|d| arch(&format!("sm{d}")));
     let operand = rest
         .split_once("Qkv")
         .or_else(|| rest.split_once("_Q"))
@@ -283,7 +287,11 @@ fn triton(parts: &Parts<'_>, out: &mut Decoded) -> bool {
         return false;
     }
     let leaf = parts.leaf.as_str();
-    if leaf == "reduce_segments" || leaf.ends_with("_kernel_stage2") || leaf.starts_with("_attn_bwd_preprocess") || leaf == "bwd_preprocess" {
+    if leaf == "reduce_segments"
+        || leaf.ends_with("_kernel_stage2")
+        || leaf.starts_with("_attn_bwd_preprocess")
+        || leaf == "bwd_preprocess"
+    {
         out.triton = true;
         return helper(out);
     }

@@ -5,7 +5,8 @@
 //! CUTLASS, its `library/generator.py` naming scheme.
 
 use super::scan::{self, Parts};
-use super::{Decoded, Family, TensorCore};
+use super::tokens::{Instruction, arch, arch_in, capability, dims, is_layout, type_token};
+use super::{Decoded, Family, LABEL, TensorCore};
 use crate::base::DType;
 use crate::cost::Role;
 
@@ -84,134 +85,6 @@ fn is_tokens(name: &str) -> bool {
     })
 }
 
-const ARCHITECTURES: &[(&str, (u32, u32))] = &[
-    ("kepler", (3, 5)),
-    ("maxwell", (5, 0)),
-    ("pascal", (6, 0)),
-    ("volta", (7, 0)),
-    ("turing", (7, 5)),
-    ("ampere", (8, 0)),
-    ("ada", (8, 9)),
-    ("hopper", (9, 0)),
-    ("blackwell", (10, 0)),
-];
-
-/// `ampere`, `sm80`, `sm90a`, `sm100f`.
-pub(super) fn arch(token: &str) -> Option<(u32, u32)> {
-    if let Some(known) = ARCHITECTURES.iter().find(|a| a.0 == token) {
-        return Some(known.1);
-    }
-    let digits = token.strip_prefix("sm")?;
-    let digits = digits.trim_end_matches(['a', 'f']);
-    capability(digits)
-}
-
-/// `80` is 8.0, `100` is 10.0.
-fn capability(digits: &str) -> Option<(u32, u32)> {
-    if !(2..=3).contains(&digits.len()) {
-        return None;
-    }
-    let number: u32 = digits.parse().ok()?;
-    (20..200)
-        .contains(&number)
-        .then_some((number / 10, number % 10))
-}
-
-/// `s1688gemm`, `scudnn`, `h884cudnn`, `s16816fprop`, `s64x256x16gemm`, `sgemm`.
-#[derive(Debug, Clone, Copy)]
-struct Instruction {
-    /// Accumulator letter: `s`, `h`, `d`, `c`, `z`, `i`.
-    letter: char,
-    /// Matrix instruction shape digits; without them it is a CUDA-core kernel.
-    matrix: bool,
-    /// `1688` is TF32 on compute capability 8.0 and later when no other type is named.
-    tf32_shape: bool,
-    dtype: Option<DType>,
-    conv: bool,
-    role: Option<Role>,
-}
-
-impl Instruction {
-    fn of(token: &str) -> Option<Instruction> {
-        const KINDS: [(&str, bool, Option<Role>); 6] = [
-            ("gemm", false, None),
-            ("cudnn", true, None),
-            ("fprop", true, Some(Role::Fwd)),
-            ("dgrad", true, Some(Role::Dgrad)),
-            ("wgrad", true, Some(Role::Wgrad)),
-            ("deconv", true, Some(Role::Dgrad)),
-        ];
-        let (head, kind) = KINDS
-            .iter()
-            .find_map(|k| token.strip_suffix(k.0).map(|head| (head, k)))?;
-        let letters = head
-            .bytes()
-            .take_while(u8::is_ascii_alphabetic)
-            .count();
-        let (letters, rest) = head.split_at_checked(letters)?;
-        let shape = rest
-            .bytes()
-            .take_while(|b| b.is_ascii_digit() || *b == b'x')
-            .count();
-        let (shape, dtype) = rest.split_at_checked(shape)?;
-        if letters.is_empty() || letters.len() > 2 {
-            return None;
-        }
-        let letter = letters.chars().next_back()?;
-        if !matches!(letter, 's' | 'h' | 'd' | 'c' | 'z' | 'i') {
-            return None;
-        }
-        let dtype_named = type_token(dtype);
-        if !dtype.is_empty() && dtype_named.is_none() {
-            return None;
-        }
-        Some(Instruction {
-            letter,
-            matrix: shape.len() >= 3,
-            tf32_shape: shape == "1688",
-            dtype: dtype_named,
-            conv: kind.1,
-            role: kind.2,
-        })
-    }
-}
-
-/// A type as library tokens spell it, alone or as a pair: `bf16`, `tf32f32`, `fp16`, `e4m3e4m3`.
-fn type_token(token: &str) -> Option<DType> {
-    const TYPES: &[(&str, DType)] = &[
-        ("bf16", DType::Bf16),
-        ("tf32", DType::Tf32),
-        ("fp16", DType::Fp16),
-        ("fp32", DType::Fp32),
-        ("fp64", DType::Fp64),
-        ("int8", DType::Int8),
-        ("e4m3", DType::Fp8),
-        ("e5m2", DType::Fp8),
-        ("e2m1", DType::Fp4),
-        ("fp8", DType::Fp8),
-        ("f16", DType::Fp16),
-        ("f32", DType::Fp32),
-        ("f64", DType::Fp64),
-        ("i8", DType::Int8),
-        ("s8", DType::Int8),
-        ("u8", DType::Uint8),
-    ];
-    let mut rest = token;
-    let mut first = None;
-    while !rest.is_empty() {
-        let (name, dtype) = TYPES.iter().find(|t| rest.starts_with(t.0))?;
-        first.get_or_insert(*dtype);
-        rest = rest.get(name.len()..)?;
-    }
-    first
-}
-
-/// `128x64`, `128x256x64`: two to four numbers.
-fn dims(token: &str) -> Option<Vec<u32>> {
-    let numbers: Option<Vec<u32>> = token.split('x').map(|n| n.parse().ok()).collect();
-    numbers.filter(|n| (2..=3).contains(&n.len()))
-}
-
 fn set_tile(out: &mut Decoded, dims: &[u32]) {
     match (out.tile, dims) {
         (None, &[m, n]) => out.tile = Some((m, n)),
@@ -223,12 +96,6 @@ fn set_tile(out: &mut Decoded, dims: &[u32]) {
         (Some(_), &[k, _]) if out.tile_k.is_none() => out.tile_k = Some(k),
         _ => {}
     }
-}
-
-fn is_layout(token: &str) -> bool {
-    (2..=3).contains(&token.len())
-        && (token.bytes().all(|b| matches!(b, b'n' | b't'))
-            || token.bytes().all(|b| matches!(b, b'N' | b'T')))
 }
 
 /// Names cuBLAS, cuDNN and CUTLASS build from tokens.
@@ -258,7 +125,10 @@ fn nvidia(name: &str, out: &mut Decoded) {
             ldg.get_or_insert(width);
         } else if is_layout(token) {
             out.layout.get_or_insert_with(|| token.to_owned());
-        } else if token.starts_with("nhwc") || token.starts_with("nchw") || token.starts_with("ndhwc") {
+        } else if token.starts_with("nhwc")
+            || token.starts_with("nchw")
+            || token.starts_with("ndhwc")
+        {
             let short = token.get(..4).filter(|_| !token.starts_with('d'));
             format.get_or_insert_with(|| short.unwrap_or(token).to_owned());
         }
@@ -271,8 +141,10 @@ fn nvidia(name: &str, out: &mut Decoded) {
             "winograd" => out.fast_conv = true,
             _ => {}
         }
-        conv |= matches!(token, "fprop" | "dgrad" | "wgrad" | "conv" | "cudnn" | "deconv")
-            && !(token == "cudnn" && previous.is_empty());
+        conv |= matches!(
+            token,
+            "fprop" | "dgrad" | "wgrad" | "conv" | "cudnn" | "deconv"
+        ) && !(token == "cudnn" && previous.is_empty());
         positive |= token
             .strip_prefix("tensor")
             .or_else(|| token.strip_prefix("warpgroupsize"))
@@ -286,7 +158,9 @@ fn nvidia(name: &str, out: &mut Decoded) {
         // `sgemm`, `scudnn`: the plain letter is a CUDA-core instruction.
         negative |= !i.matrix && !positive;
     }
-    let half = types.iter().any(|t| !matches!(t, DType::Fp32 | DType::Fp64));
+    let half = types
+        .iter()
+        .any(|t| !matches!(t, DType::Fp32 | DType::Fp64));
     positive |= lower.contains("xmma") && (half || out.arch >= Some((9, 0)));
     // cuDNN's FFT convolution multiplies complex numbers with a grouped complex GEMM.
     if lower.contains("gcgemm") {
@@ -324,11 +198,7 @@ fn splits_k(lower: &str) -> bool {
 }
 
 /// The type the multiplication runs in: the operands', with TF32 told from FP32 by the instruction.
-fn math_type(
-    types: &[DType],
-    instruction: Option<Instruction>,
-    out: &Decoded,
-) -> Option<DType> {
+fn math_type(types: &[DType], instruction: Option<Instruction>, out: &Decoded) -> Option<DType> {
     let tensor = out.tensor_core == TensorCore::Yes;
     let ampere = out.arch >= Some((8, 0)) || out.arch.is_none();
     let named = instruction
@@ -388,7 +258,9 @@ fn trt_llm(name: &str, out: &mut Decoded) {
             out.dtype = operand_types(token);
         } else if let Some(found) = arch(token) {
             out.arch = Some(found);
-        } else if let Some(tile) = token.strip_prefix('t').map(|t| t.split('u').next().unwrap_or(t))
+        } else if let Some(tile) = token
+            .strip_prefix('t')
+            .map(|t| t.split('u').next().unwrap_or(t))
             && let Some(tile) = dims(tile)
         {
             set_tile(out, &tile);
@@ -412,10 +284,7 @@ fn operand_types(token: &str) -> Option<DType> {
         ("E2m1", DType::Fp4),
         ("Int8", DType::Int8),
     ];
-    SPELLINGS
-        .iter()
-        .find(|s| token.contains(s.0))
-        .map(|s| s.1)
+    SPELLINGS.iter().find(|s| token.contains(s.0)).map(|s| s.1)
 }
 
 /// `Cijk_<A>_<B>_<types>_..._MT<m>x<n>x<k>_MI<m>x<n>x..`.
@@ -434,7 +303,11 @@ fn tensile(name: &str, out: &mut Decoded) {
         tokens.next().unwrap_or_default(),
     );
     if a.starts_with('A') && b.starts_with('B') {
-        out.layout = Some([transposed(a, "Alik"), transposed(b, "Bjlk")].iter().collect());
+        out.layout = Some(
+            [transposed(a, "Alik"), transposed(b, "Bjlk")]
+                .iter()
+                .collect(),
+        );
     }
     let types = tokens.next().unwrap_or_default();
     out.dtype = match types.get(..2).unwrap_or(types) {
@@ -461,7 +334,10 @@ fn tensile(name: &str, out: &mut Decoded) {
         } else if token == "MX" && out.dtype == Some(DType::Fp32) {
             // XF32, AMD's counterpart of TF32.
             out.dtype = Some(DType::Tf32);
-        } else if let Some(n) = token.strip_prefix("GSU").and_then(|n| n.parse::<u32>().ok()) {
+        } else if let Some(n) = token
+            .strip_prefix("GSU")
+            .and_then(|n| n.parse::<u32>().ok())
+        {
             out.split_k = n > 1;
         } else if let Some(n) = token
             .strip_prefix("SK")
@@ -523,18 +399,27 @@ fn cutlass_templates(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     } else {
         None
     };
-    out.family = if has(&["cutlass::conv::", "implicit_gemm", "implicitgemm"]) || out.conv_role.is_some() {
-        Family::Conv
-    } else if has(&["gemm", "mma"]) {
-        Family::Gemm
-    } else {
-        return false;
-    };
+    out.family =
+        if has(&["cutlass::conv::", "implicit_gemm", "implicitgemm"]) || out.conv_role.is_some() {
+            Family::Conv
+        } else if has(&["gemm", "mma"]) {
+            Family::Gemm
+        } else {
+            return false;
+        };
     out.tensor_core = if has(&["opclasssimt", "mmasimt", "ffma", "simtpolicy"]) {
         TensorCore::No
     } else if has(&[
-        "opclasstensorop", "opclasswmma", "mmatensorop", "hmma", "imma", "gmma", "sm90", "sm100",
-        "sm120", "tensorop",
+        "opclasstensorop",
+        "opclasswmma",
+        "mmatensorop",
+        "hmma",
+        "imma",
+        "gmma",
+        "sm90",
+        "sm100",
+        "sm120",
+        "tensorop",
     ]) {
         TensorCore::Yes
     } else {
@@ -559,11 +444,6 @@ fn cutlass_templates(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     true
 }
 
-/// The first `sm80`-like architecture in lower-case template arguments.
-pub(super) fn arch_in(args: &str) -> Option<(u32, u32)> {
-    scan::idents(args).find_map(|i| arch(i.text))
-}
-
 /// AMD's Composable Kernel and its successor CK Tile.
 fn composable(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     let ck = parts.path.starts_with("ck::") || parts.path.starts_with("ck_tile::");
@@ -573,8 +453,14 @@ fn composable(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     let args = scan::cut(parts.args, 2048).to_ascii_lowercase();
     let text = format!("{} {args}", parts.path.replace("tensor_operation", ""));
     let has = |needles: &[&str]| needles.iter().any(|n| text.contains(n));
-    if has(&["fmha", "norm2d", "moesorting", "smoothquant", "softmax", "reduce"])
-        || !has(&["gemm", "conv"])
+    if has(&[
+        "fmha",
+        "norm2d",
+        "moesorting",
+        "smoothquant",
+        "softmax",
+        "reduce",
+    ]) || !has(&["gemm", "conv"])
     {
         return false;
     }
@@ -599,9 +485,12 @@ fn composable(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     } else {
         TensorCore::Unknown
     };
-    out.dtype = scan::first_type(parts.args, true);
+    // CK stores bf16 as `unsigned short`.
+    out.dtype = scan::idents(parts.args).find_map(|i| match i.text {
+        "short" => Some(DType::Bf16),
+        other => scan::cxx_type(other).filter(|t| t.is_float()),
+    });
     out.split_k = splits_k(&text);
-    out.label = scan::cut(parts.name(), 60).to_owned();
     true
 }
 
@@ -662,8 +551,20 @@ const TYPED: &[Typed] = {
         typed_row("conv_depthwise2d_forward", Conv, No, Some(Fwd), ""),
         typed_row("conv_depthwise2d_backward", Conv, No, Some(Dgrad), ""),
         typed_row("conv_depthwise2d_grad_weight", Conv, No, Some(Wgrad), ""),
-        typed_row("conv_depthwise3d_cuda_backward_input", Conv, No, Some(Dgrad), ""),
-        typed_row("conv_depthwise3d_cuda_backward_weight", Conv, No, Some(Wgrad), ""),
+        typed_row(
+            "conv_depthwise3d_cuda_backward_input",
+            Conv,
+            No,
+            Some(Dgrad),
+            "",
+        ),
+        typed_row(
+            "conv_depthwise3d_cuda_backward_weight",
+            Conv,
+            No,
+            Some(Wgrad),
+            "",
+        ),
         typed_row("conv_depthwise3d_cuda", Conv, No, Some(Fwd), ""),
         typed_row("depthwise_fprop", Conv, Unknown, Some(Fwd), ""),
         typed_row("depthwise_bgrad", Conv, Unknown, Some(Dgrad), ""),
@@ -733,58 +634,50 @@ fn deep_gemm(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     true
 }
 
-/// The identifier, shortened at its least telling end.
+/// The identifier if it is short, else what tells it from its sisters.
 fn label(ident: &str, out: &Decoded) -> String {
-    if ident.len() <= 60 {
+    if ident.len() <= LABEL {
         return ident.to_owned();
     }
-    if let (Some(at), Some((m, n))) = (ident.find("_MT"), out.tile) {
-        let k = out.tile_k.map(|k| format!("x{k}")).unwrap_or_default();
-        return format!("{} MT{m}x{n}{k}", scan::cut(ident.get(..at).unwrap_or_default(), 40));
-    }
-    let suffix = match (out.tensor_core, out.split_k) {
-        (TensorCore::No, true) => " ffma split-k",
-        (TensorCore::No, false) => " ffma",
-        (_, true) => " split-k",
-        _ => "",
+    let head = if let Some(at) = ident.find("_MT") {
+        ident.get(..at).map(|h| scan::cut(h, 40))
+    } else if ident.contains("_xmma_") {
+        let kind = ["gemm", "fprop", "dgrad", "wgrad"]
+            .iter()
+            .filter_map(|k| ident.find(k).map(|at| at + k.len()))
+            .min();
+        kind.and_then(|end| ident.get(..end))
+    } else {
+        None
     };
-    let tile = ident.find("tilesize").map_or(60, |at| {
-        let size = ident.get(at..).unwrap_or_default();
-        at + size.find('_').unwrap_or(size.len())
-    });
-    let head = scan::cut(ident, tile.min(60 - suffix.len()));
-    format!("{head}{suffix}")
+    let Some(head) = head else {
+        // The ends say what it is and how it is aligned; the middle repeats types.
+        let (first, last) = (LABEL - 16, ident.len() - 15);
+        let tail = ident.get(last..).unwrap_or_default();
+        return format!("{}…{tail}", scan::cut(ident, first));
+    };
+    let mut label = head.to_owned();
+    if ident.contains("_xmma_") {
+        for part in [out.dtype.map(|d| d.name().to_owned()), out.layout.clone()] {
+            label.extend(part.into_iter().flat_map(|p| [" ".to_owned(), p]));
+        }
+    }
+    if let Some((m, n)) = out.tile {
+        let k = out.tile_k.map(|k| format!("x{k}")).unwrap_or_default();
+        label.push_str(&format!(" {m}x{n}{k}"));
+    }
+    if out.tensor_core == TensorCore::No {
+        label.push_str(" ffma");
+    }
+    if out.split_k {
+        label.push_str(" split-k");
+    }
+    label
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn instructions() {
-        for (token, matrix, dtype) in [
-            ("sgemm", false, None),
-            ("s1688gemm", true, None),
-            ("h884cudnn", true, None),
-            ("scudnn", false, None),
-            ("s1688bf16gemm", true, Some(DType::Bf16)),
-            ("s64x256x16gemm", true, None),
-        ] {
-            let i = Instruction::of(token).unwrap();
-            assert_eq!((i.matrix, i.dtype), (matrix, dtype), "{token}");
-        }
-        for token in ["gemm", "implicit", "magmasgemm", "splitk", ""] {
-            assert!(Instruction::of(token).is_none(), "{token}");
-        }
-    }
-
-    #[test]
-    fn type_tokens() {
-        assert_eq!(type_token("tf32f32"), Some(DType::Tf32));
-        assert_eq!(type_token("bf16bf16"), Some(DType::Bf16));
-        assert_eq!(type_token("f2f"), None);
-        assert_eq!(type_token(""), None);
-    }
 
     #[test]
     fn typed_rows_are_reachable() {

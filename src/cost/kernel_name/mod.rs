@@ -15,6 +15,7 @@ mod scan;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 /// Recognises one group of kernels: fills in what the name says and answers whether it was one.
 type Reader = fn(&scan::Parts<'_>, &mut Decoded) -> bool;

@@ -7,13 +7,10 @@ use crate::base::DType;
 
 /// Memory operations some profilers list among the kernels.
 pub(super) fn memory(parts: &Parts<'_>, out: &mut Decoded) -> bool {
-    let leaf = parts.leaf.trim_start_matches('[');
-    out.family = if leaf.starts_with("memcpy") || leaf.starts_with("cuda memcpy") {
-        Family::Memcpy
-    } else if leaf.starts_with("memset") || leaf.starts_with("cuda memset") {
-        Family::Memset
-    } else {
-        return false;
+    out.family = match parts.leaf.split(' ').next() {
+        Some("memcpy") => Family::Memcpy,
+        Some("memset") => Family::Memset,
+        _ => return false,
     };
     true
 }
@@ -55,17 +52,50 @@ pub(super) fn inductor(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 
 /// Names that wrap or type a functor and say nothing about the work.
 const WRAPPERS: &[&str] = &[
-    "gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_kernel", "gpu_kernel_with_scalars",
-    "opmath_gpu_kernel_with_scalars", "opmath_symmetric_gpu_kernel_with_scalars", "BinaryFunctor",
-    "AUnaryFunctor", "BUnaryFunctor", "func_wrapper_t", "func_wrapper", "ReduceOp", "lambda", "instance", "operator",
-    "TensorIteratorBase", "TensorIterator", "Array", "array", "void", "const", "unsigned", "signed",
-    "char", "true", "false", "complex", "OpaqueType", "TensorListMetadata",
-    "TensorListScalarListMetadata", "FusedOptimizerTensorListMetadata", "TrivialOffsetCalculator",
-    "OffsetCalculator", "size_t", "type", "binary_kernel_reduce_traits",
+    "gpu_kernel_impl",
+    "gpu_kernel_impl_nocast",
+    "gpu_kernel",
+    "gpu_index_kernel",
+    "gpu_kernel_with_scalars",
+    "opmath_gpu_kernel_with_scalars",
+    "opmath_symmetric_gpu_kernel_with_scalars",
+    "BinaryFunctor",
+    "AUnaryFunctor",
+    "BUnaryFunctor",
+    "func_wrapper_t",
+    "func_wrapper",
+    "ReduceOp",
+    "lambda",
+    "instance",
+    "operator",
+    "TensorIteratorBase",
+    "TensorIterator",
+    "Array",
+    "array",
+    "void",
+    "const",
+    "unsigned",
+    "signed",
+    "char",
+    "true",
+    "false",
+    "complex",
+    "OpaqueType",
+    "TensorListMetadata",
+    "TensorListScalarListMetadata",
+    "FusedOptimizerTensorListMetadata",
+    "TrivialOffsetCalculator",
+    "OffsetCalculator",
+    "size_t",
+    "type",
+    "binary_kernel_reduce_traits",
+    "anonymous",
+    "namespace",
+    "unnamed",
 ];
 
 /// The identifier of the functor in an elementwise, reduce or multi-tensor kernel.
-fn functor<'a>(args: &'a str) -> Option<Ident<'a>> {
+fn functor(args: &str) -> Option<Ident<'_>> {
     scan::idents(args).find(|id| {
         let text = id.text;
         let generic = text
@@ -82,12 +112,27 @@ fn functor<'a>(args: &'a str) -> Option<Ident<'a>> {
 /// `CUDAFunctor_add`, `sigmoid_backward_kernel_cuda`, `MulFunctor` to `add`, `sigmoid_backward`, `mul`.
 pub(super) fn op_name(ident: &str) -> String {
     const ENDS: [&str; 12] = [
-        "_kernel_cuda", "_cuda_kernel", "_kernel_impl", "_kernel", "_cuda", "_impl",
-        "_cuda_out", "_functor", "_math", "_ops", "_op", "_internal",
+        "_kernel_cuda",
+        "_cuda_kernel",
+        "_kernel_impl",
+        "_kernel",
+        "_cuda",
+        "_impl",
+        "_cuda_out",
+        "_functor",
+        "_math",
+        "_ops",
+        "_op",
+        "_internal",
     ];
     const STARTS: [&str; 7] = [
-        "cuda_functor_on_self_", "cuda_functor_on_other_", "cuda_functor_", "launch_", "tensor_",
-        "gpu_", "cuda_",
+        "cuda_functor_on_self_",
+        "cuda_functor_on_other_",
+        "cuda_functor_",
+        "launch_",
+        "tensor_",
+        "gpu_",
+        "cuda_",
     ];
     let ident = ident.trim_start_matches('_');
     let mut name = scan::words(ident).join("_");
@@ -120,6 +165,7 @@ pub(super) fn op_name(ident: &str) -> String {
 /// Functor names that differ from the operator's.
 const SAME_AS: &[(&str, &str)] = &[
     ("direct_copy", "copy"),
+    ("copy_device_to_device", "copy"),
     ("multiplies", "mul"),
     ("plus", "add"),
     ("minus", "sub"),
@@ -174,6 +220,8 @@ const OPERATORS: &[(&str, Family)] = &[
     ("quantize", Family::Quantize),
     ("dequantize", Family::Quantize),
     ("fake_quant", Family::Quantize),
+    ("float_to_hfp8", Family::Quantize),
+    ("hfp8_to_float", Family::Quantize),
     ("upsample", Family::Interpolate),
     ("grid_sampler", Family::Interpolate),
 ];
@@ -215,7 +263,10 @@ pub(super) fn elementwise(parts: &Parts<'_>, out: &mut Decoded) -> bool {
         .or_else(|| scan::first_type(parts.args, false));
     out.family = OPERATORS
         .iter()
-        .find(|o| op.strip_prefix(o.0).is_some_and(|r| r.is_empty() || r.starts_with('_')))
+        .find(|o| {
+            op.strip_prefix(o.0)
+                .is_some_and(|r| r.is_empty() || r.starts_with('_'))
+        })
         .map_or(Family::Pointwise, |o| o.1);
     match *base {
         b if b.starts_with("distribution") => out.family = Family::Random,
@@ -224,9 +275,14 @@ pub(super) fn elementwise(parts: &Parts<'_>, out: &mut Decoded) -> bool {
         }
         _ => {}
     }
+    if out.family == Family::Index {
+        // The other types around are those of offsets.
+        out.dtype = found.and_then(|f| scan::first_type(scan::own_args(f.after), false));
+    }
     out.label = match (op.as_str(), out.family) {
         ("", _) => "elementwise".to_owned(),
         (op, Family::Random) => format!("random: {}", op.trim_end_matches("_and_transform")),
+        (op, Family::Index) if op.starts_with("index") => op.to_owned(),
         (op, Family::Index) => format!("index: {op}"),
         (op, _) => format!("elementwise: {op}"),
     };
@@ -359,16 +415,30 @@ pub(super) fn communication(parts: &Parts<'_>, out: &mut Decoded) -> bool {
         ("combine", "all_to_all"),
     ];
     const CUSTOM: [&str; 12] = [
-        "allreduce", "all_reduce", "allgather", "all_gather", "reducescatter", "reduce_scatter",
-        "alltoall", "all_to_all", "cross_device_reduce", "nvshmem", "userbuffers", "lamport",
+        "allreduce",
+        "all_reduce",
+        "allgather",
+        "all_gather",
+        "reducescatter",
+        "reduce_scatter",
+        "alltoall",
+        "all_to_all",
+        "cross_device_reduce",
+        "nvshmem",
+        "userbuffers",
+        "lamport",
     ];
     let leaf = parts.leaf.as_str();
-    let nccl = ["nccl", "rccl", "msccl"].iter().find(|p| leaf.starts_with(**p));
+    let nccl = ["nccl", "rccl", "msccl"]
+        .iter()
+        .find(|p| leaf.starts_with(**p));
     let expert = ["deep_ep::", "dpsk::ep::", "nvshmem"]
         .iter()
         .any(|p| parts.path.starts_with(p));
     let custom = CUSTOM.iter().any(|c| leaf.contains(c))
-        && !scan::words(parts.name()).iter().any(|w| w == "copy" || w == "triton");
+        && !scan::words(parts.name())
+            .iter()
+            .any(|w| w == "copy" || w == "triton");
     if nccl.is_none() && !expert && !custom {
         return false;
     }

@@ -84,7 +84,9 @@ pub(super) struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     pub(super) fn of(text: &'a str) -> Parts<'a> {
-        let (base, args, params) = if text.starts_with("_Z") {
+        let (base, args, params) = if let Some(operation) = memory_operation(text) {
+            (operation.to_owned(), "", false)
+        } else if text.starts_with("_Z") {
             mangled_base(text).unwrap_or_else(|| declared_base(text))
         } else {
             declared_base(text)
@@ -109,6 +111,17 @@ impl<'a> Parts<'a> {
     pub(super) fn name(&self) -> &str {
         self.base.rsplit("::").next().unwrap_or_default()
     }
+}
+
+/// `Memcpy HtoD` of `Memcpy HtoD (Pinned -> Device)` or `[CUDA memcpy HtoD]`: not a function's name.
+fn memory_operation(text: &str) -> Option<&str> {
+    let text = text.trim_start_matches('[');
+    let text = text.strip_prefix("CUDA ").unwrap_or(text);
+    let known = ["Memcpy", "Memset", "memcpy", "memset"]
+        .iter()
+        .filter_map(|known| text.strip_prefix(known))
+        .any(|rest| rest.is_empty() || rest.starts_with([' ', ']']));
+    known.then(|| text.split(['(', ']']).next().unwrap_or(text).trim())
 }
 
 const UNNAMED: [&str; 2] = ["<unnamed>::", "(anonymous namespace)::"];
@@ -149,6 +162,8 @@ fn declared_base(text: &str) -> (String, &str, bool) {
             }
             b'(' | b'[' | b'{' => at = skip(bytes, at),
             b' ' if operator => at += 1,
+            // `operator< <int>`
+            b' ' if base.contains("operator") && rest.starts_with(" <") => at += 1,
             b' ' => {
                 let next = rest.trim_start();
                 let tail = next.is_empty() || next.starts_with(['(', '[']);
@@ -169,9 +184,7 @@ fn declared_base(text: &str) -> (String, &str, bool) {
             }
         }
     }
-    let args = args
-        .and_then(|(a, b)| text.get(a..b))
-        .unwrap_or_default();
+    let args = args.and_then(|(a, b)| text.get(a..b)).unwrap_or_default();
     (without_internal(&base), args, params)
 }
 
@@ -308,6 +321,15 @@ pub(super) fn split_args(args: &str) -> Vec<&str> {
     parts
 }
 
+/// The template arguments that open right behind an identifier; empty when none do.
+pub(super) fn own_args(after: &str) -> &str {
+    if !after.starts_with('<') {
+        return "";
+    }
+    let end = skip(after.as_bytes(), 0);
+    after.get(1..end.saturating_sub(1)).unwrap_or_default()
+}
+
 /// `true`, `(bool)1` and their opposites.
 pub(super) fn flag(arg: &str) -> Option<bool> {
     match arg {
@@ -376,6 +398,10 @@ pub(super) fn first_type(args: &str, floats_only: bool) -> Option<DType> {
             other => cxx_type(other),
         };
         let Some(found) = found else { continue };
+        // The condition of `where(condition, a, b)` is not what it works on.
+        if found == DType::Bool && id.before.ends_with("lambda(") && id.after.starts_with(',') {
+            continue;
+        }
         if complex {
             return Some(match found {
                 DType::Fp64 => DType::Complex128,
@@ -399,6 +425,7 @@ pub(super) fn words(name: &str) -> Vec<String> {
     while let Some(c) = chars.next() {
         let starts = c.is_ascii_uppercase()
             && (previous.is_ascii_lowercase()
+                || previous.is_ascii_digit()
                 || (previous.is_ascii_uppercase()
                     && chars.peek().is_some_and(char::is_ascii_lowercase)));
         if (!c.is_ascii_alphanumeric() || starts) && !word.is_empty() {
@@ -484,7 +511,9 @@ mod tests {
 
     #[test]
     fn damaged_names_do_not_harm() {
-        for name in ["", "<", "(", "f<", "f<<<(", "f>>)", "_Z", "_ZN", "_ZN9", " ", "::", "void "] {
+        for name in [
+            "", "<", "(", "f<", "f<<<(", "f>>)", "_Z", "_ZN", "_ZN9", " ", "::", "void ",
+        ] {
             let _ = base(name);
         }
         assert_eq!(base("f<a<b"), "f");
@@ -498,9 +527,15 @@ mod tests {
             Some(DType::Complex64)
         );
         assert_eq!(first_type("char *, float", false), Some(DType::Fp32));
-        assert_eq!(first_type("int, int, __nv_bfloat16", true), Some(DType::Bf16));
+        assert_eq!(
+            first_type("int, int, __nv_bfloat16", true),
+            Some(DType::Bf16)
+        );
         assert_eq!(split_args("a<b, c>, (int)1, d"), ["a<b, c>", "(int)1", "d"]);
         assert_eq!((number("(int)64"), number("32ul")), (Some(64), Some(32)));
-        assert_eq!(words("indexSelect_v2CUDAKernel"), ["index", "select", "v2", "cuda", "kernel"].map(str::to_owned));
+        assert_eq!(
+            words("indexSelect_v2CUDAKernel"),
+            ["index", "select", "v2", "cuda", "kernel"].map(str::to_owned)
+        );
     }
 }

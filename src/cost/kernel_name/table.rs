@@ -1,7 +1,7 @@
 //! Kernels known by their own name, and the words that tell a family when nothing else does.
 
 use super::scan::{self, Parts};
-use super::{Decoded, Family};
+use super::{Decoded, Family, TensorCore};
 
 /// Where in the name a row's text has to stand. All lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,9 @@ const HELPERS: &[Row] = {
         row(Has, "winogradwgrad", Helper, ""),
         row(Has, "winogradtiles", Helper, ""),
         row(Has, "winogradbackward", Helper, ""),
-        row(Has, "offsetskernel", Helper, "conv offsets"),
+        row(Starts, "computeoffsets", Helper, "conv offsets"),
+        row(Starts, "computeboffsets", Helper, "conv offsets"),
+        row(Starts, "computewgrad", Helper, "conv offsets"),
         row(Has, "precompute_indices", Helper, "conv indices"),
         row(Has, "precomputed_indices", Helper, "conv indices"),
         row(Has, "compute_gemm_pointers", Helper, ""),
@@ -110,7 +112,7 @@ const KERNELS: &[Row] = {
         row(Has, "rowwisemoments", Norm, ""),
         row(Has, "gradgammabeta", Norm, ""),
         row(Starts, "cucomputegradinput", Norm, ""),
-        row(Has, "computefusedparams", Norm, ""),
+        row(Has, "fusedparams", Norm, ""),
         row(Has, "computeinternalgradients", Norm, ""),
         row(Has, "weight_norm", Norm, ""),
         row(Starts, "ln_fwd", Norm, ""),
@@ -345,6 +347,10 @@ pub(super) fn kernels(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     };
     if row.family == Family::Rnn {
         out.persistent = parts.leaf.contains("persist");
+        // cuDNN's other recurrent kernels do the pointwise half of a cell; the GEMMs are cuBLAS's.
+        if !out.persistent {
+            out.tensor_core = TensorCore::No;
+        }
     }
     apply(row, parts, out)
 }

@@ -1,1 +1,227 @@
-//! (to come)
+//! Operator and arguments to FLOPs and DRAM bytes: one table of documented entries.
+//!
+//! Conventions, for every entry:
+//!
+//! * one multiply-add is 2 FLOPs; bias, alpha and beta of a GEMM are not counted
+//!   (`torch.utils.flop_counter` and NVIDIA's matrix multiplication guide do the same);
+//! * bytes are compulsory DRAM traffic: every distinct input element once, every output element
+//!   once, at their own element sizes (NVIDIA, GPU Performance Background); an argument that is
+//!   changed is read and written, unless the operator only writes it;
+//! * a cost belongs to the operator call: the kernels of the call share it;
+//! * what cannot be known is an [`Unknown`] with its reason, never 0.
+//!
+//! An operator's cost is one entry and one function in the file of its family.
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
+use super::{Family, FlopsClass, OpCost, Role, Unknown};
+use crate::base::DType;
+use crate::correlate::{Direction, OpArgs, OpName};
+use call::Call;
+use name::{Name, Origin};
+
+mod attention;
+mod call;
+mod comm;
+mod conv;
+mod copy;
+mod embedding;
+mod fused;
+mod gemm;
+mod index;
+mod loss;
+mod name;
+mod norm;
+mod optim;
+mod pointwise;
+mod pool;
+mod reduce;
+mod rnn;
+
+/// One operator: every spelling of it, what it costs and why we believe so.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Names without namespace, leading or trailing underscores and overload.
+    pub names: &'static [&'static str],
+    /// Libraries these names belong to; empty for PyTorch's own.
+    pub namespaces: &'static [&'static str],
+    pub family: Family,
+    pub class: FlopsClass,
+    /// FLOPs of the forward (or of the call, where there is no other).
+    pub flops: &'static str,
+    /// DRAM bytes of the same.
+    pub bytes: &'static str,
+    /// What the backward costs, given the forward's arguments; empty where there is none.
+    pub backward: &'static str,
+    /// Where formula or convention comes from.
+    pub source: &'static str,
+    handler: fn(&Call) -> Result<OpCost, Unknown>,
+}
+
+const PARTS: &[&[Entry]] = &[
+    gemm::ENTRIES,
+    conv::ENTRIES,
+    attention::ENTRIES,
+    rnn::ENTRIES,
+    norm::ENTRIES,
+    reduce::ENTRIES,
+    loss::ENTRIES,
+    pointwise::ENTRIES,
+    copy::ENTRIES,
+    embedding::ENTRIES,
+    index::ENTRIES,
+    pool::ENTRIES,
+    optim::ENTRIES,
+    comm::ENTRIES,
+];
+
+/// Every operator with a price, family by family.
+pub const TABLE: &[Entry] = &flatten::<{ entries(PARTS) }>(PARTS);
+
+const fn entries(mut parts: &[&[Entry]]) -> usize {
+    let mut n = 0;
+    while let [first, rest @ ..] = parts {
+        n += first.len();
+        parts = rest;
+    }
+    n
+}
+
+// Runs at compile time only: an index out of bounds is a compile error.
+#[allow(clippy::indexing_slicing)]
+const fn flatten<const N: usize>(mut parts: &[&[Entry]]) -> [Entry; N] {
+    let mut out = [gemm::ENTRIES[0]; N];
+    let mut next = 0;
+    while let [first, rest @ ..] = parts {
+        let mut i = 0;
+        while i < first.len() {
+            out[next] = first[i];
+            next += 1;
+            i += 1;
+        }
+        parts = rest;
+    }
+    out
+}
+
+/// The table by name: several entries where libraries share a name.
+static INDEX: LazyLock<FxHashMap<&'static str, Vec<&'static Entry>>> = LazyLock::new(|| {
+    let mut index: FxHashMap<&'static str, Vec<&'static Entry>> = FxHashMap::default();
+    for entry in TABLE {
+        for name in entry.names {
+            index.entry(name).or_default().push(entry);
+        }
+    }
+    index
+});
+
+/// Whether an operator has an entry (used to choose the innermost operator range). Views are not
+/// operators here: they launch nothing, so the operator around them is meant.
+pub fn knows(op: &OpName) -> bool {
+    family(op).is_some()
+}
+
+/// Family of an operator by name alone (needs no shapes); `None` when it is not in the table.
+pub fn family(op: &OpName) -> Option<Family> {
+    let name = name::normalise(op)?;
+    if let Some(fused) = fused::entry(&name.base) {
+        return Some(fused.family);
+    }
+    resolve(&name).map(|(entry, _)| entry.family)
+}
+
+/// One call's cost.
+///
+/// `args_from_forward` says that `args` are those of the matching forward call; `op` is then that
+/// forward operator or its autograd node, and with [`Direction::Bprop`] (or an autograd name) the
+/// roles are the gradients. `default_dtype` is the type the kernel's name proved, for floating
+/// operands the profile gives no type for.
+///
+/// # Errors
+/// Why there is no price: unknown operator, no shapes, no element types, arguments that do not fit.
+pub fn cost(
+    op: &OpName,
+    args: &OpArgs,
+    direction: Direction,
+    args_from_forward: bool,
+    default_dtype: Option<DType>,
+) -> Result<OpCost, Unknown> {
+    let name = name::normalise(op).ok_or(Unknown::UnknownOp)?;
+    if let Some(entry) = fused::entry(&name.base) {
+        let call = call(&name, &name.base, entry, args, false, default_dtype);
+        return (entry.handler)(&call);
+    }
+    let (entry, key) = resolve(&name).ok_or(Unknown::UnknownOp)?;
+    if name.autograd && !args_from_forward {
+        return Err(Unknown::NoShapes);
+    }
+    let backward = args_from_forward && (name.autograd || direction == Direction::Bprop);
+    let (entry, key) = if backward {
+        forward_of(key, name.origin).unwrap_or((entry, key))
+    } else {
+        (entry, key)
+    };
+    let call = call(&name, key, entry, args, backward, default_dtype);
+    let mut cost = (entry.handler)(&call)?;
+    if !backward {
+        for role in &mut cost.roles {
+            role.role = match (role.role, direction) {
+                (Role::Fwd, Direction::Bprop) => Role::Bwd,
+                (Role::Fwd, Direction::Update) => Role::Opt,
+                (role, _) => role,
+            };
+        }
+    }
+    Ok(cost)
+}
+
+fn call<'a>(
+    name: &Name<'a>,
+    key: &'a str,
+    entry: &'static Entry,
+    args: &'a OpArgs,
+    backward: bool,
+    default_dtype: Option<DType>,
+) -> Call<'a> {
+    Call {
+        name: key,
+        origin: name.origin,
+        in_place: name.in_place,
+        backward,
+        args,
+        default_dtype,
+        entry,
+    }
+}
+
+/// The entry of a name and the spelling it is listed under. The backward of a view (`SliceBackward0`)
+/// has an entry although the view has none.
+fn resolve(name: &Name) -> Option<(&'static Entry, &'static str)> {
+    find(&name.base, name.origin).or_else(|| {
+        name.autograd
+            .then(|| find(&format!("{}_backward", name.base), name.origin))
+            .flatten()
+    })
+}
+
+fn find(base: &str, origin: Origin) -> Option<(&'static Entry, &'static str)> {
+    let (&key, entries) = INDEX.get_key_value(base)?;
+    let entry = entries.iter().find(|e| match origin {
+        Origin::Other(namespace) => e.namespaces.contains(&namespace),
+        _ => e.namespaces.is_empty(),
+    })?;
+    Some((entry, key))
+}
+
+/// With the forward's arguments, `threshold_backward` is the backward of `threshold`.
+fn forward_of(key: &str, origin: Origin) -> Option<(&'static Entry, &'static str)> {
+    let forward = key
+        .strip_suffix("_backward_data")
+        .or_else(|| key.strip_suffix("_backward"))?;
+    find(forward, origin)
+}
+
+#[cfg(test)]
+mod tests;

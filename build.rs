@@ -1,0 +1,62 @@
+//! Embeds the folders that are registries: a GPU is a file in `gpu_specs/`, a rule a file in
+//! `rules/`. Each becomes a slice of `(path below the folder, text)`, sorted by path, to be
+//! included as an expression:
+//!
+//! ```ignore
+//! const RULES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
+//! ```
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+const FOLDERS: [&str; 2] = ["gpu_specs", "rules"];
+
+fn main() -> io::Result<()> {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    println!("cargo:rerun-if-changed=build.rs");
+    for folder in FOLDERS {
+        println!("cargo:rerun-if-changed={folder}");
+        let base = root.join(folder);
+        let mut files = Vec::new();
+        collect(&base, &mut files)?;
+        fs::write(out.join(format!("{folder}.rs")), embed(&base, files)?)?;
+    }
+    Ok(())
+}
+
+/// Every `.toml` file below `folder`, which may be missing.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|e| e == "toml") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn embed(base: &Path, files: Vec<PathBuf>) -> io::Result<String> {
+    let text = |path: &Path| match path.to_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(io::Error::other(format!("{} is not UTF-8", path.display()))),
+    };
+    let mut named = Vec::new();
+    for path in files {
+        let below = text(path.strip_prefix(base).unwrap_or(&path))?.replace('\\', "/");
+        named.push((below, text(&path)?));
+    }
+    named.sort();
+    let mut code = String::from("&[\n");
+    for (below, path) in named {
+        let _ = writeln!(code, "    ({below:?}, include_str!({path:?})),");
+    }
+    code.push_str("]\n");
+    Ok(code)
+}

@@ -1,0 +1,42 @@
+//! `pyprof-advise gpus`: which boards `--gpu` knows, and what is known of each.
+
+use clap::Subcommand;
+
+use super::{output, Failure, Outcome};
+use crate::gpu::{select, show};
+
+/// What can be asked of the GPU table.
+#[derive(Debug, Subcommand)]
+pub(super) enum GpusCommand {
+    /// Every board with the names --gpu takes
+    List,
+    /// One board as a TOML file: what is used, with sources; a start for a file of your own
+    Show {
+        /// A name from `gpus list`, or a TOML file
+        name: String,
+    },
+}
+
+pub(super) fn run(command: GpusCommand) -> Outcome {
+    match command {
+        GpusCommand::List => output::print(&list()),
+        GpusCommand::Show { name } => {
+            let spec = select::find(&name).map_err(|e| Failure::Unusable(e.to_string()))?;
+            output::print(&show::show(&spec))
+        }
+    }
+}
+
+fn list() -> String {
+    let specs = select::list();
+    let width = specs.iter().map(|s| s.gpu.id.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for spec in specs {
+        let mut aliases = spec.aliases.join(", ");
+        if aliases.is_empty() {
+            aliases.push('-');
+        }
+        text.push_str(&format!("{:width$}  {:28}  {aliases}\n", spec.gpu.id, spec.gpu.name));
+    }
+    text
+}

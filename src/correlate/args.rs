@@ -1,0 +1,490 @@
+//! The arguments of operator calls, in the three spellings profiles use: PyProf marker lists,
+//! `sizes = [[..], ..]` of `emit_nvtx(record_shapes=True)`, and the args object of a Kineto event.
+//! Each distinct text is read once.
+
+use rustc_hash::FxHashMap;
+use serde_json::{Map, Value};
+
+use super::literal::{self, Literal};
+use super::source;
+use super::{Arg, ArgValue, ArgsId, OpArgs, Tensor};
+use crate::base::DType;
+use crate::profile::{Profile, StrId, Strings};
+
+/// What the argument text of a range says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RangeArgs {
+    /// `None` when it names no argument at all.
+    pub args: Option<ArgsId>,
+    /// The innermost user line of a `Call stack`.
+    pub line: Option<StrId>,
+    /// A `Module Hierarchy`.
+    pub module: Option<StrId>,
+}
+
+/// All arguments of a profile, interned by text.
+#[derive(Debug, Default)]
+pub(crate) struct Arguments {
+    pub table: Vec<OpArgs>,
+    /// One per row of `table`: equal for argument lists that make the same site.
+    pub classes: Vec<u32>,
+    by_class: FxHashMap<Box<[u64]>, u32>,
+    of_text: FxHashMap<StrId, RangeArgs>,
+    /// Whether some event carried a call stack (`with_stack=True`).
+    pub call_stacks: bool,
+}
+
+impl Arguments {
+    /// Reads the argument text of every range, each distinct one once.
+    pub(crate) fn read_ranges(&mut self, profile: &Profile, labels: &mut Strings) {
+        for text in profile.ranges.iter().filter_map(|r| r.args) {
+            if !self.of_text.contains_key(&text) {
+                let read = self.read_text(profile.text(text), labels);
+                self.of_text.insert(text, read);
+            }
+        }
+    }
+
+    /// What the argument text of a range says.
+    pub(crate) fn of(&self, text: Option<StrId>) -> RangeArgs {
+        text.and_then(|t| self.of_text.get(&t).copied())
+            .unwrap_or_default()
+    }
+
+    /// Adds the `args` list of a PyProf marker.
+    pub(crate) fn add_marker(&mut self, list: &Literal<'_>) -> Option<ArgsId> {
+        let items = list.items()?.iter().map(marker_arg).collect();
+        self.add(items)
+    }
+
+    /// The site class of an argument list.
+    pub(crate) fn class(&self, args: Option<ArgsId>) -> Option<u32> {
+        args.and_then(|a| self.classes.get(a.idx()).copied())
+    }
+
+    /// Whether any tensor's shape is known.
+    pub(crate) fn has_shapes(&self, args: Option<ArgsId>) -> bool {
+        args.and_then(|a| self.table.get(a.idx()))
+            .is_some_and(|a| a.tensors().next().is_some())
+    }
+
+    fn read_text(&mut self, text: &str, labels: &mut Strings) -> RangeArgs {
+        if !text.starts_with('{') {
+            let items = literal::parse(text).ok().and_then(|l| sizes(&l));
+            return RangeArgs {
+                args: items.and_then(|i| self.add(i)),
+                ..RangeArgs::default()
+            };
+        }
+        let Ok(event) = serde_json::from_str::<Map<String, Value>>(text) else {
+            return RangeArgs::default();
+        };
+        let word = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
+        self.call_stacks |= !word("Call stack").is_empty();
+        let module = word("Module Hierarchy").trim();
+        RangeArgs {
+            args: self.add(event_args(&event)),
+            line: source::innermost_of_call_stack(word("Call stack")).map(|l| labels.intern(&l)),
+            module: (!module.is_empty()).then(|| labels.intern(&super::marker::bounded(module))),
+        }
+    }
+
+    fn add(&mut self, items: Vec<Arg>) -> Option<ArgsId> {
+        // A list of nothing but blanks says no more than no list.
+        if items.iter().all(|a| a.value == ArgValue::Unknown) {
+            return None;
+        }
+        let args = OpArgs { items };
+        let next = u32::try_from(self.by_class.len()).unwrap_or(u32::MAX);
+        let class = *self.by_class.entry(class_key(&args)).or_insert(next);
+        self.classes.push(class);
+        self.table.push(args);
+        Some(ArgsId::new(self.table.len() - 1))
+    }
+}
+
+/// One entry of a PyProf argument list: `{'name', 'type', 'shape', 'dtype', 'value'}`.
+fn marker_arg(entry: &Literal<'_>) -> Arg {
+    let word = |key: &str| entry.get(key).and_then(Literal::as_str).unwrap_or_default();
+    let value = entry.get("value");
+    let value = match word("type") {
+        "tensor" => entry
+            .get("shape")
+            .and_then(shape)
+            .map_or(ArgValue::Unknown, |shape| {
+                ArgValue::Tensor(Tensor {
+                    shape,
+                    dtype: DType::parse(word("dtype")),
+                    strides: None,
+                })
+            }),
+        "NoneType" => ArgValue::None,
+        // Infinities and NaN are written as words.
+        "float" => match value {
+            Some(Literal::Str(s)) => s.parse().map_or(ArgValue::Unknown, ArgValue::Float),
+            Some(other) => scalar(other),
+            None => ArgValue::Unknown,
+        },
+        _ => value.map_or(ArgValue::Unknown, scalar),
+    };
+    let name = word("name");
+    Arg {
+        name: (!name.is_empty()).then(|| name.to_owned()),
+        value,
+    }
+}
+
+fn scalar(value: &Literal<'_>) -> ArgValue {
+    match value {
+        Literal::None => ArgValue::None,
+        Literal::Bool(b) => ArgValue::Bool(*b),
+        Literal::Int(i) => ArgValue::Int(*i),
+        Literal::Float(f) => ArgValue::Float(*f),
+        Literal::Str(s) => ArgValue::Str(s.to_string()),
+        Literal::List(items) | Literal::Tuple(items) => {
+            ArgValue::List(items.iter().map(scalar).collect())
+        }
+        Literal::Dict(_) => ArgValue::Unknown,
+    }
+}
+
+fn shape(value: &Literal<'_>) -> Option<Vec<u64>> {
+    value
+        .items()?
+        .iter()
+        .map(|d| match d {
+            Literal::Int(i) => u64::try_from(*i).ok(),
+            _ => None,
+        })
+        .collect()
+}
+
+/// `[[64, 128], [], [[2], [3]]]`: shapes without types. `[]` may be a scalar, a tensor without
+/// dimensions or no tensor at all, so it stays unknown.
+fn sizes(list: &Literal<'_>) -> Option<Vec<Arg>> {
+    let items = list.items()?;
+    let positional = |value| Arg { name: None, value };
+    Some(items.iter().map(|s| positional(size(s))).collect())
+}
+
+fn size(value: &Literal<'_>) -> ArgValue {
+    let tensor = |shape| {
+        ArgValue::Tensor(Tensor {
+            shape,
+            dtype: None,
+            strides: None,
+        })
+    };
+    match value.items() {
+        None | Some([]) => ArgValue::Unknown,
+        Some(items) => match shape(value) {
+            Some(shape) => tensor(shape),
+            None => ArgValue::List(items.iter().map(size).collect()),
+        },
+    }
+}
+
+/// Keys of a communication event that say how much was moved, kept under their own names.
+const MESSAGE_KEYS: [&str; 5] = [
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "Group size",
+    "dtype",
+];
+
+fn event_args(event: &Map<String, Value>) -> Vec<Arg> {
+    let list = |keys: &[&str]| {
+        keys.iter()
+            .find_map(|k| event.get(*k).and_then(Value::as_array))
+            .map_or(&[][..], Vec::as_slice)
+    };
+    let dims = list(&["Input Dims", "Input dims"]);
+    let types = list(&["Input type", "Input Types", "Input types"]);
+    let strides = list(&["Input Strides"]);
+    let concrete = list(&["Concrete Inputs"]);
+    let count = dims.len().max(types.len()).max(concrete.len());
+    let mut items: Vec<Arg> = (0..count)
+        .map(|i| Arg {
+            name: None,
+            value: event_arg(
+                dims.get(i),
+                types.get(i).and_then(Value::as_str).unwrap_or_default(),
+                strides.get(i),
+                concrete.get(i).and_then(Value::as_str).unwrap_or_default(),
+            ),
+        })
+        .collect();
+    for key in MESSAGE_KEYS {
+        let value = match event.get(key) {
+            Some(Value::String(s)) => ArgValue::Str(s.clone()),
+            Some(Value::Number(n)) => n.as_i64().map_or(ArgValue::Unknown, ArgValue::Int),
+            _ => continue,
+        };
+        items.push(Arg {
+            name: Some(key.to_owned()),
+            value,
+        });
+    }
+    items
+}
+
+fn event_arg(
+    dims: Option<&Value>,
+    type_name: &str,
+    strides: Option<&Value>,
+    concrete: &str,
+) -> ArgValue {
+    let nested = |v: &Value| v.as_array().is_some_and(|a| a.iter().any(Value::is_array));
+    if let Some(list) = dims.filter(|d| nested(d)).and_then(Value::as_array) {
+        let stride = |i: usize| strides.and_then(|s| s.get(i));
+        let items = list.iter().enumerate();
+        return ArgValue::List(
+            items
+                .map(|(i, d)| event_tensor(Some(d), None, stride(i)))
+                .collect(),
+        );
+    }
+    let has_dims = dims
+        .and_then(Value::as_array)
+        .is_some_and(|d| !d.is_empty());
+    // C++ types name tensors (`float`, `c10::BFloat16`); capitalised ones are TorchScript's names
+    // of Python values (`Scalar`, `Int`, `GenericList`).
+    let scripted = type_name.starts_with(|c: char| c.is_ascii_uppercase());
+    let dtype = if scripted {
+        None
+    } else {
+        DType::parse(type_name)
+    };
+    if has_dims || dtype.is_some() {
+        return event_tensor(dims, dtype, strides);
+    }
+    match literal::parse(concrete) {
+        Ok(value) => scalar(&value),
+        Err(_) if concrete.is_empty() => ArgValue::Unknown,
+        Err(_) => ArgValue::Str(concrete.to_owned()),
+    }
+}
+
+fn event_tensor(dims: Option<&Value>, dtype: Option<DType>, strides: Option<&Value>) -> ArgValue {
+    let numbers = |v: Option<&Value>| -> Option<Vec<i64>> {
+        v?.as_array()?.iter().map(Value::as_i64).collect()
+    };
+    let shape: Option<Vec<u64>> = numbers(dims)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|d| u64::try_from(d).ok())
+        .collect();
+    let Some(shape) = shape else {
+        return ArgValue::Unknown;
+    };
+    let strides = numbers(strides).filter(|s| s.len() == shape.len());
+    ArgValue::Tensor(Tensor {
+        shape,
+        dtype,
+        strides,
+    })
+}
+
+/// Words of a class key that no dimension or scalar can be mistaken for, by position.
+mod tag {
+    pub(super) const TENSOR: u64 = 1;
+    pub(super) const LIST: u64 = 2;
+    pub(super) const INT: u64 = 3;
+    pub(super) const FLOAT: u64 = 4;
+    pub(super) const BOOL: u64 = 5;
+    pub(super) const STR: u64 = 6;
+    pub(super) const NONE: u64 = 7;
+    pub(super) const UNKNOWN: u64 = 8;
+}
+
+/// Equal for argument lists that do the same work: shapes, dtypes, stride classes and the scalars
+/// that steer it. Values of floats do not count: a learning rate changes every step.
+fn class_key(args: &OpArgs) -> Box<[u64]> {
+    let mut key = Vec::new();
+    for arg in &args.items {
+        if let Some(name) = &arg.name {
+            push_text(&mut key, name);
+        }
+        push_value(&mut key, &arg.value);
+    }
+    key.into_boxed_slice()
+}
+
+fn push_value(key: &mut Vec<u64>, value: &ArgValue) {
+    match value {
+        ArgValue::Tensor(tensor) => {
+            key.extend([
+                tag::TENSOR,
+                tensor.dtype.map_or(u64::MAX, |d| d as u64),
+                tensor.shape.len() as u64,
+            ]);
+            key.extend(&tensor.shape);
+            key.push(stride_class(tensor));
+        }
+        ArgValue::List(items) => {
+            key.extend([tag::LIST, items.len() as u64]);
+            items.iter().for_each(|item| push_value(key, item));
+        }
+        ArgValue::Int(i) => key.extend([tag::INT, i.cast_unsigned()]),
+        ArgValue::Float(_) => key.push(tag::FLOAT),
+        ArgValue::Bool(b) => key.extend([tag::BOOL, u64::from(*b)]),
+        ArgValue::Str(s) => push_text(key, s),
+        ArgValue::None => key.push(tag::NONE),
+        ArgValue::Unknown => key.push(tag::UNKNOWN),
+    }
+}
+
+fn push_text(key: &mut Vec<u64>, text: &str) {
+    key.extend([tag::STR, text.len() as u64]);
+    for chunk in text.as_bytes().chunks(8) {
+        key.push(chunk.iter().fold(0, |word, b| (word << 8) | u64::from(*b)));
+    }
+}
+
+/// How a tensor lies in memory, as far as kernels care: 0 contiguous (or not recorded), 1 some
+/// dimension is expanded, else the order of its dimensions and whether there are gaps.
+fn stride_class(tensor: &Tensor) -> u64 {
+    let Some(strides) = &tensor.strides else {
+        return 0;
+    };
+    let mut dims: Vec<(i64, u64, u64)> = tensor
+        .shape
+        .iter()
+        .zip(strides)
+        .zip(0u64..)
+        .filter(|((size, _), _)| **size > 1)
+        .map(|((size, stride), at)| (*stride, *size, at))
+        .collect();
+    if dims.iter().any(|d| d.0 == 0) {
+        return 1;
+    }
+    dims.sort_by_key(|d| (std::cmp::Reverse(d.0), d.2));
+    let in_order = dims.is_sorted_by_key(|d| d.2);
+    let mut dense = 1i64;
+    let mut gaps = false;
+    for (stride, size, _) in dims.iter().rev() {
+        gaps |= *stride != dense;
+        dense = dense.saturating_mul(i64::try_from(*size).unwrap_or(i64::MAX));
+    }
+    let order = if in_order {
+        0
+    } else {
+        dims.iter()
+            .fold(1u64, |code, d| code.wrapping_mul(17).wrapping_add(d.2 + 1))
+    };
+    (order << 2) | if gaps { 2 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Arguments, RangeArgs) {
+        let mut arguments = Arguments::default();
+        let read = arguments.read_text(text, &mut Strings::default());
+        (arguments, read)
+    }
+
+    #[test]
+    fn sizes_give_shapes_without_types() {
+        let (arguments, read) = read("[[64, 128], [], [[2], [3, 4]]]");
+        let args = &arguments.table[read.args.unwrap().idx()];
+        assert_eq!(args.items.len(), 3);
+        assert_eq!(args.items[1].value, ArgValue::Unknown);
+        let shapes: Vec<_> = args.tensors().map(|t| (t.shape.clone(), t.dtype)).collect();
+        assert_eq!(
+            shapes,
+            [(vec![64, 128], None), (vec![2], None), (vec![3, 4], None)]
+        );
+    }
+
+    #[test]
+    fn blanks_are_no_arguments() {
+        assert!(read("[[], []]").1.args.is_none());
+        assert!(read("not a list").1.args.is_none());
+        assert!(read(r#"{"External id": 3}"#).1.args.is_none());
+        assert!(read(r#"{"Input Dims": "#).1.args.is_none());
+    }
+
+    #[test]
+    fn a_kineto_event_gives_types_strides_and_values() {
+        let (arguments, read) = read(
+            r#"{"Input Dims": [[10, 4], [], [], [[2], [3]], []],
+                "Input type": ["c10::BFloat16", "Scalar", "long int", "TensorList", "ScalarList"],
+                "Input Strides": [[4, 1], [], [], [[1], [1]], []],
+                "Concrete Inputs": ["", "1e-05", "", "", "[1, 2]"]}"#,
+        );
+        let items = &arguments.table[read.args.unwrap().idx()].items;
+        assert_eq!(
+            items[0].value,
+            ArgValue::Tensor(Tensor {
+                shape: vec![10, 4],
+                dtype: Some(DType::Bf16),
+                strides: Some(vec![4, 1])
+            })
+        );
+        assert_eq!(items[1].value, ArgValue::Float(1e-5));
+        assert!(matches!(&items[2].value, ArgValue::Tensor(t) if t.shape.is_empty()));
+        assert!(matches!(&items[3].value, ArgValue::List(l) if l.len() == 2));
+        assert_eq!(
+            items[4].value,
+            ArgValue::List(vec![ArgValue::Int(1), ArgValue::Int(2)])
+        );
+    }
+
+    #[test]
+    fn torchscript_type_names_are_not_tensors() {
+        let (arguments, read) =
+            read(r#"{"Input Dims": [[3], [], []], "Input type": ["float", "Int", "Bool"]}"#);
+        let items = &arguments.table[read.args.unwrap().idx()].items;
+        assert_eq!(items[1].value, ArgValue::Unknown);
+        assert_eq!(items[2].value, ArgValue::Unknown);
+    }
+
+    #[test]
+    fn a_class_is_shapes_types_order_and_whole_numbers() {
+        let mut arguments = Arguments::default();
+        let mut class = |text: &str| {
+            let read = arguments.read_text(text, &mut Strings::default());
+            arguments.class(read.args)
+        };
+        let event = |dims: &str, strides: &str, value: &str| {
+            format!(
+                r#"{{"Input Dims": [{dims}, []], "Input type": ["float", "Scalar"],
+                    "Input Strides": [{strides}, []], "Concrete Inputs": ["", "{value}"]}}"#
+            )
+        };
+        let base = class(&event("[8, 4]", "[4, 1]", "0.1"));
+        assert_eq!(class(&event("[8, 4]", "[4, 1]", "0.2")), base);
+        assert_ne!(class(&event("[8, 5]", "[5, 1]", "0.1")), base);
+        assert_ne!(class(&event("[8, 4]", "[1, 8]", "0.1")), base);
+        assert_ne!(class(&event("[8, 4]", "[0, 1]", "0.1")), base);
+        assert_ne!(class(&event("[8, 4]", "[4, 1]", "3")), base);
+        let gaps = class(&event("[8, 4]", "[64, 1]", "0.1"));
+        assert_ne!(gaps, base);
+        assert_eq!(class(&event("[8, 4]", "[128, 1]", "0.1")), gaps);
+    }
+
+    #[test]
+    fn pyprof_arguments_have_types() {
+        let text = "[{'name': '', 'type': 'tensor', 'shape': (2, 3), 'dtype': 'float16'}, \
+                    {'name': 'p', 'type': 'float', 'value': 'inf'}, \
+                    {'name': '', 'type': 'NoneType', 'value': None}, \
+                    {'name': '', 'type': 'tuple', 'value': (1, 1)}, \
+                    {'name': '', 'type': 'tensor', 'shape': (-1,), 'dtype': 'float16'}]";
+        let mut arguments = Arguments::default();
+        let id = arguments
+            .add_marker(&literal::parse(text).unwrap())
+            .unwrap();
+        let args = &arguments.table[id.idx()];
+        assert_eq!(args.tensor(0, "").unwrap().dtype, Some(DType::Fp16));
+        assert_eq!(args.get(9, "p"), Some(&ArgValue::Float(f64::INFINITY)));
+        assert_eq!(args.items[2].value, ArgValue::None);
+        assert_eq!(
+            args.items[3].value,
+            ArgValue::List(vec![ArgValue::Int(1), ArgValue::Int(1)])
+        );
+        assert_eq!(args.items[4].value, ArgValue::Unknown);
+    }
+}

@@ -1,0 +1,361 @@
+//! Where in the model: names from `layer:` ranges, FSDP brackets, module stacks, user ranges and
+//! source lines, and the patterns they fold into.
+
+use rustc_hash::FxHashMap;
+
+use super::marker::{Phase, Texts, What};
+use super::{Layer, LayerId, LayerSource, Pattern, PatternId};
+use crate::profile::{Profile, StrId, Strings, ThreadId};
+
+/// A distinct set of names around a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PlaceId(u32);
+
+/// Modules named in one layer. Kineto numbers instances per class over the whole model, so the
+/// innermost few say which one it is.
+pub(crate) const MODULE_PARTS: usize = 4;
+
+/// The names of each kind nearest to a range, itself included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Place {
+    pub layer: Option<StrId>,
+    pub module: Option<StrId>,
+    pub user: Option<StrId>,
+    pub line: Option<StrId>,
+}
+
+/// All distinct places; most ranges stand where their parent stands.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    table: Vec<Place>,
+    ids: FxHashMap<Place, PlaceId>,
+    /// Module path plus one more module.
+    paths: FxHashMap<(Option<StrId>, StrId), StrId>,
+}
+
+impl Places {
+    pub(crate) fn intern(&mut self, place: Place) -> PlaceId {
+        *self.ids.entry(place).or_insert_with(|| {
+            self.table.push(place);
+            PlaceId(u32::try_from(self.table.len() - 1).unwrap_or(u32::MAX))
+        })
+    }
+
+    pub(crate) fn get(&self, id: PlaceId) -> Place {
+        self.table.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The path of a module called inside the modules of `outer`.
+    pub(crate) fn module_path(
+        &mut self,
+        outer: Option<StrId>,
+        name: StrId,
+        labels: &mut Strings,
+    ) -> StrId {
+        *self.paths.entry((outer, name)).or_insert_with(|| {
+            let Some(outer) = outer.map(|o| labels.get(o)) else {
+                return name;
+            };
+            let parts: Vec<&str> = outer.split('.').chain([labels.get(name)]).collect();
+            let from = parts.len().saturating_sub(MODULE_PARTS);
+            let path = parts.get(from..).unwrap_or_default().join(".");
+            labels.intern(&path)
+        })
+    }
+}
+
+/// The FSDP module at work on each thread over time.
+#[derive(Debug, Default)]
+pub(crate) struct Brackets {
+    /// Per thread: from this time on, this bracket is the innermost open one; in time order.
+    threads: Vec<Vec<(i64, Option<Open>)>>,
+}
+
+/// An open bracket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub phase: Phase,
+    /// `None` is the root module.
+    pub module: Option<StrId>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Edge {
+    at: i64,
+    opens: bool,
+    bracket: Open,
+}
+
+impl Brackets {
+    /// Pairs `pre_...` and `post_...` ranges thread by thread.
+    pub(crate) fn read(profile: &Profile, texts: &Texts) -> Brackets {
+        let mut edges: Vec<Vec<Edge>> = vec![Vec::new(); profile.threads.len()];
+        for range in &profile.ranges {
+            let What::Bracket {
+                phase,
+                opens,
+                module,
+            } = texts.of(range).what
+            else {
+                continue;
+            };
+            if let Some(thread) = edges.get_mut(range.thread.idx()) {
+                thread.push(Edge {
+                    // A bracket covers the work of both its hooks.
+                    at: if opens {
+                        range.span.start
+                    } else {
+                        range.span.end
+                    },
+                    opens,
+                    bracket: Open { phase, module },
+                });
+            }
+        }
+        Brackets {
+            threads: edges.into_iter().map(innermost_over_time).collect(),
+        }
+    }
+
+    /// The innermost bracket open on a thread at a time.
+    pub(crate) fn at(&self, thread: ThreadId, time: i64) -> Option<Open> {
+        let changes = self.threads.get(thread.idx())?;
+        let after = changes.partition_point(|(at, _)| *at <= time);
+        changes.get(after.checked_sub(1)?)?.1
+    }
+}
+
+fn innermost_over_time(mut edges: Vec<Edge>) -> Vec<(i64, Option<Open>)> {
+    edges.sort_by_key(|e| e.at);
+    let mut open: Vec<Open> = open_before_the_capture(&edges);
+    let mut changes = Vec::new();
+    if let Some(innermost) = open.last() {
+        changes.push((i64::MIN, Some(*innermost)));
+    }
+    let mut opened: FxHashMap<(bool, Option<StrId>), usize> = FxHashMap::default();
+    for bracket in &open {
+        *opened.entry(key(bracket)).or_default() += 1;
+    }
+    for edge in edges {
+        if edge.opens {
+            *opened.entry(key(&edge.bracket)).or_default() += 1;
+            open.push(edge.bracket);
+        } else if opened.get(&key(&edge.bracket)).is_some_and(|n| *n > 0) {
+            // What was opened later and never closed ends with it.
+            while let Some(closed) = open.pop() {
+                if let Some(count) = opened.get_mut(&key(&closed)) {
+                    *count = count.saturating_sub(1);
+                }
+                if closed == edge.bracket {
+                    break;
+                }
+            }
+        }
+        changes.push((edge.at, open.last().copied()));
+    }
+    changes
+}
+
+fn key(bracket: &Open) -> (bool, Option<StrId>) {
+    (bracket.phase == Phase::Forward, bracket.module)
+}
+
+/// Brackets whose opening lies before the first recorded event: closed without being opened. The
+/// one closed first is the innermost.
+fn open_before_the_capture(edges: &[Edge]) -> Vec<Open> {
+    let mut balance: FxHashMap<(bool, Option<StrId>), i64> = FxHashMap::default();
+    let mut unopened = Vec::new();
+    for edge in edges {
+        let count = balance.entry(key(&edge.bracket)).or_default();
+        if edge.opens {
+            *count += 1;
+        } else if *count > 0 {
+            *count -= 1;
+        } else {
+            unopened.push((edge.bracket, edge.at));
+        }
+    }
+    // Behind the first opening a stray closing is a lost opening, not an early one, unless it
+    // closes around everything seen so far; only those before it are certain.
+    let first_opening = edges.iter().find(|e| e.opens).map_or(i64::MAX, |e| e.at);
+    let mut early: Vec<Open> = unopened
+        .into_iter()
+        .filter(|(_, at)| *at <= first_opening)
+        .map(|(bracket, _)| bracket)
+        .collect();
+    early.reverse();
+    early
+}
+
+/// Layers and patterns, each once.
+#[derive(Debug, Default)]
+pub(crate) struct LayerTable {
+    pub layers: Vec<Layer>,
+    pub patterns: Vec<Pattern>,
+    by_label: FxHashMap<(LayerSource, StrId), LayerId>,
+    by_pattern: FxHashMap<String, PatternId>,
+}
+
+impl LayerTable {
+    pub(crate) fn intern(
+        &mut self,
+        source: LayerSource,
+        label: StrId,
+        labels: &Strings,
+    ) -> LayerId {
+        if let Some(id) = self.by_label.get(&(source, label)) {
+            return *id;
+        }
+        let name = labels.get(label).to_owned();
+        let pattern = self.pattern(pattern_of(&name, source));
+        let id = LayerId::new(self.layers.len());
+        self.layers.push(Layer {
+            name,
+            source,
+            pattern,
+        });
+        self.by_label.insert((source, label), id);
+        id
+    }
+
+    fn pattern(&mut self, name: String) -> PatternId {
+        let next = PatternId::new(self.patterns.len());
+        let id = *self.by_pattern.entry(name.clone()).or_insert(next);
+        if id == next {
+            self.patterns.push(Pattern { name, layers: 0 });
+        }
+        if let Some(pattern) = self.patterns.get_mut(id.idx()) {
+            pattern.layers += 1;
+        }
+        id
+    }
+}
+
+/// The name with instance numbers replaced by `*`: parts between `.`, `/`, brackets, blanks or `#`
+/// that are nothing but digits, and the instance suffix of module stacks (`Linear_15`). The number
+/// of a source line is no instance number.
+fn pattern_of(name: &str, source: LayerSource) -> String {
+    if source == LayerSource::SourceLine {
+        return name.to_owned();
+    }
+    let mut pattern = String::with_capacity(name.len());
+    for piece in name.split_inclusive(['.', '/', '[', ']', ' ', '#']) {
+        let part = piece.trim_end_matches(['.', '/', '[', ']', ' ', '#']);
+        let separator = piece.get(part.len()..).unwrap_or_default();
+        let number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        match part.rsplit_once('_') {
+            _ if number(part) => pattern.push('*'),
+            Some((class, instance)) if source == LayerSource::Module && number(instance) => {
+                pattern.push_str(class);
+                pattern.push_str("_*");
+            }
+            _ => pattern.push_str(part),
+        }
+        pattern.push_str(separator);
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instance_numbers_fold() {
+        for (name, source, pattern) in [
+            ("blocks.7.attn", LayerSource::Fsdp, "blocks.*.attn"),
+            (
+                "model/layers/12/mlp",
+                LayerSource::UserRange,
+                "model/layers/*/mlp",
+            ),
+            ("blocks[3]", LayerSource::UserRange, "blocks[*]"),
+            ("layer 3", LayerSource::UserRange, "layer *"),
+            ("conv1x1", LayerSource::LayerRange, "conv1x1"),
+            ("resnet_50", LayerSource::LayerRange, "resnet_50"),
+            (
+                "BertLayer_3.Linear_15",
+                LayerSource::Module,
+                "BertLayer_*.Linear_*",
+            ),
+            (
+                "model/net.py:106",
+                LayerSource::SourceLine,
+                "model/net.py:106",
+            ),
+        ] {
+            assert_eq!(pattern_of(name, source), pattern);
+        }
+    }
+
+    #[test]
+    fn a_pattern_counts_its_layers_once() {
+        let mut labels = Strings::default();
+        let mut table = LayerTable::default();
+        for name in ["b.0", "b.1", "b.0", "c"] {
+            let label = labels.intern(name);
+            table.intern(LayerSource::Fsdp, label, &labels);
+        }
+        let counts: Vec<_> = table
+            .patterns
+            .iter()
+            .map(|p| (&*p.name, p.layers))
+            .collect();
+        assert_eq!(counts, [("b.*", 2), ("c", 1)]);
+    }
+
+    fn edge(at: i64, opens: bool, module: u32) -> Edge {
+        Edge {
+            at,
+            opens,
+            bracket: Open {
+                phase: Phase::Forward,
+                module: Some(StrId(module)),
+            },
+        }
+    }
+
+    fn modules(edges: Vec<Edge>) -> Vec<(i64, Option<u32>)> {
+        innermost_over_time(edges)
+            .into_iter()
+            .map(|(at, open)| (at, open.and_then(|o| o.module).map(|m| m.0)))
+            .collect()
+    }
+
+    #[test]
+    fn brackets_nest() {
+        let edges = vec![
+            edge(1, true, 1),
+            edge(2, true, 2),
+            edge(3, false, 2),
+            edge(4, false, 1),
+        ];
+        assert_eq!(
+            modules(edges),
+            [(1, Some(1)), (2, Some(2)), (3, Some(1)), (4, None)]
+        );
+    }
+
+    #[test]
+    fn a_bracket_opened_before_the_capture_counts_from_its_start() {
+        let edges = vec![edge(5, false, 2), edge(6, true, 3), edge(7, false, 3)];
+        assert_eq!(
+            modules(edges),
+            [(i64::MIN, Some(2)), (5, None), (6, Some(3)), (7, None)]
+        );
+    }
+
+    #[test]
+    fn lost_closings_end_with_the_bracket_around_them() {
+        let edges = vec![
+            edge(1, true, 1),
+            edge(2, true, 2),
+            edge(4, false, 1),
+            edge(5, false, 9),
+        ];
+        assert_eq!(
+            modules(edges),
+            [(1, Some(1)), (2, Some(2)), (4, None), (5, None)]
+        );
+    }
+}

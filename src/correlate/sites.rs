@@ -1,0 +1,206 @@
+//! Sites: all op calls that do the same work in the same place, with their kernels inside.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+
+use super::args::Arguments;
+use super::ops::Setting;
+use super::timeline::Times;
+use super::{Direction, LayerId, Link, Missing, OpCall, Site, SiteId, SiteKernel};
+use crate::profile::{ConfigId, KernelId, Profile, StrId, Strings};
+
+/// What the op calls of a site have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Op {
+        layer: Option<LayerId>,
+        op: u32,
+        direction: Direction,
+        recomputed: bool,
+        args: Option<u32>,
+    },
+    /// Kernels without an operator are told apart by themselves.
+    Kernel {
+        layer: Option<LayerId>,
+        direction: Direction,
+        missing: Missing,
+        name: StrId,
+        config: ConfigId,
+    },
+}
+
+/// What grouping needs to know of the kernels and their calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Members<'a> {
+    pub profile: &'a Profile,
+    pub arguments: &'a Arguments,
+    pub labels: &'a Strings,
+    pub times: &'a Times,
+    pub calls: &'a [OpCall],
+    /// Per call: equal for equal operator names.
+    pub op_ids: &'a [u32],
+    /// Per call: innermost user source line.
+    pub lines: &'a [Option<StrId>],
+    /// Per kernel, for those without an operator.
+    pub settings: &'a FxHashMap<KernelId, Setting>,
+}
+
+/// The sites of all kernels inside the window, largest first; each kernel's link is told its site.
+pub(crate) fn group(members: &Members<'_>, links: &mut [Link]) -> Vec<Site> {
+    let mut sites: Vec<Site> = Vec::new();
+    let mut by_key: FxHashMap<Key, SiteId> = FxHashMap::default();
+    let mut site_of_call: Vec<Option<SiteId>> = vec![None; members.calls.len()];
+    let mut kernels_of_call: Vec<u32> = vec![0; members.calls.len()];
+    let mut rows: FxHashMap<(SiteId, StrId, ConfigId), usize> = FxHashMap::default();
+    let inside = members.times.inside.iter().copied();
+    for ((id, link), _) in links.iter_mut().enumerate().zip(inside).filter(|(_, i)| *i) {
+        let kernel = KernelId::new(id);
+        let call = link.op.map(super::OpCallId::idx);
+        let known = call.and_then(|c| site_of_call.get(c).copied().flatten());
+        let site = known.or_else(|| {
+            let key = members.key(kernel, link)?;
+            let site = *by_key.entry(key).or_insert_with(|| {
+                sites.push(members.new_site(kernel, link));
+                SiteId::new(sites.len() - 1)
+            });
+            if let Some(slot) = call.and_then(|c| site_of_call.get_mut(c)) {
+                *slot = Some(site);
+            }
+            if let Some(site) = sites.get_mut(site.idx()) {
+                site.calls = site.calls.saturating_add(1);
+            }
+            Some(site)
+        });
+        link.site = site;
+        let order = call
+            .and_then(|c| kernels_of_call.get_mut(c))
+            .map_or(0, |count| {
+                *count = count.saturating_add(1);
+                *count - 1
+            });
+        if let Some((id, site)) = site.and_then(|s| Some((s, sites.get_mut(s.idx())?))) {
+            members.add_kernel(site, id, kernel, order, &mut rows);
+        }
+    }
+    largest_first(sites, links)
+}
+
+impl Members<'_> {
+    /// The layer of a kernel: its op call's, or that of the place it was launched from.
+    pub(crate) fn layer(&self, kernel: KernelId, link: &Link) -> Option<LayerId> {
+        match link.op {
+            Some(call) => self.calls.get(call.idx())?.layer,
+            None => self.settings.get(&kernel)?.layer,
+        }
+    }
+
+    fn key(&self, kernel: KernelId, link: &Link) -> Option<Key> {
+        if let Some(id) = link.op {
+            let call = self.calls.get(id.idx())?;
+            return Some(Key::Op {
+                layer: call.layer,
+                op: *self.op_ids.get(id.idx())?,
+                direction: call.direction,
+                recomputed: call.recomputed,
+                args: self.arguments.class(call.args),
+            });
+        }
+        let setting = self.settings.get(&kernel);
+        let row = self.profile.kernels.get(kernel.idx())?;
+        Some(Key::Kernel {
+            layer: setting.and_then(|s| s.layer),
+            direction: setting.map_or(Direction::Unknown, |s| s.direction),
+            missing: link.missing?,
+            name: row.name,
+            config: row.config,
+        })
+    }
+
+    fn new_site(&self, kernel: KernelId, link: &Link) -> Site {
+        let call = link.op.and_then(|id| self.calls.get(id.idx()));
+        let setting = self.settings.get(&kernel);
+        let line = match link.op {
+            Some(id) => self.lines.get(id.idx()).copied().flatten(),
+            None => setting.and_then(|s| s.line),
+        };
+        Site {
+            op: call.map(|c| (*c.op).clone()),
+            args: call.and_then(|c| c.args),
+            args_from_forward: call.is_some_and(|c| c.args_from_forward),
+            direction: call
+                .map(|c| c.direction)
+                .or(setting.map(|s| s.direction))
+                .unwrap_or(Direction::Unknown),
+            recomputed: call.map_or(setting.is_some_and(|s| s.recomputed), |c| c.recomputed),
+            layer: call.map_or(setting.and_then(|s| s.layer), |c| c.layer),
+            missing: link.missing,
+            calls: 0,
+            time_ns: 0,
+            exposed_ns: 0,
+            kernels: Vec::new(),
+            source_line: line.map(|l| self.labels.get(l).to_owned()),
+            first: kernel,
+        }
+    }
+
+    fn add_kernel(
+        &self,
+        site: &mut Site,
+        id: SiteId,
+        kernel: KernelId,
+        order: u32,
+        rows: &mut FxHashMap<(SiteId, StrId, ConfigId), usize>,
+    ) {
+        let Some(row) = self.profile.kernels.get(kernel.idx()) else {
+            return;
+        };
+        // Kernels without an operator are calls of their own.
+        let ns = row.span.ns();
+        let exposed = self.times.exposed.get(kernel.idx()).copied().unwrap_or(0);
+        site.time_ns = site.time_ns.saturating_add(ns);
+        site.exposed_ns = site.exposed_ns.saturating_add(exposed);
+        let at = *rows.entry((id, row.name, row.config)).or_insert_with(|| {
+            site.kernels.push(SiteKernel {
+                name: row.name,
+                config: row.config,
+                count: 0,
+                time_ns: 0,
+                exposed_ns: 0,
+                min_ns: i64::MAX,
+                max_ns: 0,
+                order,
+            });
+            site.kernels.len() - 1
+        });
+        if let Some(kernel) = site.kernels.get_mut(at) {
+            kernel.count = kernel.count.saturating_add(1);
+            kernel.time_ns = kernel.time_ns.saturating_add(ns);
+            kernel.exposed_ns = kernel.exposed_ns.saturating_add(exposed);
+            kernel.min_ns = kernel.min_ns.min(ns);
+            kernel.max_ns = kernel.max_ns.max(ns);
+        }
+    }
+}
+
+fn largest_first(mut sites: Vec<Site>, links: &mut [Link]) -> Vec<Site> {
+    for site in &mut sites {
+        site.kernels
+            .sort_by_key(|k| (Reverse(k.time_ns), k.name, k.config));
+    }
+    let mut order: Vec<usize> = (0..sites.len()).collect();
+    order.sort_by_key(|at| sites.get(*at).map(|s| (Reverse(s.time_ns), s.first)));
+    let mut place = vec![SiteId(0); sites.len()];
+    for (new, old) in order.iter().enumerate() {
+        if let Some(slot) = place.get_mut(*old) {
+            *slot = SiteId::new(new);
+        }
+    }
+    for site in links.iter_mut().filter_map(|l| l.site.as_mut()) {
+        if let Some(new) = place.get(site.idx()) {
+            *site = *new;
+        }
+    }
+    sites.sort_by_key(|s| (Reverse(s.time_ns), s.first));
+    sites
+}

@@ -1,0 +1,203 @@
+//! Source lines of call stacks: which frame is the user's, and how to print it.
+
+/// A frame of a Python call stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    pub path: &'a str,
+    pub line: &'a str,
+}
+
+impl<'a> Frame<'a> {
+    /// `path/file.py:148` (PyProf) or `path/file.py(148): function` (Kineto).
+    pub(crate) fn parse(text: &'a str) -> Option<Frame<'a>> {
+        let text = text.trim();
+        let (path, line) = match text.rsplit_once(": ").map(|(head, _)| head) {
+            Some(head) if head.ends_with(')') => head.strip_suffix(')')?.rsplit_once('(')?,
+            _ => text.rsplit_once(':')?,
+        };
+        let numbered = !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit());
+        (numbered && !path.is_empty()).then_some(Frame { path, line })
+    }
+
+    fn components(&self) -> impl DoubleEndedIterator<Item = &'a str> {
+        self.path.split(['/', '\\']).filter(|c| !c.is_empty())
+    }
+
+    /// Whether the frame belongs to Python, PyTorch or the profiler rather than to the program.
+    pub(crate) fn is_internal(&self) -> bool {
+        if self.path.starts_with('<') {
+            return true;
+        }
+        let mut first = true;
+        let mut previous = "";
+        for part in self.components() {
+            let in_stdlib = previous == "lib" && part.starts_with("python3");
+            let own = first && INTERNAL_ROOTS.contains(&part);
+            if own || in_stdlib || INTERNAL_FOLDERS.contains(&part) {
+                return true;
+            }
+            first = false;
+            previous = part;
+        }
+        false
+    }
+
+    /// Whether the frame is optimizer, clipping or scaling code.
+    pub(crate) fn is_update(&self) -> bool {
+        let path = format!("/{}", self.path.replace('\\', "/"));
+        UPDATE_PATHS.iter().any(|part| path.contains(part))
+    }
+
+    /// `dir/file.py:148`; a file that lies directly in a home folder becomes `~/file.py:148`, so
+    /// that no user name is printed.
+    pub(crate) fn short(&self) -> String {
+        let mut parts: Vec<&str> = self.components().collect();
+        let home = match (self.path.starts_with('/'), parts.as_slice()) {
+            (true, ["root", _, ..]) => 1,
+            (true, ["home" | "Users", _, _, ..]) => 2,
+            (false, [drive, "Users", _, _, ..]) if drive.ends_with(':') => 3,
+            _ => 0,
+        };
+        parts.drain(..home);
+        match parts.as_slice() {
+            [.., dir, file] => format!("{dir}/{file}:{}", self.line),
+            [file] if home > 0 => format!("~/{file}:{}", self.line),
+            [file] => format!("{file}:{}", self.line),
+            [] => format!("{}:{}", self.path, self.line),
+        }
+    }
+}
+
+/// Folders whose files are never the user's.
+const INTERNAL_FOLDERS: [&str; 4] = ["site-packages", "dist-packages", "pyprof", "nvmarker.py"];
+
+/// First components of relative paths that are not the user's: Kineto cuts the search path off.
+const INTERNAL_ROOTS: [&str; 34] = [
+    "torch",
+    "torchvision",
+    "apex",
+    "triton",
+    "nvtx",
+    "numpy",
+    "abc.py",
+    "ast.py",
+    "asyncio",
+    "codecs.py",
+    "collections",
+    "concurrent",
+    "contextlib.py",
+    "copy.py",
+    "dataclasses.py",
+    "enum.py",
+    "functools.py",
+    "importlib",
+    "inspect.py",
+    "logging",
+    "multiprocessing",
+    "os.py",
+    "pickle.py",
+    "posixpath.py",
+    "queue.py",
+    "random.py",
+    "re.py",
+    "runpy.py",
+    "selectors.py",
+    "socket.py",
+    "threading.py",
+    "typing.py",
+    "warnings.py",
+    "weakref.py",
+];
+
+/// Files and folders that only update parameters.
+const UPDATE_PATHS: [&str; 5] = [
+    "/torch/optim/",
+    "/torch/nn/utils/clip_grad.py",
+    "/torch/amp/grad_scaler.py",
+    "/torch/cuda/amp/grad_scaler.py",
+    "/apex/optimizers/",
+];
+
+/// The innermost user line of a stack listed outermost first, and whether update code runs below it.
+pub(crate) fn innermost<'a>(
+    frames: impl DoubleEndedIterator<Item = &'a str>,
+) -> (Option<String>, bool) {
+    let mut update = false;
+    for frame in frames.rev().filter_map(Frame::parse) {
+        if !frame.is_internal() {
+            return (Some(frame.short()), update);
+        }
+        update |= frame.is_update();
+    }
+    (None, update)
+}
+
+/// The innermost user line of a `Call stack` of 2021's Kineto: frames split by `;`, innermost first.
+pub(crate) fn innermost_of_call_stack(stack: &str) -> Option<String> {
+    stack
+        .split(';')
+        .filter_map(Frame::parse)
+        .find(|f| !f.is_internal())
+        .map(|f| f.short())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_both_spellings() {
+        let frame = Frame::parse("/a/b/train.py:12").unwrap();
+        assert_eq!((frame.path, frame.line), ("/a/b/train.py", "12"));
+        let frame = Frame::parse("torch/nn/modules/module.py(1915): __getattr__").unwrap();
+        assert_eq!(
+            (frame.path, frame.line),
+            ("torch/nn/modules/module.py", "1915")
+        );
+        assert!(frame.is_internal());
+        assert_eq!(Frame::parse("<built-in method numel>"), None);
+        assert_eq!(Frame::parse("nn.Module: Linear_15"), None);
+        assert_eq!(Frame::parse("scaled dot product: 7"), None);
+    }
+
+    #[test]
+    fn the_users_innermost_line_wins() {
+        let stack = [
+            "train.py:319",
+            "model/net.py:106",
+            "/usr/lib/python3.8/contextlib.py:75",
+            "/opt/conda/lib/python3.10/site-packages/torch/nn/modules/module.py:532",
+        ];
+        assert_eq!(
+            innermost(stack.into_iter()),
+            (Some("model/net.py:106".into()), false)
+        );
+        let clip = [
+            "train.py:264",
+            "/x/site-packages/torch/nn/utils/clip_grad.py:32",
+        ];
+        assert_eq!(
+            innermost(clip.into_iter()),
+            (Some("train.py:264".into()), true)
+        );
+        assert_eq!(
+            innermost_of_call_stack("torch/a.py(3): f;./bench/run.py(54): <module>").as_deref(),
+            Some("bench/run.py:54")
+        );
+    }
+
+    #[test]
+    fn user_names_stay_out() {
+        for (path, short) in [
+            ("/home/jo/train.py:3", "~/train.py:3"),
+            ("/Users/jo/train.py:3", "~/train.py:3"),
+            ("/root/train.py:3", "~/train.py:3"),
+            (r"C:\Users\jo\train.py:3", "~/train.py:3"),
+            ("/home/jo/proj/train.py:3", "proj/train.py:3"),
+            ("/workspace/a/b/c.py:74", "b/c.py:74"),
+            ("train.py:3", "train.py:3"),
+        ] {
+            assert_eq!(Frame::parse(path).unwrap().short(), short);
+        }
+    }
+}

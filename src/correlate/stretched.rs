@@ -1,0 +1,62 @@
+//! Whether taking the profile slowed the host down so much that idle time in it is no evidence.
+
+use super::args::Arguments;
+use super::marker::{Texts, What};
+use crate::profile::{CallId, Profile, RangeKind};
+
+/// Kernels shorter than this may end before their launch returns without anybody waiting.
+const LONG_KERNEL_NS: i64 = 20_000;
+/// Clocks of host and device agree to about this.
+const CLOCK_SLACK_NS: i64 = 1_000;
+/// Long kernels below which no habit shows.
+const ENOUGH_KERNELS: usize = 50;
+/// Share of long kernels that must have been waited for.
+const BLOCKING_SHARE: f64 = 0.8;
+
+/// One sentence saying what stretched the host; `None` when nothing did.
+pub(crate) fn reason(
+    profile: &Profile,
+    texts: &Texts,
+    arguments: &Arguments,
+    launches: &[Option<CallId>],
+) -> Option<String> {
+    let marked = |r: &crate::profile::Range| matches!(texts.of(r).what, What::Marker { .. });
+    let emitted = |r: &crate::profile::Range| {
+        r.kind == RangeKind::PushPop && (r.seq.is_some() || r.op_id.is_some())
+    };
+    let what = if profile.ranges.iter().any(marked) {
+        "PyProf markers around every operator"
+    } else if profile.ranges.iter().any(emitted) {
+        "NVTX ranges around every operator (`emit_nvtx`)"
+    } else if arguments.call_stacks || profile.ranges.iter().any(|r| r.kind == RangeKind::Python) {
+        "recorded Python call stacks (`with_stack`)"
+    } else if launches_block(profile, launches) {
+        return Some(
+            "launches waited for their kernels (as with `CUDA_LAUNCH_BLOCKING=1`), so idle time \
+             in this capture is not evidence of a slow host"
+                .to_owned(),
+        );
+    } else {
+        return None;
+    };
+    Some(format!(
+        "{what} slowed the host down, so idle time in this capture is not evidence of a slow host"
+    ))
+}
+
+/// Whether most long kernels had ended when their launch returned.
+fn launches_block(profile: &Profile, launches: &[Option<CallId>]) -> bool {
+    let mut long = 0usize;
+    let mut waited = 0usize;
+    for (kernel, launch) in profile.kernels.iter().zip(launches) {
+        let Some(call) = launch.and_then(|l| profile.calls.get(l.idx())) else {
+            continue;
+        };
+        if kernel.span.ns() >= LONG_KERNEL_NS {
+            long += 1;
+            let end = kernel.span.end.saturating_sub(CLOCK_SLACK_NS);
+            waited += usize::from(call.span.end >= end);
+        }
+    }
+    long >= ENOUGH_KERNELS && waited as f64 >= BLOCKING_SHARE * long as f64
+}

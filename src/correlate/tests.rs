@@ -1,0 +1,445 @@
+use super::testing::Builder;
+use super::*;
+use crate::profile::{ProcessId, RangeKind, ThreadId};
+
+/// Operator of a kernel as shown to people.
+fn op(run: &Run, kernel: usize) -> Option<String> {
+    let call = &run.op_calls[run.links[kernel].op?.idx()];
+    Some(call.op.display())
+}
+
+fn call(run: &Run, kernel: usize) -> &OpCall {
+    &run.op_calls[run.links[kernel].op.unwrap().idx()]
+}
+
+fn layer(run: &Run, kernel: usize) -> Option<&str> {
+    Some(&run.layers[call(run, kernel).layer?.idx()].name)
+}
+
+#[test]
+fn correlation_ids_of_two_processes_do_not_meet() {
+    let mut b = Builder::new();
+    let other = b.process();
+    b.range("aten::mm", 0, 10);
+    b.range_on(other, "aten::add", 0, 10);
+    b.call(ThreadId(0), "cudaLaunchKernel", 1, 7);
+    b.call(other, "cudaLaunchKernel", 1, 7);
+    let first = b.kernel(ProcessId(0), 100, 7);
+    let second = b.kernel(ProcessId(1), 100, 7);
+    let run = b.run();
+    assert_eq!(op(&run, first).as_deref(), Some("aten::mm"));
+    assert_eq!(op(&run, second).as_deref(), Some("aten::add"));
+}
+
+#[test]
+fn the_runtime_row_of_a_launch_wins_over_the_drivers() {
+    let mut b = Builder::new();
+    b.call(ThreadId(0), "cuLaunchKernel", 3, 7);
+    b.call(ThreadId(0), "cudaLaunchKernel", 2, 7);
+    b.kernel(ProcessId(0), 100, 7);
+    let run = b.run();
+    let launch = run.links[0].launch.unwrap();
+    assert_eq!(run.profile.calls[launch.idx()].span.start, 2);
+}
+
+#[test]
+fn every_kernel_without_an_operator_says_why() {
+    let mut b = Builder::new();
+    let no_launch = b.kernel(ProcessId(0), 50, 99);
+    let no_range = b.launch(1);
+    b.range("my range", 10, 20);
+    let no_operator = b.launch(11);
+    b.range("aten::mm", 30, 40);
+    b.call(ThreadId(0), "cudaGraphLaunch", 31, 500);
+    let replay = b.kernel(ProcessId(0), 200, 500);
+    b.range("aten::mm", 50, 60);
+    let known = b.launch(51);
+    let run = b.run();
+    for (kernel, missing) in [
+        (no_launch, Some(Missing::NoLaunch)),
+        (no_range, Some(Missing::NoRange)),
+        (no_operator, Some(Missing::NoOperator)),
+        (replay, Some(Missing::GraphReplay)),
+        (known, None),
+    ] {
+        assert_eq!(run.links[kernel].missing, missing, "kernel {kernel}");
+    }
+    let sums = run.attribution;
+    assert_eq!((sums.kernels, sums.kernel_ns, sums.launched), (5, 50, 4));
+    assert_eq!((sums.with_op, sums.no_launch, sums.graph_replay), (1, 1, 1));
+    // All of them are in the totals.
+    assert_eq!(run.sites.iter().map(|s| s.time_ns).sum::<i64>(), 50);
+}
+
+#[test]
+fn a_hundred_thousand_open_getters_hide_nothing() {
+    let mut b = Builder::new();
+    for at in 0..100_000 {
+        b.range("{'traceMarker': ['stale.py:1']}", 2 * at, 0);
+        b.marker("torch", "__getattr__", 2 * at + 1, 0);
+    }
+    b.range("{'traceMarker': ['net.py:7']}", 300_000, 300_100);
+    b.marker("torch.nn.functional", "conv2d", 300_010, 300_090);
+    let inside = b.launch(300_050);
+    let outside = b.launch(300_200);
+    let run = b.run();
+    assert_eq!(
+        op(&run, inside).as_deref(),
+        Some("torch.nn.functional.conv2d")
+    );
+    assert_eq!(layer(&run, inside), Some("net.py:7"));
+    assert_eq!(run.links[outside].missing, Some(Missing::NoOperator));
+    let site = &run.sites[run.links[outside].site.unwrap().idx()];
+    assert_eq!((site.layer, site.source_line.as_deref()), (None, None));
+}
+
+#[test]
+fn a_range_left_open_inside_an_operator_does_not_keep_the_operator_alive() {
+    let mut b = Builder::new();
+    b.marker("torch", "cat", 10, 20);
+    b.range("left open", 12, 0);
+    let inside = b.launch(15);
+    let after = b.launch(30);
+    let run = b.run();
+    assert_eq!(op(&run, inside).as_deref(), Some("torch.cat"));
+    assert_eq!(op(&run, after), None);
+}
+
+#[test]
+fn start_end_ranges_are_never_operators() {
+    let mut b = Builder::new();
+    b.range("aten::mm", 0, 10).kind = RangeKind::StartEnd;
+    let kernel = b.launch(5);
+    assert_eq!(b.run().links[kernel].missing, Some(Missing::NoRange));
+}
+
+#[test]
+fn a_marker_with_arguments_beats_a_bare_name_inside_it() {
+    let mut b = Builder::new();
+    b.marker(
+        "torch.nn.functional",
+        "multi_head_attention_forward",
+        0,
+        100,
+    );
+    b.marker("Tensor", "matmul", 10, 50);
+    b.range("matmul, seq = 121", 11, 49);
+    b.range("mm, seq = 122", 20, 40);
+    let kernel = b.launch(30);
+    let run = b.run_knowing(&|_| true);
+    assert_eq!(op(&run, kernel).as_deref(), Some("Tensor.matmul"));
+    assert_eq!(call(&run, kernel).seq, Some(122));
+    assert_eq!(call(&run, kernel).direction, Direction::Fprop);
+}
+
+#[test]
+fn without_arguments_the_innermost_known_name_counts() {
+    let mut b = Builder::new();
+    b.range("aten::to, seq = 3, op_id = 1", 0, 100);
+    b.range("aten::copy_, op_id = 2", 10, 90);
+    let kernel = b.launch(30);
+    let run = b.run();
+    assert_eq!(op(&run, kernel).as_deref(), Some("aten::copy_"));
+    assert_eq!(call(&run, kernel).seq, Some(3));
+}
+
+#[test]
+fn kernels_of_one_range_are_one_call() {
+    let mut b = Builder::new();
+    b.range("aten::mm, op_id = 1", 0, 10);
+    b.launch(1);
+    b.launch(2);
+    b.range("aten::mm, op_id = 2", 20, 30);
+    b.launch(21);
+    let run = b.run();
+    assert_eq!(run.links[0].op, run.links[1].op);
+    assert_ne!(run.links[0].op, run.links[2].op);
+    assert_eq!(run.sites.len(), 1);
+    assert_eq!((run.sites[0].calls, run.sites[0].kernels[0].count), (2, 3));
+}
+
+/// A forward `F.linear` with its `mm` numbered 122, and the node that differentiates it.
+fn linear_and_backward(inside_the_node: &str) -> (Run, usize, usize) {
+    let mut b = Builder::new();
+    let engine = b.thread(ProcessId(0));
+    b.range("{'traceMarker': ['net.py:7']}", 0, 100);
+    b.marker("torch.nn.functional", "linear", 1, 99);
+    b.range("mm, seq = 122", 20, 40);
+    let forward = b.launch(30);
+    b.range_on(engine, "MmBackward, seq = 122", 200, 300);
+    b.range_on(engine, inside_the_node, 210, 290);
+    let backward = b.launch_on(engine, 250);
+    (b.run_knowing(&|_| true), forward, backward)
+}
+
+#[test]
+fn a_backward_node_inherits_operator_arguments_and_layer() {
+    let (run, forward, backward) = linear_and_backward("mm, seq = 0");
+    let call = call(&run, backward);
+    assert_eq!(call.op.display(), "torch.nn.functional.linear");
+    assert_eq!(call.direction, Direction::Bprop);
+    assert!(call.args_from_forward && !call.recomputed);
+    assert_eq!(call.seq, Some(122));
+    assert_eq!(call.forward, run.links[forward].op);
+    assert_eq!(layer(&run, backward), Some("net.py:7"));
+}
+
+#[test]
+fn a_backward_leaf_with_shapes_keeps_its_own() {
+    let (run, forward, backward) = linear_and_backward("mm, sizes = [[8, 4], [4, 2]]");
+    let call = call(&run, backward);
+    assert_eq!(call.op.display(), "mm");
+    assert!(!call.args_from_forward);
+    assert_eq!(call.forward, run.links[forward].op);
+    assert_eq!(layer(&run, backward), Some("net.py:7"));
+}
+
+#[test]
+fn a_forward_range_without_kernels_still_names_the_layer() {
+    let mut b = Builder::new();
+    let engine = b.thread(ProcessId(0));
+    b.range("layer:enc.3", 0, 100);
+    b.range("aten::expand, seq = 5, op_id = 1", 10, 20);
+    b.range_on(engine, "ExpandBackward0, seq = 5, op_id = 2", 200, 300);
+    b.range_on(engine, "aten::sum, op_id = 3", 210, 290);
+    let kernel = b.launch_on(engine, 250);
+    let run = b.run();
+    assert_eq!(op(&run, kernel).as_deref(), Some("aten::sum"));
+    assert_eq!(layer(&run, kernel), Some("enc.3"));
+    assert_eq!(call(&run, kernel).forward, None);
+}
+
+#[test]
+fn the_nearest_earlier_forward_counts() {
+    let mut b = Builder::new();
+    for (start, name) in [(0, "layer:a"), (1000, "layer:b"), (5000, "layer:c")] {
+        b.range(name, start, start + 100);
+        b.range("aten::mm, seq = 9, op_id = 1", start + 10, start + 20);
+        b.launch(start + 15);
+    }
+    b.range("MmBackward0, seq = 9, op_id = 2", 2000, 2100);
+    b.range("aten::mm, op_id = 3", 2010, 2090);
+    b.launch(2050);
+    let run = b.run();
+    let backward = (0..4)
+        .find(|k| call(&run, *k).direction == Direction::Bprop)
+        .unwrap();
+    assert_eq!(layer(&run, backward), Some("b"));
+}
+
+#[test]
+fn recomputed_forward_work_is_forward_work() {
+    let mut b = Builder::new();
+    let engine = b.thread(ProcessId(0));
+    b.range("aten::relu, seq = 1194, op_id = 1", 0, 10);
+    b.launch(5);
+    // The forward thread's own number 930, which the recomputation's collides with.
+    b.range("layer:original", 20, 40);
+    b.range("aten::conv2d, seq = 930, op_id = 2", 22, 38);
+    b.launch(30);
+    b.range_on(engine, "ReluBackward0, seq = 1194, op_id = 3", 100, 300);
+    b.range_on(engine, "aten::conv2d, seq = 930, op_id = 4", 110, 150);
+    b.range_on(engine, "aten::convolution, op_id = 5", 112, 148);
+    let recomputed = b.launch_on(engine, 120);
+    b.range_on(engine, "aten::threshold_backward, op_id = 6", 200, 250);
+    let gradient = b.launch_on(engine, 220);
+    b.range_on(
+        engine,
+        "ConvolutionBackward0, seq = 930, op_id = 7",
+        400,
+        500,
+    );
+    b.range_on(engine, "aten::convolution_backward, op_id = 8", 410, 490);
+    let convolution = b.launch_on(engine, 420);
+    let run = b.run();
+    let call_of = |k| call(&run, k);
+    assert_eq!(call_of(recomputed).direction, Direction::Fprop);
+    assert!(call_of(recomputed).recomputed);
+    assert_eq!(call_of(gradient).direction, Direction::Bprop);
+    assert!(!call_of(gradient).recomputed);
+    assert_eq!(layer(&run, convolution), Some("original"));
+}
+
+#[test]
+fn the_backward_of_a_backward_is_not_recomputation() {
+    let mut b = Builder::new();
+    b.range("MulBackward0, seq = 4, op_id = 1", 0, 100);
+    b.range("aten::mul, seq = 9, op_id = 2", 10, 20);
+    let kernel = b.launch(15);
+    b.range("aten::tanh_backward, seq = 10, op_id = 3", 200, 210);
+    b.launch(205);
+    let run = b.run();
+    assert_eq!(call(&run, kernel).direction, Direction::Bprop);
+}
+
+#[test]
+fn directions_need_evidence() {
+    let mut b = Builder::new();
+    let engine = b.thread(ProcessId(0));
+    let mut cases = Vec::new();
+    b.range("aten::mm, op_id = 1", 0, 10);
+    cases.push((b.launch(5), Direction::Unknown));
+    b.range("aten::mm, seq = 4, op_id = 2", 20, 30);
+    cases.push((b.launch(25), Direction::Fprop));
+    b.range("Optimizer.step#SGD.step", 40, 60);
+    b.range("aten::add_, op_id = 3", 42, 50);
+    cases.push((b.launch(45), Direction::Update));
+    b.range("aten::_fused_adam_, op_id = 4", 70, 80);
+    cases.push((b.launch(75), Direction::Update));
+    b.range(
+        "{'traceMarker': ['a.py:1', '/x/site-packages/torch/nn/utils/clip_grad.py:32']}",
+        90,
+        110,
+    );
+    b.marker("Tensor", "norm", 92, 108);
+    cases.push((b.launch(95), Direction::Update));
+    b.range("## backward ##", 120, 130);
+    b.range("aten::mm, op_id = 5", 122, 128);
+    cases.push((b.launch(125), Direction::Bprop));
+    // Gradients summed between the nodes of the engine's thread.
+    b.range_on(engine, "MmBackward, seq = 4", 200, 210);
+    b.range_on(engine, "aten::add_, seq = 0", 220, 230);
+    cases.push((b.launch_on(engine, 225), Direction::Bprop));
+    let run = b.run();
+    for (kernel, direction) in cases {
+        assert_eq!(call(&run, kernel).direction, direction, "kernel {kernel}");
+    }
+}
+
+#[test]
+fn layers_come_from_the_best_source() {
+    let mut b = Builder::new();
+    b.range("FSDP::pre_forward (blocks.7._fsdp_wrapped_module)", 0, 5);
+    b.range("user", 10, 100);
+    b.range("aten::mm, op_id = 1", 20, 30);
+    let fsdp = b.launch(25);
+    b.range("layer:head", 40, 60);
+    b.range("aten::mm, op_id = 2", 42, 58);
+    let explicit = b.launch(45);
+    b.range("FSDP::post_forward (blocks.7._fsdp_wrapped_module)", 70, 75);
+    b.range("aten::mm, op_id = 3", 80, 90);
+    let user = b.launch(85);
+    b.range("aten::mm, op_id = 4", 110, 120);
+    let none = b.launch(115);
+    let run = b.run();
+    assert_eq!(layer(&run, fsdp), Some("blocks.7"));
+    assert_eq!(layer(&run, explicit), Some("head"));
+    assert_eq!(layer(&run, user), Some("user"));
+    assert_eq!(layer(&run, none), None);
+    assert_eq!(call(&run, fsdp).direction, Direction::Fprop);
+    let pattern = run
+        .layers
+        .iter()
+        .find(|l| l.name == "blocks.7")
+        .unwrap()
+        .pattern;
+    assert_eq!(run.patterns[pattern.idx()].name, "blocks.*");
+}
+
+#[test]
+fn a_range_around_everything_is_no_layer_and_neither_is_a_step() {
+    let mut b = Builder::new();
+    b.range("main", 0, 1000);
+    b.range("step 1", 10, 100);
+    b.range("aten::mm, op_id = 1", 20, 30);
+    let kernel = b.launch(25);
+    let run = b.run();
+    assert_eq!(layer(&run, kernel), None);
+    assert_eq!(run.layer_source, Some(LayerSource::Op));
+    assert_eq!(run.steps.len(), 1);
+    assert_eq!(run.links[kernel].step, Some(StepId(0)));
+    assert_eq!(call(&run, kernel).step, Some(StepId(0)));
+}
+
+#[test]
+fn module_stacks_make_paths() {
+    let mut b = Builder::new();
+    for (text, start, end) in [
+        ("nn.Module: Net_0", 0, 100),
+        ("nn.Module: Linear_3", 10, 90),
+    ] {
+        b.range(text, start, end).kind = RangeKind::Python;
+    }
+    b.range("aten::mm", 20, 30).kind = RangeKind::CpuOp;
+    let kernel = b.launch(25);
+    let run = b.run();
+    assert_eq!(layer(&run, kernel), Some("Net_0.Linear_3"));
+    assert_eq!(run.patterns[0].name, "Net_*.Linear_*");
+    assert_eq!(call(&run, kernel).direction, Direction::Fprop);
+    assert!(run.stretched.unwrap().contains("with_stack"));
+}
+
+#[test]
+fn steps_are_one_series_of_one_thread_shared_by_ranks() {
+    let mut b = Builder::new();
+    let rank = b.process();
+    for number in 0..3 {
+        let at = number * 100;
+        b.range(&format!("ProfilerStep#{number}"), at, at + 90);
+        b.range(&format!("step {number}"), at + 5, at + 80);
+        b.range_on(rank, &format!("ProfilerStep#{number}"), at + 2, at + 95);
+    }
+    b.launch(150);
+    let run = b.run();
+    let steps: Vec<_> = run
+        .steps
+        .iter()
+        .map(|s| (s.number, s.span.start, s.span.end))
+        .collect();
+    assert_eq!(steps, [(0, 0, 95), (1, 100, 195), (2, 200, 295)]);
+    assert_eq!(run.links[0].step, Some(StepId(1)));
+}
+
+#[test]
+fn declared_warm_up_is_outside_the_window() {
+    let mut b = Builder::new();
+    b.range("warmup", 0, 50);
+    b.range("aten::mm, op_id = 1", 10, 20);
+    let warm = b.launch(15);
+    b.range("aten::mm, op_id = 2", 60, 70);
+    let real = b.launch(65);
+    let run = b.run();
+    assert_eq!(run.links[warm].site, None);
+    assert!(run.links[real].site.is_some());
+    assert_eq!(run.sites[0].time_ns, 10);
+    assert_eq!(run.attribution.kernel_ns, 20);
+}
+
+#[test]
+fn marked_captures_are_stretched_and_plain_ones_are_not() {
+    let mut b = Builder::new();
+    b.range("user", 0, 10);
+    b.launch(5);
+    assert_eq!(b.run().stretched, None);
+    let mut b = Builder::new();
+    b.range("aten::mm, op_id = 2", 0, 10);
+    assert!(b.run().stretched.unwrap().contains("emit_nvtx"));
+    let mut b = Builder::new();
+    for i in 0..60 {
+        b.launch(i * 100_000);
+        b.profile.kernels.last_mut().unwrap().span.end += 30_000;
+        b.profile.calls.last_mut().unwrap().span.end += 40_000;
+    }
+    assert!(b.run().stretched.unwrap().contains("LAUNCH_BLOCKING"));
+}
+
+#[test]
+fn the_same_profile_gives_the_same_run() {
+    let build = || {
+        let mut b = Builder::new();
+        for i in 0..200 {
+            let at = i * 100;
+            b.range(&format!("layer:l.{}", i % 7), at, at + 50);
+            b.range(
+                &format!("aten::op{}, op_id = {i}", i % 11),
+                at + 10,
+                at + 40,
+            );
+            b.launch(at + 20);
+        }
+        b.run()
+    };
+    let (one, two) = (build(), build());
+    assert_eq!(format!("{:?}", one.sites), format!("{:?}", two.sites));
+    assert_eq!(format!("{:?}", one.layers), format!("{:?}", two.layers));
+}

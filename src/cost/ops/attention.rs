@@ -1,0 +1,313 @@
+//! Fused attention. The S x S matrix never reaches DRAM; softmax is not counted.
+
+use super::Entry;
+use super::call::{Call, count, product, sum, total};
+use crate::base::DType;
+use crate::correlate::Tensor;
+use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+
+const FLOPS: &str = "2 B H Sq Sk (Dqk + Dv), H the query heads; causal masks not discounted";
+const BYTES: &str = "Q + K + V + O + logsumexp (B H Sq, fp32) + an explicit bias or mask";
+const BACKWARD: &str =
+    "2 B H Sq Sk (3 Dqk + 2 Dv); reads dO, Q, K, V, O, logsumexp, writes dQ, dK, dV";
+const SOURCE: &str = "torch.utils.flop_counter; FlashAttention-2 paper for the recomputed product";
+const CAUSAL: &str =
+    "causal mask not discounted: a kernel that skips the masked half does half the work";
+const VARLEN: &str =
+    "sequences taken as equally long: a lower bound, lengths are not in the profile";
+
+const fn entry(
+    names: &'static [&'static str],
+    namespaces: &'static [&'static str],
+    backward: &'static str,
+    handler: fn(&Call) -> Result<OpCost, Unknown>,
+) -> Entry {
+    Entry {
+        names,
+        namespaces,
+        family: Family::Attention,
+        class: FlopsClass::Exact,
+        flops: FLOPS,
+        bytes: BYTES,
+        backward,
+        source: SOURCE,
+        handler,
+    }
+}
+
+const FLASH: &[&str] = &[
+    "flash_attn",
+    "flash_attn_2_cuda",
+    "flash_attn_3",
+    "_vllm_fa2_C",
+    "_vllm_fa3_C",
+];
+
+pub(super) const ENTRIES: &[Entry] = &[
+    entry(
+        &[
+            "scaled_dot_product_attention",
+            "scaled_dot_product_flash_attention",
+            "scaled_dot_product_flash_attention_for_cpu",
+            "scaled_dot_product_efficient_attention",
+            "scaled_dot_product_cudnn_attention",
+            "scaled_dot_product_fused_attention_overrideable",
+            "flash_attention",
+            "flash_attention_forward",
+            "efficient_attention",
+            "efficient_attention_forward",
+        ],
+        &[],
+        BACKWARD,
+        forward,
+    ),
+    entry(
+        &[
+            "scaled_dot_product_flash_attention_backward",
+            "scaled_dot_product_flash_attention_for_cpu_backward",
+            "scaled_dot_product_efficient_attention_backward",
+            "scaled_dot_product_cudnn_attention_backward",
+            "scaled_dot_product_fused_attention_overrideable_backward",
+            "flash_attention_backward",
+            "efficient_attention_backward",
+        ],
+        &[],
+        "",
+        backward,
+    ),
+    entry(
+        &[
+            "flash_attn_forward",
+            "flash_attn_varlen_forward",
+            "fwd",
+            "varlen_fwd",
+        ],
+        FLASH,
+        BACKWARD,
+        forward,
+    ),
+    entry(
+        &[
+            "flash_attn_backward",
+            "flash_attn_varlen_backward",
+            "bwd",
+            "varlen_bwd",
+        ],
+        FLASH,
+        "",
+        backward,
+    ),
+];
+
+/// How an operator lays out its operands and where it keeps the causal flag.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    /// `[B, S, H, D]` (or `[T, H, D]`), not `[B, H, S, D]`.
+    sequence_first: bool,
+    causal: Option<usize>,
+    /// Bias or mask tensor.
+    bias: Option<usize>,
+    /// Cumulative sequence lengths and longest sequences, of queries then keys.
+    varlen: Option<(usize, usize)>,
+}
+
+fn layout(call: &Call) -> Layout {
+    let l = |sequence_first, causal, bias, varlen| Layout {
+        sequence_first,
+        causal,
+        bias,
+        varlen,
+    };
+    match call.name {
+        "scaled_dot_product_attention" => l(false, Some(5), Some(3), None),
+        "scaled_dot_product_flash_attention" => l(false, Some(4), None, None),
+        "scaled_dot_product_flash_attention_for_cpu" => l(false, Some(4), None, None),
+        "scaled_dot_product_efficient_attention" => l(false, Some(6), Some(3), None),
+        "scaled_dot_product_cudnn_attention" => l(false, Some(6), Some(3), None),
+        "scaled_dot_product_fused_attention_overrideable" => l(false, Some(5), Some(3), None),
+        "flash_attention_forward" | "flash_attention" => l(true, Some(8), None, Some((3, 5))),
+        "efficient_attention_forward" | "efficient_attention" => {
+            l(true, None, Some(3), Some((4, 6)))
+        }
+        "flash_attn_forward" | "fwd" => l(true, Some(5), None, None),
+        "flash_attn_varlen_forward" | "varlen_fwd" => l(true, Some(9), None, Some((3, 5))),
+        // Backward: one place further, behind dO.
+        "scaled_dot_product_flash_attention_backward" => l(false, Some(11), None, None),
+        "scaled_dot_product_flash_attention_for_cpu_backward" => l(false, Some(7), None, None),
+        "scaled_dot_product_efficient_attention_backward" => l(false, Some(11), Some(4), None),
+        "scaled_dot_product_cudnn_attention_backward" => l(false, Some(14), Some(8), None),
+        "scaled_dot_product_fused_attention_overrideable_backward" => l(false, None, None, None),
+        "flash_attention_backward" => l(true, Some(11), None, Some((6, 8))),
+        "efficient_attention_backward" => l(true, None, Some(4), Some((5, 7))),
+        "flash_attn_backward" | "bwd" => l(true, Some(11), None, None),
+        _ => l(true, None, None, Some((9, 11))),
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Attention {
+    batch: u64,
+    heads: u64,
+    seq_q: u64,
+    seq_k: u64,
+    d_qk: u64,
+    d_v: u64,
+    equal_lengths_assumed: bool,
+}
+
+impl Attention {
+    /// Multiply-adds per head and pair of positions, times 2.
+    fn flops(&self, per_pair: u64) -> u64 {
+        product([2, self.batch, self.heads, self.seq_q, self.seq_k, per_pair])
+    }
+
+    fn out(&self) -> u64 {
+        product([self.batch, self.heads, self.seq_q, self.d_v])
+    }
+
+    /// fp32, also for fp16 operands.
+    fn logsumexp(&self) -> u64 {
+        product([self.batch, self.heads, self.seq_q, 4])
+    }
+
+    fn dims(&self, causal: Option<bool>) -> Dims {
+        Dims::Attention {
+            batch: self.batch,
+            heads: self.heads,
+            seq_q: self.seq_q,
+            seq_k: self.seq_k,
+            head_dim: self.d_qk,
+            causal,
+        }
+    }
+}
+
+/// `[.., S, D]` with heads before or behind the sequence.
+fn heads_and_length(shape: &[u64], sequence_first: bool) -> Option<(u64, u64, u64, u64)> {
+    match *shape {
+        [b, s, h, d] if sequence_first => Some((b, h, s, d)),
+        [b, h, s, d] => Some((b, h, s, d)),
+        [h, s, d] if !sequence_first => Some((1, h, s, d)),
+        // One head: `F.scaled_dot_product_attention` takes any number of leading dimensions.
+        [s, d] if !sequence_first => Some((1, 1, s, d)),
+        _ => None,
+    }
+}
+
+fn sizes(
+    call: &Call,
+    l: &Layout,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+) -> Result<Attention, Unknown> {
+    if l.sequence_first && q.shape.len() == 3 {
+        return packed(call, l, q, k, v);
+    }
+    let of = |t: &Tensor| heads_and_length(&t.shape, l.sequence_first).ok_or(Unknown::BadArguments);
+    let (batch, heads, seq_q, d_qk) = of(q)?;
+    let (_, k_heads, seq_k, k_dim) = of(k)?;
+    let (_, _, v_len, d_v) = of(v)?;
+    let grouped = k_heads == 0 || heads.checked_rem(k_heads) == Some(0);
+    if k_dim != d_qk || v_len != seq_k || !grouped {
+        return Err(Unknown::BadArguments);
+    }
+    Ok(Attention {
+        batch,
+        heads,
+        seq_q,
+        seq_k,
+        d_qk,
+        d_v,
+        equal_lengths_assumed: false,
+    })
+}
+
+/// `[T, H, D]` with cumulative lengths. How T splits into sequences is data; equal lengths give the
+/// least work for self-attention (the sum of squares of a fixed sum is least when all are equal).
+fn packed(
+    call: &Call,
+    l: &Layout,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+) -> Result<Attention, Unknown> {
+    let ([t_q, heads, d_qk], [t_k, _, _], [_, _, d_v]) =
+        (q.shape.as_slice(), k.shape.as_slice(), v.shape.as_slice())
+    else {
+        return Err(Unknown::BadArguments);
+    };
+    let (lengths_at, _) = l.varlen.ok_or(Unknown::BadArguments)?;
+    let lengths = call
+        .optional(lengths_at, &["cu_seqlens_q", "cum_seq_q", "cu_seqlens"])
+        .ok_or(Unknown::DataDependent)?;
+    let batch = count(&lengths.shape).saturating_sub(1);
+    if batch == 0 {
+        return Err(Unknown::BadArguments);
+    }
+    Ok(Attention {
+        batch,
+        heads: *heads,
+        seq_q: t_q / batch,
+        seq_k: t_k / batch,
+        d_qk: *d_qk,
+        d_v: *d_v,
+        equal_lengths_assumed: true,
+    })
+}
+
+fn forward(call: &Call) -> Result<OpCost, Unknown> {
+    let q = call.tensor(0, &["query", "q"])?;
+    let k = call.tensor(1, &["key", "k"])?;
+    let v = call.tensor(2, &["value", "v"])?;
+    work(call, [q, k, v], call.backward)
+}
+
+fn backward(call: &Call) -> Result<OpCost, Unknown> {
+    let q = call.tensor(1, &["query", "q"])?;
+    let k = call.tensor(2, &["key", "k"])?;
+    let v = call.tensor(3, &["value", "v"])?;
+    work(call, [q, k, v], true)
+}
+
+fn work(call: &Call, [q, k, v]: [&Tensor; 3], gradients: bool) -> Result<OpCost, Unknown> {
+    let l = layout(call);
+    let a = sizes(call, &l, q, k, v)?;
+    let causal = l
+        .causal
+        .and_then(|at| call.flag(at, &["is_causal", "causal"]).value());
+    let causal = causal.or_else(|| {
+        // `F.scaled_dot_product_attention(q, k, v)`: not passed means not causal.
+        let passed = call.args.items.len() > l.causal.unwrap_or(0);
+        (l.causal.is_some() && !passed).then_some(false)
+    });
+    let mask = l
+        .bias
+        .and_then(|at| call.optional(at, &["attn_mask", "attn_bias", "bias"]));
+    let mask = call.bytes_as(mask, q.dtype.or(call.default_dtype).unwrap_or(DType::Fp32));
+    let out = call.dense(a.out(), q);
+    let small = Ok(sum([a.logsumexp(), mask]));
+    let reads = total([call.bytes(q), call.bytes(k), call.bytes(v), out, small]);
+    let mut cost = if gradients {
+        let written = total([
+            out,
+            call.dense(count(&q.shape), q),
+            call.dense(count(&k.shape), k),
+            call.dense(count(&v.shape), v),
+        ]);
+        let per_pair = a
+            .d_qk
+            .saturating_mul(3)
+            .saturating_add(a.d_v.saturating_mul(2));
+        call.gradient(a.flops(per_pair), total([reads, written]), a.dims(causal))
+    } else {
+        let per_pair = a.d_qk.saturating_add(a.d_v);
+        call.one(a.flops(per_pair), reads, a.dims(causal))
+    }?;
+    cost.note = match (a.equal_lengths_assumed, causal) {
+        (true, _) => Some(VARLEN),
+        (false, Some(true)) => Some(CAUSAL),
+        _ => None,
+    };
+    Ok(cost)
+}

@@ -1,0 +1,503 @@
+//! One operator call as a handler sees it: arguments by position or keyword, shapes, element types,
+//! and the two rules every bytes formula rests on.
+//!
+//! Bytes are compulsory DRAM traffic: every distinct input element once and every output element
+//! once, each at its own element size; an expanded (stride 0) dimension counts once. This is the
+//! convention of NVIDIA's Deep Learning Performance guide (GPU Performance Background).
+
+use crate::base::DType;
+use crate::correlate::{ArgValue, OpArgs, Tensor};
+use crate::cost::{Dims, OpCost, Role, RoleCost, Unknown};
+
+use super::Entry;
+use super::name::Origin;
+
+/// Bytes, when every element type is known.
+pub(super) type Bytes = Result<u64, Unknown>;
+
+/// One operator call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call<'a> {
+    /// The table's spelling of the operator.
+    pub(super) name: &'a str,
+    pub(super) origin: Origin<'a>,
+    /// The first operand is overwritten.
+    pub(super) in_place: bool,
+    /// The arguments are the forward's, the work is the gradients.
+    pub(super) backward: bool,
+    pub(super) args: &'a OpArgs,
+    /// The type the kernel's name proved, for floating operands without one.
+    pub(super) default_dtype: Option<DType>,
+    pub(super) entry: &'static Entry,
+}
+
+/// What a profile says of an argument that is not a tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Given<T> {
+    /// Not passed, or passed as `None`: the default holds.
+    Default,
+    /// Passed, but not recorded.
+    Hidden,
+    Value(T),
+}
+
+impl<T> Given<T> {
+    /// The value, the default, or the reason there is neither.
+    pub(super) fn or(self, default: T) -> Result<T, Unknown> {
+        match self {
+            Given::Default => Ok(default),
+            Given::Hidden => Err(Unknown::NoShapes),
+            Given::Value(v) => Ok(v),
+        }
+    }
+
+    /// The value only where the profile states it.
+    pub(super) fn value(self) -> Option<T> {
+        match self {
+            Given::Value(v) => Some(v),
+            _ => None,
+        }
+    }
+}
+
+/// One piece of work before it becomes a [`RoleCost`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) role: Role,
+    pub(super) flops: u64,
+    pub(super) bytes: Bytes,
+    pub(super) dims: Dims,
+}
+
+impl Part {
+    pub(super) fn new(role: Role, flops: u64, bytes: Bytes, dims: Dims) -> Part {
+        Part {
+            role,
+            flops,
+            bytes,
+            dims,
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    /// The argument passed under one of `names`, or at `index`.
+    pub(super) fn arg(&self, index: usize, names: &[&str]) -> Option<&'a ArgValue> {
+        let items = &self.args.items;
+        let keyword = items
+            .iter()
+            .find(|a| a.name.as_deref().is_some_and(|n| names.contains(&n)));
+        keyword
+            .or_else(|| {
+                items
+                    .get(index)
+                    .filter(|a| a.name.as_deref().is_none_or(str::is_empty))
+            })
+            .map(|a| &a.value)
+    }
+
+    /// The keyword argument under one of `names`, wherever it stands.
+    pub(super) fn keyword(&self, names: &[&str]) -> Option<&'a ArgValue> {
+        self.arg(usize::MAX, names)
+    }
+
+    /// A tensor the operator cannot do without.
+    pub(super) fn tensor(&self, index: usize, names: &[&str]) -> Result<&'a Tensor, Unknown> {
+        match self.arg(index, names) {
+            Some(ArgValue::Tensor(t)) => Ok(t),
+            Some(ArgValue::Unknown) => Err(Unknown::NoShapes),
+            None if self.args.items.is_empty() => Err(Unknown::NoShapes),
+            _ => Err(Unknown::BadArguments),
+        }
+    }
+
+    /// The first operand, under the names PyTorch gives it.
+    pub(super) fn input(&self) -> Result<&'a Tensor, Unknown> {
+        self.tensor(0, &["input", "self"])
+    }
+
+    /// A tensor that may be left out. `[]` without a type is how `emit_nvtx` prints everything that
+    /// is no tensor, `None` included.
+    pub(super) fn optional(&self, index: usize, names: &[&str]) -> Option<&'a Tensor> {
+        match self.arg(index, names) {
+            Some(ArgValue::Tensor(t)) if !(t.shape.is_empty() && t.dtype.is_none()) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// A list of tensors. Kineto sometimes records only `[]` for it.
+    pub(super) fn tensors(&self, index: usize, names: &[&str]) -> Result<Vec<&'a Tensor>, Unknown> {
+        match self.arg(index, names) {
+            Some(ArgValue::List(items)) => items
+                .iter()
+                .map(|v| match v {
+                    ArgValue::Tensor(t) => Ok(t),
+                    ArgValue::Unknown => Err(Unknown::NoShapes),
+                    _ => Err(Unknown::BadArguments),
+                })
+                .collect(),
+            Some(ArgValue::Tensor(t)) if t.shape.is_empty() => Err(Unknown::NoShapes),
+            Some(ArgValue::Unknown) => Err(Unknown::NoShapes),
+            None if self.args.items.is_empty() => Err(Unknown::NoShapes),
+            _ => Err(Unknown::BadArguments),
+        }
+    }
+
+    /// One integer, or a list of them.
+    pub(super) fn ints(&self, index: usize, names: &[&str]) -> Given<Vec<i64>> {
+        match self.arg(index, names) {
+            None | Some(ArgValue::None) => Given::Default,
+            Some(ArgValue::Int(v)) => Given::Value(vec![*v]),
+            Some(ArgValue::List(items)) => items
+                .iter()
+                .map(|v| match v {
+                    ArgValue::Int(v) => Some(*v),
+                    _ => None,
+                })
+                .collect::<Option<Vec<i64>>>()
+                .map_or(Given::Hidden, Given::Value),
+            Some(_) => Given::Hidden,
+        }
+    }
+
+    pub(super) fn int(&self, index: usize, names: &[&str]) -> Given<i64> {
+        match self.arg(index, names) {
+            None | Some(ArgValue::None) => Given::Default,
+            Some(ArgValue::Int(v)) => Given::Value(*v),
+            Some(_) => Given::Hidden,
+        }
+    }
+
+    /// A number of either kind.
+    pub(super) fn number(&self, index: usize, names: &[&str]) -> Given<f64> {
+        match self.arg(index, names) {
+            None | Some(ArgValue::None) => Given::Default,
+            Some(ArgValue::Int(v)) => Given::Value(*v as f64),
+            Some(ArgValue::Float(v)) => Given::Value(*v),
+            Some(_) => Given::Hidden,
+        }
+    }
+
+    pub(super) fn flag(&self, index: usize, names: &[&str]) -> Given<bool> {
+        match self.arg(index, names) {
+            None | Some(ArgValue::None) => Given::Default,
+            Some(ArgValue::Bool(v)) => Given::Value(*v),
+            Some(ArgValue::Int(v)) => Given::Value(*v != 0),
+            Some(ArgValue::Str(s)) if s.eq_ignore_ascii_case("true") => Given::Value(true),
+            Some(ArgValue::Str(s)) if s.eq_ignore_ascii_case("false") => Given::Value(false),
+            Some(_) => Given::Hidden,
+        }
+    }
+
+    pub(super) fn text(&self, index: usize, names: &[&str]) -> Option<&'a str> {
+        match self.arg(index, names) {
+            Some(ArgValue::Str(s)) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// A dtype argument: its name, or the number `c10::ScalarType` gives it, which is what Kineto
+    /// records.
+    pub(super) fn dtype_arg(&self, index: usize, names: &[&str]) -> Given<DType> {
+        match self.arg(index, names) {
+            None | Some(ArgValue::None) => Given::Default,
+            Some(ArgValue::Str(s)) => DType::parse(s).map_or(Given::Hidden, Given::Value),
+            Some(ArgValue::Int(code)) => scalar_type(*code).map_or(Given::Hidden, Given::Value),
+            Some(_) => Given::Hidden,
+        }
+    }
+
+    /// The element type of a floating operand.
+    pub(super) fn dtype(&self, t: &Tensor) -> Result<DType, Unknown> {
+        t.dtype.or(self.default_dtype).ok_or(Unknown::NoDType)
+    }
+
+    /// Bytes of the distinct elements of a floating operand. A scalar whose type is not recorded
+    /// may be a Python number: nothing is read.
+    pub(super) fn bytes(&self, t: &Tensor) -> Bytes {
+        if t.shape.is_empty() && t.dtype.is_none() {
+            return Ok(0);
+        }
+        Ok(distinct(t).saturating_mul(self.dtype(t)?.bytes()))
+    }
+
+    /// Bytes of an operand whose type PyTorch fixes (indices, masks, saved statistics), or which is
+    /// not there.
+    pub(super) fn bytes_as(&self, t: Option<&Tensor>, dtype: DType) -> u64 {
+        t.map_or(0, |t| {
+            distinct(t).saturating_mul(t.dtype.unwrap_or(dtype).bytes())
+        })
+    }
+
+    /// Bytes of an operand that may be missing.
+    pub(super) fn bytes_of(&self, t: Option<&Tensor>) -> Bytes {
+        t.map_or(Ok(0), |t| self.bytes(t))
+    }
+
+    /// Bytes of a new, dense tensor of `elements` with the type of `like`.
+    pub(super) fn dense(&self, elements: u64, like: &Tensor) -> Bytes {
+        Ok(elements.saturating_mul(self.dtype(like)?.bytes()))
+    }
+
+    /// The role of work that is one piece: the forward, or the whole backward.
+    pub(super) fn role(&self) -> Role {
+        if self.backward { Role::Bwd } else { Role::Fwd }
+    }
+
+    /// The cost these parts make. Without element types the bytes of GEMM-like work stay open, but
+    /// its FLOPs are worth having; anything else is memory bound and has no price without bytes.
+    pub(super) fn priced(&self, parts: Vec<Part>) -> Result<OpCost, Unknown> {
+        let mut bytes_known = true;
+        let mut roles = Vec::with_capacity(parts.len());
+        for part in parts {
+            let bytes = match part.bytes {
+                Ok(bytes) => bytes,
+                Err(Unknown::NoDType) if self.entry.family.is_math() => {
+                    bytes_known = false;
+                    0
+                }
+                Err(reason) => return Err(reason),
+            };
+            roles.push(RoleCost {
+                role: part.role,
+                flops: part.flops,
+                bytes,
+                dims: part.dims,
+            });
+        }
+        Ok(OpCost {
+            family: self.entry.family,
+            class: self.entry.class,
+            roles,
+            note: None,
+            bytes_known,
+        })
+    }
+
+    /// The cost of work that is one piece.
+    pub(super) fn one(&self, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Unknown> {
+        self.priced(vec![Part::new(self.role(), flops, bytes, dims)])
+    }
+
+    /// The cost of a backward operator with arguments of its own.
+    pub(super) fn gradient(&self, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Unknown> {
+        self.priced(vec![Part::new(Role::Bwd, flops, bytes, dims)])
+    }
+}
+
+/// `c10::ScalarType` by number (c10/core/ScalarType.h).
+fn scalar_type(code: i64) -> Option<DType> {
+    Some(match code {
+        0 => DType::Uint8,
+        1 => DType::Int8,
+        2 => DType::Int16,
+        3 => DType::Int32,
+        4 => DType::Int64,
+        5 => DType::Fp16,
+        6 => DType::Fp32,
+        7 => DType::Fp64,
+        9 => DType::Complex64,
+        10 => DType::Complex128,
+        11 => DType::Bool,
+        15 => DType::Bf16,
+        23..=26 => DType::Fp8,
+        _ => return None,
+    })
+}
+
+/// Product, saturating; 1 for no factors.
+pub(super) fn product(factors: impl IntoIterator<Item = u64>) -> u64 {
+    let mut zero = false;
+    let all = factors.into_iter().fold(1_u64, |p, f| {
+        zero |= f == 0;
+        p.saturating_mul(f)
+    });
+    if zero { 0 } else { all }
+}
+
+/// Elements of a shape.
+pub(super) fn count(shape: &[u64]) -> u64 {
+    product(shape.iter().copied())
+}
+
+/// Elements a tensor occupies in memory: expanded dimensions once, overlapping windows
+/// (`as_strided`, `unfold`) no more than the memory they span.
+pub(super) fn distinct(t: &Tensor) -> u64 {
+    let elements = count(&t.shape);
+    let Some(strides) = t.strides.as_ref().filter(|s| s.len() == t.shape.len()) else {
+        return elements;
+    };
+    let steps = t.shape.iter().zip(strides);
+    let spanned = steps.fold(1_u64, |span, (&dim, &stride)| {
+        span.saturating_add(dim.saturating_sub(1).saturating_mul(stride.unsigned_abs()))
+    });
+    let unexpanded = product(
+        t.shape
+            .iter()
+            .zip(strides)
+            .map(|(&dim, &stride)| if stride == 0 { dim.min(1) } else { dim }),
+    );
+    unexpanded.min(spanned)
+}
+
+/// Sum, saturating; the first unknown wins.
+pub(super) fn total<const N: usize>(parts: [Bytes; N]) -> Bytes {
+    parts
+        .into_iter()
+        .try_fold(0_u64, |sum, part| Ok(sum.saturating_add(part?)))
+}
+
+/// Adds saturating.
+pub(super) fn sum(parts: impl IntoIterator<Item = u64>) -> u64 {
+    parts.into_iter().fold(0_u64, u64::saturating_add)
+}
+
+/// The shape two shapes broadcast to.
+pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Result<Vec<u64>, Unknown> {
+    let rank = a.len().max(b.len());
+    let at = |shape: &[u64], from_last: usize| {
+        shape
+            .len()
+            .checked_sub(from_last)
+            .and_then(|i| shape.get(i))
+            .copied()
+            .unwrap_or(1)
+    };
+    (0..rank)
+        .map(|i| match (at(a, rank - i), at(b, rank - i)) {
+            (1, y) => Ok(y),
+            (x, 1) => Ok(x),
+            (x, y) if x == y => Ok(x),
+            _ => Err(Unknown::BadArguments),
+        })
+        .collect()
+}
+
+/// The index a PyTorch dimension number stands for.
+pub(super) fn axis(dim: i64, rank: usize) -> Result<usize, Unknown> {
+    // A scalar accepts 0 and -1 as if it had one dimension.
+    let rank = i64::try_from(rank.max(1)).map_err(|_| Unknown::BadArguments)?;
+    let dim = if dim < 0 {
+        dim.saturating_add(rank)
+    } else {
+        dim
+    };
+    if (0..rank).contains(&dim) {
+        usize::try_from(dim).map_err(|_| Unknown::BadArguments)
+    } else {
+        Err(Unknown::BadArguments)
+    }
+}
+
+/// Converts a size that may not be negative.
+pub(super) fn size(value: i64) -> Result<u64, Unknown> {
+    u64::try_from(value).map_err(|_| Unknown::BadArguments)
+}
+
+/// The type PyTorch promotes a set of tensors to: the highest category wins, then the widest type;
+/// scalars (0-dim) count only when no tensor with dimensions is in their category or above.
+/// Source: torch.result_type, "type promotion" in the tensor attributes documentation.
+pub(super) fn promote(types: impl IntoIterator<Item = (DType, bool)>) -> Option<DType> {
+    let mut dimensioned: Option<DType> = None;
+    let mut scalar: Option<DType> = None;
+    for (dtype, has_dims) in types {
+        let slot = if has_dims {
+            &mut dimensioned
+        } else {
+            &mut scalar
+        };
+        *slot = Some(slot.map_or(dtype, |d| wider(d, dtype)));
+    }
+    match (dimensioned, scalar) {
+        (Some(d), Some(s)) if category(s) > category(d) => Some(wider(d, s)),
+        (Some(d), _) => Some(d),
+        (None, s) => s,
+    }
+}
+
+fn category(d: DType) -> u8 {
+    match d {
+        DType::Bool => 0,
+        DType::Complex64 | DType::Complex128 => 3,
+        d if d.is_float() => 2,
+        _ => 1,
+    }
+}
+
+fn wider(a: DType, b: DType) -> DType {
+    match (a, b) {
+        (DType::Fp16, DType::Bf16) | (DType::Bf16, DType::Fp16) => DType::Fp32,
+        (DType::Int8, DType::Uint8) | (DType::Uint8, DType::Int8) => DType::Int16,
+        _ if category(a) != category(b) => {
+            if category(a) > category(b) {
+                a
+            } else {
+                b
+            }
+        }
+        _ if b.bytes() > a.bytes() => b,
+        _ => a,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(shape: &[u64], strides: Option<&[i64]>) -> Tensor {
+        Tensor {
+            shape: shape.to_vec(),
+            dtype: Some(DType::Fp32),
+            strides: strides.map(<[i64]>::to_vec),
+        }
+    }
+
+    #[test]
+    fn expanded_and_overlapping_elements_count_once() {
+        assert_eq!(distinct(&tensor(&[12, 64, 96], Some(&[0, 96, 1]))), 6144);
+        assert_eq!(
+            distinct(&tensor(&[1024, 2048], Some(&[1, 1024]))),
+            2_097_152
+        );
+        // 98 windows of 3 over 100 elements
+        assert_eq!(distinct(&tensor(&[98, 3], Some(&[1, 1]))), 100);
+        assert_eq!(distinct(&tensor(&[4, 0], Some(&[0, 1]))), 0);
+        // strides of another rank are not believed
+        assert_eq!(distinct(&tensor(&[4, 5], Some(&[0]))), 20);
+    }
+
+    #[test]
+    fn sizes_saturate_and_zero_wins() {
+        assert_eq!(count(&[u64::MAX, 3]), u64::MAX);
+        assert_eq!(count(&[u64::MAX, 3, 0]), 0);
+        assert_eq!(count(&[]), 1);
+    }
+
+    #[test]
+    fn broadcasting_follows_numpy() {
+        assert_eq!(broadcast(&[8, 1, 64], &[4, 64]), Ok(vec![8, 4, 64]));
+        assert_eq!(broadcast(&[], &[3]), Ok(vec![3]));
+        assert_eq!(broadcast(&[2], &[3]), Err(Unknown::BadArguments));
+        assert_eq!(broadcast(&[0], &[1]), Ok(vec![0]));
+    }
+
+    #[test]
+    fn promotion_follows_pytorch() {
+        use DType::*;
+        let p = |types: &[(DType, bool)]| promote(types.iter().copied());
+        assert_eq!(p(&[(Fp16, true), (Fp32, true)]), Some(Fp32));
+        assert_eq!(p(&[(Fp16, true), (Bf16, true)]), Some(Fp32));
+        assert_eq!(p(&[(Fp16, true), (Fp32, false)]), Some(Fp16));
+        assert_eq!(p(&[(Int64, true), (Fp32, false)]), Some(Fp32));
+        assert_eq!(p(&[(Int64, true), (Fp16, true)]), Some(Fp16));
+        assert_eq!(p(&[]), None);
+    }
+
+    #[test]
+    fn axes_count_from_either_end() {
+        assert_eq!(axis(-1, 3), Ok(2));
+        assert_eq!(axis(0, 0), Ok(0));
+        assert_eq!(axis(3, 3), Err(Unknown::BadArguments));
+        assert_eq!(axis(i64::MIN, 3), Err(Unknown::BadArguments));
+    }
+}

@@ -1,0 +1,150 @@
+//! Embedding tables. What counts is the gathered rows, not the table.
+
+use super::Entry;
+use super::call::{Call, count, product, sum, total};
+use super::name::Origin;
+use crate::base::DType;
+use crate::correlate::Tensor;
+use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+
+const EMBEDDING: Entry = Entry {
+    names: &["embedding", "embedding_dense"],
+    namespaces: &[],
+    family: Family::Embedding,
+    class: FlopsClass::Zero,
+    flops: "0",
+    bytes: "indices + gathered rows read + out written; not the table",
+    backward: "one add per element of dY; dY + indices + the table's gradient zero-filled + touched rows read and written",
+    source: "compulsory traffic of a gather",
+    handler: embedding,
+};
+
+pub(super) const ENTRIES: &[Entry] = &[
+    EMBEDDING,
+    Entry {
+        names: &["embedding_dense_backward", "embedding_backward"],
+        class: FlopsClass::Convention,
+        flops: "one add per element of dY",
+        bytes: "dY + indices + the whole gradient zero-filled + touched rows read and written",
+        backward: "",
+        handler: embedding_backward,
+        ..EMBEDDING
+    },
+    Entry {
+        names: &["embedding_bag", "embedding_bag_forward_only"],
+        class: FlopsClass::Convention,
+        flops: "2 per gathered element",
+        bytes: "indices + offsets + gathered rows + out",
+        backward: "",
+        handler: embedding_bag,
+        ..EMBEDDING
+    },
+];
+
+/// Table and indices. `F.embedding` takes the indices first; on a backward node the arguments may
+/// be those of either spelling, and then the types tell.
+fn table_and_indices<'a>(call: &Call<'a>) -> Result<(&'a Tensor, &'a Tensor), Unknown> {
+    let first = call.tensor(0, &["input", "weight"])?;
+    let second = call.tensor(1, &["weight", "indices"])?;
+    let integral = |t: &Tensor| t.dtype.map(|d| !d.is_float());
+    let indices_first = match (integral(first), integral(second)) {
+        (Some(a), Some(b)) if a != b => a,
+        _ => call.origin == Origin::Functional,
+    };
+    let (table, indices) = if indices_first {
+        (second, first)
+    } else {
+        (first, second)
+    };
+    if table.shape.len() == 2 {
+        Ok((table, indices))
+    } else {
+        Err(Unknown::BadArguments)
+    }
+}
+
+fn width(table: &Tensor) -> u64 {
+    table.shape.get(1).copied().unwrap_or(0)
+}
+
+fn dims(lookups: u64, width: u64) -> Dims {
+    Dims::Rows {
+        rows: lookups,
+        cols: width,
+    }
+}
+
+fn embedding(call: &Call) -> Result<OpCost, Unknown> {
+    let (table, indices) = table_and_indices(call)?;
+    let lookups = count(&indices.shape);
+    let out = product([lookups, width(table)]);
+    let index_bytes = call.bytes_as(Some(indices), DType::Int64);
+    if call.backward {
+        let height = table.shape.first().copied().unwrap_or(0);
+        return gradient(call, table, (lookups, width(table), height), index_bytes);
+    }
+    let gathered = call.dense(out, table);
+    let bytes = total([Ok(index_bytes), gathered, gathered]);
+    call.one(0, bytes, dims(lookups, width(table)))
+}
+
+/// The zero-fill is a kernel of its own; both belong to the call.
+fn gradient(
+    call: &Call,
+    like: &Tensor,
+    (lookups, width, height): (u64, u64, u64),
+    indices: u64,
+) -> Result<OpCost, Unknown> {
+    let incoming = product([lookups, width]);
+    // No more rows are touched than there are, nor than lookups.
+    let touched = call.dense(product([lookups.min(height), width]), like);
+    let bytes = total([
+        call.dense(incoming, like),
+        Ok(indices),
+        call.dense(product([height, width]), like),
+        touched,
+        touched,
+    ]);
+    let mut cost = call.gradient(incoming, bytes, dims(lookups, width))?;
+    cost.class = FlopsClass::Convention;
+    Ok(cost)
+}
+
+/// `embedding_dense_backward(dY, indices, num_weights, padding_idx, scale_grad_by_freq)`.
+fn embedding_backward(call: &Call) -> Result<OpCost, Unknown> {
+    let dy = call.tensor(0, &["grad_output", "grad"])?;
+    let indices = call.tensor(1, &["indices"])?;
+    let height = call
+        .int(2, &["num_weights"])
+        .value()
+        .ok_or(Unknown::NoShapes)?;
+    let height = super::call::size(height)?;
+    let width = dy.shape.last().copied().ok_or(Unknown::BadArguments)?;
+    let bytes = call.bytes_as(Some(indices), DType::Int64);
+    gradient(call, dy, (count(&indices.shape), width, height), bytes)
+}
+
+fn embedding_bag(call: &Call) -> Result<OpCost, Unknown> {
+    let (table, indices) = table_and_indices(call)?;
+    let offsets = call.optional(2, &["offsets"]);
+    if call.backward {
+        return Err(Unknown::UnknownOp);
+    }
+    let lookups = count(&indices.shape);
+    let bags = match (offsets, indices.shape.as_slice()) {
+        (Some(offsets), [_]) => count(&offsets.shape),
+        (_, [bags, _]) => *bags,
+        _ => return Err(Unknown::NoShapes),
+    };
+    let gathered = product([lookups, width(table)]);
+    let index_bytes = sum([
+        call.bytes_as(Some(indices), DType::Int64),
+        call.bytes_as(offsets, DType::Int64),
+    ]);
+    let bytes = total([
+        Ok(index_bytes),
+        call.dense(gathered, table),
+        call.dense(product([bags, width(table)]), table),
+    ]);
+    call.one(product([2, gathered]), bytes, dims(lookups, width(table)))
+}

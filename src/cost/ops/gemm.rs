@@ -1,0 +1,485 @@
+//! Matrix products. FLOPs are `2 batch m n k`; bias, alpha and beta are not counted.
+
+use super::Entry;
+use super::call::{Bytes, Call, Given, Part, broadcast, count, distinct, product, sum, total};
+use crate::base::DType;
+use crate::correlate::{ArgValue, Tensor};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, Unknown};
+
+const SOURCE: &str = "torch.utils.flop_counter; NVIDIA Matrix Multiplication Background guide";
+const BACKWARD: &str =
+    "dgrad and wgrad, 2 batch m n k each, same bytes; bias: m n adds, reads dY, writes the bias";
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        names: &["mm", "bmm", "matmul", "dot", "vdot", "inner", "mv"],
+        namespaces: &[],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 batch m n k",
+        bytes: "A + B + C; an operand broadcast over the batch counts once",
+        backward: BACKWARD,
+        source: SOURCE,
+        handler: matmul,
+    },
+    Entry {
+        names: &["addmm", "baddbmm", "addbmm", "addmv", "addmm_activation"],
+        namespaces: &[],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 batch m n k",
+        bytes: "A + B + C; and the added matrix as stored: [n], or [m, n]",
+        backward: BACKWARD,
+        source: SOURCE,
+        handler: addmm,
+    },
+    Entry {
+        names: &["addr"],
+        namespaces: &[],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 m n",
+        bytes: "self + both vectors + C",
+        backward: "",
+        source: "closed form of a GEMM with k = 1",
+        handler: addr,
+    },
+    Entry {
+        names: &["linear"],
+        namespaces: &[],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 m n k, m the product of all dimensions of x but the last",
+        bytes: "x + w + b + y",
+        backward: BACKWARD,
+        source: SOURCE,
+        handler: linear,
+    },
+    Entry {
+        names: &["einsum"],
+        namespaces: &[],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "two operands: 2 times the product of all distinct letters",
+        bytes: "operands + result",
+        backward: "two contractions of the same size",
+        source: "torch.utils.flop_counter on the bmm it becomes",
+        handler: einsum,
+    },
+    Entry {
+        names: &["scaled_mm"],
+        namespaces: &[],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 m n k",
+        bytes: "A + B at 1 byte, C in the output type, scales at 4 bytes",
+        backward: "",
+        source: SOURCE,
+        handler: scaled_mm,
+    },
+    Entry {
+        names: &["grouped_mm"],
+        namespaces: &[],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 tokens k n",
+        bytes: "tokens k + groups k n + tokens n",
+        backward: "",
+        source: "closed form: every token meets one group's matrix",
+        handler: grouped_mm,
+    },
+    Entry {
+        names: &["bilinear"],
+        namespaces: &[],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 batch out in1 in2",
+        bytes: "both inputs + weight + bias + output",
+        backward: "",
+        source: "closed form",
+        handler: bilinear,
+    },
+];
+
+/// `C[batch, m, n] = A[batch, m, k] B[batch, k, n]`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gemm {
+    pub(super) batch: u64,
+    pub(super) m: u64,
+    pub(super) n: u64,
+    pub(super) k: u64,
+    /// Which of m, n, k are contiguous in memory in an operand or the result.
+    pub(super) contiguous: (bool, bool, bool),
+}
+
+impl Gemm {
+    pub(super) fn flops(&self) -> u64 {
+        product([2, self.batch, self.m, self.n, self.k])
+    }
+
+    pub(super) fn dims(&self) -> Dims {
+        Dims::Gemm {
+            batch: self.batch,
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            contiguous: self.contiguous,
+        }
+    }
+
+    /// Elements of the result.
+    fn out(&self) -> u64 {
+        product([self.batch, self.m, self.n])
+    }
+}
+
+/// Forward and gradients of `C = A B` with an optional bias.
+fn parts(call: &Call, gemm: Gemm, a: Bytes, b: Bytes, c: Bytes, bias: Option<Bytes>) -> Vec<Part> {
+    let (flops, dims) = (gemm.flops(), gemm.dims());
+    if !call.backward {
+        let all = total([a, b, c, bias.unwrap_or(Ok(0))]);
+        return vec![Part::new(Role::Fwd, flops, all, dims)];
+    }
+    // dA = dC B^T and dB = A^T dC: the same three matrices, one of them written.
+    let each = total([a, b, c]);
+    let mut parts = vec![
+        Part::new(Role::Dgrad, flops, each, dims),
+        Part::new(Role::Wgrad, flops, each, dims),
+    ];
+    if let Some(bias) = bias {
+        let dims = Dims::Elements { numel: gemm.out() };
+        parts.push(Part::new(
+            Role::BiasGrad,
+            gemm.out(),
+            total([c, bias]),
+            dims,
+        ));
+    }
+    parts
+}
+
+/// `mm`, `bmm`, `matmul` and the vector products: one rule, `torch.matmul`'s.
+fn matmul(call: &Call) -> Result<OpCost, Unknown> {
+    let a = call.tensor(0, &["input", "self", "tensor"])?;
+    let b = call.tensor(1, &["mat2", "other", "vec", "tensor", "vec2"])?;
+    let gemm = product_of(a, b)?;
+    let parts = parts(
+        call,
+        gemm,
+        call.bytes(a),
+        call.bytes(b),
+        call.dense(gemm.out(), a),
+        None,
+    );
+    call.priced(parts)
+}
+
+/// Sizes of `a @ b` under `torch.matmul`'s rules.
+fn product_of(a: &Tensor, b: &Tensor) -> Result<Gemm, Unknown> {
+    let (a_batch, a_rows, a_cols) = match a.shape.as_slice() {
+        [k] => (&[][..], 1, *k),
+        [batch @ .., m, k] => (batch, *m, *k),
+        [] => return Err(Unknown::BadArguments),
+    };
+    let (b_batch, b_rows, b_cols) = match b.shape.as_slice() {
+        [k] => (&[][..], *k, 1),
+        [batch @ .., k, n] => (batch, *k, *n),
+        [] => return Err(Unknown::BadArguments),
+    };
+    if a_cols != b_rows {
+        return Err(Unknown::BadArguments);
+    }
+    let contiguous = contiguous(a, b);
+    // PyTorch folds the batch of A into the rows when B is one matrix.
+    let (batch, m) = if b_batch.is_empty() {
+        (1, count(a_batch).saturating_mul(a_rows))
+    } else {
+        (count(&broadcast(a_batch, b_batch)?), a_rows)
+    };
+    Ok(Gemm {
+        batch,
+        m,
+        n: b_cols,
+        k: a_cols,
+        contiguous,
+    })
+}
+
+/// Where 16-byte alignment counts: the contiguous dimension of A[m, k], of B[k, n] and of the
+/// row-major C[m, n]. Without strides the operands are taken as row-major, as they are written.
+fn contiguous(a: &Tensor, b: &Tensor) -> (bool, bool, bool) {
+    let of_a = last_or_previous(a);
+    let of_b = last_or_previous(b);
+    let m = of_a == Some(Previous);
+    let k = of_a == Some(Last) || of_b == Some(Previous);
+    (m, true, k)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Contiguous {
+    Last,
+    Previous,
+}
+use Contiguous::{Last, Previous};
+
+fn last_or_previous(t: &Tensor) -> Option<Contiguous> {
+    if t.shape.len() < 2 {
+        // A vector is contiguous along k, whichever side it stands on.
+        return None;
+    }
+    match t.strides.as_deref() {
+        None => Some(Last),
+        Some([.., _, 1]) => Some(Last),
+        Some([.., 1, _]) => Some(Previous),
+        Some(_) => None,
+    }
+}
+
+/// `self + mat1 mat2`, where `self` is a bias row or a whole matrix.
+fn addmm(call: &Call) -> Result<OpCost, Unknown> {
+    let added = call.input()?;
+    let a = call.tensor(1, &["mat1", "batch1", "mat"])?;
+    let Some(b) = call.optional(2, &["mat2", "batch2", "vec"]) else {
+        // `AddmmBackward0` joined with the arguments of an `F.linear` without bias.
+        return linear(call);
+    };
+    let mut gemm = match product_of(a, b) {
+        Ok(gemm) => gemm,
+        Err(_) if call.backward => return linear(call),
+        Err(reason) => return Err(reason),
+    };
+    let out = if call.name == "addbmm" {
+        // The batch is summed: a longer k.
+        gemm.k = gemm.k.saturating_mul(gemm.batch);
+        gemm.batch = 1;
+        gemm.out()
+    } else {
+        gemm.out()
+    };
+    let mut roles = parts(
+        call,
+        gemm,
+        call.bytes(a),
+        call.bytes(b),
+        call.dense(out, a),
+        Some(call.bytes(added)),
+    );
+    if call.backward && distinct(added) >= out {
+        // The gradient of a whole added matrix is dC itself.
+        roles.retain(|p| p.role != Role::BiasGrad);
+    }
+    call.priced(roles)
+}
+
+fn addr(call: &Call) -> Result<OpCost, Unknown> {
+    let added = call.input()?;
+    let a = call.tensor(1, &["vec1"])?;
+    let b = call.tensor(2, &["vec2"])?;
+    if call.backward {
+        return Err(Unknown::UnknownOp);
+    }
+    let gemm = Gemm {
+        batch: 1,
+        m: count(&a.shape),
+        n: count(&b.shape),
+        k: 1,
+        contiguous: (false, true, false),
+    };
+    let c = call.dense(gemm.out(), a);
+    let bias = Some(call.bytes(added));
+    call.priced(parts(call, gemm, call.bytes(a), call.bytes(b), c, bias))
+}
+
+/// `y = x w^T + b`.
+fn linear(call: &Call) -> Result<OpCost, Unknown> {
+    let x = call.input()?;
+    let w = call.tensor(1, &["weight"])?;
+    let bias = call.optional(2, &["bias"]);
+    let (&k, rows) = x.shape.split_last().ok_or(Unknown::BadArguments)?;
+    let n = match w.shape.as_slice() {
+        [n, in_features] if *in_features == k => *n,
+        [in_features] if *in_features == k => 1,
+        _ => return Err(Unknown::BadArguments),
+    };
+    let gemm = Gemm {
+        batch: 1,
+        m: count(rows),
+        n,
+        k,
+        // x and w along k, y along n; the number of rows is harmless.
+        contiguous: (false, true, true),
+    };
+    let y = call.dense(gemm.out(), x);
+    let bias = bias.map(|b| call.bytes(b));
+    call.priced(parts(call, gemm, call.bytes(x), call.bytes(w), y, bias))
+}
+
+/// A contraction of two operands. With more, the order of contraction decides, and the profile does
+/// not hold it.
+fn einsum(call: &Call) -> Result<OpCost, Unknown> {
+    let equation = match call.arg(0, &["equation"]) {
+        Some(ArgValue::Str(text)) => text,
+        Some(ArgValue::Unknown | ArgValue::Tensor(_)) | None => return Err(Unknown::NoShapes),
+        _ => return Err(Unknown::BadArguments),
+    };
+    let operands: Vec<&Tensor> = call.args.tensors().take(3).collect();
+    let [a, b] = operands.as_slice() else {
+        return Err(Unknown::DataDependent);
+    };
+    let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let (inputs, output) = equation.split_once("->").ok_or(Unknown::BadArguments)?;
+    let (left, right) = inputs.split_once(',').ok_or(Unknown::BadArguments)?;
+    let sizes = letters(left, a)?
+        .into_iter()
+        .chain(letters(right, b)?)
+        .collect::<Vec<(char, u64)>>();
+    let gemm = contraction(left, right, output, &sizes)?;
+    let parts = parts(
+        call,
+        gemm,
+        call.bytes(a),
+        call.bytes(b),
+        call.dense(gemm.out(), a),
+        None,
+    );
+    call.priced(parts)
+}
+
+fn letters(subscripts: &str, t: &Tensor) -> Result<Vec<(char, u64)>, Unknown> {
+    let fits =
+        subscripts.len() == t.shape.len() && subscripts.chars().all(|c| c.is_ascii_alphabetic());
+    if !fits {
+        return Err(Unknown::BadArguments);
+    }
+    Ok(subscripts.chars().zip(t.shape.iter().copied()).collect())
+}
+
+/// Sorts every distinct letter into batch, m, n or k.
+fn contraction(
+    left: &str,
+    right: &str,
+    output: &str,
+    sizes: &[(char, u64)],
+) -> Result<Gemm, Unknown> {
+    if !output.chars().all(|c| sizes.iter().any(|(l, _)| *l == c)) {
+        return Err(Unknown::BadArguments);
+    }
+    let mut seen: Vec<char> = Vec::new();
+    let (mut batch, mut m, mut n, mut k) = (1_u64, 1_u64, 1_u64, 1_u64);
+    for (letter, _) in sizes {
+        if seen.contains(letter) {
+            continue;
+        }
+        seen.push(*letter);
+        // A dimension of 1 broadcasts against the other operand's.
+        let same = sizes.iter().filter(|(l, _)| l == letter);
+        let dim = same.map(|(_, d)| *d).max().unwrap_or(1);
+        let side = match (left.contains(*letter), right.contains(*letter)) {
+            (true, true) if output.contains(*letter) => &mut batch,
+            (true, false) if output.contains(*letter) => &mut m,
+            (false, true) if output.contains(*letter) => &mut n,
+            _ => &mut k,
+        };
+        *side = side.saturating_mul(dim);
+    }
+    let mut contiguous = (false, false, false);
+    for last in [left, right, output]
+        .iter()
+        .filter_map(|s| s.chars().last())
+    {
+        match (left.contains(last), right.contains(last)) {
+            (true, true) if !output.contains(last) => contiguous.2 = true,
+            (true, false) => contiguous.0 = true,
+            (false, true) => contiguous.1 = true,
+            _ => {}
+        }
+    }
+    Ok(Gemm {
+        batch,
+        m,
+        n,
+        k,
+        contiguous,
+    })
+}
+
+fn scaled_mm(call: &Call) -> Result<OpCost, Unknown> {
+    let a = call.input()?;
+    let b = call.tensor(1, &["mat2", "other"])?;
+    let gemm = product_of(a, b)?;
+    let scales = [
+        call.optional(2, &["scale_a"]),
+        call.optional(3, &["scale_b"]),
+        call.optional(4, &["bias"]),
+    ];
+    let scales = sum(scales.map(|t| call.bytes_as(t, DType::Fp32)));
+    // The output type is named, or stands at its place in the schema as a number.
+    let named = call.args.items.iter().find_map(|a| match &a.value {
+        ArgValue::Str(s) => DType::parse(s),
+        _ => None,
+    });
+    let out = match (named, call.dtype_arg(6, &["out_dtype"])) {
+        (Some(d), _) | (None, Given::Value(d)) => Ok(d),
+        (None, Given::Default) => call.dtype(a),
+        (None, Given::Hidden) => Err(Unknown::NoDType),
+    };
+    let c = out.map(|d| gemm.out().saturating_mul(d.bytes()));
+    let bytes = total([call.bytes(a), call.bytes(b), c, Ok(scales)]);
+    call.one(gemm.flops(), bytes, gemm.dims())
+}
+
+fn grouped_mm(call: &Call) -> Result<OpCost, Unknown> {
+    let a = call.input()?;
+    let b = call.tensor(1, &["mat2", "other"])?;
+    let (batch, m, k, n, out) = match (a.shape.as_slice(), b.shape.as_slice()) {
+        ([tokens, k], [_, k2, n]) if k == k2 => (1, *tokens, *k, *n, product([*tokens, *n])),
+        ([_, m, k], [k2, tokens]) if k == k2 => (1, *m, *k, *tokens, product([*m, *tokens])),
+        ([g, m, k], [_, _, n]) => (*g, *m, *k, *n, product([*g, *m, *n])),
+        ([m, k], [_, n]) => {
+            // The groups split k; each has a result of its own.
+            let groups = call
+                .optional(2, &["offs"])
+                .map(|t| count(&t.shape))
+                .ok_or(Unknown::NoShapes)?;
+            (1, *m, *k, *n, product([groups, *m, *n]))
+        }
+        _ => return Err(Unknown::BadArguments),
+    };
+    let gemm = Gemm {
+        batch,
+        m,
+        n,
+        k,
+        contiguous: contiguous(a, b),
+    };
+    let bytes = total([call.bytes(a), call.bytes(b), call.dense(out, a)]);
+    call.one(gemm.flops(), bytes, gemm.dims())
+}
+
+fn bilinear(call: &Call) -> Result<OpCost, Unknown> {
+    let left = call.tensor(0, &["input1"])?;
+    let right = call.tensor(1, &["input2"])?;
+    let w = call.tensor(2, &["weight"])?;
+    let [out, in1, in2] = *w.shape.as_slice() else {
+        return Err(Unknown::BadArguments);
+    };
+    let (_, rows) = left.shape.split_last().ok_or(Unknown::BadArguments)?;
+    if call.backward {
+        return Err(Unknown::UnknownOp);
+    }
+    let gemm = Gemm {
+        batch: 1,
+        m: count(rows),
+        n: out.saturating_mul(in2),
+        k: in1,
+        contiguous: (false, true, true),
+    };
+    let bytes = total([
+        call.bytes(left),
+        call.bytes(right),
+        call.bytes(w),
+        call.bytes_of(call.optional(3, &["bias"])),
+        call.dense(product([gemm.m, out]), left),
+    ]);
+    call.one(gemm.flops(), bytes, gemm.dims())
+}

@@ -1,0 +1,253 @@
+//! Recurrent layers and cells. What counts is their GEMMs: every weight matrix meets every time
+//! step of every sequence once.
+
+use super::Entry;
+use super::call::{Bytes, Call, Given, Part, count, product, size, sum, total};
+use crate::base::DType;
+use crate::correlate::{ArgValue, Tensor};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, Unknown};
+
+const SOURCE: &str =
+    "closed form of the layers' GEMMs; equals torch.utils.flop_counter for GRU and RNN";
+const BACKWARD: &str = "data and weight gradients: the forward's FLOPs each";
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        names: &[
+            "cudnn_rnn",
+            "miopen_rnn",
+            "lstm",
+            "gru",
+            "rnn_tanh",
+            "rnn_relu",
+        ],
+        namespaces: &[],
+        family: Family::Rnn,
+        class: FlopsClass::Exact,
+        flops: "2 T B times the elements of all weight matrices = 2 T B g H (I + H) per layer and direction",
+        bytes: "x + all weights and biases once + y; states and reserve space not counted",
+        backward: BACKWARD,
+        source: SOURCE,
+        handler: layers,
+    },
+    Entry {
+        names: &["lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"],
+        namespaces: &[],
+        family: Family::Rnn,
+        class: FlopsClass::Exact,
+        flops: "2 B g H (I + H), g = 4, 3, 1",
+        bytes: "both GEMMs: A + W + b + [B, g H] each",
+        backward: BACKWARD,
+        source: SOURCE,
+        handler: cell,
+    },
+    Entry {
+        names: &["forward"],
+        namespaces: &["LSTMCell", "GRUCell", "RNNCell"],
+        family: Family::Rnn,
+        class: FlopsClass::Exact,
+        flops: "2 B g H (I + H), g = 4, 3, 1",
+        bytes: "both GEMMs: A + W + b + [B, g H] each",
+        backward: BACKWARD,
+        source: SOURCE,
+        handler: cell,
+    },
+    Entry {
+        names: &["thnn_fused_lstm_cell", "thnn_fused_gru_cell"],
+        namespaces: &[],
+        family: Family::Rnn,
+        class: FlopsClass::Convention,
+        flops: "10 (LSTM) or 8 (GRU) per hidden element",
+        bytes: "both gate matrices + old state + new states",
+        backward: "",
+        source: "convention: adds, multiplies and activations of the gate equations",
+        handler: fused_cell,
+    },
+];
+
+fn rnn_dims(rows: u64, n: u64, k: u64) -> Dims {
+    Dims::Gemm {
+        batch: 1,
+        m: rows,
+        n,
+        k,
+        contiguous: (false, true, true),
+    }
+}
+
+/// Forward, or the two gradients of the same size.
+fn parts(call: &Call, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Unknown> {
+    if !call.backward {
+        return call.one(flops, bytes, dims);
+    }
+    call.priced(vec![
+        Part::new(Role::Dgrad, flops, bytes, dims),
+        Part::new(Role::Wgrad, flops, bytes, dims),
+    ])
+}
+
+fn layers(call: &Call) -> Result<OpCost, Unknown> {
+    let x = call.input()?;
+    let vendor = call.name.ends_with("_rnn");
+    let [_, _, _] = *x.shape.as_slice() else {
+        return Err(Unknown::BadArguments);
+    };
+    let rows = count(x.shape.get(..2).unwrap_or_default());
+    let weights = if vendor {
+        call.tensors(1, &["weight"])
+    } else {
+        call.tensors(2, &["params"])
+    };
+    match weights {
+        Ok(weights) if !weights.is_empty() => listed(call, x, rows, &weights),
+        _ if vendor => described(call, x, rows),
+        _ => Err(Unknown::NoShapes),
+    }
+}
+
+/// From the weights themselves; projections are matrices like the others.
+fn listed(call: &Call, x: &Tensor, rows: u64, weights: &[&Tensor]) -> Result<OpCost, Unknown> {
+    let matrices = || weights.iter().filter(|w| w.shape.len() == 2);
+    let elements = sum(matrices().map(|w| count(&w.shape)));
+    let all = sum(weights.iter().map(|w| count(&w.shape)));
+    let first = weights.first().ok_or(Unknown::BadArguments)?;
+    // The last matrix is [g H, H], or the projection [P, H].
+    let gates = first.shape.first().copied().unwrap_or(0);
+    let hidden = weights
+        .get(1)
+        .and_then(|w| w.shape.get(1))
+        .copied()
+        .unwrap_or(0);
+    let directions = if bidirectional(call)? { 2 } else { 1 };
+    let y = product([rows, hidden, directions]);
+    let like = Tensor {
+        shape: Vec::new(),
+        dtype: first.dtype.or(x.dtype),
+        strides: None,
+    };
+    let bytes = total([call.bytes(x), call.dense(all, &like), call.dense(y, x)]);
+    let dims = rnn_dims(rows, gates, hidden);
+    parts(call, product([2, rows, elements]), bytes, dims)
+}
+
+fn bidirectional(call: &Call) -> Result<bool, Unknown> {
+    match call.name {
+        "cudnn_rnn" => call.flag(13, &["bidirectional"]).or(false),
+        "miopen_rnn" => call.flag(12, &["bidirectional"]).or(false),
+        _ => call.flag(7, &["bidirectional"]).or(false),
+    }
+}
+
+/// From the description `_cudnn_rnn(x, weight, stride0, buffer, hx, cx, mode, hidden_size,
+/// proj_size, num_layers, ...)`, when the list of weights is not recorded.
+fn described(call: &Call, x: &Tensor, rows: u64) -> Result<OpCost, Unknown> {
+    let cudnn = call.name == "cudnn_rnn";
+    // MIOpen's has neither the flat buffer nor projections.
+    let (mode, hidden, projection, layers) = if cudnn {
+        (6, 7, Some(8), 9)
+    } else {
+        (5, 6, None, 7)
+    };
+    let need = |given: Given<i64>| given.value().ok_or(Unknown::NoShapes).and_then(size);
+    // cudnnRNNMode_t: relu, tanh, LSTM, GRU.
+    let gates = match need(call.int(mode, &["mode"]))? {
+        0 | 1 => 1,
+        2 => 4,
+        3 => 3,
+        _ => return Err(Unknown::BadArguments),
+    };
+    let hidden = need(call.int(hidden, &["hidden_size"]))?;
+    let layers = need(call.int(layers, &["num_layers"]))?;
+    let projected = match projection {
+        Some(at) => size(call.int(at, &["proj_size"]).or(0)?)?,
+        None => 0,
+    };
+    let directions = if bidirectional(call)? { 2 } else { 1 };
+    let input = x.shape.last().copied().unwrap_or(0);
+    let state = if projected == 0 { hidden } else { projected };
+    let per_layer = |input: u64| {
+        let gate_rows = gates * directions;
+        let recurrent = product([gate_rows, hidden, input.saturating_add(state)]);
+        recurrent.saturating_add(product([directions, projected, hidden]))
+    };
+    let deeper =
+        per_layer(state.saturating_mul(directions)).saturating_mul(layers.saturating_sub(1));
+    let matrices = per_layer(input).saturating_add(deeper);
+    let biases = product([2, layers, directions, gates, hidden]);
+    let y = product([rows, state, directions]);
+    let elements = sum([matrices, biases]);
+    let bytes = total([call.bytes(x), call.dense(elements, x), call.dense(y, x)]);
+    let dims = rnn_dims(rows, gates.saturating_mul(hidden), state);
+    parts(call, product([2, rows, matrices]), bytes, dims)
+}
+
+/// A cell's two GEMMs: `[B, I] x [I, g H]` and `[B, H] x [H, g H]`.
+fn cell(call: &Call) -> Result<OpCost, Unknown> {
+    let x = call.input()?;
+    let h = state(call)?;
+    let gates = match (call.name, call.origin) {
+        ("lstm_cell", _) | (_, super::name::Origin::Other("LSTMCell")) => 4,
+        ("gru_cell", _) | (_, super::name::Origin::Other("GRUCell")) => 3,
+        _ => 1,
+    };
+    let (Some(&input), Some(&hidden)) = (x.shape.last(), h.shape.last()) else {
+        return Err(Unknown::BadArguments);
+    };
+    let batch = match *x.shape.as_slice() {
+        [b, _] => b,
+        [_] => 1,
+        _ => return Err(Unknown::BadArguments),
+    };
+    let n = product([gates, hidden]);
+    let gemm = |k: u64| {
+        let elements = [product([batch, k]), product([n, k]), n, product([batch, n])];
+        call.dense(sum(elements), x)
+    };
+    let bytes = total([gemm(input), gemm(hidden)]);
+    let flops = product([2, batch, n, input.saturating_add(hidden)]);
+    parts(
+        call,
+        flops,
+        bytes,
+        rnn_dims(batch, n, input.saturating_add(hidden)),
+    )
+}
+
+/// The hidden state, alone or first of a pair.
+fn state<'a>(call: &Call<'a>) -> Result<&'a Tensor, Unknown> {
+    match call.arg(1, &["hx"]) {
+        Some(ArgValue::Tensor(t)) => Ok(t),
+        Some(ArgValue::List(items)) => match items.first() {
+            Some(ArgValue::Tensor(t)) => Ok(t),
+            _ => Err(Unknown::NoShapes),
+        },
+        // Called without a state: the module made one of zeros, and its size is not recorded.
+        _ => Err(Unknown::NoShapes),
+    }
+}
+
+fn fused_cell(call: &Call) -> Result<OpCost, Unknown> {
+    let gates = call.tensor(0, &["input_gates"])?;
+    let hidden_gates = call.tensor(1, &["hidden_gates"])?;
+    let (per_element, share, states) = if call.name == "thnn_fused_lstm_cell" {
+        (10, 4, 3)
+    } else {
+        (8, 3, 2)
+    };
+    if call.backward {
+        return Err(Unknown::UnknownOp);
+    }
+    let hidden = count(&gates.shape) / share;
+    let bytes = total([
+        call.bytes(gates),
+        call.bytes(hidden_gates),
+        call.dense(product([hidden, states]), gates),
+        Ok(call.bytes_as(call.optional(3, &["input_bias"]), DType::Fp32)),
+        Ok(call.bytes_as(call.optional(4, &["hidden_bias"]), DType::Fp32)),
+    ]);
+    call.one(
+        product([hidden, per_element]),
+        bytes,
+        Dims::Elements { numel: hidden },
+    )
+}

@@ -1,0 +1,419 @@
+//! From a verdict to a report: numbers are added up, texts shortened, lists bounded and ordered.
+
+use indexmap::IndexMap;
+
+use super::{
+    Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report, SCHEMA_VERSION,
+    SavingReport, Summary, Unattributed, Unpriced, evidence, layers, words,
+};
+use crate::base::DType;
+use crate::base::text;
+use crate::correlate::{Missing, Run, Site};
+use crate::cost::{Costed, SiteCost, Unknown};
+use crate::gpu::{Choice, Gpu, How};
+use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
+
+/// Longest name of a place, operator or file, in characters; longer ones lose their middle. One
+/// marker of a real profile can be thousands of characters long.
+const MAX_LABEL: usize = 96;
+/// Longest sentence taken over from a profile or reader.
+const MAX_SENTENCE: usize = 400;
+/// Operators named per reason in the list of unpriced work.
+const MAX_UNPRICED_NAMES: usize = 5;
+
+impl Report {
+    /// Puts together what was found out about a profile.
+    pub fn new(costed: &Costed, verdict: &Verdict, options: &Options) -> Report {
+        let profile = &costed.run.profile;
+        let summary = summary(costed);
+        let finding = |number: usize, f: &Finding| finding(costed, &summary, number as u64, f);
+        let findings: Vec<_> = verdict
+            .findings
+            .iter()
+            .enumerate()
+            .map(|(i, f)| finding(i + 1, f))
+            .collect();
+        let minor = verdict.minor.iter().map(|f| finding(0, f)).collect();
+        let (layers, layers_omitted) = layers::rows(costed, verdict);
+        let mut report = Report {
+            schema_version: SCHEMA_VERSION,
+            file: label(&profile.path),
+            verdict: Vec::new(),
+            cautions: Vec::new(),
+            top: options.top,
+            claimed: claimed(&findings),
+            findings,
+            minor,
+            layers,
+            layers_omitted,
+            leave_alone: layers::leave_alone(costed, verdict),
+            setup: costed.run.window.setup,
+            not_judged: not_judged(verdict),
+            unattributed: unattributed(&costed.run),
+            unpriced: unpriced(costed),
+            faults: faults(verdict),
+            notes: notes(costed),
+            method: method(costed, verdict),
+            summary,
+        };
+        report.cautions = words::cautions(&report, profile.recorded.environment);
+        report.verdict = words::verdict(&report);
+        report
+    }
+}
+
+/// Profile text as a label: home folders cut, bounded.
+pub(super) fn label(text: &str) -> String {
+    text::clip(&text::home(text), MAX_LABEL)
+}
+
+/// Profile text as a sentence: home folders cut, bounded.
+fn sentence(text: &str) -> String {
+    text::clip(&text::home(text), MAX_SENTENCE)
+}
+
+/// `part / whole`; 0 for an empty whole.
+pub(super) fn share(part: f64, whole: f64) -> f64 {
+    let share = part / whole;
+    if share.is_finite() { share } else { 0.0 }
+}
+
+/// `part / whole`, when there is a whole.
+fn share_of(part: i64, whole: i64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+pub(super) fn sum(values: impl Iterator<Item = i64>) -> i64 {
+    values.fold(0, i64::saturating_add)
+}
+
+/// Measured and best ideal time of the sites that have both. A search among algorithms is not the
+/// work the model asks for, and is left out.
+pub(super) fn priced<'a>(
+    sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
+) -> (f64, Option<f64>) {
+    sites
+        .filter(|(_, cost)| !cost.autotuning)
+        .filter_map(|(site, cost)| Some((site.time_ns as f64, cost.best_ideal_ns?)))
+        .filter(|(_, ideal)| ideal.is_finite() && *ideal > 0.0)
+        .fold((0.0, None), |(time, total), (t, ideal)| {
+            (time + t, Some(total.unwrap_or(0.0) + ideal))
+        })
+}
+
+fn summary(costed: &Costed) -> Summary {
+    let run = &costed.run;
+    let devices = &run.timeline.devices;
+    let mut numbers: Vec<u64> = judged_steps(run).map(|s| s.number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let lengths: Vec<i64> = judged_steps(run).map(|s| s.span.ns()).collect();
+    let device_window_ns = sum(devices.iter().map(|d| d.span.ns()));
+    let busy_ns = sum(devices.iter().map(|d| d.busy_ns));
+    let (priced_ns, best_ideal_ns) = priced(run.sites.iter().zip(&costed.sites));
+    Summary {
+        gpu: gpu_name(costed),
+        devices: devices.len() as u64,
+        steps: numbers.len() as u64,
+        step_ns: (!lengths.is_empty())
+            .then(|| sum(lengths.iter().copied()) as f64 / lengths.len() as f64),
+        window_ns: run.window.span.map_or(0, crate::profile::Span::ns),
+        device_window_ns,
+        busy_ns,
+        busy_share: share(busy_ns as f64, device_window_ns as f64),
+        kernel_ns: sum(devices.iter().map(|d| d.kernel_ns)),
+        exposed_copy_ns: sum(devices.iter().map(|d| d.exposed_copy_ns)),
+        exposed_comm_ns: sum(devices.iter().map(|d| d.exposed_comm_ns)),
+        graph_ns: sum(devices.iter().map(|d| d.graph_ns)),
+        kernel_time_ns: sum(run.sites.iter().map(|s| s.time_ns)),
+        kernels: run.sites.iter().map(kernel_count).sum(),
+        with_operator_ns: sum(run
+            .sites
+            .iter()
+            .filter(|s| s.op.is_some())
+            .map(|s| s.time_ns)),
+        priced_ns,
+        best_ideal_ns,
+        headroom: best_ideal_ns.map(|ideal| priced_ns / ideal),
+        idle_untrusted: run.stretched.as_deref().map(sentence),
+    }
+}
+
+fn judged_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {
+    run.steps.iter().filter(|s| !s.warmup)
+}
+
+fn kernel_count(site: &Site) -> u64 {
+    site.kernels.iter().map(|k| u64::from(k.count)).sum()
+}
+
+/// The devices as the profile names them, else the GPU in use.
+fn gpu_name(costed: &Costed) -> Option<String> {
+    let mut names = device_names(costed);
+    names.dedup();
+    let recorded = (!names.is_empty()).then(|| names.join(" and "));
+    let chosen = costed.gpu.as_ref();
+    match (recorded, chosen) {
+        (Some(name), Some(choice)) if choice.how == How::WhatIf => {
+            Some(format!("{name}, judged as a {}", choice.gpu.name))
+        }
+        (Some(name), _) => Some(name),
+        (None, Some(choice)) => Some(choice.gpu.name.clone()),
+        (None, None) => None,
+    }
+}
+
+/// Names of the devices that did something in the window; of all devices when none did.
+fn device_names(costed: &Costed) -> Vec<String> {
+    let profile = &costed.run.profile;
+    let used: Vec<usize> = costed
+        .run
+        .timeline
+        .devices
+        .iter()
+        .map(|d| d.device.idx())
+        .collect();
+    let mut names: Vec<String> = profile
+        .devices
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| used.is_empty() || used.contains(i))
+        .filter_map(|(_, d)| d.name.as_deref())
+        .filter(|name| !name.trim().is_empty())
+        .map(label)
+        .collect();
+    names.sort();
+    names
+}
+
+fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> FindingReport {
+    FindingReport {
+        number,
+        rule: label(&f.rule),
+        rule_file: label(&f.file),
+        category: f.category.clone(),
+        title: f.title.clone(),
+        severity: f.severity,
+        confidence: f.confidence,
+        place: label(&f.place),
+        calls: f.calls,
+        members: f.members.len() as u64,
+        time_ns: f.time_ns,
+        share: f.share,
+        saving: f.saving.map(|s| saving(summary, &s)),
+        message: f.message.trim().to_owned(),
+        why: f.why.trim().to_owned(),
+        fix: f.fix.trim().to_owned(),
+        references: f.references.iter().map(|r| sentence(r)).collect(),
+        evidence: evidence::of(costed, f),
+    }
+}
+
+fn saving(summary: &Summary, s: &Saving) -> SavingReport {
+    let whole = match s.kind {
+        SavingKind::Gpu | SavingKind::Copy => summary.busy_ns,
+        SavingKind::Idle => summary.device_window_ns,
+    };
+    // Savings are summed over devices and steps; a step is as long on every device.
+    let times = (summary.devices.max(1) * summary.steps.max(1)) as f64;
+    SavingReport {
+        kind: s.kind,
+        low_ns: s.low_ns,
+        high_ns: s.high_ns,
+        claimed_low_ns: s.claimed_ns * share(s.low_ns, s.high_ns),
+        claimed_ns: s.claimed_ns,
+        claimed_share: share(s.claimed_ns, whole as f64),
+        overlap_ns: s.overlap_ns,
+        step_ns: s.step_ns.map(|ns| ns / times),
+    }
+}
+
+fn claimed(findings: &[FindingReport]) -> Claimed {
+    let mut total = Claimed::default();
+    for s in findings.iter().filter_map(|f| f.saving.as_ref()) {
+        let (low, high) = match s.kind {
+            SavingKind::Gpu => (&mut total.gpu_low_ns, &mut total.gpu_ns),
+            SavingKind::Copy => (&mut total.copy_low_ns, &mut total.copy_ns),
+            SavingKind::Idle => (&mut total.idle_low_ns, &mut total.idle_ns),
+        };
+        *low += s.claimed_low_ns;
+        *high += s.claimed_ns;
+    }
+    total
+}
+
+/// One row per thing to collect: a missing shape is a dozen missing facts.
+fn not_judged(verdict: &Verdict) -> Vec<NotJudgedRow> {
+    let mut by_needs: IndexMap<&str, NotJudgedRow> = IndexMap::new();
+    for missing in &verdict.not_judged {
+        let row = by_needs
+            .entry(&missing.needs)
+            .or_insert_with(|| NotJudgedRow {
+                needs: missing.needs.clone(),
+                facts: Vec::new(),
+                rules: Vec::new(),
+                time_ns: 0.0,
+            });
+        row.facts.push(label(&missing.fact));
+        row.rules.extend(missing.rules.iter().map(|r| label(r)));
+        row.time_ns = row.time_ns.max(missing.time_ns);
+    }
+    let mut rows: Vec<NotJudgedRow> = by_needs.into_values().collect();
+    for row in &mut rows {
+        for list in [&mut row.facts, &mut row.rules] {
+            list.sort();
+            list.dedup();
+        }
+    }
+    rows.sort_by(|a, b| {
+        b.time_ns
+            .total_cmp(&a.time_ns)
+            .then_with(|| a.facts.cmp(&b.facts))
+    });
+    rows
+}
+
+fn faults(verdict: &Verdict) -> Vec<Fault> {
+    verdict
+        .faults
+        .iter()
+        .map(|f| Fault {
+            rule: label(&f.rule),
+            message: sentence(&f.message),
+            count: f.count,
+        })
+        .collect()
+}
+
+fn unattributed(run: &Run) -> Vec<Unattributed> {
+    let total = sum(run.sites.iter().map(|s| s.time_ns));
+    let mut by_reason: IndexMap<Missing, (u64, i64)> = IndexMap::new();
+    for site in &run.sites {
+        if let Some(missing) = site.missing {
+            let entry = by_reason.entry(missing).or_default();
+            entry.0 += kernel_count(site);
+            entry.1 = entry.1.saturating_add(site.time_ns);
+        }
+    }
+    by_reason.sort_by(|a, x, b, y| y.1.cmp(&x.1).then(a.cmp(b)));
+    by_reason
+        .into_iter()
+        .map(|(missing, (kernels, time_ns))| {
+            let (reason, text) = words::missing(missing, run.profile.format);
+            Unattributed {
+                reason: reason.to_owned(),
+                text,
+                kernels,
+                time_ns,
+                share: share(time_ns as f64, total as f64),
+            }
+        })
+        .collect()
+}
+
+fn unpriced(costed: &Costed) -> Vec<Unpriced> {
+    let sites = &costed.run.sites;
+    let total = sum(sites.iter().map(|s| s.time_ns));
+    let mut by_reason: IndexMap<Unknown, IndexMap<String, i64>> = IndexMap::new();
+    for (site, cost) in sites.iter().zip(&costed.sites) {
+        // Kernels without an operator have their own list.
+        if let (Err(unknown), Some(op)) = (&cost.cost, &site.op) {
+            let time = by_reason
+                .entry(*unknown)
+                .or_default()
+                .entry(label(&op.display()))
+                .or_default();
+            *time = time.saturating_add(site.time_ns);
+        }
+    }
+    let mut rows: Vec<Unpriced> = by_reason
+        .into_iter()
+        .map(|(unknown, mut operators)| {
+            operators.sort_by(|a, x, b, y| y.cmp(x).then_with(|| a.cmp(b)));
+            let time_ns = sum(operators.values().copied());
+            Unpriced {
+                reason: unknown.describe().to_owned(),
+                time_ns,
+                share: share(time_ns as f64, total as f64),
+                operators: operators.into_keys().take(MAX_UNPRICED_NAMES).collect(),
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        b.time_ns
+            .cmp(&a.time_ns)
+            .then_with(|| a.reason.cmp(&b.reason))
+    });
+    rows
+}
+
+/// The reader's notes. The environment block has its own caution.
+fn notes(costed: &Costed) -> Vec<String> {
+    let profile = &costed.run.profile;
+    profile
+        .notes
+        .iter()
+        .filter(|n| !(profile.recorded.environment && n.code == "environment_block"))
+        .map(|n| sentence(&n.text))
+        .collect()
+}
+
+fn method(costed: &Costed, verdict: &Verdict) -> Method {
+    let profile = &costed.run.profile;
+    let coverage = &costed.coverage;
+    let mut assumptions: Vec<String> = costed
+        .sites
+        .iter()
+        .filter_map(|s| s.cost.as_ref().ok()?.note)
+        .map(str::to_owned)
+        .collect();
+    assumptions.sort();
+    assumptions.dedup();
+    Method {
+        program: concat!("pyprof-advise ", env!("CARGO_PKG_VERSION")).to_owned(),
+        format: profile.format.name().to_owned(),
+        file_bytes: profile.file_bytes,
+        tool_version: profile.tool_version.as_deref().map(label),
+        export_schema: profile.schema_version.as_deref().map(label),
+        devices: device_names(costed),
+        gpu: costed.gpu.as_ref().map(gpu_used),
+        priced_share: share_of(coverage.priced_ns, coverage.kernel_ns),
+        attributable_share: share_of(coverage.attributable_ns, coverage.kernel_ns),
+        priced_attributable_share: share_of(
+            coverage.priced_attributable_ns,
+            coverage.attributable_ns,
+        ),
+        layer_source: costed.run.layer_source.map(|s| s.describe().to_owned()),
+        assumptions,
+        rules_run: verdict.rules_run as u64,
+    }
+}
+
+fn gpu_used(choice: &Choice) -> GpuUsed {
+    let gpu = &choice.gpu;
+    let how = match choice.how {
+        How::Asked => "named with --gpu",
+        How::WhatIf => "named with --gpu, although the profile was taken on another one",
+        How::Named => "the device name in the profile",
+        How::Derived => "worked out from the device attributes in the profile: approximate",
+    };
+    GpuUsed {
+        id: gpu.id.clone(),
+        name: gpu.name.clone(),
+        how: how.to_owned(),
+        remarks: choice.remarks.iter().map(|r| sentence(r)).collect(),
+        bandwidth_bytes_per_s: gpu.bandwidth,
+        fp32_flops_per_s: gpu.flops.get(&DType::Fp32).copied(),
+        tensor_16bit_flops_per_s: tensor_16bit(gpu),
+        reachable_math_share: gpu.reachable_math,
+        reachable_memory_share: gpu.reachable_memory,
+        sources: gpu.sources.clone(),
+    }
+}
+
+fn tensor_16bit(gpu: &Gpu) -> Option<f64> {
+    gpu.tensor_flops
+        .get(&DType::Fp16)
+        .or_else(|| gpu.tensor_flops.get(&DType::Bf16))
+        .copied()
+}

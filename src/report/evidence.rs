@@ -1,0 +1,235 @@
+//! What a finding rests on: the facts of its condition, its operators, kernels and source lines.
+
+use indexmap::IndexMap;
+
+use super::build::label;
+use super::{Evidence, FactValue, KernelUse, OperatorUse};
+use crate::base::text;
+use crate::correlate::{ArgValue, OpArgs, Run, Site, Tensor};
+use crate::cost::{Costed, Decoded};
+use crate::judge::Finding;
+
+/// Operators and kernels shown per finding; the JSON holds no more either, for one finding may
+/// cover thousands of sites.
+const MAX_OPERATORS: usize = 3;
+const MAX_KERNELS: usize = 3;
+const MAX_SOURCE_LINES: usize = 3;
+/// Longest printed argument list, in characters.
+const MAX_ARGUMENTS: usize = 160;
+/// Longest printed value of a fact, in characters.
+const MAX_VALUE: usize = 120;
+
+/// The evidence for a finding.
+pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
+    let sites: Vec<(&Site, &[Decoded])> = finding
+        .sites
+        .iter()
+        .filter_map(|id| {
+            let decoded = costed.kernels.get(id.idx()).map_or(&[][..], |k| k);
+            Some((costed.run.sites.get(id.idx())?, decoded))
+        })
+        .collect();
+    Evidence {
+        facts: finding
+            .evidence
+            .iter()
+            .map(|(name, value)| FactValue {
+                name: label(name),
+                value: text::clip(&text::home(value), MAX_VALUE),
+            })
+            .collect(),
+        operators: operators(&costed.run, &sites),
+        kernels: kernels(&costed.run, &sites),
+        source_lines: source_lines(&sites),
+    }
+}
+
+fn operators(run: &Run, sites: &[(&Site, &[Decoded])]) -> Vec<OperatorUse> {
+    let mut uses: IndexMap<(String, &'static str, String), OperatorUse> = IndexMap::new();
+    for (site, _) in sites {
+        let Some(op) = &site.op else { continue };
+        let operator = label(&op.display());
+        let arguments = site
+            .args
+            .and_then(|id| run.args.get(id.idx()))
+            .map_or_else(String::new, print_args);
+        let direction = site.direction.name();
+        let entry = uses
+            .entry((operator.clone(), direction, arguments.clone()))
+            .or_insert_with(|| OperatorUse {
+                operator,
+                direction: direction.to_owned(),
+                arguments,
+                arguments_from_forward: site.args_from_forward,
+                calls: 0,
+                time_ns: 0,
+            });
+        entry.calls += u64::from(site.calls);
+        entry.time_ns = entry.time_ns.saturating_add(site.time_ns);
+    }
+    let mut uses: Vec<_> = uses.into_values().collect();
+    uses.sort_by(|a, b| {
+        let rest = |u: &OperatorUse| (u.operator.clone(), u.direction.clone(), u.arguments.clone());
+        b.time_ns
+            .cmp(&a.time_ns)
+            .then_with(|| rest(a).cmp(&rest(b)))
+    });
+    uses.truncate(MAX_OPERATORS);
+    uses
+}
+
+fn kernels(run: &Run, sites: &[(&Site, &[Decoded])]) -> Vec<KernelUse> {
+    let mut uses: IndexMap<String, KernelUse> = IndexMap::new();
+    for (site, decoded) in sites {
+        for (i, kernel) in site.kernels.iter().enumerate() {
+            let decoded = decoded.get(i);
+            let name = kernel_name(run.profile.text(kernel.name), decoded);
+            let entry = uses.entry(name.clone()).or_insert_with(|| KernelUse {
+                kernel: name,
+                family: decoded.map_or("unknown", |d| d.family.name()).to_owned(),
+                count: 0,
+                time_ns: 0,
+            });
+            entry.count += u64::from(kernel.count);
+            entry.time_ns = entry.time_ns.saturating_add(kernel.time_ns);
+        }
+    }
+    let mut uses: Vec<_> = uses.into_values().collect();
+    uses.sort_by(|a, b| {
+        b.time_ns
+            .cmp(&a.time_ns)
+            .then_with(|| a.kernel.cmp(&b.kernel))
+    });
+    uses.truncate(MAX_KERNELS);
+    uses
+}
+
+/// The base name, with the label where that tells more: `vectorized_elementwise_kernel` alone says
+/// nothing about the work.
+fn kernel_name(full: &str, decoded: Option<&Decoded>) -> String {
+    match decoded.filter(|d| !d.base.is_empty()) {
+        Some(d) if d.label.is_empty() || d.base.ends_with(&d.label) => label(&d.base),
+        Some(d) => format!("{} ({})", label(&d.base), label(&d.label)),
+        None => label(full),
+    }
+}
+
+fn source_lines(sites: &[(&Site, &[Decoded])]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in sites.iter().filter_map(|(s, _)| s.source_line.as_deref()) {
+        let line = label(line);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+        if lines.len() == MAX_SOURCE_LINES {
+            break;
+        }
+    }
+    lines
+}
+
+/// `bf16[4096, 1600], dim=1`: types and shapes, and what else the profile says.
+fn print_args(args: &OpArgs) -> String {
+    let mut out = String::new();
+    for arg in &args.items {
+        // Markers may hold thousands of arguments; what does not fit is not built first.
+        if out.len() > 4 * MAX_ARGUMENTS {
+            break;
+        }
+        let mut value = String::new();
+        print_value(&arg.value, 0, &mut value);
+        if value.is_empty() {
+            continue;
+        }
+        if !out.is_empty() {
+            out.push_str(", ");
+        }
+        if let Some(name) = arg.name.as_deref().filter(|n| !n.is_empty()) {
+            out.push_str(name);
+            out.push('=');
+        }
+        out.push_str(&value);
+    }
+    text::clip(&text::home(&out), MAX_ARGUMENTS)
+}
+
+fn print_value(value: &ArgValue, depth: usize, out: &mut String) {
+    match value {
+        ArgValue::Tensor(tensor) => print_tensor(tensor, out),
+        ArgValue::List(items) if depth < 2 => {
+            out.push('[');
+            for (i, item) in items.iter().take(8).enumerate() {
+                if i > 0 {
+                    out.push_str(", ");
+                }
+                print_value(item, depth + 1, out);
+            }
+            out.push_str(if items.len() > 8 { ", ...]" } else { "]" });
+        }
+        ArgValue::List(_) => out.push_str("[...]"),
+        ArgValue::Int(i) => out.push_str(&i.to_string()),
+        ArgValue::Float(f) => out.push_str(&f.to_string()),
+        ArgValue::Bool(b) => out.push_str(&b.to_string()),
+        ArgValue::Str(s) => out.push_str(&text::clip(s, 40)),
+        // Not worth the room.
+        ArgValue::None | ArgValue::Unknown => {}
+    }
+}
+
+fn print_tensor(tensor: &Tensor, out: &mut String) {
+    out.push_str(tensor.dtype.map_or("", |d| d.name()));
+    out.push('[');
+    for (i, dim) in tensor.shape.iter().take(16).enumerate() {
+        if i > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(&dim.to_string());
+    }
+    out.push(']');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::DType;
+    use crate::correlate::Arg;
+
+    fn positional(value: ArgValue) -> Arg {
+        Arg { name: None, value }
+    }
+
+    #[test]
+    fn arguments_read_like_a_call() {
+        let tensor = Tensor {
+            shape: vec![64, 128],
+            dtype: Some(DType::Bf16),
+            strides: None,
+        };
+        let args = OpArgs {
+            items: vec![
+                positional(ArgValue::Tensor(tensor.clone())),
+                positional(ArgValue::Unknown),
+                positional(ArgValue::List(vec![
+                    ArgValue::Tensor(tensor),
+                    ArgValue::Int(3),
+                ])),
+                Arg {
+                    name: Some("dim".into()),
+                    value: ArgValue::Int(-1),
+                },
+            ],
+        };
+        assert_eq!(
+            print_args(&args),
+            "bf16[64, 128], [bf16[64, 128], 3], dim=-1"
+        );
+    }
+
+    #[test]
+    fn endless_arguments_are_cut() {
+        let args = OpArgs {
+            items: vec![positional(ArgValue::Str("x".repeat(500))); 10_000],
+        };
+        assert!(print_args(&args).chars().count() <= MAX_ARGUMENTS);
+    }
+}

@@ -1,0 +1,240 @@
+//! The tables that go through the model: time per layer pattern, and the work to leave alone.
+
+use indexmap::IndexMap;
+use rustc_hash::FxHashSet;
+
+use super::build::{label, priced, share, sum};
+use super::words;
+use super::{LayerRow, LeaveAlone, Omitted};
+use crate::correlate::{Direction, LayerSource, PatternId, Run, Site};
+use crate::cost::{Bound, Costed, SiteCost};
+use crate::facts::Member;
+use crate::judge::{SavingKind, Verdict};
+
+/// Rows of the per-layer table. A report that fits into a pull request has no room for more.
+const MAX_ROWS: usize = 200;
+/// Rows of the leave-alone list.
+const MAX_LEAVE_ALONE: usize = 10;
+/// Work within this factor of its reachable time is as good as it gets.
+const AT_REACHABLE: f64 = 1.10;
+/// Share of a row's time its headroom must speak for to stand without a remark.
+const MOSTLY: f64 = 0.8;
+/// Share of kernel time below which work is not worth a word, good or bad.
+const WORTH_NAMING: f64 = 0.01;
+
+/// What a row stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Pattern(PatternId),
+    /// Nothing names a layer: the operator, or why there is none.
+    Other(String),
+}
+
+fn key(run: &Run, site: &Site) -> Key {
+    if let Some(layer) = site.layer.and_then(|id| run.layers.get(id.idx())) {
+        return Key::Pattern(layer.pattern);
+    }
+    match (&site.op, site.missing) {
+        (Some(op), _) => Key::Other(label(&op.display())),
+        (None, Some(missing)) => Key::Other(format!("({})", words::missing_short(missing))),
+        (None, None) => Key::Other("(no operator)".to_owned()),
+    }
+}
+
+/// The sites of each row, rows in order of their most expensive site.
+fn group(costed: &Costed) -> IndexMap<Key, Vec<usize>> {
+    let mut rows: IndexMap<Key, Vec<usize>> = IndexMap::new();
+    for (i, site) in costed.run.sites.iter().enumerate() {
+        rows.entry(key(&costed.run, site)).or_default().push(i);
+    }
+    rows
+}
+
+/// The per-layer table, largest time first, and what did not fit.
+pub(super) fn rows(costed: &Costed, verdict: &Verdict) -> (Vec<LayerRow>, Omitted) {
+    let total = sum(costed.run.sites.iter().map(|s| s.time_ns));
+    let numbers = numbers_by_site(costed, verdict);
+    let mut rows: Vec<LayerRow> = group(costed)
+        .into_iter()
+        .map(|(key, sites)| row(costed, &key, &sites, total, &numbers))
+        .collect();
+    rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
+    let rest = rows.split_off(rows.len().min(MAX_ROWS));
+    let omitted = Omitted {
+        count: rest.len() as u64,
+        time_ns: sum(rest.iter().map(|r| r.time_ns)),
+    };
+    (rows, omitted)
+}
+
+fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u64>]) -> LayerRow {
+    let run = &costed.run;
+    let pattern = match key {
+        Key::Pattern(id) => run.patterns.get(id.idx()),
+        Key::Other(_) => None,
+    };
+    let members = || {
+        sites
+            .iter()
+            .filter_map(|&i| Some((run.sites.get(i)?, costed.sites.get(i)?)))
+    };
+    let time = |direction: Option<Direction>| -> i64 {
+        let of = members().filter(|(s, _)| direction.is_none_or(|d| s.direction == d));
+        sum(of.map(|(s, _)| s.time_ns))
+    };
+    let (priced_ns, best_ideal_ns) = priced(members());
+    let mut findings: Vec<u64> = sites
+        .iter()
+        .filter_map(|&i| numbers.get(i))
+        .flatten()
+        .copied()
+        .collect();
+    findings.sort_unstable();
+    findings.dedup();
+    LayerRow {
+        name: match key {
+            Key::Pattern(_) => label(pattern.map_or("(unnamed)", |p| &p.name)),
+            Key::Other(name) => name.clone(),
+        },
+        is_layer: matches!(key, Key::Pattern(_)) && named_by_layer(run, sites),
+        layers: pattern.map_or(1, |p| u64::from(p.layers.max(1))),
+        calls: members().map(|(s, _)| u64::from(s.calls)).sum(),
+        time_ns: time(None),
+        share: share(time(None) as f64, total as f64),
+        fprop_ns: time(Some(Direction::Fprop)),
+        bprop_ns: time(Some(Direction::Bprop)),
+        update_ns: time(Some(Direction::Update)),
+        priced_ns,
+        best_ideal_ns,
+        headroom: best_ideal_ns.map(|ideal| priced_ns / ideal),
+        partly: best_ideal_ns.is_some() && priced_ns < MOSTLY * time(None) as f64,
+        bound: bound(members()).map(|b| b.name().to_owned()),
+        findings,
+    }
+}
+
+fn named_by_layer(run: &Run, sites: &[usize]) -> bool {
+    sites
+        .first()
+        .and_then(|&i| run.sites.get(i)?.layer)
+        .and_then(|id| run.layers.get(id.idx()))
+        .is_some_and(|layer| layer.source != LayerSource::Op)
+}
+
+/// What bounds most of the time of some sites.
+fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<Bound> {
+    let mut times = [(Bound::Math, 0i64), (Bound::Memory, 0), (Bound::Latency, 0)];
+    for (site, cost) in sites {
+        for (bound, time) in &mut times {
+            if cost.bound == Some(*bound) {
+                *time = time.saturating_add(site.time_ns);
+            }
+        }
+    }
+    // `rev` lets the first of equals win.
+    times
+        .into_iter()
+        .rev()
+        .filter(|(_, time)| *time > 0)
+        .max_by_key(|(_, time)| *time)
+        .map(|(bound, _)| bound)
+}
+
+/// For every site the numbers of the findings about it.
+fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64>> {
+    let run = &costed.run;
+    let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); run.sites.len()];
+    for (number, finding) in (1u64..).zip(&verdict.findings) {
+        for site in &finding.sites {
+            if let Some(list) = numbers.get_mut(site.idx()) {
+                list.push(number);
+            }
+        }
+        let patterns: FxHashSet<u32> = finding
+            .members
+            .iter()
+            .filter_map(|m| match m {
+                Member::Layer(pattern) => Some(*pattern),
+                _ => None,
+            })
+            .collect();
+        if patterns.is_empty() {
+            continue;
+        }
+        for (site, list) in run.sites.iter().zip(&mut numbers) {
+            let pattern = site.layer.and_then(|id| run.layers.get(id.idx()));
+            if pattern.is_some_and(|l| patterns.contains(&l.pattern.0)) {
+                list.push(number);
+            }
+        }
+    }
+    numbers
+}
+
+/// Work that is near what well-tuned kernels reach on the best unit and precision available, folded
+/// by layer pattern. Work a finding wants changed is not in it, and neither are kernels that only
+/// look good because nothing runs shorter than a launch takes: fewer of those would be better.
+pub(super) fn leave_alone(costed: &Costed, verdict: &Verdict) -> Vec<LeaveAlone> {
+    let run = &costed.run;
+    let total = sum(run.sites.iter().map(|s| s.time_ns));
+    let wanted: FxHashSet<usize> = verdict
+        .findings
+        .iter()
+        .filter(|f| f.saving.is_some_and(|s| s.kind == SavingKind::Gpu))
+        .flat_map(|f| f.sites.iter().map(|s| s.idx()))
+        .collect();
+    let mut rows: IndexMap<(Key, String, Direction), LeaveAlone> = IndexMap::new();
+    for (i, (site, cost)) in run.sites.iter().zip(&costed.sites).enumerate() {
+        let Some(reachable_ns) = at_reachable(site, cost) else {
+            continue;
+        };
+        if wanted.contains(&i) {
+            continue;
+        }
+        let operator = site
+            .op
+            .as_ref()
+            .map_or(String::new(), crate::correlate::OpName::display);
+        let key = key(run, site);
+        let place = match &key {
+            Key::Pattern(id) => run.patterns.get(id.idx()).map_or("", |p| &p.name),
+            Key::Other(_) => "",
+        };
+        let row = rows
+            .entry((key.clone(), operator.clone(), site.direction))
+            .or_insert_with(|| LeaveAlone {
+                place: label(place),
+                operator: label(&operator),
+                direction: site.direction.name().to_owned(),
+                calls: 0,
+                time_ns: 0,
+                share: 0.0,
+                reachable_ns: 0.0,
+                bound: cost.bound.map(|b| b.name().to_owned()),
+            });
+        row.calls += u64::from(site.calls);
+        row.time_ns = row.time_ns.saturating_add(site.time_ns);
+        row.reachable_ns += reachable_ns;
+        row.share = share(row.time_ns as f64, total as f64);
+    }
+    let mut rows: Vec<LeaveAlone> = rows
+        .into_values()
+        .filter(|row| row.share >= WORTH_NAMING)
+        .collect();
+    rows.sort_by(|a, b| {
+        let name = |r: &LeaveAlone| (r.place.clone(), r.operator.clone(), r.direction.clone());
+        b.time_ns
+            .cmp(&a.time_ns)
+            .then_with(|| name(a).cmp(&name(b)))
+    });
+    rows.truncate(MAX_LEAVE_ALONE);
+    rows
+}
+
+fn at_reachable(site: &Site, cost: &SiteCost) -> Option<f64> {
+    if cost.autotuning || cost.bound == Some(Bound::Latency) {
+        return None;
+    }
+    let reachable = cost.reachable_ns.filter(|ns| *ns > 0.0)?;
+    (site.time_ns as f64 <= AT_REACHABLE * reachable).then_some(reachable)
+}

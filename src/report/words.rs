@@ -1,0 +1,277 @@
+//! The sentences of a report that depend on what was found. Plain text: a view escapes it.
+
+use super::{Claimed, FindingReport, Report, Summary};
+use crate::base::units::{counted, ns, ns_range, percent, times};
+use crate::correlate::Missing;
+use crate::judge::SavingKind;
+use crate::profile::Format;
+
+/// More than half: what most of the time goes into is said before anything else.
+const MOST: f64 = 0.5;
+
+/// The verdict: what makes the usual figures misleading, what the GPU did, what can be won.
+pub(super) fn verdict(report: &Report) -> Vec<String> {
+    let s = &report.summary;
+    if s.kernels == 0 && s.busy_ns == 0 {
+        return vec![format!(
+            "No GPU work was found in this profile, so nothing could be judged. {}",
+            what_to_capture(report)
+        )];
+    }
+    let mut sentences = leads(s);
+    sentences.push(what_ran(s));
+    sentences.push(what_to_win(report));
+    if let Some(why) = &s.idle_untrusted {
+        let why = why.trim().trim_end_matches('.');
+        sentences.push(format!(
+            "Idle time is not judged, and no step time is promised: {why}."
+        ));
+    }
+    sentences
+}
+
+/// When most of the time is not attributable computing, figures about kernels come second.
+fn leads(s: &Summary) -> Vec<String> {
+    let mut leads = Vec::new();
+    let is_most = |part: i64, whole: i64| part as f64 > MOST * whole as f64;
+    if is_most(s.exposed_copy_ns, s.busy_ns) {
+        leads.push(format!(
+            "Most of the GPU time is copying, not computing: during {} of {} only memory copies ran.",
+            ns(s.exposed_copy_ns as f64),
+            ns(s.busy_ns as f64)
+        ));
+    }
+    if is_most(s.graph_ns, s.busy_ns) {
+        leads.push(format!(
+            "Most of the GPU time ({} of {}) is CUDA graph launches recorded as a whole: the kernels \
+             inside are not in the file and could not be judged.",
+            ns(s.graph_ns as f64),
+            ns(s.busy_ns as f64)
+        ));
+    }
+    let without = s.kernel_time_ns.saturating_sub(s.with_operator_ns);
+    if is_most(without, s.kernel_time_ns) {
+        leads.push(format!(
+            "{} of the kernel time has no known operator, so it could be judged by kernel names and \
+             timing only.",
+            percent(without as f64 / s.kernel_time_ns as f64)
+        ));
+    }
+    leads
+}
+
+fn what_ran(s: &Summary) -> String {
+    let gpu = match (&s.gpu, s.devices) {
+        (None, 0 | 1) => "an unidentified GPU".to_owned(),
+        (None, n) => format!("{n} unidentified GPUs"),
+        (Some(name), 0 | 1) => name.clone(),
+        (Some(name), n) => format!("{n} GPUs ({name})"),
+    };
+    let span = match s.step_ns {
+        Some(step) if s.steps > 0 => format!("{} of {} each", counted(s.steps, "step"), ns(step)),
+        _ => format!("a window of {}", ns(s.window_ns as f64)),
+    };
+    let summed = if s.devices > 1 {
+        format!(", summed over {} GPUs", s.devices)
+    } else {
+        String::new()
+    };
+    let headroom = match s.headroom {
+        Some(headroom) => format!(
+            "the work whose cost is known ({} of kernel time) took {} its ideal time",
+            percent(s.priced_ns / (s.kernel_time_ns as f64)),
+            times(headroom)
+        ),
+        None => "none of it could be compared with an ideal time".to_owned(),
+    };
+    format!(
+        "On {gpu}, {span} held {} of GPU time (busy {} of the window{summed}); {headroom}.",
+        ns(s.busy_ns as f64),
+        percent(s.busy_share)
+    )
+}
+
+fn what_to_win(report: &Report) -> String {
+    let Some(first) = report.findings.first() else {
+        return nothing_found(report);
+    };
+    let findings = counted(report.findings.len() as u64, "finding");
+    let Some(total) = total(&report.claimed, &report.summary) else {
+        return format!(
+            "{findings} follow; none has an estimate of the time it gives back. Start with \"{}\" ({}).",
+            first.title, first.place
+        );
+    };
+    let start = match report.findings.len() {
+        1 => String::new(),
+        _ => format!(
+            ", {}",
+            match own_saving(first) {
+                Some(saving) => format!("{saving} of it"),
+                None => "starting".to_owned(),
+            }
+        ),
+    };
+    let (verb, with) = if start.is_empty() {
+        ("gives", ": ")
+    } else {
+        ("give", " with ")
+    };
+    format!(
+        "The {findings} below {verb} back {total}{start}{with}\"{}\" ({}).",
+        first.title, first.place
+    )
+}
+
+fn own_saving(finding: &FindingReport) -> Option<String> {
+    finding
+        .saving
+        .as_ref()
+        .filter(|s| s.claimed_ns > 0.0)
+        .map(|s| ns_range(s.claimed_low_ns, s.claimed_ns))
+}
+
+/// `12 to 24 ms of GPU time (10 to 20 %) and 3 ms of idle time (2 % of the window)`.
+fn total(c: &Claimed, s: &Summary) -> Option<String> {
+    let busy = s.busy_ns as f64;
+    let parts = [
+        (SavingKind::Gpu, c.gpu_low_ns, c.gpu_ns, busy),
+        (SavingKind::Copy, c.copy_low_ns, c.copy_ns, busy),
+        (
+            SavingKind::Idle,
+            c.idle_low_ns,
+            c.idle_ns,
+            s.device_window_ns as f64,
+        ),
+    ];
+    let texts: Vec<String> = parts
+        .into_iter()
+        .filter(|(_, _, high, _)| *high > 0.0)
+        .map(|(kind, low, high, whole)| {
+            let of = match kind {
+                SavingKind::Gpu => "of GPU time",
+                SavingKind::Copy => "of copying",
+                SavingKind::Idle => "of idle time",
+            };
+            let unit = match kind {
+                SavingKind::Idle => " of the window",
+                _ => "",
+            };
+            format!(
+                "{} {of} (up to {}{unit})",
+                ns_range(low, high),
+                percent(high / whole)
+            )
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(" and "))
+}
+
+/// "Found nothing" and "could not look" are different sentences.
+fn nothing_found(report: &Report) -> String {
+    let s = &report.summary;
+    let rules = counted(report.method.rules_run, "rule");
+    if report.method.rules_run == 0 {
+        return "No rule was run, so there is no advice.".to_owned();
+    }
+    if s.headroom.is_none() {
+        return format!(
+            "No advice, and that is no clean bill of health: {rules} ran, but no work could be compared \
+             with what the GPU can do. {}",
+            what_to_capture(report)
+        );
+    }
+    let looked = if report.not_judged.is_empty() {
+        String::new()
+    } else {
+        " What they could not look at is listed below.".to_owned()
+    };
+    let small = match report.minor.len() {
+        0 => "nothing to change".to_owned(),
+        n => format!(
+            "nothing worth changing ({} below the floor)",
+            counted(n as u64, "small finding")
+        ),
+    };
+    format!("{rules} looked at it and found {small}.{looked}")
+}
+
+/// What would help most, when the profile is too poor to judge.
+fn what_to_capture(report: &Report) -> String {
+    if report.summary.kernels == 0 {
+        return "Record GPU kernels: nsys profile -t cuda,nvtx, or torch.profiler with \
+                ProfilerActivity.CUDA."
+            .to_owned();
+    }
+    if report.method.gpu.is_none() {
+        return "Say which GPU it was with --gpu NAME.".to_owned();
+    }
+    "Record operators with their shapes: emit_nvtx(record_shapes=True) under nsys, or torch.profiler \
+     with record_shapes=True."
+        .to_owned()
+}
+
+/// What the reader must know before believing or sharing the report.
+pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
+    let mut cautions = Vec::new();
+    if environment {
+        cautions.push(
+            "The profile carries the environment variables of the machine it was taken on, which may \
+             hold access tokens. Nothing of them is in this report; remove them before sharing the \
+             profile itself."
+                .to_owned(),
+        );
+    }
+    match &report.method.gpu {
+        None => cautions.push(
+            "The GPU is not known, so nothing was compared with its peaks: name it with --gpu NAME."
+                .to_owned(),
+        ),
+        Some(gpu) => cautions.extend(gpu.remarks.iter().cloned()),
+    }
+    if !report.faults.is_empty() {
+        cautions.push(format!(
+            "{} failed while running and may have missed something; see \"What could not be judged\".",
+            counted(report.faults.len() as u64, "rule")
+        ));
+    }
+    cautions
+}
+
+/// Why kernels have no operator: a stable word, and a sentence that says what to do.
+pub(super) fn missing(missing: Missing, format: Format) -> (&'static str, String) {
+    let markers = match format {
+        Format::KinetoJson => {
+            "record CPU operators too: `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`"
+        }
+        _ => "run the model under `torch.autograd.profiler.emit_nvtx(record_shapes=True)`",
+    };
+    let remedy = match missing {
+        Missing::NoLaunch => {
+            "they were launched before the capture began, or their rows were dropped: capture fewer \
+             steps, and start while the GPU is idle"
+        }
+        Missing::GraphReplay => {
+            "the replay is the only host event there is: profile one run without CUDA graphs to see \
+             the operators"
+        }
+        Missing::NoRange | Missing::NoOperator => markers,
+    };
+    let word = match missing {
+        Missing::NoLaunch => "no_launch",
+        Missing::GraphReplay => "graph_replay",
+        Missing::NoRange => "no_range",
+        Missing::NoOperator => "no_operator",
+    };
+    (word, format!("{}; {remedy}", missing_short(missing)))
+}
+
+/// The reason in a few words.
+pub(super) fn missing_short(missing: Missing) -> &'static str {
+    match missing {
+        Missing::NoLaunch => "no launch call in the file",
+        Missing::GraphReplay => "replayed by a CUDA graph",
+        Missing::NoRange => "launched outside every range",
+        Missing::NoOperator => "launched in ranges that name no operator",
+    }
+}
