@@ -3,10 +3,54 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::correlate::SiteId;
-use crate::facts::Member;
+use crate::facts::{Member, Over};
+
+pub mod check;
+mod claim;
+mod eval;
+pub mod explain;
+pub mod expr;
+pub mod functions;
+mod gather;
+pub mod load;
+pub mod prove;
+mod resolve;
+pub mod rule;
+mod scaffold;
+mod set;
+pub mod template;
+
+pub use eval::Bench;
+pub use explain::{explain, why};
+pub use load::RuleFile;
+pub use prove::{Outcome, Proof, prove};
+pub use resolve::{FLOOR, HOST_BOUND};
+pub use rule::{CATEGORIES, Rule};
+pub use scaffold::scaffold;
+pub use set::{RuleSet, Selection};
+
+/// Judges a run: every rule on every member it is over, then one verdict. The same for any number
+/// of threads.
+pub fn judge(rules: &RuleSet, bench: &dyn Bench) -> Verdict {
+    let rules = rules.rules();
+    let members: BTreeMap<Over, Vec<Member>> = Over::ALL
+        .iter()
+        .filter(|(over, _)| rules.iter().any(|rule| rule.over == *over))
+        .map(|(over, _)| (*over, bench.members(*over)))
+        .collect();
+    let judged = rules
+        .par_iter()
+        .map(|rule| {
+            let members = members.get(&rule.over).map(Vec::as_slice);
+            eval::examine(rule, members.unwrap_or_default(), bench)
+        })
+        .collect();
+    resolve::resolve(rules, judged, bench)
+}
 
 /// How bad a finding is; static, from the rule file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -1,0 +1,327 @@
+//! Rules for people: the page of a rule, and why a rule says what it says about a profile.
+
+use std::fmt::Write as _;
+
+use super::eval::Bench;
+use super::expr::{Name, Node, Scene, Undecided};
+use super::rule::{Expect, Rule, SURE};
+use super::template::plain_number;
+use super::{Confidence, Severity};
+use crate::base::{text, units};
+use crate::facts::{Fact, Member, Value};
+
+/// Members `why` shows in full.
+const SHOWN: usize = 5;
+/// Characters of one word, and items of one list or map, that are shown.
+const MAX_WORD: usize = 120;
+const MAX_ITEMS: usize = 8;
+
+/// The page of one rule, as Markdown: what its file says, in the order a reader asks.
+pub fn explain(rule: &Rule) -> String {
+    let mut page = String::new();
+    let _ = writeln!(page, "# {}\n", rule.title);
+    let _ = writeln!(
+        page,
+        "`{}` · {} · {} confidence · judged over each {}\n",
+        rule.id,
+        severity_word(rule.severity),
+        confidence_word(rule.confidence),
+        rule.over.word(),
+    );
+    let _ = writeln!(page, "{}\n", rule.why.source.trim());
+    let _ = writeln!(page, "## What to do\n\n{}\n", rule.fix.source.trim());
+    conditions(&mut page, rule);
+    params(&mut page, rule);
+    relations(&mut page, rule);
+    examples(&mut page, rule);
+    if !rule.references.is_empty() {
+        let _ = writeln!(page, "## Read on\n");
+        for link in &rule.references {
+            let _ = writeln!(page, "- <{link}>");
+        }
+        page.push('\n');
+    }
+    let _ = writeln!(page, "## Its message\n\n```jinja\n{}\n```", rule.message.source.trim());
+    page
+}
+
+fn conditions(page: &mut String, rule: &Rule) {
+    let _ = writeln!(page, "## When it speaks\n\n```cel");
+    let parts = [
+        ("when", Some(&rule.when)),
+        ("enough", rule.enough.as_ref()),
+        ("error_when", rule.error_when.as_ref()),
+        ("saving_ns", rule.saving_ns.as_ref()),
+    ];
+    for (key, expr) in parts {
+        if let Some(expr) = expr {
+            let _ = writeln!(page, "{key:<10} = {}", expr.source.trim());
+        }
+    }
+    for named in &rule.lets {
+        let _ = writeln!(page, "{:<10} = {}", named.name, named.expr.source.trim());
+    }
+    let _ = writeln!(page, "```\n");
+    let gathered = match rule.gather {
+        Some(gather) => format!("All it picks in a {} is one finding.", gather.word()),
+        None => "Members of the same place are one finding.".to_owned(),
+    };
+    let _ = writeln!(page, "{gathered}\n");
+}
+
+fn params(page: &mut String, rule: &Rule) {
+    let _ = writeln!(page, "## Its numbers\n");
+    let _ = writeln!(page, "| param | value | meaning |\n| --- | --- | --- |");
+    for (name, param) in &rule.params {
+        let value = rule.settings.get(name).unwrap_or(&param.value);
+        let mut shown = literal(value);
+        if *value != param.value {
+            let _ = write!(shown, " (default {})", literal(&param.value));
+        }
+        let _ = writeln!(page, "| `{name}` | {shown} | {} |", text::md(&param.doc));
+    }
+    if !rule.params.contains_key(SURE) {
+        let sure = rule.sure();
+        let _ = writeln!(page, "| `{SURE}` | {sure} | lower end of the saving as a share of the upper end |");
+    }
+    let _ = writeln!(page, "\nChange one with `--set {}.NAME=VALUE`.\n", rule.id);
+}
+
+fn relations(page: &mut String, rule: &Rule) {
+    let lists = [
+        ("Silences, on the same subject", &rule.supersedes),
+        ("Pointless beside", &rule.unless),
+        ("Makes meaningless", &rule.vetoes),
+    ];
+    let mut lines = String::new();
+    for (what, globs) in lists {
+        if !globs.is_empty() {
+            let ids: Vec<String> = globs.iter().map(|g| format!("`{g}`")).collect();
+            let _ = writeln!(lines, "- {what}: {}", ids.join(", "));
+        }
+    }
+    for (glob, factor) in &rule.scales {
+        let _ = writeln!(lines, "- Multiplies the savings of `{glob}` by {factor}");
+    }
+    for (key, value) in &rule.changes {
+        let _ = writeln!(lines, "- Changes `{key}` to `{value}`; advice that wants another value contradicts it");
+    }
+    if !lines.is_empty() {
+        let _ = writeln!(page, "## Beside other rules\n\n{lines}");
+    }
+}
+
+fn examples(page: &mut String, rule: &Rule) {
+    let _ = writeln!(page, "## Examples\n");
+    for case in &rule.tests {
+        let says = match &case.expect {
+            Expect::Fires(message) => format!("says: {message}"),
+            Expect::Silent => "is silent".to_owned(),
+            Expect::NotJudged(facts) => format!("is not judged for want of `{}`", facts.join("`, `")),
+        };
+        let _ = writeln!(page, "- *{}*: {says}", text::md(&case.name));
+    }
+    page.push('\n');
+}
+
+/// Why a rule says what it says about a run, as plain text: how many members it picked, and for
+/// the largest ones every fact its condition uses and how each part of the condition came out.
+pub fn why(rule: &Rule, bench: &dyn Bench) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}: {}", rule.id, rule.title);
+    let _ = writeln!(out, "when {}", rule.when.source.trim());
+    let members = bench.members(rule.over);
+    let mut views: Vec<(Verdict, f64, Member)> = Vec::with_capacity(members.len());
+    for &member in &members {
+        let lookup = bench.lookup(member);
+        let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
+        let verdict = Verdict::of(&scene.holds(&rule.when));
+        views.push((verdict, bench.stake(member).time_ns, member));
+    }
+    let count = |verdict| views.iter().filter(|(v, ..)| *v == verdict).count();
+    let _ = writeln!(
+        out,
+        "{} {}: {} picked, {} passed over, {} not judged, {} where it does not apply, {} failed",
+        members.len(),
+        rule.over.word(),
+        count(Verdict::Picked),
+        count(Verdict::Passed),
+        count(Verdict::NotJudged),
+        count(Verdict::Silent),
+        count(Verdict::Failed),
+    );
+    views.sort_by(|a, b| (a.0.cmp(&b.0)).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
+    for (verdict, _, member) in views.iter().take(SHOWN) {
+        out.push('\n');
+        one_member(&mut out, rule, bench, *member, *verdict);
+    }
+    out
+}
+
+/// How a condition came out for a member; the first are shown first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Picked,
+    Failed,
+    NotJudged,
+    Passed,
+    Silent,
+}
+
+impl Verdict {
+    fn of(held: &Result<bool, Undecided>) -> Verdict {
+        match held {
+            Ok(true) => Verdict::Picked,
+            Ok(false) => Verdict::Passed,
+            Err(Undecided::NotJudged(_)) => Verdict::NotJudged,
+            Err(Undecided::Silent) => Verdict::Silent,
+            Err(Undecided::Fault(_)) => Verdict::Failed,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Verdict::Picked => "picked",
+            Verdict::Failed => "failed",
+            Verdict::NotJudged => "not judged",
+            Verdict::Passed => "passed over",
+            Verdict::Silent => "does not apply",
+        }
+    }
+}
+
+fn one_member(out: &mut String, rule: &Rule, bench: &dyn Bench, member: Member, verdict: Verdict) {
+    let stake = bench.stake(member);
+    let lookup = bench.lookup(member);
+    let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
+    let place = text::plain(&text::clip(&stake.place, MAX_WORD));
+    let _ = writeln!(out, "{place} ({}): {}", units::ns(stake.time_ns), verdict.word());
+    let uses = rule.condition_uses();
+    for name in &uses.facts {
+        let name = Name::Fact(name);
+        let fact = bench.facts().iter().find(|f| Name::Fact(f.name) == name);
+        line(out, rule, &scene, &name, fact);
+    }
+    for param in &uses.params {
+        line(out, rule, &scene, &Name::Param(param.clone()), None);
+    }
+    for index in &uses.lets {
+        line(out, rule, &scene, &Name::Let(*index), None);
+    }
+    let mut parts = Vec::new();
+    conjuncts(&rule.when.node, &mut parts);
+    if parts.len() > 1 {
+        for (number, part) in parts.iter().enumerate() {
+            let held = scene.part_holds(part);
+            let _ = writeln!(out, "  part {} of the condition: {}", number + 1, outcome(&held));
+        }
+    }
+    if let Some(saving) = &rule.saving_ns
+        && verdict == Verdict::Picked
+    {
+        let said = match scene.number(saving) {
+            Ok(ns) => units::ns(ns),
+            Err(why) => undecided(&why),
+        };
+        let _ = writeln!(out, "  saving_ns = {said}");
+    }
+}
+
+fn line(out: &mut String, rule: &Rule, scene: &Scene<'_>, name: &Name, fact: Option<&Fact>) {
+    let value = match scene.get(name) {
+        Ok(value) => printed(fact.map_or("", |f| f.unit), &value),
+        Err(why) => undecided(&why),
+    };
+    let _ = writeln!(out, "  {} = {}", name.text(&rule.lets), text::plain(&value));
+}
+
+/// The parts a condition is joined from with `&&`.
+fn conjuncts<'a>(node: &'a Node, parts: &mut Vec<&'a Node>) {
+    match node {
+        Node::And(sides) => {
+            let [left, right] = &**sides;
+            conjuncts(left, parts);
+            conjuncts(right, parts);
+        }
+        other => parts.push(other),
+    }
+}
+
+fn outcome(held: &Result<bool, Undecided>) -> String {
+    match held {
+        Ok(held) => held.to_string(),
+        Err(why) => undecided(why),
+    }
+}
+
+fn undecided(why: &Undecided) -> String {
+    match why {
+        Undecided::NotJudged(facts) => format!("unknown (no {})", facts.join(", ")),
+        Undecided::Silent => "does not apply here".to_owned(),
+        Undecided::Fault(message) => format!("failed: {message}"),
+    }
+}
+
+/// A fact's value with its unit, for people. Not escaped; long words and lists are cut.
+pub fn printed(unit: &str, value: &Value) -> String {
+    match value {
+        Value::Bool(b) => (if *b { "yes" } else { "no" }).to_owned(),
+        Value::Int(i) => number(unit, *i as f64, &i.to_string()),
+        Value::Double(d) => number(unit, *d, &plain_number(*d)),
+        Value::Str(s) => text::clip(s, MAX_WORD),
+        Value::Strings(list) => listed(list.iter().map(|s| text::clip(s, MAX_WORD)), list.len()),
+        Value::Doubles(map) => {
+            let pair = |(k, v): (&std::sync::Arc<str>, &f64)| {
+                format!("{k} {}", number(unit, *v, &plain_number(*v)))
+            };
+            listed(map.iter().map(pair), map.len())
+        }
+        Value::Ints(map) => listed(map.iter().map(|(k, v)| format!("{k} {v}")), map.len()),
+    }
+}
+
+fn listed(items: impl Iterator<Item = String>, count: usize) -> String {
+    let mut shown: Vec<String> = items.take(MAX_ITEMS).collect();
+    if count > MAX_ITEMS {
+        shown.push(format!("and {} more", count - MAX_ITEMS));
+    }
+    shown.join(", ")
+}
+
+fn number(unit: &str, value: f64, plain: &str) -> String {
+    match unit {
+        "ns" => units::ns(value),
+        "bytes" => units::bytes(value),
+        "bytes/s" => units::rate(value),
+        "flops" | "FLOP" => units::flops(value),
+        "flops/s" | "FLOP/s" => units::flop_rate(value),
+        "share" => units::percent(value),
+        "" => plain.to_owned(),
+        unit => format!("{plain} {unit}"),
+    }
+}
+
+/// A value as a rule file would write it.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Double(d) => d.to_string(),
+        Value::Str(s) => text::md_code(s),
+        other => printed("", other),
+    }
+}
+
+fn severity_word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+fn confidence_word(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Low => "low",
+        Confidence::Medium => "medium",
+        Confidence::High => "high",
+    }
+}

@@ -1,0 +1,295 @@
+//! Runs a rule's own tests: its examples are its documentation, and they are held to.
+//!
+//! Rules are proved on facts, never on whole profiles, and the sentence is compared word for word:
+//! wording is under test like everything else.
+
+use std::collections::BTreeMap;
+
+use super::eval::{self, Faults};
+use super::expr::{Found, Scene, Undecided};
+use super::rule::{Case, Expect, Rule};
+use super::{Severity, template};
+use crate::facts::{Answer, Fact, Lookup, Value};
+
+/// The `gpu.` facts of a GPU's id.
+pub type GpuFacts<'a> = dyn Fn(&str) -> Option<BTreeMap<String, Value>> + Sync + 'a;
+
+/// A test and how it went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proof {
+    pub rule: String,
+    pub test: String,
+    pub outcome: Outcome,
+}
+
+impl Proof {
+    pub fn passed(&self) -> bool {
+        self.outcome == Outcome::Pass
+    }
+}
+
+/// How a test went.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Pass,
+    /// It should have fired; says what happened instead.
+    Missing(String),
+    /// It should not have fired, and said this.
+    Noisy(String),
+    /// It fired with another sentence.
+    Sentence { want: String, got: String },
+    /// It should not have been judged for want of some facts; says what happened instead.
+    Judged { want: Vec<String>, got: String },
+    /// It fired with another saving, ns.
+    Saving { want: f64, got: Option<f64> },
+    /// It fired with another severity.
+    Severity { want: Severity, got: Severity },
+    /// The rule failed.
+    Fault(String),
+    /// No GPU has the id the test names.
+    NoGpu(String),
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Pass => write!(f, "ok"),
+            Outcome::Missing(got) => write!(f, "missing: it should fire, but {got}"),
+            Outcome::Noisy(said) => write!(f, "noisy: it should be silent, but says\n  {said}"),
+            Outcome::Sentence { want, got } => {
+                write!(f, "another sentence\n  wanted: {want}\n  said:   {got}")
+            }
+            Outcome::Judged { want, got } => {
+                write!(f, "it should not be judged for want of {}, but {got}", want.join(", "))
+            }
+            Outcome::Saving { want, got } => match got {
+                Some(got) => write!(f, "a saving of {got} ns, not {want} ns"),
+                None => write!(f, "no saving, not {want} ns"),
+            },
+            Outcome::Severity { want, got } => {
+                let word = |s: &Severity| format!("{s:?}").to_lowercase();
+                write!(f, "severity {}, not {}", word(got), word(want))
+            }
+            Outcome::Fault(message) => write!(f, "the rule failed: {message}"),
+            Outcome::NoGpu(id) => write!(f, "there is no GPU `{id}`"),
+        }
+    }
+}
+
+/// Runs every test of some rules.
+pub fn prove<'a>(
+    rules: impl IntoIterator<Item = &'a Rule>,
+    facts: &[Fact],
+    gpu: &GpuFacts<'_>,
+) -> Vec<Proof> {
+    let mut proofs = Vec::new();
+    for rule in rules {
+        for case in &rule.tests {
+            proofs.push(Proof {
+                rule: rule.id.clone(),
+                test: case.name.clone(),
+                outcome: run(rule, case, facts, gpu),
+            });
+        }
+    }
+    proofs
+}
+
+/// The facts of a test.
+#[derive(Debug)]
+struct Example<'a> {
+    given: BTreeMap<String, Value>,
+    facts: &'a [Fact],
+}
+
+impl Lookup for Example<'_> {
+    fn get(&self, name: &str) -> Answer {
+        if let Some(value) = self.given.get(name) {
+            return Answer::Value(value.clone());
+        }
+        let Some((prefix, _)) = name.split_once('.') else {
+            return Answer::Absent;
+        };
+        let families = self.facts.iter().find(|f| f.name == name).map(|f| f.families);
+        match (families, self.given.get(&format!("{prefix}.family"))) {
+            (Some(families), Some(Value::Str(family)))
+                if !families.is_empty() && !families.iter().any(|f| f.name() == &**family) =>
+            {
+                Answer::DoesNotApply
+            }
+            _ => Answer::Absent,
+        }
+    }
+}
+
+/// What a rule does with an example.
+enum Said {
+    Fired {
+        message: String,
+        saving: Option<f64>,
+        severity: Severity,
+    },
+    Nothing(&'static str),
+    NotJudged(Vec<String>),
+}
+
+fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> Outcome {
+    let mut given = BTreeMap::new();
+    if let Some(id) = &case.gpu {
+        match gpu(id) {
+            Some(facts) => given = facts,
+            None => return Outcome::NoGpu(id.clone()),
+        }
+    }
+    given.extend(case.facts.clone());
+    match (say(rule, case, &Example { given, facts }), &case.expect) {
+        (Err(fault), _) => Outcome::Fault(fault),
+        (Ok(Said::Fired { message, .. }), Expect::Silent) => Outcome::Noisy(message),
+        (Ok(Said::Nothing(_)), Expect::Silent) => Outcome::Pass,
+        (Ok(Said::NotJudged(facts)), Expect::Silent) => {
+            Outcome::Noisy(format!("(not judged for want of {})", facts.join(", ")))
+        }
+        (Ok(Said::NotJudged(got)), Expect::NotJudged(want)) if got == *want => Outcome::Pass,
+        (Ok(said), Expect::NotJudged(want)) => Outcome::Judged {
+            want: want.clone(),
+            got: said.describe(),
+        },
+        (Ok(said @ (Said::Nothing(_) | Said::NotJudged(_))), Expect::Fires(_)) => {
+            Outcome::Missing(said.describe())
+        }
+        (
+            Ok(Said::Fired {
+                message,
+                saving,
+                severity,
+            }),
+            Expect::Fires(want),
+        ) => compare(case, want, message, saving, severity),
+    }
+}
+
+fn compare(
+    case: &Case,
+    want: &str,
+    message: String,
+    saving: Option<f64>,
+    severity: Severity,
+) -> Outcome {
+    if message != want {
+        return Outcome::Sentence {
+            want: want.to_owned(),
+            got: message,
+        };
+    }
+    if let Some(want) = case.saving_ns {
+        // Hand-written figures are rounded: one part in a thousand, or a nanosecond.
+        let near = |got: f64| (got - want).abs() <= (want.abs() * 1e-3).max(1.0);
+        if !saving.is_some_and(near) {
+            return Outcome::Saving { want, got: saving };
+        }
+    }
+    match case.severity {
+        Some(want) if want != severity => Outcome::Severity {
+            want,
+            got: severity,
+        },
+        _ => Outcome::Pass,
+    }
+}
+
+impl Said {
+    fn describe(&self) -> String {
+        match self {
+            Said::Fired { message, .. } => format!("fires: {message}"),
+            Said::Nothing(why) => (*why).to_owned(),
+            Said::NotJudged(facts) => format!("is not judged for want of {}", facts.join(", ")),
+        }
+    }
+}
+
+/// Judges the example as the one member of a run.
+fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, String> {
+    let mut settings = rule.settings.clone();
+    settings.extend(case.params.clone());
+    let early = Scene::new(example, &settings, &rule.lets, None);
+    match early.holds(&rule.when) {
+        Ok(true) => {}
+        Ok(false) => return Ok(Said::Nothing("its condition does not hold")),
+        Err(why) => return undecided(why),
+    }
+    let mut faults = Faults::default();
+    let saving = eval::saving(rule, &early, &mut faults);
+    if let Some((message, _)) = faults.iter().next() {
+        return Err(message.to_owned());
+    }
+    let found = found(rule, example, saving);
+    let scene = Scene::new(example, &settings, &rule.lets, Some(&found));
+    if let Some(enough) = &rule.enough {
+        match scene.holds(enough) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Said::Nothing("what it found is not enough")),
+            Err(why) => return undecided(why),
+        }
+    }
+    let mut severity = rule.severity;
+    if let Some(error_when) = &rule.error_when {
+        match scene.holds(error_when) {
+            Ok(true) => severity = Severity::Error,
+            Err(Undecided::Fault(message)) => return Err(format!("error_when: {message}")),
+            _ => {}
+        }
+    }
+    let sentence = |what: &str, template: &template::Template| {
+        let said = template.render(&scene, &rule.lets);
+        said.map_err(|failure| format!("{what}: {failure}"))
+    };
+    sentence("why", &rule.why)?;
+    sentence("fix", &rule.fix)?;
+    Ok(Said::Fired {
+        message: sentence("message", &rule.message)?,
+        saving,
+        severity,
+    })
+}
+
+fn undecided(why: Undecided) -> Result<Said, String> {
+    match why {
+        Undecided::Silent => Ok(Said::Nothing("a fact it uses does not apply")),
+        Undecided::Fault(message) => Err(message),
+        Undecided::NotJudged(facts) => {
+            let facts = facts.into_iter().map(str::to_owned).collect();
+            Ok(Said::NotJudged(facts))
+        }
+    }
+}
+
+/// `found` as the test gives it, else as its one member has it.
+fn found(rule: &Rule, example: &Example<'_>, saving: Option<f64>) -> Found {
+    let mut found = Found::default();
+    let member = |name: &str| match example.get(&format!("{}.{name}", rule.over.word())) {
+        Answer::Value(value) => Some(value),
+        _ => None,
+    };
+    found.set("found.count", Value::Int(1));
+    let own = [
+        ("found.calls", "calls"),
+        ("found.time_ns", "time_ns"),
+        ("found.gpu_share", "gpu_share"),
+        ("found.kernel_share", "kernel_share"),
+    ];
+    for (name, fact) in own {
+        match member(fact) {
+            Some(Value::Int(calls)) if fact == "calls" => found.set(name, Value::Int(calls)),
+            Some(Value::Double(value)) if fact != "calls" => found.set(name, Value::Double(value)),
+            _ => {}
+        }
+    }
+    if member("calls").is_none() {
+        found.set("found.calls", Value::Int(1));
+    }
+    found.set("found.saving_ns", Value::Double(saving.unwrap_or(0.0)));
+    for (name, value) in &example.given {
+        found.set(name, value.clone());
+    }
+    found
+}

@@ -1,0 +1,398 @@
+//! From what every rule says to one verdict: vetoes and scales, silencing, contradictions, claims,
+//! order.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::claim::{self, Claims};
+use super::eval::{Bench, Judged, Pick};
+use super::expr::Scene;
+use super::gather::{self, Draft};
+use super::rule::{PROFILE, Rule};
+use super::set::{is_profile, silences};
+use super::template::Template;
+use super::{Fault, Finding, NotJudged, SavingKind, Silenced, Verdict};
+use crate::correlate::SiteId;
+use crate::facts::{Fact, Member, Totals};
+
+/// Findings below this share of the GPU busy time (of the window for idle time) go to the tail:
+/// TraceLens hides what is under 0.5 % of the end-to-end time.
+pub const FLOOR: f64 = 0.005;
+/// Below this weight the host limits the step, and idle time is what to look at first.
+pub const HOST_BOUND: f64 = 0.25;
+
+/// Turns what the rules judged into a verdict. `judged` has one entry per rule, in order.
+pub(super) fn resolve(rules: &[Rule], judged: Vec<Judged>, bench: &dyn Bench) -> Verdict {
+    let mut court = Court {
+        rules,
+        bench,
+        drafts: vec![Vec::new(); judged.len()],
+        judged,
+        silenced: BTreeSet::new(),
+    };
+    court.hear_profile_rules();
+    court.silence();
+    let mut drafts = court.settle_contradictions();
+    drafts.sort_by(|a, b| claim::by_promise(rules, a, b));
+    let mut claims = Claims::new(bench);
+    let mut findings: Vec<(usize, Finding)> = Vec::new();
+    for draft in &drafts {
+        if let Some(rule) = rules.get(draft.rule) {
+            let judged = court.judged.get_mut(draft.rule);
+            let mut finding = finding(rule, draft, bench, judged);
+            finding.saving = claims.claim(draft, rule.sure());
+            findings.push((findings.len(), finding));
+        }
+    }
+    let totals = bench.totals();
+    let lead = totals.step_weight.is_some_and(|weight| weight < HOST_BOUND);
+    findings.sort_by(|(i, a), (j, b)| {
+        let by_key = order(a, lead).partial_cmp(&order(b, lead));
+        by_key.unwrap_or(std::cmp::Ordering::Equal).then(i.cmp(j))
+    });
+    let (findings, minor) = findings
+        .into_iter()
+        .map(|(_, finding)| finding)
+        .partition(|finding| matters(finding, &totals));
+    Verdict {
+        findings,
+        minor,
+        not_judged: not_judged(rules, &court.judged, bench),
+        faults: faults(rules, &court.judged),
+        silenced: court
+            .silenced
+            .into_iter()
+            .map(|(rule, by, place)| Silenced { rule, by, place })
+            .collect(),
+        rules_run: rules.len(),
+    }
+}
+
+/// What two findings have in common when they are about the same thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Subject {
+    Site(SiteId),
+    Other(Member),
+}
+
+/// The run itself, or what has no sites, is a subject of its own.
+fn subjects(pick: &Pick) -> impl Iterator<Item = Subject> + '_ {
+    let sites = pick.stake.sites.iter().map(|s| Subject::Site(s.site));
+    let own = pick.stake.sites.is_empty() || pick.member == Member::Run;
+    sites.chain(own.then_some(Subject::Other(pick.member)))
+}
+
+struct Court<'a> {
+    rules: &'a [Rule],
+    bench: &'a dyn Bench,
+    judged: Vec<Judged>,
+    /// Findings per rule.
+    drafts: Vec<Vec<Draft>>,
+    /// Rule, by which, where.
+    silenced: BTreeSet<(String, String, String)>,
+}
+
+impl Court<'_> {
+    /// Rules about the capture speak first: they veto and scale the others.
+    fn hear_profile_rules(&mut self) {
+        let (profile, others): (Vec<usize>, Vec<usize>) =
+            (0..self.rules.len()).partition(|&i| self.rules.get(i).is_some_and(is_profile));
+        let mut heard: Vec<usize> = Vec::new();
+        for index in profile {
+            self.hear(index, &heard);
+            if self.drafts.get(index).is_some_and(|d| !d.is_empty()) {
+                heard.push(index);
+            }
+        }
+        for index in others {
+            self.hear(index, &heard);
+        }
+    }
+
+    /// Gathers a rule's findings unless a profile rule that was heard vetoes it.
+    fn hear(&mut self, index: usize, heard: &[usize]) {
+        let (Some(rule), Some(judged)) = (self.rules.get(index), self.judged.get_mut(index)) else {
+            return;
+        };
+        let speakers = heard.iter().filter_map(|&i| self.rules.get(i));
+        let mut factor = 1.0;
+        for speaker in speakers.clone() {
+            for (glob, by) in &speaker.scales {
+                if glob.matches(&rule.id) && speaker.id != rule.id {
+                    factor *= by;
+                }
+            }
+        }
+        let mut picks = std::mem::take(&mut judged.picks);
+        for pick in &mut picks {
+            pick.saving = pick.saving.map(|saving| saving * factor);
+        }
+        let drafts = gather::gather(index, rule, &picks, self.bench, judged);
+        let vetoes = |s: &&Rule| s.vetoes.iter().any(|g| g.matches(&rule.id)) && s.id != rule.id;
+        match speakers.clone().find(vetoes) {
+            Some(by) => {
+                for draft in &drafts {
+                    self.silenced
+                        .insert((rule.id.clone(), by.id.clone(), draft.place.clone()));
+                }
+            }
+            None => {
+                if let Some(slot) = self.drafts.get_mut(index) {
+                    *slot = drafts;
+                }
+            }
+        }
+    }
+
+    /// `supersedes` and `unless`: whatever is left of a vaguer finding is gathered again.
+    ///
+    /// A silenced finding still silences: its condition holds, and a third rule made it moot for
+    /// the same reason.
+    fn silence(&mut self) {
+        let mut kept: Vec<Vec<Draft>> = Vec::with_capacity(self.drafts.len());
+        let mut covered: HashMap<usize, HashSet<Subject>> = HashMap::new();
+        for (index, rule) in self.rules.iter().enumerate() {
+            let mut drafts = self.drafts.get(index).cloned().unwrap_or_default();
+            for (by_index, by) in self.rules.iter().enumerate() {
+                let Some(their) = self.drafts.get(by_index).filter(|d| !d.is_empty()) else {
+                    continue;
+                };
+                if drafts.is_empty() || !silences(by, rule) {
+                    continue;
+                }
+                let covered = covered.entry(by_index).or_insert_with(|| {
+                    their.iter().flat_map(|d| &d.picks).flat_map(subjects).collect()
+                });
+                let judged = self.judged.get_mut(index);
+                let (left, dropped) = drop_picks(drafts, rule, self.bench, judged, |pick| {
+                    subjects(pick).any(|subject| covered.contains(&subject))
+                });
+                drafts = left;
+                for place in dropped {
+                    self.silenced.insert((rule.id.clone(), by.id.clone(), place));
+                }
+            }
+            kept.push(drafts);
+        }
+        self.drafts = kept;
+    }
+
+    /// Two findings that want different things of one site: the one that promises more stays.
+    fn settle_contradictions(&mut self) -> Vec<Draft> {
+        let mut open: Vec<Draft> = std::mem::take(&mut self.drafts).into_iter().flatten().collect();
+        open.sort_by(|a, b| claim::by_promise(self.rules, a, b));
+        let mut wanted: HashMap<(Subject, &str), (&str, &str)> = HashMap::new();
+        let mut settled = Vec::with_capacity(open.len());
+        for draft in open {
+            let Some(rule) = self.rules.get(draft.rule) else {
+                continue;
+            };
+            if rule.changes.is_empty() {
+                settled.push(draft);
+                continue;
+            }
+            let conflict = |pick: &Pick| {
+                let mut keys = subjects(pick).flat_map(|s| rule.changes.iter().map(move |c| (s, c)));
+                keys.find_map(|(subject, (key, value))| {
+                    let (other, by) = wanted.get(&(subject, key.as_str()))?;
+                    (*other != value.as_str()).then_some(*by)
+                })
+            };
+            let mut by = BTreeSet::new();
+            by.extend(draft.picks.iter().filter_map(conflict));
+            let judged = self.judged.get_mut(draft.rule);
+            let place = draft.place.clone();
+            let (left, dropped) =
+                drop_picks(vec![draft], rule, self.bench, judged, |p| conflict(p).is_some());
+            if !dropped.is_empty() {
+                for by in by {
+                    self.silenced
+                        .insert((rule.id.clone(), by.to_owned(), place.clone()));
+                }
+            }
+            for subject in left.iter().flat_map(|d| &d.picks).flat_map(subjects) {
+                for (key, value) in &rule.changes {
+                    wanted
+                        .entry((subject, key.as_str()))
+                        .or_insert((value.as_str(), rule.id.as_str()));
+                }
+            }
+            settled.extend(left);
+        }
+        settled
+    }
+}
+
+/// Takes picks away and gathers the rest anew; also says where findings lost some.
+fn drop_picks(
+    drafts: Vec<Draft>,
+    rule: &Rule,
+    bench: &dyn Bench,
+    judged: Option<&mut Judged>,
+    goes: impl Fn(&Pick) -> bool,
+) -> (Vec<Draft>, Vec<String>) {
+    let mut left = Vec::new();
+    let mut places = Vec::new();
+    let mut scratch = Judged::default();
+    let judged = judged.unwrap_or(&mut scratch);
+    for draft in drafts {
+        let (gone, stay): (Vec<Pick>, Vec<Pick>) =
+            draft.picks.iter().cloned().partition(|pick| goes(pick));
+        if gone.is_empty() {
+            left.push(draft);
+            continue;
+        }
+        places.push(draft.place.clone());
+        if !stay.is_empty() {
+            left.extend(gather::gather(draft.rule, rule, &stay, bench, judged));
+        }
+    }
+    (left, places)
+}
+
+/// What a finding is sorted by: who leads, whether a saving is known, what it claims.
+fn order(finding: &Finding, idle_leads: bool) -> (bool, bool, f64) {
+    let saving = finding.saving.as_ref();
+    let idle = saving.is_some_and(|s| s.kind == SavingKind::Idle);
+    let claimed = saving.map_or(0.0, |s| s.claimed_ns * finding.confidence.weight());
+    (idle_leads && !idle, saving.is_none(), -claimed)
+}
+
+/// Whether a finding is worth a place among the first.
+fn matters(finding: &Finding, totals: &Totals) -> bool {
+    if finding.saving.is_none() && finding.category == PROFILE {
+        return true;
+    }
+    let idle = matches!(&finding.saving, Some(s) if s.kind == SavingKind::Idle);
+    let (amount, whole) = match &finding.saving {
+        Some(saving) if idle => (saving.high_ns, totals.window_ns),
+        Some(saving) => (saving.high_ns, totals.gpu_busy_ns),
+        None => return finding.share >= FLOOR,
+    };
+    amount >= FLOOR * whole
+}
+
+/// Writes a finding down, seen from its costliest member.
+fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Judged>) -> Finding {
+    let member = draft.worst().map_or(Member::Run, |pick| pick.member);
+    let lookup = bench.lookup(member);
+    let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
+    let mut failures = Vec::new();
+    let mut say = |what: &str, template: &Template, otherwise: &str| {
+        template.render(&scene, &rule.lets).unwrap_or_else(|failure| {
+            failures.push(format!("{what}: {failure}"));
+            otherwise.to_owned()
+        })
+    };
+    let message = say("message", &rule.message, &rule.title);
+    let why = say("why", &rule.why, "");
+    let fix = say("fix", &rule.fix, "");
+    if let Some(judged) = judged {
+        for failure in failures {
+            judged.faults.add(failure);
+        }
+    }
+    let mut sites: Vec<SiteId> = draft
+        .picks
+        .iter()
+        .flat_map(|p| p.stake.sites.iter().map(|s| s.site))
+        .collect();
+    sites.sort_unstable();
+    sites.dedup();
+    Finding {
+        rule: rule.id.clone(),
+        file: rule.source.name.clone(),
+        category: rule.category().to_owned(),
+        title: rule.title.clone(),
+        severity: draft.severity,
+        confidence: rule.confidence,
+        members: draft.picks.iter().map(|p| p.member).collect(),
+        sites,
+        place: draft.place.clone(),
+        calls: draft.calls,
+        time_ns: draft.time_ns,
+        share: draft.share,
+        saving: None,
+        message,
+        why,
+        fix,
+        references: rule.references.clone(),
+        evidence: evidence(rule, &scene, bench.facts()),
+        changes: rule.changes.clone(),
+    }
+}
+
+/// The facts the condition used, printed; not escaped.
+pub(super) fn evidence(rule: &Rule, scene: &Scene<'_>, facts: &[Fact]) -> Vec<(String, String)> {
+    let uses = rule.condition_uses();
+    let known = uses.facts.iter().filter_map(|name| {
+        let fact = facts.iter().find(|f| f.name == *name)?;
+        let value = scene.get(&super::expr::Name::Fact(fact.name)).ok()?;
+        Some((fact.name.to_owned(), super::explain::printed(fact.unit, &value)))
+    });
+    known.collect()
+}
+
+/// Absent facts with what they would have allowed, most time first.
+fn not_judged(rules: &[Rule], judged: &[Judged], bench: &dyn Bench) -> Vec<NotJudged> {
+    let mut by_fact: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<Member>)> = BTreeMap::new();
+    for (rule, judged) in rules.iter().zip(judged) {
+        for (fact, members) in &judged.missing {
+            let (rules, all) = by_fact.entry(fact).or_default();
+            rules.insert(&rule.id);
+            all.extend(members);
+        }
+    }
+    let mut list: Vec<NotJudged> = by_fact
+        .into_iter()
+        .map(|(fact, (rules, members))| NotJudged {
+            fact: fact.to_owned(),
+            needs: bench
+                .facts()
+                .iter()
+                .find(|f| f.name == fact)
+                .map(|f| f.needs.to_owned())
+                .unwrap_or_default(),
+            rules: rules.into_iter().map(str::to_owned).collect(),
+            members: members.len() as u64,
+            time_ns: time_of(&members, bench),
+        })
+        .collect();
+    list.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns).then_with(|| a.fact.cmp(&b.fact)));
+    list
+}
+
+/// GPU time of members, each site once; a member without sites covers what it says.
+fn time_of(members: &BTreeSet<Member>, bench: &dyn Bench) -> f64 {
+    // Of a site, what single kernels cover and what members that are about all of it cover.
+    let mut sites: BTreeMap<SiteId, (f64, f64)> = BTreeMap::new();
+    let mut without = 0.0_f64;
+    for &member in members {
+        let stake = bench.stake(member);
+        if stake.sites.is_empty() {
+            without = without.max(stake.time_ns);
+        }
+        for part in stake.sites {
+            let (kernels, whole) = sites.entry(part.site).or_default();
+            match member {
+                Member::Kernel(..) => *kernels += part.time_ns,
+                _ => *whole = whole.max(part.time_ns),
+            }
+        }
+    }
+    if sites.is_empty() {
+        return without;
+    }
+    sites.values().map(|(kernels, whole)| kernels.max(*whole)).sum()
+}
+
+fn faults(rules: &[Rule], judged: &[Judged]) -> Vec<Fault> {
+    let of = |(rule, judged): (&Rule, &Judged)| -> Vec<Fault> {
+        let each = judged.faults.iter().map(|(message, count)| Fault {
+            rule: rule.id.clone(),
+            message: message.to_owned(),
+            count,
+        });
+        each.collect()
+    };
+    rules.iter().zip(judged).flat_map(of).collect()
+}

@@ -1,0 +1,217 @@
+//! What a rule file says, after it has been checked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::expr::{Expr, Let, Uses};
+use super::template::Template;
+use super::{Confidence, SavingKind, Severity};
+use crate::base::diag::Source;
+use crate::facts::{Over, Value};
+
+/// The folders rules live in, with what belongs there. A rule's folder is its category.
+pub const CATEGORIES: &[(&str, &str)] = &[
+    ("communication", "collectives and what they overlap with"),
+    ("copies", "memory copies between host and GPU"),
+    ("fusion", "kernels that should be one"),
+    ("host", "the CPU side: launches, synchronisation, data loading"),
+    ("layers", "advice for one kind of operator"),
+    ("memory", "DRAM traffic and memory formats"),
+    ("parallelism", "kernels too small for the GPU, streams, graphs"),
+    ("precision", "data types"),
+    ("profile", "what the capture itself allows to be said"),
+    ("shapes", "dimensions that fit the hardware badly"),
+    ("tensor-cores", "Tensor Cores unused or badly fed"),
+];
+
+/// The category of rules that judge the capture: they run first, and only they may veto and scale.
+pub const PROFILE: &str = "profile";
+/// The category of rules in a user's single files.
+pub const USER: &str = "user";
+
+/// A rule, ready to run.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// `category/stem`.
+    pub id: String,
+    /// Its file.
+    pub source: Arc<Source>,
+    pub builtin: bool,
+    pub title: String,
+    pub severity: Severity,
+    pub confidence: Confidence,
+    pub over: Over,
+    pub when: Expr,
+    pub gather: Option<Gather>,
+    pub enough: Option<Expr>,
+    pub error_when: Option<Expr>,
+    pub saving_ns: Option<Expr>,
+    pub saves: Option<SavingKind>,
+    pub changes: BTreeMap<String, String>,
+    pub supersedes: Vec<Glob>,
+    pub unless: Vec<Glob>,
+    pub vetoes: Vec<Glob>,
+    pub scales: Vec<(Glob, f64)>,
+    pub message: Template,
+    pub why: Template,
+    pub fix: Template,
+    pub references: Vec<String>,
+    pub params: BTreeMap<String, Param>,
+    /// The values in force: of the file, or of `--set`.
+    pub settings: BTreeMap<String, Value>,
+    pub lets: Vec<Let>,
+    pub tests: Vec<Case>,
+}
+
+impl Rule {
+    /// The folder: `tensor-cores` of `tensor-cores/gemm-unaligned`.
+    pub fn category(&self) -> &str {
+        self.id.split_once('/').map_or(USER, |(category, _)| category)
+    }
+
+    /// Lower end of a saving as a share of the upper end: `params.sure`.
+    pub fn sure(&self) -> f64 {
+        match self.settings.get(SURE) {
+            Some(Value::Double(sure)) => *sure,
+            _ => DEFAULT_SURE,
+        }
+    }
+
+    /// Which kind of time its findings give back.
+    pub fn kind(&self) -> SavingKind {
+        self.saves.unwrap_or(match self.over {
+            Over::Gap => SavingKind::Idle,
+            Over::Copy => SavingKind::Copy,
+            _ => SavingKind::Gpu,
+        })
+    }
+
+    /// What the condition uses, its lets included.
+    pub fn condition_uses(&self) -> Uses {
+        self.when.uses.closure(&self.lets)
+    }
+}
+
+/// The param every rule has: how much of the saving is sure.
+pub const SURE: &str = "sure";
+/// Its value where a rule does not say: half of an estimate is what its reader may count on.
+pub const DEFAULT_SURE: f64 = 0.5;
+
+/// What members are put together into one finding; by default members of the same place are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gather {
+    Run,
+    Layer,
+    Rank,
+}
+
+impl Gather {
+    pub const ALL: [(Gather, &'static str); 3] = [
+        (Gather::Run, "run"),
+        (Gather::Layer, "layer"),
+        (Gather::Rank, "rank"),
+    ];
+
+    pub fn word(self) -> &'static str {
+        let entry = Self::ALL.iter().find(|(g, _)| *g == self);
+        entry.map_or("run", |(_, word)| word)
+    }
+}
+
+/// A number or word of a rule that a user may set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Param {
+    pub value: Value,
+    pub doc: String,
+}
+
+/// An example of a rule, and its test.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub name: String,
+    /// A GPU's id; its `gpu.` facts hold.
+    pub gpu: Option<String>,
+    pub facts: BTreeMap<String, Value>,
+    pub params: BTreeMap<String, Value>,
+    pub expect: Expect,
+    /// The saving a firing case must have, ns.
+    pub saving_ns: Option<f64>,
+    pub severity: Option<Severity>,
+}
+
+/// What a rule must do with an example.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expect {
+    /// Fires, and says exactly this.
+    Fires(String),
+    Silent,
+    /// Is not judged for want of these facts, in alphabetical order.
+    NotJudged(Vec<String>),
+}
+
+/// A rule id, or several with `*`: `host/*`, `*`, `launch/many-*`. A star matches anything.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Glob(String);
+
+impl Glob {
+    pub fn new(pattern: &str) -> Glob {
+        Glob(pattern.to_owned())
+    }
+
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    pub fn matches(&self, id: &str) -> bool {
+        let mut parts = self.0.split('*');
+        let Some(mut rest) = id.strip_prefix(parts.next().unwrap_or_default()) else {
+            return false;
+        };
+        let parts: Vec<&str> = parts.collect();
+        let Some((last, middle)) = parts.split_last() else {
+            return rest.is_empty();
+        };
+        for part in middle {
+            match rest.split_once(part) {
+                Some((_, after)) => rest = after,
+                None => return false,
+            }
+        }
+        rest.ends_with(last)
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_match_ids() {
+        for (glob, id, matches) in [
+            ("host/*", "host/sync", true),
+            ("host/*", "ghost/sync", false),
+            ("*", "a/b", true),
+            ("a/b", "a/b", true),
+            ("a/b", "a/bc", false),
+            ("a/*-slow", "a/very-slow", true),
+            ("a/*-slow", "a/slow", false),
+            ("*s*s", "xsxs", true),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(Glob::new(glob).matches(id), matches, "{glob} on {id}");
+        }
+    }
+
+    #[test]
+    fn categories_are_sorted_and_explained() {
+        assert!(CATEGORIES.windows(2).all(|w| w[0].0 < w[1].0));
+        assert!(CATEGORIES.iter().all(|(_, doc)| !doc.is_empty()));
+    }
+}

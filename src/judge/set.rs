@@ -1,0 +1,296 @@
+//! A set of rules that fit together: loaded from files, cross-checked, selected, tuned.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rayon::prelude::*;
+
+use super::expr::Type;
+use super::load::{self, RuleFile, type_of};
+use super::rule::{Glob, PROFILE, Rule, SURE};
+use crate::base::diag::{Complaint, Complaints};
+use crate::base::suggest::did_you_mean;
+use crate::base::toml;
+use crate::facts::{Fact, Value};
+
+/// What the user asked for on the command line.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Ids, categories or globs; empty means all.
+    pub select: Vec<String>,
+    /// Ids, categories or globs, taken away from what is selected.
+    pub ignore: Vec<String>,
+    /// `category/stem.param=value`.
+    pub set: Vec<String>,
+}
+
+/// Rules in the order of their ids.
+#[derive(Debug, Clone, Default)]
+pub struct RuleSet {
+    rules: Vec<Rule>,
+}
+
+impl RuleSet {
+    /// Loads rule files, built-in and a user's together, and keeps what is selected.
+    ///
+    /// # Errors
+    /// Everything that is wrong with any file, with the rules taken together, or with the selection.
+    pub fn load(
+        files: &[RuleFile],
+        selection: &Selection,
+        facts: &[Fact],
+    ) -> Result<RuleSet, Complaints> {
+        let complaints = Complaints::new();
+        let unique = unique(files, &complaints);
+        let read: Vec<Option<Rule>> = unique
+            .par_iter()
+            .map(|file| load::rule(file, facts, &complaints))
+            .collect();
+        let mut rules: Vec<Rule> = read.into_iter().flatten().collect();
+        rules.sort_by(|a, b| a.id.cmp(&b.id));
+        let ids: Vec<&str> = {
+            // Relations to a rule that is wrong itself are not wrong.
+            let mut ids: Vec<&str> = unique.iter().map(|file| file.id.as_str()).collect();
+            ids.sort_unstable();
+            ids
+        };
+        check_relations(&rules, &ids, &complaints);
+        check_circles(&rules, &complaints);
+        let mut set = RuleSet { rules };
+        set.tune(&selection.set, &ids, &complaints);
+        set.pick(selection, &ids, &complaints);
+        if complaints.has_errors() {
+            Err(complaints)
+        } else {
+            Ok(set)
+        }
+    }
+
+    /// The rules, by id.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rule of an id.
+    pub fn get(&self, id: &str) -> Option<&Rule> {
+        let at = self.rules.binary_search_by(|rule| rule.id.as_str().cmp(id));
+        at.ok().and_then(|at| self.rules.get(at))
+    }
+
+    /// The rule of an id.
+    ///
+    /// # Errors
+    /// A sentence with the nearest id.
+    pub fn find(&self, id: &str) -> Result<&Rule, String> {
+        self.get(id).ok_or_else(|| {
+            let near = did_you_mean(id, self.rules.iter().map(|r| r.id.as_str()));
+            format!("no rule `{id}`{near}; `rules list` names all")
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    fn tune(&mut self, settings: &[String], ids: &[&str], complaints: &Complaints) {
+        for setting in settings {
+            if let Err(why) = self.set(setting, ids) {
+                complaints.push(Complaint::about_file("--set", why, ""));
+            }
+        }
+    }
+
+    /// Applies one `category/stem.param=value`.
+    fn set(&mut self, setting: &str, ids: &[&str]) -> Result<(), String> {
+        let form = || format!("`{setting}` is not of the form `category/rule.param=value`");
+        let (name, text) = setting.split_once('=').ok_or_else(form)?;
+        let (id, param) = name.trim().rsplit_once('.').ok_or_else(form)?;
+        let Some(rule) = self.rules.iter_mut().find(|rule| rule.id == id) else {
+            if ids.contains(&id) {
+                return Ok(());
+            }
+            let near = did_you_mean(id, ids.iter().copied());
+            return Err(format!("no rule `{id}`{near}"));
+        };
+        let ty = match rule.params.get(param) {
+            Some(known) => type_of(&known.value),
+            None if param == SURE => Type::DOUBLE,
+            None => {
+                let known = rule.params.keys().map(String::as_str);
+                let near = did_you_mean(param, known.chain([SURE]));
+                return Err(format!("the rule `{id}` has no param `{param}`{near}"));
+            }
+        };
+        let value = parse_setting(text.trim(), ty)
+            .ok_or_else(|| format!("`{id}.{param}` must be {}, not `{}`", ty.phrase(), text.trim()))?;
+        if param == SURE && !matches!(value, Value::Double(d) if (0.0..=1.0).contains(&d)) {
+            return Err(format!("`{id}.{param}` must be a share from 0 to 1"));
+        }
+        rule.settings.insert(param.to_owned(), value);
+        Ok(())
+    }
+
+    fn pick(&mut self, selection: &Selection, ids: &[&str], complaints: &Complaints) {
+        let globs = |patterns: &[String], option: &str| -> Vec<Glob> {
+            let glob = |pattern: &String| match pattern_of(pattern, ids) {
+                Ok(glob) => Some(glob),
+                Err(why) => {
+                    complaints.push(Complaint::about_file(option, why, ""));
+                    None
+                }
+            };
+            patterns.iter().filter_map(glob).collect()
+        };
+        let select = globs(&selection.select, "--select");
+        let ignore = globs(&selection.ignore, "--ignore");
+        self.rules.retain(|rule| {
+            let chosen = select.is_empty() || select.iter().any(|g| g.matches(&rule.id));
+            chosen && !ignore.iter().any(|g| g.matches(&rule.id))
+        });
+    }
+}
+
+/// An id, a category or a glob that stands for at least one rule.
+fn pattern_of(pattern: &str, ids: &[&str]) -> Result<Glob, String> {
+    let glob = if pattern.contains(['/', '*']) {
+        Glob::new(pattern)
+    } else {
+        Glob::new(&format!("{pattern}/*"))
+    };
+    if ids.iter().any(|id| glob.matches(id)) {
+        return Ok(glob);
+    }
+    let categories = ids.iter().filter_map(|id| id.split('/').next());
+    let near = did_you_mean(pattern, ids.iter().copied().chain(categories));
+    Err(format!("no rule or category `{pattern}`{near}"))
+}
+
+/// Reads a value as TOML would; words may do without quotes, ints may stand for doubles.
+fn parse_setting(text: &str, ty: Type) -> Option<Value> {
+    use super::expr::Scalar;
+    match ty {
+        Type::One(Scalar::Bool) => text.parse().ok().map(Value::Bool),
+        Type::One(Scalar::Int) => text.replace('_', "").parse().ok().map(Value::Int),
+        Type::One(Scalar::Double) => {
+            let number: f64 = text.replace('_', "").parse().ok()?;
+            number.is_finite().then_some(Value::Double(number))
+        }
+        Type::One(Scalar::Str) => Some(Value::Str(text.trim_matches('"').into())),
+        Type::List(_) => {
+            let inner = text.trim_start_matches('[').trim_end_matches(']');
+            let items = inner.split(',').map(|w| w.trim().trim_matches('"'));
+            Some(Value::Strings(items.filter(|w| !w.is_empty()).map(Into::into).collect()))
+        }
+        Type::Map(_) => None,
+    }
+}
+
+/// The files without those whose id is taken, which are complained about.
+fn unique<'a>(files: &'a [RuleFile], complaints: &Complaints) -> Vec<&'a RuleFile> {
+    let mut first: BTreeMap<&str, &RuleFile> = BTreeMap::new();
+    let mut unique = Vec::new();
+    for file in files {
+        if let Some(other) = first.get(file.id.as_str()) {
+            let title = format!("there are two rules `{}`", file.id);
+            let why = if other.builtin {
+                "a built-in rule has this id: change it with `--set`, leave it out with `--ignore`, \
+                 or name your file differently"
+                    .to_owned()
+            } else {
+                format!("the other is {}", other.source.name)
+            };
+            complaints.push(Complaint::error(&file.source, 0..0, title, "").with_help(why));
+        } else {
+            first.insert(&file.id, file);
+            unique.push(file);
+        }
+    }
+    unique
+}
+
+/// Complains about relations to rules that do not exist.
+fn check_relations(rules: &[Rule], ids: &[&str], complaints: &Complaints) {
+    for rule in rules {
+        let scales: Vec<Glob> = rule.scales.iter().map(|(glob, _)| glob.clone()).collect();
+        let relations = [
+            ("supersedes", &rule.supersedes),
+            ("unless", &rule.unless),
+            ("vetoes", &rule.vetoes),
+            ("scales", &scales),
+        ];
+        for (key, globs) in relations {
+            for glob in globs {
+                let others = ids.iter().filter(|id| **id != rule.id);
+                if others.clone().any(|id| glob.matches(id)) {
+                    continue;
+                }
+                let near = did_you_mean(glob.text(), others.copied());
+                let title = format!("`{key}` names no other rule: `{glob}`{near}");
+                complain_about(rule, key, glob.text(), title, complaints);
+            }
+        }
+    }
+}
+
+/// Complains at the place where `key` of a rule says `text`.
+fn complain_about(rule: &Rule, key: &str, text: &str, title: String, complaints: &Complaints) {
+    let ignored = Complaints::new();
+    let document = toml::parse(&rule.source, &ignored);
+    let root = document.root();
+    let span = root.get(key).map_or(0..0, |value| {
+        let all = value.span();
+        let inside = rule.source.text.get(all.clone()).unwrap_or_default();
+        match inside.find(text) {
+            Some(at) => all.start + at..all.start + at + text.len(),
+            None => all,
+        }
+    });
+    complaints.push(Complaint::error(&rule.source, span, title, ""));
+}
+
+/// Complains about rules that silence each other: neither would ever be heard.
+fn check_circles(rules: &[Rule], complaints: &Complaints) {
+    let silencers: BTreeMap<&str, BTreeSet<&str>> = rules
+        .iter()
+        .map(|rule| {
+            let by = rules.iter().filter(|by| silences(by, rule));
+            (rule.id.as_str(), by.map(|by| by.id.as_str()).collect())
+        })
+        .collect();
+    for rule in rules {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![rule.id.as_str()];
+        while let Some(id) = open.pop() {
+            for by in silencers.get(id).into_iter().flatten() {
+                if seen.insert(*by) {
+                    open.push(by);
+                }
+            }
+        }
+        if seen.contains(rule.id.as_str()) {
+            let circle: Vec<&str> = seen.into_iter().filter(|id| *id != rule.id).collect();
+            let title = format!("`{}` ends up silencing itself", rule.id);
+            let help = format!(
+                "`supersedes` and `unless` lead back to it through {}",
+                circle.join(", ")
+            );
+            let complaint = Complaint::error(&rule.source, 0..0, title, "").with_help(help);
+            complaints.push(complaint);
+        }
+    }
+}
+
+/// Whether findings of `by` silence those of `rule` on the same subject.
+pub(super) fn silences(by: &Rule, rule: &Rule) -> bool {
+    by.id != rule.id
+        && (by.supersedes.iter().any(|g| g.matches(&rule.id))
+            || rule.unless.iter().any(|g| g.matches(&by.id)))
+}
+
+/// Whether a rule judges the capture, and so runs before the others.
+pub(super) fn is_profile(rule: &Rule) -> bool {
+    rule.category() == PROFILE
+}

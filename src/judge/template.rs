@@ -1,0 +1,397 @@
+//! The sentences of a rule: minijinja templates over facts, params, lets and `found`.
+//!
+//! Words that come from the profile are hostile text, and the result is Markdown: they are escaped
+//! unless a filter made them safe. A template is checked when its rule is loaded, asks for nothing
+//! it does not name, runs on limited fuel and writes a limited amount.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::sync::LazyLock;
+
+use minijinja::value::{Value as Jinja, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
+
+use super::check::{Mistake, NoName, Vocabulary};
+use super::expr::{Let, Name, Scene, Undecided, Uses};
+use crate::base::{text, units};
+use crate::facts::Value;
+
+/// Bytes of a template's text.
+pub const MAX_SOURCE: usize = 8_000;
+/// Bytes one field may be rendered to.
+pub const MAX_OUTPUT: usize = 4_096;
+/// Instructions of one rendering; an ordinary sentence takes under a hundred.
+const FUEL: u64 = 20_000;
+/// Characters of one word from the profile.
+const MAX_WORD: usize = 200;
+
+/// A filter sentences may use.
+#[derive(Debug)]
+pub struct Filter {
+    pub name: &'static str,
+    pub doc: &'static str,
+    run: Run,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    Number(fn(f64) -> String),
+    Word(fn(&str) -> String),
+}
+
+/// Every filter by name.
+pub const FILTERS: &[Filter] = &[
+    Filter {
+        name: "bytes",
+        doc: "bytes with a unit: `1.44 MB`",
+        run: Run::Number(units::bytes),
+    },
+    Filter {
+        name: "code",
+        doc: "words as inline code, with the backticks",
+        run: Run::Word(code),
+    },
+    Filter {
+        name: "count",
+        doc: "a whole number with its thousands apart: `1,002,500`",
+        run: Run::Number(count),
+    },
+    Filter {
+        name: "flop_rate",
+        doc: "FLOP per second with a unit: `12.4 TFLOP/s`",
+        run: Run::Number(units::flop_rate),
+    },
+    Filter {
+        name: "flops",
+        doc: "floating point operations with a unit: `9.33 GFLOP`",
+        run: Run::Number(units::flops),
+    },
+    Filter {
+        name: "ns",
+        doc: "a duration with a unit: `4.56 ms`",
+        run: Run::Number(units::ns),
+    },
+    Filter {
+        name: "percent",
+        doc: "a share as a percentage: `12 %`",
+        run: Run::Number(units::percent),
+    },
+    Filter {
+        name: "rate",
+        doc: "bytes per second with a unit: `27.7 GB/s`",
+        run: Run::Number(units::rate),
+    },
+    Filter {
+        name: "times",
+        doc: "a ratio: `1.80x`",
+        run: Run::Number(units::times),
+    },
+    Filter {
+        name: "word",
+        doc: "words for use inside a code block: letters, digits and `_.:*/-` only",
+        run: Run::Word(word),
+    },
+];
+
+/// A sentence that has been checked.
+#[derive(Debug, Clone, Default)]
+pub struct Template {
+    pub source: String,
+    /// What it names, in alphabetical order.
+    pub names: Vec<Name>,
+}
+
+impl Template {
+    /// Adds what the sentence uses.
+    pub fn uses(&self) -> Uses {
+        let mut uses = Uses::default();
+        for name in &self.names {
+            match name {
+                Name::Fact(fact) => uses.fact(fact),
+                Name::Found(_) => uses.found = true,
+                Name::Param(param) => uses.param(param),
+                Name::Let(index) => uses.let_(*index),
+            }
+        }
+        uses
+    }
+
+    /// The sentence for one scene.
+    ///
+    /// # Errors
+    /// Why it cannot be said: a name without a value that the sentence does not guard with
+    /// `is defined`, or a limit.
+    pub fn render(&self, scene: &Scene<'_>, lets: &[Let]) -> Result<String, String> {
+        let mut root = Branch::default();
+        let mut missing = Vec::new();
+        for name in &self.names {
+            let text = name.text(lets);
+            match scene.get(name) {
+                Ok(value) => root.insert(&text, to_jinja(&value)),
+                Err(Undecided::Fault(why)) => return Err(format!("`{text}`: {why}")),
+                Err(_) => {
+                    root.prepare(&text);
+                    missing.push(text);
+                }
+            }
+        }
+        let mut out = Bounded::default();
+        let template = ENVIRONMENT
+            .template_from_str(&self.source)
+            .map_err(|e| reason(&e))?;
+        let done = template.render_captured_to(root.into_value(), &mut out);
+        match done {
+            Ok(_) => Ok(String::from_utf8_lossy(&out.bytes).trim_end().to_owned()),
+            Err(_) if out.full => Err(format!("longer than {MAX_OUTPUT} bytes")),
+            Err(error) if error.kind() == ErrorKind::UndefinedError && !missing.is_empty() => {
+                Err(format!(
+                    "`{}` has no value here; guard it with `is defined`",
+                    missing.join("`, `")
+                ))
+            }
+            Err(error) => Err(reason(&error)),
+        }
+    }
+}
+
+/// Checks a sentence.
+///
+/// # Errors
+/// Everything that is wrong with it, with byte ranges of its text.
+pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Vec<Mistake>> {
+    let mistake = |at: std::ops::Range<usize>, title: String| Mistake {
+        at,
+        title,
+        label: String::new(),
+    };
+    if source.len() > MAX_SOURCE {
+        let title = format!("a sentence of more than {MAX_SOURCE} bytes");
+        return Err(vec![mistake(0..source.len(), title)]);
+    }
+    let template = ENVIRONMENT.template_from_str(source).map_err(|error| {
+        let at = error.range().unwrap_or(0..source.len());
+        vec![mistake(at, format!("not a template: {}", reason(&error)))]
+    })?;
+    let mut used: Vec<String> = template.undeclared_variables(true).into_iter().collect();
+    used.sort();
+    let mut names = Vec::new();
+    let mut mistakes = Vec::new();
+    for text in used {
+        let first = text.split('.').next().unwrap_or_default();
+        let is_let = vocabulary.lets.iter().any(|l| l.name == first);
+        // `gpu.tc_align.bf16` selects in the fact `gpu.tc_align`.
+        let parts = if is_let { 1 } else { 2 };
+        let name = text.split('.').take(parts).collect::<Vec<_>>().join(".");
+        match vocabulary.find(&name) {
+            Ok((found, _)) if !names.contains(&found) => names.push(found),
+            Ok(_) => {}
+            Err(NoName::Broken) => mistakes.push(mistake(0..0, String::new())),
+            Err(NoName::Unknown(why)) => {
+                let at = source.find(&name).map_or(0..source.len(), |a| a..a + name.len());
+                mistakes.push(mistake(at, why));
+            }
+        }
+    }
+    if mistakes.is_empty() {
+        Ok(Template {
+            source: source.to_owned(),
+            names,
+        })
+    } else {
+        Err(mistakes)
+    }
+}
+
+/// The one environment: no loader, no default filters, nothing that reaches outside.
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut env = Environment::empty();
+    env.set_undefined_behavior(UndefinedBehavior::Strict);
+    env.set_fuel(Some(FUEL));
+    env.set_recursion_limit(50);
+    env.set_keep_trailing_newline(false);
+    env.add_test("defined", |value: &Jinja| !value.is_undefined());
+    env.add_filter("default", |value: Jinja, other: Jinja| {
+        if value.is_undefined() { other } else { value }
+    });
+    env.add_filter("round", |value: &Jinja, digits: Option<usize>| {
+        let number = number(value).ok_or_else(|| not("a number", value))?;
+        let digits = digits.unwrap_or(0).min(6);
+        Ok::<_, Error>(Jinja::from_safe_string(format!("{number:.digits$}")))
+    });
+    env.add_filter("length", |value: &Jinja| value.len());
+    env.add_filter("join", |value: &Jinja, separator: &str| join(value, separator));
+    for filter in FILTERS {
+        match filter.run {
+            Run::Number(print) => env.add_filter(filter.name, move |value: &Jinja| {
+                let number = number(value).ok_or_else(|| not("a number", value))?;
+                Ok::<_, Error>(Jinja::from_safe_string(print(number)))
+            }),
+            Run::Word(print) => env.add_filter(filter.name, move |value: &Jinja| {
+                let word = value.as_str().ok_or_else(|| not("a string", value))?;
+                Ok::<_, Error>(Jinja::from_safe_string(print(word)))
+            }),
+        }
+    }
+    env.set_formatter(|out, _, value| {
+        let printed = print(value)?;
+        out.write_str(&printed).map_err(Error::from)
+    });
+    env
+});
+
+/// How a value stands in Markdown when no filter says otherwise.
+fn print(value: &Jinja) -> Result<String, Error> {
+    if value.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
+    if let Some(words) = value.as_str() {
+        let safe = value.is_safe();
+        return Ok(if safe { words.to_owned() } else { escape(words) });
+    }
+    match value.kind() {
+        ValueKind::Bool => Ok(value.to_string()),
+        ValueKind::Number if value.is_integer() => Ok(value.to_string()),
+        ValueKind::Number => Ok(number(value).map_or_else(String::new, plain_number)),
+        ValueKind::Seq => join(value, ", ")?
+            .as_str()
+            .map(str::to_owned)
+            .ok_or_else(|| not("a list", value)),
+        _ => Err(not("a number, a word or a list", value)),
+    }
+}
+
+/// The items, printed, as one safe word.
+fn join(value: &Jinja, separator: &str) -> Result<Jinja, Error> {
+    let mut out = String::new();
+    for (i, item) in value.try_iter()?.enumerate() {
+        if i > 0 {
+            out.push_str(separator);
+        }
+        let _ = write!(out, "{}", print(&item)?);
+        if out.len() > MAX_OUTPUT {
+            break;
+        }
+    }
+    Ok(Jinja::from_safe_string(out))
+}
+
+/// Profile text as Markdown that shows it and does nothing else.
+pub(super) fn escape(words: &str) -> String {
+    text::md(&text::clip(words, MAX_WORD))
+}
+
+fn code(words: &str) -> String {
+    text::md_code(&text::clip(words, MAX_WORD))
+}
+
+/// What is harmless even inside a code block, where nothing can be escaped.
+fn word(words: &str) -> String {
+    let harmless = |c: &char| c.is_ascii_alphanumeric() || "_.:*/-".contains(*c);
+    words.chars().filter(harmless).take(MAX_WORD).collect()
+}
+
+fn count(value: f64) -> String {
+    // `as` saturates, which is what is wanted of a count out of range.
+    units::count(value.max(0.0).round() as u64)
+}
+
+/// A double without a unit: whole ones as ints.
+pub(super) fn plain_number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        format!("{value:.0}")
+    } else {
+        units::significant(value)
+    }
+}
+
+fn number(value: &Jinja) -> Option<f64> {
+    if value.kind() == ValueKind::Number {
+        f64::try_from(value.clone()).ok()
+    } else {
+        None
+    }
+}
+
+fn not(what: &str, value: &Jinja) -> Error {
+    if value.is_undefined() {
+        return Error::from(ErrorKind::UndefinedError);
+    }
+    let message = format!("{what} was expected, not a {}", value.kind());
+    Error::new(ErrorKind::InvalidOperation, message)
+}
+
+fn reason(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::OutOfFuel => "it takes too many steps".into(),
+        kind => match error.detail() {
+            Some(detail) => detail.chars().take(160).collect(),
+            None => kind.to_string(),
+        },
+    }
+}
+
+fn to_jinja(value: &Value) -> Jinja {
+    match value {
+        Value::Bool(b) => Jinja::from(*b),
+        Value::Int(i) => Jinja::from(*i),
+        Value::Double(d) => Jinja::from(*d),
+        Value::Str(s) => Jinja::from(&**s),
+        Value::Strings(list) => list.iter().map(|s| Jinja::from(&**s)).collect(),
+        Value::Doubles(map) => map.iter().map(|(k, v)| (k.to_string(), Jinja::from(*v))).collect(),
+        Value::Ints(map) => map.iter().map(|(k, v)| (k.to_string(), Jinja::from(*v))).collect(),
+    }
+}
+
+/// Dotted names as nested maps, as far as a template names them.
+#[derive(Default)]
+struct Branch(BTreeMap<String, BTreeMap<String, Jinja>>, BTreeMap<String, Jinja>);
+
+impl Branch {
+    fn insert(&mut self, name: &str, value: Jinja) {
+        match name.split_once('.') {
+            Some((prefix, rest)) => {
+                let branch = self.0.entry(prefix.to_owned()).or_default();
+                branch.insert(rest.to_owned(), value);
+            }
+            None => drop(self.1.insert(name.to_owned(), value)),
+        }
+    }
+
+    /// Makes `is defined` answer for a missing fact instead of failing on its prefix.
+    fn prepare(&mut self, name: &str) {
+        if let Some((prefix, _)) = name.split_once('.') {
+            self.0.entry(prefix.to_owned()).or_default();
+        }
+    }
+
+    fn into_value(self) -> Jinja {
+        let Branch(prefixes, mut all) = self;
+        for (prefix, branch) in prefixes {
+            all.insert(prefix, branch.into_iter().collect());
+        }
+        all.into_iter().collect()
+    }
+}
+
+/// Takes [`MAX_OUTPUT`] bytes and no more.
+#[derive(Default)]
+struct Bounded {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + more.len() > MAX_OUTPUT {
+            self.full = true;
+            return Err(io::Error::other("the sentence is too long"));
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
