@@ -11,6 +11,10 @@ use crate::profile::{CallId, DeviceId, KernelId, MemKind, ProcessId, Profile, Ra
 
 mod gaps;
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stderr)]
+mod real;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;
 
 /// What the timeline says of a profile.
