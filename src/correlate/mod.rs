@@ -41,8 +41,6 @@ use steps::Steps;
 use sweep::Tree;
 use timeline::{Hints, Times};
 
-mod timeline;
-
 handle! {
     /// A node of the scope tree.
     ScopeId,

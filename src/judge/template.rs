@@ -209,7 +209,6 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.set_fuel(Some(FUEL));
     env.set_recursion_limit(50);
-    env.set_keep_trailing_newline(false);
     env.add_test("defined", |value: &Jinja| !value.is_undefined());
     env.add_filter("default", |value: Jinja, other: Jinja| {
         if value.is_undefined() { other } else { value }
