@@ -508,6 +508,8 @@ impl<'a> Tree<'a> {
             What::Marker {
                 attribute: true, ..
             } => place = self.place_outside_trace(parent),
+            // The name of a whole pass is no place in the model.
+            What::Bare { phase: Some(_) } => {}
             _ if role == Role::User && !self.is_whole_capture(range) => {
                 place.user = meaning.label.or(place.user);
             }
@@ -556,7 +558,7 @@ struct Seen {
 
 /// Whether a sequence number is printed only while gradients are recorded: the case since PyTorch
 /// prints `op_id` too, and in Kineto traces.
-fn has_modern_seq(range: &Range) -> bool {
+pub(crate) fn has_modern_seq(range: &Range) -> bool {
     range.kind == RangeKind::CpuOp || range.op_id.is_some()
 }
 
