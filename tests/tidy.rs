@@ -1,5 +1,11 @@
 //! The conventions of the repository, held to by a test: modules use lower floors only, files stay
 //! readable, nothing exits, executes or steps around the type system on the quiet.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -198,7 +204,7 @@ fn nothing_forbidden_is_written() {
 fn modules_say_what_they_are_for() {
     let silent: Vec<String> = files("src", ".rs")
         .into_iter()
-        .filter(|file| !read(file).starts_with("//!"))
+        .filter(|file| !file.ends_with("/tests.rs") && !read(file).starts_with("//!"))
         .collect();
     assert!(silent.is_empty(), "no `//!` comment: {silent:?}");
 }
