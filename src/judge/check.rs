@@ -69,7 +69,10 @@ impl Vocabulary<'_> {
                 None if self.broken.contains(name) => Err(NoName::Broken),
                 None => {
                     let known = self.params.keys().map(String::as_str);
-                    unknown(format!("unknown param `{rest}`{}", did_you_mean(rest, known)))
+                    unknown(format!(
+                        "unknown param `{rest}`{}",
+                        did_you_mean(rest, known)
+                    ))
                 }
             },
             "found" => match FOUND.iter().find(|(known, ..)| *known == name) {
@@ -79,7 +82,10 @@ impl Vocabulary<'_> {
                 )),
                 None => {
                     let known = FOUND.iter().map(|(n, ..)| *n);
-                    unknown(format!("unknown name `{name}`{}", did_you_mean(name, known)))
+                    unknown(format!(
+                        "unknown name `{name}`{}",
+                        did_you_mean(name, known)
+                    ))
                 }
             },
             _ => self.find_fact(prefix, name),
@@ -138,7 +144,9 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Expr, Vec<Mi
         return Err(whole("an empty expression".into()));
     }
     if source.len() > MAX_SOURCE {
-        return Err(whole(format!("an expression of more than {MAX_SOURCE} bytes")));
+        return Err(whole(format!(
+            "an expression of more than {MAX_SOURCE} bytes"
+        )));
     }
     let program = cel::Program::compile(source).map_err(|e| syntax(source, &e))?;
     let mut ast = program.expression().clone();
@@ -290,7 +298,11 @@ impl Checker<'_> {
         };
         for key in segments.get(take..).unwrap_or_default() {
             let Type::Map(item) = ty else {
-                return self.complain(id, format!("`{name}` is {}: it has no fields", ty.phrase()), "");
+                return self.complain(
+                    id,
+                    format!("`{name}` is {}: it has no fields", ty.phrase()),
+                    "",
+                );
             };
             ty = Type::One(item);
             lowered = index(lowered, key);
@@ -315,10 +327,14 @@ impl Checker<'_> {
             LiteralValue::Double(d) if d.inner().is_finite() => Some(Type::DOUBLE),
             LiteralValue::Double(_) => self.complain(id, "a number out of range", ""),
             LiteralValue::String(_) => Some(Type::STR),
-            LiteralValue::Null => {
-                self.complain(id, "facts are never null", "ask whether one is there with `has(...)`")
+            LiteralValue::Null => self.complain(
+                id,
+                "facts are never null",
+                "ask whether one is there with `has(...)`",
+            ),
+            LiteralValue::UInt(_) => {
+                self.complain(id, "rules know no unsigned ints", "drop the `u`")
             }
-            LiteralValue::UInt(_) => self.complain(id, "rules know no unsigned ints", "drop the `u`"),
             LiteralValue::Bytes(_) => self.complain(id, "rules know no bytes", "drop the `b`"),
         }
     }
@@ -343,7 +359,11 @@ impl Checker<'_> {
                 self.note(&found);
                 Some(Type::BOOL)
             }
-            Ok(_) => self.complain(id, format!("`{name}` is always there"), "`has(...)` is for facts"),
+            Ok(_) => self.complain(
+                id,
+                format!("`{name}` is always there"),
+                "`has(...)` is for facts",
+            ),
             Err(NoName::Broken) => self.broken(id),
             Err(NoName::Unknown(why)) => self.complain(id, why, ""),
         }
@@ -384,7 +404,9 @@ impl Checker<'_> {
                 self.complain(id, title, "")
             }
             (
-                operators::LESS | operators::LESS_EQUALS | operators::GREATER
+                operators::LESS
+                | operators::LESS_EQUALS
+                | operators::GREATER
                 | operators::GREATER_EQUALS,
                 [a, b],
             ) => {
@@ -440,7 +462,11 @@ impl Checker<'_> {
             ("size", Type::One(Scalar::Str) | Type::List(_) | Type::Map(_), []) => Some(Type::INT),
             ("size", ..) => self.complain(id, "`size` is of a string, a list or a map", ""),
             (_, Type::STR, [Type::STR]) => Some(Type::BOOL),
-            _ => self.complain(id, format!("`{name}` is of a string and takes a string"), ""),
+            _ => self.complain(
+                id,
+                format!("`{name}` is of a string and takes a string"),
+                "",
+            ),
         })
     }
 
@@ -543,7 +569,11 @@ impl Checker<'_> {
                 Some(Type::One(item))
             }
             _ => {
-                let title = format!("{} cannot be indexed with {}", container.phrase(), key.phrase());
+                let title = format!(
+                    "{} cannot be indexed with {}",
+                    container.phrase(),
+                    key.phrase()
+                );
                 self.complain(id, title, "")
             }
         }
@@ -596,7 +626,11 @@ impl Checker<'_> {
             return self.complain(id, "a comprehension runs over a list fact only", "");
         }
         if self.vocabulary.find(&c.iter_var).is_ok() {
-            return self.complain(id, format!("`{}` is already a let", c.iter_var), "rename it");
+            return self.complain(
+                id,
+                format!("`{}` is already a let", c.iter_var),
+                "rename it",
+            );
         }
         let start = self.walk(&mut c.accu_init)?;
         self.inside = true;
@@ -612,7 +646,11 @@ impl Checker<'_> {
         self.walk(&mut c.loop_cond)?;
         let step = self.walk(&mut c.loop_step)?;
         let Some(folded) = unify(start, step) else {
-            return self.complain(id, format!("this must be a condition, not {}", step.phrase()), "");
+            return self.complain(
+                id,
+                format!("this must be a condition, not {}", step.phrase()),
+                "",
+            );
         };
         if let Some(last) = self.variables.last_mut() {
             last.1 = folded;
@@ -625,7 +663,11 @@ impl Checker<'_> {
             return Some(ty);
         }
         let id = args.get(which).map_or(0, |a| a.id);
-        self.complain(id, format!("a condition was expected, this is {}", ty.phrase()), "")
+        self.complain(
+            id,
+            format!("a condition was expected, this is {}", ty.phrase()),
+            "",
+        )
     }
 
     fn broken(&mut self, id: u64) -> Option<Type> {
@@ -639,7 +681,12 @@ impl Checker<'_> {
         None
     }
 
-    fn complain(&mut self, id: u64, title: impl Into<String>, label: impl Into<String>) -> Option<Type> {
+    fn complain(
+        &mut self,
+        id: u64,
+        title: impl Into<String>,
+        label: impl Into<String>,
+    ) -> Option<Type> {
         let at = self.span(id);
         self.complain_at(at, title, label)
     }

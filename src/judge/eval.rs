@@ -63,12 +63,18 @@ impl Faults {
 
     pub(super) fn add(&mut self, message: String) {
         let full = self.0.len() >= Self::MOST && !self.0.contains_key(&message);
-        let message = if full { "other failures".to_owned() } else { message };
+        let message = if full {
+            "other failures".to_owned()
+        } else {
+            message
+        };
         *self.0.entry(message).or_default() += 1;
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.0.iter().map(|(message, count)| (message.as_str(), *count))
+        self.0
+            .iter()
+            .map(|(message, count)| (message.as_str(), *count))
     }
 }
 

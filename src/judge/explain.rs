@@ -41,7 +41,11 @@ pub fn explain(rule: &Rule) -> String {
         }
         page.push('\n');
     }
-    let _ = writeln!(page, "## Its message\n\n```jinja\n{}\n```", rule.message.source.trim());
+    let _ = writeln!(
+        page,
+        "## Its message\n\n```jinja\n{}\n```",
+        rule.message.source.trim()
+    );
     page
 }
 
@@ -82,7 +86,10 @@ fn params(page: &mut String, rule: &Rule) {
     }
     if !rule.params.contains_key(SURE) {
         let sure = rule.sure();
-        let _ = writeln!(page, "| `{SURE}` | {sure} | lower end of the saving as a share of the upper end |");
+        let _ = writeln!(
+            page,
+            "| `{SURE}` | {sure} | lower end of the saving as a share of the upper end |"
+        );
     }
     let _ = writeln!(page, "\nChange one with `--set {}.NAME=VALUE`.\n", rule.id);
 }
@@ -104,7 +111,10 @@ fn relations(page: &mut String, rule: &Rule) {
         let _ = writeln!(lines, "- Multiplies the savings of `{glob}` by {factor}");
     }
     for (key, value) in &rule.changes {
-        let _ = writeln!(lines, "- Changes `{key}` to `{value}`; advice that wants another value contradicts it");
+        let _ = writeln!(
+            lines,
+            "- Changes `{key}` to `{value}`; advice that wants another value contradicts it"
+        );
     }
     if !lines.is_empty() {
         let _ = writeln!(page, "## Beside other rules\n\n{lines}");
@@ -117,7 +127,9 @@ fn examples(page: &mut String, rule: &Rule) {
         let says = match &case.expect {
             Expect::Fires(message) => format!("says: {message}"),
             Expect::Silent => "is silent".to_owned(),
-            Expect::NotJudged(facts) => format!("is not judged for want of `{}`", facts.join("`, `")),
+            Expect::NotJudged(facts) => {
+                format!("is not judged for want of `{}`", facts.join("`, `"))
+            }
         };
         let _ = writeln!(page, "- *{}*: {says}", text::md(&case.name));
     }
@@ -150,7 +162,11 @@ pub fn why(rule: &Rule, bench: &dyn Bench) -> String {
         count(Verdict::Silent),
         count(Verdict::Failed),
     );
-    views.sort_by(|a, b| (a.0.cmp(&b.0)).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
+    views.sort_by(|a, b| {
+        (a.0.cmp(&b.0))
+            .then(b.1.total_cmp(&a.1))
+            .then(a.2.cmp(&b.2))
+    });
     for (verdict, _, member) in views.iter().take(SHOWN) {
         out.push('\n');
         one_member(&mut out, rule, bench, *member, *verdict);
@@ -195,7 +211,12 @@ fn one_member(out: &mut String, rule: &Rule, bench: &dyn Bench, member: Member, 
     let lookup = bench.lookup(member);
     let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
     let place = text::plain(&text::clip(&stake.place, MAX_WORD));
-    let _ = writeln!(out, "{place} ({}): {}", units::ns(stake.time_ns), verdict.word());
+    let _ = writeln!(
+        out,
+        "{place} ({}): {}",
+        units::ns(stake.time_ns),
+        verdict.word()
+    );
     let uses = rule.condition_uses();
     for name in &uses.facts {
         let name = Name::Fact(name);
@@ -213,7 +234,12 @@ fn one_member(out: &mut String, rule: &Rule, bench: &dyn Bench, member: Member, 
     if parts.len() > 1 {
         for (number, part) in parts.iter().enumerate() {
             let held = scene.part_holds(part);
-            let _ = writeln!(out, "  part {} of the condition: {}", number + 1, outcome(&held));
+            let _ = writeln!(
+                out,
+                "  part {} of the condition: {}",
+                number + 1,
+                outcome(&held)
+            );
         }
     }
     if let Some(saving) = &rule.saving_ns

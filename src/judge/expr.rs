@@ -455,16 +455,24 @@ impl<'a> Scene<'a> {
             Node::Not(inner) => self.truth(inner).map(|b| !b),
             Node::If(parts) => {
                 let [condition, then, otherwise] = &**parts;
-                let branch = if self.truth(condition)? { then } else { otherwise };
+                let branch = if self.truth(condition)? {
+                    then
+                } else {
+                    otherwise
+                };
                 self.truth(branch)
             }
             Node::Word { fact, words } => match self.fact(fact)? {
                 Value::Str(is) => Ok(words.iter().any(|w| **w == *is)),
-                other => Err(Undecided::Fault(format!("`{fact}` is {other:?}, no string"))),
+                other => Err(Undecided::Fault(format!(
+                    "`{fact}` is {other:?}, no string"
+                ))),
             },
             Node::Let(_) | Node::Cel(_) => match self.node(node)? {
                 Value::Bool(b) => Ok(b),
-                other => Err(Undecided::Fault(format!("{other:?} is neither true nor false"))),
+                other => Err(Undecided::Fault(format!(
+                    "{other:?} is neither true nor false"
+                ))),
             },
         }
     }
@@ -489,7 +497,11 @@ impl<'a> Scene<'a> {
             Node::Let(index) => self.let_value(*index),
             Node::If(parts) => {
                 let [condition, then, otherwise] = &**parts;
-                let branch = if self.truth(condition)? { then } else { otherwise };
+                let branch = if self.truth(condition)? {
+                    then
+                } else {
+                    otherwise
+                };
                 self.node(branch)
             }
             Node::Cel(leaf) => self.run(leaf),
@@ -521,7 +533,12 @@ impl<'a> Scene<'a> {
         };
         let stumbled = |name: &&Name| name.text(self.lets) == culprit.as_str();
         undecided(&leaf.strict)
-            .or_else(|| leaf.lax.iter().find(stumbled).and_then(|n| self.get(n).err()))
+            .or_else(|| {
+                leaf.lax
+                    .iter()
+                    .find(stumbled)
+                    .and_then(|n| self.get(n).err())
+            })
             .unwrap_or_else(|| Undecided::Fault(explain(error)))
     }
 }
@@ -547,7 +564,9 @@ fn to_cel(value: &Value) -> cel::Value {
         Value::Double(d) => cel::Value::Float(*d),
         Value::Str(s) => cel::Value::String(Arc::new(s.to_string())),
         Value::Strings(list) => {
-            let items = list.iter().map(|s| cel::Value::String(Arc::new(s.to_string())));
+            let items = list
+                .iter()
+                .map(|s| cel::Value::String(Arc::new(s.to_string())));
             cel::Value::List(Arc::new(items.collect()))
         }
         Value::Doubles(map) => to_map(map.iter().map(|(k, v)| (k, cel::Value::Float(*v)))),
@@ -617,10 +636,15 @@ fn sound(name: &str, value: Value) -> Result<Value, Undecided> {
 fn explain(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => {
-            format!("no such key `{}` in a map; guard it with `in`", clipped(key))
+            format!(
+                "no such key `{}` in a map; guard it with `in`",
+                clipped(key)
+            )
         }
         ExecutionError::FunctionError { function, message } => {
-            let operator = functions::ARITHMETIC.iter().find(|(_, name, _)| name == function);
+            let operator = functions::ARITHMETIC
+                .iter()
+                .find(|(_, name, _)| name == function);
             match operator {
                 Some((cel, ..)) => format!("`{}`: {message}", cel.trim_matches('_')),
                 None => format!("`{function}`: {message}"),
@@ -637,5 +661,8 @@ fn clipped(text: &str) -> String {
     if text.chars().count() <= MOST {
         return text.to_owned();
     }
-    text.chars().take(MOST).chain(std::iter::once('…')).collect()
+    text.chars()
+        .take(MOST)
+        .chain(std::iter::once('…'))
+        .collect()
 }

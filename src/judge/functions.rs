@@ -126,10 +126,7 @@ pub(super) const ARITHMETIC: &[(&str, &str, Arithmetic)] = &[
 
 /// An operator on ints and on doubles.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arithmetic(
-    fn(i64, i64) -> Option<i64>,
-    fn(f64, f64) -> f64,
-);
+pub(super) struct Arithmetic(fn(i64, i64) -> Option<i64>, fn(f64, f64) -> f64);
 
 /// The function of a name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {
@@ -254,9 +251,16 @@ fn whole(x: f64) -> Result<Num, String> {
 fn multiple(a: &[Num], up: bool) -> Result<Num, String> {
     match a {
         [Num::Int(x), Num::Int(step)] if *step > 0 => {
-            let below = x.div_euclid(*step).checked_mul(*step).ok_or_else(overflow)?;
+            let below = x
+                .div_euclid(*step)
+                .checked_mul(*step)
+                .ok_or_else(overflow)?;
             let exact = below == *x || !up;
-            let result = if exact { Some(below) } else { below.checked_add(*step) };
+            let result = if exact {
+                Some(below)
+            } else {
+                below.checked_add(*step)
+            };
             result.map(Num::Int).ok_or_else(overflow)
         }
         [x, step] if step.double() > 0.0 => {
@@ -268,7 +272,11 @@ fn multiple(a: &[Num], up: bool) -> Result<Num, String> {
     }
 }
 
-fn extreme(a: &[Num], double: fn(f64, f64) -> f64, int: fn(i64, i64) -> i64) -> Result<Num, String> {
+fn extreme(
+    a: &[Num],
+    double: fn(f64, f64) -> f64,
+    int: fn(i64, i64) -> i64,
+) -> Result<Num, String> {
     let ints: Option<Vec<i64>> = a
         .iter()
         .map(|n| match n {
@@ -301,7 +309,12 @@ mod tests {
         }
         for f in FUNCTIONS {
             assert!(f.usage.starts_with(f.name) && !f.doc.is_empty());
-            assert_eq!(context.add_function(f.name, |a: i64| a), Ok(()), "{}", f.name);
+            assert_eq!(
+                context.add_function(f.name, |a: i64| a),
+                Ok(()),
+                "{}",
+                f.name
+            );
         }
     }
 

@@ -99,12 +99,17 @@ fn draft(index: usize, rule: &Rule, picks: Vec<Pick>, totals: &Totals) -> Option
         SavingKind::Gpu | SavingKind::Copy => totals.gpu_busy_ns,
     };
     let share = part(time_ns, whole);
-    let calls = picks.iter().fold(0_u64, |sum, p| sum.saturating_add(p.stake.calls));
+    let calls = picks
+        .iter()
+        .fold(0_u64, |sum, p| sum.saturating_add(p.stake.calls));
     let high = picks
         .iter()
         .filter_map(|p| p.saving)
         .reduce(|sum, saving| sum + saving);
-    let place_of_worst = picks.get(worst).map(|p| p.stake.place.clone()).unwrap_or_default();
+    let place_of_worst = picks
+        .get(worst)
+        .map(|p| p.stake.place.clone())
+        .unwrap_or_default();
     let sum = |part: fn(&Stake) -> f64| picks.iter().map(|p| part(&p.stake)).sum::<f64>();
     let double = |value: f64| Value::Double(if value.is_finite() { value } else { 0.0 });
     let count = |value: u64| Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
@@ -113,9 +118,18 @@ fn draft(index: usize, rule: &Rule, picks: Vec<Pick>, totals: &Totals) -> Option
     found.set("found.calls", count(calls));
     found.set("found.time_ns", double(time_ns));
     found.set("found.gpu_share", double(share));
-    found.set("found.kernel_share", double(part(in_sites(&picks), totals.kernel_ns)));
-    found.set("found.idle_share", double(part(sum(|s| s.idle_ns), totals.window_ns)));
-    found.set("found.copy_share", double(part(sum(|s| s.copy_ns), totals.window_ns)));
+    found.set(
+        "found.kernel_share",
+        double(part(in_sites(&picks), totals.kernel_ns)),
+    );
+    found.set(
+        "found.idle_share",
+        double(part(sum(|s| s.idle_ns), totals.window_ns)),
+    );
+    found.set(
+        "found.copy_share",
+        double(part(sum(|s| s.copy_ns), totals.window_ns)),
+    );
     found.set("found.saving_ns", double(high.unwrap_or(0.0)));
     found.set("found.worst", Value::Str(place_of_worst.as_str().into()));
     Some(Draft {
@@ -139,9 +153,8 @@ fn worst(picks: &[Pick]) -> Option<usize> {
     let mut best: Option<(usize, (f64, f64))> = None;
     for (index, pick) in picks.iter().enumerate() {
         let (saving, time) = weight(pick);
-        let better = best.is_none_or(|(_, (s, t))| {
-            saving.total_cmp(&s).then(time.total_cmp(&t)).is_gt()
-        });
+        let better =
+            best.is_none_or(|(_, (s, t))| saving.total_cmp(&s).then(time.total_cmp(&t)).is_gt());
         if better {
             best = Some((index, (saving, time)));
         }

@@ -46,27 +46,79 @@ const fn key(name: &'static str, required: bool, doc: &'static str) -> Key {
 /// Every key of a rule file, in the order in which rules are written.
 pub const KEYS: &[Key] = &[
     key("title", true, "one line that states the problem"),
-    key("severity", true, "`note`, `warning` or `error`: how bad; the saving says how much"),
+    key(
+        "severity",
+        true,
+        "`note`, `warning` or `error`: how bad; the saving says how much",
+    ),
     key("confidence", true, "`low`, `medium` or `high`: how sure"),
-    key("over", true, "what is judged: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`"),
+    key(
+        "over",
+        true,
+        "what is judged: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`",
+    ),
     key("when", true, "the condition that picks members"),
-    key("gather", false, "make one finding per `run`, `layer` or `rank`; else members of one place are one finding"),
-    key("enough", false, "condition on `found.NAME` that a finding must meet"),
-    key("error_when", false, "condition under which the severity is `error`"),
+    key(
+        "gather",
+        false,
+        "make one finding per `run`, `layer` or `rank`; else members of one place are one finding",
+    ),
+    key(
+        "enough",
+        false,
+        "condition on `found.NAME` that a finding must meet",
+    ),
+    key(
+        "error_when",
+        false,
+        "condition under which the severity is `error`",
+    ),
     key("saving_ns", false, "ns given back per member, upper end"),
-    key("saves", false, "`gpu`, `idle` or `copy`: which time, where `over` does not say"),
-    key("changes", false, "what the advice changes; two values for one key on one site contradict"),
-    key("supersedes", false, "vaguer rules this one silences on the same subject"),
-    key("unless", false, "rules whose findings on the same subject make this one pointless"),
-    key("vetoes", false, "rules that mean nothing where this holds (category `profile` only)"),
-    key("scales", false, "rules whose savings are multiplied where this holds (category `profile` only)"),
+    key(
+        "saves",
+        false,
+        "`gpu`, `idle` or `copy`: which time, where `over` does not say",
+    ),
+    key(
+        "changes",
+        false,
+        "what the advice changes; two values for one key on one site contradict",
+    ),
+    key(
+        "supersedes",
+        false,
+        "vaguer rules this one silences on the same subject",
+    ),
+    key(
+        "unless",
+        false,
+        "rules whose findings on the same subject make this one pointless",
+    ),
+    key(
+        "vetoes",
+        false,
+        "rules that mean nothing where this holds (category `profile` only)",
+    ),
+    key(
+        "scales",
+        false,
+        "rules whose savings are multiplied where this holds (category `profile` only)",
+    ),
     key("message", true, "what is the matter, with its numbers"),
     key("why", true, "why it costs time"),
     key("fix", true, "what to do, with code"),
     key("references", false, "where to read on"),
-    key("params", false, "thresholds: `{ value = ..., doc = \"...\" }`, changed with `--set`"),
+    key(
+        "params",
+        false,
+        "thresholds: `{ value = ..., doc = \"...\" }`, changed with `--set`",
+    ),
     key("let", false, "named sub-expressions"),
-    key("test", true, "examples that prove the rule; at least one fires and one is silent"),
+    key(
+        "test",
+        true,
+        "examples that prove the rule; at least one fires and one is silent",
+    ),
 ];
 
 const CASE_KEYS: [&str; 9] = [
@@ -179,7 +231,11 @@ fn take(path: &Path, relative: &Path, files: &mut Vec<RuleFile>, complaints: &Co
                 builtin: false,
             }),
             Err(why) => {
-                complaints.push(Complaint::about_file(&name, "this path gives no rule id", why));
+                complaints.push(Complaint::about_file(
+                    &name,
+                    "this path gives no rule id",
+                    why,
+                ));
             }
         },
     }
@@ -213,7 +269,9 @@ pub fn check_id(id: &str) -> Option<String> {
     if !known.clone().any(|name| name == category) {
         let near = did_you_mean(category, known.clone());
         let all = known.collect::<Vec<_>>().join(", ");
-        return Some(format!("unknown category `{category}`{near} (known: {all})"));
+        return Some(format!(
+            "unknown category `{category}`{near} (known: {all})"
+        ));
     }
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if stem.is_empty() || !stem.chars().all(good) {
@@ -285,7 +343,10 @@ impl<'a> Reader<'a> {
         if broken.is_empty() && !self.complaints.has_errors() {
             self.unused(&root, &words, &params, &lets);
         }
-        let settings = params.iter().map(|(n, p)| (n.clone(), p.value.clone())).collect();
+        let settings = params
+            .iter()
+            .map(|(n, p)| (n.clone(), p.value.clone()))
+            .collect();
         Some(Rule {
             id: self.file.id.clone(),
             source: Arc::clone(&self.file.source),
@@ -377,7 +438,9 @@ impl<'a> Reader<'a> {
         };
         let text = |key: &str| table.get_str(key).map(|v| v.value.to_owned());
         let keys = table.keys();
-        let pairs = keys.iter().filter_map(|k| Some((k.value.to_owned(), text(k.value)?)));
+        let pairs = keys
+            .iter()
+            .filter_map(|k| Some((k.value.to_owned(), text(k.value)?)));
         pairs.collect()
     }
 
@@ -401,7 +464,9 @@ impl<'a> Reader<'a> {
         }
         let category = self.file.id.split('/').next().unwrap_or_default();
         for key in ["vetoes", "scales"] {
-            if category != PROFILE && let Some(value) = root.get(key) {
+            if category != PROFILE
+                && let Some(value) = root.get(key)
+            {
                 let title = format!("`{key}` is for rules of the category `{PROFILE}`");
                 root.complain(value.span(), title, "they judge the capture and run first");
             }
@@ -431,10 +496,18 @@ impl<'a> Reader<'a> {
             if let Some(doc) = &doc
                 && doc.value.trim().is_empty()
             {
-                entry.complain(doc.span.clone(), "`doc` is empty", "say what the threshold means");
+                entry.complain(
+                    doc.span.clone(),
+                    "`doc` is empty",
+                    "say what the threshold means",
+                );
             }
             let Some(value) = entry.get("value") else {
-                entry.complain(entry.span(), format!("`params.{}` has no `value`", key.value), "");
+                entry.complain(
+                    entry.span(),
+                    format!("`params.{}` has no `value`", key.value),
+                    "",
+                );
                 continue;
             };
             let span = value.span();
@@ -514,7 +587,11 @@ impl<'a> Reader<'a> {
         };
         if !vocabulary.found && expr.uses.closure(vocabulary.lets).found {
             let title = "a let used here needs `found`, which does not exist yet";
-            root.complain(text.span.clone(), title, "`found` is what `when` has picked");
+            root.complain(
+                text.span.clone(),
+                title,
+                "`found` is what `when` has picked",
+            );
             return None;
         }
         Some(expr)
@@ -534,7 +611,10 @@ impl<'a> Reader<'a> {
         };
         let expr = self.expression(root, &text, vocabulary)?;
         if expr.ty != Type::BOOL {
-            let title = format!("`{key}` must be true or false, this is {}", expr.ty.phrase());
+            let title = format!(
+                "`{key}` must be true or false, this is {}",
+                expr.ty.phrase()
+            );
             root.complain(text.span, title, "");
             return None;
         }
@@ -634,17 +714,29 @@ impl<'a> Reader<'a> {
         lets: &[Let],
     ) {
         let mut uses = Uses::default();
-        let conditions = [&words.when, &words.enough, &words.error_when, &words.saving_ns];
+        let conditions = [
+            &words.when,
+            &words.enough,
+            &words.error_when,
+            &words.saving_ns,
+        ];
         for expr in conditions.into_iter().flatten() {
             uses.extend(&expr.uses);
         }
-        for sentence in [&words.message, &words.why, &words.fix].into_iter().flatten() {
+        for sentence in [&words.message, &words.why, &words.fix]
+            .into_iter()
+            .flatten()
+        {
             uses.extend(&sentence.uses());
         }
         let uses = uses.closure(lets);
         let span = |table: &str, name: &str| {
             let table = root.get_table(table)?;
-            table.keys().into_iter().find(|k| k.value == name).map(|k| k.span)
+            table
+                .keys()
+                .into_iter()
+                .find(|k| k.value == name)
+                .map(|k| k.span)
         };
         for name in params.keys() {
             if name != SURE && !uses.params.contains(name) {
@@ -722,7 +814,11 @@ impl<'a> Reader<'a> {
         }
         if let Some(silent) = table.get_bool("silent") {
             if !silent.value {
-                table.complain(silent.span, "`silent` can only be true", "write `fires` instead");
+                table.complain(
+                    silent.span,
+                    "`silent` can only be true",
+                    "write `fires` instead",
+                );
                 return None;
             }
             return Some(Expect::Silent);
@@ -747,7 +843,9 @@ impl<'a> Reader<'a> {
         for (key, value) in table.entries() {
             // `site.m = 1` without quotes is a table `site` to TOML.
             if !key.value.contains('.')
-                && let Some(inner) = matches!(value.kind(), "a table").then(|| value.table()).flatten()
+                && let Some(inner) = matches!(value.kind(), "a table")
+                    .then(|| value.table())
+                    .flatten()
             {
                 for (rest, value) in inner.entries() {
                     let name = format!("{}.{}", key.value, rest.value);
@@ -873,17 +971,27 @@ fn typed_value(value: &toml::Value<'_>, ty: Type) -> Option<Value> {
         Type::One(Scalar::Str) => value.str().map(|v| Value::Str(v.value.into())),
         Type::List(_) => {
             let list = value.str_list()?;
-            Some(Value::Strings(list.iter().map(|v| v.value.into()).collect()))
+            Some(Value::Strings(
+                list.iter().map(|v| v.value.into()).collect(),
+            ))
         }
         Type::Map(Scalar::Int) => {
             let entries = value.table()?.entries();
-            let pairs = entries.iter().map(|(k, v)| Some((k.value.into(), v.int()?.value)));
-            pairs.collect::<Option<_>>().map(|map| Value::Ints(Arc::new(map)))
+            let pairs = entries
+                .iter()
+                .map(|(k, v)| Some((k.value.into(), v.int()?.value)));
+            pairs
+                .collect::<Option<_>>()
+                .map(|map| Value::Ints(Arc::new(map)))
         }
         Type::Map(_) => {
             let entries = value.table()?.entries();
-            let pairs = entries.iter().map(|(k, v)| Some((k.value.into(), v.float()?.value)));
-            pairs.collect::<Option<_>>().map(|map| Value::Doubles(Arc::new(map)))
+            let pairs = entries
+                .iter()
+                .map(|(k, v)| Some((k.value.into(), v.float()?.value)));
+            pairs
+                .collect::<Option<_>>()
+                .map(|map| Value::Doubles(Arc::new(map)))
         }
     }
 }
@@ -891,15 +999,40 @@ fn typed_value(value: &toml::Value<'_>, ty: Type) -> Option<Value> {
 fn is_name(text: &str) -> bool {
     let mut characters = text.chars();
     characters.next().is_some_and(|c| c.is_ascii_lowercase())
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 fn bad_let_name(name: &str) -> Option<String> {
     // Words of CEL, and words sentences give a meaning to.
     const RESERVED: [&str; 26] = [
-        "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for",
-        "function", "if", "import", "let", "loop", "package", "namespace", "return", "var", "void",
-        "while", "has", "double", "int", "size", "string",
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+        "has",
+        "double",
+        "int",
+        "size",
+        "string",
     ];
     if !is_name(name) {
         return Some("a let is named like `padded_n`".into());
@@ -954,16 +1087,28 @@ mod tests {
     #[test]
     fn bare_names_are_those_lets_could_be() {
         let names = bare_names("ceil_to(site.n, align) + x1 - \"y.z\".size() + gpu . z");
-        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["align", "ceil_to", "gpu", "site", "x1"]);
+        assert_eq!(
+            names.into_iter().collect::<Vec<_>>(),
+            ["align", "ceil_to", "gpu", "site", "x1"]
+        );
     }
 
     #[test]
     fn paths_give_ids() {
         assert_eq!(id_of(Path::new("mine.toml")).unwrap(), "user/mine");
         assert_eq!(id_of(Path::new("host/sync.toml")).unwrap(), "host/sync");
-        for bad in ["hsot/sync.toml", "a/b/c.toml", "host/Sync.toml", "host/a b.toml"] {
+        for bad in [
+            "hsot/sync.toml",
+            "a/b/c.toml",
+            "host/Sync.toml",
+            "host/a b.toml",
+        ] {
             assert!(id_of(Path::new(bad)).is_err(), "{bad}");
         }
-        assert!(id_of(Path::new("hots/x.toml")).unwrap_err().contains("did you mean `host`"));
+        assert!(
+            id_of(Path::new("hots/x.toml"))
+                .unwrap_err()
+                .contains("did you mean `host`")
+        );
     }
 }

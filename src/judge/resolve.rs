@@ -160,7 +160,11 @@ impl Court<'_> {
                     continue;
                 }
                 let covered = covered.entry(by_index).or_insert_with(|| {
-                    their.iter().flat_map(|d| &d.picks).flat_map(subjects).collect()
+                    their
+                        .iter()
+                        .flat_map(|d| &d.picks)
+                        .flat_map(subjects)
+                        .collect()
                 });
                 let judged = self.judged.get_mut(index);
                 let (left, dropped) = drop_picks(drafts, rule, self.bench, judged, |pick| {
@@ -168,7 +172,8 @@ impl Court<'_> {
                 });
                 drafts = left;
                 for place in dropped {
-                    self.silenced.insert((rule.id.clone(), by.id.clone(), place));
+                    self.silenced
+                        .insert((rule.id.clone(), by.id.clone(), place));
                 }
             }
             kept.push(drafts);
@@ -178,7 +183,10 @@ impl Court<'_> {
 
     /// Two findings that want different things of one site: the one that promises more stays.
     fn settle_contradictions(&mut self) -> Vec<Draft> {
-        let mut open: Vec<Draft> = std::mem::take(&mut self.drafts).into_iter().flatten().collect();
+        let mut open: Vec<Draft> = std::mem::take(&mut self.drafts)
+            .into_iter()
+            .flatten()
+            .collect();
         open.sort_by(|a, b| claim::by_promise(self.rules, a, b));
         let mut wanted: HashMap<(Subject, &str), (&str, &str)> = HashMap::new();
         let mut settled = Vec::with_capacity(open.len());
@@ -191,7 +199,8 @@ impl Court<'_> {
                 continue;
             }
             let conflict = |pick: &Pick| {
-                let mut keys = subjects(pick).flat_map(|s| rule.changes.iter().map(move |c| (s, c)));
+                let mut keys =
+                    subjects(pick).flat_map(|s| rule.changes.iter().map(move |c| (s, c)));
                 keys.find_map(|(subject, (key, value))| {
                     let (other, by) = wanted.get(&(subject, key.as_str()))?;
                     (*other != value.as_str()).then_some(*by)
@@ -201,8 +210,9 @@ impl Court<'_> {
             by.extend(draft.picks.iter().filter_map(conflict));
             let judged = self.judged.get_mut(draft.rule);
             let place = draft.place.clone();
-            let (left, dropped) =
-                drop_picks(vec![draft], rule, self.bench, judged, |p| conflict(p).is_some());
+            let (left, dropped) = drop_picks(vec![draft], rule, self.bench, judged, |p| {
+                conflict(p).is_some()
+            });
             if !dropped.is_empty() {
                 for by in by {
                     self.silenced
@@ -278,10 +288,12 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
     let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
     let mut failures = Vec::new();
     let mut say = |what: &str, template: &Template, otherwise: &str| {
-        template.render(&scene, &rule.lets).unwrap_or_else(|failure| {
-            failures.push(format!("{what}: {failure}"));
-            otherwise.to_owned()
-        })
+        template
+            .render(&scene, &rule.lets)
+            .unwrap_or_else(|failure| {
+                failures.push(format!("{what}: {failure}"));
+                otherwise.to_owned()
+            })
     };
     let message = say("message", &rule.message, &rule.title);
     let why = say("why", &rule.why, "");
@@ -327,7 +339,10 @@ pub(super) fn evidence(rule: &Rule, scene: &Scene<'_>, facts: &[Fact]) -> Vec<(S
     let known = uses.facts.iter().filter_map(|name| {
         let fact = facts.iter().find(|f| f.name == *name)?;
         let value = scene.get(&super::expr::Name::Fact(fact.name)).ok()?;
-        Some((fact.name.to_owned(), super::explain::printed(fact.unit, &value)))
+        Some((
+            fact.name.to_owned(),
+            super::explain::printed(fact.unit, &value),
+        ))
     });
     known.collect()
 }
@@ -357,7 +372,11 @@ fn not_judged(rules: &[Rule], judged: &[Judged], bench: &dyn Bench) -> Vec<NotJu
             time_ns: time_of(&members, bench),
         })
         .collect();
-    list.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns).then_with(|| a.fact.cmp(&b.fact)));
+    list.sort_by(|a, b| {
+        b.time_ns
+            .total_cmp(&a.time_ns)
+            .then_with(|| a.fact.cmp(&b.fact))
+    });
     list
 }
 
@@ -382,7 +401,10 @@ fn time_of(members: &BTreeSet<Member>, bench: &dyn Bench) -> f64 {
     if sites.is_empty() {
         return without;
     }
-    sites.values().map(|(kernels, whole)| kernels.max(*whole)).sum()
+    sites
+        .values()
+        .map(|(kernels, whole)| kernels.max(*whole))
+        .sum()
 }
 
 fn faults(rules: &[Rule], judged: &[Judged]) -> Vec<Fault> {

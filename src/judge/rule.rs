@@ -15,10 +15,16 @@ pub const CATEGORIES: &[(&str, &str)] = &[
     ("communication", "collectives and what they overlap with"),
     ("copies", "memory copies between host and GPU"),
     ("fusion", "kernels that should be one"),
-    ("host", "the CPU side: launches, synchronisation, data loading"),
+    (
+        "host",
+        "the CPU side: launches, synchronisation, data loading",
+    ),
     ("layers", "advice for one kind of operator"),
     ("memory", "DRAM traffic and memory formats"),
-    ("parallelism", "kernels too small for the GPU, streams, graphs"),
+    (
+        "parallelism",
+        "kernels too small for the GPU, streams, graphs",
+    ),
     ("precision", "data types"),
     ("profile", "what the capture itself allows to be said"),
     ("shapes", "dimensions that fit the hardware badly"),
@@ -67,7 +73,9 @@ pub struct Rule {
 impl Rule {
     /// The folder: `tensor-cores` of `tensor-cores/gemm-unaligned`.
     pub fn category(&self) -> &str {
-        self.id.split_once('/').map_or(USER, |(category, _)| category)
+        self.id
+            .split_once('/')
+            .map_or(USER, |(category, _)| category)
     }
 
     /// Lower end of a saving as a share of the upper end: `params.sure`.
@@ -146,7 +154,7 @@ pub enum Expect {
     /// Fires, and says exactly this.
     Fires(String),
     Silent,
-    /// Is not judged for want of these facts, in alphabetical order.
+    /// Is not judged for want of facts, these among them. In alphabetical order.
     NotJudged(Vec<String>),
 }
 

@@ -12,6 +12,9 @@ use crate::base::suggest::did_you_mean;
 use crate::base::toml;
 use crate::facts::{Fact, Value};
 
+/// The built-in rule files: everything in `rules/`, put into the program when it was built.
+const BUILTIN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
+
 /// What the user asked for on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
@@ -30,6 +33,23 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
+    /// The files of the built-in rules, to be loaded with a user's own.
+    pub fn builtin_files() -> Vec<RuleFile> {
+        load::embedded(BUILTIN)
+    }
+
+    /// The built-in rules, all of them, as they are.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them; the tests see to it that nothing is.
+    pub fn builtin() -> Result<RuleSet, Complaints> {
+        RuleSet::load(
+            &RuleSet::builtin_files(),
+            &Selection::default(),
+            crate::facts::all(),
+        )
+    }
+
     /// Loads rule files, built-in and a user's together, and keeps what is selected.
     ///
     /// # Errors
@@ -124,8 +144,13 @@ impl RuleSet {
                 return Err(format!("the rule `{id}` has no param `{param}`{near}"));
             }
         };
-        let value = parse_setting(text.trim(), ty)
-            .ok_or_else(|| format!("`{id}.{param}` must be {}, not `{}`", ty.phrase(), text.trim()))?;
+        let value = parse_setting(text.trim(), ty).ok_or_else(|| {
+            format!(
+                "`{id}.{param}` must be {}, not `{}`",
+                ty.phrase(),
+                text.trim()
+            )
+        })?;
         if param == SURE && !matches!(value, Value::Double(d) if (0.0..=1.0).contains(&d)) {
             return Err(format!("`{id}.{param}` must be a share from 0 to 1"));
         }
@@ -182,7 +207,9 @@ fn parse_setting(text: &str, ty: Type) -> Option<Value> {
         Type::List(_) => {
             let inner = text.trim_start_matches('[').trim_end_matches(']');
             let items = inner.split(',').map(|w| w.trim().trim_matches('"'));
-            Some(Value::Strings(items.filter(|w| !w.is_empty()).map(Into::into).collect()))
+            Some(Value::Strings(
+                items.filter(|w| !w.is_empty()).map(Into::into).collect(),
+            ))
         }
         Type::Map(_) => None,
     }

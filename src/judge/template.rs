@@ -5,7 +5,6 @@
 //! it does not name, runs on limited fuel and writes a limited amount.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io;
 use std::sync::LazyLock;
 
@@ -123,32 +122,42 @@ impl Template {
     /// Why it cannot be said: a name without a value that the sentence does not guard with
     /// `is defined`, or a limit.
     pub fn render(&self, scene: &Scene<'_>, lets: &[Let]) -> Result<String, String> {
+        self.render_in(&MARKDOWN, scene, lets)
+    }
+
+    /// The sentence with the words of facts as they are: for comparing, not for showing.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render).
+    pub fn render_plain(&self, scene: &Scene<'_>, lets: &[Let]) -> Result<String, String> {
+        self.render_in(&PLAIN, scene, lets)
+    }
+
+    fn render_in(
+        &self,
+        environment: &Environment<'_>,
+        scene: &Scene<'_>,
+        lets: &[Let],
+    ) -> Result<String, String> {
         let mut root = Branch::default();
-        let mut missing = Vec::new();
         for name in &self.names {
             let text = name.text(lets);
             match scene.get(name) {
                 Ok(value) => root.insert(&text, to_jinja(&value)),
                 Err(Undecided::Fault(why)) => return Err(format!("`{text}`: {why}")),
-                Err(_) => {
-                    root.prepare(&text);
-                    missing.push(text);
-                }
+                Err(_) => root.prepare(&text),
             }
         }
         let mut out = Bounded::default();
-        let template = ENVIRONMENT
+        let template = environment
             .template_from_str(&self.source)
             .map_err(|e| reason(&e))?;
         let done = template.render_captured_to(root.into_value(), &mut out);
         match done {
             Ok(_) => Ok(String::from_utf8_lossy(&out.bytes).trim_end().to_owned()),
             Err(_) if out.full => Err(format!("longer than {MAX_OUTPUT} bytes")),
-            Err(error) if error.kind() == ErrorKind::UndefinedError && !missing.is_empty() => {
-                Err(format!(
-                    "`{}` has no value here; guard it with `is defined`",
-                    missing.join("`, `")
-                ))
+            Err(error) if error.kind() == ErrorKind::UndefinedError => {
+                Err(format!("{}; guard it with `is defined`", reason(&error)))
             }
             Err(error) => Err(reason(&error)),
         }
@@ -169,7 +178,7 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Ve
         let title = format!("a sentence of more than {MAX_SOURCE} bytes");
         return Err(vec![mistake(0..source.len(), title)]);
     }
-    let template = ENVIRONMENT.template_from_str(source).map_err(|error| {
+    let template = MARKDOWN.template_from_str(source).map_err(|error| {
         let at = error.range().unwrap_or(0..source.len());
         vec![mistake(at, format!("not a template: {}", reason(&error)))]
     })?;
@@ -188,7 +197,9 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Ve
             Ok(_) => {}
             Err(NoName::Broken) => mistakes.push(mistake(0..0, String::new())),
             Err(NoName::Unknown(why)) => {
-                let at = source.find(&name).map_or(0..source.len(), |a| a..a + name.len());
+                let at = source
+                    .find(&name)
+                    .map_or(0..source.len(), |a| a..a + name.len());
                 mistakes.push(mistake(at, why));
             }
         }
@@ -203,23 +214,31 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Ve
     }
 }
 
-/// The one environment: no loader, no default filters, nothing that reaches outside.
-static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+static MARKDOWN: LazyLock<Environment<'static>> = LazyLock::new(|| environment(escape));
+static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(|| environment(str::to_owned));
+
+/// No loader, no default filters, nothing that reaches outside.
+fn environment(escape: fn(&str) -> String) -> Environment<'static> {
     let mut env = Environment::empty();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.set_fuel(Some(FUEL));
     env.set_recursion_limit(50);
     env.add_test("defined", |value: &Jinja| !value.is_undefined());
-    env.add_filter("default", |value: Jinja, other: Jinja| {
-        if value.is_undefined() { other } else { value }
-    });
+    env.add_filter(
+        "default",
+        |value: Jinja, other: Jinja| {
+            if value.is_undefined() { other } else { value }
+        },
+    );
     env.add_filter("round", |value: &Jinja, digits: Option<usize>| {
         let number = number(value).ok_or_else(|| not("a number", value))?;
         let digits = digits.unwrap_or(0).min(6);
         Ok::<_, Error>(Jinja::from_safe_string(format!("{number:.digits$}")))
     });
     env.add_filter("length", |value: &Jinja| value.len());
-    env.add_filter("join", |value: &Jinja, separator: &str| join(value, separator));
+    env.add_filter("join", move |value: &Jinja, separator: &str| {
+        join(value, separator, escape)
+    });
     for filter in FILTERS {
         match filter.run {
             Run::Number(print) => env.add_filter(filter.name, move |value: &Jinja| {
@@ -232,42 +251,47 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
             }),
         }
     }
-    env.set_formatter(|out, _, value| {
-        let printed = print(value)?;
+    env.set_formatter(move |out, _, value| {
+        let printed = print(value, escape)?;
         out.write_str(&printed).map_err(Error::from)
     });
     env
-});
+}
 
-/// How a value stands in Markdown when no filter says otherwise.
-fn print(value: &Jinja) -> Result<String, Error> {
+/// How a value stands in a sentence when no filter says otherwise.
+fn print(value: &Jinja, escape: fn(&str) -> String) -> Result<String, Error> {
     if value.is_undefined() {
-        return Err(Error::from(ErrorKind::UndefinedError));
+        // An `if` without `else`; a name without a value has failed before it came here.
+        return Ok(String::new());
     }
     if let Some(words) = value.as_str() {
         let safe = value.is_safe();
-        return Ok(if safe { words.to_owned() } else { escape(words) });
+        return Ok(if safe {
+            words.to_owned()
+        } else {
+            escape(words)
+        });
     }
     match value.kind() {
         ValueKind::Bool => Ok(value.to_string()),
         ValueKind::Number if value.is_integer() => Ok(value.to_string()),
         ValueKind::Number => Ok(number(value).map_or_else(String::new, plain_number)),
-        ValueKind::Seq => join(value, ", ")?
-            .as_str()
-            .map(str::to_owned)
-            .ok_or_else(|| not("a list", value)),
+        ValueKind::Seq => {
+            let joined = join(value, ", ", escape)?;
+            Ok(joined.as_str().unwrap_or_default().to_owned())
+        }
         _ => Err(not("a number, a word or a list", value)),
     }
 }
 
 /// The items, printed, as one safe word.
-fn join(value: &Jinja, separator: &str) -> Result<Jinja, Error> {
+fn join(value: &Jinja, separator: &str, escape: fn(&str) -> String) -> Result<Jinja, Error> {
     let mut out = String::new();
     for (i, item) in value.try_iter()?.enumerate() {
         if i > 0 {
             out.push_str(separator);
         }
-        let _ = write!(out, "{}", print(&item)?);
+        out.push_str(&print(&item, escape)?);
         if out.len() > MAX_OUTPUT {
             break;
         }
@@ -337,14 +361,17 @@ fn to_jinja(value: &Value) -> Jinja {
         Value::Double(d) => Jinja::from(*d),
         Value::Str(s) => Jinja::from(&**s),
         Value::Strings(list) => list.iter().map(|s| Jinja::from(&**s)).collect(),
-        Value::Doubles(map) => map.iter().map(|(k, v)| (k.to_string(), Jinja::from(*v))).collect(),
-        Value::Ints(map) => map.iter().map(|(k, v)| (k.to_string(), Jinja::from(*v))).collect(),
+        Value::Doubles(map) => Jinja::from_pairs(map.iter().map(|(k, v)| (k.to_string(), *v))),
+        Value::Ints(map) => Jinja::from_pairs(map.iter().map(|(k, v)| (k.to_string(), *v))),
     }
 }
 
 /// Dotted names as nested maps, as far as a template names them.
 #[derive(Default)]
-struct Branch(BTreeMap<String, BTreeMap<String, Jinja>>, BTreeMap<String, Jinja>);
+struct Branch(
+    BTreeMap<String, BTreeMap<String, Jinja>>,
+    BTreeMap<String, Jinja>,
+);
 
 impl Branch {
     fn insert(&mut self, name: &str, value: Jinja) {
@@ -367,9 +394,9 @@ impl Branch {
     fn into_value(self) -> Jinja {
         let Branch(prefixes, mut all) = self;
         for (prefix, branch) in prefixes {
-            all.insert(prefix, branch.into_iter().collect());
+            all.insert(prefix, Jinja::from_pairs(branch));
         }
-        all.into_iter().collect()
+        Jinja::from_pairs(all)
     }
 }
 

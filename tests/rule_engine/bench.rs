@@ -1,0 +1,303 @@
+//! A bench without a profile: a handful of facts, members given by hand.
+
+use std::collections::BTreeMap;
+
+use pyprof_advise::correlate::SiteId;
+use pyprof_advise::cost::Family;
+use pyprof_advise::facts::{
+    Answer, Fact, Lookup, Member, Over, SiteStake, Stake, Totals, Ty, Value,
+};
+use pyprof_advise::judge::load::RuleFile;
+use pyprof_advise::judge::{Bench, RuleSet, Selection, Verdict, judge};
+
+const fn fact(name: &'static str, ty: Ty, unit: &'static str) -> Fact {
+    Fact {
+        name,
+        ty,
+        unit,
+        doc: "a fact of the tests",
+        families: &[],
+        needs: "",
+    }
+}
+
+pub(super) static FACTS: &[Fact] = &[
+    fact("copy.exposed_ns", Ty::Double, "ns"),
+    fact("copy.kind", Ty::Str, ""),
+    fact("gap.cause", Ty::Str, ""),
+    fact("gap.time_ns", Ty::Double, "ns"),
+    Fact {
+        needs: "the GPU: name it with `--gpu`",
+        ..fact("gpu.tc_align", Ty::Ints, "")
+    },
+    fact("gpu.flops", Ty::Doubles, "flops/s"),
+    fact("kernel.registers", Ty::Int, ""),
+    fact("layer.name", Ty::Str, ""),
+    fact("run.steps", Ty::Int, ""),
+    fact("run.trusted", Ty::Bool, ""),
+    fact("site.calls", Ty::Int, ""),
+    fact("site.family", Ty::Str, ""),
+    fact("site.gpu_share", Ty::Double, "share"),
+    Fact {
+        families: &[Family::Gemm],
+        needs: "tensor shapes",
+        ..fact("site.k", Ty::Int, "")
+    },
+    fact("site.label", Ty::Str, ""),
+    Fact {
+        families: &[Family::Gemm],
+        needs: "tensor shapes",
+        ..fact("site.m", Ty::Int, "")
+    },
+    fact("site.math_dtype", Ty::Str, ""),
+    Fact {
+        families: &[Family::Gemm],
+        needs: "tensor shapes",
+        ..fact("site.n", Ty::Int, "")
+    },
+    fact("site.names", Ty::Strings, ""),
+    fact("site.rank", Ty::Int, ""),
+    fact("site.reachable_ns", Ty::Double, "ns"),
+    fact("site.time_ns", Ty::Double, "ns"),
+];
+
+/// Facts of one member.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Facts(pub(super) BTreeMap<String, Value>);
+
+impl Facts {
+    pub(super) fn new(facts: &[(&str, Value)]) -> Facts {
+        Facts(
+            facts
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), v.clone()))
+                .collect(),
+        )
+    }
+}
+
+impl Lookup for Facts {
+    fn get(&self, name: &str) -> Answer {
+        if let Some(value) = self.0.get(name) {
+            return Answer::Value(value.clone());
+        }
+        let families = FACTS
+            .iter()
+            .find(|f| f.name == name)
+            .map_or(&[][..], |f| f.families);
+        match self.0.get("site.family") {
+            Some(Value::Str(family))
+                if !families.is_empty() && !families.iter().any(|f| f.name() == &**family) =>
+            {
+                Answer::DoesNotApply
+            }
+            _ => Answer::Absent,
+        }
+    }
+}
+
+pub(super) fn s(word: &str) -> Value {
+    Value::Str(word.into())
+}
+
+pub(super) fn d(value: f64) -> Value {
+    Value::Double(value)
+}
+
+pub(super) fn i(value: i64) -> Value {
+    Value::Int(value)
+}
+
+pub(super) fn ints(pairs: &[(&str, i64)]) -> Value {
+    let map: BTreeMap<_, _> = pairs.iter().map(|(k, v)| ((*k).into(), *v)).collect();
+    Value::Ints(map.into())
+}
+
+/// A run made by hand.
+pub(super) struct Fake {
+    pub(super) members: Vec<(Member, Facts, Stake)>,
+    pub(super) totals: Totals,
+}
+
+impl Default for Fake {
+    fn default() -> Fake {
+        Fake {
+            members: Vec::new(),
+            totals: Totals {
+                gpu_busy_ns: 1e6,
+                kernel_ns: 1e6,
+                window_ns: 2e6,
+                idle_ns: 1e6,
+                copy_ns: 1e5,
+                devices: 1,
+                step_weight: Some(1.0),
+            },
+        }
+    }
+}
+
+impl Fake {
+    /// A site of `time` ns that could take `floor` ns.
+    pub(super) fn site(
+        &mut self,
+        number: u32,
+        layer: &str,
+        time: f64,
+        floor: f64,
+        facts: &[(&str, Value)],
+    ) {
+        let mut facts = Facts::new(facts);
+        facts.0.insert("site.time_ns".into(), d(time));
+        facts.0.insert("site.reachable_ns".into(), d(floor));
+        let stake = Stake {
+            sites: vec![SiteStake {
+                site: SiteId(number),
+                time_ns: time,
+                floor_ns: floor,
+                exposed_share: 1.0,
+            }],
+            calls: 10,
+            time_ns: time,
+            place: format!("{layer}: linear"),
+            layer: Some(layer.to_owned()),
+            ..Stake::default()
+        };
+        self.members
+            .push((Member::Site(SiteId(number)), facts, stake));
+    }
+
+    pub(super) fn gap(&mut self, number: u32, time: f64, cause: &str) {
+        let facts = Facts::new(&[("gap.time_ns", d(time)), ("gap.cause", s(cause))]);
+        let stake = Stake {
+            idle_ns: time,
+            calls: 1,
+            time_ns: time,
+            place: format!("gap {number}"),
+            ..Stake::default()
+        };
+        self.members.push((Member::Gap(number), facts, stake));
+    }
+
+    pub(super) fn copy(&mut self, number: u32, exposed: f64) {
+        let facts = Facts::new(&[
+            ("copy.exposed_ns", d(exposed)),
+            ("copy.kind", s("pageable")),
+        ]);
+        let stake = Stake {
+            copy_ns: exposed,
+            calls: 1,
+            time_ns: exposed,
+            place: format!("copy {number}"),
+            ..Stake::default()
+        };
+        self.members.push((Member::Copy(number), facts, stake));
+    }
+
+    pub(super) fn run(&mut self, facts: &[(&str, Value)]) {
+        let stake = Stake {
+            calls: 1,
+            time_ns: self.totals.gpu_busy_ns,
+            place: "the whole run".into(),
+            ..Stake::default()
+        };
+        self.members.push((Member::Run, Facts::new(facts), stake));
+    }
+
+    pub(super) fn judge(&self, rules: &RuleSet) -> Verdict {
+        judge(rules, self)
+    }
+}
+
+impl Bench for Fake {
+    fn facts(&self) -> &[Fact] {
+        FACTS
+    }
+
+    fn members(&self, over: Over) -> Vec<Member> {
+        let of = |member: &Member| match member {
+            Member::Run => Over::Run,
+            Member::Step(_) => Over::Step,
+            Member::Layer(_) => Over::Layer,
+            Member::Site(_) => Over::Site,
+            Member::Chain(_) => Over::Chain,
+            Member::Kernel(..) => Over::Kernel,
+            Member::Copy(_) => Over::Copy,
+            Member::Gap(_) => Over::Gap,
+            Member::Rank(_) => Over::Rank,
+        };
+        let all = self.members.iter().map(|(member, ..)| *member);
+        all.filter(|member| of(member) == over).collect()
+    }
+
+    fn lookup(&self, member: Member) -> Box<dyn Lookup + '_> {
+        let found = self.members.iter().find(|(m, ..)| *m == member);
+        Box::new(found.map(|(_, facts, _)| facts.clone()).unwrap_or_default())
+    }
+
+    fn stake(&self, member: Member) -> Stake {
+        let found = self.members.iter().find(|(m, ..)| *m == member);
+        found.map(|(.., stake)| stake.clone()).unwrap_or_default()
+    }
+
+    fn totals(&self) -> Totals {
+        self.totals
+    }
+}
+
+/// A rule file from its text.
+pub(super) fn file(id: &str, text: &str) -> RuleFile {
+    RuleFile {
+        id: id.to_owned(),
+        source: pyprof_advise::base::diag::Source::new(format!("{id}.toml"), text),
+        builtin: false,
+    }
+}
+
+pub(super) fn load(files: &[(&str, &str)]) -> Result<RuleSet, String> {
+    load_with(files, &Selection::default())
+}
+
+pub(super) fn load_with(files: &[(&str, &str)], selection: &Selection) -> Result<RuleSet, String> {
+    let files: Vec<RuleFile> = files.iter().map(|(id, text)| file(id, text)).collect();
+    RuleSet::load(&files, selection, FACTS).map_err(|c| c.render(false))
+}
+
+/// A small rule over sites: `body` replaces or adds lines.
+pub(super) fn rule(body: &str) -> String {
+    with(
+        &[
+            ("title", "\"A title\""),
+            ("severity", "\"warning\""),
+            ("confidence", "\"high\""),
+            ("over", "\"site\""),
+            ("when", "'site.family == \"gemm\"'"),
+            ("message", "\"says\""),
+            ("why", "\"because\""),
+            ("fix", "\"do it\""),
+        ],
+        body,
+    )
+}
+
+/// Keys with defaults; a key that `body` sets at its top is taken from there. Two tests are added
+/// unless it has its own.
+fn with(defaults: &[(&str, &str)], body: &str) -> String {
+    let top = body.split("\n[").next().unwrap_or_default();
+    let set = |key: &str| {
+        top.lines()
+            .any(|line| line.trim_start().split(['=', ' ']).next() == Some(key))
+    };
+    let mut text = String::new();
+    for (key, value) in defaults {
+        if !set(key) {
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+    }
+    text.push_str(body);
+    if !body.contains("[[test]]") {
+        text.push_str(
+            "\n[[test]]\nname = \"a\"\nfires = \"says\"\n[[test]]\nname = \"b\"\nsilent = true\n",
+        );
+    }
+    text
+}

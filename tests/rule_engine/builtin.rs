@@ -1,0 +1,48 @@
+//! The built-in rules: they load, and each proves itself.
+
+use std::collections::BTreeMap;
+
+use pyprof_advise::correlate::{Vocabulary, correlate};
+use pyprof_advise::cost::{Costed, kernel_name, ops, price};
+use pyprof_advise::facts::{self, Answer, Lookup, Member, Table, Value};
+use pyprof_advise::gpu::{Choice, How, select};
+use pyprof_advise::judge::{RuleSet, Selection, prove};
+use pyprof_advise::profile::{Format, Profile};
+
+/// The facts of a GPU, asked of an empty run on it.
+pub(super) fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
+    let gpu = select::find(id).ok()?.gpu;
+    let choice = Choice {
+        gpu,
+        how: How::Asked,
+        remarks: Vec::new(),
+    };
+    let words = Vocabulary {
+        knows_op: &ops::knows,
+        is_communication: &kernel_name::is_communication,
+    };
+    let run = correlate(Profile::new(Format::NsysSqlite, "empty"), &words);
+    let costed: Costed = price(run, Some(choice));
+    let table = Table::new(&costed);
+    let view = table.view(Member::Run);
+    let of_gpu = facts::all().iter().filter(|f| f.name.starts_with("gpu."));
+    let known = of_gpu.filter_map(|f| match view.get(f.name) {
+        Answer::Value(value) => Some((f.name.to_owned(), value)),
+        _ => None,
+    });
+    Some(known.collect())
+}
+
+#[test]
+fn built_in_rules_load_and_prove_themselves() {
+    let files = RuleSet::builtin_files();
+    let rules = RuleSet::load(&files, &Selection::default(), facts::all())
+        .unwrap_or_else(|complaints| panic!("{complaints}"));
+    assert!(rules.len() >= 30, "{} rules", rules.len());
+    let failed: Vec<String> = prove(rules.rules(), facts::all(), &gpu_facts)
+        .into_iter()
+        .filter(|proof| !proof.passed())
+        .map(|proof| format!("{}, {}: {}", proof.rule, proof.test, proof.outcome))
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}

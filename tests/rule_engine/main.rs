@@ -1,0 +1,4 @@
+//! The rule engine, on rules and runs made by hand.
+
+mod bench;
+mod builtin;
