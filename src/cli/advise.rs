@@ -107,7 +107,7 @@ fn render(args: &AdviseArgs, report: &Report) -> Result<String, Failure> {
     }
     Ok(match args.format {
         Format::Markdown => report::markdown(report)?,
-        Format::Json => report::json(report)?,
+        Format::Json => report::json(report),
     })
 }
 
