@@ -1,6 +1,14 @@
 //! The readers on real profiles (`PYPROF_ADVISE_PROFILES` names the folder) and on small databases
 //! built here, most of them wrong in one way.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![allow(clippy::print_stderr)] // to say which tests were skipped
+
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -442,6 +450,19 @@ fn whole_graphs_overheads_and_the_environment_are_seen() {
         !format!("{p:?}").contains("hunter2"),
         "environment values are never read"
     );
+}
+
+#[test]
+fn row_numbers_may_lie_far_apart() {
+    let built = with(&format!(
+        "INSERT INTO NVTX_EVENTS (rowid, start, end, eventType, text, globalTid)
+             VALUES ({}, 60, 70, 59, 'last', {TID}), ({}, 20, 30, 59, 'first', {TID});",
+        i64::MAX,
+        i64::MIN
+    ));
+    let p = open(&built.path).unwrap();
+    let ranges: Vec<&str> = p.ranges.iter().map(|r| text(&p, r.text)).collect();
+    assert_eq!(ranges, ["first", "aten::mm", "last"]);
 }
 
 #[test]
