@@ -22,6 +22,9 @@ use super::{Progress, ReadError};
 /// Rows of one rowid range. Smaller tables are read in one go on the connection that is open
 /// anyway: opening another one and parsing its schema costs more than the rows.
 const CHUNK_ROWS: u64 = 65_536;
+/// Fewer bytes than this no row of interest takes; rowids may lie far apart (rows deleted, or cut
+/// out of a longer capture), so their span alone says little about the number of rows.
+const ROW_BYTES: u64 = 64;
 /// A bound for hostile rowids that lie far apart; more chunks than this gain nothing.
 const MAX_CHUNKS: u64 = 256;
 
@@ -77,6 +80,13 @@ struct Table {
     rowid: Option<&'static str>,
 }
 
+/// A table whose columns nobody has asked for yet: an export has eighty, and few are read.
+#[derive(Debug, Clone)]
+struct Entry {
+    name: String,
+    has_rowid: bool,
+}
+
 /// How to open one more connection to the same file.
 #[derive(Debug, Clone)]
 struct Opener {
@@ -90,7 +100,9 @@ pub(super) struct Db {
     path: PathBuf,
     conn: Connection,
     opener: Opener,
-    tables: BTreeMap<String, Table>,
+    tables: BTreeMap<String, Entry>,
+    /// Of the file.
+    bytes: u64,
 }
 
 impl Db {
@@ -110,6 +122,7 @@ impl Db {
             conn,
             opener,
             tables,
+            bytes: std::fs::metadata(&real).map_or(0, |m| m.len()),
         })
     }
 
@@ -122,13 +135,25 @@ impl Db {
         self.tables.contains_key(&table.to_ascii_lowercase())
     }
 
-    fn table(&self, name: &str) -> Option<&Table> {
-        self.tables.get(&name.to_ascii_lowercase())
+    fn table(&self, name: &str) -> Result<Option<Table>, ReadError> {
+        let Some(entry) = self.tables.get(&name.to_ascii_lowercase()) else {
+            return Ok(None);
+        };
+        let mut table = Table {
+            columns: columns(&self.conn, &entry.name).map_err(|e| error(&self.path, &e))?,
+            name: entry.name.clone(),
+            rowid: None,
+        };
+        if entry.has_rowid {
+            let names = ["rowid", "_rowid_", "oid"];
+            table.rowid = names.into_iter().find(|n| !table.has(n));
+        }
+        Ok(Some(table))
     }
 
     /// Whether a table exists and holds at least one row.
     pub(super) fn has_rows(&self, table: &str) -> Result<bool, ReadError> {
-        let Some(table) = self.table(table) else {
+        let Some(table) = self.table(table)? else {
             return Ok(false);
         };
         let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", quote(&table.name));
@@ -144,7 +169,7 @@ impl Db {
         table: &str,
         columns: [&str; 2],
     ) -> Result<Vec<(Cell, String)>, ReadError> {
-        let Some(table) = self.table(table) else {
+        let Some(table) = self.table(table)? else {
             return Ok(Vec::new());
         };
         if columns.iter().any(|c| !table.has(c)) {
@@ -183,18 +208,19 @@ impl Db {
         sink: &S,
         progress: &dyn Progress,
     ) -> Result<Vec<S>, ReadError> {
-        let Some(table) = self.table(table) else {
+        let Some(table) = self.table(table)? else {
             return Ok(Vec::new());
         };
         let select = table.select(S::COLUMNS);
-        let chunks = self.chunks(table).map_err(|e| error(&self.path, &e))?;
+        let chunks = self.chunks(&table).map_err(|e| error(&self.path, &e))?;
         let rows = chunks
             .iter()
-            .fold(0_u64, |sum, c| sum.saturating_add(c.rows()));
+            .fold(0_u64, |sum, c| sum.saturating_add(c.rows()))
+            .min(self.bytes / ROW_BYTES);
         progress.phase(&table.name, Some(rows));
         let one = |conn: &Connection, chunk: &Chunk| -> rusqlite::Result<S> {
-            let filled = collect(conn, &select, S::COLUMNS.len(), chunk, table.rowid, sink)?;
-            progress.advance(chunk.rows());
+            let (filled, rows) = collect(conn, &select, chunk, table.rowid, sink)?;
+            progress.advance(rows);
             Ok(filled)
         };
         let filled: rusqlite::Result<Vec<S>> = match chunks.as_slice() {
@@ -231,7 +257,7 @@ impl Db {
         let (Some(low), Some(high)) = (low, high) else {
             return Ok(vec![Chunk { low: 0, high: -1 }]);
         };
-        Ok(Chunk { low, high }.split())
+        Ok(Chunk { low, high }.split(self.bytes / ROW_BYTES))
     }
 }
 
@@ -263,8 +289,10 @@ impl Chunk {
         self.high.abs_diff(self.low).saturating_add(1)
     }
 
-    fn split(self) -> Vec<Chunk> {
-        let count = self.rows().div_ceil(CHUNK_ROWS).clamp(1, MAX_CHUNKS);
+    /// Parts of about [`CHUNK_ROWS`] rows, if there are at most `most` rows.
+    fn split(self, most: u64) -> Vec<Chunk> {
+        let rows = self.rows().min(most);
+        let count = rows.div_ceil(CHUNK_ROWS).clamp(1, MAX_CHUNKS);
         let step = i64::try_from(self.rows().div_ceil(count)).unwrap_or(i64::MAX);
         let mut out = Vec::new();
         let mut low = self.low;
@@ -310,73 +338,79 @@ fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The aggregate function that hands each row to a sink.
+/// The aggregate function that hands each row to a sink, and counts them.
 struct Collect<S> {
     empty: S,
     filled: Arc<Mutex<Option<S>>>,
 }
 
-impl<S: Sink> Aggregate<AssertUnwindSafe<S>, i64> for Collect<S> {
-    fn init(&self, _: &mut Context<'_>) -> rusqlite::Result<AssertUnwindSafe<S>> {
-        Ok(AssertUnwindSafe(self.empty.clone()))
+impl<S: Sink> Aggregate<AssertUnwindSafe<(S, i64)>, i64> for Collect<S> {
+    fn init(&self, _: &mut Context<'_>) -> rusqlite::Result<AssertUnwindSafe<(S, i64)>> {
+        Ok(AssertUnwindSafe((self.empty.clone(), 0)))
     }
 
-    fn step(&self, row: &mut Context<'_>, sink: &mut AssertUnwindSafe<S>) -> rusqlite::Result<()> {
-        sink.0.row(&Cells(row));
+    fn step(
+        &self,
+        row: &mut Context<'_>,
+        state: &mut AssertUnwindSafe<(S, i64)>,
+    ) -> rusqlite::Result<()> {
+        state.0.0.row(&Cells(row));
+        state.0.1 += 1;
         Ok(())
     }
 
     fn finalize(
         &self,
         _: &mut Context<'_>,
-        sink: Option<AssertUnwindSafe<S>>,
+        state: Option<AssertUnwindSafe<(S, i64)>>,
     ) -> rusqlite::Result<i64> {
-        if let (Some(sink), Ok(mut slot)) = (sink, self.filled.lock()) {
-            *slot = Some(sink.0);
+        let Some(AssertUnwindSafe((sink, rows))) = state else {
+            return Ok(0);
+        };
+        if let Ok(mut slot) = self.filled.lock() {
+            *slot = Some(sink);
         }
-        Ok(0)
+        Ok(rows)
     }
 }
 
+/// One rowid range, and how many rows it had.
 fn collect<S: Sink>(
     conn: &Connection,
     select: &[String],
-    columns: usize,
     chunk: &Chunk,
     rowid: Option<&str>,
     sink: &S,
-) -> rusqlite::Result<S> {
+) -> rusqlite::Result<(S, u64)> {
     let filled = Arc::new(Mutex::new(None));
     conn.create_aggregate_function(
         "collect_rows",
-        i32::try_from(columns).unwrap_or(-1),
+        i32::try_from(S::COLUMNS.len()).unwrap_or(-1),
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY,
         Collect {
             empty: sink.clone(),
             filled: Arc::clone(&filled),
         },
     )?;
-    let (arguments, table) = select.split_at(columns.min(select.len()));
+    let (arguments, table) = select.split_at(S::COLUMNS.len().min(select.len()));
     let arguments = arguments.join(", ");
     let table = table.first().map(String::as_str).unwrap_or_default();
-    match rowid {
+    let all = format!("SELECT collect_rows({arguments}) FROM {table}");
+    let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    let rows = match rowid {
         Some(rowid) => conn.query_row(
             // An index that covers the columns would be walked in its own order: `NOT INDEXED`.
-            &format!(
-                "SELECT collect_rows({arguments}) FROM {table} NOT INDEXED \
-                 WHERE {rowid} BETWEEN ?1 AND ?2"
-            ),
+            &format!("{all} NOT INDEXED WHERE {rowid} BETWEEN ?1 AND ?2"),
             params![chunk.low, chunk.high],
-            |_| Ok(()),
+            count,
         )?,
-        None => conn.query_row(
-            &format!("SELECT collect_rows({arguments}) FROM {table}"),
-            [],
-            |_| Ok(()),
-        )?,
-    }
+        None => conn.query_row(&all, [], count)?,
+    };
     let taken = filled.lock().ok().and_then(|mut slot| slot.take());
-    Ok(taken.unwrap_or_else(|| sink.clone()))
+    Ok((
+        taken.unwrap_or_else(|| sink.clone()),
+        u64::try_from(rows).unwrap_or(0),
+    ))
 }
 
 impl Opener {
@@ -478,7 +512,7 @@ fn check_length(path: &Path, real: &Path) -> Result<(), ReadError> {
 }
 
 /// The tables that can be read without running anything a file says: no views, no virtual tables.
-fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Table>> {
+fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Entry>> {
     let mut statement = conn.prepare("PRAGMA table_list")?;
     let mut found = Vec::new();
     let mut rows = statement.query([])?;
@@ -495,20 +529,10 @@ fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Table>> {
             found.push((name, int(row.get_ref(4)?) == Some(0)));
         }
     }
-    let mut tables = BTreeMap::new();
-    for (name, has_rowid) in found {
-        let mut table = Table {
-            columns: columns(conn, &name)?,
-            name,
-            rowid: None,
-        };
-        if has_rowid {
-            let names = ["rowid", "_rowid_", "oid"];
-            table.rowid = names.into_iter().find(|n| !table.has(n));
-        }
-        tables.insert(table.name.to_ascii_lowercase(), table);
-    }
-    Ok(tables)
+    Ok(found
+        .into_iter()
+        .map(|(name, has_rowid)| (name.to_ascii_lowercase(), Entry { name, has_rowid }))
+        .collect())
 }
 
 fn columns(conn: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
@@ -563,6 +587,7 @@ fn damaged(path: &Path, what: &str) -> ReadError {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 
@@ -577,7 +602,7 @@ mod tests {
             (i64::MIN, i64::MAX),
             (i64::MAX - 1, i64::MAX),
         ] {
-            let chunks = Chunk { low, high }.split();
+            let chunks = Chunk { low, high }.split(u64::MAX);
             assert!(chunks.len() as u64 <= MAX_CHUNKS + 1);
             assert_eq!(chunks.first().unwrap().low, low);
             assert_eq!(chunks.last().unwrap().high, high);
@@ -590,11 +615,11 @@ mod tests {
                 low: 1,
                 high: 65_536
             }
-            .split()
+            .split(u64::MAX)
             .len(),
             1
         );
-        assert_eq!(Chunk { low: 0, high: -1 }.split().len(), 1);
+        assert_eq!(Chunk { low: 0, high: -1 }.split(u64::MAX).len(), 1);
     }
 
     #[test]

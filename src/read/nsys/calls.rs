@@ -54,13 +54,10 @@ impl Sink for Calls {
 }
 
 /// Moves the calls into the profile, under names without version suffix.
-pub(super) fn add(
-    parts: impl Iterator<Item = Calls>,
-    strings: &StringTable,
-    pids: &Pids,
-    builder: &mut Builder,
-) {
+pub(super) fn add(parts: Vec<Calls>, strings: &StringTable, pids: &Pids, builder: &mut Builder) {
     let mut damage = Damage::default();
+    let total = parts.iter().map(|part| part.rows.len()).sum();
+    builder.profile.calls.reserve_exact(total);
     let mut classes: FxHashMap<StrId, (StrId, ApiClass)> = FxHashMap::default();
     for part in parts {
         damage.add(&part.damage);
@@ -71,7 +68,6 @@ pub(super) fn add(
             .iter()
             .map(|&global| pids.thread(builder, global))
             .collect();
-        builder.profile.calls.reserve(part.rows.len());
         for row in part.rows {
             let Some(&thread) = threads.get(row.thread as usize) else {
                 continue;

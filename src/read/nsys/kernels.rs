@@ -93,6 +93,8 @@ pub(super) fn add(
 ) {
     let mut damage = Damage::default();
     let mut owners = None;
+    let total = parts.iter().map(|part| part.rows.len()).sum();
+    builder.profile.kernels.reserve_exact(total);
     for part in parts {
         damage.add(&part.damage);
         let names = part.names.resolve(strings, &mut builder.profile.strings);
@@ -102,7 +104,6 @@ pub(super) fn add(
             .iter()
             .map(|&config| builder.config(config))
             .collect();
-        builder.profile.kernels.reserve(part.rows.len());
         for row in part.rows {
             let process = match row.process {
                 Some(global) => pids.process(builder, global),

@@ -61,14 +61,13 @@ impl Reader for Nsys {
         read_versions(&db, &mut builder.profile)?;
         let pids = Pids::read(&db)?;
 
-        let runtime = db.scan(RUNTIME, &calls::Calls::default(), progress)?;
-        let driver = db.scan(DRIVER, &calls::Calls::default(), progress)?;
+        let mut calls = db.scan(RUNTIME, &calls::Calls::default(), progress)?;
+        calls.extend(db.scan(DRIVER, &calls::Calls::default(), progress)?);
         let kernels = db.scan(KERNELS, &kernels::Kernels::default(), progress)?;
         let overheads = memory::overheads(&db, progress)?;
         let mut wanted = FxHashSet::default();
-        for names in runtime
+        for names in calls
             .iter()
-            .chain(&driver)
             .map(|c| &c.names)
             .chain(kernels.iter().map(|k| &k.names))
             .chain(overheads.iter().map(|o| &o.names))
@@ -77,12 +76,7 @@ impl Reader for Nsys {
         }
         let strings = strings(&db, wanted, progress)?;
 
-        calls::add(
-            runtime.into_iter().chain(driver),
-            &strings,
-            &pids,
-            &mut builder,
-        );
+        calls::add(calls, &strings, &pids, &mut builder);
         let gpus = devices::Gpus::read(&db, progress)?;
         kernels::add(kernels, &strings, &pids, &gpus, &mut builder);
         memory::add_overheads(overheads, &strings, &pids, &mut builder);

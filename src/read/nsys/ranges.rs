@@ -153,6 +153,8 @@ impl Sink for Ranges {
 pub(super) fn add(parts: Vec<Ranges>, strings: &StringTable, pids: &Pids, builder: &mut Builder) {
     let mut damage = Damage::default();
     let names = domain_names(&parts, strings);
+    let total = parts.iter().map(|part| part.rows.len()).sum();
+    builder.profile.ranges.reserve_exact(total);
     // The parts of a registered text, by its id.
     let mut registered: FxHashMap<i64, Range> = FxHashMap::default();
     for mut part in parts {
