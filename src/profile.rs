@@ -225,7 +225,8 @@ impl ApiClass {
         } else if has("LaunchKernel")
             || has("LaunchCooperative")
             || name == "cudaLaunch"
-            || starts(&["cuLaunch"])
+            || name == "cuLaunch"
+            || name == "cuLaunchGrid"
         {
             ApiClass::Launch
         } else if has("Synchronize") {

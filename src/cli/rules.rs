@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use super::{output, Failure, Outcome, RuleArgs, Speech};
+use super::{Failure, Outcome, RuleArgs, Speech, output};
 use crate::base::units::count;
 use crate::facts;
 use crate::gpu::load::built_in;
@@ -73,8 +73,11 @@ pub(super) fn run(command: RulesCommand, speech: Speech) -> Outcome {
 pub(super) fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
     let mut files = judge::load::embedded(BUILT_IN);
     files.extend(found(&args.paths)?);
-    let selection =
-        Selection { select: args.select.clone(), ignore: args.ignore.clone(), set: args.set.clone() };
+    let selection = Selection {
+        select: args.select.clone(),
+        ignore: args.ignore.clone(),
+        set: args.set.clone(),
+    };
     RuleSet::load(&files, &selection, facts::all()).map_err(|complaints| refuse(&complaints))
 }
 
@@ -99,14 +102,29 @@ fn refuse(complaints: &crate::base::diag::Complaints) -> Failure {
 
 fn list(set: &RuleSet) -> String {
     let width = set.rules().iter().map(|r| r.id.len()).max().unwrap_or(0);
-    set.rules().iter().map(|r| format!("{:width$}  {}\n", r.id, r.title)).collect()
+    set.rules()
+        .iter()
+        .map(|r| format!("{:width$}  {}\n", r.id, r.title))
+        .collect()
 }
 
 fn facts_list(part: Option<&str>) -> Result<String, Failure> {
     let mut text = String::new();
-    for fact in facts::all().iter().filter(|f| part.is_none_or(|p| f.name.contains(p))) {
-        let unit = if fact.unit.is_empty() { String::new() } else { format!(", {}", fact.unit) };
-        text.push_str(&format!("{} ({}{unit})\n    {}.\n", fact.name, fact.ty.word(), fact.doc));
+    for fact in facts::all()
+        .iter()
+        .filter(|f| part.is_none_or(|p| f.name.contains(p)))
+    {
+        let unit = if fact.unit.is_empty() {
+            String::new()
+        } else {
+            format!(", {}", fact.unit)
+        };
+        text.push_str(&format!(
+            "{} ({}{unit})\n    {}.\n",
+            fact.name,
+            fact.ty.word(),
+            fact.doc
+        ));
         if !fact.families.is_empty() {
             let families: Vec<&str> = fact.families.iter().map(|f| f.name()).collect();
             text.push_str(&format!("    For {}.\n", families.join(", ")));
@@ -116,7 +134,9 @@ fn facts_list(part: Option<&str>) -> Result<String, Failure> {
         }
     }
     match part {
-        Some(part) if text.is_empty() => Err(Failure::Unusable(format!("no fact has `{part}` in its name"))),
+        Some(part) if text.is_empty() => Err(Failure::Unusable(format!(
+            "no fact has `{part}` in its name"
+        ))),
         _ => Ok(text),
     }
 }
@@ -150,7 +170,11 @@ fn with_built_in(paths: &[PathBuf]) -> Result<(RuleSet, BTreeSet<String>), Failu
 }
 
 fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
-    if paths.is_empty() { Ok(judge::load::embedded(BUILT_IN)) } else { found(paths) }
+    if paths.is_empty() {
+        Ok(judge::load::embedded(BUILT_IN))
+    } else {
+        found(paths)
+    }
 }
 
 fn test(paths: &[PathBuf], speech: Speech) -> Outcome {
@@ -159,7 +183,10 @@ fn test(paths: &[PathBuf], speech: Speech) -> Outcome {
     let proofs = judge::prove(rules, facts::all(), &gpu_facts);
     let mut text = String::new();
     for proof in proofs.iter().filter(|p| speech.verbose || !p.passed()) {
-        text.push_str(&format!("{}: {}: {}\n", proof.rule, proof.test, proof.outcome));
+        text.push_str(&format!(
+            "{}: {}: {}\n",
+            proof.rule, proof.test, proof.outcome
+        ));
     }
     let failed = proofs.iter().filter(|p| !p.passed()).count();
     let passed = proofs.len() - failed;
@@ -167,7 +194,11 @@ fn test(paths: &[PathBuf], speech: Speech) -> Outcome {
         text.push_str(&format!("{passed} passed, {failed} failed\n"));
     }
     output::print(&text)?;
-    if failed > 0 { Err(Failure::Gate) } else { Ok(()) }
+    if failed > 0 {
+        Err(Failure::Gate)
+    } else {
+        Ok(())
+    }
 }
 
 /// The `gpu.` facts of a built-in GPU, for rule tests.
@@ -182,7 +213,10 @@ fn new(id: &str, folder: &Path, speech: Speech) -> Outcome {
     }
     let path = folder.join(format!("{id}.toml"));
     if path.exists() {
-        return Err(Failure::Unusable(format!("{} exists already", path.display())));
+        return Err(Failure::Unusable(format!(
+            "{} exists already",
+            path.display()
+        )));
     }
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)

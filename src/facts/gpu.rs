@@ -35,13 +35,19 @@ pub(super) struct GpuScope<'a> {
 impl<'a> GpuScope<'a> {
     pub(super) fn new(table: &'a Table<'_>) -> GpuScope<'a> {
         let costed = table.costed;
-        GpuScope { gpu: costed.gpu.as_ref().map(|choice| &choice.gpu), proven_cc: costed.proven_cc }
+        GpuScope {
+            gpu: costed.gpu.as_ref().map(|choice| &choice.gpu),
+            proven_cc: costed.proven_cc,
+        }
     }
 }
 
 /// Every fact of a GPU alone.
 pub(super) fn of(gpu: &Gpu) -> BTreeMap<String, Value> {
-    let scope = GpuScope { gpu: Some(gpu), proven_cc: None };
+    let scope = GpuScope {
+        gpu: Some(gpu),
+        proven_cc: None,
+    };
     ENTRIES
         .iter()
         .filter_map(|entry| match (entry.get)(&scope) {
@@ -89,12 +95,7 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         &[],
         GPU,
         "The compute capability, or when the GPU is unknown the least that the kernels that ran prove",
-        |t| {
-            Answer::maybe(
-                known(t).map_or(t.proven_cc, |g| g.compute_capability),
-                cc,
-            )
-        }
+        |t| { Answer::maybe(known(t).map_or(t.proven_cc, |g| g.compute_capability), cc,) }
     ),
     fact!(
         "gpu.has_tensor_cores",
