@@ -64,6 +64,32 @@ pub fn md_code(text: &str) -> String {
     format!("{fence}{pad}{line}{pad}{fence}")
 }
 
+/// A sentence of ours in which backticks mark code: the code becomes code spans, everything is
+/// escaped. With an odd backtick all of it is plain text.
+pub fn md_prose(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return md(text);
+    }
+    let mut out = String::new();
+    for (i, part) in parts.iter().enumerate() {
+        if i % 2 == 1 {
+            out.push_str(&md_code(part));
+        } else if !part.is_empty() {
+            // Escaping takes the blanks at the ends off; between words and code they matter.
+            let inner = part.trim();
+            if part.starts_with(char::is_whitespace) && i > 0 {
+                out.push(' ');
+            }
+            out.push_str(&md(inner));
+            if part.ends_with(char::is_whitespace) && !inner.is_empty() && i + 1 < parts.len() {
+                out.push(' ');
+            }
+        }
+    }
+    out
+}
+
 /// At most `max_chars` characters, with an ellipsis in the middle when something was cut: both ends
 /// of a kernel or layer name tell more than its middle.
 pub fn clip(text: &str, max_chars: usize) -> String {

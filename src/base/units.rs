@@ -73,7 +73,7 @@ pub fn percent(share: f64) -> String {
     if p == 0.0 {
         "0 %".into()
     } else if p.abs() < 0.1 {
-        "< 0.1 %".into()
+        "under 0.1 %".into()
     } else if p.abs() < 9.95 {
         format!("{p:.1} %")
     } else {
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(flops(9.33e9), "9.33 GFLOP");
         assert_eq!(percent(0.123), "12 %");
         assert_eq!(percent(0.0412), "4.1 %");
-        assert_eq!(percent(0.0004), "< 0.1 %");
+        assert_eq!(percent(0.0004), "under 0.1 %");
         assert_eq!(count(1_002_500), "1,002,500");
         assert_eq!(count(999), "999");
         assert_eq!(times(1.8), "1.80x");

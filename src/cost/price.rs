@@ -79,6 +79,8 @@ fn price_site(run: &Run, site: &Site, decoded: &[Arc<Decoded>], gpu: Option<&Gpu
     };
     let arg_dtype = args.and_then(float_dtype);
     let math_dtype = match (main.dtype, arg_dtype, main.tensor_core) {
+        // A convolution by FFT multiplies complex numbers; the work asked for is on real ones.
+        (Some(DType::Complex64 | DType::Complex128), Some(arg), _) => Some(arg),
         (Some(named), _, _) => Some(named),
         // fp32 operands on Tensor Cores are multiplied as TF32.
         (None, Some(DType::Fp32), TensorCore::Yes) if family.is_math() => Some(DType::Tf32),

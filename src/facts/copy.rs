@@ -40,8 +40,7 @@ pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
     };
     let kernels = kernel_unions(run);
     let calls = super::table::calls_by_correlation(run);
-    let mut groups: BTreeMap<(CopyKind, MemKind, MemKind, Option<bool>), CopyGroup> =
-        BTreeMap::new();
+    let mut groups: BTreeMap<(CopyKind, MemKind, MemKind, bool), CopyGroup> = BTreeMap::new();
     // Copies that overlap each other are exposed once: the earlier one has the time.
     let mut covered_until: BTreeMap<DeviceId, i64> = BTreeMap::new();
     let mut order: Vec<usize> = (0..run.profile.copies.len()).collect();
@@ -82,7 +81,7 @@ pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
             .get(&copy.device)
             .map_or(fresh.ns(), |u| fresh.ns() - overlap(u, fresh));
         let group = groups
-            .entry((copy.kind, copy.src, copy.dst, sync))
+            .entry((copy.kind, copy.src, copy.dst, sync == Some(true)))
             .or_insert_with(|| CopyGroup {
                 kind: copy.kind,
                 src: copy.src,
@@ -95,6 +94,7 @@ pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
                 longest_ns: 0.0,
                 small: 0,
             });
+        group.sync = group.sync.or(sync);
         group.count += 1;
         group.bytes += copy.bytes as f64;
         group.time_ns += copy.span.ns() as f64;

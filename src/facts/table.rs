@@ -144,15 +144,12 @@ impl<'a> Table<'a> {
         let run = &self.costed.run;
         Some(match member {
             Member::Run => Stake {
-                sites: (0..run.sites.len())
-                    .filter_map(|i| self.site_stake(SiteId::new(i), None))
-                    .collect(),
                 idle_ns: self.totals.idle_ns,
                 copy_ns: self.totals.copy_ns,
                 calls: 1,
                 time_ns: self.totals.gpu_busy_ns,
                 place: "the whole run".into(),
-                layer: None,
+                ..Stake::default()
             },
             Member::Step(i) => {
                 let step = run.steps.get(i as usize)?;
@@ -224,7 +221,7 @@ impl<'a> Table<'a> {
                     format!("{} ({})", chain.ops, chain.direction.name())
                 } else {
                     format!(
-                        "{}: {} ({})",
+                        "{} · {} ({})",
                         chain.layer,
                         chain.ops,
                         chain.direction.name()
@@ -322,7 +319,7 @@ impl<'a> Table<'a> {
                 .map_or_else(|| "unknown kernel".into(), |d| d.label.clone()),
         };
         match self.layer_name(id) {
-            Some(layer) => format!("{layer}: {what}"),
+            Some(layer) => format!("{layer} · {what}"),
             None => what,
         }
     }

@@ -88,6 +88,9 @@ pub struct Verdict {
     pub findings: Vec<Finding>,
     /// Findings under the floor, same order.
     pub minor: Vec<Finding>,
+    /// What the capture itself allows to be said: findings of profile-category rules. Not advice on
+    /// the program.
+    pub capture: Vec<Finding>,
     pub not_judged: Vec<NotJudged>,
     /// Rules that failed while running: reported, never silent.
     pub faults: Vec<Fault>,

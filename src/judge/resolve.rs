@@ -49,13 +49,17 @@ pub(super) fn resolve(rules: &[Rule], judged: Vec<Judged>, bench: &dyn Bench) ->
         let by_key = order(a, lead).partial_cmp(&order(b, lead));
         by_key.unwrap_or(std::cmp::Ordering::Equal).then(i.cmp(j))
     });
-    let (findings, minor) = findings
+    let (capture, advice): (Vec<Finding>, Vec<Finding>) = findings
         .into_iter()
         .map(|(_, finding)| finding)
+        .partition(|finding| finding.category == PROFILE);
+    let (findings, minor) = advice
+        .into_iter()
         .partition(|finding| matters(finding, &totals));
     Verdict {
         findings,
         minor,
+        capture,
         not_judged: not_judged(rules, &court.judged, bench),
         faults: faults(rules, &court.judged),
         silenced: court
@@ -260,18 +264,17 @@ fn drop_picks(
 }
 
 /// What a finding is sorted by: who leads, whether a saving is known, what it claims.
-fn order(finding: &Finding, idle_leads: bool) -> (bool, bool, f64) {
+/// Among those without a saving, what names a place goes before what is about the whole run.
+fn order(finding: &Finding, idle_leads: bool) -> (bool, bool, bool, f64) {
     let saving = finding.saving.as_ref();
     let idle = saving.is_some_and(|s| s.kind == SavingKind::Idle);
     let claimed = saving.map_or(0.0, |s| s.claimed_ns * finding.confidence.weight());
-    (idle_leads && !idle, saving.is_none(), -claimed)
+    let vague = saving.is_none() && finding.sites.is_empty();
+    (idle_leads && !idle, saving.is_none(), vague, -claimed)
 }
 
 /// Whether a finding is worth a place among the first.
 fn matters(finding: &Finding, totals: &Totals) -> bool {
-    if finding.saving.is_none() && finding.category == PROFILE {
-        return true;
-    }
     let idle = matches!(&finding.saving, Some(s) if s.kind == SavingKind::Idle);
     let (amount, whole) = match &finding.saving {
         Some(saving) if idle => (saving.high_ns, totals.window_ns),

@@ -10,6 +10,7 @@ use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{Missing, Run, Site};
 use crate::cost::{Costed, SiteCost, Unknown};
+use crate::facts::Member;
 use crate::gpu::{Choice, Gpu, How};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
 
@@ -34,6 +35,7 @@ impl Report {
             .map(|(i, f)| finding(i + 1, f))
             .collect();
         let minor = verdict.minor.iter().map(|f| finding(0, f)).collect();
+        let capture = verdict.capture.iter().map(|f| finding(0, f)).collect();
         let (layers, layers_omitted) = layers::rows(costed, verdict);
         let mut report = Report {
             schema_version: SCHEMA_VERSION,
@@ -44,6 +46,7 @@ impl Report {
             claimed: claimed(&findings),
             findings,
             minor,
+            capture,
             layers,
             layers_omitted,
             leave_alone: layers::leave_alone(costed, verdict),
@@ -196,6 +199,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         severity: f.severity,
         confidence: f.confidence,
         place: label(&f.place),
+        whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
         members: f.members.len() as u64,
         time_ns: f.time_ns,
@@ -214,8 +218,8 @@ fn saving(summary: &Summary, s: &Saving) -> SavingReport {
         SavingKind::Gpu | SavingKind::Copy => summary.busy_ns,
         SavingKind::Idle => summary.device_window_ns,
     };
-    // Savings are summed over devices and steps; a step is as long on every device.
-    let times = (summary.devices.max(1) * summary.steps.max(1)) as f64;
+    // The judge gives the part one device saves over all steps.
+    let steps = summary.steps.max(1) as f64;
     SavingReport {
         kind: s.kind,
         low_ns: s.low_ns,
@@ -224,7 +228,7 @@ fn saving(summary: &Summary, s: &Saving) -> SavingReport {
         claimed_ns: s.claimed_ns,
         claimed_share: share(s.claimed_ns, whole as f64),
         overlap_ns: s.overlap_ns,
-        step_ns: s.step_ns.map(|ns| ns / times),
+        step_ns: s.step_ns.map(|ns| ns / steps),
     }
 }
 
@@ -402,6 +406,7 @@ fn gpu_used(choice: &Choice) -> GpuUsed {
         name: gpu.name.clone(),
         how: how.to_owned(),
         remarks: choice.remarks.iter().map(|r| sentence(r)).collect(),
+        what_if: choice.how == How::WhatIf,
         bandwidth_bytes_per_s: gpu.bandwidth,
         fp32_flops_per_s: gpu.flops.get(&DType::Fp32).copied(),
         tensor_16bit_flops_per_s: tensor_16bit(gpu),

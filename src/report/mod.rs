@@ -52,6 +52,8 @@ pub struct Report {
     pub findings: Vec<FindingReport>,
     /// Findings too small to act on, same order.
     pub minor: Vec<FindingReport>,
+    /// What the capture itself allows to be said: no advice on the program.
+    pub capture: Vec<FindingReport>,
     /// Sum of what `findings` claim.
     pub claimed: Claimed,
     /// Largest time first.
@@ -129,6 +131,8 @@ pub struct FindingReport {
     pub confidence: Confidence,
     /// Where, for people.
     pub place: String,
+    /// It is about the run as a whole, not about a place in it.
+    pub whole_run: bool,
     pub calls: u64,
     pub members: u64,
     pub time_ns: f64,
@@ -333,6 +337,8 @@ pub struct GpuUsed {
     /// How it was settled on.
     pub how: String,
     pub remarks: Vec<String>,
+    /// The profile was taken on another GPU: the figures say what would be.
+    pub what_if: bool,
     pub bandwidth_bytes_per_s: f64,
     /// fp32 rate outside Tensor Cores.
     pub fp32_flops_per_s: Option<f64>,

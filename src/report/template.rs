@@ -95,6 +95,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
 fn add_filters(env: &mut Environment<'static>) {
     // Text from profiles, for one place each.
     env.add_filter("md", |s: String| text::md(&s));
+    env.add_filter("prose", |s: String| text::md_prose(&s));
     env.add_filter("code", |s: String| text::md_code(&s));
     env.add_filter("html", |s: String| text::html(&s));
     env.add_filter("plain", |s: String| text::plain(&s));

@@ -21,6 +21,7 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
     let mut sentences = leads(s);
     sentences.push(what_ran(s));
     sentences.push(what_to_win(report));
+    sentences.extend(thin(s));
     if let Some(why) = &s.idle_untrusted {
         let why = why.trim().trim_end_matches('.');
         sentences.push(format!(
@@ -49,15 +50,19 @@ fn leads(s: &Summary) -> Vec<String> {
             ns(s.busy_ns as f64)
         ));
     }
+    leads
+}
+
+/// When kernels could not be told apart by what they are for.
+fn thin(s: &Summary) -> Option<String> {
     let without = s.kernel_time_ns.saturating_sub(s.with_operator_ns);
-    if is_most(without, s.kernel_time_ns) {
-        leads.push(format!(
+    (without as f64 > MOST * s.kernel_time_ns as f64).then(|| {
+        format!(
             "{} of the kernel time has no known operator, so it could be judged by kernel names and \
              timing only.",
             percent(without as f64 / s.kernel_time_ns as f64)
-        ));
-    }
-    leads
+        )
+    })
 }
 
 fn what_ran(s: &Summary) -> String {
@@ -227,7 +232,8 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
             "The GPU is not known, so nothing was compared with its peaks: name it with --gpu NAME."
                 .to_owned(),
         ),
-        Some(gpu) => cautions.extend(gpu.remarks.iter().cloned()),
+        Some(gpu) if gpu.what_if => cautions.extend(gpu.remarks.iter().cloned()),
+        Some(_) => {}
     }
     if !report.faults.is_empty() {
         cautions.push(format!(
