@@ -14,7 +14,7 @@ use cel::common::ast::{
 };
 
 use super::expr::{
-    Expr, FOUND, HAS, Leaf, Let, MAX_NODES, MAX_SOURCE, Name, Node, Scalar, Type, Uses,
+    Expr, FOUND, HAS, Leaf, Let, MAX_NESTING, MAX_NODES, MAX_SOURCE, MAX_TOKENS, Name, Node, Scalar, Type, Uses,
 };
 use super::functions::{self, ARITHMETIC, FUNCTIONS};
 use crate::base::suggest::did_you_mean;
@@ -148,6 +148,9 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Expr, Vec<Mi
             "an expression of more than {MAX_SOURCE} bytes"
         )));
     }
+    if too_deep(source) {
+        return Err(whole("an expression with too many parts; use lets".into()));
+    }
     let program = cel::Program::compile(source).map_err(|e| syntax(source, &e))?;
     let mut ast = program.expression().clone();
     if size(&ast) > MAX_NODES {
@@ -172,6 +175,31 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Expr, Vec<Mi
         }),
         _ => Err(checker.mistakes),
     }
+}
+
+/// Whether parsing could recurse too far; looked at before the parser sees it.
+fn too_deep(source: &str) -> bool {
+    let mut tokens = 0_usize;
+    let mut depth = 0_usize;
+    let mut deepest = 0_usize;
+    let mut choices = 0_usize;
+    let mut in_word = false;
+    for c in source.chars() {
+        let word = c.is_alphanumeric() || c == '_';
+        if !c.is_whitespace() && !(word && in_word) {
+            tokens += 1;
+        }
+        in_word = word;
+        // Quotes are not told apart: a string full of brackets can be split.
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            '?' => choices += 1,
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    tokens > MAX_TOKENS || deepest > MAX_NESTING || choices > MAX_NESTING
 }
 
 fn syntax(source: &str, errors: &cel::ParseErrors) -> Vec<Mistake> {

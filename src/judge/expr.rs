@@ -20,6 +20,11 @@ use crate::facts::{Answer, Lookup, Ty, Value};
 pub const MAX_SOURCE: usize = 2_000;
 /// Nodes of one expression after its macros are expanded.
 pub const MAX_NODES: usize = 400;
+/// Words and signs of one expression. The parser, and whatever walks a tree, recurses once for each
+/// operator of a chain.
+pub const MAX_TOKENS: usize = 400;
+/// Brackets in brackets, and `?:` in `?:`: for each the parser recurses through all of its grammar.
+pub const MAX_NESTING: usize = 16;
 /// Items of a list fact: what bounds a comprehension.
 pub const MAX_ITEMS: usize = 1_024;
 
