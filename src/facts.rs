@@ -94,6 +94,21 @@ pub enum Ty {
     Ints,
 }
 
+impl Ty {
+    /// The word documentation uses.
+    pub fn word(self) -> &'static str {
+        match self {
+            Ty::Bool => "bool",
+            Ty::Int => "int",
+            Ty::Double => "double",
+            Ty::Str => "string",
+            Ty::Strings => "list of strings",
+            Ty::Doubles => "map of doubles",
+            Ty::Ints => "map of ints",
+        }
+    }
+}
+
 /// The value of a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -237,6 +252,11 @@ pub fn find(name: &str) -> Option<&'static Fact> {
     all.binary_search_by(|f| f.name.cmp(name))
         .ok()
         .and_then(|i| all.get(i))
+}
+
+/// The `gpu.` facts of a GPU alone, for the tests of rules.
+pub fn of_gpu(gpu: &crate::gpu::Gpu) -> BTreeMap<String, Value> {
+    gpu::of(gpu)
 }
 
 /// What facts need that a profile may not carry, said as how to collect it.

@@ -225,7 +225,8 @@ impl ApiClass {
         } else if has("LaunchKernel")
             || has("LaunchCooperative")
             || name == "cudaLaunch"
-            || starts(&["cuLaunch"])
+            || name == "cuLaunch"
+            || name == "cuLaunchGrid"
         {
             ApiClass::Launch
         } else if has("Synchronize") {
@@ -336,19 +337,28 @@ impl<'a> RangeText<'a> {
     pub fn split(text: &'a str) -> RangeText<'a> {
         const KEYS: [&str; 4] = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
         // PyProf markers are Python literals: commas inside them are theirs.
-        if text.starts_with('{') || !text.contains(" = ") {
+        if text.starts_with('{') {
             return RangeText {
                 name: text,
                 ..RangeText::default()
             };
         }
-        let mut cuts: Vec<(usize, usize)> = Vec::new();
-        for (which, key) in KEYS.iter().enumerate() {
-            if let Some(at) = text.find(key) {
-                cuts.push((at, which));
+        // The first place of each key, in order of place.
+        let mut cuts = [(0, 0); KEYS.len()];
+        let mut found = 0;
+        for (at, _) in text.match_indices(',') {
+            let rest = text.get(at..).unwrap_or_default();
+            let which = KEYS.iter().position(|key| rest.starts_with(key));
+            let Some(which) = which else { continue };
+            let cut = (at, which);
+            if cuts.iter().take(found).all(|c| c.1 != which)
+                && let Some(slot) = cuts.get_mut(found)
+            {
+                *slot = cut;
+                found += 1;
             }
         }
-        cuts.sort_unstable();
+        let cuts = cuts.get(..found).unwrap_or_default();
         let Some(&(first, _)) = cuts.first() else {
             return RangeText {
                 name: text,

@@ -1,5 +1,11 @@
 //! The report, on verdicts written by hand: what it says first, that hostile text stays text, that
 //! GitHub's Markdown dialect reads it as intended, and that the same input gives the same bytes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::BTreeMap;
 
@@ -432,7 +438,7 @@ fn reads_right_on_github() {
 #[test]
 fn json_is_the_report() {
     let report = sample().report();
-    let value: serde_json::Value = serde_json::from_str(&json(&report).unwrap()).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
     assert_eq!(value["schema_version"], 1);
     assert_eq!(value["findings"][0]["saving"]["claimed_ns"], 16.0 * MS);
     assert_eq!(value["layers"][0]["name"], "blocks.*.mlp");
@@ -443,7 +449,7 @@ fn json_is_the_report() {
 fn the_same_twice() {
     let (a, b) = (sample(), sample());
     assert_eq!(a.markdown(), b.markdown());
-    assert_eq!(json(&a.report()).unwrap(), json(&b.report()).unwrap());
+    assert_eq!(json(&a.report()), json(&b.report()));
 }
 
 #[test]
@@ -505,7 +511,7 @@ fn hostile_text_stays_text() {
     for gone in ["\u{1b}", "\u{202e}", "\0", "alice"] {
         assert!(!text.contains(gone), "{gone:?} in\n{text}");
     }
-    assert!(!json(&s.report()).unwrap().contains("alice"));
+    assert!(!json(&s.report()).contains("alice"));
 }
 
 #[test]
@@ -517,7 +523,7 @@ fn long_labels_are_bounded() {
     s.verdict.findings[0].evidence = vec![(long.clone(), long.clone())];
     s.costed.run.profile.note("rows_skipped", long);
     assert!(s.markdown().len() < 10_000);
-    assert!(json(&s.report()).unwrap().len() < 20_000);
+    assert!(json(&s.report()).len() < 20_000);
 }
 
 #[test]
@@ -690,7 +696,7 @@ fn numbers_that_are_not_numbers_do_no_harm() {
     s.costed.run.sites[2].time_ns = i64::MAX;
     s.costed.run.sites[1].calls = u32::MAX;
     render(&s.markdown());
-    json(&s.report()).unwrap();
+    assert!(json(&s.report()).contains("null"));
 }
 
 #[test]

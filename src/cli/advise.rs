@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::progress::Bar;
-use super::{output, AdviseArgs, Failure, Format, Outcome, Speech};
+use super::{AdviseArgs, Failure, Format, Outcome, Speech, output};
 use crate::base::text::plain;
-use crate::correlate::{correlate, Vocabulary};
-use crate::cost::{kernel_name, ops, price, Costed};
+use crate::correlate::{Vocabulary, correlate};
+use crate::cost::{Costed, kernel_name, ops, price};
 use crate::facts::Table;
 use crate::gpu::select;
 use crate::judge::{judge, why};
@@ -20,15 +20,22 @@ use crate::report::{self, Report};
 /// When the profile holds nothing to judge, a file cannot be read or written, or a rule, a GPU or a
 /// template is wrong: [`Failure::Unusable`] with what to do.
 pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
-    let path = args.profile.as_deref().ok_or_else(|| Failure::Unusable("no profile given".into()))?;
+    let path = args
+        .profile
+        .as_deref()
+        .ok_or_else(|| Failure::Unusable("no profile given".into()))?;
     refuse_overwriting(path, args.output.as_deref())?;
     let rules = super::rules::load(&args.rules)?;
 
     let profile = read_profile(path, speech)?;
-    let gpu = select::choose(args.gpu.as_deref(), &profile).map_err(|e| Failure::Unusable(e.to_string()))?;
+    let gpu = select::choose(args.gpu.as_deref(), &profile)
+        .map_err(|e| Failure::Unusable(e.to_string()))?;
     let run = correlate(
         profile,
-        &Vocabulary { knows_op: &ops::knows, is_communication: &kernel_name::is_communication },
+        &Vocabulary {
+            knows_op: &ops::knows,
+            is_communication: &kernel_name::is_communication,
+        },
     );
     let costed = price(run, gpu);
     let table = Table::new(&costed);
@@ -39,7 +46,10 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     let verdict = judge(&rules, &table);
     for silenced in &verdict.silenced {
         let place = plain(&silenced.place);
-        speech.remark(&format!("{} is silenced by {} at {place}", silenced.rule, silenced.by));
+        speech.remark(&format!(
+            "{} is silenced by {} at {place}",
+            silenced.rule, silenced.by
+        ));
     }
     let report = Report::new(&costed, &verdict, &report::Options { top: args.top });
     warn(&costed, &report, speech);
@@ -53,7 +63,10 @@ fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome {
         _ => false,
     });
     if same {
-        return Err(Failure::Unusable(format!("--output {} would overwrite the profile", input.display())));
+        return Err(Failure::Unusable(format!(
+            "--output {} would overwrite the profile",
+            input.display()
+        )));
     }
     Ok(())
 }
@@ -95,18 +108,27 @@ fn warn(costed: &Costed, report: &Report, speech: Speech) {
         speech.warn("this export holds environment variables of the captured machine; do not share the file itself");
     }
     for fault in &report.faults {
-        speech.warn(&format!("rule {} failed: {}", fault.rule, plain(&fault.message)));
+        speech.warn(&format!(
+            "rule {} failed: {}",
+            fault.rule,
+            plain(&fault.message)
+        ));
     }
 }
 
 fn render(args: &AdviseArgs, report: &Report) -> Result<String, Failure> {
     if let Some(path) = &args.template {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| Failure::Unusable(format!("cannot read the template {}: {e}", path.display())))?;
-        return Ok(report::render_template(report, &path.display().to_string(), &text)?);
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Failure::Unusable(format!("cannot read the template {}: {e}", path.display()))
+        })?;
+        return Ok(report::render_template(
+            report,
+            &path.display().to_string(),
+            &text,
+        )?);
     }
     Ok(match args.format {
-        Format::Markdown => report::markdown(report),
+        Format::Markdown => report::markdown(report)?,
         Format::Json => report::json(report),
     })
 }

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{output, Failure, Outcome};
+use super::{Failure, Outcome, output};
 use crate::gpu::{select, show};
 
 /// What can be asked of the GPU table.
@@ -36,7 +36,10 @@ fn list() -> String {
         if aliases.is_empty() {
             aliases.push('-');
         }
-        text.push_str(&format!("{:width$}  {:28}  {aliases}\n", spec.gpu.id, spec.gpu.name));
+        text.push_str(&format!(
+            "{:width$}  {:28}  {aliases}\n",
+            spec.gpu.id, spec.gpu.name
+        ));
     }
     text
 }

@@ -46,8 +46,13 @@ pub(super) fn print(text: &str) -> Outcome {
 
 /// Writes a file whole or not at all: into a temporary file beside it, then renamed.
 pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
-    let fail = |error: std::io::Error| Failure::Unusable(format!("cannot write {}: {error}", path.display()));
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let fail = |error: std::io::Error| {
+        Failure::Unusable(format!("cannot write {}: {error}", path.display()))
+    };
+    let folder = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail)?;
     file.write_all(text.as_bytes()).map_err(fail)?;
     #[cfg(unix)]

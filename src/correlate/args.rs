@@ -85,7 +85,7 @@ impl Arguments {
         RangeArgs {
             args: self.add(event_args(&event)),
             line: source::innermost_of_call_stack(word("Call stack")).map(|l| labels.intern(&l)),
-            module: (!module.is_empty()).then(|| labels.intern(&super::marker::bounded(module))),
+            module: (!module.is_empty()).then(|| labels.intern(&super::grammar::bounded(module))),
         }
     }
 

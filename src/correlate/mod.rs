@@ -14,6 +14,8 @@ use crate::profile::{
 };
 
 mod args;
+mod attribution;
+mod grammar;
 mod join;
 mod layers;
 pub(crate) mod literal;
@@ -515,7 +517,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
     let stretched = stretched::reason(&profile, &texts, &arguments, &launches);
     let times = times(&profile, &texts, &launches, &steps, vocabulary);
 
-    let mut tree = Tree::grow(&profile, &texts, &arguments, &mut labels, &launches);
+    let mut tree = Tree::grow(&profile, &texts, &arguments, &steps, &mut labels, &launches);
     let forwards = ops::forwards(&profile, &texts, &mut tree);
     let mut layers = LayerTable::default();
     let mut calls = Calls::new(&arguments, &brackets, &tree, &mut layers, &forwards);
@@ -541,8 +543,8 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         settings: &settings,
     };
     let sites = sites::group(&members, &mut links);
-    let attribution = attribution(&members, &links);
-    let layer_source = layer_source(&members, &links, &layers);
+    let sums = attribution::sums(&members, &links);
+    let layer_source = attribution::layer_source(&members, &links, &layers);
     Run {
         links,
         scopes,
@@ -554,7 +556,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         steps: steps.steps,
         window: times.window,
         timeline: times.timeline,
-        attribution,
+        attribution: sums,
         stretched,
         layer_source,
         profile,
@@ -637,66 +639,4 @@ fn mark_steps(calls: &mut [OpCall], links: &[Link]) {
             call.step = call.step.or(link.step);
         }
     }
-}
-
-fn attribution(members: &sites::Members<'_>, links: &[Link]) -> Attribution {
-    let mut sums = Attribution::default();
-    for ((id, kernel), link) in (0..).map(KernelId).zip(&members.profile.kernels).zip(links) {
-        let ns = kernel.span.ns();
-        let count = |yes: bool, kernels: &mut u64, time: &mut i64| {
-            if yes {
-                *kernels += 1;
-                *time = time.saturating_add(ns);
-            }
-        };
-        let call = link.op.and_then(|c| members.calls.get(c.idx()));
-        let shapes = call.is_some_and(|c| members.arguments.has_shapes(c.args));
-        let layer = members.layer(id, link).is_some();
-        let is = |missing| link.missing == Some(missing);
-        count(true, &mut sums.kernels, &mut sums.kernel_ns);
-        count(
-            link.launch.is_some(),
-            &mut sums.launched,
-            &mut sums.launched_ns,
-        );
-        count(call.is_some(), &mut sums.with_op, &mut sums.with_op_ns);
-        count(shapes, &mut sums.with_shapes, &mut sums.with_shapes_ns);
-        count(layer, &mut sums.with_layer, &mut sums.with_layer_ns);
-        count(
-            is(Missing::NoLaunch),
-            &mut sums.no_launch,
-            &mut sums.no_launch_ns,
-        );
-        count(
-            is(Missing::GraphReplay),
-            &mut sums.graph_replay,
-            &mut sums.graph_replay_ns,
-        );
-    }
-    sums
-}
-
-/// The source that named the layers of most kernel time; operators where nothing names layers.
-fn layer_source(
-    members: &sites::Members<'_>,
-    links: &[Link],
-    layers: &LayerTable,
-) -> Option<LayerSource> {
-    let mut time: Vec<(LayerSource, i64)> = Vec::new();
-    for ((id, kernel), link) in (0..).map(KernelId).zip(&members.profile.kernels).zip(links) {
-        let named = members.layer(id, link);
-        let layer = named.and_then(|l| layers.layers.get(l.idx()));
-        let Some(source) = layer.map(|l| l.source).or(link.op.map(|_| LayerSource::Op)) else {
-            continue;
-        };
-        match time.iter_mut().find(|(s, _)| *s == source) {
-            Some((_, ns)) => *ns = ns.saturating_add(kernel.span.ns()),
-            None => time.push((source, kernel.span.ns())),
-        }
-    }
-    let named = time.iter().filter(|(s, _)| *s != LayerSource::Op);
-    named
-        .max_by_key(|(s, ns)| (*ns, std::cmp::Reverse(*s)))
-        .or(time.first())
-        .map(|(s, _)| *s)
 }

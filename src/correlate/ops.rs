@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::args::Arguments;
 use super::layers::{Brackets, LayerTable};
 use super::marker::{Meaning, Named, Phase, Role, Texts, What};
-use super::sweep::{Context, Tree};
+use super::sweep::{self, Context, Tree};
 use super::{ArgsId, Direction, LayerId, LayerSource, OpCall, OpCallId, ScopeId};
 use crate::profile::{Profile, Range, RangeId, StrId, ThreadId};
 
@@ -256,6 +256,16 @@ impl<'t, 'p> Calls<'t, 'p> {
         (name, place.line)
     }
 
+    /// Whether autograd recorded the work around a scope: forward work, whatever the user's own
+    /// range around it is called. Old `emit_nvtx` prints the counter also where nothing is
+    /// recorded; there it stays 0.
+    fn is_recorded(&self, context: &Context) -> bool {
+        let numbered = context.seq.and_then(|s| self.tree.range(s));
+        numbered.is_some_and(|(_, range, _)| {
+            sweep::has_modern_seq(range) || range.seq.is_some_and(|seq| seq > 0)
+        })
+    }
+
     /// Direction of the work, and whether it is forward work done again. The strongest evidence
     /// first; without any, unknown.
     fn direction(
@@ -279,6 +289,9 @@ impl<'t, 'p> Calls<'t, 'p> {
         }
         if op.is_some_and(|o| o.gradient) {
             return (Direction::Bprop, false);
+        }
+        if context.is_some_and(|c| self.is_recorded(c)) {
+            return (Direction::Fprop, false);
         }
         if let Some(phase) = context.and_then(|c| c.phase) {
             return (phase, false);

@@ -1,1 +1,235 @@
+//! Real captures, where the folder of them is known: `PYPROF_ADVISE_PROFILES`, and
+//! `PYPROF_ADVISE_REFERENCE` for what PyProf made of them.
 
+use std::path::PathBuf;
+
+use super::literal::{self, Literal};
+use super::*;
+use crate::read;
+
+/// Names a cost table may be expected to know.
+const KNOWN: &[&str] = &[
+    "_flash_attn_forward",
+    "_fused_dropout",
+    "_log_softmax",
+    "_masked_scale",
+    "_softmax",
+    "_to_copy",
+    "__add__",
+    "__iadd__",
+    "__mul__",
+    "__truediv__",
+    "add",
+    "add_",
+    "addmm",
+    "all_to_all",
+    "alltoall_base_",
+    "bmm",
+    "cat",
+    "clone",
+    "contiguous",
+    "conv2d",
+    "copy_",
+    "div",
+    "dropout",
+    "embedding",
+    "equal",
+    "fill_",
+    "gelu",
+    "interpolate",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "masked_fill_",
+    "matmul",
+    "mean",
+    "mm",
+    "mul",
+    "mul_",
+    "native_layer_norm",
+    "neg",
+    "nll_loss",
+    "norm",
+    "ones_like",
+    "pow",
+    "relu",
+    "rsqrt",
+    "softmax",
+    "stack",
+    "sum",
+    "threshold_backward",
+    "to",
+    "zero_",
+    "zeros_like",
+];
+
+fn folder(variable: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os(variable).map(PathBuf::from);
+    if folder.is_none() {
+        println!("skipped: {variable} is not set");
+    }
+    folder
+}
+
+fn run(file: &str) -> Option<Run> {
+    let path = folder("PYPROF_ADVISE_PROFILES")?.join(file);
+    let profile = read::open(&path, &read::Quiet).unwrap();
+    let vocabulary = Vocabulary {
+        knows_op: &|op| KNOWN.contains(&op.name.as_str()),
+        is_communication: &|name| name.starts_with("nccl"),
+    };
+    Some(correlate(profile, &vocabulary))
+}
+
+fn display(run: &Run, link: &Link) -> Option<String> {
+    Some(run.op_calls.get(link.op?.idx())?.op.display())
+}
+
+/// Time of the launched kernels with a layer from a source, in percent of all launched kernels.
+fn percent_from(run: &Run, source: LayerSource) -> i64 {
+    let named: i64 = run
+        .profile
+        .kernels
+        .iter()
+        .zip(&run.links)
+        .filter(|(_, link)| {
+            let layer = link.op.and_then(|c| run.op_calls[c.idx()].layer);
+            layer.is_some_and(|l| run.layers[l.idx()].source == source)
+        })
+        .map(|(kernel, _)| kernel.span.ns())
+        .sum();
+    named * 100 / run.attribution.launched_ns.max(1)
+}
+
+#[test]
+fn language_model_the_decoder_forward_and_backward() {
+    let Some(run) = run("lm_net.sql") else { return };
+    let decoder: Vec<&Site> = run
+        .sites
+        .iter()
+        .filter(|s| {
+            let args = s.args.map(|a| &run.args[a.idx()]);
+            let tensors = args.iter().flat_map(|a| a.tensors());
+            s.op.as_ref().is_some_and(|o| o.name == "matmul")
+                && tensors
+                    .map(|t| t.shape.as_slice())
+                    .any(|s| s == [200, 33278])
+        })
+        .collect();
+    let of = |direction| {
+        let site = decoder.iter().find(|s| s.direction == direction).unwrap();
+        let layer = &run.layers[site.layer.unwrap().idx()];
+        assert_eq!(layer.name, "language-model.py:111");
+        (
+            site.kernels.iter().map(|k| k.count).sum::<u32>(),
+            site.args_from_forward,
+        )
+    };
+    assert_eq!(of(Direction::Fprop), (1, false));
+    assert_eq!(of(Direction::Bprop), (2, true));
+    assert_eq!(run.layer_source, Some(LayerSource::SourceLine));
+}
+
+/// Kernel by kernel, PyProf's direction, operator and sequence number, except where PyProf is
+/// known to be wrong: gradients summed by the engine, which it calls forward work.
+#[test]
+fn language_model_agrees_with_pyprof() {
+    let Some(run) = run("lm_net.sql") else { return };
+    let Some(reference) = folder("PYPROF_ADVISE_REFERENCE") else {
+        return;
+    };
+    let text = std::fs::read_to_string(reference.join("lm_net.pyprof.dict")).unwrap();
+    let (mut summed, mut compared) = (0, 0);
+    for (line, (kernel, link)) in text.lines().zip(run.profile.kernels.iter().zip(&run.links)) {
+        let row = literal::parse(line).unwrap();
+        let word = |key: &str| row.get(key).and_then(Literal::as_str).unwrap_or_default();
+        let last = |key: &str| row.get(key).and_then(Literal::items).and_then(<[_]>::last);
+        assert_eq!(row.get("kDuration"), Some(&Literal::Int(kernel.span.ns())));
+        let call = &run.op_calls[link.op.unwrap().idx()];
+        compared += 1;
+        match (word("dir"), call.direction) {
+            ("fprop", Direction::Fprop | Direction::Update) => {
+                let (module, name) = (last("mod").unwrap(), last("op").unwrap());
+                assert_eq!(module.as_str(), Some(call.op.module.as_str()));
+                assert_eq!(name.as_str(), Some(call.op.name.as_str()));
+            }
+            ("bprop", Direction::Bprop) => {
+                let seq = last("seqId").map(|s| match s {
+                    Literal::Int(i) => i.cast_unsigned(),
+                    _ => 0,
+                });
+                assert_eq!(call.seq, seq);
+            }
+            ("fprop", Direction::Bprop) => {
+                assert!(matches!(call.op.name.as_str(), "add" | "add_" | "sum"));
+                assert_eq!(last("mod").and_then(Literal::as_str), Some("na"));
+                summed += 1;
+            }
+            (theirs, ours) => panic!("{theirs} and {ours:?}: {line}"),
+        }
+    }
+    assert_eq!((compared, summed), (160, 24));
+}
+
+#[test]
+fn stale_getters_hide_no_convolution() {
+    let Some(run) = run("mmagic.sqlite") else {
+        return;
+    };
+    let mut convolutions = 0;
+    for link in &run.links {
+        let name = display(&run, link);
+        assert!(name.as_ref().is_none_or(|n| !n.contains("__getattr__")));
+        convolutions += usize::from(name.as_deref() == Some("torch.nn.functional.conv2d"));
+    }
+    assert_eq!(convolutions, 90);
+    let unknown = run.profile.kernels.iter().zip(&run.links);
+    let unknown: Vec<i64> = unknown
+        .filter(|(_, l)| l.missing == Some(Missing::NoOperator))
+        .map(|(k, _)| k.span.ns())
+        .collect();
+    assert!(unknown.len() >= 180);
+    let share = unknown.iter().sum::<i64>() * 100 / run.attribution.kernel_ns;
+    assert!((30..=32).contains(&share), "{share} %");
+}
+
+#[test]
+fn fsdp_brackets_name_the_layers_of_both_ranks() {
+    let Some(run) = run("mfu_2gpu_before.sqlite") else {
+        return;
+    };
+    assert_eq!(run.attribution.no_launch, 24);
+    assert_eq!(run.attribution.launched, 3986);
+    assert!(percent_from(&run, LayerSource::Fsdp) >= 95);
+    assert!(run.patterns.iter().any(|p| p.name == "blocks.*"));
+    assert!(
+        run.links
+            .iter()
+            .all(|l| l.missing != Some(Missing::NoRange))
+    );
+}
+
+#[test]
+fn kernels_without_a_launch_stay_in_the_totals() {
+    let Some(run) = run("h100_2gpu_1s.sqlite") else {
+        return;
+    };
+    assert_eq!(run.attribution.no_launch, 1810);
+    assert_eq!(
+        (run.attribution.kernels, run.attribution.launched),
+        (3442, 1632)
+    );
+    let in_sites: i64 = run.sites.iter().map(|s| s.time_ns).sum();
+    assert_eq!(in_sites, run.attribution.kernel_ns);
+}
+
+#[test]
+fn user_ranges_name_layers_but_the_whole_loop_does_not() {
+    let Some(run) = run("cs336zx_2_7B_nvtx.sqlite") else {
+        return;
+    };
+    assert_eq!(run.attribution.with_op, 0);
+    let names: Vec<&str> = run.layers.iter().map(|l| l.name.as_str()).collect();
+    assert!(names.contains(&"computing softmax"), "{names:?}");
+    assert!(!names.contains(&"benchmark_loop"), "{names:?}");
+}

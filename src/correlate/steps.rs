@@ -1,6 +1,8 @@
 //! Numbered steps and declared warm-up. Nothing is guessed: a program that numbers no steps has
 //! none.
 
+use rustc_hash::FxHashMap;
+
 use super::marker::{StepFamily, Texts, What};
 use super::{Step, StepId};
 use crate::profile::{ProcessId, Profile, RangeKind, Span, ThreadId};
@@ -9,7 +11,7 @@ use crate::profile::{ProcessId, Profile, RangeKind, Span, ThreadId};
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     pub steps: Vec<Step>,
-    /// Host time of declared warm-up, in order of start.
+    /// Host time of declared warm-up: in time order, without overlap.
     pub warmup: Vec<Span>,
     /// Per process: spans that do not overlap, in time order.
     by_process: Vec<Vec<(Span, StepId)>>,
@@ -44,13 +46,13 @@ impl Steps {
                 _ => {}
             }
         }
-        warmup.sort_unstable();
         let mut steps = Steps {
-            warmup,
+            warmup: joined(warmup),
             ..Steps::default()
         };
+        let mut shared = FxHashMap::default();
         for list in numbered {
-            steps.add_process(one_series(list));
+            steps.add_process(one_series(list), &mut shared);
         }
         steps.in_time_order();
         steps
@@ -66,42 +68,41 @@ impl Steps {
 
     /// Whether host time is in declared warm-up.
     pub(crate) fn is_warmup(&self, time: i64) -> bool {
-        self.warmup.iter().any(|w| w.contains(time))
+        let after = self.warmup.partition_point(|w| w.start <= time);
+        after
+            .checked_sub(1)
+            .and_then(|at| self.warmup.get(at))
+            .is_some_and(|w| w.contains(time))
     }
 
-    /// Adds one process's steps. Ranks run the same step at about the same time: a step of another
-    /// process with this number that overlaps in time is the same step.
-    fn add_process(&mut self, series: Vec<Numbered>) {
+    /// Adds one process's steps. Ranks run the same step at about the same time: the n-th step of a
+    /// number is the same step as another process's n-th of that number if both overlap in time.
+    fn add_process(&mut self, series: Vec<Numbered>, shared: &mut FxHashMap<(u64, u32), usize>) {
         let mut spans = Vec::with_capacity(series.len());
-        let known = self.steps.len();
-        let mut from = 0;
+        let mut seen: FxHashMap<u64, u32> = FxHashMap::default();
         for step in series {
-            let same = self
-                .steps
-                .iter()
-                .enumerate()
-                .take(known)
-                .skip(from)
-                .find(|(_, s)| {
-                    s.number == step.number
-                        && s.span.start < step.span.end
-                        && step.span.start < s.span.end
-                })
-                .map(|(at, _)| at);
-            let at = if let Some(at) = same {
-                from = at + 1;
-                if let Some(shared) = self.steps.get_mut(at) {
-                    shared.span.start = shared.span.start.min(step.span.start);
-                    shared.span.end = shared.span.end.max(step.span.end);
+            let count = seen.entry(step.number).or_default();
+            *count += 1;
+            let known = shared.get(&(step.number, *count)).copied();
+            let same = known.and_then(|at| Some((at, self.steps.get_mut(at)?)));
+            let at = match same {
+                Some((at, same))
+                    if same.span.start < step.span.end && step.span.start < same.span.end =>
+                {
+                    same.span.start = same.span.start.min(step.span.start);
+                    same.span.end = same.span.end.max(step.span.end);
+                    at
                 }
-                at
-            } else {
-                self.steps.push(Step {
-                    number: step.number,
-                    span: step.span,
-                    warmup: self.is_warmup(step.span.start),
-                });
-                self.steps.len() - 1
+                _ => {
+                    let warmup = self.is_warmup(step.span.start);
+                    self.steps.push(Step {
+                        number: step.number,
+                        span: step.span,
+                        warmup,
+                    });
+                    shared.insert((step.number, *count), self.steps.len() - 1);
+                    self.steps.len() - 1
+                }
             };
             spans.push((step.span, StepId::new(at)));
         }
@@ -129,30 +130,38 @@ impl Steps {
     }
 }
 
+/// Overlapping spans made one, in time order.
+fn joined(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_unstable();
+    spans.dedup_by(|next, span| {
+        let touches = next.start <= span.end;
+        if touches {
+            span.end = span.end.max(next.end);
+        }
+        touches
+    });
+    spans
+}
+
 /// The steps of one process: one spelling on one thread, those inside others left out.
 fn one_series(mut numbered: Vec<Numbered>) -> Vec<Numbered> {
     // A step that was cut off by the end of the capture has no length to speak of.
     numbered.retain(|n| n.span.end < i64::MAX && n.span.ns() > 0);
-    let mut series: Vec<(StepFamily, ThreadId, i64)> = Vec::new();
+    let mut series: FxHashMap<(StepFamily, ThreadId), i64> = FxHashMap::default();
     for n in &numbered {
-        match series
-            .iter_mut()
-            .find(|s| (s.0, s.1) == (n.family, n.thread))
-        {
-            Some(s) => s.2 = s.2.saturating_add(n.span.ns()),
-            None => series.push((n.family, n.thread, n.span.ns())),
-        }
+        let ns = series.entry((n.family, n.thread)).or_default();
+        *ns = ns.saturating_add(n.span.ns());
     }
     // The profiler's own numbering first; else what covers most time, which is the outermost.
-    let best = series.iter().min_by_key(|(family, thread, ns)| {
+    let best = series.iter().min_by_key(|((family, thread), ns)| {
         (
             *family != StepFamily::ProfilerStep,
-            std::cmp::Reverse(*ns),
+            std::cmp::Reverse(**ns),
             *family,
             *thread,
         )
     });
-    let Some(&(family, thread, _)) = best else {
+    let Some((&(family, thread), _)) = best else {
         return Vec::new();
     };
     numbered.retain(|n| (n.family, n.thread) == (family, thread));

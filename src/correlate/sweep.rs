@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::args::Arguments;
 use super::layers::{Place, PlaceId, Places};
 use super::marker::{Meaning, Role, Texts, What};
+use super::steps::Steps;
 use super::{Direction, Scope, ScopeId};
 use crate::profile::{CallId, Profile, Range, RangeId, RangeKind, Strings};
 
@@ -65,7 +66,7 @@ pub(crate) struct Tree<'a> {
     /// Per process: operators that compute gradients are themselves recorded (`create_graph`), so
     /// a sequence number inside a node does not mean recomputation.
     records_gradients: Vec<bool>,
-    /// Per process: first and last launch.
+    /// Per process: first and last launch outside declared warm-up.
     launch_extent: Vec<(i64, i64)>,
     /// Numbers of autograd nodes whose engine range carries none.
     inner_seqs: FxHashMap<ScopeId, u64>,
@@ -121,6 +122,7 @@ impl<'a> Tree<'a> {
         profile: &'a Profile,
         texts: &'a Texts,
         arguments: &'a Arguments,
+        steps: &Steps,
         labels: &'a mut Strings,
         launches: &[Option<CallId>],
     ) -> Tree<'a> {
@@ -143,7 +145,7 @@ impl<'a> Tree<'a> {
             inner_seqs: FxHashMap::default(),
             nowhere,
         };
-        let calls = tree.launching_calls(launches);
+        let calls = tree.launching_calls(launches, steps);
         let ranges = ranges_by_thread(profile);
         for (thread, (ranges, calls)) in ranges.iter().zip(&calls).enumerate() {
             tree.sweep(thread, ranges, calls);
@@ -201,7 +203,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Calls that launched kernels, by thread and in time order.
-    fn launching_calls(&mut self, launches: &[Option<CallId>]) -> Vec<Vec<u32>> {
+    fn launching_calls(&mut self, launches: &[Option<CallId>], steps: &Steps) -> Vec<Vec<u32>> {
         let mut launching = vec![false; self.profile.calls.len()];
         for call in launches.iter().flatten() {
             if let Some(flag) = launching.get_mut(call.idx()) {
@@ -219,7 +221,9 @@ impl<'a> Tree<'a> {
             };
             list.push(id);
             let process = self.profile.threads.get(call.thread.idx());
-            if let Some(extent) = process.and_then(|t| self.launch_extent.get_mut(t.process.idx()))
+            if !steps.is_warmup(call.span.start)
+                && let Some(extent) =
+                    process.and_then(|t| self.launch_extent.get_mut(t.process.idx()))
             {
                 extent.0 = extent.0.min(call.span.start);
                 extent.1 = extent.1.max(call.span.start);
@@ -418,7 +422,13 @@ impl<'a> Tree<'a> {
                         context.with_args = Some(scope);
                     }
                 }
-                let marker = matches!(meaning.what, What::Marker { .. });
+                let marker = matches!(
+                    meaning.what,
+                    What::Marker {
+                        attribute: false,
+                        ..
+                    }
+                );
                 context.flags.called |= marker && !entry.in_node;
             }
             Role::Autograd => self.enter_node(&mut context, range, scope, parent, above),
@@ -498,6 +508,8 @@ impl<'a> Tree<'a> {
             What::Marker {
                 attribute: true, ..
             } => place = self.place_outside_trace(parent),
+            // The name of a whole pass is no place in the model.
+            What::Bare { phase: Some(_) } => {}
             _ if role == Role::User && !self.is_whole_capture(range) => {
                 place.user = meaning.label.or(place.user);
             }
@@ -531,7 +543,9 @@ impl<'a> Tree<'a> {
         let process = self.profile.threads.get(range.thread.idx());
         process
             .and_then(|t| self.launch_extent.get(t.process.idx()))
-            .is_some_and(|(first, last)| range.span.start <= *first && *last < range.span.end)
+            .is_some_and(|(first, last)| {
+                first <= last && range.span.start <= *first && *last < range.span.end
+            })
     }
 }
 
@@ -544,7 +558,7 @@ struct Seen {
 
 /// Whether a sequence number is printed only while gradients are recorded: the case since PyTorch
 /// prints `op_id` too, and in Kineto traces.
-fn has_modern_seq(range: &Range) -> bool {
+pub(crate) fn has_modern_seq(range: &Range) -> bool {
     range.kind == RangeKind::CpuOp || range.op_id.is_some()
 }
 

@@ -296,6 +296,10 @@ fn directions_need_evidence() {
     b.range("## backward ##", 120, 130);
     b.range("aten::mm, op_id = 5", 122, 128);
     cases.push((b.launch(125), Direction::Bprop));
+    // The loss, computed in what the user calls backward.
+    b.range("## backward ##", 140, 150);
+    b.range("aten::nll_loss, seq = 5, op_id = 6", 142, 148);
+    cases.push((b.launch(145), Direction::Fprop));
     // Gradients summed between the nodes of the engine's thread.
     b.range_on(engine, "MmBackward, seq = 4", 200, 210);
     b.range_on(engine, "aten::add_, seq = 0", 220, 230);
@@ -304,6 +308,7 @@ fn directions_need_evidence() {
     for (kernel, direction) in cases {
         assert_eq!(call(&run, kernel).direction, direction, "kernel {kernel}");
     }
+    assert!(run.layers.iter().all(|l| !l.name.contains("backward")));
 }
 
 #[test]

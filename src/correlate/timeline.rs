@@ -1,52 +1,434 @@
-//! What the devices did over time. (Stand-in: every kernel counts, nothing overlaps.)
+//! What each device did when: which part of the capture is judged, how long it was busy with what,
+//! what ran alone, and why it was idle in between.
+//!
+//! One sweep per device over the starts and ends of everything that ran on it. Every figure is the
+//! length of a union of intervals, so work on several streams or of several processes counts once.
 
-use super::{SetUp, Timeline, Window};
-use crate::profile::{CallId, Profile, RangeId, Span};
+use rustc_hash::FxHashMap;
 
-/// The window, and each kernel's part in it.
-#[derive(Debug, Default)]
+use super::{DeviceTimeline, Gap, SetUp, Timeline, Window};
+use crate::profile::{CallId, DeviceId, KernelId, MemKind, ProcessId, Profile, RangeId, Span};
+
+mod gaps;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stderr)]
+mod real;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+/// What the timeline says of a profile.
+#[derive(Debug)]
 pub(crate) struct Times {
     pub timeline: Timeline,
     pub window: Window,
-    /// Per kernel: ns inside the window during which nothing else ran on its device.
+    /// Per kernel: ns during which nothing else ran on its device, inside the window.
     pub exposed: Vec<i64>,
-    /// Per kernel: it counts in the window.
+    /// Per kernel: counted in the window.
     pub inside: Vec<bool>,
 }
 
-/// What correlation knows and the timeline needs.
-#[derive(Debug, Clone, Copy)]
+/// What the other parts of `correlate` have found out already.
+#[derive(Debug)]
 pub(crate) struct Hints<'a> {
-    /// Per kernel.
+    /// One per kernel.
     pub launches: &'a [Option<CallId>],
+    /// Ranges in which data loading happened.
     pub data_loading: &'a [RangeId],
-    /// Host time of declared warm-up.
+    /// Declared warm-up, outside the window. Host time.
     pub warmup: &'a [Span],
 }
 
+/// Works out window, timeline and gaps. `is_communication` is asked once per distinct kernel name.
 pub(crate) fn times(
     profile: &Profile,
     hints: &Hints<'_>,
-    _is_communication: &dyn Fn(&str) -> bool,
+    is_communication: &dyn Fn(&str) -> bool,
 ) -> Times {
-    let start = profile.kernels.iter().map(|k| k.span.start).min();
-    let end = profile.kernels.iter().map(|k| k.span.end).max();
-    let warm = |call: CallId| {
-        let call = profile.calls.get(call.idx());
-        call.is_some_and(|c| hints.warmup.iter().any(|w| w.contains(c.span.start)))
+    let inside = inside(profile, hints);
+    let first = FirstWork::of(profile, |_| true);
+    let judged = FirstWork::of(profile, |kernel| {
+        inside.get(kernel).copied().unwrap_or_default()
+    });
+    let mut window = Window {
+        span: None,
+        setup: set_up(profile, &first, &inside),
     };
-    let _ = hints.data_loading;
+    let mut exposed = vec![0; profile.kernels.len()];
+    let mut timeline = Timeline::default();
+    let host = gaps::Host::of(profile, hints);
+    let work = work_by_device(profile, &judged, is_communication);
+    for (index, items) in work.into_iter().enumerate() {
+        let Some(sweep) = sweep(&items, &mut exposed) else {
+            continue;
+        };
+        let span = sweep.span;
+        window.span = Some(window.span.map_or(span, |w| Span {
+            start: w.start.min(span.start),
+            end: w.end.max(span.end),
+        }));
+        timeline
+            .devices
+            .push(sweep.finish(DeviceId::new(index), &host));
+    }
+    for (time, inside) in exposed.iter_mut().zip(&inside) {
+        if !inside {
+            *time = 0;
+        }
+    }
+    window.setup.first_launch_ns = host.longest_first_launch(&timeline, window.span);
     Times {
-        timeline: Timeline::default(),
-        window: Window {
-            span: start.zip(end).map(|(start, end)| Span { start, end }),
-            setup: SetUp::default(),
-        },
-        exposed: profile.kernels.iter().map(|k| k.span.ns()).collect(),
-        inside: hints
-            .launches
+        timeline,
+        window,
+        exposed,
+        inside,
+    }
+}
+
+/// Per kernel: launched outside declared warm-up. A declaration that covers everything covers
+/// nothing: there would be no run left to judge.
+fn inside(profile: &Profile, hints: &Hints<'_>) -> Vec<bool> {
+    let mut warmup = hints.warmup.to_vec();
+    warmup.sort_unstable();
+    let warm = gaps::Pieces::merged(warmup.into_iter().map(|span| (span, None)).collect());
+    let inside: Vec<bool> = profile
+        .kernels
+        .iter()
+        .enumerate()
+        .map(|(index, kernel)| {
+            let launch = hints.launches.get(index).copied().flatten();
+            let launched = launch
+                .and_then(|call| profile.calls.get(call.idx()))
+                .map_or(kernel.span.start, |call| call.span.start);
+            !warm.contains(launched)
+        })
+        .collect();
+    if profile.graphs.is_empty() && !inside.contains(&true) {
+        return vec![true; inside.len()];
+    }
+    inside
+}
+
+/// When computing began: the first kernel or graph of each process on each device.
+#[derive(Debug, Default)]
+struct FirstWork {
+    here: FxHashMap<(ProcessId, DeviceId), i64>,
+    process: FxHashMap<ProcessId, i64>,
+    any: Option<i64>,
+}
+
+impl FirstWork {
+    fn of(profile: &Profile, counts: impl Fn(usize) -> bool) -> FirstWork {
+        let mut first = FirstWork::default();
+        for (index, kernel) in profile.kernels.iter().enumerate() {
+            if counts(index) {
+                first.add(kernel.process, kernel.device, kernel.span.start);
+            }
+        }
+        for graph in &profile.graphs {
+            first.add(graph.process, graph.device, graph.span.start);
+        }
+        first
+    }
+
+    fn add(&mut self, process: ProcessId, device: DeviceId, start: i64) {
+        let earlier = |old: &mut i64| *old = (*old).min(start);
+        self.here
+            .entry((process, device))
+            .and_modify(earlier)
+            .or_insert(start);
+        self.process
+            .entry(process)
+            .and_modify(earlier)
+            .or_insert(start);
+        self.any = Some(self.any.map_or(start, |old| old.min(start)));
+    }
+
+    /// Copies that end by then are set-up: a model on its way to the device.
+    fn before(&self, process: ProcessId, device: DeviceId) -> Option<i64> {
+        self.here
+            .get(&(process, device))
+            .or_else(|| self.process.get(&process))
+            .copied()
+            .or(self.any)
+    }
+}
+
+fn set_up(profile: &Profile, first: &FirstWork, inside: &[bool]) -> SetUp {
+    let mut setup = SetUp {
+        warmup_kernels: inside.iter().filter(|i| !**i).count() as u64,
+        ..SetUp::default()
+    };
+    let begins = [
+        profile.kernels.iter().map(|k| k.span.start).min(),
+        profile.calls.iter().map(|c| c.span.start).min(),
+        profile.ranges.iter().map(|r| r.span.start).min(),
+        profile.copies.iter().map(|c| c.span.start).min(),
+    ];
+    if let (Some(begin), Some(end)) = (begins.into_iter().flatten().min(), first.any) {
+        setup.ns = end.saturating_sub(begin).max(0);
+    }
+    let mut spans = Vec::new();
+    for copy in &profile.copies {
+        let before = first.before(copy.process, copy.device);
+        if before.is_some_and(|time| copy.span.end > time) {
+            continue;
+        }
+        setup.copies += 1;
+        setup.copied_bytes = setup.copied_bytes.saturating_add(copy.bytes);
+        setup.pageable_copies += u64::from(is_pageable(copy));
+        spans.push((copy.span, None));
+    }
+    setup.copied_ns = gaps::Pieces::merged(spans).total();
+    setup
+}
+
+/// Touches memory that can be paged out: the driver has to stage it, and the host waits.
+fn is_pageable(copy: &crate::profile::Copy) -> bool {
+    copy.src == MemKind::Pageable || copy.dst == MemKind::Pageable
+}
+
+/// What kind of work an item of the sweep is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Kernel,
+    Communication,
+    Copy,
+    Set,
+    Graph,
+}
+
+/// Something that kept a device busy; `row` is its row in the table of its kind.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    span: Span,
+    kind: Kind,
+    row: u32,
+}
+
+/// Everything inside the window, per device, kernels first.
+fn work_by_device(
+    profile: &Profile,
+    judged: &FirstWork,
+    is_communication: &dyn Fn(&str) -> bool,
+) -> Vec<Vec<Item>> {
+    let mut devices: Vec<Vec<Item>> = vec![Vec::new(); profile.devices.len()];
+    let mut add = |device: DeviceId, process, span: Span, kind, row: usize| {
+        let (Some(items), Some(begin)) = (
+            devices.get_mut(device.idx()),
+            judged.before(process, device),
+        ) else {
+            return;
+        };
+        // What reaches into the window counts from its beginning.
+        let span = Span {
+            start: span.start.max(begin),
+            end: span.end.max(span.start),
+        };
+        if span.end >= span.start {
+            let row = u32::try_from(row).unwrap_or(u32::MAX);
+            items.push(Item { span, kind, row });
+        }
+    };
+    let mut asked = FxHashMap::default();
+    for (row, kernel) in profile.kernels.iter().enumerate() {
+        let communication = *asked
+            .entry(kernel.name)
+            .or_insert_with(|| is_communication(profile.text(kernel.name)));
+        let kind = if communication {
+            Kind::Communication
+        } else {
+            Kind::Kernel
+        };
+        add(kernel.device, kernel.process, kernel.span, kind, row);
+    }
+    for (row, graph) in profile.graphs.iter().enumerate() {
+        add(graph.device, graph.process, graph.span, Kind::Graph, row);
+    }
+    for (row, copy) in profile.copies.iter().enumerate() {
+        // Host memory to host memory keeps no device busy.
+        if copy.kind != crate::profile::CopyKind::HtoH {
+            add(copy.device, copy.process, copy.span, Kind::Copy, row);
+        }
+    }
+    for (row, set) in profile.sets.iter().enumerate() {
+        add(set.device, set.process, set.span, Kind::Set, row);
+    }
+    devices
+}
+
+/// How many items of each kind are running.
+#[derive(Debug, Default, Clone, Copy)]
+struct Running {
+    kernels: u32,
+    communication: u32,
+    copies: u32,
+    sets: u32,
+    graphs: u32,
+}
+
+impl Running {
+    fn change(&mut self, kind: Kind, opens: bool) {
+        let count = match kind {
+            Kind::Kernel => &mut self.kernels,
+            Kind::Communication => &mut self.communication,
+            Kind::Copy => &mut self.copies,
+            Kind::Set => &mut self.sets,
+            Kind::Graph => &mut self.graphs,
+        };
+        *count = if opens {
+            count.saturating_add(1)
+        } else {
+            count.saturating_sub(1)
+        };
+    }
+
+    fn total(&self) -> u64 {
+        [
+            self.kernels,
+            self.communication,
+            self.copies,
+            self.sets,
+            self.graphs,
+        ]
+        .iter()
+        .map(|&n| u64::from(n))
+        .sum()
+    }
+}
+
+/// One device's figures before its gaps are explained.
+#[derive(Debug)]
+struct Sweep {
+    span: Span,
+    figures: Figures,
+    /// Idle intervals and the item that ended each.
+    idle: Vec<(Span, Item)>,
+}
+
+/// Lengths of unions, in ns; the fields of [`DeviceTimeline`].
+#[derive(Debug, Default)]
+struct Figures {
+    busy: i64,
+    kernel: i64,
+    copy: i64,
+    comm: i64,
+    exposed_copy: i64,
+    exposed_comm: i64,
+    graph: i64,
+    /// Exactly one item ran.
+    alone: i64,
+}
+
+impl Figures {
+    fn add(&mut self, running: Running, ns: i64) {
+        let computing = running.kernels > 0 || running.graphs > 0;
+        let kernel = computing || running.communication > 0;
+        let count = |sum: &mut i64, when: bool| {
+            if when {
+                *sum = sum.saturating_add(ns);
+            }
+        };
+        count(&mut self.busy, running.total() > 0);
+        count(&mut self.alone, running.total() == 1);
+        count(&mut self.kernel, kernel);
+        count(&mut self.copy, running.copies > 0);
+        count(&mut self.comm, running.communication > 0);
+        count(&mut self.graph, running.graphs > 0);
+        count(&mut self.exposed_copy, running.copies > 0 && !kernel);
+        count(
+            &mut self.exposed_comm,
+            running.communication > 0 && !computing,
+        );
+    }
+}
+
+/// An item starts or ends. Starts sort before ends at the same time, so that an item of no length
+/// opens before it closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Edge {
+    time: i64,
+    closes: bool,
+    item: u32,
+}
+
+/// Walks over one device's items in time; adds to `exposed` what each kernel ran alone.
+fn sweep(items: &[Item], exposed: &mut [i64]) -> Option<Sweep> {
+    let mut edges: Vec<Edge> = Vec::with_capacity(items.len().saturating_mul(2));
+    for (item, work) in (0..).zip(items) {
+        for (time, closes) in [(work.span.start, false), (work.span.end, true)] {
+            edges.push(Edge { time, closes, item });
+        }
+    }
+    edges.sort_unstable();
+    let span = Span {
+        start: edges.first()?.time,
+        end: edges.last()?.time,
+    };
+    let mut running = Running::default();
+    let mut figures = Figures::default();
+    let mut idle = Vec::new();
+    let mut now = span.start;
+    for edge in &edges {
+        let Some(work) = items.get(edge.item as usize) else {
+            continue;
+        };
+        let past = Span {
+            start: now,
+            end: edge.time,
+        };
+        if past.ns() > 0 {
+            figures.add(running, past.ns());
+            if running.total() == 0 {
+                idle.push((past, *work));
+            }
+            now = edge.time;
+        }
+        running.change(work.kind, !edge.closes);
+        if matches!(work.kind, Kind::Kernel | Kind::Communication)
+            && let Some(time) = exposed.get_mut(work.row as usize)
+        {
+            // While it runs, "exactly one runs" means that it runs alone.
+            let sign = if edge.closes { 1 } else { -1 };
+            *time = time.saturating_add(sign * figures.alone);
+        }
+    }
+    Some(Sweep {
+        span,
+        figures,
+        idle,
+    })
+}
+
+impl Sweep {
+    fn finish(self, device: DeviceId, host: &gaps::Host<'_>) -> DeviceTimeline {
+        let gaps = self
+            .idle
             .iter()
-            .map(|l| !l.is_some_and(warm))
-            .collect(),
+            .map(|(span, ended_by)| {
+                let (cause, call) = host.blame(*span, ended_by);
+                let next = matches!(ended_by.kind, Kind::Kernel | Kind::Communication)
+                    .then_some(KernelId(ended_by.row));
+                Gap {
+                    span: *span,
+                    cause,
+                    next,
+                    call,
+                }
+            })
+            .collect();
+        let figures = self.figures;
+        DeviceTimeline {
+            device,
+            span: self.span,
+            busy_ns: figures.busy,
+            kernel_ns: figures.kernel,
+            copy_ns: figures.copy,
+            comm_ns: figures.comm,
+            exposed_copy_ns: figures.exposed_copy,
+            exposed_comm_ns: figures.exposed_comm,
+            graph_ns: figures.graph,
+            gaps,
+        }
     }
 }

@@ -106,7 +106,9 @@ fn price_site(run: &Run, site: &Site, decoded: &[Arc<Decoded>], gpu: Option<&Gpu
             TensorCore::Unknown
         },
         flops: known.map(|c| c.flops() as f64 * calls),
-        bytes: known.map(|c| c.bytes() as f64 * calls),
+        bytes: known
+            .filter(|c| c.bytes_known)
+            .map(|c| c.bytes() as f64 * calls),
         ideal_ns: line.and_then(|l| l.ideal_ns).map(|ns| ns * calls),
         best_ideal_ns: line.map(|l| l.best_ideal_ns * calls),
         reachable_ns: line.map(|l| l.reachable_ns * calls),

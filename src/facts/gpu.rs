@@ -7,11 +7,11 @@ use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
 use crate::gpu::{Gpu, Vendor};
 
-fn known<'a>(t: &'a Table<'_>) -> Option<&'a Gpu> {
-    t.costed.gpu.as_ref().map(|choice| &choice.gpu)
+fn known<'a>(t: &GpuScope<'a>) -> Option<&'a Gpu> {
+    t.gpu
 }
 
-fn number(t: &Table<'_>, field: fn(&Gpu) -> Option<f64>) -> Answer {
+fn number(t: &GpuScope<'_>, field: fn(&Gpu) -> Option<f64>) -> Answer {
     Answer::maybe(known(t).and_then(field), Answer::double)
 }
 
@@ -26,10 +26,41 @@ fn cc(pair: (u32, u32)) -> Answer {
     Answer::double(f64::from(pair.0) + f64::from(pair.1) / 10.0)
 }
 
+/// The GPU in use, if one is known, and what the kernels that ran prove of it.
+pub(super) struct GpuScope<'a> {
+    gpu: Option<&'a Gpu>,
+    proven_cc: Option<(u32, u32)>,
+}
+
+impl<'a> GpuScope<'a> {
+    pub(super) fn new(table: &'a Table<'_>) -> GpuScope<'a> {
+        let costed = table.costed;
+        GpuScope {
+            gpu: costed.gpu.as_ref().map(|choice| &choice.gpu),
+            proven_cc: costed.proven_cc,
+        }
+    }
+}
+
+/// Every fact of a GPU alone.
+pub(super) fn of(gpu: &Gpu) -> BTreeMap<String, Value> {
+    let scope = GpuScope {
+        gpu: Some(gpu),
+        proven_cc: None,
+    };
+    ENTRIES
+        .iter()
+        .filter_map(|entry| match (entry.get)(&scope) {
+            Answer::Value(value) => Some((entry.fact.name.to_owned(), value)),
+            _ => None,
+        })
+        .collect()
+}
+
 /// What these facts are asked of.
 pub(super) struct Gpus;
 impl Subject for Gpus {
-    type Of<'a> = Table<'a>;
+    type Of<'a> = GpuScope<'a>;
 }
 
 pub(super) const ENTRIES: &[Entry<Gpus>] = &[
@@ -64,12 +95,7 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         &[],
         GPU,
         "The compute capability, or when the GPU is unknown the least that the kernels that ran prove",
-        |t| {
-            Answer::maybe(
-                known(t).map_or(t.costed.proven_cc, |g| g.compute_capability),
-                cc,
-            )
-        }
+        |t| { Answer::maybe(known(t).map_or(t.proven_cc, |g| g.compute_capability), cc,) }
     ),
     fact!(
         "gpu.has_tensor_cores",
@@ -81,7 +107,7 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         |t| {
             match known(t) {
                 Some(gpu) => Answer::flag(gpu.has_tensor_cores()),
-                None if t.costed.proven_cc.is_some_and(|c| c >= (7, 0)) => Answer::flag(true),
+                None if t.proven_cc.is_some_and(|c| c >= (7, 0)) => Answer::flag(true),
                 None => Answer::Absent,
             }
         }

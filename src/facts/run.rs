@@ -22,6 +22,7 @@ pub(super) struct Sums {
     pub(super) shaped_math_ns: f64,
     pub(super) memory_ns: f64,
     pub(super) triton_ns: f64,
+    pub(super) comm_kernel_ns: f64,
     pub(super) unknown_family_ns: f64,
     pub(super) fused_attention_ns: f64,
     pub(super) small_kernels: u64,
@@ -56,6 +57,9 @@ impl Sums {
                 }
                 if name.family == Family::Attention {
                     sums.fused_attention_ns += ns;
+                }
+                if name.family == Family::Communication {
+                    sums.comm_kernel_ns += ns;
                 }
                 if name.family == Family::Unknown {
                     sums.unknown_family_ns += ns;
@@ -412,6 +416,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "Communication while no other kernel ran, summed over devices",
         |t| Answer::double(devices(t, |d| d.exposed_comm_ns))
+    ),
+    fact!(
+        "run.comm_kernel_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time in communication kernels",
+        |t| share(t.sums.comm_kernel_ns, t.sums.kernel_ns)
     ),
     fact!(
         "run.exposed_comm_share",

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::chain::{self, Chain, ChainScope};
 use super::copy::{self, CopyGroup, CopyScope};
 use super::gap::{self, GapGroup, GapScope};
+use super::gpu::GpuScope;
 use super::kernel::KernelScope;
 use super::layer::{LayerScope, LayerSums};
 use super::run::Sums;
@@ -352,7 +353,7 @@ impl View<'_> {
         };
         match prefix {
             "run" => ask(super::run::ENTRIES, name, table),
-            "gpu" => ask(super::gpu::ENTRIES, name, table),
+            "gpu" => ask(super::gpu::ENTRIES, name, &GpuScope::new(table)),
             "site" => {
                 let site = site?;
                 if excludes(fact.families, site.cost.family) {

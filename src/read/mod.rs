@@ -3,7 +3,16 @@
 
 use std::path::Path;
 
-use crate::profile::{Format, Profile};
+use crate::profile::{Format, Profile, SyncKind};
+
+mod build;
+mod check;
+mod nsys;
+mod nvprof;
+mod sqlite;
+
+/// Every format, asked in this order. A new format is one module and one entry here.
+pub const READERS: &[&dyn Reader] = &[&nvprof::Nvprof, &nsys::Nsys];
 
 /// One input format.
 pub trait Reader: Sync {
@@ -25,6 +34,23 @@ pub struct Input<'a> {
     pub head: &'a [u8],
     /// Table names, when the file is a readable SQLite database.
     pub tables: Option<&'a [String]>,
+}
+
+impl Input<'_> {
+    /// Whether any table's name begins so; case does not matter in SQLite.
+    fn has_table_like(&self, beginning: &str) -> bool {
+        self.tables.unwrap_or_default().iter().any(|name| {
+            name.get(..beginning.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(beginning))
+        })
+    }
+
+    fn has_table(&self, wanted: &str) -> bool {
+        self.tables
+            .unwrap_or_default()
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(wanted))
+    }
 }
 
 /// A recognition with its reason, for error messages.
@@ -52,4 +78,183 @@ pub struct ReadError {
     pub path: String,
     pub problem: String,
     pub remedy: String,
+}
+
+/// Recognises a file by its content and reads it.
+///
+/// The file is opened read-only, its bytes stay as they are, and nothing is created beside it.
+/// Kernels, calls and ranges of the profile are sorted by start, ties by file order; the result
+/// does not depend on the number of threads.
+///
+/// # Errors
+/// One [`ReadError`] with what was expected, what was found and what to do: no such file, a folder,
+/// an empty file, another kind of file, another program's database, or one that is damaged or cut
+/// short - a part of a profile is never returned as if it were the whole.
+pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+    let head = check::head(path)?;
+    let tables = if check::is_sqlite(&head) {
+        Some(sqlite::Db::open(path)?.table_names())
+    } else {
+        None
+    };
+    let input = Input {
+        path,
+        head: &head,
+        tables: tables.as_deref(),
+    };
+    for reader in READERS {
+        if let Sniff::Yes(_) = reader.sniff(&input) {
+            return reader.read(path, progress);
+        }
+    }
+    Err(match &tables {
+        Some(tables) => check::other_database(path, tables),
+        None => check::not_a_profile(path, &head),
+    })
+}
+
+/// Whole numbers of a table that is not large enough to deserve a sink of its own.
+#[derive(Clone)]
+struct Ints<C, const N: usize> {
+    rows: Vec<[Option<i64>; N]>,
+    columns: std::marker::PhantomData<C>,
+}
+
+/// Which columns [`Ints`] reads.
+trait Columns: Clone + Send + Sync + 'static {
+    /// In the notation of [`sqlite::Sink::COLUMNS`].
+    const COLUMNS: &'static [&'static str];
+}
+
+impl<C: Columns, const N: usize> sqlite::Sink for Ints<C, N> {
+    const COLUMNS: &'static [&'static str] = C::COLUMNS;
+
+    fn row(&mut self, cells: &sqlite::Cells<'_, '_>) {
+        self.rows
+            .push(std::array::from_fn(|column| cells.int(column)));
+    }
+}
+
+/// The rows of `table`, in row order; `None` for what is not a whole number.
+fn ints<C: Columns, const N: usize>(
+    db: &sqlite::Db,
+    table: &str,
+    _columns: C,
+    progress: &dyn Progress,
+) -> Result<Vec<[Option<i64>; N]>, ReadError> {
+    let empty = Ints::<C, N> {
+        rows: Vec::new(),
+        columns: std::marker::PhantomData,
+    };
+    let parts = db.scan(table, &empty, progress)?;
+    Ok(parts.into_iter().flat_map(|part| part.rows).collect())
+}
+
+/// Declares the columns [`ints`] reads.
+macro_rules! columns {
+    ($name:ident, [$($column:literal),+ $(,)?]) => {
+        #[derive(Clone)]
+        struct $name;
+        impl $crate::read::Columns for $name {
+            const COLUMNS: &'static [&'static str] = &[$($column),+];
+        }
+    };
+}
+use columns;
+
+/// `CUpti_ActivitySynchronizationType` (cupti_activity.h).
+const CUPTI_SYNC_KINDS: [(i64, SyncKind); 4] = [
+    (1, SyncKind::Event),
+    (2, SyncKind::StreamWait),
+    (3, SyncKind::Stream),
+    (4, SyncKind::Context),
+];
+
+/// What a synchronisation record is, from the call it belongs to.
+///
+/// The call is the better witness: exports of 2024 number these records from 0 under an enumeration
+/// that numbers them from 1, others file `cudaStreamWaitEvent` under stream synchronisation, and
+/// `cudaEventQuery` leaves a record although it never waits.
+fn sync_kind_of_call(name: &str) -> Option<SyncKind> {
+    let has = |word: &str| name.contains(word);
+    if has("StreamWaitEvent") {
+        Some(SyncKind::StreamWait)
+    } else if has("StreamSynchronize") {
+        Some(SyncKind::Stream)
+    } else if has("EventSynchronize") {
+        Some(SyncKind::Event)
+    } else if has("DeviceSynchronize") || has("CtxSynchronize") || has("ThreadSynchronize") {
+        Some(SyncKind::Context)
+    } else if has("Query") {
+        Some(SyncKind::Unknown)
+    } else {
+        None
+    }
+}
+
+/// An API name without version and default-stream suffixes: `_v7000`, `_v2`, `_ptsz`, `_ptds`.
+fn unversioned(name: &str) -> &str {
+    let mut name = name;
+    while let Some((rest, suffix)) = name.rsplit_once('_') {
+        let version = suffix
+            .strip_prefix('v')
+            .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
+        if rest.is_empty() || !(version || suffix == "ptsz" || suffix == "ptds") {
+            break;
+        }
+        name = rest;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recognised(tables: &[&str]) -> Option<Format> {
+        let tables: Vec<String> = tables.iter().map(|&t| t.to_owned()).collect();
+        let input = Input {
+            path: Path::new("x"),
+            head: b"SQLite format 3\0",
+            tables: Some(&tables),
+        };
+        READERS
+            .iter()
+            .find(|r| matches!(r.sniff(&input), Sniff::Yes(_)))
+            .map(|r| r.format())
+    }
+
+    #[test]
+    fn suffixes_of_api_names_are_stripped() {
+        for (raw, plain) in [
+            ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
+            ("cudaLaunchKernel_ptsz_v7000", "cudaLaunchKernel"),
+            (
+                "cudaGetDeviceProperties_v2_v12000",
+                "cudaGetDeviceProperties",
+            ),
+            ("cuMemcpyHtoD_v2_ptds", "cuMemcpyHtoD"),
+            ("cuLaunchKernelEx", "cuLaunchKernelEx"),
+            ("a_version", "a_version"),
+            ("_v1", "_v1"),
+            ("x_v", "x_v"),
+        ] {
+            assert_eq!(unversioned(raw), plain);
+        }
+    }
+
+    #[test]
+    fn formats_are_told_apart_by_their_tables() {
+        let nsys = Some(Format::NsysSqlite);
+        assert_eq!(recognised(&["StringIds", "NVTX_EVENTS"]), nsys);
+        assert_eq!(recognised(&["StringIds", "TARGET_INFO_GPU"]), nsys);
+        assert_eq!(recognised(&["CUPTI_ACTIVITY_KIND_KERNEL"]), nsys);
+        assert_eq!(recognised(&["META_DATA_EXPORT"]), nsys);
+        assert_eq!(
+            recognised(&["StringTable", "CUPTI_ACTIVITY_KIND_KERNEL"]),
+            Some(Format::NvprofSqlite)
+        );
+        assert_eq!(recognised(&["moz_places", "StringIds"]), None);
+        assert_eq!(recognised(&[]), None);
+    }
 }

@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 
 use super::build::label;
 use super::{Evidence, FactValue, KernelUse, OperatorUse};
+use std::sync::Arc;
+
 use crate::base::text;
 use crate::correlate::{ArgValue, OpArgs, Run, Site, Tensor};
 use crate::cost::{Costed, Decoded};
@@ -21,7 +23,7 @@ const MAX_VALUE: usize = 120;
 
 /// The evidence for a finding.
 pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
-    let sites: Vec<(&Site, &[Decoded])> = finding
+    let sites: Vec<(&Site, &[Arc<Decoded>])> = finding
         .sites
         .iter()
         .filter_map(|id| {
@@ -44,7 +46,7 @@ pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
     }
 }
 
-fn operators(run: &Run, sites: &[(&Site, &[Decoded])]) -> Vec<OperatorUse> {
+fn operators(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<OperatorUse> {
     let mut uses: IndexMap<(String, &'static str, String), OperatorUse> = IndexMap::new();
     for (site, _) in sites {
         let Some(op) = &site.op else { continue };
@@ -78,12 +80,12 @@ fn operators(run: &Run, sites: &[(&Site, &[Decoded])]) -> Vec<OperatorUse> {
     uses
 }
 
-fn kernels(run: &Run, sites: &[(&Site, &[Decoded])]) -> Vec<KernelUse> {
+fn kernels(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<KernelUse> {
     let mut uses: IndexMap<String, KernelUse> = IndexMap::new();
     for (site, decoded) in sites {
         for (i, kernel) in site.kernels.iter().enumerate() {
             let decoded = decoded.get(i);
-            let name = kernel_name(run.profile.text(kernel.name), decoded);
+            let name = kernel_name(run.profile.text(kernel.name), decoded.map(Arc::as_ref));
             let entry = uses.entry(name.clone()).or_insert_with(|| KernelUse {
                 kernel: name,
                 family: decoded.map_or("unknown", |d| d.family.name()).to_owned(),
@@ -114,7 +116,7 @@ fn kernel_name(full: &str, decoded: Option<&Decoded>) -> String {
     }
 }
 
-fn source_lines(sites: &[(&Site, &[Decoded])]) -> Vec<String> {
+fn source_lines(sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in sites.iter().filter_map(|(s, _)| s.source_line.as_deref()) {
         let line = label(line);

@@ -68,21 +68,18 @@ fn decisive(parts: &Parts<'_>) -> Option<(String, Scheme)> {
     is_tokens(leaf).then(|| (name.to_owned(), Scheme::Nvidia))
 }
 
-/// A token list with an architecture in front and a GEMM or convolution instruction in it.
+/// A token list with an architecture near the front (`_5x_cudnn_ampere_scudnn_...` names libraries
+/// first) and a GEMM or convolution instruction in it.
 fn is_tokens(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let name = name
-        .strip_prefix("cudnn_infer_")
-        .or_else(|| name.strip_prefix("cudnn_train_"))
-        .or_else(|| name.strip_prefix("cudnn_"))
-        .unwrap_or(&name);
-    let first = name.split('_').next().unwrap_or_default();
-    let arch = arch(first).is_some() || first.starts_with("cutlass");
-    arch && name.split('_').any(|t| {
-        Instruction::of(t).is_some()
-            || matches!(t, "xmma" | "simt" | "tensorop")
-            || t.contains("cudnn")
-    })
+    let placed = name
+        .split('_')
+        .take(5)
+        .any(|t| arch(t).is_some() || t.starts_with("cutlass"));
+    placed
+        && name.split('_').any(|t| {
+            Instruction::of(t).is_some() || matches!(t, "xmma" | "simt" | "tensorop" | "cudnn")
+        })
 }
 
 fn set_tile(out: &mut Decoded, dims: &[u32]) {
@@ -98,88 +95,113 @@ fn set_tile(out: &mut Decoded, dims: &[u32]) {
     }
 }
 
-/// Names cuBLAS, cuDNN and CUTLASS build from tokens.
-fn nvidia(name: &str, out: &mut Decoded) {
-    let lower = name.to_ascii_lowercase();
-    let mut types: Vec<DType> = Vec::new();
-    let mut instruction: Option<Instruction> = None;
-    let (mut ldg, mut format) = (None, None);
-    let (mut positive, mut negative, mut conv) = (false, false, false);
-    let mut previous = "";
-    for token in lower.split('_') {
+/// What the tokens of a cuBLAS, cuDNN or CUTLASS name say together.
+#[derive(Debug, Default)]
+struct Seen {
+    types: Vec<DType>,
+    instruction: Option<Instruction>,
+    /// Elements per global load, an alignment only for Tensor Core kernels.
+    load_width: Option<u32>,
+    /// `nhwc`, `nchw`: the layout when no operand layout is named.
+    format: Option<String>,
+    conv: bool,
+    /// Tokens for and against Tensor Cores.
+    positive: bool,
+    negative: bool,
+}
+
+impl Seen {
+    /// Takes in a token that carries a value.
+    fn value(&mut self, token: &str, previous: &str, out: &mut Decoded) {
         if let Some(found) = arch(token) {
             out.arch.get_or_insert(found);
         } else if previous == "cutlass" && capability(token).is_some() {
             out.arch = capability(token);
         } else if let Some(found) = Instruction::of(token) {
-            instruction.get_or_insert(found);
+            self.instruction.get_or_insert(found);
         } else if let Some(found) = type_token(token) {
-            types.push(found);
-        } else if let Some(tile) = token.strip_prefix("tilesize").and_then(dims) {
-            set_tile(out, &tile);
-        } else if let Some(tile) = dims(token) {
+            self.types.push(found);
+        } else if let Some(tile) = dims(token.strip_prefix("tilesize").unwrap_or(token)) {
             set_tile(out, &tile);
         } else if let Some(align) = token.strip_prefix("align").and_then(|n| n.parse().ok()) {
             out.align = Some(align);
         } else if let Some(width) = token.strip_prefix("ldg").and_then(|n| n.parse().ok()) {
-            ldg.get_or_insert(width);
+            self.load_width.get_or_insert(width);
         } else if is_layout(token) {
             out.layout.get_or_insert_with(|| token.to_owned());
-        } else if token.starts_with("nhwc")
-            || token.starts_with("nchw")
-            || token.starts_with("ndhwc")
+        } else if let Some(format) = ["nhwc", "nchw", "ndhwc"]
+            .iter()
+            .find(|f| token.starts_with(**f))
         {
-            let short = token.get(..4).filter(|_| !token.starts_with('d'));
-            format.get_or_insert_with(|| short.unwrap_or(token).to_owned());
+            self.format.get_or_insert_with(|| (*format).to_owned());
         }
+    }
+
+    /// Takes in a token that is a word.
+    fn word(&mut self, token: &str, out: &mut Decoded) {
         match token {
             "fprop" => out.conv_role = Some(Role::Fwd),
-            "dgrad" => out.conv_role = Some(Role::Dgrad),
+            "dgrad" | "deconv" => out.conv_role = Some(Role::Dgrad),
             "wgrad" => out.conv_role = Some(Role::Wgrad),
-            "ffma" | "simt" | "dfma" | "hfma2" => negative = true,
-            "tensorop" | "wmma" | "hmma" | "imma" | "dmma" | "gmma" | "qmma" => positive = true,
+            "conv" => self.conv = true,
+            "ffma" | "simt" | "dfma" | "hfma2" => self.negative = true,
+            "tensorop" | "wmma" | "hmma" | "imma" | "dmma" | "gmma" | "qmma" => {
+                self.positive = true;
+            }
             "winograd" => out.fast_conv = true,
             _ => {}
         }
-        conv |= matches!(
-            token,
-            "fprop" | "dgrad" | "wgrad" | "conv" | "cudnn" | "deconv"
-        ) && !(token == "cudnn" && previous.is_empty());
-        positive |= token
+        self.positive |= token
             .strip_prefix("tensor")
             .or_else(|| token.strip_prefix("warpgroupsize"))
-            .is_some_and(|t| dims(t).is_some());
+            .is_some_and(|shape| dims(shape).is_some());
+    }
+
+    /// Draws the conclusions that need more than one token.
+    fn conclude(mut self, name: &str, out: &mut Decoded) {
+        if let Some(i) = self.instruction {
+            self.conv |= i.conv;
+            out.conv_role = out.conv_role.or(i.role);
+            self.positive |= i.matrix;
+            // `sgemm`, `scudnn`: the plain letter is a CUDA-core instruction.
+            self.negative |= !i.matrix && !self.positive;
+        }
+        let narrow = |t: &DType| !matches!(t, DType::Fp32 | DType::Fp64);
+        let narrow = self.types.iter().any(narrow);
+        self.positive |= name.contains("xmma") && (narrow || out.arch >= Some((9, 0)));
+        // cuDNN's FFT convolution multiplies complex numbers with a grouped complex GEMM.
+        out.fast_conv |= name.contains("gcgemm");
+        let conv = self.conv
+            || out.fast_conv
+            || out.conv_role.is_some()
+            || (name.contains("_cudnn") && !name.contains("gemm"));
+        out.family = if conv { Family::Conv } else { Family::Gemm };
+        out.tensor_core = match (self.negative, self.positive) {
+            (true, _) => TensorCore::No,
+            (false, true) => TensorCore::Yes,
+            _ => TensorCore::Unknown,
+        };
+        out.dtype = math_type(&self.types, self.instruction, out);
+        out.layout = out.layout.take().or(self.format);
+        if out.tensor_core == TensorCore::Yes {
+            out.align = out.align.or(self.load_width);
+        }
+        out.split_k = splits_k(name);
+        out.persistent |= PERSISTENT.iter().any(|p| name.contains(p));
+    }
+}
+
+/// Names cuBLAS, cuDNN and CUTLASS build from tokens.
+fn nvidia(name: &str, out: &mut Decoded) {
+    let lower = name.to_ascii_lowercase();
+    let mut seen = Seen::default();
+    let mut previous = "";
+    for token in lower.split('_') {
+        seen.value(token, previous, out);
+        seen.word(token, out);
         previous = token;
     }
-    if let Some(i) = instruction {
-        conv |= i.conv;
-        out.conv_role = out.conv_role.or(i.role);
-        positive |= i.matrix;
-        // `sgemm`, `scudnn`: the plain letter is a CUDA-core instruction.
-        negative |= !i.matrix && !positive;
-    }
-    let half = types
-        .iter()
-        .any(|t| !matches!(t, DType::Fp32 | DType::Fp64));
-    positive |= lower.contains("xmma") && (half || out.arch >= Some((9, 0)));
-    // cuDNN's FFT convolution multiplies complex numbers with a grouped complex GEMM.
-    if lower.contains("gcgemm") {
-        conv = true;
-        out.fast_conv = true;
-    }
-    out.family = if conv { Family::Conv } else { Family::Gemm };
-    out.tensor_core = match (negative, positive) {
-        (true, _) => TensorCore::No,
-        (false, true) => TensorCore::Yes,
-        _ => TensorCore::Unknown,
-    };
-    out.dtype = math_type(&types, instruction, out);
-    out.layout = out.layout.take().or(format);
-    if out.tensor_core == TensorCore::Yes {
-        out.align = out.align.or(ldg);
-    }
-    out.split_k = splits_k(&lower);
-    out.persistent |= PERSISTENT.iter().any(|p| lower.contains(p));
+    seen.conclude(&lower, out);
 }
 
 /// Tokens of kernels whose grid is the GPU, not the problem.

@@ -328,7 +328,7 @@ fn sizes(call: &Call, order: &Order, x: &Tensor, w: &Tensor) -> Result<(Conv, u6
         Some(at) => per_dim(call.ints(at, &["output_padding"]), 0, filter.len())?,
         None => vec![0; filter.len()],
     };
-    let padding = padding(call, order.padding, filter, &dilation)?;
+    let padding = padding(call, order.padding, filter)?;
     let mut out = Vec::with_capacity(filter.len());
     for (i, (&len, &taps)) in spatial.iter().zip(filter).enumerate() {
         let at = |list: &[i64]| list.get(i).copied().unwrap_or(0);
@@ -342,9 +342,14 @@ fn sizes(call: &Call, order: &Order, x: &Tensor, w: &Tensor) -> Result<(Conv, u6
             transposed,
         })?);
     }
-    let stride = product(stride.iter().map(|&s| s.unsigned_abs()));
+    let stride = largest(&stride);
     let conv = assemble(x, w, groups, transposed, count(&out), stride)?;
     Ok((conv, conv.out()))
+}
+
+/// The stride advice is about: the largest of all dimensions, 1 where it is not recorded.
+fn largest(stride: &[i64]) -> u64 {
+    stride.iter().map(|s| s.unsigned_abs()).max().unwrap_or(1)
 }
 
 /// Depthwise kernels say it in their name: one group per input channel.
@@ -425,16 +430,11 @@ fn per_dim(given: Given<Vec<i64>>, default: i64, dims: usize) -> Result<Vec<i64>
     }
 }
 
-/// Padding by number or by word. "same" keeps the size; its odd element goes to one side, so the
-/// sum of both sides is what counts and is kept even here by doubling later.
-fn padding(call: &Call, at: usize, filter: &[u64], dilation: &[i64]) -> Result<Vec<i64>, Unknown> {
+/// Padding by number or by word: "valid" is none, "same" keeps the size.
+fn padding(call: &Call, at: usize, filter: &[u64]) -> Result<Vec<i64>, Unknown> {
     match call.text(at, &["padding"]) {
         Some("valid") => Ok(vec![0; filter.len()]),
-        Some("same") => Ok(filter
-            .iter()
-            .zip(dilation)
-            .map(|(&taps, _)| if taps == 0 { 0 } else { SAME })
-            .collect()),
+        Some("same") => Ok(vec![SAME; filter.len()]),
         Some(_) => Err(Unknown::BadArguments),
         None => per_dim(call.ints(at, &["padding"]), 0, filter.len()),
     }
@@ -515,14 +515,27 @@ fn backward(call: &Call) -> Result<OpCost, Unknown> {
         .ints(stride_at, &["stride"])
         .value()
         .unwrap_or_default();
-    let stride = product(stride.iter().map(|s| s.unsigned_abs()));
+    let stride = largest(&stride);
     let dims = w.shape.len().saturating_sub(2);
     let conv = assemble(x, w, groups, transposed, count(spatial(dy, dims)?), stride)?;
-    gradients(call, conv, x, w, call.bytes(dy), mask(call))
+    let mask = mask(call);
+    let mut cost = gradients(call, conv, x, w, call.bytes(dy), mask.unwrap_or(BOTH))?;
+    if mask.is_none() {
+        cost.note = Some(BOTH_ASSUMED);
+    }
+    Ok(cost)
 }
 
-/// The mask is the last list of flags; without one, both gradients of the product are computed.
-fn mask(call: &Call) -> Mask {
+const BOTH: Mask = Mask {
+    input: true,
+    weight: true,
+    bias: false,
+};
+const BOTH_ASSUMED: &str =
+    "which gradients were asked for is not recorded: input and weight assumed";
+
+/// The mask is the last list of flags.
+fn mask(call: &Call) -> Option<Mask> {
     let flags = call.args.items.iter().rev().find_map(|a| match &a.value {
         ArgValue::List(items) => items
             .iter()
@@ -533,17 +546,13 @@ fn mask(call: &Call) -> Mask {
             .collect::<Option<Vec<bool>>>()
             .filter(|flags| !flags.is_empty()),
         _ => None,
-    });
-    let at = |i: usize, default| {
-        flags
-            .as_ref()
-            .map_or(default, |f| f.get(i).copied().unwrap_or(false))
-    };
-    Mask {
-        input: at(0, true),
-        weight: at(1, true),
-        bias: at(2, false),
-    }
+    })?;
+    let at = |i: usize| flags.get(i).copied().unwrap_or(false);
+    Some(Mask {
+        input: at(0),
+        weight: at(1),
+        bias: at(2),
+    })
 }
 
 /// When the flag is not recorded: the output of a transposed convolution has not `w[0]` channels.
@@ -584,7 +593,7 @@ fn one_gradient(call: &Call) -> Result<OpCost, Unknown> {
         (given, &missing)
     };
     let stride = call.ints(4, &["stride"]).value().unwrap_or_default();
-    let stride = product(stride.iter().map(|s| s.unsigned_abs()));
+    let stride = largest(&stride);
     let groups = deduced_groups(x, w, false)?;
     let dims = w.shape.len().saturating_sub(2);
     let conv = assemble(x, w, groups, false, count(spatial(dy, dims)?), stride)?;

@@ -29,7 +29,6 @@ pub(super) const ENTRIES: &[Entry] = &[
             "lift_fresh_copy",
             "cuda",
             "cpu",
-            "fused_memory_copy",
         ],
         bytes: "in + out",
         handler: duplicate,

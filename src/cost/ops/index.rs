@@ -331,11 +331,7 @@ fn index_put(call: &Call) -> Result<OpCost, Unknown> {
     let (n, indices) = selection(call, to)?;
     let values = call.bytes_of(call.optional(2, &["values"]))?;
     let adds = call.flag(3, &["accumulate"]).value().unwrap_or(false);
-    let mut cost = scattered(call, to, n, sum([indices, values]), adds)?;
-    if call.name == "index_put_impl" && !call.in_place {
-        cost.note = None;
-    }
-    Ok(cost)
+    scattered(call, to, n, sum([indices, values]), adds)
 }
 
 /// `index_add_(self, dim, index, source)`.

@@ -110,7 +110,8 @@ fn origin(namespace: &str) -> Origin<'_> {
         // `torch._C._nn` and its like: thin bindings of aten.
         n if n.starts_with("torch._C") || n.starts_with("torch.special") => Origin::Torch,
         n if n.starts_with("torch::autograd") || n.starts_with("autograd") => Origin::Aten,
-        n if n.starts_with("torch.") && !n.starts_with("torch.nn") => Origin::Torch,
+        n if n.starts_with("torch.nn") || n.starts_with("torch.distributed") => Origin::Other(n),
+        n if n.starts_with("torch.") => Origin::Torch,
         n => Origin::Other(n),
     }
 }
@@ -148,18 +149,21 @@ fn autograd(name: &str) -> Option<&str> {
 /// a small letter; one that follows a digit (`2D`, `Log1P`) goes on with the word.
 fn snake_case(camel: &str) -> String {
     let mut out = String::with_capacity(camel.len() + 8);
-    let mut previous_lower = false;
+    let mut word_may_end = false;
+    let mut after_digit = false;
     for c in camel.chars() {
-        if c.is_ascii_uppercase() && previous_lower {
+        if c.is_ascii_uppercase() && word_may_end {
             out.push('_');
         }
         out.push(c.to_ascii_lowercase());
-        previous_lower = c.is_ascii_lowercase();
+        word_may_end = c.is_ascii_lowercase() || (after_digit && c.is_ascii_uppercase());
+        after_digit = c.is_ascii_digit();
     }
     out
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

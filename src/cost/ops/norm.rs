@@ -4,7 +4,7 @@ use super::Entry;
 use super::call::{Bytes, Call, Given, axis, count, product, sum, total};
 use super::name::Origin;
 use crate::base::DType;
-use crate::correlate::Tensor;
+use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
 
 const SOFTMAX: Entry = Entry {
@@ -45,7 +45,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         names: &["native_layer_norm_backward"],
         flops: "9 N",
-        bytes: "dY + x + mean + rstd + w + dX + dw + db",
+        bytes: "dY + x + mean + rstd + w + b + dX + dw + db",
         backward: "",
         handler: layer_norm_backward,
         ..NORM
@@ -154,13 +154,7 @@ fn softmax(call: &Call) -> Result<OpCost, Unknown> {
 
 /// `_softmax(x, dim, half_to_float)`, `softmax(x, dim, dtype)`, `F.softmax(x, dim, _, dtype)`.
 fn softmax_out(call: &Call, x: &Tensor) -> Result<DType, Unknown> {
-    let half_to_float = call.keyword(&["half_to_float"]).is_none()
-        && call.flag(2, &[]) == Given::Value(true)
-        && matches!(
-            call.arg(2, &[]),
-            Some(crate::correlate::ArgValue::Bool(true))
-        );
-    if half_to_float || call.flag(usize::MAX, &["half_to_float"]) == Given::Value(true) {
+    if let Some(ArgValue::Bool(true)) = call.arg(2, &["half_to_float"]) {
         return Ok(DType::Fp32);
     }
     let at = if call.origin == Origin::Functional {
@@ -214,6 +208,8 @@ struct Norm<'a> {
     cols: u64,
     weight: Option<&'a Tensor>,
     bias: Option<&'a Tensor>,
+    /// Layer norm passes the bias to its backward too; no other does.
+    bias_passed_back: bool,
 }
 
 impl Norm<'_> {
@@ -246,6 +242,7 @@ impl Norm<'_> {
             call.bytes_of(self.weight),
             call.bytes_of(self.weight),
             call.bytes_of(self.bias),
+            call.bytes_of(self.bias.filter(|_| self.bias_passed_back)),
             self.statistics_bytes(),
         ]);
         call.gradient(product([per_element, self.n]), bytes, self.dims())
@@ -280,6 +277,7 @@ fn layer<'a>(
         cols,
         weight,
         bias,
+        bias_passed_back: true,
     })
 }
 
@@ -375,7 +373,7 @@ fn batch_norm_backward(call: &Call) -> Result<OpCost, Unknown> {
     };
     let channels = x.shape.get(1).copied().ok_or(Unknown::BadArguments)?;
     let vectors = call.args.items.iter().filter_map(|a| match &a.value {
-        crate::correlate::ArgValue::Tensor(t) if t.shape.len() == 1 => Some(t),
+        ArgValue::Tensor(t) if t.shape.len() == 1 => Some(t),
         _ => None,
     });
     let vectors = vectors.filter(|t| t.shape.first() == Some(&channels));
@@ -420,6 +418,7 @@ fn group_norm(call: &Call) -> Result<OpCost, Unknown> {
         cols: n.checked_div(statistics).unwrap_or(0),
         weight: call.optional(weight_at, &["weight"]),
         bias: call.optional(weight_at + 1, &["bias"]),
+        bias_passed_back: false,
     };
     if call.backward {
         norm.backward(call, x, 9)
@@ -441,6 +440,7 @@ fn group_norm_backward(call: &Call) -> Result<OpCost, Unknown> {
         weight,
         // Its gradient has the size of the weight's.
         bias: weight,
+        bias_passed_back: false,
     };
     norm.backward(call, x, 9)
 }

@@ -14,7 +14,6 @@ const UNARY: Entry = Entry {
         "abs",
         "acos",
         "acosh",
-        "alpha_dropout_mask",
         "angle",
         "asin",
         "asinh",
@@ -24,7 +23,6 @@ const UNARY: Entry = Entry {
         "celu",
         "clamp_max",
         "clamp_min",
-        "clip_min",
         "conj_physical",
         "cos",
         "cosh",
@@ -98,7 +96,6 @@ const UNARY: Entry = Entry {
 const BINARY: Entry = Entry {
     names: &[
         "add",
-        "addcmul_scalar",
         "atan2",
         "copysign",
         "div",
@@ -515,7 +512,7 @@ fn sum_backward(call: &Call, operands: &[Operand]) -> Result<OpCost, Unknown> {
     let full = n.saturating_mul(result_type(call, operands, false)?.bytes());
     let mut flops = 0_u64;
     let mut bytes = 0_u64;
-    for t in tensors(operands).filter(|t| count(&t.shape) < n) {
+    for t in tensors(operands).filter(|t| !t.shape.is_empty() && count(&t.shape) < n) {
         let (adds, traffic) = unbroadcast(call, t, n, full)?;
         flops = flops.saturating_add(adds);
         bytes = bytes.saturating_add(traffic);

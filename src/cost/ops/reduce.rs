@@ -179,7 +179,9 @@ fn finish(
 fn extremum(call: &Call) -> Result<OpCost, Unknown> {
     let arg = call.name.starts_with("arg");
     if !arg && call.optional(1, &["other"]).is_some() {
-        return super::pointwise::binary(call);
+        let mut cost = super::pointwise::binary(call)?;
+        cost.family = Family::Pointwise;
+        return Ok(cost);
     }
     let x = call.input()?;
     let n = count(&x.shape);

@@ -1,1 +1,568 @@
+//! Formulas against values computed by hand, the table against itself, and hostile arguments.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::correlate::{Arg, ArgValue, Tensor};
+use crate::cost::Dims;
+
+fn op(full: &str) -> OpName {
+    let (module, name) = full
+        .split_once("::")
+        .or_else(|| full.rsplit_once('.'))
+        .unwrap_or(("", full));
+    OpName {
+        module: module.into(),
+        name: name.into(),
+    }
+}
+
+fn args(values: Vec<ArgValue>) -> OpArgs {
+    let items = values.into_iter();
+    OpArgs {
+        items: items.map(|value| Arg { name: None, value }).collect(),
+    }
+}
+
+fn t(shape: &[u64], dtype: DType) -> ArgValue {
+    ArgValue::Tensor(Tensor {
+        shape: shape.to_vec(),
+        dtype: Some(dtype),
+        strides: None,
+    })
+}
+
+fn untyped(shape: &[u64]) -> ArgValue {
+    ArgValue::Tensor(Tensor {
+        shape: shape.to_vec(),
+        dtype: None,
+        strides: None,
+    })
+}
+
+fn strided(shape: &[u64], strides: &[i64]) -> ArgValue {
+    ArgValue::Tensor(Tensor {
+        shape: shape.to_vec(),
+        dtype: Some(DType::Fp16),
+        strides: Some(strides.to_vec()),
+    })
+}
+
+fn ints(values: &[i64]) -> ArgValue {
+    ArgValue::List(values.iter().map(|v| ArgValue::Int(*v)).collect())
+}
+
+fn fprop(name: &str, values: Vec<ArgValue>) -> Result<OpCost, Unknown> {
+    cost(&op(name), &args(values), Direction::Fprop, false, None)
+}
+
+fn bprop(name: &str, values: Vec<ArgValue>) -> Result<OpCost, Unknown> {
+    cost(&op(name), &args(values), Direction::Bprop, true, None)
+}
+
+fn totals(cost: Result<OpCost, Unknown>) -> (u64, u64) {
+    let cost = cost.unwrap();
+    (cost.flops(), cost.bytes())
+}
+
+use DType::{Bf16, Fp16, Fp32, Int64};
+
+#[test]
+fn the_table_is_complete_and_unambiguous() {
+    let mut seen = BTreeSet::new();
+    for entry in TABLE {
+        assert!(!entry.names.is_empty());
+        for text in [entry.flops, entry.bytes, entry.source] {
+            assert!(!text.is_empty(), "{:?} lacks a text", entry.names);
+        }
+        for name in entry.names {
+            assert!(
+                seen.insert((*name, entry.namespaces)),
+                "{name} stands twice"
+            );
+            let bare = name.trim_matches('_');
+            assert_eq!(bare, *name, "keys are bare");
+            for namespace in entry.namespaces {
+                let full = OpName {
+                    module: (*namespace).into(),
+                    name: (*name).into(),
+                };
+                assert_eq!(family(&full), Some(entry.family), "{namespace} {name}");
+            }
+            if entry.namespaces.is_empty() {
+                let full = op(&format!("aten::{name}"));
+                assert_eq!(family(&full), Some(entry.family), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_operator_is_not_known() {
+    for name in [
+        "torch.__getattr__",
+        "Tensor.size",
+        "Tensor.dim",
+        "Tensor.requires_grad",
+        "aten::view",
+        "aten::empty",
+        "mylib::add",
+        "DataLoader",
+    ] {
+        assert!(!knows(&op(name)), "{name}");
+    }
+    for name in [
+        "aten::mm",
+        "AddmmBackward0",
+        "SliceBackward0",
+        "Tensor.__iadd__",
+        "LSTMCell.forward",
+        "flash_attn::_flash_attn_forward",
+    ] {
+        assert!(knows(&op(name)), "{name}");
+    }
+}
+
+#[test]
+fn linear_and_its_gradients() {
+    let (x, w, b) = (t(&[2, 3, 8], Fp16), t(&[5, 8], Fp16), t(&[5], Fp16));
+    // 6 rows: 2*6*5*8 FLOPs; (48 + 40 + 5 + 30) elements of 2 bytes
+    let forward = fprop(
+        "torch.nn.functional.linear",
+        vec![x.clone(), w.clone(), b.clone()],
+    );
+    assert_eq!(totals(forward.clone()), (480, 246));
+    let dims = forward.unwrap().roles[0].dims;
+    let contiguous = (false, true, true);
+    assert_eq!(
+        dims,
+        Dims::Gemm {
+            batch: 1,
+            m: 6,
+            n: 5,
+            k: 8,
+            contiguous
+        }
+    );
+    let backward = bprop("torch.nn.functional.linear", vec![x, w, b]).unwrap();
+    let roles: Vec<_> = backward
+        .roles
+        .iter()
+        .map(|r| (r.role, r.flops, r.bytes))
+        .collect();
+    // bias: dY is 30 elements, the bias 5
+    assert_eq!(
+        roles,
+        [
+            (Role::Dgrad, 480, 236),
+            (Role::Wgrad, 480, 236),
+            (Role::BiasGrad, 30, 70)
+        ]
+    );
+}
+
+#[test]
+fn an_addmm_node_accepts_the_arguments_of_linear() {
+    let linear = vec![t(&[6, 8], Fp16), t(&[5, 8], Fp16), t(&[5], Fp16)];
+    let addmm = vec![t(&[5], Fp16), t(&[6, 8], Fp16), t(&[8, 5], Fp16)];
+    let node = |values| {
+        totals(cost(
+            &op("AddmmBackward0"),
+            &args(values),
+            Direction::Bprop,
+            true,
+            None,
+        ))
+    };
+    assert_eq!(node(linear), (480 + 480 + 30, 236 + 236 + 70));
+    assert_eq!(node(addmm), (480 + 480 + 30, 236 + 236 + 70));
+}
+
+#[test]
+fn the_contiguous_dimensions_follow_the_strides() {
+    let contiguous = |a, b| match fprop("aten::mm", vec![a, b]).unwrap().roles[0].dims {
+        Dims::Gemm { contiguous, .. } => contiguous,
+        other => panic!("{other:?}"),
+    };
+    // row-major both: k of A, n of B and C
+    assert_eq!(
+        contiguous(t(&[4, 6], Fp16), t(&[6, 8], Fp16)),
+        (false, true, true)
+    );
+    // the weight gradient dY^T x: m of A, n of B and C; k is harmless
+    let (a, b) = (strided(&[4, 6], &[1, 4]), strided(&[6, 8], &[8, 1]));
+    assert_eq!(contiguous(a, b), (true, true, false));
+}
+
+#[test]
+fn without_types_a_gemm_still_has_flops() {
+    let values = || vec![untyped(&[4, 6]), untyped(&[6, 8])];
+    let cost_of = |dtype| {
+        cost(
+            &op("aten::mm"),
+            &args(values()),
+            Direction::Fprop,
+            false,
+            dtype,
+        )
+    };
+    let open = cost_of(None).unwrap();
+    assert_eq!((open.flops(), open.bytes_known), (384, false));
+    let known = cost_of(Some(Fp16)).unwrap();
+    assert_eq!(
+        (known.bytes(), known.bytes_known),
+        (2 * (24 + 48 + 32), true)
+    );
+    // anything bound by memory has no price
+    assert_eq!(
+        fprop("aten::relu", vec![untyped(&[4])]),
+        Err(Unknown::NoDType)
+    );
+}
+
+#[test]
+fn einsum_sorts_its_letters() {
+    let equation = ArgValue::Str("bhqd, bkhd -> bhqk".into());
+    let operands = vec![equation, t(&[2, 4, 6, 8], Fp32), t(&[2, 5, 4, 8], Fp32)];
+    let cost = fprop("torch.einsum", operands).unwrap();
+    assert_eq!(cost.flops(), 2 * 2 * 4 * 6 * 8 * 5);
+    assert_eq!(
+        cost.bytes(),
+        4 * (2 * 4 * 6 * 8 + 2 * 5 * 4 * 8 + 2 * 4 * 6 * 5)
+    );
+}
+
+#[test]
+fn convolutions_know_every_argument_order() {
+    // 1x3x8x8 * 4x3x3x3, stride 2, padding 1: 4x4 out; 2*16*4*27 FLOPs
+    let expected = (3456, 4 * (192 + 108 + 64));
+    let (x, w) = (t(&[1, 3, 8, 8], Fp32), t(&[4, 3, 3, 3], Fp32));
+    let (two, one, zero) = (ints(&[2, 2]), ints(&[1, 1]), ints(&[0, 0]));
+    let none = ArgValue::None;
+    let groups = ArgValue::Int(1);
+    let flag = ArgValue::Bool(false);
+    let functional = vec![
+        x.clone(),
+        w.clone(),
+        none.clone(),
+        two.clone(),
+        one.clone(),
+        one.clone(),
+        groups.clone(),
+    ];
+    let general = vec![
+        x.clone(),
+        w.clone(),
+        none,
+        two.clone(),
+        one.clone(),
+        one.clone(),
+        flag.clone(),
+        zero,
+        groups.clone(),
+    ];
+    let cudnn = vec![x, w, one.clone(), two, one, groups, flag.clone(), flag];
+    assert_eq!(
+        totals(fprop("torch.nn.functional.conv2d", functional)),
+        expected
+    );
+    assert_eq!(totals(fprop("aten::convolution", general)), expected);
+    assert_eq!(totals(fprop("aten::cudnn_convolution", cudnn)), expected);
+}
+
+#[test]
+fn a_convolution_without_its_strides_has_no_price() {
+    let hidden = || ArgValue::Unknown;
+    let values = vec![
+        t(&[1, 3, 8, 8], Fp32),
+        t(&[4, 3, 3, 3], Fp32),
+        hidden(),
+        hidden(),
+        hidden(),
+        hidden(),
+    ];
+    assert_eq!(fprop("aten::conv2d", values), Err(Unknown::NoShapes));
+}
+
+#[test]
+fn same_padding_keeps_the_size() {
+    let same = ArgValue::Str("same".into());
+    let values = vec![
+        t(&[1, 2, 5, 5], Fp32),
+        t(&[2, 2, 3, 3], Fp32),
+        ArgValue::None,
+        ArgValue::Int(1),
+        same,
+    ];
+    assert_eq!(
+        totals(fprop("torch.nn.functional.conv2d", values)).0,
+        2 * 25 * 36
+    );
+}
+
+#[test]
+fn attention_packs_equal_sequences() {
+    // 2 sequences of 4 in 8 rows, 3 heads of 16: 2*2*3*4*4*(16+16)
+    let qkv = || t(&[8, 3, 16], Bf16);
+    let lengths = || t(&[3], DType::Int32);
+    let cost = fprop(
+        "aten::_flash_attention_forward",
+        vec![qkv(), qkv(), qkv(), lengths(), lengths()],
+    )
+    .unwrap();
+    assert_eq!(cost.flops(), 6144);
+    assert!(cost.note.is_some());
+    // without lengths the work is data
+    let alone = fprop("aten::_flash_attention_forward", vec![qkv(), qkv(), qkv()]);
+    assert_eq!(alone, Err(Unknown::DataDependent));
+}
+
+#[test]
+fn softmax_and_norms() {
+    let x = || t(&[4, 10], Fp16);
+    let w = || t(&[10], Fp16);
+    let half_to_float = vec![x(), ArgValue::Int(-1), ArgValue::Bool(true)];
+    assert_eq!(
+        totals(fprop("aten::_softmax", half_to_float)),
+        (200, 80 + 160)
+    );
+    // x + y + w + b + 4 rows of mean and rstd in fp32
+    let norm = vec![x(), ints(&[10]), w(), w()];
+    assert_eq!(
+        totals(fprop("aten::native_layer_norm", norm)),
+        (200, 80 + 80 + 40 + 32)
+    );
+    let plain = vec![x(), ints(&[10]), ArgValue::None, ArgValue::None];
+    assert_eq!(
+        totals(fprop("aten::native_layer_norm", plain)),
+        (160, 80 + 80 + 32)
+    );
+    // channels 3: x + y, then w, b, mean, var read
+    let image = || t(&[2, 3, 4], Fp32);
+    let c = || t(&[3], Fp32);
+    let eval = |train| vec![image(), c(), c(), c(), c(), ArgValue::Bool(train)];
+    assert_eq!(
+        totals(fprop("aten::native_batch_norm", eval(false))),
+        (48, 192 + 48)
+    );
+    assert_eq!(
+        totals(fprop("aten::native_batch_norm", eval(true))),
+        (120, 192 + 48 + 48)
+    );
+}
+
+#[test]
+fn pointwise_counts_broadcasts_scalars_and_promotion() {
+    assert_eq!(
+        totals(fprop("aten::mul", vec![t(&[4, 1], Fp16), t(&[1, 8], Fp32)])),
+        (32, 8 + 32 + 128)
+    );
+    assert_eq!(
+        totals(fprop(
+            "Tensor.__truediv__",
+            vec![t(&[8], Int64), ArgValue::Int(2)]
+        )),
+        (8, 64 + 32)
+    );
+    assert_eq!(
+        totals(fprop("aten::gt", vec![t(&[8], Fp32), ArgValue::Int(0)])),
+        (8, 32 + 8)
+    );
+    // until 2020: add_(self, alpha, other)
+    let legacy = vec![t(&[8], Fp32), ArgValue::Int(-20), t(&[8], Fp32)];
+    assert_eq!(totals(fprop("Tensor.add_", legacy)), (16, 96));
+    // a broadcast bias: the gradient is a sum over the 4 rows
+    assert_eq!(
+        totals(bprop("torch.add", vec![t(&[4, 8], Fp32), t(&[8], Fp32)])),
+        (32, 128 + 32)
+    );
+    // scaling saves nothing
+    assert_eq!(
+        totals(bprop(
+            "torch.mul",
+            vec![t(&[8], Fp32), ArgValue::Float(0.5)]
+        )),
+        (8, 64)
+    );
+    // a relu needs its result
+    assert_eq!(totals(bprop("torch.relu", vec![t(&[8], Fp32)])), (8, 96));
+}
+
+#[test]
+fn embedding_takes_its_arguments_in_either_order() {
+    let (table, indices) = (t(&[100, 4], Fp32), t(&[3], Int64));
+    let expected = (0, 24 + 2 * 48);
+    assert_eq!(
+        totals(fprop(
+            "torch.embedding",
+            vec![table.clone(), indices.clone()]
+        )),
+        expected
+    );
+    assert_eq!(
+        totals(fprop(
+            "torch.nn.functional.embedding",
+            vec![indices.clone(), table.clone()]
+        )),
+        expected
+    );
+    // dY 48 + idx 24 + table 1600 + touched rows twice 96
+    let node = cost(
+        &op("EmbeddingBackward0"),
+        &args(vec![indices, table]),
+        Direction::Bprop,
+        true,
+        None,
+    );
+    assert_eq!(totals(node), (12, 1768));
+}
+
+#[test]
+fn reductions_and_their_outputs() {
+    assert_eq!(
+        totals(fprop("torch.sum", vec![t(&[4, 8], Fp32), ints(&[-1])])),
+        (32, 128 + 16)
+    );
+    assert_eq!(
+        totals(fprop(
+            "torch.norm",
+            vec![t(&[4, 8], Fp32), ArgValue::Float(2.0)]
+        )),
+        (64, 132)
+    );
+    let hidden = fprop("aten::sum", vec![t(&[4, 8], Fp32), ArgValue::Unknown]).unwrap();
+    assert_eq!(hidden.bytes(), 128);
+    assert!(hidden.note.is_some());
+    // max of two tensors is pointwise
+    let two = fprop("torch.max", vec![t(&[8], Fp32), t(&[8], Fp32)]).unwrap();
+    assert_eq!((two.family, two.bytes()), (Family::Pointwise, 96));
+}
+
+#[test]
+fn a_call_without_arguments_has_no_shapes() {
+    for entry in TABLE.iter().filter(|e| e.namespaces.is_empty()) {
+        for name in entry.names {
+            let unknown = fprop(name, Vec::new()).unwrap_err();
+            assert_eq!(unknown, Unknown::NoShapes, "{name}");
+        }
+    }
+    assert_eq!(fprop("aten::nonsense", Vec::new()), Err(Unknown::UnknownOp));
+}
+
+#[test]
+fn roles_follow_the_direction() {
+    let values = || args(vec![t(&[8], Fp32), t(&[8], Fp32)]);
+    let role = |direction| {
+        let cost = cost(&op("aten::add_"), &values(), direction, false, None).unwrap();
+        cost.roles[0].role
+    };
+    assert_eq!(role(Direction::Fprop), Role::Fwd);
+    assert_eq!(role(Direction::Bprop), Role::Bwd);
+    assert_eq!(role(Direction::Update), Role::Opt);
+}
+
+fn any_name() -> impl Strategy<Value = OpName> {
+    let entry = prop::sample::select(TABLE.to_vec());
+    (entry, any::<prop::sample::Index>(), 0..3_usize).prop_map(|(entry, i, style)| {
+        let name = entry.names[i.index(entry.names.len())];
+        let module = entry.namespaces.first().copied();
+        OpName {
+            module: module
+                .unwrap_or(["aten", "torch.nn.functional", ""][style])
+                .into(),
+            name: match style {
+                2 => format!("{name}_"),
+                _ => name.into(),
+            },
+        }
+    })
+}
+
+fn any_dim() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..5_u64, 1 => Just(u64::MAX), 1 => any::<u64>()]
+}
+
+fn any_dtype() -> impl Strategy<Value = Option<DType>> {
+    prop::sample::select(vec![
+        None,
+        Some(Fp32),
+        Some(Fp16),
+        Some(Int64),
+        Some(DType::Bool),
+        Some(DType::Complex64),
+    ])
+}
+
+fn any_tensor() -> impl Strategy<Value = ArgValue> {
+    let strides = prop::option::of(prop::collection::vec(
+        prop_oneof![0..9_i64, any::<i64>()],
+        0..6,
+    ));
+    (prop::collection::vec(any_dim(), 0..6), any_dtype(), strides).prop_map(
+        |(shape, dtype, strides)| {
+            ArgValue::Tensor(Tensor {
+                shape,
+                dtype,
+                strides,
+            })
+        },
+    )
+}
+
+fn any_value() -> impl Strategy<Value = ArgValue> {
+    let number = || prop_oneof![-3..9_i64, any::<i64>()];
+    let leaf = prop_oneof![
+        8 => any_tensor(),
+        2 => number().prop_map(ArgValue::Int),
+        1 => any::<f64>().prop_map(ArgValue::Float),
+        1 => any::<bool>().prop_map(ArgValue::Bool),
+        1 => prop::sample::select(vec!["same", "none", "ij,jk->ik", "float16", "é->,", ""])
+            .prop_map(|s| ArgValue::Str(s.into())),
+        1 => Just(ArgValue::None),
+        1 => Just(ArgValue::Unknown),
+    ];
+    leaf.prop_recursive(2, 12, 4, |inner| {
+        prop::collection::vec(inner, 0..4).prop_map(ArgValue::List)
+    })
+}
+
+fn any_args() -> impl Strategy<Value = OpArgs> {
+    let name = prop::option::weighted(
+        0.1,
+        prop::sample::select(vec!["dim", "weight", "input", "other", "size"]),
+    );
+    let arg = (name, any_value()).prop_map(|(name, value)| Arg {
+        name: name.map(str::to_owned),
+        value,
+    });
+    prop::collection::vec(arg, 0..12).prop_map(|items| OpArgs { items })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8_000))]
+
+    #[test]
+    fn no_arguments_make_it_panic(
+        name in any_name(),
+        args in any_args(),
+        from_forward in any::<bool>(),
+        bprop in any::<bool>(),
+        dtype in any_dtype(),
+    ) {
+        let direction = if bprop { Direction::Bprop } else { Direction::Fprop };
+        if let Ok(cost) = cost(&name, &args, direction, from_forward, dtype) {
+            prop_assert!(!cost.roles.is_empty() || cost.family == Family::Conv);
+            let _ = (cost.flops(), cost.bytes());
+        }
+    }
+
+    #[test]
+    fn no_name_makes_it_panic(module in ".{0,12}", name in "[_a-zA-Z0-9.: ]{0,24}|.{0,12}") {
+        let op = OpName { module, name };
+        prop_assert_eq!(knows(&op), family(&op).is_some());
+    }
+}

@@ -312,6 +312,21 @@ fn convolutions() {
             "",
         ),
         (
+            "_5x_cudnn_ampere_scudnn_128x64_relu_small_nn_v1",
+            "conv no fp32 128x64 nn sm8.0",
+            "",
+        ),
+        (
+            "_5x_cudnn_volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
+            "conv no fp32 128x128 nt sm7.0 fast",
+            "",
+        ),
+        (
+            "sm80_xmma_deconv_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x64x32_tensor16x8x16_kernel_cudnn",
+            "conv yes fp16 128x64x32 nhwc sm8.0 dgrad",
+            "",
+        ),
+        (
             "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
             "conv no fp32 128x128 nt sm7.0 fast",
             "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",

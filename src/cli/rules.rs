@@ -1,0 +1,233 @@
+//! `pyprof-advise rules`: list, explain, check, test and write rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use super::{Failure, Outcome, RuleArgs, Speech, output};
+use crate::base::units::count;
+use crate::facts;
+use crate::gpu::load::built_in;
+use crate::judge::{self, Rule, RuleFile, RuleSet, Selection};
+
+/// What can be asked of rules.
+#[derive(Debug, Subcommand)]
+pub(super) enum RulesCommand {
+    /// Every rule with its title
+    List {
+        #[command(flatten)]
+        rules: RuleArgs,
+    },
+    /// What a rule looks for, its thresholds, its advice and its examples
+    Explain {
+        /// The rule's id, as `rules list` shows it
+        id: String,
+        #[command(flatten)]
+        rules: RuleArgs,
+    },
+    /// Every fact that conditions and sentences can use
+    Facts {
+        /// Only facts whose name contains this, e.g. `site.` or `share`
+        part: Option<String>,
+    },
+    /// Look rule files over and name every mistake, without running them
+    Check {
+        /// Rule files or folders
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Run the tests inside rule files; without a path those of the built-in rules
+    Test {
+        /// Rule files or folders
+        paths: Vec<PathBuf>,
+    },
+    /// Write a commented rule file to start from
+    New {
+        /// Category and name: `fusion/my-idea`
+        id: String,
+        /// The folder for `<category>/<name>.toml`
+        #[arg(long, default_value = "rules")]
+        folder: PathBuf,
+    },
+}
+
+/// The built-in rules, as they travel: the same road as a user's.
+const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
+
+pub(super) fn run(command: RulesCommand, speech: Speech) -> Outcome {
+    match command {
+        RulesCommand::List { rules } => output::print(&list(&load(&rules)?)),
+        RulesCommand::Explain { id, rules } => {
+            let set = load(&rules)?;
+            output::print(&judge::explain(find(&set, &id)?))
+        }
+        RulesCommand::Facts { part } => output::print(&facts_list(part.as_deref())?),
+        RulesCommand::Check { paths } => check(&paths, speech),
+        RulesCommand::Test { paths } => test(&paths, speech),
+        RulesCommand::New { id, folder } => new(&id, &folder, speech),
+    }
+}
+
+/// The built-in rules and the user's, selected and set as asked.
+pub(super) fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
+    let mut files = judge::load::embedded(BUILT_IN);
+    files.extend(found(&args.paths)?);
+    let selection = Selection {
+        select: args.select.clone(),
+        ignore: args.ignore.clone(),
+        set: args.set.clone(),
+    };
+    RuleSet::load(&files, &selection, facts::all()).map_err(|complaints| refuse(&complaints))
+}
+
+/// The rule of an id, or an error that suggests a near one.
+pub(super) fn find<'a>(set: &'a RuleSet, id: &str) -> Result<&'a Rule, Failure> {
+    set.find(id).map_err(Failure::Unusable)
+}
+
+fn found(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        files.extend(judge::load::find(path).map_err(|complaints| refuse(&complaints))?);
+    }
+    Ok(files)
+}
+
+/// Prints every complaint; what remains to be said is how many.
+fn refuse(complaints: &crate::base::diag::Complaints) -> Failure {
+    output::complain(&complaints.render(output::stderr_color()));
+    Failure::Unusable(complaints.summary())
+}
+
+fn list(set: &RuleSet) -> String {
+    let width = set.rules().iter().map(|r| r.id.len()).max().unwrap_or(0);
+    set.rules()
+        .iter()
+        .map(|r| format!("{:width$}  {}\n", r.id, r.title))
+        .collect()
+}
+
+fn facts_list(part: Option<&str>) -> Result<String, Failure> {
+    let mut text = String::new();
+    for fact in facts::all()
+        .iter()
+        .filter(|f| part.is_none_or(|p| f.name.contains(p)))
+    {
+        let unit = if fact.unit.is_empty() {
+            String::new()
+        } else {
+            format!(", {}", fact.unit)
+        };
+        text.push_str(&format!(
+            "{} ({}{unit})\n    {}.\n",
+            fact.name,
+            fact.ty.word(),
+            fact.doc
+        ));
+        if !fact.families.is_empty() {
+            let families: Vec<&str> = fact.families.iter().map(|f| f.name()).collect();
+            text.push_str(&format!("    For {}.\n", families.join(", ")));
+        }
+        if !fact.needs.is_empty() {
+            text.push_str(&format!("    Needs {}.\n", fact.needs));
+        }
+    }
+    match part {
+        Some(part) if text.is_empty() => Err(Failure::Unusable(format!(
+            "no fact has `{part}` in its name"
+        ))),
+        _ => Ok(text),
+    }
+}
+
+fn check(paths: &[PathBuf], speech: Speech) -> Outcome {
+    let (set, own) = with_built_in(paths)?;
+    let checked = set.rules().iter().filter(|r| own.contains(&r.id)).count();
+    if !speech.quiet {
+        output::print(&format!("{} rules are fine\n", count(checked as u64)))?;
+    }
+    Ok(())
+}
+
+/// The rules at `paths` together with the built-in ones they may refer to; mistakes fail the gate.
+/// Files of the built-in folder itself are checked in their place.
+fn with_built_in(paths: &[PathBuf]) -> Result<(RuleSet, BTreeSet<String>), Failure> {
+    let own = judge_files(paths)?;
+    let ids: BTreeSet<String> = own.iter().map(|f| f.id.clone()).collect();
+    // A file of the built-in folder stands for the built-in rule of its id.
+    let mut files = judge::load::embedded(BUILT_IN);
+    files.retain(|file| !ids.contains(&file.id));
+    files.extend(own);
+    match RuleSet::load(&files, &Selection::default(), facts::all()) {
+        Ok(set) => Ok((set, ids)),
+        Err(complaints) => {
+            output::complain(&complaints.render(output::stderr_color()));
+            output::labelled("error", anstyle::AnsiColor::Red, &complaints.summary());
+            Err(Failure::Gate)
+        }
+    }
+}
+
+fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
+    if paths.is_empty() {
+        Ok(judge::load::embedded(BUILT_IN))
+    } else {
+        found(paths)
+    }
+}
+
+fn test(paths: &[PathBuf], speech: Speech) -> Outcome {
+    let (set, own) = with_built_in(paths)?;
+    let rules = set.rules().iter().filter(|r| own.contains(&r.id));
+    let proofs = judge::prove(rules, facts::all(), &gpu_facts);
+    let mut text = String::new();
+    for proof in proofs.iter().filter(|p| speech.verbose || !p.passed()) {
+        text.push_str(&format!(
+            "{}: {}: {}\n",
+            proof.rule, proof.test, proof.outcome
+        ));
+    }
+    let failed = proofs.iter().filter(|p| !p.passed()).count();
+    let passed = proofs.len() - failed;
+    if failed > 0 || !speech.quiet {
+        text.push_str(&format!("{passed} passed, {failed} failed\n"));
+    }
+    output::print(&text)?;
+    if failed > 0 {
+        Err(Failure::Gate)
+    } else {
+        Ok(())
+    }
+}
+
+/// The `gpu.` facts of a built-in GPU, for rule tests.
+fn gpu_facts(id: &str) -> Option<BTreeMap<String, facts::Value>> {
+    let spec = built_in().iter().find(|spec| spec.gpu.id == id)?;
+    Some(facts::of_gpu(&spec.gpu))
+}
+
+fn new(id: &str, folder: &Path, speech: Speech) -> Outcome {
+    if let Some(problem) = judge::load::check_id(id) {
+        return Err(Failure::Unusable(format!("`{id}`: {problem}")));
+    }
+    let path = folder.join(format!("{id}.toml"));
+    if path.exists() {
+        return Err(Failure::Unusable(format!(
+            "{} exists already",
+            path.display()
+        )));
+    }
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)
+            .map_err(|e| Failure::Unusable(format!("cannot make {}: {e}", parent.display())))?;
+    }
+    output::write_file(&path, &judge::scaffold(id))?;
+    if !speech.quiet {
+        output::print(&format!(
+            "{0}\n  edit it, then: pyprof-advise rules test {0}\n",
+            path.display()
+        ))?;
+    }
+    Ok(())
+}

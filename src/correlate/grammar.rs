@@ -1,0 +1,392 @@
+//! The grammar of range names: FSDP brackets, steps, autograd nodes, operators with a name space,
+//! and the words users give to whole passes.
+
+use super::Direction;
+use super::layers::MODULE_PARTS;
+use super::marker::{Phase, StepFamily};
+
+/// Getters PyProf wraps although they launch nothing.
+pub(super) const ATTRIBUTES: [&str; 8] = [
+    "__getattr__",
+    "__setattr__",
+    "__getattribute__",
+    "__delattr__",
+    "__get__",
+    "__set__",
+    "size",
+    "dim",
+];
+
+/// Annotations PyTorch and its libraries put around their own machinery.
+pub(super) const FRAMEWORK: [&str; 12] = [
+    "FSDP::",
+    "FullyShardedDataParallel.",
+    "DistributedDataParallel.",
+    "DataParallel.",
+    "TorchDynamo",
+    "Pregraph bytecode",
+    "## Call CompiledFxGraph",
+    "PyTorch Profiler",
+    "record_param_comms",
+    "<built-in",
+    "autograd::engine::",
+    "cudaGraph",
+];
+
+/// NVTX domains in which libraries, not users, name ranges.
+pub(super) const LIBRARY_DOMAINS: [&str; 14] = [
+    "nccl",
+    "cccl",
+    "cub",
+    "thrust",
+    "cublas",
+    "cublaslt",
+    "cudnn",
+    "cusparse",
+    "cusolver",
+    "cufft",
+    "nvshmem",
+    "myelin-exec",
+    "ucx",
+    "mpi",
+];
+
+pub(super) const DATA_LOADING_WORDS: [&str; 6] = [
+    "dataloader",
+    "dataloading",
+    "loaddata",
+    "dataload",
+    "loadbatch",
+    "nextbatch",
+];
+
+pub(super) const OPTIMIZER_WORDS: [&str; 7] = [
+    "optimizer",
+    "optimizerstep",
+    "optim",
+    "optimstep",
+    "optstep",
+    "weightupdate",
+    "gradclip",
+];
+
+/// Names users give to whole passes.
+pub(super) const PHASE_WORDS: [(&[&str], Direction); 2] = [
+    (
+        &["forward", "fwd", "forwardpass", "fprop"],
+        Direction::Fprop,
+    ),
+    (
+        &["backward", "bwd", "backwardpass", "bprop"],
+        Direction::Bprop,
+    ),
+];
+
+/// Whether a text is one of some words once case and punctuation are gone.
+pub(super) fn is_word(text: &str, words: &[&str]) -> bool {
+    if text.len() > 40 {
+        return false;
+    }
+    let bare: String = text
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    words.contains(&bare.as_str())
+}
+
+/// `warmup`, `Warm-up`, `warmup iterations`, `warmup 3`.
+pub(super) fn is_warmup(text: &str) -> bool {
+    let trimmed = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    is_word(
+        trimmed,
+        &[
+            "warmup",
+            "warmupstep",
+            "warmupsteps",
+            "warmupiter",
+            "warmupiters",
+            "warmupiteration",
+            "warmupiterations",
+            "warmuploop",
+            "warmupphase",
+        ],
+    )
+}
+
+pub(super) fn is_library_domain(domain: &str) -> bool {
+    let lower = domain.to_ascii_lowercase();
+    LIBRARY_DOMAINS.contains(&lower.as_str())
+}
+
+/// `ncclSend`: NCCL's own ranges, which some versions push without a domain.
+pub(super) fn is_nccl_call(text: &str) -> bool {
+    text.strip_prefix("nccl")
+        .and_then(|rest| rest.chars().next())
+        .is_some_and(|c| c.is_ascii_uppercase())
+}
+
+/// A label of bounded length: profile text can be a megabyte long.
+pub(super) fn bounded(text: &str) -> String {
+    const LONGEST: usize = 200;
+    match text.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("{}...", text.get(..cut).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// `FSDP::pre_forward (blocks.7._fsdp_wrapped_module)`: phase, whether it opens, the module's name
+/// without what wrappers add to it. FSDP2 writes no name for the root module.
+pub(super) fn bracket(text: &str) -> Option<(Phase, bool, Option<String>)> {
+    let rest = text.strip_prefix("FSDP::")?;
+    let (verb, module) = match rest.split_once(" (") {
+        Some((verb, module)) => (verb, module.strip_suffix(')')?),
+        None => (rest, ""),
+    };
+    let (phase, opens) = match verb {
+        "pre_forward" => (Phase::Forward, true),
+        "post_forward" => (Phase::Forward, false),
+        "pre_backward" => (Phase::Backward, true),
+        "post_backward" => (Phase::Backward, false),
+        _ => return None,
+    };
+    Some((phase, opens, unwrapped(module)))
+}
+
+/// Name parts that wrappers insert: FSDP, activation checkpointing, `torch.compile`.
+pub(super) const WRAPPERS: [&str; 3] = [
+    "_fsdp_wrapped_module",
+    "_checkpoint_wrapped_module",
+    "_orig_mod",
+];
+
+pub(super) fn unwrapped(module: &str) -> Option<String> {
+    let mut parts: Vec<&str> = module
+        .split('.')
+        .filter(|p| !p.is_empty() && !WRAPPERS.contains(p))
+        .collect();
+    // DistributedDataParallel keeps its model in `module`.
+    let own = parts.iter().take_while(|p| **p == "module").count();
+    parts.drain(..own);
+    (!parts.is_empty()).then(|| parts.join("."))
+}
+
+/// A numbered step: a known word, a separator, digits, nothing else.
+pub(super) fn step(text: &str) -> Option<(StepFamily, u64)> {
+    const WORDS: [(&str, StepFamily); 4] = [
+        ("profilerstep", StepFamily::ProfilerStep),
+        ("iteration", StepFamily::Iteration),
+        ("step", StepFamily::Step),
+        ("iter", StepFamily::Iter),
+    ];
+    if text.len() > 48 || !text.is_ascii() {
+        return None;
+    }
+    let lower = text.to_ascii_lowercase();
+    let (rest, family) = WORDS
+        .iter()
+        .find_map(|(word, family)| Some((lower.strip_prefix(word)?, *family)))?;
+    let digits = rest.trim_start_matches([' ', '#', '_', ':', '-', '=']);
+    let separated = digits.len() < rest.len();
+    let all_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !(separated && all_digits) {
+        return None;
+    }
+    Some((family, digits.parse().ok()?))
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Node<'a> {
+    /// `AddmmBackward0`.
+    pub(super) name: &'a str,
+    /// `Addmm`.
+    pub(super) base: &'a str,
+    /// Even without a sequence number.
+    pub(super) certain: bool,
+}
+
+/// A node of the autograd graph: `AddmmBackward0`, with or without the engine's own range around
+/// it, and the nodes that do not end in `Backward`.
+pub(super) fn autograd(text: &str) -> Option<Node<'_>> {
+    let inner = text.strip_prefix("autograd::engine::evaluate_function: ");
+    let full = inner.unwrap_or(text);
+    let full = full.strip_prefix("struct ").unwrap_or(full);
+    let name = full.rsplit("::").next().unwrap_or(full);
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return None;
+    }
+    let special = full.starts_with("torch::autograd::")
+        || matches!(name, "AccumulateGrad" | "GraphRoot" | "CopySlices");
+    let base = name
+        .trim_end_matches(|c: char| c.is_ascii_digit())
+        .trim_end_matches('s')
+        .strip_suffix("Backward");
+    let certain = inner.is_some() || special;
+    match base {
+        Some(base) if !base.is_empty() => Some(Node {
+            name,
+            base,
+            certain,
+        }),
+        _ if certain => Some(Node {
+            name,
+            base: name,
+            certain,
+        }),
+        _ => None,
+    }
+}
+
+/// `aten::mm` and `nccl:all_reduce`, without the overload in `aten::add.Tensor`.
+pub(super) fn namespaced(text: &str) -> Option<(&str, &str)> {
+    let identifier = |s: &str| {
+        !s.is_empty()
+            && s.bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"_.:".contains(&b))
+    };
+    let (module, name) = match text.rsplit_once("::") {
+        Some((module, name)) => (module, name.split('.').next().unwrap_or(name)),
+        None => {
+            let (module, name) = text.split_once(':')?;
+            if !matches!(module, "nccl" | "gloo" | "c10d" | "mpi" | "ucc" | "rccl") {
+                return None;
+            }
+            (module, name)
+        }
+    };
+    (identifier(module) && identifier(name)).then_some((module, name))
+}
+
+/// Whether an operator computes a gradient: `convolution_backward`, `_softmax_backward_data`.
+pub(super) fn is_gradient(name: &str) -> bool {
+    name.contains("_backward")
+}
+
+/// Operators that exist only to update, clip or scale. `_foreach_` ones also serve elsewhere; the
+/// pass they run in is looked at first.
+pub(super) fn is_update(name: &str) -> bool {
+    const PREFIXES: [&str; 9] = [
+        "_fused_adam",
+        "_fused_sgd",
+        "_fused_adagrad",
+        "_foreach_",
+        "_amp_",
+        "_single_tensor_",
+        "_multi_tensor_",
+        "multi_tensor_",
+        "clip_grad",
+    ];
+    const NAMES: [&str; 6] = ["adam", "adamw", "sgd", "lamb", "fused_adam", "rmsprop"];
+    PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name)
+}
+
+/// What the name of an operator and of its autograd node have in common.
+pub(super) fn stem(name: &str) -> String {
+    name.chars()
+        .filter(|c| *c != '_')
+        .take(80)
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
+}
+
+/// `net.Linear_3` from PyProf's `/main/net::_call_impl/net::forward/Linear::_call_impl(3)/..`: the
+/// modules called, each with the number of its call.
+pub(super) fn module_of_functions(stack: &str) -> Option<String> {
+    let mut path: Vec<String> = stack
+        .split('/')
+        .filter_map(|part| {
+            let (class, call) = part.split_once("::_call_impl")?;
+            let number = call.strip_prefix('(').and_then(|c| c.strip_suffix(')'));
+            Some(match number {
+                Some(number) => format!("{class}_{number}"),
+                None => class.to_owned(),
+            })
+        })
+        .collect();
+    let surplus = path.len().saturating_sub(MODULE_PARTS);
+    path.drain(..surplus);
+    (!path.is_empty()).then(|| bounded(&path.join(".")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_clearly_numbered() {
+        assert_eq!(
+            step("ProfilerStep#12"),
+            Some((StepFamily::ProfilerStep, 12))
+        );
+        assert_eq!(step("Step: 3"), Some((StepFamily::Step, 3)));
+        assert_eq!(step("step_3"), Some((StepFamily::Step, 3)));
+        assert_eq!(step("iteration 7"), Some((StepFamily::Iteration, 7)));
+        assert_eq!(step("Iter #7"), Some((StepFamily::Iter, 7)));
+        for text in [
+            "step",
+            "step3",
+            "step 3 of 9",
+            "steps 3",
+            "iterator 3",
+            "epoch 3",
+        ] {
+            assert_eq!(step(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn fsdp_names_lose_their_wrappers() {
+        assert_eq!(
+            bracket("FSDP::pre_forward (module.blocks.7._checkpoint_wrapped_module)"),
+            Some((Phase::Forward, true, Some("blocks.7".into())))
+        );
+        assert_eq!(
+            bracket("FSDP::post_backward (_orig_mod.a._fsdp_wrapped_module.b)"),
+            Some((Phase::Backward, false, Some("a.b".into())))
+        );
+        assert_eq!(
+            bracket("FSDP::pre_backward"),
+            Some((Phase::Backward, true, None))
+        );
+        assert_eq!(bracket("FSDP::all_gather (a)"), None);
+    }
+
+    #[test]
+    fn names_of_nodes_and_operators_share_a_stem() {
+        assert_eq!(stem("native_batch_norm"), stem("NativeBatchNorm"));
+        assert_eq!(stem("add_"), stem("Add"));
+    }
+
+    #[test]
+    fn function_stacks_name_modules() {
+        let stack =
+            "/<module>/net::_call_impl/net::forward/Linear::_call_impl(3)/Linear::forward/linear";
+        assert_eq!(module_of_functions(stack).as_deref(), Some("net.Linear_3"));
+        assert_eq!(module_of_functions("/main/f"), None);
+    }
+    #[test]
+    fn autograd_nodes_and_operators_are_told_apart() {
+        for (text, base, certain) in [
+            ("AddmmBackward0", "Addmm", false),
+            ("MmBackward", "Mm", false),
+            (
+                "autograd::engine::evaluate_function: MulBackward1",
+                "Mul",
+                true,
+            ),
+            ("torch::autograd::AccumulateGrad", "AccumulateGrad", true),
+            ("torch::autograd::CopyBackwards", "Copy", true),
+        ] {
+            let node = autograd(text).unwrap();
+            assert_eq!((node.base, node.certain), (base, certain), "{text}");
+        }
+        for text in [
+            "Backward",
+            "aten::convolution_backward",
+            "my Backward",
+            "backward",
+        ] {
+            assert!(autograd(text).is_none(), "{text}");
+        }
+    }
+}

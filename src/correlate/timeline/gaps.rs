@@ -1,0 +1,423 @@
+//! Why a device was idle: what the thread that ended the gap had been doing, clipped to the gap.
+//!
+//! Causes are tried in the order of [`GapCause`]; each gap gets exactly one. Only the thread that
+//! launched the work ending the gap is asked: what other threads and processes did at the time
+//! delayed nothing here.
+
+use rustc_hash::FxHashMap;
+
+use super::{Hints, Item, Kind, is_pageable};
+use crate::correlate::{GapCause, Timeline};
+use crate::profile::{ApiCall, ApiClass, CallId, ProcessId, Profile, Span, SyncKind, ThreadId};
+
+/// A launch this long loads code: an ordinary one takes microseconds, even on a loaded host.
+const FIRST_LAUNCH_NS: i64 = 10_000_000;
+/// ... and it also stands out this far above the median launch of the capture.
+const FIRST_LAUNCH_RATIO: i64 = 100;
+
+/// Disjoint intervals in time order, each with the call it came from.
+#[derive(Debug, Default)]
+pub(super) struct Pieces(Vec<(Span, Option<CallId>)>);
+
+impl Pieces {
+    /// The union of intervals; of overlapping ones the first keeps its call (runtime calls start
+    /// before the driver calls inside them).
+    pub(super) fn merged(mut spans: Vec<(Span, Option<CallId>)>) -> Pieces {
+        spans.retain(|(span, _)| span.end > span.start);
+        spans.sort_by_key(|(span, _)| (span.start, std::cmp::Reverse(span.end)));
+        let mut merged: Vec<(Span, Option<CallId>)> = Vec::new();
+        for (span, call) in spans {
+            match merged.last_mut() {
+                Some((last, _)) if span.start < last.end => last.end = last.end.max(span.end),
+                _ => merged.push((span, call)),
+            }
+        }
+        Pieces(merged)
+    }
+
+    pub(super) fn total(&self) -> i64 {
+        self.0
+            .iter()
+            .fold(0, |sum: i64, (span, _)| sum.saturating_add(span.ns()))
+    }
+
+    pub(super) fn contains(&self, time: i64) -> bool {
+        let index = self.0.partition_point(|(span, _)| span.end <= time);
+        self.0
+            .get(index)
+            .is_some_and(|(span, _)| span.contains(time))
+    }
+
+    /// Ns inside `gap`, and the call that takes most of them.
+    fn overlap(&self, gap: Span) -> (i64, Option<CallId>) {
+        let first = self.0.partition_point(|(span, _)| span.end <= gap.start);
+        let (mut sum, mut most, mut call) = (0_i64, 0, None);
+        for (span, from) in self.0.iter().skip(first) {
+            if span.start >= gap.end {
+                break;
+            }
+            let ns = span.clip(gap).ns();
+            sum = sum.saturating_add(ns);
+            if ns > most {
+                (most, call) = (ns, *from);
+            }
+        }
+        (sum, call)
+    }
+
+    /// The call that fills most of the gap, if this does. What came after `until`, the end of the
+    /// launch that ended the gap, did not delay it.
+    fn fills(&self, gap: Span, until: i64) -> Option<Option<CallId>> {
+        let (ns, call) = self.overlap(Span {
+            start: gap.start,
+            end: gap.end.min(until),
+        });
+        (ns > gap.ns() / 2).then_some(call)
+    }
+
+    /// The last one that had ended by `launch`, if it ended inside the gap.
+    fn released(&self, gap: Span, launch: i64) -> Option<Option<CallId>> {
+        let ended = self.0.partition_point(|(span, _)| span.end <= launch);
+        let (span, call) = self.0.get(ended.checked_sub(1)?)?;
+        (gap.start <= span.end && span.end <= gap.end).then_some(*call)
+    }
+}
+
+/// What held one host thread, by kind.
+#[derive(Debug, Default)]
+struct Thread {
+    loading: Pieces,
+    syncs: Pieces,
+    copies: Pieces,
+    allocations: Pieces,
+    modules: Pieces,
+    first_launches: Pieces,
+}
+
+/// Intervals of one kind, per thread, before they are merged.
+type Collected = FxHashMap<ThreadId, Vec<(Span, Option<CallId>)>>;
+
+/// The host's side of the capture, arranged for questions about gaps.
+#[derive(Debug)]
+pub(super) struct Host<'a> {
+    profile: &'a Profile,
+    launches: &'a [Option<CallId>],
+    /// The calls behind copies, sets, graphs and synchronisations.
+    calls: FxHashMap<(ProcessId, u64), CallId>,
+    threads: FxHashMap<ThreadId, Thread>,
+    /// Synchronisations whose thread is not known.
+    syncs: FxHashMap<ProcessId, Pieces>,
+    /// Of one process, or (`None`) of nobody in particular.
+    overheads: FxHashMap<Option<ProcessId>, Pieces>,
+    /// Launches and module loads that stand out.
+    slow: Vec<CallId>,
+}
+
+impl<'a> Host<'a> {
+    pub(super) fn of(profile: &'a Profile, hints: &Hints<'a>) -> Host<'a> {
+        let calls = calls_behind(profile);
+        let slow = slow_launches(profile);
+        let mut kinds: [Collected; 6] = Default::default();
+        collect_calls(profile, &calls, &slow, &mut kinds);
+        let [loading, syncs, ..] = &mut kinds;
+        for range in hints
+            .data_loading
+            .iter()
+            .filter_map(|r| profile.ranges.get(r.idx()))
+        {
+            let rows = loading.entry(range.thread).or_default();
+            rows.push((range.span, None));
+        }
+        let loose = collect_syncs(profile, &calls, syncs);
+        Host {
+            profile,
+            launches: hints.launches,
+            threads: threads(kinds),
+            syncs: loose
+                .into_iter()
+                .map(|(process, spans)| (process, Pieces::merged(spans)))
+                .collect(),
+            overheads: overheads(profile),
+            calls,
+            slow,
+        }
+    }
+
+    /// The cause of a gap that `ended_by` ended, and the call to blame.
+    pub(super) fn blame(&self, gap: Span, ended_by: &Item) -> (GapCause, Option<CallId>) {
+        let (process, launch) = self.launch(ended_by);
+        if self.overhead(gap, process) > gap.ns() / 2 {
+            return (GapCause::ProfilerOverhead, None);
+        }
+        let Some(id) = launch else {
+            return (GapCause::Unknown, None);
+        };
+        let Some(call) = self.profile.calls.get(id.idx()) else {
+            return (GapCause::Unknown, None);
+        };
+        if let Some(found) = self
+            .threads
+            .get(&call.thread)
+            .and_then(|thread| held(thread, gap, call))
+        {
+            return found;
+        }
+        let loose = process.and_then(|p| self.syncs.get(&p));
+        if loose.is_some_and(|s| s.released(gap, call.span.start).is_some()) {
+            return (GapCause::AfterSync, None);
+        }
+        if call.span.start > gap.start {
+            (GapCause::HostLate, None)
+        } else {
+            (GapCause::Waiting, None)
+        }
+    }
+
+    /// The process of an item and the call that launched it.
+    fn launch(&self, item: &Item) -> (Option<ProcessId>, Option<CallId>) {
+        let row = item.row as usize;
+        let key = match item.kind {
+            Kind::Kernel | Kind::Communication => {
+                let process = self.profile.kernels.get(row).map(|k| k.process);
+                return (process, self.launches.get(row).copied().flatten());
+            }
+            Kind::Copy => self
+                .profile
+                .copies
+                .get(row)
+                .map(|c| (c.process, c.correlation)),
+            Kind::Set => self
+                .profile
+                .sets
+                .get(row)
+                .map(|s| (s.process, s.correlation)),
+            Kind::Graph => self
+                .profile
+                .graphs
+                .get(row)
+                .map(|g| (g.process, g.correlation)),
+        };
+        let call = key.and_then(|key| self.calls.get(&key)).copied();
+        (key.map(|k| k.0), call)
+    }
+
+    fn overhead(&self, gap: Span, process: Option<ProcessId>) -> i64 {
+        let own = process.and_then(|p| self.overheads.get(&Some(p)));
+        [own, self.overheads.get(&None)]
+            .into_iter()
+            .flatten()
+            .map(|pieces| pieces.overlap(gap).0)
+            .fold(0, i64::saturating_add)
+    }
+
+    /// The longest launch that loaded code while the device had nothing to do: one blamed for a gap,
+    /// or one from before the window began.
+    pub(super) fn longest_first_launch(&self, timeline: &Timeline, window: Option<Span>) -> i64 {
+        let blamed = timeline
+            .devices
+            .iter()
+            .flat_map(|device| &device.gaps)
+            .filter(|gap| gap.cause == GapCause::ModuleLoad)
+            .filter_map(|gap| gap.call);
+        let call = |id: CallId| self.profile.calls.get(id.idx());
+        let slow: rustc_hash::FxHashSet<CallId> = self.slow.iter().copied().collect();
+        let early = self.slow.iter().copied().filter(|&id| {
+            call(id)
+                .zip(window)
+                .is_some_and(|(call, window)| call.span.start < window.start)
+        });
+        blamed
+            .filter(|id| slow.contains(id))
+            .chain(early)
+            .filter_map(call)
+            .map(|call| call.span.ns())
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// What held the launching thread, in the order of [`GapCause`]; but a first launch that fills the gap
+/// is its own explanation, whatever synchronisation came before it.
+fn held(thread: &Thread, gap: Span, launch: &ApiCall) -> Option<(GapCause, Option<CallId>)> {
+    let Span {
+        start: at,
+        end: until,
+    } = launch.span;
+    if let Some(call) = thread.loading.fills(gap, until) {
+        return Some((GapCause::DataLoading, call));
+    }
+    if let Some(call) = thread.first_launches.fills(gap, until) {
+        return Some((GapCause::ModuleLoad, call));
+    }
+    if let Some(call) = thread.syncs.released(gap, at) {
+        return Some((GapCause::AfterSync, call));
+    }
+    let copied = thread.copies.released(gap, at);
+    if let Some(call) = copied.or_else(|| thread.copies.fills(gap, until)) {
+        return Some((GapCause::BlockingCopy, call));
+    }
+    if let Some(call) = thread.allocations.fills(gap, until) {
+        return Some((GapCause::Allocation, call));
+    }
+    let call = thread.modules.fills(gap, until)?;
+    Some((GapCause::ModuleLoad, call))
+}
+
+/// The calls behind everything on the GPU that is not a kernel: first call per process and
+/// correlation id.
+fn calls_behind(profile: &Profile) -> FxHashMap<(ProcessId, u64), CallId> {
+    let copies = profile.copies.iter().map(|c| (c.process, c.correlation));
+    let sets = profile.sets.iter().map(|s| (s.process, s.correlation));
+    let graphs = profile.graphs.iter().map(|g| (g.process, g.correlation));
+    let syncs = profile.syncs.iter().map(|s| (s.process, s.correlation));
+    let mut wanted: FxHashMap<(ProcessId, u64), Option<CallId>> = copies
+        .chain(sets)
+        .chain(graphs)
+        .chain(syncs)
+        .filter(|key| key.1 != 0)
+        .map(|key| (key, None))
+        .collect();
+    for (index, call) in profile.calls.iter().enumerate() {
+        if wanted.is_empty() {
+            break;
+        }
+        let Some(thread) = profile.threads.get(call.thread.idx()) else {
+            continue;
+        };
+        if let Some(found) = wanted.get_mut(&(thread.process, call.correlation)) {
+            found.get_or_insert(CallId::new(index));
+        }
+    }
+    wanted
+        .into_iter()
+        .filter_map(|(key, call)| Some((key, call?)))
+        .collect()
+}
+
+/// Launches and module loads far longer than any launch takes when the code is there.
+fn slow_launches(profile: &Profile) -> Vec<CallId> {
+    let mut launches: Vec<i64> = profile
+        .calls
+        .iter()
+        .filter(|call| call.class == ApiClass::Launch)
+        .map(|call| call.span.ns())
+        .collect();
+    let middle = launches.len() / 2;
+    let median = if launches.is_empty() {
+        0
+    } else {
+        *launches.select_nth_unstable(middle).1
+    };
+    let stands_out = FIRST_LAUNCH_NS.max(median.saturating_mul(FIRST_LAUNCH_RATIO));
+    profile
+        .calls
+        .iter()
+        .enumerate()
+        .filter(|(_, call)| match call.class {
+            ApiClass::Launch => call.span.ns() >= stands_out,
+            ApiClass::ModuleLoad => call.span.ns() >= FIRST_LAUNCH_NS,
+            _ => false,
+        })
+        .map(|(index, _)| CallId::new(index))
+        .collect()
+}
+
+/// Sorts the calls that hold a thread into `[loading, syncs, copies, allocations, modules, first]`.
+fn collect_calls(
+    profile: &Profile,
+    calls: &FxHashMap<(ProcessId, u64), CallId>,
+    slow: &[CallId],
+    kinds: &mut [Collected; 6],
+) {
+    let [_, syncs, copies, allocations, modules, first] = kinds;
+    for (index, call) in profile.calls.iter().enumerate() {
+        let rows = match call.class {
+            ApiClass::Sync => &mut *syncs,
+            ApiClass::CopySync => &mut *copies,
+            ApiClass::Alloc | ApiClass::Free => &mut *allocations,
+            ApiClass::ModuleLoad => &mut *modules,
+            _ => continue,
+        };
+        let row = (call.span, Some(CallId::new(index)));
+        rows.entry(call.thread).or_default().push(row);
+    }
+    for copy in profile.copies.iter().filter(|copy| is_pageable(copy)) {
+        let id = calls.get(&(copy.process, copy.correlation)).copied();
+        let call = id.and_then(|id| profile.calls.get(id.idx()));
+        if let Some(call) = call.filter(|call| call.class == ApiClass::CopyAsync) {
+            copies.entry(call.thread).or_default().push((call.span, id));
+        }
+    }
+    for id in slow {
+        if let Some(call) = profile.calls.get(id.idx()) {
+            let row = (call.span, Some(*id));
+            first.entry(call.thread).or_default().push(row);
+        }
+    }
+}
+
+/// Adds synchronisation records to the thread that waited; returns those whose thread is unknown.
+fn collect_syncs(
+    profile: &Profile,
+    calls: &FxHashMap<(ProcessId, u64), CallId>,
+    syncs: &mut Collected,
+) -> FxHashMap<ProcessId, Vec<(Span, Option<CallId>)>> {
+    let mut loose: FxHashMap<ProcessId, Vec<(Span, Option<CallId>)>> = FxHashMap::default();
+    for sync in &profile.syncs {
+        if !matches!(
+            sync.kind,
+            SyncKind::Event | SyncKind::Stream | SyncKind::Context
+        ) {
+            continue;
+        }
+        let id = calls.get(&(sync.process, sync.correlation)).copied();
+        match id.and_then(|id| profile.calls.get(id.idx())) {
+            // The call itself is in the list, and tells better when the host went on.
+            Some(call) if call.class == ApiClass::Sync => {}
+            // A blocking copy is a cause of its own.
+            Some(call) if call.class == ApiClass::CopySync => {}
+            Some(call) => syncs.entry(call.thread).or_default().push((sync.span, id)),
+            None => loose
+                .entry(sync.process)
+                .or_default()
+                .push((sync.span, None)),
+        }
+    }
+    loose
+}
+
+fn threads(kinds: [Collected; 6]) -> FxHashMap<ThreadId, Thread> {
+    let mut threads: FxHashMap<ThreadId, Thread> = FxHashMap::default();
+    let fields: [fn(&mut Thread) -> &mut Pieces; 6] = [
+        |t| &mut t.loading,
+        |t| &mut t.syncs,
+        |t| &mut t.copies,
+        |t| &mut t.allocations,
+        |t| &mut t.modules,
+        |t| &mut t.first_launches,
+    ];
+    for (kind, field) in kinds.into_iter().zip(fields) {
+        for (thread, spans) in kind {
+            *field(threads.entry(thread).or_default()) = Pieces::merged(spans);
+        }
+    }
+    threads
+}
+
+fn overheads(profile: &Profile) -> FxHashMap<Option<ProcessId>, Pieces> {
+    let mut spans: FxHashMap<Option<ProcessId>, Vec<(Span, Option<CallId>)>> = FxHashMap::default();
+    for overhead in &profile.overheads {
+        let process = overhead
+            .thread
+            .and_then(|t| profile.threads.get(t.idx()))
+            .map(|t| t.process);
+        spans
+            .entry(process)
+            .or_default()
+            .push((overhead.span, None));
+    }
+    spans
+        .into_iter()
+        .map(|(process, spans)| (process, Pieces::merged(spans)))
+        .collect()
+}

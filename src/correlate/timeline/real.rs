@@ -1,0 +1,193 @@
+//! Figures of real captures, each worked out a second time with SQL and a plain union of intervals.
+
+use std::path::Path;
+
+use super::*;
+use crate::correlate::GapCause;
+
+/// The capture's profile and times, with kernels joined to their launches; `None` without captures.
+fn times_of(file: &str) -> Option<(Profile, Times)> {
+    let Ok(folder) = std::env::var("PYPROF_ADVISE_PROFILES") else {
+        eprintln!("skipped: PYPROF_ADVISE_PROFILES does not name a folder of real profiles");
+        return None;
+    };
+    let profile = crate::read::open(&Path::new(&folder).join(file), &crate::read::Quiet).unwrap();
+    let mut calls = FxHashMap::default();
+    for (index, call) in profile.calls.iter().enumerate() {
+        let process = profile.threads.get(call.thread.idx()).unwrap().process;
+        calls.insert((process, call.correlation), CallId::new(index));
+    }
+    let launches: Vec<_> = profile
+        .kernels
+        .iter()
+        .map(|k| calls.get(&(k.process, k.correlation)).copied())
+        .collect();
+    let hints = Hints {
+        launches: &launches,
+        data_loading: &[],
+        warmup: &[],
+    };
+    let times = times(&profile, &hints, &|name| name.starts_with("nccl"));
+    Some((profile, times))
+}
+
+/// `(span, busy, kernel, exposed copy, exposed communication, graph, gaps, longest gap)` per device.
+type Figures = (i64, i64, i64, i64, i64, i64, usize, i64);
+
+fn figures(times: &Times) -> Vec<Figures> {
+    times
+        .timeline
+        .devices
+        .iter()
+        .map(|d| {
+            (
+                d.span.ns(),
+                d.busy_ns,
+                d.kernel_ns,
+                d.exposed_copy_ns,
+                d.exposed_comm_ns,
+                d.graph_ns,
+                d.gaps.len(),
+                d.gaps.iter().map(|g| g.span.ns()).max().unwrap_or_default(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn streaming_weights_is_not_idling() {
+    let Some((_, times)) = times_of("h100_2gpu_1s.sqlite") else {
+        return;
+    };
+    assert_eq!(
+        figures(&times),
+        [
+            (
+                966_676_672,
+                960_120_722,
+                22_385_163,
+                937_720_775,
+                0,
+                0,
+                2182,
+                761_862
+            ),
+            (
+                966_492_529,
+                960_045_840,
+                22_444_359,
+                937_587_049,
+                0,
+                0,
+                2182,
+                731_904
+            ),
+        ]
+    );
+    // The host waits 857 ms in synchronising calls, but the GPU is busy behind them.
+    for device in &times.timeline.devices {
+        let refill: i64 = device
+            .gaps
+            .iter()
+            .filter(|g| g.cause == GapCause::AfterSync)
+            .map(|g| g.span.ns())
+            .sum();
+        assert!(refill < 1_000_000, "{refill}");
+    }
+    assert_eq!(
+        times.window.setup.first_launch_ns, 0,
+        "a full queue is no code being loaded"
+    );
+}
+
+#[test]
+fn two_ranks_are_two_devices() {
+    let Some((_, times)) = times_of("mfu_2gpu_before.sqlite") else {
+        return;
+    };
+    assert_eq!(
+        figures(&times),
+        [
+            (
+                299_848_812,
+                273_817_787,
+                270_863_484,
+                2_844_479,
+                17_172_652,
+                0,
+                2634,
+                4_492_845
+            ),
+            (
+                298_661_551,
+                267_275_916,
+                264_324_724,
+                2_847_608,
+                8_229_100,
+                0,
+                2662,
+                1_099_069
+            ),
+        ]
+    );
+}
+
+#[test]
+fn loading_the_model_is_set_up() {
+    let Some((profile, times)) = times_of("cs336zx_2_7B_nvtx.sqlite") else {
+        return;
+    };
+    let setup = times.window.setup;
+    assert_eq!(setup.copies as usize, profile.copies.len());
+    assert_eq!((setup.copies, setup.pageable_copies), (294, 292));
+    assert_eq!(
+        (setup.copied_bytes, setup.copied_ns),
+        (13_627_435_008, 3_156_475_895)
+    );
+    assert_eq!(
+        figures(&times),
+        [(
+            3_936_821_144,
+            3_408_380_989,
+            3_408_380_989,
+            0,
+            0,
+            0,
+            7327,
+            190_172_452
+        )]
+    );
+}
+
+#[test]
+fn work_inside_graphs_is_busy_time() {
+    let Some((_, times)) = times_of("cs336zx_2_7B_compile_ro.sqlite") else {
+        return;
+    };
+    assert_eq!(
+        figures(&times),
+        [(
+            7_811_607_251,
+            7_811_219_965,
+            7_811_219_965,
+            0,
+            0,
+            7_811_141_695,
+            39,
+            209_146
+        )]
+    );
+}
+
+#[test]
+fn a_first_launch_of_900_ms_is_named() {
+    let Some((_, times)) = times_of("mmagic.sqlite") else {
+        return;
+    };
+    let device = times.timeline.devices.first().unwrap();
+    let longest = device.gaps.iter().max_by_key(|g| g.span.ns()).unwrap();
+    assert_eq!(longest.cause, GapCause::ModuleLoad);
+    assert_eq!(longest.span.ns(), 900_208_810);
+    assert_eq!(times.window.setup.first_launch_ns, 899_674_969);
+    assert_eq!((device.busy_ns, device.gaps.len()), (4_145_560, 354));
+}

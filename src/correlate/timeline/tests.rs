@@ -1,0 +1,446 @@
+use super::*;
+use crate::correlate::GapCause;
+use crate::profile::{
+    ApiCall, ApiClass, ConfigId, Copy, CopyKind, Device, Format, GraphTrace, Kernel, Overhead,
+    Process, Range, RangeKind, Sync, SyncKind, Thread, ThreadId,
+};
+
+/// A profile under construction; work and the call behind it share a correlation id.
+struct Bench {
+    profile: Profile,
+    launches: Vec<Option<CallId>>,
+    loading: Vec<RangeId>,
+    warmup: Vec<Span>,
+    correlation: u64,
+}
+
+fn span(start: i64, end: i64) -> Span {
+    Span { start, end }
+}
+
+impl Bench {
+    /// One process with one thread per device, numbered alike.
+    fn new(devices: u32) -> Bench {
+        let mut profile = Profile::new(Format::NsysSqlite, "hand made");
+        for ordinal in 0..devices {
+            profile.processes.push(Process {
+                pid: u64::from(ordinal) + 1,
+                rank: None,
+            });
+            profile.threads.push(Thread {
+                process: ProcessId(ordinal),
+                tid: 1,
+            });
+            profile.devices.push(Device {
+                ordinal,
+                ..Device::default()
+            });
+        }
+        Bench {
+            profile,
+            launches: Vec::new(),
+            loading: Vec::new(),
+            warmup: Vec::new(),
+            correlation: 0,
+        }
+    }
+
+    fn call(&mut self, name: &str, start: i64, end: i64) -> CallId {
+        self.call_on(0, name, start, end)
+    }
+
+    fn call_on(&mut self, thread: u32, name: &str, start: i64, end: i64) -> CallId {
+        self.correlation += 1;
+        let call = ApiCall {
+            span: span(start, end),
+            thread: ThreadId(thread),
+            correlation: self.correlation,
+            name: self.profile.strings.intern(name),
+            class: ApiClass::of(name),
+        };
+        self.profile.calls.push(call);
+        CallId::new(self.profile.calls.len() - 1)
+    }
+
+    fn kernel_on(&mut self, device: u32, name: &str, start: i64, end: i64, launch: Option<CallId>) {
+        self.profile.kernels.push(Kernel {
+            span: span(start, end),
+            name: self.profile.strings.intern(name),
+            device: DeviceId(device),
+            process: ProcessId(device),
+            stream: 7,
+            context: 1,
+            correlation: 0,
+            config: ConfigId(0),
+            in_graph: false,
+        });
+        self.launches.push(launch);
+    }
+
+    /// A kernel on device 0, launched by a call that takes `[launch, launch + 5]`.
+    fn kernel(&mut self, start: i64, end: i64, launch: i64) {
+        let call = self.call("cudaLaunchKernel", launch, launch + 5);
+        self.kernel_on(0, "k", start, end, Some(call));
+    }
+
+    fn copy(&mut self, start: i64, end: i64, src: MemKind, kind: CopyKind) {
+        self.profile.copies.push(Copy {
+            span: span(start, end),
+            device: DeviceId(0),
+            process: ProcessId(0),
+            stream: 8,
+            correlation: self.correlation,
+            bytes: 100,
+            kind,
+            src,
+            dst: MemKind::Device,
+        });
+    }
+
+    fn times(&self) -> Times {
+        let hints = Hints {
+            launches: &self.launches,
+            data_loading: &self.loading,
+            warmup: &self.warmup,
+        };
+        times(&self.profile, &hints, &|name| name.starts_with("nccl"))
+    }
+
+    fn device(&self) -> DeviceTimeline {
+        self.times().timeline.devices.remove(0)
+    }
+
+    /// Causes of all gaps of device 0.
+    fn causes(&self) -> Vec<GapCause> {
+        self.device().gaps.iter().map(|g| g.cause).collect()
+    }
+}
+
+#[test]
+fn overlap_counts_once() {
+    let mut b = Bench::new(1);
+    b.kernel_on(0, "k", 0, 100, None);
+    b.kernel_on(0, "k", 50, 150, None);
+    b.kernel_on(0, "ncclDevKernel_AllReduce", 140, 300, None);
+    b.copy(250, 400, MemKind::Pinned, CopyKind::HtoD);
+    b.copy(390, 420, MemKind::Pinned, CopyKind::HtoD);
+    b.kernel_on(0, "k", 500, 500, None);
+    b.kernel_on(0, "k", 600, 610, None);
+    let d = b.device();
+    assert_eq!(d.span, span(0, 610));
+    assert_eq!((d.busy_ns, d.idle_ns()), (430, 180));
+    assert_eq!((d.kernel_ns, d.copy_ns, d.comm_ns), (310, 170, 160));
+    assert_eq!((d.exposed_copy_ns, d.exposed_comm_ns), (120, 150));
+    let gaps: Vec<_> = d.gaps.iter().map(|g| (g.span, g.next)).collect();
+    assert_eq!(
+        gaps,
+        [
+            (span(420, 500), Some(KernelId(3))),
+            (span(500, 600), Some(KernelId(4)))
+        ]
+    );
+    assert_eq!(b.times().exposed, [50, 40, 100, 0, 10]);
+}
+
+#[test]
+fn devices_are_independent() {
+    let mut b = Bench::new(3);
+    b.kernel_on(0, "k", 0, 10, None);
+    b.kernel_on(2, "k", 5, 100, None);
+    b.kernel_on(0, "k", 20, 30, None);
+    let times = b.times();
+    let devices: Vec<_> = times
+        .timeline
+        .devices
+        .iter()
+        .map(|d| (d.device, d.span, d.busy_ns))
+        .collect();
+    assert_eq!(
+        devices,
+        [
+            (DeviceId(0), span(0, 30), 20),
+            (DeviceId(2), span(5, 100), 95)
+        ],
+        "a device that did nothing has no timeline"
+    );
+    assert_eq!(times.window.span, Some(span(0, 100)));
+    assert_eq!(times.exposed, [10, 95, 10]);
+}
+
+#[test]
+fn copies_before_the_first_kernel_are_set_up() {
+    let mut b = Bench::new(1);
+    b.call("cudaMemcpyAsync", 0, 90);
+    b.copy(10, 60, MemKind::Pageable, CopyKind::HtoD);
+    b.copy(50, 100, MemKind::Pinned, CopyKind::HtoD);
+    b.copy(190, 250, MemKind::Pinned, CopyKind::HtoD);
+    b.kernel_on(0, "k", 200, 210, None);
+    let times = b.times();
+    let setup = times.window.setup;
+    assert_eq!((setup.ns, setup.copies, setup.pageable_copies), (200, 2, 1));
+    assert_eq!((setup.copied_ns, setup.copied_bytes), (90, 200));
+    let d = times.timeline.devices.first().unwrap();
+    assert_eq!((d.span, d.copy_ns), (span(200, 250), 50));
+}
+
+#[test]
+fn graph_traces_are_busy_time() {
+    let mut b = Bench::new(1);
+    for (start, end) in [(10, 500), (520, 600)] {
+        b.profile.graphs.push(GraphTrace {
+            span: span(start, end),
+            device: DeviceId(0),
+            process: ProcessId(0),
+            stream: 7,
+            correlation: 0,
+            graph: 1,
+        });
+    }
+    let times = b.times();
+    let d = times.timeline.devices.first().unwrap();
+    assert_eq!((d.graph_ns, d.kernel_ns, d.busy_ns), (570, 570, 570));
+    assert_eq!((d.gaps.len(), times.window.span), (1, Some(span(10, 600))));
+}
+
+#[test]
+fn nothing_on_the_gpu_is_no_window() {
+    let mut b = Bench::new(1);
+    b.call("cudaLaunchKernel", 0, 5);
+    b.copy(0, 10, MemKind::Pinned, CopyKind::HtoD);
+    let times = b.times();
+    assert_eq!(times.window.span, None);
+    assert!(times.timeline.devices.is_empty());
+    assert_eq!(
+        times.window.setup.copies, 1,
+        "copies without any kernel only set up"
+    );
+}
+
+#[test]
+fn warm_up_is_outside_the_window() {
+    let mut b = Bench::new(1);
+    b.kernel(10, 20, 0);
+    b.kernel(60, 70, 30);
+    b.kernel(100, 110, 90);
+    b.warmup = vec![span(0, 40)];
+    let times = b.times();
+    assert_eq!(times.inside, [false, false, true]);
+    assert_eq!(times.window.span, Some(span(100, 110)));
+    assert_eq!(times.window.setup.warmup_kernels, 2);
+    assert_eq!(times.exposed, [0, 0, 10]);
+    b.warmup = vec![span(0, 1000)];
+    assert_eq!(
+        b.times().inside,
+        [true; 3],
+        "a run of nothing but warm-up is judged"
+    );
+}
+
+#[test]
+fn a_late_host_and_a_waiting_kernel() {
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    b.kernel(200, 300, 150);
+    b.kernel(350, 400, 250);
+    b.kernel_on(0, "k", 500, 600, None);
+    assert_eq!(
+        b.causes(),
+        [GapCause::HostLate, GapCause::Waiting, GapCause::Unknown]
+    );
+}
+
+#[test]
+fn gaps_behind_synchronisation() {
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    let sync = b.call("cudaStreamSynchronize", 20, 105);
+    b.kernel(200, 300, 150);
+    let d = b.device();
+    let gap = d.gaps.first().unwrap();
+    assert_eq!((gap.cause, gap.call), (GapCause::AfterSync, Some(sync)));
+
+    // A wait of one stream for another does not block the host.
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    b.call("cudaStreamWaitEvent", 20, 105);
+    b.profile.syncs.push(Sync {
+        span: span(20, 105),
+        process: ProcessId(0),
+        correlation: b.correlation,
+        kind: SyncKind::StreamWait,
+    });
+    b.kernel(200, 300, 150);
+    assert_eq!(b.causes(), [GapCause::HostLate]);
+
+    // A synchronisation that ended before the gap has nothing to do with it; nor has another
+    // process's, or one after the launch.
+    let mut b = Bench::new(2);
+    b.call("cudaDeviceSynchronize", 20, 90);
+    b.kernel(10, 100, 0);
+    b.call_on(1, "cudaDeviceSynchronize", 20, 120);
+    b.kernel(200, 300, 150);
+    b.call("cudaDeviceSynchronize", 160, 190);
+    assert_eq!(b.causes(), [GapCause::HostLate]);
+
+    // A record without a call row, on some thread of the process.
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    b.profile.syncs.push(Sync {
+        span: span(20, 110),
+        process: ProcessId(0),
+        correlation: 999,
+        kind: SyncKind::Stream,
+    });
+    b.kernel(200, 300, 150);
+    assert_eq!(b.causes(), [GapCause::AfterSync]);
+}
+
+#[test]
+fn gaps_behind_copies_and_allocation() {
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    b.call("cudaMemcpyAsync", 20, 160);
+    b.copy(95, 98, MemKind::Pageable, CopyKind::HtoD);
+    b.kernel(200, 300, 170);
+    let alloc = b.call("cudaMalloc", 305, 480);
+    b.kernel(500, 600, 490);
+    b.call("cudaMemcpyAsync", 605, 780);
+    b.copy(595, 598, MemKind::Pinned, CopyKind::HtoD);
+    b.kernel(800, 900, 790);
+    let d = b.device();
+    let causes: Vec<_> = d.gaps.iter().map(|g| g.cause).collect();
+    assert_eq!(
+        causes,
+        [
+            GapCause::BlockingCopy,
+            GapCause::Allocation,
+            GapCause::HostLate
+        ]
+    );
+    assert_eq!(d.gaps.get(1).unwrap().call, Some(alloc));
+}
+
+#[test]
+fn what_happened_after_the_launch_did_not_delay_it() {
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    b.kernel(300, 400, 50);
+    b.call("cudaMalloc", 90, 290);
+    assert_eq!(b.causes(), [GapCause::Waiting]);
+}
+
+#[test]
+fn a_copy_that_ends_a_gap_is_traced_to_its_call() {
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    b.call("cudaMemcpyAsync", 150, 160);
+    b.copy(170, 180, MemKind::Pinned, CopyKind::HtoD);
+    let d = b.device();
+    let gap = d.gaps.first().unwrap();
+    assert_eq!((gap.cause, gap.next), (GapCause::HostLate, None));
+}
+
+#[test]
+fn data_loading_and_overhead_come_first() {
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    b.call("cudaStreamSynchronize", 20, 105);
+    b.profile.ranges.push(Range {
+        span: span(110, 190),
+        thread: ThreadId(0),
+        kind: RangeKind::Annotation,
+        text: b.profile.strings.intern("enumerate(DataLoader)#next"),
+        domain: None,
+        seq: None,
+        op_id: None,
+        args: None,
+    });
+    b.loading.push(RangeId(0));
+    b.kernel(200, 300, 195);
+    assert_eq!(b.causes(), [GapCause::DataLoading]);
+    b.profile.overheads.push(Overhead {
+        span: span(90, 180),
+        thread: None,
+        name: b.profile.strings.intern("flush"),
+    });
+    assert_eq!(b.causes(), [GapCause::ProfilerOverhead]);
+}
+
+#[test]
+fn a_first_launch_is_code_being_loaded() {
+    const MS: i64 = 1_000_000;
+    let mut b = Bench::new(1);
+    for i in 0..10 {
+        b.kernel(i * 100 + 20, i * 100 + 90, i * 100);
+    }
+    b.call("cudaDeviceSynchronize", 950, 1_100);
+    let slow = b.call("cudaLaunchKernel", 1_200, 900 * MS);
+    b.kernel_on(0, "k", 901 * MS, 902 * MS, Some(slow));
+    // As long, but the device was busy meanwhile: the queue was full.
+    let full = b.call("cudaLaunchKernel", 901 * MS, 1_000 * MS);
+    b.kernel_on(0, "k", 902 * MS, 1_000 * MS, None);
+    b.kernel_on(0, "k", 1_001 * MS, 1_002 * MS, Some(full));
+    let times = b.times();
+    let gaps = &times.timeline.devices.first().unwrap().gaps;
+    let gap = gaps.iter().max_by_key(|g| g.span.ns()).unwrap();
+    assert_eq!((gap.cause, gap.call), (GapCause::ModuleLoad, Some(slow)));
+    assert_eq!(times.window.setup.first_launch_ns, 900 * MS - 1_200);
+    assert_eq!(gaps.last().unwrap().cause, GapCause::Waiting);
+}
+
+#[test]
+fn damaged_times_do_no_harm() {
+    let mut b = Bench::new(1);
+    let launch = b.call("cudaLaunchKernel", i64::MAX, i64::MIN);
+    b.kernel_on(0, "k", i64::MIN, i64::MAX, None);
+    b.kernel_on(0, "k", 10, -10, Some(launch));
+    b.kernel_on(7, "k", 0, 10, None);
+    b.kernel_on(0, "k", i64::MAX, i64::MAX, None);
+    b.copy(5, -5, MemKind::Pageable, CopyKind::HtoD);
+    b.profile.overheads.push(Overhead {
+        span: span(i64::MIN, i64::MAX),
+        thread: Some(ThreadId(9)),
+        name: b.profile.strings.intern("o"),
+    });
+    b.warmup = vec![span(10, -10)];
+    assert_eq!(b.times().inside.len(), 4);
+}
+
+proptest::proptest! {
+    /// Busy and idle fill the span; gaps are disjoint and in order; what ran alone is not more than
+    /// what ran.
+    #[test]
+    fn figures_agree_with_each_other(
+        rows in proptest::collection::vec((0_i64..200, 0_i64..40, 0_u8..4), 1..40)
+    ) {
+        let mut b = Bench::new(1);
+        for (start, length, kind) in rows {
+            let end = start + length;
+            match kind {
+                0 => b.kernel_on(0, "nccl", start, end, None),
+                1 => b.copy(start, end, MemKind::Pinned, CopyKind::HtoD),
+                _ => b.kernel_on(0, "k", start, end, None),
+            }
+        }
+        let times = b.times();
+        for d in &times.timeline.devices {
+            let idle: i64 = d.gaps.iter().map(|g| g.span.ns()).sum();
+            proptest::prop_assert_eq!(d.busy_ns + idle, d.span.ns());
+            // Counted a second time, point by point.
+            let count = |test: &dyn Fn(i64) -> bool| {
+                (d.span.start..d.span.end).filter(|t| test(*t)).count() as i64
+            };
+            let kernel = |t: i64| b.profile.kernels.iter().any(|k| k.span.contains(t));
+            let copy = |t: i64| b.profile.copies.iter().any(|c| c.span.contains(t));
+            proptest::prop_assert_eq!(d.busy_ns, count(&|t| kernel(t) || copy(t)));
+            proptest::prop_assert_eq!(d.exposed_copy_ns, count(&|t| copy(t) && !kernel(t)));
+            for pair in d.gaps.windows(2) {
+                let [a, b] = pair else { continue };
+                proptest::prop_assert!(a.span.end <= b.span.start);
+            }
+            let alone: i64 = times.exposed.iter().sum();
+            proptest::prop_assert!(alone <= d.kernel_ns);
+            proptest::prop_assert!(times.exposed.iter().all(|e| *e >= 0));
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What a file is, from its first bytes, and what to say when it is not a profile we read.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::ReadError;
+
+/// How much of a file is looked at to recognise it.
+pub(super) const HEAD_BYTES: u64 = 4096;
+
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// The first bytes of a regular file.
+///
+/// # Errors
+/// When there is no such file, or it is a folder, a device, empty, or not readable.
+pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let fail = |problem: &str, remedy: &str| ReadError {
+        path: path.display().to_string(),
+        problem: problem.to_owned(),
+        remedy: remedy.to_owned(),
+    };
+    let io = |e: &std::io::Error| match e.kind() {
+        std::io::ErrorKind::NotFound => fail(
+            "there is no such file",
+            "check the path; a profile is written by `nsys export --type sqlite`, for example",
+        ),
+        std::io::ErrorKind::PermissionDenied => fail(
+            "you may not read this file",
+            "check its permissions (`ls -l`)",
+        ),
+        _ => fail(&format!("cannot be opened: {e}"), "check the path"),
+    };
+    let meta = std::fs::metadata(path).map_err(|e| io(&e))?;
+    if meta.is_dir() {
+        return Err(fail(
+            "expected a profile, found a folder",
+            "give the file inside it: an `.sqlite` export of Nsight Systems or an nvprof database",
+        ));
+    }
+    if !meta.is_file() {
+        return Err(fail(
+            "expected a regular file, found a pipe or a device",
+            "write the profile to a file first: SQLite cannot be read from a stream",
+        ));
+    }
+    if meta.len() == 0 {
+        return Err(fail(
+            "expected a profile, found an empty file",
+            "the export or copy did not finish: check the disk space and make it again",
+        ));
+    }
+    let mut head = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head))
+        .map_err(|e| io(&e))?;
+    Ok(head)
+}
+
+/// Whether the bytes begin like an SQLite database.
+pub(super) fn is_sqlite(head: &[u8]) -> bool {
+    head.starts_with(SQLITE)
+}
+
+/// What a file that no reader takes is, with the way to a file we can read.
+pub(super) fn not_a_profile(path: &Path, head: &[u8]) -> ReadError {
+    let (found, remedy) = recognise(path, head);
+    ReadError {
+        path: path.display().to_string(),
+        problem: format!(
+            "expected an Nsight Systems SQLite export or an nvprof database, found {found}"
+        ),
+        remedy,
+    }
+}
+
+/// Beginnings of files people give instead of a profile.
+const BEGINNINGS: &[(&[u8], &str, &str)] = &[
+    (
+        b"version https://git-lfs.github.com",
+        "a Git LFS pointer: the real file was not downloaded",
+        "run `git lfs pull` in that repository",
+    ),
+    (
+        &[0x1f, 0x8b],
+        "gzip-compressed data",
+        "PyTorch profiler traces (.json.gz) are not supported yet by this version; a compressed \
+         SQLite file must be unpacked first (`gunzip -k FILE`)",
+    ),
+    (
+        &[0x28, 0xb5, 0x2f, 0xfd],
+        "zstd-compressed data",
+        "unpack it first (`unzstd -k FILE`)",
+    ),
+    (
+        b"PK\x03\x04",
+        "a zip archive",
+        "unpack it and give the profile inside",
+    ),
+    (
+        b"NVR\0",
+        "an Nsight Compute report",
+        "Nsight Compute looks at single kernels; capture the whole program with \
+         `nsys profile -t cuda,nvtx -o net python train.py`, then \
+         `nsys export --type sqlite net.nsys-rep`",
+    ),
+];
+
+fn recognise(path: &Path, head: &[u8]) -> (&'static str, String) {
+    for (beginning, found, remedy) in BEGINNINGS {
+        if head.starts_with(beginning) {
+            return (found, (*remedy).to_owned());
+        }
+    }
+    let text = head.trim_ascii_start();
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let begins = |word: &str| {
+        text.get(..word.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    if begins("<!doctype html") || begins("<html") {
+        return (
+            "an HTML page: the download link led to a web page",
+            "download the raw file (on GitHub: the `Raw` button)".into(),
+        );
+    }
+    if begins("{'") {
+        return (
+            "a PyProf dictionary file",
+            "these are not supported yet by this version; give the SQLite file it was made from"
+                .into(),
+        );
+    }
+    if begins("{") || begins("[") {
+        return (
+            "JSON",
+            "PyTorch profiler traces are not supported yet by this version; capture with \
+             `nsys profile` and export with `nsys export --type sqlite`"
+                .into(),
+        );
+    }
+    // A report has no published beginning; here, and only to word the remedy, the name decides.
+    let extension = path
+        .extension()
+        .map(|e| e.to_string_lossy().to_ascii_lowercase());
+    if matches!(extension.as_deref(), Some("nsys-rep" | "qdrep" | "qdstrm")) {
+        return (
+            "an Nsight Systems report",
+            format!(
+                "export it with the `nsys` that made it: `nsys export --type sqlite {}`",
+                shell_word(&path.display().to_string())
+            ),
+        );
+    }
+    if head.is_ascii() {
+        return (
+            "a text file",
+            "give the file written by `nsys export --type sqlite` or `nvprof -o`".into(),
+        );
+    }
+    (
+        "bytes of a kind this tool does not know",
+        "give the file written by `nsys export --type sqlite` or `nvprof -o`; a report \
+         (`.nsys-rep`, `.qdrep`) must be exported first"
+            .into(),
+    )
+}
+
+/// The error for an SQLite database of some other program.
+pub(super) fn other_database(path: &Path, tables: &[String]) -> ReadError {
+    const SHOWN: usize = 5;
+    let names: Vec<String> = tables
+        .iter()
+        .take(SHOWN)
+        .map(|name| {
+            let clean: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
+            format!("`{clean}`")
+        })
+        .collect();
+    let found = match (names.as_slice(), tables.len() > SHOWN) {
+        ([], _) => "no tables at all".to_owned(),
+        (names, true) => format!("{}, ...", names.join(", ")),
+        (names, false) => names.join(", "),
+    };
+    ReadError {
+        path: path.display().to_string(),
+        problem: format!(
+            "expected the tables of Nsight Systems (`StringIds`, `CUPTI_ACTIVITY_KIND_KERNEL`) \
+             or of nvprof (`StringTable`), found an SQLite database of another program: {found}"
+        ),
+        remedy: "give the file written by `nsys export --type sqlite` or `nvprof -o`".into(),
+    }
+}
+
+/// A path as one word of a POSIX shell command.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_wrong_file_is_named() {
+        let name = |file: &str, head: &[u8]| recognise(Path::new(file), head);
+        for (head, word) in [
+            (&b"version https://git-lfs.github.com/spec/v1\n"[..], "LFS"),
+            (b"\x1f\x8b\x08\0", "gzip"),
+            (b"\n<!DOCTYPE HTML><p>", "HTML"),
+            (b"\xef\xbb\xbf{\"traceEvents\": []}", "JSON"),
+            (b"{'kShortName': 'x'}", "PyProf"),
+            (b"hello", "text"),
+            (b"\0\xff\xfe", "bytes"),
+        ] {
+            let found = name("x.sqlite", head).0;
+            assert!(found.contains(word), "{found} should name {word}");
+        }
+        let (found, remedy) = name("a dir/my net.nsys-rep", b"\0\x01\x02\xff");
+        assert!(found.contains("Nsight Systems report"));
+        assert!(remedy.contains("nsys export --type sqlite 'a dir/my net.nsys-rep'"));
+    }
+}

@@ -1,0 +1,143 @@
+//! GPUs: which one a row means, and what the export says of it.
+
+use rustc_hash::FxHashMap;
+
+use super::process_key;
+use crate::profile::Device;
+use crate::read::build::{Builder, DeviceKey, count32};
+use crate::read::sqlite::{Cells, Db, Sink};
+use crate::read::{Progress, ReadError, columns, ints};
+
+/// The GPUs an export lists.
+pub(super) struct Gpus {
+    /// By `TARGET_INFO_GPU.id`.
+    listed: Vec<Gpu>,
+    /// `TARGET_INFO_CUDA_DEVICE`: (process id, CUDA ordinal) to `TARGET_INFO_GPU.id`.
+    by_process: FxHashMap<(i64, u32), i64>,
+}
+
+#[derive(Clone)]
+struct Gpu {
+    id: i64,
+    /// The CUDA ordinal, where the export knows it; else rows mean `id`.
+    cuda: Option<i64>,
+    discrete: bool,
+    device: Device,
+}
+
+/// Rows of `TARGET_INFO_GPU`.
+#[derive(Clone, Default)]
+struct Listed(Vec<Gpu>);
+
+impl Sink for Listed {
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "cuDevice",
+        "name",
+        "isDiscrete",
+        "smCount",
+        "computeMajor",
+        "computeMinor",
+        "memoryBandwidth",
+        "clockRate",
+        "l2CacheSize",
+        "totalMemory",
+        "maxWarpsPerSm",
+        "maxBlocksPerSm",
+        "maxRegistersPerSm",
+        "maxShmemPerSm",
+        "maxShmemPerBlockOptin",
+    ];
+
+    fn row(&mut self, cells: &Cells<'_, '_>) {
+        let int = |at: usize| cells.int(at);
+        // Displays and headless controllers are listed with no multiprocessors at all.
+        if int(4).is_some_and(|sms| sms <= 0) {
+            return;
+        }
+        let Some(id) = int(0).or(int(1)) else { return };
+        let positive = |at: usize| int(at).filter(|&v| v > 0);
+        let count = |at: usize| count32(positive(at));
+        let bytes = |at: usize| positive(at).map(i64::cast_unsigned);
+        let rate = |at: usize| positive(at).map(|v| v as f64);
+        self.0.push(Gpu {
+            id,
+            cuda: int(1).filter(|&ordinal| ordinal >= 0),
+            discrete: int(3) != Some(0),
+            device: Device {
+                ordinal: 0,
+                name: cells
+                    .bytes(2)
+                    .map(|b| String::from_utf8_lossy(b).trim().to_owned())
+                    .filter(|name| !name.is_empty()),
+                // `smMajor`/`smMinor` are another numbering.
+                compute_capability: count(5).map(|major| (major, count32(int(6)).unwrap_or(0))),
+                sm_count: count(4),
+                bandwidth: rate(7),
+                clock_hz: rate(8),
+                l2_bytes: bytes(9),
+                memory_bytes: bytes(10),
+                max_warps_per_sm: count(11),
+                max_blocks_per_sm: count(12),
+                registers_per_sm: count(13),
+                shared_per_sm: count(14),
+                shared_per_block_optin: count(15),
+            },
+        });
+    }
+}
+
+impl Gpus {
+    pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Gpus, ReadError> {
+        columns!(Columns, ["gpuId", "cudaId", "pid"]);
+        let parts = db.scan("TARGET_INFO_GPU", &Listed::default(), progress)?;
+        let mapped = ints(db, "TARGET_INFO_CUDA_DEVICE", Columns, progress)?;
+        Ok(Gpus {
+            listed: parts.into_iter().flat_map(|part| part.0).collect(),
+            by_process: mapped
+                .into_iter()
+                .filter_map(|[gpu, cuda, pid]| Some(((pid?, count32(cuda)?), gpu?)))
+                .collect(),
+        })
+    }
+
+    /// The device a row of a process (its `globalPid`) means by an ordinal.
+    pub(super) fn key(&self, process: Option<i64>, ordinal: u32) -> DeviceKey {
+        let pid = process.map(|key| (process_key(key) >> 24) & 0xFF_FFFF);
+        match pid.and_then(|pid| self.by_process.get(&(pid, ordinal))) {
+            Some(&gpu) => DeviceKey::Listed { ordinal, gpu },
+            None => DeviceKey::Ordinal(ordinal),
+        }
+    }
+
+    /// Fills in what the export says of a device; leaves it empty where it says nothing.
+    pub(super) fn describe(&self, key: DeviceKey, device: &mut Device) {
+        let found = match key {
+            DeviceKey::Listed { gpu, .. } => self.listed.iter().find(|g| g.id == gpu),
+            DeviceKey::Ordinal(ordinal) => self
+                .listed
+                .iter()
+                .find(|g| g.cuda.unwrap_or(g.id) == i64::from(ordinal)),
+        };
+        if let Some(gpu) = found {
+            *device = Device {
+                ordinal: device.ordinal,
+                ..gpu.device.clone()
+            };
+        }
+    }
+
+    /// Counts the listed GPUs; where nothing ran on any, they are the devices of the profile, so
+    /// that a report can still say which machine it was.
+    pub(super) fn add_idle(&self, builder: &mut Builder) {
+        let discrete = self.listed.iter().filter(|g| g.discrete).count();
+        builder.profile.listed_gpus = u32::try_from(discrete).unwrap_or(u32::MAX);
+        if builder.profile.devices.is_empty() {
+            for gpu in &self.listed {
+                if let Some(ordinal) = count32(Some(gpu.cuda.unwrap_or(gpu.id))) {
+                    builder.device(DeviceKey::Ordinal(ordinal));
+                }
+            }
+        }
+    }
+}

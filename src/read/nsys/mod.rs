@@ -1,0 +1,265 @@
+//! SQLite exports of Nsight Systems (`nsys export --type sqlite`), schema 2.x to 3.25.
+//!
+//! Tables and columns come and go between versions, and with the default lazy export a table
+//! without rows does not exist; see <https://docs.nvidia.com/nsight-systems/UserGuide/> ("SQLite
+//! Schema Reference"). Threads are `globalTid` = hardware (8 bits), VM (8), process (24), thread
+//! (24); a process is the same number with the last 24 bits cleared.
+
+use std::path::Path;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::build::{Builder, StringTable};
+use super::sqlite::{Cell, Cells, Db, Sink};
+use super::{Input, Progress, Quiet, ReadError, Reader, Sniff, columns, ints};
+use crate::base::units;
+use crate::profile::{Format, ProcessId, Profile, ThreadId};
+
+mod calls;
+mod devices;
+mod enums;
+mod kernels;
+mod memory;
+mod ranges;
+
+/// The reader of Nsight Systems exports.
+pub(super) struct Nsys;
+
+const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
+const RUNTIME: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
+/// Older exports keep driver calls apart.
+const DRIVER: &str = "CUPTI_ACTIVITY_KIND_DRIVER";
+const RANGES: &str = "NVTX_EVENTS";
+
+impl Reader for Nsys {
+    fn format(&self) -> Format {
+        Format::NsysSqlite
+    }
+
+    fn sniff(&self, input: &Input<'_>) -> Sniff {
+        // `StringIds` alone could be anybody's.
+        const OWN: [&str; 6] = [
+            "CUPTI_ACTIVITY_KIND_",
+            "NVTX_EVENTS",
+            "META_DATA_EXPORT",
+            "EXPORT_META_DATA",
+            "TARGET_INFO_",
+            "ENUM_NSYS_",
+        ];
+        if input.has_table("StringTable") {
+            return Sniff::No("`StringTable` is nvprof's".into());
+        }
+        match OWN.iter().find(|name| input.has_table_like(name)) {
+            Some(name) => Sniff::Yes(format!("it has a table `{name}`")),
+            None => Sniff::No("it has no table of Nsight Systems".into()),
+        }
+    }
+
+    fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+        let db = Db::open(path)?;
+        let mut builder = Builder::new(Format::NsysSqlite, path);
+        read_versions(&db, &mut builder.profile)?;
+        let pids = Pids::read(&db)?;
+
+        let mut calls = db.scan(RUNTIME, &calls::Calls::default(), progress)?;
+        calls.extend(db.scan(DRIVER, &calls::Calls::default(), progress)?);
+        let kernels = db.scan(KERNELS, &kernels::Kernels::default(), progress)?;
+        let overheads = memory::overheads(&db, progress)?;
+        let mut wanted = FxHashSet::default();
+        for names in calls
+            .iter()
+            .map(|c| &c.names)
+            .chain(kernels.iter().map(|k| &k.names))
+            .chain(overheads.iter().map(|o| &o.names))
+        {
+            wanted.extend(names.ids());
+        }
+        let strings = strings(&db, wanted, progress)?;
+
+        calls::add(calls, &strings, &pids, &mut builder);
+        let gpus = devices::Gpus::read(&db, progress)?;
+        kernels::add(kernels, &strings, &pids, &gpus, &mut builder);
+        memory::add_overheads(overheads, &strings, &pids, &mut builder);
+        memory::add(&db, &pids, &gpus, &mut builder, progress)?;
+
+        let kinds = enums::event_kinds(&db)?;
+        let ranges = db.scan(RANGES, &ranges::Ranges::new(kinds), progress)?;
+        let wanted = ranges.iter().flat_map(ranges::Ranges::ids).collect();
+        let strings = self::strings(&db, wanted, progress)?;
+        ranges::add(ranges, &strings, &pids, &mut builder);
+
+        gpus.add_idle(&mut builder);
+        record(&db, &mut builder.profile)?;
+        Ok(builder.finish(|key, device| gpus.describe(key, device)))
+    }
+}
+
+/// Names of the processes' ids, where the export lists them.
+struct Pids(FxHashMap<i64, u64>);
+
+impl Pids {
+    fn read(db: &Db) -> Result<Pids, ReadError> {
+        columns!(Columns, ["globalPid", "pid"]);
+        let rows: Vec<[Option<i64>; 2]> = ints(db, "PROCESSES", Columns, &Quiet)?;
+        Ok(Pids(
+            rows.into_iter()
+                .filter_map(|[global, pid]| Some((global?, u64::try_from(pid?).ok()?)))
+                .collect(),
+        ))
+    }
+
+    /// The process a `globalPid` or `globalTid` belongs to.
+    fn process(&self, builder: &mut Builder, global: i64) -> ProcessId {
+        let key = process_key(global);
+        builder.process(key, || self.pid(key))
+    }
+
+    fn thread(&self, builder: &mut Builder, global: i64) -> ThreadId {
+        let key = process_key(global);
+        let tid = (global & THREAD_BITS).cast_unsigned();
+        builder.thread(key, || self.pid(key), tid)
+    }
+
+    fn pid(&self, key: i64) -> u64 {
+        let packed = ((key >> 24) & THREAD_BITS).cast_unsigned();
+        self.0.get(&key).copied().unwrap_or(packed)
+    }
+}
+
+const THREAD_BITS: i64 = 0xFF_FFFF;
+
+/// What identifies a process: everything but the thread.
+fn process_key(global: i64) -> i64 {
+    global & !THREAD_BITS
+}
+
+/// Versions, from the table that was called `EXPORT_META_DATA` before schema 3.
+fn read_versions(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
+    let mut rows = db.pairs("META_DATA_EXPORT", ["name", "value"])?;
+    rows.extend(db.pairs("EXPORT_META_DATA", ["name", "value"])?);
+    let find = |name: &str| {
+        rows.iter()
+            .find(|(key, _)| *key == Cell::Text(name.to_owned()))
+            .map(|(_, value)| value.chars().take(40).collect::<String>())
+    };
+    profile.tool_version = find("EXPORT_PRODUCT_VERSION");
+    profile.schema_version = find("EXPORT_SCHEMA_VERSION").or_else(|| {
+        let major = find("EXPORT_SCHEMA_VERSION_MAJOR")?;
+        let minor = find("EXPORT_SCHEMA_VERSION_MINOR")?;
+        Some(format!("{major}.{minor}"))
+    });
+    Ok(())
+}
+
+/// The rows of `StringIds` that are referred to. The rest stays unread: the captured machine's
+/// environment variables are among them.
+#[derive(Clone, Default)]
+struct Strings {
+    wanted: std::sync::Arc<FxHashSet<i64>>,
+    found: FxHashMap<i64, Box<str>>,
+}
+
+impl Sink for Strings {
+    const COLUMNS: &'static [&'static str] = &["id", "value"];
+
+    fn row(&mut self, cells: &Cells<'_, '_>) {
+        if let Some(id) = cells.int(0)
+            && self.wanted.contains(&id)
+            && let Some(bytes) = cells.bytes(1)
+        {
+            self.found.insert(id, String::from_utf8_lossy(bytes).into());
+        }
+    }
+}
+
+fn strings(
+    db: &Db,
+    wanted: FxHashSet<i64>,
+    progress: &dyn Progress,
+) -> Result<StringTable, ReadError> {
+    if wanted.is_empty() {
+        return Ok(StringTable::default());
+    }
+    let sink = Strings {
+        wanted: wanted.into(),
+        found: FxHashMap::default(),
+    };
+    let parts = db.scan("StringIds", &sink, progress)?;
+    Ok(StringTable(
+        parts.into_iter().flat_map(|part| part.found).collect(),
+    ))
+}
+
+/// Tells "none happened" from "nobody looked". CUDA tracing is one switch: where kernels or calls
+/// were recorded, copies and synchronisations would have been too.
+fn record(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
+    let recorded = &mut profile.recorded;
+    recorded.kernels = !profile.kernels.is_empty();
+    recorded.api_calls = !profile.calls.is_empty();
+    recorded.ranges = !profile.ranges.is_empty() || db.has(RANGES);
+    let cuda = recorded.kernels || recorded.api_calls || !profile.graphs.is_empty();
+    recorded.copies = cuda || db.has(memory::COPIES);
+    recorded.syncs = cuda || db.has(memory::SYNCS);
+    recorded.environment = db.has_rows("TARGET_INFO_SYSTEM_ENV")? || captured_environment(db)?;
+    notes(profile);
+    Ok(())
+}
+
+/// Whether the capture settings list environment variables. Only names of settings are looked at.
+fn captured_environment(db: &Db) -> Result<bool, ReadError> {
+    let rows = db.pairs("META_DATA_CAPTURE", ["id", "name"])?;
+    let named = db.pairs("META_DATA_CAPTURE", ["name", "name"])?;
+    Ok(rows.iter().chain(&named).any(|(_, name)| {
+        let name = name.to_ascii_uppercase();
+        name.contains("ENVIRONMENT") || name.contains("ENV_VAR") || name.ends_with(":ENV")
+    }))
+}
+
+fn notes(profile: &mut Profile) {
+    const AGAIN: &str = "capture again with `nsys profile -t cuda,nvtx -o net python train.py`";
+    let recorded = profile.recorded;
+    let graphs = profile.graphs.len() as u64;
+    if !recorded.kernels {
+        let what = if graphs > 0 {
+            "The file holds no single kernels"
+        } else {
+            "The file holds no kernels: CUDA was not traced, or nothing ran on the GPU"
+        };
+        profile.note("kernels_missing", format!("{what}; {AGAIN}."));
+    }
+    if graphs > 0 {
+        profile.note(
+            "graphs_whole",
+            format!(
+                "{} CUDA graph launches are recorded as a whole, without the kernels inside; \
+                 capture again with `nsys profile --cuda-graph-trace=node` to see them.",
+                units::count(graphs)
+            ),
+        );
+    }
+    if !recorded.api_calls {
+        profile.note(
+            "calls_missing",
+            format!(
+                "The file holds no CUDA API calls, so kernels cannot be tied to the code that \
+                 launched them; {AGAIN}."
+            ),
+        );
+    }
+    if profile.ranges.is_empty() {
+        profile.note(
+            "ranges_missing",
+            "The file holds no NVTX ranges, so kernels cannot be tied to operators and layers; \
+             run the model under `torch.autograd.profiler.emit_nvtx(record_shapes=True)` and \
+             capture with `nsys profile -t cuda,nvtx`.",
+        );
+    }
+    if recorded.environment {
+        profile.note(
+            "environment_block",
+            "The export carries the environment of the captured machine (variables, host \
+             details), which may hold secrets; nothing of it is read or printed here, but think \
+             before you share the file.",
+        );
+    }
+}

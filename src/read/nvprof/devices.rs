@@ -1,0 +1,112 @@
+//! GPUs and contexts of an nvprof database.
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::Device;
+use crate::read::build::{Builder, DeviceKey, StringTable, count32};
+use crate::read::sqlite::Db;
+use crate::read::{Progress, ReadError, columns, ints};
+
+/// What the file says of its GPUs.
+pub(super) struct Devices {
+    rows: Vec<[Option<i64>; 14]>,
+    /// Context to device.
+    contexts: FxHashMap<i64, u32>,
+}
+
+columns!(
+    DeviceColumns,
+    [
+        "id",
+        "name",
+        "numMultiprocessors",
+        "computeCapabilityMajor",
+        "computeCapabilityMinor",
+        "globalMemoryBandwidth",
+        "coreClockRate",
+        "l2CacheSize",
+        "globalMemorySize",
+        "maxWarpsPerMultiprocessor",
+        "maxBlocksPerMultiprocessor",
+        "maxRegistersPerMultiprocessor",
+        "maxSharedMemoryPerMultiprocessor",
+        "isCudaVisible=1"
+    ]
+);
+columns!(ContextColumns, ["contextId", "deviceId"]);
+
+impl Devices {
+    pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Devices, ReadError> {
+        let rows: Vec<[Option<i64>; 14]> =
+            ints(db, "CUPTI_ACTIVITY_KIND_DEVICE", DeviceColumns, progress)?;
+        let contexts = ints(db, "CUPTI_ACTIVITY_KIND_CONTEXT", ContextColumns, progress)?;
+        Ok(Devices {
+            rows: rows
+                .into_iter()
+                .filter(|[_, _, sms, ..]| !sms.is_some_and(|sms| sms <= 0))
+                .collect(),
+            contexts: contexts
+                .into_iter()
+                .filter_map(|[context, device]| Some((context?, count32(device)?)))
+                .collect(),
+        })
+    }
+
+    /// Ids of `StringTable`.
+    pub(super) fn names(&self) -> impl Iterator<Item = i64> {
+        self.rows.iter().filter_map(|[_, name, ..]| *name)
+    }
+
+    pub(super) fn of_context(&self, context: Option<i64>) -> Option<u32> {
+        self.contexts.get(&context?).copied()
+    }
+
+    /// Counts the listed GPUs; where nothing ran on any, they are the devices of the profile.
+    pub(super) fn add_idle(&self, builder: &mut Builder) {
+        builder.profile.listed_gpus = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
+        if builder.profile.devices.is_empty() {
+            for [id, ..] in &self.rows {
+                if let Some(ordinal) = count32(*id) {
+                    builder.device(DeviceKey::Ordinal(ordinal));
+                }
+            }
+        }
+    }
+
+    /// Fills in what the file says of a device.
+    pub(super) fn describe(&self, key: DeviceKey, strings: &StringTable, device: &mut Device) {
+        let ordinal = match key {
+            DeviceKey::Ordinal(ordinal) | DeviceKey::Listed { ordinal, .. } => ordinal,
+        };
+        let found = self
+            .rows
+            .iter()
+            .find(|[id, ..]| count32(*id) == Some(ordinal));
+        let Some(&[_, name, sms, major, minor, bandwidth, clock, l2, memory, ..]) = found else {
+            return;
+        };
+        let Some(&[.., warps, blocks, registers, shared, _]) = found else {
+            return;
+        };
+        let positive = |value: Option<i64>| value.filter(|&v| v > 0);
+        let count = |value: Option<i64>| count32(positive(value));
+        let bytes = |value: Option<i64>| positive(value).map(i64::cast_unsigned);
+        // CUPTI gives kB/s and kHz.
+        let kilo = |value: Option<i64>| positive(value).map(|v| v as f64 * 1e3);
+        *device = Device {
+            ordinal,
+            name: name.and_then(|id| strings.get(id)).map(str::to_owned),
+            compute_capability: count(major).map(|m| (m, count32(minor).unwrap_or(0))),
+            sm_count: count(sms),
+            bandwidth: kilo(bandwidth),
+            clock_hz: kilo(clock),
+            l2_bytes: bytes(l2),
+            memory_bytes: bytes(memory),
+            max_warps_per_sm: count(warps),
+            max_blocks_per_sm: count(blocks),
+            registers_per_sm: count(registers),
+            shared_per_sm: count(shared),
+            shared_per_block_optin: None,
+        };
+    }
+}

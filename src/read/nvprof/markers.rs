@@ -1,0 +1,178 @@
+//! NVTX markers: a range is two rows with one id.
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::{Range, RangeKind, Span, StrId, ThreadId};
+use crate::read::build::{Builder, Damage, StringTable, name_range};
+use crate::read::sqlite::{Cells, Db, Sink};
+use crate::read::{Progress, ReadError};
+
+/// `CUpti_ActivityFlag` of a marker: a point in time.
+const INSTANTANEOUS: i64 = 1;
+/// A range begins.
+const START: i64 = 2;
+/// A range ends.
+const END: i64 = 4;
+
+/// `CUpti_ActivityObjectKind`: the object id holds a process and a thread.
+pub(super) const OBJECT_THREAD: i64 = 2;
+/// The object id holds a process.
+const OBJECT_PROCESS: i64 = 1;
+
+/// All markers of a file.
+#[derive(Clone, Default)]
+pub(super) struct Markers {
+    rows: Vec<Row>,
+    damage: Damage,
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    time: i64,
+    flags: i64,
+    id: i64,
+    /// Process and thread, packed as in the file.
+    object: i64,
+    /// In `StringTable`; 0 stands for none.
+    name: i64,
+    domain: i64,
+}
+
+impl Sink for Markers {
+    const COLUMNS: &'static [&'static str] = &[
+        "timestamp",
+        "flags",
+        "id",
+        "objectKind",
+        "objectId",
+        "name",
+        "domain",
+    ];
+
+    fn row(&mut self, cells: &Cells<'_, '_>) {
+        self.damage.rows += 1;
+        let Some(time) = self.damage.start(cells.int(0)) else {
+            return;
+        };
+        let object = cells.bytes(4).and_then(object);
+        let object = match cells.int(3) {
+            Some(OBJECT_THREAD) => object,
+            // Only the process half means something.
+            Some(OBJECT_PROCESS) => object.map(|o| o & 0xFFFF_FFFF),
+            _ => None,
+        };
+        let Some(object) = self.damage.owner(object) else {
+            return;
+        };
+        let Some((flags, id)) = self.damage.value(cells.int(1).zip(cells.int(2))) else {
+            return;
+        };
+        self.rows.push(Row {
+            time,
+            flags,
+            id,
+            object,
+            name: cells.int(5).unwrap_or(0),
+            domain: cells.int(6).unwrap_or(0),
+        });
+    }
+}
+
+/// `CUpti_ActivityObjectKindId`: process and thread as two little-endian 32-bit numbers.
+pub(super) fn object(blob: &[u8]) -> Option<i64> {
+    blob.get(..8)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(i64::from_le_bytes)
+}
+
+/// The thread of an object id. `RUNTIME.threadId` is the same 32 bits.
+pub(super) fn thread(object: i64, builder: &mut Builder) -> ThreadId {
+    let process = object & 0xFFFF_FFFF;
+    let thread = object.cast_unsigned() >> 32;
+    builder.thread(process, || process.cast_unsigned(), thread)
+}
+
+pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Markers, ReadError> {
+    let mut all = Markers::default();
+    for mut part in db.scan("CUPTI_ACTIVITY_KIND_MARKER", &all.clone(), progress)? {
+        all.rows.append(&mut part.rows);
+        all.damage.add(&part.damage);
+    }
+    // Rows stand in the order in which buffers were flushed: an end may precede its start.
+    all.rows.sort_by_key(|row| row.time);
+    Ok(all)
+}
+
+impl Markers {
+    /// Ids of `StringTable`.
+    pub(super) fn names(&self) -> impl Iterator<Item = i64> {
+        self.rows.iter().flat_map(|row| [row.name, row.domain])
+    }
+
+    /// Pairs the rows and moves the ranges into the profile. Ranges without an end stay open.
+    pub(super) fn add(self, strings: &StringTable, builder: &mut Builder) {
+        // (process, id) to the ranges that are open under it, innermost last.
+        let mut open: FxHashMap<(i64, i64), Vec<usize>> = FxHashMap::default();
+        let mut unopened = 0_u64;
+        for row in &self.rows {
+            let key = (row.object & 0xFFFF_FFFF, row.id);
+            if row.flags & END != 0 {
+                let range = open
+                    .get_mut(&key)
+                    .and_then(Vec::pop)
+                    .and_then(|at| builder.profile.ranges.get_mut(at));
+                match range {
+                    Some(range) => range.span.end = row.time,
+                    None => unopened += 1,
+                }
+            } else if row.flags & (START | INSTANTANEOUS) != 0 {
+                if row.flags & START != 0 {
+                    open.entry(key)
+                        .or_default()
+                        .push(builder.profile.ranges.len());
+                }
+                let range = row.range(strings, builder);
+                builder.profile.ranges.push(range);
+            }
+        }
+        if unopened > 0 {
+            builder.profile.note(
+                "rows_skipped",
+                format!(
+                    "{} marker rows end a range that never began in this file.",
+                    crate::base::units::count(unopened)
+                ),
+            );
+        }
+        self.damage
+            .note(&mut builder.profile, "marker", "process and thread", "id");
+    }
+}
+
+impl Row {
+    fn range(&self, strings: &StringTable, builder: &mut Builder) -> Range {
+        let mark = self.flags & START == 0;
+        let mut range = Range {
+            span: Span {
+                start: self.time,
+                end: if mark { self.time } else { i64::MAX },
+            },
+            thread: thread(self.object, builder),
+            kind: if mark {
+                RangeKind::Mark
+            } else {
+                RangeKind::PushPop
+            },
+            text: StrId(0),
+            domain: None,
+            seq: None,
+            op_id: None,
+            args: None,
+        };
+        let text = |id: i64| strings.get(id).filter(|_| id != 0);
+        let names = &mut builder.profile.strings;
+        name_range(&mut range, names, text(self.name).unwrap_or_default());
+        range.domain = text(self.domain).map(|domain| names.intern(domain));
+        range
+    }
+}

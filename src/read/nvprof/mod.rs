@@ -1,0 +1,517 @@
+//! Databases of nvprof (`nvprof -o net.sql`, Visual Profiler's `.nvvp`): raw CUPTI records, one
+//! table per record kind, numbers as in `cupti_activity.h`
+//! (<https://docs.nvidia.com/cupti/api/group__CUPTI__ACTIVITY__API.html>).
+//!
+//! All tables exist even if nothing was recorded. Kernels and copies do not name their process;
+//! calls are numbers without names; markers come as two rows each.
+
+use std::path::Path;
+
+use rustc_hash::FxHashSet;
+
+use super::build::{
+    Builder, Damage, DeviceKey, StringTable, call_correlation, correlation, count32, id32,
+    launch_config,
+};
+use super::sqlite::{Cells, Db, Sink};
+use super::{CUPTI_SYNC_KINDS, Input, Progress, ReadError, Reader, Sniff, columns, ints};
+use crate::profile::{
+    ApiCall, ApiClass, Copy, CopyKind, CudaEvent, Format, Kernel, MemKind, Overhead, Profile, Set,
+    Sync, SyncKind,
+};
+
+mod cbid;
+mod devices;
+mod markers;
+
+/// The reader of nvprof databases.
+pub(super) struct Nvprof;
+
+/// Kernels recorded with concurrency, and kernels that were serialised by the profiler.
+const KERNELS: [&str; 2] = [
+    "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL",
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+];
+
+impl Reader for Nvprof {
+    fn format(&self) -> Format {
+        Format::NvprofSqlite
+    }
+
+    fn sniff(&self, input: &Input<'_>) -> Sniff {
+        if input.has_table("StringTable") && input.has_table_like("CUPTI_ACTIVITY_KIND_") {
+            Sniff::Yes("it has `StringTable` and tables of CUPTI records".into())
+        } else {
+            Sniff::No("it has no `StringTable` beside tables of CUPTI records".into())
+        }
+    }
+
+    fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+        let db = Db::open(path)?;
+        let mut builder = Builder::new(Format::NvprofSqlite, path);
+        builder.profile.schema_version = version(&db, progress)?;
+        let mut kernels: Vec<[Option<i64>; 18]> = Vec::new();
+        for table in KERNELS {
+            kernels.extend(ints(&db, table, KernelColumns, progress)?);
+        }
+        let markers = markers::read(&db, progress)?;
+        let devices = devices::Devices::read(&db, progress)?;
+        let wanted = kernels
+            .iter()
+            .filter_map(|row| row[NAME])
+            .chain(markers.names())
+            .chain(devices.names())
+            .collect();
+        let strings = strings(&db, wanted, progress)?;
+
+        calls(&db, &kernels, &mut builder, progress)?;
+        add_kernels(kernels, &strings, &mut builder);
+        copies(&db, &mut builder, progress)?;
+        sets(&db, &mut builder, progress)?;
+        syncs(&db, &mut builder, progress)?;
+        events(&db, &devices, &mut builder, progress)?;
+        overheads(&db, &mut builder, progress)?;
+        markers.add(&strings, &mut builder);
+        devices.add_idle(&mut builder);
+        record(&mut builder.profile);
+        Ok(builder.finish(|key, device| devices.describe(key, &strings, device)))
+    }
+}
+
+columns!(VersionColumns, ["version"]);
+
+fn version(db: &Db, progress: &dyn Progress) -> Result<Option<String>, ReadError> {
+    let rows = ints(db, "Version", VersionColumns, progress)?;
+    Ok(rows
+        .first()
+        .and_then(|[version]| *version)
+        .map(|version| version.to_string()))
+}
+
+/// The rows of `StringTable` that are referred to.
+#[derive(Clone, Default)]
+struct Strings {
+    wanted: std::sync::Arc<FxHashSet<i64>>,
+    found: StringTable,
+}
+
+impl Sink for Strings {
+    const COLUMNS: &'static [&'static str] = &["_id_", "value"];
+
+    fn row(&mut self, cells: &Cells<'_, '_>) {
+        if let Some(id) = cells.int(0)
+            && self.wanted.contains(&id)
+            && let Some(bytes) = cells.bytes(1)
+        {
+            let text = String::from_utf8_lossy(bytes).into();
+            self.found.0.insert(id, text);
+        }
+    }
+}
+
+fn strings(
+    db: &Db,
+    wanted: FxHashSet<i64>,
+    progress: &dyn Progress,
+) -> Result<StringTable, ReadError> {
+    let sink = Strings {
+        wanted: wanted.into(),
+        found: StringTable::default(),
+    };
+    let parts = db.scan("StringTable", &sink, progress)?;
+    Ok(StringTable(
+        parts.into_iter().flat_map(|part| part.found.0).collect(),
+    ))
+}
+
+columns!(
+    CallColumns,
+    [
+        "start",
+        "end",
+        "processId",
+        "threadId",
+        "correlationId",
+        "cbid"
+    ]
+);
+
+/// Runtime calls, then driver calls. A call that a kernel came from is a launch, whatever its id.
+fn calls(
+    db: &Db,
+    kernels: &[[Option<i64>; 18]],
+    builder: &mut Builder,
+    progress: &dyn Progress,
+) -> Result<(), ReadError> {
+    let launches: FxHashSet<u64> = kernels
+        .iter()
+        .map(|row| correlation(row[CORRELATION]))
+        .collect();
+    let mut damage = Damage::default();
+    for (table, names) in [
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", cbid::RUNTIME),
+        ("CUPTI_ACTIVITY_KIND_DRIVER", cbid::DRIVER),
+    ] {
+        for [start, end, process, thread, id, cbid] in ints(db, table, CallColumns, progress)? {
+            damage.rows += 1;
+            let Some(span) = damage.span(start, end) else {
+                continue;
+            };
+            let owner = count32(process).zip(id32(thread));
+            let Some((process, thread)) = damage.owner(owner) else {
+                continue;
+            };
+            let Some(cbid) = damage.value(count32(cbid)) else {
+                continue;
+            };
+            let correlation = call_correlation(id);
+            let name = names.name(cbid);
+            let mut class = ApiClass::of(&name);
+            if class == ApiClass::Other && launches.contains(&correlation) {
+                class = ApiClass::Launch;
+            }
+            let key = i64::from(process);
+            let call = ApiCall {
+                span,
+                thread: builder.thread(key, || u64::from(process), u64::from(thread)),
+                correlation,
+                name: builder.profile.strings.intern(&name),
+                class,
+            };
+            builder.profile.calls.push(call);
+        }
+    }
+    damage.note(
+        &mut builder.profile,
+        "API call",
+        "process and thread",
+        "callback id",
+    );
+    Ok(())
+}
+
+/// Position in [`KernelColumns`].
+const CORRELATION: usize = 5;
+/// Position in [`KernelColumns`].
+const NAME: usize = 6;
+
+columns!(
+    KernelColumns,
+    [
+        "start",
+        "end",
+        "deviceId",
+        "contextId",
+        "streamId",
+        "correlationId",
+        "name",
+        "graphNodeId",
+        "gridX",
+        "gridY",
+        "gridZ",
+        "blockX",
+        "blockY",
+        "blockZ",
+        "registersPerThread",
+        "staticSharedMemory",
+        "dynamicSharedMemory",
+        "localMemoryPerThread"
+    ]
+);
+
+fn add_kernels(rows: Vec<[Option<i64>; 18]>, strings: &StringTable, builder: &mut Builder) {
+    let owners = builder.owners();
+    let mut damage = Damage::default();
+    for row in rows {
+        let [start, end, device, context, stream, id, name, node, ..] = row;
+        damage.rows += 1;
+        let Some(span) = damage.gpu_span(start, end) else {
+            continue;
+        };
+        let Some(device) = damage.owner(count32(device)) else {
+            continue;
+        };
+        let correlation = correlation(id);
+        let config = launch_config(|at| row.get(at).copied().flatten(), 8);
+        let name = name.and_then(|id| strings.get(id)).unwrap_or_default();
+        let kernel = Kernel {
+            span,
+            name: builder.profile.strings.intern(name),
+            device: builder.device(DeviceKey::Ordinal(device)),
+            process: owner(&owners, correlation, builder),
+            stream: id32(stream).unwrap_or_default(),
+            context: id32(context).unwrap_or_default(),
+            correlation,
+            config: builder.config(config),
+            in_graph: node.is_some_and(|node| node != 0),
+        };
+        builder.profile.kernels.push(kernel);
+    }
+    damage.note(&mut builder.profile, "kernel", "device", "name");
+}
+
+fn owner(
+    owners: &super::build::Owners,
+    correlation: u64,
+    builder: &mut Builder,
+) -> crate::profile::ProcessId {
+    owners
+        .of(correlation)
+        .unwrap_or_else(|| builder.process(0, || 0))
+}
+
+columns!(
+    CopyColumns,
+    [
+        "start",
+        "end",
+        "deviceId",
+        "streamId",
+        "correlationId",
+        "bytes",
+        "copyKind",
+        "srcKind",
+        "dstKind"
+    ]
+);
+
+/// Copies, then copies between two GPUs, which have a table of their own.
+fn copies(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
+    let owners = builder.owners();
+    let mut damage = Damage::default();
+    for table in ["CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMCPY2"] {
+        for row in ints(db, table, CopyColumns, progress)? {
+            let [start, end, device, stream, id, bytes, kind, src, dst] = row;
+            damage.rows += 1;
+            let Some(span) = damage.gpu_span(start, end) else {
+                continue;
+            };
+            let Some(device) = damage.owner(count32(device)) else {
+                continue;
+            };
+            let Some(bytes) = damage.value(bytes.and_then(|b| u64::try_from(b).ok())) else {
+                continue;
+            };
+            let correlation = correlation(id);
+            let copy = Copy {
+                span,
+                device: builder.device(DeviceKey::Ordinal(device)),
+                process: owner(&owners, correlation, builder),
+                stream: id32(stream).unwrap_or_default(),
+                correlation,
+                bytes,
+                kind: copy_kind(kind),
+                src: memory_kind(src),
+                dst: memory_kind(dst),
+            };
+            builder.profile.copies.push(copy);
+        }
+    }
+    damage.note(&mut builder.profile, "memory copy", "device", "size");
+    Ok(())
+}
+
+/// `CUpti_ActivityMemcpyKind`.
+fn copy_kind(number: Option<i64>) -> CopyKind {
+    match number {
+        Some(1) => CopyKind::HtoD,
+        Some(2) => CopyKind::DtoH,
+        Some(8) => CopyKind::DtoD,
+        Some(9) => CopyKind::HtoH,
+        Some(10) => CopyKind::PtoP,
+        _ => CopyKind::Other,
+    }
+}
+
+/// `CUpti_ActivityMemoryKind`; Nsight Systems numbers these differently.
+fn memory_kind(number: Option<i64>) -> MemKind {
+    match number {
+        Some(1) => MemKind::Pageable,
+        Some(2) => MemKind::Pinned,
+        Some(3 | 6) => MemKind::Device,
+        Some(4) => MemKind::Array,
+        Some(5 | 7) => MemKind::Managed,
+        _ => MemKind::Unknown,
+    }
+}
+
+columns!(
+    SetColumns,
+    [
+        "start",
+        "end",
+        "deviceId",
+        "streamId",
+        "correlationId",
+        "bytes",
+        "memoryKind"
+    ]
+);
+
+fn sets(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
+    let owners = builder.owners();
+    let mut damage = Damage::default();
+    for row in ints(db, "CUPTI_ACTIVITY_KIND_MEMSET", SetColumns, progress)? {
+        let [start, end, device, stream, id, bytes, kind] = row;
+        damage.rows += 1;
+        let Some(span) = damage.gpu_span(start, end) else {
+            continue;
+        };
+        let Some(device) = damage.owner(count32(device)) else {
+            continue;
+        };
+        let Some(bytes) = damage.value(bytes.and_then(|b| u64::try_from(b).ok())) else {
+            continue;
+        };
+        let correlation = correlation(id);
+        let set = Set {
+            span,
+            device: builder.device(DeviceKey::Ordinal(device)),
+            process: owner(&owners, correlation, builder),
+            stream: id32(stream).unwrap_or_default(),
+            correlation,
+            bytes,
+            mem: memory_kind(kind),
+        };
+        builder.profile.sets.push(set);
+    }
+    damage.note(&mut builder.profile, "memory set", "device", "size");
+    Ok(())
+}
+
+columns!(SyncColumns, ["start", "end", "correlationId", "type"]);
+
+fn syncs(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
+    let owners = builder.owners();
+    let mut damage = Damage::default();
+    let table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
+    for [start, end, id, kind] in ints(db, table, SyncColumns, progress)? {
+        damage.rows += 1;
+        let Some(span) = damage.span(start, end) else {
+            continue;
+        };
+        let correlation = correlation(id);
+        let sync = Sync {
+            span,
+            process: owner(&owners, correlation, builder),
+            correlation,
+            kind: CUPTI_SYNC_KINDS
+                .iter()
+                .find(|(number, _)| Some(*number) == kind)
+                .map_or(SyncKind::Unknown, |(_, kind)| *kind),
+        };
+        builder.profile.syncs.push(sync);
+    }
+    builder.ask_calls();
+    damage.note(&mut builder.profile, "synchronisation", "process", "type");
+    Ok(())
+}
+
+columns!(EventColumns, ["contextId", "correlationId"]);
+
+fn events(
+    db: &Db,
+    devices: &devices::Devices,
+    builder: &mut Builder,
+    progress: &dyn Progress,
+) -> Result<(), ReadError> {
+    let owners = builder.owners();
+    let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
+    for [context, id] in ints(db, table, EventColumns, progress)? {
+        let correlation = correlation(id);
+        let device = devices.of_context(context);
+        let event = CudaEvent {
+            device: device.map(|d| builder.device(DeviceKey::Ordinal(d))),
+            process: owner(&owners, correlation, builder),
+            correlation,
+        };
+        builder.profile.events.push(event);
+    }
+    Ok(())
+}
+
+/// The profiler's own time.
+#[derive(Clone, Default)]
+struct Overheads(Vec<[Option<i64>; 5]>);
+
+impl Sink for Overheads {
+    const COLUMNS: &'static [&'static str] =
+        &["start", "end", "overheadKind", "objectKind", "objectId"];
+
+    fn row(&mut self, cells: &Cells<'_, '_>) {
+        let object = cells.bytes(4).and_then(markers::object);
+        self.0.push([
+            cells.int(0),
+            cells.int(1),
+            cells.int(2),
+            cells.int(3),
+            object,
+        ]);
+    }
+}
+
+fn overheads(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
+    let table = "CUPTI_ACTIVITY_KIND_OVERHEAD";
+    let parts = db.scan(table, &Overheads::default(), progress)?;
+    let mut damage = Damage::default();
+    for [start, end, kind, object_kind, object] in parts.into_iter().flat_map(|part| part.0) {
+        damage.rows += 1;
+        let Some(span) = damage.span(start, end) else {
+            continue;
+        };
+        // `CUpti_ActivityOverheadKind`.
+        let name = match kind {
+            Some(1) => "Driver JIT compiler",
+            Some(0x1_0000) => "CUPTI buffer flush",
+            Some(0x2_0000) => "CUPTI instrumentation",
+            Some(0x3_0000) => "CUPTI resource creation and destruction",
+            _ => "Unknown",
+        };
+        let thread = object
+            .filter(|_| object_kind == Some(markers::OBJECT_THREAD))
+            .map(|object| markers::thread(object, builder));
+        let overhead = Overhead {
+            span,
+            thread,
+            name: builder.profile.strings.intern(name),
+        };
+        builder.profile.overheads.push(overhead);
+    }
+    damage.note(&mut builder.profile, "profiler overhead", "thread", "kind");
+    Ok(())
+}
+
+/// Tells "none happened" from "nobody looked", and says how to look.
+fn record(profile: &mut Profile) {
+    const AGAIN: &str = "capture again with `nvprof -o net.sql python train.py` (or, on newer \
+                         GPUs, with `nsys profile -t cuda,nvtx`)";
+    let recorded = &mut profile.recorded;
+    recorded.kernels = !profile.kernels.is_empty();
+    recorded.api_calls = !profile.calls.is_empty();
+    recorded.ranges = !profile.ranges.is_empty();
+    recorded.copies = recorded.kernels || recorded.api_calls;
+    recorded.syncs = recorded.kernels || recorded.api_calls;
+    let recorded = *recorded;
+    if !recorded.kernels {
+        profile.note(
+            "kernels_missing",
+            format!("The file holds no kernels: nothing ran on the GPU; {AGAIN}."),
+        );
+    }
+    if !recorded.api_calls {
+        profile.note(
+            "calls_missing",
+            format!(
+                "The file holds no CUDA API calls, so kernels cannot be tied to the code that \
+                 launched them; {AGAIN}."
+            ),
+        );
+    }
+    if !recorded.ranges {
+        profile.note(
+            "ranges_missing",
+            "The file holds no markers, so kernels cannot be tied to operators and layers; run \
+             the model under `torch.autograd.profiler.emit_nvtx(record_shapes=True)`.",
+        );
+    }
+}
