@@ -14,7 +14,8 @@ use cel::common::ast::{
 };
 
 use super::expr::{
-    Expr, FOUND, HAS, Leaf, Let, MAX_NODES, MAX_SOURCE, Name, Node, Scalar, Type, Uses,
+    Expr, FOUND, HAS, Leaf, Let, MAX_DEPTH, MAX_NESTING, MAX_NODES, MAX_SOURCE, MAX_TOKENS, Name,
+    Node, Scalar, Type, Uses,
 };
 use super::functions::{self, ARITHMETIC, FUNCTIONS};
 use crate::base::suggest::did_you_mean;
@@ -148,9 +149,13 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Expr, Vec<Mi
             "an expression of more than {MAX_SOURCE} bytes"
         )));
     }
+    if too_deep(source) {
+        return Err(whole("an expression with too many parts; use lets".into()));
+    }
     let program = cel::Program::compile(source).map_err(|e| syntax(source, &e))?;
     let mut ast = program.expression().clone();
-    if size(&ast) > MAX_NODES {
+    let (nodes, depth) = size(&ast);
+    if nodes > MAX_NODES || depth > MAX_DEPTH {
         return Err(whole("an expression with too many parts; use lets".into()));
     }
     let mut checker = Checker {
@@ -163,15 +168,53 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Expr, Vec<Mi
         uses: Uses::default(),
     };
     let ty = checker.walk(&mut ast);
-    match ty {
-        Some(ty) if checker.mistakes.is_empty() => Ok(Expr {
-            source: source.to_owned(),
-            ty,
-            node: checker.node(ast),
-            uses: checker.uses,
-        }),
-        _ => Err(checker.mistakes),
+    let Some(ty) = ty.filter(|_| checker.mistakes.is_empty()) else {
+        return Err(checker.mistakes);
+    };
+    let lets = checker
+        .uses
+        .lets
+        .iter()
+        .filter_map(|&i| vocabulary.lets.get(i));
+    let depth = depth + lets.map(|l| l.expr.depth).max().unwrap_or(0);
+    if depth > MAX_DEPTH {
+        return Err(whole(
+            "an expression that is nested too deep in its lets".into(),
+        ));
     }
+    Ok(Expr {
+        source: source.to_owned(),
+        ty,
+        node: checker.node(ast),
+        uses: checker.uses,
+        depth,
+    })
+}
+
+/// Whether parsing could recurse too far; looked at before the parser sees it.
+fn too_deep(source: &str) -> bool {
+    let mut tokens = 0_usize;
+    let mut depth = 0_usize;
+    let mut deepest = 0_usize;
+    let mut choices = 0_usize;
+    let mut in_word = false;
+    for c in source.chars() {
+        let word = c.is_alphanumeric() || c == '_';
+        let goes_on = word && in_word;
+        if !goes_on && !c.is_whitespace() {
+            tokens += 1;
+        }
+        in_word = word;
+        // Quotes are not told apart: a string full of brackets can be split.
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            '?' => choices += 1,
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    tokens > MAX_TOKENS || deepest > MAX_NESTING || choices > MAX_NESTING
 }
 
 fn syntax(source: &str, errors: &cel::ParseErrors) -> Vec<Mistake> {
@@ -198,27 +241,30 @@ fn first_line(text: &str) -> String {
     line.chars().take(160).collect()
 }
 
-/// Nodes of a tree.
-fn size(ast: &IdedExpr) -> usize {
+/// Nodes and levels of a tree.
+fn size(ast: &IdedExpr) -> (usize, usize) {
     let mut count = 0;
-    let mut stack = vec![ast];
-    while let Some(node) = stack.pop() {
+    let mut deepest = 0;
+    let mut stack = vec![(ast, 1)];
+    while let Some((node, depth)) = stack.pop() {
         count += 1;
+        deepest = deepest.max(depth);
+        let mut below: Vec<&IdedExpr> = Vec::new();
         match &node.expr {
             Ast::Call(call) => {
-                stack.extend(call.target.as_deref());
-                stack.extend(&call.args);
+                below.extend(call.target.as_deref());
+                below.extend(&call.args);
             }
-            Ast::Select(select) => stack.push(&select.operand),
-            Ast::List(list) => stack.extend(&list.elements),
+            Ast::Select(select) => below.push(&select.operand),
+            Ast::List(list) => below.extend(&list.elements),
             Ast::Map(map) => {
                 for entry in &map.entries {
                     if let EntryExpr::MapEntry(entry) = &entry.expr {
-                        stack.extend([&entry.key, &entry.value]);
+                        below.extend([&entry.key, &entry.value]);
                     }
                 }
             }
-            Ast::Comprehension(c) => stack.extend([
+            Ast::Comprehension(c) => below.extend([
                 &c.iter_range,
                 &c.accu_init,
                 &c.loop_cond,
@@ -227,8 +273,9 @@ fn size(ast: &IdedExpr) -> usize {
             ]),
             _ => {}
         }
+        stack.extend(below.into_iter().map(|node| (node, depth + 1)));
     }
-    count
+    (count, deepest)
 }
 
 struct Checker<'a> {
@@ -519,9 +566,7 @@ impl Checker<'_> {
             return self.complain(id, title, "");
         }
         let int = if a.1 == Type::INT { a.0 } else { b.0 };
-        let Some(side) = args.get(int) else {
-            return None;
-        };
+        let side = args.get(int)?;
         let title = format!("{what} of an int and a double");
         match &side.expr {
             Ast::Literal(LiteralValue::Int(n)) => {

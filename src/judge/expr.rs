@@ -20,6 +20,13 @@ use crate::facts::{Answer, Lookup, Ty, Value};
 pub const MAX_SOURCE: usize = 2_000;
 /// Nodes of one expression after its macros are expanded.
 pub const MAX_NODES: usize = 400;
+/// Levels of one expression's tree, those of its lets included: CEL takes up to 35 kB of stack for
+/// each when it runs unoptimised, and threads may have 2 MiB.
+pub const MAX_DEPTH: usize = 40;
+/// Words and signs of one expression. The parser recurses once for each operator of a chain.
+pub const MAX_TOKENS: usize = 400;
+/// Brackets in brackets, and `?:` in `?:`: for each the parser recurses through all of its grammar.
+pub const MAX_NESTING: usize = 16;
 /// Items of a list fact: what bounds a comprehension.
 pub const MAX_ITEMS: usize = 1_024;
 
@@ -172,6 +179,8 @@ pub struct Expr {
     pub ty: Type,
     pub(super) node: Node,
     pub uses: Uses,
+    /// Levels of its tree, those of its lets included.
+    pub(super) depth: usize,
 }
 
 /// The names an expression uses, each once, in order of appearance. Not those of its lets.

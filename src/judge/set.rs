@@ -61,11 +61,13 @@ impl RuleSet {
     ) -> Result<RuleSet, Complaints> {
         let complaints = Complaints::new();
         let unique = unique(files, &complaints);
-        let read: Vec<Option<Rule>> = unique
-            .par_iter()
-            .map(|file| load::rule(file, facts, &complaints))
-            .collect();
-        let mut rules: Vec<Rule> = read.into_iter().flatten().collect();
+        let mut rules = match read_all(&unique, facts, &complaints) {
+            Ok(rules) => rules,
+            Err(error) => {
+                let title = "no thread to read rules in could be started";
+                return Err(Complaint::about_file("rules", title, error.to_string()).into());
+            }
+        };
         rules.sort_by(|a, b| a.id.cmp(&b.id));
         let ids: Vec<&str> = {
             // Relations to a rule that is wrong itself are not wrong.
@@ -176,6 +178,28 @@ impl RuleSet {
             chosen && !ignore.iter().any(|g| g.matches(&rule.id))
         });
     }
+}
+
+/// Stack of the threads that read rules. CEL's parser takes up to 200 kB of it for each bracket in
+/// a bracket when it is not optimised; [`MAX_NESTING`](super::expr::MAX_NESTING) bounds those.
+const STACK: usize = 32 << 20;
+
+/// Reads rule files in parallel: compiling an expression takes 0.1 ms, and there are hundreds.
+fn read_all(
+    files: &[&RuleFile],
+    facts: &[Fact],
+    complaints: &Complaints,
+) -> Result<Vec<Rule>, rayon::ThreadPoolBuildError> {
+    let threads = rayon::current_num_threads().min(files.len()).max(1);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .stack_size(STACK)
+        .build()?;
+    let read: Vec<Option<Rule>> = pool.install(|| {
+        let rule = |file: &&RuleFile| load::rule(file, facts, complaints);
+        files.par_iter().map(rule).collect()
+    });
+    Ok(read.into_iter().flatten().collect())
 }
 
 /// An id, a category or a glob that stands for at least one rule.

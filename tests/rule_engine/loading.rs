@@ -1,0 +1,634 @@
+//! Loading: every mistake is complained about, with its place, all at once.
+
+use pyprof_advise::judge::{RuleSet, Selection, scaffold};
+
+use super::bench::{FACTS, file, load, load_with, rule};
+
+const TESTS: &str =
+    "\n[[test]]\nname = \"a\"\nfires = \"says\"\n[[test]]\nname = \"b\"\nsilent = true\n";
+
+/// What loading one rule says.
+fn complaints(text: &str) -> String {
+    load(&[("host/x", text)]).err().unwrap_or_default()
+}
+
+#[test]
+fn a_good_rule_loads() {
+    assert_eq!(complaints(&rule("")), "");
+    let full = rule(
+        r#"
+gather = "run"
+enough = 'found.gpu_share >= params.min_share'
+error_when = 'found.count > 3'
+saving_ns = 'site.time_ns - double(site.calls) * half'
+saves = "gpu"
+changes = { shape = "padded" }
+message = "{{ site.m }} {{ gpu.flops.bf16 | flop_rate }} {{ half }} {{ found.worst }}{% if site.n is defined %}!{% endif %}"
+references = ["https://example.org/a"]
+[params]
+min_share = { value = 0.01, doc = "because" }
+[let]
+half = 'site.reachable_ns / two'
+two = '2.0'
+"#,
+    );
+    assert_eq!(complaints(&full), "");
+}
+
+#[test]
+fn every_mistake_is_complained_about() {
+    // (what the rule says, what the complaint must say)
+    let cases: &[(&str, &str)] = &[
+        // TOML and keys
+        ("titel = \"x\"", "unknown key `titel`"),
+        ("titel = \"x\"", "did you mean `title`?"),
+        ("title = 3", "`title` must be a string"),
+        ("title = \" \"", "`title` is empty"),
+        ("title = \"a\\nb\"", "one line"),
+        ("message = \"\"", "`message` is empty"),
+        ("why = \"\"", "`why` is empty"),
+        ("fix = \"\"", "`fix` is empty"),
+        ("severity = \"warnin\"", "did you mean `warning`?"),
+        ("confidence = \"sure\"", "one of low, medium, high"),
+        ("over = \"sites\"", "did you mean `site`?"),
+        ("gather = \"step\"", "one of run, layer, rank"),
+        ("saves = \"time\"", "one of gpu, idle, copy"),
+        ("references = [\"see the manual\"]", "must be a web address"),
+        ("changes = { shape = 3 }", "must be a string"),
+        ("vetoes = [\"*\"]", "for rules of the category `profile`"),
+        (
+            "scales = { \"*\" = 0.5 }",
+            "for rules of the category `profile`",
+        ),
+        // Params
+        ("[params]\nx = 3", "must be a table"),
+        ("[params]\nx = { value = 3 }", "`params.x.doc` is missing"),
+        ("[params]\nx = { doc = \"d\" }", "`params.x` has no `value`"),
+        ("[params]\nx = { value = 3, doc = \" \" }", "`doc` is empty"),
+        (
+            "[params]\nx = { value = 3, dco = \"d\" }",
+            "unknown key `params.x.dco`",
+        ),
+        (
+            "[params]\nX = { value = 3, doc = \"d\" }",
+            "named like `min_share`",
+        ),
+        (
+            "[params]\nx = { value = 3, doc = \"d\" }",
+            "the param `x` is never used",
+        ),
+        (
+            "[params]\nsure = { value = 1.5, doc = \"d\" }",
+            "share from 0.0 to 1.0",
+        ),
+        (
+            "[params]\nsure = { value = 1, doc = \"d\" }",
+            "share from 0.0 to 1.0",
+        ),
+        // Lets
+        ("[let]\na = 'b'\nb = 'a'", "`a` goes round in a circle"),
+        ("[let]\na = '1 + a'", "`a` goes round in a circle"),
+        ("[let]\nsite = '1'", "`site` already means something else"),
+        ("[let]\nmax = '1'", "`max` already means something else"),
+        ("[let]\nBig = '1'", "named like `padded_n`"),
+        ("[let]\na = '1'", "the let `a` is never used"),
+        ("[let]\na = '[1, 2]'", "a let cannot be a list of ints"),
+        // Names
+        (
+            "when = 'site.famly == \"gemm\"'",
+            "unknown fact `site.famly`; did you mean `site.family`?",
+        ),
+        (
+            "when = 'site.weather == \"gemm\"'",
+            "unknown fact `site.weather`",
+        ),
+        (
+            "when = 'kernel.registers > 3'",
+            "is not available to a rule over site; it has site, layer, run, gpu",
+        ),
+        ("when = 'params.y > 3'", "unknown param `y`"),
+        (
+            "when = 'aling > 3'\n[let]\nalign = '1'",
+            "unknown name `aling`; did you mean `align`?",
+        ),
+        ("when = 'found.count > 3'", "does not exist yet"),
+        (
+            "when = 'many'\n[let]\nmany = 'found.count > 3'",
+            "needs `found`, which does not exist yet",
+        ),
+        ("saving_ns = 'found.time_ns'", "does not exist yet"),
+        ("enough = 'found.cuont > 3'", "did you mean `found.count`?"),
+        // Types
+        (
+            "when = 'site.m'",
+            "`when` must be true or false, this is an int",
+        ),
+        (
+            "saving_ns = 'site.family'",
+            "`saving_ns` must be a number, this is a string",
+        ),
+        ("enough = 'found.count'", "`enough` must be true or false"),
+        (
+            "saving_ns = 'site.time_ns * site.m'",
+            "`site.m` is an int: write double(site.m)",
+        ),
+        ("saving_ns = 'site.time_ns * 2'", "write 2.0"),
+        (
+            "saving_ns = 'site.time_ns - (1 + site.m)'",
+            "this side is an int: put it in double(...)",
+        ),
+        (
+            "when = 'site.m % 8 == 0 && site.time_ns % 2.0 == 0.0'",
+            "`%` takes ints",
+        ),
+        ("when = 'site.m + \"x\" == 0'", "`+` of an int and a string"),
+        (
+            "when = 'site.family == 3'",
+            "a string is never equal to an int",
+        ),
+        (
+            "when = 'site.family < 3'",
+            "a string cannot be compared with an int",
+        ),
+        (
+            "when = 'site.m in [\"a\"]'",
+            "an int is never in a list of strings",
+        ),
+        (
+            "when = '[1, \"a\"].size() == 2'",
+            "a list of different types",
+        ),
+        (
+            "when = 'site.m && true'",
+            "a condition was expected, this is an int",
+        ),
+        ("when = '!site.m'", "a condition was expected"),
+        ("when = '-site.family == \"\"'", "`-` of a string"),
+        (
+            "when = 'gpu.tc_align[3] == 3'",
+            "a map of ints cannot be indexed with an int",
+        ),
+        ("when = 'site.m.x == 3'", "it has no fields"),
+        (
+            "when = 'true ? site.m : site.family'",
+            "`?:` of an int and a string",
+        ),
+        ("when = 'site.m == null'", "facts are never null"),
+        ("when = 'site.m == 3u'", "no unsigned ints"),
+        ("when = 'site.family == b\"a\"'", "no bytes"),
+        // Functions
+        (
+            "when = 'maxx(1, 2) > 1'",
+            "unknown function `maxx`; did you mean `max`?",
+        ),
+        (
+            "when = 'max(1) > 0'",
+            "`max(a, b, ...)` takes two or more numbers",
+        ),
+        ("when = 'divisible(site.time_ns, 2)'", "takes two ints"),
+        (
+            "when = 'double(site.family) > 1.0'",
+            "`double` takes one number",
+        ),
+        (
+            "when = 'size(site.m) > 1'",
+            "`size` takes a string, a list or a map",
+        ),
+        (
+            "when = 'site.family.matches(\"g.*\")'",
+            "regular expressions are not offered",
+        ),
+        (
+            "when = 'site.family.startWith(\"g\")'",
+            "did you mean `startsWith`?",
+        ),
+        (
+            "when = 'site.m.startsWith(\"g\")'",
+            "is of a string and takes a string",
+        ),
+        ("when = 'has(params.sure)'", "unknown param"),
+        // Comprehensions
+        ("when = '[1].exists(x, x == 1)'", "over a list fact only"),
+        ("when = 'site.m.exists(x, x == 1)'", "over a list fact"),
+        (
+            "when = 'site.names.exists(x, site.names.exists(y, x == y))'",
+            "a comprehension inside a comprehension",
+        ),
+        (
+            "when = 'site.names.exists(x, x)'",
+            "a condition was expected",
+        ),
+        (
+            "when = 'site.names.exists(n, n == n) && n'\n[let]\nn = 'true'",
+            "`n` is already a let",
+        ),
+        // Grammar and bounds
+        ("when = 'site.m >'", "not an expression"),
+        ("when = ''", "an empty expression"),
+        // Sentences
+        (
+            "message = \"{{ site.famly }}\"",
+            "unknown fact `site.famly`; did you mean",
+        ),
+        (
+            "message = \"{{ aling }}\"\n[let]\nalign = '1'",
+            "did you mean `align`?",
+        ),
+        ("why = \"{{ params.x }}\"", "unknown param `x`"),
+        ("fix = \"{{ found.x }}\"", "unknown name `found.x`"),
+        ("message = \"{{ site.m\"", "not a template"),
+        // Tests
+        (
+            "[[test]]\nname = \"a\"\nsilent = true",
+            "no test in which the rule fires",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nfires = \"says\"",
+            "no test in which the rule is silent",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nfires = \"says\"\nsilent = true",
+            "exactly one of",
+        ),
+        ("[[test]]\nname = \"a\"", "exactly one of"),
+        ("[[test]]\nname = \"\"\nsilent = true", "`name` is empty"),
+        (
+            "[[test]]\nname = \"a\"\nsilent = false",
+            "`silent` can only be true",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nsilent = true\n[[test]]\nname = \"a\"\nsilent = true",
+            "two tests are named `a`",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nsilent = true\nfact = 3",
+            "unknown key `test[0].fact`",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nsilent = true\nfacts = { \"site.famly\" = \"x\" }",
+            "did you mean `site.family`?",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nsilent = true\nfacts = { \"site.m\" = \"x\" }",
+            "must be an integer",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nsilent = true\nfacts = { \"site.m\" = 1.5 }",
+            "must be an integer",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nsilent = true\nfacts = { \"params.m\" = 1.5 }",
+            "unknown param",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nsilent = true\nparams = { m = 1.5 }",
+            "unknown param `m`",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nnot_judged = [\"site.mm\"]",
+            "unknown fact `site.mm`",
+        ),
+        (
+            "[[test]]\nname = \"a\"\nsilent = true\nseverity = \"bad\"",
+            "one of note, warning, error",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (body, want) in cases {
+        let said = complaints(&rule(body));
+        if !said.contains(want) {
+            wrong.push(format!("--- {body}\nwanted: {want}\nsaid:\n{said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for key in [
+        "title",
+        "severity",
+        "confidence",
+        "over",
+        "when",
+        "message",
+        "why",
+        "fix",
+    ] {
+        let text: String = rule("")
+            .lines()
+            .filter(|line| !line.starts_with(&format!("{key} =")))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let said = complaints(&text);
+        assert!(
+            said.contains(&format!("`{key}` is missing")),
+            "{key}: {said}"
+        );
+    }
+}
+
+#[test]
+fn all_complaints_come_at_once_each_with_a_caret() {
+    let text = rule(
+        "severity = \"bad\"\nwhen = '''site.family == \"gemm\" &&\n  site.famly == \"x\" && site.m + 1.0 > 2.0'''\nmessage = \"é {{ site.mm }}\"",
+    );
+    let said = complaints(&text);
+    assert_eq!(said.matches("error:").count(), 4, "{said}");
+    assert!(
+        said.contains("^^^^^^^^^^\n") || said.contains("^^^^^^^^^^ "),
+        "{said}"
+    );
+    // The caret of a name inside an expression on its second line stands under that name.
+    let line = said
+        .lines()
+        .position(|l| l.contains("site.famly == \"x\""))
+        .unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    let column = lines[line].find("site.famly").unwrap();
+    assert_eq!(lines[line + 1].find('^'), Some(column), "{said}");
+    let line = said
+        .lines()
+        .position(|l| l.contains("{{ site.mm }}"))
+        .unwrap();
+    let chars = |text: &str, what: char| text.chars().position(|c| c == what).unwrap();
+    let name = lines[line]
+        .chars()
+        .collect::<String>()
+        .split("site.mm")
+        .next()
+        .unwrap()
+        .chars()
+        .count();
+    assert_eq!(chars(lines[line + 1], '^'), name, "{said}");
+}
+
+#[test]
+fn a_let_that_is_wrong_is_complained_about_once() {
+    let text =
+        rule("when = 'a && b'\nmessage = \"{{ a }}\"\n[let]\na = 'site.famly == \"x\"'\nb = 'a'");
+    let said = complaints(&text);
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
+}
+
+#[test]
+fn expressions_and_sentences_are_bounded() {
+    let long = format!("when = '{}'", vec!["site.m > 1"; 300].join(" && "));
+    assert!(complaints(&rule(&long)).contains("more than 2000 bytes"));
+    let many = format!("when = '{}'", vec!["1>0"; 250].join("||"));
+    assert!(complaints(&rule(&many)).contains("too many parts"));
+    let deep = |n: usize| format!("when = '{}true{}'", "(".repeat(n), ")".repeat(n));
+    assert!(complaints(&rule(&deep(400))).contains("too many parts"));
+    assert_eq!(complaints(&rule(&deep(16))), "");
+    let chain = format!("when = 'site.m {} > 0'", "-1".repeat(70));
+    assert!(complaints(&rule(&chain)).contains("too many parts"));
+    let mut lets = String::from("when = 'l9 > 0'\n[let]\nl0 = '1'\n");
+    for n in 1..10 {
+        lets.push_str(&format!("l{n} = 'l{}{}'\n", n - 1, " + 1".repeat(10)));
+    }
+    assert!(complaints(&rule(&lets)).contains("nested too deep in its lets"));
+    // The longest chains that are let through, on a small stack.
+    for (first, each) in [
+        ("1 > 0", "||1>0"),
+        ("1 > 0", "-1"),
+        ("site.names[0] == \"\"", "[0]"),
+        ("1 > 0", "?1>0:1>0"),
+    ] {
+        let long = format!("when = '{first}{}'", each.repeat(199 / each.len().min(3)));
+        let _ = complaints(&rule(&long));
+        let long = format!("when = '{first}{}'", each.repeat(16));
+        let _ = complaints(&rule(&long));
+    }
+    let long = format!("message = '{}'", "x".repeat(9_000));
+    assert!(complaints(&rule(&long)).contains("a sentence of more than"));
+}
+
+#[test]
+fn rules_must_fit_together() {
+    let a = rule("supersedes = [\"host/b\"]");
+    let b = rule("supersedes = [\"host/a\"]");
+    let said = load(&[("host/a", &a), ("host/b", &b)]).unwrap_err();
+    assert!(said.contains("`host/a` ends up silencing itself"), "{said}");
+    let said = load(&[("host/a", &rule("")), ("host/a", &rule(""))]).unwrap_err();
+    assert!(said.contains("there are two rules `host/a`"), "{said}");
+    for (key, value) in [
+        ("supersedes", "[\"host/bb\"]"),
+        ("unless", "[\"host/bb\"]"),
+        ("supersedes", "[\"memory/*\"]"),
+    ] {
+        let a = rule(&format!("{key} = {value}"));
+        let said = load(&[("host/a", &a), ("host/bbb", &rule(""))]).unwrap_err();
+        assert!(
+            said.contains(&format!("`{key}` names no other rule")),
+            "{said}"
+        );
+        assert!(said.contains('^'), "{said}");
+    }
+    let said = load(&[
+        ("host/a", &rule("unless = [\"host/bb\"]")),
+        ("host/bbb", &rule("")),
+    ]);
+    assert!(said.unwrap_err().contains("did you mean `host/bbb`?"));
+    for key in ["vetoes = [\"hots/*\"]", "scales = { \"hots/*\" = 0.5 }"] {
+        let said = load(&[("profile/a", &rule(key)), ("host/b", &rule(""))]).unwrap_err();
+        assert!(said.contains("names no other rule"), "{said}");
+    }
+    let said = load(&[
+        ("profile/a", &rule("scales = { \"*\" = 2 }")),
+        ("host/b", &rule("")),
+    ]);
+    assert!(said.unwrap_err().contains("a factor from 0 to 1"));
+    let said = load(&[("hsot/a", &rule(""))]).unwrap_err();
+    assert!(
+        said.contains("unknown category `hsot`; did you mean `host`"),
+        "{said}"
+    );
+    // A relation to a rule that is itself wrong is not a second mistake.
+    let said = load(&[
+        ("host/a", &rule("unless = [\"host/b\"]")),
+        ("host/b", "title = 3"),
+    ]);
+    assert!(!said.unwrap_err().contains("names no other rule"));
+}
+
+#[test]
+fn a_clash_with_a_built_in_rule_says_what_to_do() {
+    let mut builtin = file("host/a", &rule(""));
+    builtin.builtin = true;
+    let mine = file("host/a", &rule(""));
+    let said = RuleSet::load(&[builtin, mine], &Selection::default(), FACTS).unwrap_err();
+    let said = said.render(false);
+    assert!(
+        said.contains("a built-in rule has this id") && said.contains("--set"),
+        "{said}"
+    );
+}
+
+#[test]
+fn rules_are_selected_and_tuned() {
+    let a = rule(
+        "when = 'site.m > params.x'\n[params]\nx = { value = 3, doc = \"d\" }\ny = { value = 0.5, doc = \"d\" }\n[let]\n",
+    );
+    let a = a.replace(
+        "site.m > params.x",
+        "site.m > params.x && site.time_ns > params.y",
+    );
+    let files = [
+        ("host/a", a.as_str()),
+        ("host/b", &rule("")),
+        ("memory/c", &rule("")),
+    ];
+    let ids = |select: &[&str], ignore: &[&str]| {
+        let selection = Selection {
+            select: select.iter().map(|s| (*s).to_owned()).collect(),
+            ignore: ignore.iter().map(|s| (*s).to_owned()).collect(),
+            set: Vec::new(),
+        };
+        load_with(&files, &selection).map(|set| {
+            set.rules()
+                .iter()
+                .map(|r| r.id.clone())
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+    };
+    assert_eq!(ids(&[], &[]).unwrap(), "host/a host/b memory/c");
+    assert_eq!(ids(&["host"], &[]).unwrap(), "host/a host/b");
+    assert_eq!(ids(&["*/c", "host/a"], &[]).unwrap(), "host/a memory/c");
+    assert_eq!(ids(&["host"], &["host/b"]).unwrap(), "host/a");
+    assert!(
+        ids(&["hots"], &[])
+            .unwrap_err()
+            .contains("did you mean `host`?")
+    );
+    assert!(
+        ids(&[], &["memory/d"])
+            .unwrap_err()
+            .contains("did you mean `memory/c`?")
+    );
+
+    let set = |setting: &str| {
+        let selection = Selection {
+            set: vec![setting.to_owned()],
+            ..Selection::default()
+        };
+        load_with(&files, &selection)
+    };
+    assert!(set("host/a.x=4").is_ok());
+    assert!(set("host/a.y=4").is_ok(), "an int may stand for a double");
+    assert!(
+        (set("host/a.sure=0.25")
+            .unwrap()
+            .get("host/a")
+            .unwrap()
+            .sure()
+            - 0.25)
+            .abs()
+            < 1e-9
+    );
+    for (setting, want) in [
+        ("host/a.x=4.5", "`host/a.x` must be an int, not `4.5`"),
+        ("host/a.y=nan", "must be a double"),
+        ("host/a.yy=1", "has no param `yy`"),
+        ("host/aa.x=1", "no rule `host/aa`; did you mean `host/a`?"),
+        ("host/a.sure=2", "a share from 0 to 1"),
+        ("host/a", "is not of the form"),
+    ] {
+        let said = set(setting).unwrap_err();
+        assert!(said.contains(want), "{setting}: {said}");
+    }
+}
+
+#[test]
+fn a_folder_of_rules_is_found_and_a_wrong_path_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = rule("");
+    std::fs::create_dir(folder.path().join("host")).unwrap();
+    std::fs::write(folder.path().join("host/b.toml"), &good).unwrap();
+    std::fs::write(folder.path().join("a.toml"), &good).unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "no rule").unwrap();
+    let files = pyprof_advise::judge::load::find(folder.path()).unwrap();
+    let ids: Vec<&str> = files.iter().map(|f| f.id.as_str()).collect();
+    assert_eq!(ids, ["user/a", "host/b"]);
+    assert!(RuleSet::load(&files, &Selection::default(), FACTS).is_ok());
+    let one = pyprof_advise::judge::load::find(&folder.path().join("host/b.toml")).unwrap();
+    assert_eq!(one[0].id, "user/b");
+    std::fs::create_dir(folder.path().join("misc")).unwrap();
+    std::fs::write(folder.path().join("misc/b.toml"), &good).unwrap();
+    let said = pyprof_advise::judge::load::find(folder.path())
+        .unwrap_err()
+        .render(false);
+    assert!(said.contains("unknown category `misc`"), "{said}");
+    let said = pyprof_advise::judge::load::find(&folder.path().join("none.toml")).unwrap_err();
+    assert!(said.render(false).contains("cannot be read"));
+}
+
+#[test]
+fn a_new_rule_loads_as_it_is() {
+    let text = scaffold("fusion/my-idea");
+    let set = load(&[("fusion/my-idea", &text)]).unwrap();
+    let proofs = pyprof_advise::judge::prove(set.rules(), FACTS, &|_| None);
+    assert_eq!(proofs.len(), 3);
+    for proof in proofs {
+        assert!(proof.passed(), "{}: {}", proof.test, proof.outcome);
+    }
+}
+
+#[test]
+fn nonsense_is_refused_without_a_panic() {
+    let nonsense = [
+        "\u{0}",
+        "[[[",
+        "when = '''",
+        "a.b.c = 1",
+        "[let]\nx = '\"'",
+        "when = 3",
+        "[[test]]",
+        "test = 3",
+        "params = []",
+        "let = { a = { b = 1 } }",
+        "scales = 3",
+        "changes = []",
+    ];
+    for text in nonsense {
+        assert!(load(&[("host/x", text)]).is_err(), "{text}");
+        assert!(load(&[("host/x", &rule(text))]).is_err(), "{text}");
+    }
+    let expressions = [
+        "((((",
+        "a.b.c.d.e",
+        "site.m[",
+        "{1: 2}",
+        "{}",
+        "[]",
+        "site{a: 1}",
+        "\"\\u{110000}\"",
+        "1e999",
+        "x.y()",
+        "site.m.exists(x, y, z)",
+        "has(site)",
+        "has(1)",
+        ".site.m > 1",
+        "site.?m",
+        "site[?\"m\"]",
+        "9223372036854775808 > 1",
+        "true ? 1 : 2",
+        "type(site.m) == int",
+        "dyn(site.m) == 1",
+        "optional.none()",
+        "string(1) == \"1\"",
+        "`a`",
+        "'\\'",
+        "site.m > 1 // x",
+        "for in if",
+        "@result",
+        "site . m . n",
+    ];
+    for text in expressions {
+        let body = format!("when = \"\"\"{}\"\"\"", text.replace('\\', "\\\\"));
+        let said = complaints(&rule(&body));
+        let fine = text == "site.m > 1 // x";
+        assert_eq!(said.is_empty(), fine, "{text}: {said}");
+    }
+    assert!(complaints(&rule(&format!("x = 1{TESTS}"))).contains("unknown key"));
+}
