@@ -171,8 +171,9 @@ impl Court<'_> {
                         .collect()
                 });
                 let judged = self.judged.get_mut(index);
+                // Whatever is said of any part is said of the whole run too.
                 let (left, dropped) = drop_picks(drafts, rule, self.bench, judged, |pick| {
-                    subjects(pick).any(|subject| covered.contains(&subject))
+                    pick.member == Member::Run || subjects(pick).any(|s| covered.contains(&s))
                 });
                 drafts = left;
                 for place in dropped {

@@ -398,7 +398,7 @@ fn gpu_used(choice: &Choice) -> GpuUsed {
     let how = match choice.how {
         How::Asked => "named with --gpu",
         How::WhatIf => "named with --gpu, although the profile was taken on another one",
-        How::Named => "the device name in the profile",
+        How::Named => "by the device name in the profile",
         How::Derived => "worked out from the device attributes in the profile: approximate",
     };
     GpuUsed {

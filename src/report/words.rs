@@ -56,7 +56,8 @@ fn leads(s: &Summary) -> Vec<String> {
 /// When kernels could not be told apart by what they are for.
 fn thin(s: &Summary) -> Option<String> {
     let without = s.kernel_time_ns.saturating_sub(s.with_operator_ns);
-    (without as f64 > MOST * s.kernel_time_ns as f64).then(|| {
+    let outside_graphs = s.kernel_time_ns >= s.graph_ns;
+    (outside_graphs && without as f64 > MOST * s.kernel_time_ns as f64).then(|| {
         format!(
             "{} of the kernel time has no known operator, so it could be judged by kernel names and \
              timing only.",
@@ -204,15 +205,19 @@ fn nothing_found(report: &Report) -> String {
 /// What would help most, when the profile is too poor to judge.
 fn what_to_capture(report: &Report) -> String {
     if report.summary.kernels == 0 {
-        return "Record GPU kernels: nsys profile -t cuda,nvtx, or torch.profiler with \
-                ProfilerActivity.CUDA."
+        return "Record GPU kernels: `nsys profile -t cuda,nvtx`, or torch.profiler with \
+                `ProfilerActivity.CUDA`."
+            .to_owned();
+    }
+    if report.summary.graph_ns > report.summary.kernel_time_ns {
+        return "Record the kernels inside graphs: `nsys profile --cuda-graph-trace=node`."
             .to_owned();
     }
     if report.method.gpu.is_none() {
-        return "Say which GPU it was with --gpu NAME.".to_owned();
+        return "Say which GPU it was with `--gpu NAME`.".to_owned();
     }
-    "Record operators with their shapes: emit_nvtx(record_shapes=True) under nsys, or torch.profiler \
-     with record_shapes=True."
+    "Record operators with their shapes: `emit_nvtx(record_shapes=True)` under nsys, or torch.profiler \
+     with `record_shapes=True`."
         .to_owned()
 }
 
@@ -229,7 +234,7 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
     }
     match &report.method.gpu {
         None => cautions.push(
-            "The GPU is not known, so nothing was compared with its peaks: name it with --gpu NAME."
+            "The GPU is not known, so nothing was compared with its peaks: name it with `--gpu NAME`."
                 .to_owned(),
         ),
         Some(gpu) if gpu.what_if => cautions.extend(gpu.remarks.iter().cloned()),

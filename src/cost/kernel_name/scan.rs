@@ -398,6 +398,11 @@ pub(super) fn first_type(args: &str, floats_only: bool) -> Option<DType> {
             other => cxx_type(other),
         };
         let Some(found) = found else { continue };
+        // A flag among the parameters of the functor's own function, as in
+        // `copy_device_to_device(at::TensorIterator&, bool)`.
+        if found == DType::Bool && id.before.ends_with("&, ") && id.after.starts_with(')') {
+            continue;
+        }
         // The condition of `where(condition, a, b)` is not what it works on.
         if found == DType::Bool && id.before.ends_with("lambda(") && id.after.starts_with(',') {
             continue;
