@@ -27,6 +27,8 @@ pub const MAX_DEPTH: usize = 40;
 pub const MAX_TOKENS: usize = 400;
 /// Brackets in brackets, and `?:` in `?:`: for each the parser recurses through all of its grammar.
 pub const MAX_NESTING: usize = 16;
+/// Bytes of a word: lets that join words could double them over and over.
+pub const MAX_WORD: usize = 1 << 20;
 /// Items of a list fact: what bounds a comprehension.
 pub const MAX_ITEMS: usize = 1_024;
 
@@ -636,6 +638,7 @@ fn sound(name: &str, value: Value) -> Result<Value, Undecided> {
         Value::Doubles(map) if map.values().any(|d| !d.is_finite()) => {
             fault("holds a number that is not finite")
         }
+        Value::Str(word) if word.len() > MAX_WORD => fault("is longer than 1 MiB"),
         Value::Strings(list) if list.len() > MAX_ITEMS => fault("has more than 1,024 items"),
         _ => Ok(value),
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::correlate::SiteId;
 use crate::facts::{Member, Over};
 
+mod cases;
 pub mod check;
 mod claim;
 mod eval;
@@ -17,12 +18,15 @@ pub mod expr;
 pub mod functions;
 mod gather;
 pub mod load;
+mod lower;
 pub mod prove;
+mod read;
 mod resolve;
 pub mod rule;
 mod scaffold;
 mod set;
 pub mod template;
+mod types;
 
 pub use eval::Bench;
 pub use explain::{explain, why};

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
+use super::cases::type_of;
 use super::expr::Type;
-use super::load::{self, RuleFile, type_of};
+use super::load::{self, RuleFile};
+use super::read;
 use super::rule::{Glob, PROFILE, Rule, SURE};
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::suggest::did_you_mean;
@@ -196,7 +198,7 @@ fn read_all(
         .stack_size(STACK)
         .build()?;
     let read: Vec<Option<Rule>> = pool.install(|| {
-        let rule = |file: &&RuleFile| load::rule(file, facts, complaints);
+        let rule = |file: &&RuleFile| read::rule(file, facts, complaints);
         files.par_iter().map(rule).collect()
     });
     Ok(read.into_iter().flatten().collect())

@@ -283,6 +283,17 @@ fn lets_use_each_other_and_keep_their_reasons() {
 }
 
 #[test]
+fn words_do_not_grow_without_bound() {
+    let mut lets = String::from("l0 = 'site.label'");
+    for n in 1..17 {
+        lets.push_str(&format!("\nl{n} = 'l{0} + l{0}'", n - 1));
+    }
+    let facts = [("site.label", s(&"x".repeat(1_000)))];
+    let said = judge_one("l16.contains(\"y\")", &lets, &facts);
+    assert_eq!(said, "fault: `the result` is longer than 1 MiB");
+}
+
+#[test]
 fn the_deepest_expression_runs_on_a_small_stack() {
     let chain = format!("site.m {} > 0", "- 1 ".repeat(36));
     let run = move || {

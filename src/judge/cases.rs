@@ -1,0 +1,258 @@
+//! Reads the tests of a rule file, and values whose type something else decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::check::{self, Vocabulary};
+use super::expr::{FOUND, Scalar, Type};
+use super::read::{Reader, SEVERITIES};
+use super::rule::{Case, Expect, Param};
+use crate::base::diag::Complaint;
+use crate::base::suggest::did_you_mean;
+use crate::base::toml::{self, Table};
+use crate::facts::{Over, Ty, Value};
+
+const CASE_KEYS: [&str; 9] = [
+    "name",
+    "gpu",
+    "facts",
+    "params",
+    "fires",
+    "silent",
+    "not_judged",
+    "saving_ns",
+    "severity",
+];
+
+impl Reader<'_> {
+    pub(super) fn cases(
+        &self,
+        root: &Table<'_>,
+        over: Over,
+        params: &BTreeMap<String, Param>,
+    ) -> Vec<Case> {
+        let tables = root.get_table_list("test");
+        let mut cases = Vec::new();
+        let mut names = BTreeSet::new();
+        for table in &tables {
+            if let Some(case) = self.case(table, over, params) {
+                if !names.insert(case.name.clone()) {
+                    let title = format!("two tests are named `{}`", case.name);
+                    table.complain(table.span(), title, "");
+                }
+                cases.push(case);
+            }
+        }
+        // Counted by key, so that a test that is wrong otherwise is not also called missing.
+        let fires = tables.iter().any(|t| t.has("fires"));
+        let silent = tables.iter().any(|t| t.has("silent"));
+        for (there, what) in [(fires, "fires"), (silent, "is silent")] {
+            if !there {
+                let title = format!("no test in which the rule {what}");
+                let complaint = Complaint::error(&self.file.source, 0..0, title, "")
+                    .with_help("examples are a rule's tests: `rules new` writes the first ones");
+                root.push(complaint);
+            }
+        }
+        cases
+    }
+
+    fn case(
+        &self,
+        table: &Table<'_>,
+        over: Over,
+        params: &BTreeMap<String, Param>,
+    ) -> Option<Case> {
+        table.finish(&CASE_KEYS);
+        let name = self.text(table, "name").map(|n| n.value.to_owned());
+        let facts = match table.get_table("facts") {
+            Some(facts) => self.case_facts(&facts, over),
+            None => BTreeMap::new(),
+        };
+        Some(Case {
+            name: name?,
+            gpu: table.get_str("gpu").map(|g| g.value.to_owned()),
+            facts,
+            params: self.case_params(table, params),
+            expect: self.expect(table)?,
+            saving_ns: table.get_float("saving_ns").map(|s| s.value),
+            severity: self.word(table, "severity", &SEVERITIES, false),
+        })
+    }
+
+    fn expect(&self, table: &Table<'_>) -> Option<Expect> {
+        let given = ["fires", "silent", "not_judged"].map(|key| table.has(key));
+        if given.iter().filter(|g| **g).count() != 1 {
+            let title = "a test says exactly one of `fires`, `silent` and `not_judged`";
+            table.complain(table.span(), title, "");
+            return None;
+        }
+        if let Some(fires) = table.get_str("fires") {
+            return Some(Expect::Fires(fires.value.trim().to_owned()));
+        }
+        if let Some(silent) = table.get_bool("silent") {
+            if !silent.value {
+                table.complain(
+                    silent.span,
+                    "`silent` can only be true",
+                    "write `fires` instead",
+                );
+                return None;
+            }
+            return Some(Expect::Silent);
+        }
+        let missing = table.get_str_list("not_judged")?;
+        for name in &missing {
+            let found = FOUND.iter().any(|(n, ..)| *n == name.value);
+            if !found && !self.facts.iter().any(|f| f.name == name.value) {
+                let near = did_you_mean(name.value, self.facts.iter().map(|f| f.name));
+                let title = format!("unknown fact `{}`{near}", name.value);
+                table.complain(name.span.clone(), title, "");
+            }
+        }
+        let mut names: Vec<String> = missing.iter().map(|n| n.value.to_owned()).collect();
+        names.sort();
+        names.dedup();
+        Some(Expect::NotJudged(names))
+    }
+
+    fn case_facts(&self, table: &Table<'_>, over: Over) -> BTreeMap<String, Value> {
+        let mut facts = BTreeMap::new();
+        for (key, value) in table.entries() {
+            // `site.m = 1` without quotes is a table `site` to TOML.
+            if !key.value.contains('.')
+                && let Some(inner) = matches!(value.kind(), "a table")
+                    .then(|| value.table())
+                    .flatten()
+            {
+                for (rest, value) in inner.entries() {
+                    let name = format!("{}.{}", key.value, rest.value);
+                    self.case_fact(table, over, &name, &rest.span, &value, &mut facts);
+                }
+                continue;
+            }
+            self.case_fact(table, over, key.value, &key.span, &value, &mut facts);
+        }
+        facts
+    }
+
+    fn case_fact(
+        &self,
+        table: &Table<'_>,
+        over: Over,
+        name: &str,
+        span: &Range<usize>,
+        value: &toml::Value<'_>,
+        facts: &mut BTreeMap<String, Value>,
+    ) {
+        let vocabulary = Vocabulary {
+            facts: self.facts,
+            over,
+            params: &BTreeMap::new(),
+            lets: &[],
+            broken: &BTreeSet::new(),
+            found: true,
+        };
+        let prefix = name.split('.').next().unwrap_or_default();
+        let ty = match vocabulary.find(name) {
+            Ok((_, ty)) if name.contains('.') && prefix != "params" => ty,
+            Err(check::NoName::Unknown(why)) if name.contains('.') => {
+                table.complain(span.clone(), why, "");
+                return;
+            }
+            _ => {
+                table.complain(span.clone(), format!("`{name}` is not a fact"), "");
+                return;
+            }
+        };
+        if let Some(value) = typed_value(value, ty) {
+            facts.insert(name.to_owned(), value);
+        }
+    }
+
+    fn case_params(
+        &self,
+        table: &Table<'_>,
+        params: &BTreeMap<String, Param>,
+    ) -> BTreeMap<String, Value> {
+        let mut set = BTreeMap::new();
+        let Some(table) = table.get_table("params") else {
+            return set;
+        };
+        for (key, value) in table.entries() {
+            match params.get(key.value) {
+                Some(param) => {
+                    if let Some(value) = typed_value(&value, type_of(&param.value)) {
+                        set.insert(key.value.to_owned(), value);
+                    }
+                }
+                None => {
+                    let near = did_you_mean(key.value, params.keys().map(String::as_str));
+                    let title = format!("unknown param `{}`{near}", key.value);
+                    table.complain(key.span.clone(), title, "");
+                }
+            }
+        }
+        set
+    }
+}
+
+/// The type of a param's value.
+pub(super) fn type_of(value: &Value) -> Type {
+    Type::of(match value {
+        Value::Bool(_) => Ty::Bool,
+        Value::Int(_) => Ty::Int,
+        Value::Double(_) => Ty::Double,
+        Value::Str(_) => Ty::Str,
+        Value::Strings(_) => Ty::Strings,
+        Value::Doubles(_) => Ty::Doubles,
+        Value::Ints(_) => Ty::Ints,
+    })
+}
+
+/// A value whose type is what TOML says it is.
+pub(super) fn free_value(value: &toml::Value<'_>) -> Option<Value> {
+    match value.kind() {
+        "a string" => typed_value(value, Type::STR),
+        "an integer" => typed_value(value, Type::INT),
+        "a float" => typed_value(value, Type::DOUBLE),
+        "a boolean" => typed_value(value, Type::BOOL),
+        "a list" => typed_value(value, Type::of(Ty::Strings)),
+        _ => value.wrong_type("a number, a string, a boolean or a list of strings"),
+    }
+}
+
+/// A value that must be of a type; an integer may stand for a double.
+pub(super) fn typed_value(value: &toml::Value<'_>, ty: Type) -> Option<Value> {
+    match ty {
+        Type::One(Scalar::Bool) => value.bool().map(|v| Value::Bool(v.value)),
+        Type::One(Scalar::Int) => value.int().map(|v| Value::Int(v.value)),
+        Type::One(Scalar::Double) => value.float().map(|v| Value::Double(v.value)),
+        Type::One(Scalar::Str) => value.str().map(|v| Value::Str(v.value.into())),
+        Type::List(_) => {
+            let list = value.str_list()?;
+            Some(Value::Strings(
+                list.iter().map(|v| v.value.into()).collect(),
+            ))
+        }
+        Type::Map(Scalar::Int) => {
+            let entries = value.table()?.entries();
+            let pairs = entries
+                .iter()
+                .map(|(k, v)| Some((k.value.into(), v.int()?.value)));
+            pairs
+                .collect::<Option<_>>()
+                .map(|map| Value::Ints(Arc::new(map)))
+        }
+        Type::Map(_) => {
+            let entries = value.table()?.entries();
+            let pairs = entries
+                .iter()
+                .map(|(k, v)| Some((k.value.into(), v.float()?.value)));
+            pairs
+                .collect::<Option<_>>()
+                .map(|map| Value::Doubles(Arc::new(map)))
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Rewrites a checked expression into what runs: its logical skeleton, and leaves for CEL.
+
+use cel::common::ast::{CallExpr, EntryExpr, Expr as Ast, IdedExpr, LiteralValue, operators};
+
+use super::check::Vocabulary;
+use super::expr::{HAS, Leaf, Name, Node, Type};
+
+/// Turns trees whose names are checked and lowered into nodes.
+pub(super) struct Lowering<'a>(pub(super) &'a Vocabulary<'a>);
+
+impl Lowering<'_> {
+    /// The logical skeleton of a lowered tree.
+    pub(super) fn node(&self, ast: IdedExpr) -> Node {
+        match ast.expr {
+            Ast::Call(call) => self.call_node(ast.id, call),
+            Ast::Ident(name) => match self.0.find(&name) {
+                Ok((Name::Let(index), _)) => Node::Let(index),
+                _ => self.leaf(IdedExpr {
+                    id: ast.id,
+                    expr: Ast::Ident(name),
+                }),
+            },
+            expr => self.leaf(IdedExpr { id: ast.id, expr }),
+        }
+    }
+
+    fn call_node(&self, id: u64, mut call: CallExpr) -> Node {
+        if let Some(node) = self.word(&call) {
+            return node;
+        }
+        let name = call.func_name.as_str();
+        let logical = matches!(
+            name,
+            operators::LOGICAL_AND
+                | operators::LOGICAL_OR
+                | operators::LOGICAL_NOT
+                | operators::CONDITIONAL
+        );
+        if logical {
+            let args = std::mem::take(&mut call.args);
+            let mut nodes = args.into_iter().map(|arg| self.node(arg));
+            let parts = (nodes.next(), nodes.next(), nodes.next());
+            match (name, parts) {
+                (operators::LOGICAL_AND, (Some(a), Some(b), None)) => {
+                    return Node::And(Box::new([a, b]));
+                }
+                (operators::LOGICAL_OR, (Some(a), Some(b), None)) => {
+                    return Node::Or(Box::new([a, b]));
+                }
+                (operators::LOGICAL_NOT, (Some(a), None, None)) => return Node::Not(Box::new(a)),
+                (_, (Some(a), Some(b), Some(c))) => return Node::If(Box::new([a, b, c])),
+                _ => {}
+            }
+        }
+        self.leaf(IdedExpr {
+            id,
+            expr: Ast::Call(call),
+        })
+    }
+
+    /// `fact == "word"` and `fact in ["word", ...]`.
+    fn word(&self, call: &CallExpr) -> Option<Node> {
+        let [left, right] = call.args.as_slice() else {
+            return None;
+        };
+        let literal = |node: &IdedExpr| match &node.expr {
+            Ast::Literal(LiteralValue::String(s)) => Some(s.inner().to_owned()),
+            _ => None,
+        };
+        let (Ast::Ident(name), words) = (match call.func_name.as_str() {
+            operators::EQUALS | operators::NOT_EQUALS => (&left.expr, vec![literal(right)?]),
+            operators::IN => match &right.expr {
+                Ast::List(list) => {
+                    let words = list.elements.iter().map(literal).collect::<Option<_>>()?;
+                    (&left.expr, words)
+                }
+                _ => return None,
+            },
+            _ => return None,
+        }) else {
+            return None;
+        };
+        let Ok((Name::Fact(fact), Type::STR)) = self.0.find(name) else {
+            return None;
+        };
+        let node = Node::Word { fact, words };
+        Some(match call.func_name.as_str() {
+            operators::NOT_EQUALS => Node::Not(Box::new(node)),
+            _ => node,
+        })
+    }
+
+    fn leaf(&self, ast: IdedExpr) -> Node {
+        let mut strict = Vec::new();
+        let mut lax = Vec::new();
+        let mut stack = vec![(&ast, true)];
+        while let Some((node, needed)) = stack.pop() {
+            match &node.expr {
+                Ast::Ident(name) => {
+                    if let Ok((name, _)) = self.0.find(name) {
+                        let names = if needed { &mut strict } else { &mut lax };
+                        if !names.contains(&name) {
+                            names.push(name);
+                        }
+                    }
+                }
+                Ast::Call(call) => {
+                    let branches = [
+                        operators::CONDITIONAL,
+                        operators::LOGICAL_AND,
+                        operators::LOGICAL_OR,
+                    ];
+                    let needed = needed && !branches.contains(&call.func_name.as_str());
+                    stack.extend(call.target.as_deref().map(|t| (t, needed)));
+                    stack.extend(call.args.iter().map(|a| (a, needed)));
+                }
+                Ast::List(list) => stack.extend(list.elements.iter().map(|e| (e, needed))),
+                Ast::Map(map) => {
+                    for entry in &map.entries {
+                        if let EntryExpr::MapEntry(entry) = &entry.expr {
+                            stack.extend([(&entry.key, needed), (&entry.value, needed)]);
+                        }
+                    }
+                }
+                Ast::Comprehension(c) => {
+                    stack.push((&c.iter_range, needed));
+                    stack.extend([(&c.loop_step, false), (&c.result, false)]);
+                }
+                _ => {}
+            }
+        }
+        Node::Cel(Box::new(Leaf { ast, strict, lax }))
+    }
+}
+
+/// The segments of `a.b.c`, root first; `None` for anything that is not just a name.
+pub(super) fn qualified(node: &IdedExpr) -> Option<Vec<String>> {
+    let mut segments = Vec::new();
+    let mut node = node;
+    loop {
+        match &node.expr {
+            Ast::Ident(name) => {
+                segments.push(name.clone());
+                segments.reverse();
+                return Some(segments);
+            }
+            Ast::Select(select) if !select.test => {
+                segments.push(select.field.clone());
+                node = &select.operand;
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// The node a qualified name begins with.
+pub(super) fn root_id(node: &IdedExpr) -> u64 {
+    let mut node = node;
+    while let Ast::Select(select) = &node.expr {
+        node = &select.operand;
+    }
+    node.id
+}
+
+/// `container["key"]`.
+pub(super) fn index(container: IdedExpr, key: &str) -> IdedExpr {
+    let id = container.id;
+    let key = IdedExpr {
+        id,
+        expr: Ast::Literal(LiteralValue::String(key.to_owned().into())),
+    };
+    IdedExpr {
+        id,
+        expr: Ast::Call(CallExpr {
+            func_name: operators::INDEX.to_owned(),
+            target: None,
+            args: vec![container, key],
+        }),
+    }
+}
+
+/// `has(a.b)` becomes one name that CEL asks for; a plain selection becomes an index.
+pub(super) fn lower_select(node: &mut IdedExpr) {
+    let id = node.id;
+    let Ast::Select(select) = std::mem::take(&mut node.expr) else {
+        return;
+    };
+    if !select.test {
+        *node = index(*select.operand, &select.field);
+        return;
+    }
+    let mut segments = qualified(&select.operand).unwrap_or_default();
+    segments.push(select.field);
+    *node = IdedExpr {
+        id,
+        expr: Ast::Ident(format!("{HAS}{}", segments.join("."))),
+    };
+}

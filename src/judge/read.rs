@@ -1,0 +1,620 @@
+//! Reads one rule file into a checked [`Rule`], pushing every complaint.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::cases::{free_value, type_of};
+use super::check::{self, Mistake, Vocabulary};
+use super::expr::{Expr, Let, Type, Uses};
+use super::functions::FUNCTIONS;
+use super::load::{KEYS, RuleFile, check_id};
+use super::rule::{Gather, Glob, PROFILE, Param, Rule, SURE};
+use super::template::{self, Template};
+use super::{Confidence, SavingKind, Severity};
+use crate::base::diag::{Complaint, Complaints};
+use crate::base::suggest::did_you_mean;
+use crate::base::toml::{self, At, Table};
+use crate::facts::{Fact, Over, Value};
+
+pub(super) const SEVERITIES: [(Severity, &str); 3] = [
+    (Severity::Note, "note"),
+    (Severity::Warning, "warning"),
+    (Severity::Error, "error"),
+];
+const CONFIDENCES: [(Confidence, &str); 3] = [
+    (Confidence::Low, "low"),
+    (Confidence::Medium, "medium"),
+    (Confidence::High, "high"),
+];
+const SAVINGS: [(SavingKind, &str); 3] = [
+    (SavingKind::Gpu, "gpu"),
+    (SavingKind::Idle, "idle"),
+    (SavingKind::Copy, "copy"),
+];
+
+/// Reads one rule file; `None` after complaints.
+pub(super) fn rule(file: &RuleFile, facts: &[Fact], complaints: &Complaints) -> Option<Rule> {
+    let own = Complaints::new();
+    let rule = Reader::new(file, facts, &own).and_then(Reader::read);
+    let failed = own.has_errors();
+    for complaint in own.sorted() {
+        complaints.push(complaint);
+    }
+    rule.filter(|_| !failed)
+}
+
+pub(super) struct Reader<'a> {
+    pub(super) file: &'a RuleFile,
+    pub(super) facts: &'a [Fact],
+    complaints: &'a Complaints,
+}
+
+impl<'a> Reader<'a> {
+    fn new(file: &'a RuleFile, facts: &'a [Fact], complaints: &'a Complaints) -> Option<Self> {
+        if let Some(why) = check_id(&file.id) {
+            let title = "this path gives no rule id";
+            complaints.push(Complaint::about_file(&file.source.name, title, why));
+            return None;
+        }
+        Some(Reader {
+            file,
+            facts,
+            complaints,
+        })
+    }
+
+    fn read(self) -> Option<Rule> {
+        let document = toml::parse(&self.file.source, self.complaints);
+        if self.complaints.has_errors() {
+            return None;
+        }
+        let root = document.root();
+        let names: Vec<&str> = KEYS.iter().map(|k| k.name).collect();
+        root.finish(&names);
+        let title = self.line(&root, "title");
+        let severity = self.word(&root, "severity", &SEVERITIES, true);
+        let confidence = self.word(&root, "confidence", &CONFIDENCES, true);
+        let over = self.word(&root, "over", &Over::ALL, true);
+        let params = self.params(&root);
+        let references = self.references(&root);
+        let relations = self.relations(&root);
+        let changes = self.changes(&root);
+        let gather = self.word(&root, "gather", &Gather::ALL, false);
+        let saves = self.word(&root, "saves", &SAVINGS, false);
+        // Nothing can be said of an expression without knowing what it is over.
+        let over = over?;
+        let types: BTreeMap<String, Type> = params
+            .iter()
+            .map(|(name, param)| (name.clone(), type_of(&param.value)))
+            .collect();
+        let words = self.words(&root, over, &types);
+        let tests = self.cases(&root, over, &params);
+        let (words, lets, broken) = words;
+        if broken.is_empty() && !self.complaints.has_errors() {
+            self.unused(&root, &words, &params, &lets);
+        }
+        let settings = params
+            .iter()
+            .map(|(n, p)| (n.clone(), p.value.clone()))
+            .collect();
+        Some(Rule {
+            id: self.file.id.clone(),
+            source: Arc::clone(&self.file.source),
+            builtin: self.file.builtin,
+            title: title?,
+            severity: severity?,
+            confidence: confidence?,
+            over,
+            when: words.when?,
+            gather,
+            enough: words.enough,
+            error_when: words.error_when,
+            saving_ns: words.saving_ns,
+            saves,
+            changes,
+            supersedes: relations.supersedes,
+            unless: relations.unless,
+            vetoes: relations.vetoes,
+            scales: relations.scales,
+            message: words.message?,
+            why: words.why?,
+            fix: words.fix?,
+            references,
+            params,
+            settings,
+            lets,
+            tests,
+        })
+    }
+
+    /// A text that must be there and not be blank.
+    pub(super) fn text<'t>(&self, root: &Table<'t>, key: &str) -> Option<At<&'t str>> {
+        let text = root.req_str(key)?;
+        if text.value.trim().is_empty() {
+            root.complain(text.span, format!("`{key}` is empty"), "");
+            return None;
+        }
+        Some(text)
+    }
+
+    fn line(&self, root: &Table<'_>, key: &str) -> Option<String> {
+        let text = self.text(root, key)?;
+        let line = text.value.trim();
+        if line.contains('\n') || line.chars().count() > 120 {
+            let title = format!("`{key}` must be one line of at most 120 characters");
+            root.complain(text.span, title, "");
+            return None;
+        }
+        Some(line.to_owned())
+    }
+
+    /// One of a few words.
+    pub(super) fn word<T: Copy>(
+        &self,
+        table: &Table<'_>,
+        key: &str,
+        known: &[(T, &str)],
+        required: bool,
+    ) -> Option<T> {
+        let word = if required {
+            table.req_str(key)?
+        } else {
+            table.get_str(key)?
+        };
+        let found = known.iter().find(|(_, name)| *name == word.value);
+        if found.is_none() {
+            let near = did_you_mean(word.value, known.iter().map(|(_, name)| *name));
+            let all: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
+            let title = format!("`{key}` cannot be `{}`{near}", word.value);
+            table.complain(word.span, title, format!("one of {}", all.join(", ")));
+        }
+        found.map(|(value, _)| *value)
+    }
+
+    fn references(&self, root: &Table<'_>) -> Vec<String> {
+        let list = root.get_str_list("references").unwrap_or_default();
+        for link in &list {
+            let good = link.value.starts_with("https://") || link.value.starts_with("http://");
+            if !good || link.value.contains(char::is_whitespace) {
+                root.complain(link.span.clone(), "a reference must be a web address", "");
+            }
+        }
+        list.into_iter().map(|link| link.value.to_owned()).collect()
+    }
+
+    fn changes(&self, root: &Table<'_>) -> BTreeMap<String, String> {
+        let Some(table) = root.get_table("changes") else {
+            return BTreeMap::new();
+        };
+        let text = |key: &str| table.get_str(key).map(|v| v.value.to_owned());
+        let keys = table.keys();
+        let pairs = keys
+            .iter()
+            .filter_map(|k| Some((k.value.to_owned(), text(k.value)?)));
+        pairs.collect()
+    }
+
+    fn relations(&self, root: &Table<'_>) -> Relations {
+        let globs = |key: &str| -> Vec<Glob> {
+            let list = root.get_str_list(key).unwrap_or_default();
+            list.iter().map(|item| Glob::new(item.value)).collect()
+        };
+        let mut scales = Vec::new();
+        if let Some(table) = root.get_table("scales") {
+            for key in table.keys() {
+                let Some(factor) = table.get_float(key.value) else {
+                    continue;
+                };
+                if !(0.0..=1.0).contains(&factor.value) {
+                    let title = "a saving is scaled by a factor from 0 to 1";
+                    table.complain(factor.span, title, "");
+                }
+                scales.push((Glob::new(key.value), factor.value));
+            }
+        }
+        let category = self.file.id.split('/').next().unwrap_or_default();
+        for key in ["vetoes", "scales"] {
+            if category != PROFILE
+                && let Some(value) = root.get(key)
+            {
+                let title = format!("`{key}` is for rules of the category `{PROFILE}`");
+                root.complain(value.span(), title, "they judge the capture and run first");
+            }
+        }
+        Relations {
+            supersedes: globs("supersedes"),
+            unless: globs("unless"),
+            vetoes: globs("vetoes"),
+            scales,
+        }
+    }
+
+    fn params(&self, root: &Table<'_>) -> BTreeMap<String, Param> {
+        let mut params = BTreeMap::new();
+        let Some(table) = root.get_table("params") else {
+            return params;
+        };
+        for (key, entry) in table.entries() {
+            if !is_name(key.value) {
+                table.complain(key.span.clone(), "a param is named like `min_share`", "");
+            }
+            let Some(entry) = entry.table() else {
+                continue;
+            };
+            entry.finish(&["value", "doc"]);
+            let doc = entry.req_str("doc");
+            if let Some(doc) = &doc
+                && doc.value.trim().is_empty()
+            {
+                entry.complain(
+                    doc.span.clone(),
+                    "`doc` is empty",
+                    "say what the threshold means",
+                );
+            }
+            let Some(value) = entry.get("value") else {
+                entry.complain(
+                    entry.span(),
+                    format!("`params.{}` has no `value`", key.value),
+                    "",
+                );
+                continue;
+            };
+            let span = value.span();
+            let Some(value) = free_value(&value) else {
+                continue;
+            };
+            if key.value == SURE {
+                let good = matches!(&value, Value::Double(d) if (0.0..=1.0).contains(d));
+                if !good {
+                    entry.complain(span, "`sure` must be a share from 0.0 to 1.0", "");
+                }
+            }
+            let doc = doc.map(|d| d.value.trim().to_owned()).unwrap_or_default();
+            params.insert(key.value.to_owned(), Param { value, doc });
+        }
+        params
+    }
+
+    /// Lets, conditions and sentences.
+    fn words(
+        &self,
+        root: &Table<'_>,
+        over: Over,
+        params: &BTreeMap<String, Type>,
+    ) -> (Words, Vec<Let>, BTreeSet<String>) {
+        let (lets, broken) = self.lets(root, over, params);
+        let early = Vocabulary {
+            facts: self.facts,
+            over,
+            params,
+            lets: &lets,
+            broken: &broken,
+            found: false,
+        };
+        let late = Vocabulary {
+            found: true,
+            ..early
+        };
+        let early = Vocabulary {
+            found: false,
+            ..late
+        };
+        let sentence = |key: &str| {
+            let text = self.text(root, key)?;
+            match template::compile(text.value, &late) {
+                Ok(template) => Some(template),
+                Err(mistakes) => {
+                    self.mistakes(root, &text.span, mistakes);
+                    None
+                }
+            }
+        };
+        let words = Words {
+            when: self.condition(root, "when", &early, true),
+            enough: self.condition(root, "enough", &late, false),
+            error_when: self.condition(root, "error_when", &late, false),
+            saving_ns: self.saving(root, &early),
+            message: sentence("message"),
+            why: sentence("why"),
+            fix: sentence("fix"),
+        };
+        (words, lets, broken)
+    }
+
+    fn expression(
+        &self,
+        root: &Table<'_>,
+        text: &At<&str>,
+        vocabulary: &Vocabulary<'_>,
+    ) -> Option<Expr> {
+        let expr = match check::compile(text.value, vocabulary) {
+            Ok(expr) => expr,
+            Err(mistakes) => {
+                self.mistakes(root, &text.span, mistakes);
+                return None;
+            }
+        };
+        if !vocabulary.found && expr.uses.closure(vocabulary.lets).found {
+            let title = "a let used here needs `found`, which does not exist yet";
+            root.complain(
+                text.span.clone(),
+                title,
+                "`found` is what `when` has picked",
+            );
+            return None;
+        }
+        Some(expr)
+    }
+
+    fn condition(
+        &self,
+        root: &Table<'_>,
+        key: &str,
+        vocabulary: &Vocabulary<'_>,
+        required: bool,
+    ) -> Option<Expr> {
+        let text = if required {
+            root.req_str(key)?
+        } else {
+            root.get_str(key)?
+        };
+        let expr = self.expression(root, &text, vocabulary)?;
+        if expr.ty != Type::BOOL {
+            let title = format!(
+                "`{key}` must be true or false, this is {}",
+                expr.ty.phrase()
+            );
+            root.complain(text.span, title, "");
+            return None;
+        }
+        Some(expr)
+    }
+
+    fn saving(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
+        let text = root.get_str("saving_ns")?;
+        let expr = self.expression(root, &text, vocabulary)?;
+        if !expr.ty.is_number() {
+            let title = format!("`saving_ns` must be a number, this is {}", expr.ty.phrase());
+            root.complain(text.span, title, "");
+            return None;
+        }
+        Some(expr)
+    }
+
+    fn mistakes(&self, root: &Table<'_>, text: &Range<usize>, mistakes: Vec<Mistake>) {
+        // A mistake without words repeats a complaint made elsewhere.
+        for mistake in mistakes.into_iter().filter(|m| !m.title.is_empty()) {
+            let at = toml::span_in_string(&self.file.source, text, mistake.at);
+            root.complain(at, mistake.title, mistake.label);
+        }
+    }
+
+    /// The lets in an order in which each uses only those before it, and the names of the wrong.
+    fn lets(
+        &self,
+        root: &Table<'_>,
+        over: Over,
+        params: &BTreeMap<String, Type>,
+    ) -> (Vec<Let>, BTreeSet<String>) {
+        let mut lets: Vec<Let> = Vec::new();
+        let mut broken = BTreeSet::new();
+        let Some(table) = root.get_table("let") else {
+            return (lets, broken);
+        };
+        let mut open: Vec<(At<&str>, At<&str>)> = Vec::new();
+        for (name, value) in table.entries() {
+            if let Some(why) = bad_let_name(name.value) {
+                table.complain(name.span.clone(), why, "");
+                broken.insert(name.value.to_owned());
+            } else if let Some(text) = value.str() {
+                open.push((name, text));
+            } else {
+                broken.insert(name.value.to_owned());
+            }
+        }
+        while !open.is_empty() {
+            let names: Vec<&str> = open.iter().map(|(name, _)| name.value).collect();
+            let ready = open.iter().position(|(_, text)| {
+                let used = bare_names(text.value);
+                !names.iter().any(|name| used.contains(name))
+            });
+            let Some(ready) = ready else {
+                for (name, _) in &open {
+                    let title = format!("`{}` goes round in a circle", name.value);
+                    let label = format!("among {}", names.join(", "));
+                    table.complain(name.span.clone(), title, label);
+                    broken.insert(name.value.to_owned());
+                }
+                break;
+            };
+            let (name, text) = open.remove(ready);
+            let vocabulary = Vocabulary {
+                facts: self.facts,
+                over,
+                params,
+                lets: &lets,
+                broken: &broken,
+                found: true,
+            };
+            let expr = self.expression(&table, &text, &vocabulary).filter(|expr| {
+                let good = expr.ty.keepable();
+                if !good {
+                    let title = format!("a let cannot be {}", expr.ty.phrase());
+                    table.complain(text.span.clone(), title, "");
+                }
+                good
+            });
+            match expr {
+                Some(expr) => lets.push(Let {
+                    name: name.value.to_owned(),
+                    expr,
+                }),
+                None => drop(broken.insert(name.value.to_owned())),
+            }
+        }
+        (lets, broken)
+    }
+
+    fn unused(
+        &self,
+        root: &Table<'_>,
+        words: &Words,
+        params: &BTreeMap<String, Param>,
+        lets: &[Let],
+    ) {
+        let mut uses = Uses::default();
+        let conditions = [
+            &words.when,
+            &words.enough,
+            &words.error_when,
+            &words.saving_ns,
+        ];
+        for expr in conditions.into_iter().flatten() {
+            uses.extend(&expr.uses);
+        }
+        for sentence in [&words.message, &words.why, &words.fix]
+            .into_iter()
+            .flatten()
+        {
+            uses.extend(&sentence.uses());
+        }
+        let uses = uses.closure(lets);
+        let span = |table: &str, name: &str| {
+            let table = root.get_table(table)?;
+            table
+                .keys()
+                .into_iter()
+                .find(|k| k.value == name)
+                .map(|k| k.span)
+        };
+        for name in params.keys() {
+            if name != SURE && !uses.params.contains(name) {
+                let at = span("params", name).unwrap_or_default();
+                root.complain(at, format!("the param `{name}` is never used"), "");
+            }
+        }
+        for (index, named) in lets.iter().enumerate() {
+            if !uses.lets.contains(&index) {
+                let at = span("let", &named.name).unwrap_or_default();
+                root.complain(at, format!("the let `{}` is never used", named.name), "");
+            }
+        }
+    }
+}
+
+struct Relations {
+    supersedes: Vec<Glob>,
+    unless: Vec<Glob>,
+    vetoes: Vec<Glob>,
+    scales: Vec<(Glob, f64)>,
+}
+
+struct Words {
+    when: Option<Expr>,
+    enough: Option<Expr>,
+    error_when: Option<Expr>,
+    saving_ns: Option<Expr>,
+    message: Option<Template>,
+    why: Option<Template>,
+    fix: Option<Template>,
+}
+
+fn is_name(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next().is_some_and(|c| c.is_ascii_lowercase())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+fn bad_let_name(name: &str) -> Option<String> {
+    // Words of CEL, and words sentences give a meaning to.
+    const RESERVED: [&str; 26] = [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+        "has",
+        "double",
+        "int",
+        "size",
+        "string",
+    ];
+    if !is_name(name) {
+        return Some("a let is named like `padded_n`".into());
+    }
+    let taken = RESERVED.contains(&name)
+        || ["params", "found", "gpu"].contains(&name)
+        || Over::parse(name).is_some()
+        || FUNCTIONS.iter().any(|f| f.name == name);
+    taken.then(|| format!("`{name}` already means something else"))
+}
+
+/// The names in an expression that stand neither after a dot nor in quotes.
+fn bare_names(text: &str) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    let mut quote: Option<char> = None;
+    let mut start: Option<usize> = None;
+    let mut after_dot = false;
+    let mut escaped = false;
+    for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        if let Some(q) = quote {
+            if !escaped && c == q {
+                quote = None;
+            }
+            escaped = c == '\\' && !escaped;
+            continue;
+        }
+        if c.is_ascii_alphanumeric() || c == '_' {
+            start.get_or_insert(at);
+            continue;
+        }
+        if let Some(from) = start.take()
+            && !after_dot
+        {
+            names.insert(text.get(from..at).unwrap_or_default());
+        }
+        if !c.is_whitespace() {
+            after_dot = c == '.';
+        } else if at > 0 && !text.get(..at).is_some_and(|t| t.trim_end().ends_with('.')) {
+            after_dot = false;
+        }
+        if c == '"' || c == '\'' {
+            quote = Some(c);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_names_are_those_lets_could_be() {
+        let names = bare_names("ceil_to(site.n, align) + x1 - \"y.z\".size() + gpu . z");
+        assert_eq!(
+            names.into_iter().collect::<Vec<_>>(),
+            ["align", "ceil_to", "gpu", "site", "x1"]
+        );
+    }
+}
