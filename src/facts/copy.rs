@@ -191,7 +191,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         "",
         &[],
         NOTHING,
-        "`host_to_device`, `device_to_host`, `device_to_device`, `peer_to_peer`, ...",
+        "`host_to_device`, `device_to_host`, `device_to_device`, `peer_to_peer` or `other`",
         |c| Answer::word(direction(c.group.kind))
     ),
     fact!(
@@ -200,7 +200,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         "",
         &[],
         NOTHING,
-        "Kind of memory on the host's side: `pageable`, `pinned`, ...; silent when no side is the host",
+        "Kind of memory on the host's side: `pageable`, `pinned`, `managed`; silent when no side is the host",
         |c| {
             match c.group.host_side() {
                 None => Answer::DoesNotApply,

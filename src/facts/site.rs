@@ -222,7 +222,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         "",
         &[],
         NOTHING,
-        "What kind of work: `gemm`, `conv`, `attention`, `norm`, `pointwise`, ...",
+        "What kind of work: `gemm`, `conv`, `attention`, `norm`, `pointwise` and so on",
         |s| Answer::word(s.cost.family.name())
     ),
     fact!(
