@@ -8,6 +8,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use comrak::nodes::NodeValue;
 use comrak::{Arena, Options as Comrak, parse_document};
@@ -209,14 +210,16 @@ impl Sample {
             source_line: Some("/home/alice/net.py:42".into()),
             first: KernelId(0),
         });
-        self.costed
-            .kernels
-            .push(vec![decoded("volta_sgemm_128x64_nn", Family::Gemm)]);
+        self.costed.kernels.push(vec![Arc::new(decoded(
+            "volta_sgemm_128x64_nn",
+            Family::Gemm,
+        ))]);
         let cost = OpCost {
             family: Family::Gemm,
             class: FlopsClass::Exact,
             roles: vec![],
             note: Some("causal mask not discounted"),
+            bytes_known: true,
         };
         self.costed.sites.push(SiteCost {
             family: Family::Gemm,
@@ -494,7 +497,7 @@ fn hostile_text_stays_text() {
     run.stretched = Some(evil.into());
     run.sites[0].source_line = Some(evil.into());
     run.args[0].items[0].value = ArgValue::Str(evil.into());
-    s.costed.kernels[0][0].base = evil.into();
+    Arc::make_mut(&mut s.costed.kernels[0][0]).base = evil.into();
     let choice = s.costed.gpu.as_mut().unwrap();
     choice.remarks.push(evil.into());
     s.verdict.faults.push(Fault {

@@ -3,26 +3,36 @@
 use clap::Subcommand;
 
 use super::{Failure, Outcome, output};
-use crate::gpu::{select, show};
+use crate::base::text::plain;
+use crate::gpu::{load, select, show};
 
 /// What can be asked of the GPU table.
 #[derive(Debug, Subcommand)]
 pub(super) enum GpusCommand {
     /// Every board with the names --gpu takes
     List,
-    /// One board as a TOML file: what is used, with sources; a start for a file of your own
+    /// What is known of one board, with sources
     Show {
         /// A name from `gpus list`, or a TOML file
         name: String,
+        /// Print the board's TOML file, to start your own from
+        #[arg(long)]
+        toml: bool,
     },
 }
 
 pub(super) fn run(command: GpusCommand) -> Outcome {
     match command {
         GpusCommand::List => output::print(&list()),
-        GpusCommand::Show { name } => {
+        GpusCommand::Show { name, toml } => {
             let spec = select::find(&name).map_err(|e| Failure::Unusable(e.to_string()))?;
-            output::print(&show::show(&spec))
+            if !toml {
+                return output::print(&show::show(&spec));
+            }
+            let text = load::text(&spec.gpu.id).filter(|_| !name.ends_with(".toml"));
+            output::print(text.ok_or_else(|| {
+                Failure::Unusable(format!("`{}` is a TOML file already", plain(&name)))
+            })?)
         }
     }
 }

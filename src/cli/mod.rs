@@ -63,12 +63,12 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  pyprof-advise net.sqlite                        advice, with the GPU the profile names
-  pyprof-advise net.sqlite --gpu v100 -o pr.md    on a V100, into a file for a pull request
-  pyprof-advise net.sqlite --rules my-rules/      your own rules as well
-  pyprof-advise net.sqlite --why precision/amp-off   why a rule fired, or did not
-  pyprof-advise rules explain precision/amp-off   what a rule looks for and advises
-  pyprof-advise gpus list                         names for --gpu
+  pyprof-advise net.sqlite                          advice, with the GPU the profile names
+  pyprof-advise net.sqlite --gpu v100 -o pr.md      on a V100, into a file for a pull request
+  pyprof-advise net.sqlite --rules my-rules/        your own rules as well
+  pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not
+  pyprof-advise rules explain precision/amp-off     what a rule looks for and advises
+  pyprof-advise gpus list                           names for --gpu
 
 A profile comes from Nsight Systems or nvprof:
   nsys profile -t cuda,nvtx -o net python train.py
@@ -148,7 +148,7 @@ pub struct Speech {
     /// No progress and no warnings
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Also say what was silenced by what, and how long each stage took
+    /// More: which finding silenced which, and every test of `rules test`
     #[arg(short, long, global = true)]
     pub verbose: bool,
     /// Colours

@@ -1,0 +1,143 @@
+//! The rules and commands written out in the documents: they load, pass and run.
+
+use std::fs;
+
+use pyprof_advise::judge::load::{CASE_KEYS, KEYS};
+
+use super::{fresh, markdown, playground, read, run, said};
+
+const GUIDE: &str = "docs/writing-rules.md";
+/// Lines of an output that are shown.
+const SHOWN: usize = 13;
+
+/// The rule files of a document: its TOML blocks, each with its path as a comment in the first line.
+pub(crate) fn rules(document: &str) -> Vec<(String, String)> {
+    let blocks = markdown::blocks(document).into_iter();
+    blocks
+        .filter(|(language, _)| language == "toml")
+        .map(|(_, text)| {
+            let first = text.lines().next().unwrap_or_default();
+            let path = first.strip_prefix("# ").filter(|p| p.ends_with(".toml"));
+            let path = path.unwrap_or_else(|| panic!("`{first}` is no path"));
+            assert!(!path.contains("..") && !path.starts_with('/'), "{path}");
+            (path.to_owned(), text.clone())
+        })
+        .collect()
+}
+
+/// The commands of a document without the program's name: whole lines of code blocks, and inline
+/// code that is a command or an option for the example profile.
+fn commands(document: &str) -> Vec<String> {
+    let mut commands: Vec<String> = Vec::new();
+    for (language, text) in markdown::blocks(document) {
+        if ["text", "sh"].contains(&language.as_str()) {
+            let lines = text
+                .lines()
+                .map(|line| line.split(" # ").next().unwrap_or(line));
+            commands.extend(
+                lines
+                    .filter_map(|l| l.strip_prefix("pyprof-advise "))
+                    .map(str::to_owned),
+            );
+        }
+    }
+    for span in markdown::spans(document) {
+        if let Some(command) = span.strip_prefix("pyprof-advise ") {
+            commands.push(command.to_owned());
+        } else if span.starts_with("--") && span.contains(' ') {
+            commands.push(format!("net.sqlite {span}"));
+        }
+    }
+    commands.iter().map(|c| c.trim().to_owned()).collect()
+}
+
+#[test]
+fn rules_in_documents_load_and_pass() {
+    for document in ["README.md", GUIDE] {
+        let folder = playground(&[document]);
+        let found = rules(&read(document));
+        assert!(!found.is_empty(), "{document} shows no rule");
+        // A folder of rules is given whole, as its category folders make the ids.
+        let mut paths: Vec<String> = found
+            .into_iter()
+            .map(|(path, _)| match path.split_once('/') {
+                Some((folder, _)) => folder.to_owned(),
+                None => path,
+            })
+            .collect();
+        paths.dedup();
+        for path in &paths {
+            said(folder.path(), &["rules", "check", path]);
+            said(folder.path(), &["rules", "test", path]);
+        }
+    }
+}
+
+#[test]
+fn commands_in_documents_run() {
+    for document in ["README.md", GUIDE] {
+        let folder = playground(&[document]);
+        let commands = commands(&read(document));
+        assert!(!commands.is_empty(), "{document} shows no command");
+        for command in commands {
+            let arguments: Vec<&str> = command.split_whitespace().collect();
+            said(folder.path(), &arguments);
+        }
+    }
+}
+
+#[test]
+fn the_guide_explains_every_key() {
+    let guide = read(GUIDE);
+    for key in KEYS.iter().chain(CASE_KEYS) {
+        assert!(
+            guide.contains(&format!("`{}`", key.name))
+                || guide.contains(&format!("`[{}]`", key.name)),
+            "{GUIDE} does not explain `{}`: {}",
+            key.name,
+            key.doc
+        );
+    }
+}
+
+/// `<!-- run: ARGUMENTS -->` stands before what that command prints, `<!-- /run -->` after it.
+#[test]
+fn outputs_in_the_guide_are_fresh() {
+    let guide = read(GUIDE);
+    let folder = playground(&[GUIDE]);
+    let mut want = guide.clone();
+    for line in guide.lines() {
+        let Some(command) = line.strip_prefix("<!-- run: ") else {
+            continue;
+        };
+        let command = command.trim_end_matches(" -->");
+        let arguments: Vec<&str> = command.split_whitespace().collect();
+        // What is shown may be a complaint, so any outcome is fine here.
+        let output = run(folder.path(), &arguments);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        let mut shown: Vec<&str> = text.trim_end().lines().take(SHOWN).collect();
+        if text.trim_end().lines().count() > SHOWN {
+            shown.push("...");
+        }
+        let body = format!("\n```text\n{}\n```\n\n", shown.join("\n"));
+        want = markdown::with_block(&want, &format!("run: {command}"), &body);
+    }
+    assert_ne!(want.matches("<!-- run: ").count(), 0);
+    fresh(GUIDE, &want);
+}
+
+#[test]
+fn a_new_rule_passes_its_own_tests() {
+    let folder = playground(&[]);
+    said(folder.path(), &["rules", "new", "fusion/my-idea"]);
+    let text = fs::read_to_string(folder.path().join("rules/fusion/my-idea.toml")).unwrap();
+    for key in KEYS.iter().filter(|key| key.required) {
+        assert!(
+            text.contains(key.name),
+            "`rules new` leaves out {}",
+            key.name
+        );
+    }
+    said(folder.path(), &["rules", "test", "rules"]);
+}

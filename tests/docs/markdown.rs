@@ -1,0 +1,238 @@
+//! Markdown, written and looked at.
+
+use comrak::nodes::NodeValue;
+
+/// Our own words as a table cell: inline code stays code, everything else stands for itself.
+pub(crate) fn cell(text: &str) -> String {
+    let mut out = String::new();
+    let mut in_code = false;
+    let mut last = ' ';
+    let mut rest = text.trim().chars().peekable();
+    while let Some(c) = rest.next() {
+        let next = rest.peek().copied().unwrap_or(' ');
+        match c {
+            '`' => in_code = !in_code,
+            '|' => out.push('\\'),
+            '\n' => {
+                out.push(' ');
+                continue;
+            }
+            _ if in_code => {}
+            '*' | '[' | ']' | '~' | '$' | '\\' => out.push('\\'),
+            '_' if !(last.is_alphanumeric() && next.is_alphanumeric()) => out.push('\\'),
+            '<' | '>' | '&' => {
+                out.push_str(match c {
+                    '<' => "&lt;",
+                    '>' => "&gt;",
+                    _ => "&amp;",
+                });
+                last = c;
+                continue;
+            }
+            _ => {}
+        }
+        out.push(c);
+        last = c;
+    }
+    out
+}
+
+/// Names as inline code.
+pub(crate) fn codes<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let codes: Vec<String> = names
+        .into_iter()
+        .map(|name| format!("`{}`", name.as_ref()))
+        .collect();
+    codes.join(", ")
+}
+
+/// A table; numeric columns (`:` at the end of the heading) stand to the right.
+pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let names: Vec<String> = headings
+        .iter()
+        .map(|h| h.trim_end_matches(':').to_owned())
+        .collect();
+    let rule: Vec<String> = headings
+        .iter()
+        .map(|h| if h.ends_with(':') { "---:" } else { "---" }.to_owned())
+        .collect();
+    let mut out = line(&names) + &line(&rule);
+    for row in rows {
+        assert_eq!(row.len(), headings.len(), "{row:?}");
+        out.push_str(&line(&row));
+    }
+    out
+}
+
+/// A page inside another: its headings `levels` deeper, code left alone.
+pub(crate) fn deeper(page: &str, levels: usize) -> String {
+    let mut out = String::new();
+    let mut fence = false;
+    for line in page.lines() {
+        fence ^= line.starts_with("```");
+        if !fence && line.starts_with('#') {
+            out.push_str(&"#".repeat(levels));
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
+}
+
+fn options() -> comrak::Options<'static> {
+    let mut options = comrak::Options::default();
+    options.extension.table = true;
+    options.extension.strikethrough = true;
+    options
+}
+
+/// What would not show as it was meant: raw HTML, ragged tables, links that lead nowhere, code
+/// blocks that are never closed.
+pub(crate) fn complaints(markdown: &str) -> Vec<String> {
+    let arena = comrak::Arena::new();
+    let document = comrak::parse_document(&arena, markdown, &options());
+    let mut anchors = comrak::Anchorizer::new();
+    let mut known: Vec<String> = Vec::new();
+    let mut wanted: Vec<String> = Vec::new();
+    let mut complaints = Vec::new();
+    for node in document.descendants() {
+        let data = node.data.borrow();
+        let line = data.sourcepos.start.line;
+        match &data.value {
+            NodeValue::HtmlInline(html) => complaints.push(format!("line {line}: HTML: {html}")),
+            NodeValue::HtmlBlock(html) if !html.literal.starts_with("<!--") => {
+                complaints.push(format!("line {line}: HTML: {}", html.literal.trim()));
+            }
+            NodeValue::Heading(_) => known.push(anchors.anchorize(&plain(node))),
+            NodeValue::Link(link) => {
+                wanted.extend(link.url.strip_prefix('#').map(str::to_owned));
+            }
+            NodeValue::Emph | NodeValue::Strikethrough if in_cell(node) => {
+                complaints.push(format!("line {line}: emphasis in a table: {}", plain(node)));
+            }
+            NodeValue::Text(text) if text.contains("```") => {
+                complaints.push(format!("line {line}: a stray fence"));
+            }
+            _ => {}
+        }
+    }
+    wanted.retain(|anchor| !known.contains(anchor));
+    complaints.extend(
+        wanted
+            .iter()
+            .map(|a| format!("no heading for the link #{a}")),
+    );
+    complaints.extend(ragged(markdown));
+    complaints
+}
+
+fn in_cell<'a>(node: &'a comrak::nodes::AstNode<'a>) -> bool {
+    node.ancestors()
+        .any(|n| matches!(n.data.borrow().value, NodeValue::TableCell))
+}
+
+fn plain<'a>(node: &'a comrak::nodes::AstNode<'a>) -> String {
+    let mut text = String::new();
+    for inner in node.descendants() {
+        match &inner.data.borrow().value {
+            NodeValue::Text(words) => text.push_str(words),
+            NodeValue::Code(code) => text.push_str(&code.literal),
+            _ => {}
+        }
+    }
+    text
+}
+
+/// Rows with more or fewer cells than their table: renderers drop or add cells without a word.
+fn ragged(markdown: &str) -> Vec<String> {
+    let mut width = None;
+    let mut fence = false;
+    let mut complaints = Vec::new();
+    for (number, line) in (1..).zip(markdown.lines()) {
+        fence ^= line.starts_with("```");
+        if fence || !line.starts_with('|') {
+            width = None;
+            continue;
+        }
+        let cells = line.replace("\\|", "").matches('|').count();
+        if *width.get_or_insert(cells) != cells {
+            complaints.push(format!("line {number}: a row of another width: {line}"));
+        }
+    }
+    complaints
+}
+
+/// The fenced code blocks of a document: language and text.
+pub(crate) fn blocks(markdown: &str) -> Vec<(String, String)> {
+    let arena = comrak::Arena::new();
+    let document = comrak::parse_document(&arena, markdown, &options());
+    let block = |value: &NodeValue| match value {
+        NodeValue::CodeBlock(block) => Some((block.info.clone(), block.literal.clone())),
+        _ => None,
+    };
+    document
+        .descendants()
+        .filter_map(|node| block(&node.data.borrow().value))
+        .collect()
+}
+
+/// The inline code of a document.
+pub(crate) fn spans(markdown: &str) -> Vec<String> {
+    let arena = comrak::Arena::new();
+    let document = comrak::parse_document(&arena, markdown, &options());
+    let span = |value: &NodeValue| match value {
+        NodeValue::Code(code) => Some(code.literal.clone()),
+        _ => None,
+    };
+    document
+        .descendants()
+        .filter_map(|node| span(&node.data.borrow().value))
+        .collect()
+}
+
+/// The document with what stands between `<!-- name -->` and `<!-- /name -->` replaced.
+pub(crate) fn with_block(document: &str, name: &str, body: &str) -> String {
+    let (open, close) = (format!("<!-- {name} -->\n"), "<!-- /");
+    let (before, rest) = document
+        .split_once(&open)
+        .unwrap_or_else(|| panic!("no `{}`", open.trim()));
+    let at = rest
+        .find(close)
+        .unwrap_or_else(|| panic!("`{}` is never closed", open.trim()));
+    format!("{before}{open}{body}{}", &rest[at..])
+}
+
+#[test]
+fn cells_keep_their_words() {
+    assert_eq!(
+        cell("a|b `c|d_` 2*m*n <x> [n] _y x_y"),
+        "a\\|b `c\\|d_` 2\\*m\\*n &lt;x&gt; \\[n\\] \\_y x_y"
+    );
+    let text = format!("| a |\n| --- |\n| {} |\n", cell("*a* <b> `x|y` _z_"));
+    assert!(complaints(&text).is_empty(), "{:?}", complaints(&text));
+}
+
+#[test]
+fn bad_pages_are_noticed() {
+    for bad in [
+        "a <b>c</b>",
+        "| a |\n| --- |\n| b | c |\n",
+        "| a |\n| --- |\n| *b* |\n",
+        "[x](#nowhere)\n\n# Somewhere",
+    ] {
+        assert!(!complaints(bad).is_empty(), "{bad}");
+    }
+}
+
+#[test]
+fn blocks_are_replaced_and_code_keeps_its_comments() {
+    assert_eq!(
+        with_block("a\n<!-- x -->\nold\n<!-- /x -->\nb", "x", "new\n"),
+        "a\n<!-- x -->\nnew\n<!-- /x -->\nb"
+    );
+    assert_eq!(
+        deeper("# a\n```py\n# b\n```\n## c", 2),
+        "### a\n```py\n# b\n```\n#### c\n"
+    );
+}

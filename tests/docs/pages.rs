@@ -1,0 +1,308 @@
+//! The generated pages, from the tables the program itself uses.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use pyprof_advise::base::{DType, units};
+use pyprof_advise::cost::{FlopsClass, ops};
+use pyprof_advise::facts::{self, Fact, Over};
+use pyprof_advise::gpu::load::Spec;
+use pyprof_advise::gpu::{Gpu, select};
+use pyprof_advise::judge::expr::FOUND;
+use pyprof_advise::judge::functions::FUNCTIONS;
+use pyprof_advise::judge::template::FILTERS;
+use pyprof_advise::judge::{self, CATEGORIES, Confidence, Rule, RuleSet, Severity};
+
+use super::markdown::{cell, codes, deeper, table};
+
+fn head(title: &str, intro: &str) -> String {
+    format!(
+        "<!-- Generated: `PYPROF_ADVISE_BLESS=1 cargo test --test docs` renews this page. -->\n\n\
+         # {title}\n\n{intro}\n\n"
+    )
+}
+
+// ------------------------------------------------------------------------------------------- rules
+
+pub(crate) fn rules() -> String {
+    let set = RuleSet::builtin().unwrap_or_else(|complaints| panic!("{complaints}"));
+    let mut page = head(
+        "The built-in rules",
+        &format!(
+            "{} rules. `pyprof-advise rules explain ID` prints one of the sections below; \
+             [writing-rules.md](writing-rules.md) tells how to write your own. What stands in `{{{{ }}}}` \
+             and `{{% %}}` is filled in for each finding.",
+            set.len()
+        ),
+    );
+    for (category, about) in CATEGORIES {
+        let rules = of(&set, category);
+        let _ = writeln!(page, "**[{category}](#{category})**: {about}\n");
+        page.push_str(&table(
+            &["Rule", "Title", "Severity", "Confidence", "Over"],
+            rules.iter().map(|rule| index_row(rule)),
+        ));
+        page.push('\n');
+    }
+    for (category, about) in CATEGORIES {
+        let _ = writeln!(page, "## {category}\n");
+        for rule in of(&set, category) {
+            section(&mut page, rule);
+        }
+    }
+    page.trim_end().to_owned() + "\n"
+}
+
+fn of<'a>(set: &'a RuleSet, category: &str) -> Vec<&'a Rule> {
+    let rules = set.rules().iter();
+    rules.filter(|r| r.category() == category).collect()
+}
+
+fn index_row(rule: &Rule) -> Vec<String> {
+    let severity = match rule.severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let confidence = match rule.confidence {
+        Confidence::Low => "low",
+        Confidence::Medium => "medium",
+        Confidence::High => "high",
+    };
+    vec![
+        format!("[{}](#{})", rule.id, anchor(&rule.id)),
+        cell(&rule.title),
+        severity.into(),
+        confidence.into(),
+        rule.over.word().into(),
+    ]
+}
+
+/// The anchor GitHub and GitLab give a heading that is an id.
+fn anchor(id: &str) -> String {
+    id.replace('/', "")
+}
+
+/// The rule's own page, under its id: ids are permanent, titles are not.
+fn section(page: &mut String, rule: &Rule) {
+    let own = judge::explain(rule);
+    let (title, rest) = own.split_once('\n').unwrap_or((&own, ""));
+    let title = title.trim_start_matches("# ");
+    let _ = writeln!(page, "### {}\n\n**{title}**", rule.id);
+    page.push_str(deeper(rest, 2).trim_end());
+    page.push_str("\n\n");
+}
+
+// ------------------------------------------------------------------------------------------- facts
+
+pub(crate) fn facts() -> String {
+    let mut page = head(
+        "Facts, functions and filters",
+        "What conditions and sentences of rules can name. `pyprof-advise rules facts PART` prints the \
+         facts with `PART` in their names.\n\nA fact that a family is not listed for makes a rule silent \
+         there. A fact that applies but that the profile does not carry makes the rule *not judged*, \
+         and the report tells how to collect it: the column *Needs*. Times are nanoseconds, shares go \
+         from 0 to 1.",
+    );
+    let mut groups: BTreeMap<&str, Vec<&Fact>> = BTreeMap::new();
+    for fact in facts::all() {
+        let prefix = fact.name.split('.').next().unwrap_or_default();
+        groups.entry(prefix).or_default().push(fact);
+    }
+    let words = Over::ALL.iter().map(|(_, word)| *word);
+    for prefix in words.chain(["gpu"]) {
+        if let Some(group) = groups.remove(prefix) {
+            let _ = writeln!(page, "## {prefix}\n\n{}\n", readers(prefix));
+            page.push_str(&table(
+                &["Fact", "Type", "Unit", "Meaning", "Families", "Needs"],
+                group.into_iter().map(fact_row),
+            ));
+            page.push('\n');
+        }
+    }
+    assert!(groups.is_empty(), "facts with unknown prefixes: {groups:?}");
+    found(&mut page);
+    functions(&mut page);
+    filters(&mut page);
+    page
+}
+
+/// Which rules may use facts of a prefix.
+fn readers(prefix: &str) -> String {
+    let readers: Vec<&str> = Over::ALL
+        .iter()
+        .filter(|(over, _)| over.prefixes().contains(&prefix))
+        .map(|(_, word)| *word)
+        .collect();
+    if readers.len() == Over::ALL.len() {
+        "For every rule.".into()
+    } else {
+        format!("For rules over {}.", codes(readers))
+    }
+}
+
+fn fact_row(fact: &Fact) -> Vec<String> {
+    let families = fact.families.iter().map(|family| family.name());
+    vec![
+        format!("`{}`", fact.name),
+        fact.ty.word().into(),
+        fact.unit.into(),
+        cell(fact.doc),
+        codes(families),
+        cell(fact.needs),
+    ]
+}
+
+fn found(page: &mut String) {
+    page.push_str(
+        "## found\n\nWhat a finding knows of all its members together. For `enough`, `error_when` and \
+         the sentences: while `when` picks members, nothing is found yet.\n\n",
+    );
+    let rows = FOUND.iter().map(|(name, ty, doc)| {
+        let ty = ty.phrase();
+        let ty = ty.trim_start_matches("an ").trim_start_matches("a ");
+        vec![format!("`{name}`"), ty.into(), cell(doc)]
+    });
+    page.push_str(&table(&["Name", "Type", "Meaning"], rows));
+}
+
+fn functions(page: &mut String) {
+    page.push_str(
+        "\n## Functions of conditions\n\nConditions and lets are [CEL](https://cel.dev): `&&`, `||`, `!`, \
+         `==`, `<`, `+`, `in`, `?:`, lists, maps, `size(...)`, `has(...)` and the rest of its standard \
+         language, less what a rule has no use for (null, unsigned ints, bytes, `matches`). An int and a \
+         double can be compared, but to calculate with both, write `double(...)`. Besides:\n\n",
+    );
+    let rows = FUNCTIONS
+        .iter()
+        .map(|f| vec![format!("`{}`", f.usage), cell(f.doc)]);
+    page.push_str(&table(&["Function", "Result"], rows));
+}
+
+fn filters(page: &mut String) {
+    page.push_str(
+        "\n## Filters of sentences\n\n`message`, `why` and `fix` are \
+         [minijinja](https://docs.rs/minijinja) templates with these filters, and of its own `default`, \
+         `join`, `length`, `round` and the test `is defined`. Words that come from the profile are \
+         escaped.\n\n",
+    );
+    let rows = FILTERS
+        .iter()
+        .map(|f| vec![format!("`{}`", f.name), cell(f.doc)]);
+    page.push_str(&table(&["Filter", "Result"], rows));
+}
+
+// ------------------------------------------------------------------------------------------- costs
+
+pub(crate) fn costs() -> String {
+    let operators: usize = ops::TABLE.iter().map(|entry| entry.names.len()).sum();
+    let mut page = head(
+        "What operators cost",
+        &format!(
+            "{operators} operators whose work is known from their arguments. One multiply-add is two \
+             FLOPs. Bytes are compulsory DRAM traffic: every distinct input element once, every output \
+             element once, at their own element sizes. *Exact* FLOPs are a closed form, those by \
+             *convention* are ours and never decide what limits the work, *zero* is data movement. \
+             Other spellings of a name (in place, with an overload, behind `aten::`, as an autograd \
+             node) are the same operator. What is not listed, or comes without shapes, is *unknown*: \
+             reported, never counted as nothing."
+        ),
+    );
+    let mut families: Vec<&str> = Vec::new();
+    for entry in ops::TABLE {
+        if !families.contains(&entry.family.name()) {
+            families.push(entry.family.name());
+        }
+    }
+    for family in families {
+        let entries = ops::TABLE.iter().filter(|e| e.family.name() == family);
+        let _ = writeln!(page, "## {family}\n");
+        page.push_str(&table(
+            &[
+                "Operators",
+                "FLOPs",
+                "Counted",
+                "Bytes",
+                "Backward",
+                "Source",
+            ],
+            entries.map(cost_row),
+        ));
+        page.push('\n');
+    }
+    page.trim_end().to_owned() + "\n"
+}
+
+fn cost_row(entry: &ops::Entry) -> Vec<String> {
+    let mut names = codes(entry.names);
+    if !entry.namespaces.is_empty() {
+        let _ = write!(names, " of {}", codes(entry.namespaces));
+    }
+    let counted = match entry.class {
+        FlopsClass::Exact => "exact",
+        FlopsClass::Convention => "convention",
+        FlopsClass::Zero => "zero",
+    };
+    vec![
+        names,
+        cell(entry.flops),
+        counted.into(),
+        cell(entry.bytes),
+        cell(entry.backward),
+        cell(entry.source),
+    ]
+}
+
+// -------------------------------------------------------------------------------------------- gpus
+
+pub(crate) fn gpus() -> String {
+    let mut page = head(
+        "The GPUs it knows",
+        &format!(
+            "{} boards. `--gpu` takes an id or an alias; an alias of several boards means the one the \
+             profile names, else a default. Rates are dense, in TFLOP/s: fp32 outside Tensor Cores, the \
+             others on Tensor Cores (AMD: matrix cores) with fp32 accumulation. `pyprof-advise gpus show \
+             ID` prints the limits and the source of every number, `--toml` the file to start your own \
+             from.",
+            select::list().len()
+        ),
+    );
+    page.push_str(&table(
+        &[
+            "Id",
+            "Board",
+            "Aliases",
+            "SMs:",
+            "fp32:",
+            "TF32:",
+            "fp16:",
+            "bf16:",
+            "fp8:",
+            "GB/s:",
+            "Confidence",
+        ],
+        select::list().iter().map(gpu_row),
+    ));
+    page
+}
+
+fn gpu_row(spec: &Spec) -> Vec<String> {
+    let gpu: &Gpu = &spec.gpu;
+    let tera = |rate: Option<&f64>| {
+        rate.map_or_else(|| "-".to_owned(), |rate| units::significant(rate / 1e12))
+    };
+    let tensor = |dtype| tera(gpu.tensor_flops.get(&dtype));
+    vec![
+        format!("`{}`", gpu.id),
+        cell(&gpu.name),
+        codes(&spec.aliases),
+        gpu.sms().map_or_else(|| "-".into(), |n| n.to_string()),
+        tera(gpu.flops.get(&DType::Fp32)),
+        tensor(DType::Tf32),
+        tensor(DType::Fp16),
+        tensor(DType::Bf16),
+        tensor(DType::Fp8),
+        units::count((gpu.bandwidth / 1e9).round() as u64),
+        cell(spec.confidence.as_deref().unwrap_or("-")),
+    ]
+}
