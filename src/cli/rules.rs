@@ -52,9 +52,6 @@ pub(super) enum RulesCommand {
     },
 }
 
-/// The built-in rules, as they travel: the same road as a user's.
-const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
-
 pub(super) fn run(command: RulesCommand, speech: Speech) -> Outcome {
     match command {
         RulesCommand::List { rules } => output::print(&list(&load(&rules)?)),
@@ -71,7 +68,7 @@ pub(super) fn run(command: RulesCommand, speech: Speech) -> Outcome {
 
 /// The built-in rules and the user's, selected and set as asked.
 pub(super) fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
-    let mut files = judge::load::embedded(BUILT_IN);
+    let mut files = RuleSet::builtin_files();
     files.extend(found(&args.paths)?);
     let selection = Selection {
         select: args.select.clone(),
@@ -156,7 +153,7 @@ fn with_built_in(paths: &[PathBuf]) -> Result<(RuleSet, BTreeSet<String>), Failu
     let own = judge_files(paths)?;
     let ids: BTreeSet<String> = own.iter().map(|f| f.id.clone()).collect();
     // A file of the built-in folder stands for the built-in rule of its id.
-    let mut files = judge::load::embedded(BUILT_IN);
+    let mut files = RuleSet::builtin_files();
     files.retain(|file| !ids.contains(&file.id));
     files.extend(own);
     match RuleSet::load(&files, &Selection::default(), facts::all()) {
@@ -171,7 +168,7 @@ fn with_built_in(paths: &[PathBuf]) -> Result<(RuleSet, BTreeSet<String>), Failu
 
 fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
     if paths.is_empty() {
-        Ok(judge::load::embedded(BUILT_IN))
+        Ok(RuleSet::builtin_files())
     } else {
         found(paths)
     }
