@@ -6,24 +6,13 @@ use std::sync::Arc;
 
 use super::check::{self, Vocabulary};
 use super::expr::{FOUND, Scalar, Type};
+use super::load::CASE_KEYS;
 use super::read::{Reader, SEVERITIES};
 use super::rule::{Case, Expect, Param};
 use crate::base::diag::Complaint;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, Table};
 use crate::facts::{Over, Ty, Value};
-
-const CASE_KEYS: [&str; 9] = [
-    "name",
-    "gpu",
-    "facts",
-    "params",
-    "fires",
-    "silent",
-    "not_judged",
-    "saving_ns",
-    "severity",
-];
 
 impl Reader<'_> {
     pub(super) fn cases(
@@ -64,7 +53,8 @@ impl Reader<'_> {
         over: Over,
         params: &BTreeMap<String, Param>,
     ) -> Option<Case> {
-        table.finish(&CASE_KEYS);
+        let keys: Vec<&str> = CASE_KEYS.iter().map(|k| k.name).collect();
+        table.finish(&keys);
         let name = self.text(table, "name").map(|n| n.value.to_owned());
         let facts = match table.get_table("facts") {
             Some(facts) => self.case_facts(&facts, over),

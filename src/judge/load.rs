@@ -111,6 +111,39 @@ pub const KEYS: &[Key] = &[
     ),
 ];
 
+/// Every key of a `[[test]]`.
+pub const CASE_KEYS: &[Key] = &[
+    key("name", true, "what the example shows"),
+    key(
+        "gpu",
+        false,
+        "the id of a built-in GPU, whose `gpu.` facts hold",
+    ),
+    key(
+        "facts",
+        false,
+        "what is known of the one member and of `found`; all else is absent",
+    ),
+    key(
+        "params",
+        false,
+        "thresholds of this example, instead of the rule's own",
+    ),
+    key("fires", false, "the message, word for word"),
+    key("silent", false, "`true`: the rule says nothing"),
+    key(
+        "not_judged",
+        false,
+        "facts for want of which the rule cannot say",
+    ),
+    key(
+        "saving_ns",
+        false,
+        "the saving of a firing example, to one part in a thousand",
+    ),
+    key("severity", false, "the severity of a firing example"),
+];
+
 /// Folders below the given one that are looked into, and files taken.
 const MAX_DEPTH: usize = 4;
 const MAX_FILES: usize = 5_000;

@@ -20,8 +20,10 @@ mod readme;
 
 const BLESS: &str = "PYPROF_ADVISE_BLESS";
 
-/// The pages that are generated whole, and what makes them.
-const GENERATED: &[(&str, fn() -> String)] = &[
+/// A page that is generated whole, and what makes it.
+type Page = (&'static str, fn() -> String);
+
+const GENERATED: &[Page] = &[
     ("docs/rules.md", pages::rules),
     ("docs/facts.md", pages::facts),
     ("docs/costs.md", pages::costs),

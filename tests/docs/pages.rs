@@ -44,7 +44,7 @@ pub(crate) fn rules() -> String {
         ));
         page.push('\n');
     }
-    for (category, about) in CATEGORIES {
+    for (category, _) in CATEGORIES {
         let _ = writeln!(page, "## {category}\n");
         for rule in of(&set, category) {
             section(&mut page, rule);

@@ -9,7 +9,6 @@
 )]
 #![allow(clippy::print_stderr)] // to say which tests were skipped
 
-use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use pyprof_advise::profile::{ApiClass, CopyKind, Format, MemKind, Profile, RangeKind, SyncKind};

@@ -5,5 +5,6 @@
 
 mod bench;
 mod builtin;
+mod conditions;
 mod judging;
 mod loading;
