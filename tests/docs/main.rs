@@ -119,6 +119,14 @@ fn generated_pages_render_as_they_are_meant() {
 }
 
 #[test]
+fn handwritten_pages_render_as_they_are_meant() {
+    for file in ["README.md", "docs/capture.md", "docs/writing-rules.md"] {
+        let complaints = markdown::complaints(&read(file));
+        assert!(complaints.is_empty(), "{file}:\n{}", complaints.join("\n"));
+    }
+}
+
+#[test]
 fn every_rule_fact_operator_and_gpu_has_its_line() {
     let [rules, facts, costs, gpus] = [0, 1, 2, 3].map(|i: usize| GENERATED[i].1());
     let set = pyprof_advise::judge::RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
