@@ -25,7 +25,7 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
     if let Some(why) = &s.idle_untrusted {
         let why = why.trim().trim_end_matches('.');
         sentences.push(format!(
-            "Idle time is not judged, and no step time is promised: {why}."
+            "Idle time is not judged, and no step time is promised for faster kernels: {why}."
         ));
     }
     sentences
