@@ -3,7 +3,8 @@
 use clap::Subcommand;
 
 use super::{Failure, Outcome, output};
-use crate::gpu::{select, show};
+use crate::gpu::select::{self, SelectError};
+use crate::gpu::show;
 
 /// What can be asked of the GPU table.
 #[derive(Debug, Subcommand)]
@@ -21,9 +22,17 @@ pub(super) fn run(command: GpusCommand) -> Outcome {
     match command {
         GpusCommand::List => output::print(&list()),
         GpusCommand::Show { name } => {
-            let spec = select::find(&name).map_err(|e| Failure::Unusable(e.to_string()))?;
+            let spec = select::find(&name).map_err(refuse)?;
             output::print(&show::show(&spec))
         }
+    }
+}
+
+/// Why there is no such GPU; mistakes in a file are shown where they stand.
+pub(super) fn refuse(error: SelectError) -> Failure {
+    match error {
+        SelectError::File(complaints) => output::refuse(&complaints),
+        unknown @ SelectError::Unknown { .. } => Failure::Unusable(unknown.to_string()),
     }
 }
 

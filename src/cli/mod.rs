@@ -26,6 +26,8 @@ const UNUSABLE: u8 = 2;
 pub enum Failure {
     /// Something was checked and found wrong: exit status 1. The text was printed already.
     Gate,
+    /// Nothing could be done: exit status 2. What was expected and what to do was printed already.
+    Told,
     /// Nothing could be done: exit status 2, with what was expected and what to do.
     Unusable(String),
 }
@@ -63,12 +65,12 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  pyprof-advise net.sqlite                        advice, with the GPU the profile names
-  pyprof-advise net.sqlite --gpu v100 -o pr.md    on a V100, into a file for a pull request
-  pyprof-advise net.sqlite --rules my-rules/      your own rules as well
+  pyprof-advise net.sqlite                           advice, with the GPU the profile names
+  pyprof-advise net.sqlite --gpu v100 -o pr.md       on a V100, into a file for a pull request
+  pyprof-advise net.sqlite --rules my-rules/         your own rules as well
   pyprof-advise net.sqlite --why precision/amp-off   why a rule fired, or did not
-  pyprof-advise rules explain precision/amp-off   what a rule looks for and advises
-  pyprof-advise gpus list                         names for --gpu
+  pyprof-advise rules explain precision/amp-off      what a rule looks for and advises
+  pyprof-advise gpus list                            names for --gpu
 
 A profile comes from Nsight Systems or nvprof:
   nsys profile -t cuda,nvtx -o net python train.py
@@ -211,6 +213,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::from(OK),
         Err(Failure::Gate) => ExitCode::from(GATE),
+        Err(Failure::Told) => ExitCode::from(UNUSABLE),
         Err(Failure::Unusable(text)) => {
             output::labelled("error", anstyle::AnsiColor::Red, &text);
             ExitCode::from(UNUSABLE)
