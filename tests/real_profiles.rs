@@ -556,6 +556,19 @@ fn streaming_the_first_compute_finding_is_fp32_on_cuda_cores() {
     }
 }
 
+/// Copies that go away on both devices shorten the run by what they take on one.
+#[test]
+fn streaming_wall_time_is_divided_by_the_devices_once() {
+    for gpu in GPUS {
+        let Some(report) = streaming(gpu) else { return };
+        let saving = &report.findings()[0]["saving"];
+        if let Some(wall) = saving["step_ns"].as_f64() {
+            let claimed = saving["claimed_ns"].as_f64().unwrap();
+            close(wall, claimed / 2.0, 1e6);
+        }
+    }
+}
+
 /// A verdict that promises no step time is not followed by a column of them.
 #[test]
 fn streaming_keeps_its_word_on_step_time() {

@@ -3,6 +3,7 @@
 use clap::Subcommand;
 
 use super::{Failure, Outcome, output};
+use crate::gpu::load::{self, built_in};
 use crate::gpu::select::{self, SelectError};
 use crate::gpu::show;
 
@@ -11,7 +12,8 @@ use crate::gpu::show;
 pub(super) enum GpusCommand {
     /// Every board with the names --gpu takes
     List,
-    /// One board as a TOML file: what is used, with sources; a start for a file of your own
+    /// One board as the TOML file it is, with sources: a start for a file of your own. Of your own
+    /// file: how it is read
     Show {
         /// A name from `gpus list`, or a TOML file
         name: String,
@@ -23,7 +25,10 @@ pub(super) fn run(command: GpusCommand) -> Outcome {
         GpusCommand::List => output::print(&list()),
         GpusCommand::Show { name } => {
             let spec = select::find(&name).map_err(refuse)?;
-            output::print(&show::show(&spec))
+            match load::text_of(&spec.gpu.id).filter(|_| built_in().contains(&spec)) {
+                Some(file) => output::print(file),
+                None => output::print(&show::show(&spec)),
+            }
         }
     }
 }
