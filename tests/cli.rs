@@ -200,6 +200,10 @@ fn wrong_options_are_named() {
         &desk.refused("net.sqlite --format json --template x"),
         &["--template", "--format"],
     );
+    has(
+        &desk.refused("net.sqlite other.sqlite"),
+        &["`other.sqlite`", "one profile is judged at a time"],
+    );
     has(&desk.refused("completions tcsh"), &["tcsh", "bash"]);
 }
 

@@ -144,10 +144,12 @@ impl Report {
         self.list("/findings")
     }
 
-    /// The first finding of a rule.
+    /// The first word of a rule, on the program or on its capture.
     fn finding(&self, rule: &str) -> &Value {
-        let found = self.findings().iter().find(|f| f["rule"] == rule);
-        found.unwrap_or_else(|| panic!("no finding of {rule} among {:?}", self.rules()))
+        let capture = self.0["capture"].as_array();
+        let mut all = self.findings().iter().chain(capture.into_iter().flatten());
+        let found = all.find(|f| f["rule"] == rule);
+        found.unwrap_or_else(|| panic!("no finding of {rule}, but of {:?}", self.rules()))
     }
 
     fn rules(&self) -> Vec<&str> {

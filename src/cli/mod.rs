@@ -4,7 +4,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::base::diag::visible;
 
 mod advise;
 mod gpus;
@@ -199,7 +202,10 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            match second_profile(&error) {
+                Some(text) => output::labelled("error", anstyle::AnsiColor::Red, &text),
+                None => drop(error.print()),
+            }
             return ExitCode::from(if error.use_stderr() { UNUSABLE } else { OK });
         }
     };
@@ -218,6 +224,21 @@ pub fn main() -> ExitCode {
             output::labelled("error", anstyle::AnsiColor::Red, &text);
             ExitCode::from(UNUSABLE)
         }
+    }
+}
+
+/// What stands behind a profile is taken for a command; most often it is a second profile.
+fn second_profile(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::ArgumentConflict {
+        return None;
+    }
+    match error.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(extra) => Some(format!(
+            "unexpected `{}` behind the profile: one profile is judged at a time, and commands \
+             (rules, gpus) take none",
+            visible(extra)
+        )),
+        _ => None,
     }
 }
 
