@@ -272,7 +272,7 @@ mod needs {
         "numbered step ranges: `torch.cuda.nvtx.range_push(f\"step {i}\")`, or `prof.step()`";
     pub(super) const TRUSTED_IDLE: &str =
         "a capture without per-operator markers: they slow the host and stretch every gap";
-    pub(super) const API: &str = "CUDA API calls: `nsys profile -t cuda,nvtx`";
+    pub(super) const API: &str = "the CUDA API call behind it: `nsys profile -t cuda,nvtx`, started before the work is launched";
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
 }

@@ -1,10 +1,12 @@
 //! The command without a name: a profile in, advice out. The stations of the road, in order.
 
 use std::path::Path;
+use std::time::Instant;
 
 use super::progress::Bar;
 use super::{AdviseArgs, Failure, Format, Outcome, Speech, output};
 use crate::base::text::plain;
+use crate::base::units;
 use crate::correlate::{Vocabulary, correlate};
 use crate::cost::{Costed, kernel_name, ops, price};
 use crate::facts::Table;
@@ -25,11 +27,17 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
         .as_deref()
         .ok_or_else(|| Failure::Unusable("no profile given".into()))?;
     refuse_overwriting(path, args.output.as_deref())?;
+    let mut stages = Stages::new(speech);
     let rules = super::rules::load(&args.rules)?;
+    if let Some(asked) = &args.gpu {
+        // A typing mistake should not cost the time it takes to read a large file.
+        select::find(asked).map_err(super::gpus::refuse)?;
+    }
+    stages.done("loaded rules");
 
     let profile = read_profile(path, speech)?;
-    let gpu = select::choose(args.gpu.as_deref(), &profile)
-        .map_err(|e| Failure::Unusable(e.to_string()))?;
+    stages.done("read");
+    let gpu = select::choose(args.gpu.as_deref(), &profile).map_err(super::gpus::refuse)?;
     let run = correlate(
         profile,
         &Vocabulary {
@@ -37,13 +45,16 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
             is_communication: &kernel_name::is_communication,
         },
     );
+    stages.done("correlated");
     let costed = price(run, gpu);
     let table = Table::new(&costed);
+    stages.done("priced");
     if let Some(rule) = &args.why {
         let rule = super::rules::find(&rules, rule)?;
-        return output::print(&why(rule, &table));
+        return write(args, &why(rule, &table));
     }
     let verdict = judge(&rules, &table);
+    stages.done("judged");
     for silenced in &verdict.silenced {
         let place = plain(&silenced.place);
         speech.remark(&format!(
@@ -53,7 +64,32 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     }
     let report = Report::new(&costed, &verdict, &report::Options { top: args.top });
     warn(&costed, &report, speech);
-    write(args, &render(args, &report)?)
+    let text = render(args, &report)?;
+    stages.done("reported");
+    write(args, &text)
+}
+
+/// Says how long each stage took, to those who asked for more.
+struct Stages {
+    speech: Speech,
+    since: Instant,
+}
+
+impl Stages {
+    fn new(speech: Speech) -> Stages {
+        Stages {
+            speech,
+            since: Instant::now(),
+        }
+    }
+
+    /// The stage that ends here, in the past tense.
+    fn done(&mut self, stage: &str) {
+        let took = i64::try_from(self.since.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        self.speech
+            .remark(&format!("{stage} in {}", units::ns(took as f64)));
+        self.since = Instant::now();
+    }
 }
 
 /// The report must never replace its own input.
@@ -85,11 +121,19 @@ fn read_profile(path: &Path, speech: Speech) -> Result<Profile, Failure> {
 /// What a file without GPU work lacks, and how to capture it.
 fn nothing_to_judge(profile: &Profile) -> String {
     let mut text = format!(
-        "{}: a {} without a single kernel, so there is nothing to judge",
+        "{}: there is no kernel in this {}, so there is nothing to judge\n  {}",
         plain(&profile.path),
-        profile.format.name()
+        profile.format.name(),
+        what_it_holds(profile)
     );
-    for note in &profile.notes {
+    // What is missing was just said; how the file may be shared is beside the point.
+    let said = [
+        "kernels_missing",
+        "calls_missing",
+        "ranges_missing",
+        "environment_block",
+    ];
+    for note in profile.notes.iter().filter(|n| !said.contains(&n.code)) {
         text.push_str("\n  ");
         text.push_str(&plain(&note.text));
     }
@@ -100,6 +144,41 @@ fn nothing_to_judge(profile: &Profile) -> String {
          docs/capture.md tells what else may be wrong (containers, permissions, capture ranges).",
     );
     text
+}
+
+/// `It holds 1,824 NVTX ranges, but no CUDA API calls: CUDA was not traced.`
+fn what_it_holds(profile: &Profile) -> String {
+    let parts = [
+        (profile.calls.len(), "CUDA API calls"),
+        (profile.ranges.len(), "NVTX ranges"),
+    ];
+    let has: Vec<String> = parts
+        .iter()
+        .filter(|(rows, _)| *rows > 0)
+        .map(|(rows, what)| format!("{} {what}", units::count(*rows as u64)))
+        .collect();
+    let lacks: Vec<&str> = parts
+        .iter()
+        .filter(|(rows, _)| *rows == 0)
+        .map(|(_, what)| *what)
+        .collect();
+    let conclusion = if profile.calls.is_empty() {
+        "CUDA was not traced, or the program never used the GPU"
+    } else {
+        "the GPU ran nothing while it was recorded, or its records were lost"
+    };
+    match (has.as_slice(), lacks.as_slice()) {
+        ([], _) => format!(
+            "It holds no {} either: {conclusion}.",
+            lacks.join(" and no ")
+        ),
+        (_, []) => format!("It holds {}: {conclusion}.", has.join(" and ")),
+        _ => format!(
+            "It holds {}, but no {}: {conclusion}.",
+            has.join(" and "),
+            lacks.join(" and no ")
+        ),
+    }
 }
 
 /// What the person at the terminal should know besides the report.

@@ -3,37 +3,41 @@
 use clap::Subcommand;
 
 use super::{Failure, Outcome, output};
-use crate::base::text::plain;
-use crate::gpu::{load, select, show};
+use crate::gpu::load::{self, built_in};
+use crate::gpu::select::{self, SelectError};
+use crate::gpu::show;
 
 /// What can be asked of the GPU table.
 #[derive(Debug, Subcommand)]
 pub(super) enum GpusCommand {
     /// Every board with the names --gpu takes
     List,
-    /// What is known of one board, with sources
+    /// One board as the TOML file it is, with sources: a start for a file of your own. Of your own
+    /// file: how it is read
     Show {
         /// A name from `gpus list`, or a TOML file
         name: String,
-        /// Print the board's TOML file, to start your own from
-        #[arg(long)]
-        toml: bool,
     },
 }
 
 pub(super) fn run(command: GpusCommand) -> Outcome {
     match command {
         GpusCommand::List => output::print(&list()),
-        GpusCommand::Show { name, toml } => {
-            let spec = select::find(&name).map_err(|e| Failure::Unusable(e.to_string()))?;
-            if !toml {
-                return output::print(&show::show(&spec));
+        GpusCommand::Show { name } => {
+            let spec = select::find(&name).map_err(refuse)?;
+            match load::text_of(&spec.gpu.id).filter(|_| built_in().contains(&spec)) {
+                Some(file) => output::print(file),
+                None => output::print(&show::show(&spec)),
             }
-            let text = load::text(&spec.gpu.id).filter(|_| !name.ends_with(".toml"));
-            output::print(text.ok_or_else(|| {
-                Failure::Unusable(format!("`{}` is a TOML file already", plain(&name)))
-            })?)
         }
+    }
+}
+
+/// Why there is no such GPU; mistakes in a file are shown where they stand.
+pub(super) fn refuse(error: SelectError) -> Failure {
+    match error {
+        SelectError::File(complaints) => output::refuse(&complaints),
+        unknown @ SelectError::Unknown { .. } => Failure::Unusable(unknown.to_string()),
     }
 }
 

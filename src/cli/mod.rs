@@ -4,7 +4,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::base::diag::visible;
 
 mod advise;
 mod gpus;
@@ -26,6 +29,8 @@ const UNUSABLE: u8 = 2;
 pub enum Failure {
     /// Something was checked and found wrong: exit status 1. The text was printed already.
     Gate,
+    /// Nothing could be done: exit status 2. What was expected and what to do was printed already.
+    Told,
     /// Nothing could be done: exit status 2, with what was expected and what to do.
     Unusable(String),
 }
@@ -197,7 +202,10 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            match second_profile(&error) {
+                Some(text) => output::labelled("error", anstyle::AnsiColor::Red, &text),
+                None => drop(error.print()),
+            }
             return ExitCode::from(if error.use_stderr() { UNUSABLE } else { OK });
         }
     };
@@ -211,10 +219,26 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::from(OK),
         Err(Failure::Gate) => ExitCode::from(GATE),
+        Err(Failure::Told) => ExitCode::from(UNUSABLE),
         Err(Failure::Unusable(text)) => {
             output::labelled("error", anstyle::AnsiColor::Red, &text);
             ExitCode::from(UNUSABLE)
         }
+    }
+}
+
+/// What stands behind a profile is taken for a command; most often it is a second profile.
+fn second_profile(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::ArgumentConflict {
+        return None;
+    }
+    match error.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(extra) => Some(format!(
+            "unexpected `{}` behind the profile: one profile is judged at a time, and commands \
+             (rules, gpus) take none",
+            visible(extra)
+        )),
+        _ => None,
     }
 }
 

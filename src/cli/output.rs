@@ -6,6 +6,7 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 
 use super::{Color, Failure, Outcome};
+use crate::base::diag::Complaints;
 
 /// Applies `--color` to both streams; `auto` asks the terminal and NO_COLOR.
 pub(super) fn set_color(color: Color) {
@@ -44,24 +45,64 @@ pub(super) fn print(text: &str) -> Outcome {
     }
 }
 
-/// Writes a file whole or not at all: into a temporary file beside it, then renamed.
+/// Prints every complaint with its line; several are counted at the end.
+pub(super) fn refuse(complaints: &Complaints) -> Failure {
+    complain(&complaints.render(stderr_color()));
+    if complaints.len() > 1 {
+        Failure::Unusable(complaints.summary())
+    } else {
+        Failure::Told
+    }
+}
+
+/// Writes a file whole or not at all: into a temporary file beside it, then renamed. What is there
+/// already and is no ordinary file (`/dev/null`, a pipe) is written into, never replaced.
 pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
-    let fail = |error: std::io::Error| {
-        Failure::Unusable(format!("cannot write {}: {error}", path.display()))
-    };
-    let folder = path
+    let refuse = |why: String| Failure::Unusable(format!("cannot write {}: {why}", path.display()));
+    let fail = |error: std::io::Error| refuse(plainly(&error));
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_dir() => {
+            return Err(refuse("it is a folder; name a file in it".into()));
+        }
+        Ok(there) if !there.is_file() => {
+            let sink = std::fs::OpenOptions::new().write(true).open(path);
+            return sink
+                .and_then(|mut sink| sink.write_all(text.as_bytes()))
+                .map_err(fail);
+        }
+        _ => {}
+    }
+    // Through a link to the file it names: the link stays a link.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = target
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail)?;
+    if !folder.is_dir() {
+        return Err(refuse(format!("there is no folder {}", folder.display())));
+    }
+    let mut file = beside(folder).map_err(fail)?;
     file.write_all(text.as_bytes()).map_err(fail)?;
+    file.persist(&target).map_err(|e| fail(e.error))?;
+    Ok(())
+}
+
+/// An error without the temporary file's name, which would only puzzle.
+fn plainly(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(_) => error.to_string(),
+        None => error.kind().to_string(),
+    }
+}
+
+/// A temporary file in a folder, as readable as any other new file.
+fn beside(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // Temporary files are private; a report is as readable as any other new file.
-        let mode = std::fs::Permissions::from_mode(0o644);
-        file.as_file().set_permissions(mode).map_err(fail)?;
+        // Like every new file: the system takes the umask off.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    file.persist(path).map_err(|e| fail(e.error))?;
-    Ok(())
+    builder.tempfile_in(folder)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use super::{Failure, Outcome, RuleArgs, Speech, output};
-use crate::base::units::count;
+use crate::base::units::counted;
 use crate::facts;
 use crate::gpu::load::built_in;
 use crate::judge::{self, Rule, RuleFile, RuleSet, Selection};
@@ -75,7 +75,8 @@ pub(super) fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
         ignore: args.ignore.clone(),
         set: args.set.clone(),
     };
-    RuleSet::load(&files, &selection, facts::all()).map_err(|complaints| refuse(&complaints))
+    RuleSet::load(&files, &selection, facts::all())
+        .map_err(|complaints| output::refuse(&complaints))
 }
 
 /// The rule of an id, or an error that suggests a near one.
@@ -86,15 +87,9 @@ pub(super) fn find<'a>(set: &'a RuleSet, id: &str) -> Result<&'a Rule, Failure> 
 fn found(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
     let mut files = Vec::new();
     for path in paths {
-        files.extend(judge::load::find(path).map_err(|complaints| refuse(&complaints))?);
+        files.extend(judge::load::find(path).map_err(|complaints| output::refuse(&complaints))?);
     }
     Ok(files)
-}
-
-/// Prints every complaint; what remains to be said is how many.
-fn refuse(complaints: &crate::base::diag::Complaints) -> Failure {
-    output::complain(&complaints.render(output::stderr_color()));
-    Failure::Unusable(complaints.summary())
 }
 
 fn list(set: &RuleSet) -> String {
@@ -142,7 +137,11 @@ fn check(paths: &[PathBuf], speech: Speech) -> Outcome {
     let (set, own) = with_built_in(paths)?;
     let checked = set.rules().iter().filter(|r| own.contains(&r.id)).count();
     if !speech.quiet {
-        output::print(&format!("{} rules are fine\n", count(checked as u64)))?;
+        let verb = if checked == 1 { "is" } else { "are" };
+        output::print(&format!(
+            "{} {verb} fine\n",
+            counted(checked as u64, "rule")
+        ))?;
     }
     Ok(())
 }
@@ -159,8 +158,9 @@ fn with_built_in(paths: &[PathBuf]) -> Result<(RuleSet, BTreeSet<String>), Failu
     match RuleSet::load(&files, &Selection::default(), facts::all()) {
         Ok(set) => Ok((set, ids)),
         Err(complaints) => {
-            output::complain(&complaints.render(output::stderr_color()));
-            output::labelled("error", anstyle::AnsiColor::Red, &complaints.summary());
+            if let Failure::Unusable(summary) = output::refuse(&complaints) {
+                output::labelled("error", anstyle::AnsiColor::Red, &summary);
+            }
             Err(Failure::Gate)
         }
     }

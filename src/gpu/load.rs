@@ -65,6 +65,14 @@ pub struct Spec {
     pub notes: Option<String>,
 }
 
+/// The file of a GPU built in, with its comments: what `gpus show` prints to start from.
+pub fn text_of(id: &str) -> Option<&'static str> {
+    let file = BUILT_IN
+        .iter()
+        .find(|(file, _)| file.strip_suffix(".toml") == Some(id))?;
+    Some(file.1)
+}
+
 /// The GPUs built in, sorted by id.
 pub fn built_in() -> &'static [Spec] {
     static SPECS: LazyLock<Vec<Spec>> = LazyLock::new(|| check_built_in().0);

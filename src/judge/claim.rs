@@ -29,7 +29,8 @@ pub(super) fn otherwise(rules: &[Rule], a: &Draft, b: &Draft) -> Ordering {
 
 fn promise(rules: &[Rule], draft: &Draft) -> f64 {
     let weight = rules.get(draft.rule).map_or(0.0, |r| r.confidence.weight());
-    draft.high.unwrap_or(-1.0) * weight
+    // Without an estimate, behind all that have one; other things tell those apart.
+    draft.high.map_or(-1.0, |high| high * weight)
 }
 
 /// What has been claimed so far.

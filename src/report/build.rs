@@ -9,7 +9,7 @@ use super::{
 use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{Missing, Run, Site};
-use crate::cost::{Costed, SiteCost, Unknown};
+use crate::cost::{Bound, Costed, SiteCost, Unknown};
 use crate::facts::Member;
 use crate::gpu::{Choice, Gpu, How};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
@@ -39,6 +39,7 @@ impl Report {
         let (layers, layers_omitted) = layers::rows(costed, verdict);
         let mut report = Report {
             schema_version: SCHEMA_VERSION,
+            title: title(&profile.path),
             file: label(&profile.path),
             verdict: Vec::new(),
             cautions: Vec::new(),
@@ -63,6 +64,14 @@ impl Report {
         report.verdict = words::verdict(&report);
         report
     }
+}
+
+/// The file's own name, for the heading.
+fn title(path: &str) -> String {
+    let name = std::path::Path::new(path)
+        .file_name()
+        .and_then(|n| n.to_str());
+    label(name.unwrap_or(path))
 }
 
 /// Profile text as a label: home folders cut, bounded.
@@ -91,12 +100,13 @@ pub(super) fn sum(values: impl Iterator<Item = i64>) -> i64 {
 }
 
 /// Measured and best ideal time of the sites that have both. A search among algorithms is not the
-/// work the model asks for, and is left out.
+/// work the model asks for, and is left out; so is work too small to compare, whose ideal is below
+/// what any launch takes.
 pub(super) fn priced<'a>(
     sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
 ) -> (f64, Option<f64>) {
     sites
-        .filter(|(_, cost)| !cost.autotuning)
+        .filter(|(_, cost)| !cost.autotuning && cost.bound != Some(Bound::Latency))
         .filter_map(|(site, cost)| Some((site.time_ns as f64, cost.best_ideal_ns?)))
         .filter(|(_, ideal)| ideal.is_finite() && *ideal > 0.0)
         .fold((0.0, None), |(time, total), (t, ideal)| {

@@ -39,6 +39,8 @@ impl Default for Options {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     pub schema_version: u32,
+    /// The name of the file judged: `net.sqlite`.
+    pub title: String,
     /// The file judged, as `~/net.sqlite`.
     pub file: String,
     /// The verdict in a few plain sentences; the most important first.

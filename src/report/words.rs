@@ -102,9 +102,14 @@ fn what_to_win(report: &Report) -> String {
         return nothing_found(report);
     };
     let findings = counted(report.findings.len() as u64, "finding");
+    let follow = if report.findings.len() == 1 {
+        "follows"
+    } else {
+        "follow"
+    };
     let Some(total) = total(&report.claimed, &report.summary) else {
         return format!(
-            "{findings} follow; none has an estimate of the time it gives back. Start with \"{}\" ({}).",
+            "{findings} {follow}; none has an estimate of the time it gives back. Start with \"{}\" ({}).",
             first.title, first.place
         );
     };
