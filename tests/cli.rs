@@ -127,8 +127,7 @@ fn lacks(text: &str, parts: &[&str]) {
 /// The README's example rule.
 fn example_rule() -> String {
     let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
-    let (_, after) = readme.split_once("<!-- example: rule -->").unwrap();
-    let (_, after) = after.split_once("```toml\n").unwrap();
+    let (_, after) = readme.split_once("```toml\n# long-softmax.toml\n").unwrap();
     after.split_once("\n```\n").unwrap().0.to_owned() + "\n"
 }
 

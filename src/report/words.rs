@@ -123,13 +123,17 @@ fn what_to_win(report: &Report) -> String {
             }
         ),
     };
+    let below = match report.findings.len() {
+        1 => "finding below".to_owned(),
+        _ => format!("{findings} below"),
+    };
     let (verb, with) = if start.is_empty() {
         ("gives", ": ")
     } else {
         ("give", " with ")
     };
     format!(
-        "The {findings} below {verb} back {total}{start}{with}\"{}\" ({}).",
+        "The {below} {verb} back {total}{start}{with}\"{}\" ({}).",
         first.title, first.place
     )
 }

@@ -91,7 +91,7 @@ fn playground(documents: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     fs::copy(root().join("fixtures/net.sqlite"), at.join("net.sqlite")).unwrap();
-    let board = said(at, &["gpus", "show", "v100", "--toml"]);
+    let board = said(at, &["gpus", "show", "v100"]);
     fs::write(at.join("my-board.toml"), board).unwrap();
     for document in documents {
         for (path, text) in examples::rules(&read(document)) {

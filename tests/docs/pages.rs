@@ -262,8 +262,7 @@ pub(crate) fn gpus() -> String {
             "{} boards. `--gpu` takes an id or an alias; an alias of several boards means the one the \
              profile names, else a default. Rates are dense, in TFLOP/s: fp32 outside Tensor Cores, the \
              others on Tensor Cores (AMD: matrix cores) with fp32 accumulation. `pyprof-advise gpus show \
-             ID` prints the limits and the source of every number, `--toml` the file to start your own \
-             from.",
+             ID` prints its file, with the limits and the source of every number: a start for your own.",
             select::list().len()
         ),
     );
