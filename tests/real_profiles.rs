@@ -160,11 +160,11 @@ impl Report {
     /// Kernels without an operator by reason: how many, and their time.
     fn unattributed(&self, reason: &str) -> (i64, i64) {
         let rows = self.list("/unattributed").iter();
-        let row = rows.filter(|r| r["reason"] == reason).map(|r| {
+        let mut row = rows.filter(|r| r["reason"] == reason).map(|r| {
             let int = |key: &str| r[key].as_i64().unwrap();
             (int("kernels"), int("time_ns"))
         });
-        row.last().unwrap_or_default()
+        row.next_back().unwrap_or_default()
     }
 }
 
