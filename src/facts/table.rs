@@ -14,6 +14,7 @@ use super::run::Sums;
 use super::site::SiteScope;
 use super::step::{RankScope, StepScope};
 use super::{Answer, Entry, Lookup, Member, Over, SiteStake, Stake, Subject, Totals};
+use crate::base::DType;
 use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
@@ -274,17 +275,16 @@ impl<'a> Table<'a> {
         let whole = site.time_ns as f64;
         let time_ns = part_ns.unwrap_or(whole).min(whole);
         let share = if whole > 0.0 { time_ns / whole } else { 0.0 };
+        let cost = self.costed.sites.get(id.idx())?;
+        // Whether the work must be fp64 at all may be the finding: its reachable time binds nothing.
+        let floor_ns = match cost.math_dtype {
+            Some(DType::Fp64) => 0.0,
+            _ => cost.reachable_ns.unwrap_or(0.0).min(whole) * share,
+        };
         Some(SiteStake {
             site: id,
             time_ns,
-            floor_ns: self
-                .costed
-                .sites
-                .get(id.idx())?
-                .reachable_ns
-                .unwrap_or(0.0)
-                .min(whole)
-                * share,
+            floor_ns,
             exposed_share: if whole > 0.0 {
                 site.exposed_ns as f64 / whole
             } else {

@@ -274,12 +274,12 @@ fn order(finding: &Finding, idle_leads: bool) -> (bool, bool, bool, f64) {
     (idle_leads && !idle, saving.is_none(), vague, -claimed)
 }
 
-/// Whether a finding is worth a place among the first.
+/// Whether a finding is worth a place among the first: by what is its own to give back.
 fn matters(finding: &Finding, totals: &Totals) -> bool {
     let idle = matches!(&finding.saving, Some(s) if s.kind == SavingKind::Idle);
     let (amount, whole) = match &finding.saving {
-        Some(saving) if idle => (saving.high_ns, totals.window_ns),
-        Some(saving) => (saving.high_ns, totals.gpu_busy_ns),
+        Some(saving) if idle => (saving.claimed_ns, totals.window_ns),
+        Some(saving) => (saving.claimed_ns, totals.gpu_busy_ns),
         None => return finding.share >= FLOOR,
     };
     amount >= FLOOR * whole
