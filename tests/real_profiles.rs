@@ -571,7 +571,7 @@ fn streaming_wall_time_is_divided_by_the_devices_once() {
     }
 }
 
-/// A verdict that promises no step time is not followed by a column of them.
+/// A verdict that promises no step time for kernels is not followed by any.
 #[test]
 fn streaming_keeps_its_word_on_step_time() {
     for gpu in GPUS {
@@ -581,7 +581,7 @@ fn streaming_keeps_its_word_on_step_time() {
         }
         for finding in report.findings() {
             assert!(
-                finding["saving"]["step_ns"].is_null(),
+                finding["saving"]["kind"] != "gpu" || finding["saving"]["step_ns"].is_null(),
                 "{}",
                 finding["rule"]
             );

@@ -368,7 +368,8 @@ fn rules_about_the_capture_veto_and_scale() {
     run.members.pop();
     run.run(&[("run.trusted", Value::Bool(true))]);
     let verdict = run.judge(&rules);
-    assert_eq!(verdict.findings.len(), 2);
+    // Both want the same time: the second has nothing of its own left to give back.
+    assert_eq!((verdict.findings.len(), verdict.minor.len()), (1, 1));
     assert!(verdict.silenced.is_empty());
 }
 
