@@ -88,7 +88,7 @@ pub(super) struct Rows<'p> {
     /// Some time has a fraction of a microsecond.
     pub(super) fractions: bool,
     /// Launch configurations and sizes that ROCm notes at the call.
-    at_call: FxHashMap<u64, AtCall>,
+    at_call: FxHashMap<(ProcessId, u64), AtCall>,
     /// Python frames of threads PyTorch could not identify: no process, no thread.
     adrift: Vec<Range>,
     names: Strings,
@@ -192,7 +192,7 @@ impl<'p> Rows<'p> {
         let name = event.name.map(text).unwrap_or_default();
         let name = unversioned(&name);
         let correlation = call_correlation(event.args.correlation.and_then(whole));
-        self.note_call(name, correlation, &event.args);
+        self.note_call(name, (thread, correlation), &event.args);
         self.builder.profile.calls.push(ApiCall {
             span,
             thread,
@@ -202,7 +202,7 @@ impl<'p> Rows<'p> {
         });
     }
 
-    fn note_call(&mut self, name: &str, correlation: u64, args: &Args<'_>) {
+    fn note_call(&mut self, name: &str, call: (ThreadId, u64), args: &Args<'_>) {
         if args.grid.is_none() && args.bytes.is_none() {
             return;
         }
@@ -217,7 +217,10 @@ impl<'p> Rows<'p> {
                 "hipExtModuleLaunchKernel" | "hipHccModuleLaunchKernel"
             ),
         };
-        self.at_call.insert(correlation, note);
+        let thread = self.builder.profile.threads.get(call.0.idx());
+        if let Some(process) = thread.map(|t| t.process) {
+            self.at_call.insert((process, call.1), note);
+        }
     }
 
     fn kernel(&mut self, event: &Event<'_>) {
@@ -385,7 +388,7 @@ impl<'p> Rows<'p> {
         self.settle_configs();
         for copy in &mut self.builder.profile.copies {
             if copy.bytes == u64::MAX {
-                let noted = self.at_call.get(&copy.correlation);
+                let noted = self.at_call.get(&(copy.process, copy.correlation));
                 copy.bytes = noted.and_then(|c| c.bytes).unwrap_or(0);
             }
         }
@@ -474,7 +477,7 @@ impl<'p> Rows<'p> {
                 return;
             };
             // A graph's kernels share the id of its launch.
-            let noted = self.at_call.get(&kernel.correlation);
+            let noted = self.at_call.get(&(kernel.process, kernel.correlation));
             let Some(noted) = noted.filter(|_| kernel.correlation != NO_CORRELATION) else {
                 continue;
             };
