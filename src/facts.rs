@@ -268,6 +268,7 @@ mod needs {
         "a kernel name that says so; Triton and custom kernels do not";
     pub(super) const LAUNCH_CONFIG: &str =
         "launch configurations (registers, shared memory) in the export";
+    pub(super) const GPU_AND_LAUNCH: &str = "the GPU (`--gpu NAME`) and the kernel's launch configuration, which kernels without a launch call may lack";
     pub(super) const STEPS: &str =
         "numbered step ranges: `torch.cuda.nvtx.range_push(f\"step {i}\")`, or `prof.step()`";
     pub(super) const TRUSTED_IDLE: &str =

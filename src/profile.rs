@@ -156,7 +156,8 @@ pub struct Kernel {
     pub in_graph: bool,
 }
 
-/// A kernel's launch configuration; interned, for few of them exist.
+/// A kernel's launch configuration; interned, for few of them exist. Grid and block are all 0 where
+/// the file does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct LaunchConfig {
     pub grid: [u32; 3],
@@ -172,6 +173,11 @@ pub struct LaunchConfig {
 }
 
 impl LaunchConfig {
+    /// Whether the file says how the kernel was launched; without a launch call many do not.
+    pub fn is_known(&self) -> bool {
+        self.grid != [0; 3] && self.block != [0; 3]
+    }
+
     /// Thread blocks in the grid.
     pub fn blocks(&self) -> u64 {
         self.grid.iter().map(|&d| u64::from(d.max(1))).product()

@@ -12,7 +12,7 @@ use crate::cost::{Costed, kernel_name, ops, price};
 use crate::facts::Table;
 use crate::gpu::select;
 use crate::judge::{judge, why};
-use crate::profile::Profile;
+use crate::profile::{Format as InputFormat, Profile};
 use crate::read;
 use crate::report::{self, Report};
 
@@ -137,20 +137,42 @@ fn nothing_to_judge(profile: &Profile) -> String {
         text.push_str("\n  ");
         text.push_str(&plain(&note.text));
     }
+    text.push_str(how_to_capture(profile.format));
     text.push_str(
-        "\n  Capture again with CUDA tracing on, while the GPU works:\n    \
-         nsys profile -t cuda,nvtx -o net python train.py\n    \
-         nsys export --type sqlite -o net.sqlite net.nsys-rep\n  \
-         docs/capture.md tells what else may be wrong (containers, permissions, capture ranges).",
+        "\n  docs/capture.md tells what else may be wrong (containers, permissions, capture ranges).",
     );
     text
 }
 
+/// The way to a file with kernels, with the tool this one came from.
+fn how_to_capture(format: InputFormat) -> &'static str {
+    match format {
+        InputFormat::KinetoJson => {
+            "\n  Profile again with both activities, while the GPU works:\n    \
+             with torch.profiler.profile(\n        \
+             activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True,\n    \
+             ) as prof:\n        \
+             train_step()\n        \
+             torch.cuda.synchronize()\n    \
+             prof.export_chrome_trace(\"net.pt.trace.json.gz\")"
+        }
+        _ => {
+            "\n  Capture again with CUDA tracing on, while the GPU works:\n    \
+             nsys profile -t cuda,nvtx -o net python train.py\n    \
+             nsys export --type sqlite -o net.sqlite net.nsys-rep"
+        }
+    }
+}
+
 /// `It holds 1,824 NVTX ranges, but no CUDA API calls: CUDA was not traced.`
 fn what_it_holds(profile: &Profile) -> String {
+    let ranges = match profile.format {
+        InputFormat::KinetoJson => "operators and annotations",
+        _ => "NVTX ranges",
+    };
     let parts = [
         (profile.calls.len(), "CUDA API calls"),
-        (profile.ranges.len(), "NVTX ranges"),
+        (profile.ranges.len(), ranges),
     ];
     let has: Vec<String> = parts
         .iter()

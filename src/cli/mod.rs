@@ -70,12 +70,13 @@ const EXAMPLES: &str = "\
 Examples:
   pyprof-advise net.sqlite                          advice, with the GPU the profile names
   pyprof-advise net.sqlite --gpu v100 -o pr.md      on a V100, into a file for a pull request
+  pyprof-advise net.pt.trace.json.gz                the same from a trace of torch.profiler
   pyprof-advise net.sqlite --rules my-rules/        your own rules as well
   pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not
   pyprof-advise rules explain precision/amp-off     what a rule looks for and advises
   pyprof-advise gpus list                           names for --gpu
 
-A profile comes from Nsight Systems or nvprof:
+A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems or nvprof:
   nsys profile -t cuda,nvtx -o net python train.py
   nsys export --type sqlite -o net.sqlite net.nsys-rep
 
@@ -104,7 +105,7 @@ enum Command {
 /// Everything `advise` (the command without a name) can be told.
 #[derive(Debug, Clone, Args)]
 pub struct AdviseArgs {
-    /// The profile: an Nsight Systems SQLite export or an nvprof database
+    /// The profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database
     #[arg(value_name = "PROFILE", required = true)]
     pub profile: Option<PathBuf>,
     /// The GPU: a name from `gpus list` (v100, a100, h100, 4090, ...) or a TOML file of your own;

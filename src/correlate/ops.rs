@@ -116,8 +116,12 @@ impl<'t, 'p> Calls<'t, 'p> {
         };
         let node = match context.node {
             Some(node) if !context.flags.recomputed => node,
-            // Outside autograd: the innermost operator with arguments, else the innermost.
-            _ => return context.with_args.or(context.known).map(own),
+            // Outside autograd: the innermost operator with arguments, else the innermost; without
+            // any the cost table knows, one that at least names the work.
+            _ => {
+                let known = context.with_args.or(context.known);
+                return known.or(context.recorded).map(own);
+            }
         };
         if let Some(leaf) = context.with_args {
             return Some(own(leaf));

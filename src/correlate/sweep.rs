@@ -20,6 +20,8 @@ pub(crate) struct Context {
     pub known: Option<ScopeId>,
     /// The same among those with arguments.
     pub with_args: Option<ScopeId>,
+    /// Innermost operator the profiler itself recorded as one, known or not (`vllm::moe_forward`).
+    pub recorded: Option<ScopeId>,
     /// The innermost autograd node, as the outermost of the ranges that stand for it.
     pub node: Option<ScopeId>,
     /// Innermost range with a sequence number.
@@ -402,6 +404,7 @@ impl<'a> Tree<'a> {
         let mut context = above.unwrap_or(Context {
             known: None,
             with_args: None,
+            recorded: None,
             node: None,
             seq: None,
             place: self.nowhere,
@@ -421,6 +424,10 @@ impl<'a> Tree<'a> {
                     if self.args_of(range, meaning) {
                         context.with_args = Some(scope);
                     }
+                }
+                // Bare names are also what 2021's traces call the user's own ranges.
+                if range.kind == RangeKind::CpuOp && matches!(meaning.what, What::Operator) {
+                    context.recorded = Some(scope);
                 }
                 let marker = matches!(
                     meaning.what,
@@ -480,6 +487,7 @@ impl<'a> Tree<'a> {
         // Operators around a node are not what the node computes.
         context.known = None;
         context.with_args = None;
+        context.recorded = None;
         context.flags.called = false;
     }
 

@@ -32,10 +32,16 @@ impl KernelScope<'_> {
             .map(u64::from)
     }
 
+    /// The launch configuration, where the file has one.
+    fn known_config(&self) -> Option<&LaunchConfig> {
+        Some(&self.config).filter(|c| c.is_known())
+    }
+
     /// Resident blocks per SM by the occupancy formula of the CUDA occupancy calculator: the least
     /// of the limits set by blocks, warps, registers and shared memory. `None` when a limit or a
     /// resource is unknown.
     fn blocks_per_sm(&self) -> Option<u64> {
+        self.known_config()?;
         let gpu = &self.site.table.costed.gpu.as_ref()?.gpu;
         let threads = self.config.threads();
         let warps = threads.div_ceil(32).max(1);
@@ -294,18 +300,18 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         Int,
         "",
         &[],
-        NOTHING,
+        LAUNCH_CONFIG,
         "Thread blocks in the grid",
-        |k| Answer::int(k.config.blocks())
+        |k| Answer::maybe(k.known_config().map(LaunchConfig::blocks), Answer::int)
     ),
     fact!(
         "kernel.threads",
         Int,
         "",
         &[],
-        NOTHING,
+        LAUNCH_CONFIG,
         "Threads per block",
-        |k| Answer::int(k.config.threads())
+        |k| Answer::maybe(k.known_config().map(LaunchConfig::threads), Answer::int)
     ),
     fact!(
         "kernel.registers",
@@ -330,12 +336,13 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         Double,
         "",
         &[],
-        GPU,
+        GPU_AND_LAUNCH,
         "Thread blocks over SMs: below 1 some SMs have nothing to do",
         |k| {
             Answer::maybe(
                 k.sm_count()
-                    .map(|sms| k.config.blocks() as f64 / sms as f64),
+                    .zip(k.known_config())
+                    .map(|(sms, config)| config.blocks() as f64 / sms as f64),
                 Answer::double,
             )
         }
@@ -345,7 +352,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         Int,
         "",
         &[],
-        GPU,
+        GPU_AND_LAUNCH,
         "Blocks an SM can hold at once, by registers, shared memory, warps and blocks",
         |k| Answer::maybe(k.blocks_per_sm(), Answer::int)
     ),
@@ -354,7 +361,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         Double,
         "",
         &[],
-        GPU,
+        GPU_AND_LAUNCH,
         "Theoretical occupancy: resident warps over the most an SM can hold",
         |k| {
             let max = k
@@ -377,7 +384,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         Double,
         "",
         &[],
-        GPU,
+        GPU_AND_LAUNCH,
         "Grid over the blocks the GPU can hold at once",
         |k| Answer::maybe(k.waves(), Answer::double)
     ),
@@ -386,7 +393,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         Double,
         "",
         &[],
-        GPU,
+        GPU_AND_LAUNCH,
         "Waves over waves rounded up: 0.55 means the last wave leaves 45 % of the slots empty",
         |k| { Answer::maybe(k.waves().map(|w| w / w.ceil()), Answer::double) }
     ),

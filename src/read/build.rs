@@ -335,7 +335,7 @@ pub(super) enum DeviceKey {
 }
 
 impl DeviceKey {
-    fn ordinal(self) -> u32 {
+    pub(super) fn ordinal(self) -> u32 {
         match self {
             DeviceKey::Ordinal(ordinal) | DeviceKey::Listed { ordinal, .. } => ordinal,
         }

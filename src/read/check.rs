@@ -24,7 +24,8 @@ pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
     let io = |e: &std::io::Error| match e.kind() {
         std::io::ErrorKind::NotFound => fail(
             "there is no such file",
-            "check the path; a profile is written by `nsys export --type sqlite`, for example",
+            "check the path; a profile is written by `nsys export --type sqlite` or torch.profiler, for \
+             example",
         ),
         std::io::ErrorKind::PermissionDenied => fail(
             "you may not read this file",
@@ -36,13 +37,14 @@ pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
     if meta.is_dir() {
         return Err(fail(
             "expected a profile, found a folder",
-            "give the file inside it: an `.sqlite` export of Nsight Systems or an nvprof database",
+            "give the file inside it: an `.sqlite` export of Nsight Systems, an nvprof database, or a \
+             `.pt.trace.json` of torch.profiler",
         ));
     }
     if !meta.is_file() {
         return Err(fail(
             "expected a regular file, found a pipe or a device",
-            "write the profile to a file first: SQLite cannot be read from a stream",
+            "write the profile to a file first: it cannot be read from a stream",
         ));
     }
     if meta.len() == 0 {
@@ -69,7 +71,8 @@ pub(super) fn not_a_profile(path: &Path, head: &[u8]) -> ReadError {
     ReadError {
         path: path.display().to_string(),
         problem: format!(
-            "expected an Nsight Systems SQLite export or an nvprof database, found {found}"
+            "expected an Nsight Systems SQLite export, an nvprof database or a PyTorch profiler trace, \
+             found {found}"
         ),
         remedy,
     }
@@ -85,8 +88,8 @@ const BEGINNINGS: &[(&[u8], &str, &str)] = &[
     (
         &[0x1f, 0x8b],
         "gzip-compressed data",
-        "PyTorch profiler traces (.json.gz) are not supported yet by this version; a compressed \
-         SQLite file must be unpacked first (`gunzip -k FILE`)",
+        "only PyTorch profiler traces are read compressed; anything else must be unpacked first \
+         (`gunzip -k FILE`)",
     ),
     (
         &[0x28, 0xb5, 0x2f, 0xfd],
@@ -134,9 +137,9 @@ fn recognise(path: &Path, head: &[u8]) -> (&'static str, String) {
     }
     if begins("{") || begins("[") {
         return (
-            "JSON",
-            "PyTorch profiler traces are not supported yet by this version; capture with \
-             `nsys profile` and export with `nsys export --type sqlite`"
+            "JSON without trace events",
+            "give the trace written by `prof.export_chrome_trace(...)` or \
+             `tensorboard_trace_handler` of torch.profiler"
                 .into(),
         );
     }
@@ -156,13 +159,14 @@ fn recognise(path: &Path, head: &[u8]) -> (&'static str, String) {
     if head.is_ascii() {
         return (
             "a text file",
-            "give the file written by `nsys export --type sqlite` or `nvprof -o`".into(),
+            "give the file written by `nsys export --type sqlite`, `nvprof -o` or torch.profiler"
+                .into(),
         );
     }
     (
         "bytes of a kind this tool does not know",
-        "give the file written by `nsys export --type sqlite` or `nvprof -o`; a report \
-         (`.nsys-rep`, `.qdrep`) must be exported first"
+        "give the file written by `nsys export --type sqlite`, `nvprof -o` or torch.profiler; a \
+         report (`.nsys-rep`, `.qdrep`) must be exported first"
             .into(),
     )
 }

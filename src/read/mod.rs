@@ -7,12 +7,13 @@ use crate::profile::{Format, Profile, SyncKind};
 
 mod build;
 mod check;
+mod kineto;
 mod nsys;
 mod nvprof;
 mod sqlite;
 
 /// Every format, asked in this order. A new format is one module and one entry here.
-pub const READERS: &[&dyn Reader] = &[&nvprof::Nvprof, &nsys::Nsys];
+pub const READERS: &[&dyn Reader] = &[&nvprof::Nvprof, &nsys::Nsys, &kineto::Kineto];
 
 /// One input format.
 pub trait Reader: Sync {

@@ -656,14 +656,8 @@ fn wrong_files_are_refused_with_a_reason() {
             "git lfs pull",
         ),
         (file("page.sqlite", b"<!DOCTYPE html><html></html>"), "HTML"),
-        (
-            file("t.json", b"{\"traceEvents\": []}"),
-            "not supported yet by this version",
-        ),
-        (
-            file("t.json.gz", b"\x1f\x8b\x08\x00rest"),
-            "not supported yet by this version",
-        ),
+        (file("t.json", b"{\"nodes\": []}"), "export_chrome_trace"),
+        (file("t.json.gz", b"\x1f\x8b\x08\x00rest"), "gunzip -k"),
         (
             file("my net.nsys-rep", b"\x00\x01\x02\xfe"),
             "nsys export --type sqlite '",

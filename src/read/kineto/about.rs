@@ -1,0 +1,227 @@
+//! What a trace says beside its events: the GPUs, the rank, and whether it carries more of the
+//! machine than it should.
+
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::json::object;
+use super::number::{count, text};
+use crate::profile::Device;
+
+type Raw<'a> = Option<&'a RawValue>;
+
+object! {
+    /// One entry of `deviceProperties`.
+    Properties {
+        id: Raw<'a> = "id",
+        name: Raw<'a> = "name",
+        memory: Raw<'a> = "totalGlobalMem",
+        major: Raw<'a> = "computeMajor",
+        minor: Raw<'a> = "computeMinor",
+        sms: Raw<'a> = "numSms",
+        threads_per_sm: Raw<'a> = "maxThreadsPerMultiprocessor",
+        warp: Raw<'a> = "warpSize",
+        registers_per_sm: Raw<'a> = "regsPerMultiprocessor",
+        shared_per_sm: Raw<'a> = "sharedMemPerMultiprocessor" | "maxSharedMemoryPerMultiProcessor",
+        shared_per_block_optin: Raw<'a> = "sharedMemPerBlockOptin",
+    }
+}
+
+object! {
+    /// `distributedInfo`.
+    Distributed {
+        rank: Raw<'a> = "rank",
+    }
+}
+
+/// More GPUs than a machine holds: bounds what a hostile file can make us keep.
+const MAX_DEVICES: usize = 4096;
+/// Members of a trace object that describe the capture.
+const KNOWN: [&str; 14] = [
+    "schemaVersion",
+    "deviceProperties",
+    "distributedInfo",
+    "traceName",
+    "displayTimeUnit",
+    "baseTimeNanoseconds",
+    "trace_id",
+    "record_shapes",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "profile_memory",
+    "cupti_version",
+    "INFO",
+];
+
+/// What is kept of the trace object's members.
+#[derive(Debug, Default)]
+pub(super) struct About {
+    pub(super) schema: Option<String>,
+    pub(super) rank: Option<u32>,
+    /// The trace carries environment variables.
+    pub(super) environment: bool,
+    devices: FxHashMap<u32, Device>,
+}
+
+impl About {
+    /// Takes in one member of the trace object; `value` is JSON text.
+    pub(super) fn property(&mut self, key: &str, value: &str) {
+        match key {
+            "schemaVersion" => self.schema = short(value),
+            "deviceProperties" => self.devices = devices(value),
+            "distributedInfo" => {
+                let info = serde_json::from_str::<Distributed<'_>>(value).unwrap_or_default();
+                self.rank = info.rank.and_then(count32);
+            }
+            _ if KNOWN.contains(&key) => {}
+            _ => self.environment |= is_environment(key, value),
+        }
+    }
+
+    /// Fills in what the trace says of a device. ROCm counts the processors of the host too, so
+    /// that a lone GPU may run as number 9; where all listed GPUs are alike any will do.
+    pub(super) fn describe(&self, ordinal: u32, device: &mut Device) {
+        let mut listed = self.devices.values();
+        let first = listed.next();
+        let alike = |first: &&Device| listed.all(|d| same_board(d, first));
+        let found = self.devices.get(&ordinal).or_else(|| first.filter(alike));
+        if let Some(found) = found {
+            *device = Device {
+                ordinal,
+                ..found.clone()
+            };
+        }
+    }
+}
+
+fn same_board(a: &Device, b: &Device) -> bool {
+    (&a.name, a.compute_capability, a.sm_count) == (&b.name, b.compute_capability, b.sm_count)
+}
+
+fn devices(value: &str) -> FxHashMap<u32, Device> {
+    let list: Vec<Properties<'_>> = serde_json::from_str(value).unwrap_or_default();
+    (0..)
+        .zip(list.iter().take(MAX_DEVICES))
+        .map(|(position, properties)| device(position, properties))
+        .map(|device| (device.ordinal, device))
+        .collect()
+}
+
+fn device(position: u32, properties: &Properties<'_>) -> Device {
+    let number = |value: Raw<'_>| value.and_then(count32);
+    let name = properties.name.map(text).unwrap_or_default();
+    let warp = number(properties.warp).filter(|&w| w > 0);
+    Device {
+        ordinal: number(properties.id).unwrap_or(position),
+        name: Some(name.trim().to_owned()).filter(|n| !n.is_empty()),
+        compute_capability: number(properties.major).zip(number(properties.minor)),
+        sm_count: number(properties.sms).filter(|&n| n > 0),
+        memory_bytes: properties.memory.and_then(count).filter(|&n| n > 0),
+        max_warps_per_sm: number(properties.threads_per_sm)
+            .zip(warp)
+            .map(|(threads, warp)| threads / warp)
+            .filter(|&n| n > 0),
+        registers_per_sm: number(properties.registers_per_sm).filter(|&n| n > 0),
+        shared_per_sm: number(properties.shared_per_sm).filter(|&n| n > 0),
+        shared_per_block_optin: number(properties.shared_per_block_optin).filter(|&n| n > 0),
+        ..Device::default()
+    }
+}
+
+fn count32(value: &RawValue) -> Option<u32> {
+    count(value).and_then(|n| u32::try_from(n).ok())
+}
+
+/// A version: a number or a short text.
+fn short(value: &str) -> Option<String> {
+    let value = value.trim_matches('"');
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    (value.len() <= 20 && !value.is_empty() && value.chars().all(plain)).then(|| value.to_owned())
+}
+
+/// Whether a member holds environment variables: it is called so, or holds ones every shell sets.
+/// Some clusters add them to the trace's metadata.
+fn is_environment(key: &str, value: &str) -> bool {
+    /// Longer blocks are looked at by name only.
+    const LOOKED_AT: usize = 1 << 20;
+    let key = key.to_ascii_lowercase();
+    let mut words = key.split(|c: char| !c.is_ascii_alphanumeric());
+    let holds = value.starts_with(['{', '[']) || value.contains('=');
+    let called = words.any(|w| matches!(w, "env" | "envs" | "environ" | "environment" | "envvars"));
+    if called && holds {
+        return true;
+    }
+    if value.len() > LOOKED_AT || !value.starts_with(['{', '[', '"']) {
+        return false;
+    }
+    match serde_json::from_str::<Value>(value) {
+        Ok(Value::Object(members)) => members.contains_key("PATH") || members.contains_key("HOME"),
+        Ok(Value::Array(items)) => items
+            .iter()
+            .filter_map(Value::as_str)
+            .any(|item| item.starts_with("PATH=") || item.starts_with("HOME=")),
+        Ok(Value::String(text)) => text.contains("PATH=") && text.contains("HOME="),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A100: &str = r#"[{"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42505273344,
+        "computeMajor": 8, "computeMinor": 0, "maxThreadsPerMultiprocessor": 2048,
+        "regsPerMultiprocessor": 65536, "warpSize": 32, "sharedMemPerMultiprocessor": 167936,
+        "numSms": 108, "sharedMemPerBlockOptin": 166912}]"#;
+
+    #[test]
+    fn devices_are_described() {
+        let mut about = About::default();
+        about.property("deviceProperties", A100);
+        about.property("distributedInfo", r#"{"backend": "nccl", "rank": 3}"#);
+        about.property("schemaVersion", "1");
+        assert_eq!((about.rank, about.schema.as_deref()), (Some(3), Some("1")));
+        let mut device = Device::default();
+        about.describe(0, &mut device);
+        assert_eq!(device.name.as_deref(), Some("NVIDIA A100-SXM4-40GB"));
+        assert_eq!(device.compute_capability, Some((8, 0)));
+        assert_eq!(
+            (device.sm_count, device.max_warps_per_sm),
+            (Some(108), Some(64))
+        );
+        let mut other = Device::default();
+        about.describe(9, &mut other);
+        assert_eq!((other.ordinal, other.sm_count), (9, Some(108)));
+        about.property("deviceProperties", "\"none\"");
+        let mut unknown = Device::default();
+        about.describe(0, &mut unknown);
+        assert_eq!(unknown.name, None);
+    }
+
+    #[test]
+    fn unlike_devices_do_not_stand_in_for_each_other() {
+        let mut about = About::default();
+        about.property(
+            "deviceProperties",
+            r#"[{"id": 0, "name": "A"}, {"id": 1, "name": ""}]"#,
+        );
+        let mut device = Device::default();
+        about.describe(7, &mut device);
+        assert_eq!(device.name, None);
+        about.describe(0, &mut device);
+        assert_eq!(device.name.as_deref(), Some("A"));
+    }
+
+    #[test]
+    fn environments_are_noticed() {
+        assert!(is_environment("environment", r#"{"A": 1}"#));
+        assert!(is_environment("job_env", r#"["A=1"]"#));
+        assert!(is_environment("metadata", r#"{"PATH": "/bin"}"#));
+        assert!(is_environment("x", r#"["HOME=/root"]"#));
+        assert!(!is_environment("mast_job_environment", "\"prod\""));
+        assert!(!is_environment("inventory", r#"{"a": 1}"#));
+        assert!(!is_environment("hip_runtime_version", "60443483"));
+    }
+}

@@ -1,0 +1,657 @@
+//! From trace events to rows of a profile.
+//!
+//! Host events carry process and thread; events of the GPU carry the device in place of the process
+//! and are given to the process of the call with their correlation id, once all calls are known.
+
+use rustc_hash::FxHashMap;
+use serde_json::value::RawValue;
+
+use super::json::{Args, Event, Sink};
+use super::number::{bare, count, nanoseconds, number_in, text, whole};
+use crate::profile::{
+    ApiCall, ApiClass, Copy, CopyKind, Kernel, LaunchConfig, MemKind, Overhead, ProcessId, Range,
+    RangeKind, Set, Span, StrId, Strings, Sync, SyncKind, ThreadId,
+};
+use crate::read::build::{
+    Builder, Damage, DeviceKey, NO_CORRELATION, call_correlation, correlation,
+};
+use crate::read::{Progress, unversioned};
+
+/// What an event is, by its category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Category {
+    Range(RangeKind),
+    Call,
+    Kernel,
+    Copy,
+    Set,
+    Sync,
+    Overhead,
+    /// Hardware counters of a kernel, in place of the kernel.
+    Counters,
+}
+
+/// Categories as PyTorch spells them today and, capitalised, in 2021; ASCII case is ignored. The
+/// rest (flow arrows, memory events, annotations drawn on the GPU's track) says nothing new.
+const CATEGORIES: &[(&str, Category)] = &[
+    ("cpu_op", Category::Range(RangeKind::CpuOp)),
+    ("python_function", Category::Range(RangeKind::Python)),
+    ("cuda_runtime", Category::Call),
+    ("kernel", Category::Kernel),
+    ("cuda_driver", Category::Call),
+    ("gpu_memcpy", Category::Copy),
+    ("gpu_memset", Category::Set),
+    ("user_annotation", Category::Range(RangeKind::Annotation)),
+    ("operator", Category::Range(RangeKind::CpuOp)),
+    ("runtime", Category::Call),
+    ("memcpy", Category::Copy),
+    ("memset", Category::Set),
+    ("cuda_sync", Category::Sync),
+    ("overhead", Category::Overhead),
+    ("hip_runtime", Category::Call),
+    ("hip_driver", Category::Call),
+    ("cuda_profiler_range", Category::Counters),
+];
+
+fn category(name: &str) -> Option<Category> {
+    CATEGORIES
+        .iter()
+        .find(|(spelling, _)| spelling.eq_ignore_ascii_case(name))
+        .map(|(_, category)| *category)
+}
+
+/// Numbers given to processes and threads that have a name instead: beyond any real one.
+const NAMED: i64 = 1 << 40;
+/// Events between two reports of progress.
+const REPORT_EVERY: u64 = 1 << 14;
+
+/// Rows that could not be taken as they stand, by table.
+#[derive(Debug, Default)]
+pub(super) struct Damages {
+    pub(super) kernels: Damage,
+    pub(super) calls: Damage,
+    pub(super) ranges: Damage,
+    pub(super) copies: Damage,
+    pub(super) sets: Damage,
+    pub(super) syncs: Damage,
+    pub(super) overheads: Damage,
+}
+
+/// Collects the rows of a trace.
+pub(super) struct Rows<'p> {
+    pub(super) builder: Builder,
+    pub(super) damages: Damages,
+    /// Events without a shape of their own: not JSON, or no object.
+    pub(super) unreadable: u64,
+    /// Hardware counters of kernels (`CUPTI` range profiler).
+    pub(super) counters: u64,
+    /// Some time has a fraction of a microsecond.
+    pub(super) fractions: bool,
+    /// Launch configurations and sizes that ROCm notes at the call.
+    at_call: FxHashMap<(ProcessId, u64), AtCall>,
+    /// Python frames of threads PyTorch could not identify: no process, no thread.
+    adrift: Vec<Range>,
+    names: Strings,
+    line: String,
+    events: u64,
+    progress: &'p dyn Progress,
+}
+
+/// What a call says of the work it starts.
+#[derive(Debug, Clone, Copy, Default)]
+struct AtCall {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: Option<u32>,
+    bytes: Option<u64>,
+    /// The grid is in work items, not in blocks.
+    in_items: bool,
+}
+
+impl Sink for Rows<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        self.events += 1;
+        if self.events.is_multiple_of(REPORT_EVERY) {
+            self.progress.advance(REPORT_EVERY);
+        }
+        let complete = event.ph.is_none_or(|ph| bare(ph) == "X");
+        if let Some(category) = event.cat.and_then(|cat| category(bare(cat)))
+            && complete
+        {
+            self.add(category, event);
+        }
+    }
+
+    fn unreadable(&mut self) {
+        self.unreadable += 1;
+    }
+
+    fn property(&mut self, _key: &str, _value: &str) {}
+}
+
+impl<'p> Rows<'p> {
+    pub(super) fn new(builder: Builder, progress: &'p dyn Progress) -> Rows<'p> {
+        Rows {
+            builder,
+            damages: Damages::default(),
+            unreadable: 0,
+            counters: 0,
+            fractions: false,
+            at_call: FxHashMap::default(),
+            adrift: Vec::new(),
+            names: Strings::default(),
+            line: String::new(),
+            events: 0,
+            progress,
+        }
+    }
+
+    fn add(&mut self, category: Category, event: &Event<'_>) {
+        match category {
+            Category::Range(kind) => self.range(kind, event),
+            Category::Call => self.call(event),
+            Category::Kernel => self.kernel(event),
+            Category::Copy => self.copy(event),
+            Category::Set => self.set(event),
+            Category::Sync => self.sync(event),
+            Category::Overhead => self.overhead(event),
+            Category::Counters => self.counters += 1,
+        }
+    }
+
+    fn range(&mut self, kind: RangeKind, event: &Event<'_>) {
+        let Some(span) = span(event, &mut self.damages.ranges, &mut self.fractions) else {
+            return;
+        };
+        let args = self.arguments(&event.args);
+        let range = Range {
+            span,
+            thread: ThreadId(u32::MAX),
+            kind,
+            text: self.name(event),
+            domain: None,
+            seq: event.args.sequence.and_then(count),
+            op_id: event.args.record.and_then(count).filter(|&id| id > 0),
+            args,
+        };
+        let (pid, tid) = self.owner(event);
+        if kind == RangeKind::Python && (pid, tid) == (0, 0) {
+            self.adrift.push(range);
+            return;
+        }
+        let thread = self.thread(pid, tid);
+        self.builder.profile.ranges.push(Range { thread, ..range });
+    }
+
+    fn call(&mut self, event: &Event<'_>) {
+        let Some(span) = span(event, &mut self.damages.calls, &mut self.fractions) else {
+            return;
+        };
+        let (pid, tid) = self.owner(event);
+        let thread = self.thread(pid, tid);
+        let name = event.name.map(text).unwrap_or_default();
+        let name = unversioned(&name);
+        let correlation = call_correlation(event.args.correlation.and_then(whole));
+        self.note_call(name, (thread, correlation), &event.args);
+        self.builder.profile.calls.push(ApiCall {
+            span,
+            thread,
+            correlation,
+            name: self.builder.profile.strings.intern(name),
+            class: ApiClass::of(name),
+        });
+    }
+
+    fn note_call(&mut self, name: &str, call: (ThreadId, u64), args: &Args<'_>) {
+        if args.grid.is_none() && args.bytes.is_none() {
+            return;
+        }
+        let note = AtCall {
+            grid: triple(args.grid),
+            block: triple(args.block),
+            shared: args.shared.and_then(count32),
+            bytes: args.bytes.and_then(count),
+            // HIP's `globalWorkSizeX`; every other launch counts blocks.
+            in_items: matches!(
+                name,
+                "hipExtModuleLaunchKernel" | "hipHccModuleLaunchKernel"
+            ),
+        };
+        let thread = self.builder.profile.threads.get(call.0.idx());
+        if let Some(process) = thread.map(|t| t.process) {
+            self.at_call.insert((process, call.1), note);
+        }
+    }
+
+    fn kernel(&mut self, event: &Event<'_>) {
+        let damage = &mut self.damages.kernels;
+        let Some(span) = gpu_span(event, damage, &mut self.fractions) else {
+            return;
+        };
+        let Some((device, stream)) = gpu(event, damage) else {
+            return;
+        };
+        let args = &event.args;
+        let config = LaunchConfig {
+            grid: triple(args.grid),
+            block: triple(args.block),
+            registers: args.registers.and_then(count32),
+            static_shared: None,
+            // Static and dynamic together: the trace does not tell them apart.
+            dynamic_shared: args.shared.and_then(count32),
+            local_per_thread: None,
+        };
+        let kernel = Kernel {
+            span,
+            name: self.name(event),
+            device: self.builder.device(DeviceKey::Ordinal(device)),
+            process: ProcessId(u32::MAX),
+            stream,
+            context: args.context.and_then(count32).unwrap_or(0),
+            correlation: correlation(args.correlation.and_then(whole)),
+            config: self.builder.config(config),
+            in_graph: args.graph_node.and_then(whole).is_some_and(|id| id > 0),
+        };
+        self.builder.profile.kernels.push(kernel);
+    }
+
+    fn copy(&mut self, event: &Event<'_>) {
+        let damage = &mut self.damages.copies;
+        let Some(span) = gpu_span(event, damage, &mut self.fractions) else {
+            return;
+        };
+        let Some((device, stream)) = gpu(event, damage) else {
+            return;
+        };
+        let name = event.name.map(text).unwrap_or_default();
+        let (kind, src, dst) = copy_kind(&name);
+        let copy = Copy {
+            span,
+            device: self.builder.device(DeviceKey::Ordinal(device)),
+            process: ProcessId(u32::MAX),
+            stream,
+            correlation: correlation(event.args.correlation.and_then(whole)),
+            bytes: event.args.bytes.and_then(count).unwrap_or(u64::MAX),
+            kind,
+            src,
+            dst,
+        };
+        self.builder.profile.copies.push(copy);
+    }
+
+    fn set(&mut self, event: &Event<'_>) {
+        let damage = &mut self.damages.sets;
+        let Some(span) = gpu_span(event, damage, &mut self.fractions) else {
+            return;
+        };
+        let Some((device, stream)) = gpu(event, damage) else {
+            return;
+        };
+        let name = event.name.map(text).unwrap_or_default();
+        let set = Set {
+            span,
+            device: self.builder.device(DeviceKey::Ordinal(device)),
+            process: ProcessId(u32::MAX),
+            stream,
+            correlation: correlation(event.args.correlation.and_then(whole)),
+            bytes: event.args.bytes.and_then(count).unwrap_or(0),
+            mem: within_brackets(&name).map_or(MemKind::Unknown, memory),
+        };
+        self.builder.profile.sets.push(set);
+    }
+
+    fn sync(&mut self, event: &Event<'_>) {
+        let Some(span) = span(event, &mut self.damages.syncs, &mut self.fractions) else {
+            return;
+        };
+        let name = event.name.map(text).unwrap_or_default();
+        self.builder.profile.syncs.push(Sync {
+            span,
+            process: ProcessId(u32::MAX),
+            correlation: correlation(event.args.correlation.and_then(whole)),
+            kind: sync_kind(&name),
+        });
+    }
+
+    fn overhead(&mut self, event: &Event<'_>) {
+        let damage = &mut self.damages.overheads;
+        if let Some(span) = span(event, damage, &mut self.fractions) {
+            let name = self.name(event);
+            // Its process is -1, and its thread says nothing.
+            self.builder.profile.overheads.push(Overhead {
+                span,
+                thread: None,
+                name,
+            });
+        }
+    }
+
+    fn name(&mut self, event: &Event<'_>) -> StrId {
+        let name = event.name.map(text).unwrap_or_default();
+        self.builder.profile.strings.intern(&name)
+    }
+
+    /// Process and thread of a host event.
+    fn owner(&mut self, event: &Event<'_>) -> (i64, i64) {
+        let mut number = |value: Option<&RawValue>| {
+            let Some(value) = value else { return 0 };
+            let name = bare(value);
+            number_in(name).unwrap_or_else(|| NAMED + i64::from(self.names.intern(name).0))
+        };
+        (number(event.pid), number(event.tid))
+    }
+
+    fn thread(&mut self, pid: i64, tid: i64) -> ThreadId {
+        self.builder
+            .thread(pid, || pid.cast_unsigned(), tid.cast_unsigned())
+    }
+
+    /// The arguments that say what an operator worked on, as a JSON object without what differs
+    /// from call to call (ids): equal calls share one text.
+    fn arguments(&mut self, args: &Args<'_>) -> Option<StrId> {
+        let line = &mut self.line;
+        line.clear();
+        for (key, value) in [
+            ("Input Dims", args.dims),
+            ("Input type", args.types),
+            ("Input Strides", args.strides),
+            ("Concrete Inputs", args.concrete),
+            ("Call stack", args.stack),
+            ("Module Hierarchy", args.hierarchy),
+            ("Collective name", args.collective),
+            ("In msg nelems", args.in_elements),
+            ("Out msg nelems", args.out_elements),
+            ("Group size", args.group_size),
+            ("dtype", args.dtype),
+        ] {
+            let value = value.map_or("", RawValue::get);
+            if matches!(value, "" | "\"\"" | "[]" | "null") {
+                continue;
+            }
+            line.push(if line.is_empty() { '{' } else { ',' });
+            line.push('"');
+            line.push_str(key);
+            line.push_str("\":");
+            line.push_str(value);
+        }
+        if line.is_empty() {
+            return None;
+        }
+        line.push('}');
+        Some(self.builder.profile.strings.intern(line))
+    }
+
+    /// Ties the rows of the GPU to processes, and to what ROCm notes at the calls.
+    pub(super) fn settle(&mut self) {
+        self.settle_adrift();
+        self.settle_processes();
+        self.settle_configs();
+        for copy in &mut self.builder.profile.copies {
+            if copy.bytes == u64::MAX {
+                let noted = self.at_call.get(&(copy.process, copy.correlation));
+                copy.bytes = noted.and_then(|c| c.bytes).unwrap_or(0);
+            }
+        }
+        self.builder.ask_calls();
+    }
+
+    /// Frames without a thread are those of helpers (`tqdm`'s monitor, a log writer), unless the
+    /// whole trace knows no thread.
+    fn settle_adrift(&mut self) {
+        let nobody = self.builder.profile.processes.iter().all(|p| p.pid == 0);
+        if !nobody || self.adrift.is_empty() {
+            return;
+        }
+        let thread = self.thread(0, 0);
+        let adrift = std::mem::take(&mut self.adrift);
+        let ranges = adrift.into_iter().map(|r| Range { thread, ..r });
+        self.builder.profile.ranges.extend(ranges);
+    }
+
+    fn settle_processes(&mut self) {
+        let owners = self.builder.owners();
+        let by_device = self.usual_owners(&owners);
+        let busiest = self.busiest();
+        let fallback = match busiest {
+            Some(process) => process,
+            // A trace of the GPU alone.
+            None => self.builder.process(0, || 0),
+        };
+        let of = |device: Option<usize>, correlation: u64| {
+            let usual = device.and_then(|d| by_device.get(&d).copied());
+            owners.of(correlation).or(usual).unwrap_or(fallback)
+        };
+        let profile = &mut self.builder.profile;
+        for k in &mut profile.kernels {
+            k.process = of(Some(k.device.idx()), k.correlation);
+        }
+        for c in &mut profile.copies {
+            c.process = of(Some(c.device.idx()), c.correlation);
+        }
+        for s in &mut profile.sets {
+            s.process = of(Some(s.device.idx()), s.correlation);
+        }
+        for s in &mut profile.syncs {
+            s.process = of(None, s.correlation);
+        }
+    }
+
+    /// Which process launched most of what ran on a device, for kernels without a launch.
+    fn usual_owners(&self, owners: &crate::read::build::Owners) -> FxHashMap<usize, ProcessId> {
+        let mut counts: FxHashMap<(usize, ProcessId), u64> = FxHashMap::default();
+        for kernel in &self.builder.profile.kernels {
+            if let Some(process) = owners.of(kernel.correlation) {
+                *counts.entry((kernel.device.idx(), process)).or_default() += 1;
+            }
+        }
+        let mut counts: Vec<_> = counts.into_iter().map(|((d, p), n)| (n, p, d)).collect();
+        counts.sort_unstable_by_key(|(n, p, _)| (*n, std::cmp::Reverse(*p)));
+        counts.into_iter().map(|(_, p, d)| (d, p)).collect()
+    }
+
+    /// The process with the most calls, else with the most ranges, else the first.
+    fn busiest(&self) -> Option<ProcessId> {
+        let profile = &self.builder.profile;
+        let mut counts = vec![(0_u64, 0_u64); profile.processes.len()];
+        let mut process = |thread: ThreadId, calls: u64, ranges: u64| {
+            let process = profile.threads.get(thread.idx()).map(|t| t.process.idx());
+            if let Some(count) = process.and_then(|p| counts.get_mut(p)) {
+                count.0 += calls;
+                count.1 += ranges;
+            }
+        };
+        profile.calls.iter().for_each(|c| process(c.thread, 1, 0));
+        profile.ranges.iter().for_each(|r| process(r.thread, 0, 1));
+        let best = counts.iter().enumerate();
+        best.max_by_key(|(i, count)| (**count, std::cmp::Reverse(*i)))
+            .map(|(i, _)| ProcessId::new(i))
+    }
+
+    /// Launch configurations of kernels whose own event has none, in blocks.
+    fn settle_configs(&mut self) {
+        if self.at_call.is_empty() {
+            return;
+        }
+        for index in 0..self.builder.profile.kernels.len() {
+            let Some(kernel) = self.builder.profile.kernels.get(index).copied() else {
+                return;
+            };
+            // A graph's kernels share the id of its launch.
+            let noted = self.at_call.get(&(kernel.process, kernel.correlation));
+            let Some(noted) = noted.filter(|_| kernel.correlation != NO_CORRELATION) else {
+                continue;
+            };
+            let mut config = self.builder.profile.config(&kernel);
+            if config.grid == [0; 3] {
+                config.grid = noted.grid;
+                config.block = noted.block;
+            }
+            config.dynamic_shared = config.dynamic_shared.or(noted.shared);
+            if noted.in_items {
+                for (blocks, threads) in config.grid.iter_mut().zip(config.block) {
+                    *blocks = blocks.div_ceil(threads.max(1));
+                }
+            }
+            let config = self.builder.config(config);
+            if let Some(kernel) = self.builder.profile.kernels.get_mut(index) {
+                kernel.config = config;
+            }
+        }
+    }
+}
+
+/// The interval of an event, in ns.
+fn span(event: &Event<'_>, damage: &mut Damage, fractions: &mut bool) -> Option<Span> {
+    let (start, end) = times(event, damage, fractions);
+    damage.span(start, end)
+}
+
+fn gpu_span(event: &Event<'_>, damage: &mut Damage, fractions: &mut bool) -> Option<Span> {
+    let (start, end) = times(event, damage, fractions);
+    damage.gpu_span(start, end)
+}
+
+fn times(
+    event: &Event<'_>,
+    damage: &mut Damage,
+    fractions: &mut bool,
+) -> (Option<i64>, Option<i64>) {
+    damage.rows += 1;
+    let start = event.ts.and_then(nanoseconds);
+    let length = event.dur.and_then(nanoseconds);
+    let end = start.zip(length).and_then(|(s, l)| s.checked_add(l));
+    *fractions |= [start, length].iter().flatten().any(|ns| ns % 1000 != 0);
+    (start, end)
+}
+
+/// Device and stream of an event on the GPU's track: its arguments, else the track it is drawn on.
+fn gpu(event: &Event<'_>, damage: &mut Damage) -> Option<(u32, u32)> {
+    let track = |value: Option<&RawValue>| value.and_then(|v| number_in(bare(v)));
+    let device = event.args.device.and_then(whole);
+    let device = device.or_else(|| track(event.pid));
+    let device = damage.owner(device.and_then(|d| u32::try_from(d).ok()))?;
+    let stream = event.args.stream.and_then(whole);
+    let stream = stream.or_else(|| track(event.tid));
+    Some((
+        device,
+        stream.and_then(|s| u32::try_from(s).ok()).unwrap_or(0),
+    ))
+}
+
+fn count32(value: &RawValue) -> Option<u32> {
+    count(value).and_then(|n| u32::try_from(n).ok())
+}
+
+/// `[13, 1, 1]`; zeros where it is not written so.
+fn triple(value: Option<&RawValue>) -> [u32; 3] {
+    value
+        .and_then(|v| serde_json::from_str(v.get()).ok())
+        .unwrap_or_default()
+}
+
+/// `Memcpy HtoD (Pageable -> Device)`; older ROCm writes `CopyHostToDevice`.
+fn copy_kind(name: &str) -> (CopyKind, MemKind, MemKind) {
+    const KINDS: [([&str; 2], CopyKind); 5] = [
+        (["HtoD", "HostToDevice"], CopyKind::HtoD),
+        (["DtoH", "DeviceToHost"], CopyKind::DtoH),
+        (["DtoD", "DeviceToDevice"], CopyKind::DtoD),
+        (["HtoH", "HostToHost"], CopyKind::HtoH),
+        (["PtoP", "PeerToPeer"], CopyKind::PtoP),
+    ];
+    let direction = name.split(" (").next().unwrap_or(name);
+    let kind = KINDS
+        .iter()
+        .find(|(words, _)| words.iter().any(|w| direction.ends_with(w)))
+        .map_or(CopyKind::Other, |(_, kind)| *kind);
+    let ends = within_brackets(name).and_then(|ends| ends.split_once(" -> "));
+    let (src, dst) = ends.map_or((MemKind::Unknown, MemKind::Unknown), |(src, dst)| {
+        (memory(src), memory(dst))
+    });
+    (kind, src, dst)
+}
+
+fn within_brackets(name: &str) -> Option<&str> {
+    name.split_once('(')?.1.strip_suffix(')')
+}
+
+fn memory(word: &str) -> MemKind {
+    match word.trim() {
+        "Pageable" => MemKind::Pageable,
+        "Pinned" => MemKind::Pinned,
+        "Device" | "Device Static" => MemKind::Device,
+        "Managed" | "Managed Static" => MemKind::Managed,
+        "Array" => MemKind::Array,
+        // `Host` (ROCm) does not say whether it is pinned.
+        _ => MemKind::Unknown,
+    }
+}
+
+fn sync_kind(name: &str) -> SyncKind {
+    let has = |word: &str| name.contains(word);
+    if has("Wait Event") {
+        SyncKind::StreamWait
+    } else if has("Stream") {
+        SyncKind::Stream
+    } else if has("Event") {
+        SyncKind::Event
+    } else if has("Context") || has("Device") {
+        SyncKind::Context
+    } else {
+        SyncKind::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_say_where_from_and_where_to() {
+        use MemKind::{Device, Pageable, Pinned, Unknown};
+        for (name, kind) in [
+            (
+                "Memcpy HtoD (Pageable -> Device)",
+                (CopyKind::HtoD, Pageable, Device),
+            ),
+            (
+                "Memcpy DtoH (Device -> Pinned)",
+                (CopyKind::DtoH, Device, Pinned),
+            ),
+            (
+                "Memcpy DtoD (Device -> Device)",
+                (CopyKind::DtoD, Device, Device),
+            ),
+            (
+                "Memcpy HtoD (Host -> Device)",
+                (CopyKind::HtoD, Unknown, Device),
+            ),
+            (
+                "Memcpy PtoP (Device -> Device)",
+                (CopyKind::PtoP, Device, Device),
+            ),
+            ("CopyHostToDevice", (CopyKind::HtoD, Unknown, Unknown)),
+            ("Memcpy Unknown (a", (CopyKind::Other, Unknown, Unknown)),
+            ("", (CopyKind::Other, Unknown, Unknown)),
+        ] {
+            assert_eq!(copy_kind(name), kind, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_waiting_stream_is_no_waiting_host() {
+        assert_eq!(sync_kind("Stream Wait Event"), SyncKind::StreamWait);
+        assert_eq!(sync_kind("Stream Sync"), SyncKind::Stream);
+        assert_eq!(sync_kind("Event Sync"), SyncKind::Event);
+        assert_eq!(sync_kind("Context Sync"), SyncKind::Context);
+        assert_eq!(sync_kind("?"), SyncKind::Unknown);
+    }
+
+    #[test]
+    fn categories_of_2021_and_today() {
+        assert_eq!(category("Operator"), category("cpu_op"));
+        assert_eq!(category("Kernel"), Some(Category::Kernel));
+        assert_eq!(category("Runtime"), Some(Category::Call));
+        assert_eq!(category("gpu_user_annotation"), None);
+        assert_eq!(category("ac2g"), None);
+    }
+}

@@ -1,0 +1,468 @@
+//! The JSON of a trace, one event at a time: nothing but the event being read is kept, a damaged
+//! event costs that event, and a file that was cut off gives what it holds.
+
+use serde_json::value::RawValue;
+
+/// Declares an object of which only some fields are read. Of a key that occurs twice the last value
+/// counts, and anything but an object is an empty one.
+macro_rules! object {
+    ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $field:ident: $kind:ty = $($key:literal)|+,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Default, Clone, Copy)]
+        pub(super) struct $name<'a> {
+            $($(#[$about])* pub(super) $field: $kind,)+
+        }
+
+        const _: () = {
+        use std::fmt;
+        use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+        impl<'de: 'a, 'a> Deserialize<'de> for $name<'a> {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                #[allow(non_camel_case_types)]
+                enum Key { $($field,)+ unread }
+
+                impl<'de> Deserialize<'de> for Key {
+                    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                        struct Keys;
+                        impl Visitor<'_> for Keys {
+                            type Value = Key;
+                            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                                f.write_str("a key")
+                            }
+                            fn visit_str<E>(self, key: &str) -> Result<Key, E> {
+                                Ok(match key {
+                                    $($($key)|+ => Key::$field,)+
+                                    _ => Key::unread,
+                                })
+                            }
+                        }
+                        from.deserialize_identifier(Keys)
+                    }
+                }
+
+                struct Fields<'a>(std::marker::PhantomData<&'a ()>);
+                impl<'de: 'a, 'a> Visitor<'de> for Fields<'a> {
+                    type Value = $name<'a>;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("an object")
+                    }
+                    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$name<'a>, A::Error> {
+                        let mut found = $name::default();
+                        while let Some(key) = map.next_key::<Key>()? {
+                            match key {
+                                $(Key::$field => found.$field = map.next_value()?,)+
+                                Key::unread => {
+                                    map.next_value::<IgnoredAny>()?;
+                                }
+                            }
+                        }
+                        Ok(found)
+                    }
+                    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<$name<'a>, A::Error> {
+                        while list.next_element::<IgnoredAny>()?.is_some() {}
+                        Ok($name::default())
+                    }
+                    fn visit_str<E>(self, _: &str) -> Result<$name<'a>, E> {
+                        Ok($name::default())
+                    }
+                    fn visit_bool<E>(self, _: bool) -> Result<$name<'a>, E> {
+                        Ok($name::default())
+                    }
+                    fn visit_i64<E>(self, _: i64) -> Result<$name<'a>, E> {
+                        Ok($name::default())
+                    }
+                    fn visit_u64<E>(self, _: u64) -> Result<$name<'a>, E> {
+                        Ok($name::default())
+                    }
+                    fn visit_f64<E>(self, _: f64) -> Result<$name<'a>, E> {
+                        Ok($name::default())
+                    }
+                    fn visit_unit<E>(self) -> Result<$name<'a>, E> {
+                        Ok($name::default())
+                    }
+                }
+                from.deserialize_any(Fields(std::marker::PhantomData))
+            }
+        }
+        };
+    };
+}
+pub(super) use object;
+
+type Raw<'a> = Option<&'a RawValue>;
+
+object! {
+    /// One trace event, values still as JSON text.
+    Event {
+        ph: Raw<'a> = "ph",
+        cat: Raw<'a> = "cat",
+        name: Raw<'a> = "name",
+        pid: Raw<'a> = "pid",
+        tid: Raw<'a> = "tid",
+        /// Microseconds.
+        ts: Raw<'a> = "ts",
+        /// Microseconds.
+        dur: Raw<'a> = "dur",
+        args: Args<'a> = "args",
+    }
+}
+
+object! {
+    /// What is read of an event's arguments. `External id` is not: in many releases it is a copy of
+    /// the correlation id and names an unrelated operator.
+    Args {
+        correlation: Raw<'a> = "correlation",
+        device: Raw<'a> = "device",
+        context: Raw<'a> = "context",
+        stream: Raw<'a> = "stream",
+        grid: Raw<'a> = "grid",
+        block: Raw<'a> = "block",
+        registers: Raw<'a> = "registers per thread",
+        shared: Raw<'a> = "shared memory",
+        graph_node: Raw<'a> = "graph node id",
+        bytes: Raw<'a> = "bytes" | "size",
+        kind: Raw<'a> = "kind",
+        sequence: Raw<'a> = "Sequence number",
+        record: Raw<'a> = "Record function id",
+        dims: Raw<'a> = "Input Dims" | "Input dims",
+        types: Raw<'a> = "Input type" | "Input Types" | "Input types",
+        strides: Raw<'a> = "Input Strides",
+        concrete: Raw<'a> = "Concrete Inputs",
+        stack: Raw<'a> = "Call stack",
+        hierarchy: Raw<'a> = "Module Hierarchy",
+        collective: Raw<'a> = "Collective name",
+        in_elements: Raw<'a> = "In msg nelems",
+        out_elements: Raw<'a> = "Out msg nelems",
+        group_size: Raw<'a> = "Group size",
+        dtype: Raw<'a> = "dtype",
+    }
+}
+
+/// Told what a trace holds, in file order.
+pub(super) trait Sink {
+    fn event(&mut self, event: &Event<'_>);
+    /// Something that should have been an event and is none.
+    fn unreadable(&mut self);
+    /// A member of the trace object other than its events; `value` is JSON text.
+    fn property(&mut self, key: &str, value: &str);
+}
+
+/// How the reading of a trace ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Whole,
+    /// The text ends before the trace does.
+    Cut,
+    /// Neither an object nor an array, or an object without events.
+    NoTrace,
+}
+
+/// Reads the text of a trace: an object with `traceEvents`, or a bare array of events.
+pub(super) fn read(text: &str, sink: &mut dyn Sink) -> End {
+    let mut reader = Reader {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+        sink,
+    };
+    if text.starts_with('\u{feff}') {
+        reader.at = '\u{feff}'.len_utf8();
+    }
+    reader.skip_space();
+    let ended = match reader.peek() {
+        Some(b'[') => reader.events().map(|()| true),
+        Some(b'{') => reader.members(),
+        _ => return End::NoTrace,
+    };
+    match ended {
+        Some(true) => End::Whole,
+        Some(false) => End::NoTrace,
+        None => End::Cut,
+    }
+}
+
+struct Reader<'t, 's> {
+    text: &'t str,
+    bytes: &'t [u8],
+    at: usize,
+    sink: &'s mut dyn Sink,
+}
+
+/// Methods answer `None` where the text ends too early.
+impl Reader<'_, '_> {
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let space = rest.iter().position(|b| !b.is_ascii_whitespace());
+        self.at += space.unwrap_or(rest.len());
+    }
+
+    /// The members of the trace object; whether its events were among them.
+    fn members(&mut self) -> Option<bool> {
+        let mut found = false;
+        self.at += 1;
+        loop {
+            self.skip_space();
+            match self.peek()? {
+                b'}' => return Some(found),
+                b'"' => {
+                    let from = self.at + 1;
+                    self.at = after_string(self.bytes, self.at)?;
+                    let key = self.text.get(from..self.at - 1).unwrap_or_default();
+                    self.skip_space();
+                    if self.peek()? != b':' {
+                        continue;
+                    }
+                    self.at += 1;
+                    self.skip_space();
+                    if key == "traceEvents" && self.peek()? == b'[' {
+                        found = true;
+                        self.events()?;
+                    } else {
+                        let from = self.at;
+                        self.at = after_value(self.bytes, self.at)?;
+                        let value = self.text.get(from..self.at).unwrap_or_default();
+                        self.sink.property(key, value);
+                    }
+                }
+                // A comma, or something that does not belong here.
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    fn events(&mut self) -> Option<()> {
+        self.at += 1;
+        loop {
+            self.skip_space();
+            match self.peek()? {
+                b']' => {
+                    self.at += 1;
+                    return Some(());
+                }
+                b',' => self.at += 1,
+                b'{' => self.event()?,
+                _ => {
+                    self.at = after_value(self.bytes, self.at)?;
+                    self.sink.unreadable();
+                }
+            }
+        }
+    }
+
+    fn event(&mut self) -> Option<()> {
+        let rest = self.text.get(self.at..)?;
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Event<'_>>();
+        if let Some(Ok(event)) = values.next() {
+            self.at += values.byte_offset();
+            self.sink.event(&event);
+            return Some(());
+        }
+        let end = after_value(self.bytes, self.at)?;
+        let text = repaired(self.text.get(self.at..end).unwrap_or_default());
+        self.at = end;
+        match serde_json::from_str::<Event<'_>>(&text) {
+            Ok(event) => self.sink.event(&event),
+            Err(_) => self.sink.unreadable(),
+        }
+        Some(())
+    }
+}
+
+/// Behind the string that begins at `at`.
+fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        let rest = bytes.get(at..)?;
+        at += rest.iter().position(|b| matches!(b, b'"' | b'\\'))?;
+        if bytes.get(at) == Some(&b'"') {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
+/// Behind the value that begins at `at`, and always further on; brackets are counted, not matched.
+fn after_value(bytes: &[u8], at: usize) -> Option<usize> {
+    match bytes.get(at)? {
+        b'"' => after_string(bytes, at),
+        b'{' | b'[' => {
+            let mut depth = 0_usize;
+            let mut at = at;
+            loop {
+                let rest = bytes.get(at..)?;
+                at += rest
+                    .iter()
+                    .position(|b| matches!(b, b'"' | b'{' | b'}' | b'[' | b']'))?;
+                match bytes.get(at)? {
+                    b'"' => at = after_string(bytes, at)?,
+                    b'{' | b'[' => {
+                        depth += 1;
+                        at += 1;
+                    }
+                    _ => {
+                        depth -= 1;
+                        at += 1;
+                        if depth == 0 {
+                            return Some(at);
+                        }
+                    }
+                }
+            }
+        }
+        _ => {
+            let rest = bytes.get(at + 1..)?;
+            let end = |b: &u8| b.is_ascii_whitespace() || b",]}".contains(b);
+            Some(at + 1 + rest.iter().position(end)?)
+        }
+    }
+}
+
+/// What profilers write that is not JSON, made JSON: `NaN` and `inf` become `null`, line breaks
+/// inside strings blanks, and the backslashes of Windows paths ordinary characters.
+fn repaired(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars().peekable();
+    let mut in_string = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => {
+                in_string = !in_string;
+                out.push(c);
+            }
+            '\\' if in_string => match chars.peek().copied() {
+                Some(next) if "\"\\/bfnrtu".contains(next) => {
+                    out.push(c);
+                    out.push(next);
+                    chars.next();
+                }
+                _ => out.push_str("\\\\"),
+            },
+            c if in_string && c.is_control() => out.push(' '),
+            c if !in_string && (c.is_ascii_alphabetic() || c == '-') => {
+                let mut word = String::from(c);
+                while let Some(next) =
+                    chars.next_if(|n| n.is_ascii_alphanumeric() || "+-.".contains(*n))
+                {
+                    word.push(next);
+                }
+                let number = word.starts_with('-') && !word.contains(|c: char| "nNIi".contains(c));
+                let known = matches!(word.as_str(), "true" | "false" | "null");
+                out.push_str(if number || known { &word } else { "null" });
+            }
+            // The exponent of a number begins with a letter, and is no word.
+            c if !in_string && c.is_ascii_digit() => {
+                out.push(c);
+                while let Some(next) =
+                    chars.next_if(|n| n.is_ascii_alphanumeric() || "+-.".contains(*n))
+                {
+                    out.push(next);
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Default)]
+    struct Seen {
+        names: Vec<String>,
+        unreadable: usize,
+        properties: Vec<(String, String)>,
+    }
+
+    impl Sink for Seen {
+        fn event(&mut self, event: &Event<'_>) {
+            self.names
+                .push(event.name.map_or("-", RawValue::get).to_owned());
+        }
+        fn unreadable(&mut self) {
+            self.unreadable += 1;
+        }
+        fn property(&mut self, key: &str, value: &str) {
+            self.properties.push((key.to_owned(), value.to_owned()));
+        }
+    }
+
+    fn seen(text: &str) -> (End, Seen) {
+        let mut seen = Seen::default();
+        (read(text, &mut seen), seen)
+    }
+
+    #[test]
+    fn objects_and_arrays() {
+        let (end, s) = seen(r#"{"a": {"]": 1}, "traceEvents": [{"name": 1}, {"name": 2}], "b":3}"#);
+        assert_eq!((end, s.names.len(), s.unreadable), (End::Whole, 2, 0));
+        let keys: Vec<_> = s.properties.iter().map(|(k, v)| (&**k, &**v)).collect();
+        assert_eq!(keys, [("a", "{\"]\": 1}"), ("b", "3")]);
+        let (end, s) = seen("\u{feff} [{\"name\": 1}\n,{}]");
+        assert_eq!((end, s.names), (End::Whole, vec!["1".into(), "-".into()]));
+        assert_eq!(seen("{}").0, End::NoTrace);
+        assert_eq!(seen("12").0, End::NoTrace);
+        assert_eq!(seen("").0, End::NoTrace);
+        assert_eq!(seen(r#"{"traceEvents": 3}"#).0, End::NoTrace);
+    }
+
+    #[test]
+    fn a_cut_text_gives_what_it_holds() {
+        let text = r#"{"traceEvents": [{"name": 1}, {"name": "x]}", "args": {"a": [1]}}]}"#;
+        for cut in 1..text.len() {
+            let (end, s) = seen(&text[..cut]);
+            assert_eq!(end, End::Cut, "{cut}");
+            assert_eq!(s.unreadable, 0, "{cut}");
+            assert!(s.names.len() <= 2);
+        }
+    }
+
+    #[test]
+    fn one_bad_event_costs_one_event() {
+        let (end, s) = seen(
+            r#"[{"name": 1, "dur": NaN, "a": -Infinity, "b": [nan, 1e5, -2.5e-3, true]},
+                {"name": "C:\Users\x"}, 7, "x", {"name": 3,,}, {"name": 4}, {"name": "a
+b"}]"#,
+        );
+        assert_eq!((end, s.unreadable), (End::Whole, 3));
+        assert_eq!(s.names, ["1", r#""C:\\Users\\x""#, "4", "\"a b\""]);
+    }
+
+    #[test]
+    fn duplicate_keys_and_odd_arguments() {
+        let (_, s) = seen(r#"[{"name": 1, "name": 2, "args": {"device": 1, "device": 2}}]"#);
+        assert_eq!(s.names, ["2"]);
+        for args in ["null", "3", "-3", "2.5", "true", "\"x\"", "[1, {}]"] {
+            let (_, s) = seen(&format!(r#"[{{"name": 1, "args": {args}}}]"#));
+            assert_eq!((s.names.len(), s.unreadable), (1, 0), "{args}");
+        }
+    }
+
+    #[test]
+    fn depth_is_no_danger() {
+        let deep = format!("[{{\"name\": 1, \"x\": {}", "[".repeat(200_000));
+        assert_eq!(seen(&deep).0, End::Cut);
+        let closed = format!(
+            "[{{\"name\": 1, \"x\": {}{}}}]",
+            "[".repeat(200_000),
+            "]".repeat(200_000)
+        );
+        assert_eq!(seen(&closed).0, End::Whole);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_ends(text in r#"[\[\]{}",:\\a0-9eN \n-]{0,60}"#) {
+            seen(&text);
+            seen(&format!("[{{{text}"));
+            seen(&format!("{{\"traceEvents\": [{text}"));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! PyTorch profiler traces: the Chrome JSON that `torch.profiler` (Kineto) exports, plain or gzip,
+//! from torch 1.8 to today, NVIDIA and AMD.
+//!
+//! A kernel is tied to its launch by the correlation id, and the launch to the operators around it
+//! by time and thread, as in every other format. `External id` is not used.
+
+use std::path::Path;
+
+use super::build::Builder;
+use super::{Input, Progress, ReadError, Reader, Sniff};
+use crate::base::units;
+use crate::profile::{Format, Profile};
+
+mod about;
+mod events;
+mod json;
+mod load;
+mod number;
+
+use about::About;
+use events::Rows;
+use json::{End, Event, Sink};
+
+/// How far into a text that begins like a trace its events are looked for.
+const LOOK_FOR_EVENTS: u64 = 1 << 20;
+
+/// PyTorch profiler traces.
+#[derive(Debug)]
+pub(super) struct Kineto;
+
+impl Reader for Kineto {
+    fn format(&self) -> Format {
+        Format::KinetoJson
+    }
+
+    fn sniff(&self, input: &Input<'_>) -> Sniff {
+        let no = |why: &str| Sniff::No(why.to_owned());
+        if input.tables.is_some() {
+            return no("an SQLite database");
+        }
+        let head = load::beginning(input.head);
+        let has = |text: &[u8], word: &str| contains(text, word.as_bytes());
+        match first_byte(&head) {
+            Some(b'[') if has(&head, "\"ph\"") => Sniff::Yes("a list of trace events".into()),
+            Some(b'[') => no("a JSON list without trace events"),
+            Some(b'{') if has(&head, "\"traceEvents\"") => Sniff::Yes("`traceEvents`".into()),
+            // Properties of many GPUs and of the job may come first.
+            Some(b'{') if has(&load::first(input.path, LOOK_FOR_EVENTS), "\"traceEvents\"") => {
+                Sniff::Yes("`traceEvents`".into())
+            }
+            Some(b'{') => no("a JSON object without `traceEvents`"),
+            _ => no("not JSON"),
+        }
+    }
+
+    fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+        let load::Text { text, damage } = load::text(path, progress)?;
+        progress.phase("events", None);
+        let mut trace = Trace {
+            rows: Rows::new(Builder::new(Format::KinetoJson, path), progress),
+            about: About::default(),
+        };
+        let end = json::read(&text, &mut trace);
+        drop(text);
+        let Trace { mut rows, about } = trace;
+        if end == End::NoTrace {
+            return Err(ReadError {
+                path: path.display().to_string(),
+                problem: "expected a PyTorch profiler trace, found JSON without `traceEvents`"
+                    .into(),
+                remedy: "give the file written by `export_chrome_trace` or \
+                         `tensorboard_trace_handler`"
+                    .into(),
+            });
+        }
+        rows.settle();
+        note_damage(&mut rows, end, damage);
+        let counters = rows.counters;
+        let coarse = !rows.fractions;
+        let mut profile = rows
+            .builder
+            .finish(|key, device| about.describe(key.ordinal(), device));
+        profile.schema_version = about.schema;
+        for process in &mut profile.processes {
+            process.rank = about.rank;
+        }
+        record(&mut profile, about.environment);
+        notes(&mut profile, counters, coarse);
+        Ok(profile)
+    }
+}
+
+/// Events to the rows, everything else to what is known about the trace.
+struct Trace<'p> {
+    rows: Rows<'p>,
+    about: About,
+}
+
+impl Sink for Trace<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        self.rows.event(event);
+    }
+
+    fn unreadable(&mut self) {
+        self.rows.unreadable();
+    }
+
+    fn property(&mut self, key: &str, value: &str) {
+        self.about.property(key, value);
+    }
+}
+
+fn first_byte(text: &[u8]) -> Option<u8> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    text.trim_ascii_start().first().copied()
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
+}
+
+/// Says what could not be read.
+fn note_damage(rows: &mut Rows<'_>, end: End, damage: Option<String>) {
+    let damages = std::mem::take(&mut rows.damages);
+    let profile = &mut rows.builder.profile;
+    for (table, kind) in [
+        (&damages.kernels, "kernel"),
+        (&damages.calls, "API call"),
+        (&damages.ranges, "range"),
+        (&damages.copies, "copy"),
+        (&damages.sets, "memset"),
+        (&damages.syncs, "synchronisation"),
+        (&damages.overheads, "overhead"),
+    ] {
+        table.note(profile, kind, "device", "size");
+    }
+    if rows.unreadable > 0 {
+        let (verb, count) = match rows.unreadable {
+            1 => ("was", "1 event".to_owned()),
+            n => ("were", format!("{} events", units::count(n))),
+        };
+        profile.note(
+            "rows_skipped",
+            format!("{count} of the trace could not be read as JSON and {verb} skipped."),
+        );
+    }
+    match (damage, end) {
+        (Some(text), _) => profile.note("trace_cut", text),
+        (None, End::Cut) => profile.note(
+            "trace_cut",
+            "The trace ends in the middle: the program was killed while it wrote it, or the copy \
+             did not finish. What is there was read; the rest is missing from all figures.",
+        ),
+        (None, _) => {}
+    }
+}
+
+/// Tells "none happened" from "nobody looked". `ProfilerActivity.CUDA` is one switch: with kernels
+/// or calls come copies and synchronisations.
+fn record(profile: &mut Profile, environment: bool) {
+    let recorded = &mut profile.recorded;
+    recorded.kernels = !profile.kernels.is_empty();
+    recorded.api_calls = !profile.calls.is_empty();
+    recorded.ranges = !profile.ranges.is_empty();
+    let cuda = recorded.kernels || recorded.api_calls;
+    recorded.copies = cuda;
+    recorded.syncs = cuda;
+    recorded.environment = environment;
+}
+
+fn notes(profile: &mut Profile, counters: u64, coarse: bool) {
+    const BOTH: &str = "`activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`";
+    let recorded = profile.recorded;
+    if counters > 0 {
+        profile.note(
+            "counters_only",
+            format!(
+                "The trace holds hardware counters of {} kernels instead of the kernels themselves: \
+                 it was taken with the CUPTI range profiler. Leave out \
+                 `experimental_config=_ExperimentalConfig(profiler_metrics=...)`.",
+                units::count(counters)
+            ),
+        );
+    }
+    if !recorded.kernels {
+        profile.note(
+            "kernels_missing",
+            format!("The trace holds no kernels; profile with {BOTH}."),
+        );
+    }
+    if !recorded.api_calls {
+        profile.note(
+            "calls_missing",
+            format!(
+                "The trace holds no CUDA or HIP API calls, so kernels cannot be tied to the code \
+                 that launched them; profile with {BOTH}."
+            ),
+        );
+    }
+    if !recorded.ranges {
+        profile.note(
+            "ranges_missing",
+            format!(
+                "The trace holds no operators, so kernels cannot be tied to operators and layers; \
+                 profile with {BOTH} and `record_shapes=True`."
+            ),
+        );
+    }
+    if coarse && recorded.kernels {
+        profile.note(
+            "whole_microseconds",
+            "All times are whole microseconds (PyTorch before 2.2 writes them so): kernels of a few \
+             microseconds are measured roughly.",
+        );
+    }
+    if recorded.environment {
+        profile.note(
+            "environment_block",
+            "The trace carries environment variables of the captured machine, which may hold \
+             secrets; nothing of them is kept or printed here, but think before you share the file.",
+        );
+    }
+}
