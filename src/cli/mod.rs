@@ -9,6 +9,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 mod advise;
 mod gpus;
 mod output;
+mod parse;
+mod prof;
 mod progress;
 mod rules;
 
@@ -89,6 +91,10 @@ enum Command {
         #[command(subcommand)]
         command: gpus::GpusCommand,
     },
+    /// Write one dictionary per kernel, as PyProf's `parse` does
+    Parse(parse::ParseArgs),
+    /// Write one row of columns per kernel, as PyProf's `prof` does
+    Prof(prof::ProfArgs),
     /// Write a shell completion script to standard output
     Completions {
         /// Which shell
@@ -206,6 +212,8 @@ pub fn main() -> ExitCode {
         None => advise(&cli.advise, cli.speech),
         Some(Command::Rules { command }) => rules::run(command, cli.speech),
         Some(Command::Gpus { command }) => gpus::run(command),
+        Some(Command::Parse(args)) => parse::parse(&args, cli.speech),
+        Some(Command::Prof(args)) => prof::prof(&args, cli.speech),
         Some(Command::Completions { shell }) => completions(shell),
     };
     match outcome {

@@ -44,6 +44,16 @@ pub(super) fn print(text: &str) -> Outcome {
     }
 }
 
+/// Text for programs on standard output, as it is made. A reader that went away is not an error.
+pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Outcome {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::Unusable(format!("standard output: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
 /// Writes a file whole or not at all: into a temporary file beside it, then renamed.
 pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
     let fail = |error: std::io::Error| {
