@@ -177,7 +177,7 @@ pub(super) fn share(call: &[&Work<'_>]) -> Vec<Share> {
         give(call, &members, &roles, cost.bytes_known, &mut shares);
     }
     // The bias gradient is a sum of its own; without a kernel that could be it, another call did it.
-    let others = positions(call, |w| !w.decoded.helper && !is_main(&w));
+    let others = positions(call, |w| !w.decoded.helper && !is_main(w));
     if wants_math && !others.is_empty() {
         give(call, &others, &bias, cost.bytes_known, &mut shares);
     }

@@ -41,6 +41,14 @@ pub(super) struct Chooser {
     by_alt: FxHashMap<(u32, u64), Choice>,
 }
 
+/// A range of `emit_nvtx` that may be the operator.
+struct Candidate<'p> {
+    /// With shapes, known to the cost table, operator id, sequence number: the highest wins.
+    rank: (bool, bool, Option<u64>, Option<u64>),
+    text: &'p Text,
+    op: OpName,
+}
+
 impl Chooser {
     /// The operator of the next kernel, in the order of the records.
     pub(super) fn next(&mut self, record: &Record) -> Choice {
@@ -110,22 +118,25 @@ impl Chooser {
     /// From ranges of `emit_nvtx` alone. They stand in PyProf's order, not in that of nesting: of two
     /// the one with the higher operator id or sequence number began later, inside the other.
     fn ranged(&mut self, place: &Arc<Place>) -> Choice {
-        let mut best: Option<(bool, bool, Option<u64>, Option<u64>, &Text, OpName)> = None;
+        let mut best: Option<Candidate<'_>> = None;
         for text in &place.seq_markers {
             let parts = RangeText::split(text);
             let op = bare(parts.name);
             let known = ops::knows(&op);
             let shaped = known && self.sizes(text).is_some();
             let rank = (shaped, known, parts.op_id, parts.seq);
-            if best.as_ref().is_none_or(|b| rank >= (b.0, b.1, b.2, b.3)) {
-                best = Some((rank.0, rank.1, rank.2, rank.3, text, op));
+            if best.as_ref().is_none_or(|best| rank >= best.rank) {
+                best = Some(Candidate { rank, text, op });
             }
         }
         // Inside an autograd node only a range with shapes says more than the node.
-        let best = best.filter(|b| b.0 || (b.1 && place.dir != Dir::Bprop));
+        let best = best.filter(|best| {
+            let (shaped, known, ..) = best.rank;
+            shaped || (known && place.dir != Dir::Bprop)
+        });
         let first = |list: &[Text]| list.first().map_or("", |text| text).to_owned();
         match best {
-            Some((_, _, _, _, text, op)) => Choice {
+            Some(Candidate { text, op, .. }) => Choice {
                 args: self.sizes(text),
                 op,
                 marker: None,

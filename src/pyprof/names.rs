@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use crate::cost::kernel_name;
 
 /// Words PyProf takes out of a name, wherever they stand.
-const DROPPED: [&str; 6] = [
+const DROPPED: [&str; 5] = [
     "void ",
     "at::",
     "cuda::",
     "native::",
     "(anonymous namespace)::",
-    // The same in the spelling of Nsight Systems, which PyProf does not know.
-    "<unnamed>::",
 ];
+
+/// The last of them in the spelling of Nsight Systems, which PyProf does not know.
+const UNNAMED: &str = "<unnamed>::";
 
 /// The whole name, demangled.
 pub(super) fn long(name: &str) -> Cow<'_, str> {
@@ -21,13 +22,24 @@ pub(super) fn long(name: &str) -> Cow<'_, str> {
 }
 
 /// PyProf's short name of a demangled one: what stands before the template arguments.
-///
-/// Three kinds of name make PyProf print nothing or another function's name; they are repaired: the
-/// unnamed name space of Nsight Systems, a template in the return type (`std::enable_if<..>::type f`)
-/// or around the function (`Policy<..>::f`), and CUTLASS kernels, whose own name is their argument.
+pub(super) fn as_pyprof(long: &str) -> String {
+    // What the words are taken out of ends at the first template argument.
+    let mut name = long.split('<').next().unwrap_or_default().to_owned();
+    for word in DROPPED {
+        if name.contains(word) {
+            name = name.replace(word, "");
+        }
+    }
+    name.split('(').next().unwrap_or_default().to_owned()
+}
+
+/// PyProf's short name, or a better one where PyProf prints nothing or another function's name: for
+/// the unnamed name space of Nsight Systems, a template in the return type
+/// (`std::enable_if<..>::type f`) or around the function (`Policy<..>::f`), and CUTLASS kernels,
+/// whose own name is their argument.
 pub(super) fn short(long: &str) -> String {
     let mut name = Cow::Borrowed(long);
-    for word in DROPPED {
+    for word in DROPPED.into_iter().chain([UNNAMED]) {
         if name.contains(word) {
             name = Cow::Owned(name.replace(word, ""));
         }
@@ -100,6 +112,7 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(short(long), want, "{long}");
+            assert_eq!(as_pyprof(long), want, "{long}");
         }
     }
 

@@ -356,11 +356,12 @@ pub(super) fn bmm(input: &Input<'_>) -> Option<String> {
 
 pub(super) fn loss(input: &Input<'_>) -> Option<String> {
     let (x, dtype) = input.tensor(0, "input")?;
-    let words = input.marker.args.iter().filter_map(|a| match &a.value {
+    let mut outward = input.marker.args.iter().rev();
+    let reduction = outward.find_map(|a| match &a.value {
         Value::Str(word) => Some(word.as_str()),
         _ => None,
     });
-    let reduction = words.last().unwrap_or("mean");
+    let reduction = reduction.unwrap_or("mean");
     let shape = shown_tuple(x);
     Some(format!("T={shape},{},red={reduction},", short_type(dtype)).replace(' ', ""))
 }

@@ -60,6 +60,9 @@ struct Chain {
     trace: Option<StrId>,
 }
 
+/// What stands around a launch, and its sequence numbers in ascending order.
+type Around = (Arc<Place>, Arc<[u64]>);
+
 struct Writer<'r> {
     run: &'r Run,
     pool: Pool,
@@ -68,7 +71,7 @@ struct Writer<'r> {
     /// One per scope.
     chains: Vec<Chain>,
     /// By scope, and whether its work is forward work done again.
-    places: FxHashMap<(Option<ScopeId>, bool), (Arc<Place>, Arc<[u64]>)>,
+    places: FxHashMap<(Option<ScopeId>, bool), Around>,
     unknown: Arc<Place>,
     names: FxHashMap<StrId, (Text, Text)>,
     numbering: Numbering,
@@ -199,7 +202,7 @@ impl<'r> Writer<'r> {
         pair
     }
 
-    fn place(&mut self, scope: Option<ScopeId>, recomputed: bool) -> (Arc<Place>, Arc<[u64]>) {
+    fn place(&mut self, scope: Option<ScopeId>, recomputed: bool) -> Around {
         if let Some((place, ids)) = self.places.get(&(scope, recomputed)) {
             return (Arc::clone(place), Arc::clone(ids));
         }
