@@ -8,6 +8,7 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
+#![allow(clippy::print_stderr)] // to say which tests were skipped
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -232,7 +233,7 @@ fn rows_of_real_calls_add_up_to_their_cost() {
     for name in ["lm_net.sql", "mmagic.sqlite"] {
         let Some(path) = profile(name) else { return };
         let (compared, wrong) = calls_and_rows(&path);
-        assert!(compared > 80, "{name}: {compared}");
+        assert!(compared > 70, "{name}: {compared}");
         assert!(
             wrong.is_empty(),
             "{name}, of {compared}:\n{}",

@@ -71,6 +71,7 @@ Examples:
   pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not
   pyprof-advise rules explain precision/amp-off     what a rule looks for and advises
   pyprof-advise gpus list                           names for --gpu
+  pyprof-advise prof net.sqlite --csv               PyProf's columns, one row per kernel
 
 A profile comes from Nsight Systems or nvprof:
   nsys profile -t cuda,nvtx -o net python train.py

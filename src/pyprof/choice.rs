@@ -17,7 +17,7 @@ use crate::profile::RangeText;
 /// What a kernel's row says of its operator.
 #[derive(Debug, Clone)]
 pub(super) struct Choice {
-    pub op: OpName,
+    pub op: Arc<OpName>,
     /// The marker it stands in, when PyProf's markers name it.
     pub marker: Option<Arc<Marker>>,
     /// Shapes; `None` when nothing carries any.
@@ -35,6 +35,8 @@ pub(super) struct Choice {
 pub(super) struct Chooser {
     markers: FxHashMap<Text, Option<Arc<Marker>>>,
     ranges: FxHashMap<Text, Option<Arc<OpArgs>>>,
+    /// By the address of the surroundings.
+    owns: FxHashMap<usize, Choice>,
     /// The last forward kernel of a device with a sequence number as its own.
     by_seq: FxHashMap<(u32, u64), Choice>,
     /// The same with the number among the alternatives.
@@ -88,7 +90,14 @@ impl Chooser {
 
     /// The operator among the ranges around a launch itself.
     fn own(&mut self, place: &Arc<Place>) -> Choice {
-        self.marked(place).unwrap_or_else(|| self.ranged(place))
+        // Equal surroundings are one allocation, which the records keep alive.
+        let address = Arc::as_ptr(place) as usize;
+        if let Some(known) = self.owns.get(&address) {
+            return known.clone();
+        }
+        let own = self.marked(place).unwrap_or_else(|| self.ranged(place));
+        self.owns.insert(address, own.clone());
+        own
     }
 
     fn marked(&mut self, place: &Arc<Place>) -> Option<Choice> {
@@ -106,7 +115,7 @@ impl Chooser {
             .or_else(|| innermost(&|m| !is_attribute(&m.op.name)))
             .or_else(|| read.first())?;
         Some(Choice {
-            op: marker.op.clone(),
+            op: Arc::new(marker.op.clone()),
             args: Some(Arc::new(marker.op_args.clone())),
             marker: Some(Arc::clone(marker)),
             from_forward: false,
@@ -138,17 +147,17 @@ impl Chooser {
         match best {
             Some(Candidate { text, op, .. }) => Choice {
                 args: self.sizes(text),
-                op,
+                op: Arc::new(op),
                 marker: None,
                 from_forward: false,
                 text: Some(Text::clone(text)),
                 place: Arc::clone(place),
             },
             None => Choice {
-                op: OpName {
+                op: Arc::new(OpName {
                     module: first(&place.mods),
                     name: first(&place.ops),
-                },
+                }),
                 marker: None,
                 args: None,
                 from_forward: false,

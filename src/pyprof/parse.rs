@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::sequence::Numbering;
 use super::{Dir, Place, Pool, Record, Text, names};
 use crate::correlate::literal::{self, Literal};
-use crate::correlate::{Run, ScopeId};
+use crate::correlate::{Missing, Run, ScopeId};
 use crate::profile::{Kernel, Range, RangeKind, StrId};
 
 /// The record of every kernel, also of those PyProf drops, in order of their start.
@@ -161,9 +161,11 @@ impl<'r> Writer<'r> {
             .op
             .and_then(|op| self.run.op_calls.get(op.idx()))
             .is_some_and(|op| op.recomputed);
+        // Around the replay of a CUDA graph stands nothing that is true of one of its kernels.
+        let replayed = link.missing == Some(Missing::GraphReplay);
         let (place, ids) = match thread {
-            Some(_) => self.place(link.scope, recomputed),
-            None => (Arc::clone(&self.unknown), Arc::default()),
+            Some(_) if !replayed => self.place(link.scope, recomputed),
+            _ => (Arc::clone(&self.unknown), Arc::default()),
         };
         let numbers = match thread {
             Some(thread) => self.numbering.next(thread, &ids, &place),
