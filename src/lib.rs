@@ -17,6 +17,7 @@
 //! | 5 | [`facts`] | the waist: one table of facts; above it there are only names and values |
 //! | 6 | [`judge`] | rules: load, check, evaluate, resolve conflicts, claim savings, rank, prove |
 //! | 7 | [`report`] | one `Report`, and the views of it |
+//! | 7 | [`pyprof`] | PyProf's two outputs: a dictionary and a row of columns per kernel |
 //! | 8 | [`cli`] | one file per command |
 //!
 //! A module uses only lower floors; `tests/tidy.rs` enforces it.
@@ -30,5 +31,6 @@ pub mod facts;
 pub mod gpu;
 pub mod judge;
 pub mod profile;
+pub mod pyprof;
 pub mod read;
 pub mod report;

@@ -12,6 +12,8 @@ use crate::base::diag::visible;
 mod advise;
 mod gpus;
 mod output;
+mod parse;
+mod prof;
 mod progress;
 mod rules;
 
@@ -75,6 +77,7 @@ Examples:
   pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not
   pyprof-advise rules explain precision/amp-off     what a rule looks for and advises
   pyprof-advise gpus list                           names for --gpu
+  pyprof-advise prof net.sqlite --csv               PyProf's columns, one row per kernel
 
 A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems or nvprof:
   nsys profile -t cuda,nvtx -o net python train.py
@@ -95,6 +98,10 @@ enum Command {
         #[command(subcommand)]
         command: gpus::GpusCommand,
     },
+    /// Write one dictionary per kernel, as PyProf's `parse` does
+    Parse(parse::ParseArgs),
+    /// Write one row of columns per kernel, as PyProf's `prof` does
+    Prof(prof::ProfArgs),
     /// Write a shell completion script to standard output
     Completions {
         /// Which shell
@@ -215,6 +222,8 @@ pub fn main() -> ExitCode {
         None => advise(&cli.advise, cli.speech),
         Some(Command::Rules { command }) => rules::run(command, cli.speech),
         Some(Command::Gpus { command }) => gpus::run(command),
+        Some(Command::Parse(args)) => parse::parse(&args, cli.speech),
+        Some(Command::Prof(args)) => prof::prof(&args, cli.speech),
         Some(Command::Completions { shell }) => completions(shell),
     };
     match outcome {

@@ -55,6 +55,16 @@ pub(super) fn refuse(complaints: &Complaints) -> Failure {
     }
 }
 
+/// Text for programs on standard output, as it is made. A reader that went away is not an error.
+pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Outcome {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::Unusable(format!("standard output: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
 /// Writes a file whole or not at all: into a temporary file beside it, then renamed. What is there
 /// already and is no ordinary file (`/dev/null`, a pipe) is written into, never replaced.
 pub(super) fn write_file(path: &Path, text: &str) -> Outcome {

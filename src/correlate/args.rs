@@ -103,6 +103,19 @@ impl Arguments {
     }
 }
 
+/// The `args` list of a PyProf marker, read on its own.
+pub(crate) fn of_marker(list: &Literal<'_>) -> Option<OpArgs> {
+    let items = list.items()?.iter().map(marker_arg).collect();
+    Some(OpArgs { items })
+}
+
+/// The `[[64, 128], []]` of `sizes = ..`, read on its own; `None` where it names no shape.
+pub(crate) fn of_sizes(text: &str) -> Option<OpArgs> {
+    let items = sizes(&literal::parse(text).ok()?)?;
+    let known = items.iter().any(|a| a.value != ArgValue::Unknown);
+    known.then_some(OpArgs { items })
+}
+
 /// One entry of a PyProf argument list: `{'name', 'type', 'shape', 'dtype', 'value'}`.
 fn marker_arg(entry: &Literal<'_>) -> Arg {
     let word = |key: &str| entry.get(key).and_then(Literal::as_str).unwrap_or_default();

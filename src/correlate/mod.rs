@@ -13,7 +13,7 @@ use crate::profile::{
     ApiClass, CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, Span, StrId, Strings,
 };
 
-mod args;
+pub(crate) mod args;
 mod attribution;
 mod grammar;
 mod join;

@@ -131,7 +131,7 @@ fn recognise(path: &Path, head: &[u8]) -> (&'static str, String) {
     if begins("{'") {
         return (
             "a PyProf dictionary file",
-            "these are not supported yet by this version; give the SQLite file it was made from"
+            "`pyprof-advise prof` reads these; advice needs the SQLite file it was made from"
                 .into(),
         );
     }

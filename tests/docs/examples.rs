@@ -80,8 +80,15 @@ fn commands_in_documents_run() {
         let commands = commands(&read(document));
         assert!(!commands.is_empty(), "{document} shows no command");
         for command in commands {
+            let (command, file) = match command.split_once(" > ") {
+                Some((command, file)) => (command, Some(file)),
+                None => (command.as_str(), None),
+            };
             let arguments: Vec<&str> = command.split_whitespace().collect();
-            said(folder.path(), &arguments);
+            let output = said(folder.path(), &arguments);
+            if let Some(file) = file {
+                fs::write(folder.path().join(file), output).unwrap();
+            }
         }
     }
 }

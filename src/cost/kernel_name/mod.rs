@@ -57,6 +57,15 @@ pub fn decode(name: &str) -> Decoded {
     out
 }
 
+/// A kernel's name as people read it: demangled where it is mangled and its symbol can be read.
+pub fn readable(name: &str) -> std::borrow::Cow<'_, str> {
+    if name.starts_with("_Z") {
+        scan::readable(name)
+    } else {
+        std::borrow::Cow::Borrowed(name)
+    }
+}
+
 /// Whether a kernel moves data between GPUs.
 pub fn is_communication(name: &str) -> bool {
     let text = scan::readable(name);

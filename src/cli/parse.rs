@@ -1,0 +1,77 @@
+//! `pyprof-advise parse`: one dictionary per kernel, as PyProf's `parse` wrote them.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::progress::Bar;
+use super::{Failure, Outcome, Speech, output};
+use crate::base::text::plain;
+use crate::correlate::{Run, Vocabulary, correlate};
+use crate::cost::{kernel_name, ops};
+use crate::pyprof;
+use crate::read::{self, Progress};
+
+/// What `parse` can be told.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ParseArgs {
+    /// The profile: an Nsight Systems SQLite export or an nvprof database
+    #[arg(value_name = "PROFILE")]
+    profile: PathBuf,
+    /// Shape of a line
+    #[arg(long, value_name = "FORMAT", default_value = "dict")]
+    format: Lines,
+}
+
+/// Shapes of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Lines {
+    /// A Python dictionary, as PyProf writes it
+    Dict,
+    /// A JSON object with the same keys
+    Jsonl,
+}
+
+pub(super) fn parse(args: &ParseArgs, speech: Speech) -> Outcome {
+    let run = run(&args.profile, speech)?;
+    let write = match args.format {
+        Lines::Dict => pyprof::python,
+        Lines::Jsonl => pyprof::json,
+    };
+    let bar = Bar::new(speech.quiet);
+    bar.phase("writing", Some(run.profile.kernels.len() as u64));
+    let outcome = output::stream(|out| {
+        for record in pyprof::records(&run) {
+            writeln!(out, "{}", write(&record))?;
+            bar.advance(1);
+        }
+        Ok(())
+    });
+    bar.done();
+    outcome
+}
+
+/// A profile with everything its rows say together.
+pub(super) fn run(path: &Path, speech: Speech) -> Result<Run, Failure> {
+    let bar = Bar::new(speech.quiet);
+    let profile = read::open(path, &bar);
+    bar.done();
+    let profile = profile?;
+    if profile.kernels.is_empty() {
+        let mut text = format!(
+            "{}: a {} without a single kernel",
+            plain(&profile.path),
+            profile.format.name()
+        );
+        for note in &profile.notes {
+            text.push_str("\n  ");
+            text.push_str(&plain(&note.text));
+        }
+        return Err(Failure::Unusable(text));
+    }
+    let vocabulary = Vocabulary {
+        knows_op: &ops::knows,
+        is_communication: &kernel_name::is_communication,
+    };
+    Ok(correlate(profile, &vocabulary))
+}

@@ -1,0 +1,96 @@
+//! `pyprof-advise prof`: one row of columns per kernel, as PyProf's `prof` wrote them.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{Failure, Outcome, Speech, output};
+use crate::pyprof::{self, Record, rows, table};
+
+/// What `prof` can be told.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = columns_help())]
+pub(super) struct ProfArgs {
+    /// Dictionaries written by `parse` (or by PyProf's), or a profile; without it, standard input
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Columns, in this order
+    #[arg(short, value_name = "COLS", default_value = table::DEFAULT)]
+    c: String,
+    /// Comma-separated values with quotes around every cell
+    #[arg(long, conflicts_with = "w")]
+    csv: bool,
+    /// Columns of fixed width, this many characters in all
+    #[arg(short, value_name = "WIDTH")]
+    w: Option<usize>,
+}
+
+fn columns_help() -> String {
+    let mut text = String::from("Columns for -c:\n");
+    for column in table::COLUMNS {
+        text.push_str(&format!("  {:8} {}\n", column.key, column.about));
+    }
+    text.push_str("  all      every one of them");
+    text
+}
+
+pub(super) fn prof(args: &ProfArgs, speech: Speech) -> Outcome {
+    let columns = table::columns(&args.c).map_err(Failure::Unusable)?;
+    let layout = match args.w {
+        // PyProf's own default.
+        None | Some(0) if !args.csv => table::Layout::Spaces,
+        Some(width) if width > 0 => {
+            table::Layout::fixed(&columns, width).map_err(Failure::Unusable)?
+        }
+        _ => table::Layout::Csv,
+    };
+    let records = records(args.file.as_deref(), speech)?;
+    let rows = rows::rows(&records);
+    output::stream(|out| table::write(out, &columns, &layout, &records, &rows))
+}
+
+fn records(file: Option<&Path>, speech: Speech) -> Result<Vec<Record>, Failure> {
+    let Some(path) = file.filter(|path| path.as_os_str() != "-") else {
+        return from_stdin();
+    };
+    if !is_dictionaries(path) {
+        let run = super::parse::run(path, speech)?;
+        return Ok(pyprof::records(&run).collect());
+    }
+    let open = File::open(path)
+        .map_err(|error| Failure::Unusable(format!("{}: {error}", path.display())))?;
+    Ok(pyprof::read(
+        &path.display().to_string(),
+        BufReader::new(open),
+    )?)
+}
+
+fn from_stdin() -> Result<Vec<Record>, Failure> {
+    const HOW: &str = "give a file, or dictionaries on standard input: `pyprof-advise prof net.dict`, \
+                       `pyprof-advise parse net.sqlite | pyprof-advise prof`";
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Err(Failure::Unusable(format!("nothing to read\n  {HOW}")));
+    }
+    let mut input = BufReader::new(stdin.lock());
+    let head = input.fill_buf()?;
+    if head.starts_with(b"SQLite format 3\0") {
+        return Err(Failure::Unusable(
+            "standard input is an SQLite database, which cannot be read from a stream\n  give its \
+             file: `pyprof-advise prof net.sqlite`"
+                .into(),
+        ));
+    }
+    Ok(pyprof::read("standard input", input)?)
+}
+
+/// Whether a file begins like a line of `parse`: in Python's quotes, or in JSON with its first key.
+fn is_dictionaries(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
+    let text = head.trim_ascii_start();
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    read.is_ok() && (text.starts_with(b"{'") || text.starts_with(b"{\"kShortName\""))
+}

@@ -1,0 +1,248 @@
+//! How PyProf writes the parameters of each operator: a table of spellings, one entry per format.
+
+use super::params::{
+    Input, adam, addmm, bmm, cat, cell, conv, convert, copy, embedding, filled, full, index_select,
+    linear, loss, masked_select, matmul, mm, pointwise, randperm, tensor_type, unary,
+};
+
+/// Writes the parameters of one operator; `None` when the arguments do not fit.
+type Write = fn(&Input<'_>) -> Option<String>;
+
+/// One format of parameters.
+#[derive(Debug)]
+pub(super) struct Format {
+    /// Operators as markers spell them.
+    pub ops: &'static [&'static str],
+    pub write: Write,
+}
+
+const fn format(ops: &'static [&'static str], write: Write) -> Format {
+    Format { ops, write }
+}
+
+/// The first entry that lists an operator decides, in the order in which PyProf asks.
+pub(super) const FORMATS: &[Format] = &[
+    format(&["linear"], linear),
+    format(&["forward"], cell),
+    format(&["conv1d", "conv2d"], conv),
+    format(POINTWISE, pointwise),
+    format(
+        &[
+            "byte", "char", "double", "float", "half", "int", "long", "short", "to",
+        ],
+        convert,
+    ),
+    format(&["__matmul__", "matmul"], matmul),
+    format(&["embedding"], embedding),
+    format(
+        &[
+            "sum",
+            "norm",
+            "reshape",
+            "masked_scatter_",
+            "gather",
+            "nonzero",
+            "clone",
+            "contiguous",
+            "any",
+        ],
+        tensor_type,
+    ),
+    format(
+        &["mean", "dropout", "softmax", "log_softmax", "batch_norm"],
+        unary,
+    ),
+    format(&["cat"], cat),
+    format(&["index_select"], index_select),
+    format(&["masked_select"], masked_select),
+    format(&["addmm", "addmm_"], addmm),
+    format(&["mm"], mm),
+    format(&["bmm"], bmm),
+    format(&["mse_loss"], loss),
+    format(&["adam"], adam),
+    format(&["randperm"], randperm),
+    format(&["ones", "zeros"], filled),
+    format(&["ones_like", "zero_", "zeros_like", "fill_"], unary),
+    format(&["full"], full),
+    format(&["copy_"], copy),
+    format(ACTIVATIONS, unary),
+];
+
+/// Operators on each element of one to four tensors or scalars.
+const POINTWISE: &[&str] = &[
+    "abs",
+    "abs_",
+    "neg",
+    "neg_",
+    "reciprocal",
+    "reciprocal_",
+    "__abs__",
+    "__neg__",
+    "__invert__",
+    "add",
+    "add_",
+    "div",
+    "div_",
+    "mul",
+    "mul_",
+    "remainder",
+    "remainder_",
+    "sub",
+    "sub_",
+    "__add__",
+    "__sub__",
+    "__mul__",
+    "__floordiv__",
+    "__truediv__",
+    "__mod__",
+    "__radd__",
+    "__rsub__",
+    "__rmul__",
+    "__rdiv__",
+    "__rtruediv__",
+    "__rfloordiv__",
+    "fmod",
+    "fmod_",
+    "__iadd__",
+    "__isub__",
+    "__imul__",
+    "__itruediv__",
+    "lt",
+    "lt_",
+    "gt",
+    "gt_",
+    "ge",
+    "ge_",
+    "le",
+    "le_",
+    "eq",
+    "eq_",
+    "ne",
+    "ne_",
+    "__lt__",
+    "__gt__",
+    "__ge__",
+    "__le__",
+    "__eq__",
+    "__ne__",
+    "__and__",
+    "__or__",
+    "__xor__",
+    "__lshift__",
+    "__rshift__",
+    "__iand__",
+    "__ior__",
+    "__ixor__",
+    "__ilshift__",
+    "__irshift__",
+    "addcdiv",
+    "addcdiv_",
+    "addcmul",
+    "addcmul_",
+    "exp",
+    "exp_",
+    "exp1m",
+    "exp1m_",
+    "log",
+    "log_",
+    "log10",
+    "log10_",
+    "log1p",
+    "log1p_",
+    "log2",
+    "log2_",
+    "pow",
+    "pow_",
+    "__pow__",
+    "__rpow__",
+    "rsqrt",
+    "rsqrt_",
+    "sqrt",
+    "sqrt_",
+    "ceil",
+    "ceil_",
+    "clamp",
+    "clamp_",
+    "floor",
+    "floor_",
+    "frac",
+    "frac_",
+    "round",
+    "round_",
+    "sign",
+    "sign_",
+    "trunc",
+    "trunc_",
+    "acos",
+    "acos_",
+    "asin",
+    "asin_",
+    "atan",
+    "atan_",
+    "atan2",
+    "atan2_",
+    "cos",
+    "cos_",
+    "cosh",
+    "cosh_",
+    "sin",
+    "sin_",
+    "sinh",
+    "sinh_",
+    "tan",
+    "tan_",
+    "sigmoid",
+    "sigmoid_",
+    "tanh",
+    "tanh_",
+    "erf",
+    "erf_",
+    "erfc",
+    "erfc_",
+    "erfinv",
+    "erfinv_",
+    "digamma",
+    "lerp",
+    "lerp_",
+    "mvlgamma",
+];
+
+/// Activation functions of one tensor.
+const ACTIVATIONS: &[&str] = &[
+    "celu",
+    "elu",
+    "elu_",
+    "hardshrink",
+    "hardtanh",
+    "hardtanh_",
+    "leaky_relu",
+    "leaky_relu_",
+    "logsigmoid",
+    "prelu",
+    "relu",
+    "relu_",
+    "relu6",
+    "rrelu",
+    "rrelu_",
+    "selu",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operator_is_listed_once() {
+        let mut seen = std::collections::BTreeSet::new();
+        for op in FORMATS.iter().flat_map(|f| f.ops) {
+            assert!(seen.insert(op), "{op} stands twice");
+        }
+        assert!(seen.len() > 200);
+    }
+}

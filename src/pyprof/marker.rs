@@ -1,0 +1,121 @@
+//! An operator marker of PyProf: module, operator, arguments.
+
+use crate::base::DType;
+use crate::correlate::literal::{self, Literal};
+use crate::correlate::{OpArgs, OpName, args};
+
+/// A marker, read once per distinct text.
+#[derive(Debug, Clone)]
+pub(super) struct Marker {
+    pub op: OpName,
+    pub args: Vec<MarkerArg>,
+    /// The same arguments as the cost table takes them.
+    pub op_args: OpArgs,
+}
+
+/// One argument as the marker spells it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct MarkerArg {
+    /// Empty for a positional one.
+    pub name: String,
+    /// `tensor`, `int`, `float`, `bool`, `tuple`, `list`, `str`, `NoneType`, ...
+    pub kind: String,
+    /// Of a tensor.
+    pub shape: Option<Vec<i64>>,
+    /// Of a tensor, as written.
+    pub dtype: String,
+    pub value: Value,
+}
+
+/// What an argument that is no tensor holds, as far as it is shown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) enum Value {
+    #[default]
+    Other,
+    Int(i64),
+    Ints(Vec<i64>),
+    Str(String),
+}
+
+impl Marker {
+    /// The marker a text is; `None` for any other text.
+    pub(super) fn parse(text: &str) -> Option<Marker> {
+        let entries = match literal::parse(text) {
+            Ok(Literal::Dict(entries)) => entries,
+            _ => literal::leading_entries(text),
+        };
+        let get = |key: &str| literal::lookup(&entries, key);
+        let list = get("args");
+        Some(Marker {
+            op: OpName {
+                module: get("mod")?.as_str()?.to_owned(),
+                name: get("op")?.as_str()?.to_owned(),
+            },
+            args: list
+                .and_then(Literal::items)
+                .unwrap_or_default()
+                .iter()
+                .map(MarkerArg::read)
+                .collect(),
+            op_args: list.and_then(args::of_marker).unwrap_or_default(),
+        })
+    }
+}
+
+impl MarkerArg {
+    fn read(entry: &Literal<'_>) -> MarkerArg {
+        let word = |key: &str| {
+            let value = entry.get(key).and_then(Literal::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        MarkerArg {
+            name: word("name"),
+            kind: word("type"),
+            shape: entry.get("shape").and_then(ints),
+            dtype: word("dtype"),
+            value: match entry.get("value") {
+                Some(Literal::Int(value)) => Value::Int(*value),
+                Some(Literal::Str(value)) => Value::Str(value.to_string()),
+                Some(value) => ints(value).map_or(Value::Other, Value::Ints),
+                None => Value::Other,
+            },
+        }
+    }
+
+    pub(super) fn is_tensor(&self) -> bool {
+        self.kind == "tensor" && self.shape.is_some()
+    }
+
+    /// The shape of a tensor.
+    pub(super) fn tensor(&self) -> Option<&[i64]> {
+        self.shape.as_deref().filter(|_| self.kind == "tensor")
+    }
+
+    /// The short name of the element type, or of the type of a scalar: `fp32`, `int64`.
+    pub(super) fn type_name(&self) -> &str {
+        let written = if self.is_tensor() {
+            &self.dtype
+        } else {
+            &self.kind
+        };
+        short_type(written)
+    }
+}
+
+/// `float32` -> `fp32`; what is not known stays as it is.
+pub(super) fn short_type(written: &str) -> &str {
+    match DType::parse(written) {
+        Some(dtype) => dtype.name(),
+        None => written,
+    }
+}
+
+fn ints(value: &Literal<'_>) -> Option<Vec<i64>> {
+    let items = value.items()?.iter();
+    items
+        .map(|item| match item {
+            Literal::Int(value) => Some(*value),
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,265 @@
+//! Reads PyProf's dictionaries back, as data: PyProf evaluates them.
+
+use std::io::BufRead;
+
+use rustc_hash::FxHashSet;
+use serde_json::Value;
+
+use super::{Dir, Place, Pool, Record, Text, names};
+use crate::correlate::literal::{self, Literal};
+
+/// A longer line is refused: PyProf's own longest, with one marker repeated 702 times, has 90 KB.
+const LONGEST_LINE: u64 = 64 << 20;
+
+/// Why a line is not one of PyProf's dictionaries.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}:{line}: {problem}\n  {REMEDY}")]
+pub struct ReadError {
+    pub file: String,
+    /// Counted from 1.
+    pub line: u64,
+    pub problem: String,
+}
+
+const REMEDY: &str = "expected one dictionary per line, as `pyprof-advise parse` and PyProf's `parse` write them; \
+     make the file again from the profile";
+
+/// Reads one dictionary per line: Python's, or JSON of `parse --format jsonl`. Empty lines count for
+/// nothing. `file` is for messages.
+///
+/// # Errors
+/// At the first line that cannot be read, is not a dictionary, or lacks one of PyProf's keys.
+pub fn read(file: &str, mut input: impl BufRead) -> Result<Vec<Record>, ReadError> {
+    let mut records = Vec::new();
+    let mut pool = Pool::default();
+    let mut line = Vec::new();
+    let mut number = 0;
+    loop {
+        number += 1;
+        line.clear();
+        let fail = |problem: String| ReadError {
+            file: file.to_owned(),
+            line: number,
+            problem,
+        };
+        let taken = std::io::Read::take(&mut input, LONGEST_LINE)
+            .read_until(b'\n', &mut line)
+            .map_err(|error| fail(format!("cannot be read: {error}")))?;
+        if taken == 0 {
+            return Ok(records);
+        }
+        if taken as u64 == LONGEST_LINE {
+            return Err(fail("a line of more than 64 MiB".into()));
+        }
+        let text = std::str::from_utf8(&line)
+            .map_err(|_| fail("bytes that are not UTF-8 text".into()))?
+            .trim_start_matches('\u{feff}')
+            .trim();
+        if text.is_empty() {
+            continue;
+        }
+        let entry = entry(text).map_err(fail)?;
+        records.push(record(&entry, &mut pool).map_err(fail)?);
+    }
+}
+
+/// A line as a literal; JSON says `null` for Python's `None`.
+fn entry(text: &str) -> Result<Literal<'_>, String> {
+    match literal::parse(text) {
+        Err(_) if text.starts_with("{\"kShortName\"") => serde_json::from_str(text)
+            .map(of_json)
+            .map_err(|error| error.to_string()),
+        read => read.map_err(|error| error.to_string()),
+    }
+}
+
+/// Depth is bounded by the JSON reader.
+fn of_json(value: Value) -> Literal<'static> {
+    match value {
+        Value::Null => Literal::None,
+        Value::Bool(value) => Literal::Bool(value),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => Literal::Int(whole),
+            None => Literal::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Literal::Str(text.into()),
+        Value::Array(items) => Literal::List(items.into_iter().map(of_json).collect()),
+        Value::Object(entries) => Literal::Dict(
+            entries
+                .into_iter()
+                .map(|(key, value)| (Literal::Str(key.into()), of_json(value)))
+                .collect(),
+        ),
+    }
+}
+
+fn record(entry: &Literal<'_>, pool: &mut Pool) -> Result<Record, String> {
+    if !matches!(entry, Literal::Dict(_)) {
+        return Err("not a dictionary".into());
+    }
+    let get = |key: &str| entry.get(key).ok_or_else(|| format!("no key '{key}'"));
+    let mut texts =
+        |key: &str| strings(get(key)?, pool).ok_or_else(|| wrong(key, "a list of strings"));
+    let mut place = Place {
+        layer: texts("layer")?,
+        trace: texts("trace")?,
+        reprs: texts("reprMarkers")?,
+        markers: texts("marker")?,
+        seq_markers: texts("seqMarker")?,
+        dir: match get("dir")?.as_str() {
+            Some("fprop") => Dir::Fprop,
+            Some("bprop") => Dir::Bprop,
+            _ => Dir::Na,
+        },
+        mods: texts("mod")?,
+        ops: texts("op")?,
+    };
+    once(&mut place);
+    let text = |key: &str| {
+        let value = get(key)?.as_str();
+        value.ok_or_else(|| wrong(key, "a string"))
+    };
+    let whole = |key: &str| natural(get(key)?).ok_or_else(|| wrong(key, "a whole number"));
+    let small = |key: &str| {
+        let value = u32::try_from(whole(key)?);
+        value.map_err(|_| wrong(key, "a number below 2^32"))
+    };
+    let ids = |key: &str| {
+        let items = get(key)?.items();
+        let all = items.and_then(|items| items.iter().map(natural).collect::<Option<Vec<u64>>>());
+        all.ok_or_else(|| wrong(key, "a list of whole numbers"))
+    };
+    let dims = |key: &str| triple(get(key)?).ok_or_else(|| wrong(key, "three whole numbers"));
+    let optional = |key: &str| match get(key)? {
+        Literal::None => Ok(None),
+        _ => whole(key).map(Some),
+    };
+    let long = text("kLongName")?;
+    // A name that PyProf cut is repaired here too; one that somebody wrote stays.
+    let short = match text("kShortName")? {
+        cut if cut == names::as_pyprof(long) => names::short(long),
+        own => own.to_owned(),
+    };
+    Ok(Record {
+        duration: i64::try_from(whole("kDuration")?).unwrap_or(i64::MAX),
+        seq: ids("seqId")?,
+        alt: ids("altSeqId")?,
+        sub: optional("subSeqId")?.unwrap_or(0),
+        tid: optional("tid")?,
+        device: small("device")?,
+        stream: small("stream")?,
+        grid: dims("grid")?,
+        block: dims("block")?,
+        short_name: pool.text(&short),
+        long_name: pool.text(long),
+        place: pool.place(place),
+    })
+}
+
+fn wrong(key: &str, expected: &str) -> String {
+    format!("'{key}' is not {expected}")
+}
+
+/// PyProf repeats a marker once for each range that carries it; the first says it all.
+fn once(place: &mut Place) {
+    let mut seen: FxHashSet<Text> = FxHashSet::default();
+    let first: Vec<bool> = place
+        .markers
+        .iter()
+        .map(|marker| seen.insert(Text::clone(marker)))
+        .collect();
+    if first.iter().all(|first| *first) {
+        return;
+    }
+    // Modules and operators stand beside their markers.
+    for list in [&mut place.markers, &mut place.mods, &mut place.ops] {
+        let mut keep = first.iter();
+        list.retain(|_| keep.next().copied().unwrap_or(true));
+    }
+}
+
+fn strings(value: &Literal<'_>, pool: &mut Pool) -> Option<Vec<Text>> {
+    let items = value.items()?.iter();
+    items.map(|item| Some(pool.text(item.as_str()?))).collect()
+}
+
+fn natural(value: &Literal<'_>) -> Option<u64> {
+    match value {
+        Literal::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+fn triple(value: &Literal<'_>) -> Option<[u32; 3]> {
+    let [x, y, z] = value.items()? else {
+        return None;
+    };
+    let dim = |d: &Literal<'_>| u32::try_from(natural(d)?).ok();
+    Some([dim(x)?, dim(y)?, dim(z)?])
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::pyprof::{json, python};
+
+    const LINE: &str = "{'kShortName': 'k', 'kDuration': 5, 'layer': ['a'], 'trace': [], \
+        'reprMarkers': [], 'marker': [\"{'mod': 'm'}\"], 'seqMarker': [], 'seqId': [1], \
+        'subSeqId': 2, 'altSeqId': [3], 'dir': 'bprop', 'mod': ['m'], 'op': ['o'], 'tid': None, \
+        'device': 0, 'stream': 7, 'grid': (1, 2, 3), 'block': (4, 5, 6), 'kLongName': 'k<1>'}";
+
+    fn of(text: &str) -> Result<Vec<Record>, ReadError> {
+        read("net.dict", text.as_bytes())
+    }
+
+    #[test]
+    fn lines_are_read_and_written_unchanged() {
+        let records = of(&format!("{LINE}\n\n{LINE}")).unwrap();
+        assert_eq!(records.len(), 2);
+        let record = records.first().unwrap();
+        assert_eq!(python(record), LINE);
+        assert_eq!(of(&json(record)).unwrap().first(), Some(record));
+    }
+
+    #[test]
+    fn repeated_markers_are_read_once() {
+        let many = LINE
+            .replace("[\"{'mod': 'm'}\"]", "['a', 'a', 'b', 'a']")
+            .replace(
+                "'mod': ['m'], 'op': ['o']",
+                "'mod': ['A', 'A', 'B', 'A'], 'op': ['x', 'x', 'y', 'x']",
+            );
+        let place = &of(&many).unwrap().first().unwrap().place.clone();
+        let lists = [&place.markers, &place.mods, &place.ops];
+        assert_eq!(
+            lists.map(|l| l.iter().map(|t| &**t).collect::<Vec<_>>()),
+            [["a", "b"], ["A", "B"], ["x", "y"]]
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (text, want) in [
+            (
+                "__import__('os').system('x')",
+                "net.dict:3: a name, not a literal at byte 0",
+            ),
+            ("[1]", "net.dict:3: not a dictionary"),
+            ("{'kShortName': 'k'}", "net.dict:3: no key"),
+            (
+                &LINE.replace("(1, 2, 3)", "(1, 2)"),
+                "net.dict:3: 'grid' is not three whole numbers",
+            ),
+            (
+                &LINE.replace("'kDuration': 5", "'kDuration': -5"),
+                "'kDuration' is not a whole number",
+            ),
+        ] {
+            let error = of(&format!("{LINE}\n{LINE}\n{text}\n"))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(want), "{error}");
+        }
+    }
+}
