@@ -234,6 +234,7 @@ impl Sample {
             best_dtype: Some(DType::Fp16),
             bound: reachable.map(|_| Bound::Math),
             autotuning: false,
+            priced_by: None,
         });
         SiteId::new(self.costed.sites.len() - 1)
     }

@@ -15,9 +15,10 @@ pub mod kernel_name;
 pub mod ops;
 mod price;
 pub mod roofline;
+pub mod user;
 
 pub use kernel_name::{Decoded, Family, TensorCore};
-pub use price::price;
+pub use price::{price, price_with};
 
 /// A run with costs, roofline and a GPU. The input of the fact table.
 #[derive(Debug, Clone)]
@@ -57,6 +58,8 @@ pub struct SiteCost {
     pub bound: Option<Bound>,
     /// More main kernels than roles in one call: an autotuning search, not judged.
     pub autotuning: bool,
+    /// The user's file the cost comes from; `None` for the built-in table.
+    pub priced_by: Option<Arc<str>>,
 }
 
 /// What limits the ideal time.
@@ -199,6 +202,27 @@ pub enum Unknown {
 }
 
 impl Unknown {
+    pub const ALL: [Unknown; 6] = [
+        Unknown::NoOperator,
+        Unknown::NoShapes,
+        Unknown::NoDType,
+        Unknown::UnknownOp,
+        Unknown::DataDependent,
+        Unknown::BadArguments,
+    ];
+
+    /// The word used in cost files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unknown::NoOperator => "no_operator",
+            Unknown::NoShapes => "no_shapes",
+            Unknown::NoDType => "no_dtype",
+            Unknown::UnknownOp => "unknown_op",
+            Unknown::DataDependent => "data_dependent",
+            Unknown::BadArguments => "bad_arguments",
+        }
+    }
+
     /// How the report says it.
     pub fn describe(self) -> &'static str {
         match self {

@@ -202,7 +202,7 @@ pub(crate) fn check<N: Names>(source: &str, names: &N) -> Result<Checked<N::Name
     })
 }
 
-const TOO_MANY: &str = "an expression with too many parts; use lets";
+const TOO_MANY: &str = "an expression with too many parts";
 
 /// One mistake about all of an expression.
 pub(crate) fn whole(source: &str, title: impl Into<String>) -> Vec<Mistake> {

@@ -40,6 +40,8 @@ mod pool;
 mod reduce;
 mod rnn;
 
+pub(in crate::cost) use call::{count, distinct};
+
 /// One operator: every spelling of it, what it costs and why we believe so.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {

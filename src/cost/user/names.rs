@@ -278,7 +278,9 @@ impl Names for Vocabulary<'_> {
     fn find(&self, name: &str) -> Result<(Query, Type), NoName> {
         let near = did_you_mean(name, self.functions());
         let why = if self.args.iter().any(|a| a == name) {
-            format!("`{name}` is an argument: ask for one of its properties, as in `numel(\"{name}\")`")
+            format!(
+                "`{name}` is an argument: ask for one of its properties, as in `numel(\"{name}\")`"
+            )
         } else {
             format!("unknown name `{name}`{near}")
         };
@@ -318,7 +320,10 @@ impl Vocabulary<'_> {
         let usage = function.usage;
         let least = function.takes.iter().filter(|t| !t.optional()).count();
         if args.len() < least || args.len() > function.takes.len() {
-            return Err((format!("`{usage}`: another number of arguments"), String::new()));
+            return Err((
+                format!("`{usage}`: another number of arguments"),
+                String::new(),
+            ));
         }
         let mut query = Query {
             text: String::new(),
@@ -407,11 +412,13 @@ fn literal(node: &IdedExpr) -> Option<Value> {
         }
         Ast::Literal(LiteralValue::Boolean(b)) => Some(Value::Bool(*b.inner())),
         Ast::Literal(LiteralValue::String(s)) => Some(Value::Str(s.inner().to_owned())),
-        Ast::Call(call) if call.func_name == operators::NEGATE => match literal(call.args.first()?)? {
-            Value::Int(i) => i.checked_neg().map(Value::Int),
-            Value::Double(d) => Some(Value::Double(-d)),
-            _ => None,
-        },
+        Ast::Call(call) if call.func_name == operators::NEGATE => {
+            match literal(call.args.first()?)? {
+                Value::Int(i) => i.checked_neg().map(Value::Int),
+                Value::Double(d) => Some(Value::Double(-d)),
+                _ => None,
+            }
+        }
         _ => None,
     }
 }
@@ -442,7 +449,10 @@ impl Scene<'_> {
         let named = |name: &String| items.iter().find(|a| a.name.as_deref() == Some(name));
         let positional = || {
             let item = items.get(place.position)?;
-            item.name.as_deref().is_none_or(str::is_empty).then_some(item)
+            item.name
+                .as_deref()
+                .is_none_or(str::is_empty)
+                .then_some(item)
         };
         let found = place.name.as_ref().and_then(named).or_else(positional);
         found.map(|a| &a.value)
