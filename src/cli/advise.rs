@@ -6,7 +6,8 @@ use super::progress::Bar;
 use super::{AdviseArgs, Failure, Format, Outcome, Speech, output};
 use crate::base::text::plain;
 use crate::correlate::{Vocabulary, correlate};
-use crate::cost::{Costed, kernel_name, ops, price};
+use crate::cost::user::UserCosts;
+use crate::cost::{Costed, kernel_name, ops, price_with};
 use crate::facts::Table;
 use crate::gpu::select;
 use crate::judge::{judge, why};
@@ -26,6 +27,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
         .ok_or_else(|| Failure::Unusable("no profile given".into()))?;
     refuse_overwriting(path, args.output.as_deref())?;
     let rules = super::rules::load(&args.rules)?;
+    let costs = super::costs::load(&args.costs)?;
 
     let profile = read_profile(path, speech)?;
     let gpu = select::choose(args.gpu.as_deref(), &profile)
@@ -33,11 +35,11 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     let run = correlate(
         profile,
         &Vocabulary {
-            knows_op: &ops::knows,
+            knows_op: &|op| ops::knows(op) || costs.knows(op),
             is_communication: &kernel_name::is_communication,
         },
     );
-    let costed = price(run, gpu);
+    let costed = price_with(run, gpu, &costs);
     let table = Table::new(&costed);
     if let Some(rule) = &args.why {
         let rule = super::rules::find(&rules, rule)?;
@@ -53,6 +55,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     }
     let report = Report::new(&costed, &verdict, &report::Options { top: args.top });
     warn(&costed, &report, speech);
+    warn_of_unused(&costs, &costed, speech);
     write(args, &render(args, &report)?)
 }
 
@@ -112,6 +115,22 @@ fn warn(costed: &Costed, report: &Report, speech: Speech) {
             "rule {} failed: {}",
             fault.rule,
             plain(&fault.message)
+        ));
+    }
+}
+
+/// A cost file that changes nothing is likely to name its operators in another way.
+fn warn_of_unused(costs: &UserCosts, costed: &Costed, speech: Speech) {
+    let mut files: Vec<&str> = costs.costs().iter().map(|c| &*c.file).collect();
+    files.dedup();
+    let used = |file: &&str| {
+        let by = costed.sites.iter().filter_map(|s| s.priced_by.as_deref());
+        by.into_iter().any(|by| by == *file)
+    };
+    for file in files.iter().filter(|file| !used(file)) {
+        speech.warn(&format!(
+            "{}: no operator of this profile is one of its costs",
+            plain(file)
         ));
     }
 }

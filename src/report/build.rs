@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 
 use super::{
     Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report, SCHEMA_VERSION,
-    SavingReport, Summary, Unattributed, Unpriced, evidence, layers, words,
+    SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence, layers, words,
 };
 use crate::base::DType;
 use crate::base::text;
@@ -389,8 +389,32 @@ fn method(costed: &Costed, verdict: &Verdict) -> Method {
         ),
         layer_source: costed.run.layer_source.map(|s| s.describe().to_owned()),
         assumptions,
+        user_costs: user_costs(costed),
         rules_run: verdict.rules_run as u64,
     }
+}
+
+/// By file, in the order of their operators' time.
+fn user_costs(costed: &Costed) -> Vec<UserCosted> {
+    let mut files: IndexMap<&str, UserCosted> = IndexMap::new();
+    for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
+        let (Some(file), Some(op)) = (&cost.priced_by, &site.op) else {
+            continue;
+        };
+        let used = files.entry(file).or_insert_with(|| UserCosted {
+            file: label(file),
+            operators: Vec::new(),
+            calls: 0,
+            time_ns: 0,
+        });
+        let operator = label(&op.display());
+        if !used.operators.contains(&operator) {
+            used.operators.push(operator);
+        }
+        used.calls += u64::from(site.calls);
+        used.time_ns = used.time_ns.saturating_add(site.time_ns);
+    }
+    files.into_values().collect()
 }
 
 fn gpu_used(choice: &Choice) -> GpuUsed {

@@ -55,7 +55,10 @@ impl<'a, N: Names> Checker<'a, N> {
                     node.expr = Ast::Ident(name);
                     Some(ty)
                 }
-                Some(Err((title, label))) => self.complain(id, title, label),
+                Some(Err((title, label))) => {
+                    let at = self.span_of_call(id, &call.func_name);
+                    self.complain_at(at, title, label)
+                }
                 None => self.call(id, call),
             },
             Ast::Select(select) => {
@@ -336,11 +339,14 @@ impl<'a, N: Names> Checker<'a, N> {
             let known = FUNCTIONS.iter().map(|f| f.name).chain(own);
             let known = known.chain(["double", "int", "size", "has"]);
             let title = format!("unknown function `{name}`{}", did_you_mean(name, known));
-            return self.complain(id, title, "");
+            return self.complain_at(self.span_of_call(id, name), title, "");
         };
         match functions::call_type(function, types) {
             Ok(ty) => Some(ty),
-            Err(why) => self.complain(id, format!("`{}` {why}", function.usage), ""),
+            Err(why) => {
+                let at = self.span_of_call(id, name);
+                self.complain_at(at, format!("`{}` {why}", function.usage), "")
+            }
         }
     }
 
@@ -508,6 +514,16 @@ impl<'a, N: Names> Checker<'a, N> {
         };
         let start = byte(start);
         start..byte(stop.saturating_add(1)).max(start)
+    }
+
+    /// The span of the name of a function: CEL places a call at its bracket.
+    fn span_of_call(&self, id: u64, name: &str) -> Range<usize> {
+        let span = self.span(id);
+        let before = self.source.get(..span.start).unwrap_or_default().trim_end();
+        match before.strip_suffix(name) {
+            Some(rest) => rest.len()..before.len(),
+            None => span,
+        }
     }
 
     /// The span of a name that begins at a node.

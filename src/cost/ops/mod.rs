@@ -127,11 +127,13 @@ pub fn knows(op: &OpName) -> bool {
 
 /// Family of an operator by name alone (needs no shapes); `None` when it is not in the table.
 pub fn family(op: &OpName) -> Option<Family> {
+    entry(op).map(|entry| entry.family)
+}
+
+/// The entry of an operator, by name alone; for a compiled kernel's name that of its kind.
+pub fn entry(op: &OpName) -> Option<&'static Entry> {
     let name = name::normalise(op)?;
-    if let Some(fused) = fused::entry(&name.base) {
-        return Some(fused.family);
-    }
-    resolve(&name).map(|(entry, _)| entry.family)
+    fused::entry(&name.base).or_else(|| resolve(&name).map(|(entry, _)| entry))
 }
 
 /// One call's cost.

@@ -18,6 +18,7 @@
 //! bytes = 67584
 //! ```
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cel::ExecutionError;
@@ -39,7 +40,7 @@ mod read;
 mod tests;
 
 pub use prove::{Outcome, Proof};
-pub use read::{COST_KEYS, DIM_KEYS, Key, TEST_KEYS};
+pub use read::{COST_KEYS, DIM_KEYS, Key, TEST_KEYS, op_name};
 
 /// The costs of a user, in the order of the files.
 #[derive(Debug, Clone, Default)]
@@ -112,6 +113,31 @@ pub enum Expect {
 type Trouble = (Unknown, String);
 
 impl UserCosts {
+    /// Reads and checks the files at some paths.
+    ///
+    /// # Errors
+    /// What could not be read, and everything that is wrong with the rest.
+    pub fn load(paths: &[PathBuf]) -> Result<UserCosts, Complaints> {
+        let complaints = Complaints::new();
+        let mut sources = Vec::new();
+        for path in paths {
+            match Source::read(path) {
+                Ok(source) => sources.push(source),
+                Err(complaint) => complaints.push(complaint),
+            }
+        }
+        match UserCosts::read(&sources) {
+            Ok(costs) if !complaints.has_errors() => return Ok(costs),
+            Ok(_) => {}
+            Err(others) => {
+                for complaint in others.sorted() {
+                    complaints.push(complaint);
+                }
+            }
+        }
+        Err(complaints)
+    }
+
     /// Reads and checks files.
     ///
     /// # Errors
@@ -134,8 +160,7 @@ impl UserCosts {
 
     /// Whether a cost is about an operator, whatever its direction.
     pub fn knows(&self, op: &OpName) -> bool {
-        let name = spelled(op);
-        self.costs.iter().any(|c| c.pattern.matches(&name))
+        self.costs.iter().any(|c| c.is_about(op))
     }
 
     /// The cost of a call: one for its direction before one for any, then in the order of the files.
@@ -169,6 +194,11 @@ fn undotted(name: &str) -> String {
 }
 
 impl UserCost {
+    /// Whether it is about an operator, whatever its direction.
+    pub fn is_about(&self, op: &OpName) -> bool {
+        self.pattern.matches(&spelled(op))
+    }
+
     /// What one call costs.
     ///
     /// # Errors

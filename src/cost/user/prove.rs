@@ -1,7 +1,7 @@
 //! Runs the tests of cost files: a formula without an example is a guess.
 
-use super::{Case, Expect, UserCosts};
-use crate::base::units::count;
+use super::{Case, Expect, UserCost, UserCosts};
+use crate::base::units::{self, count};
 use crate::cost::{OpCost, Unknown};
 
 /// A test and how it went.
@@ -68,6 +68,15 @@ impl std::fmt::Display for Outcome {
 }
 
 impl UserCosts {
+    /// The tests of a cost as examples: `f(fp16[8, 64]): 1.02 kFLOP, 2.05 kB`.
+    pub fn examples(&self, cost: &UserCost) -> Vec<String> {
+        let about = |case: &&Case| {
+            let found = self.find(&case.op, case.direction, false);
+            found.is_some_and(|found| std::ptr::eq(found, cost))
+        };
+        self.cases.iter().filter(about).map(example).collect()
+    }
+
     /// Runs every test.
     pub fn prove(&self) -> Vec<Proof> {
         self.cases
@@ -96,6 +105,19 @@ impl UserCosts {
             (Err((got, _)), Expect::Unknown(want)) => Outcome::Reason { want, got },
         }
     }
+}
+
+fn example(case: &Case) -> String {
+    let price = match case.expect {
+        Expect::Unknown(reason) => format!("unknown, {}", reason.describe()),
+        Expect::Price { flops, bytes } => {
+            let flops = flops.map(|n| units::flops(n as f64));
+            let bytes = bytes.map(|n| units::bytes(n as f64));
+            let figures: Vec<String> = [flops, bytes].into_iter().flatten().collect();
+            figures.join(", ")
+        }
+    };
+    format!("{}({}): {price}", case.op.display(), case.text)
 }
 
 fn compare(cost: &OpCost, flops: Option<u64>, bytes: Option<u64>) -> Outcome {

@@ -416,8 +416,9 @@ fn pattern<'t>(table: &Table<'_>, op: At<&'t str>) -> Option<At<&'t str>> {
     None
 }
 
-/// `my_lib::fused_mlp`, `MyModule.forward`: the last part is the operator.
-fn op_name(text: &str) -> OpName {
+/// An operator as people write it, `my_lib::fused_mlp` or `MyModule.forward`: the last part is the
+/// operator.
+pub fn op_name(text: &str) -> OpName {
     let split = text.rsplit_once("::").or_else(|| text.rsplit_once('.'));
     let (module, name) = split.unwrap_or(("", text));
     OpName {
