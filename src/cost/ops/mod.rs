@@ -133,7 +133,9 @@ pub fn family(op: &OpName) -> Option<Family> {
 /// The entry of an operator, by name alone; for a compiled kernel's name that of its kind.
 pub fn entry(op: &OpName) -> Option<&'static Entry> {
     let name = name::normalise(op)?;
-    fused::entry(&name.base).or_else(|| resolve(&name).map(|(entry, _)| entry))
+    fused::entry(&name.base)
+        .or_else(|| resolve(&name).map(|(entry, _)| entry))
+        .or_else(|| comm::entry(&name))
 }
 
 /// One call's cost.
@@ -153,7 +155,13 @@ pub fn cost(
     default_dtype: Option<DType>,
 ) -> Result<OpCost, Unknown> {
     let name = name::normalise(op).ok_or(Unknown::UnknownOp)?;
-    if let Some(entry) = fused::entry(&name.base) {
+    let unlisted = || {
+        resolve(&name)
+            .is_none()
+            .then(|| comm::entry(&name))
+            .flatten()
+    };
+    if let Some(entry) = fused::entry(&name.base).or_else(unlisted) {
         let call = call(&name, &name.base, entry, args, false, default_dtype);
         return (entry.handler)(&call);
     }
