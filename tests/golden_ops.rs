@@ -12,18 +12,18 @@
 
 use pyprof_advise::base::DType;
 use pyprof_advise::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor};
-use pyprof_advise::cost::{OpCost, Role, Unknown, ops};
+use pyprof_advise::cost::{Dims, OpCost, Role, Unknown, ops};
 use serde_json::Value;
 
 /// Cases we cannot price, with the reason. The test fails when one of them starts to pass.
 const NOT_YET: &[(&str, &str)] = &[
     (
         "memcpy_DtoD",
-        "no operator: copies carry their bytes themselves",
+        "no operator: copies carry their bytes themselves, checked below",
     ),
     (
         "memset_device",
-        "no operator: sets carry their bytes themselves",
+        "no operator: sets carry their bytes themselves, checked below",
     ),
     (
         "view_no_kernel",
@@ -121,6 +121,15 @@ fn every_reference_case_costs_what_it_should() {
 }
 
 #[test]
+fn copies_within_a_device_are_read_and_written() {
+    use pyprof_advise::cost::transfer::{copy_dram_bytes, set_dram_bytes};
+    use pyprof_advise::profile::CopyKind;
+    assert_eq!(copy_dram_bytes(CopyKind::DtoD, 1_048_576), 2_097_152);
+    assert_eq!(copy_dram_bytes(CopyKind::HtoD, 1_048_576), 1_048_576);
+    assert_eq!(set_dram_bytes(1_048_576), 1_048_576);
+}
+
+#[test]
 fn views_are_no_operators() {
     for name in [
         "view",
@@ -171,6 +180,16 @@ fn compare(case: &Value, call: &Call, marker: bool) -> Result<(), String> {
     }
     if !cost.bytes_known {
         return Err("bytes unknown".into());
+    }
+    if let Some(want) = case["scalars"]["wire_bytes_per_rank"].as_u64() {
+        let dims = cost.roles[0].dims;
+        let sent = match dims {
+            Dims::Message { wire_bytes, .. } => wire_bytes,
+            _ => None,
+        };
+        if sent != Some(want) {
+            return Err(format!("{dims:?}, expected {want} bytes on the wire"));
+        }
     }
     Ok(())
 }
@@ -230,10 +249,16 @@ fn described(case: &Value) -> Vec<Arg> {
         value,
     };
     if s["collective"].is_string() {
-        return ["In msg nelems", "Out msg nelems", "dtype"]
-            .iter()
-            .map(|name| keyword(name, argument(&s[*name])))
-            .collect();
+        return [
+            ("Collective name", "collective"),
+            ("Group size", "group_size"),
+            ("In msg nelems", "In msg nelems"),
+            ("Out msg nelems", "Out msg nelems"),
+            ("dtype", "dtype"),
+        ]
+        .iter()
+        .map(|(name, key)| keyword(name, argument(&s[*key])))
+        .collect();
     }
     if s["gates"].is_u64() {
         let mode = if s["gates"] == 4 { 2 } else { 3 };

@@ -234,6 +234,7 @@ impl Sample {
             best_dtype: Some(DType::Fp16),
             bound: reachable.map(|_| Bound::Math),
             autotuning: false,
+            priced_by: None,
         });
         SiteId::new(self.costed.sites.len() - 1)
     }
@@ -397,7 +398,7 @@ fn says_first_what_matters_most() {
         sample().report().verdict,
         [
             "On Tesla V100-SXM2-16GB, a window of 50.0 ms held 40.0 ms of GPU time (busy 80 % of the \
-             window); the work whose cost is known (90 % of kernel time) took 2.57x its ideal time.",
+             window); the work that can be compared with an ideal time (90 % of kernel time) took 2.57x of it.",
             "The finding below gives back 8.00 to 16.0 ms of GPU time (up to 40 %): \"Matmuls do \
              not use Tensor Cores\" (blocks.*.mlp (24 layers)).",
         ]

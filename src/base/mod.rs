@@ -1,7 +1,9 @@
 //! Floor 0: what everything else stands on. Knows no GPU and no profile format.
 
+pub mod cel;
 pub mod diag;
 pub mod dtype;
+pub mod glob;
 pub mod suggest;
 pub mod text;
 pub mod toml;

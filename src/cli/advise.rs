@@ -8,7 +8,8 @@ use super::{AdviseArgs, Failure, Format, Outcome, Speech, output};
 use crate::base::text::plain;
 use crate::base::units;
 use crate::correlate::{Vocabulary, correlate};
-use crate::cost::{Costed, kernel_name, ops, price};
+use crate::cost::user::UserCosts;
+use crate::cost::{Costed, kernel_name, ops, price_with};
 use crate::facts::Table;
 use crate::gpu::select;
 use crate::judge::{judge, why};
@@ -29,6 +30,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     refuse_overwriting(path, args.output.as_deref())?;
     let mut stages = Stages::new(speech);
     let rules = super::rules::load(&args.rules)?;
+    let costs = super::costs::load(&args.costs)?;
     if let Some(asked) = &args.gpu {
         // A typing mistake should not cost the time it takes to read a large file.
         select::find(asked).map_err(super::gpus::refuse)?;
@@ -41,12 +43,12 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     let run = correlate(
         profile,
         &Vocabulary {
-            knows_op: &ops::knows,
+            knows_op: &|op| ops::knows(op) || costs.knows(op),
             is_communication: &kernel_name::is_communication,
         },
     );
     stages.done("correlated");
-    let costed = price(run, gpu);
+    let costed = price_with(run, gpu, &costs);
     let table = Table::new(&costed);
     stages.done("priced");
     if let Some(rule) = &args.why {
@@ -64,6 +66,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     }
     let report = Report::new(&costed, &verdict, &report::Options { top: args.top });
     warn(&costed, &report, speech);
+    warn_of_unused(&costs, &costed, speech);
     let text = render(args, &report)?;
     stages.done("reported");
     write(args, &text)
@@ -213,6 +216,22 @@ fn warn(costed: &Costed, report: &Report, speech: Speech) {
             "rule {} failed: {}",
             fault.rule,
             plain(&fault.message)
+        ));
+    }
+}
+
+/// A cost file that changes nothing is likely to name its operators in another way.
+fn warn_of_unused(costs: &UserCosts, costed: &Costed, speech: Speech) {
+    let mut files: Vec<&str> = costs.costs().iter().map(|c| &*c.file).collect();
+    files.dedup();
+    let used = |file: &&str| {
+        let by = costed.sites.iter().filter_map(|s| s.priced_by.as_deref());
+        by.into_iter().any(|by| by == *file)
+    };
+    for file in files.iter().filter(|file| !used(file)) {
+        speech.warn(&format!(
+            "{}: no operator of this profile is one of its costs",
+            plain(file)
         ));
     }
 }

@@ -10,6 +10,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::base::diag::visible;
 
 mod advise;
+mod costs;
 mod gpus;
 mod output;
 mod parse;
@@ -21,7 +22,7 @@ pub use advise::advise;
 
 /// Exit status: a report was written.
 const OK: u8 = 0;
-/// Exit status: a gate failed (`rules check`, `rules test`).
+/// Exit status: a gate failed (`check` and `test` of rules and costs).
 const GATE: u8 = 1;
 /// Exit status: nothing could be judged, or the command line was wrong.
 const UNUSABLE: u8 = 2;
@@ -76,6 +77,7 @@ Examples:
   pyprof-advise net.sqlite --rules my-rules/        your own rules as well
   pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not
   pyprof-advise rules explain precision/amp-off     what a rule looks for and advises
+  pyprof-advise net.sqlite --costs my-costs.toml    with what your own operators cost
   pyprof-advise gpus list                           names for --gpu
   pyprof-advise prof net.sqlite --csv               PyProf's columns, one row per kernel
 
@@ -83,7 +85,8 @@ A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems o
   nsys profile -t cuda,nvtx -o net python train.py
   nsys export --type sqlite -o net.sqlite net.nsys-rep
 
-Exit status: 0 a report was written, whatever it says; 1 a check failed (rules test, rules check);
+Exit status: 0 a report was written, whatever it says; 1 a check failed (test and check of
+rules and costs);
 2 nothing could be judged, or the command line was wrong.";
 
 #[derive(Debug, Subcommand)]
@@ -92,6 +95,11 @@ enum Command {
     Rules {
         #[command(subcommand)]
         command: rules::RulesCommand,
+    },
+    /// List, explain, check and test what operators cost, your own included
+    Costs {
+        #[command(subcommand)]
+        command: costs::CostsCommand,
     },
     /// List and show the GPUs that --gpu knows
     Gpus {
@@ -133,6 +141,10 @@ pub struct AdviseArgs {
     pub top: usize,
     #[command(flatten)]
     pub rules: RuleArgs,
+    /// FLOPs and bytes of your own operators, a TOML file (`costs explain` shows how one counts); may
+    /// be repeated
+    #[arg(long, value_name = "FILE")]
+    pub costs: Vec<PathBuf>,
     /// Say why a rule fired or did not on this profile, instead of the report
     #[arg(long, value_name = "RULE")]
     pub why: Option<String>,
@@ -161,7 +173,7 @@ pub struct Speech {
     /// No progress and no warnings
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// More: which finding silenced which, and every test of `rules test`
+    /// More: which finding silenced which, and every test of `rules test` and `costs test`
     #[arg(short, long, global = true)]
     pub verbose: bool,
     /// Colours
@@ -221,6 +233,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         None => advise(&cli.advise, cli.speech),
         Some(Command::Rules { command }) => rules::run(command, cli.speech),
+        Some(Command::Costs { command }) => costs::run(command, cli.speech),
         Some(Command::Gpus { command }) => gpus::run(command),
         Some(Command::Parse(args)) => parse::parse(&args, cli.speech),
         Some(Command::Prof(args)) => prof::prof(&args, cli.speech),

@@ -18,7 +18,7 @@ pub(super) const ATTRIBUTES: [&str; 8] = [
 ];
 
 /// Annotations PyTorch and its libraries put around their own machinery.
-pub(super) const FRAMEWORK: [&str; 12] = [
+pub(super) const FRAMEWORK: [&str; 11] = [
     "FSDP::",
     "FullyShardedDataParallel.",
     "DistributedDataParallel.",
@@ -27,7 +27,6 @@ pub(super) const FRAMEWORK: [&str; 12] = [
     "Pregraph bytecode",
     "## Call CompiledFxGraph",
     "PyTorch Profiler",
-    "record_param_comms",
     "<built-in",
     "autograd::engine::",
     "cudaGraph",

@@ -30,8 +30,19 @@ pub(crate) struct Calls<'t, 'p> {
     call_of_range: Vec<Option<OpCallId>>,
     /// What a launch in a scope belongs to, once it has been asked for.
     call_of_scope: Vec<Answer>,
+    /// The backward of a forward operator whose arguments it takes over.
+    backward_of: FxHashMap<ScopeId, Backward>,
     /// Forward scopes of backward calls, to be linked once all calls are known.
     pending: Vec<(OpCallId, ScopeId)>,
+}
+
+/// The backward of one forward call: one call too, however many autograd nodes the forward recorded.
+/// `F.cross_entropy` records two, a recurrent cell five, and each would claim the cost of all.
+#[derive(Debug)]
+struct Backward {
+    call: OpCallId,
+    /// Numbers of the nodes run so far. One that comes again begins another pass over the graph.
+    nodes: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +88,7 @@ impl<'t, 'p> Calls<'t, 'p> {
             lines: Vec::new(),
             call_of_range: vec![None; tree.scopes.len()],
             call_of_scope: vec![Answer::NotAsked; tree.scopes.len()],
+            backward_of: FxHashMap::default(),
             pending: Vec::new(),
         }
     }
@@ -163,6 +175,10 @@ impl<'t, 'p> Calls<'t, 'p> {
         {
             return Some(call);
         }
+        if let Some(call) = self.joined(choice) {
+            self.remember(choice.range, call);
+            return Some(call);
+        }
         let (range_id, range, _) = self.tree.range(choice.range)?;
         let (_, operator, meaning) = self.tree.range(choice.operator)?;
         let named = meaning.named.as_ref()?;
@@ -192,10 +208,40 @@ impl<'t, 'p> Calls<'t, 'p> {
         });
         self.op_ids.push(named.id);
         self.lines.push(setting.line);
-        if let Some(slot) = self.call_of_range.get_mut(choice.range.idx()) {
-            *slot = Some(id);
+        if let Some(seq) = self.joins(choice) {
+            let nodes = vec![seq];
+            let backward = Backward { call: id, nodes };
+            self.backward_of.insert(choice.operator, backward);
         }
+        self.remember(choice.range, id);
         Some(id)
+    }
+
+    fn remember(&mut self, range: ScopeId, call: OpCallId) {
+        if let Some(slot) = self.call_of_range.get_mut(range.idx()) {
+            *slot = Some(call);
+        }
+    }
+
+    /// The number of a node that shares a call with the other nodes of its forward operator.
+    fn joins(&self, choice: Choice) -> Option<u64> {
+        choice
+            .from_forward
+            .then(|| self.tree.node_seq(choice.range))
+            .flatten()
+    }
+
+    /// The call another node of the same forward operator has made in this pass.
+    fn joined(&mut self, choice: Choice) -> Option<OpCallId> {
+        /// More nodes than any operator records; bounds the work on hostile files.
+        const MOST_NODES: usize = 64;
+        let seq = self.joins(choice)?;
+        let backward = self.backward_of.get_mut(&choice.operator)?;
+        if backward.nodes.contains(&seq) || backward.nodes.len() >= MOST_NODES {
+            return None;
+        }
+        backward.nodes.push(seq);
+        Some(backward.call)
     }
 
     fn args_of(&self, range: &Range, meaning: &Meaning) -> Option<ArgsId> {

@@ -210,6 +210,35 @@ fn a_forward_range_without_kernels_still_names_the_layer() {
 }
 
 #[test]
+fn the_backward_of_one_call_is_one_call() {
+    let mut b = Builder::new();
+    let engine = b.thread(ProcessId(0));
+    b.marker("torch.nn.functional", "cross_entropy", 0, 100);
+    b.range("aten::log_softmax, seq = 5, op_id = 1", 10, 20);
+    b.range("aten::nll_loss, seq = 6, op_id = 2", 30, 40);
+    // The graph is run twice: `retain_graph=True`.
+    let mut kernels = Vec::new();
+    for at in [200, 300] {
+        b.range_on(engine, "NllLossBackward0, seq = 6", at, at + 20);
+        kernels.push(b.launch_on(engine, at + 5));
+        b.range_on(engine, "LogSoftmaxBackward0, seq = 5", at + 30, at + 50);
+        kernels.push(b.launch_on(engine, at + 35));
+    }
+    let run = b.run();
+    let calls: Vec<_> = kernels.iter().map(|k| run.links[*k].op.unwrap()).collect();
+    assert_eq!(calls[0], calls[1], "two nodes of one forward call");
+    assert_eq!(calls[2], calls[3]);
+    assert_ne!(calls[0], calls[2], "two passes over the graph");
+    let site = &run.sites[run.links[kernels[0]].site.unwrap().idx()];
+    assert!(site.args_from_forward);
+    assert_eq!((site.calls, site.kernels[0].count), (2, 4));
+    assert_eq!(
+        op(&run, kernels[0]).as_deref(),
+        Some("torch.nn.functional.cross_entropy")
+    );
+}
+
+#[test]
 fn the_nearest_earlier_forward_counts() {
     let mut b = Builder::new();
     for (start, name) in [(0, "layer:a"), (1000, "layer:b"), (5000, "layer:c")] {

@@ -15,9 +15,11 @@ pub mod kernel_name;
 pub mod ops;
 mod price;
 pub mod roofline;
+pub mod transfer;
+pub mod user;
 
 pub use kernel_name::{Decoded, Family, TensorCore};
-pub use price::price;
+pub use price::{price, price_with};
 
 /// A run with costs, roofline and a GPU. The input of the fact table.
 #[derive(Debug, Clone)]
@@ -57,6 +59,8 @@ pub struct SiteCost {
     pub bound: Option<Bound>,
     /// More main kernels than roles in one call: an autotuning search, not judged.
     pub autotuning: bool,
+    /// The user's file the cost comes from; `None` for the built-in table.
+    pub priced_by: Option<Arc<str>>,
 }
 
 /// What limits the ideal time.
@@ -103,6 +107,26 @@ impl OpCost {
         self.roles
             .iter()
             .fold(0, |sum, r| sum.saturating_add(r.bytes))
+    }
+
+    /// FLOPs of what a causal mask leaves, which is what MFU counts; [`OpCost::flops`] is the full
+    /// square, as `torch.utils.flop_counter` has it. `None` for work that is known to have no such
+    /// mask, or not known to have one.
+    pub fn causal_flops(&self) -> Option<u64> {
+        self.roles.iter().try_fold(0_u64, |sum, role| {
+            let Dims::Attention {
+                seq_q,
+                seq_k,
+                causal_pairs: Some(pairs),
+                ..
+            } = role.dims
+            else {
+                return None;
+            };
+            let all = u128::from(seq_q) * u128::from(seq_k);
+            let part = (u128::from(role.flops) * u128::from(pairs)).checked_div(all)?;
+            Some(sum.saturating_add(u64::try_from(part).unwrap_or(u64::MAX)))
+        })
     }
 }
 
@@ -161,11 +185,63 @@ pub enum Dims {
         seq_k: u64,
         head_dim: u64,
         causal: Option<bool>,
+        /// Pairs of a query and a key, per head and sequence, that a causal mask leaves; `None` when
+        /// there is no such mask.
+        causal_pairs: Option<u64>,
     },
     /// Softmax, norm, loss: `rows` independent rows of `cols` elements.
     Rows { rows: u64, cols: u64 },
     /// A plain number of elements.
     Elements { numel: u64 },
+    /// A message between GPUs.
+    Message {
+        /// What the caller asked to be moved or reduced: the larger of input and output. Over the
+        /// time it is the *algorithm bandwidth* of nccl-tests.
+        bytes: u64,
+        ranks: Option<u64>,
+        /// What each rank must send for it at least. Over the time it is the *bus bandwidth* of
+        /// nccl-tests, which is what a link's peak limits.
+        wire_bytes: Option<u64>,
+    },
+}
+
+impl Dims {
+    /// The share of attention's work that a causal mask leaves.
+    pub fn causal_share(&self) -> Option<f64> {
+        let Dims::Attention {
+            seq_q,
+            seq_k,
+            causal_pairs,
+            ..
+        } = *self
+        else {
+            return None;
+        };
+        let all = seq_q as f64 * seq_k as f64;
+        let pairs = causal_pairs.unwrap_or_else(|| causal_pairs_at_the_end(seq_q, seq_k));
+        (all > 0.0).then(|| pairs as f64 / all)
+    }
+}
+
+/// Pairs a causal mask leaves when the last query sees all keys: query `i` of `1..=q` sees
+/// `k - q + i` of them. FlashAttention aligns so since 2.1.
+pub(crate) fn causal_pairs_at_the_end(q: u64, k: u64) -> u64 {
+    let (q, k) = (u128::from(q), u128::from(k));
+    let pairs = if q <= k {
+        q * k - q * q.saturating_sub(1) / 2
+    } else {
+        k * (k + 1) / 2
+    };
+    u64::try_from(pairs).unwrap_or(u64::MAX)
+}
+
+/// Pairs a causal mask leaves when the first query sees the first key only: query `i` sees
+/// `min(i, k)`. `torch.nn.functional.scaled_dot_product_attention` documents its mask so.
+pub(crate) fn causal_pairs_at_the_start(q: u64, k: u64) -> u64 {
+    let (q, k) = (u128::from(q), u128::from(k));
+    let square = q.min(k);
+    let below = q.saturating_sub(k) * k;
+    u64::try_from(square * (square + 1) / 2 + below).unwrap_or(u64::MAX)
 }
 
 /// How sure a FLOP count is.
@@ -199,6 +275,27 @@ pub enum Unknown {
 }
 
 impl Unknown {
+    pub const ALL: [Unknown; 6] = [
+        Unknown::NoOperator,
+        Unknown::NoShapes,
+        Unknown::NoDType,
+        Unknown::UnknownOp,
+        Unknown::DataDependent,
+        Unknown::BadArguments,
+    ];
+
+    /// The word used in cost files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unknown::NoOperator => "no_operator",
+            Unknown::NoShapes => "no_shapes",
+            Unknown::NoDType => "no_dtype",
+            Unknown::UnknownOp => "unknown_op",
+            Unknown::DataDependent => "data_dependent",
+            Unknown::BadArguments => "bad_arguments",
+        }
+    }
+
     /// How the report says it.
     pub fn describe(self) -> &'static str {
         match self {

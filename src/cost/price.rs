@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::kernel_name::{Decoded, decode};
 use super::roofline::roofline;
+use super::user::{UserCost, UserCosts};
 use super::{Costed, Coverage, Dims, Family, OpCost, SiteCost, TensorCore, Unknown, ops};
 use crate::base::DType;
 use crate::correlate::{Direction, OpArgs, Run, Site};
@@ -15,6 +16,11 @@ use crate::profile::StrId;
 
 /// Decodes every kernel name, costs every site and puts it on the roofline of `gpu`.
 pub fn price(run: Run, gpu: Option<Choice>) -> Costed {
+    price_with(run, gpu, &UserCosts::default())
+}
+
+/// The same with costs of the user's own, which win over the built-in ones.
+pub fn price_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
     let names = decode_names(&run);
     let kernels: Vec<Vec<Arc<Decoded>>> = run
         .sites
@@ -30,7 +36,10 @@ pub fn price(run: Run, gpu: Option<Choice>) -> Costed {
         .sites
         .par_iter()
         .zip(&kernels)
-        .map(|(site, decoded)| price_site(&run, site, decoded, gpu.as_ref().map(|g| &g.gpu)))
+        .map(|(site, decoded)| {
+            let gpu = gpu.as_ref().map(|g| &g.gpu);
+            price_site(&run, site, decoded, gpu, user)
+        })
         .collect();
     let coverage = coverage(&run, &sites, &kernels);
     let proven_cc = names
@@ -66,11 +75,22 @@ fn decode_names(run: &Run) -> FxHashMap<StrId, Arc<Decoded>> {
         .collect()
 }
 
-fn price_site(run: &Run, site: &Site, decoded: &[Arc<Decoded>], gpu: Option<&Gpu>) -> SiteCost {
+fn price_site(
+    run: &Run,
+    site: &Site,
+    decoded: &[Arc<Decoded>],
+    gpu: Option<&Gpu>,
+    user: &UserCosts,
+) -> SiteCost {
     let args = site.args.and_then(|id| run.args.get(id.idx()));
-    let op_family = site.op.as_ref().and_then(ops::family);
+    let own =
+        (site.op.as_ref()).and_then(|op| user.find(op, site.direction, site.args_from_forward));
+    let op_family = match own {
+        Some(own) => Some(own.family),
+        None => site.op.as_ref().and_then(ops::family),
+    };
     let main = MainKernels::of(site, decoded, op_family);
-    let cost = cost_of(site, args, main.dtype);
+    let cost = cost_of(site, args, main.dtype, own);
     let family = match &cost {
         Ok(cost) if cost.family != Family::Unknown => cost.family,
         _ => op_family
@@ -86,7 +106,8 @@ fn price_site(run: &Run, site: &Site, decoded: &[Arc<Decoded>], gpu: Option<&Gpu
         (None, Some(DType::Fp32), TensorCore::Yes) if family.is_math() => Some(DType::Tf32),
         (None, arg, _) => arg,
     };
-    let autotuning = cost.as_ref().is_ok_and(|c| is_search(site, &main, c));
+    // What a user calls one operator may well run many products.
+    let autotuning = own.is_none() && cost.as_ref().is_ok_and(|c| is_search(site, &main, c));
     let calls = f64::from(site.calls);
     let line = match (&cost, gpu, math_dtype) {
         (Ok(cost), Some(gpu), Some(dtype)) if !autotuning => Some(roofline(
@@ -117,15 +138,24 @@ fn price_site(run: &Run, site: &Site, decoded: &[Arc<Decoded>], gpu: Option<&Gpu
         best_dtype: line.and_then(|l| l.best_dtype),
         bound: line.map(|l| l.bound),
         autotuning,
+        priced_by: own.map(|own| Arc::clone(&own.file)),
         cost,
     }
 }
 
-fn cost_of(site: &Site, args: Option<&OpArgs>, named: Option<DType>) -> Result<OpCost, Unknown> {
+fn cost_of(
+    site: &Site,
+    args: Option<&OpArgs>,
+    named: Option<DType>,
+    own: Option<&UserCost>,
+) -> Result<OpCost, Unknown> {
     let op = site.op.as_ref().ok_or(Unknown::NoOperator)?;
     let args = args.ok_or(Unknown::NoShapes)?;
     // Tensors are stored as fp32 when the math is TF32.
     let stored = named.map(|d| if d == DType::Tf32 { DType::Fp32 } else { d });
+    if let Some(own) = own {
+        return own.cost(args, site.direction, stored);
+    }
     ops::cost(op, args, site.direction, site.args_from_forward, stored)
 }
 

@@ -4,7 +4,7 @@
 //! Performance Model", CACM 2009. What is *displayed* uses the peaks; what is *promised* uses the
 //! shares of them that well-tuned kernels reach, kept in the GPU's file.
 
-use super::{Bound, Dims, Family, OpCost, TensorCore};
+use super::{Bound, Family, OpCost, TensorCore};
 use crate::base::DType;
 use crate::gpu::Gpu;
 
@@ -70,7 +70,7 @@ fn best_dtype(gpu: &Gpu, dtype: DType) -> DType {
 
 /// Roofline times of one call.
 ///
-/// `causal` halves the FLOPs of attention: a causal kernel skips the masked half. The published
+/// `causal` leaves out the FLOPs of attention that a causal kernel skips, about half. The published
 /// count in [`OpCost`] stays the full one.
 pub fn roofline(
     gpu: &Gpu,
@@ -111,8 +111,8 @@ pub fn roofline(
     let mut reachable = 0.0;
     let (mut math_ns, mut memory_ns) = (0.0, 0.0);
     for role in &cost.roles {
-        let halved = causal && matches!(role.dims, Dims::Attention { .. });
-        let flops = role.flops as f64 * if halved { 0.5 } else { 1.0 };
+        let share = role.dims.causal_share().filter(|_| causal);
+        let flops = role.flops as f64 * share.unwrap_or(1.0);
         let memory = role.bytes as f64 / gpu.bandwidth * 1e9;
         let time = |rate: f64| {
             if flops == 0.0 {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::check::{self, Vocabulary};
-use super::expr::{FOUND, Scalar, Type};
+use super::expr::{FOUND, Scalar, Type, fact_type};
 use super::load::CASE_KEYS;
 use super::read::{Reader, SEVERITIES};
 use super::rule::{Case, Expect, Param};
@@ -190,7 +190,7 @@ impl Reader<'_> {
 
 /// The type of a param's value.
 pub(super) fn type_of(value: &Value) -> Type {
-    Type::of(match value {
+    fact_type(match value {
         Value::Bool(_) => Ty::Bool,
         Value::Int(_) => Ty::Int,
         Value::Double(_) => Ty::Double,
@@ -208,7 +208,7 @@ pub(super) fn free_value(value: &toml::Value<'_>) -> Option<Value> {
         "an integer" => typed_value(value, Type::INT),
         "a float" => typed_value(value, Type::DOUBLE),
         "a boolean" => typed_value(value, Type::BOOL),
-        "a list" => typed_value(value, Type::of(Ty::Strings)),
+        "a list" => typed_value(value, fact_type(Ty::Strings)),
         _ => value.wrong_type("a number, a string, a boolean or a list of strings"),
     }
 }

@@ -6,119 +6,33 @@
 //! are asked for one by one, when they are reached.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use cel::common::ast::IdedExpr;
 use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 use cel::{Context, ExecutionError};
 
-use super::functions;
+use crate::base::cel::{HAS, ROOT, explain};
 use crate::facts::{Answer, Lookup, Ty, Value};
 
-/// Bytes of one expression; longer ones belong in a `[let]`.
-pub const MAX_SOURCE: usize = 2_000;
-/// Nodes of one expression after its macros are expanded.
-pub const MAX_NODES: usize = 400;
-/// Levels of one expression's tree, those of its lets included: CEL takes up to 35 kB of stack for
-/// each when it runs unoptimised, and threads may have 2 MiB.
-pub const MAX_DEPTH: usize = 40;
-/// Words and signs of one expression. The parser recurses once for each operator of a chain.
-pub const MAX_TOKENS: usize = 400;
-/// Brackets in brackets, and `?:` in `?:`: for each the parser recurses through all of its grammar.
-pub const MAX_NESTING: usize = 16;
+pub use crate::base::cel::{Scalar, Type};
+
 /// Bytes of a word: lets that join words could double them over and over.
 pub const MAX_WORD: usize = 1 << 20;
 /// Items of a list fact: what bounds a comprehension.
 pub const MAX_ITEMS: usize = 1_024;
 
-/// The type of one value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scalar {
-    Bool,
-    Int,
-    Double,
-    Str,
-}
-
-impl Scalar {
-    /// Int or double.
-    pub fn is_number(self) -> bool {
-        matches!(self, Scalar::Int | Scalar::Double)
-    }
-
-    /// With its article: `an int`.
-    pub fn phrase(self) -> &'static str {
-        match self {
-            Scalar::Bool => "a bool",
-            Scalar::Int => "an int",
-            Scalar::Double => "a double",
-            Scalar::Str => "a string",
-        }
-    }
-}
-
-/// The type of an expression. Maps have string keys; an empty list has no item type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
-    One(Scalar),
-    List(Option<Scalar>),
-    Map(Scalar),
-}
-
-impl Type {
-    pub const BOOL: Type = Type::One(Scalar::Bool);
-    pub const INT: Type = Type::One(Scalar::Int);
-    pub const DOUBLE: Type = Type::One(Scalar::Double);
-    pub const STR: Type = Type::One(Scalar::Str);
-
-    pub fn scalar(self) -> Option<Scalar> {
-        match self {
-            Type::One(scalar) => Some(scalar),
-            _ => None,
-        }
-    }
-
-    pub fn is_number(self) -> bool {
-        self.scalar().is_some_and(Scalar::is_number)
-    }
-
-    /// The type of a fact.
-    pub fn of(ty: Ty) -> Type {
-        match ty {
-            Ty::Bool => Type::BOOL,
-            Ty::Int => Type::INT,
-            Ty::Double => Type::DOUBLE,
-            Ty::Str => Type::STR,
-            Ty::Strings => Type::List(Some(Scalar::Str)),
-            Ty::Doubles => Type::Map(Scalar::Double),
-            Ty::Ints => Type::Map(Scalar::Int),
-        }
-    }
-
-    /// Whether a value can be kept, that is, be a fact, a param or a let.
-    pub fn keepable(self) -> bool {
-        match self {
-            Type::One(_) | Type::List(Some(Scalar::Str)) => true,
-            Type::Map(item) => item.is_number(),
-            Type::List(_) => false,
-        }
-    }
-
-    /// With its article: `a list of strings`.
-    pub fn phrase(self) -> String {
-        let plural = |s: Scalar| match s {
-            Scalar::Bool => "bools",
-            Scalar::Int => "ints",
-            Scalar::Double => "doubles",
-            Scalar::Str => "strings",
-        };
-        match self {
-            Type::One(scalar) => scalar.phrase().into(),
-            Type::List(None) => "an empty list".into(),
-            Type::List(Some(item)) => format!("a list of {}", plural(item)),
-            Type::Map(item) => format!("a map of {}", plural(item)),
-        }
+/// The type of a fact.
+pub(super) fn fact_type(ty: Ty) -> Type {
+    match ty {
+        Ty::Bool => Type::BOOL,
+        Ty::Int => Type::INT,
+        Ty::Double => Type::DOUBLE,
+        Ty::Str => Type::STR,
+        Ty::Strings => Type::List(Some(Scalar::Str)),
+        Ty::Doubles => Type::Map(Scalar::Double),
+        Ty::Ints => Type::Map(Scalar::Int),
     }
 }
 
@@ -196,6 +110,15 @@ pub struct Uses {
 }
 
 impl Uses {
+    pub(super) fn name(&mut self, name: &Name) {
+        match name {
+            Name::Fact(fact) => self.fact(fact),
+            Name::Found(_) => self.found = true,
+            Name::Param(param) => self.param(param),
+            Name::Let(index) => self.let_(*index),
+        }
+    }
+
     pub(super) fn fact(&mut self, name: &'static str) {
         if !self.facts.contains(&name) {
             self.facts.push(name);
@@ -332,13 +255,6 @@ impl Undecided {
         }
     }
 }
-
-/// The shared root scope: functions and operators, no variables.
-static ROOT: LazyLock<Context<'static, 'static>> = LazyLock::new(|| {
-    let mut root = Context::default();
-    functions::register(&mut root);
-    root
-});
 
 /// Everything one member's expressions can see. Lets are evaluated when first asked for, and once.
 pub struct Scene<'a> {
@@ -554,9 +470,6 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The name a presence test is lowered to.
-pub(super) const HAS: &str = "has ";
-
 impl VariableResolver for Scene<'_> {
     fn resolve<'b>(&'b self, name: &str) -> Option<CowVal<'b, 'b>> {
         // The hidden variables of comprehensions live in CEL's own scopes.
@@ -642,39 +555,4 @@ fn sound(name: &str, value: Value) -> Result<Value, Undecided> {
         Value::Strings(list) if list.len() > MAX_ITEMS => fault("has more than 1,024 items"),
         _ => Ok(value),
     }
-}
-
-/// An execution error in words a rule's author can act on; values are left out, they may be long.
-fn explain(error: &ExecutionError) -> String {
-    match error {
-        ExecutionError::NoSuchKey(key) => {
-            format!(
-                "no such key `{}` in a map; guard it with `in`",
-                clipped(key)
-            )
-        }
-        ExecutionError::FunctionError { function, message } => {
-            let operator = functions::ARITHMETIC
-                .iter()
-                .find(|(_, name, _)| name == function);
-            match operator {
-                Some((cel, ..)) => format!("`{}`: {message}", cel.trim_matches('_')),
-                None => format!("`{function}`: {message}"),
-            }
-        }
-        ExecutionError::IndexOutOfBounds(_) => "an index past the end of a list".into(),
-        ExecutionError::UndeclaredReference(name) => format!("`{}` has no value", clipped(name)),
-        other => clipped(&other.to_string()),
-    }
-}
-
-fn clipped(text: &str) -> String {
-    const MOST: usize = 160;
-    if text.chars().count() <= MOST {
-        return text.to_owned();
-    }
-    text.chars()
-        .take(MOST)
-        .chain(std::iter::once('…'))
-        .collect()
 }

@@ -15,7 +15,6 @@ mod claim;
 mod eval;
 pub mod explain;
 pub mod expr;
-pub mod functions;
 mod gather;
 pub mod load;
 mod lower;
@@ -26,7 +25,6 @@ pub mod rule;
 mod scaffold;
 mod set;
 pub mod template;
-mod types;
 
 pub use eval::Bench;
 pub use explain::{explain, why};

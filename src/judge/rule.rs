@@ -1,13 +1,13 @@
 //! What a rule file says, after it has been checked.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use super::expr::{Expr, Let, Uses};
 use super::template::Template;
 use super::{Confidence, SavingKind, Severity};
 use crate::base::diag::Source;
+use crate::base::glob::Glob;
 use crate::facts::{Over, Value};
 
 /// The folders rules live in, with what belongs there. A rule's folder is its category.
@@ -158,64 +158,9 @@ pub enum Expect {
     NotJudged(Vec<String>),
 }
 
-/// A rule id, or several with `*`: `host/*`, `*`, `launch/many-*`. A star matches anything.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Glob(String);
-
-impl Glob {
-    pub fn new(pattern: &str) -> Glob {
-        Glob(pattern.to_owned())
-    }
-
-    pub fn text(&self) -> &str {
-        &self.0
-    }
-
-    pub fn matches(&self, id: &str) -> bool {
-        let mut parts = self.0.split('*');
-        let Some(mut rest) = id.strip_prefix(parts.next().unwrap_or_default()) else {
-            return false;
-        };
-        let parts: Vec<&str> = parts.collect();
-        let Some((last, middle)) = parts.split_last() else {
-            return rest.is_empty();
-        };
-        for part in middle {
-            match rest.split_once(part) {
-                Some((_, after)) => rest = after,
-                None => return false,
-            }
-        }
-        rest.ends_with(last)
-    }
-}
-
-impl fmt::Display for Glob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn globs_match_ids() {
-        for (glob, id, matches) in [
-            ("host/*", "host/sync", true),
-            ("host/*", "ghost/sync", false),
-            ("*", "a/b", true),
-            ("a/b", "a/b", true),
-            ("a/b", "a/bc", false),
-            ("a/*-slow", "a/very-slow", true),
-            ("a/*-slow", "a/slow", false),
-            ("*s*s", "xsxs", true),
-            ("a*a", "a", false),
-        ] {
-            assert_eq!(Glob::new(glob).matches(id), matches, "{glob} on {id}");
-        }
-    }
 
     #[test]
     fn categories_are_sorted_and_explained() {

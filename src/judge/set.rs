@@ -8,8 +8,10 @@ use super::cases::type_of;
 use super::expr::Type;
 use super::load::{self, RuleFile};
 use super::read;
-use super::rule::{Glob, PROFILE, Rule, SURE};
+use super::rule::{PROFILE, Rule, SURE};
+use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints};
+use crate::base::glob::Glob;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml;
 use crate::facts::{Fact, Value};
@@ -182,10 +184,6 @@ impl RuleSet {
     }
 }
 
-/// Stack of the threads that read rules. CEL's parser takes up to 200 kB of it for each bracket in
-/// a bracket when it is not optimised; [`MAX_NESTING`](super::expr::MAX_NESTING) bounds those.
-const STACK: usize = 32 << 20;
-
 /// Reads rule files in parallel: compiling an expression takes 0.1 ms, and there are hundreds.
 fn read_all(
     files: &[&RuleFile],
@@ -195,7 +193,7 @@ fn read_all(
     let threads = rayon::current_num_threads().min(files.len()).max(1);
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
-        .stack_size(STACK)
+        .stack_size(cel::STACK)
         .build()?;
     let read: Vec<Option<Rule>> = pool.install(|| {
         let rule = |file: &&RuleFile| read::rule(file, facts, complaints);

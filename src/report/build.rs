@@ -4,12 +4,12 @@ use indexmap::IndexMap;
 
 use super::{
     Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report, SCHEMA_VERSION,
-    SavingReport, Summary, Unattributed, Unpriced, evidence, layers, words,
+    SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence, layers, words,
 };
 use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{Missing, Run, Site};
-use crate::cost::{Bound, Costed, SiteCost, Unknown};
+use crate::cost::{Bound, Costed, Family, SiteCost, Unknown};
 use crate::facts::Member;
 use crate::gpu::{Choice, Gpu, How};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
@@ -101,12 +101,16 @@ pub(super) fn sum(values: impl Iterator<Item = i64>) -> i64 {
 
 /// Measured and best ideal time of the sites that have both. A search among algorithms is not the
 /// work the model asks for, and is left out; so is work too small to compare, whose ideal is below
-/// what any launch takes.
+/// what any launch takes, and communication, which waits for others.
 pub(super) fn priced<'a>(
     sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
 ) -> (f64, Option<f64>) {
     sites
-        .filter(|(_, cost)| !cost.autotuning && cost.bound != Some(Bound::Latency))
+        .filter(|(_, cost)| {
+            !cost.autotuning
+                && cost.bound != Some(Bound::Latency)
+                && cost.family != Family::Communication
+        })
         .filter_map(|(site, cost)| Some((site.time_ns as f64, cost.best_ideal_ns?)))
         .filter(|(_, ideal)| ideal.is_finite() && *ideal > 0.0)
         .fold((0.0, None), |(time, total), (t, ideal)| {
@@ -399,8 +403,32 @@ fn method(costed: &Costed, verdict: &Verdict) -> Method {
         ),
         layer_source: costed.run.layer_source.map(|s| s.describe().to_owned()),
         assumptions,
+        user_costs: user_costs(costed),
         rules_run: verdict.rules_run as u64,
     }
+}
+
+/// By file, in the order of their operators' time.
+fn user_costs(costed: &Costed) -> Vec<UserCosted> {
+    let mut files: IndexMap<&str, UserCosted> = IndexMap::new();
+    for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
+        let (Some(file), Some(op)) = (&cost.priced_by, &site.op) else {
+            continue;
+        };
+        let used = files.entry(file).or_insert_with(|| UserCosted {
+            file: label(file),
+            operators: Vec::new(),
+            calls: 0,
+            time_ns: 0,
+        });
+        let operator = label(&op.display());
+        if !used.operators.contains(&operator) {
+            used.operators.push(operator);
+        }
+        used.calls += u64::from(site.calls);
+        used.time_ns = used.time_ns.saturating_add(site.time_ns);
+    }
+    files.into_values().collect()
 }
 
 fn gpu_used(choice: &Choice) -> GpuUsed {

@@ -328,7 +328,19 @@ pub struct Method {
     pub layer_source: Option<String>,
     /// What the cost formulas assume, where it matters here.
     pub assumptions: Vec<String>,
+    /// Costs that come from the user's files instead of the built-in table.
+    pub user_costs: Vec<UserCosted>,
     pub rules_run: u64,
+}
+
+/// Operators priced by a user's file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UserCosted {
+    pub file: String,
+    /// Most time first.
+    pub operators: Vec<String>,
+    pub calls: u64,
+    pub time_ns: i64,
 }
 
 /// The GPU the work was measured against.

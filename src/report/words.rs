@@ -84,7 +84,7 @@ fn what_ran(s: &Summary) -> String {
     };
     let headroom = match s.headroom {
         Some(headroom) => format!(
-            "the work whose cost is known ({} of kernel time) took {} its ideal time",
+            "the work that can be compared with an ideal time ({} of kernel time) took {} of it",
             percent(s.priced_ns / (s.kernel_time_ns as f64)),
             times(headroom)
         ),

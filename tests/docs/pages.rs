@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use pyprof_advise::base::cel::FUNCTIONS;
 use pyprof_advise::base::{DType, units};
 use pyprof_advise::cost::{FlopsClass, ops};
 use pyprof_advise::facts::{self, Fact, Over};
 use pyprof_advise::gpu::load::Spec;
 use pyprof_advise::gpu::{Gpu, select};
 use pyprof_advise::judge::expr::FOUND;
-use pyprof_advise::judge::functions::FUNCTIONS;
 use pyprof_advise::judge::template::FILTERS;
 use pyprof_advise::judge::{self, CATEGORIES, Confidence, Rule, RuleSet, Severity};
 

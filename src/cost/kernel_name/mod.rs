@@ -111,6 +111,37 @@ pub enum Family {
 }
 
 impl Family {
+    /// Every family that work can be said to belong to; [`Family::Unknown`] is none.
+    pub const ALL: [Family; 27] = [
+        Family::Gemm,
+        Family::Conv,
+        Family::Attention,
+        Family::Rnn,
+        Family::Norm,
+        Family::Softmax,
+        Family::Loss,
+        Family::Pointwise,
+        Family::Dropout,
+        Family::Reduce,
+        Family::Copy,
+        Family::Cast,
+        Family::Layout,
+        Family::Cat,
+        Family::Fill,
+        Family::Random,
+        Family::Embedding,
+        Family::Index,
+        Family::Sort,
+        Family::Pool,
+        Family::Interpolate,
+        Family::Optimizer,
+        Family::Communication,
+        Family::Memcpy,
+        Family::Memset,
+        Family::Helper,
+        Family::Quantize,
+    ];
+
     /// The word used in rules and reports.
     pub fn name(self) -> &'static str {
         match self {

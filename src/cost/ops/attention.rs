@@ -4,17 +4,30 @@ use super::Entry;
 use super::call::{Call, count, product, sum, total};
 use crate::base::DType;
 use crate::correlate::Tensor;
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{
+    Dims, Family, FlopsClass, OpCost, Unknown, causal_pairs_at_the_end, causal_pairs_at_the_start,
+};
 
-const FLOPS: &str = "2 B H Sq Sk (Dqk + Dv), H the query heads; causal masks not discounted";
+const FLOPS: &str = "2 B H Sq Sk (Dqk + Dv), H the query heads; the full square also under a causal mask, whose count is kept beside it and makes the ideal time";
 const BYTES: &str = "Q + K + V + O + logsumexp (B H Sq, fp32) + an explicit bias or mask";
 const BACKWARD: &str =
     "2 B H Sq Sk (3 Dqk + 2 Dv); reads dO, Q, K, V, O, logsumexp, writes dQ, dK, dV";
 const SOURCE: &str = "torch.utils.flop_counter; FlashAttention-2 paper for the recomputed product";
-const CAUSAL: &str =
-    "causal mask not discounted: a kernel that skips the masked half does half the work";
+const CAUSAL: &str = "the FLOPs of causal attention are of the full square; its ideal time is of what the mask leaves";
 const VARLEN: &str =
     "sequences taken as equally long: a lower bound, lengths are not in the profile";
+
+/// The backward operators are the same formulas with arguments of their own.
+const fn backward_entry(
+    names: &'static [&'static str],
+    namespaces: &'static [&'static str],
+) -> Entry {
+    Entry {
+        flops: "2 B H Sq Sk (3 Dqk + 2 Dv): the forward's product is computed again",
+        bytes: "reads dO, Q, K, V, O, logsumexp; writes dQ, dK, dV",
+        ..entry(names, namespaces, "", backward)
+    }
+}
 
 const fn entry(
     names: &'static [&'static str],
@@ -61,7 +74,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         BACKWARD,
         forward,
     ),
-    entry(
+    backward_entry(
         &[
             "scaled_dot_product_flash_attention_backward",
             "scaled_dot_product_flash_attention_for_cpu_backward",
@@ -72,9 +85,29 @@ pub(super) const ENTRIES: &[Entry] = &[
             "efficient_attention_backward",
         ],
         &[],
-        "",
-        backward,
     ),
+    entry(
+        &["efficient_attention_forward_cutlass"],
+        &["xformers"],
+        "",
+        forward,
+    ),
+    Entry {
+        flops: "unknown: the lengths of the cached keys are not in the profile",
+        bytes: "unknown: the same",
+        source: "paged attention reads as many keys as each request has so far",
+        ..entry(
+            &[
+                "unified_attention",
+                "unified_attention_with_output",
+                "paged_attention_v1",
+                "paged_attention_v2",
+            ],
+            &["vllm", "_C"],
+            "",
+            paged,
+        )
+    },
     entry(
         &[
             "flash_attn_forward",
@@ -86,7 +119,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         BACKWARD,
         forward,
     ),
-    entry(
+    backward_entry(
         &[
             "flash_attn_backward",
             "flash_attn_varlen_backward",
@@ -94,8 +127,6 @@ pub(super) const ENTRIES: &[Entry] = &[
             "varlen_bwd",
         ],
         FLASH,
-        "",
-        backward,
     ),
 ];
 
@@ -126,9 +157,9 @@ fn layout(call: &Call) -> Layout {
         "scaled_dot_product_cudnn_attention" => l(false, Some(6), Some(3), None),
         "scaled_dot_product_fused_attention_overrideable" => l(false, Some(5), Some(3), None),
         "flash_attention_forward" | "flash_attention" => l(true, Some(8), None, Some((3, 5))),
-        "efficient_attention_forward" | "efficient_attention" => {
-            l(true, None, Some(3), Some((4, 6)))
-        }
+        "efficient_attention_forward"
+        | "efficient_attention"
+        | "efficient_attention_forward_cutlass" => l(true, None, Some(3), Some((4, 6))),
         "flash_attn_forward" | "fwd" => l(true, Some(5), None, None),
         "flash_attn_varlen_forward" | "varlen_fwd" => l(true, Some(9), None, Some((3, 5))),
         // Backward: one place further, behind dO.
@@ -170,8 +201,14 @@ impl Attention {
         product([self.batch, self.heads, self.seq_q, 4])
     }
 
-    fn dims(&self, causal: Option<bool>) -> Dims {
+    fn dims(&self, call: &Call, causal: Option<bool>) -> Dims {
+        let pairs = if call.name.starts_with("scaled_dot_product") {
+            causal_pairs_at_the_start
+        } else {
+            causal_pairs_at_the_end
+        };
         Dims::Attention {
+            causal_pairs: (causal == Some(true)).then(|| pairs(self.seq_q, self.seq_k)),
             batch: self.batch,
             heads: self.heads,
             seq_q: self.seq_q,
@@ -263,11 +300,23 @@ fn forward(call: &Call) -> Result<OpCost, Unknown> {
     work(call, [q, k, v], call.backward)
 }
 
+fn paged(_call: &Call) -> Result<OpCost, Unknown> {
+    Err(Unknown::DataDependent)
+}
+
 fn backward(call: &Call) -> Result<OpCost, Unknown> {
     let q = call.tensor(1, &["query", "q"])?;
     let k = call.tensor(2, &["key", "k"])?;
     let v = call.tensor(3, &["value", "v"])?;
     work(call, [q, k, v], true)
+}
+
+/// Whether `_efficient_attention_forward` masks causally: 0 no, 1 and 2 from either corner.
+fn mask_type(call: &Call) -> Option<bool> {
+    if !call.name.starts_with("efficient_attention_forward") {
+        return None;
+    }
+    call.int(9, &["custom_mask_type"]).value().map(|t| t != 0)
 }
 
 fn work(call: &Call, [q, k, v]: [&Tensor; 3], gradients: bool) -> Result<OpCost, Unknown> {
@@ -276,7 +325,7 @@ fn work(call: &Call, [q, k, v]: [&Tensor; 3], gradients: bool) -> Result<OpCost,
     let causal = l
         .causal
         .and_then(|at| call.flag(at, &["is_causal", "causal"]).value());
-    let causal = causal.or_else(|| {
+    let causal = causal.or_else(|| mask_type(call)).or_else(|| {
         // `F.scaled_dot_product_attention(q, k, v)`: not passed means not causal.
         let passed = call.args.items.len() > l.causal.unwrap_or(0);
         (l.causal.is_some() && !passed).then_some(false)
@@ -299,10 +348,14 @@ fn work(call: &Call, [q, k, v]: [&Tensor; 3], gradients: bool) -> Result<OpCost,
             .d_qk
             .saturating_mul(3)
             .saturating_add(a.d_v.saturating_mul(2));
-        call.gradient(a.flops(per_pair), total([reads, written]), a.dims(causal))
+        call.gradient(
+            a.flops(per_pair),
+            total([reads, written]),
+            a.dims(call, causal),
+        )
     } else {
         let per_pair = a.d_qk.saturating_add(a.d_v);
-        call.one(a.flops(per_pair), reads, a.dims(causal))
+        call.one(a.flops(per_pair), reads, a.dims(call, causal))
     }?;
     cost.note = match (a.equal_lengths_assumed, causal) {
         (true, _) => Some(VARLEN),

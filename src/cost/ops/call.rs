@@ -316,13 +316,13 @@ pub(super) fn product(factors: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 /// Elements of a shape.
-pub(super) fn count(shape: &[u64]) -> u64 {
+pub(in crate::cost) fn count(shape: &[u64]) -> u64 {
     product(shape.iter().copied())
 }
 
 /// Elements a tensor occupies in memory: expanded dimensions once, overlapping windows
 /// (`as_strided`, `unfold`) no more than the memory they span.
-pub(super) fn distinct(t: &Tensor) -> u64 {
+pub(in crate::cost) fn distinct(t: &Tensor) -> u64 {
     let elements = count(&t.shape);
     let Some(strides) = t.strides.as_ref().filter(|s| s.len() == t.shape.len()) else {
         return elements;

@@ -1,14 +1,26 @@
 //! Collectives. Their local DRAM traffic is a lower bound; time belongs to the link and to the
-//! slowest rank, so it never makes a roofline.
+//! slowest rank, so it never makes a roofline. What counts is the message: its size, and what each
+//! rank must put on the wire for it.
 
 use super::Entry;
 use super::call::{Call, product, size, sum};
+use super::name::{Name, Origin};
 use crate::base::DType;
-use crate::correlate::ArgValue;
+use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
 
 const NOTE: &str =
     "local memory traffic only: a collective is limited by links and by the slowest rank";
+
+const NAMESPACES: &[&str] = &[
+    "c10d",
+    "nccl",
+    "_c10d_functional",
+    "c10d_functional",
+    "symm_mem",
+    "torch.distributed",
+    "_C_custom_ar",
+];
 
 const COMM: Entry = Entry {
     names: &["record_param_comms"],
@@ -16,10 +28,19 @@ const COMM: Entry = Entry {
     family: Family::Communication,
     class: FlopsClass::Zero,
     flops: "0",
-    bytes: "(elements in + elements out) at the message's type",
+    bytes: "(elements in + elements out) at the message's type. The message is the larger of both; on the wire, with n ranks: all-reduce 2 (n - 1) / n of it, all-gather, reduce-scatter, all-to-all, gather and scatter (n - 1) / n, others once",
     backward: "",
     source: "nccl-tests, doc/PERFORMANCE.md",
     handler: message,
+};
+
+/// What else these libraries run: known to be communication, priced when its tensors are recorded.
+const OTHER: Entry = Entry {
+    names: &["*"],
+    namespaces: NAMESPACES,
+    bytes: "every tensor once",
+    handler: tensors,
+    ..COMM
 };
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -27,18 +48,23 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         names: &[
             "allreduce",
+            "allreduce_coalesced",
             "allgather",
             "allgather_base",
+            "allgather_coalesced",
             "reduce_scatter",
             "reduce_scatter_base",
             "broadcast",
             "alltoall",
             "alltoall_base",
             "all_reduce",
+            "all_reduce_coalesced",
             "all_gather",
             "all_to_all",
             "all_gather_into_tensor",
+            "all_gather_into_tensor_coalesced",
             "reduce_scatter_tensor",
+            "reduce_scatter_tensor_coalesced",
             "all_to_all_single",
             "send",
             "recv",
@@ -46,24 +72,86 @@ pub(super) const ENTRIES: &[Entry] = &[
             "gather",
             "scatter",
             "allgather_into_tensor_coalesced",
+            "multimem_all_reduce",
+            "one_shot_all_reduce",
+            "two_shot_all_reduce",
+            "multimem_all_gather_out",
         ],
-        namespaces: &[
-            "c10d",
-            "nccl",
-            "_c10d_functional",
-            "c10d_functional",
-            "torch.distributed",
-        ],
+        namespaces: NAMESPACES,
         bytes: "every tensor once",
         handler: tensors,
         ..COMM
     },
 ];
 
-fn priced(call: &Call, bytes: u64, n: u64) -> Result<OpCost, Unknown> {
-    let mut cost = call.one(0, Ok(bytes), Dims::Elements { numel: n })?;
+/// The entry of an operator that is no part of the table by name: everything a communication library
+/// runs is communication.
+pub(super) fn entry(name: &Name<'_>) -> Option<&'static Entry> {
+    match name.origin {
+        Origin::Other(library) if NAMESPACES.contains(&library) => Some(&OTHER),
+        _ => None,
+    }
+}
+
+/// What a rank sends per byte of the message, as a fraction, with `n` ranks.
+/// Source: nccl-tests, doc/PERFORMANCE.md, "bus bandwidth".
+fn bus_factor(collective: &str, n: u64) -> Option<(u64, u64)> {
+    let plain: String = collective
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let others = n.saturating_sub(1);
+    let is = |words: &[&str]| words.iter().any(|w| plain.contains(w));
+    // In this order: "reduce" is part of most of them.
+    if n == 0 {
+        None
+    } else if is(&["allreduce"]) {
+        Some((others.saturating_mul(2), n))
+    } else if is(&["reducescatter", "alltoall", "gather", "scatter"]) {
+        Some((others, n))
+    } else if is(&["broadcast", "reduce", "send", "recv"]) {
+        Some((1, 1))
+    } else {
+        None
+    }
+}
+
+fn wire(collective: &str, bytes: u64, ranks: Option<u64>) -> Option<u64> {
+    // Between two, how many there are does not matter.
+    let (part, whole) = bus_factor(collective, ranks.unwrap_or(0)).or_else(|| {
+        let factor = bus_factor(collective, 1)?;
+        (factor == (1, 1)).then_some(factor)
+    })?;
+    let sent = u128::from(bytes) * u128::from(part) / u128::from(whole);
+    u64::try_from(sent).ok()
+}
+
+fn priced(
+    call: &Call,
+    collective: &str,
+    local: u64,
+    message: u64,
+    ranks: Option<u64>,
+) -> Result<OpCost, Unknown> {
+    let dims = Dims::Message {
+        bytes: message,
+        ranks,
+        wire_bytes: wire(collective, message, ranks),
+    };
+    let mut cost = call.one(0, Ok(local), dims)?;
     cost.note = Some(NOTE);
     Ok(cost)
+}
+
+fn ranks(call: &Call) -> Option<u64> {
+    let recorded = call.int(usize::MAX, &["Group size", "group_size"]).value();
+    let listed = match call.name {
+        "all_gather_into_tensor" => call.int(1, &[]).value(),
+        "reduce_scatter_tensor" => call.int(2, &[]).value(),
+        _ => None,
+    };
+    recorded.or(listed).and_then(|n| size(n).ok())
 }
 
 /// Kineto's fields of the call, as keyword arguments under their own names.
@@ -76,27 +164,51 @@ fn message(call: &Call) -> Result<OpCost, Unknown> {
         return tensors(call);
     };
     let outgoing = elements("Out msg nelems")?;
-    let dtype = match call.keyword(&["dtype"]) {
-        Some(ArgValue::Str(s)) => DType::parse(s),
+    let word = |name| match call.keyword(&[name]) {
+        Some(ArgValue::Str(s)) => Some(s.as_str()),
         _ => None,
     };
-    let e = dtype
+    let e = (word("dtype").and_then(DType::parse))
         .or(call.default_dtype)
         .ok_or(Unknown::NoDType)?
         .bytes();
-    let n = sum([incoming, outgoing]);
-    priced(call, product([n, e]), incoming.max(outgoing))
+    priced(
+        call,
+        word("Collective name").unwrap_or_default(),
+        product([sum([incoming, outgoing]), e]),
+        product([incoming.max(outgoing), e]),
+        ranks(call),
+    )
 }
 
+/// From the tensors: the argument with most bytes is the message.
 fn tensors(call: &Call) -> Result<OpCost, Unknown> {
-    let mut bytes = 0_u64;
-    let mut n = 0_u64;
-    for t in call.args.tensors().filter(|t| !t.shape.is_empty()) {
-        bytes = bytes.saturating_add(call.bytes(t)?);
-        n = n.max(super::call::count(&t.shape));
+    let mut local = 0_u64;
+    let mut message = 0_u64;
+    let mut any = false;
+    for arg in &call.args.items {
+        let of_arg: Vec<&Tensor> = match &arg.value {
+            ArgValue::Tensor(t) => vec![t],
+            ArgValue::List(items) => items.iter().filter_map(tensor).collect(),
+            _ => Vec::new(),
+        };
+        let mut bytes = 0_u64;
+        for t in of_arg.into_iter().filter(|t| !t.shape.is_empty()) {
+            any = true;
+            bytes = bytes.saturating_add(call.bytes(t)?);
+        }
+        local = local.saturating_add(bytes);
+        message = message.max(bytes);
     }
-    if n == 0 {
+    if !any {
         return Err(Unknown::NoShapes);
     }
-    priced(call, bytes, n)
+    priced(call, call.name, local, message, ranks(call))
+}
+
+fn tensor(value: &ArgValue) -> Option<&Tensor> {
+    match value {
+        ArgValue::Tensor(t) => Some(t),
+        _ => None,
+    }
 }

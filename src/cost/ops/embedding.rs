@@ -39,7 +39,54 @@ pub(super) const ENTRIES: &[Entry] = &[
         handler: embedding_bag,
         ..EMBEDDING
     },
+    Entry {
+        names: &[
+            "split_embedding_codegen_lookup_sgd_function",
+            "split_embedding_codegen_lookup_adagrad_function",
+            "split_embedding_codegen_lookup_rowwise_adagrad_function",
+            "split_embedding_codegen_lookup_adam_function",
+            "split_embedding_codegen_lookup_partial_rowwise_adam_function",
+            "split_embedding_codegen_lookup_lamb_function",
+            "split_embedding_codegen_lookup_none_function",
+        ],
+        namespaces: &["fbgemm"],
+        class: FlopsClass::Convention,
+        flops: "2 per gathered element",
+        bytes: "indices + offsets + gathered rows + the bags of all tables",
+        backward: "",
+        source: "fbgemm_gpu, split table batched embeddings; rows as wide as the mean of all tables",
+        handler: batched_tables,
+        ..EMBEDDING
+    },
 ];
+
+const EQUAL_USE: &str = "batched embedding tables taken as equally often used: which index belongs to which table is \
+                         not in the profile";
+
+/// `(_, dev_weights, uvm_weights, cache, placements, weights_offsets, D_offsets, total_D, max_D,
+/// hash_size_cumsum, hash_bits, indices, offsets, ...)`: many tables in one flat buffer.
+fn batched_tables(call: &Call) -> Result<OpCost, Unknown> {
+    let weights = call.tensor(1, &["dev_weights"])?;
+    let columns = call.tensor(6, &["D_offsets"])?;
+    let indices = call.tensor(11, &["indices"])?;
+    let offsets = call.tensor(12, &["offsets"])?;
+    let width = call.int(7, &["total_D"]).value().ok_or(Unknown::NoShapes)?;
+    let width = super::call::size(width)?;
+    let tables = count(&columns.shape).saturating_sub(1);
+    let lookups = count(&indices.shape);
+    let mean = |whole: u64| whole.checked_div(tables).ok_or(Unknown::BadArguments);
+    let gathered = mean(product([lookups, width]))?;
+    let bags = mean(count(&offsets.shape).saturating_sub(1))?;
+    let bytes = total([
+        Ok(call.bytes_as(Some(indices), DType::Int64)),
+        Ok(call.bytes_as(Some(offsets), DType::Int64)),
+        call.dense(gathered, weights),
+        call.dense(product([bags, width]), weights),
+    ]);
+    let mut cost = call.one(product([2, gathered]), bytes, dims(lookups, mean(width)?))?;
+    cost.note = Some(EQUAL_USE);
+    Ok(cost)
+}
 
 /// Table and indices. `F.embedding` takes the indices first; on a backward node the arguments may
 /// be those of either spelling, and then the types tell.

@@ -60,7 +60,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         namespaces: &[],
         family: Family::Gemm,
         class: FlopsClass::Exact,
-        flops: "two operands: 2 times the product of all distinct letters",
+        flops: "two operands: 2 times the product of all distinct letters; one: N where letters are summed over; more: unknown, the order of contraction is not in the profile",
         bytes: "operands + result",
         backward: "two contractions of the same size",
         source: "torch.utils.flop_counter on the bmm it becomes",
@@ -78,12 +78,23 @@ pub(super) const ENTRIES: &[Entry] = &[
         handler: scaled_mm,
     },
     Entry {
-        names: &["grouped_mm"],
+        names: &["int_mm"],
+        namespaces: &[],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 m n k",
+        bytes: "A + B at 1 byte, C at 4 bytes",
+        backward: "",
+        source: SOURCE,
+        handler: int_mm,
+    },
+    Entry {
+        names: &["grouped_mm", "scaled_grouped_mm"],
         namespaces: &[],
         family: Family::Gemm,
         class: FlopsClass::Exact,
         flops: "2 tokens k n",
-        bytes: "tokens k + groups k n + tokens n",
+        bytes: "tokens k + groups k n + tokens n; scales at 4 bytes, the result of a scaled one in bf16 unless it names its type",
         backward: "",
         source: "closed form: every token meets one group's matrix",
         handler: grouped_mm,
@@ -323,17 +334,23 @@ fn einsum(call: &Call) -> Result<OpCost, Unknown> {
         _ => return Err(Unknown::BadArguments),
     };
     let operands: Vec<&Tensor> = call.args.tensors().take(3).collect();
-    let [a, b] = operands.as_slice() else {
-        return Err(Unknown::DataDependent);
-    };
     let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
-    let (inputs, output) = equation.split_once("->").ok_or(Unknown::BadArguments)?;
+    match operands.as_slice() {
+        [] => Err(Unknown::NoShapes),
+        [a] => one_operand(call, &equation, a),
+        [a, b] => two_operands(call, &equation, a, b),
+        _ => Err(Unknown::DataDependent),
+    }
+}
+
+fn two_operands(call: &Call, equation: &str, a: &Tensor, b: &Tensor) -> Result<OpCost, Unknown> {
+    let (inputs, output) = sides(equation);
     let (left, right) = inputs.split_once(',').ok_or(Unknown::BadArguments)?;
-    let sizes = letters(left, a)?
-        .into_iter()
-        .chain(letters(right, b)?)
-        .collect::<Vec<(char, u64)>>();
-    let gemm = contraction(left, right, output, &sizes)?;
+    let (left, right) = (letters(left, a)?, letters(right, b)?);
+    let sizes: Vec<(char, u64)> = left.iter().chain(&right).copied().collect();
+    let output = result(output, &sizes);
+    let word = |side: &[(char, u64)]| side.iter().map(|(c, _)| *c).collect::<String>();
+    let gemm = contraction(&word(&left), &word(&right), &output, &sizes)?;
     let parts = parts(
         call,
         gemm,
@@ -345,13 +362,75 @@ fn einsum(call: &Call) -> Result<OpCost, Unknown> {
     call.priced(parts)
 }
 
+/// A transposition, a diagonal, or a sum over the letters that are left out.
+fn one_operand(call: &Call, equation: &str, a: &Tensor) -> Result<OpCost, Unknown> {
+    let (input, output) = sides(equation);
+    let sizes = letters(input, a)?;
+    let output = result(output, &sizes);
+    let size_of = |letter: char| sizes.iter().find(|(l, _)| *l == letter).map(|(_, d)| *d);
+    let kept: Option<Vec<u64>> = output.chars().map(size_of).collect();
+    let out = count(&kept.ok_or(Unknown::BadArguments)?);
+    let summed = sizes.iter().any(|(letter, _)| !output.contains(*letter));
+    let flops = if summed { count(&a.shape) } else { 0 };
+    let bytes = total([call.bytes(a), call.dense(out, a)]);
+    call.one(flops, bytes, Dims::Elements { numel: out })
+}
+
+/// The operands' letters and the result's, where the equation gives them.
+fn sides(equation: &str) -> (&str, Option<&str>) {
+    match equation.split_once("->") {
+        Some((inputs, output)) => (inputs, Some(output)),
+        None => (equation, None),
+    }
+}
+
+/// What stands for the dimensions of an ellipsis, the last first: no letter of an equation.
+const ELLIPSIS: std::ops::RangeInclusive<char> = '0'..='9';
+
+/// An operand's letters with their sizes; an ellipsis is spelled out.
 fn letters(subscripts: &str, t: &Tensor) -> Result<Vec<(char, u64)>, Unknown> {
-    let fits =
-        subscripts.len() == t.shape.len() && subscripts.chars().all(|c| c.is_ascii_alphabetic());
-    if !fits {
+    let named = subscripts.replacen("...", "", 1);
+    if !named.chars().all(|c| c.is_ascii_alphabetic()) {
         return Err(Unknown::BadArguments);
     }
-    Ok(subscripts.chars().zip(t.shape.iter().copied()).collect())
+    let hidden = (t.shape.len().checked_sub(named.len())).ok_or(Unknown::BadArguments)?;
+    let all = match subscripts.split_once("...") {
+        Some((before, after)) => {
+            let places: Vec<char> = ELLIPSIS.take(hidden).collect();
+            let places: String = places.into_iter().rev().collect();
+            format!("{before}{places}{after}")
+        }
+        None => named,
+    };
+    if all.chars().count() != t.shape.len() {
+        return Err(Unknown::BadArguments);
+    }
+    Ok(all.chars().zip(t.shape.iter().copied()).collect())
+}
+
+/// The result's letters, an ellipsis spelled out; without any, those that stand once, in order.
+/// Source: torch.einsum's documentation.
+fn result(output: Option<&str>, sizes: &[(char, u64)]) -> String {
+    let mut hidden: Vec<char> = (sizes.iter().map(|(c, _)| *c))
+        .filter(|c| ELLIPSIS.contains(c))
+        .collect();
+    hidden.sort_unstable_by(|a, b| b.cmp(a));
+    hidden.dedup();
+    let hidden: String = hidden.into_iter().collect();
+    if let Some(output) = output {
+        return output.replacen("...", &hidden, 1);
+    }
+    let named = || {
+        sizes
+            .iter()
+            .map(|(c, _)| *c)
+            .filter(|c| !ELLIPSIS.contains(c))
+    };
+    let mut once: Vec<char> = named()
+        .filter(|c| named().filter(|d| d == c).count() == 1)
+        .collect();
+    once.sort_unstable();
+    hidden.chars().chain(once).collect()
 }
 
 /// Sorts every distinct letter into batch, m, n or k.
@@ -428,7 +507,20 @@ fn scaled_mm(call: &Call) -> Result<OpCost, Unknown> {
     call.one(gemm.flops(), bytes, gemm.dims())
 }
 
+fn int_mm(call: &Call) -> Result<OpCost, Unknown> {
+    let a = call.input()?;
+    let b = call.tensor(1, &["mat2"])?;
+    let gemm = product_of(a, b)?;
+    let operands = [a, b].map(|t| call.bytes_as(Some(t), DType::Int8));
+    let bytes = sum(operands).saturating_add(product([gemm.out(), DType::Int32.bytes()]));
+    call.one(gemm.flops(), Ok(bytes), gemm.dims())
+}
+
+/// Groups of rows, columns or of the dimension summed over, each with a matrix of its own.
+/// `_scaled_grouped_mm(a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)`.
 fn grouped_mm(call: &Call) -> Result<OpCost, Unknown> {
+    let scaled = call.name.starts_with("scaled");
+    let offsets = if scaled { 4 } else { 2 };
     let a = call.input()?;
     let b = call.tensor(1, &["mat2", "other"])?;
     let (batch, m, k, n, out) = match (a.shape.as_slice(), b.shape.as_slice()) {
@@ -438,7 +530,7 @@ fn grouped_mm(call: &Call) -> Result<OpCost, Unknown> {
         ([m, k], [_, n]) => {
             // The groups split k; each has a result of its own.
             let groups = call
-                .optional(2, &["offs"])
+                .optional(offsets, &["offs"])
                 .map(|t| count(&t.shape))
                 .ok_or(Unknown::NoShapes)?;
             (1, *m, *k, *n, product([groups, *m, *n]))
@@ -452,7 +544,16 @@ fn grouped_mm(call: &Call) -> Result<OpCost, Unknown> {
         k,
         contiguous: contiguous(a, b),
     };
-    let bytes = total([call.bytes(a), call.bytes(b), call.dense(out, a)]);
+    let c = if scaled {
+        let dtype = call.dtype_arg(7, &["out_dtype"]).or(DType::Bf16);
+        dtype.map(|d| out.saturating_mul(d.bytes()))
+    } else {
+        call.dense(out, a)
+    };
+    let scales = [(2, "scale_a"), (3, "scale_b")]
+        .map(|(at, name)| call.optional(at, &[name]).filter(|_| scaled))
+        .map(|t| call.bytes_as(t, DType::Fp32));
+    let bytes = total([call.bytes(a), call.bytes(b), c, Ok(sum(scales))]);
     call.one(gemm.flops(), bytes, gemm.dims())
 }
 

@@ -40,6 +40,8 @@ mod pool;
 mod reduce;
 mod rnn;
 
+pub(in crate::cost) use call::{count, distinct};
+
 /// One operator: every spelling of it, what it costs and why we believe so.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
@@ -125,11 +127,15 @@ pub fn knows(op: &OpName) -> bool {
 
 /// Family of an operator by name alone (needs no shapes); `None` when it is not in the table.
 pub fn family(op: &OpName) -> Option<Family> {
+    entry(op).map(|entry| entry.family)
+}
+
+/// The entry of an operator, by name alone; for a compiled kernel's name that of its kind.
+pub fn entry(op: &OpName) -> Option<&'static Entry> {
     let name = name::normalise(op)?;
-    if let Some(fused) = fused::entry(&name.base) {
-        return Some(fused.family);
-    }
-    resolve(&name).map(|(entry, _)| entry.family)
+    fused::entry(&name.base)
+        .or_else(|| resolve(&name).map(|(entry, _)| entry))
+        .or_else(|| comm::entry(&name))
 }
 
 /// One call's cost.
@@ -149,7 +155,13 @@ pub fn cost(
     default_dtype: Option<DType>,
 ) -> Result<OpCost, Unknown> {
     let name = name::normalise(op).ok_or(Unknown::UnknownOp)?;
-    if let Some(entry) = fused::entry(&name.base) {
+    let unlisted = || {
+        resolve(&name)
+            .is_none()
+            .then(|| comm::entry(&name))
+            .flatten()
+    };
+    if let Some(entry) = fused::entry(&name.base).or_else(unlisted) {
         let call = call(&name, &name.base, entry, args, false, default_dtype);
         return (entry.handler)(&call);
     }

@@ -110,7 +110,8 @@ fn origin(namespace: &str) -> Origin<'_> {
         // `torch._C._nn` and its like: thin bindings of aten.
         n if n.starts_with("torch._C") || n.starts_with("torch.special") => Origin::Torch,
         n if n.starts_with("torch::autograd") || n.starts_with("autograd") => Origin::Aten,
-        n if n.starts_with("torch.nn") || n.starts_with("torch.distributed") => Origin::Other(n),
+        n if n.starts_with("torch.distributed") => Origin::Other("torch.distributed"),
+        n if n.starts_with("torch.nn") => Origin::Other(n),
         n if n.starts_with("torch.") => Origin::Torch,
         n => Origin::Other(n),
     }

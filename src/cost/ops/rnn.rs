@@ -9,6 +9,7 @@ use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, Unknown};
 
 const SOURCE: &str =
     "closed form of the layers' GEMMs; equals torch.utils.flop_counter for GRU and RNN";
+const GATES: &str = "convention: adds, multiplies and activations of the gate equations";
 const BACKWARD: &str = "data and weight gradients: the forward's FLOPs each";
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -27,6 +28,17 @@ pub(super) const ENTRIES: &[Entry] = &[
         flops: "2 T B times the elements of all weight matrices = 2 T B g H (I + H) per layer and direction",
         bytes: "x + all weights and biases once + y; states and reserve space not counted",
         backward: BACKWARD,
+        source: SOURCE,
+        handler: layers,
+    },
+    Entry {
+        names: &["cudnn_rnn_backward", "miopen_rnn_backward"],
+        namespaces: &[],
+        family: Family::Rnn,
+        class: FlopsClass::Exact,
+        flops: "data and weight gradients: the forward's FLOPs each",
+        bytes: "the forward's for each of the two",
+        backward: "",
         source: SOURCE,
         handler: layers,
     },
@@ -60,8 +72,22 @@ pub(super) const ENTRIES: &[Entry] = &[
         flops: "10 (LSTM) or 8 (GRU) per hidden element",
         bytes: "both gate matrices + old state + new states",
         backward: "",
-        source: "convention: adds, multiplies and activations of the gate equations",
+        source: GATES,
         handler: fused_cell,
+    },
+    Entry {
+        names: &[
+            "thnn_fused_lstm_cell_backward",
+            "thnn_fused_lstm_cell_backward_impl",
+        ],
+        namespaces: &[],
+        family: Family::Rnn,
+        class: FlopsClass::Convention,
+        flops: "10 per hidden element",
+        bytes: "gradients of the new states + old and new state + gates; their gradients and the old state's written",
+        backward: "",
+        source: GATES,
+        handler: fused_lstm_cell_backward,
     },
 ];
 
@@ -77,7 +103,7 @@ fn rnn_dims(rows: u64, n: u64, k: u64) -> Dims {
 
 /// Forward, or the two gradients of the same size.
 fn parts(call: &Call, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Unknown> {
-    if !call.backward {
+    if !call.backward && !call.name.ends_with("_backward") {
         return call.one(flops, bytes, dims);
     }
     call.priced(vec![
@@ -88,7 +114,7 @@ fn parts(call: &Call, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Un
 
 fn layers(call: &Call) -> Result<OpCost, Unknown> {
     let x = call.input()?;
-    let vendor = call.name.ends_with("_rnn");
+    let vendor = vendor(call).is_some();
     let [_, _, _] = *x.shape.as_slice() else {
         return Err(Unknown::BadArguments);
     };
@@ -130,36 +156,63 @@ fn listed(call: &Call, x: &Tensor, rows: u64, weights: &[&Tensor]) -> Result<OpC
     parts(call, product([2, rows, elements]), bytes, dims)
 }
 
-fn bidirectional(call: &Call) -> Result<bool, Unknown> {
-    match call.name {
-        "cudnn_rnn" => call.flag(13, &["bidirectional"]).or(false),
-        "miopen_rnn" => call.flag(12, &["bidirectional"]).or(false),
-        _ => call.flag(7, &["bidirectional"]).or(false),
-    }
+/// Where a vendor's operator keeps the description of its layers.
+#[derive(Debug, Clone, Copy)]
+struct Described {
+    mode: usize,
+    hidden: usize,
+    projection: Option<usize>,
+    layers: usize,
+    bidirectional: usize,
 }
 
-/// From the description `_cudnn_rnn(x, weight, stride0, buffer, hx, cx, mode, hidden_size,
-/// proj_size, num_layers, ...)`, when the list of weights is not recorded.
-fn described(call: &Call, x: &Tensor, rows: u64) -> Result<OpCost, Unknown> {
-    let cudnn = call.name == "cudnn_rnn";
-    // MIOpen's has neither the flat buffer nor projections.
-    let (mode, hidden, projection, layers) = if cudnn {
-        (6, 7, Some(8), 9)
-    } else {
-        (5, 6, None, 7)
+/// `_cudnn_rnn(x, weight, stride0, buffer, hx, cx, mode, hidden_size, proj_size, num_layers, ...)`;
+/// MIOpen's has neither the flat buffer nor projections. The backward operators list the output and
+/// three gradients more before the mode, MIOpen's the flat buffer too.
+fn vendor(call: &Call) -> Option<Described> {
+    let cudnn = |first: usize| Described {
+        mode: first,
+        hidden: first + 1,
+        projection: Some(first + 2),
+        layers: first + 3,
+        bidirectional: first + 7,
     };
+    let miopen = |first: usize| Described {
+        mode: first,
+        hidden: first + 1,
+        projection: None,
+        layers: first + 2,
+        bidirectional: first + 6,
+    };
+    Some(match call.name {
+        "cudnn_rnn" => cudnn(6),
+        "cudnn_rnn_backward" => cudnn(10),
+        "miopen_rnn" => miopen(5),
+        "miopen_rnn_backward" => miopen(10),
+        _ => return None,
+    })
+}
+
+fn bidirectional(call: &Call) -> Result<bool, Unknown> {
+    let at = vendor(call).map_or(7, |described| described.bidirectional);
+    call.flag(at, &["bidirectional"]).or(false)
+}
+
+/// From the description, when the list of weights is not recorded.
+fn described(call: &Call, x: &Tensor, rows: u64) -> Result<OpCost, Unknown> {
+    let at = vendor(call).ok_or(Unknown::NoShapes)?;
     let need = |given: Given<i64>| given.value().ok_or(Unknown::NoShapes).and_then(size);
     // cudnnRNNMode_t: relu, tanh, LSTM, GRU.
-    let gates = match need(call.int(mode, &["mode"]))? {
+    let gates = match need(call.int(at.mode, &["mode"]))? {
         0 | 1 => 1,
         2 => 4,
         3 => 3,
         _ => return Err(Unknown::BadArguments),
     };
-    let hidden = need(call.int(hidden, &["hidden_size"]))?;
-    let layers = need(call.int(layers, &["num_layers"]))?;
-    let projected = match projection {
-        Some(at) => size(call.int(at, &["proj_size"]).or(0)?)?,
+    let hidden = need(call.int(at.hidden, &["hidden_size"]))?;
+    let layers = need(call.int(at.layers, &["num_layers"]))?;
+    let projected = match at.projection {
+        Some(place) => size(call.int(place, &["proj_size"]).or(0)?)?,
         None => 0,
     };
     let directions = if bidirectional(call)? { 2 } else { 1 };
@@ -224,6 +277,28 @@ fn state<'a>(call: &Call<'a>) -> Result<&'a Tensor, Unknown> {
         // Called without a state: the module made one of zeros, and its size is not recorded.
         _ => Err(Unknown::NoShapes),
     }
+}
+
+/// Reads the gradients of the new states, the old and new one and the four gates; writes the gates'
+/// gradients and the old state's.
+fn fused_lstm_cell_backward(call: &Call) -> Result<OpCost, Unknown> {
+    let state = call.tensor(2, &["cx"])?;
+    let gates = call.tensor(4, &["workspace"])?;
+    let hidden = count(&state.shape);
+    let states = [0, 1, 3]
+        .into_iter()
+        .filter_map(|at| call.optional(at, &[]))
+        .map(|t| call.bytes(t))
+        .try_fold(0_u64, |sum, bytes| Ok(sum.saturating_add(bytes?)));
+    let bytes = total([
+        states,
+        call.bytes(state),
+        call.dense(hidden, state),
+        call.bytes(gates),
+        call.dense(count(&gates.shape), gates),
+    ]);
+    let dims = Dims::Elements { numel: hidden };
+    call.gradient(product([hidden, 10]), bytes, dims)
 }
 
 fn fused_cell(call: &Call) -> Result<OpCost, Unknown> {

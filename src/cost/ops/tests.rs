@@ -236,6 +236,233 @@ fn einsum_sorts_its_letters() {
     );
 }
 
+fn einsum(equation: &str, operands: Vec<ArgValue>) -> Result<OpCost, Unknown> {
+    let mut values = vec![ArgValue::Str(equation.into())];
+    values.extend(operands);
+    fprop("torch.einsum", values)
+}
+
+#[test]
+fn einsum_in_all_its_forms() {
+    let (a, b) = (|| t(&[7, 2, 3], Fp32), || t(&[7, 3, 5], Fp32));
+    let product = (2 * 7 * 2 * 3 * 5, 4 * (42 + 105 + 70));
+    for equation in [
+        "bij,bjk->bik",
+        "...ij,...jk->...ik",
+        "...ij,...jk",
+        "bij, bjk -> b i k",
+    ] {
+        let cost = einsum(equation, vec![a(), b()]);
+        assert_eq!(totals(cost), product, "{equation}");
+    }
+    // Without a result the letters that stand once: i and k; b is summed over.
+    let summed = einsum("bij,bjk", vec![a(), b()]);
+    assert_eq!(totals(summed), (2 * 7 * 2 * 3 * 5, 4 * (42 + 105 + 10)));
+    // The operands as one list, as aten takes them.
+    let listed = einsum("bij,bjk->bik", vec![ArgValue::List(vec![a(), b()])]);
+    assert_eq!(totals(listed), product);
+    // One operand: a transposition moves, a sum adds.
+    assert_eq!(totals(einsum("bij->bji", vec![a()])), (0, 4 * 84));
+    assert_eq!(totals(einsum("bij->b", vec![a()])), (42, 4 * 49));
+    // Three: the order of contraction is not in the profile.
+    let three = einsum("ij,jk,kl->il", vec![a(), b(), a()]);
+    assert_eq!(three, Err(Unknown::DataDependent));
+    assert_eq!(
+        einsum("ij,jk->ik", vec![a(), b()]),
+        Err(Unknown::BadArguments)
+    );
+}
+
+#[test]
+fn products_of_small_types() {
+    let (a, b) = (|| t(&[4, 6], DType::Int8), || t(&[6, 8], DType::Int8));
+    assert_eq!(
+        totals(fprop("aten::_int_mm", vec![a(), b()])),
+        (384, 24 + 48 + 4 * 32)
+    );
+    // 10 tokens over 3 experts of [6, 8], in fp8 with a scale per row, out in bf16
+    let fp8 = |shape: &[u64]| t(shape, DType::Fp8);
+    let offsets = || t(&[3], DType::Int32);
+    let scaled = vec![
+        fp8(&[10, 6]),
+        fp8(&[3, 6, 8]),
+        t(&[10], Fp32),
+        t(&[3, 8], Fp32),
+        offsets(),
+    ];
+    let cost = fprop("aten::_scaled_grouped_mm", scaled);
+    assert_eq!(
+        totals(cost),
+        (2 * 10 * 6 * 8, 60 + 144 + 160 + 4 * (10 + 24))
+    );
+    let plain = vec![t(&[10, 6], Bf16), t(&[3, 6, 8], Bf16), offsets()];
+    let cost = fprop("aten::_grouped_mm", plain);
+    assert_eq!(totals(cost), (960, 2 * (60 + 144 + 80)));
+}
+
+#[test]
+fn causal_attention_has_both_counts() {
+    let flash = |q: u64, k: u64| {
+        let of = |s| t(&[1, s, 2, 16], Fp16);
+        let mut values = vec![
+            of(q),
+            of(k),
+            of(k),
+            ArgValue::Float(0.0),
+            ArgValue::Float(0.25),
+        ];
+        values.push(ArgValue::Bool(true));
+        fprop("flash_attn::_flash_attn_forward", values).unwrap()
+    };
+    let per_pair = 2 * 2 * 32;
+    // the last query sees all keys
+    for (q, k, pairs) in [(4, 4, 10), (2, 5, 4 + 5), (1, 9, 9), (5, 2, 1 + 2)] {
+        let cost = flash(q, k);
+        assert_eq!(cost.flops(), q * k * per_pair, "{q} {k}");
+        assert_eq!(cost.causal_flops(), Some(pairs * per_pair), "{q} {k}");
+    }
+    // SDPA's mask begins in the other corner: query i sees i keys
+    let sdpa = |q: u64, k: u64, causal: bool| {
+        let of = |s| t(&[1, 2, s, 16], Fp16);
+        let none = ArgValue::None;
+        let values = vec![
+            of(q),
+            of(k),
+            of(k),
+            none,
+            ArgValue::Float(0.0),
+            ArgValue::Bool(causal),
+        ];
+        fprop("torch.nn.functional.scaled_dot_product_attention", values).unwrap()
+    };
+    assert_eq!(sdpa(2, 5, true).causal_flops(), Some(3 * per_pair));
+    assert_eq!(sdpa(5, 2, true).causal_flops(), Some(9 * per_pair));
+    assert_eq!(sdpa(5, 2, false).causal_flops(), None);
+    // Grouped queries: 8 query heads over 2 of keys; the query heads count.
+    let grouped = vec![
+        t(&[1, 8, 4, 16], Fp16),
+        t(&[1, 2, 4, 16], Fp16),
+        t(&[1, 2, 4, 16], Fp16),
+    ];
+    let grouped = fprop("aten::_scaled_dot_product_flash_attention", grouped).unwrap();
+    assert_eq!(grouped.flops(), 2 * 8 * 4 * 4 * 32);
+    assert_eq!(grouped.bytes(), 2 * (2 * 512 + 2 * 128) + 8 * 4 * 4);
+}
+
+#[test]
+fn paged_attention_depends_on_what_was_cached() {
+    let q = t(&[888, 8, 64], Fp16);
+    let cost = fprop(
+        "vllm::unified_attention_with_output",
+        vec![q.clone(), q.clone(), q],
+    );
+    assert_eq!(cost, Err(Unknown::DataDependent));
+}
+
+#[test]
+fn messages_and_what_they_put_on_the_wire() {
+    let message = |name: &str, values| {
+        let cost = fprop(name, values).unwrap();
+        assert_eq!((cost.family, cost.flops()), (Family::Communication, 0));
+        let Dims::Message {
+            bytes,
+            ranks,
+            wire_bytes,
+        } = cost.roles[0].dims
+        else {
+            panic!("{cost:?}");
+        };
+        (cost.bytes(), bytes, ranks, wire_bytes)
+    };
+    // In place, in a list: its tensors together are the message; how many ranks is not said.
+    let grads = ArgValue::List(vec![t(&[100], Fp32), t(&[50], Fp32)]);
+    assert_eq!(
+        message("c10d::allreduce_", vec![grads]),
+        (600, 600, None, None)
+    );
+    let broadcast = vec![t(&[100], Fp32)];
+    assert_eq!(
+        message("nccl::broadcast", broadcast),
+        (400, 400, None, Some(400))
+    );
+    let gather = vec![t(&[100], Bf16), ArgValue::Int(4), ArgValue::Str("0".into())];
+    assert_eq!(
+        message("_c10d_functional::all_gather_into_tensor", gather),
+        (200, 200, Some(4), Some(150))
+    );
+}
+
+#[test]
+fn whatever_a_communication_library_runs_is_communication() {
+    for name in [
+        "nccl::all_reduce",
+        "nccl::coalesced",
+        "nccl::_all_gather_base",
+        "c10d::barrier",
+        "c10d::_allgather_base_",
+        "record_param_comms",
+        "symm_mem::multimem_all_reduce_",
+        "torch.distributed.distributed_c10d.all_reduce",
+    ] {
+        assert_eq!(family(&op(name)), Some(Family::Communication), "{name}");
+        assert_eq!(fprop(name, Vec::new()), Err(Unknown::NoShapes), "{name}");
+    }
+    assert_eq!(family(&op("nccl_tools::all_reduce")), None);
+}
+
+#[test]
+fn recurrent_backward_takes_the_description() {
+    // 2 layers of LSTM, 6 steps of 3 sequences, 4 -> 5, both directions
+    let x = || t(&[6, 3, 4], Fp32);
+    let hidden = || ArgValue::Unknown;
+    let description = || {
+        [2, 5, 0, 2]
+            .map(ArgValue::Int)
+            .into_iter()
+            .chain([
+                ArgValue::Bool(false),
+                ArgValue::Float(0.0),
+                ArgValue::Bool(true),
+            ])
+            .chain([ArgValue::Bool(true)])
+    };
+    let list = |blanks: usize| {
+        let mut values = vec![x()];
+        values.extend((0..blanks).map(|_| hidden()));
+        values.extend(description());
+        values
+    };
+    // weights: 2 directions of 20 x (4 + 5), then of 20 x (10 + 5)
+    let flops = 2 * 18 * (2 * 20 * 9 + 2 * 20 * 15);
+    let forward = fprop("aten::_cudnn_rnn", list(5)).unwrap();
+    assert_eq!(forward.flops(), flops);
+    let backward = fprop("aten::_cudnn_rnn_backward", list(9)).unwrap();
+    let roles: Vec<_> = backward.roles.iter().map(|r| (r.role, r.flops)).collect();
+    assert_eq!(roles, [(Role::Dgrad, flops), (Role::Wgrad, flops)]);
+    // MIOpen has no flat buffer and no projections.
+    let mut miopen = list(4);
+    miopen.remove(7);
+    assert_eq!(fprop("aten::miopen_rnn", miopen).unwrap().flops(), flops);
+}
+
+#[test]
+fn batched_embedding_tables() {
+    let hidden = || ArgValue::Unknown;
+    // 2 tables, 24 columns together, 10 lookups in 2 x 3 bags
+    let mut values = vec![hidden(), t(&[4000], Fp16)];
+    values.extend((0..4).map(|_| hidden()));
+    values.extend([t(&[3], DType::Int32), ArgValue::Int(24), ArgValue::Int(16)]);
+    values.extend([hidden(), hidden(), t(&[10], Int64), t(&[7], Int64)]);
+    let name = "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function";
+    let cost = fprop(name, values.clone()).unwrap();
+    // rows 12 wide on average; 3 bags of 24
+    assert_eq!(cost.flops(), 2 * 10 * 12);
+    assert_eq!(cost.bytes(), 80 + 56 + 2 * 120 + 2 * 72);
+    assert!(cost.note.is_some());
+    values[7] = hidden();
+    assert_eq!(fprop(name, values), Err(Unknown::NoShapes));
+}
+
 #[test]
 fn convolutions_know_every_argument_order() {
     // 1x3x8x8 * 4x3x3x3, stride 2, padding 1: 4x4 out; 2*16*4*27 FLOPs

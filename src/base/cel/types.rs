@@ -10,38 +10,34 @@ use cel::common::ast::{
     SelectExpr, SourceInfo, operators,
 };
 
-use super::check::{Mistake, NoName, Vocabulary};
-use super::expr::{Name, Scalar, Type, Uses};
 use super::functions::{self, ARITHMETIC, FUNCTIONS};
 use super::lower::{index, lower_select, qualified, root_id};
+use super::{Mistake, Names, NoName, Scalar, Type};
 use crate::base::suggest::did_you_mean;
 
-pub(super) struct Checker<'a> {
-    vocabulary: &'a Vocabulary<'a>,
+pub(crate) struct Checker<'a, N: Names> {
+    names: &'a N,
     info: &'a SourceInfo,
     source: &'a str,
     pub(super) mistakes: Vec<Mistake>,
+    /// The names it uses, in order of appearance.
+    pub(super) used: Vec<N::Name>,
     /// Variables of the comprehension being checked.
     variables: Vec<(String, Type)>,
     /// Inside a comprehension.
     inside: bool,
-    pub(super) uses: Uses,
 }
 
-impl<'a> Checker<'a> {
-    pub(super) fn new(
-        source: &'a str,
-        info: &'a SourceInfo,
-        vocabulary: &'a Vocabulary<'a>,
-    ) -> Checker<'a> {
+impl<'a, N: Names> Checker<'a, N> {
+    pub(super) fn new(source: &'a str, info: &'a SourceInfo, names: &'a N) -> Checker<'a, N> {
         Checker {
-            vocabulary,
+            names,
             info,
             source,
             mistakes: Vec::new(),
+            used: Vec::new(),
             variables: Vec::new(),
             inside: false,
-            uses: Uses::default(),
         }
     }
 
@@ -53,7 +49,18 @@ impl<'a> Checker<'a> {
         let id = node.id;
         match &mut node.expr {
             Ast::Literal(literal) => self.literal(id, literal),
-            Ast::Call(call) => self.call(id, call),
+            Ast::Call(call) => match self.names.call(call) {
+                Some(Ok((name, found, ty))) => {
+                    self.used.push(found);
+                    node.expr = Ast::Ident(name);
+                    Some(ty)
+                }
+                Some(Err((title, label))) => {
+                    let at = self.span_of_call(id, &call.func_name);
+                    self.complain_at(at, title, label)
+                }
+                None => self.call(id, call),
+            },
             Ast::Select(select) => {
                 let ty = self.select(id, select)?;
                 lower_select(node);
@@ -63,7 +70,7 @@ impl<'a> Checker<'a> {
             Ast::Map(map) => self.map(id, map),
             Ast::Comprehension(comprehension) => self.comprehension(id, comprehension),
             Ast::Ident(_) | Ast::Struct(_) | Ast::Unspecified => {
-                self.complain(id, "rules cannot use this", "")
+                self.complain(id, "this cannot be used here", "")
             }
         }
     }
@@ -79,12 +86,10 @@ impl<'a> Checker<'a> {
             }
             return self.complain(id, format!("`{first}` has no fields"), "");
         }
-        let is_plain = self.vocabulary.lets.iter().any(|l| l.name == first)
-            || self.vocabulary.broken.contains(&first)
-            || segments.len() == 1;
+        let is_plain = segments.len() == 1 || self.names.is_whole(&first);
         let take = if is_plain { 1 } else { 2 };
         let name = segments.get(..take).unwrap_or(segments).join(".");
-        let (found, mut ty) = match self.vocabulary.find(&name) {
+        let (found, mut ty) = match self.names.find(&name) {
             Ok(found) => found,
             Err(NoName::Broken) => return self.broken(id),
             Err(NoName::Unknown(why)) => {
@@ -92,7 +97,7 @@ impl<'a> Checker<'a> {
                 return self.complain_at(at, why, "");
             }
         };
-        self.note(&found);
+        self.used.push(found);
         let mut lowered = IdedExpr {
             id,
             expr: Ast::Ident(name.clone()),
@@ -112,15 +117,6 @@ impl<'a> Checker<'a> {
         Some(ty)
     }
 
-    fn note(&mut self, name: &Name) {
-        match name {
-            Name::Fact(fact) => self.uses.fact(fact),
-            Name::Found(_) => self.uses.found = true,
-            Name::Param(param) => self.uses.param(param),
-            Name::Let(index) => self.uses.let_(*index),
-        }
-    }
-
     fn literal(&mut self, id: u64, literal: &LiteralValue) -> Option<Type> {
         match literal {
             LiteralValue::Boolean(_) => Some(Type::BOOL),
@@ -134,9 +130,9 @@ impl<'a> Checker<'a> {
                 "ask whether one is there with `has(...)`",
             ),
             LiteralValue::UInt(_) => {
-                self.complain(id, "rules know no unsigned ints", "drop the `u`")
+                self.complain(id, "there are no unsigned ints", "drop the `u`")
             }
-            LiteralValue::Bytes(_) => self.complain(id, "rules know no bytes", "drop the `b`"),
+            LiteralValue::Bytes(_) => self.complain(id, "there are no bytes", "drop the `b`"),
         }
     }
 
@@ -155,9 +151,9 @@ impl<'a> Checker<'a> {
         };
         segments.push(select.field.clone());
         let name = segments.join(".");
-        match self.vocabulary.find(&name) {
-            Ok((found @ Name::Fact(_), _)) => {
-                self.note(&found);
+        match self.names.find(&name) {
+            Ok((found, _)) if self.names.may_be_absent(&found) => {
+                self.used.push(found);
                 Some(Type::BOOL)
             }
             Ok(_) => self.complain(
@@ -339,14 +335,18 @@ impl<'a> Checker<'a> {
     fn function(&mut self, id: u64, call: &CallExpr, types: &[Type]) -> Option<Type> {
         let name = call.func_name.as_str();
         let Some(function) = functions::find(name) else {
-            let known = FUNCTIONS.iter().map(|f| f.name);
+            let own = self.names.functions();
+            let known = FUNCTIONS.iter().map(|f| f.name).chain(own);
             let known = known.chain(["double", "int", "size", "has"]);
             let title = format!("unknown function `{name}`{}", did_you_mean(name, known));
-            return self.complain(id, title, "");
+            return self.complain_at(self.span_of_call(id, name), title, "");
         };
         match functions::call_type(function, types) {
             Ok(ty) => Some(ty),
-            Err(why) => self.complain(id, format!("`{}` {why}", function.usage), ""),
+            Err(why) => {
+                let at = self.span_of_call(id, name);
+                self.complain_at(at, format!("`{}` {why}", function.usage), "")
+            }
         }
     }
 
@@ -396,7 +396,7 @@ impl<'a> Checker<'a> {
         let mut item = None;
         for entry in &mut map.entries {
             let EntryExpr::MapEntry(entry) = &mut entry.expr else {
-                return self.complain(id, "rules cannot use this", "");
+                return self.complain(id, "this cannot be used here", "");
             };
             let key = self.walk(&mut entry.key)?;
             let value = self.walk(&mut entry.value)?.scalar();
@@ -424,7 +424,7 @@ impl<'a> Checker<'a> {
         if !fact {
             return self.complain(id, "a comprehension runs over a list fact only", "");
         }
-        if self.vocabulary.find(&c.iter_var).is_ok() {
+        if self.names.find(&c.iter_var).is_ok() {
             return self.complain(
                 id,
                 format!("`{}` is already a let", c.iter_var),
@@ -514,6 +514,16 @@ impl<'a> Checker<'a> {
         };
         let start = byte(start);
         start..byte(stop.saturating_add(1)).max(start)
+    }
+
+    /// The span of the name of a function: CEL places a call at its bracket.
+    fn span_of_call(&self, id: u64, name: &str) -> Range<usize> {
+        let span = self.span(id);
+        let before = self.source.get(..span.start).unwrap_or_default().trim_end();
+        match before.strip_suffix(name) {
+            Some(rest) => rest.len()..before.len(),
+            None => span,
+        }
     }
 
     /// The span of a name that begins at a node.

@@ -1,4 +1,4 @@
-//! The functions rule expressions may call besides the operators of CEL, one documented entry each.
+//! The functions expressions may call besides the operators of CEL, one documented entry each.
 //!
 //! The arithmetic operators are here too: CEL's own let `1.0 / 0.0` through as infinity, and
 //! infinity compares as true, so every expression is lowered to these checked ones.
@@ -6,9 +6,9 @@
 use cel::extractors::Arguments;
 use cel::{Context, ExecutionError};
 
-use super::expr::{Scalar, Type};
+use super::{Scalar, Type};
 
-/// One function of the rule language.
+/// One function of the expression language.
 #[derive(Debug)]
 pub struct Function {
     pub name: &'static str,
@@ -127,6 +127,12 @@ pub(super) const ARITHMETIC: &[(&str, &str, Arithmetic)] = &[
 /// An operator on ints and on doubles.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arithmetic(fn(i64, i64) -> Option<i64>, fn(f64, f64) -> f64);
+
+/// The sign of the operator that is lowered to a function: `+` of `@add`.
+pub(super) fn operator(function: &str) -> Option<&'static str> {
+    let (cel, ..) = ARITHMETIC.iter().find(|(_, name, _)| *name == function)?;
+    Some(cel.trim_matches('_'))
+}
 
 /// The function of a name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {

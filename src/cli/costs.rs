@@ -1,0 +1,223 @@
+//! `pyprof-advise costs`: what operators cost, and costs of one's own.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::{Failure, Outcome, Speech, output};
+use crate::base::suggest::did_you_mean;
+use crate::base::text::plain;
+use crate::base::units::counted;
+use crate::cost::ops::{self, Entry};
+use crate::cost::user::names::FUNCTIONS;
+use crate::cost::user::{UserCost, UserCosts, op_name};
+
+/// What can be asked of costs.
+#[derive(Debug, Subcommand)]
+pub(super) enum CostsCommand {
+    /// Every operator with a price
+    List {
+        /// Only operators whose name contains this
+        part: Option<String>,
+        /// A cost file of your own besides; may be repeated
+        #[arg(long, value_name = "FILE")]
+        costs: Vec<PathBuf>,
+    },
+    /// How the FLOPs and bytes of an operator are counted
+    Explain {
+        /// The operator as reports show it: `aten::addmm`, `my_lib::fused_mlp`
+        op: String,
+        /// A cost file of your own; it wins over the built-in table; may be repeated
+        #[arg(long, value_name = "FILE")]
+        costs: Vec<PathBuf>,
+    },
+    /// Every function that the expressions of cost files can use
+    Functions,
+    /// Look cost files over and name every mistake
+    Check {
+        /// Cost files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Run the tests inside cost files
+    Test {
+        /// Cost files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+pub(super) fn run(command: CostsCommand, speech: Speech) -> Outcome {
+    match command {
+        CostsCommand::List { part, costs } => {
+            output::print(&list(part.as_deref(), &load(&costs)?)?)
+        }
+        CostsCommand::Explain { op, costs } => output::print(&explain(&op, &load(&costs)?)?),
+        CostsCommand::Functions => output::print(&functions()),
+        CostsCommand::Check { files } => check(&files, speech),
+        CostsCommand::Test { files } => test(&files, speech),
+    }
+}
+
+/// The costs of a user's files.
+pub(super) fn load(files: &[PathBuf]) -> Result<UserCosts, Failure> {
+    UserCosts::load(files).map_err(|complaints| {
+        output::complain(&complaints.render(output::stderr_color()));
+        Failure::Unusable(complaints.summary())
+    })
+}
+
+/// The costs of files that are being looked over: mistakes fail the gate.
+fn load_own(files: &[PathBuf]) -> Result<UserCosts, Failure> {
+    UserCosts::load(files).map_err(|complaints| {
+        output::complain(&complaints.render(output::stderr_color()));
+        output::labelled("error", anstyle::AnsiColor::Red, &complaints.summary());
+        Failure::Gate
+    })
+}
+
+fn list(part: Option<&str>, user: &UserCosts) -> Result<String, Failure> {
+    let mut rows: Vec<(String, &str, String)> = Vec::new();
+    for cost in user.costs() {
+        rows.push((
+            cost.op.clone(),
+            cost.family.name(),
+            plain(&cost.file).into(),
+        ));
+    }
+    for entry in ops::TABLE {
+        for name in entry.names {
+            rows.push((full_name(entry, name), entry.family.name(), String::new()));
+        }
+    }
+    rows.retain(|(op, ..)| part.is_none_or(|p| op.contains(p)));
+    if let (Some(part), true) = (part, rows.is_empty()) {
+        let why = format!("no operator with a price has `{part}` in its name");
+        return Err(Failure::Unusable(why));
+    }
+    let width = rows.iter().map(|(op, ..)| op.len()).max().unwrap_or(0);
+    let line = |(op, family, file): &(String, &str, String)| {
+        let line = format!("{op:width$}  {family:13}  {file}");
+        format!("{}\n", line.trim_end())
+    };
+    Ok(rows.iter().map(line).collect())
+}
+
+/// The name as it is listed: PyTorch's own stand bare.
+fn full_name(entry: &Entry, name: &str) -> String {
+    match entry.namespaces {
+        [] => name.to_owned(),
+        [namespace, ..] => format!("{namespace}::{name}"),
+    }
+}
+
+fn explain(op: &str, user: &UserCosts) -> Result<String, Failure> {
+    let name = op_name(op);
+    let own: Vec<&UserCost> = user.costs().iter().filter(|c| c.is_about(&name)).collect();
+    if !own.is_empty() {
+        let texts: Vec<String> = own.iter().map(|cost| explain_own(cost, user)).collect();
+        return Ok(texts.join("\n"));
+    }
+    match ops::entry(&name) {
+        Some(entry) => Ok(explain_entry(op, entry)),
+        None => {
+            let known = ops::TABLE.iter().flat_map(|e| e.names.iter().copied());
+            let near = did_you_mean(&name.name, known);
+            let hint = if near.is_empty() {
+                "; a cost file of your own can name it (`--costs FILE`)"
+            } else {
+                &near
+            };
+            let op = plain(op);
+            Err(Failure::Unusable(format!("`{op}` has no price{hint}")))
+        }
+    }
+}
+
+fn line(text: &mut String, label: &str, value: &str) {
+    if !value.is_empty() {
+        text.push_str(&format!("  {label:10} {value}\n"));
+    }
+}
+
+fn explain_entry(op: &str, entry: &Entry) -> String {
+    let mut text = format!("{op}\n");
+    let class = match entry.class {
+        crate::cost::FlopsClass::Exact => "a closed form everyone agrees on",
+        crate::cost::FlopsClass::Convention => "a convention of ours; never decides what limits it",
+        crate::cost::FlopsClass::Zero => "none: data movement",
+    };
+    line(&mut text, "Family", entry.family.name());
+    line(&mut text, "FLOPs", entry.flops);
+    line(&mut text, "Counted", class);
+    line(&mut text, "Bytes", entry.bytes);
+    line(&mut text, "Backward", entry.backward);
+    line(&mut text, "Source", entry.source);
+    line(&mut text, "Operators", &entry.names.join(", "));
+    line(&mut text, "Of", &entry.namespaces.join(", "));
+    text
+}
+
+fn explain_own(cost: &UserCost, user: &UserCosts) -> String {
+    let mut text = format!("{}\n", cost.op);
+    line(&mut text, "File", &plain(&cost.file));
+    line(&mut text, "Family", cost.family.name());
+    let direction = cost.direction.map_or("any", |d| d.name());
+    line(&mut text, "Direction", direction);
+    line(&mut text, "Arguments", &cost.args.join(", "));
+    line(&mut text, "FLOPs", &cost.flops.text);
+    line(&mut text, "Bytes", &cost.bytes.text);
+    if let Some(dims) = &cost.dims {
+        line(&mut text, "m", &dims.m.text);
+        line(&mut text, "n", &dims.n.text);
+        line(&mut text, "k", &dims.k.text);
+        let batch = dims.batch.as_ref().map_or("", |b| b.text.as_str());
+        line(&mut text, "batch", batch);
+    }
+    line(&mut text, "Source", cost.source.as_deref().unwrap_or(""));
+    for example in user.examples(cost) {
+        line(&mut text, "Example", &plain(&example));
+    }
+    text
+}
+
+fn functions() -> String {
+    let entry = |f: &crate::cost::user::names::Function| {
+        format!("{} ({})\n    {}\n", f.usage, f.ty.phrase(), f.doc)
+    };
+    FUNCTIONS.iter().map(entry).collect()
+}
+
+fn check(files: &[PathBuf], speech: Speech) -> Outcome {
+    let user = load_own(files)?;
+    if speech.quiet {
+        return Ok(());
+    }
+    let n = user.costs().len() as u64;
+    let verb = if n == 1 { "is" } else { "are" };
+    output::print(&format!("{} {verb} fine\n", counted(n, "cost")))
+}
+
+fn test(files: &[PathBuf], speech: Speech) -> Outcome {
+    let proofs = load_own(files)?.prove();
+    let mut text = String::new();
+    for proof in proofs.iter().filter(|p| speech.verbose || !p.passed()) {
+        text.push_str(&format!(
+            "{}: {}: {}\n",
+            plain(&proof.file),
+            plain(&proof.call),
+            plain(&proof.outcome.to_string())
+        ));
+    }
+    let failed = proofs.iter().filter(|p| !p.passed()).count();
+    if failed > 0 || !speech.quiet {
+        let passed = proofs.len() - failed;
+        text.push_str(&format!("{passed} passed, {failed} failed\n"));
+    }
+    output::print(&text)?;
+    if failed > 0 {
+        Err(Failure::Gate)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,534 @@
+//! What the expressions of a cost may ask of an operator call: one table of documented functions.
+//!
+//! A call such as `dim("x", -1)` has only literals in it, so it is a name in disguise: it is checked
+//! when the file is read, and looked up when the expression runs. What a profile does not record has
+//! no value, and the reason becomes the reason why the operator has no price.
+
+use cel::common::ast::{CallExpr, Expr as Ast, IdedExpr, LiteralValue, operators};
+use cel::common::value::{CowVal, Val};
+use cel::context::VariableResolver;
+
+use crate::base::DType;
+use crate::base::cel::{Names, NoName, Type};
+use crate::base::suggest::did_you_mean;
+use crate::correlate::{ArgValue, OpArgs, Tensor};
+use crate::cost::Unknown;
+use crate::cost::ops::{count, distinct};
+
+/// One function of cost expressions.
+#[derive(Debug)]
+pub struct Function {
+    pub name: &'static str,
+    /// How it is called: `dim(arg, i)`.
+    pub usage: &'static str,
+    pub doc: &'static str,
+    pub ty: Type,
+    takes: &'static [Takes],
+    run: fn(&Scene<'_>, &Query) -> Result<Value, Unknown>,
+}
+
+/// What a function takes at one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// An argument of the operator.
+    Arg,
+    /// The same, or nothing: then all of them.
+    AnyArg,
+    /// A dimension or item number; negative ones count from the end.
+    Index,
+    /// A value for when the argument was not passed.
+    Default,
+    /// An element type for when none is recorded.
+    DType,
+}
+
+impl Takes {
+    fn optional(self) -> bool {
+        matches!(self, Takes::AnyArg | Takes::Default | Takes::DType)
+    }
+}
+
+use Takes::{AnyArg, Arg, Default, Index};
+
+/// Every function by name.
+pub const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "bytes",
+        usage: "bytes(arg, dtype)",
+        doc: "bytes of a tensor or of all tensors of a list, expanded dimensions once; without an \
+              argument those of all tensors of the call; `dtype` where none is recorded, for \
+              operands that are no floating point numbers",
+        ty: Type::INT,
+        takes: &[AnyArg, Takes::DType],
+        run: |scene, q| {
+            let bytes = scene.sum(q, |t| {
+                let dtype = scene.dtype(t, q)?;
+                Ok(distinct(t).saturating_mul(dtype.bytes()))
+            })?;
+            int(bytes)
+        },
+    },
+    Function {
+        name: "count",
+        usage: "count(arg)",
+        doc: "items of a list; without an argument the number of arguments passed",
+        ty: Type::INT,
+        takes: &[AnyArg],
+        run: |scene, q| {
+            let Some(at) = &q.arg else {
+                return int(scene.args.items.len() as u64);
+            };
+            match scene.arg(at)? {
+                ArgValue::List(items) => int(items.len() as u64),
+                _ => Err(Unknown::BadArguments),
+            }
+        },
+    },
+    Function {
+        name: "dim",
+        usage: "dim(arg, i)",
+        doc: "size of dimension `i` of a tensor; `-1` is the last",
+        ty: Type::INT,
+        takes: &[Arg, Index],
+        run: |scene, q| int(*nth(&scene.tensor(q)?.shape, q.index)?),
+    },
+    Function {
+        name: "dtype",
+        usage: "dtype(arg)",
+        doc: "element type of a tensor: `\"fp16\"`, `\"bf16\"`, `\"fp32\"`, `\"int64\"`, `\"bool\"`, ...",
+        ty: Type::STR,
+        takes: &[Arg],
+        run: |scene, q| Ok(Value::Str(scene.dtype(scene.tensor(q)?, q)?.name().into())),
+    },
+    Function {
+        name: "flag",
+        usage: "flag(arg, default)",
+        doc: "value of a bool; `default` when it was not passed",
+        ty: Type::BOOL,
+        takes: &[Arg, Default],
+        run: |scene, q| match scene.value(q)? {
+            Ok(ArgValue::Bool(b)) => Ok(Value::Bool(*b)),
+            Ok(_) => Err(Unknown::BadArguments),
+            Err(default) => Ok(default),
+        },
+    },
+    Function {
+        name: "given",
+        usage: "given(arg)",
+        doc: "whether an argument was passed, is not `None`, and is recorded",
+        ty: Type::BOOL,
+        takes: &[Arg],
+        run: |scene, q| {
+            let value = q.arg.as_ref().and_then(|at| scene.find(at));
+            let blank = |t: &Tensor| t.shape.is_empty() && t.dtype.is_none();
+            Ok(Value::Bool(match value {
+                None | Some(ArgValue::None | ArgValue::Unknown) => false,
+                // `emit_nvtx` prints `[]` for everything that is no tensor.
+                Some(ArgValue::Tensor(t)) => !blank(t),
+                Some(_) => true,
+            }))
+        },
+    },
+    Function {
+        name: "integer",
+        usage: "integer(arg, default)",
+        doc: "value of an int; `default` when it was not passed",
+        ty: Type::INT,
+        takes: &[Arg, Default],
+        run: |scene, q| match scene.value(q)? {
+            Ok(ArgValue::Int(i)) => Ok(Value::Int(*i)),
+            Ok(_) => Err(Unknown::BadArguments),
+            Err(default) => Ok(default),
+        },
+    },
+    Function {
+        name: "item",
+        usage: "item(arg, i)",
+        doc: "int number `i` of a list such as a stride",
+        ty: Type::INT,
+        takes: &[Arg, Index],
+        run: |scene, q| match scene.required(q)? {
+            ArgValue::List(items) => match nth(items, q.index)? {
+                ArgValue::Int(i) => Ok(Value::Int(*i)),
+                ArgValue::Unknown => Err(Unknown::NoShapes),
+                _ => Err(Unknown::BadArguments),
+            },
+            _ => Err(Unknown::BadArguments),
+        },
+    },
+    Function {
+        name: "itemsize",
+        usage: "itemsize(arg, dtype)",
+        doc: "bytes of one element of a tensor; `dtype` where none is recorded",
+        ty: Type::INT,
+        takes: &[Arg, Takes::DType],
+        run: |scene, q| int(scene.dtype(scene.tensor(q)?, q)?.bytes()),
+    },
+    Function {
+        name: "number",
+        usage: "number(arg, default)",
+        doc: "value of a float or an int, as a double; `default` when it was not passed",
+        ty: Type::DOUBLE,
+        takes: &[Arg, Default],
+        run: |scene, q| match scene.value(q)? {
+            Ok(ArgValue::Float(f)) if f.is_finite() => Ok(Value::Double(*f)),
+            Ok(ArgValue::Int(i)) => Ok(Value::Double(*i as f64)),
+            Ok(_) => Err(Unknown::BadArguments),
+            Err(default) => Ok(default),
+        },
+    },
+    Function {
+        name: "numel",
+        usage: "numel(arg)",
+        doc: "elements of a tensor or of all tensors of a list; without an argument those of all \
+              tensors of the call",
+        ty: Type::INT,
+        takes: &[AnyArg],
+        run: |scene, q| int(scene.sum(q, |t| Ok(count(&t.shape)))?),
+    },
+    Function {
+        name: "rank",
+        usage: "rank(arg)",
+        doc: "dimensions of a tensor",
+        ty: Type::INT,
+        takes: &[Arg],
+        run: |scene, q| int(scene.tensor(q)?.shape.len() as u64),
+    },
+    Function {
+        name: "text",
+        usage: "text(arg, default)",
+        doc: "value of a string; `default` when it was not passed",
+        ty: Type::STR,
+        takes: &[Arg, Default],
+        run: |scene, q| match scene.value(q)? {
+            Ok(ArgValue::Str(s)) => Ok(Value::Str(s.clone())),
+            Ok(_) => Err(Unknown::BadArguments),
+            Err(default) => Ok(default),
+        },
+    },
+];
+
+/// What a function gives.
+#[derive(Debug, Clone, PartialEq)]
+enum Value {
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Str(String),
+}
+
+impl Value {
+    fn ty(&self) -> Type {
+        match self {
+            Value::Bool(_) => Type::BOOL,
+            Value::Int(_) => Type::INT,
+            Value::Double(_) => Type::DOUBLE,
+            Value::Str(_) => Type::STR,
+        }
+    }
+}
+
+fn int(value: u64) -> Result<Value, Unknown> {
+    i64::try_from(value)
+        .map(Value::Int)
+        .map_err(|_| Unknown::BadArguments)
+}
+
+/// An item by number; negative numbers count from the end.
+fn nth<T>(items: &[T], index: i64) -> Result<&T, Unknown> {
+    let at = match usize::try_from(index) {
+        Ok(at) => Some(at),
+        Err(_) => usize::try_from(index.unsigned_abs())
+            .ok()
+            .and_then(|back| items.len().checked_sub(back)),
+    };
+    at.and_then(|at| items.get(at)).ok_or(Unknown::BadArguments)
+}
+
+/// An argument of the operator: by position, or by the name the cost gives that position, which is
+/// also its keyword.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    position: usize,
+    name: Option<String>,
+}
+
+/// One question an expression asks.
+#[derive(Debug, Clone)]
+pub(super) struct Query {
+    /// As it stands in the checked expression.
+    text: String,
+    function: &'static Function,
+    arg: Option<Place>,
+    index: i64,
+    default: Option<Value>,
+    dtype: Option<DType>,
+}
+
+/// The names expressions of one cost may use: the functions, on the arguments it declares.
+#[derive(Debug)]
+pub(super) struct Vocabulary<'a> {
+    /// By position.
+    pub(super) args: &'a [String],
+}
+
+impl Names for Vocabulary<'_> {
+    type Name = Query;
+
+    fn find(&self, name: &str) -> Result<(Query, Type), NoName> {
+        let near = did_you_mean(name, self.functions());
+        let why = if self.args.iter().any(|a| a == name) {
+            format!(
+                "`{name}` is an argument: ask for one of its properties, as in `numel(\"{name}\")`"
+            )
+        } else {
+            format!("unknown name `{name}`{near}")
+        };
+        Err(NoName::Unknown(why))
+    }
+
+    fn is_whole(&self, _word: &str) -> bool {
+        true
+    }
+
+    fn may_be_absent(&self, _name: &Query) -> bool {
+        false
+    }
+
+    fn call(&self, call: &CallExpr) -> Option<Result<(String, Query, Type), (String, String)>> {
+        let function = FUNCTIONS.iter().find(|f| f.name == call.func_name)?;
+        if call.target.is_some() {
+            return None;
+        }
+        Some(self.query(function, &call.args).map(|query| {
+            let name = query.text.clone();
+            (name, query, function.ty)
+        }))
+    }
+
+    fn functions(&self) -> Vec<&'static str> {
+        FUNCTIONS.iter().map(|f| f.name).collect()
+    }
+}
+
+impl Vocabulary<'_> {
+    fn query(
+        &self,
+        function: &'static Function,
+        args: &[IdedExpr],
+    ) -> Result<Query, (String, String)> {
+        let usage = function.usage;
+        let least = function.takes.iter().filter(|t| !t.optional()).count();
+        if args.len() < least || args.len() > function.takes.len() {
+            return Err((
+                format!("`{usage}`: another number of arguments"),
+                String::new(),
+            ));
+        }
+        let mut query = Query {
+            text: String::new(),
+            function,
+            arg: None,
+            index: 0,
+            default: None,
+            dtype: None,
+        };
+        let mut words = Vec::new();
+        for (node, takes) in args.iter().zip(function.takes) {
+            let value = literal(node).ok_or_else(|| {
+                let title = format!("`{usage}` takes numbers and words, nothing worked out");
+                (title, String::new())
+            })?;
+            words.push(match &value {
+                Value::Str(s) => format!("{s:?}"),
+                Value::Int(i) => i.to_string(),
+                other => format!("{other:?}"),
+            });
+            self.fill(&mut query, *takes, value)
+                .map_err(|(why, label)| (format!("`{usage}`: {why}"), label))?;
+        }
+        query.text = format!("{}({})", function.name, words.join(", "));
+        Ok(query)
+    }
+
+    fn fill(&self, query: &mut Query, takes: Takes, value: Value) -> Result<(), (String, String)> {
+        let wrong = |why: String| Err((why, String::new()));
+        match (takes, value) {
+            (Takes::Arg | Takes::AnyArg, Value::Int(at)) => {
+                let position = usize::try_from(at).map_err(|_| {
+                    let label = "the first is 0".to_owned();
+                    ("an argument's position is not negative".to_owned(), label)
+                })?;
+                let name = self.args.get(position).cloned();
+                query.arg = Some(Place { position, name });
+            }
+            (Takes::Arg | Takes::AnyArg, Value::Str(name)) => {
+                let Some(position) = self.args.iter().position(|a| *a == name) else {
+                    let near = did_you_mean(&name, self.args.iter().map(String::as_str));
+                    let label = if self.args.is_empty() {
+                        "name the arguments first: `args = [\"x\", ...]`"
+                    } else {
+                        ""
+                    };
+                    return Err((format!("no argument `{name}`{near}"), label.to_owned()));
+                };
+                query.arg = Some(Place {
+                    position,
+                    name: Some(name),
+                });
+            }
+            (Takes::Index, Value::Int(index)) => query.index = index,
+            (Takes::Default, value) if value.ty() == query.function.ty => {
+                query.default = Some(value);
+            }
+            // A whole number is as good as a double.
+            (Takes::Default, Value::Int(i)) if query.function.ty == Type::DOUBLE => {
+                query.default = Some(Value::Double(i as f64));
+            }
+            (Takes::Default, value) => {
+                let (want, got) = (query.function.ty.phrase(), value.ty().phrase());
+                return wrong(format!("the default must be {want}, not {got}"));
+            }
+            (Takes::DType, Value::Str(name)) => match DType::parse(&name) {
+                Some(dtype) => query.dtype = Some(dtype),
+                None => return wrong(format!("no element type `{name}`")),
+            },
+            (Takes::Arg | Takes::AnyArg, _) => {
+                return wrong("an argument is a position or a name in quotes".into());
+            }
+            (Takes::Index, _) => return wrong("a dimension is an int".into()),
+            (Takes::DType, _) => return wrong("an element type is a word: \"int64\"".into()),
+        }
+        Ok(())
+    }
+}
+
+/// The value of a node that is a literal, perhaps negative.
+fn literal(node: &IdedExpr) -> Option<Value> {
+    match &node.expr {
+        Ast::Literal(LiteralValue::Int(i)) => Some(Value::Int(*i.inner())),
+        Ast::Literal(LiteralValue::Double(d)) if d.inner().is_finite() => {
+            Some(Value::Double(*d.inner()))
+        }
+        Ast::Literal(LiteralValue::Boolean(b)) => Some(Value::Bool(*b.inner())),
+        Ast::Literal(LiteralValue::String(s)) => Some(Value::Str(s.inner().to_owned())),
+        Ast::Call(call) if call.func_name == operators::NEGATE => {
+            match literal(call.args.first()?)? {
+                Value::Int(i) => i.checked_neg().map(Value::Int),
+                Value::Double(d) => Some(Value::Double(-d)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// One operator call, as expressions see it.
+#[derive(Debug)]
+pub(super) struct Scene<'a> {
+    pub(super) args: &'a OpArgs,
+    /// The type the kernel's name proved, for operands without one.
+    pub(super) kernel_dtype: Option<DType>,
+    /// What the expression asks.
+    pub(super) queries: &'a [Query],
+}
+
+impl Scene<'_> {
+    /// Why a name of the expression has no value, if it has none.
+    pub(super) fn reason(&self, name: &str) -> Option<Unknown> {
+        self.ask(name)?.err()
+    }
+
+    fn ask(&self, name: &str) -> Option<Result<Value, Unknown>> {
+        let query = self.queries.iter().find(|q| q.text == name)?;
+        Some((query.function.run)(self, query))
+    }
+
+    fn find(&self, place: &Place) -> Option<&ArgValue> {
+        let items = &self.args.items;
+        let named = |name: &String| items.iter().find(|a| a.name.as_deref() == Some(name));
+        let positional = || {
+            let item = items.get(place.position)?;
+            item.name
+                .as_deref()
+                .is_none_or(str::is_empty)
+                .then_some(item)
+        };
+        let found = place.name.as_ref().and_then(named).or_else(positional);
+        found.map(|a| &a.value)
+    }
+
+    fn arg(&self, place: &Place) -> Result<&ArgValue, Unknown> {
+        match self.find(place) {
+            Some(ArgValue::Unknown) => Err(Unknown::NoShapes),
+            Some(value) => Ok(value),
+            None if self.args.items.is_empty() => Err(Unknown::NoShapes),
+            None => Err(Unknown::BadArguments),
+        }
+    }
+
+    /// The argument a query is about.
+    fn required(&self, query: &Query) -> Result<&ArgValue, Unknown> {
+        self.arg(query.arg.as_ref().ok_or(Unknown::BadArguments)?)
+    }
+
+    fn tensor(&self, query: &Query) -> Result<&Tensor, Unknown> {
+        match self.required(query)? {
+            ArgValue::Tensor(t) => Ok(t),
+            _ => Err(Unknown::BadArguments),
+        }
+    }
+
+    /// The argument, or (as an error) the default for one that was not passed.
+    fn value(&self, query: &Query) -> Result<Result<&ArgValue, Value>, Unknown> {
+        let place = query.arg.as_ref().ok_or(Unknown::BadArguments)?;
+        match (self.find(place), &query.default) {
+            (None | Some(ArgValue::None), Some(default)) => Ok(Err(default.clone())),
+            _ => self.arg(place).map(Ok),
+        }
+    }
+
+    fn dtype(&self, t: &Tensor, query: &Query) -> Result<DType, Unknown> {
+        t.dtype
+            .or(query.dtype)
+            .or(self.kernel_dtype)
+            .ok_or(Unknown::NoDType)
+    }
+
+    /// A sum over the tensor or tensors a query is about.
+    fn sum(
+        &self,
+        query: &Query,
+        each: impl Fn(&Tensor) -> Result<u64, Unknown>,
+    ) -> Result<u64, Unknown> {
+        let add = |sum: u64, t: &Tensor| Ok(sum.saturating_add(each(t)?));
+        let Some(place) = &query.arg else {
+            if self.args.tensors().next().is_none() {
+                return Err(Unknown::NoShapes);
+            }
+            return self.args.tensors().try_fold(0, add);
+        };
+        match self.arg(place)? {
+            ArgValue::Tensor(t) => each(t),
+            ArgValue::List(items) => items.iter().try_fold(0, |sum, item| match item {
+                ArgValue::Tensor(t) => add(sum, t),
+                ArgValue::Unknown => Err(Unknown::NoShapes),
+                _ => Err(Unknown::BadArguments),
+            }),
+            _ => Err(Unknown::BadArguments),
+        }
+    }
+}
+
+impl VariableResolver for Scene<'_> {
+    fn resolve<'b>(&'b self, name: &str) -> Option<CowVal<'b, 'b>> {
+        let value = match self.ask(name)?.ok()? {
+            Value::Bool(b) => cel::Value::Bool(b),
+            Value::Int(i) => cel::Value::Int(i),
+            Value::Double(d) => cel::Value::Float(d),
+            Value::Str(s) => cel::Value::String(s.into()),
+        };
+        let boxed: Box<dyn Val> = value.try_into().ok()?;
+        Some(CowVal::Owned(boxed))
+    }
+}

@@ -1,0 +1,445 @@
+//! Reads cost files into checked costs, pushing every complaint.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::argument::argument;
+use super::names::Vocabulary;
+use super::{Case, Expect, Formula, GemmDims, UserCost, UserCosts, undotted};
+use crate::base::cel::{self, STACK};
+use crate::base::diag::{Complaint, Complaints, Source};
+use crate::base::glob::Glob;
+use crate::base::suggest::did_you_mean;
+use crate::base::toml::{self, At, Table};
+use crate::correlate::{Direction, OpArgs, OpName};
+use crate::cost::{Family, Unknown};
+
+/// A key of a cost file.
+#[derive(Debug)]
+pub struct Key {
+    pub name: &'static str,
+    pub required: bool,
+    pub doc: &'static str,
+}
+
+const fn key(name: &'static str, required: bool, doc: &'static str) -> Key {
+    Key {
+        name,
+        required,
+        doc,
+    }
+}
+
+/// Every key of a `[[cost]]`, in the order in which costs are written.
+pub const COST_KEYS: &[Key] = &[
+    key(
+        "op",
+        true,
+        "the operator as reports show it, with `*` for anything: `my_lib::fused_mlp`, `MyModule.*`; \
+         `.` and `::` are the same",
+    ),
+    key(
+        "family",
+        true,
+        "what kind of work it is: `gemm`, `norm`, `pointwise`, ...",
+    ),
+    key(
+        "direction",
+        false,
+        "only calls in the `fprop`, `bprop` or `update`; without it calls of any direction with \
+         arguments of their own. Backward work known by its forward's arguments needs `bprop`",
+    ),
+    key(
+        "args",
+        false,
+        "names of the arguments by position, for use in the expressions; also their keywords",
+    ),
+    key("flops", true, "FLOPs of one call: an expression"),
+    key("bytes", true, "bytes one call must move: an expression"),
+    key(
+        "dims",
+        false,
+        "`{ m = ..., n = ..., k = ..., batch = ... }` of a matrix product, as expressions",
+    ),
+    key("source", false, "where the formulas come from"),
+];
+
+/// Every key of `dims`.
+pub const DIM_KEYS: &[Key] = &[
+    key("m", true, "rows of the result"),
+    key("n", true, "columns of the result"),
+    key("k", true, "the dimension summed over"),
+    key("batch", false, "products of this size; 1 when left out"),
+];
+
+/// Every key of a `[[test]]`.
+pub const TEST_KEYS: &[Key] = &[
+    key("op", true, "an operator's name, without `*`"),
+    key(
+        "direction",
+        false,
+        "`fprop` (the default), `bprop` or `update`",
+    ),
+    key(
+        "args",
+        true,
+        "the arguments: `\"fp16[8, 64]\"`, `\"[8, 64]\"` without a type, `\"none\"`, `\"?\"` for one \
+         that is not recorded, numbers, `true`, lists, `{ text = \"mean\" }`, \
+         `{ name = \"eps\", value = 1e-5 }`, `{ shape = [8, 64], dtype = \"fp16\", strides = [64, 1] }`",
+    ),
+    key("flops", false, "the FLOPs it should cost, to the digit"),
+    key("bytes", false, "the bytes it should cost, to the digit"),
+    key(
+        "unknown",
+        false,
+        "why it should have no price: `no_shapes`, `no_dtype` or `bad_arguments`",
+    ),
+];
+
+const DIRECTIONS: [(Direction, &str); 3] = [
+    (Direction::Fprop, "fprop"),
+    (Direction::Bprop, "bprop"),
+    (Direction::Update, "update"),
+];
+
+/// Costs and tests of all files together; a file of thousands is a mistake.
+const MAX_ENTRIES: usize = 5_000;
+
+/// Reads all files, on a thread with room for the parser of expressions.
+pub(super) fn files(sources: &[Arc<Source>]) -> Result<UserCosts, Complaints> {
+    let complaints = Complaints::new();
+    let read = || {
+        let mut all = UserCosts::default();
+        for source in sources {
+            Reader {
+                source,
+                complaints: &complaints,
+            }
+            .read(&mut all);
+        }
+        all
+    };
+    let all = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        thread.spawn_scoped(scope, read).map(|t| t.join())
+    });
+    let Ok(Ok(all)) = all else {
+        let title = "no thread could be started to read cost files";
+        complaints.push(Complaint::about_file("costs", title, ""));
+        return Err(complaints);
+    };
+    if complaints.has_errors() {
+        Err(complaints)
+    } else {
+        Ok(all)
+    }
+}
+
+struct Reader<'a> {
+    source: &'a Arc<Source>,
+    complaints: &'a Complaints,
+}
+
+/// A cost with where it stands, until it is known whether a test proves it.
+struct Placed {
+    cost: UserCost,
+    op_span: Range<usize>,
+}
+
+impl Reader<'_> {
+    fn read(&self, all: &mut UserCosts) {
+        let document = toml::parse(self.source, self.complaints);
+        let root = document.root();
+        root.finish(&["cost", "test"]);
+        let tables = root.get_table_list("cost");
+        if tables.is_empty() && !root.has("cost") {
+            let name = &self.source.name;
+            let why = "a cost file holds `[[cost]]` tables and a `[[test]]` for each";
+            self.complaints
+                .push(Complaint::about_file(name, "no costs in this file", why));
+        }
+        let tests = root.get_table_list("test");
+        if tables.len() + tests.len() > MAX_ENTRIES {
+            root.complain(0..0, format!("more than {MAX_ENTRIES} costs and tests"), "");
+            return;
+        }
+        let costs: Vec<Option<Placed>> = tables.iter().map(|t| self.cost(t)).collect();
+        let whole = costs.iter().all(Option::is_some);
+        let costs: Vec<Placed> = costs.into_iter().flatten().collect();
+        self.twice(&root, &costs);
+        let own = UserCosts {
+            costs: costs.iter().map(|p| p.cost.clone()).collect(),
+            cases: Vec::new(),
+        };
+        let cases: Vec<Case> = tests
+            .iter()
+            .filter_map(|t| self.case(t, &own, whole))
+            .collect();
+        // A test that is wrong itself may be the one a cost needs.
+        if cases.len() == tests.len() {
+            self.unproven(&root, &costs, &own, &cases);
+        }
+        all.costs.extend(own.costs);
+        all.cases.extend(cases);
+    }
+
+    fn cost(&self, table: &Table<'_>) -> Option<Placed> {
+        table.finish(&names(COST_KEYS));
+        let op = table.req_str("op").and_then(|op| pattern(table, op));
+        let family = one_of(table, "family", &Family::ALL.map(|f| (f, f.name())), true);
+        let direction = one_of(table, "direction", &DIRECTIONS, false);
+        let args = self.arg_names(table);
+        let vocabulary = Vocabulary { args: &args };
+        let flops = self.formula(table, "flops", &vocabulary);
+        let bytes = self.formula(table, "bytes", &vocabulary);
+        let dims = self.dims(table, &vocabulary);
+        let source = table.get_str("source").map(|s| s.value.to_owned());
+        let op = op?;
+        Some(Placed {
+            cost: UserCost {
+                op: op.value.to_owned(),
+                file: self.source.name.as_str().into(),
+                family: family?,
+                direction,
+                pattern: Glob::new(&undotted(op.value)),
+                flops: flops?,
+                bytes: bytes?,
+                dims: dims?,
+                source,
+                args,
+            },
+            op_span: op.span,
+        })
+    }
+
+    fn arg_names(&self, table: &Table<'_>) -> Vec<String> {
+        let list = table.get_str_list("args").unwrap_or_default();
+        let mut seen: Vec<&str> = Vec::new();
+        for name in &list {
+            if name.value.is_empty() || seen.contains(&name.value) {
+                let title = format!("two arguments called `{}`", name.value);
+                let title = if name.value.is_empty() {
+                    "an argument without a name".to_owned()
+                } else {
+                    title
+                };
+                table.complain(name.span.clone(), title, "");
+            }
+            seen.push(name.value);
+        }
+        list.into_iter().map(|name| name.value.to_owned()).collect()
+    }
+
+    /// The dimensions, when there are any; `None` after complaints.
+    fn dims(&self, table: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Option<GemmDims>> {
+        if !table.has("dims") {
+            return Some(None);
+        }
+        let dims = table.get_table("dims")?;
+        dims.finish(&names(DIM_KEYS));
+        let m = self.formula(&dims, "m", vocabulary);
+        let n = self.formula(&dims, "n", vocabulary);
+        let k = self.formula(&dims, "k", vocabulary);
+        let batch = if dims.has("batch") {
+            Some(self.formula(&dims, "batch", vocabulary)?)
+        } else {
+            None
+        };
+        Some(Some(GemmDims {
+            m: m?,
+            n: n?,
+            k: k?,
+            batch,
+        }))
+    }
+
+    fn formula(
+        &self,
+        table: &Table<'_>,
+        key: &str,
+        vocabulary: &Vocabulary<'_>,
+    ) -> Option<Formula> {
+        let text = table.req_str(key)?;
+        let checked = match cel::check(text.value, vocabulary) {
+            Ok(checked) => checked,
+            Err(mistakes) => {
+                for mistake in mistakes {
+                    let at = toml::span_in_string(self.source, &text.span, mistake.at);
+                    table.complain(at, mistake.title, mistake.label);
+                }
+                return None;
+            }
+        };
+        if !checked.ty.is_number() {
+            let path = table.path_of(key);
+            let title = format!("`{path}` must be a number, this is {}", checked.ty.phrase());
+            table.complain(text.span, title, "");
+            return None;
+        }
+        Some(Formula {
+            text: text.value.trim().to_owned(),
+            ast: checked.ast,
+            queries: checked.names,
+        })
+    }
+
+    /// Complains about costs no call can reach.
+    fn twice(&self, root: &Table<'_>, costs: &[Placed]) {
+        for (i, later) in costs.iter().enumerate() {
+            let same = |earlier: &&Placed| {
+                let (a, b) = (&earlier.cost, &later.cost);
+                a.pattern == b.pattern && a.direction == b.direction
+            };
+            if costs.iter().take(i).any(|earlier| same(&earlier)) {
+                let title = format!("`{}` is priced twice", later.cost.op);
+                root.complain(later.op_span.clone(), title, "the first one wins");
+            }
+        }
+    }
+
+    /// Complains about costs no test holds to their figures.
+    fn unproven(&self, root: &Table<'_>, costs: &[Placed], own: &UserCosts, cases: &[Case]) {
+        for (i, placed) in costs.iter().enumerate() {
+            let proves = |case: &&Case| {
+                let whole = matches!(
+                    case.expect,
+                    Expect::Price {
+                        flops: Some(_),
+                        bytes: Some(_)
+                    }
+                );
+                let found = own.find(&case.op, case.direction, false);
+                whole && found.is_some_and(|c| own.costs.get(i).is_some_and(|o| std::ptr::eq(o, c)))
+            };
+            if !cases.iter().any(|case| proves(&case)) {
+                let title = format!("no test says what `{}` costs", placed.cost.op);
+                let label = "add a `[[test]]` with its `flops` and `bytes`";
+                root.complain(placed.op_span.clone(), title, label);
+            }
+        }
+    }
+
+    fn case(&self, table: &Table<'_>, own: &UserCosts, whole: bool) -> Option<Case> {
+        table.finish(&names(TEST_KEYS));
+        let op = table.req_str("op");
+        let direction = one_of(table, "direction", &DIRECTIONS, false).unwrap_or(Direction::Fprop);
+        let args = self.case_args(table);
+        let expect = self.expect(table);
+        let name = op.as_ref().map(|op| op_name(op.value));
+        if let (Some(at), Some(name)) = (&op, &name)
+            && whole
+            && !own.knows(name)
+        {
+            let near = did_you_mean(at.value, own.costs.iter().map(|c| c.op.as_str()));
+            let title = format!("no cost in this file is about `{}`{near}", at.value);
+            table.complain(at.span.clone(), title, "");
+            return None;
+        }
+        let (args, text) = args?;
+        Some(Case {
+            op: name?,
+            file: self.source.name.as_str().into(),
+            direction,
+            args,
+            text,
+            expect: expect?,
+        })
+    }
+
+    /// The arguments, and how the file writes them.
+    fn case_args(&self, table: &Table<'_>) -> Option<(OpArgs, String)> {
+        let Some(value) = table.get("args") else {
+            table.complain(
+                table.span(),
+                "`args` is missing in this test",
+                "`[]` when there are none",
+            );
+            return None;
+        };
+        let list = value.list()?;
+        let items: Vec<_> = list.iter().map(argument).collect();
+        let text: Vec<&str> = list
+            .iter()
+            .map(|v| self.source.text.get(v.span()).unwrap_or_default())
+            .collect();
+        let items = items.into_iter().collect::<Option<Vec<_>>>()?;
+        Some((OpArgs { items }, text.join(", ").replace('"', "")))
+    }
+
+    fn expect(&self, table: &Table<'_>) -> Option<Expect> {
+        let figure = |key: &str| -> Option<Option<u64>> {
+            let Some(value) = table.get(key) else {
+                return Some(None);
+            };
+            let at = value.int()?;
+            match u64::try_from(at.value) {
+                Ok(n) => Some(Some(n)),
+                Err(_) => {
+                    value.complain(format!("`{key}` cannot be negative"), "");
+                    None
+                }
+            }
+        };
+        let (flops, bytes) = (figure("flops"), figure("bytes"));
+        let reasons = Unknown::ALL.map(|u| (u, u.name()));
+        let has_unknown = table.has("unknown");
+        let unknown = one_of(table, "unknown", &reasons, false);
+        match (flops?, bytes?, unknown) {
+            (None, None, Some(reason)) => Some(Expect::Unknown(reason)),
+            (None, None, None) if has_unknown => None,
+            (None, None, None) => {
+                let title = "a test needs `flops` and `bytes`, or `unknown`";
+                table.complain(table.span(), title, "");
+                None
+            }
+            (_, _, Some(_)) => {
+                let title = "a test that is `unknown` has neither `flops` nor `bytes`";
+                table.complain(table.span(), title, "");
+                None
+            }
+            (flops, bytes, None) => Some(Expect::Price { flops, bytes }),
+        }
+    }
+}
+
+fn names(keys: &[Key]) -> Vec<&'static str> {
+    keys.iter().map(|k| k.name).collect()
+}
+
+/// A pattern that names something: one of stars alone would turn every range into an operator.
+fn pattern<'t>(table: &Table<'_>, op: At<&'t str>) -> Option<At<&'t str>> {
+    if op.value.chars().any(char::is_alphanumeric) {
+        return Some(op);
+    }
+    let title = format!("`{}` names no operator", op.value);
+    table.complain(op.span, title, "for example `my_lib::*`");
+    None
+}
+
+/// An operator as people write it, `my_lib::fused_mlp` or `MyModule.forward`: the last part is the
+/// operator.
+pub fn op_name(text: &str) -> OpName {
+    let split = text.rsplit_once("::").or_else(|| text.rsplit_once('.'));
+    let (module, name) = split.unwrap_or(("", text));
+    OpName {
+        module: module.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// One of a few words.
+fn one_of<T: Copy>(table: &Table<'_>, key: &str, known: &[(T, &str)], required: bool) -> Option<T> {
+    let word = if required {
+        table.req_str(key)?
+    } else {
+        table.get_str(key)?
+    };
+    let found = known.iter().find(|(_, name)| *name == word.value);
+    if found.is_none() {
+        let near = did_you_mean(word.value, known.iter().map(|(_, name)| *name));
+        let all: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
+        let title = format!("`{key}` cannot be `{}`{near}", word.value);
+        table.complain(word.span, title, format!("one of {}", all.join(", ")));
+    }
+    found.map(|(value, _)| *value)
+}
