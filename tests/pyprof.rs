@@ -10,6 +10,8 @@
 )]
 #![allow(clippy::print_stderr)] // to say which tests were skipped
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufReader, Read, Write};
@@ -178,6 +180,72 @@ fn wrong_input_is_named_with_its_line() {
         error.contains("standard input:1: a name, not a literal"),
         "{error}"
     );
+}
+
+/// The records and rows of a described profile.
+fn described(description: &str) -> (Vec<Record>, Vec<rows::Row>) {
+    let records = records(&support::build(description).path());
+    let rows = rows::rows(&records);
+    let again = pyprof::read("net.dict", dict(&records).as_bytes()).unwrap();
+    assert!(again == records);
+    (records, rows)
+}
+
+#[test]
+fn kernels_without_a_known_launch_keep_what_is_known() {
+    let (records, rows) = described(
+        "\
+device 0 cc=7.0 = Tesla V100-SXM2-16GB
+range layer:enc
+  range layer:att
+    op torch.mm f32[64,32] f32[32,8] @ net.py:3
+      kernel volta_sgemm_64x32_nn 4 9us
+kernel alone 1 5us launch=none
+range aten::mm
+  graph 20us
+    kernel replayed 1 6us
+",
+    );
+    let of = |name: &str| records.iter().position(|r| &*r.short_name == name).unwrap();
+    let product = of("volta_sgemm_64x32_nn");
+    assert_eq!(rows[product].place.layer.join(":"), "enc:att");
+    assert_eq!(rows[product].params, "M=8,N=64,K=32,fp32,");
+    assert_eq!(rows[product].flops, Some(2 * 64 * 32 * 8));
+    for name in ["alone", "replayed"] {
+        let at = of(name);
+        assert_eq!(records[at].place.dir.name(), "na", "{name}");
+        assert_eq!(
+            (rows[at].op.as_str(), rows[at].flops),
+            ("na", None),
+            "{name}"
+        );
+    }
+    assert_eq!(records[of("alone")].tid, None);
+}
+
+#[test]
+fn equal_neighbours_are_calls_of_their_own() {
+    let (records, rows) = described(
+        "\
+device 0 cc=7.0 = Tesla V100-SXM2-16GB
+repeat i 1 2 3
+  op Tensor.mul_ f32[1000] f32[1000]
+    kernel elementwise_kernel 4 9us
+op torch.mm f32[64,32] f32[32,8]
+  kernel volta_sgemm_64x32_nn 4 9us
+  kernel splitKreduce_kernel 4 3us
+",
+    );
+    let flops = |name: &str| -> Vec<Option<u64>> {
+        let own = records
+            .iter()
+            .zip(&rows)
+            .filter(|(r, _)| &*r.short_name == name);
+        own.map(|(_, row)| row.flops).collect()
+    };
+    assert_eq!(flops("elementwise_kernel"), [Some(1000); 3]);
+    assert_eq!(flops("volta_sgemm_64x32_nn"), [Some(2 * 64 * 32 * 8)]);
+    assert_eq!(flops("splitKreduce_kernel"), [Some(0)]);
 }
 
 /// Per operator call of the run: what the cost table says, and what the rows of its kernels add up

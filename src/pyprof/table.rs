@@ -282,6 +282,16 @@ fn fitted(text: &str, width: usize) -> String {
     kept.chain((width > 0).then_some('…')).collect()
 }
 
+/// A header as PyProf prints it: above a narrow column without its end.
+fn header(column: &Column, fixed: bool) -> &'static str {
+    let cut = if fixed && column.width > 0 {
+        column.header.get(..column.width)
+    } else {
+        None
+    };
+    cut.unwrap_or(column.header)
+}
+
 /// Writes the header and one line per record.
 ///
 /// # Errors
@@ -294,12 +304,12 @@ pub fn write(
     rows: &[Row],
 ) -> io::Result<()> {
     // Headers stand to the left of their column, also above numbers.
+    let fixed = matches!(layout, Layout::Fixed(_));
     let headers: Vec<(String, bool)> = columns
         .iter()
-        .map(|c| (c.header.to_owned(), false))
+        .map(|c| (header(c, fixed).to_owned(), false))
         .collect();
     writeln!(out, "{}", layout.line(&headers))?;
-    let fixed = matches!(layout, Layout::Fixed(_));
     for (index, (record, row)) in (1..).zip(records.iter().zip(rows)) {
         let cells = Cells {
             index,
