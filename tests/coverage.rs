@@ -82,7 +82,7 @@ fn shaped_calls_of_known_operators_are_priced() {
             match &cost.cost {
                 Ok(_) => priced += site.time_ns,
                 Err(why) => {
-                    unpriced.push(format!("{}: {why:?}, {} ns", op.display(), site.time_ns))
+                    unpriced.push(format!("{}: {why:?}, {} ns", op.display(), site.time_ns));
                 }
             }
         }

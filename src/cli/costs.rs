@@ -79,11 +79,7 @@ fn load_own(files: &[PathBuf]) -> Result<UserCosts, Failure> {
 fn list(part: Option<&str>, user: &UserCosts) -> Result<String, Failure> {
     let mut rows: Vec<(String, &str, String)> = Vec::new();
     for cost in user.costs() {
-        rows.push((
-            cost.op.clone(),
-            cost.family.name(),
-            plain(&cost.file).into(),
-        ));
+        rows.push((cost.op.clone(), cost.family.name(), plain(&cost.file)));
     }
     for entry in ops::TABLE {
         for name in entry.names {

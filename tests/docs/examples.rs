@@ -10,8 +10,18 @@ const GUIDE: &str = "docs/writing-rules.md";
 /// Lines of an output that are shown.
 const SHOWN: usize = 13;
 
-/// The rule files of a document: its TOML blocks, each with its path as a comment in the first line.
-pub(crate) fn rules(document: &str) -> Vec<(String, String)> {
+/// The rule files of a document.
+fn rules(document: &str) -> Vec<(String, String)> {
+    let files = files(document).into_iter();
+    files.filter(|(_, text)| !is_costs(text)).collect()
+}
+
+fn is_costs(text: &str) -> bool {
+    text.contains("[[cost]]")
+}
+
+/// The files of a document: its TOML blocks, each with its path as a comment in the first line.
+pub(crate) fn files(document: &str) -> Vec<(String, String)> {
     let blocks = markdown::blocks(document).into_iter();
     blocks
         .filter(|(language, _)| language == "toml")
@@ -70,6 +80,21 @@ fn rules_in_documents_load_and_pass() {
             said(folder.path(), &["rules", "check", path]);
             said(folder.path(), &["rules", "test", path]);
         }
+    }
+}
+
+#[test]
+fn costs_in_documents_load_and_pass() {
+    let readme = read("README.md");
+    let folder = playground(&["README.md"]);
+    let found = files(&readme).into_iter();
+    let found: Vec<_> = found.filter(|(_, text)| is_costs(text)).collect();
+    assert!(!found.is_empty(), "README.md shows no costs");
+    for (path, text) in found {
+        let marked = format!("<!-- example: costs -->\n```toml\n{text}");
+        assert!(readme.contains(&marked), "{path} is not marked");
+        said(folder.path(), &["costs", "check", &path]);
+        said(folder.path(), &["costs", "test", &path]);
     }
 }
 

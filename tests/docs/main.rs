@@ -94,7 +94,7 @@ fn playground(documents: &[&str]) -> tempfile::TempDir {
     let board = said(at, &["gpus", "show", "v100"]);
     fs::write(at.join("my-board.toml"), board).unwrap();
     for document in documents {
-        for (path, text) in examples::rules(&read(document)) {
+        for (path, text) in examples::files(&read(document)) {
             let path: PathBuf = at.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use pyprof_advise::base::cel::FUNCTIONS;
 use pyprof_advise::base::{DType, units};
-use pyprof_advise::cost::{FlopsClass, ops};
+use pyprof_advise::cost::{FlopsClass, Unknown, ops, user};
 use pyprof_advise::facts::{self, Fact, Over};
 use pyprof_advise::gpu::load::Spec;
 use pyprof_advise::gpu::{Gpu, select};
@@ -205,7 +205,8 @@ pub(crate) fn costs() -> String {
              *convention* are ours and never decide what limits the work, *zero* is data movement. \
              Other spellings of a name (in place, with an overload, behind `aten::`, as an autograd \
              node) are the same operator. What is not listed, or comes without shapes, is *unknown*: \
-             reported, never counted as nothing."
+             reported, never counted as nothing. [Your own operators](#your-own-operators) are priced by \
+             your own files."
         ),
     );
     let mut families: Vec<&str> = Vec::new();
@@ -230,7 +231,44 @@ pub(crate) fn costs() -> String {
         ));
         page.push('\n');
     }
+    page.push_str(&own_costs());
     page.trim_end().to_owned() + "\n"
+}
+
+/// The keys and functions of cost files.
+fn own_costs() -> String {
+    let keys = |keys: &[user::Key]| {
+        let rows = keys.iter().map(|key| {
+            let required = if key.required { "yes" } else { "" };
+            vec![format!("`{}`", key.name), required.into(), cell(key.doc)]
+        });
+        table(&["Key", "Required", "Meaning"], rows)
+    };
+    let functions = user::names::FUNCTIONS
+        .iter()
+        .map(|f| vec![format!("`{}`", f.usage), cell(f.doc)]);
+    let language = FUNCTIONS
+        .iter()
+        .map(|f| vec![format!("`{}`", f.usage), cell(f.doc)]);
+    let reasons = Unknown::ALL
+        .iter()
+        .map(|why| vec![format!("`{}`", why.name()), cell(why.describe())]);
+    format!(
+        "## Your own operators\n\nA cost file holds a `[[cost]]` for each operator and at least one \
+         `[[test]]` for each cost; README.md shows one. `--costs FILE` uses it, and may be repeated: the \
+         first file that is about a call wins, and every file wins over the table above.\n\n\
+         Keys of a `[[cost]]`:\n\n{}\nKeys of its `dims`:\n\n{}\nKeys of a `[[test]]`:\n\n{}\n\
+         Expressions are [CEL](https://cel.dev) and give a number that is not negative. They ask for the \
+         arguments by position (`0`) or by a name of `args` (`\"x\"`):\n\n{}\nAnd they calculate, besides \
+         with `+ - * / %`, comparisons, `&&`, `||`, `!` and `?:`, with\n\n{}\nWhat is not recorded has no \
+         value, and then the operator has no price:\n\n{}\n",
+        keys(user::COST_KEYS),
+        keys(user::DIM_KEYS),
+        keys(user::TEST_KEYS),
+        table(&["Function", "Result"], functions),
+        table(&["Function", "Result"], language),
+        table(&["Reason", "Meaning"], reasons),
+    )
 }
 
 fn cost_row(entry: &ops::Entry) -> Vec<String> {

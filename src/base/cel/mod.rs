@@ -129,6 +129,17 @@ pub enum NoName {
     Unknown(String),
 }
 
+/// A call that turned out to be a name.
+pub(crate) struct Disguised<N> {
+    /// What it is lowered to, and asked for under when it runs.
+    pub(crate) lowered: String,
+    pub(crate) name: N,
+    pub(crate) ty: Type,
+}
+
+/// What is wrong with a call, and what to write instead; the latter may be empty.
+pub(crate) type Mistaken = (String, String);
+
 /// The names expressions of one kind of file may use.
 pub(crate) trait Names {
     /// What a name stands for.
@@ -143,12 +154,8 @@ pub(crate) trait Names {
     /// Whether it makes sense to ask `has(...)` of a name.
     fn may_be_absent(&self, name: &Self::Name) -> bool;
 
-    /// A call that is a name in disguise, `dim(0, 1)`: the name it is lowered to, or what is wrong
-    /// with it and what to write instead. `None` for functions of the language.
-    fn call(
-        &self,
-        _call: &CallExpr,
-    ) -> Option<Result<(String, Self::Name, Type), (String, String)>> {
+    /// A call that is a name in disguise, `dim(0, 1)`. `None` for functions of the language.
+    fn call(&self, _call: &CallExpr) -> Option<Result<Disguised<Self::Name>, Mistaken>> {
         None
     }
 

@@ -50,10 +50,10 @@ impl<'a, N: Names> Checker<'a, N> {
         match &mut node.expr {
             Ast::Literal(literal) => self.literal(id, literal),
             Ast::Call(call) => match self.names.call(call) {
-                Some(Ok((name, found, ty))) => {
-                    self.used.push(found);
-                    node.expr = Ast::Ident(name);
-                    Some(ty)
+                Some(Ok(found)) => {
+                    self.used.push(found.name);
+                    node.expr = Ast::Ident(found.lowered);
+                    Some(found.ty)
                 }
                 Some(Err((title, label))) => {
                     let at = self.span_of_call(id, &call.func_name);

@@ -278,8 +278,8 @@ impl Formula {
             Ok(cel::Value::Int(i)) => {
                 u64::try_from(i).map_err(|_| fault(format!("{i} is negative")))
             }
-            // 2^63: beyond it a count means nothing.
-            Ok(cel::Value::Float(d)) if (0.0..9.223_372_036_854_775_8e18).contains(&d) => {
+            // Beyond 2^63 a count means nothing.
+            Ok(cel::Value::Float(d)) if (0.0..9.223_372_036_854_776e18).contains(&d) => {
                 Ok(d.round() as u64)
             }
             Ok(cel::Value::Float(d)) => Err(fault(format!("{d} is no count"))),

@@ -9,7 +9,7 @@ use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 
 use crate::base::DType;
-use crate::base::cel::{Names, NoName, Type};
+use crate::base::cel::{Disguised, Mistaken, Names, NoName, Type};
 use crate::base::suggest::did_you_mean;
 use crate::correlate::{ArgValue, OpArgs, Tensor};
 use crate::cost::Unknown;
@@ -295,14 +295,15 @@ impl Names for Vocabulary<'_> {
         false
     }
 
-    fn call(&self, call: &CallExpr) -> Option<Result<(String, Query, Type), (String, String)>> {
+    fn call(&self, call: &CallExpr) -> Option<Result<Disguised<Query>, Mistaken>> {
         let function = FUNCTIONS.iter().find(|f| f.name == call.func_name)?;
         if call.target.is_some() {
             return None;
         }
-        Some(self.query(function, &call.args).map(|query| {
-            let name = query.text.clone();
-            (name, query, function.ty)
+        Some(self.query(function, &call.args).map(|query| Disguised {
+            lowered: query.text.clone(),
+            name: query,
+            ty: function.ty,
         }))
     }
 
@@ -312,11 +313,7 @@ impl Names for Vocabulary<'_> {
 }
 
 impl Vocabulary<'_> {
-    fn query(
-        &self,
-        function: &'static Function,
-        args: &[IdedExpr],
-    ) -> Result<Query, (String, String)> {
+    fn query(&self, function: &'static Function, args: &[IdedExpr]) -> Result<Query, Mistaken> {
         let usage = function.usage;
         let least = function.takes.iter().filter(|t| !t.optional()).count();
         if args.len() < least || args.len() > function.takes.len() {
@@ -351,7 +348,7 @@ impl Vocabulary<'_> {
         Ok(query)
     }
 
-    fn fill(&self, query: &mut Query, takes: Takes, value: Value) -> Result<(), (String, String)> {
+    fn fill(&self, query: &mut Query, takes: Takes, value: Value) -> Result<(), Mistaken> {
         let wrong = |why: String| Err((why, String::new()));
         match (takes, value) {
             (Takes::Arg | Takes::AnyArg, Value::Int(at)) => {

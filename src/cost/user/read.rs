@@ -121,7 +121,9 @@ pub(super) fn files(sources: &[Arc<Source>]) -> Result<UserCosts, Complaints> {
     };
     let all = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK);
-        thread.spawn_scoped(scope, read).map(|t| t.join())
+        thread
+            .spawn_scoped(scope, read)
+            .map(std::thread::ScopedJoinHandle::join)
     });
     let Ok(Ok(all)) = all else {
         let title = "no thread could be started to read cost files";
