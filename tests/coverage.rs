@@ -13,14 +13,19 @@ mod support;
 use std::path::Path;
 
 use pyprof_advise::base::diag::Source;
-use pyprof_advise::correlate::{Direction, Site, Vocabulary, correlate};
+use pyprof_advise::correlate::{ArgValue, Direction, Site, Vocabulary, correlate};
 use pyprof_advise::cost::user::UserCosts;
 use pyprof_advise::cost::{Costed, Role, SiteCost, Unknown, kernel_name, ops, price_with};
 use pyprof_advise::gpu::select;
+use pyprof_advise::profile::Profile;
 use pyprof_advise::read;
 
 fn costed(path: &Path, user: &UserCosts) -> Costed {
     let profile = read::open(path, &read::Quiet).unwrap_or_else(|error| panic!("{error}"));
+    costed_profile(profile, user)
+}
+
+fn costed_profile(profile: Profile, user: &UserCosts) -> Costed {
     let gpu = select::choose(Some("v100"), &profile).unwrap();
     let run = correlate(
         profile,
@@ -63,21 +68,34 @@ fn shaped_calls_of_known_operators_are_priced() {
     let mut files = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite")];
     match std::env::var_os("PYPROF_ADVISE_PROFILES") {
         Some(folder) => {
-            let folder = Path::new(&folder);
-            files.extend(["lm_net.sql", "mmagic.sqlite"].map(|file| folder.join(file)));
+            let entries = std::fs::read_dir(folder).unwrap();
+            files.extend(entries.map(|entry| entry.unwrap().path()));
+            files.sort();
         }
         None => eprintln!("skipped: PYPROF_ADVISE_PROFILES does not name a folder of profiles"),
     }
-    for file in files {
-        let costed = costed(&file, &UserCosts::default());
+    let mut judged = Vec::new();
+    for file in &files {
+        // Some captures hold no kernels: other tests say how they are turned away.
+        let Ok(profile) = read::open(file, &read::Quiet) else {
+            continue;
+        };
+        let costed = costed_profile(profile, &UserCosts::default());
         let (mut shaped, mut priced) = (0_i64, 0_i64);
         let mut unpriced = Vec::new();
         for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
             let args = site.args.and_then(|id| costed.run.args.get(id.idx()));
-            let has_shapes = args.is_some_and(|a| a.tensors().next().is_some());
+            let has_shapes = args.is_some_and(|a| a.tensors().any(|t| !t.shape.is_empty()));
             let Some(op) = site.op.as_ref().filter(|op| has_shapes && ops::knows(op)) else {
                 continue;
             };
+            // Traces before 2023 record no scalars, and no trace records lengths and indices.
+            let silent = args.is_some_and(|a| a.items.iter().any(|a| is_silent(&a.value)));
+            if matches!(&cost.cost, Err(Unknown::DataDependent))
+                || matches!(&cost.cost, Err(Unknown::NoShapes) if silent)
+            {
+                continue;
+            }
             shaped += site.time_ns;
             match &cost.cost {
                 Ok(_) => priced += site.time_ns,
@@ -86,14 +104,29 @@ fn shaped_calls_of_known_operators_are_priced() {
                 }
             }
         }
-        assert!(shaped > 0, "{}: no shaped calls", file.display());
+        if shaped == 0 {
+            continue;
+        }
         let share = priced as f64 / shaped as f64;
-        assert!(
-            share >= 0.99,
-            "{}: {share:.4} of the shaped time is priced\n{}",
-            file.display(),
-            unpriced.join("\n")
-        );
+        judged.push((share, file, unpriced));
+    }
+    // The fixture, and with the real profiles those whose tools recorded shapes.
+    assert!(judged.len() >= if files.len() > 1 { 15 } else { 1 });
+    let short: Vec<String> = (judged.iter().filter(|(share, ..)| *share < 0.99))
+        .map(|(share, file, unpriced)| {
+            let file = file.display();
+            format!("{file}: {share:.4} is priced\n{}", unpriced.join("\n"))
+        })
+        .collect();
+    assert!(short.is_empty(), "{}", short.join("\n"));
+}
+
+/// Whether a profile names an argument without saying what it is.
+fn is_silent(value: &ArgValue) -> bool {
+    match value {
+        ArgValue::Unknown => true,
+        ArgValue::List(items) => items.is_empty() || items.iter().any(is_silent),
+        _ => false,
     }
 }
 

@@ -10,7 +10,7 @@ use super::roofline::roofline;
 use super::user::{UserCost, UserCosts};
 use super::{Costed, Coverage, Dims, Family, OpCost, SiteCost, TensorCore, Unknown, ops};
 use crate::base::DType;
-use crate::correlate::{Direction, OpArgs, Run, Site};
+use crate::correlate::{Direction, OpArgs, Run, Site, SiteKernel};
 use crate::gpu::{Choice, Gpu};
 use crate::profile::StrId;
 
@@ -90,7 +90,7 @@ fn price_site(
         None => site.op.as_ref().and_then(ops::family),
     };
     let main = MainKernels::of(site, decoded, op_family);
-    let cost = cost_of(site, args, main.dtype, own);
+    let cost = cost_of(site, args, main.stored, own);
     let family = match &cost {
         Ok(cost) if cost.family != Family::Unknown => cost.family,
         _ => op_family
@@ -109,7 +109,9 @@ fn price_site(
     // What a user calls one operator may well run many products.
     let autotuning = own.is_none() && cost.as_ref().is_ok_and(|c| is_search(site, &main, c));
     let calls = f64::from(site.calls);
-    let line = match (&cost, gpu, math_dtype) {
+    // What only moves elements has their size and no type; without FLOPs the type sets no rate.
+    let sized = math_dtype.or_else(|| main.stored.filter(|_| moves_only(&cost)));
+    let line = match (&cost, gpu, sized) {
         (Ok(cost), Some(gpu), Some(dtype)) if !autotuning => Some(roofline(
             gpu,
             cost,
@@ -146,17 +148,19 @@ fn price_site(
 fn cost_of(
     site: &Site,
     args: Option<&OpArgs>,
-    named: Option<DType>,
+    stored: Option<DType>,
     own: Option<&UserCost>,
 ) -> Result<OpCost, Unknown> {
     let op = site.op.as_ref().ok_or(Unknown::NoOperator)?;
     let args = args.ok_or(Unknown::NoShapes)?;
-    // Tensors are stored as fp32 when the math is TF32.
-    let stored = named.map(|d| if d == DType::Tf32 { DType::Fp32 } else { d });
     if let Some(own) = own {
         return own.cost(args, site.direction, stored);
     }
     ops::cost(op, args, site.direction, site.args_from_forward, stored)
+}
+
+fn moves_only(cost: &Result<OpCost, Unknown>) -> bool {
+    cost.as_ref().is_ok_and(|cost| cost.flops() == 0)
 }
 
 /// The first floating point element type among the tensors.
@@ -171,6 +175,8 @@ struct MainKernels {
     /// Family of the kernel that takes most time.
     family: Family,
     dtype: Option<DType>,
+    /// Type of the elements in memory, or one of their size where the name says no more.
+    stored: Option<DType>,
     tensor_core: TensorCore,
     /// Executions of math kernels.
     count: u64,
@@ -200,11 +206,34 @@ impl MainKernels {
         MainKernels {
             family,
             dtype,
+            stored: dtype.map_or_else(|| sized(&mains), |dtype| Some(in_memory(dtype))),
             tensor_core,
             count: mains.iter().map(|(k, _)| u64::from(k.count)).sum(),
             distinct: mains.len(),
         }
     }
+}
+
+/// Tensors are stored as fp32 when the math is TF32.
+fn in_memory(dtype: DType) -> DType {
+    if dtype == DType::Tf32 {
+        DType::Fp32
+    } else {
+        dtype
+    }
+}
+
+/// Stands for the elements of a kernel whose name gives their size only.
+fn sized(mains: &[(&SiteKernel, &Arc<Decoded>)]) -> Option<DType> {
+    let bytes = mains.iter().find_map(|(_, d)| d.element_bytes)?;
+    Some(match bytes {
+        1 => DType::Uint8,
+        2 => DType::Int16,
+        4 => DType::Int32,
+        8 => DType::Int64,
+        16 => DType::Complex128,
+        _ => return None,
+    })
 }
 
 /// Whether one call ran more different math kernels than it has pieces of work: cuDNN's benchmark

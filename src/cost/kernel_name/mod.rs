@@ -207,6 +207,8 @@ pub struct Decoded {
     pub tensor_core: TensorCore,
     /// Type of the math, when the name says.
     pub dtype: Option<DType>,
+    /// Bytes of an element that is only moved, `OpaqueType<2u>`: its type does not matter.
+    pub element_bytes: Option<u32>,
     /// Thread block tile (M, N).
     pub tile: Option<(u32, u32)>,
     pub tile_k: Option<u32>,
@@ -245,6 +247,7 @@ impl Decoded {
             family: Family::Unknown,
             tensor_core: TensorCore::Unknown,
             dtype: None,
+            element_bytes: scan::opaque_bytes(parts.args),
             tile: None,
             tile_k: None,
             align: None,

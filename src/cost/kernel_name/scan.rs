@@ -345,6 +345,12 @@ pub(super) fn number(arg: &str) -> Option<u32> {
     arg.trim_end_matches(['u', 'l', 'U', 'L']).parse().ok()
 }
 
+/// Element size of `OpaqueType<2u>`, `OpaqueType<(unsigned int)2>`: the type of kernels that only move.
+pub(super) fn opaque_bytes(args: &str) -> Option<u32> {
+    let opaque = idents(args).find(|id| id.text == "OpaqueType")?;
+    number(own_args(opaque.after)).filter(|bytes| matches!(bytes, 1 | 2 | 4 | 8 | 16))
+}
+
 /// The element type an identifier of C++ stands for.
 pub(super) fn cxx_type(ident: &str) -> Option<DType> {
     Some(match ident {

@@ -1,7 +1,7 @@
 //! Everything that is not a GEMM, a convolution or attention.
 
 use super::check;
-use crate::cost::kernel_name::is_communication;
+use crate::cost::kernel_name::{decode, is_communication};
 
 #[test]
 fn elementwise_and_reductions() {
@@ -536,4 +536,24 @@ fn communication() {
     ] {
         assert!(!is_communication(name), "{name}");
     }
+}
+
+#[test]
+fn kernels_that_only_move_tell_the_size_of_an_element() {
+    let cat = |element: &str| {
+        let name = format!(
+            "void at::native::(anonymous namespace)::CatArrayBatchedCopy<{element}, unsigned int, 4, 64, 64>(x)"
+        );
+        decode(&name).element_bytes
+    };
+    assert_eq!(
+        cat("at::native::(anonymous namespace)::OpaqueType<2u>"),
+        Some(2)
+    );
+    assert_eq!(
+        cat("at::native::<unnamed>::OpaqueType<(unsigned int)16>"),
+        Some(16)
+    );
+    assert_eq!(cat("at::native::OpaqueType<3u>"), None);
+    assert_eq!(cat("float"), None);
 }
