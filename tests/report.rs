@@ -65,6 +65,7 @@ fn decoded(base: &str, family: Family) -> Decoded {
         family,
         tensor_core: TensorCore::No,
         dtype: None,
+        element_bytes: None,
         tile: None,
         tile_k: None,
         align: None,
