@@ -14,6 +14,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 
 use super::check::{Mistake, NoName, Vocabulary};
 use super::expr::{Let, Name, Scene, Undecided, Uses};
+use crate::base::suggest::did_you_mean;
 use crate::base::{text, units};
 use crate::facts::Value;
 
@@ -179,7 +180,7 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Ve
         let title = format!("a sentence of more than {MAX_SOURCE} bytes");
         return Err(vec![mistake(0..source.len(), title)]);
     }
-    if let Some((at, title)) = unbounded(source, vocabulary) {
+    if let Some((at, title)) = refused(source, vocabulary) {
         return Err(vec![mistake(at, title)]);
     }
     let template = MARKDOWN.template_from_str(source).map_err(|error| {
@@ -221,8 +222,12 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Ve
 /// Statements a sentence may use. Others name texts, and a name can be doubled again and again.
 const STATEMENTS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
 
-/// What in a template could make words grow without limit: fuel counts steps, not bytes.
-fn unbounded(source: &str, vocabulary: &Vocabulary<'_>) -> Option<(Range<usize>, String)> {
+/// Filters besides those of [`FILTERS`].
+const PLAIN_FILTERS: [&str; 4] = ["default", "join", "length", "round"];
+
+/// What in a template is not known, or could make words grow without limit: fuel counts steps, not
+/// bytes.
+fn refused(source: &str, vocabulary: &Vocabulary<'_>) -> Option<(Range<usize>, String)> {
     let mut from = 0;
     while let Some(open) = source.get(from..).and_then(|rest| rest.find('{')) {
         let start = from + open;
@@ -247,6 +252,11 @@ fn unbounded(source: &str, vocabulary: &Vocabulary<'_>) -> Option<(Range<usize>,
             let title = format!("`{word}` is not offered in sentences; use a let");
             return Some((start..end, title));
         }
+        let filters = FILTERS.iter().map(|f| f.name).chain(PLAIN_FILTERS);
+        if let Some(word) = filters_of(inner).find(|word| !filters.clone().any(|f| f == *word)) {
+            let title = format!("unknown filter `{word}`{}", did_you_mean(word, filters));
+            return Some((start..end, title));
+        }
         if inner.contains('*') && !only_numbers(inner, vocabulary) {
             let title = "`*` stands beside numbers only; use a let for the rest";
             return Some((start..end, title.to_owned()));
@@ -254,6 +264,29 @@ fn unbounded(source: &str, vocabulary: &Vocabulary<'_>) -> Option<(Range<usize>,
         from = end.max(start + 2);
     }
     None
+}
+
+/// The words behind the `|` of a part of a template.
+fn filters_of(inner: &str) -> impl Iterator<Item = &str> {
+    let mut quote: Option<char> = None;
+    let bars = inner.char_indices().filter_map(move |(at, c)| match quote {
+        Some(q) => {
+            if c == q {
+                quote = None;
+            }
+            None
+        }
+        None if c == '"' || c == '\'' => {
+            quote = Some(c);
+            None
+        }
+        None => (c == '|').then_some(at),
+    });
+    bars.filter_map(|at| {
+        let rest = inner.get(at + 1..)?.trim_start();
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        rest.get(..end.unwrap_or(rest.len()))
+    })
 }
 
 /// Whether a part of a template holds nothing that could be a text or a list: a text times a number

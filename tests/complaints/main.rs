@@ -71,7 +71,10 @@ const GPU: &[(&str, &str)] = &[
 
 /// `body` over some defaults: a key it sets is taken from there, and `-key` takes one away.
 fn over(defaults: &[(&str, &str)], body: &str) -> String {
-    let top = body.split("\n[").next().unwrap_or_default();
+    let top = match body.starts_with('[') {
+        true => "",
+        false => body.split("\n[").next().unwrap_or_default(),
+    };
     let set = |key: &str| {
         let table = [format!("[{key}]"), format!("[[{key}]]")];
         top.lines().any(|line| {
@@ -89,11 +92,11 @@ fn over(defaults: &[(&str, &str)], body: &str) -> String {
         .map(|(key, value)| format!("{key} = {value}\n"))
         .collect();
     // The block's own lines stand first: their numbers are those of the block.
-    match text
-        .find("\n[")
-        .map(|at| at + 1)
-        .or(text.starts_with('[').then_some(0))
-    {
+    let first_table = match text.starts_with('[') {
+        true => Some(0),
+        false => text.find("\n[").map(|at| at + 1),
+    };
+    match first_table {
         Some(at) => format!("{}{rest}{}", &text[..at], &text[at..]),
         None => text + &rest,
     }
@@ -137,6 +140,7 @@ fn about_rules(body: &str) -> String {
 }
 
 fn about_costs(body: &str) -> String {
+    let body = body.replace("MANY TESTS\n", &"[[test]]\n".repeat(5_000));
     match UserCosts::read(&[Source::new("costs.toml", body)]) {
         Ok(_) => String::new(),
         Err(complaints) => complaints.render(false),
@@ -191,11 +195,9 @@ fn hold(file: &str, about: fn(&str) -> String) {
             "two blocks `{}` in {file}",
             case.name
         );
-        assert!(
-            !said.is_empty(),
-            "{file}: `{}` provokes no complaint",
-            case.name
-        );
+        if said.is_empty() {
+            wrong.push(format!("{file}: `{}` provokes no complaint", case.name));
+        }
         if said != case.said {
             wrong.push(format!(
                 "=== {}\nwanted:\n{}\nsaid:\n{said}",
@@ -205,7 +207,7 @@ fn hold(file: &str, about: fn(&str) -> String) {
         all.push_str(&format!("=== {}\n{}---\n{said}\n\n", case.name, case.body));
         names.push(case.name);
     }
-    if bless {
+    if bless && !wrong.iter().any(|w| w.ends_with("no complaint")) {
         fs::write(path(file), all.trim_end().to_owned() + "\n").unwrap();
         return;
     }

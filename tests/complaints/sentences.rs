@@ -34,17 +34,10 @@ fn sentences(text: &str) -> Vec<String> {
         .next()
         .unwrap_or_default();
     let mut found = Vec::new();
-    let lines: Vec<&str> = code
+    let lines = code
         .lines()
-        .filter(|line| {
-            let line = line.trim_start();
-            let table = ["doc:", "usage:", "#!["]
-                .iter()
-                .any(|w| line.starts_with(w));
-            !line.starts_with("//") && !table
-        })
-        .collect();
-    let code = lines.join("\n");
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let code = lines.collect::<Vec<_>>().join("\n");
     let mut characters = code.char_indices().peekable();
     while let Some((start, c)) = characters.next() {
         if c == '\'' {
@@ -59,6 +52,8 @@ fn sentences(text: &str) -> Vec<String> {
         if c != '"' {
             continue;
         }
+        let before = code[..start].trim_end();
+        let documents = ["doc:", "usage:"].iter().any(|w| before.ends_with(w));
         let mut literal = String::new();
         while let Some((_, c)) = characters.next() {
             match c {
@@ -79,7 +74,7 @@ fn sentences(text: &str) -> Vec<String> {
         let words = literal
             .split_whitespace()
             .filter(|w| w.chars().any(char::is_alphabetic));
-        if words.count() >= 2 {
+        if words.count() >= 2 && !documents {
             found.push(literal);
         }
     }
