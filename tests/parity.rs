@@ -49,7 +49,10 @@ fn every_rule_the_parity_page_names_exists() {
 fn every_line_of_the_parity_page_names_a_rule_or_a_reason() {
     let page = fs::read_to_string(root().join("docs/rules-left-out.md")).unwrap();
     let mut rows = 0;
-    for line in page.lines().filter(|l| l.starts_with("| ") && !l.starts_with("| source") && !l.starts_with("| ---")) {
+    for line in page
+        .lines()
+        .filter(|l| l.starts_with("| ") && !l.starts_with("| source") && !l.starts_with("| ---"))
+    {
         let ours = line.trim_end_matches(" |").rsplit(" | ").next().unwrap();
         let reason = ours.starts_with("left out") || ours.starts_with("none: ");
         assert!(reason || !named(ours).is_empty(), "{line}");
@@ -67,7 +70,9 @@ fn pairs() -> Vec<(PathBuf, String)> {
         .filter(|p| p.file_name().is_some_and(|n| n != "harness.py"))
         .map(|path| {
             let text = fs::read_to_string(&path).unwrap();
-            let rule = text.lines().find_map(|l| l.strip_prefix("RULE = \"")?.strip_suffix('"'));
+            let rule = text
+                .lines()
+                .find_map(|l| l.strip_prefix("RULE = \"")?.strip_suffix('"'));
             let rule = rule.unwrap_or_else(|| panic!("{} names no rule", path.display()));
             (path.clone(), rule.to_owned())
         })
@@ -90,7 +95,10 @@ fn every_pair_of_the_evidence_is_about_a_rule_that_exists() {
     let page = fs::read_to_string(root().join("docs/evidence.md")).unwrap();
     for (path, rule) in &pairs {
         let stem = path.file_stem().unwrap().to_string_lossy();
-        assert!(page.contains(&format!("`{rule}`")) && page.contains(&*stem), "docs/evidence.md lacks {stem}");
+        assert!(
+            page.contains(&format!("`{rule}`")) && page.contains(&*stem),
+            "docs/evidence.md lacks {stem}"
+        );
     }
 }
 
@@ -98,8 +106,14 @@ fn every_pair_of_the_evidence_is_about_a_rule_that_exists() {
 fn the_evidence_scripts_compile() {
     let mut files: Vec<PathBuf> = pairs().into_iter().map(|(path, _)| path).collect();
     files.push(root().join("evidence/harness.py"));
-    let check = "import ast, sys\nfor path in sys.argv[1:]:\n    ast.parse(open(path).read(), path)\n";
-    match Command::new("python3").arg("-c").arg(check).args(&files).output() {
+    let check =
+        "import ast, sys\nfor path in sys.argv[1:]:\n    ast.parse(open(path).read(), path)\n";
+    match Command::new("python3")
+        .arg("-c")
+        .arg(check)
+        .args(&files)
+        .output()
+    {
         Err(error) => println!("skipped: python3 cannot be started ({error})"),
         Ok(output) => assert!(
             output.status.success(),
@@ -118,10 +132,17 @@ fn the_evidence_page_is_what_the_harness_renders() {
     match render {
         Err(error) => println!("skipped: python3 cannot be started ({error})"),
         Ok(output) => {
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
             let page = fs::read_to_string(root().join("docs/evidence.md")).unwrap();
             let want = String::from_utf8(output.stdout).unwrap();
-            assert!(page == want, "docs/evidence.md is stale: python3 evidence/harness.py --render");
+            assert!(
+                page == want,
+                "docs/evidence.md is stale: python3 evidence/harness.py --render"
+            );
         }
     }
 }

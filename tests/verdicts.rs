@@ -225,7 +225,7 @@ fn a_healthy_program_is_told_that_it_is() {
     let text = std::fs::read_to_string(root().join("fixtures/healthy.txt")).unwrap();
     let built = support::build(&text);
     let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
-    let costed = costed(built.path(), None).unwrap();
+    let costed = costed(&built.path(), None).unwrap();
     hold("healthy.txt", &costed, &rules);
     let verdict = judge(&rules, &Table::new(&costed));
     let said: Vec<&str> = (verdict.findings.iter().chain(&verdict.minor))

@@ -30,6 +30,10 @@ pub fn explain(rule: &Rule) -> String {
     params(&mut page, rule);
     relations(&mut page, rule);
     examples(&mut page, rule);
+    page.push_str(&super::evidence::section(
+        &rule.id,
+        &super::evidence::rows().unwrap_or_default(),
+    ));
     if !rule.references.is_empty() {
         let _ = writeln!(page, "## Read on\n");
         for link in &rule.references {

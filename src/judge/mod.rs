@@ -13,6 +13,7 @@ mod cases;
 pub mod check;
 mod claim;
 mod eval;
+pub mod evidence;
 pub mod explain;
 pub mod expr;
 mod gather;

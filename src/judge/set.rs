@@ -322,8 +322,9 @@ fn complain_about(rule: &Rule, key: &str, text: &str, title: String, complaints:
 
 /// Complains about rules that silence each other: neither would ever be heard.
 ///
-/// Rules are taken away that nobody left silences, or that silence nobody left; what remains is
-/// circles and what lies between two of them. Each relation is looked at once.
+/// Rules are taken away that nobody left silences, or that silence nobody left, so that each relation
+/// is looked at once; what remains is circles and what lies between two of them. Where few remain,
+/// the latter are told apart.
 fn check_circles(rules: &[Rule], complaints: &Complaints) {
     let speaks = |rule: &Rule| !(rule.supersedes.is_empty() && rule.unless.is_empty());
     let mut left: BTreeSet<usize> = (0..rules.len()).collect();
@@ -343,6 +344,10 @@ fn check_circles(rules: &[Rule], complaints: &Complaints) {
     }
     strip(&mut left, &silencers, &victims);
     strip(&mut left, &victims, &silencers);
+    if left.len() <= MAX_TRACED {
+        let traced = left.clone();
+        left.retain(|index| comes_back(*index, &traced, &victims));
+    }
     let name = |i: &usize| rules.get(*i).map(|r| r.id.as_str());
     for &index in &left {
         let Some(rule) = rules.get(index) else {
@@ -366,6 +371,26 @@ fn check_circles(rules: &[Rule], complaints: &Complaints) {
         let help = format!("`supersedes` and `unless` lead back to it through {shown}");
         complaints.push(Complaint::error(&rule.source, 0..0, title, "").with_help(help));
     }
+}
+
+/// Rules whose circles are traced one by one; a file set with more of them is beyond careful words.
+const MAX_TRACED: usize = 100;
+
+/// Whether a way leads from a rule back to itself.
+fn comes_back(index: usize, among: &BTreeSet<usize>, to: &[Vec<usize>]) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![index];
+    while let Some(at) = open.pop() {
+        for next in to.get(at).into_iter().flatten() {
+            if *next == index {
+                return true;
+            }
+            if among.contains(next) && seen.insert(*next) {
+                open.push(*next);
+            }
+        }
+    }
+    false
 }
 
 /// Takes away what has no `from` left, and then what that leaves without one.

@@ -488,7 +488,6 @@ fn a_sentence_that_cannot_be_said_is_a_fault_and_the_title_stands_in() {
             "{{ gpu.tc_align }}",
             "a number, a word or a list was expected",
         ),
-        ("{{ site.label | upper }}", "filter upper is unknown"),
     ];
     for (message, want) in cases {
         let rules = load(&[("host/x", &rule(&format!("message = \"{message}\"")))]).unwrap();

@@ -36,6 +36,29 @@ two = '2.0'
 }
 
 #[test]
+fn only_rules_on_a_circle_are_said_to_silence_themselves() {
+    let all: Vec<(&str, String)> = [
+        ("host/a", "host/b"),
+        ("host/b", "host/a"),
+        ("host/between", "host/c"),
+        ("host/c", "host/d"),
+        ("host/d", "host/c"),
+    ]
+    .map(|(id, by)| (id, rule(&format!("supersedes = [\"{by}\"]"))))
+    .into();
+    let mut files: Vec<(&str, &str)> = all.iter().map(|(id, text)| (*id, text.as_str())).collect();
+    let into = rule("supersedes = [\"host/a\", \"host/between\"]");
+    files[1].1 = &into;
+    let said = load(&files).unwrap_err();
+    assert_eq!(
+        said.matches("ends up silencing itself").count(),
+        4,
+        "{said}"
+    );
+    assert!(!said.contains("`host/between` ends up"), "{said}");
+}
+
+#[test]
 fn what_is_missing_is_named() {
     for key in [
         "title",
