@@ -840,53 +840,6 @@ fn why_tells_what_a_rule_saw() {
 }
 
 #[test]
-fn why_tells_what_became_of_a_rule() {
-    let desk = Desk::new();
-    for (arguments, want) in [
-        ("--why host/sync-stalls", "from rules/host/sync-stalls.toml"),
-        ("--why tensor-cores/gemm-unaligned", "fires:\n  "),
-        (
-            "--why precision/bf16-before-ampere",
-            "silent: its condition holds nowhere in this profile",
-        ),
-        (
-            "--why tensor-cores/gemm-unaligned --set tensor-cores/gemm-unaligned.min_share=0.99",
-            "silent: what it picked is not enough\n",
-        ),
-        (
-            "--why tensor-cores/gemm-unaligned --set tensor-cores/gemm-unaligned.min_share=0.99",
-            "    found.gpu_share >= params.min_share: false",
-        ),
-        (
-            "--why tensor-cores/gemm-unaligned --ignore tensor-cores",
-            "left out by --select or --ignore; with all rules it would say:\n\ntensor-cores/gemm-unaligned",
-        ),
-        (
-            "--why tensor-cores/kernel-misaligned",
-            "silenced by:\n  tensor-cores/gemm-unaligned at ",
-        ),
-    ] {
-        let said = desk.fine(&format!("net.sqlite {arguments}"));
-        assert!(said.contains(want), "{arguments}: {want}\n{said}");
-    }
-    for (typed, near) in [
-        ("amp-off", "precision/amp-off"),
-        ("tensor-cores/amp-off", "precision/amp-off"),
-        ("host/sync-stall", "host/sync-stalls"),
-    ] {
-        has(
-            &desk.refused(&format!("net.sqlite --why {typed}")),
-            &[&format!("did you mean `{near}`?")],
-        );
-        // Said before the profile is read.
-        has(
-            &desk.refused(&format!("nowhere.sqlite --why {typed}")),
-            &[near],
-        );
-    }
-}
-
-#[test]
 fn the_built_in_rules_are_listed_explained_and_proven() {
     let desk = Desk::new();
     let list = desk.fine("rules list");

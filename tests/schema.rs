@@ -153,7 +153,7 @@ fn a_slip_in_any_key_is_refused() {
         (2, &gpu, "sm_count", "sm_cuont"),
         (2, &gpu, "bandwidth_gbs", "bandwidth_gb"),
         (2, &gpu, "fp16 =", "half ="),
-        (2, &gpu, "sm_count     = 80", "sm_count     = 0"),
+        (2, &gpu, "sm_count           = 80", "sm_count           = 0"),
     ] {
         assert!(text.contains(from), "{from}\n{text}");
         let slipped = text.replacen(from, to, 1);
