@@ -14,6 +14,7 @@ mod gap;
 mod gpu;
 mod kernel;
 mod layer;
+mod main_kernel;
 mod run;
 mod site;
 mod step;
@@ -234,6 +235,7 @@ pub fn all() -> &'static [Fact] {
         facts.extend(gpu::ENTRIES.iter().map(|e| e.fact));
         facts.extend(layer::ENTRIES.iter().map(|e| e.fact));
         facts.extend(site::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(main_kernel::ENTRIES.iter().map(|e| e.fact));
         facts.extend(kernel::ENTRIES.iter().map(|e| e.fact));
         facts.extend(chain::ENTRIES.iter().map(|e| e.fact));
         facts.extend(copy::ENTRIES.iter().map(|e| e.fact));

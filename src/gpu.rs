@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::base::DType;
 
 pub mod family;
+pub mod keys;
 pub mod load;
 pub mod names;
 pub mod select;

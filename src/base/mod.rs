@@ -4,6 +4,7 @@ pub mod cel;
 pub mod diag;
 pub mod dtype;
 pub mod glob;
+pub mod schema;
 pub mod suggest;
 pub mod text;
 pub mod toml;

@@ -276,6 +276,20 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Entries of a list or a table; 1 for anything else.
+    pub fn len(&self) -> usize {
+        match self.raw() {
+            DeValue::Array(items) => items.len(),
+            DeValue::Table(entries) => entries.len(),
+            _ => 1,
+        }
+    }
+
+    /// Whether it is a list or a table without entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     fn at<T>(&self, value: T) -> At<T> {
         At {
             value,

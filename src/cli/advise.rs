@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::progress::Bar;
-use super::{AdviseArgs, Failure, Format, Outcome, Speech, output};
+use super::{AdviseArgs, Failure, Format, Outcome, RuleArgs, Speech, output};
 use crate::base::text::plain;
 use crate::base::units;
 use crate::correlate::{Vocabulary, correlate};
@@ -12,7 +12,7 @@ use crate::cost::user::UserCosts;
 use crate::cost::{Costed, kernel_name, ops, price_with};
 use crate::facts::Table;
 use crate::gpu::select;
-use crate::judge::{judge, why};
+use crate::judge::{Rule, RuleSet, judge, why};
 use crate::profile::{Format as InputFormat, Profile};
 use crate::read;
 use crate::report::{self, Report};
@@ -30,9 +30,10 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     refuse_overwriting(path, args.output.as_deref())?;
     let mut stages = Stages::new(speech);
     let rules = super::rules::load(&args.rules)?;
+    // Typing mistakes should not cost the time it takes to read a large file.
+    let asked = asked_for(args, &rules)?;
     let costs = super::costs::load(&args.costs)?;
     if let Some(asked) = &args.gpu {
-        // A typing mistake should not cost the time it takes to read a large file.
         select::find(asked).map_err(super::gpus::refuse)?;
     }
     stages.done("loaded rules");
@@ -51,9 +52,14 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     let costed = price_with(run, gpu, &costs);
     let table = Table::new(&costed);
     stages.done("priced");
-    if let Some(rule) = &args.why {
-        let rule = super::rules::find(&rules, rule)?;
-        return write(args, &why(rule, &table));
+    if let Some((rule, rules, left_out)) = &asked {
+        let told = why(rule, &table, &judge(rules, &table));
+        let heading = if *left_out {
+            "left out by --select or --ignore; with all rules it would say:\n\n"
+        } else {
+            ""
+        };
+        return write(args, &format!("{heading}{told}"));
     }
     let verdict = judge(&rules, &table);
     stages.done("judged");
@@ -70,6 +76,24 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     let text = render(args, &report)?;
     stages.done("reported");
     write(args, &text)
+}
+
+/// The rule `--why` asks for among rules it can run with, and whether they are more than were
+/// selected: a rule that was left out is asked what it would have said.
+fn asked_for(args: &AdviseArgs, rules: &RuleSet) -> Result<Option<(Rule, RuleSet, bool)>, Failure> {
+    let Some(id) = &args.why else {
+        return Ok(None);
+    };
+    if let Some(rule) = rules.get(id) {
+        return Ok(Some((rule.clone(), rules.clone(), false)));
+    }
+    let everything = super::rules::load(&RuleArgs {
+        select: Vec::new(),
+        ignore: Vec::new(),
+        ..args.rules.clone()
+    })?;
+    let rule = super::rules::find(&everything, id)?.clone();
+    Ok(Some((rule, everything, true)))
 }
 
 /// Says how long each stage took, to those who asked for more.

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
 use super::{Failure, Outcome, RuleArgs, Speech, output};
 use crate::base::units::counted;
+use crate::cost::user;
 use crate::facts;
-use crate::gpu::load::built_in;
+use crate::gpu::{self, load::built_in};
 use crate::judge::{self, Rule, RuleFile, RuleSet, Selection};
 
 /// What can be asked of rules.
@@ -42,6 +43,12 @@ pub(super) enum RulesCommand {
         /// Rule files or folders
         paths: Vec<PathBuf>,
     },
+    /// The JSON Schema of a kind of file, for editors that complete and check TOML
+    Schema {
+        /// Which files: rules, costs (`--costs`) or GPUs (`--gpu FILE`)
+        #[arg(default_value = "rule")]
+        of: SchemaOf,
+    },
     /// Write a commented rule file to start from
     New {
         /// Category and name: `fusion/my-idea`
@@ -50,6 +57,24 @@ pub(super) enum RulesCommand {
         #[arg(long, default_value = "rules")]
         folder: PathBuf,
     },
+}
+
+/// Kinds of files a schema is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum SchemaOf {
+    Rule,
+    Cost,
+    Gpu,
+}
+
+impl SchemaOf {
+    fn schema(self) -> String {
+        match self {
+            SchemaOf::Rule => judge::keys::schema(),
+            SchemaOf::Cost => user::schema(),
+            SchemaOf::Gpu => gpu::keys::schema(),
+        }
+    }
 }
 
 pub(super) fn run(command: RulesCommand, speech: Speech) -> Outcome {
@@ -62,6 +87,7 @@ pub(super) fn run(command: RulesCommand, speech: Speech) -> Outcome {
         RulesCommand::Facts { part } => output::print(&facts_list(part.as_deref())?),
         RulesCommand::Check { paths } => check(&paths, speech),
         RulesCommand::Test { paths } => test(&paths, speech),
+        RulesCommand::Schema { of } => output::print(&of.schema()),
         RulesCommand::New { id, folder } => new(&id, &folder, speech),
     }
 }

@@ -72,8 +72,14 @@ impl KernelScope<'_> {
         Some(blocks).filter(|&b| b > 0)
     }
 
+    /// Thread blocks over SMs.
+    pub(super) fn sm_fill(&self) -> Option<f64> {
+        let (sms, config) = self.sm_count().zip(self.known_config())?;
+        Some(config.blocks() as f64 / sms as f64)
+    }
+
     /// Grid over the blocks the whole GPU can hold at once.
-    fn waves(&self) -> Option<f64> {
+    pub(super) fn waves(&self) -> Option<f64> {
         let capacity = self.blocks_per_sm()? * self.sm_count()?;
         (capacity > 0).then(|| self.config.blocks() as f64 / capacity as f64)
     }
@@ -338,14 +344,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         GPU_AND_LAUNCH,
         "Thread blocks over SMs: below 1 some SMs have nothing to do",
-        |k| {
-            Answer::maybe(
-                k.sm_count()
-                    .zip(k.known_config())
-                    .map(|(sms, config)| config.blocks() as f64 / sms as f64),
-                Answer::double,
-            )
-        }
+        |k| Answer::maybe(k.sm_fill(), Answer::double)
     ),
     fact!(
         "kernel.blocks_per_sm",

@@ -31,7 +31,7 @@ impl<'a> SiteScope<'a> {
         })
     }
 
-    fn args(&self) -> Option<&'a OpArgs> {
+    pub(super) fn args(&self) -> Option<&'a OpArgs> {
         self.site
             .args
             .and_then(|id| self.table.costed.run.args.get(id.idx()))

@@ -6,9 +6,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use super::keys::{
+    CONFIDENCES, KEYS, LIMIT_KEYS, LINK_KEYS, MAX_ALIGN, MAX_TERA, MEMORY_KEYS, REACHABLE_KEYS,
+};
 use super::{Gpu, Vendor};
 use crate::base::DType;
 use crate::base::diag::{Complaint, Complaints, Source};
+use crate::base::schema::{Key, Shape, names};
 use crate::base::suggest;
 use crate::base::toml::{self, At, Table};
 
@@ -16,7 +20,7 @@ use crate::base::toml::{self, At, Table};
 const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/gpu_specs.rs"));
 
 /// Data types a rate can be given for, under the names used in files.
-const RATED: [DType; 8] = [
+pub(super) const RATED: [DType; 8] = [
     DType::Fp64,
     DType::Fp32,
     DType::Tf32,
@@ -137,49 +141,6 @@ fn parse(id: &str, source: &Arc<Source>, complaints: &Complaints) -> Option<Spec
     spec.filter(|_| !failed)
 }
 
-const KEYS: &[&str] = &[
-    "name",
-    "vendor",
-    "architecture",
-    "chip",
-    "gfx",
-    "compute_capability",
-    "sm_count",
-    "boost_mhz",
-    "tensor_mhz",
-    "power_w",
-    "device_names",
-    "aliases",
-    "default_for",
-    "confidence",
-    "sources",
-    "notes",
-    "flops",
-    "tensor_flops",
-    "tensor_align",
-    "memory",
-    "limits",
-    "links",
-    "reachable",
-];
-const MEMORY_KEYS: &[&str] = &[
-    "size_gb",
-    "kind",
-    "bandwidth_gbs",
-    "l2_mb",
-    "ignore_profile_bandwidth",
-];
-const LIMIT_KEYS: &[&str] = &[
-    "shared_kb",
-    "shared_per_block_kb",
-    "registers",
-    "threads",
-    "blocks",
-    "schedulers",
-];
-const LINK_KEYS: &[&str] = &["pcie_gen", "nvlink_gbs"];
-const REACHABLE_KEYS: &[&str] = &["math", "memory"];
-
 /// Reads every key before deciding, so that all complaints come out. `None` when a key is missing
 /// that the model cannot do without.
 fn read(id: &str, root: &Table) -> Option<Spec> {
@@ -187,9 +148,9 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
     let vendor = vendor(root);
     let architecture = root.req_str("architecture").map_or("", |a| a.value);
     let (compute_capability, gfx) = generation(root, vendor);
-    let sm_count = count(root, "sm_count", 1..=10_000);
-    let boost_mhz = number(root, "boost_mhz", 10.0..20_000.0);
-    let tensor_mhz = number(root, "tensor_mhz", 10.0..20_000.0);
+    let sm_count = count(root, KEYS, "sm_count");
+    let boost_mhz = number(root, KEYS, "boost_mhz");
+    let tensor_mhz = number(root, KEYS, "tensor_mhz");
     let flops_table = root.req_table("flops");
     let flops = flops_table.as_ref().map(|t| rates(t, false));
     if let (Some(table), Some(rates)) = (&flops_table, &flops)
@@ -217,7 +178,7 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
     let sources = texts(root.req_str_list("sources"));
     let spec = Spec {
         chip: root.get_str("chip").map(owned),
-        power_w: number(root, "power_w", 1.0..100_000.0),
+        power_w: number(root, KEYS, "power_w"),
         device_names: texts(root.get_str_list("device_names")),
         notes: root.get_str("notes").map(owned),
         gpu: Gpu {
@@ -257,7 +218,7 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
         shared_per_block: limits.shared_per_block,
         confidence,
     };
-    root.finish(KEYS);
+    root.finish(&names(KEYS));
     Some(spec)
 }
 
@@ -339,7 +300,7 @@ fn rates(table: &Table, tensor: bool) -> BTreeMap<DType, f64> {
         if dtype == DType::Tf32 && !tensor {
             let title = "TF32 has no rate outside Tensor Cores";
             table.complain(key.span, title, "belongs in `[tensor_flops]`");
-        } else if in_range(table, key.value, &rate, &(0.0..1e6)) {
+        } else if in_range(table, key.value, &rate, &(0.0..MAX_TERA)) {
             rates.insert(dtype, rate.value * TERA);
         }
     }
@@ -413,7 +374,7 @@ fn alignments(root: &Table, rates: Option<&BTreeMap<DType, f64>>) -> BTreeMap<DT
             continue;
         };
         let fits = u32::try_from(elements.value).ok();
-        match fits.filter(|n| n.is_power_of_two() && *n <= 1024) {
+        match fits.filter(|n| n.is_power_of_two() && *n <= MAX_ALIGN) {
             _ if !rates.is_some_and(|r| r.contains_key(&dtype)) => {
                 let title = format!("`tensor_align.{dtype}` without a rate");
                 table.complain(key.span, title, "`tensor_flops` has no such data type");
@@ -423,7 +384,7 @@ fn alignments(root: &Table, rates: Option<&BTreeMap<DType, f64>>) -> BTreeMap<DT
             }
             None => {
                 let title = format!("`{}` cannot be {}", value.path(), elements.value);
-                value.complain(title, "a power of two up to 1024 elements");
+                value.complain(title, format!("a power of two up to {MAX_ALIGN} elements"));
             }
         }
     }
@@ -442,12 +403,12 @@ impl Memory {
     fn read(root: &Table) -> Memory {
         let table = root.req_table("memory");
         let t = table.as_ref();
-        let of = |key, range| t.and_then(|t| number(t, key, range));
+        let of = |key| t.and_then(|t| number(t, MEMORY_KEYS, key));
         let memory = Memory {
-            bytes: of("size_gb", 0.0..100_000.0).map(|n| n * GIB),
+            bytes: of("size_gb").map(|n| n * GIB),
             kind: t.and_then(|t| t.get_str("kind")).map(owned),
-            bandwidth: of("bandwidth_gbs", 0.0..1e6).map(|n| n * GIGA),
-            l2_bytes: of("l2_mb", 0.0..100_000.0).map(|n| n * MIB),
+            bandwidth: of("bandwidth_gbs").map(|n| n * GIGA),
+            l2_bytes: of("l2_mb").map(|n| n * MIB),
             ignore_profile_bandwidth: t
                 .and_then(|t| t.get_bool("ignore_profile_bandwidth"))
                 .is_some_and(|b| b.value),
@@ -460,7 +421,7 @@ impl Memory {
                     "in this table",
                 );
             }
-            t.finish(MEMORY_KEYS);
+            t.finish(&names(MEMORY_KEYS));
         }
         memory
     }
@@ -481,14 +442,15 @@ impl Limits {
         let Some(t) = root.get_table("limits") else {
             return Limits::default();
         };
-        let kib = |key| count(&t, key, 1..=65_536).map(|kb| kb * 1024);
+        let of = |key| count(&t, LIMIT_KEYS, key);
+        let kib = |key| of(key).map(|kb| kb * 1024);
         let limits = Limits {
             shared: kib("shared_kb"),
             shared_per_block: kib("shared_per_block_kb"),
-            registers: count(&t, "registers", 1..=1 << 24),
-            threads: count(&t, "threads", 32..=65_536),
-            blocks: count(&t, "blocks", 1..=65_536),
-            schedulers: count(&t, "schedulers", 1..=64),
+            registers: of("registers"),
+            threads: of("threads"),
+            blocks: of("blocks"),
+            schedulers: of("schedulers"),
         };
         let odd = limits.threads.filter(|n| !n.is_multiple_of(32));
         if let (Some(n), Some(value)) = (odd, t.get("threads")) {
@@ -501,7 +463,7 @@ impl Limits {
         {
             value.complain("a block cannot have more shared memory than its SM", "");
         }
-        t.finish(LIMIT_KEYS);
+        t.finish(&names(LIMIT_KEYS));
         limits
     }
 }
@@ -510,9 +472,9 @@ fn links(root: &Table) -> (Option<u32>, Option<f64>) {
     let Some(t) = root.get_table("links") else {
         return (None, None);
     };
-    let pcie = count(&t, "pcie_gen", 1..=10);
-    let nvlink = number(&t, "nvlink_gbs", 0.0..1e6).map(|n| n * GIGA);
-    t.finish(LINK_KEYS);
+    let pcie = count(&t, LINK_KEYS, "pcie_gen");
+    let nvlink = number(&t, LINK_KEYS, "nvlink_gbs").map(|n| n * GIGA);
+    t.finish(&names(LINK_KEYS));
     (pcie, nvlink)
 }
 
@@ -527,9 +489,9 @@ fn reachable(root: &Table, vendor: Option<Vendor>) -> (f64, f64) {
     let Some(t) = root.get_table("reachable") else {
         return (usual, 0.85);
     };
-    let math = number(&t, "math", 0.0..1.0).unwrap_or(usual);
-    let memory = number(&t, "memory", 0.0..1.0).unwrap_or(0.85);
-    t.finish(REACHABLE_KEYS);
+    let math = number(&t, REACHABLE_KEYS, "math").unwrap_or(usual);
+    let memory = number(&t, REACHABLE_KEYS, "memory").unwrap_or(0.85);
+    t.finish(&names(REACHABLE_KEYS));
     (math, memory)
 }
 
@@ -568,20 +530,25 @@ fn default_for(root: &Table, aliases: &[String]) -> Vec<String> {
 
 fn confidence(root: &Table) -> Option<String> {
     let text = root.get_str("confidence")?;
-    if ["high", "medium", "low"].contains(&text.value) {
+    if CONFIDENCES.contains(&text.value) {
         return Some(owned(text));
     }
     let title = format!("unknown confidence `{}`", text.value);
-    root.complain(text.span, title, "high, medium or low");
+    root.complain(text.span, title, CONFIDENCES.join(" or "));
     None
 }
 
-/// A number above the range's start and not above its end.
-fn number(table: &Table, key: &str, range: Range<f64>) -> Option<f64> {
+/// A number in the range its key allows.
+fn number(table: &Table, keys: &[Key], key: &str) -> Option<f64> {
     let value = table.get_float(key)?;
-    in_range(table, key, &value, &range).then_some(value.value)
+    let known = keys.iter().find(|k| k.name == key)?;
+    let Shape::Above(from, to) = known.shape else {
+        return Some(value.value);
+    };
+    in_range(table, key, &value, &(from..to)).then_some(value.value)
 }
 
+/// A number above the range's start and not above its end.
 fn in_range(table: &Table, key: &str, value: &At<f64>, range: &Range<f64>) -> bool {
     let fits = value.value > range.start && value.value <= range.end;
     if !fits {
@@ -592,16 +559,17 @@ fn in_range(table: &Table, key: &str, value: &At<f64>, range: &Range<f64>) -> bo
     fits
 }
 
-/// A whole number inside a range.
-fn count(table: &Table, key: &str, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
+/// A whole number in the range its key allows.
+fn count(table: &Table, keys: &[Key], key: &str) -> Option<u32> {
     let value = table.get_int(key)?;
-    let fits = u32::try_from(value.value)
-        .ok()
-        .filter(|n| range.contains(n));
-    if fits.is_none() {
-        let title = format!("`{}` cannot be {}", table.path_of(key), value.value);
-        let label = format!("must be {} to {}", range.start(), range.end());
-        table.complain(value.span, title, label);
+    let known = keys.iter().find(|k| k.name == key)?;
+    let fits = |from: i64, to: i64| (from..=to).contains(&value.value);
+    match known.shape {
+        Shape::Whole(from, to) if !fits(from, to) => {
+            let title = format!("`{}` cannot be {}", table.path_of(key), value.value);
+            table.complain(value.span, title, format!("must be {from} to {to}"));
+            None
+        }
+        _ => u32::try_from(value.value).ok(),
     }
-    fits
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::check::{self, Vocabulary};
 use super::expr::{FOUND, Scalar, Type, fact_type};
-use super::load::CASE_KEYS;
+use super::keys::CASE_KEYS;
 use super::read::{Reader, SEVERITIES};
 use super::rule::{Case, Expect, Param};
 use crate::base::diag::Complaint;
+use crate::base::schema::names;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, Table};
 use crate::facts::{Over, Ty, Value};
@@ -53,8 +54,7 @@ impl Reader<'_> {
         over: Over,
         params: &BTreeMap<String, Param>,
     ) -> Option<Case> {
-        let keys: Vec<&str> = CASE_KEYS.iter().map(|k| k.name).collect();
-        table.finish(&keys);
+        table.finish(&names(CASE_KEYS));
         let name = self.text(table, "name").map(|n| n.value.to_owned());
         let facts = match table.get_table("facts") {
             Some(facts) => self.case_facts(&facts, over),

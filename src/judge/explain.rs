@@ -1,19 +1,15 @@
-//! Rules for people: the page of a rule, and why a rule says what it says about a profile.
+//! Rules for people: the page of a rule, from its file alone.
 
 use std::fmt::Write as _;
 
-use super::eval::Bench;
-use super::expr::{Name, Node, Scene, Undecided};
 use super::rule::{Expect, Rule, SURE};
 use super::template::plain_number;
 use super::{Confidence, Severity};
 use crate::base::{text, units};
-use crate::facts::{Fact, Member, Value};
+use crate::facts::Value;
 
-/// Members `why` shows in full.
-const SHOWN: usize = 5;
 /// Characters of one word, and items of one list or map, that are shown.
-const MAX_WORD: usize = 120;
+pub(super) const MAX_WORD: usize = 120;
 const MAX_ITEMS: usize = 8;
 
 /// The page of one rule, as Markdown: what its file says, in the order a reader asks.
@@ -34,6 +30,10 @@ pub fn explain(rule: &Rule) -> String {
     params(&mut page, rule);
     relations(&mut page, rule);
     examples(&mut page, rule);
+    page.push_str(&super::evidence::section(
+        &rule.id,
+        &super::evidence::rows().unwrap_or_default(),
+    ));
     if !rule.references.is_empty() {
         let _ = writeln!(page, "## Read on\n");
         for link in &rule.references {
@@ -134,158 +134,6 @@ fn examples(page: &mut String, rule: &Rule) {
         let _ = writeln!(page, "- *{}*: {says}", text::md(&case.name));
     }
     page.push('\n');
-}
-
-/// Why a rule says what it says about a run, as plain text: how many members it picked, and for
-/// the largest ones every fact its condition uses and how each part of the condition came out.
-pub fn why(rule: &Rule, bench: &dyn Bench) -> String {
-    let mut out = String::new();
-    let _ = writeln!(out, "{}: {}", rule.id, rule.title);
-    let _ = writeln!(out, "when {}", rule.when.source.trim());
-    let members = bench.members(rule.over);
-    let mut views: Vec<(Verdict, f64, Member)> = Vec::with_capacity(members.len());
-    for &member in &members {
-        let lookup = bench.lookup(member);
-        let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
-        let verdict = Verdict::of(&scene.holds(&rule.when));
-        views.push((verdict, bench.stake(member).time_ns, member));
-    }
-    let count = |verdict| views.iter().filter(|(v, ..)| *v == verdict).count();
-    let _ = writeln!(
-        out,
-        "{} {}: {} picked, {} passed over, {} not judged, {} where it does not apply, {} failed",
-        members.len(),
-        rule.over.word(),
-        count(Verdict::Picked),
-        count(Verdict::Passed),
-        count(Verdict::NotJudged),
-        count(Verdict::Silent),
-        count(Verdict::Failed),
-    );
-    views.sort_by(|a, b| {
-        (a.0.cmp(&b.0))
-            .then(b.1.total_cmp(&a.1))
-            .then(a.2.cmp(&b.2))
-    });
-    for (verdict, _, member) in views.iter().take(SHOWN) {
-        out.push('\n');
-        one_member(&mut out, rule, bench, *member, *verdict);
-    }
-    out
-}
-
-/// How a condition came out for a member; the first are shown first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
-    Picked,
-    Failed,
-    NotJudged,
-    Passed,
-    Silent,
-}
-
-impl Verdict {
-    fn of(held: &Result<bool, Undecided>) -> Verdict {
-        match held {
-            Ok(true) => Verdict::Picked,
-            Ok(false) => Verdict::Passed,
-            Err(Undecided::NotJudged(_)) => Verdict::NotJudged,
-            Err(Undecided::Silent) => Verdict::Silent,
-            Err(Undecided::Fault(_)) => Verdict::Failed,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Verdict::Picked => "picked",
-            Verdict::Failed => "failed",
-            Verdict::NotJudged => "not judged",
-            Verdict::Passed => "passed over",
-            Verdict::Silent => "does not apply",
-        }
-    }
-}
-
-fn one_member(out: &mut String, rule: &Rule, bench: &dyn Bench, member: Member, verdict: Verdict) {
-    let stake = bench.stake(member);
-    let lookup = bench.lookup(member);
-    let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
-    let place = text::plain(&text::clip(&stake.place, MAX_WORD));
-    let _ = writeln!(
-        out,
-        "{place} ({}): {}",
-        units::ns(stake.time_ns),
-        verdict.word()
-    );
-    let uses = rule.condition_uses();
-    for name in &uses.facts {
-        let name = Name::Fact(name);
-        let fact = bench.facts().iter().find(|f| Name::Fact(f.name) == name);
-        line(out, rule, &scene, &name, fact);
-    }
-    for param in &uses.params {
-        line(out, rule, &scene, &Name::Param(param.clone()), None);
-    }
-    for index in &uses.lets {
-        line(out, rule, &scene, &Name::Let(*index), None);
-    }
-    let mut parts = Vec::new();
-    conjuncts(&rule.when.node, &mut parts);
-    if parts.len() > 1 {
-        for (number, part) in parts.iter().enumerate() {
-            let held = scene.part_holds(part);
-            let _ = writeln!(
-                out,
-                "  part {} of the condition: {}",
-                number + 1,
-                outcome(&held)
-            );
-        }
-    }
-    if let Some(saving) = &rule.saving_ns
-        && verdict == Verdict::Picked
-    {
-        let said = match scene.number(saving) {
-            Ok(ns) => units::ns(ns),
-            Err(why) => undecided(&why),
-        };
-        let _ = writeln!(out, "  saving_ns = {said}");
-    }
-}
-
-fn line(out: &mut String, rule: &Rule, scene: &Scene<'_>, name: &Name, fact: Option<&Fact>) {
-    let value = match scene.get(name) {
-        Ok(value) => printed(fact.map_or("", |f| f.unit), &value),
-        Err(why) => undecided(&why),
-    };
-    let _ = writeln!(out, "  {} = {}", name.text(&rule.lets), text::plain(&value));
-}
-
-/// The parts a condition is joined from with `&&`.
-fn conjuncts<'a>(node: &'a Node, parts: &mut Vec<&'a Node>) {
-    match node {
-        Node::And(sides) => {
-            let [left, right] = &**sides;
-            conjuncts(left, parts);
-            conjuncts(right, parts);
-        }
-        other => parts.push(other),
-    }
-}
-
-fn outcome(held: &Result<bool, Undecided>) -> String {
-    match held {
-        Ok(held) => held.to_string(),
-        Err(why) => undecided(why),
-    }
-}
-
-fn undecided(why: &Undecided) -> String {
-    match why {
-        Undecided::NotJudged(facts) => format!("unknown (no {})", facts.join(", ")),
-        Undecided::Silent => "does not apply here".to_owned(),
-        Undecided::Fault(message) => format!("failed: {message}"),
-    }
 }
 
 /// A fact's value with its unit, for people. Not escaped; long words and lists are cut.

@@ -47,17 +47,24 @@ pub(super) fn gather(
     bench: &dyn Bench,
     judged: &mut Judged,
 ) -> Vec<Draft> {
+    let drafts = drafts(index, rule, picks, bench).into_iter();
+    drafts
+        .filter_map(|draft| settle(rule, draft, bench, judged))
+        .collect()
+}
+
+/// The findings of a rule's picks, whether they are enough or not.
+pub(super) fn drafts(index: usize, rule: &Rule, picks: &[Pick], bench: &dyn Bench) -> Vec<Draft> {
     let totals = bench.totals();
     let mut groups: BTreeMap<Group, Vec<Pick>> = BTreeMap::new();
     for pick in picks {
         let group = Group::of(rule, pick, bench);
         groups.entry(group).or_default().push(pick.clone());
     }
-    let drafts = groups
+    groups
         .into_values()
         .filter_map(|picks| draft(index, rule, picks, &totals))
-        .filter_map(|draft| settle(rule, draft, bench, judged));
-    drafts.collect()
+        .collect()
 }
 
 /// What picks must have in common to be one finding.

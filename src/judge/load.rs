@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use super::keys::{CASE_KEYS, KEYS};
 use super::rule::{CATEGORIES, USER};
 use crate::base::diag::{Complaint, Complaints, Source};
+pub use crate::base::schema::Key;
 use crate::base::suggest::did_you_mean;
 
 /// A rule file that has been read but not looked at.
@@ -17,136 +19,10 @@ pub struct RuleFile {
     pub builtin: bool,
 }
 
-/// A key of a rule file.
-#[derive(Debug)]
-pub struct Key {
-    pub name: &'static str,
-    pub required: bool,
-    pub doc: &'static str,
-}
-
-const fn key(name: &'static str, required: bool, doc: &'static str) -> Key {
-    Key {
-        name,
-        required,
-        doc,
-    }
-}
-
-/// Every key of a rule file, in the order in which rules are written.
-pub const KEYS: &[Key] = &[
-    key("title", true, "one line that states the problem"),
-    key(
-        "severity",
-        true,
-        "`note`, `warning` or `error`: how bad; the saving says how much",
-    ),
-    key("confidence", true, "`low`, `medium` or `high`: how sure"),
-    key(
-        "over",
-        true,
-        "what is judged: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`",
-    ),
-    key("when", true, "the condition that picks members"),
-    key(
-        "gather",
-        false,
-        "make one finding per `run`, `layer` or `rank`; else members of one place are one finding",
-    ),
-    key(
-        "enough",
-        false,
-        "condition on `found.NAME` that a finding must meet",
-    ),
-    key(
-        "error_when",
-        false,
-        "condition under which the severity is `error`",
-    ),
-    key("saving_ns", false, "ns given back per member, upper end"),
-    key(
-        "saves",
-        false,
-        "`gpu`, `idle` or `copy`: which time, where `over` does not say",
-    ),
-    key(
-        "changes",
-        false,
-        "what the advice changes; two values for one key on one site contradict",
-    ),
-    key(
-        "supersedes",
-        false,
-        "vaguer rules this one silences on the same subject",
-    ),
-    key(
-        "unless",
-        false,
-        "rules whose findings on the same subject make this one pointless",
-    ),
-    key(
-        "vetoes",
-        false,
-        "rules that mean nothing where this holds (category `profile` only)",
-    ),
-    key(
-        "scales",
-        false,
-        "rules whose savings are multiplied where this holds (category `profile` only)",
-    ),
-    key("message", true, "what is the matter, with its numbers"),
-    key("why", true, "why it costs time"),
-    key("fix", true, "what to do, with code"),
-    key("references", false, "where to read on"),
-    key(
-        "params",
-        false,
-        "thresholds: `{ value = ..., doc = \"...\" }`, changed with `--set`",
-    ),
-    key("let", false, "named sub-expressions"),
-    key(
-        "test",
-        true,
-        "examples that prove the rule; at least one fires and one is silent",
-    ),
-];
-
-/// Every key of a `[[test]]`.
-pub const CASE_KEYS: &[Key] = &[
-    key("name", true, "what the example shows"),
-    key(
-        "gpu",
-        false,
-        "the id of a built-in GPU, whose `gpu.` facts hold",
-    ),
-    key(
-        "facts",
-        false,
-        "what is known of the one member and of `found`; all else is absent",
-    ),
-    key(
-        "params",
-        false,
-        "thresholds of this example, instead of the rule's own",
-    ),
-    key("fires", false, "the message, word for word"),
-    key("silent", false, "`true`: the rule says nothing"),
-    key(
-        "not_judged",
-        false,
-        "facts for want of which the rule cannot say",
-    ),
-    key(
-        "saving_ns",
-        false,
-        "the saving of a firing example, to one part in a thousand",
-    ),
-    key("severity", false, "the severity of a firing example"),
-];
-
-/// Folders below the given one that are looked into, and files taken.
+/// Folders below the given one that are looked into.
 const MAX_DEPTH: usize = 4;
-const MAX_FILES: usize = 5_000;
+/// Rules that may be loaded together: rules that silence each other are compared pair by pair.
+pub const MAX_FILES: usize = 2_000;
 
 /// The rule files of an embedded folder, as `(path below it, text)`.
 pub fn embedded(entries: &[(&str, &str)]) -> Vec<RuleFile> {
@@ -171,6 +47,10 @@ pub fn find(path: &Path) -> Result<Vec<RuleFile>, Complaints> {
         let mut paths = Vec::new();
         walk(path, MAX_DEPTH, &mut paths, &complaints);
         paths.sort();
+        if paths.len() > MAX_FILES {
+            complaints.push(too_many(&path.display().to_string()));
+            return Err(complaints);
+        }
         for file in &paths {
             let relative = file.strip_prefix(path).unwrap_or(file);
             take(file, relative, &mut files, &complaints);
@@ -190,6 +70,12 @@ pub fn find(path: &Path) -> Result<Vec<RuleFile>, Complaints> {
     }
 }
 
+/// The complaint about more than [`MAX_FILES`] rules.
+pub(super) fn too_many(place: &str) -> Complaint {
+    let title = format!("more than {MAX_FILES} rules");
+    Complaint::about_file(place, title, "so many cannot be held against each other")
+}
+
 fn walk(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>, complaints: &Complaints) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -202,7 +88,8 @@ fn walk(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>, complaints: &Comp
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        if paths.len() >= MAX_FILES {
+        // One more than is allowed: who loads them complains.
+        if paths.len() > MAX_FILES {
             return;
         }
         if path.is_dir() {

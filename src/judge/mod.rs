@@ -13,9 +13,11 @@ mod cases;
 pub mod check;
 mod claim;
 mod eval;
+pub mod evidence;
 pub mod explain;
 pub mod expr;
 mod gather;
+pub mod keys;
 pub mod load;
 mod lower;
 pub mod prove;
@@ -25,15 +27,17 @@ pub mod rule;
 mod scaffold;
 mod set;
 pub mod template;
+mod why;
 
 pub use eval::Bench;
-pub use explain::{explain, why};
+pub use explain::explain;
 pub use load::RuleFile;
 pub use prove::{Outcome, Proof, prove};
 pub use resolve::{FLOOR, HOST_BOUND};
 pub use rule::{CATEGORIES, Rule};
 pub use scaffold::scaffold;
 pub use set::{RuleSet, Selection};
+pub use why::why;
 
 /// Judges a run: every rule on every member it is over, then one verdict. The same for any number
 /// of threads.

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use super::cases::{free_value, type_of};
 use super::check::{self, Mistake, Vocabulary};
-use super::expr::{Expr, Let, Type, Uses};
-use super::load::{KEYS, RuleFile, check_id};
+use super::expr::{Expr, Let, MAX_ITEMS, Type, Uses};
+use super::keys::{KEYS, PARAM_KEYS};
+use super::load::{RuleFile, check_id};
 use super::rule::{Gather, PROFILE, Param, Rule, SURE};
 use super::template::{self, Template};
 use super::{Confidence, SavingKind, Severity};
 use crate::base::cel::FUNCTIONS;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
+use crate::base::schema::names;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, At, Table};
 use crate::facts::{Fact, Over, Value};
@@ -23,16 +25,26 @@ pub(super) const SEVERITIES: [(Severity, &str); 3] = [
     (Severity::Warning, "warning"),
     (Severity::Error, "error"),
 ];
-const CONFIDENCES: [(Confidence, &str); 3] = [
+pub(super) const CONFIDENCES: [(Confidence, &str); 3] = [
     (Confidence::Low, "low"),
     (Confidence::Medium, "medium"),
     (Confidence::High, "high"),
 ];
-const SAVINGS: [(SavingKind, &str); 3] = [
+pub(super) const SAVINGS: [(SavingKind, &str); 3] = [
     (SavingKind::Gpu, "gpu"),
     (SavingKind::Idle, "idle"),
     (SavingKind::Copy, "copy"),
 ];
+
+/// Characters of a title.
+pub(super) const MAX_TITLE: usize = 120;
+/// Entries of a list in a rule file, params, and lets: lets are ordered by what they use, which
+/// takes the square of their number.
+pub(super) const MAX_LIST: usize = 64;
+/// Tests of one rule.
+pub(super) const MAX_CASES: usize = 256;
+/// Bytes of a param that is a word, or of a word in one that is a list.
+pub(super) const MAX_PARAM: usize = 2_000;
 
 /// Reads one rule file; `None` after complaints.
 pub(super) fn rule(file: &RuleFile, facts: &[Fact], complaints: &Complaints) -> Option<Rule> {
@@ -71,8 +83,10 @@ impl<'a> Reader<'a> {
             return None;
         }
         let root = document.root();
-        let names: Vec<&str> = KEYS.iter().map(|k| k.name).collect();
-        root.finish(&names);
+        root.finish(&names(KEYS));
+        if !self.bounded(&root) {
+            return None;
+        }
         let title = self.line(&root, "title");
         let severity = self.word(&root, "severity", &SEVERITIES, true);
         let confidence = self.word(&root, "confidence", &CONFIDENCES, true);
@@ -129,6 +143,24 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Whether everything is there in numbers that checking can keep up with.
+    fn bounded(&self, root: &Table<'_>) -> bool {
+        let lists = ["references", "supersedes", "unless", "vetoes"].map(|key| (key, MAX_LIST));
+        let tables = ["let", "params", "changes", "scales"].map(|key| (key, MAX_LIST));
+        let all = lists.into_iter().chain(tables).chain([("test", MAX_CASES)]);
+        let mut good = true;
+        for (key, most) in all {
+            let Some(value) = root.get(key) else { continue };
+            if value.len() > most {
+                let title = format!("more than {most} entries in `{key}`");
+                let label = format!("{} of them", value.len());
+                value.complain(title, label);
+                good = false;
+            }
+        }
+        good
+    }
+
     /// A text that must be there and not be blank.
     pub(super) fn text<'t>(&self, root: &Table<'t>, key: &str) -> Option<At<&'t str>> {
         let text = root.req_str(key)?;
@@ -142,8 +174,8 @@ impl<'a> Reader<'a> {
     fn line(&self, root: &Table<'_>, key: &str) -> Option<String> {
         let text = self.text(root, key)?;
         let line = text.value.trim();
-        if line.contains('\n') || line.chars().count() > 120 {
-            let title = format!("`{key}` must be one line of at most 120 characters");
+        if line.contains('\n') || line.chars().count() > MAX_TITLE {
+            let title = format!("`{key}` must be one line of at most {MAX_TITLE} characters");
             root.complain(text.span, title, "");
             return None;
         }
@@ -243,7 +275,7 @@ impl<'a> Reader<'a> {
             let Some(entry) = entry.table() else {
                 continue;
             };
-            entry.finish(&["value", "doc"]);
+            entry.finish(&names(PARAM_KEYS));
             let doc = entry.req_str("doc");
             if let Some(doc) = &doc
                 && doc.value.trim().is_empty()
@@ -266,6 +298,12 @@ impl<'a> Reader<'a> {
             let Some(value) = free_value(&value) else {
                 continue;
             };
+            if too_large(&value) {
+                let title = format!("`params.{}` is too large", key.value);
+                let label = format!("at most {MAX_PARAM} bytes a word and {MAX_ITEMS} words");
+                entry.complain(span, title, label);
+                continue;
+            }
             if key.value == SURE {
                 let good = matches!(&value, Value::Double(d) if (0.0..=1.0).contains(d));
                 if !good {
@@ -520,6 +558,16 @@ struct Words {
     message: Option<Template>,
     why: Option<Template>,
     fix: Option<Template>,
+}
+
+fn too_large(value: &Value) -> bool {
+    match value {
+        Value::Str(word) => word.len() > MAX_PARAM,
+        Value::Strings(words) => {
+            words.len() > MAX_ITEMS || words.iter().any(|w| w.len() > MAX_PARAM)
+        }
+        _ => false,
+    }
 }
 
 fn is_name(text: &str) -> bool {

@@ -12,7 +12,7 @@ use super::rule::{PROFILE, Rule, SURE};
 use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
-use crate::base::suggest::did_you_mean;
+use crate::base::suggest::{did_you_mean, nearest};
 use crate::base::toml;
 use crate::facts::{Fact, Value};
 
@@ -64,6 +64,9 @@ impl RuleSet {
         facts: &[Fact],
     ) -> Result<RuleSet, Complaints> {
         let complaints = Complaints::new();
+        if files.len() > load::MAX_FILES {
+            return Err(load::too_many("rules").into());
+        }
         let unique = unique(files, &complaints);
         let mut rules = match read_all(&unique, facts, &complaints) {
             Ok(rules) => rules,
@@ -108,7 +111,7 @@ impl RuleSet {
     /// A sentence with the nearest id.
     pub fn find(&self, id: &str) -> Result<&Rule, String> {
         self.get(id).ok_or_else(|| {
-            let near = did_you_mean(id, self.rules.iter().map(|r| r.id.as_str()));
+            let near = near_id(id, self.rules.iter().map(|r| r.id.as_str()));
             format!("no rule `{id}`{near}; `rules list` names all")
         })
     }
@@ -138,7 +141,7 @@ impl RuleSet {
             if ids.contains(&id) {
                 return Ok(());
             }
-            let near = did_you_mean(id, ids.iter().copied());
+            let near = near_id(id, ids.iter().copied());
             return Err(format!("no rule `{id}`{near}"));
         };
         let ty = match rule.params.get(param) {
@@ -200,6 +203,21 @@ fn read_all(
         files.par_iter().map(rule).collect()
     });
     Ok(read.into_iter().flatten().collect())
+}
+
+/// The id nearest to what was typed; the folder may be wrong or left out.
+fn near_id<'a>(typed: &str, ids: impl Iterator<Item = &'a str> + Clone) -> String {
+    let near = did_you_mean(typed, ids.clone());
+    if !near.is_empty() {
+        return near;
+    }
+    let stem = |id: &'a str| id.rsplit('/').next().unwrap_or(id);
+    let typed = typed.rsplit('/').next().unwrap_or(typed);
+    let Some(near) = nearest(typed, ids.clone().map(stem)) else {
+        return String::new();
+    };
+    let id = ids.into_iter().find(|id| stem(id) == near);
+    id.map_or(String::new(), |id| format!("; did you mean `{id}`?"))
 }
 
 /// An id, a category or a glob that stands for at least one rule.
@@ -303,33 +321,97 @@ fn complain_about(rule: &Rule, key: &str, text: &str, title: String, complaints:
 }
 
 /// Complains about rules that silence each other: neither would ever be heard.
+///
+/// Rules are taken away that nobody left silences, or that silence nobody left, so that each relation
+/// is looked at once; what remains is circles and what lies between two of them. Where few remain,
+/// the latter are told apart.
 fn check_circles(rules: &[Rule], complaints: &Complaints) {
-    let silencers: BTreeMap<&str, BTreeSet<&str>> = rules
-        .iter()
-        .map(|rule| {
-            let by = rules.iter().filter(|by| silences(by, rule));
-            (rule.id.as_str(), by.map(|by| by.id.as_str()).collect())
-        })
-        .collect();
-    for rule in rules {
-        let mut seen = BTreeSet::new();
-        let mut open = vec![rule.id.as_str()];
-        while let Some(id) = open.pop() {
-            for by in silencers.get(id).into_iter().flatten() {
-                if seen.insert(*by) {
-                    open.push(by);
-                }
+    let speaks = |rule: &Rule| !(rule.supersedes.is_empty() && rule.unless.is_empty());
+    let mut left: BTreeSet<usize> = (0..rules.len()).collect();
+    // Without relations of its own a rule can only be silenced by one that has some.
+    let mut victims: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
+    let mut silencers: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
+    for (i, a) in rules.iter().enumerate() {
+        for (j, b) in rules.iter().enumerate() {
+            if (speaks(a) || speaks(b))
+                && silences(a, b)
+                && let (Some(of), Some(by)) = (victims.get_mut(i), silencers.get_mut(j))
+            {
+                of.push(j);
+                by.push(i);
             }
         }
-        if seen.contains(rule.id.as_str()) {
-            let circle: Vec<&str> = seen.into_iter().filter(|id| *id != rule.id).collect();
-            let title = format!("`{}` ends up silencing itself", rule.id);
-            let help = format!(
-                "`supersedes` and `unless` lead back to it through {}",
-                circle.join(", ")
-            );
-            let complaint = Complaint::error(&rule.source, 0..0, title, "").with_help(help);
-            complaints.push(complaint);
+    }
+    strip(&mut left, &silencers, &victims);
+    strip(&mut left, &victims, &silencers);
+    if left.len() <= MAX_TRACED {
+        let traced = left.clone();
+        left.retain(|index| comes_back(*index, &traced, &victims));
+    }
+    let name = |i: &usize| rules.get(*i).map(|r| r.id.as_str());
+    for &index in &left {
+        let Some(rule) = rules.get(index) else {
+            continue;
+        };
+        let others: Vec<&str> = left
+            .iter()
+            .filter(|i| **i != index)
+            .filter_map(name)
+            .collect();
+        let mut shown = others
+            .iter()
+            .take(5)
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ");
+        if others.len() > 5 {
+            shown.push_str(", ...");
+        }
+        let title = format!("`{}` ends up silencing itself", rule.id);
+        let help = format!("`supersedes` and `unless` lead back to it through {shown}");
+        complaints.push(Complaint::error(&rule.source, 0..0, title, "").with_help(help));
+    }
+}
+
+/// Rules whose circles are traced one by one; a file set with more of them is beyond careful words.
+const MAX_TRACED: usize = 100;
+
+/// Whether a way leads from a rule back to itself.
+fn comes_back(index: usize, among: &BTreeSet<usize>, to: &[Vec<usize>]) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![index];
+    while let Some(at) = open.pop() {
+        for next in to.get(at).into_iter().flatten() {
+            if *next == index {
+                return true;
+            }
+            if among.contains(next) && seen.insert(*next) {
+                open.push(*next);
+            }
+        }
+    }
+    false
+}
+
+/// Takes away what has no `from` left, and then what that leaves without one.
+fn strip(left: &mut BTreeSet<usize>, from: &[Vec<usize>], to: &[Vec<usize>]) {
+    let mut count: Vec<usize> = from
+        .iter()
+        .map(|list| list.iter().filter(|i| left.contains(i)).count())
+        .collect();
+    let bare = |i: &usize, count: &[usize]| count.get(*i).is_some_and(|n| *n == 0);
+    let mut open: Vec<usize> = left.iter().copied().filter(|i| bare(i, &count)).collect();
+    while let Some(gone) = open.pop() {
+        if !left.remove(&gone) {
+            continue;
+        }
+        for next in to.get(gone).into_iter().flatten() {
+            if let Some(n) = count.get_mut(*next) {
+                *n = n.saturating_sub(1);
+            }
+            if bare(next, &count) && left.contains(next) {
+                open.push(*next);
+            }
         }
     }
 }

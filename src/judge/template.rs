@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use minijinja::value::{Value as Jinja, ValueKind};
@@ -13,6 +14,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 
 use super::check::{Mistake, NoName, Vocabulary};
 use super::expr::{Let, Name, Scene, Undecided, Uses};
+use crate::base::suggest::did_you_mean;
 use crate::base::{text, units};
 use crate::facts::Value;
 
@@ -169,7 +171,7 @@ impl Template {
 /// # Errors
 /// Everything that is wrong with it, with byte ranges of its text.
 pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Vec<Mistake>> {
-    let mistake = |at: std::ops::Range<usize>, title: String| Mistake {
+    let mistake = |at: Range<usize>, title: String| Mistake {
         at,
         title,
         label: String::new(),
@@ -177,6 +179,9 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Ve
     if source.len() > MAX_SOURCE {
         let title = format!("a sentence of more than {MAX_SOURCE} bytes");
         return Err(vec![mistake(0..source.len(), title)]);
+    }
+    if let Some((at, title)) = refused(source, vocabulary) {
+        return Err(vec![mistake(at, title)]);
     }
     let template = MARKDOWN.template_from_str(source).map_err(|error| {
         let at = error.range().unwrap_or(0..source.len());
@@ -212,6 +217,97 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Ve
     } else {
         Err(mistakes)
     }
+}
+
+/// Statements a sentence may use. Others name texts, and a name can be doubled again and again.
+const STATEMENTS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
+
+/// Filters besides those of [`FILTERS`].
+const PLAIN_FILTERS: [&str; 4] = ["default", "join", "length", "round"];
+
+/// What in a template is not known, or could make words grow without limit: fuel counts steps, not
+/// bytes.
+fn refused(source: &str, vocabulary: &Vocabulary<'_>) -> Option<(Range<usize>, String)> {
+    let mut from = 0;
+    while let Some(open) = source.get(from..).and_then(|rest| rest.find('{')) {
+        let start = from + open;
+        let rest = source.get(start..).unwrap_or_default();
+        let close = match rest.get(..2) {
+            Some("{{") => "}}",
+            Some("{%") => "%}",
+            _ => {
+                from = start + 1;
+                continue;
+            }
+        };
+        let end = rest.find(close).map_or(source.len(), |at| start + at);
+        let inner = source.get(start + 2..end).unwrap_or_default();
+        let first = inner
+            .trim_start_matches(['-', '+'])
+            .split_whitespace()
+            .next();
+        if close == "%}"
+            && let Some(word) = first.filter(|word| !STATEMENTS.contains(word))
+        {
+            let title = format!("`{word}` is not offered in sentences; use a let");
+            return Some((start..end, title));
+        }
+        let filters = FILTERS.iter().map(|f| f.name).chain(PLAIN_FILTERS);
+        if let Some(word) = filters_of(inner).find(|word| !filters.clone().any(|f| f == *word)) {
+            let title = format!("unknown filter `{word}`{}", did_you_mean(word, filters));
+            return Some((start..end, title));
+        }
+        if inner.contains('*') && !only_numbers(inner, vocabulary) {
+            let title = "`*` stands beside numbers only; use a let for the rest";
+            return Some((start..end, title.to_owned()));
+        }
+        from = end.max(start + 2);
+    }
+    None
+}
+
+/// The words behind the `|` of a part of a template.
+fn filters_of(inner: &str) -> impl Iterator<Item = &str> {
+    let mut quote: Option<char> = None;
+    let bars = inner.char_indices().filter_map(move |(at, c)| match quote {
+        Some(q) => {
+            if c == q {
+                quote = None;
+            }
+            None
+        }
+        None if c == '"' || c == '\'' => {
+            quote = Some(c);
+            None
+        }
+        None => (c == '|').then_some(at),
+    });
+    bars.filter_map(|at| {
+        let rest = inner.get(at + 1..)?.trim_start();
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        rest.get(..end.unwrap_or(rest.len()))
+    })
+}
+
+/// Whether a part of a template holds nothing that could be a text or a list: a text times a number
+/// is a long text. Filters give texts, so they may only be the last thing done.
+fn only_numbers(inner: &str, vocabulary: &Vocabulary<'_>) -> bool {
+    const WORDS: [&str; 9] = [
+        "if", "elif", "else", "and", "or", "not", "is", "defined", "end",
+    ];
+    let sum = inner.split('|').next().unwrap_or_default();
+    let filters = inner.get(sum.len()..).unwrap_or_default();
+    if filters.contains('*') || sum.contains(['"', '\'', '[', '{', ',', '~']) {
+        return false;
+    }
+    let name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    sum.split(|c| !name(c)).all(|word| {
+        let number = word.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        word.is_empty()
+            || number
+            || WORDS.contains(&word)
+            || vocabulary.find(word).is_ok_and(|(_, ty)| ty.is_number())
+    })
 }
 
 static MARKDOWN: LazyLock<Environment<'static>> = LazyLock::new(|| environment(escape));

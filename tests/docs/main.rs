@@ -123,7 +123,9 @@ fn handwritten_pages_render_as_they_are_meant() {
     for file in [
         "README.md",
         "docs/capture.md",
+        "docs/evidence.md",
         "docs/pyprof-differences.md",
+        "docs/rules-left-out.md",
         "docs/writing-rules.md",
     ] {
         let complaints = markdown::complaints(&read(file));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use pyprof_advise::base::cel::FUNCTIONS;
+use pyprof_advise::base::schema::Key;
 use pyprof_advise::base::{DType, units};
 use pyprof_advise::cost::{FlopsClass, Unknown, ops, user};
 use pyprof_advise::facts::{self, Fact, Over};
@@ -237,7 +238,7 @@ pub(crate) fn costs() -> String {
 
 /// The keys and functions of cost files.
 fn own_costs() -> String {
-    let keys = |keys: &[user::Key]| {
+    let keys = |keys: &[Key]| {
         let rows = keys.iter().map(|key| {
             let required = if key.required { "yes" } else { "" };
             vec![format!("`{}`", key.name), required.into(), cell(key.doc)]

@@ -488,7 +488,6 @@ fn a_sentence_that_cannot_be_said_is_a_fault_and_the_title_stands_in() {
             "{{ gpu.tc_align }}",
             "a number, a word or a list was expected",
         ),
-        ("{{ site.label | upper }}", "filter upper is unknown"),
     ];
     for (message, want) in cases {
         let rules = load(&[("host/x", &rule(&format!("message = \"{message}\"")))]).unwrap();
@@ -560,14 +559,17 @@ fn a_rule_says_why() {
     run.site(0, "a", 1e5, 0.0, &known);
     run.site(1, "b", 1e5, 0.0, &gemm());
     run.site(2, "c", 1e5, 0.0, &[("site.family", s("conv"))]);
-    let said = why(&rules.rules()[0], &run);
+    let said = why(&rules.rules()[0], &run, &run.judge(&rules));
     for want in [
-        "3 site: 1 picked, 1 passed over, 1 not judged, 0 where it does not apply, 0 failed",
+        "3 sites: 1 picked, 1 passed over, 1 not judged, 0 where it does not apply, 0 failed",
         "a: linear (100 us): picked",
         "  site.m = 9",
         "  params.least = 3",
-        "  odd = yes",
-        "  part 1 of the condition: true",
+        "  odd = yes, from !divisible(site.m, 8)",
+        "  site.family == \"gemm\": true",
+        "  site.m > params.least: unknown (no site.m)",
+        "fires:\n  a: linear: 10 % of the time, gives back 50.0 us to 100 us",
+        "no site.m in 1 of them; it needs tensor shapes",
         "  saving_ns = 100 us",
         "  site.m = unknown (no site.m)",
     ] {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 mod bench;
+mod bounds;
 mod builtin;
 mod conditions;
 mod judging;

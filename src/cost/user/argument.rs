@@ -1,12 +1,14 @@
 //! Arguments as tests write them: `"fp16[8, 64]"`, `"[8, 64]"`, `"none"`, `2`, `{ name = "x", ... }`.
 
+use super::keys::ARGUMENT_KEYS;
 use crate::base::DType;
+use crate::base::schema::names;
 use crate::base::toml::{Table, Value};
 use crate::correlate::{Arg, ArgValue, Tensor};
 use ::toml::de::DeValue;
 
 /// Dimensions of a tensor; PyTorch allows 64.
-const MAX_RANK: usize = 64;
+pub(super) const MAX_RANK: usize = 64;
 
 const FORMS: &str = "a tensor is \"fp16[8, 64]\", or \"[8, 64]\" when its type is not recorded; also \
                      \"none\", \"?\" (passed, not recorded), numbers, true, false, lists, \
@@ -21,7 +23,7 @@ pub(super) fn argument(value: &Value<'_>) -> Option<Arg> {
         });
     };
     let table = value.table()?;
-    table.finish(&["name", "value", "shape", "dtype", "strides", "text"]);
+    table.finish(&names(ARGUMENT_KEYS));
     let name = table.get_str("name").map(|n| n.value.to_owned());
     let value = match (table.get("value"), table.get_str("text")) {
         (Some(inner), None) => plain(&inner, true)?,

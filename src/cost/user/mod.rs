@@ -33,14 +33,16 @@ use crate::correlate::{Direction, OpArgs, OpName};
 use names::{Query, Scene};
 
 mod argument;
+mod keys;
 pub mod names;
 mod prove;
 mod read;
 #[cfg(test)]
 mod tests;
 
+pub use keys::{COST_KEYS, DIM_KEYS, TEST_KEYS, schema};
 pub use prove::{Outcome, Proof};
-pub use read::{COST_KEYS, DIM_KEYS, Key, TEST_KEYS, op_name};
+pub use read::op_name;
 
 /// The costs of a user, in the order of the files.
 #[derive(Debug, Clone, Default)]

@@ -4,99 +4,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::argument::argument;
+use super::keys::{COST_KEYS, DIM_KEYS, FILE_KEYS, TEST_KEYS};
 use super::names::Vocabulary;
 use super::{Case, Expect, Formula, GemmDims, UserCost, UserCosts, undotted};
 use crate::base::cel::{self, STACK};
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::base::glob::Glob;
+use crate::base::schema::names;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, At, Table};
 use crate::correlate::{Direction, OpArgs, OpName};
 use crate::cost::{Family, Unknown};
 
-/// A key of a cost file.
-#[derive(Debug)]
-pub struct Key {
-    pub name: &'static str,
-    pub required: bool,
-    pub doc: &'static str,
-}
-
-const fn key(name: &'static str, required: bool, doc: &'static str) -> Key {
-    Key {
-        name,
-        required,
-        doc,
-    }
-}
-
-/// Every key of a `[[cost]]`, in the order in which costs are written.
-pub const COST_KEYS: &[Key] = &[
-    key(
-        "op",
-        true,
-        "the operator as reports show it, with `*` for anything: `my_lib::fused_mlp`, `MyModule.*`; \
-         `.` and `::` are the same",
-    ),
-    key(
-        "family",
-        true,
-        "what kind of work it is: `gemm`, `norm`, `pointwise`, ...",
-    ),
-    key(
-        "direction",
-        false,
-        "only calls in the `fprop`, `bprop` or `update`; without it calls of any direction with \
-         arguments of their own. Backward work known by its forward's arguments needs `bprop`",
-    ),
-    key(
-        "args",
-        false,
-        "names of the arguments by position, for use in the expressions; also their keywords",
-    ),
-    key("flops", true, "FLOPs of one call: an expression"),
-    key("bytes", true, "bytes one call must move: an expression"),
-    key(
-        "dims",
-        false,
-        "`{ m = ..., n = ..., k = ..., batch = ... }` of a matrix product, as expressions",
-    ),
-    key("source", false, "where the formulas come from"),
-];
-
-/// Every key of `dims`.
-pub const DIM_KEYS: &[Key] = &[
-    key("m", true, "rows of the result"),
-    key("n", true, "columns of the result"),
-    key("k", true, "the dimension summed over"),
-    key("batch", false, "products of this size; 1 when left out"),
-];
-
-/// Every key of a `[[test]]`.
-pub const TEST_KEYS: &[Key] = &[
-    key("op", true, "an operator's name, without `*`"),
-    key(
-        "direction",
-        false,
-        "`fprop` (the default), `bprop` or `update`",
-    ),
-    key(
-        "args",
-        true,
-        "the arguments: `\"fp16[8, 64]\"`, `\"[8, 64]\"` without a type, `\"none\"`, `\"?\"` for one \
-         that is not recorded, numbers, `true`, lists, `{ text = \"mean\" }`, \
-         `{ name = \"eps\", value = 1e-5 }`, `{ shape = [8, 64], dtype = \"fp16\", strides = [64, 1] }`",
-    ),
-    key("flops", false, "the FLOPs it should cost, to the digit"),
-    key("bytes", false, "the bytes it should cost, to the digit"),
-    key(
-        "unknown",
-        false,
-        "why it should have no price: `no_shapes`, `no_dtype` or `bad_arguments`",
-    ),
-];
-
-const DIRECTIONS: [(Direction, &str); 3] = [
+pub(super) const DIRECTIONS: [(Direction, &str); 3] = [
     (Direction::Fprop, "fprop"),
     (Direction::Bprop, "bprop"),
     (Direction::Update, "update"),
@@ -152,7 +72,7 @@ impl Reader<'_> {
     fn read(&self, all: &mut UserCosts) {
         let document = toml::parse(self.source, self.complaints);
         let root = document.root();
-        root.finish(&["cost", "test"]);
+        root.finish(&names(FILE_KEYS));
         let tables = root.get_table_list("cost");
         if tables.is_empty() && !root.has("cost") {
             let name = &self.source.name;
@@ -402,10 +322,6 @@ impl Reader<'_> {
             (flops, bytes, None) => Some(Expect::Price { flops, bytes }),
         }
     }
-}
-
-fn names(keys: &[Key]) -> Vec<&'static str> {
-    keys.iter().map(|k| k.name).collect()
 }
 
 /// A pattern that names something: one of stars alone would turn every range into an operator.

@@ -1,0 +1,152 @@
+//! Facts of a site that its main kernel tells: what it was built for, and whether it fills the GPU.
+
+use super::kernel::KernelScope;
+use super::site::{SiteScope, Sites};
+use super::{Answer, Entry, fact};
+use crate::correlate::Tensor;
+use crate::cost::Family;
+
+const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
+
+/// The kernel that stands for a site: the longest that is not a helper.
+fn main_kernel<'a>(site: &SiteScope<'a>) -> Option<KernelScope<'a>> {
+    let decoded = site.decoded();
+    let row = decoded.iter().position(|d| !d.helper).unwrap_or(0);
+    let kernel = site.site.kernels.get(row)?;
+    let configs = &site.table.costed.run.profile.configs;
+    Some(KernelScope {
+        site: SiteScope::new(site.table, site.id)?,
+        kernel,
+        name: decoded.get(row)?,
+        config: configs.get(kernel.config.idx()).copied()?,
+    })
+}
+
+/// What the grid says; nothing where blocks stay and fetch work, whatever their number.
+fn of_grid(site: &SiteScope<'_>, ask: fn(&KernelScope<'_>) -> Option<f64>) -> Answer {
+    match main_kernel(site) {
+        Some(kernel) if kernel.name.persistent => Answer::DoesNotApply,
+        Some(kernel) => Answer::maybe(ask(&kernel), Answer::double),
+        None => Answer::Absent,
+    }
+}
+
+/// Whether elements lie apart: a slice or a broadcast, but not a mere transposition. `None` without
+/// recorded strides.
+fn is_strided(tensor: &Tensor) -> Option<bool> {
+    let strides = tensor.strides.as_ref()?;
+    let mut dims: Vec<(u64, u64)> = strides
+        .iter()
+        .zip(&tensor.shape)
+        .filter(|(_, size)| **size > 1)
+        .map(|(stride, size)| (stride.unsigned_abs(), *size))
+        .collect();
+    dims.sort_unstable();
+    let mut next = 1_u64;
+    for (stride, size) in dims {
+        if stride != next {
+            return Some(true);
+        }
+        next = next.saturating_mul(size);
+    }
+    Some(false)
+}
+
+pub(super) const ENTRIES: &[Entry<Sites>] = &[
+    fact!(
+        "site.align",
+        Int,
+        "elements",
+        MATH,
+        NOTHING,
+        "Element alignment its main kernel was built for; silent for names that carry none",
+        |s| {
+            let align = main_kernel(s).and_then(|k| k.name.align);
+            align.map_or(Answer::DoesNotApply, |n| Answer::int(u64::from(n)))
+        }
+    ),
+    fact!(
+        "site.helper_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time of kernels of it that do no math: layout transposes, split-K reductions",
+        |s| {
+            let kernels = s.site.kernels.iter().zip(s.decoded());
+            let helpers = kernels.filter(|(_, d)| d.helper);
+            Answer::double(helpers.map(|(k, _)| k.time_ns as f64).sum())
+        }
+    ),
+    fact!(
+        "site.kernel_name",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "Base name of its main kernel, template arguments cut",
+        |s| Answer::maybe_word(main_kernel(s).map(|k| k.name.base.as_str()))
+    ),
+    fact!(
+        "site.sm_fill",
+        Double,
+        "",
+        &[],
+        GPU_AND_LAUNCH,
+        "Thread blocks of its main kernel over SMs: below 1 some SMs have nothing to do; silent for persistent kernels",
+        |s| of_grid(s, |k| k.sm_fill())
+    ),
+    fact!(
+        "site.strided",
+        Bool,
+        "",
+        &[],
+        SHAPES,
+        "Elements of a tensor argument lie apart in memory: a slice or a broadcast. Absent where no strides are recorded",
+        |s| {
+            let args = s.args();
+            let known = args
+                .into_iter()
+                .flat_map(|a| a.tensors())
+                .filter_map(is_strided);
+            Answer::maybe(known.reduce(|a, b| a || b), Answer::flag)
+        }
+    ),
+    fact!(
+        "site.wave_efficiency",
+        Double,
+        "",
+        &[],
+        GPU_AND_LAUNCH,
+        "Waves of its main kernel over waves rounded up; silent for persistent kernels",
+        |s| of_grid(s, |k| k.waves().map(|w| w / w.ceil()))
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_and_broadcasts_are_strided_transpositions_are_not() {
+        let tensor = |shape: &[u64], strides: Option<&[i64]>| Tensor {
+            shape: shape.to_vec(),
+            dtype: None,
+            strides: strides.map(<[i64]>::to_vec),
+        };
+        for (shape, strides, want) in [
+            (&[4, 8][..], Some(&[8, 1][..]), Some(false)),
+            (&[4, 8], Some(&[1, 4]), Some(false)),
+            (&[4, 8], Some(&[16, 1]), Some(true)),
+            (&[4, 8], Some(&[0, 1]), Some(true)),
+            (&[1, 8], Some(&[999, 1]), Some(false)),
+            (&[4, 8], None, None),
+        ] {
+            assert_eq!(
+                is_strided(&tensor(shape, strides)),
+                want,
+                "{shape:?} {strides:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! `--why`: why a rule says what it says about a profile, as plain text.
+//!
+//! First what came of it in the report, then how many members its condition picked, then for the
+//! largest ones every fact with its value and how each part of the condition came out.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::eval::{self, Bench};
+use super::explain::{MAX_WORD, printed};
+use super::expr::{Expr, FOUND, Name, Node, Scene, Undecided};
+use super::gather::{self, Draft};
+use super::resolve::FLOOR;
+use super::rule::Rule;
+use super::{Finding, Verdict};
+use crate::base::{text, units};
+use crate::facts::{Fact, Member};
+
+/// Members, and findings of one kind, that are shown.
+const SHOWN: usize = 5;
+
+/// Why a rule says what it says about a run. `verdict` is what all rules together came to.
+pub fn why(rule: &Rule, bench: &dyn Bench, verdict: &Verdict) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}: {}", rule.id, rule.title);
+    let _ = writeln!(out, "from {}", text::plain(&rule.source.name));
+    let _ = writeln!(out, "when {}", one_line(&rule.when.source));
+    let members = bench.members(rule.over);
+    let mut views: Vec<(Came, f64, Member)> = Vec::with_capacity(members.len());
+    let mut missing: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for &member in &members {
+        let lookup = bench.lookup(member);
+        let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
+        let held = scene.holds(&rule.when);
+        if let Err(Undecided::NotJudged(facts)) = &held {
+            for fact in facts {
+                *missing.entry(fact).or_default() += 1;
+            }
+        }
+        views.push((Came::of(&held), bench.stake(member).time_ns, member));
+    }
+    let count = |came| views.iter().filter(|(v, ..)| *v == came).count();
+    in_report(&mut out, rule, bench, verdict, count(Came::Picked));
+    let word = match rule.over.word() {
+        "copy" => "kind of copies",
+        "gap" => "cause of gaps",
+        word => word,
+    };
+    let of = match (word, members.len()) {
+        ("kind of copies", n) if n != 1 => format!("{n} kinds of copies"),
+        ("cause of gaps", n) if n != 1 => format!("{n} causes of gaps"),
+        (word, n) => units::counted(n as u64, word),
+    };
+    let _ = writeln!(
+        out,
+        "{of}: {} picked, {} passed over, {} not judged, {} where it does not apply, {} failed",
+        count(Came::Picked),
+        count(Came::Passed),
+        count(Came::NotJudged),
+        count(Came::Silent),
+        count(Came::Failed),
+    );
+    for (fact, members) in missing {
+        let needs = bench.facts().iter().find(|f| f.name == fact);
+        let needs = needs.map(|f| f.needs).filter(|n| !n.is_empty());
+        let needs = needs.map_or(String::new(), |needs| format!("; it needs {needs}"));
+        let _ = writeln!(out, "no {fact} in {members} of them{needs}");
+    }
+    views.sort_by(|a, b| {
+        (a.0.cmp(&b.0))
+            .then(b.1.total_cmp(&a.1))
+            .then(a.2.cmp(&b.2))
+    });
+    for (came, _, member) in views.iter().take(SHOWN) {
+        out.push('\n');
+        one_member(&mut out, rule, bench, *member, *came);
+    }
+    let rest = views.len().saturating_sub(SHOWN);
+    if rest > 0 {
+        let _ = writeln!(out, "\n... and {rest} more");
+    }
+    out
+}
+
+/// What came of the rule in the report.
+fn in_report(out: &mut String, rule: &Rule, bench: &dyn Bench, verdict: &Verdict, picked: usize) {
+    let own = |list: &[Finding]| -> Vec<String> {
+        let own = list.iter().filter(|f| f.rule == rule.id);
+        own.map(promise).collect()
+    };
+    let floor = format!("under the floor of {}, in the tail", units::percent(FLOOR));
+    let mut said = false;
+    for (list, how) in [
+        (&verdict.findings, "fires"),
+        (&verdict.minor, floor.as_str()),
+        (&verdict.capture, "fires, about the capture"),
+    ] {
+        said |= listed(out, how, &own(list));
+    }
+    let mut silenced: Vec<String> = verdict
+        .silenced
+        .iter()
+        .filter(|s| s.rule == rule.id)
+        .map(|s| format!("{} at {}", s.by, plain(&s.place)))
+        .collect();
+    silenced.sort();
+    silenced.dedup();
+    said |= listed(out, "silenced by", &silenced);
+    let failed = verdict.faults.iter().filter(|f| f.rule == rule.id);
+    let failed: Vec<String> = failed.map(|f| plain(&f.message)).collect();
+    said |= listed(out, "failed", &failed);
+    if said {
+        return;
+    }
+    if picked == 0 {
+        let _ = writeln!(out, "silent: its condition holds nowhere in this profile");
+        return;
+    }
+    let _ = writeln!(out, "silent: what it picked is not enough");
+    let members = bench.members(rule.over);
+    let picks = eval::examine(rule, &members, bench).picks;
+    let mut drafts = gather::drafts(0, rule, &picks, bench);
+    drafts.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
+    for draft in drafts.iter().take(SHOWN) {
+        not_enough(out, rule, bench, draft);
+    }
+}
+
+/// A heading with at most [`SHOWN`] lines below it; says whether there was anything.
+fn listed(out: &mut String, how: &str, lines: &[String]) -> bool {
+    if lines.is_empty() {
+        return false;
+    }
+    let _ = writeln!(out, "{how}:");
+    for line in lines.iter().take(SHOWN) {
+        let _ = writeln!(out, "  {line}");
+    }
+    let rest = lines.len().saturating_sub(SHOWN);
+    if rest > 0 {
+        let _ = writeln!(out, "  ... and {rest} more");
+    }
+    true
+}
+
+fn promise(finding: &Finding) -> String {
+    let place = plain(&finding.place);
+    let share = units::percent(finding.share);
+    match &finding.saving {
+        None => format!("{place}: {share} of the time, no estimate of a saving"),
+        Some(saving) => {
+            let overlap = if saving.overlap_ns >= 1.0 {
+                let by = units::ns(saving.overlap_ns);
+                format!(", {by} of it claimed by other findings")
+            } else {
+                String::new()
+            };
+            format!(
+                "{place}: {share} of the time, gives back {} to {}{overlap}",
+                units::ns(saving.low_ns),
+                units::ns(saving.high_ns)
+            )
+        }
+    }
+}
+
+/// A would-be finding that `enough` refused.
+fn not_enough(out: &mut String, rule: &Rule, bench: &dyn Bench, draft: &Draft) {
+    let (Some(enough), Some(worst)) = (&rule.enough, draft.worst()) else {
+        return;
+    };
+    let lookup = bench.lookup(worst.member);
+    let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
+    let _ = writeln!(out, "  {}", plain(&draft.place));
+    let source = sources_of(enough, rule);
+    for (name, ..) in FOUND.iter().filter(|(name, ..)| source.contains(name)) {
+        if let Some(value) = draft.found.get(name) {
+            let unit = match *name {
+                name if name.ends_with("_ns") => "ns",
+                name if name.ends_with("_share") => "share",
+                _ => "",
+            };
+            let _ = writeln!(out, "    {name} = {}", text::plain(&printed(unit, value)));
+        }
+    }
+    for param in &enough.uses.closure(&rule.lets).params {
+        let _ = write!(out, "  ");
+        line(out, rule, &scene, &Name::Param(param.clone()), None);
+    }
+    parts(out, "    ", enough, &scene);
+}
+
+/// The text of an expression and of the lets it uses.
+fn sources_of(expr: &Expr, rule: &Rule) -> String {
+    let mut all = expr.source.clone();
+    for index in &expr.uses.closure(&rule.lets).lets {
+        if let Some(named) = rule.lets.get(*index) {
+            all.push('\n');
+            all.push_str(&named.expr.source);
+        }
+    }
+    all
+}
+
+/// How a condition came out for a member; the first are shown first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Came {
+    Picked,
+    Failed,
+    NotJudged,
+    Passed,
+    Silent,
+}
+
+impl Came {
+    fn of(held: &Result<bool, Undecided>) -> Came {
+        match held {
+            Ok(true) => Came::Picked,
+            Ok(false) => Came::Passed,
+            Err(Undecided::NotJudged(_)) => Came::NotJudged,
+            Err(Undecided::Silent) => Came::Silent,
+            Err(Undecided::Fault(_)) => Came::Failed,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Came::Picked => "picked",
+            Came::Failed => "failed",
+            Came::NotJudged => "not judged",
+            Came::Passed => "passed over",
+            Came::Silent => "does not apply",
+        }
+    }
+}
+
+fn one_member(out: &mut String, rule: &Rule, bench: &dyn Bench, member: Member, came: Came) {
+    let stake = bench.stake(member);
+    let lookup = bench.lookup(member);
+    let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
+    let place = plain(&stake.place);
+    let _ = writeln!(
+        out,
+        "{place} ({}): {}",
+        units::ns(stake.time_ns),
+        came.word()
+    );
+    let uses = rule.condition_uses();
+    for name in &uses.facts {
+        let name = Name::Fact(name);
+        let fact = bench.facts().iter().find(|f| Name::Fact(f.name) == name);
+        line(out, rule, &scene, &name, fact);
+    }
+    for param in &uses.params {
+        line(out, rule, &scene, &Name::Param(param.clone()), None);
+    }
+    for index in &uses.lets {
+        line(out, rule, &scene, &Name::Let(*index), None);
+    }
+    parts(out, "  ", &rule.when, &scene);
+    if let Some(saving) = &rule.saving_ns
+        && came == Came::Picked
+    {
+        let said = match scene.number(saving) {
+            Ok(ns) => units::ns(ns),
+            Err(why) => undecided(&why),
+        };
+        let _ = writeln!(out, "  saving_ns = {said}");
+    }
+}
+
+fn line(out: &mut String, rule: &Rule, scene: &Scene<'_>, name: &Name, fact: Option<&Fact>) {
+    let value = match scene.get(name) {
+        Ok(value) => printed(fact.map_or("", |f| f.unit), &value),
+        Err(why) => undecided(&why),
+    };
+    let from = match name {
+        Name::Let(index) => rule.lets.get(*index).map(|l| one_line(&l.expr.source)),
+        _ => None,
+    };
+    let from = from.map_or(String::new(), |source| format!(", from {source}"));
+    let _ = writeln!(
+        out,
+        "  {} = {}{from}",
+        name.text(&rule.lets),
+        text::plain(&value)
+    );
+}
+
+/// Every part of a condition in its own words, with how it came out.
+fn parts(out: &mut String, indent: &str, condition: &Expr, scene: &Scene<'_>) {
+    let mut nodes = Vec::new();
+    conjuncts(&condition.node, &mut nodes);
+    let mut texts = Vec::new();
+    quoted(&condition.source, &mut texts);
+    if texts.len() != nodes.len() {
+        return;
+    }
+    for (node, text) in nodes.iter().zip(texts) {
+        let held = outcome(&scene.part_holds(node));
+        let _ = writeln!(out, "{indent}{}: {held}", one_line(text));
+    }
+}
+
+/// The parts a condition is joined from with `&&`.
+fn conjuncts<'a>(node: &'a Node, parts: &mut Vec<&'a Node>) {
+    match node {
+        Node::And(sides) => {
+            let [left, right] = &**sides;
+            conjuncts(left, parts);
+            conjuncts(right, parts);
+        }
+        other => parts.push(other),
+    }
+}
+
+/// The words of those parts, in the same order.
+fn quoted<'a>(source: &'a str, parts: &mut Vec<&'a str>) {
+    let source = source.trim();
+    let marks = Marks::of(source);
+    if marks.wrapped {
+        let inner = source.get(1..source.len().saturating_sub(1));
+        return quoted(inner.unwrap_or_default(), parts);
+    }
+    if marks.weaker || marks.ands.is_empty() {
+        parts.push(source);
+        return;
+    }
+    let mut from = 0;
+    for at in marks.ands.iter().copied().chain([source.len()]) {
+        quoted(source.get(from..at).unwrap_or_default(), parts);
+        from = at + 2;
+    }
+}
+
+/// What stands outside all brackets and quotes of an expression.
+#[derive(Debug, Default)]
+struct Marks {
+    /// Where each `&&` begins.
+    ands: Vec<usize>,
+    /// `||` or `?`, which bind less tightly than `&&`.
+    weaker: bool,
+    /// One pair of brackets is around everything.
+    wrapped: bool,
+}
+
+impl Marks {
+    fn of(source: &str) -> Marks {
+        let mut marks = Marks {
+            wrapped: source.starts_with('('),
+            ..Marks::default()
+        };
+        let mut depth = 0_usize;
+        let mut quote: Option<char> = None;
+        let mut escaped = false;
+        let mut comment = false;
+        let mut before = ' ';
+        for (at, c) in source.char_indices() {
+            if comment {
+                comment = c != '\n';
+            } else if let Some(q) = quote {
+                if c == q && !escaped {
+                    quote = None;
+                }
+                escaped = c == '\\' && !escaped;
+            } else {
+                match c {
+                    '"' | '\'' => quote = Some(c),
+                    '(' | '[' | '{' => depth += 1,
+                    ')' | ']' | '}' => depth = depth.saturating_sub(1),
+                    '/' if before == '/' => comment = true,
+                    '&' if before == '&' && depth == 0 => marks.ands.push(at - 1),
+                    '|' if before == '|' && depth == 0 => marks.weaker = true,
+                    '?' if depth == 0 => marks.weaker = true,
+                    _ => {}
+                }
+                if depth == 0 && at + c.len_utf8() < source.len() {
+                    marks.wrapped = false;
+                }
+            }
+            before = c;
+        }
+        marks
+    }
+}
+
+/// An expression without the line breaks and runs of blanks its file has for the eye.
+fn one_line(source: &str) -> String {
+    let words: Vec<&str> = source.split_whitespace().collect();
+    words.join(" ")
+}
+
+fn plain(place: &str) -> String {
+    text::plain(&text::clip(place, MAX_WORD))
+}
+
+fn outcome(held: &Result<bool, Undecided>) -> String {
+    match held {
+        Ok(held) => held.to_string(),
+        Err(why) => undecided(why),
+    }
+}
+
+fn undecided(why: &Undecided) -> String {
+    match why {
+        Undecided::NotJudged(facts) => format!("unknown (no {})", facts.join(", ")),
+        Undecided::Silent => "does not apply here".to_owned(),
+        Undecided::Fault(message) => format!("failed: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(source: &str) -> Vec<&str> {
+        let mut parts = Vec::new();
+        quoted(source, &mut parts);
+        parts
+    }
+
+    #[test]
+    fn conditions_are_quoted_part_by_part() {
+        assert_eq!(split("a && b > 3"), ["a", "b > 3"]);
+        assert_eq!(split("(a && (b || c)) && d"), ["a", "b || c", "d"]);
+        assert_eq!(split("a && b || c"), ["a && b || c"]);
+        assert_eq!(split("a ? b && c : d"), ["a ? b && c : d"]);
+        assert_eq!(split("(a) && (b)"), ["a", "b"]);
+        assert_eq!(split("x == \"&& ( \" && y"), ["x == \"&& ( \"", "y"]);
+        assert_eq!(
+            split("x in ['a && b'] && f(p && q)"),
+            ["x in ['a && b']", "f(p && q)"]
+        );
+        assert_eq!(split("a // && b\n&& c"), ["a // && b", "c"]);
+    }
+}

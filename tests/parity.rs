@@ -1,0 +1,148 @@
+//! The pages that name rules name rules that exist.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+#![allow(clippy::print_stdout)] // to say which tests were skipped
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pyprof_advise::judge::{CATEGORIES, RuleSet};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn ids() -> BTreeSet<String> {
+    let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
+    rules.rules().iter().map(|r| r.id.clone()).collect()
+}
+
+/// Inline code that has the form of a rule's id.
+fn named(text: &str) -> BTreeSet<String> {
+    let spans = text.split('`').skip(1).step_by(2);
+    spans
+        .filter(|span| {
+            let category = span.split_once('/').map(|(category, _)| category);
+            category.is_some_and(|c| CATEGORIES.iter().any(|(name, _)| *name == c))
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_rule_the_parity_page_names_exists() {
+    let page = fs::read_to_string(root().join("docs/rules-left-out.md")).unwrap();
+    let named = named(&page);
+    assert!(named.len() > 20, "{named:?}");
+    let known = ids();
+    let missing: Vec<&String> = named.difference(&known).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_line_of_the_parity_page_names_a_rule_or_a_reason() {
+    let page = fs::read_to_string(root().join("docs/rules-left-out.md")).unwrap();
+    let mut rows = 0;
+    for line in page
+        .lines()
+        .filter(|l| l.starts_with("| ") && !l.starts_with("| source") && !l.starts_with("| ---"))
+    {
+        let ours = line.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let reason = ours.starts_with("left out") || ours.starts_with("none: ");
+        assert!(reason || !named(ours).is_empty(), "{line}");
+        rows += 1;
+    }
+    assert!(rows > 35, "{rows}");
+}
+
+/// The pairs in `evidence/`: file, and the rule it is about.
+fn pairs() -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(root().join("evidence")).unwrap();
+    let mut pairs: Vec<(PathBuf, String)> = entries
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "py"))
+        .filter(|p| p.file_name().is_some_and(|n| n != "harness.py"))
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap();
+            let rule = text
+                .lines()
+                .find_map(|l| l.strip_prefix("RULE = \"")?.strip_suffix('"'));
+            let rule = rule.unwrap_or_else(|| panic!("{} names no rule", path.display()));
+            (path.clone(), rule.to_owned())
+        })
+        .collect();
+    pairs.sort();
+    pairs
+}
+
+#[test]
+fn every_pair_of_the_evidence_is_about_a_rule_that_exists() {
+    let pairs = pairs();
+    assert!(pairs.len() >= 12, "{} pairs", pairs.len());
+    for (path, rule) in &pairs {
+        assert!(ids().contains(rule), "{}: no rule `{rule}`", path.display());
+        let text = fs::read_to_string(path).unwrap();
+        for part in ["def build(", "def before(", "def after(", "SETTINGS = "] {
+            assert!(text.contains(part), "{} has no `{part}`", path.display());
+        }
+    }
+    let page = fs::read_to_string(root().join("docs/evidence.md")).unwrap();
+    for (path, rule) in &pairs {
+        let stem = path.file_stem().unwrap().to_string_lossy();
+        assert!(
+            page.contains(&format!("`{rule}`")) && page.contains(&*stem),
+            "docs/evidence.md lacks {stem}"
+        );
+    }
+}
+
+#[test]
+fn the_evidence_scripts_compile() {
+    let mut files: Vec<PathBuf> = pairs().into_iter().map(|(path, _)| path).collect();
+    files.push(root().join("evidence/harness.py"));
+    let check =
+        "import ast, sys\nfor path in sys.argv[1:]:\n    ast.parse(open(path).read(), path)\n";
+    match Command::new("python3")
+        .arg("-c")
+        .arg(check)
+        .args(&files)
+        .output()
+    {
+        Err(error) => println!("skipped: python3 cannot be started ({error})"),
+        Ok(output) => assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        ),
+    }
+}
+
+#[test]
+fn the_evidence_page_is_what_the_harness_renders() {
+    let render = Command::new("python3")
+        .args(["-B", "evidence/harness.py", "--render", "-"])
+        .current_dir(root())
+        .output();
+    match render {
+        Err(error) => println!("skipped: python3 cannot be started ({error})"),
+        Ok(output) => {
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            let page = fs::read_to_string(root().join("docs/evidence.md")).unwrap();
+            let want = String::from_utf8(output.stdout).unwrap();
+            assert!(
+                page == want,
+                "docs/evidence.md is stale: python3 evidence/harness.py --render"
+            );
+        }
+    }
+}
