@@ -1,6 +1,6 @@
 //! Facts of the whole run.
 
-use super::{Answer, Entry, Subject, Table, fact};
+use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
 use crate::correlate::{Direction, Missing};
 use crate::cost::roofline::is_memory_family;
@@ -31,6 +31,7 @@ pub(super) struct Sums {
     pub(super) training: bool,
     pub(super) steps: u64,
     pub(super) step_ns: Option<f64>,
+    pub(super) step_shapes: Option<u64>,
     pub(super) graph_launches: u64,
     pub(super) launch_median_ns: Option<f64>,
 }
@@ -116,6 +117,7 @@ impl Sums {
         if !steps.is_empty() {
             let total: i64 = steps.iter().map(|s| s.span.ns()).sum();
             self.step_ns = Some(total as f64 / steps.len() as f64);
+            self.step_shapes = step_shapes(costed);
         }
     }
 
@@ -135,6 +137,49 @@ impl Sums {
             self.launch_median_ns = Some(*launches.select_nth_unstable(middle).1 as f64);
         }
     }
+}
+
+/// How many different lists of matrix work with shapes there are among the steps: a step is known by
+/// the sum of its sites' hashes. `None` where no such work has shapes.
+fn step_shapes(costed: &Costed) -> Option<u64> {
+    use std::hash::BuildHasher;
+    let run = &costed.run;
+    let hasher = rustc_hash::FxBuildHasher;
+    let mut steps: std::collections::BTreeMap<_, u64> = std::collections::BTreeMap::new();
+    for link in &run.links {
+        let (Some(site), Some(step)) = (link.site, link.step) else {
+            continue;
+        };
+        let shaped = costed
+            .sites
+            .get(site.idx())
+            .is_some_and(|c| c.family.is_math() && c.flops.is_some());
+        if shaped {
+            let sum = steps.entry(step).or_default();
+            // Mixed, so that different sites do not add up to the same sum.
+            let hash = hasher.hash_one(site);
+            *sum = sum.wrapping_add((hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+    }
+    let mut kinds: Vec<u64> = steps.into_values().collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    (!kinds.is_empty()).then_some(kinds.len() as u64)
+}
+
+/// The names of the update's operators, sorted; at most 1,024.
+fn update_ops(costed: &Costed) -> std::sync::Arc<[std::sync::Arc<str>]> {
+    let sites = &costed.run.sites;
+    let mut names: Vec<&str> = sites
+        .iter()
+        .filter(|s| s.direction == Direction::Update)
+        .filter_map(|s| s.op.as_ref())
+        .map(|op| super::chain::plain_name(&op.name))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(1024);
+    names.into_iter().map(std::sync::Arc::from).collect()
 }
 
 fn share(part: f64, whole: f64) -> Answer {
@@ -371,6 +416,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         STEPS,
         "Mean duration of a numbered step",
         |t| Answer::maybe(t.sums.step_ns, Answer::double)
+    ),
+    fact!(
+        "run.step_shapes",
+        Int,
+        "",
+        &[],
+        STEPS,
+        "Different lists of matrix work among the steps, shapes included: 1 when every step does the same",
+        |t| Answer::maybe(t.sums.step_shapes, Answer::int)
     ),
     fact!(
         "run.copy_ns",
@@ -627,6 +681,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "Backward work was seen",
         |t| Answer::flag(t.sums.training)
+    ),
+    fact!(
+        "run.update_ops",
+        Strings,
+        "",
+        &[],
+        NOTHING,
+        "Operators of the update: optimizer, clipping, scaling; without namespace and underscores",
+        |t| Answer::Value(Value::Strings(update_ops(t.costed)))
     ),
     fact!(
         "run.launch_median_ns",

@@ -1,0 +1,175 @@
+//! The operators around a site's work: an `aten::copy_` may be a `contiguous`, a `repeat`, or a part
+//! of `scaled_dot_product_attention`, and only the ranges around it tell which.
+
+use std::sync::{Arc, OnceLock};
+
+use rustc_hash::FxHashMap;
+
+use super::chain::plain_name;
+use crate::correlate::{Run, ScopeId, SiteId};
+use crate::profile::StrId;
+
+/// Names per site, worked out when a rule first asks.
+#[derive(Debug, Default)]
+pub(super) struct Around(OnceLock<Vec<Words>>);
+
+/// Names of operators, sorted.
+pub(super) type Words = Arc<[Arc<str>]>;
+
+/// Ranges looked at above a launch: operators call operators a few levels deep.
+const DEPTH: usize = 24;
+/// Share of a site's time that must lie inside an operator for the site to be called inside it: the
+/// same copy may be asked for in several ways.
+const MOST: f64 = 0.9;
+/// Longest name of an operator, in bytes.
+const NAME: usize = 64;
+
+impl Around {
+    /// The operator of a site and those around nine tenths of its time, plainly spelled: `copy`,
+    /// `clone`, `contiguous`.
+    pub(super) fn of(&self, run: &Run, site: SiteId) -> Words {
+        let all = self.0.get_or_init(|| compute(run));
+        all.get(site.idx()).cloned().unwrap_or_default()
+    }
+
+    /// The names that several sites have in common.
+    pub(super) fn of_all(&self, run: &Run, sites: impl Iterator<Item = SiteId>) -> Words {
+        let mut common: Option<Vec<Arc<str>>> = None;
+        for site in sites {
+            let words = self.of(run, site);
+            match &mut common {
+                None => common = Some(words.to_vec()),
+                Some(common) => common.retain(|w| words.contains(w)),
+            }
+        }
+        common.unwrap_or_default().into()
+    }
+}
+
+fn compute(run: &Run) -> Vec<Words> {
+    let mut names = Names::default();
+    let mut times: FxHashMap<(SiteId, u32), i64> = FxHashMap::default();
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        let (Some(site), Some(scope)) = (link.site, link.scope) else {
+            continue;
+        };
+        for &word in names.around(run, scope) {
+            *times.entry((site, word)).or_default() += kernel.span.ns();
+        }
+    }
+    let mut all: Vec<Vec<Arc<str>>> = run
+        .sites
+        .iter()
+        .map(|site| {
+            let own = site.op.as_ref().map(|op| plain_name(&op.name));
+            own.and_then(operator).into_iter().map(Arc::from).collect()
+        })
+        .collect();
+    for ((site, word), ns) in times {
+        let whole = run.sites.get(site.idx()).map_or(0, |s| s.time_ns);
+        if let Some(words) = all.get_mut(site.idx())
+            && ns as f64 >= MOST * whole as f64
+            && let Some(word) = names.words.get(word as usize)
+        {
+            words.push(Arc::clone(word));
+        }
+    }
+    all.into_iter()
+        .map(|mut words| {
+            words.sort_unstable();
+            words.dedup();
+            words.into()
+        })
+        .collect()
+}
+
+/// The names of ranges as numbers, each text read once.
+#[derive(Debug, Default)]
+struct Names {
+    words: Vec<Arc<str>>,
+    of_text: FxHashMap<StrId, Option<u32>>,
+    ids: FxHashMap<Arc<str>, u32>,
+    /// The scope last asked for: the kernels of one call stand in one scope.
+    last: Option<ScopeId>,
+    found: Vec<u32>,
+}
+
+impl Names {
+    fn around(&mut self, run: &Run, scope: ScopeId) -> &[u32] {
+        if self.last != Some(scope) {
+            self.last = Some(scope);
+            self.found.clear();
+            let mut at = Some(scope);
+            for _ in 0..DEPTH {
+                let Some(here) = at.and_then(|id| run.scopes.get(id.idx())) else {
+                    break;
+                };
+                at = here.parent;
+                let Some(range) = run.profile.ranges.get(here.range.idx()) else {
+                    continue;
+                };
+                if let Some(word) = self.word(run, range.text)
+                    && !self.found.contains(&word)
+                {
+                    self.found.push(word);
+                }
+            }
+        }
+        &self.found
+    }
+
+    fn word(&mut self, run: &Run, text: StrId) -> Option<u32> {
+        if let Some(known) = self.of_text.get(&text) {
+            return *known;
+        }
+        let name = run.profile.text(text);
+        let name = name.rsplit_once("::").map_or(name, |(_, name)| name);
+        let word = operator(plain_name(name)).map(|name| self.id(name));
+        self.of_text.insert(text, word);
+        word
+    }
+
+    fn id(&mut self, name: &str) -> u32 {
+        if let Some(&id) = self.ids.get(name) {
+            return id;
+        }
+        let id = u32::try_from(self.words.len()).unwrap_or(u32::MAX);
+        let word: Arc<str> = name.into();
+        self.words.push(Arc::clone(&word));
+        self.ids.insert(word, id);
+        id
+    }
+}
+
+/// A name that can be an operator's: lower case, digits and underscores.
+fn operator(name: &str) -> Option<&str> {
+    let fits = !name.is_empty()
+        && name.len() <= NAME
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    fits.then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_are_told_from_other_ranges() {
+        for name in ["copy", "scaled_dot_product_attention", "conv2d"] {
+            assert_eq!(operator(name), Some(name));
+        }
+        let long = "a".repeat(NAME + 1);
+        for name in [
+            "",
+            "AddmmBackward0",
+            "Optimizer.step#Adam.step",
+            "load batch",
+            "{'mod'",
+            &long,
+        ] {
+            assert_eq!(operator(name), None, "{name}");
+        }
+    }
+}
