@@ -154,6 +154,44 @@ fn operator(name: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::correlate::testing::Builder;
+
+    fn words(run: &Run) -> Vec<String> {
+        let words = Around::default().of(run, SiteId(0));
+        words.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_site_knows_who_asked_for_it() {
+        let mut b = Builder::new();
+        for at in [0, 1000] {
+            b.range("Attention: forward", at, at + 100);
+            b.range("aten::repeat_interleave", at + 5, at + 90);
+            b.range(
+                "aten::copy_, seq = 7, sizes = [[4, 8], [4, 8]]",
+                at + 10,
+                at + 20,
+            );
+            b.launch(at + 12);
+        }
+        let run = b.run();
+        assert_eq!(words(&run), ["copy", "repeat_interleave"]);
+    }
+
+    #[test]
+    fn what_only_some_calls_stand_in_is_not_said() {
+        let mut b = Builder::new();
+        for (at, asked) in [(0, "aten::contiguous"), (1000, "aten::repeat")] {
+            b.range(asked, at, at + 100);
+            b.range(
+                "aten::copy_, seq = 7, sizes = [[4, 8], [4, 8]]",
+                at + 10,
+                at + 20,
+            );
+            b.launch(at + 12);
+        }
+        assert_eq!(words(&b.run()), ["copy"]);
+    }
 
     #[test]
     fn operators_are_told_from_other_ranges() {

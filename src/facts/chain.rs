@@ -492,7 +492,15 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
             gpu.reachable_math
         };
     let memory = kept / gpu.bandwidth * 1e9 / gpu.reachable_memory;
-    Some(math.max(memory).max(crate::cost::roofline::SHORTEST_NS))
+    // Small products are bound by latency: merged they take no less than one of them takes now.
+    let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
+    let longest = members.iter().map(|l| l.time_ns).max().filter(|_| merged);
+    let longest = longest.map_or(0.0, |ns| ns as f64);
+    Some(
+        math.max(memory)
+            .max(longest)
+            .max(crate::cost::roofline::SHORTEST_NS),
+    )
 }
 
 /// Bytes of the tensor a call reads from the one before it.

@@ -16,6 +16,7 @@ pub(super) struct Sums {
     pub(super) math_ns: f64,
     pub(super) half_math_ns: f64,
     pub(super) fp32_math_ns: f64,
+    pub(super) tf32_math_ns: f64,
     pub(super) fp64_ns: f64,
     pub(super) tensor_core_ns: f64,
     pub(super) not_tensor_core_ns: f64,
@@ -76,7 +77,11 @@ impl Sums {
                     Some(DType::Fp16 | DType::Bf16 | DType::Fp8 | DType::Int8 | DType::Fp4) => {
                         sums.half_math_ns += ns;
                     }
-                    Some(DType::Fp32 | DType::Tf32) => sums.fp32_math_ns += ns,
+                    Some(DType::Fp32) => sums.fp32_math_ns += ns,
+                    Some(DType::Tf32) => {
+                        sums.fp32_math_ns += ns;
+                        sums.tf32_math_ns += ns;
+                    }
                     _ => {}
                 }
                 match name.tensor_core {
@@ -150,11 +155,12 @@ fn step_shapes(costed: &Costed) -> Option<u64> {
         let (Some(site), Some(step)) = (link.site, link.step) else {
             continue;
         };
-        let shaped = costed
+        let math = costed
             .sites
             .get(site.idx())
-            .is_some_and(|c| c.family.is_math() && c.flops.is_some());
-        if shaped {
+            .is_some_and(|c| c.family.is_math());
+        let shaped = run.sites.get(site.idx()).and_then(|s| s.args).is_some();
+        if math && shaped {
             let sum = steps.entry(step).or_default();
             // Mixed, so that different sites do not add up to the same sum.
             let hash = hasher.hash_one(site);
@@ -598,6 +604,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| share(t.sums.fp32_math_ns, t.sums.math_ns)
     ),
     fact!(
+        "run.tf32_math_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of math time in TF32: above 0 means that something may use it",
+        |t| share(t.sums.tf32_math_ns, t.sums.math_ns)
+    ),
+    fact!(
         "run.fp64_share",
         Double,
         "share",
@@ -737,3 +752,32 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::double(t.costed.run.window.setup.first_launch_ns as f64)
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::Builder;
+    use crate::facts::{Lookup, Member};
+
+    /// Steps of one product each, with these numbers of rows.
+    fn steps(rows: &[u64]) -> Answer {
+        let mut b = Builder::new();
+        for (step, rows) in rows.iter().enumerate() {
+            let at = step as i64 * 1000;
+            b.range(&format!("step {step}"), at, at + 900);
+            let text = format!("aten::mm, seq = {step}, sizes = [[{rows}, 8], [8, 16]]");
+            b.range(&text, at + 10, at + 20);
+            b.launch(at + 12);
+        }
+        let costed = crate::cost::price(b.run(), None);
+        Table::new(&costed).view(Member::Run).get("run.step_shapes")
+    }
+
+    #[test]
+    fn steps_with_the_same_shapes_are_told_from_others() {
+        assert_eq!(steps(&[4, 4, 4, 4]), Answer::int(1));
+        assert_eq!(steps(&[4, 4, 4, 3]), Answer::int(2));
+        assert_eq!(steps(&[4, 5, 6, 7]), Answer::int(4));
+        assert_eq!(steps(&[]), Answer::Absent);
+    }
+}
