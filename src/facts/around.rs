@@ -16,7 +16,7 @@ pub(super) struct Around(OnceLock<Vec<Words>>);
 /// Names of operators, sorted.
 pub(super) type Words = Arc<[Arc<str>]>;
 
-/// Ranges looked at above a launch: operators call operators a few levels deep.
+/// Operators looked at around a launch: they call each other a few levels deep.
 const DEPTH: usize = 24;
 /// Share of a site's time that must lie inside an operator for the site to be called inside it: the
 /// same copy may be asked for in several ways.
@@ -47,14 +47,20 @@ impl Around {
 }
 
 fn compute(run: &Run) -> Vec<Words> {
-    let mut names = Names::default();
-    let mut times: FxHashMap<(SiteId, u32), i64> = FxHashMap::default();
+    let mut paths = Paths::of(run);
+    let mut times: FxHashMap<(SiteId, NodeId), i64> = FxHashMap::default();
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
         let (Some(site), Some(scope)) = (link.site, link.scope) else {
             continue;
         };
-        for &word in names.around(run, scope) {
-            *times.entry((site, word)).or_default() += kernel.span.ns();
+        if let Some(node) = paths.node(scope) {
+            *times.entry((site, node)).or_default() += kernel.span.ns();
+        }
+    }
+    let mut by_word: FxHashMap<(SiteId, u32), i64> = FxHashMap::default();
+    for ((site, node), ns) in times {
+        for word in paths.words_of(node) {
+            *by_word.entry((site, word)).or_default() += ns;
         }
     }
     let mut all: Vec<Vec<Arc<str>>> = run
@@ -65,11 +71,11 @@ fn compute(run: &Run) -> Vec<Words> {
             own.and_then(operator).into_iter().map(Arc::from).collect()
         })
         .collect();
-    for ((site, word), ns) in times {
+    for ((site, word), ns) in by_word {
         let whole = run.sites.get(site.idx()).map_or(0, |s| s.time_ns);
         if let Some(words) = all.get_mut(site.idx())
             && ns as f64 >= MOST * whole as f64
-            && let Some(word) = names.words.get(word as usize)
+            && let Some(word) = paths.words.get(word as usize)
         {
             words.push(Arc::clone(word));
         }
@@ -83,46 +89,95 @@ fn compute(run: &Run) -> Vec<Words> {
         .collect()
 }
 
-/// The names of ranges as numbers, each text read once.
-#[derive(Debug, Default)]
-struct Names {
+/// A row of [`Paths::nodes`].
+type NodeId = u32;
+
+/// The operators around each scope as paths in a tree of names: calls in the same place share one
+/// node, however many they are.
+struct Paths<'a> {
+    run: &'a Run,
     words: Vec<Arc<str>>,
-    of_text: FxHashMap<StrId, Option<u32>>,
     ids: FxHashMap<Arc<str>, u32>,
-    /// The scope last asked for: the kernels of one call stand in one scope.
-    last: Option<ScopeId>,
-    found: Vec<u32>,
+    /// Each range text is read once.
+    of_text: FxHashMap<StrId, Option<u32>>,
+    /// The node around this one, and the innermost name.
+    nodes: Vec<(Option<NodeId>, u32)>,
+    of_step: FxHashMap<(Option<NodeId>, u32), NodeId>,
+    /// Per scope, once asked for: its node, if any operator is around.
+    of_scope: Vec<Option<Option<NodeId>>>,
 }
 
-impl Names {
-    fn around(&mut self, run: &Run, scope: ScopeId) -> &[u32] {
-        if self.last != Some(scope) {
-            self.last = Some(scope);
-            self.found.clear();
-            let mut at = Some(scope);
-            for _ in 0..DEPTH {
-                let Some(here) = at.and_then(|id| run.scopes.get(id.idx())) else {
-                    break;
-                };
-                at = here.parent;
-                let Some(range) = run.profile.ranges.get(here.range.idx()) else {
-                    continue;
-                };
-                if let Some(word) = self.word(run, range.text)
-                    && !self.found.contains(&word)
-                {
-                    self.found.push(word);
-                }
-            }
+impl<'a> Paths<'a> {
+    fn of(run: &'a Run) -> Paths<'a> {
+        Paths {
+            run,
+            words: Vec::new(),
+            ids: FxHashMap::default(),
+            of_text: FxHashMap::default(),
+            nodes: Vec::new(),
+            of_step: FxHashMap::default(),
+            of_scope: vec![None; run.scopes.len()],
         }
-        &self.found
     }
 
-    fn word(&mut self, run: &Run, text: StrId) -> Option<u32> {
+    fn node(&mut self, scope: ScopeId) -> Option<NodeId> {
+        // Up to the first scope that is known, and down again.
+        let mut path = Vec::new();
+        let mut known = None;
+        let mut at = Some(scope);
+        while let Some(here) = at {
+            match self.of_scope.get(here.idx()) {
+                Some(Some(node)) => {
+                    known = *node;
+                    break;
+                }
+                Some(None) if path.len() < self.run.scopes.len() => path.push(here),
+                _ => break,
+            }
+            at = self.run.scopes.get(here.idx()).and_then(|s| s.parent);
+        }
+        for here in path.into_iter().rev() {
+            if let Some(word) = self.word(here) {
+                known = Some(self.step(known, word));
+            }
+            if let Some(slot) = self.of_scope.get_mut(here.idx()) {
+                *slot = Some(known);
+            }
+        }
+        known
+    }
+
+    fn step(&mut self, around: Option<NodeId>, word: u32) -> NodeId {
+        let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        *self.of_step.entry((around, word)).or_insert_with(|| {
+            self.nodes.push((around, word));
+            next
+        })
+    }
+
+    /// The names on the way out, each once.
+    fn words_of(&self, node: NodeId) -> Vec<u32> {
+        let mut words = Vec::new();
+        let mut at = Some(node);
+        for _ in 0..DEPTH {
+            let Some(&(around, word)) = at.and_then(|n| self.nodes.get(n as usize)) else {
+                break;
+            };
+            if !words.contains(&word) {
+                words.push(word);
+            }
+            at = around;
+        }
+        words
+    }
+
+    fn word(&mut self, scope: ScopeId) -> Option<u32> {
+        let range = self.run.scopes.get(scope.idx())?.range;
+        let text = self.run.profile.ranges.get(range.idx())?.text;
         if let Some(known) = self.of_text.get(&text) {
             return *known;
         }
-        let name = run.profile.text(text);
+        let name = self.run.profile.text(text);
         let name = name.rsplit_once("::").map_or(name, |(_, name)| name);
         let word = operator(plain_name(name)).map(|name| self.id(name));
         self.of_text.insert(text, word);

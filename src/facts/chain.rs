@@ -216,7 +216,7 @@ fn glue(link: &Link<'_>) -> bool {
     matches!(
         link.family,
         Family::Pointwise | Family::Cast | Family::Copy | Family::Dropout | Family::Fill
-    )
+    ) || link.name == "masked_fill"
 }
 
 /// Product, (scale, mask)*, softmax, (dropout, cast)*, product, on matching dimensions.

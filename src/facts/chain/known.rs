@@ -217,6 +217,10 @@ pub(super) fn expert_loop(rest: &[Option<Link<'_>>]) -> Option<usize> {
             continue;
         }
         count += 1;
+        if indexed + 1 < count || (count > EXPERTS && rows.len() < 2) {
+            // The blocks of a network, one after the other.
+            return None;
+        }
         length = at + 1;
         since = 0;
         if let Dims::Gemm { m, .. } = link.dims
@@ -226,5 +230,5 @@ pub(super) fn expert_loop(rest: &[Option<Link<'_>>]) -> Option<usize> {
             rows.push(m);
         }
     }
-    (count >= EXPERTS && rows.len() >= 3 && indexed + 1 >= count).then_some(length)
+    (count >= EXPERTS && rows.len() >= 3).then_some(length)
 }
