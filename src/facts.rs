@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use crate::correlate::SiteId;
 use crate::cost::Family;
 
+mod around;
 mod chain;
 mod copy;
 mod gap;
@@ -264,6 +265,8 @@ pub fn of_gpu(gpu: &crate::gpu::Gpu) -> BTreeMap<String, Value> {
 /// What facts need that a profile may not carry, said as how to collect it.
 mod needs {
     pub(super) const SHAPES: &str = "tensor shapes: `emit_nvtx(record_shapes=True)`, PyProf markers, or torch.profiler with `record_shapes=True`";
+    pub(super) const STRIDES: &str =
+        "tensor strides: torch.profiler with `record_shapes=True` of a recent PyTorch";
     pub(super) const GPU: &str =
         "the GPU: name it with `--gpu`, or capture with a tool that records it";
     pub(super) const KERNEL_NAME: &str =

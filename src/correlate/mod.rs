@@ -31,7 +31,7 @@ mod timeline;
 #[cfg(test)]
 mod real;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -1,5 +1,5 @@
 //! Recognised sequences of operator calls: attention written out, a norm written out, runs of
-//! pointwise work, convolution + norm, a log-softmax of a log-softmax.
+//! pointwise work, convolution + norm, a log-softmax of a log-softmax, and those of [`known`].
 //!
 //! Calls are taken in the order their kernels ran on one stream. Recognition looks at families,
 //! names and shapes; it never needs a GPU. What the sequence would cost as one fused operator is a
@@ -7,9 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Entry, Subject, Table, fact};
+use super::around::Around;
+use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
+
+mod known;
+#[cfg(test)]
+mod tests;
 
 /// What was recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +23,13 @@ pub(super) enum Kind {
     Norm,
     DoubleLogSoftmax,
     ConvNorm,
+    LogitsUpcast,
+    LogOfSoftmax,
+    Rope,
+    Gelu,
+    GatedActivation,
+    SharedInput,
+    ExpertLoop,
     Pointwise,
 }
 
@@ -28,6 +40,13 @@ impl Kind {
             Kind::Norm => "norm",
             Kind::DoubleLogSoftmax => "double_log_softmax",
             Kind::ConvNorm => "conv_norm",
+            Kind::LogitsUpcast => "logits_upcast",
+            Kind::LogOfSoftmax => "log_of_softmax",
+            Kind::Rope => "rope",
+            Kind::Gelu => "gelu",
+            Kind::GatedActivation => "gated_activation",
+            Kind::SharedInput => "shared_input",
+            Kind::ExpertLoop => "expert_loop",
             Kind::Pointwise => "pointwise",
         }
     }
@@ -50,6 +69,8 @@ pub(super) struct Chain {
     pub(super) fused_ns: Option<f64>,
     /// Columns of the softmax or norm, sequence length of attention, elements otherwise.
     pub(super) width: Option<u64>,
+    /// Time of bias additions that are kernels of their own.
+    pub(super) bias_ns: f64,
     /// Time per site, for claims.
     pub(super) sites: BTreeMap<SiteId, f64>,
 }
@@ -85,13 +106,20 @@ pub(super) fn plain_name(name: &str) -> &str {
 }
 
 /// Every chain of the run, by kind, layer and operators.
-pub(super) fn recognise(costed: &Costed) -> Vec<Chain> {
+pub(super) fn recognise(costed: &Costed, around: &Around) -> Vec<Chain> {
     let mut found: BTreeMap<(Kind, String, String, Direction), Chain> = BTreeMap::new();
+    let adds_bias = |link: &Link<'_>| {
+        let words = around.of(&costed.run, link.site);
+        words.iter().any(|w| CONVOLUTIONS.contains(&&**w))
+    };
     for stream in streams(costed) {
-        scan(costed, &stream, &mut found);
+        scan(costed, &stream, &adds_bias, &mut found);
     }
     found.into_values().collect()
 }
+
+/// PyTorch's own operators that run a library's convolution and then add the bias to its result.
+const CONVOLUTIONS: [&str; 2] = ["convolution", "convolution_overrideable"];
 
 /// Op calls per (process, device, stream), in execution order. A kernel without an operator breaks
 /// the sequence; helpers without an operator do not exist (they belong to their call).
@@ -146,26 +174,28 @@ fn streams(costed: &Costed) -> Vec<Vec<Option<Link<'_>>>> {
 fn scan<'a>(
     costed: &Costed,
     stream: &[Option<Link<'a>>],
+    adds_bias: &dyn Fn(&Link<'_>) -> bool,
     found: &mut BTreeMap<(Kind, String, String, Direction), Chain>,
 ) {
     let mut at = 0;
     while at < stream.len() {
         let rest = stream.get(at..).unwrap_or(&[]);
+        let longest = known::expert_loop(rest);
         let run: Vec<&Link<'a>> = rest
             .iter()
             .map_while(Option::as_ref)
-            .take(LONGEST)
+            .take(longest.unwrap_or(LONGEST))
             .collect();
-        let Some((kind, length)) = recognise_at(&run) else {
+        let hit = match longest {
+            Some(length) => Some((Kind::ExpertLoop, length)),
+            None => recognise_at(&run, adds_bias),
+        };
+        let Some((kind, length)) = hit else {
             at += 1;
             continue;
         };
-        let mut members = run.get(..length).unwrap_or(&run);
-        if kind == Kind::DoubleLogSoftmax {
-            // Only the second one is superfluous.
-            members = members.get(length - 1..).unwrap_or(members);
-        }
-        record(costed, kind, members, found);
+        let members = run.get(..length).unwrap_or(&run);
+        record(costed, kind, &known::kept(kind, members), adds_bias, found);
         at += length;
     }
 }
@@ -173,11 +203,12 @@ fn scan<'a>(
 /// Longest sequence looked at from one position.
 const LONGEST: usize = 24;
 
-fn recognise_at(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+fn recognise_at(run: &[&Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
     attention(run)
         .or_else(|| norm(run))
         .or_else(|| double_log_softmax(run))
-        .or_else(|| conv_norm(run))
+        .or_else(|| conv_norm(run, adds_bias))
+        .or_else(|| known::recognise(run))
         .or_else(|| pointwise(run))
 }
 
@@ -185,7 +216,7 @@ fn glue(link: &Link<'_>) -> bool {
     matches!(
         link.family,
         Family::Pointwise | Family::Cast | Family::Copy | Family::Dropout | Family::Fill
-    )
+    ) || link.name == "masked_fill"
 }
 
 /// Product, (scale, mask)*, softmax, (dropout, cast)*, product, on matching dimensions.
@@ -287,18 +318,19 @@ fn double_log_softmax(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
     (is(second) && same && first.call != second.call).then_some((Kind::DoubleLogSoftmax, next + 1))
 }
 
-/// Convolution, batch norm and (when it follows) the activation.
-fn conv_norm(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+/// Convolution, its bias where that is added on its own, batch norm and (when it follows) the
+/// activation.
+fn conv_norm(run: &[&Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
     let first = run.first()?;
-    let second = run.get(1)?;
-    if first.family != Family::Conv
-        || first.direction == Direction::Bprop
-        || second.family != Family::Norm
-        || !second.name.contains("batch_norm")
-    {
+    if first.family != Family::Conv || first.direction == Direction::Bprop {
         return None;
     }
-    let act = run.get(2).is_some_and(|l| {
+    let bias = usize::from(run.get(1).is_some_and(|l| l.name == "add" && adds_bias(l)));
+    let second = run.get(1 + bias)?;
+    if second.family != Family::Norm || !second.name.contains("batch_norm") {
+        return None;
+    }
+    let act = run.get(2 + bias).is_some_and(|l| {
         l.family == Family::Pointwise
             && matches!(
                 l.name,
@@ -312,7 +344,7 @@ fn conv_norm(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
                     | "threshold"
             )
     });
-    Some((Kind::ConvNorm, 2 + usize::from(act)))
+    Some((Kind::ConvNorm, 2 + bias + usize::from(act)))
 }
 
 /// At least three pointwise calls in a row over the same number of elements.
@@ -334,6 +366,7 @@ fn record(
     costed: &Costed,
     kind: Kind,
     members: &[&Link<'_>],
+    adds_bias: &dyn Fn(&Link<'_>) -> bool,
     found: &mut BTreeMap<(Kind, String, String, Direction), Chain>,
 ) {
     let Some(first) = members.first() else { return };
@@ -346,7 +379,11 @@ fn record(
         .and_then(|l| run.patterns.get(l.pattern.idx()))
         .map(|p| p.name.clone())
         .unwrap_or_default();
-    let ops: Vec<&str> = members.iter().map(|l| l.name).collect();
+    let mut ops: Vec<&str> = members.iter().map(|l| l.name).collect();
+    if kind == Kind::ExpertLoop {
+        // As many as there are experts: the name once.
+        ops.truncate(1);
+    }
     let fused = fused_ns(costed, kind, members);
     let chain = found
         .entry((kind, layer.clone(), ops.join(", "), first.direction))
@@ -361,6 +398,7 @@ fn record(
             time_ns: 0.0,
             fused_ns: Some(0.0),
             width: width(members),
+            bias_ns: 0.0,
             sites: BTreeMap::new(),
         });
     chain.count += 1;
@@ -368,6 +406,9 @@ fn record(
     for link in members {
         chain.kernels += link.kernels;
         chain.time_ns += link.time_ns as f64;
+        if kind == Kind::ConvNorm && link.name == "add" && adds_bias(link) {
+            chain.bias_ns += link.time_ns as f64;
+        }
         *chain.sites.entry(link.site).or_default() += link.time_ns as f64;
     }
 }
@@ -391,8 +432,21 @@ fn width(members: &[&Link<'_>]) -> Option<u64> {
 /// nor read. `None` when the GPU or a cost is unknown.
 fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
     let gpu = &costed.gpu.as_ref()?.gpu;
-    if kind == Kind::DoubleLogSoftmax {
+    if matches!(kind, Kind::DoubleLogSoftmax | Kind::LogitsUpcast) {
         return Some(0.0);
+    }
+    if kind == Kind::Rope {
+        // `x * cos` moves all the rotation has to: x, the table and the result.
+        let first = members.first()?;
+        let bytes = costed
+            .sites
+            .get(first.site.idx())?
+            .cost
+            .as_ref()
+            .ok()?
+            .bytes();
+        let ns = bytes as f64 / gpu.bandwidth * 1e9 / gpu.reachable_memory;
+        return Some(ns.max(crate::cost::roofline::SHORTEST_NS));
     }
     let mut flops_ns = 0.0;
     let mut bytes = 0.0;
@@ -410,6 +464,16 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
     let kept = match kind {
         // Q, K, V and O stay; scores and probabilities never reach memory.
         Kind::Attention => attention_bytes(costed, members)?,
+        // One product instead of several: the input is read once.
+        Kind::SharedInput => {
+            let again: f64 = members
+                .iter()
+                .skip(1)
+                .map(|l| intermediate_bytes(costed, l))
+                .sum::<Option<f64>>()?;
+            (bytes - again).max(bytes / members.len() as f64)
+        }
+        Kind::ExpertLoop => bytes,
         // Each intermediate is written once and read once; the first input and the last output stay.
         _ => {
             let inner: f64 = members
@@ -428,7 +492,15 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
             gpu.reachable_math
         };
     let memory = kept / gpu.bandwidth * 1e9 / gpu.reachable_memory;
-    Some(math.max(memory).max(crate::cost::roofline::SHORTEST_NS))
+    // Small products are bound by latency: merged they take no less than one of them takes now.
+    let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
+    let longest = members.iter().map(|l| l.time_ns).max().filter(|_| merged);
+    let longest = longest.map_or(0.0, |ns| ns as f64);
+    Some(
+        math.max(memory)
+            .max(longest)
+            .max(crate::cost::roofline::SHORTEST_NS),
+    )
 }
 
 /// Bytes of the tensor a call reads from the one before it.
@@ -468,7 +540,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         "",
         &[],
         NOTHING,
-        "`attention`, `norm`, `double_log_softmax`, `conv_norm` or `pointwise`",
+        "`attention`, `norm`, `double_log_softmax`, `conv_norm`, `logits_upcast`, `log_of_softmax`, `rope`, `gelu`, `gated_activation`, `shared_input`, `expert_loop` or `pointwise`",
         |c| Answer::word(c.chain.kind.name())
     ),
     fact!(
@@ -549,6 +621,29 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         SHAPES,
         "What one fused operator would take, over all occurrences",
         |c| Answer::maybe(c.chain.fused_ns, Answer::double)
+    ),
+    fact!(
+        "chain.bias_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time of adding a convolution's bias in a kernel of its own, over all occurrences",
+        |c| Answer::double(c.chain.bias_ns)
+    ),
+    fact!(
+        "chain.inside",
+        Strings,
+        "",
+        &[],
+        NOTHING,
+        "Operators around nine tenths of the time of each of its calls, plainly spelled: `scaled_dot_product_attention`",
+        |c| {
+            let sites = c.chain.sites.keys().copied();
+            Answer::Value(Value::Strings(
+                c.table.around.of_all(&c.table.costed.run, sites),
+            ))
+        }
     ),
     fact!(
         "chain.width",

@@ -1,6 +1,6 @@
 //! Facts of the whole run.
 
-use super::{Answer, Entry, Subject, Table, fact};
+use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
 use crate::correlate::{Direction, Missing};
 use crate::cost::roofline::is_memory_family;
@@ -16,6 +16,7 @@ pub(super) struct Sums {
     pub(super) math_ns: f64,
     pub(super) half_math_ns: f64,
     pub(super) fp32_math_ns: f64,
+    pub(super) tf32_math_ns: f64,
     pub(super) fp64_ns: f64,
     pub(super) tensor_core_ns: f64,
     pub(super) not_tensor_core_ns: f64,
@@ -31,6 +32,7 @@ pub(super) struct Sums {
     pub(super) training: bool,
     pub(super) steps: u64,
     pub(super) step_ns: Option<f64>,
+    pub(super) step_shapes: Option<u64>,
     pub(super) graph_launches: u64,
     pub(super) launch_median_ns: Option<f64>,
 }
@@ -75,7 +77,11 @@ impl Sums {
                     Some(DType::Fp16 | DType::Bf16 | DType::Fp8 | DType::Int8 | DType::Fp4) => {
                         sums.half_math_ns += ns;
                     }
-                    Some(DType::Fp32 | DType::Tf32) => sums.fp32_math_ns += ns,
+                    Some(DType::Fp32) => sums.fp32_math_ns += ns,
+                    Some(DType::Tf32) => {
+                        sums.fp32_math_ns += ns;
+                        sums.tf32_math_ns += ns;
+                    }
                     _ => {}
                 }
                 match name.tensor_core {
@@ -116,6 +122,7 @@ impl Sums {
         if !steps.is_empty() {
             let total: i64 = steps.iter().map(|s| s.span.ns()).sum();
             self.step_ns = Some(total as f64 / steps.len() as f64);
+            self.step_shapes = step_shapes(costed);
         }
     }
 
@@ -135,6 +142,50 @@ impl Sums {
             self.launch_median_ns = Some(*launches.select_nth_unstable(middle).1 as f64);
         }
     }
+}
+
+/// How many different lists of matrix work with shapes there are among the steps: a step is known by
+/// the sum of its sites' hashes. `None` where no such work has shapes.
+fn step_shapes(costed: &Costed) -> Option<u64> {
+    use std::hash::BuildHasher;
+    let run = &costed.run;
+    let hasher = rustc_hash::FxBuildHasher;
+    let mut steps: std::collections::BTreeMap<_, u64> = std::collections::BTreeMap::new();
+    for link in &run.links {
+        let (Some(site), Some(step)) = (link.site, link.step) else {
+            continue;
+        };
+        let math = costed
+            .sites
+            .get(site.idx())
+            .is_some_and(|c| c.family.is_math());
+        let shaped = run.sites.get(site.idx()).and_then(|s| s.args).is_some();
+        if math && shaped {
+            let sum = steps.entry(step).or_default();
+            // Mixed, so that different sites do not add up to the same sum.
+            let hash = hasher.hash_one(site);
+            *sum = sum.wrapping_add((hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+    }
+    let mut kinds: Vec<u64> = steps.into_values().collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    (!kinds.is_empty()).then_some(kinds.len() as u64)
+}
+
+/// The names of the update's operators, sorted; at most 1,024.
+fn update_ops(costed: &Costed) -> std::sync::Arc<[std::sync::Arc<str>]> {
+    let sites = &costed.run.sites;
+    let mut names: Vec<&str> = sites
+        .iter()
+        .filter(|s| s.direction == Direction::Update)
+        .filter_map(|s| s.op.as_ref())
+        .map(|op| super::chain::plain_name(&op.name))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(1024);
+    names.into_iter().map(std::sync::Arc::from).collect()
 }
 
 fn share(part: f64, whole: f64) -> Answer {
@@ -373,6 +424,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::maybe(t.sums.step_ns, Answer::double)
     ),
     fact!(
+        "run.step_shapes",
+        Int,
+        "",
+        &[],
+        STEPS,
+        "Different lists of matrix work among the steps, shapes included: 1 when every step does the same",
+        |t| Answer::maybe(t.sums.step_shapes, Answer::int)
+    ),
+    fact!(
         "run.copy_ns",
         Double,
         "ns",
@@ -544,6 +604,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| share(t.sums.fp32_math_ns, t.sums.math_ns)
     ),
     fact!(
+        "run.tf32_math_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of math time in TF32: above 0 means that something may use it",
+        |t| share(t.sums.tf32_math_ns, t.sums.math_ns)
+    ),
+    fact!(
         "run.fp64_share",
         Double,
         "share",
@@ -629,6 +698,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::flag(t.sums.training)
     ),
     fact!(
+        "run.update_ops",
+        Strings,
+        "",
+        &[],
+        NOTHING,
+        "Operators of the update: optimizer, clipping, scaling; without namespace and underscores",
+        |t| Answer::Value(Value::Strings(update_ops(t.costed)))
+    ),
+    fact!(
         "run.launch_median_ns",
         Double,
         "ns",
@@ -674,3 +752,32 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::double(t.costed.run.window.setup.first_launch_ns as f64)
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::Builder;
+    use crate::facts::{Lookup, Member};
+
+    /// Steps of one product each, with these numbers of rows.
+    fn steps(rows: &[u64]) -> Answer {
+        let mut b = Builder::new();
+        for (step, rows) in rows.iter().enumerate() {
+            let at = step as i64 * 1000;
+            b.range(&format!("step {step}"), at, at + 900);
+            let text = format!("aten::mm, seq = {step}, sizes = [[{rows}, 8], [8, 16]]");
+            b.range(&text, at + 10, at + 20);
+            b.launch(at + 12);
+        }
+        let costed = crate::cost::price(b.run(), None);
+        Table::new(&costed).view(Member::Run).get("run.step_shapes")
+    }
+
+    #[test]
+    fn steps_with_the_same_shapes_are_told_from_others() {
+        assert_eq!(steps(&[4, 4, 4, 4]), Answer::int(1));
+        assert_eq!(steps(&[4, 4, 4, 3]), Answer::int(2));
+        assert_eq!(steps(&[4, 5, 6, 7]), Answer::int(4));
+        assert_eq!(steps(&[]), Answer::Absent);
+    }
+}

@@ -1,6 +1,6 @@
 //! Facts of a site: all op calls with the same layer, operator, direction, shapes and dtypes.
 
-use super::{Answer, Entry, Subject, Table, fact};
+use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
 use crate::correlate::{OpArgs, Site, SiteId, Tensor};
 use crate::cost::{Decoded, Dims, Family, OpCost, SiteCost, TensorCore};
@@ -50,6 +50,20 @@ impl<'a> SiteScope<'a> {
         self.priced()
             .and_then(|c| c.roles.first())
             .map_or(Dims::None, |r| r.dims)
+    }
+
+    /// Whether a tensor has stride 0 in a dimension longer than 1; `None` where no strides are known.
+    fn expanded(&self) -> Option<bool> {
+        let mut known = None;
+        for tensor in self.args()?.tensors() {
+            let Some(strides) = &tensor.strides else {
+                continue;
+            };
+            let repeats = strides.iter().zip(&tensor.shape);
+            let found = repeats.into_iter().any(|(&s, &n)| s == 0 && n > 1);
+            known = Some(known.unwrap_or(false) || found);
+        }
+        known
     }
 
     fn first_tensor(&self) -> Option<&'a Tensor> {
@@ -208,6 +222,15 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         }
     ),
     fact!(
+        "site.inside",
+        Strings,
+        "",
+        &[],
+        NOTHING,
+        "The operator and those around nine tenths of its time, plainly spelled: `copy`, `clone`, `contiguous`",
+        |s| { Answer::Value(Value::Strings(s.table.around.of(&s.table.costed.run, s.id),)) }
+    ),
+    fact!(
         "site.has_op",
         Bool,
         "",
@@ -356,6 +379,15 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
                 _ => Answer::Absent,
             }
         }
+    ),
+    fact!(
+        "site.expanded",
+        Bool,
+        "",
+        &[],
+        STRIDES,
+        "One of its tensors is expanded: the same memory stands for many elements",
+        |s| Answer::maybe(s.expanded(), Answer::flag)
     ),
     fact!(
         "site.dtype",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::around::Around;
 use super::chain::{self, Chain, ChainScope};
 use super::copy::{self, CopyGroup, CopyScope};
 use super::gap::{self, GapGroup, GapScope};
@@ -28,6 +29,7 @@ pub struct Table<'a> {
     pub(super) totals: Totals,
     pub(super) sums: Sums,
     pub(super) processes: usize,
+    pub(super) around: Around,
     copies: Vec<CopyGroup>,
     gaps: Vec<GapGroup>,
     chains: Vec<Chain>,
@@ -62,6 +64,7 @@ impl<'a> Table<'a> {
         let run = &costed.run;
         let totals = totals(run);
         let ranks = ranks(run);
+        let around = Around::default();
         Table {
             costed,
             totals,
@@ -69,7 +72,8 @@ impl<'a> Table<'a> {
             processes: ranks.len(),
             copies: copy::groups(run),
             gaps: gap::groups(run),
-            chains: chain::recognise(costed),
+            chains: chain::recognise(costed, &around),
+            around,
             layers: layers(costed),
             ranks,
         }

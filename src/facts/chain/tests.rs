@@ -1,0 +1,189 @@
+use super::known::{self, recognise};
+use super::*;
+
+fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
+    Link {
+        site: SiteId(0),
+        call: OpCallId(0),
+        name,
+        family,
+        direction: Direction::Fprop,
+        time_ns: 1000,
+        kernels: 1,
+        dims,
+    }
+}
+
+fn pointwise_on(name: &str, numel: u64) -> Link<'_> {
+    let family = match name {
+        "cat" => Family::Cat,
+        "to" | "copy" => Family::Cast,
+        _ => Family::Pointwise,
+    };
+    link(name, family, Dims::Elements { numel })
+}
+
+fn product(m: u64, n: u64, k: u64) -> Link<'static> {
+    let dims = Dims::Gemm {
+        batch: 1,
+        m,
+        n,
+        k,
+        contiguous: (false, true, true),
+    };
+    link("linear", Family::Gemm, dims)
+}
+
+fn softmax(name: &str, rows: u64, cols: u64) -> Link<'_> {
+    link(name, Family::Softmax, Dims::Rows { rows, cols })
+}
+
+fn hit(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
+    let run: Vec<&Link<'_>> = links.iter().collect();
+    recognise(&run).map(|(kind, length)| (kind.name(), length))
+}
+
+/// All of one size.
+fn named(names: &[&'static str]) -> Vec<Link<'static>> {
+    names.iter().map(|n| pointwise_on(n, 4096)).collect()
+}
+
+#[test]
+fn rotary_embeddings_are_recognised_and_other_sums_are_not() {
+    let spelled = ["mul", "neg", "cat", "mul", "add", "mul"];
+    assert_eq!(hit(&named(&spelled)), Some(("rope", 5)));
+    let copied = ["mul", "neg", "copy", "cat", "mul", "to", "add"];
+    assert_eq!(hit(&named(&copied)), Some(("rope", 7)));
+    assert_eq!(hit(&named(&["mul", "cat", "mul", "add"])), None);
+    assert_eq!(hit(&named(&["mul", "neg", "cat", "mul"])), None);
+    let mut optimizer = named(&spelled);
+    for link in &mut optimizer {
+        link.direction = Direction::Update;
+    }
+    assert_eq!(hit(&optimizer), None);
+}
+
+#[test]
+fn gelu_is_recognised_in_its_spellings() {
+    for (names, length) in [
+        (
+            &[
+                "mul", "pow", "mul", "add", "mul", "tanh", "add", "mul", "silu",
+            ][..],
+            8,
+        ),
+        (
+            &["pow", "mul", "add", "mul", "tanh", "add", "mul", "mul"],
+            8,
+        ),
+        (&["div", "erf", "add", "mul", "mul", "sigmoid"], 5),
+    ] {
+        assert_eq!(hit(&named(names)), Some(("gelu", length)), "{names:?}");
+    }
+    // A gate of a recurrent cell, and a curve of other elements.
+    assert_eq!(hit(&named(&["sigmoid", "tanh", "mul", "add"])), None);
+    assert_eq!(hit(&named(&["mul", "tanh", "mul", "mul"])), None);
+    let mut other = named(&["div", "erf", "add", "mul", "mul"]);
+    other[1] = pointwise_on("erf", 64);
+    assert_eq!(hit(&other), None);
+}
+
+#[test]
+fn a_gate_may_wait_for_the_product_it_is_multiplied_with() {
+    let silu = || pointwise_on("silu", 64 * 256);
+    let mul = || pointwise_on("mul", 64 * 256);
+    assert_eq!(hit(&[silu(), mul()]), Some(("gated_activation", 2)));
+    let between = [silu(), product(64, 256, 32), mul()];
+    assert_eq!(hit(&between), Some(("gated_activation", 3)));
+    let members: Vec<&Link<'_>> = between.iter().collect();
+    let kept = known::kept(Kind::GatedActivation, &members);
+    let names: Vec<&str> = kept.iter().map(|l| l.name).collect();
+    assert_eq!(names, ["silu", "mul"]);
+    assert_eq!(hit(&[silu(), pointwise_on("mul", 64)]), None);
+    assert_eq!(hit(&[silu(), pointwise_on("add", 64 * 256)]), None);
+}
+
+#[test]
+fn softmax_and_log_are_two_steps_of_one() {
+    let log = pointwise_on("log", 32 * 100);
+    assert_eq!(
+        hit(&[softmax("softmax", 32, 100), log]),
+        Some(("log_of_softmax", 2))
+    );
+    let log = pointwise_on("log", 32);
+    assert_eq!(hit(&[softmax("softmax", 32, 100), log]), None);
+    let log = pointwise_on("log", 32 * 100);
+    assert_eq!(hit(&[softmax("log_softmax", 32, 100), log]), None);
+}
+
+#[test]
+fn only_a_conversion_of_the_logits_themselves_counts() {
+    let loss = || softmax("log_softmax", 512, 50_000);
+    let cast = pointwise_on("to", 512 * 50_000);
+    assert_eq!(hit(&[cast, loss()]), Some(("logits_upcast", 1)));
+    assert_eq!(hit(&[pointwise_on("to", 512), loss()]), None);
+    let score = pointwise_on("to", 512 * 50_000);
+    assert_eq!(hit(&[score, softmax("softmax", 512, 50_000)]), None);
+}
+
+#[test]
+fn products_share_an_input_only_where_they_cannot_follow_from_each_other() {
+    let qkv = [
+        product(512, 1024, 1024),
+        product(512, 256, 1024),
+        product(512, 256, 1024),
+    ];
+    assert_eq!(hit(&qkv), Some(("shared_input", 3)));
+    let pair = [product(512, 256, 1024), product(512, 1024, 1024)];
+    assert_eq!(hit(&pair), Some(("shared_input", 2)));
+    // Two layers of an MLP without an activation between them: the second may read the first.
+    let layers = [product(512, 1024, 1024), product(512, 4096, 1024)];
+    assert_eq!(hit(&layers), None);
+    let mut backward = qkv;
+    for link in &mut backward {
+        link.direction = Direction::Bprop;
+    }
+    assert_eq!(hit(&backward), None);
+}
+
+#[test]
+fn experts_need_indexing_and_changing_numbers_of_rows() {
+    let experts = |rows: &dyn Fn(u64) -> u64, index: bool| -> Vec<Option<Link<'static>>> {
+        (0..8)
+            .flat_map(|e| {
+                let pick = index.then(|| link("index", Family::Index, Dims::None));
+                let other = pointwise_on("relu", 64);
+                pick.into_iter().chain([
+                    product(rows(e), 4096, 1024),
+                    other,
+                    product(rows(e), 1024, 4096),
+                ])
+            })
+            .map(Some)
+            .collect()
+    };
+    let loop_ = experts(&|e| 10 + e, true);
+    // The first product begins the loop; the index before it is only found by the next position.
+    assert_eq!(known::expert_loop(&loop_), None);
+    let rest = loop_.get(1..).unwrap();
+    assert_eq!(known::expert_loop(rest), Some(rest.len() - 2));
+    let members: Vec<&Link<'_>> = rest.iter().flatten().collect();
+    assert_eq!(known::kept(Kind::ExpertLoop, &members).len(), 8);
+    // The blocks of a transformer: the same rows each time, or no indexing.
+    let blocks = experts(&|_| 10, true);
+    assert_eq!(known::expert_loop(blocks.get(1..).unwrap()), None);
+    assert_eq!(known::expert_loop(&experts(&|e| 10 + e, false)), None);
+}
+
+#[test]
+fn a_bias_between_convolution_and_norm_is_told_from_a_residual() {
+    let conv = link("cudnn_convolution", Family::Conv, Dims::None);
+    let add = pointwise_on("add", 64);
+    let norm = link("cudnn_batch_norm", Family::Norm, Dims::None);
+    let relu = pointwise_on("relu", 64);
+    let run = [&conv, &add, &norm, &relu];
+    assert_eq!(conv_norm(&run, &|_| true), Some((Kind::ConvNorm, 4)));
+    assert_eq!(conv_norm(&run, &|_| false), None);
+    let run = [&conv, &norm, &relu];
+    assert_eq!(conv_norm(&run, &|_| false), Some((Kind::ConvNorm, 3)));
+}
