@@ -40,6 +40,8 @@ use layers::{Brackets, LayerTable};
 use marker::{Texts, What};
 use ops::{Calls, Setting, Spot};
 use steps::Steps;
+pub(crate) use stretched::waited_share;
+pub(crate) use timeline::is_profilers_own;
 use sweep::Tree;
 use timeline::{Hints, Times};
 
