@@ -21,6 +21,9 @@ mod run;
 mod site;
 mod step;
 mod table;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod whole_run_tests;
 
 pub use table::{Table, View};
 
@@ -277,7 +280,6 @@ mod needs {
     pub(super) const MORE_STEPS: &str = "at least four numbered step ranges: `torch.cuda.nvtx.range_push(f\"step {i}\")`, or `prof.step()`";
     pub(super) const COMPILE_IDS: &str =
         "`torch.compile` of PyTorch 2.2 or later, whose ranges carry the number of the compilation";
-    pub(super) const OVERHEAD: &str = "the profiler's records of its own work";
     pub(super) const MORE_MATH: &str =
         "tensor shapes, and matrix products or convolutions that run 20 times or more";
     pub(super) const MESSAGE: &str = "collectives with their message sizes: torch.profiler of PyTorch 2.2 or later, or `record_shapes=True`";

@@ -31,7 +31,7 @@ mod timeline;
 #[cfg(test)]
 mod real;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -41,8 +41,8 @@ use marker::{Texts, What};
 use ops::{Calls, Setting, Spot};
 use steps::Steps;
 pub(crate) use stretched::waited_share;
-pub(crate) use timeline::is_profilers_own;
 use sweep::Tree;
+pub(crate) use timeline::is_profilers_own;
 use timeline::{Hints, Times};
 
 handle! {

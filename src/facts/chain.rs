@@ -368,7 +368,11 @@ fn record(
         });
     chain.count += 1;
     chain.fused_ns = chain.fused_ns.zip(fused).map(|(sum, ns)| sum + ns);
-    chain.rest_ns += members.iter().skip(1).map(|l| l.time_ns as f64).sum::<f64>();
+    chain.rest_ns += members
+        .iter()
+        .skip(1)
+        .map(|l| l.time_ns as f64)
+        .sum::<f64>();
     for link in members {
         chain.kernels += link.kernels;
         chain.time_ns += link.time_ns as f64;

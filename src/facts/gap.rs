@@ -61,7 +61,11 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
         let mut by_cause: BTreeMap<GapCause, BTreeMap<Option<StrId>, Lengths>> = BTreeMap::new();
         for gap in &device.gaps {
             let op = gap.call.and_then(|id| ops.get(&id)).copied();
-            let lengths = by_cause.entry(gap.cause).or_default().entry(op).or_default();
+            let lengths = by_cause
+                .entry(gap.cause)
+                .or_default()
+                .entry(op)
+                .or_default();
             lengths.gaps.push(gap.span.ns());
             if let Some(call) = gap.call.and_then(|id| run.profile.calls.get(id.idx())) {
                 *lengths.blamed.entry(call.name).or_default() += gap.span.ns();
@@ -259,9 +263,9 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         &[],
         RANGES_OF_OPS,
         "The operator around that call, without namespace and underscores: `item`, `local_scalar_dense`, `nonzero`, `copy`",
-        |g| Answer::maybe_word(op(g).map(|op| {
-            plain_name(op.rsplit("::").next().unwrap_or(op))
-        }))
+        |g| Answer::maybe_word(
+            op(g).map(|op| { plain_name(op.rsplit("::").next().unwrap_or(op)) })
+        )
     ),
     fact!(
         "gap.op",

@@ -160,24 +160,28 @@ fn trips(run: &Run, window: Span) -> Trips {
     sum
 }
 
+fn or_silent(value: Option<f64>) -> Answer {
+    value.map_or(Answer::DoesNotApply, Answer::double)
+}
+
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
     fact!(
         "run.overhead_share",
         Double,
         "share",
         &[],
-        OVERHEAD,
-        "Share of the window in which the profiler recorded work of its own",
-        |t| Answer::maybe(t.host.overhead_share, Answer::double)
+        NOTHING,
+        "Share of the window in which the profiler recorded work of its own; silent where the file has no such records",
+        |t| or_silent(t.host.overhead_share)
     ),
     fact!(
         "run.waited_share",
         Double,
         "share",
         &[],
-        API,
-        "Share of kernels above 20 us that had ended when their launch call returned; among 50 at least",
-        |t| Answer::maybe(t.host.waited_share, Answer::double)
+        NOTHING,
+        "Share of kernels above 20 us that had ended when their launch call returned; silent for fewer than 50",
+        |t| or_silent(t.host.waited_share)
     ),
     fact!(
         "run.memsets",

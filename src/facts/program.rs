@@ -146,6 +146,7 @@ pub(super) struct Program {
     ddp: bool,
     fsdp: bool,
     gloo_calls: u64,
+    compiled: bool,
     /// Functions that `torch.compile` compiled and the capture ran; `None` when regions carry no id.
     compiled_frames: Option<u64>,
     /// Highest compilation number of one of them, 0 for the first.
@@ -213,9 +214,11 @@ impl Program {
     fn count_regions(&mut self, run: &Run, sign: &impl Fn(StrId) -> Sign) {
         let mut frames = BTreeSet::new();
         for (id, text) in run.profile.strings.iter() {
-            if sign(id).has(Sign::COMPILED)
-                && let Some((frame, compilation)) = region(text)
-            {
+            if !sign(id).has(Sign::COMPILED) {
+                continue;
+            }
+            self.compiled = true;
+            if let Some((frame, compilation)) = region(text) {
                 frames.insert(frame);
                 self.recompilations = self.recompilations.max(Some(compilation));
             }
@@ -328,6 +331,14 @@ fn region(text: &str) -> Option<(u64, u64)> {
     Some((frame.parse().ok()?, compilation.parse().ok()?))
 }
 
+fn of_compiled(t: &super::Table<'_>, value: Option<u64>) -> Answer {
+    if t.program.compiled {
+        Answer::maybe(value, Answer::int)
+    } else {
+        Answer::DoesNotApply
+    }
+}
+
 fn share_of_kernels(t: &super::Table<'_>, ns: f64) -> Answer {
     if t.sums.kernel_ns > 0.0 {
         Answer::double(ns / t.sums.kernel_ns)
@@ -386,7 +397,12 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
                 || t.program.gloo_calls > 0
                 || t.sums.comm_kernel_ns > 0.0
                 || t.processes > 1
-                || t.costed.run.profile.processes.iter().any(|p| p.rank.is_some())
+                || t.costed
+                    .run
+                    .profile
+                    .processes
+                    .iter()
+                    .any(|p| p.rank.is_some())
         )
     ),
     fact!(
@@ -404,8 +420,8 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         COMPILE_IDS,
-        "Different functions compiled by torch.compile that ran; graph breaks split one into several",
-        |t| Answer::maybe(t.program.compiled_frames, Answer::int)
+        "Different functions compiled by torch.compile that ran; graph breaks split one into several; silent without torch.compile",
+        |t| of_compiled(t, t.program.compiled_frames)
     ),
     fact!(
         "run.recompilations",
@@ -413,8 +429,8 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         COMPILE_IDS,
-        "How often the most recompiled function had been compiled anew",
-        |t| Answer::maybe(t.program.recompilations, Answer::int)
+        "How often the most recompiled function had been compiled anew; silent without torch.compile",
+        |t| of_compiled(t, t.program.recompilations)
     ),
     fact!(
         "run.compiled_share",
@@ -478,14 +494,20 @@ mod tests {
         assert_eq!(region("Torch-Compiled Region: !0/5/2"), Some((5, 2)));
         assert_eq!(region("Torch-Compiled Region"), None);
         assert_eq!(region("Torch-Compiled Region: x"), None);
-        assert_eq!(region("Torch-Compiled Region: 99999999999999999999/0"), None);
+        assert_eq!(
+            region("Torch-Compiled Region: 99999999999999999999/0"),
+            None
+        );
     }
 
     #[test]
     fn names_are_pytorchs_own() {
         assert!(Sign::of("DataParallel.forward").has(Sign::DATA_PARALLEL));
         assert!(!Sign::of("DistributedDataParallel.forward").has(Sign::DATA_PARALLEL));
-        assert!(Sign::of("autograd::engine::evaluate_function: CompiledFunctionBackward").has(Sign::COMPILED));
+        assert!(
+            Sign::of("autograd::engine::evaluate_function: CompiledFunctionBackward")
+                .has(Sign::COMPILED)
+        );
         assert_eq!(Sign::of("forward"), Sign::NONE);
     }
 }

@@ -186,7 +186,11 @@ impl Rhythm {
             return;
         }
         let mut groups: BTreeMap<(SiteId, StrId, ConfigId), Vec<KernelId>> = BTreeMap::new();
-        for ((id, kernel), link) in (0..).map(KernelId).zip(&run.profile.kernels).zip(&run.links) {
+        for ((id, kernel), link) in (0..)
+            .map(KernelId)
+            .zip(&run.profile.kernels)
+            .zip(&run.links)
+        {
             if let Some(site) = link.site
                 && paced.get(site.idx()) == Some(&true)
             {
