@@ -13,13 +13,19 @@ mod chain;
 mod copy;
 mod gap;
 mod gpu;
+mod host;
 mod kernel;
 mod layer;
 mod main_kernel;
+mod program;
+mod rhythm;
 mod run;
 mod site;
 mod step;
 mod table;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod whole_run_tests;
 
 pub use table::{Table, View};
 
@@ -232,7 +238,7 @@ struct Entry<S: Subject> {
 pub fn all() -> &'static [Fact] {
     static ALL: LazyLock<Vec<Fact>> = LazyLock::new(|| {
         let mut facts: Vec<Fact> = Vec::new();
-        facts.extend(run::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(run::entries().map(|e| e.fact));
         facts.extend(gpu::ENTRIES.iter().map(|e| e.fact));
         facts.extend(layer::ENTRIES.iter().map(|e| e.fact));
         facts.extend(site::ENTRIES.iter().map(|e| e.fact));
@@ -276,6 +282,14 @@ mod needs {
     pub(super) const GPU_AND_LAUNCH: &str = "the GPU (`--gpu NAME`) and the kernel's launch configuration, which kernels without a launch call may lack";
     pub(super) const STEPS: &str =
         "numbered step ranges: `torch.cuda.nvtx.range_push(f\"step {i}\")`, or `prof.step()`";
+    pub(super) const MORE_STEPS: &str = "at least four numbered step ranges: `torch.cuda.nvtx.range_push(f\"step {i}\")`, or `prof.step()`";
+    pub(super) const COMPILE_IDS: &str =
+        "`torch.compile` of PyTorch 2.2 or later, whose ranges carry the number of the compilation";
+    pub(super) const MORE_MATH: &str =
+        "tensor shapes, and matrix products or convolutions that run 20 times or more";
+    pub(super) const MESSAGE: &str = "collectives with their message sizes: torch.profiler of PyTorch 2.2 or later, or `record_shapes=True`";
+    pub(super) const RANGES_OF_OPS: &str =
+        "operators on the host: torch.profiler, or `emit_nvtx` under Nsight Systems";
     pub(super) const TRUSTED_IDLE: &str =
         "a capture without per-operator markers: they slow the host and stretch every gap";
     pub(super) const API: &str = "the CUDA API call behind it: `nsys profile -t cuda,nvtx`, started before the work is launched";

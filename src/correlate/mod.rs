@@ -40,7 +40,9 @@ use layers::{Brackets, LayerTable};
 use marker::{Texts, What};
 use ops::{Calls, Setting, Spot};
 use steps::Steps;
+pub(crate) use stretched::waited_share;
 use sweep::Tree;
+pub(crate) use timeline::is_profilers_own;
 use timeline::{Hints, Times};
 
 handle! {

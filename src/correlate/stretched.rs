@@ -46,6 +46,15 @@ pub(crate) fn reason(
 
 /// Whether most long kernels had ended when their launch returned.
 fn launches_block(profile: &Profile, launches: &[Option<CallId>]) -> bool {
+    waited_share(profile, launches.iter().copied()).is_some_and(|share| share >= BLOCKING_SHARE)
+}
+
+/// Share of the long kernels that had ended when their launch returned; `launches` has one entry
+/// per kernel. `None` when too few are long.
+pub(crate) fn waited_share(
+    profile: &Profile,
+    launches: impl Iterator<Item = Option<CallId>>,
+) -> Option<f64> {
     let mut long = 0usize;
     let mut waited = 0usize;
     for (kernel, launch) in profile.kernels.iter().zip(launches) {
@@ -58,5 +67,5 @@ fn launches_block(profile: &Profile, launches: &[Option<CallId>]) -> bool {
             waited += usize::from(call.span.end >= end);
         }
     }
-    long >= ENOUGH_KERNELS && waited as f64 >= BLOCKING_SHARE * long as f64
+    (long >= ENOUGH_KERNELS).then(|| waited as f64 / long as f64)
 }

@@ -10,6 +10,7 @@ use super::{DeviceTimeline, Gap, SetUp, Timeline, Window};
 use crate::profile::{CallId, DeviceId, KernelId, MemKind, ProcessId, Profile, RangeId, Span};
 
 mod gaps;
+pub(crate) use gaps::is_profilers_own;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::print_stderr)]
 mod real;

@@ -65,6 +65,8 @@ pub(super) struct Chain {
     pub(super) length: usize,
     pub(super) kernels: u64,
     pub(super) time_ns: f64,
+    /// The part of it after the first operator of each occurrence.
+    pub(super) rest_ns: f64,
     /// What one fused operator would take, over all occurrences; `None` when a cost is unknown.
     pub(super) fused_ns: Option<f64>,
     /// Columns of the softmax or norm, sequence length of attention, elements otherwise.
@@ -396,6 +398,7 @@ fn record(
             length: members.len(),
             kernels: 0,
             time_ns: 0.0,
+            rest_ns: 0.0,
             fused_ns: Some(0.0),
             width: width(members),
             bias_ns: 0.0,
@@ -403,6 +406,11 @@ fn record(
         });
     chain.count += 1;
     chain.fused_ns = chain.fused_ns.zip(fused).map(|(sum, ns)| sum + ns);
+    chain.rest_ns += members
+        .iter()
+        .skip(1)
+        .map(|l| l.time_ns as f64)
+        .sum::<f64>();
     for link in members {
         chain.kernels += link.kernels;
         chain.time_ns += link.time_ns as f64;
@@ -603,6 +611,15 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         NOTHING,
         "GPU time, over all occurrences",
         |c| Answer::double(c.chain.time_ns)
+    ),
+    fact!(
+        "chain.rest_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time of its operators but the first, over all occurrences",
+        |c| Answer::double(c.chain.rest_ns)
     ),
     fact!(
         "chain.gpu_share",

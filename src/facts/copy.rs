@@ -19,6 +19,9 @@ pub(super) struct CopyGroup {
     pub(super) exposed_ns: f64,
     pub(super) longest_ns: f64,
     pub(super) small: u64,
+    /// Of copies large enough that only the link counts.
+    large_bytes: f64,
+    large_ns: f64,
 }
 
 /// A group in its table.
@@ -93,6 +96,8 @@ pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
                 exposed_ns: 0.0,
                 longest_ns: 0.0,
                 small: 0,
+                large_bytes: 0.0,
+                large_ns: 0.0,
             });
         group.sync = group.sync.or(sync);
         group.count += 1;
@@ -101,12 +106,19 @@ pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
         group.exposed_ns += exposed as f64;
         group.longest_ns = group.longest_ns.max(copy.span.ns() as f64);
         group.small += u64::from(copy.bytes < SMALL_COPY_BYTES);
+        if copy.bytes >= LARGE_COPY_BYTES {
+            group.large_bytes += copy.bytes as f64;
+            group.large_ns += copy.span.ns() as f64;
+        }
     }
     groups.into_values().collect()
 }
 
 /// nsys' expert rule treats synchronous copies up to 64,000 bytes as harmless.
 const SMALL_COPY_BYTES: u64 = 64_000;
+
+/// From here on latency does not count (nsys-ai judges bandwidth on copies above 10 MB).
+const LARGE_COPY_BYTES: u64 = 10_000_000;
 
 /// Per device, disjoint sorted intervals in which a kernel or a graph ran.
 fn kernel_unions(run: &Run) -> BTreeMap<DeviceId, Vec<Span>> {
@@ -217,6 +229,42 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         API,
         "Made by a synchronous call",
         |c| Answer::maybe(c.group.sync, Answer::flag)
+    ),
+    fact!(
+        "copy.managed",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "One of its sides is managed (unified) memory",
+        |c| Answer::flag(c.group.src == MemKind::Managed || c.group.dst == MemKind::Managed)
+    ),
+    fact!(
+        "copy.per_step",
+        Double,
+        "",
+        &[],
+        STEPS,
+        "Copies per numbered step",
+        |c| match c.table.sums.steps {
+            0 => Answer::Absent,
+            steps => Answer::double(c.group.count as f64 / steps as f64),
+        }
+    ),
+    fact!(
+        "copy.large_bytes_per_s",
+        Double,
+        "bytes/s",
+        &[],
+        NOTHING,
+        "Bandwidth reached by copies of 10 MB and more; silent when there are none",
+        |c| {
+            if c.group.large_ns > 0.0 {
+                Answer::double(c.group.large_bytes / c.group.large_ns * 1e9)
+            } else {
+                Answer::DoesNotApply
+            }
+        }
     ),
     fact!("copy.count", Int, "", &[], NOTHING, "Copies", |c| {
         Answer::int(c.group.count)

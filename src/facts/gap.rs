@@ -1,16 +1,21 @@
-//! Facts of idle intervals, grouped by device and cause.
+//! Facts of idle intervals, grouped by device, cause and the operator that held the host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use rustc_hash::FxHashMap;
+
+use super::chain::plain_name;
 use super::{Answer, Entry, Subject, Table, fact};
 use crate::correlate::{GapCause, Run};
-use crate::profile::StrId;
+use crate::profile::{CallId, RangeKind, StrId};
 
-/// Gaps of one device with one cause.
+/// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
 #[derive(Debug, Clone)]
 pub(super) struct GapGroup {
     pub(super) ordinal: u32,
     pub(super) cause: GapCause,
+    /// The innermost operator around the blamed call, as the profile spells it.
+    pub(super) op: Option<StrId>,
     pub(super) count: u64,
     pub(super) time_ns: f64,
     pub(super) longest_ns: f64,
@@ -32,41 +37,151 @@ impl Subject for Gaps {
     type Of<'a> = GapScope<'a>;
 }
 
-/// All gaps inside the window in groups, by device and cause.
+/// Operators told apart per device and cause; the gaps of further ones count as nobody's.
+const MOST_OPS: usize = 64;
+
+/// The lengths of the gaps of a group, and the calls blamed for them.
+#[derive(Debug, Default)]
+struct Lengths {
+    gaps: Vec<i64>,
+    blamed: BTreeMap<StrId, i64>,
+}
+
+impl Lengths {
+    fn ns(&self) -> i64 {
+        self.gaps.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
+    }
+}
+
+/// All gaps inside the window in groups, by device, cause and operator.
 pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
+    let ops = operators(run);
     let mut groups = Vec::new();
     for device in &run.timeline.devices {
-        let mut by_cause: BTreeMap<GapCause, (Vec<i64>, BTreeMap<StrId, i64>)> = BTreeMap::new();
+        let mut by_cause: BTreeMap<GapCause, BTreeMap<Option<StrId>, Lengths>> = BTreeMap::new();
         for gap in &device.gaps {
-            let (lengths, blamed) = by_cause.entry(gap.cause).or_default();
-            lengths.push(gap.span.ns());
+            let op = gap.call.and_then(|id| ops.get(&id)).copied();
+            let lengths = by_cause
+                .entry(gap.cause)
+                .or_default()
+                .entry(op)
+                .or_default();
+            lengths.gaps.push(gap.span.ns());
             if let Some(call) = gap.call.and_then(|id| run.profile.calls.get(id.idx())) {
-                *blamed.entry(call.name).or_default() += gap.span.ns();
+                *lengths.blamed.entry(call.name).or_default() += gap.span.ns();
             }
         }
-        for (cause, (mut lengths, blamed)) in by_cause {
-            lengths.sort_unstable();
-            groups.push(GapGroup {
-                ordinal: run
-                    .profile
-                    .devices
-                    .get(device.device.idx())
-                    .map_or(0, |d| d.ordinal),
-                cause,
-                count: lengths.len() as u64,
-                time_ns: lengths.iter().map(|&ns| ns as f64).sum(),
-                longest_ns: lengths.last().copied().unwrap_or(0) as f64,
-                median_ns: lengths.get(lengths.len() / 2).copied().unwrap_or(0) as f64,
-                window_ns: device.span.ns() as f64,
-                api: blamed
-                    .into_iter()
-                    .max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name)))
-                    .map(|(name, _)| name),
-            });
+        let ordinal = run
+            .profile
+            .devices
+            .get(device.device.idx())
+            .map_or(0, |d| d.ordinal);
+        for (cause, by_op) in by_cause {
+            for (op, lengths) in bounded(by_op) {
+                groups.push(group(ordinal, cause, op, lengths, device.span.ns()));
+            }
         }
     }
     groups
 }
+
+fn group(
+    ordinal: u32,
+    cause: GapCause,
+    op: Option<StrId>,
+    mut lengths: Lengths,
+    window_ns: i64,
+) -> GapGroup {
+    lengths.gaps.sort_unstable();
+    let gaps = lengths.gaps;
+    GapGroup {
+        ordinal,
+        cause,
+        op,
+        count: gaps.len() as u64,
+        time_ns: gaps.iter().map(|&ns| ns as f64).sum(),
+        longest_ns: gaps.last().copied().unwrap_or(0) as f64,
+        median_ns: gaps.get(gaps.len() / 2).copied().unwrap_or(0) as f64,
+        window_ns: window_ns as f64,
+        api: lengths
+            .blamed
+            .into_iter()
+            .max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name)))
+            .map(|(name, _)| name),
+    }
+}
+
+/// The operators with most idle time; all others together as none.
+fn bounded(by_op: BTreeMap<Option<StrId>, Lengths>) -> BTreeMap<Option<StrId>, Lengths> {
+    if by_op.len() <= MOST_OPS {
+        return by_op;
+    }
+    let mut order: Vec<(Option<StrId>, Lengths)> = by_op.into_iter().collect();
+    order.sort_by_key(|(op, lengths)| (std::cmp::Reverse(lengths.ns()), *op));
+    let mut kept: BTreeMap<Option<StrId>, Lengths> = BTreeMap::new();
+    for (at, (op, lengths)) in order.into_iter().enumerate() {
+        let into = kept.entry(op.filter(|_| at < MOST_OPS)).or_default();
+        into.gaps.extend(lengths.gaps);
+        for (name, ns) in lengths.blamed {
+            *into.blamed.entry(name).or_default() += ns;
+        }
+    }
+    kept
+}
+
+/// The innermost operator around each call that is blamed for a gap.
+///
+/// One pass over the ranges; of those open at a call only the innermost few are looked at, so that
+/// ranges a program never closed cost nothing.
+fn operators(run: &Run) -> FxHashMap<CallId, StrId> {
+    let profile = &run.profile;
+    let blamed: BTreeSet<CallId> = (run.timeline.devices.iter())
+        .flat_map(|d| &d.gaps)
+        .filter(|gap| held_by_a_call(gap.cause))
+        .filter_map(|gap| gap.call)
+        .collect();
+    let mut found = FxHashMap::default();
+    if blamed.is_empty() || profile.ranges.is_empty() {
+        return found;
+    }
+    let mut open: Vec<Vec<(i64, StrId)>> = vec![Vec::new(); profile.threads.len()];
+    let mut ranges = profile.ranges.iter().peekable();
+    for id in blamed {
+        let Some(call) = profile.calls.get(id.idx()) else {
+            continue;
+        };
+        while let Some(range) = ranges.next_if(|r| r.span.start <= call.span.start) {
+            let named = match range.kind {
+                RangeKind::CpuOp => true,
+                RangeKind::PushPop => range.seq.is_some() || range.op_id.is_some(),
+                _ => false,
+            };
+            if let Some(open) = open.get_mut(range.thread.idx()).filter(|_| named) {
+                while open.pop_if(|(end, _)| *end <= range.span.start).is_some() {}
+                open.push((range.span.end, range.text));
+            }
+        }
+        let around = open.get(call.thread.idx()).and_then(|open| {
+            let inner = open.iter().rev().take(DEPTH);
+            inner.copied().find(|(end, _)| *end >= call.span.end)
+        });
+        if let Some((_, op)) = around {
+            found.insert(id, op);
+        }
+    }
+    found
+}
+
+/// Causes for which it matters what the host was doing in its call.
+fn held_by_a_call(cause: GapCause) -> bool {
+    matches!(
+        cause,
+        GapCause::AfterSync | GapCause::BlockingCopy | GapCause::Allocation
+    )
+}
+
+/// Open ranges looked at from the inside; those that do not reach over the call end soon.
+const DEPTH: usize = 32;
 
 pub(super) const ENTRIES: &[Entry<Gaps>] = &[
     fact!(
@@ -141,4 +256,28 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "The host call blamed for most of it",
         |g| Answer::maybe_word(g.group.api.map(|id| g.table.costed.run.profile.text(id)))
     ),
+    fact!(
+        "gap.op_name",
+        Str,
+        "",
+        &[],
+        RANGES_OF_OPS,
+        "The operator around that call, without namespace and underscores: `item`, `local_scalar_dense`, `nonzero`, `copy`",
+        |g| Answer::maybe_word(
+            op(g).map(|op| { plain_name(op.rsplit("::").next().unwrap_or(op)) })
+        )
+    ),
+    fact!(
+        "gap.op",
+        Str,
+        "",
+        &[],
+        RANGES_OF_OPS,
+        "The operator around that call as the profile spells it",
+        |g| Answer::maybe_word(op(g))
+    ),
 ];
+
+fn op<'a>(g: &GapScope<'a>) -> Option<&'a str> {
+    g.group.op.map(|id| g.table.costed.run.profile.text(id))
+}

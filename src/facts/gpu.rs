@@ -222,6 +222,18 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         )
     ),
     fact!(
+        "gpu.nvlink_bytes_per_s",
+        Double,
+        "bytes/s",
+        &[],
+        GPU,
+        "NVLink bandwidth, both directions added; silent for boards without NVLink",
+        |t| match known(t) {
+            None => Answer::Absent,
+            Some(gpu) => gpu.nvlink.map_or(Answer::DoesNotApply, Answer::double),
+        }
+    ),
+    fact!(
         "gpu.pcie_gen",
         Int,
         "",

@@ -4,7 +4,7 @@ use super::site::SiteScope;
 use super::{Answer, Entry, Subject, fact};
 use crate::base::DType;
 use crate::correlate::SiteKernel;
-use crate::cost::{Decoded, Family, TensorCore};
+use crate::cost::{Decoded, Dims, Family, TensorCore};
 use crate::profile::LaunchConfig;
 
 /// A kernel row in its site.
@@ -41,18 +41,30 @@ impl KernelScope<'_> {
     /// of the limits set by blocks, warps, registers and shared memory. `None` when a limit or a
     /// resource is unknown.
     fn blocks_per_sm(&self) -> Option<u64> {
+        self.residency().map(|(blocks, _)| blocks)
+    }
+
+    /// Resident blocks per SM, and what limits them; of equal limits the first in the order of
+    /// the formula.
+    fn residency(&self) -> Option<(u64, &'static str)> {
         self.known_config()?;
         let gpu = &self.site.table.costed.gpu.as_ref()?.gpu;
         let threads = self.config.threads();
         let warps = threads.div_ceil(32).max(1);
         let max_warps = u64::from(gpu.max_warps_per_sm()?);
-        let mut blocks = u64::from(gpu.max_blocks_per_sm?).min(max_warps / warps);
+        let mut least = (u64::from(gpu.max_blocks_per_sm?), "blocks");
+        let mut limit = |blocks: u64, by: &'static str| {
+            if blocks < least.0 {
+                least = (blocks, by);
+            }
+        };
+        limit(max_warps / warps, "warps");
         if let (Some(per_sm), Some(per_thread)) = (gpu.registers_per_sm, self.config.registers) {
             let schedulers = u64::from(gpu.warp_schedulers.unwrap_or(4)).max(1);
             // Registers are given out 256 at a time, per warp, within a scheduler's quarter.
             let per_warp = (u64::from(per_thread) * 32).div_ceil(256) * 256;
             if let Some(per_scheduler) = (u64::from(per_sm) / schedulers).checked_div(per_warp) {
-                blocks = blocks.min(per_scheduler * schedulers / warps);
+                limit(per_scheduler * schedulers / warps, "registers");
             }
         }
         if let Some(per_sm) = gpu.shared_per_sm {
@@ -66,10 +78,10 @@ impl KernelScope<'_> {
                 + u64::from(self.config.dynamic_shared.unwrap_or(0))
                 + reserved;
             if let Some(fit) = u64::from(per_sm).checked_div(per_block) {
-                blocks = blocks.min(fit);
+                limit(fit, "shared_memory");
             }
         }
-        Some(blocks).filter(|&b| b > 0)
+        Some(least).filter(|&(blocks, _)| blocks > 0)
     }
 
     /// Thread blocks over SMs.
@@ -85,6 +97,21 @@ impl KernelScope<'_> {
     }
 }
 
+impl KernelScope<'_> {
+    /// Bytes of the message, bytes each rank sends for it, ranks.
+    fn message(&self) -> Option<(u64, Option<u64>, Option<u64>)> {
+        match self.site.dims() {
+            Dims::Message {
+                bytes,
+                wire_bytes,
+                ranks,
+            } if self.name.family == Family::Communication => Some((bytes, wire_bytes, ranks)),
+            _ => None,
+        }
+    }
+}
+
+const COMMUNICATION: &[Family] = &[Family::Communication];
 const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
 
 fn or_silent<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
@@ -302,6 +329,36 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         |k| { k.name.collective.map_or(Answer::DoesNotApply, Answer::word) }
     ),
     fact!(
+        "kernel.message_bytes",
+        Double,
+        "bytes",
+        COMMUNICATION,
+        MESSAGE,
+        "Message of one collective call",
+        |k| Answer::maybe(k.message().map(|m| m.0 as f64), Answer::double)
+    ),
+    fact!(
+        "kernel.wire_bytes",
+        Double,
+        "bytes",
+        COMMUNICATION,
+        MESSAGE,
+        "What each rank must send for one call (the bus bytes of nccl-tests)",
+        |k| Answer::maybe(
+            k.message().and_then(|m| m.1).map(|bytes| bytes as f64),
+            Answer::double
+        )
+    ),
+    fact!(
+        "kernel.group_size",
+        Int,
+        "",
+        COMMUNICATION,
+        MESSAGE,
+        "Ranks that take part in the collective",
+        |k| Answer::maybe(k.message().and_then(|m| m.2), Answer::int)
+    ),
+    fact!(
         "kernel.blocks",
         Int,
         "",
@@ -377,6 +434,15 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
                 _ => Answer::Absent,
             }
         }
+    ),
+    fact!(
+        "kernel.occupancy_limit",
+        Str,
+        "",
+        &[],
+        GPU_AND_LAUNCH,
+        "What limits that: `blocks`, `warps`, `registers` or `shared_memory`",
+        |k| Answer::maybe(k.residency().map(|(_, by)| by), Answer::word)
     ),
     fact!(
         "kernel.waves",

@@ -223,7 +223,17 @@ impl Subject for Runs {
     type Of<'a> = Table<'a>;
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = &[
+/// All facts of the run, wherever they are worked out.
+pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
+    let elsewhere = [
+        super::host::ENTRIES,
+        super::program::ENTRIES,
+        super::rhythm::ENTRIES,
+    ];
+    ENTRIES.iter().chain(elsewhere.into_iter().flatten())
+}
+
+const ENTRIES: &[Entry<Runs>] = &[
     fact!(
         "run.format",
         Str,

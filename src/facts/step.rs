@@ -59,6 +59,10 @@ pub(super) struct RankScope {
     pub(super) number: u64,
     pub(super) kernel_ns: f64,
     pub(super) mean_kernel_ns: f64,
+    /// Kernels that compute, collectives left out.
+    pub(super) compute_ns: f64,
+    /// The least of any rank.
+    pub(super) least_compute_ns: f64,
 }
 
 /// What rank facts are asked of.
@@ -94,5 +98,23 @@ pub(super) const RANK_ENTRIES: &[Entry<Ranks>] = &[
         NOTHING,
         "Its kernel time over the mean of all ranks",
         |r| Answer::double(r.kernel_ns / r.mean_kernel_ns)
+    ),
+    fact!(
+        "rank.compute_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Kernel time it launched inside the window, without collectives, which wait for other ranks",
+        |r| Answer::double(r.compute_ns)
+    ),
+    fact!(
+        "rank.compute_over_least",
+        Double,
+        "",
+        &[],
+        NOTHING,
+        "That time over the same of the rank with the least",
+        |r| Answer::double(r.compute_ns / r.least_compute_ns)
     ),
 ];

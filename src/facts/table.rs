@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::around::Around;
 use super::chain::{self, Chain, ChainScope};
 use super::copy::{self, CopyGroup, CopyScope};
 use super::gap::{self, GapGroup, GapScope};
 use super::gpu::GpuScope;
+use super::host::Host;
 use super::kernel::KernelScope;
 use super::layer::{LayerScope, LayerSums};
+use super::program::Program;
+use super::rhythm::Rhythm;
 use super::run::Sums;
 use super::site::SiteScope;
 use super::step::{RankScope, StepScope};
@@ -19,7 +22,7 @@ use crate::base::DType;
 use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
-use crate::profile::{CallId, ProcessId};
+use crate::profile::{CallId, ProcessId, StrId};
 
 /// The facts of one run: sums that many facts share, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -28,6 +31,9 @@ pub struct Table<'a> {
     pub costed: &'a Costed,
     pub(super) totals: Totals,
     pub(super) sums: Sums,
+    pub(super) host: Host,
+    pub(super) program: Program,
+    pub(super) rhythm: Rhythm,
     pub(super) processes: usize,
     pub(super) around: Around,
     copies: Vec<CopyGroup>,
@@ -35,7 +41,15 @@ pub struct Table<'a> {
     chains: Vec<Chain>,
     /// One per pattern; the last one stands for "no layer known".
     layers: Vec<LayerSums>,
-    ranks: Vec<(u64, f64)>,
+    ranks: Vec<Rank>,
+}
+
+/// A process with work inside the window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rank {
+    number: u64,
+    kernel_ns: f64,
+    compute_ns: f64,
 }
 
 /// The facts of one member.
@@ -63,12 +77,15 @@ impl<'a> Table<'a> {
     pub fn new(costed: &'a Costed) -> Table<'a> {
         let run = &costed.run;
         let totals = totals(run);
-        let ranks = ranks(run);
+        let ranks = ranks(costed);
         let around = Around::default();
         Table {
             costed,
             totals,
             sums: Sums::of(costed),
+            host: Host::of(run),
+            program: Program::of(costed),
+            rhythm: Rhythm::of(costed),
             processes: ranks.len(),
             copies: copy::groups(run),
             gaps: gap::groups(run),
@@ -262,11 +279,11 @@ impl<'a> Table<'a> {
                 }
             }
             Member::Rank(i) => {
-                let (number, ns) = self.ranks.get(i as usize)?;
+                let rank = self.ranks.get(i as usize)?;
                 Stake {
                     calls: 1,
-                    time_ns: *ns,
-                    place: format!("rank {number}"),
+                    time_ns: rank.kernel_ns,
+                    place: format!("rank {}", rank.number),
                     ..Stake::default()
                 }
             }
@@ -330,9 +347,13 @@ impl<'a> Table<'a> {
 }
 
 /// Asks the entry of `name` in one table.
-fn ask<'b, S: Subject>(entries: &[Entry<S>], name: &str, of: &S::Of<'b>) -> Option<Answer> {
+fn ask<'b, S: Subject + 'static>(
+    entries: impl IntoIterator<Item = &'static Entry<S>>,
+    name: &str,
+    of: &S::Of<'b>,
+) -> Option<Answer> {
     entries
-        .iter()
+        .into_iter()
         .find(|e| e.fact.name == name)
         .map(|e| (e.get)(of))
 }
@@ -353,7 +374,7 @@ impl View<'_> {
             _ => None,
         };
         match prefix {
-            "run" => ask(super::run::ENTRIES, name, table),
+            "run" => ask(super::run::entries(), name, table),
             "gpu" => ask(super::gpu::ENTRIES, name, &GpuScope::new(table)),
             "site" => {
                 let site = site?;
@@ -453,16 +474,18 @@ impl View<'_> {
                 let Member::Rank(i) = self.member else {
                     return None;
                 };
-                let (number, kernel_ns) = *table.ranks.get(i as usize)?;
-                let total: f64 = table.ranks.iter().map(|r| r.1).sum();
-                let mean_kernel_ns = total / table.ranks.len() as f64;
+                let rank = *table.ranks.get(i as usize)?;
+                let total: f64 = table.ranks.iter().map(|r| r.kernel_ns).sum();
+                let computing = table.ranks.iter().map(|r| r.compute_ns);
                 ask(
                     super::step::RANK_ENTRIES,
                     name,
                     &RankScope {
-                        number,
-                        kernel_ns,
-                        mean_kernel_ns,
+                        number: rank.number,
+                        kernel_ns: rank.kernel_ns,
+                        mean_kernel_ns: total / table.ranks.len() as f64,
+                        compute_ns: rank.compute_ns,
+                        least_compute_ns: computing.fold(f64::INFINITY, f64::min),
                     },
                 )
             }
@@ -535,23 +558,33 @@ fn layers(costed: &Costed) -> Vec<LayerSums> {
 }
 
 /// Kernel time per process, in order of the process table; the rank where the file says it.
-fn ranks(run: &Run) -> Vec<(u64, f64)> {
-    let mut by_process: BTreeMap<ProcessId, f64> = BTreeMap::new();
+fn ranks(costed: &Costed) -> Vec<Rank> {
+    let run = &costed.run;
+    let collective: FxHashSet<StrId> = run
+        .sites
+        .iter()
+        .zip(&costed.kernels)
+        .flat_map(|(site, decoded)| site.kernels.iter().zip(decoded))
+        .filter(|(_, name)| name.family == Family::Communication)
+        .map(|(kernel, _)| kernel.name)
+        .collect();
+    let mut by_process: BTreeMap<ProcessId, Rank> = BTreeMap::new();
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
         if link.site.is_some() {
-            *by_process.entry(kernel.process).or_default() += kernel.span.ns() as f64;
+            let rank = by_process.entry(kernel.process).or_default();
+            let ns = kernel.span.ns() as f64;
+            rank.kernel_ns += ns;
+            if !collective.contains(&kernel.name) {
+                rank.compute_ns += ns;
+            }
         }
     }
-    by_process
-        .into_iter()
-        .enumerate()
-        .map(|(i, (process, ns))| {
-            let rank = run
-                .profile
-                .processes
-                .get(process.idx())
-                .and_then(|p| p.rank);
-            (rank.map_or(i as u64, u64::from), ns)
+    (0..)
+        .zip(by_process)
+        .map(|(position, (process, rank))| {
+            let known = run.profile.processes.get(process.idx());
+            let number = known.and_then(|p| p.rank).map_or(position, u64::from);
+            Rank { number, ..rank }
         })
         .collect()
 }

@@ -404,9 +404,28 @@ fn threads(kinds: [Collected; 6]) -> FxHashMap<ThreadId, Thread> {
     threads
 }
 
+/// Records of CUPTI and Nsight that are no work of the profiler: the queue to the GPU was full, which
+/// is health; or the program loaded code, which it would have done anyway.
+/// Source: `CUpti_ActivityOverheadKind` of CUPTI, and the names seen in exports of nsys.
+const NOT_THE_PROFILERS: &[&str] = &[
+    "Command Buffer Full",
+    "Lazy Function Loading",
+    "Runtime Triggered Module Loading",
+    "dlopen",
+    "dlclose",
+];
+
+/// Whether an overhead record of this name is time the profiler took for itself.
+pub(crate) fn is_profilers_own(name: &str) -> bool {
+    !NOT_THE_PROFILERS.iter().any(|n| name.starts_with(n))
+}
+
 fn overheads(profile: &Profile) -> FxHashMap<Option<ProcessId>, Pieces> {
     let mut spans: FxHashMap<Option<ProcessId>, Vec<(Span, Option<CallId>)>> = FxHashMap::default();
     for overhead in &profile.overheads {
+        if !is_profilers_own(profile.text(overhead.name)) {
+            continue;
+        }
         let process = overhead
             .thread
             .and_then(|t| profile.threads.get(t.idx()))

@@ -1,0 +1,333 @@
+//! What the host did to the run: the profiler's own time, launches that waited, memsets that
+//! blocked, data sent to the host and back.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::run::Runs;
+use super::{Answer, Entry, fact};
+use crate::correlate::{Run, is_profilers_own, waited_share};
+use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemKind, ProcessId, Span};
+
+/// Counted once per run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Host {
+    /// Time the profiler took for itself, as a share of the window.
+    overhead_share: Option<f64>,
+    /// Share of long kernels whose launch returned only when they had ended.
+    waited_share: Option<f64>,
+    sets: u64,
+    set_ns: f64,
+    /// Blocking memsets of pinned or managed memory: calls, and host time in them.
+    blocking_sets: u64,
+    blocking_set_ns: f64,
+    trips: Trips,
+}
+
+/// Data copied to the host whose size comes straight back, and again and again.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Trips {
+    count: u64,
+    bytes: f64,
+    /// Copy time, both ways.
+    ns: f64,
+}
+
+impl Host {
+    pub(super) fn of(run: &Run) -> Host {
+        let mut host = Host {
+            waited_share: waited_share(&run.profile, run.links.iter().map(|l| l.launch)),
+            ..Host::default()
+        };
+        let Some(window) = run.window.span else {
+            return host;
+        };
+        host.overhead_share = overhead_share(run, window);
+        host.sets(run, window);
+        host.trips = trips(run, window);
+        host
+    }
+
+    fn sets(&mut self, run: &Run, window: Span) {
+        let mut blocking: FxHashMap<(ProcessId, u64), CallId> = FxHashMap::default();
+        for (index, call) in run.profile.calls.iter().enumerate() {
+            if call.class == ApiClass::SetSync
+                && let Some(thread) = run.profile.threads.get(call.thread.idx())
+            {
+                let key = (thread.process, call.correlation);
+                blocking.entry(key).or_insert(CallId::new(index));
+            }
+        }
+        for set in &run.profile.sets {
+            if !overlaps(set.span, window) {
+                continue;
+            }
+            self.sets += 1;
+            self.set_ns += set.span.ns() as f64;
+            // Only memory the host can reach makes the call wait.
+            // Source: CUDA runtime API, "API synchronization behavior", memset.
+            if !matches!(set.mem, MemKind::Pinned | MemKind::Managed) {
+                continue;
+            }
+            let call = blocking
+                .get(&(set.process, set.correlation))
+                .and_then(|id| run.profile.calls.get(id.idx()));
+            if let Some(call) = call {
+                self.blocking_sets += 1;
+                self.blocking_set_ns += call.span.ns() as f64;
+            }
+        }
+    }
+}
+
+fn overlaps(span: Span, window: Span) -> bool {
+    span.start < window.end && span.end > window.start
+}
+
+/// The union of the profiler's own records over the window; `None` where the file has none.
+fn overhead_share(run: &Run, window: Span) -> Option<f64> {
+    let mut spans: Vec<Span> = run
+        .profile
+        .overheads
+        .iter()
+        .filter(|o| is_profilers_own(run.profile.text(o.name)))
+        .map(|o| o.span.clip(window))
+        .filter(|span| span.ns() > 0)
+        .collect();
+    if run.profile.overheads.is_empty() || window.ns() == 0 {
+        return None;
+    }
+    spans.sort_unstable();
+    let (mut sum, mut until) = (0_i64, i64::MIN);
+    for span in spans {
+        sum = sum.saturating_add(span.end.saturating_sub(span.start.max(until)).max(0));
+        until = until.max(span.end);
+    }
+    Some(sum as f64 / window.ns() as f64)
+}
+
+/// Smaller copies are read-backs of a number, not data.
+const TRIP_BYTES: u64 = 1024;
+/// Times one size must make the trip before it is a habit.
+const FEWEST_TRIPS: u64 = 3;
+
+/// Copies of one size on one device.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    down: u64,
+    up: u64,
+    trips: u64,
+    /// Copied down, not yet back; and how long that copy took.
+    pending: u64,
+    ns: f64,
+}
+
+/// A trip is a copy to the host that the next copy of the same size to the device answers. A size
+/// counts when most of its copies in both directions are part of one: equal sizes happen.
+fn trips(run: &Run, window: Span) -> Trips {
+    let mut order: Vec<_> = (run.profile.copies.iter())
+        .filter(|c| c.bytes >= TRIP_BYTES && overlaps(c.span, window))
+        .filter(|c| matches!(c.kind, CopyKind::HtoD | CopyKind::DtoH))
+        .collect();
+    order.sort_by_key(|c| (c.span.start, c.span.end));
+    let mut sizes: BTreeMap<(ProcessId, DeviceId, u64), Size> = BTreeMap::new();
+    for copy in order {
+        let size = sizes
+            .entry((copy.process, copy.device, copy.bytes))
+            .or_default();
+        size.ns += copy.span.ns() as f64;
+        if copy.kind == CopyKind::DtoH {
+            size.down += 1;
+            size.pending += 1;
+        } else {
+            size.up += 1;
+            if size.pending > 0 {
+                size.pending -= 1;
+                size.trips += 1;
+            }
+        }
+    }
+    let mut sum = Trips::default();
+    for ((_, _, bytes), size) in sizes {
+        let mostly = |copies: u64| size.trips.saturating_mul(2) > copies;
+        if size.trips >= FEWEST_TRIPS && mostly(size.down) && mostly(size.up) {
+            sum.count += size.trips;
+            sum.bytes += size.trips as f64 * bytes as f64;
+            sum.ns += size.ns;
+        }
+    }
+    sum
+}
+
+fn or_silent(value: Option<f64>) -> Answer {
+    value.map_or(Answer::DoesNotApply, Answer::double)
+}
+
+pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.overhead_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the window in which the profiler recorded work of its own; silent where the file has no such records",
+        |t| or_silent(t.host.overhead_share)
+    ),
+    fact!(
+        "run.waited_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernels above 20 us that had ended when their launch call returned; silent for fewer than 50",
+        |t| or_silent(t.host.waited_share)
+    ),
+    fact!(
+        "run.memsets",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Memsets inside the window",
+        |t| Answer::int(t.host.sets)
+    ),
+    fact!(
+        "run.memset_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time of memsets, summed",
+        |t| Answer::double(t.host.set_ns)
+    ),
+    fact!(
+        "run.blocking_memsets",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Synchronous memsets of pinned or managed memory, for which the host waits",
+        |t| Answer::int(t.host.blocking_sets)
+    ),
+    fact!(
+        "run.blocking_memset_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Host time in those calls",
+        |t| Answer::double(t.host.blocking_set_ns)
+    ),
+    fact!(
+        "run.round_trips",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Copies to the host of 1 KiB or more that a copy of the same size to the device followed, for sizes that do so as a rule and three times at least",
+        |t| Answer::int(t.host.trips.count)
+    ),
+    fact!(
+        "run.round_trip_bytes",
+        Double,
+        "bytes",
+        &[],
+        NOTHING,
+        "Bytes that made such a trip, counted one way",
+        |t| Answer::double(t.host.trips.bytes)
+    ),
+    fact!(
+        "run.round_trip_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Copy time of those sizes, both ways",
+        |t| Answer::double(t.host.trips.ns)
+    ),
+];
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::correlate::{Vocabulary, correlate};
+    use crate::profile::{Copy, Device, Format, Process, Profile};
+
+    const WINDOW: Span = Span {
+        start: 0,
+        end: 1_000,
+    };
+
+    /// A run whose only rows are copies: `(kind, bytes)`, one after the other.
+    fn copying(copies: &[(CopyKind, u64)]) -> Run {
+        let mut profile = Profile::new(Format::NsysSqlite, "made up");
+        profile.processes.push(Process { pid: 1, rank: None });
+        profile.devices.push(Device::default());
+        for (at, &(kind, bytes)) in (0..).zip(copies) {
+            profile.copies.push(Copy {
+                span: Span {
+                    start: at * 10,
+                    end: at * 10 + 5,
+                },
+                device: DeviceId(0),
+                process: ProcessId(0),
+                stream: 7,
+                correlation: 0,
+                bytes,
+                kind,
+                src: MemKind::Unknown,
+                dst: MemKind::Unknown,
+            });
+        }
+        correlate(
+            profile,
+            &Vocabulary {
+                knows_op: &|_| false,
+                is_communication: &|_| false,
+            },
+        )
+    }
+
+    #[test]
+    fn what_comes_back_has_made_a_trip() {
+        use CopyKind::{DtoH, HtoD};
+        let there_and_back = [(DtoH, 4096), (HtoD, 4096)].repeat(3);
+        let found = trips(&copying(&there_and_back), WINDOW);
+        assert_eq!((found.count, found.bytes, found.ns), (3, 12_288.0, 30.0));
+    }
+
+    #[test]
+    fn equal_sizes_alone_are_no_trip() {
+        use CopyKind::{DtoH, HtoD};
+        // Batches going up, and results of the same size going down from time to time.
+        let mut batches = vec![(HtoD, 4096); 20];
+        batches.extend([(DtoH, 4096), (HtoD, 4096)].repeat(3));
+        assert_eq!(trips(&copying(&batches), WINDOW), Trips::default());
+        let twice = [(DtoH, 4096), (HtoD, 4096)].repeat(2);
+        assert_eq!(trips(&copying(&twice), WINDOW), Trips::default());
+        let numbers = [(DtoH, 4), (HtoD, 4)].repeat(9);
+        assert_eq!(trips(&copying(&numbers), WINDOW), Trips::default());
+    }
+
+    #[test]
+    fn overlapping_overheads_count_once() {
+        let mut run = copying(&[]);
+        assert_eq!(overhead_share(&run, WINDOW), None);
+        let name = run.profile.strings.intern("Buffer Flush");
+        for (start, end) in [(-50, 100), (50, 150), (60, 70), (2_000, 3_000)] {
+            run.profile.overheads.push(crate::profile::Overhead {
+                span: Span { start, end },
+                thread: None,
+                name,
+            });
+        }
+        assert_eq!(overhead_share(&run, WINDOW), Some(0.15));
+        let name = run.profile.strings.intern("Command Buffer Full");
+        for overhead in &mut run.profile.overheads {
+            overhead.name = name;
+        }
+        assert_eq!(overhead_share(&run, WINDOW), Some(0.0));
+    }
+}

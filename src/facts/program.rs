@@ -1,0 +1,513 @@
+//! What the names of ranges say about how the program is put together: compiled code, data
+//! loaders, wrappers for several GPUs.
+//!
+//! Every name here is one that PyTorch itself gives a range; users' own names decide nothing.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::run::Runs;
+use super::{Answer, Entry, fact};
+use crate::correlate::Run;
+use crate::cost::Costed;
+use crate::profile::{Copy, ProcessId, Span, StrId, ThreadId};
+
+/// What a range's name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sign(u16);
+
+impl Sign {
+    const NONE: Sign = Sign(0);
+    /// A batch fetched by a loader without workers.
+    const LONE_LOADER: Sign = Sign(1);
+    /// Code that `torch.compile` made.
+    const COMPILED: Sign = Sign(1 << 1);
+    /// DDP copying a reduced bucket back into the gradients.
+    const BUCKET_COPY: Sign = Sign(1 << 2);
+    const DDP_FORWARD: Sign = Sign(1 << 3);
+    const DATA_PARALLEL: Sign = Sign(1 << 4);
+    const GLOO: Sign = Sign(1 << 5);
+    const FSDP: Sign = Sign(1 << 6);
+    const OPTIMIZER: Sign = Sign(1 << 7);
+
+    const fn and(self, other: Sign) -> Sign {
+        Sign(self.0 | other.0)
+    }
+
+    const fn has(self, other: Sign) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn of(text: &str) -> Sign {
+        NAMES
+            .iter()
+            .filter(|n| n.how.holds(text, n.text))
+            .fold(Sign::NONE, |all, n| all.and(n.sign))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum How {
+    Is,
+    Begins,
+    Contains,
+}
+
+impl How {
+    fn holds(self, text: &str, name: &str) -> bool {
+        match self {
+            How::Is => text == name,
+            How::Begins => text.starts_with(name),
+            How::Contains => text.contains(name),
+        }
+    }
+}
+
+struct Name {
+    how: How,
+    text: &'static str,
+    sign: Sign,
+}
+
+/// Names with the place in PyTorch's sources that writes them.
+const NAMES: &[Name] = &[
+    // torch/utils/data/dataloader.py: _BaseDataLoaderIter.__next__
+    Name {
+        how: How::Begins,
+        text: "enumerate(DataLoader)#_SingleProcessDataLoaderIter",
+        sign: Sign::LONE_LOADER,
+    },
+    // torch/_dynamo/eval_frame.py, torch/csrc/dynamo/eval_frame.c
+    Name {
+        how: How::Begins,
+        text: REGION,
+        sign: Sign::COMPILED,
+    },
+    // torch/_functorch/_aot_autograd/runtime_wrappers.py; its backward is `CompiledFunctionBackward`
+    Name {
+        how: How::Contains,
+        text: "CompiledFunction",
+        sign: Sign::COMPILED,
+    },
+    // torch/csrc/distributed/c10d/reducer.cpp: Reducer::copy_bucket_to_grad
+    Name {
+        how: How::Is,
+        text: "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+        sign: Sign::BUCKET_COPY,
+    },
+    // torch/nn/parallel/distributed.py
+    Name {
+        how: How::Is,
+        text: "DistributedDataParallel.forward",
+        sign: Sign::DDP_FORWARD,
+    },
+    // torch/nn/parallel/data_parallel.py
+    Name {
+        how: How::Is,
+        text: "DataParallel.forward",
+        sign: Sign::DATA_PARALLEL,
+    },
+    // torch/csrc/distributed/c10d/ProcessGroupGloo.cpp
+    Name {
+        how: How::Begins,
+        text: "gloo:",
+        sign: Sign::GLOO,
+    },
+    // torch/distributed/fsdp: FSDP::pre_forward, FSDP::all_gather, ...
+    Name {
+        how: How::Begins,
+        text: "FSDP::",
+        sign: Sign::FSDP,
+    },
+    Name {
+        how: How::Begins,
+        text: "FullyShardedDataParallel.",
+        sign: Sign::FSDP,
+    },
+    // torch/optim/optimizer.py: profile_hook_step
+    Name {
+        how: How::Begins,
+        text: "Optimizer.step#",
+        sign: Sign::OPTIMIZER,
+    },
+];
+
+const REGION: &str = "Torch-Compiled Region";
+
+/// Collectives that reduce gradients.
+const REDUCTIONS: &[&str] = &["all_reduce", "reduce_scatter"];
+
+/// What was found, counted once per run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Program {
+    lone_loader: bool,
+    data_parallel: bool,
+    ddp: bool,
+    fsdp: bool,
+    gloo_calls: u64,
+    compiled: bool,
+    /// Functions that `torch.compile` compiled and the capture ran; `None` when regions carry no id.
+    compiled_frames: Option<u64>,
+    /// Highest compilation number of one of them, 0 for the first.
+    recompilations: Option<u64>,
+    compiled_ns: f64,
+    bucket_copy_ns: f64,
+    /// Optimizer steps the program ran.
+    optimizer_steps: u64,
+    /// DDP forward passes after which gradients were reduced before the next one.
+    synced_forwards: u64,
+}
+
+impl Program {
+    pub(super) fn of(costed: &Costed) -> Program {
+        let run = &costed.run;
+        let signs: Vec<Sign> = (run.profile.strings.iter())
+            .map(|(_, text)| Sign::of(text))
+            .collect();
+        let mut program = Program::default();
+        if signs.iter().all(|s| *s == Sign::NONE) {
+            return program;
+        }
+        let sign = |id: StrId| signs.get(id.idx()).copied().unwrap_or(Sign::NONE);
+        program.count_ranges(costed, &sign);
+        program.count_regions(run, &sign);
+        program.sum_scopes(run, &sign);
+        program.bucket_copy_ns += copied_in(run, |text| sign(text).has(Sign::BUCKET_COPY));
+        program
+    }
+
+    fn count_ranges(&mut self, costed: &Costed, sign: &impl Fn(StrId) -> Sign) {
+        let run = &costed.run;
+        let mut optimizers: FxHashMap<StrId, u64> = FxHashMap::default();
+        let mut forwards: FxHashMap<ProcessId, Vec<(i64, bool)>> = FxHashMap::default();
+        for range in &run.profile.ranges {
+            let found = sign(range.text);
+            if found == Sign::NONE {
+                continue;
+            }
+            self.lone_loader |= found.has(Sign::LONE_LOADER);
+            self.data_parallel |= found.has(Sign::DATA_PARALLEL);
+            self.fsdp |= found.has(Sign::FSDP);
+            self.gloo_calls += u64::from(found.has(Sign::GLOO));
+            if found.has(Sign::OPTIMIZER) {
+                *optimizers.entry(range.text).or_default() += 1;
+            }
+            if found.has(Sign::DDP_FORWARD)
+                && let Some(thread) = run.profile.threads.get(range.thread.idx())
+            {
+                self.ddp = true;
+                let list = forwards.entry(thread.process).or_default();
+                list.push((range.span.start, false));
+            }
+        }
+        // An optimizer that wraps another records both.
+        self.optimizer_steps = optimizers.values().copied().max().unwrap_or(0);
+        mark_synced(costed, &mut forwards);
+        self.synced_forwards = forwards
+            .values()
+            .flatten()
+            .filter(|(_, synced)| *synced)
+            .count() as u64;
+    }
+
+    fn count_regions(&mut self, run: &Run, sign: &impl Fn(StrId) -> Sign) {
+        let mut frames = BTreeSet::new();
+        for (id, text) in run.profile.strings.iter() {
+            if !sign(id).has(Sign::COMPILED) {
+                continue;
+            }
+            self.compiled = true;
+            if let Some((frame, compilation)) = region(text) {
+                frames.insert(frame);
+                self.recompilations = self.recompilations.max(Some(compilation));
+            }
+        }
+        self.compiled_frames = Some(frames.len() as u64).filter(|&n| n > 0);
+    }
+
+    /// Kernel time launched inside ranges that say something.
+    fn sum_scopes(&mut self, run: &Run, sign: &impl Fn(StrId) -> Sign) {
+        let mut inherited: Vec<Sign> = Vec::with_capacity(run.scopes.len());
+        for scope in &run.scopes {
+            let own = run
+                .profile
+                .ranges
+                .get(scope.range.idx())
+                .map_or(Sign::NONE, |r| sign(r.text));
+            let outer = scope.parent.and_then(|p| inherited.get(p.idx())).copied();
+            inherited.push(own.and(outer.unwrap_or(Sign::NONE)));
+        }
+        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+            let scope = link.site.and(link.scope);
+            let Some(found) = scope.and_then(|s| inherited.get(s.idx())) else {
+                continue;
+            };
+            if found.has(Sign::COMPILED) {
+                self.compiled_ns += kernel.span.ns() as f64;
+            }
+            if found.has(Sign::BUCKET_COPY) {
+                self.bucket_copy_ns += kernel.span.ns() as f64;
+            }
+        }
+    }
+}
+
+/// Copy time launched inside ranges of some names; a thread's ranges of these names do not nest.
+fn copied_in(run: &Run, named: impl Fn(StrId) -> bool) -> f64 {
+    let mut ranges: FxHashMap<ThreadId, Vec<Span>> = FxHashMap::default();
+    for range in run.profile.ranges.iter().filter(|r| named(r.text)) {
+        ranges.entry(range.thread).or_default().push(range.span);
+    }
+    if ranges.is_empty() {
+        return 0.0;
+    }
+    let calls = super::table::calls_by_correlation(run);
+    let inside = |copy: &&Copy| {
+        let call = calls
+            .get(&(copy.process, copy.correlation))
+            .and_then(|id| run.profile.calls.get(id.idx()))?;
+        let spans = ranges.get(&call.thread)?;
+        let after = spans.partition_point(|s| s.start <= call.span.start);
+        let span = spans.get(after.checked_sub(1)?)?;
+        Some(span.contains(call.span.start))
+    };
+    let window = run.window.span;
+    run.profile
+        .copies
+        .iter()
+        .filter(|copy| window.is_some_and(|w| w.contains(copy.span.start)))
+        .filter(|copy| inside(copy) == Some(true))
+        .map(|copy| copy.span.ns() as f64)
+        .sum()
+}
+
+/// Marks the forward passes that a gradient reduction follows before the next one begins.
+fn mark_synced(costed: &Costed, forwards: &mut FxHashMap<ProcessId, Vec<(i64, bool)>>) {
+    if forwards.is_empty() {
+        return;
+    }
+    let run = &costed.run;
+    let mut reducing: FxHashSet<StrId> = FxHashSet::default();
+    for (site, decoded) in run.sites.iter().zip(&costed.kernels) {
+        for (kernel, name) in site.kernels.iter().zip(decoded) {
+            if name.collective.is_some_and(|c| REDUCTIONS.contains(&c)) {
+                reducing.insert(kernel.name);
+            }
+        }
+    }
+    for list in forwards.values_mut() {
+        list.sort_unstable();
+    }
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        if !reducing.contains(&kernel.name) {
+            continue;
+        }
+        let launched = link
+            .launch
+            .and_then(|id| run.profile.calls.get(id.idx()))
+            .map(|call| call.span.start);
+        let Some((launched, list)) = launched.zip(forwards.get_mut(&kernel.process)) else {
+            continue;
+        };
+        let after = list.partition_point(|(start, _)| *start <= launched);
+        if let Some((_, synced)) = after.checked_sub(1).and_then(|at| list.get_mut(at)) {
+            *synced = true;
+        }
+    }
+}
+
+/// `Torch-Compiled Region: 3/1` is the second compilation of frame 3; a `!` before it marks one
+/// of compiled autograd.
+fn region(text: &str) -> Option<(u64, u64)> {
+    let id = text.strip_prefix(REGION)?.strip_prefix(": ")?;
+    let id = id.split_whitespace().next()?.trim_start_matches('!');
+    let (frame, compilation) = id.rsplit('/').next().and_then(|last| {
+        let rest = id.strip_suffix(last)?.strip_suffix('/')?;
+        Some((rest.rsplit('/').next()?, last))
+    })?;
+    // `0/1_2` is restarted analysis 2 of the same compilation.
+    let compilation = compilation.split('_').next()?;
+    Some((frame.parse().ok()?, compilation.parse().ok()?))
+}
+
+fn of_compiled(t: &super::Table<'_>, value: Option<u64>) -> Answer {
+    if t.program.compiled {
+        Answer::maybe(value, Answer::int)
+    } else {
+        Answer::DoesNotApply
+    }
+}
+
+fn share_of_kernels(t: &super::Table<'_>, ns: f64) -> Answer {
+    if t.sums.kernel_ns > 0.0 {
+        Answer::double(ns / t.sums.kernel_ns)
+    } else {
+        Answer::Absent
+    }
+}
+
+pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.lone_loader",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "A DataLoader without worker processes was seen: it loads in the training process",
+        |t| Answer::flag(t.program.lone_loader)
+    ),
+    fact!(
+        "run.data_parallel",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Forward passes of `nn.DataParallel` were seen",
+        |t| Answer::flag(t.program.data_parallel)
+    ),
+    fact!(
+        "run.ddp",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Forward passes of DistributedDataParallel were seen",
+        |t| Answer::flag(t.program.ddp)
+    ),
+    fact!(
+        "run.fsdp",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Ranges of fully sharded data parallelism were seen",
+        |t| Answer::flag(t.program.fsdp)
+    ),
+    fact!(
+        "run.distributed",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "One of several processes, as far as collectives, wrappers or a rank in the file say",
+        |t| Answer::flag(
+            t.program.ddp
+                || t.program.fsdp
+                || t.program.gloo_calls > 0
+                || t.sums.comm_kernel_ns > 0.0
+                || t.processes > 1
+                || t.costed
+                    .run
+                    .profile
+                    .processes
+                    .iter()
+                    .any(|p| p.rank.is_some())
+        )
+    ),
+    fact!(
+        "run.gloo_calls",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Collectives of the gloo backend, which run on the CPU",
+        |t| Answer::int(t.program.gloo_calls)
+    ),
+    fact!(
+        "run.compiled_frames",
+        Int,
+        "",
+        &[],
+        COMPILE_IDS,
+        "Different functions compiled by torch.compile that ran; graph breaks split one into several; silent without torch.compile",
+        |t| of_compiled(t, t.program.compiled_frames)
+    ),
+    fact!(
+        "run.recompilations",
+        Int,
+        "",
+        &[],
+        COMPILE_IDS,
+        "How often the most recompiled function had been compiled anew; silent without torch.compile",
+        |t| of_compiled(t, t.program.recompilations)
+    ),
+    fact!(
+        "run.compiled_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time launched inside code that torch.compile made",
+        |t| share_of_kernels(t, t.program.compiled_ns)
+    ),
+    fact!(
+        "run.bucket_copy_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of GPU busy time in DDP copying reduced buckets back into gradients",
+        |t| if t.totals.gpu_busy_ns > 0.0 {
+            Answer::double(t.program.bucket_copy_ns / t.totals.gpu_busy_ns)
+        } else {
+            Answer::Absent
+        }
+    ),
+    fact!(
+        "run.bucket_copy_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Time of kernels and copies in which DDP copies reduced buckets back into gradients",
+        |t| Answer::double(t.program.bucket_copy_ns)
+    ),
+    fact!(
+        "run.optimizer_steps",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Optimizer steps seen by their ranges; 0 when nothing records them",
+        |t| Answer::int(t.program.optimizer_steps)
+    ),
+    fact!(
+        "run.synced_forwards",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "DDP forward passes after which gradients were reduced before the next one began",
+        |t| Answer::int(t.program.synced_forwards)
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_name_frame_and_compilation() {
+        assert_eq!(region("Torch-Compiled Region: 0/0"), Some((0, 0)));
+        assert_eq!(region("Torch-Compiled Region: 12/3_1"), Some((12, 3)));
+        assert_eq!(region("Torch-Compiled Region: !0/5/2"), Some((5, 2)));
+        assert_eq!(region("Torch-Compiled Region"), None);
+        assert_eq!(region("Torch-Compiled Region: x"), None);
+        assert_eq!(
+            region("Torch-Compiled Region: 99999999999999999999/0"),
+            None
+        );
+    }
+
+    #[test]
+    fn names_are_pytorchs_own() {
+        assert!(Sign::of("DataParallel.forward").has(Sign::DATA_PARALLEL));
+        assert!(!Sign::of("DistributedDataParallel.forward").has(Sign::DATA_PARALLEL));
+        assert!(
+            Sign::of("autograd::engine::evaluate_function: CompiledFunctionBackward")
+                .has(Sign::COMPILED)
+        );
+        assert_eq!(Sign::of("forward"), Sign::NONE);
+    }
+}

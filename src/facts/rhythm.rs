@@ -1,0 +1,374 @@
+//! How a run goes from step to step: whether its steps take equally long, do the same work and
+//! cover it, and whether the GPU keeps its pace.
+
+use std::collections::BTreeMap;
+
+use super::run::Runs;
+use super::{Answer, Entry, fact};
+use crate::correlate::{Run, SiteId};
+use crate::cost::{Costed, Family};
+use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
+
+/// What the steps have in common, and the pace of the math.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rhythm {
+    /// First step over the median of the others; three steps at least.
+    first_over_median: Option<f64>,
+    /// Standard deviation over mean, of the steps after the first; three of those at least.
+    spread: Option<f64>,
+    /// Longest step after the first over their median; three of those at least.
+    longest_over_median: Option<f64>,
+    /// Steps in a row that ran the same kernels.
+    repeating: Option<u64>,
+    /// Share of launched kernel time outside steps.
+    outside_share: Option<f64>,
+    /// Blocking calls per step on threads that launch.
+    syncs_per_step: Option<f64>,
+    /// Driver allocations after the second step.
+    allocations: Option<Allocations>,
+    /// Late over early duration of the same matrix kernels.
+    slowdown: Option<f64>,
+    /// Share of kernel time that figure was taken from.
+    paced_share: f64,
+}
+
+/// Calls that ask the driver for memory, or give it back, after the second step.
+#[derive(Debug, Clone, Copy, Default)]
+struct Allocations {
+    calls: u64,
+    ns: f64,
+    /// The host time looked at.
+    of_ns: f64,
+    steps: u64,
+}
+
+/// Steps from which a spread says something.
+const FEWEST: usize = 3;
+/// Sites whose pace is followed: the largest ones.
+const PACED_SITES: usize = 16;
+/// Executions of one kernel from which early and late ones are compared.
+const FEWEST_EXECUTIONS: usize = 20;
+
+impl Rhythm {
+    pub(super) fn of(costed: &Costed) -> Rhythm {
+        let run = &costed.run;
+        let mut rhythm = Rhythm::default();
+        rhythm.durations(run);
+        if !run.steps.is_empty() {
+            rhythm.work(run);
+            rhythm.host(run);
+        }
+        rhythm.pace(costed);
+        rhythm
+    }
+
+    fn durations(&mut self, run: &Run) {
+        let lengths: Vec<f64> = (run.steps.iter().filter(|s| !s.warmup))
+            .map(|s| s.span.ns() as f64)
+            .collect();
+        let Some((first, rest)) = lengths.split_first() else {
+            return;
+        };
+        let median = median(rest.to_vec());
+        if lengths.len() >= FEWEST {
+            self.first_over_median = median.filter(|m| *m > 0.0).map(|m| first / m);
+        }
+        if rest.len() >= FEWEST {
+            let longest = rest.iter().copied().fold(0.0, f64::max);
+            self.longest_over_median = median.filter(|m| *m > 0.0).map(|m| longest / m);
+            self.spread = spread(rest);
+        }
+    }
+
+    /// Which kernels each step ran, and how much ran in none.
+    fn work(&mut self, run: &Run) {
+        let mut content: Vec<u64> = vec![0; run.steps.len()];
+        let (mut inside, mut outside) = (0.0, 0.0);
+        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+            if link.site.is_none() || link.launch.is_none() {
+                continue;
+            }
+            let ns = kernel.span.ns() as f64;
+            let Some(step) = link.step else {
+                outside += ns;
+                continue;
+            };
+            inside += ns;
+            if let Some(sum) = content.get_mut(step.idx()) {
+                // Streams run beside each other in no fixed order, so order must not matter.
+                *sum = sum.wrapping_add(fingerprint(kernel.name, kernel.config));
+            }
+        }
+        if inside + outside > 0.0 {
+            self.outside_share = Some(outside / (inside + outside));
+        }
+        let (mut longest, mut current) = (0_u64, 0_u64);
+        let mut last = None;
+        for (step, sum) in run.steps.iter().zip(content) {
+            let sum = Some(sum).filter(|&s| s != 0 && !step.warmup);
+            current = match (last, sum) {
+                (_, None) => 0,
+                (Some(before), Some(now)) if before == now => current + 1,
+                _ => 1,
+            };
+            longest = longest.max(current);
+            last = sum;
+        }
+        self.repeating = Some(longest);
+    }
+
+    fn host(&mut self, run: &Run) {
+        let steps: Vec<Span> = (run.steps.iter().filter(|s| !s.warmup))
+            .map(|s| s.span)
+            .collect();
+        let Some((first, last)) = steps.first().zip(steps.last()) else {
+            return;
+        };
+        let all = Span {
+            start: first.start,
+            end: last.end,
+        };
+        let steady = steps.get(2).map(|third| Span {
+            start: third.start,
+            end: last.end,
+        });
+        let mut launching = vec![false; run.profile.threads.len()];
+        for call in &run.profile.calls {
+            if call.class == ApiClass::Launch
+                && let Some(seen) = launching.get_mut(call.thread.idx())
+            {
+                *seen = true;
+            }
+        }
+        let mut syncs = 0_u64;
+        let mut allocations = Allocations::default();
+        for call in &run.profile.calls {
+            let launches = launching.get(call.thread.idx()).copied().unwrap_or(false);
+            match call.class {
+                ApiClass::Sync => syncs += u64::from(launches && all.contains(call.span.start)),
+                ApiClass::Alloc | ApiClass::Free
+                    if steady.is_some_and(|s| s.contains(call.span.start))
+                        && asks_the_driver(run.profile.text(call.name)) =>
+                {
+                    allocations.calls += 1;
+                    allocations.ns += call.span.ns() as f64;
+                }
+                _ => {}
+            }
+        }
+        if run.profile.recorded.api_calls {
+            self.syncs_per_step = Some(syncs as f64 / steps.len() as f64);
+            self.allocations = steady.map(|span| Allocations {
+                of_ns: span.ns() as f64,
+                steps: steps.len() as u64 - 2,
+                ..allocations
+            });
+        }
+    }
+
+    /// The same product of the same matrices should take the same time late in the run as early:
+    /// what it takes longer, the clock lost.
+    fn pace(&mut self, costed: &Costed) {
+        let run = &costed.run;
+        let paced: Vec<bool> = run
+            .sites
+            .iter()
+            .zip(&costed.sites)
+            .take(PACED_SITES)
+            .map(|(site, cost)| {
+                matches!(cost.family, Family::Gemm | Family::Conv)
+                    && cost.flops.is_some()
+                    && !cost.autotuning
+                    && site.calls as usize >= FEWEST_EXECUTIONS
+            })
+            .collect();
+        if !paced.contains(&true) {
+            return;
+        }
+        let mut groups: BTreeMap<(SiteId, StrId, ConfigId), Vec<KernelId>> = BTreeMap::new();
+        for ((id, kernel), link) in (0..)
+            .map(KernelId)
+            .zip(&run.profile.kernels)
+            .zip(&run.links)
+        {
+            if let Some(site) = link.site
+                && paced.get(site.idx()) == Some(&true)
+            {
+                let key = (site, kernel.name, kernel.config);
+                groups.entry(key).or_default().push(id);
+            }
+        }
+        let (mut early, mut late, mut covered) = (0.0, 0.0, 0.0);
+        for ids in groups.values().filter(|g| g.len() >= FEWEST_EXECUTIONS) {
+            let lengths: Vec<f64> = ids
+                .iter()
+                .filter_map(|id| run.profile.kernels.get(id.idx()))
+                .map(|k| k.span.ns() as f64)
+                .collect();
+            let third = lengths.len() / 3;
+            let first = median(lengths.iter().take(third).copied().collect());
+            let last = median(lengths.iter().rev().take(third).copied().collect());
+            if let Some((first, last)) = first.zip(last) {
+                let weight = lengths.len() as f64;
+                early += first * weight;
+                late += last * weight;
+                covered += lengths.iter().sum::<f64>();
+            }
+        }
+        let total: f64 = run.sites.iter().map(|s| s.time_ns as f64).sum();
+        if early > 0.0 && total > 0.0 {
+            self.slowdown = Some(late / early);
+            self.paced_share = covered / total;
+        }
+    }
+}
+
+/// Not the stream-ordered calls, which take from a pool.
+fn asks_the_driver(name: &str) -> bool {
+    !name.contains("Async") && !name.contains("FromPool")
+}
+
+/// A kernel with its launch configuration as a number; never 0.
+fn fingerprint(name: StrId, config: ConfigId) -> u64 {
+    use std::hash::BuildHasher as _;
+    rustc_hash::FxBuildHasher.hash_one((name, config)) | 1
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Standard deviation over mean.
+fn spread(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+    (mean > 0.0).then(|| variance.sqrt() / mean)
+}
+
+pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.first_step_over_median",
+        Double,
+        "",
+        &[],
+        MORE_STEPS,
+        "Duration of the first step over the median of the others",
+        |t| Answer::maybe(t.rhythm.first_over_median, Answer::double)
+    ),
+    fact!(
+        "run.step_spread",
+        Double,
+        "",
+        &[],
+        MORE_STEPS,
+        "Standard deviation of the step durations over their mean, without the first step",
+        |t| Answer::maybe(t.rhythm.spread, Answer::double)
+    ),
+    fact!(
+        "run.longest_step_over_median",
+        Double,
+        "",
+        &[],
+        MORE_STEPS,
+        "Duration of the longest step over the median, without the first step",
+        |t| Answer::maybe(t.rhythm.longest_over_median, Answer::double)
+    ),
+    fact!(
+        "run.repeating_steps",
+        Int,
+        "",
+        &[],
+        STEPS,
+        "Most steps in a row that ran the same kernels with the same launch configurations",
+        |t| Answer::maybe(t.rhythm.repeating, Answer::int)
+    ),
+    fact!(
+        "run.outside_steps_share",
+        Double,
+        "share",
+        &[],
+        STEPS,
+        "Share of the launched kernel time that was launched outside numbered steps",
+        |t| Answer::maybe(t.rhythm.outside_share, Answer::double)
+    ),
+    fact!(
+        "run.syncs_per_step",
+        Double,
+        "",
+        &[],
+        STEPS,
+        "Blocking synchronisation calls per step, on threads that launch kernels",
+        |t| Answer::maybe(t.rhythm.syncs_per_step, Answer::double)
+    ),
+    fact!(
+        "run.allocations_per_step",
+        Double,
+        "",
+        &[],
+        MORE_STEPS,
+        "Calls per step that ask the driver for memory or give it back, after the second step",
+        |t| Answer::maybe(
+            t.rhythm
+                .allocations
+                .filter(|a| a.steps > 0)
+                .map(|a| a.calls as f64 / a.steps as f64),
+            Answer::double
+        )
+    ),
+    fact!(
+        "run.allocation_share",
+        Double,
+        "share",
+        &[],
+        MORE_STEPS,
+        "Share of the time after the second step that the host spent in those calls",
+        |t| Answer::maybe(
+            t.rhythm
+                .allocations
+                .filter(|a| a.of_ns > 0.0)
+                .map(|a| a.ns / a.of_ns),
+            Answer::double
+        )
+    ),
+    fact!(
+        "run.math_slowdown",
+        Double,
+        "",
+        &[],
+        MORE_MATH,
+        "Median duration of the same matrix kernels in the last third of the run over the first third",
+        |t| Answer::maybe(t.rhythm.slowdown, Answer::double)
+    ),
+    fact!(
+        "run.paced_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of kernel time in the matrix kernels compared for that",
+        |t| Answer::double(t.rhythm.paced_share)
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_is_relative() {
+        assert_eq!(spread(&[2.0, 2.0, 2.0]), Some(0.0));
+        assert_eq!(spread(&[1.0, 3.0]), Some(0.5));
+        assert_eq!(spread(&[0.0]), None);
+        assert_eq!(spread(&[]), None);
+    }
+
+    #[test]
+    fn the_driver_is_asked_by_some_calls_only() {
+        assert!(asks_the_driver("cudaMalloc"));
+        assert!(asks_the_driver("cudaHostAlloc"));
+        assert!(!asks_the_driver("cudaMallocAsync"));
+        assert!(!asks_the_driver("cudaFreeAsync"));
+    }
+}

@@ -1,0 +1,222 @@
+//! Facts of the run asked of small profiles written by hand.
+
+use super::{Answer, Lookup as _, Member, Over, Table, Value};
+use crate::correlate::testing::Builder;
+use crate::cost::{Costed, price};
+use crate::profile::{Copy, CopyKind, DeviceId, MemKind, ProcessId, RangeKind, Span, ThreadId};
+
+fn costed(mut profile: Builder) -> Costed {
+    profile.profile.recorded.api_calls = true;
+    price(profile.run(), None)
+}
+
+fn of_run(costed: &Costed, fact: &str) -> Answer {
+    Table::new(costed).view(Member::Run).get(fact)
+}
+
+fn int(value: i64) -> Answer {
+    Answer::Value(Value::Int(value))
+}
+
+fn double(value: f64) -> Answer {
+    Answer::Value(Value::Double(value))
+}
+
+/// A kernel of this name, launched on thread 0.
+fn launch(profile: &mut Builder, name: &str, time: i64) {
+    let kernel = profile.launch(time);
+    let name = profile.profile.strings.intern(name);
+    profile.profile.kernels[kernel].name = name;
+}
+
+#[test]
+fn steps_that_repeat() {
+    let mut profile = Builder::new();
+    for step in 0..5_i64 {
+        let start = step * 10_000;
+        profile.range(&format!("step {step}"), start, start + 9_000);
+        launch(&mut profile, "vectorized_elementwise_kernel", start + 100);
+        launch(&mut profile, "softmax_warp_forward", start + 300);
+        if step == 4 {
+            launch(&mut profile, "softmax_warp_forward", start + 500);
+        }
+        if step >= 2 {
+            profile.call(ThreadId(0), "cudaMalloc", start + 700, 0);
+            profile.call(ThreadId(0), "cudaMallocAsync", start + 710, 0);
+        }
+        profile.call(ThreadId(0), "cudaStreamSynchronize", start + 800, 0);
+    }
+    launch(&mut profile, "softmax_warp_forward", 49_500);
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.repeating_steps"), int(4));
+    assert_eq!(of_run(&costed, "run.allocations_per_step"), double(1.0));
+    assert_eq!(of_run(&costed, "run.syncs_per_step"), double(1.0));
+    assert_eq!(of_run(&costed, "run.first_step_over_median"), double(1.0));
+    assert_eq!(of_run(&costed, "run.step_spread"), double(0.0));
+    // 11 kernels of 10 ns in steps, one after them.
+    assert_eq!(
+        of_run(&costed, "run.outside_steps_share"),
+        double(10.0 / 120.0)
+    );
+}
+
+#[test]
+fn without_steps_nothing_is_said_of_them() {
+    let mut profile = Builder::new();
+    launch(&mut profile, "softmax_warp_forward", 100);
+    let costed = costed(profile);
+    for fact in [
+        "run.repeating_steps",
+        "run.allocations_per_step",
+        "run.syncs_per_step",
+        "run.step_spread",
+        "run.outside_steps_share",
+    ] {
+        assert_eq!(of_run(&costed, fact), Answer::Absent, "{fact}");
+    }
+}
+
+#[test]
+fn micro_steps_that_reduce_gradients() {
+    let mut profile = Builder::new();
+    for micro in 0..4_i64 {
+        let start = micro * 10_000;
+        profile.range("DistributedDataParallel.forward", start, start + 1_000);
+        launch(&mut profile, "softmax_warp_forward", start + 100);
+        // The last one under no_sync.
+        if micro < 3 {
+            let all_reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+            launch(&mut profile, all_reduce, start + 3_000);
+        }
+        if micro % 2 == 1 {
+            let optimizer = "Optimizer.step#AdamW.step";
+            profile.range(optimizer, start + 5_000, start + 6_000);
+        }
+    }
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.ddp"), Answer::Value(Value::Bool(true)));
+    assert_eq!(of_run(&costed, "run.synced_forwards"), int(3));
+    assert_eq!(of_run(&costed, "run.optimizer_steps"), int(2));
+}
+
+#[test]
+fn bucket_copies_are_kernels_and_copies() {
+    let mut profile = Builder::new();
+    let bucket = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
+    profile.range(bucket, 1_000, 2_000).kind = RangeKind::CpuOp;
+    launch(&mut profile, "vectorized_elementwise_kernel", 1_100);
+    for (correlation, time) in [(901, 1_300), (902, 5_000)] {
+        profile.call(ThreadId(0), "cudaMemcpyAsync", time, correlation);
+        profile.profile.copies.push(Copy {
+            span: Span {
+                start: time + 200,
+                end: time + 240,
+            },
+            device: DeviceId(0),
+            process: ProcessId(0),
+            stream: 7,
+            correlation,
+            bytes: 4096,
+            kind: CopyKind::DtoD,
+            src: MemKind::Device,
+            dst: MemKind::Device,
+        });
+    }
+    let costed = costed(profile);
+    // The kernel's 10 ns and the first copy's 40.
+    assert_eq!(of_run(&costed, "run.bucket_copy_ns"), double(50.0));
+}
+
+#[test]
+fn compiled_code_is_counted_by_function() {
+    let mut profile = Builder::new();
+    for (text, start) in [
+        ("Torch-Compiled Region: 0/0", 1_000),
+        ("Torch-Compiled Region: 0/3", 2_000),
+        ("Torch-Compiled Region: 1/0", 3_000),
+    ] {
+        profile.range(text, start, start + 500);
+        launch(&mut profile, "triton_poi_fused_add_0", start + 100);
+    }
+    launch(&mut profile, "softmax_warp_forward", 4_000);
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.compiled_frames"), int(2));
+    assert_eq!(of_run(&costed, "run.recompilations"), int(3));
+    assert_eq!(of_run(&costed, "run.compiled_share"), double(0.75));
+}
+
+#[test]
+fn compiled_facts_mean_nothing_without_the_compiler() {
+    let mut profile = Builder::new();
+    profile.range("forward", 0, 500);
+    launch(&mut profile, "softmax_warp_forward", 100);
+    let costed = costed(profile);
+    let answer = of_run(&costed, "run.recompilations");
+    assert_eq!(answer, Answer::DoesNotApply);
+}
+
+/// Kernels with gaps between them, each behind a wait in an operator of its own.
+fn waiting_in(ops: &[&str]) -> Builder {
+    let mut profile = Builder::new();
+    launch(&mut profile, "softmax_warp_forward", 0);
+    for (op, start) in ops.iter().zip((1..).map(|n| n * 10_000)) {
+        if !op.is_empty() {
+            // An outer operator, and a range that was never closed.
+            profile.range("__getattr__", start - 200, 0);
+            for (text, from, to) in [("aten::item", -100, 200), (*op, -50, 150)] {
+                let range = profile.range(text, start + from, start + to);
+                range.kind = RangeKind::CpuOp;
+            }
+        }
+        profile.call(ThreadId(0), "cudaStreamSynchronize", start, 0);
+        launch(&mut profile, "softmax_warp_forward", start + 500);
+    }
+    profile
+}
+
+#[test]
+fn gaps_know_the_operator_that_waited() {
+    let ops = [
+        "aten::_local_scalar_dense",
+        "aten::nonzero",
+        "",
+        "aten::nonzero",
+    ];
+    let costed = costed(waiting_in(&ops));
+    let table = Table::new(&costed);
+    let mut seen = Vec::new();
+    for member in table.members(Over::Gap) {
+        let view = table.view(member);
+        if view.get("gap.cause") != Answer::Value(Value::Str("after_sync".into())) {
+            continue;
+        }
+        let name = match view.get("gap.op_name") {
+            Answer::Value(Value::Str(name)) => name.to_string(),
+            _ => "-".to_owned(),
+        };
+        if let Answer::Value(Value::Int(count)) = view.get("gap.count") {
+            seen.push((name, count));
+        }
+    }
+    seen.sort();
+    let expected = [("-", 1), ("local_scalar_dense", 1), ("nonzero", 2)];
+    assert_eq!(seen, expected.map(|(name, count)| (name.to_owned(), count)));
+}
+
+#[test]
+fn a_clock_that_drops_shows_in_equal_products() {
+    let mut profile = Builder::new();
+    for call in 0..30_i64 {
+        let start = call * 10_000;
+        let text = "aten::mm, sizes = [[64, 8], [8, 32]]";
+        profile.range(text, start, start + 500).kind = RangeKind::CpuOp;
+        let kernel = profile.launch(start + 100);
+        let name = profile.profile.strings.intern("ampere_sgemm_128x64_nn");
+        let kernel = &mut profile.profile.kernels[kernel];
+        kernel.name = name;
+        kernel.span.end = kernel.span.start + if call < 15 { 1_000 } else { 1_250 };
+    }
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.math_slowdown"), double(1.25));
+    assert_eq!(of_run(&costed, "run.paced_share"), double(1.0));
+}
