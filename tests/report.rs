@@ -592,7 +592,7 @@ fn copying_and_graphs_are_said_first() {
         "{said}"
     );
     assert_eq!(report.unattributed[0].reason, "graph_replay");
-    assert_eq!(report.layers[0].name, "(replayed by a CUDA graph)");
+    assert_eq!(report.layers[0].name, "(replayed by a graph launch)");
     assert!(!report.layers[0].is_layer);
 }
 
@@ -625,6 +625,7 @@ fn step_time_is_per_step() {
         .map(|number| Step {
             number,
             span,
+            gpu: None,
             warmup: number == 0,
         })
         .collect();

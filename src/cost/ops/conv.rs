@@ -6,6 +6,10 @@ use super::call::{Call, Given, Part, count, product, size, total};
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, Unknown};
 
+mod pair;
+
+pub(in crate::cost) use pair::with_partners;
+
 const BACKWARD: &str = "dgrad (dY + w + dX) and wgrad (dY + x + dW), FLOPs of the forward each; \
                         bias: one add per element of dY, reads dY, writes the bias";
 
@@ -580,7 +584,7 @@ fn one_gradient(call: &Call) -> Result<OpCost, Unknown> {
     let sizes = call
         .ints(0, &["self_size", "input_size", "weight_size"])
         .value()
-        .ok_or(Unknown::NoShapes)?;
+        .ok_or(Unknown::NoScalars)?;
     let missing = Tensor {
         shape: sizes.iter().map(|&s| size(s)).collect::<Result<_, _>>()?,
         dtype: dy.dtype,
