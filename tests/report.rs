@@ -632,12 +632,15 @@ fn step_time_is_per_step() {
     let report = s.report();
     assert_eq!((report.summary.steps, report.summary.devices), (4, 2));
     let saving = report.findings[0].saving.as_ref().unwrap();
-    // 16 ms of one device, over 4 steps.
-    assert_eq!(saving.step_ns, Some(4.0 * MS));
+    // 16 ms of one device, over the 5 steps of 10 ms that fit into the window of 50 ms.
+    assert_eq!(saving.step_ns, Some(3.2 * MS));
     assert_eq!(saving.claimed_share, 0.2);
     let text = s.markdown();
     assert!(text.contains("summed over 2 GPUs"), "{text}");
-    assert!(text.contains("4 steps of 10.0 ms each"), "{text}");
+    assert!(
+        text.contains("a window of 50.0 ms with 4 steps of 10.0 ms each"),
+        "{text}"
+    );
 }
 
 #[test]

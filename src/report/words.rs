@@ -295,7 +295,7 @@ pub(super) fn missing(missing: Missing, format: Format) -> (&'static str, String
              steps, and start while the GPU is idle"
         }
         Missing::GraphReplay => {
-            "the replay is the only host event there is: profile one run without CUDA graphs to see \
+            "the replay is the only host event there is: profile one run without graphs to see \
              the operators"
         }
         Missing::NoRange | Missing::NoOperator => markers,
