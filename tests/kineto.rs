@@ -429,6 +429,7 @@ fn other_json_is_refused_with_the_way_on() {
         r#"{"$schema": "https://www.speedscope.app/file-format-schema.json"}"#,
         r#"{"nodes": [{"ph": "X"}]}"#,
         r#"{"note": "\"traceEvents\" are not here"}"#,
+        r#"{"traceEvents": [{"ph": "X", "cat": "toplevel", "name": "ThreadPool", "ts": 1, "dur": 2}]}"#,
     ] {
         let error = open(text.as_bytes()).expect_err(text).to_string();
         assert!(error.contains("export_chrome_trace"), "{text}: {error}");

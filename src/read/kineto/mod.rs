@@ -73,6 +73,18 @@ impl Reader for Kineto {
                     .into(),
             });
         }
+        if rows.is_foreign() {
+            return Err(ReadError {
+                path: path.display().to_string(),
+                problem:
+                    "expected a PyTorch profiler trace, found a Chrome trace of another program: \
+                          no event in it is an operator, a CUDA or HIP call, or a kernel"
+                        .into(),
+                remedy: "give the file written by `export_chrome_trace` or \
+                         `tensorboard_trace_handler` of torch.profiler"
+                    .into(),
+            });
+        }
         rows.settle();
         note_damage(&mut rows, end, damage);
         let counters = rows.counters;
