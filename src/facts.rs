@@ -15,6 +15,7 @@ mod gap;
 mod gpu;
 mod kernel;
 mod layer;
+mod message;
 mod run;
 mod site;
 mod step;
@@ -235,6 +236,7 @@ pub fn all() -> &'static [Fact] {
         facts.extend(gpu::ENTRIES.iter().map(|e| e.fact));
         facts.extend(layer::ENTRIES.iter().map(|e| e.fact));
         facts.extend(site::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(message::ENTRIES.iter().map(|e| e.fact));
         facts.extend(kernel::ENTRIES.iter().map(|e| e.fact));
         facts.extend(chain::ENTRIES.iter().map(|e| e.fact));
         facts.extend(copy::ENTRIES.iter().map(|e| e.fact));

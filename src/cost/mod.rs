@@ -175,6 +175,7 @@ pub enum Dims {
         in_spatial: u64,
         out_spatial: u64,
         filter: u64,
+        /// The largest of all dimensions; 0 where it is not recorded.
         stride: u64,
         transposed: bool,
     },

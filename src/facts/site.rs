@@ -1,6 +1,6 @@
 //! Facts of a site: all op calls with the same layer, operator, direction, shapes and dtypes.
 
-use super::{Answer, Entry, Subject, Table, fact};
+use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
 use crate::correlate::{OpArgs, Site, SiteId, Tensor};
 use crate::cost::{Decoded, Dims, Family, OpCost, SiteCost, TensorCore};
@@ -621,8 +621,11 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         "",
         CONV,
         SHAPES,
-        "Stride of a convolution, the product over its dimensions",
-        |s| s.conv(|c| c.stride)
+        "Stride of a convolution, the largest of its dimensions",
+        |s| match s.conv(|c| c.stride) {
+            Answer::Value(Value::Int(0)) => Answer::Absent,
+            stride => stride,
+        }
     ),
     fact!(
         "site.out_spatial",

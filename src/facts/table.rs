@@ -357,6 +357,7 @@ impl View<'_> {
                     return Some(Answer::DoesNotApply);
                 }
                 ask(super::site::ENTRIES, name, &site)
+                    .or_else(|| ask(super::message::ENTRIES, name, &site))
             }
             "kernel" => {
                 let Member::Kernel(id, row) = self.member else {

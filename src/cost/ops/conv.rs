@@ -351,9 +351,9 @@ fn sizes(call: &Call, order: &Order, x: &Tensor, w: &Tensor) -> Result<(Conv, u6
     Ok((conv, conv.out()))
 }
 
-/// The stride advice is about: the largest of all dimensions, 1 where it is not recorded.
+/// The stride advice is about: the largest of all dimensions, 0 where it is not recorded.
 fn largest(stride: &[i64]) -> u64 {
-    stride.iter().map(|s| s.unsigned_abs()).max().unwrap_or(1)
+    stride.iter().map(|s| s.unsigned_abs()).max().unwrap_or(0)
 }
 
 /// Depthwise kernels say it in their name: one group per input channel.

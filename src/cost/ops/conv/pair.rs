@@ -15,6 +15,9 @@ struct Operands<'a> {
     dy: Option<&'a Tensor>,
 }
 
+/// The stride, which the shapes leave open where the padding is not known either.
+const UNKNOWN: u64 = 0;
+
 /// Where x, w and dY stand among the arguments.
 type Places = [Option<usize>; 3];
 
@@ -74,7 +77,7 @@ pub(in crate::cost) fn with_partners(
 
     let groups = deduced_groups(&x, &w, false)?;
     let dims = w.shape.len().saturating_sub(2);
-    let conv = assemble(&x, &w, groups, false, count(spatial(&dy, dims)?), 1)?;
+    let conv = assemble(&x, &w, groups, false, count(spatial(&dy, dims)?), UNKNOWN)?;
     let fits = dy.shape.len() == x.shape.len()
         && dy.shape.first() == x.shape.first()
         && dy.shape.get(1) == w.shape.first()
