@@ -16,8 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use proptest::prelude::*;
-use pyprof_advise::correlate::{Direction, LayerSource, Missing, Run, Vocabulary, correlate};
+use pyprof_advise::correlate::{
+    Direction, LayerSource, Missing, Run, SiteId, Tensor, Vocabulary, correlate,
+};
 use pyprof_advise::cost::{kernel_name, ops};
+use pyprof_advise::facts::{self, Answer, Lookup, Member, Table};
 use pyprof_advise::profile::{
     ApiClass, CopyKind, Format, MemKind, Profile, RangeKind, Span, SyncKind,
 };
@@ -882,9 +885,8 @@ fn advice_for_amd_is_in_the_words_of_rocm() {
             "emit_nvtx",
             "kernel.waves",
         ] {
-            for line in text.lines().filter(|l| l.contains(word)) {
-                panic!("{file}: {word} in {line}");
-            }
+            let line = text.lines().find(|l| l.contains(word));
+            assert_eq!(line, None, "{file}: {word}");
         }
     }
 }
@@ -901,6 +903,10 @@ fn steps_are_as_long_as_the_gpu_needs() {
     let step = ms("step_ns");
     let alone = ms("exposed_comm_per_step_ns");
     assert!(alone > 0.5 * step && alone < step, "{alone} of {step}");
+    let found = report["findings"].as_array().unwrap();
+    let exposed = found.iter().find(|f| f["rule"] == "communication/exposed");
+    let message = exposed.unwrap()["message"].as_str().unwrap();
+    assert!(message.contains("of each step"), "{message}");
     let verdict = report["verdict"][0].as_str().unwrap();
     assert!(
         verdict.contains("3 steps of 19.0 ms each on the GPU"),
@@ -945,4 +951,88 @@ fn parse_and_prof_give_one_row_per_kernel() {
         assert_eq!(table.lines().count(), kernels + 1, "{file}");
         assert!(table.contains(op), "{file}");
     }
+}
+
+/// What the letters in a kernel's name must be for row-major operands: a library that counts in columns
+/// is given the second operand first, and one that lies contiguous is not transposed ("n") to it.
+fn letters(a: &Tensor, b: &Tensor) -> Option<String> {
+    let letter = |t: &Tensor| {
+        // A single row or column is both.
+        if t.shape.contains(&1) {
+            return None;
+        }
+        let [rows, cols] = t.strides.as_deref()?.last_chunk::<2>()?;
+        match (rows, cols) {
+            (_, 1) => Some('n'),
+            (1, _) => Some('t'),
+            _ => None,
+        }
+    };
+    Some([letter(b)?, letter(a)?].iter().collect())
+}
+
+#[test]
+fn layout_letters_agree_with_strides() {
+    let mut agreed = 0;
+    for &(file, ..) in REAL {
+        let Some(p) = real(file) else { return };
+        let run = run(p);
+        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+            let name = kernel_name::decode(run.profile.text(kernel.name));
+            let (Some(layout), Some(op)) = (&name.layout, link.op) else {
+                continue;
+            };
+            let call = &run.op_calls[op.idx()];
+            let at = match call.op.name.as_str() {
+                "mm" | "bmm" => 0,
+                "addmm" | "baddbmm" => 1,
+                _ => continue,
+            };
+            let Some(args) = call.args else { continue };
+            let args = &run.args[args.idx()];
+            let (Some(a), Some(b)) = (args.tensor(at, ""), args.tensor(at + 1, "")) else {
+                continue;
+            };
+            let Some(expected) = letters(a, b) else {
+                continue;
+            };
+            let layout = layout.to_ascii_lowercase();
+            // nvjet has a third letter, for the result.
+            assert!(
+                layout.starts_with(&expected),
+                "{file} {}: {expected} by strides, {a:?} {b:?}",
+                name.label
+            );
+            agreed += 1;
+        }
+    }
+    assert!(agreed > 500, "{agreed}");
+}
+
+#[test]
+fn collectives_have_their_size_and_their_group() {
+    let Some(p) = real("tl_mi300_resnet_ckpt.json.gz") else {
+        return;
+    };
+    let costed = pyprof_advise::cost::price(run(p), None);
+    let table = Table::new(&costed);
+    let mut sizes = Vec::new();
+    for (index, site) in costed.run.sites.iter().enumerate() {
+        if site.op.as_ref().is_some_and(|op| op.name == "all_reduce") {
+            let view = table.view(Member::Site(SiteId::new(index)));
+            let number = |fact: &str| match view.get(fact) {
+                Answer::Value(facts::Value::Double(v)) => v,
+                Answer::Value(facts::Value::Int(v)) => v as f64,
+                other => panic!("{fact}: {other:?}"),
+            };
+            assert_eq!(number("site.group_size"), 8.0);
+            // An all-reduce sends 2 (n - 1) / n of its message.
+            let ratio = number("site.bus_bytes_per_s") / number("site.algorithm_bytes_per_s");
+            assert!((ratio - 1.75).abs() < 1e-6, "{ratio}");
+            sizes.push(number("site.message_bytes"));
+        }
+    }
+    sizes.sort_by(f64::total_cmp);
+    // 2,873,320 and 8,816,192 gradients in bf16.
+    assert_eq!(sizes, [5_746_640.0, 17_632_384.0]);
 }
