@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::correlate::SiteId;
 use crate::cost::Family;
+use crate::profile::{Format, Profile};
 
 mod around;
 mod chain;
@@ -17,6 +18,7 @@ mod host;
 mod kernel;
 mod layer;
 mod main_kernel;
+mod message;
 mod program;
 mod rhythm;
 mod run;
@@ -243,6 +245,7 @@ pub fn all() -> &'static [Fact] {
         facts.extend(layer::ENTRIES.iter().map(|e| e.fact));
         facts.extend(site::ENTRIES.iter().map(|e| e.fact));
         facts.extend(main_kernel::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(message::ENTRIES.iter().map(|e| e.fact));
         facts.extend(kernel::ENTRIES.iter().map(|e| e.fact));
         facts.extend(chain::ENTRIES.iter().map(|e| e.fact));
         facts.extend(copy::ENTRIES.iter().map(|e| e.fact));
@@ -295,6 +298,47 @@ mod needs {
     pub(super) const API: &str = "the CUDA API call behind it: `nsys profile -t cuda,nvtx`, started before the work is launched";
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
+
+    /// The same for a torch.profiler trace.
+    pub(super) const IN_A_TRACE: &[(&str, &str)] = &[
+        (
+            SHAPES,
+            "tensor shapes: torch.profiler with `record_shapes=True`",
+        ),
+        (
+            TRUSTED_IDLE,
+            "a capture without call stacks (`with_stack=False`): they slow the host and stretch every gap",
+        ),
+        (
+            LAUNCH_CONFIG,
+            "launch configurations, which torch.profiler does not record for these kernels",
+        ),
+        (STEPS, "numbered steps: `prof.step()` after each iteration"),
+        (
+            API,
+            "the CUDA API call behind it: start the profiler before the work is launched",
+        ),
+        (
+            LAYERS,
+            "layer names: torch.profiler with `with_stack=True` or `with_modules=True`",
+        ),
+    ];
+    /// Of a trace that has shapes already.
+    pub(super) const PRICES: &str = "an operator and a price for the work listed below without them; the shapes are there (`--costs` takes formulas of your own)";
+}
+
+/// How to collect what a fact needs, for the profiler that wrote the file.
+pub fn to_collect<'a>(needs: &'a str, profile: &Profile) -> &'a str {
+    if profile.format != Format::KinetoJson {
+        return needs;
+    }
+    if needs == needs::SHAPES && profile.recorded.shapes {
+        return needs::PRICES;
+    }
+    needs::IN_A_TRACE
+        .iter()
+        .find(|(other, _)| *other == needs)
+        .map_or(needs, |(_, here)| here)
 }
 
 impl Answer {

@@ -71,9 +71,18 @@ impl Gpu {
         (self.sm_count > 0).then_some(self.sm_count)
     }
 
-    /// Threads times 1/32.
+    /// Threads that run in lockstep: a warp of 32 on NVIDIA; on AMD, of which only CDNA boards are
+    /// known here, a wavefront of 64 (AMD CDNA 3 Instruction Set Architecture, section 3.3).
+    pub fn warp_size(&self) -> u32 {
+        match self.vendor {
+            Vendor::Nvidia => 32,
+            Vendor::Amd => 64,
+        }
+    }
+
+    /// Warps (wavefronts) an SM (compute unit) can hold.
     pub fn max_warps_per_sm(&self) -> Option<u32> {
-        self.max_threads_per_sm.map(|t| t / 32)
+        self.max_threads_per_sm.map(|t| t / self.warp_size())
     }
 }
 

@@ -547,6 +547,8 @@ pub struct Recorded {
     pub ranges: bool,
     pub copies: bool,
     pub syncs: bool,
+    /// Shapes of operands, for operators that have any.
+    pub shapes: bool,
     /// The export carries a block of environment variables (never printed, only warned about).
     pub environment: bool,
 }

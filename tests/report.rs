@@ -593,7 +593,7 @@ fn copying_and_graphs_are_said_first() {
         "{said}"
     );
     assert_eq!(report.unattributed[0].reason, "graph_replay");
-    assert_eq!(report.layers[0].name, "(replayed by a CUDA graph)");
+    assert_eq!(report.layers[0].name, "(replayed by a graph launch)");
     assert!(!report.layers[0].is_layer);
 }
 
@@ -626,18 +626,22 @@ fn step_time_is_per_step() {
         .map(|number| Step {
             number,
             span,
+            gpu: None,
             warmup: number == 0,
         })
         .collect();
     let report = s.report();
     assert_eq!((report.summary.steps, report.summary.devices), (4, 2));
     let saving = report.findings[0].saving.as_ref().unwrap();
-    // 16 ms of one device, over 4 steps.
-    assert_eq!(saving.step_ns, Some(4.0 * MS));
+    // 16 ms of one device, over the 5 steps of 10 ms that fit into the window of 50 ms.
+    assert_eq!(saving.step_ns, Some(3.2 * MS));
     assert_eq!(saving.claimed_share, 0.2);
     let text = s.markdown();
     assert!(text.contains("summed over 2 GPUs"), "{text}");
-    assert!(text.contains("4 steps of 10.0 ms each"), "{text}");
+    assert!(
+        text.contains("a window of 50.0 ms with 4 steps of 10.0 ms each"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -94,8 +94,15 @@ pub(super) fn is_word(text: &str, words: &[&str]) -> bool {
     words.contains(&bare.as_str())
 }
 
-/// `warmup`, `Warm-up`, `warmup iterations`, `warmup 3`.
+/// `warmup`, `Warm-up`, `warmup iterations`, `warmup 3`; or a field of a name that benchmarks put
+/// together, `[net|0|warmup|forward]`.
 pub(super) fn is_warmup(text: &str) -> bool {
+    /// Fields of one name; bounds the work on hostile text.
+    const MOST_FIELDS: usize = 32;
+    text.split('|').take(MOST_FIELDS).any(names_warmup)
+}
+
+fn names_warmup(text: &str) -> bool {
     let trimmed = text.trim_end_matches(|c: char| c.is_ascii_digit());
     is_word(
         trimmed,

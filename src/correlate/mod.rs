@@ -39,6 +39,7 @@ use args::Arguments;
 use layers::{Brackets, LayerTable};
 use marker::{Texts, What};
 use ops::{Calls, Setting, Spot};
+pub use steps::StepTime;
 use steps::Steps;
 pub(crate) use stretched::waited_share;
 use sweep::Tree;
@@ -358,7 +359,10 @@ pub struct SiteKernel {
 #[derive(Debug, Clone)]
 pub struct Step {
     pub number: u64,
+    /// On the host's clock.
     pub span: Span,
+    /// From the first to the last kernel that was launched in it; `None` when there is none.
+    pub gpu: Option<Span>,
     /// Outside the window: declared warm-up.
     pub warmup: bool,
 }
@@ -453,7 +457,8 @@ pub enum GapCause {
     BlockingCopy,
     /// Memory was being allocated or freed.
     Allocation,
-    /// Code was being loaded: a first launch or a module load.
+    /// Code was being loaded or the driver set up: a first launch, a module load, a first call that
+    /// takes far longer than its like.
     ModuleLoad,
     /// The next kernel was launched only after the previous one had ended.
     HostLate,
@@ -533,6 +538,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
     } = calls;
     let scopes = tree.scopes;
     mark_steps(&mut op_calls, &links);
+    let steps = steps::on_the_gpu(steps.steps, &profile, &links);
 
     let members = sites::Members {
         profile: &profile,
@@ -555,7 +561,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         layers: layers.layers,
         patterns: layers.patterns,
         sites,
-        steps: steps.steps,
+        steps,
         window: times.window,
         timeline: times.timeline,
         attribution: sums,
@@ -619,8 +625,13 @@ fn link(
             (_, _, _, None) => Some(Missing::NoRange),
             _ => Some(Missing::NoOperator),
         };
-        if let (Some(spot), Some(_)) = (spot, missing) {
-            settings.insert(id, calls.setting(spot, None));
+        if let (Some(spot), Some(missing)) = (spot, missing) {
+            let setting = calls.setting(spot, None);
+            let setting = match missing {
+                Missing::GraphReplay => calls.without_source_line(setting),
+                _ => setting,
+            };
+            settings.insert(id, setting);
         }
         links.push(Link {
             launch: *launch,

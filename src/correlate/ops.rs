@@ -286,6 +286,19 @@ impl<'t, 'p> Calls<'t, 'p> {
         }
     }
 
+    /// The line that replays a graph is the same for all kernels in it: it says nothing of where in
+    /// the model they belong.
+    pub(crate) fn without_source_line(&self, setting: Setting) -> Setting {
+        let named_by_line = setting
+            .layer
+            .and_then(|id| self.layers.layers.get(id.idx()))
+            .is_some_and(|layer| layer.source == LayerSource::SourceLine);
+        Setting {
+            layer: setting.layer.filter(|_| !named_by_line),
+            ..setting
+        }
+    }
+
     /// The best name for where a spot is in the model, and its source line.
     fn layer_name(&self, spot: Spot) -> (Option<(LayerSource, StrId)>, Option<StrId>) {
         let place = spot

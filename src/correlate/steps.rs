@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::marker::{StepFamily, Texts, What};
-use super::{Step, StepId};
+use super::{Link, Step, StepId};
 use crate::profile::{ProcessId, Profile, RangeKind, Span, ThreadId};
 
 /// The steps of a run, and which process was in which step when.
@@ -98,6 +98,7 @@ impl Steps {
                     self.steps.push(Step {
                         number: step.number,
                         span: step.span,
+                        gpu: None,
                         warmup,
                     });
                     shared.insert((step.number, *count), self.steps.len() - 1);
@@ -128,6 +129,62 @@ impl Steps {
             .filter_map(|at| self.steps.get(*at).cloned())
             .collect();
     }
+}
+
+/// How long a step takes, mean over the judged steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepTime {
+    /// Judged steps.
+    pub steps: u64,
+    /// Mean length on the host, ns.
+    pub host_ns: f64,
+    /// Mean distance between the first kernels of consecutive steps, ns, where it is longer than on
+    /// the host: the host runs ahead and only queues the work of its steps.
+    pub gpu_ns: Option<f64>,
+}
+
+impl StepTime {
+    /// Host and GPU agree within this factor on the steps of a run in balance.
+    const AHEAD: f64 = 1.1;
+
+    /// What a step takes in the end, ns.
+    pub fn ns(&self) -> f64 {
+        self.gpu_ns.unwrap_or(self.host_ns)
+    }
+
+    /// `None` when no step was judged.
+    pub fn of(steps: &[Step]) -> Option<StepTime> {
+        let judged: Vec<&Step> = steps.iter().filter(|s| !s.warmup).collect();
+        let count = judged.len() as f64;
+        let host = judged.iter().map(|s| s.span.ns() as f64).sum::<f64>();
+        let starts = judged.iter().filter_map(|s| Some(s.gpu?.start));
+        let first = starts.clone().min();
+        let last = starts.clone().max();
+        let known = starts.count();
+        let distance = first.zip(last).map(|(a, b)| b.saturating_sub(a) as f64);
+        // All steps, or the distance would span more than it counts.
+        let gpu = distance.filter(|_| known == judged.len() && known > 1);
+        let gpu_ns = gpu.map(|distance| distance / (count - 1.0));
+        let host_ns = host / count;
+        (!judged.is_empty()).then(|| StepTime {
+            steps: judged.len() as u64,
+            host_ns,
+            gpu_ns: gpu_ns.filter(|gpu| *gpu > Self::AHEAD * host_ns),
+        })
+    }
+}
+
+/// Adds to each step when the GPU worked on what was launched in it.
+pub(super) fn on_the_gpu(mut steps: Vec<Step>, profile: &Profile, links: &[Link]) -> Vec<Step> {
+    for (kernel, link) in profile.kernels.iter().zip(links) {
+        let Some(step) = link.step.and_then(|id| steps.get_mut(id.idx())) else {
+            continue;
+        };
+        let span = step.gpu.get_or_insert(kernel.span);
+        span.start = span.start.min(kernel.span.start);
+        span.end = span.end.max(kernel.span.end);
+    }
+    steps
 }
 
 /// Overlapping spans made one, in time order.

@@ -175,6 +175,7 @@ pub enum Dims {
         in_spatial: u64,
         out_spatial: u64,
         filter: u64,
+        /// The largest of all dimensions; 0 where it is not recorded.
         stride: u64,
         transposed: bool,
     },
@@ -264,6 +265,8 @@ pub enum Unknown {
     NoOperator,
     /// The profile records no shapes for it.
     NoShapes,
+    /// Shapes, but not the numbers (strides, padding, dimensions) the cost depends on.
+    NoScalars,
     /// Shapes, but no element type for some operand.
     NoDType,
     /// No handler for this operator.
@@ -275,9 +278,10 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    pub const ALL: [Unknown; 6] = [
+    pub const ALL: [Unknown; 7] = [
         Unknown::NoOperator,
         Unknown::NoShapes,
+        Unknown::NoScalars,
         Unknown::NoDType,
         Unknown::UnknownOp,
         Unknown::DataDependent,
@@ -289,6 +293,7 @@ impl Unknown {
         match self {
             Unknown::NoOperator => "no_operator",
             Unknown::NoShapes => "no_shapes",
+            Unknown::NoScalars => "no_scalars",
             Unknown::NoDType => "no_dtype",
             Unknown::UnknownOp => "unknown_op",
             Unknown::DataDependent => "data_dependent",
@@ -301,6 +306,9 @@ impl Unknown {
         match self {
             Unknown::NoOperator => "no operator known",
             Unknown::NoShapes => "no shapes recorded",
+            Unknown::NoScalars => {
+                "shapes recorded, but not the numbers (strides, dimensions) beside them"
+            }
             Unknown::NoDType => "element type not recorded",
             Unknown::UnknownOp => "no cost formula for this operator",
             Unknown::DataDependent => "cost depends on data not in the profile",

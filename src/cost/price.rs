@@ -10,7 +10,7 @@ use super::roofline::roofline;
 use super::user::{UserCost, UserCosts};
 use super::{Costed, Coverage, Dims, Family, OpCost, SiteCost, TensorCore, Unknown, ops};
 use crate::base::DType;
-use crate::correlate::{Direction, OpArgs, Run, Site, SiteKernel};
+use crate::correlate::{Direction, OpArgs, OpCallId, OpName, Run, Site, SiteId, SiteKernel};
 use crate::gpu::{Choice, Gpu};
 use crate::profile::StrId;
 
@@ -32,13 +32,16 @@ pub fn price_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
                 .collect()
         })
         .collect();
+    let partners = Partners::of(&run);
     let sites: Vec<SiteCost> = run
         .sites
         .par_iter()
+        .enumerate()
         .zip(&kernels)
-        .map(|(site, decoded)| {
+        .map(|((index, site), decoded)| {
             let gpu = gpu.as_ref().map(|g| &g.gpu);
-            price_site(&run, site, decoded, gpu, user)
+            let partners = partners.of_site(&run, SiteId::new(index));
+            price_site(&run, site, &partners, decoded, gpu, user)
         })
         .collect();
     let coverage = coverage(&run, &sites, &kernels);
@@ -78,6 +81,7 @@ fn decode_names(run: &Run) -> FxHashMap<StrId, Arc<Decoded>> {
 fn price_site(
     run: &Run,
     site: &Site,
+    partners: &[(&OpName, &OpArgs)],
     decoded: &[Arc<Decoded>],
     gpu: Option<&Gpu>,
     user: &UserCosts,
@@ -90,7 +94,7 @@ fn price_site(
         None => site.op.as_ref().and_then(ops::family),
     };
     let main = MainKernels::of(site, decoded, op_family);
-    let cost = cost_of(site, args, main.stored, own);
+    let cost = cost_of(site, args, partners, main.stored, own);
     let family = match &cost {
         Ok(cost) if cost.family != Family::Unknown => cost.family,
         _ => op_family
@@ -148,6 +152,7 @@ fn price_site(
 fn cost_of(
     site: &Site,
     args: Option<&OpArgs>,
+    partners: &[(&OpName, &OpArgs)],
     stored: Option<DType>,
     own: Option<&UserCost>,
 ) -> Result<OpCost, Unknown> {
@@ -156,7 +161,56 @@ fn cost_of(
     if let Some(own) = own {
         return own.cost(args, site.direction, stored);
     }
-    ops::cost(op, args, site.direction, site.args_from_forward, stored)
+    let cost = ops::cost(op, args, site.direction, site.args_from_forward, stored);
+    if cost == Err(Unknown::NoScalars) && !site.args_from_forward && !partners.is_empty() {
+        return ops::cost_with_partners(op, args, partners, stored);
+    }
+    cost
+}
+
+/// The sites of the other direction: the backward ones of a forward site, the forward ones of a
+/// backward site.
+#[derive(Debug, Default)]
+struct Partners(FxHashMap<SiteId, Vec<SiteId>>);
+
+impl Partners {
+    /// Partners of one site with different arguments that are kept: with so many, the calls of a
+    /// site have not much in common, and those kept decide that already.
+    const MOST: usize = 16;
+
+    fn of(run: &Run) -> Partners {
+        let mut site_of: Vec<Option<SiteId>> = vec![None; run.op_calls.len()];
+        for link in &run.links {
+            if let Some(slot) = link.op.and_then(|op| site_of.get_mut(op.idx())) {
+                *slot = link.site;
+            }
+        }
+        let site = |call: OpCallId| site_of.get(call.idx()).copied().flatten();
+        let mut partners = Partners::default();
+        for (id, call) in (0..).map(OpCallId).zip(&run.op_calls) {
+            if let (Some(backward), Some(forward)) = (site(id), call.forward.and_then(site)) {
+                partners.add(backward, forward);
+                partners.add(forward, backward);
+            }
+        }
+        partners
+    }
+
+    fn add(&mut self, site: SiteId, partner: SiteId) {
+        let known = self.0.entry(site).or_default();
+        if known.len() < Self::MOST && !known.contains(&partner) {
+            known.push(partner);
+        }
+    }
+
+    fn of_site<'r>(&self, run: &'r Run, site: SiteId) -> Vec<(&'r OpName, &'r OpArgs)> {
+        let partners = self.0.get(&site).map_or(&[][..], Vec::as_slice);
+        partners
+            .iter()
+            .filter_map(|id| run.sites.get(id.idx()))
+            .filter_map(|site| Some((site.op.as_ref()?, run.args.get(site.args?.idx())?)))
+            .collect()
+    }
 }
 
 fn moves_only(cost: &Result<OpCost, Unknown>) -> bool {

@@ -26,6 +26,16 @@ fn cc(pair: (u32, u32)) -> Answer {
     Answer::double(f64::from(pair.0) + f64::from(pair.1) / 10.0)
 }
 
+/// A property that only NVIDIA's GPUs have, or for which AMD publishes no number: there a rule that
+/// needs it has nothing to say, and no better capture would help.
+fn if_nvidia(t: &GpuScope<'_>, answer: Option<Answer>) -> Answer {
+    match (answer, known(t).map(|g| g.vendor)) {
+        (Some(answer), _) => answer,
+        (None, Some(Vendor::Amd)) => Answer::DoesNotApply,
+        (None, _) => Answer::Absent,
+    }
+}
+
 /// The GPU in use, if one is known, and what the kernels that ran prove of it.
 pub(super) struct GpuScope<'a> {
     gpu: Option<&'a Gpu>,
@@ -86,7 +96,7 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         &[],
         GPU,
         "CUDA compute capability, 7.0 for V100",
-        |t| Answer::maybe(known(t).and_then(|g| g.compute_capability), cc)
+        |t| if_nvidia(t, known(t).and_then(|g| g.compute_capability).map(cc))
     ),
     fact!(
         "gpu.min_cc",
@@ -95,7 +105,12 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         &[],
         GPU,
         "The compute capability, or when the GPU is unknown the least that the kernels that ran prove",
-        |t| { Answer::maybe(known(t).map_or(t.proven_cc, |g| g.compute_capability), cc,) }
+        |t| if_nvidia(
+            t,
+            known(t)
+                .map_or(t.proven_cc, |g| g.compute_capability)
+                .map(cc)
+        )
     ),
     fact!(
         "gpu.has_tensor_cores",
@@ -216,9 +231,11 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         &[],
         GPU,
         "Resident thread blocks an SM can hold",
-        |t| Answer::maybe(
-            known(t).and_then(|g| g.max_blocks_per_sm).map(u64::from),
-            Answer::int
+        |t| if_nvidia(
+            t,
+            known(t)
+                .and_then(|g| g.max_blocks_per_sm)
+                .map(|n| Answer::int(u64::from(n)))
         )
     ),
     fact!(

@@ -5,6 +5,7 @@ use super::{Answer, Entry, Subject, fact};
 use crate::base::DType;
 use crate::correlate::SiteKernel;
 use crate::cost::{Decoded, Dims, Family, TensorCore};
+use crate::gpu::{Gpu, Vendor};
 use crate::profile::LaunchConfig;
 
 /// A kernel row in its site.
@@ -37,9 +38,26 @@ impl KernelScope<'_> {
         Some(&self.config).filter(|c| c.is_known())
     }
 
+    fn gpu(&self) -> Option<&Gpu> {
+        Some(&self.site.table.costed.gpu.as_ref()?.gpu)
+    }
+
+    fn is_amd(&self) -> bool {
+        self.gpu().is_some_and(|gpu| gpu.vendor == Vendor::Amd)
+    }
+
+    /// What follows from how many blocks fit on an SM. ROCm's profiler records neither registers nor
+    /// LDS of a kernel, so on AMD no better capture would tell.
+    fn resident<T>(&self, value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
+        match value {
+            None if self.is_amd() => Answer::DoesNotApply,
+            value => Answer::maybe(value, wrap),
+        }
+    }
+
     /// Resident blocks per SM by the occupancy formula of the CUDA occupancy calculator: the least
     /// of the limits set by blocks, warps, registers and shared memory. `None` when a limit or a
-    /// resource is unknown.
+    /// resource is unknown, and on AMD, where registers come in other portions.
     fn blocks_per_sm(&self) -> Option<u64> {
         self.residency().map(|(blocks, _)| blocks)
     }
@@ -48,9 +66,9 @@ impl KernelScope<'_> {
     /// the formula.
     fn residency(&self) -> Option<(u64, &'static str)> {
         self.known_config()?;
-        let gpu = &self.site.table.costed.gpu.as_ref()?.gpu;
+        let gpu = self.gpu().filter(|gpu| gpu.vendor == Vendor::Nvidia)?;
         let threads = self.config.threads();
-        let warps = threads.div_ceil(32).max(1);
+        let warps = threads.div_ceil(u64::from(gpu.warp_size())).max(1);
         let max_warps = u64::from(gpu.max_warps_per_sm()?);
         let mut least = (u64::from(gpu.max_blocks_per_sm?), "blocks");
         let mut limit = |blocks: u64, by: &'static str| {
@@ -62,7 +80,7 @@ impl KernelScope<'_> {
         if let (Some(per_sm), Some(per_thread)) = (gpu.registers_per_sm, self.config.registers) {
             let schedulers = u64::from(gpu.warp_schedulers.unwrap_or(4)).max(1);
             // Registers are given out 256 at a time, per warp, within a scheduler's quarter.
-            let per_warp = (u64::from(per_thread) * 32).div_ceil(256) * 256;
+            let per_warp = (u64::from(per_thread) * u64::from(gpu.warp_size())).div_ceil(256) * 256;
             if let Some(per_scheduler) = (u64::from(per_sm) / schedulers).checked_div(per_warp) {
                 limit(per_scheduler * schedulers / warps, "registers");
             }
@@ -88,6 +106,14 @@ impl KernelScope<'_> {
     pub(super) fn sm_fill(&self) -> Option<f64> {
         let (sms, config) = self.sm_count().zip(self.known_config())?;
         Some(config.blocks() as f64 / sms as f64)
+    }
+
+    /// Resident warps over the most an SM can hold.
+    fn occupancy(&self) -> Option<f64> {
+        let gpu = self.gpu()?;
+        let warps = self.config.threads().div_ceil(u64::from(gpu.warp_size()));
+        let resident = self.blocks_per_sm()?.saturating_mul(warps);
+        Some(resident as f64 / f64::from(gpu.max_warps_per_sm()?))
     }
 
     /// Grid over the blocks the whole GPU can hold at once.
@@ -410,7 +436,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         GPU_AND_LAUNCH,
         "Blocks an SM can hold at once, by registers, shared memory, warps and blocks",
-        |k| Answer::maybe(k.blocks_per_sm(), Answer::int)
+        |k| k.resident(k.blocks_per_sm(), Answer::int)
     ),
     fact!(
         "kernel.occupancy",
@@ -419,21 +445,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         GPU_AND_LAUNCH,
         "Theoretical occupancy: resident warps over the most an SM can hold",
-        |k| {
-            let max = k
-                .site
-                .table
-                .costed
-                .gpu
-                .as_ref()
-                .and_then(|g| g.gpu.max_warps_per_sm());
-            match (k.blocks_per_sm(), max) {
-                (Some(blocks), Some(max)) => Answer::double(
-                    (blocks * k.config.threads().div_ceil(32)) as f64 / f64::from(max),
-                ),
-                _ => Answer::Absent,
-            }
-        }
+        |k| k.resident(k.occupancy(), Answer::double)
     ),
     fact!(
         "kernel.occupancy_limit",
@@ -442,7 +454,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         GPU_AND_LAUNCH,
         "What limits that: `blocks`, `warps`, `registers` or `shared_memory`",
-        |k| Answer::maybe(k.residency().map(|(_, by)| by), Answer::word)
+        |k| k.resident(k.residency().map(|(_, by)| by), Answer::word)
     ),
     fact!(
         "kernel.waves",
@@ -451,7 +463,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         GPU_AND_LAUNCH,
         "Grid over the blocks the GPU can hold at once",
-        |k| Answer::maybe(k.waves(), Answer::double)
+        |k| k.resident(k.waves(), Answer::double)
     ),
     fact!(
         "kernel.wave_efficiency",
@@ -460,6 +472,6 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         GPU_AND_LAUNCH,
         "Waves over waves rounded up: 0.55 means the last wave leaves 45 % of the slots empty",
-        |k| { Answer::maybe(k.waves().map(|w| w / w.ceil()), Answer::double) }
+        |k| k.resident(k.waves().map(|w| w / w.ceil()), Answer::double)
     ),
 ];

@@ -2,7 +2,7 @@
 
 use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
-use crate::correlate::{Direction, Missing};
+use crate::correlate::{Direction, Missing, Run, Site, StepTime};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 use crate::profile::ApiClass;
@@ -20,7 +20,10 @@ pub(super) struct Sums {
     pub(super) fp64_ns: f64,
     pub(super) tensor_core_ns: f64,
     pub(super) not_tensor_core_ns: f64,
-    pub(super) shaped_math_ns: f64,
+    /// Math kernels whose operator has a price.
+    pub(super) priced_math_ns: f64,
+    /// Math kernels whose operator is known, its shapes are not.
+    pub(super) unshaped_math_ns: f64,
     pub(super) memory_ns: f64,
     pub(super) triton_ns: f64,
     pub(super) comm_kernel_ns: f64,
@@ -33,6 +36,7 @@ pub(super) struct Sums {
     pub(super) steps: u64,
     pub(super) step_ns: Option<f64>,
     pub(super) step_shapes: Option<u64>,
+    pub(super) host_step_ns: Option<f64>,
     pub(super) graph_launches: u64,
     pub(super) launch_median_ns: Option<f64>,
 }
@@ -90,7 +94,10 @@ impl Sums {
                     crate::cost::TensorCore::Unknown => {}
                 }
                 if cost.flops.is_some() {
-                    sums.shaped_math_ns += ns;
+                    sums.priced_math_ns += ns;
+                }
+                if site.op.is_some() && !has_shapes(run, site) {
+                    sums.unshaped_math_ns += ns;
                 }
             }
         }
@@ -117,13 +124,11 @@ impl Sums {
         if !durations.is_empty() {
             self.median_kernel_ns = *durations.select_nth_unstable(middle).1 as f64;
         }
-        let steps: Vec<_> = run.steps.iter().filter(|s| !s.warmup).collect();
-        self.steps = steps.len() as u64;
-        if !steps.is_empty() {
-            let total: i64 = steps.iter().map(|s| s.span.ns()).sum();
-            self.step_ns = Some(total as f64 / steps.len() as f64);
-            self.step_shapes = step_shapes(costed);
-        }
+        let steps = StepTime::of(&run.steps);
+        self.steps = steps.map_or(0, |s| s.steps);
+        self.step_ns = steps.map(|s| s.ns());
+        self.host_step_ns = steps.map(|s| s.host_ns);
+        self.step_shapes = steps.and_then(|_| step_shapes(costed));
     }
 
     fn host(&mut self, costed: &Costed) {
@@ -186,6 +191,13 @@ fn update_ops(costed: &Costed) -> std::sync::Arc<[std::sync::Arc<str>]> {
     names.dedup();
     names.truncate(1024);
     names.into_iter().map(std::sync::Arc::from).collect()
+}
+
+/// Whether the profile records the shape of any of its operands.
+fn has_shapes(run: &Run, site: &Site) -> bool {
+    site.args
+        .and_then(|id| run.args.get(id.idx()))
+        .is_some_and(|args| args.tensors().any(|t| !t.shape.is_empty()))
 }
 
 fn share(part: f64, whole: f64) -> Answer {
@@ -430,7 +442,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         STEPS,
-        "Mean duration of a numbered step",
+        "Mean duration of a numbered step; on the GPU where the host runs ahead of it",
         |t| Answer::maybe(t.sums.step_ns, Answer::double)
     ),
     fact!(
@@ -486,6 +498,20 @@ const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "Communication while no other kernel ran, summed over devices",
         |t| Answer::double(devices(t, |d| d.exposed_comm_ns))
+    ),
+    fact!(
+        "run.exposed_comm_per_step_ns",
+        Double,
+        "ns",
+        &[],
+        STEPS,
+        "The same, per device and numbered step",
+        |t| {
+            let step = t.sums.step_ns.filter(|_| t.totals.window_ns > 0.0);
+            let part = step.map(|ns| ns / t.totals.window_ns);
+            let exposed = devices(t, |d| d.exposed_comm_ns);
+            Answer::maybe(part.map(|part| part * exposed), Answer::double)
+        }
     ),
     fact!(
         "run.comm_kernel_share",
@@ -587,13 +613,22 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| share(t.sums.math_ns, t.sums.kernel_ns)
     ),
     fact!(
-        "run.shaped_math_share",
+        "run.priced_math_share",
         Double,
         "share",
         &[],
         NOTHING,
         "Share of that math time whose operator has shapes and a cost",
-        |t| share(t.sums.shaped_math_ns, t.sums.math_ns)
+        |t| share(t.sums.priced_math_ns, t.sums.math_ns)
+    ),
+    fact!(
+        "run.unshaped_math_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of that math time whose operator is known although none of its shapes is",
+        |t| share(t.sums.unshaped_math_ns, t.sums.math_ns)
     ),
     fact!(
         "run.half_math_share",

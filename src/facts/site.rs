@@ -653,8 +653,11 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         "",
         CONV,
         SHAPES,
-        "Stride of a convolution, the product over its dimensions",
-        |s| s.conv(|c| c.stride)
+        "Stride of a convolution, the largest of its dimensions",
+        |s| match s.conv(|c| c.stride) {
+            Answer::Value(Value::Int(0)) => Answer::Absent,
+            stride => stride,
+        }
     ),
     fact!(
         "site.out_spatial",

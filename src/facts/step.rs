@@ -45,7 +45,7 @@ pub(super) const STEP_ENTRIES: &[Entry<Steps>] = &[
             Answer::maybe(
                 s.table
                     .sums
-                    .step_ns
+                    .host_step_ns
                     .map(|mean| s.step.span.ns() as f64 / mean),
                 Answer::double,
             )

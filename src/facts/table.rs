@@ -383,6 +383,7 @@ impl View<'_> {
                 }
                 ask(super::site::ENTRIES, name, &site)
                     .or_else(|| ask(super::main_kernel::ENTRIES, name, &site))
+                    .or_else(|| ask(super::message::ENTRIES, name, &site))
             }
             "kernel" => {
                 let Member::Kernel(id, row) = self.member else {

@@ -23,6 +23,7 @@ mod lower;
 pub mod prove;
 mod read;
 mod resolve;
+mod rocm;
 pub mod rule;
 mod scaffold;
 mod set;

@@ -7,6 +7,7 @@ use super::claim::{self, Claims};
 use super::eval::{Bench, Judged, Pick};
 use super::expr::Scene;
 use super::gather::{self, Draft};
+use super::rocm::in_words_of_the_maker;
 use super::rule::{PROFILE, Rule};
 use super::set::{is_profile, silences};
 use super::template::Template;
@@ -292,12 +293,13 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
     let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
     let mut failures = Vec::new();
     let mut say = |what: &str, template: &Template, otherwise: &str| {
-        template
+        let text = template
             .render(&scene, &rule.lets)
             .unwrap_or_else(|failure| {
                 failures.push(format!("{what}: {failure}"));
                 otherwise.to_owned()
-            })
+            });
+        in_words_of_the_maker(text, &*lookup)
     };
     let message = say("message", &rule.message, &rule.title);
     let why = say("why", &rule.why, "");
@@ -318,7 +320,7 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
         rule: rule.id.clone(),
         file: rule.source.name.clone(),
         category: rule.category().to_owned(),
-        title: rule.title.clone(),
+        title: in_words_of_the_maker(rule.title.clone(), &*lookup),
         severity: draft.severity,
         confidence: rule.confidence,
         members: draft.picks.iter().map(|p| p.member).collect(),

@@ -35,11 +35,7 @@ pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
     };
     let meta = std::fs::metadata(path).map_err(|e| io(&e))?;
     if meta.is_dir() {
-        return Err(fail(
-            "expected a profile, found a folder",
-            "give the file inside it: an `.sqlite` export of Nsight Systems, an nvprof database, or a \
-             `.pt.trace.json` of torch.profiler",
-        ));
+        return Err(folder(path));
     }
     if !meta.is_file() {
         return Err(fail(
@@ -58,6 +54,96 @@ pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
         .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head))
         .map_err(|e| io(&e))?;
     Ok(head)
+}
+
+/// What a folder holds that could be meant, by the names of its files.
+fn folder(path: &Path) -> ReadError {
+    /// Entries looked at: a folder may hold millions.
+    const MOST: usize = 10_000;
+    /// Files named in the remedy.
+    const SHOWN: usize = 4;
+    let mut names: Vec<String> = std::fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .take(MOST)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    let with = |wanted: fn(&str) -> bool| -> Vec<&String> {
+        names.iter().filter(|name| wanted(name)).collect()
+    };
+    let commands = |found: &[&String]| {
+        let mut lines: Vec<String> = found
+            .iter()
+            .take(SHOWN)
+            .map(|name| shell_word(&path.join(name.as_str()).display().to_string()))
+            .collect();
+        if found.len() > SHOWN {
+            lines.push(format!("and {} more", found.len() - SHOWN));
+        }
+        lines.join("\n    ")
+    };
+    let traces = with(|name| name.ends_with(".json") || name.ends_with(".json.gz"));
+    let databases = with(|name| {
+        [".sqlite", ".sqlite3", ".nvvp", ".db"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    });
+    let reports = with(is_report);
+    let logs = with(|name| name.starts_with("events.out.tfevents"));
+    let (found, remedy) = if !traces.is_empty() {
+        (
+            format!(
+                "{} (traces, by their names)",
+                counted(traces.len(), "JSON file")
+            ),
+            format!("give one of them:\n    {}", commands(&traces)),
+        )
+    } else if !databases.is_empty() {
+        (
+            counted(databases.len(), "database"),
+            format!("give one of them:\n    {}", commands(&databases)),
+        )
+    } else if !reports.is_empty() {
+        (
+            counted(reports.len(), "Nsight Systems report"),
+            format!(
+                "export one with the `nsys` that made it, `nsys export --type sqlite FILE`:\n    {}",
+                commands(&reports)
+            ),
+        )
+    } else if !logs.is_empty() {
+        (
+            format!("{} of TensorBoard and no trace", counted(logs.len(), "log")),
+            "its scalars say nothing about the GPU; write traces beside them: \
+             `torch.profiler.profile(on_trace_ready=tensorboard_trace_handler(\"log\"), ...)`"
+                .to_owned(),
+        )
+    } else {
+        (
+            "no file in it that looks like a profile".to_owned(),
+            "give an `.sqlite` export of Nsight Systems, an nvprof database, or a `.pt.trace.json` of \
+             torch.profiler"
+                .to_owned(),
+        )
+    };
+    ReadError {
+        path: path.display().to_string(),
+        problem: format!("expected a profile, found a folder with {found}"),
+        remedy,
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    crate::base::units::counted(count as u64, what)
+}
+
+/// Reports have no published beginning: here, and only to word a remedy, the name decides.
+fn is_report(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    [".nsys-rep", ".qdrep", ".qdstrm"]
+        .iter()
+        .any(|end| lower.ends_with(end))
 }
 
 /// Whether the bytes begin like an SQLite database.
@@ -128,6 +214,34 @@ fn recognise(path: &Path, head: &[u8]) -> (&'static str, String) {
             "download the raw file (on GitHub: the `Raw` button)".into(),
         );
     }
+    let has = |word: &str| text.windows(word.len()).any(|part| part == word.as_bytes());
+    let is_json = begins("{") || begins("[");
+    if is_json && (has("speedscope.app/file-format-schema") || has("\"activeProfileIndex\"")) {
+        return (
+            "a speedscope file: samples of the host, without the GPU",
+            "capture with torch.profiler and `prof.export_chrome_trace(\"net.pt.trace.json.gz\")`"
+                .into(),
+        );
+    }
+    if has("NVPROF is profiling process") || has("== Profiling result:") {
+        return (
+            "what nvprof prints on the terminal",
+            "write a database with `nvprof -o net.nvprof python train.py` and give that".into(),
+        );
+    }
+    // Protocol 2 to 5 of Python's pickle; PyTorch dumps its memory snapshots so.
+    if matches!(head, [0x80, 2..=5, ..]) {
+        return (
+            if has("device_traces") || has("segments") {
+                "a snapshot of PyTorch's memory (`torch.cuda.memory._dump_snapshot`)"
+            } else {
+                "a Python pickle"
+            },
+            "memory snapshots belong to <https://pytorch.org/memory_viz>; for advice on time capture \
+             a trace with torch.profiler"
+                .into(),
+        );
+    }
     if begins("{'") {
         return (
             "a PyProf dictionary file",
@@ -135,7 +249,7 @@ fn recognise(path: &Path, head: &[u8]) -> (&'static str, String) {
                 .into(),
         );
     }
-    if begins("{") || begins("[") {
+    if is_json {
         return (
             "JSON without trace events",
             "give the trace written by `prof.export_chrome_trace(...)` or \
@@ -143,17 +257,26 @@ fn recognise(path: &Path, head: &[u8]) -> (&'static str, String) {
                 .into(),
         );
     }
-    // A report has no published beginning; here, and only to word the remedy, the name decides.
-    let extension = path
-        .extension()
-        .map(|e| e.to_string_lossy().to_ascii_lowercase());
-    if matches!(extension.as_deref(), Some("nsys-rep" | "qdrep" | "qdstrm")) {
-        return (
-            "an Nsight Systems report",
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    if is_report(&name) {
+        let shown = shell_word(&path.display().to_string());
+        let export = format!("`nsys export --type sqlite {shown}`");
+        let remedy = if name.to_ascii_lowercase().ends_with(".qdstrm") {
             format!(
-                "export it with the `nsys` that made it: `nsys export --type sqlite {}`",
-                shell_word(&path.display().to_string())
-            ),
+                "import it first (`QdstrmImporter -i {shown}`), then export the report: {export}"
+            )
+        } else {
+            format!("export it with the `nsys` that made it: {export}")
+        };
+        return ("an Nsight Systems report", remedy);
+    }
+    if name.starts_with("events.out.tfevents") {
+        return (
+            "a TensorBoard log",
+            "give the `.pt.trace.json` beside it, if `tensorboard_trace_handler` wrote one".into(),
         );
     }
     if head.is_ascii() {
@@ -187,6 +310,21 @@ pub(super) fn other_database(path: &Path, tables: &[String]) -> ReadError {
         (names, true) => format!("{}, ...", names.join(", ")),
         (names, false) => names.join(", "),
     };
+    // DLProf calls its database `dlprof_dldb.sqlite` and keeps only aggregates in it.
+    let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase());
+    if name.is_some_and(|n| n.contains("dlprof") || n.contains("dldb")) {
+        return ReadError {
+            path: path.display().to_string(),
+            problem: format!(
+                "expected an Nsight Systems export, found a DLProf database ({found}): it holds sums, \
+                 not the kernels"
+            ),
+            remedy:
+                "give the `nsys_profile.sqlite` that DLProf wrote beside it, or export its report: \
+                     `nsys export --type sqlite nsys_profile.qdrep`"
+                    .into(),
+        };
+    }
     ReadError {
         path: path.display().to_string(),
         problem: format!(
@@ -220,14 +358,65 @@ mod tests {
             (b"\n<!DOCTYPE HTML><p>", "HTML"),
             (b"\xef\xbb\xbf{\"traceEvents\": []}", "JSON"),
             (b"{'kShortName': 'x'}", "PyProf"),
+            (
+                b"{\"version\":\"0.0.1\",\"$schema\":\"https://www.speedscope.app/file-format-schema.json\"}",
+                "speedscope",
+            ),
+            (
+                b"==417== NVPROF is profiling process 417, command: python x.py\n",
+                "nvprof prints",
+            ),
+            (b"\x80\x04\x95\x00}(\x8c\x08segments\x94", "memory"),
+            (b"\x80\x04\x95\x00]", "pickle"),
             (b"hello", "text"),
             (b"\0\xff\xfe", "bytes"),
         ] {
             let found = name("x.sqlite", head).0;
             assert!(found.contains(word), "{found} should name {word}");
         }
+        let (found, remedy) = name("net.qdstrm", b"\0\xff");
+        assert!(found.contains("report") && remedy.contains("QdstrmImporter"));
+        let (found, _) = name("events.out.tfevents.17.host", b"\x18\0\xff");
+        assert!(found.contains("TensorBoard"));
+        let tables = ["ops".to_owned()];
+        let error = other_database(Path::new("dlprof_dldb.sqlite"), &tables);
+        assert!(error.problem.contains("DLProf") && error.remedy.contains("nsys_profile"));
         let (found, remedy) = name("a dir/my net.nsys-rep", b"\0\x01\x02\xff");
         assert!(found.contains("Nsight Systems report"));
         assert!(remedy.contains("nsys export --type sqlite 'a dir/my net.nsys-rep'"));
+    }
+
+    #[test]
+    fn a_folder_is_looked_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = || {
+            let error = head(dir.path()).unwrap_err();
+            format!("{error}")
+        };
+        assert!(said().contains("no file in it"), "{}", said());
+        for (file, words) in [
+            (
+                "events.out.tfevents.1",
+                ["TensorBoard", "tensorboard_trace_handler"],
+            ),
+            (
+                "net.nsys-rep",
+                ["1 Nsight Systems report", "nsys export --type sqlite"],
+            ),
+            ("net.sqlite", ["1 database", "net.sqlite"]),
+            (
+                "host.1.pt.trace.json.gz",
+                ["1 JSON file", "host.1.pt.trace.json.gz"],
+            ),
+            (
+                "host.2.pt.trace.json",
+                ["2 JSON files", "host.2.pt.trace.json"],
+            ),
+        ] {
+            std::fs::write(dir.path().join(file), "x").unwrap();
+            for word in words {
+                assert!(said().contains(word), "{file}: {}", said());
+            }
+        }
     }
 }

@@ -8,11 +8,12 @@ use super::{
 };
 use crate::base::DType;
 use crate::base::text;
-use crate::correlate::{Missing, Run, Site};
+use crate::correlate::{Missing, Run, Site, StepTime};
 use crate::cost::{Bound, Costed, Family, SiteCost, Unknown};
-use crate::facts::Member;
-use crate::gpu::{Choice, Gpu, How};
+use crate::facts::{Member, to_collect};
+use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
+use crate::profile::Profile;
 
 /// Longest name of a place, operator or file, in characters; longer ones lose their middle. One
 /// marker of a real profile can be thousands of characters long.
@@ -52,7 +53,7 @@ impl Report {
             layers_omitted,
             leave_alone: layers::leave_alone(costed, verdict),
             setup: costed.run.window.setup,
-            not_judged: not_judged(verdict),
+            not_judged: not_judged(verdict, profile),
             unattributed: unattributed(&costed.run),
             unpriced: unpriced(costed),
             faults: faults(verdict),
@@ -124,7 +125,8 @@ fn summary(costed: &Costed) -> Summary {
     let mut numbers: Vec<u64> = judged_steps(run).map(|s| s.number).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let lengths: Vec<i64> = judged_steps(run).map(|s| s.span.ns()).collect();
+    let step = StepTime::of(&run.steps);
+    let exposed_comm_ns = sum(devices.iter().map(|d| d.exposed_comm_ns));
     let device_window_ns = sum(devices.iter().map(|d| d.span.ns()));
     let busy_ns = sum(devices.iter().map(|d| d.busy_ns));
     let (priced_ns, best_ideal_ns) = priced(run.sites.iter().zip(&costed.sites));
@@ -132,15 +134,18 @@ fn summary(costed: &Costed) -> Summary {
         gpu: gpu_name(costed),
         devices: devices.len() as u64,
         steps: numbers.len() as u64,
-        step_ns: (!lengths.is_empty())
-            .then(|| sum(lengths.iter().copied()) as f64 / lengths.len() as f64),
+        step_ns: step.map(|s| s.ns()),
+        host_step_ns: step.filter(|s| s.gpu_ns.is_some()).map(|s| s.host_ns),
+        exposed_comm_per_step_ns: step
+            .filter(|_| exposed_comm_ns > 0)
+            .map(|s| per_step(exposed_comm_ns as f64, &s, device_window_ns)),
         window_ns: run.window.span.map_or(0, crate::profile::Span::ns),
         device_window_ns,
         busy_ns,
         busy_share: share(busy_ns as f64, device_window_ns as f64),
         kernel_ns: sum(devices.iter().map(|d| d.kernel_ns)),
         exposed_copy_ns: sum(devices.iter().map(|d| d.exposed_copy_ns)),
-        exposed_comm_ns: sum(devices.iter().map(|d| d.exposed_comm_ns)),
+        exposed_comm_ns,
         graph_ns: sum(devices.iter().map(|d| d.graph_ns)),
         kernel_time_ns: sum(run.sites.iter().map(|s| s.time_ns)),
         kernels: run.sites.iter().map(kernel_count).sum(),
@@ -154,6 +159,12 @@ fn summary(costed: &Costed) -> Summary {
         headroom: best_ideal_ns.map(|ideal| priced_ns / ideal),
         idle_untrusted: run.stretched.as_deref().map(sentence),
     }
+}
+
+/// A part of the window, per step and device. The window may hold work of steps that began before the
+/// capture, so what counts is how many steps fit into it.
+fn per_step(ns: f64, step: &StepTime, device_window_ns: i64) -> f64 {
+    ns * share(step.ns(), device_window_ns as f64)
 }
 
 fn judged_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {
@@ -232,8 +243,10 @@ fn saving(summary: &Summary, s: &Saving) -> SavingReport {
         SavingKind::Gpu | SavingKind::Copy => summary.busy_ns,
         SavingKind::Idle => summary.device_window_ns,
     };
-    // The judge gives the part one device saves over all steps.
-    let steps = summary.steps.max(1) as f64;
+    // The judge gives the part one device saves over the window, which may hold work of steps that
+    // began before the capture.
+    let fit = summary.step_ns.map(|ns| summary.window_ns as f64 / ns);
+    let steps = (summary.steps.max(1) as f64).max(fit.filter(|f| f.is_finite()).unwrap_or(1.0));
     SavingReport {
         kind: s.kind,
         low_ns: s.low_ns,
@@ -261,17 +274,16 @@ fn claimed(findings: &[FindingReport]) -> Claimed {
 }
 
 /// One row per thing to collect: a missing shape is a dozen missing facts.
-fn not_judged(verdict: &Verdict) -> Vec<NotJudgedRow> {
+fn not_judged(verdict: &Verdict, profile: &Profile) -> Vec<NotJudgedRow> {
     let mut by_needs: IndexMap<&str, NotJudgedRow> = IndexMap::new();
     for missing in &verdict.not_judged {
-        let row = by_needs
-            .entry(&missing.needs)
-            .or_insert_with(|| NotJudgedRow {
-                needs: missing.needs.clone(),
-                facts: Vec::new(),
-                rules: Vec::new(),
-                time_ns: 0.0,
-            });
+        let needs = to_collect(&missing.needs, profile);
+        let row = by_needs.entry(needs).or_insert_with(|| NotJudgedRow {
+            needs: needs.to_owned(),
+            facts: Vec::new(),
+            rules: Vec::new(),
+            time_ns: 0.0,
+        });
         row.facts.push(label(&missing.fact));
         row.rules.extend(missing.rules.iter().map(|r| label(r)));
         row.time_ns = row.time_ns.max(missing.time_ns);
@@ -447,6 +459,11 @@ fn gpu_used(choice: &Choice) -> GpuUsed {
         what_if: choice.how == How::WhatIf,
         bandwidth_bytes_per_s: gpu.bandwidth,
         fp32_flops_per_s: gpu.flops.get(&DType::Fp32).copied(),
+        matrix_unit: match gpu.vendor {
+            Vendor::Nvidia => "Tensor Cores",
+            Vendor::Amd => "matrix cores",
+        }
+        .to_owned(),
         tensor_16bit_flops_per_s: tensor_16bit(gpu),
         reachable_math_share: gpu.reachable_math,
         reachable_memory_share: gpu.reachable_memory,

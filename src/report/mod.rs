@@ -86,8 +86,12 @@ pub struct Summary {
     pub devices: u64,
     /// Distinct numbered steps that were judged; 0 when the profile marks none.
     pub steps: u64,
-    /// Mean length of those steps.
+    /// Mean length of those steps; on the GPU where the host runs ahead of it.
     pub step_ns: Option<f64>,
+    /// Their mean length on the host, where that is shorter: the host only queues work.
+    pub host_step_ns: Option<f64>,
+    /// Communication per step while nothing else ran; `None` without steps or communication.
+    pub exposed_comm_per_step_ns: Option<f64>,
     /// Wall time of the window.
     pub window_ns: i64,
     /// Wall time of the window, once per device: what `busy_ns` is a share of.
@@ -356,6 +360,8 @@ pub struct GpuUsed {
     pub bandwidth_bytes_per_s: f64,
     /// fp32 rate outside Tensor Cores.
     pub fp32_flops_per_s: Option<f64>,
+    /// `Tensor Cores`, or `matrix cores` on AMD.
+    pub matrix_unit: String,
     /// Tensor Core (matrix core) rate of 16-bit floats.
     pub tensor_16bit_flops_per_s: Option<f64>,
     pub reachable_math_share: f64,

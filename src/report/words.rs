@@ -73,10 +73,7 @@ fn what_ran(s: &Summary) -> String {
         (Some(name), 0 | 1) => name.clone(),
         (Some(name), n) => format!("{n} GPUs ({name})"),
     };
-    let span = match s.step_ns {
-        Some(step) if s.steps > 0 => format!("{} of {} each", counted(s.steps, "step"), ns(step)),
-        _ => format!("a window of {}", ns(s.window_ns as f64)),
-    };
+    let span = span(s);
     let summed = if s.devices > 1 {
         format!(", summed over {} GPUs", s.devices)
     } else {
@@ -95,6 +92,32 @@ fn what_ran(s: &Summary) -> String {
         ns(s.busy_ns as f64),
         percent(s.busy_share)
     )
+}
+
+/// What the GPU time is held against: the steps where they fill the window, which begins with the first
+/// kernel; else the window, which may hold work of steps from before the capture.
+fn span(s: &Summary) -> String {
+    /// Share of the window that the steps must fill to stand for it.
+    const ALL: f64 = 0.9;
+    let window = ns(s.window_ns as f64);
+    let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
+        return format!("a window of {window}");
+    };
+    let each = if s.steps == 1 { "" } else { " each" };
+    let ahead = match s.host_step_ns {
+        Some(host) => format!(
+            " on the GPU (the host runs ahead and is done with a step in {})",
+            ns(host)
+        ),
+        None => String::new(),
+    };
+    let steps = format!("{} of {}{each}{ahead}", counted(s.steps, "step"), ns(step));
+    let filled = step * s.steps as f64 / s.window_ns as f64;
+    if filled >= ALL {
+        steps
+    } else {
+        format!("a window of {window} with {steps}")
+    }
 }
 
 fn what_to_win(report: &Report) -> String {
@@ -272,7 +295,7 @@ pub(super) fn missing(missing: Missing, format: Format) -> (&'static str, String
              steps, and start while the GPU is idle"
         }
         Missing::GraphReplay => {
-            "the replay is the only host event there is: profile one run without CUDA graphs to see \
+            "the replay is the only host event there is: profile one run without graphs to see \
              the operators"
         }
         Missing::NoRange | Missing::NoOperator => markers,
@@ -290,7 +313,7 @@ pub(super) fn missing(missing: Missing, format: Format) -> (&'static str, String
 pub(super) fn missing_short(missing: Missing) -> &'static str {
     match missing {
         Missing::NoLaunch => "no launch call in the file",
-        Missing::GraphReplay => "replayed by a CUDA graph",
+        Missing::GraphReplay => "replayed by a graph launch",
         Missing::NoRange => "launched outside every range",
         Missing::NoOperator => "launched in ranges that name no operator",
     }

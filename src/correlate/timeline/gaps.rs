@@ -15,6 +15,10 @@ const FIRST_LAUNCH_NS: i64 = 10_000_000;
 /// ... and it also stands out this far above the median launch of the capture.
 const FIRST_LAUNCH_RATIO: i64 = 100;
 
+/// Allocating or freeing device memory takes micro- to milliseconds, other calls less. One that takes
+/// this long while the GPU has nothing to do sets something up: the driver's context, a library.
+const SETTING_UP_NS: i64 = 100_000_000;
+
 /// Disjoint intervals in time order, each with the call it came from.
 #[derive(Debug, Default)]
 pub(super) struct Pieces(Vec<(Span, Option<CallId>)>);
@@ -322,6 +326,21 @@ fn slow_launches(profile: &Profile) -> Vec<CallId> {
         .collect()
 }
 
+/// Whether a call took so long that it did more than its name says. Page-locking host memory takes
+/// long by itself, and waiting is waiting.
+fn sets_up(profile: &Profile, call: &ApiCall) -> bool {
+    if call.span.ns() < SETTING_UP_NS {
+        return false;
+    }
+    let name = profile.text(call.name);
+    let is = |word: &str| name.contains(word);
+    match call.class {
+        ApiClass::Alloc | ApiClass::Free => !is("Host"),
+        ApiClass::Other => !is("Host") && !is("Wait") && !is("Query"),
+        _ => false,
+    }
+}
+
 /// Sorts the calls that hold a thread into `[loading, syncs, copies, allocations, modules, first]`.
 fn collect_calls(
     profile: &Profile,
@@ -332,6 +351,7 @@ fn collect_calls(
     let [_, syncs, copies, allocations, modules, first] = kinds;
     for (index, call) in profile.calls.iter().enumerate() {
         let rows = match call.class {
+            _ if sets_up(profile, call) => &mut *first,
             ApiClass::Sync => &mut *syncs,
             ApiClass::CopySync => &mut *copies,
             ApiClass::Alloc | ApiClass::Free => &mut *allocations,

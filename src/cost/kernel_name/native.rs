@@ -256,8 +256,9 @@ pub(super) fn elementwise(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     let found = functor(parts.args);
     let op = found.map(|f| op_name(f.text)).unwrap_or_default();
     out.dtype = found
-        .and_then(|f| {
-            let start = f.before.rfind("Functor<").unwrap_or(f.before.len());
+        .and_then(|f| lambda_type(f.after))
+        .or_else(|| {
+            let start = found.map(|f| f.before.rfind("Functor<").unwrap_or(f.before.len()))?;
             scan::first_type(parts.args.get(start..).unwrap_or_default(), false)
         })
         .or_else(|| scan::first_type(parts.args, false));
@@ -288,6 +289,31 @@ pub(super) fn elementwise(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     };
     copies(&op, parts.args, out);
     true
+}
+
+/// The type of the elements that a lambda inside a host function takes, from what follows the
+/// function's name. Its own parameters come first and are no elements: the `double` momentum of
+/// `batch_norm_update_stats_and_invert(..., double, double, long)::{lambda(float, float,
+/// c10::BFloat16, c10::BFloat16)#1}`.
+fn lambda_type(after: &str) -> Option<DType> {
+    const LAMBDA: &str = "lambda(";
+    let end = scan::skip(after.as_bytes(), 0);
+    let parameters = match after.as_bytes().first()? {
+        b'<' => after.get(end..)?,
+        _ => after,
+    };
+    if !parameters.starts_with('(') {
+        return None;
+    }
+    after
+        .match_indices(LAMBDA)
+        .filter_map(|(at, _)| {
+            let from = after.get(at..)?;
+            let end = scan::skip(from.as_bytes(), LAMBDA.len() - 1);
+            from.get(..end)
+        })
+        .filter(|list| list.len() > LAMBDA.len() + 1)
+        .find_map(|list| scan::first_type(list, false))
 }
 
 /// `TrivialOffsetCalculator` is contiguous memory, `OffsetCalculator` is not.

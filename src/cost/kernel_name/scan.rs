@@ -206,7 +206,7 @@ fn without_internal(base: &str) -> String {
 /// The index behind the bracket that closes the one at `open`, or the end of the text.
 ///
 /// A `>` closes only a `<`: in `enable_if<(((8)>(0)))>` it is a comparison, in `->` an arrow.
-fn skip(bytes: &[u8], open: usize) -> usize {
+pub(super) fn skip(bytes: &[u8], open: usize) -> usize {
     let mut stack: Vec<u8> = Vec::new();
     let mut at = open;
     while let Some(&byte) = bytes.get(at) {

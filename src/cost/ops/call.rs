@@ -46,7 +46,7 @@ impl<T> Given<T> {
     pub(super) fn or(self, default: T) -> Result<T, Unknown> {
         match self {
             Given::Default => Ok(default),
-            Given::Hidden => Err(Unknown::NoShapes),
+            Given::Hidden => Err(Unknown::NoScalars),
             Given::Value(v) => Ok(v),
         }
     }

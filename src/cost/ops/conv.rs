@@ -6,6 +6,10 @@ use super::call::{Call, Given, Part, count, product, size, total};
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, Unknown};
 
+mod pair;
+
+pub(in crate::cost) use pair::with_partners;
+
 const BACKWARD: &str = "dgrad (dY + w + dX) and wgrad (dY + x + dW), FLOPs of the forward each; \
                         bias: one add per element of dY, reads dY, writes the bias";
 
@@ -347,9 +351,9 @@ fn sizes(call: &Call, order: &Order, x: &Tensor, w: &Tensor) -> Result<(Conv, u6
     Ok((conv, conv.out()))
 }
 
-/// The stride advice is about: the largest of all dimensions, 1 where it is not recorded.
+/// The stride advice is about: the largest of all dimensions, 0 where it is not recorded.
 fn largest(stride: &[i64]) -> u64 {
-    stride.iter().map(|s| s.unsigned_abs()).max().unwrap_or(1)
+    stride.iter().map(|s| s.unsigned_abs()).max().unwrap_or(0)
 }
 
 /// Depthwise kernels say it in their name: one group per input channel.
@@ -580,7 +584,7 @@ fn one_gradient(call: &Call) -> Result<OpCost, Unknown> {
     let sizes = call
         .ints(0, &["self_size", "input_size", "weight_size"])
         .value()
-        .ok_or(Unknown::NoShapes)?;
+        .ok_or(Unknown::NoScalars)?;
     let missing = Tensor {
         shape: sizes.iter().map(|&s| size(s)).collect::<Result<_, _>>()?,
         dtype: dy.dtype,

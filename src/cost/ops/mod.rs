@@ -189,6 +189,26 @@ pub fn cost(
     Ok(cost)
 }
 
+/// The cost of a call whose own arguments are not enough, with those of its partners: the backward
+/// calls of a forward one, the forward call of a backward one.
+///
+/// # Errors
+/// As [`cost`]; [`Unknown::NoScalars`] where partners do not help either.
+pub(in crate::cost) fn cost_with_partners(
+    op: &OpName,
+    args: &OpArgs,
+    partners: &[(&OpName, &OpArgs)],
+    default_dtype: Option<DType>,
+) -> Result<OpCost, Unknown> {
+    let name = name::normalise(op).ok_or(Unknown::UnknownOp)?;
+    let (entry, key) = resolve(&name).ok_or(Unknown::UnknownOp)?;
+    if entry.family != Family::Conv {
+        return Err(Unknown::NoScalars);
+    }
+    let call = call(&name, key, entry, args, false, default_dtype);
+    conv::with_partners(&call, partners)
+}
+
 fn call<'a>(
     name: &Name<'a>,
     key: &'a str,

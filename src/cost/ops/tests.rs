@@ -512,7 +512,7 @@ fn a_convolution_without_its_strides_has_no_price() {
         hidden(),
         hidden(),
     ];
-    assert_eq!(fprop("aten::conv2d", values), Err(Unknown::NoShapes));
+    assert_eq!(fprop("aten::conv2d", values), Err(Unknown::NoScalars));
 }
 
 #[test]

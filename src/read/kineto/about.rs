@@ -60,6 +60,8 @@ const KNOWN: [&str; 14] = [
 pub(super) struct About {
     pub(super) schema: Option<String>,
     pub(super) rank: Option<u32>,
+    /// `record_shapes` was on; traces before torch 1.11 do not say.
+    pub(super) shapes: Option<bool>,
     /// The trace carries environment variables.
     pub(super) environment: bool,
     devices: FxHashMap<u32, Device>,
@@ -75,6 +77,7 @@ impl About {
                 let info = serde_json::from_str::<Distributed<'_>>(value).unwrap_or_default();
                 self.rank = info.rank.and_then(count32);
             }
+            "record_shapes" => self.shapes = Some(matches!(value.trim(), "1" | "true")),
             _ if KNOWN.contains(&key) => {}
             _ => self.environment |= is_environment(key, value),
         }

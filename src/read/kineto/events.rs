@@ -94,6 +94,8 @@ pub(super) struct Rows<'p> {
     names: Strings,
     line: String,
     events: u64,
+    /// Some event is of a kind that PyTorch's profiler writes.
+    known: bool,
     progress: &'p dyn Progress,
 }
 
@@ -142,11 +144,18 @@ impl<'p> Rows<'p> {
             names: Strings::default(),
             line: String::new(),
             events: 0,
+            known: false,
             progress,
         }
     }
 
+    /// Whether there are events, and none is of a kind that PyTorch's profiler writes.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.events > 0 && !self.known
+    }
+
     fn add(&mut self, category: Category, event: &Event<'_>) {
+        self.known = true;
         match category {
             Category::Range(kind) => self.range(kind, event),
             Category::Call => self.call(event),

@@ -73,6 +73,18 @@ impl Reader for Kineto {
                     .into(),
             });
         }
+        if rows.is_foreign() {
+            return Err(ReadError {
+                path: path.display().to_string(),
+                problem:
+                    "expected a PyTorch profiler trace, found a Chrome trace of another program: \
+                          no event in it is an operator, a CUDA or HIP call, or a kernel"
+                        .into(),
+                remedy: "give the file written by `export_chrome_trace` or \
+                         `tensorboard_trace_handler` of torch.profiler"
+                    .into(),
+            });
+        }
         rows.settle();
         note_damage(&mut rows, end, damage);
         let counters = rows.counters;
@@ -80,11 +92,11 @@ impl Reader for Kineto {
         let mut profile = rows
             .builder
             .finish(|key, device| about.describe(key.ordinal(), device));
-        profile.schema_version = about.schema;
+        profile.schema_version.clone_from(&about.schema);
         for process in &mut profile.processes {
             process.rank = about.rank;
         }
-        record(&mut profile, about.environment);
+        record(&mut profile, &about);
         notes(&mut profile, counters, coarse);
         Ok(profile)
     }
@@ -157,15 +169,21 @@ fn note_damage(rows: &mut Rows<'_>, end: End, damage: Option<String>) {
 
 /// Tells "none happened" from "nobody looked". `ProfilerActivity.CUDA` is one switch: with kernels
 /// or calls come copies and synchronisations.
-fn record(profile: &mut Profile, environment: bool) {
+fn record(profile: &mut Profile, about: &About) {
+    let has_dims = || {
+        let mut args = profile.ranges.iter().filter_map(|range| range.args);
+        args.any(|id| profile.text(id).contains("\"Input Dims\""))
+    };
+    let shapes = about.shapes.unwrap_or_else(has_dims);
     let recorded = &mut profile.recorded;
+    recorded.shapes = shapes;
     recorded.kernels = !profile.kernels.is_empty();
     recorded.api_calls = !profile.calls.is_empty();
     recorded.ranges = !profile.ranges.is_empty();
     let cuda = recorded.kernels || recorded.api_calls;
     recorded.copies = cuda;
     recorded.syncs = cuda;
-    recorded.environment = environment;
+    recorded.environment = about.environment;
 }
 
 fn notes(profile: &mut Profile, counters: u64, coarse: bool) {

@@ -12,6 +12,16 @@ fn elementwise_and_reductions() {
             "elementwise: mul",
         ),
         (
+            "void at::native::(anonymous namespace)::unrolled_elementwise_kernel_for_multi_outputs<3, at::native::(anonymous namespace)::batch_norm_update_stats_and_invert(at::Tensor const&, at::Tensor const&, at::Tensor const&, at::Tensor const&, double, double, long)::{lambda()#1}::operator()() const::{lambda()#4}::operator()() const::{lambda(float, float, c10::BFloat16, c10::BFloat16)#1}, std::array<char*, 7ul>, TrivialOffsetCalculator<4, unsigned int>, TrivialOffsetCalculator<3, unsigned int> >(int)",
+            "norm no fp32 contiguous",
+            "elementwise: batch_norm_update_stats_and_invert",
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::compare_scalar_kernel<double>(at::TensorIteratorBase&, at::native::(anonymous namespace)::OpType, double)::{lambda(double)#1}, at::detail::Array<char*, 2> >(int)",
+            "pointwise no fp64 contiguous",
+            "elementwise: compare",
+        ),
+        (
             "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul> >(int)",
             "pointwise no bf16 contiguous",
             "elementwise: add",

@@ -1,0 +1,115 @@
+//! Convolutions whose numbers (strides, padding, sizes) are not recorded: traces of 2021 and
+//! `emit_nvtx` list shapes only. Forward and backward of one call know each other's missing shape, and
+//! the shapes of x, w and dY decide the cost: neither stride nor padding is needed.
+
+use super::{Mask, assemble, deduced_groups, gradients, spatial};
+use crate::correlate::{OpArgs, OpName, Tensor};
+use crate::cost::ops::call::{Call, count, total};
+use crate::cost::{OpCost, Unknown};
+
+/// The operands a call of either direction lists.
+#[derive(Debug, Clone, Copy, Default)]
+struct Operands<'a> {
+    x: Option<&'a Tensor>,
+    w: Option<&'a Tensor>,
+    dy: Option<&'a Tensor>,
+}
+
+/// The stride, which the shapes leave open where the padding is not known either.
+const UNKNOWN: u64 = 0;
+
+/// Where x, w and dY stand among the arguments.
+type Places = [Option<usize>; 3];
+
+/// Spellings without a `transposed` flag: with it hidden, nobody knows which way a call goes.
+const PLACES: &[(&str, Places)] = &[
+    ("cudnn_convolution", [Some(0), Some(1), None]),
+    ("miopen_convolution", [Some(0), Some(1), None]),
+    ("conv1d", [Some(0), Some(1), None]),
+    ("conv2d", [Some(0), Some(1), None]),
+    ("conv3d", [Some(0), Some(1), None]),
+    ("cudnn_convolution_backward_input", [None, Some(2), Some(1)]),
+    (
+        "cudnn_convolution_backward_weight",
+        [Some(2), None, Some(1)],
+    ),
+    (
+        "miopen_convolution_backward_input",
+        [None, Some(2), Some(1)],
+    ),
+    (
+        "miopen_convolution_backward_weight",
+        [Some(2), None, Some(1)],
+    ),
+    ("cudnn_convolution_backward", [Some(0), Some(2), Some(1)]),
+    ("miopen_convolution_backward", [Some(0), Some(2), Some(1)]),
+    ("convolution_backward", [Some(1), Some(2), Some(0)]),
+];
+
+fn operands<'a>(name: &str, args: &'a OpArgs) -> Option<Operands<'a>> {
+    let (_, places) = PLACES.iter().find(|(known, _)| *known == name)?;
+    let [x, w, dy] = places.map(|place| args.tensor(place?, "").filter(|t| t.shape.len() > 2));
+    Some(Operands { x, w, dy })
+}
+
+/// The cost of a call from its own operands and those of its partners, the calls of the other
+/// direction: all of them must agree on what is missing.
+///
+/// # Errors
+/// [`Unknown::NoScalars`] where a shape is still missing or partners differ,
+/// [`Unknown::BadArguments`] where the shapes do not make one convolution.
+pub(in crate::cost) fn with_partners(
+    call: &Call,
+    partners: &[(&OpName, &OpArgs)],
+) -> Result<OpCost, Unknown> {
+    let own = operands(call.name, call.args).ok_or(Unknown::NoScalars)?;
+    let others: Vec<Operands<'_>> = partners
+        .iter()
+        .filter_map(|(op, args)| operands(&op.name, args))
+        .collect();
+    let find = |own: Option<&'_ Tensor>, of: fn(&Operands<'_>) -> Option<Tensor>| {
+        own.cloned()
+            .or_else(|| agreed(others.iter().filter_map(of)))
+    };
+    let x = find(own.x, |o| o.x.cloned()).ok_or(Unknown::NoScalars)?;
+    let w = find(own.w, |o| o.w.cloned()).ok_or(Unknown::NoScalars)?;
+    let dy = find(own.dy, |o| o.dy.cloned()).ok_or(Unknown::NoScalars)?;
+
+    let groups = deduced_groups(&x, &w, false)?;
+    let dims = w.shape.len().saturating_sub(2);
+    let conv = assemble(&x, &w, groups, false, count(spatial(&dy, dims)?), UNKNOWN)?;
+    let fits = dy.shape.len() == x.shape.len()
+        && dy.shape.first() == x.shape.first()
+        && dy.shape.get(1) == w.shape.first()
+        && groups > 0
+        && conv.k % groups == 0;
+    if !fits {
+        return Err(Unknown::BadArguments);
+    }
+    let backward = own.dy.is_some() || call.backward;
+    if backward {
+        let one = call.name.ends_with("_input") || call.name.ends_with("_weight");
+        let mask = Mask {
+            input: !one || call.name.ends_with("_input"),
+            weight: !one || call.name.ends_with("_weight"),
+            bias: false,
+        };
+        return gradients(call, conv, &x, &w, call.bytes(&dy), mask);
+    }
+    let bias = call
+        .optional(2, &["bias"])
+        .filter(|b| b.shape.as_slice() == [conv.k]);
+    let bytes = total([
+        call.bytes(&x),
+        call.bytes(&w),
+        call.dense(count(&dy.shape), &x),
+        call.bytes_of(bias),
+    ]);
+    call.one(conv.flops(), bytes, conv.dims())
+}
+
+/// The tensor all partners list, by its shape.
+fn agreed(mut tensors: impl Iterator<Item = Tensor>) -> Option<Tensor> {
+    let first = tensors.next()?;
+    tensors.all(|t| t.shape == first.shape).then_some(first)
+}

@@ -1,0 +1,115 @@
+//! Advice in the words of the GPU's maker. Rules are written in NVIDIA's; most of what they say holds
+//! for AMD too, where the same things have other names.
+
+use crate::facts::{Answer, Lookup, Value};
+
+/// NVIDIA's word and what it is called on ROCm, longer ones first where one begins another. Only what
+/// means the same: `torch.cuda` and `"cuda"` are spelt so on ROCm too and are not here.
+/// Sources: HIP programming guide ("Understanding the HIP programming model"), the MIOpen, hipBLASLt,
+/// ROCm Compute Profiler and AMD SMI documentation.
+const WORDS: &[(&str, &str)] = &[
+    ("`ncu --set full`", "`rocprof-compute profile`"),
+    (
+        "`nvidia-smi -q -d CLOCK,PERFORMANCE`",
+        "`amd-smi metric --clock --power`",
+    ),
+    ("16-bit Tensor Core kernels", "16-bit matrix core kernels"),
+    ("Tensor Cores", "matrix cores"),
+    ("Tensor Core", "matrix core"),
+    ("CUDA cores", "vector units"),
+    ("CUDA graphs", "HIP graphs"),
+    ("CUDA graph", "HIP graph"),
+    ("CUDA streams", "HIP streams"),
+    ("cuBLAS", "hipBLASLt"),
+    ("cuDNN", "MIOpen"),
+    ("NCCL", "RCCL"),
+    ("Nsight Compute", "ROCm Compute Profiler"),
+    ("SMs", "compute units"),
+    ("an SM", "a compute unit"),
+    ("one SM", "one compute unit"),
+    ("per SM", "per compute unit"),
+    ("warps", "wavefronts"),
+    ("warp", "wavefront"),
+];
+
+/// The text as it is, or in ROCm's words when the GPU in use is AMD's.
+pub(super) fn in_words_of_the_maker(text: String, lookup: &dyn Lookup) -> String {
+    match lookup.get("gpu.vendor") {
+        Answer::Value(Value::Str(vendor)) if &*vendor == "amd" => translate(&text),
+        _ => text,
+    }
+}
+
+/// Replaces whole words outside code; a word that is itself code stands in backticks in the table.
+fn translate(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut code = false;
+    let mut before = ' ';
+    while let Some(next) = rest.chars().next() {
+        let word = WORDS.iter().find(|(nvidia, _)| {
+            !code && !before.is_alphanumeric() && rest.strip_prefix(nvidia).is_some_and(ends_word)
+        });
+        if let Some((nvidia, amd)) = word {
+            out.push_str(amd);
+            rest = rest.get(nvidia.len()..).unwrap_or_default();
+            before = 'x';
+            continue;
+        }
+        code ^= next == '`';
+        out.push(next);
+        before = next;
+        rest = rest.get(next.len_utf8()..).unwrap_or_default();
+    }
+    out
+}
+
+fn ends_word(rest: &str) -> bool {
+    !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_replaced_and_code_is_not() {
+        for (nvidia, amd) in [
+            (
+                "on 104 SMs: a block runs on one SM.",
+                "on 104 compute units: a block runs on one compute unit.",
+            ),
+            (
+                "Look with `ncu --set full`.",
+                "Look with `rocprof-compute profile`.",
+            ),
+            ("`cuDNN` and cuDNN", "`cuDNN` and MIOpen"),
+            (
+                "```python\nx.to(\"cuda\")  # Tensor Cores\n```",
+                "```python\nx.to(\"cuda\")  # Tensor Cores\n```",
+            ),
+            (
+                "torch.cuda, SMSs, xSMs, warping",
+                "torch.cuda, SMSs, xSMs, warping",
+            ),
+            ("", ""),
+            ("`open", "`open"),
+            ("É Tensor Core", "É matrix core"),
+        ] {
+            assert_eq!(translate(nvidia), amd);
+        }
+    }
+
+    #[test]
+    fn no_word_is_hidden_by_a_shorter_one() {
+        for (i, (word, _)) in WORDS.iter().enumerate() {
+            let earlier = WORDS.get(..i).unwrap_or_default();
+            assert!(
+                !earlier
+                    .iter()
+                    .any(|(e, _)| word.strip_prefix(e).is_some_and(ends_word)),
+                "{word}"
+            );
+        }
+    }
+}
