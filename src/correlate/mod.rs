@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::base::DType;
 use crate::handle;
@@ -77,6 +77,9 @@ pub struct Run {
     pub sites: Vec<Site>,
     /// Numbered steps; empty when the file marks none.
     pub steps: Vec<Step>,
+    /// Per process: its own part of the steps it took part in, in time order. A step of several
+    /// processes spans all of theirs.
+    pub process_steps: Vec<Vec<(Span, StepId)>>,
     pub window: Window,
     pub timeline: Timeline,
     pub attribution: Attribution,
@@ -370,7 +373,7 @@ pub struct Window {
 }
 
 /// What lies before the window: named in the report, never sold as a saving.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetUp {
     /// From the first event of the file to the first kernel.
     pub ns: i64,
@@ -554,6 +557,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         patterns: layers.patterns,
         sites,
         steps: steps.steps,
+        process_steps: steps.by_process,
         window: times.window,
         timeline: times.timeline,
         attribution: sums,

@@ -83,6 +83,7 @@ impl Reader for Kineto {
         profile.schema_version = about.schema;
         for process in &mut profile.processes {
             process.rank = about.rank;
+            process.world_size = about.world_size;
         }
         record(&mut profile, about.environment);
         notes(&mut profile, counters, coarse);
