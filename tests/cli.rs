@@ -200,8 +200,8 @@ fn wrong_options_are_named() {
         &["--template", "--format"],
     );
     has(
-        &desk.refused("net.sqlite other.sqlite"),
-        &["`other.sqlite`", "one profile is judged at a time"],
+        &desk.refused("net.sqlite gpus list"),
+        &["`gpus`", "a command stands first"],
     );
     has(&desk.refused("completions tcsh"), &["tcsh", "bash"]);
 }

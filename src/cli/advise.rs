@@ -133,7 +133,8 @@ impl Judge<'_> {
     ) -> Result<Judged, Failure> {
         let profile = read_profile(path, progress)?;
         stages.done("read");
-        let gpu = select::choose(self.args.gpu.as_deref(), &profile).map_err(super::gpus::refuse)?;
+        let gpu =
+            select::choose(self.args.gpu.as_deref(), &profile).map_err(super::gpus::refuse)?;
         let run = correlate(
             profile,
             &Vocabulary {

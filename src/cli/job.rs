@@ -88,12 +88,10 @@ fn in_folder(folder: &Path, speech: Speech) -> Result<Vec<PathBuf>, Failure> {
     }
     if !others.is_empty() {
         speech.warn(&format!(
-            "{} in {} no profile and ignored: {}",
-            match others.len() {
-                1 => "1 file is".to_owned(),
-                n => format!("{} are", counted(n as u64, "file")),
-            },
+            "{}: ignored {} that {} no profile: {}",
             plain(&shown(folder)),
+            counted(others.len() as u64, "file"),
+            if others.len() == 1 { "is" } else { "are" },
             named(&others)
         ));
     }
@@ -176,13 +174,19 @@ pub(super) fn usable<T>(
         return Err(Failure::Unusable(format!("{lead}{}", texts.join("\n"))));
     }
     for (file, text) in bad {
-        speech.warn(&format!("not in the report: {text}"));
+        speech.warn(&format!("not in the report: {}", beginning(&text)));
         left_out.push(LeftOut {
             file: shown(file),
             why: why(file, &text),
         });
     }
     Ok(good)
+}
+
+/// The problem and the line behind it, which says what to do or what was found. How to capture again
+/// takes a screen, and is said when a file is judged alone.
+fn beginning(text: &str) -> String {
+    text.lines().take(2).collect::<Vec<_>>().join("\n")
 }
 
 /// The first line of an error, without the path it begins with.
@@ -208,5 +212,37 @@ pub(super) fn warn(warnings: &[(String, Vec<String>)], speech: Speech) {
             all => counted(all.len() as u64, "file"),
         };
         speech.warn(&format!("{whose}: {text}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_at_a_time_and_in_order() {
+        let files: Vec<PathBuf> = (0..40).map(|i| PathBuf::from(i.to_string())).collect();
+        let speech = Speech {
+            quiet: true,
+            verbose: false,
+            color: super::super::Color::Never,
+        };
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let made = each(&files, speech, |file| {
+            let at_once = now.fetch_add(1, Ordering::SeqCst) + 1;
+            most.fetch_max(at_once, Ordering::SeqCst);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            now.fetch_sub(1, Ordering::SeqCst);
+            file.to_path_buf()
+        });
+        assert_eq!(made, files);
+        assert!(most.load(Ordering::SeqCst) <= AT_ONCE);
+    }
+
+    #[test]
+    fn reasons_are_one_line_without_the_path() {
+        let path = Path::new("/home/alice/a.sqlite");
+        let text = "/home/alice/a.sqlite: expected a profile, found /home/alice/x\n  look again";
+        assert_eq!(why(path, text), "expected a profile, found ~/x");
     }
 }

@@ -4,10 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-
-use crate::base::diag::visible;
 
 mod advise;
 mod costs;
@@ -235,16 +232,15 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            match misplaced_command(&error) {
-                Some(text) => output::labelled("error", anstyle::AnsiColor::Red, &text),
-                None => drop(error.print()),
-            }
+            drop(error.print());
             return ExitCode::from(if error.use_stderr() { UNUSABLE } else { OK });
         }
     };
     output::set_color(cli.speech.color);
     let outcome = match cli.command {
-        None => advise(&cli.advise, cli.speech),
+        None => {
+            refuse_commands(&cli.advise.profiles).and_then(|()| advise(&cli.advise, cli.speech))
+        }
         Some(Command::Rules { command }) => rules::run(command, cli.speech),
         Some(Command::Costs { command }) => costs::run(command, cli.speech),
         Some(Command::Gpus { command }) => gpus::run(command),
@@ -264,18 +260,23 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A command behind a profile.
-fn misplaced_command(error: &clap::Error) -> Option<String> {
-    if error.kind() != ErrorKind::ArgumentConflict {
-        return None;
-    }
-    match error.get(ContextKind::InvalidSubcommand)? {
-        ContextValue::String(extra) => Some(format!(
-            "unexpected command `{}` behind a profile: a command stands first, and rules, costs and gpus \
-             take no profile",
-            visible(extra)
-        )),
-        _ => None,
+/// Behind a profile a command's name is one more file. Where there is no such file, the command was
+/// meant.
+fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
+    let command = Cli::command();
+    let names: Vec<&str> = command
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .collect();
+    let meant = profiles
+        .iter()
+        .filter_map(|path| path.to_str())
+        .find(|name| names.contains(name) && !std::path::Path::new(name).exists());
+    match meant {
+        Some(name) => Err(Failure::Unusable(format!(
+            "unexpected command `{name}` behind a profile\n  a command stands first: `pyprof-advise {name} ...`"
+        ))),
+        None => Ok(()),
     }
 }
 

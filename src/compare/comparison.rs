@@ -53,9 +53,13 @@ pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
     if matched.waits.of > 0 {
         job.waits = Some(matched.waits);
         waiting(ranks, &matched, job);
-    } else if let Some(sentence) = computing(ranks) {
+    }
+    if job.straggler.is_some() {
+        return;
+    }
+    if let Some(sentence) = computing(ranks) {
         job.comparison.push(sentence);
-    } else if steps.is_none() {
+    } else if steps.is_none() && matched.waits.of == 0 {
         job.comparison.push(
             "The ranks have neither numbered steps nor collectives in common, so that the captures may \
              hold different amounts of work: their times are not compared."
@@ -101,9 +105,9 @@ impl Steps {
         let range = format!("{} to {}", ns(self.fastest.1), ns(self.slowest.1));
         let apart = self.apart();
         match self.noise {
-            _ if apart <= SAME_STEP => format!(
-                "Steps take equally long on all ranks: {range} on average."
-            ),
+            _ if apart <= SAME_STEP => {
+                format!("Steps take equally long on all ranks: {range} on average.")
+            }
             Some(noise) if apart <= noise => format!(
                 "Steps take {range} on average; that is no more than steps of one rank differ among \
                  themselves, so no rank is slower by this measure."
@@ -169,7 +173,12 @@ impl Matched {
         }
         let waits = &mut matched.waits;
         waits.most_ns = matched.waited.iter().copied().fold(0.0, f64::max);
-        waits.least_ns = matched.waited.iter().copied().reduce(f64::min).unwrap_or(0.0);
+        waits.least_ns = matched
+            .waited
+            .iter()
+            .copied()
+            .reduce(f64::min)
+            .unwrap_or(0.0);
         waits.mean_ns = share(matched.waited.iter().sum(), ranks.len() as f64);
         matched
     }
@@ -252,6 +261,15 @@ fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
         mean_share.map_or(String::new(), |s| format!(", {} of the window on average", percent(s))),
         ns(waits.transfer_ns)
     ));
+    let absent = job.world_size.unwrap_or(0) > ranks.len() as u64;
+    if absent {
+        job.comparison.push(format!(
+            "Only {} of the job's {} ranks are here: another rank may be later than all of these, and waiting \
+             may be longer.",
+            ranks.len(),
+            job.world_size.unwrap_or(0)
+        ));
+    }
     if mean_share.is_none_or(|s| s < WORTH_IT) {
         return;
     }
@@ -266,15 +284,6 @@ fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
              embeddings) and for hosts that pause at different times (data loading, garbage collection)."
                 .to_owned(),
         ),
-    }
-    let absent = job.world_size.unwrap_or(0) > ranks.len() as u64;
-    if absent {
-        job.comparison.push(format!(
-            "Only {} of the job's {} ranks are here: a rank that is not may be later than all of these, and \
-             waiting may be longer.",
-            ranks.len(),
-            job.world_size.unwrap_or(0)
-        ));
     }
 }
 
@@ -306,8 +315,13 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
         mean(others().filter_map(|(_, r)| compute(r))),
         mean(others().filter_map(|(_, r)| idle(r))),
     );
-    let unit = if ranks.iter().all(|r| r.steps > 0) { " per step" } else { "" };
-    let (Some(computes), Some(idles), Some(they_compute), Some(they_idle)) = (own.0, own.1, rest.0, rest.1)
+    let unit = if ranks.iter().all(|r| r.steps > 0) {
+        " per step"
+    } else {
+        ""
+    };
+    let (Some(computes), Some(idles), Some(they_compute), Some(they_idle)) =
+        (own.0, own.1, rest.0, rest.1)
     else {
         return lead;
     };

@@ -9,7 +9,7 @@ use crate::judge::{HOST_BOUND, SavingKind};
 use crate::report::{FindingReport, OnRanks, Report, SavingReport, Summary};
 
 /// Ranks named in a list.
-const NAMED: usize = 16;
+const NAMED: usize = 8;
 
 /// The findings of several reports, folded.
 #[derive(Debug, Default)]
@@ -40,12 +40,20 @@ pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Fold
         let lists = [(&r.findings, true), (&r.minor, false)];
         for (list, major) in lists {
             for finding in list {
-                let found = Found { report, finding, major };
+                let found = Found {
+                    report,
+                    finding,
+                    major,
+                };
                 advice.entry(key(finding)).or_default().push(found);
             }
         }
         for finding in &r.capture {
-            let found = Found { report, finding, major: true };
+            let found = Found {
+                report,
+                finding,
+                major: true,
+            };
             capture.entry(key(finding)).or_default().push(found);
         }
     }
@@ -104,7 +112,11 @@ fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingR
     let worst = group.iter().reduce(|best, next| {
         let by_claim = claims(next.finding).total_cmp(&claims(best.finding));
         let by_time = next.finding.time_ns.total_cmp(&best.finding.time_ns);
-        if by_claim.then(by_time).is_gt() { next } else { best }
+        if by_claim.then(by_time).is_gt() {
+            next
+        } else {
+            best
+        }
     })?;
     let all = || group.iter().map(|found| found.finding);
     let saving = saving(group, summary, names.names.len());
@@ -113,8 +125,16 @@ fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingR
         Some(s) if s.kind == SavingKind::Idle => summary.device_window_ns,
         _ => summary.busy_ns,
     };
+    let idle = saving.as_ref().is_some_and(|s| s.kind == SavingKind::Idle);
+    let elsewhere = all().any(|f| f.place != worst.finding.place);
     Some(FindingReport {
         number: 0,
+        // Each rank has a GPU of its own, and which one says nothing.
+        place: if idle && elsewhere {
+            "idle GPUs".to_owned()
+        } else {
+            worst.finding.place.clone()
+        },
         severity: all().map(|f| f.severity).max()?,
         whole_run: all().all(|f| f.whole_run),
         calls: all().fold(0, |sum, f| sum.saturating_add(f.calls)),

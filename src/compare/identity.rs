@@ -7,6 +7,11 @@ use super::{distinct, some};
 use crate::base::units::counted;
 use crate::report::{Rank, Report};
 
+/// Where a rank's number comes from, in the words of [`Rank::rank_from`].
+const PROFILE: &str = "profile";
+const FILE_NAME: &str = "file name";
+const POSITION: &str = "position";
+
 /// The ranks of several reports, numbered.
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
@@ -69,7 +74,7 @@ fn name_ranks(rows: &mut [&mut Rank]) {
             marked_number(&row.file).or_else(|| bare_number(&row.file).filter(|_| bare_counts));
         if number.is_some() {
             row.rank = number;
-            row.rank_from = Some("file name".to_owned());
+            row.rank_from = Some(FILE_NAME.to_owned());
         }
     }
 }
@@ -84,7 +89,7 @@ fn place_ranks(rows: &mut [&mut Rank]) -> usize {
             next += 1;
         }
         row.rank = Some(next);
-        row.rank_from = Some("position".to_owned());
+        row.rank_from = Some(POSITION.to_owned());
         placed += 1;
     }
     placed
@@ -160,11 +165,21 @@ impl Ranks {
     fn look_for_copies(&mut self, reports: &[Report]) {
         let numbers = |r: &Report| {
             let s = &r.summary;
-            (s.kernels, s.kernel_time_ns, s.busy_ns, s.window_ns, s.priced_ns.to_bits())
+            let said = r
+                .ranks
+                .iter()
+                .filter(|row| row.rank_from.as_deref() == Some(PROFILE));
+            (
+                said.map(|row| row.rank).collect::<Vec<_>>(),
+                (s.kernels, s.kernel_time_ns, s.busy_ns, s.window_ns),
+            )
         };
         let mut alike: BTreeMap<_, Vec<&str>> = BTreeMap::new();
         for report in reports.iter().filter(|r| r.summary.kernels > 0) {
-            alike.entry(numbers(report)).or_default().push(&report.title);
+            alike
+                .entry(numbers(report))
+                .or_default()
+                .push(&report.title);
         }
         for names in alike.values().filter(|names| names.len() > 1) {
             self.doubts.push(format!(

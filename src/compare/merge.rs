@@ -1,12 +1,14 @@
 //! The reports of a job's profiles, made one.
 
+use indexmap::IndexMap;
+
 use super::identity;
 use super::{comparison, distinct, findings, share, some, tables};
+use crate::base::units::counted;
+use crate::judge::SavingKind;
 use crate::report::{
     self, Claimed, GpuUsed, Job, LeftOut, Method, Report, SCHEMA_VERSION, Summary,
 };
-use crate::base::units::counted;
-use crate::judge::SavingKind;
 
 /// Puts reports together: times are summed over ranks, the same finding on several ranks is one,
 /// and the ranks are held against each other. `left_out` names files that were given and could not
@@ -65,7 +67,16 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         ranks: ranks.rows,
         job: Some(job),
     };
+    if merged.summary.idle_untrusted.is_none() {
+        let sentences = partly_untrusted(&reports, &names);
+        merged.cautions.extend(sentences);
+    }
     merged.verdict = report::verdict(&merged);
+    // Nothing done to the others shortens the step while they wait for one rank.
+    let late = merged.job.as_ref().filter(|job| job.straggler.is_some());
+    if let Some(sentence) = late.and_then(|job| job.comparison.last()) {
+        merged.verdict.insert(0, sentence.clone());
+    }
     Some(merged)
 }
 
@@ -148,13 +159,34 @@ fn gpu(reports: &[Report]) -> Option<String> {
     (!names.is_empty()).then(|| some(&names))
 }
 
-/// Idle time is trusted where all captures let it be.
+/// Why idle time was judged nowhere. Where some captures let it be, [`partly_untrusted`] names the
+/// others.
 fn untrusted(reports: &[Report]) -> Option<String> {
-    let why = distinct(reports.iter().filter_map(|r| r.summary.idle_untrusted.as_deref()));
-    (!why.is_empty()).then(|| {
-        let why: Vec<&str> = why.iter().map(|w| w.trim().trim_end_matches('.')).collect();
-        some(&why)
-    })
+    let why: Option<Vec<&str>> = reports
+        .iter()
+        .map(|r| r.summary.idle_untrusted.as_deref())
+        .collect();
+    let why = distinct(why?.into_iter().map(|w| w.trim().trim_end_matches('.')));
+    (!why.is_empty()).then(|| why.join("; "))
+}
+
+/// The captures among others whose idle time was not judged, one sentence per reason.
+fn partly_untrusted(reports: &[Report], names: &findings::Names) -> Vec<String> {
+    let mut by_reason: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for (report, name) in reports.iter().zip(&names.names) {
+        if let Some(why) = &report.summary.idle_untrusted {
+            let why = why.trim().trim_end_matches('.');
+            by_reason.entry(why).or_default().push(name);
+        }
+    }
+    let sentence = |(why, who): (&str, Vec<&str>)| {
+        let unit = match who.len() {
+            1 => names.unit.to_owned(),
+            _ => format!("{}s", names.unit),
+        };
+        format!("Idle time of {unit} {} is not judged: {why}.", some(&who))
+    };
+    by_reason.into_iter().map(sentence).collect()
 }
 
 fn claimed(findings: &[report::FindingReport]) -> Claimed {
@@ -200,9 +232,8 @@ fn method(reports: &[Report]) -> Method {
     let mut assumptions: Vec<String> = all().flat_map(|m| m.assumptions.clone()).collect();
     assumptions.sort();
     assumptions.dedup();
-    let attributable_weight = |r: &Report| {
-        r.summary.kernel_time_ns as f64 * r.method.attributable_share.unwrap_or(0.0)
-    };
+    let attributable_weight =
+        |r: &Report| r.summary.kernel_time_ns as f64 * r.method.attributable_share.unwrap_or(0.0);
     Method {
         program: some(&distinct(all().map(|m| m.program.as_str()))),
         format: some(&distinct(all().map(|m| m.format.as_str()))),
@@ -246,7 +277,10 @@ fn weighted(
 
 /// The GPU of the first report that knows one; others are named in its remarks.
 fn gpu_used(reports: &[Report]) -> Option<GpuUsed> {
-    let gpus: Vec<&GpuUsed> = reports.iter().filter_map(|r| r.method.gpu.as_ref()).collect();
+    let gpus: Vec<&GpuUsed> = reports
+        .iter()
+        .filter_map(|r| r.method.gpu.as_ref())
+        .collect();
     let mut used = (*gpus.first()?).clone();
     used.remarks = distinct(gpus.iter().flat_map(|g| g.remarks.iter().cloned()));
     let others: Vec<String> = distinct(gpus.iter().map(|g| (&g.id, &g.name)))

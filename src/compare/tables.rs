@@ -196,11 +196,7 @@ pub(super) fn unattributed(reports: &[Report], kernel_time_ns: i64) -> Vec<Unatt
     for row in &mut rows {
         row.share = share(row.time_ns as f64, kernel_time_ns as f64);
     }
-    rows.sort_by(|a, b| {
-        b.time_ns
-            .cmp(&a.time_ns)
-            .then_with(|| a.text.cmp(&b.text))
-    });
+    rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.text.cmp(&b.text)));
     rows
 }
 

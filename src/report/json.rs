@@ -46,6 +46,13 @@ const MAKE_ONE: &str = "give reports written with `pyprof-advise PROFILE --forma
 /// # Errors
 /// When the text is something else, of another `schema_version`, or lacks a part.
 pub fn read_json(text: &str) -> Result<Report, NotAReport> {
+    // A list would be taken for a struct's fields in order.
+    if text.trim_start().starts_with('[') {
+        return Err(NotAReport::new(
+            "expected a report, found other JSON: a list",
+            MAKE_ONE,
+        ));
+    }
     let head: Head = serde_json::from_str(text).map_err(|error| {
         let what = if error.is_data() {
             "expected a report, found other JSON".to_owned()

@@ -51,7 +51,10 @@ fn users(run: &Run) -> BTreeMap<DeviceId, BTreeSet<ProcessId>> {
     let mut users: BTreeMap<DeviceId, BTreeSet<ProcessId>> = BTreeMap::new();
     let kernels = run.profile.kernels.iter().zip(&run.links);
     for (kernel, _) in kernels.filter(|(_, link)| link.site.is_some()) {
-        users.entry(kernel.device).or_default().insert(kernel.process);
+        users
+            .entry(kernel.device)
+            .or_default()
+            .insert(kernel.process);
     }
     for graph in &run.profile.graphs {
         users.entry(graph.device).or_default().insert(graph.process);
@@ -79,12 +82,13 @@ struct Work<'a> {
     collectives: Vec<(i64, KernelId, &'a str)>,
 }
 
-fn works<'a>(
-    run: &Run,
-    decoded: &FxHashMap<StrId, &'a Decoded>,
-) -> BTreeMap<ProcessId, Work<'a>> {
+fn works<'a>(run: &Run, decoded: &FxHashMap<StrId, &'a Decoded>) -> BTreeMap<ProcessId, Work<'a>> {
     let mut works: BTreeMap<ProcessId, Work<'a>> = BTreeMap::new();
-    for ((id, kernel), link) in (0..).map(KernelId).zip(&run.profile.kernels).zip(&run.links) {
+    for ((id, kernel), link) in (0..)
+        .map(KernelId)
+        .zip(&run.profile.kernels)
+        .zip(&run.links)
+    {
         let Some(site) = link.site else { continue };
         let work = works.entry(kernel.process).or_default();
         work.kernels += 1;
@@ -96,10 +100,7 @@ fn works<'a>(
             continue;
         }
         let op = run.sites.get(site.idx()).and_then(|s| s.op.as_ref());
-        let kind = name
-            .collective
-            .and_then(kind)
-            .or_else(|| kind(&op?.name));
+        let kind = name.collective.and_then(kind).or_else(|| kind(&op?.name));
         if let Some(kind) = kind {
             // Ranks launch their collectives in the same order, but streams may drain in another.
             let call = link.launch.and_then(|c| run.profile.calls.get(c.idx()));
@@ -224,7 +225,8 @@ fn collectives(run: &Run, mut all: Vec<(i64, KernelId, &str)>) -> Vec<Collective
     all.sort_unstable_by_key(|(launched, id, _)| (*launched, *id));
     let mut series: BTreeMap<(Option<u64>, &str, Option<u64>), Vec<i64>> = BTreeMap::new();
     for (_, id, kind) in all {
-        let (Some(kernel), Some(link)) = (run.profile.kernels.get(id.idx()), run.links.get(id.idx()))
+        let (Some(kernel), Some(link)) =
+            (run.profile.kernels.get(id.idx()), run.links.get(id.idx()))
         else {
             continue;
         };
@@ -286,6 +288,9 @@ mod tests {
     fn one_step_has_no_deviation() {
         assert_eq!(mean_and_deviation(&[]), (None, None));
         assert_eq!(mean_and_deviation(&[4.0]), (Some(4.0), None));
-        assert_eq!(mean_and_deviation(&[2.0, 4.0]), (Some(3.0), Some(2.0_f64.sqrt())));
+        assert_eq!(
+            mean_and_deviation(&[2.0, 4.0]),
+            (Some(3.0), Some(2.0_f64.sqrt()))
+        );
     }
 }

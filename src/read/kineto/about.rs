@@ -183,7 +183,10 @@ mod tests {
     fn devices_are_described() {
         let mut about = About::default();
         about.property("deviceProperties", A100);
-        about.property("distributedInfo", r#"{"backend": "nccl", "rank": 3, "world_size": 8}"#);
+        about.property(
+            "distributedInfo",
+            r#"{"backend": "nccl", "rank": 3, "world_size": 8}"#,
+        );
         about.property("schemaVersion", "1");
         assert_eq!((about.rank, about.schema.as_deref()), (Some(3), Some("1")));
         assert_eq!(about.world_size, Some(8));
