@@ -308,7 +308,7 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
         ns(held_up),
         percent(share(held_up, all))
     );
-    let idle = |r: &Rank| Some(per_unit(r, |t| t.window_ns.saturating_sub(t.busy_ns))?);
+    let idle = |r: &Rank| per_unit(r, |t| t.window_ns.saturating_sub(t.busy_ns));
     let compute = |r: &Rank| per_unit(r, |t| t.compute_ns);
     let own = (compute(rank), idle(rank));
     let rest = (

@@ -115,7 +115,7 @@ fn works<'a>(run: &Run, decoded: &FxHashMap<StrId, &'a Decoded>) -> BTreeMap<Pro
 fn kind(name: &str) -> Option<&'static str> {
     let plain: String = name
         .chars()
-        .filter(|c| c.is_ascii_alphanumeric())
+        .filter(char::is_ascii_alphanumeric)
         .map(|c| c.to_ascii_lowercase())
         .collect();
     let found = KINDS.iter().find(|(word, _)| plain.contains(word));
@@ -220,10 +220,13 @@ fn times(devices: &[&DeviceTimeline]) -> RankTimes {
     }
 }
 
+/// Step, kind and size of the group: what collectives have in common that are compared in order.
+type Alike<'a> = (Option<u64>, &'a str, Option<u64>);
+
 /// Durations by step, kind and group, each in order of launch.
 fn collectives(run: &Run, mut all: Vec<(i64, KernelId, &str)>) -> Vec<CollectiveTimes> {
     all.sort_unstable_by_key(|(launched, id, _)| (*launched, *id));
-    let mut series: BTreeMap<(Option<u64>, &str, Option<u64>), Vec<i64>> = BTreeMap::new();
+    let mut series: BTreeMap<Alike<'_>, Vec<i64>> = BTreeMap::new();
     for (_, id, kind) in all {
         let (Some(kernel), Some(link)) =
             (run.profile.kernels.get(id.idx()), run.links.get(id.idx()))
