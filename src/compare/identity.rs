@@ -273,7 +273,7 @@ mod tests {
         for (name, marked, bare) in [
             ("rank0.json.gz", Some(0), None),
             ("hta_sampled_rank12.json.gz", Some(12), None),
-            ("net_rank-3_v2.sqlite", Some(3), None),
+            ("net_rank-3_v2.sqlite", Some(3), Some(3)),
             ("trace_r7.sqlite", Some(7), None),
             ("net.0.sqlite", None, Some(0)),
             ("2024-11-21_host_3.json", None, Some(3)),
