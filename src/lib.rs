@@ -17,6 +17,7 @@
 //! | 5 | [`facts`] | the waist: one table of facts; above it there are only names and values |
 //! | 6 | [`judge`] | rules: load, check, evaluate, resolve conflicts, claim savings, rank, prove |
 //! | 7 | [`report`] | one `Report`, and the views of it |
+//! | 7 | [`compare`] | several reports put together: the ranks of a job |
 //! | 7 | [`pyprof`] | PyProf's two outputs: a dictionary and a row of columns per kernel |
 //! | 8 | [`cli`] | one file per command |
 //!
@@ -25,6 +26,7 @@
 
 pub mod base;
 pub mod cli;
+pub mod compare;
 pub mod correlate;
 pub mod cost;
 pub mod facts;

@@ -506,6 +506,8 @@ pub struct Process {
     pub pid: u64,
     /// Distributed rank, when the file says.
     pub rank: Option<u32>,
+    /// Ranks of the whole job, when the file says.
+    pub world_size: Option<u32>,
 }
 
 /// A GPU that ran something, with whatever the file says of it.

@@ -200,8 +200,8 @@ fn wrong_options_are_named() {
         &["--template", "--format"],
     );
     has(
-        &desk.refused("net.sqlite other.sqlite"),
-        &["`other.sqlite`", "one profile is judged at a time"],
+        &desk.refused("net.sqlite gpus list"),
+        &["`gpus`", "a command stands first"],
     );
     has(&desk.refused("completions tcsh"), &["tcsh", "bash"]);
 }
@@ -445,7 +445,7 @@ fn a_file_that_is_no_profile_is_one_clear_error() {
     std::fs::write(desk.at("cut.sqlite"), &whole[..whole.len() / 2]).unwrap();
     for (file, what) in [
         ("missing.sqlite", "no such file"),
-        ("folder", "found a folder"),
+        ("folder", "expected profiles in this folder"),
         ("empty.sqlite", "found an empty file"),
         ("notes.txt", "found a text file"),
         ("random.bin", "expected an Nsight Systems"),

@@ -112,6 +112,7 @@ impl Sample {
             patterns: vec![],
             sites: vec![],
             steps: vec![],
+            process_steps: vec![],
             window: Window {
                 span: Some(span),
                 setup: SetUp::default(),
@@ -273,6 +274,7 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
         members: vec![Member::Site(site)],
         sites: vec![site],
         place: place.into(),
+        subject: place.into(),
         calls: 24,
         time_ns: 20.0 * MS,
         share: 0.5,

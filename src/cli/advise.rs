@@ -4,9 +4,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::progress::Bar;
-use super::{AdviseArgs, Failure, Format, Outcome, RuleArgs, Speech, output};
+use super::{AdviseArgs, Failure, Format, Outcome, ReportArgs, RuleArgs, Speech, job, output};
 use crate::base::text::plain;
 use crate::base::units;
+use crate::compare;
 use crate::correlate::{Vocabulary, correlate};
 use crate::cost::user::UserCosts;
 use crate::cost::{Costed, kernel_name, ops, price_with};
@@ -17,65 +18,171 @@ use crate::profile::{Format as InputFormat, Profile};
 use crate::read;
 use crate::report::{self, Report};
 
-/// Reads, correlates, prices, judges and reports one profile.
+/// Reads, correlates, prices, judges and reports one profile, or several as the ranks of one job.
 ///
 /// # Errors
-/// When the profile holds nothing to judge, a file cannot be read or written, or a rule, a GPU or a
+/// When no profile holds anything to judge, a file cannot be read or written, or a rule, a GPU or a
 /// template is wrong: [`Failure::Unusable`] with what to do.
 pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
-    let path = args
-        .profile
-        .as_deref()
-        .ok_or_else(|| Failure::Unusable("no profile given".into()))?;
-    refuse_overwriting(path, args.output.as_deref())?;
+    let output = args.report.output.as_deref();
+    for path in &args.profiles {
+        refuse_overwriting(path, output)?;
+    }
     let mut stages = Stages::new(speech);
     let rules = super::rules::load(&args.rules)?;
-    // Typing mistakes should not cost the time it takes to read a large file.
-    let asked = asked_for(args, &rules)?;
-    let costs = super::costs::load(&args.costs)?;
+    let judge = Judge {
+        args,
+        // Typing mistakes should not cost the time it takes to read a large file.
+        asked: asked_for(args, &rules)?,
+        rules,
+        costs: super::costs::load(&args.costs)?,
+    };
     if let Some(asked) = &args.gpu {
         select::find(asked).map_err(super::gpus::refuse)?;
     }
     stages.done("loaded rules");
+    let inputs = job::inputs(&args.profiles, speech)?;
+    if inputs.is_job {
+        return several(&judge, inputs, speech);
+    }
+    let path = inputs
+        .files
+        .first()
+        .ok_or_else(|| Failure::Unusable("no profile given".into()))?;
+    let bar = Bar::new(speech.quiet);
+    let judged = judge.file(path, &bar, &mut stages);
+    bar.done();
+    let judged = judged?;
+    for warning in &judged.warnings {
+        speech.warn(warning);
+    }
+    match &judged.outcome {
+        Said::Why(text) => write(&args.report, text),
+        Said::Report(report) => {
+            let outcome = finish(&args.report, report);
+            stages.done("reported");
+            outcome
+        }
+    }
+}
 
-    let profile = read_profile(path, speech)?;
-    stages.done("read");
-    let gpu = select::choose(args.gpu.as_deref(), &profile).map_err(super::gpus::refuse)?;
-    let run = correlate(
-        profile,
-        &Vocabulary {
-            knows_op: &|op| ops::knows(op) || costs.knows(op),
-            is_communication: &kernel_name::is_communication,
-        },
-    );
-    stages.done("correlated");
-    let costed = price_with(run, gpu, &costs);
-    let table = Table::new(&costed);
-    stages.done("priced");
-    if let Some((rule, rules, left_out)) = &asked {
-        let told = why(rule, &table, &judge(rules, &table));
-        let heading = if *left_out {
-            "left out by --select or --ignore; with all rules it would say:\n\n"
-        } else {
-            ""
+/// The profiles of a job, two at a time, and one report of all that could be read.
+fn several(judge: &Judge<'_>, inputs: job::Inputs, speech: Speech) -> Outcome {
+    for file in &inputs.files {
+        refuse_overwriting(file, judge.args.report.output.as_deref())?;
+    }
+    // Several files at once would talk over each other.
+    let silent = Speech {
+        verbose: false,
+        ..speech
+    };
+    let results = job::each(&inputs.files, speech, |file| {
+        judge.file(file, &read::Quiet, &mut Stages::new(silent))
+    });
+    let mut left_out = inputs.repeated;
+    for twice in &left_out {
+        speech.warn(&format!("{}: {}", plain(&twice.file), twice.why));
+    }
+    let judged = job::usable(&inputs.files, results, &mut left_out, speech)?;
+    let mut warnings = Vec::new();
+    let mut reports = Vec::new();
+    let mut whys = String::new();
+    for one in judged {
+        warnings.push((one.file.clone(), one.warnings));
+        match one.outcome {
+            Said::Why(text) => whys.push_str(&format!("{}\n\n{text}\n", plain(&one.file))),
+            Said::Report(report) => reports.push(*report),
+        }
+    }
+    job::warn(&warnings, speech);
+    if judge.args.why.is_some() {
+        return write(&judge.args.report, &whys);
+    }
+    match compare::merge(reports, left_out) {
+        Some(report) => finish(&judge.args.report, &report),
+        None => Err(Failure::Unusable("no profile could be judged".into())),
+    }
+}
+
+/// All that is needed to judge any number of profiles.
+struct Judge<'a> {
+    args: &'a AdviseArgs,
+    rules: RuleSet,
+    /// The rule `--why` asks for, the rules it runs with, and whether it was left out of the others.
+    asked: Option<(Rule, RuleSet, bool)>,
+    costs: UserCosts,
+}
+
+/// What came of one profile.
+struct Judged {
+    file: String,
+    outcome: Said,
+    /// What the person at the terminal should know besides.
+    warnings: Vec<String>,
+}
+
+/// The report, or the answer to `--why`.
+enum Said {
+    Report(Box<Report>),
+    Why(String),
+}
+
+impl Judge<'_> {
+    /// The road of one profile.
+    fn file(
+        &self,
+        path: &Path,
+        progress: &dyn read::Progress,
+        stages: &mut Stages,
+    ) -> Result<Judged, Failure> {
+        let profile = read_profile(path, progress)?;
+        stages.done("read");
+        let gpu =
+            select::choose(self.args.gpu.as_deref(), &profile).map_err(super::gpus::refuse)?;
+        let run = correlate(
+            profile,
+            &Vocabulary {
+                knows_op: &|op| ops::knows(op) || self.costs.knows(op),
+                is_communication: &kernel_name::is_communication,
+            },
+        );
+        stages.done("correlated");
+        let costed = price_with(run, gpu, &self.costs);
+        let table = Table::new(&costed);
+        stages.done("priced");
+        let mut judged = Judged {
+            file: job::shown(path),
+            outcome: Said::Why(String::new()),
+            warnings: Vec::new(),
         };
-        return write(args, &format!("{heading}{told}"));
+        if let Some((rule, rules, left_out)) = &self.asked {
+            let told = why(rule, &table, &judge(rules, &table));
+            let heading = if *left_out {
+                "left out by --select or --ignore; with all rules it would say:\n\n"
+            } else {
+                ""
+            };
+            judged.outcome = Said::Why(format!("{heading}{told}"));
+            return Ok(judged);
+        }
+        let verdict = judge(&self.rules, &table);
+        stages.done("judged");
+        for silenced in &verdict.silenced {
+            let place = plain(&silenced.place);
+            stages.speech.remark(&format!(
+                "{} is silenced by {} at {place}",
+                silenced.rule, silenced.by
+            ));
+        }
+        let options = report::Options {
+            top: self.args.report.top,
+        };
+        let report = Report::new(&costed, &verdict, &options);
+        judged.warnings = warnings(&costed, &report);
+        judged.warnings.extend(unused(&self.costs, &costed));
+        judged.outcome = Said::Report(Box::new(report));
+        Ok(judged)
     }
-    let verdict = judge(&rules, &table);
-    stages.done("judged");
-    for silenced in &verdict.silenced {
-        let place = plain(&silenced.place);
-        speech.remark(&format!(
-            "{} is silenced by {} at {place}",
-            silenced.rule, silenced.by
-        ));
-    }
-    let report = Report::new(&costed, &verdict, &report::Options { top: args.top });
-    warn(&costed, &report, speech);
-    warn_of_unused(&costs, &costed, speech);
-    let text = render(args, &report)?;
-    stages.done("reported");
-    write(args, &text)
 }
 
 /// The rule `--why` asks for among rules it can run with, and whether they are more than were
@@ -120,7 +227,7 @@ impl Stages {
 }
 
 /// The report must never replace its own input.
-fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome {
+pub(super) fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome {
     let same = output.is_some_and(|out| match (input.canonicalize(), out.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,
@@ -134,11 +241,8 @@ fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome {
     Ok(())
 }
 
-fn read_profile(path: &Path, speech: Speech) -> Result<Profile, Failure> {
-    let bar = Bar::new(speech.quiet);
-    let profile = read::open(path, &bar);
-    bar.done();
-    let profile = profile?;
+fn read_profile(path: &Path, progress: &dyn read::Progress) -> Result<Profile, Failure> {
+    let profile = read::open(path, progress)?;
     if profile.kernels.is_empty() && profile.graphs.is_empty() {
         return Err(Failure::Unusable(nothing_to_judge(&profile)));
     }
@@ -231,36 +335,50 @@ fn what_it_holds(profile: &Profile) -> String {
 }
 
 /// What the person at the terminal should know besides the report.
-fn warn(costed: &Costed, report: &Report, speech: Speech) {
+fn warnings(costed: &Costed, report: &Report) -> Vec<String> {
+    let mut warnings = Vec::new();
     if costed.run.profile.recorded.environment {
-        speech.warn("this export holds environment variables of the captured machine; do not share the file itself");
+        warnings.push(
+            "this export holds environment variables of the captured machine; do not share the file itself"
+                .to_owned(),
+        );
     }
     for fault in &report.faults {
-        speech.warn(&format!(
+        warnings.push(format!(
             "rule {} failed: {}",
             fault.rule,
             plain(&fault.message)
         ));
     }
+    warnings
 }
 
 /// A cost file that changes nothing is likely to name its operators in another way.
-fn warn_of_unused(costs: &UserCosts, costed: &Costed, speech: Speech) {
+fn unused(costs: &UserCosts, costed: &Costed) -> Vec<String> {
     let mut files: Vec<&str> = costs.costs().iter().map(|c| &*c.file).collect();
     files.dedup();
     let used = |file: &&str| {
         let by = costed.sites.iter().filter_map(|s| s.priced_by.as_deref());
         by.into_iter().any(|by| by == *file)
     };
-    for file in files.iter().filter(|file| !used(file)) {
-        speech.warn(&format!(
-            "{}: no operator of this profile is one of its costs",
-            plain(file)
-        ));
-    }
+    files
+        .iter()
+        .filter(|file| !used(file))
+        .map(|file| {
+            format!(
+                "{}: no operator of this profile is one of its costs",
+                plain(file)
+            )
+        })
+        .collect()
 }
 
-fn render(args: &AdviseArgs, report: &Report) -> Result<String, Failure> {
+/// Renders a report and writes it where it is wanted.
+pub(super) fn finish(args: &ReportArgs, report: &Report) -> Outcome {
+    write(args, &render(args, report)?)
+}
+
+fn render(args: &ReportArgs, report: &Report) -> Result<String, Failure> {
     if let Some(path) = &args.template {
         let text = std::fs::read_to_string(path).map_err(|e| {
             Failure::Unusable(format!("cannot read the template {}: {e}", path.display()))
@@ -277,7 +395,7 @@ fn render(args: &AdviseArgs, report: &Report) -> Result<String, Failure> {
     })
 }
 
-fn write(args: &AdviseArgs, text: &str) -> Outcome {
+fn write(args: &ReportArgs, text: &str) -> Outcome {
     match &args.output {
         Some(path) => output::write_file(path, text),
         None => output::print(text),

@@ -4,14 +4,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-
-use crate::base::diag::visible;
 
 mod advise;
 mod costs;
 mod gpus;
+mod job;
+mod merge;
 mod output;
 mod parse;
 mod prof;
@@ -74,6 +73,7 @@ Examples:
   pyprof-advise net.sqlite                          advice, with the GPU the profile names
   pyprof-advise net.sqlite --gpu v100 -o pr.md      on a V100, into a file for a pull request
   pyprof-advise net.pt.trace.json.gz                the same from a trace of torch.profiler
+  pyprof-advise rank*.json.gz -o job.md             the ranks of one job, in one report
   pyprof-advise net.sqlite --rules my-rules/        your own rules as well
   pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not
   pyprof-advise rules explain precision/amp-off     what a rule looks for and advises
@@ -106,6 +106,8 @@ enum Command {
         #[command(subcommand)]
         command: gpus::GpusCommand,
     },
+    /// Put the JSON reports of several ranks together
+    Merge(merge::MergeArgs),
     /// Write one dictionary per kernel, as PyProf's `parse` does
     Parse(parse::ParseArgs),
     /// Write one row of columns per kernel, as PyProf's `prof` does
@@ -120,13 +122,30 @@ enum Command {
 /// Everything `advise` (the command without a name) can be told.
 #[derive(Debug, Clone, Args)]
 pub struct AdviseArgs {
-    /// The profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database
+    /// The profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database.
+    /// Several, or a folder of them, are the ranks of one job
     #[arg(value_name = "PROFILE", required = true)]
-    pub profile: Option<PathBuf>,
+    pub profiles: Vec<PathBuf>,
     /// The GPU: a name from `gpus list` (v100, a100, h100, 4090, ...) or a TOML file of your own;
     /// without it the one the profile names
     #[arg(long, value_name = "NAME|FILE")]
     pub gpu: Option<String>,
+    #[command(flatten)]
+    pub report: ReportArgs,
+    #[command(flatten)]
+    pub rules: RuleArgs,
+    /// FLOPs and bytes of your own operators, a TOML file (`costs explain` shows how one counts); may
+    /// be repeated
+    #[arg(long, value_name = "FILE")]
+    pub costs: Vec<PathBuf>,
+    /// Say why a rule fired or did not on this profile, instead of the report
+    #[arg(long, value_name = "RULE")]
+    pub why: Option<String>,
+}
+
+/// Where a report goes, and in which shape.
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -139,15 +158,6 @@ pub struct AdviseArgs {
     /// Findings shown in full; the rest is folded
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    #[command(flatten)]
-    pub rules: RuleArgs,
-    /// FLOPs and bytes of your own operators, a TOML file (`costs explain` shows how one counts); may
-    /// be repeated
-    #[arg(long, value_name = "FILE")]
-    pub costs: Vec<PathBuf>,
-    /// Say why a rule fired or did not on this profile, instead of the report
-    #[arg(long, value_name = "RULE")]
-    pub why: Option<String>,
 }
 
 /// Which rules run, and with which settings.
@@ -222,19 +232,19 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            match second_profile(&error) {
-                Some(text) => output::labelled("error", anstyle::AnsiColor::Red, &text),
-                None => drop(error.print()),
-            }
+            drop(error.print());
             return ExitCode::from(if error.use_stderr() { UNUSABLE } else { OK });
         }
     };
     output::set_color(cli.speech.color);
     let outcome = match cli.command {
-        None => advise(&cli.advise, cli.speech),
+        None => {
+            refuse_commands(&cli.advise.profiles).and_then(|()| advise(&cli.advise, cli.speech))
+        }
         Some(Command::Rules { command }) => rules::run(command, cli.speech),
         Some(Command::Costs { command }) => costs::run(command, cli.speech),
         Some(Command::Gpus { command }) => gpus::run(command),
+        Some(Command::Merge(args)) => merge::merge(&args, cli.speech),
         Some(Command::Parse(args)) => parse::parse(&args, cli.speech),
         Some(Command::Prof(args)) => prof::prof(&args, cli.speech),
         Some(Command::Completions { shell }) => completions(shell),
@@ -250,18 +260,23 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What stands behind a profile is taken for a command; most often it is a second profile.
-fn second_profile(error: &clap::Error) -> Option<String> {
-    if error.kind() != ErrorKind::ArgumentConflict {
-        return None;
-    }
-    match error.get(ContextKind::InvalidSubcommand)? {
-        ContextValue::String(extra) => Some(format!(
-            "unexpected `{}` behind the profile: one profile is judged at a time, and commands \
-             (rules, gpus) take none",
-            visible(extra)
-        )),
-        _ => None,
+/// Behind a profile a command's name is one more file. Where there is no such file, the command was
+/// meant.
+fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
+    let command = Cli::command();
+    let names: Vec<&str> = command
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .collect();
+    let meant = profiles
+        .iter()
+        .filter_map(|path| path.to_str())
+        .find(|name| names.contains(name) && !std::path::Path::new(name).exists());
+    match meant {
+        Some(name) => Err(Failure::Unusable(format!(
+            "unexpected command `{name}` behind a profile\n  a command stands first: `pyprof-advise {name} ...`"
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -18,6 +18,24 @@ impl Bar {
         Bar(wanted.then(|| Mutex::new(ProgressBar::hidden())))
     }
 
+    /// A bar that counts files.
+    pub(super) fn of_files(quiet: bool, files: u64) -> Bar {
+        let bar = Bar::new(quiet);
+        bar.with(|bar| {
+            *bar = ProgressBar::new(files);
+            let template = "profiles {wide_bar} {human_pos} of {human_len}, {eta} left";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+        });
+        bar
+    }
+
+    /// One file more.
+    pub(super) fn file_done(&self) {
+        self.with(|bar| bar.inc(1));
+    }
+
     /// Removes the bar.
     pub(super) fn done(&self) {
         self.with(|bar| bar.finish_and_clear());

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::base::DType;
 use crate::handle;
@@ -80,6 +80,9 @@ pub struct Run {
     pub sites: Vec<Site>,
     /// Numbered steps; empty when the file marks none.
     pub steps: Vec<Step>,
+    /// Per process: its own part of the steps it took part in, in time order. A step of several
+    /// processes spans all of theirs.
+    pub process_steps: Vec<Vec<(Span, StepId)>>,
     pub window: Window,
     pub timeline: Timeline,
     pub attribution: Attribution,
@@ -376,7 +379,7 @@ pub struct Window {
 }
 
 /// What lies before the window: named in the report, never sold as a saving.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetUp {
     /// From the first event of the file to the first kernel.
     pub ns: i64,
@@ -538,6 +541,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
     } = calls;
     let scopes = tree.scopes;
     mark_steps(&mut op_calls, &links);
+    let process_steps = steps.by_process;
     let steps = steps::on_the_gpu(steps.steps, &profile, &links);
 
     let members = sites::Members {
@@ -562,6 +566,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         patterns: layers.patterns,
         sites,
         steps,
+        process_steps,
         window: times.window,
         timeline: times.timeline,
         attribution: sums,

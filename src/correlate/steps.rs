@@ -14,7 +14,7 @@ pub(crate) struct Steps {
     /// Host time of declared warm-up: in time order, without overlap.
     pub warmup: Vec<Span>,
     /// Per process: spans that do not overlap, in time order.
-    by_process: Vec<Vec<(Span, StepId)>>,
+    pub by_process: Vec<Vec<(Span, StepId)>>,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -27,6 +27,7 @@ impl Builder {
         self.profile.processes.push(Process {
             pid: self.profile.processes.len() as u64,
             rank: None,
+            world_size: None,
         });
         self.thread(ProcessId::new(self.profile.processes.len() - 1))
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::correlate::SiteId;
 use crate::facts::{Member, Over};
@@ -60,7 +60,7 @@ pub fn judge(rules: &RuleSet, bench: &dyn Bench) -> Verdict {
 }
 
 /// How bad a finding is; static, from the rule file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     Note,
@@ -69,7 +69,7 @@ pub enum Severity {
 }
 
 /// How sure a rule is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     Low,
@@ -122,6 +122,9 @@ pub struct Finding {
     pub sites: Vec<SiteId>,
     /// Where, for people; not escaped. Several places are folded: `blocks.* (24 layers)`.
     pub place: String,
+    /// What tells it from its rule's other findings in this run, and is the same for the same
+    /// finding in another run: the place, or nothing where the rule makes one finding per run.
+    pub subject: String,
     pub calls: u64,
     /// GPU ns (idle ns for gaps) covered.
     pub time_ns: f64,
@@ -156,7 +159,7 @@ pub struct Saving {
 }
 
 /// What kind of time is given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SavingKind {
     Gpu,
@@ -177,7 +180,7 @@ pub struct NotJudged {
 }
 
 /// A rule that failed while running.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
     pub rule: String,
     pub message: String,

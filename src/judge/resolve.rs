@@ -8,7 +8,7 @@ use super::eval::{Bench, Judged, Pick};
 use super::expr::Scene;
 use super::gather::{self, Draft};
 use super::rocm::in_words_of_the_maker;
-use super::rule::{PROFILE, Rule};
+use super::rule::{Gather, PROFILE, Rule};
 use super::set::{is_profile, silences};
 use super::template::Template;
 use super::{Fault, Finding, NotJudged, SavingKind, Silenced, Verdict};
@@ -326,6 +326,7 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
         members: draft.picks.iter().map(|p| p.member).collect(),
         sites,
         place: draft.place.clone(),
+        subject: subject(rule, draft),
         calls: draft.calls,
         time_ns: draft.time_ns,
         share: draft.share,
@@ -336,6 +337,21 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
         references: rule.references.clone(),
         evidence: evidence(rule, &scene, bench.facts()),
         changes: rule.changes.clone(),
+    }
+}
+
+/// What a finding is about, in words another run of the same program would use. Which device was
+/// idle, and which rank a process was, differs from run to run.
+fn subject(rule: &Rule, draft: &Draft) -> String {
+    let Some(worst) = draft.worst() else {
+        return String::new();
+    };
+    match (rule.gather, worst.member) {
+        (Some(Gather::Run | Gather::Rank), _) | (None, Member::Gap(_) | Member::Rank(_)) => {
+            String::new()
+        }
+        (Some(Gather::Layer), _) => worst.stake.layer.clone().unwrap_or_default(),
+        (None, _) => worst.stake.place.clone(),
     }
 }
 

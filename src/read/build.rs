@@ -369,6 +369,7 @@ impl Builder {
             processes.push(Process {
                 pid: pid(),
                 rank: None,
+                world_size: None,
             });
             ProcessId::new(processes.len() - 1)
         });

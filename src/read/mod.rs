@@ -92,6 +92,23 @@ pub struct ReadError {
 /// an empty file, another kind of file, another program's database, or one that is damaged or cut
 /// short - a part of a profile is never returned as if it were the whole.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+    match recognise(path)? {
+        Ok(reader) => reader.read(path, progress),
+        Err(other) => Err(other),
+    }
+}
+
+/// Whether a file would be read, without reading it: it is of a known format, or a database that
+/// is damaged and might be one.
+pub fn is_profile(path: &Path) -> bool {
+    match recognise(path) {
+        Ok(found) => found.is_ok(),
+        Err(_) => check::head(path).is_ok_and(|head| check::is_sqlite(&head)),
+    }
+}
+
+/// The reader of a file, or what the file is instead.
+fn recognise(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadError> {
     let head = check::head(path)?;
     let tables = if check::is_sqlite(&head) {
         Some(sqlite::Db::open(path)?.table_names())
@@ -105,13 +122,13 @@ pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> 
     };
     for reader in READERS {
         if let Sniff::Yes(_) = reader.sniff(&input) {
-            return reader.read(path, progress);
+            return Ok(Ok(*reader));
         }
     }
-    Err(match &tables {
+    Ok(Err(match &tables {
         Some(tables) => check::other_database(path, tables),
         None => check::not_a_profile(path, &head),
-    })
+    }))
 }
 
 /// Whole numbers of a table that is not large enough to deserve a sink of its own.

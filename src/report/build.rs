@@ -46,6 +46,8 @@ impl Report {
             cautions: Vec::new(),
             top: options.top,
             claimed: claimed(&findings),
+            ranks: super::ranks::of(costed),
+            job: None,
             findings,
             minor,
             capture,
@@ -68,7 +70,7 @@ impl Report {
 }
 
 /// The file's own name, for the heading.
-fn title(path: &str) -> String {
+pub(super) fn title(path: &str) -> String {
     let name = std::path::Path::new(path)
         .file_name()
         .and_then(|n| n.to_str());
@@ -224,6 +226,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         severity: f.severity,
         confidence: f.confidence,
         place: label(&f.place),
+        subject: label(&f.subject),
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
         members: f.members.len() as u64,
@@ -235,6 +238,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         fix: f.fix.trim().to_owned(),
         references: f.references.iter().map(|r| sentence(r)).collect(),
         evidence: evidence::of(costed, f),
+        on_ranks: None,
     }
 }
 

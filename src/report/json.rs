@@ -1,6 +1,8 @@
-//! The report as JSON: the [`Report`] itself.
+//! The report as JSON: the [`Report`] itself, and back.
 
-use super::Report;
+use serde::Deserialize;
+
+use super::{Report, SCHEMA_VERSION};
 
 /// Pretty JSON with a final newline. Texts are as the profile has them, so whoever prints them
 /// escapes them for the place they go to. Numbers that are not finite become `null`.
@@ -10,4 +12,82 @@ pub fn json(report: &Report) -> String {
         .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string());
     text.push('\n');
     text
+}
+
+/// Why a text is no report that could be read: what was found, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}\n  {remedy}")]
+pub struct NotAReport {
+    pub problem: String,
+    pub remedy: String,
+}
+
+impl NotAReport {
+    fn new(problem: impl Into<String>, remedy: &str) -> NotAReport {
+        NotAReport {
+            problem: problem.into(),
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
+/// What tells a report from other JSON.
+#[derive(Debug, Deserialize)]
+struct Head {
+    schema_version: Option<u64>,
+    #[serde(rename = "traceEvents")]
+    events: Option<serde::de::IgnoredAny>,
+}
+
+const MAKE_ONE: &str = "give reports written with `pyprof-advise PROFILE --format json -o REPORT`";
+
+/// Reads what [`json`] wrote: every number is the same again.
+///
+/// # Errors
+/// When the text is something else, of another `schema_version`, or lacks a part.
+pub fn read_json(text: &str) -> Result<Report, NotAReport> {
+    // A list would be taken for a struct's fields in order.
+    if text.trim_start().starts_with('[') {
+        return Err(NotAReport::new(
+            "expected a report, found other JSON: a list",
+            MAKE_ONE,
+        ));
+    }
+    let head: Head = serde_json::from_str(text).map_err(|error| {
+        let what = if error.is_data() {
+            "expected a report, found other JSON".to_owned()
+        } else {
+            format!("expected a report, found no JSON: {error}")
+        };
+        NotAReport::new(what, MAKE_ONE)
+    })?;
+    match head.schema_version {
+        Some(version) if version == u64::from(SCHEMA_VERSION) => {}
+        Some(version) => {
+            return Err(NotAReport::new(
+                format!(
+                    "expected a report of schema_version {SCHEMA_VERSION}, found schema_version {version}"
+                ),
+                "make all reports with the same version of pyprof-advise",
+            ));
+        }
+        None if head.events.is_some() => {
+            return Err(NotAReport::new(
+                "expected a report, found a trace",
+                "give profiles to `pyprof-advise` itself: `pyprof-advise rank0.json rank1.json`",
+            ));
+        }
+        None => {
+            return Err(NotAReport::new(
+                "expected a report, found JSON without `schema_version`",
+                MAKE_ONE,
+            ));
+        }
+    }
+    serde_json::from_str(text).map_err(|error| {
+        NotAReport::new(
+            format!("this report is damaged, or of another version of pyprof-advise: {error}"),
+            "make it again with this version",
+        )
+    })
 }

@@ -12,13 +12,13 @@ use crate::facts::Member;
 use crate::judge::{SavingKind, Verdict};
 
 /// Rows of the per-layer table. A report that fits into a pull request has no room for more.
-const MAX_ROWS: usize = 200;
+pub(crate) const MAX_ROWS: usize = 200;
 /// Rows of the leave-alone list.
-const MAX_LEAVE_ALONE: usize = 10;
+pub(crate) const MAX_LEAVE_ALONE: usize = 10;
 /// Work within this factor of its reachable time is as good as it gets.
 const AT_REACHABLE: f64 = 1.10;
 /// Share of a row's time its headroom must speak for to stand without a remark.
-const MOSTLY: f64 = 0.8;
+pub(crate) const MOSTLY: f64 = 0.8;
 /// Share of kernel time below which work is not worth a word, good or bad.
 const WORTH_NAMING: f64 = 0.01;
 

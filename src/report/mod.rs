@@ -4,20 +4,29 @@
 //! them (shortened, home folders cut, not escaped). The JSON output *is* this struct; the Markdown
 //! is a template rendered over it, and so is whatever a user's own template makes of it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::correlate::SetUp;
 use crate::judge::{Confidence, Fault, SavingKind, Severity};
 
 mod build;
 mod evidence;
+mod job;
 mod json;
 mod layers;
+mod ranks;
 mod template;
 mod words;
 
-pub use json::json;
+pub use job::{CollectiveTimes, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
+pub use json::{NotAReport, json, read_json};
+pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use template::{TemplateError, markdown, render_template};
+
+/// The verdict of a report whose numbers were put together elsewhere.
+pub(crate) fn verdict(report: &Report) -> Vec<String> {
+    words::verdict(report)
+}
 
 /// Version of the shape of [`Report`]: it grows by new fields; a removed or changed one raises it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -35,8 +44,9 @@ impl Default for Options {
     }
 }
 
-/// Everything said about one profile. Times are ns of the judged window, summed over devices.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Everything said about one profile, or about the profiles of one job. Times are ns of the judged
+/// window, summed over devices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub schema_version: u32,
     /// The name of the file judged: `net.sqlite`.
@@ -48,6 +58,11 @@ pub struct Report {
     /// What the reader must know before believing or sharing the report. Plain sentences.
     pub cautions: Vec<String>,
     pub summary: Summary,
+    /// One row per process that used a GPU: for several files, by rank.
+    pub ranks: Vec<Rank>,
+    /// What several files together say; absent for a single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Job>,
     /// Findings shown in full: the first so many of `findings`.
     pub top: usize,
     /// What pays most first.
@@ -79,7 +94,7 @@ pub struct Report {
 }
 
 /// The numbers of the verdict.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// What to call the GPU: from the profile, else from the spec in use.
     pub gpu: Option<String>,
@@ -124,7 +139,7 @@ pub struct Summary {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FindingReport {
     /// 1 for the first; 0 for minor findings, which are not numbered.
     pub number: u64,
@@ -137,6 +152,9 @@ pub struct FindingReport {
     pub confidence: Confidence,
     /// Where, for people.
     pub place: String,
+    /// What tells it from its rule's other findings, in words that are the same on other ranks;
+    /// empty where the rule makes one finding per run.
+    pub subject: String,
     /// It is about the run as a whole, not about a place in it.
     pub whole_run: bool,
     pub calls: u64,
@@ -153,10 +171,13 @@ pub struct FindingReport {
     pub fix: String,
     pub references: Vec<String>,
     pub evidence: Evidence,
+    /// Which ranks it was found on; absent in the report of a single file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_ranks: Option<OnRanks>,
 }
 
 /// Time a finding gives back.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SavingReport {
     pub kind: SavingKind,
     /// Lower and upper end of the finding on its own.
@@ -174,7 +195,7 @@ pub struct SavingReport {
 }
 
 /// Sums of claims, by what kind of time they give back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
     pub gpu_low_ns: f64,
     pub gpu_ns: f64,
@@ -185,7 +206,7 @@ pub struct Claimed {
 }
 
 /// What a finding rests on.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Fact and printed value, for the worst member.
     pub facts: Vec<FactValue>,
@@ -198,14 +219,14 @@ pub struct Evidence {
 }
 
 /// One fact of a rule's condition.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FactValue {
     pub name: String,
     pub value: String,
 }
 
 /// An operator of a finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorUse {
     pub operator: String,
     pub direction: String,
@@ -218,7 +239,7 @@ pub struct OperatorUse {
 }
 
 /// A kernel of a finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KernelUse {
     pub kernel: String,
     pub family: String,
@@ -227,7 +248,7 @@ pub struct KernelUse {
 }
 
 /// A layer pattern, or an operator where nothing names layers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LayerRow {
     pub name: String,
     /// Whether `name` is a layer; otherwise it is the operator or the reason there is none.
@@ -256,14 +277,14 @@ pub struct LayerRow {
 }
 
 /// Rows left out of a list.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Omitted {
     pub count: u64,
     pub time_ns: i64,
 }
 
 /// Work within 10 % of its reachable time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeaveAlone {
     pub place: String,
     pub operator: String,
@@ -277,7 +298,7 @@ pub struct LeaveAlone {
 }
 
 /// Facts that are missing for the same reason.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NotJudgedRow {
     /// What to collect and how; Markdown.
     pub needs: String,
@@ -289,7 +310,7 @@ pub struct NotJudgedRow {
 }
 
 /// Kernels without an operator.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unattributed {
     /// `no_launch`, `graph_replay`, `no_range`, `no_operator`.
     pub reason: String,
@@ -301,7 +322,7 @@ pub struct Unattributed {
 }
 
 /// Operators without a price.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unpriced {
     pub reason: String,
     pub time_ns: i64,
@@ -311,7 +332,7 @@ pub struct Unpriced {
 }
 
 /// How the numbers were made.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Method {
     /// `pyprof-advise 0.1.0`.
     pub program: String,
@@ -338,7 +359,7 @@ pub struct Method {
 }
 
 /// Operators priced by a user's file.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UserCosted {
     pub file: String,
     /// Most time first.
@@ -348,7 +369,7 @@ pub struct UserCosted {
 }
 
 /// The GPU the work was measured against.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuUsed {
     pub id: String,
     pub name: String,

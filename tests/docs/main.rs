@@ -91,6 +91,10 @@ fn playground(documents: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     fs::copy(root().join("fixtures/net.sqlite"), at.join("net.sqlite")).unwrap();
+    fs::create_dir(at.join("traces")).unwrap();
+    for rank in ["rank0.sqlite", "rank1.sqlite", "traces/rank0.sqlite"] {
+        fs::copy(at.join("net.sqlite"), at.join(rank)).unwrap();
+    }
     let board = said(at, &["gpus", "show", "v100"]);
     fs::write(at.join("my-board.toml"), board).unwrap();
     for document in documents {

@@ -26,6 +26,7 @@ impl Bench {
             profile.processes.push(Process {
                 pid: u64::from(ordinal) + 1,
                 rank: None,
+                world_size: None,
             });
             profile.threads.push(Thread {
                 process: ProcessId(ordinal),

@@ -32,6 +32,7 @@ object! {
     /// `distributedInfo`.
     Distributed {
         rank: Raw<'a> = "rank",
+        world_size: Raw<'a> = "world_size",
     }
 }
 
@@ -62,6 +63,7 @@ pub(super) struct About {
     pub(super) rank: Option<u32>,
     /// `record_shapes` was on; traces before torch 1.11 do not say.
     pub(super) shapes: Option<bool>,
+    pub(super) world_size: Option<u32>,
     /// The trace carries environment variables.
     pub(super) environment: bool,
     devices: FxHashMap<u32, Device>,
@@ -76,6 +78,7 @@ impl About {
             "distributedInfo" => {
                 let info = serde_json::from_str::<Distributed<'_>>(value).unwrap_or_default();
                 self.rank = info.rank.and_then(count32);
+                self.world_size = info.world_size.and_then(count32).filter(|&n| n > 0);
             }
             "record_shapes" => self.shapes = Some(matches!(value.trim(), "1" | "true")),
             _ if KNOWN.contains(&key) => {}
@@ -183,9 +186,13 @@ mod tests {
     fn devices_are_described() {
         let mut about = About::default();
         about.property("deviceProperties", A100);
-        about.property("distributedInfo", r#"{"backend": "nccl", "rank": 3}"#);
+        about.property(
+            "distributedInfo",
+            r#"{"backend": "nccl", "rank": 3, "world_size": 8}"#,
+        );
         about.property("schemaVersion", "1");
         assert_eq!((about.rank, about.schema.as_deref()), (Some(3), Some("1")));
+        assert_eq!(about.world_size, Some(8));
         let mut device = Device::default();
         about.describe(0, &mut device);
         assert_eq!(device.name.as_deref(), Some("NVIDIA A100-SXM4-40GB"));

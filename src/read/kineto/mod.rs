@@ -95,6 +95,7 @@ impl Reader for Kineto {
         profile.schema_version.clone_from(&about.schema);
         for process in &mut profile.processes {
             process.rank = about.rank;
+            process.world_size = about.world_size;
         }
         record(&mut profile, &about);
         notes(&mut profile, counters, coarse);

@@ -1,0 +1,248 @@
+//! Several profiles at once: the ranks of one job.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::progress::Bar;
+use super::{Failure, Speech};
+use crate::base::text::{home, plain};
+use crate::base::units::counted;
+use crate::read;
+use crate::report::LeftOut;
+
+/// Profiles in memory at the same time, whatever the number of threads: a profile takes some times
+/// the size of its file, and a machine that captured 64 ranks need not hold them all.
+const AT_ONCE: usize = 2;
+/// Files named in one line.
+const NAMED: usize = 5;
+
+/// The files to read.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) files: Vec<PathBuf>,
+    /// Given more than once.
+    pub(super) repeated: Vec<LeftOut>,
+    /// Several files were meant, even where one was found.
+    pub(super) is_job: bool,
+}
+
+/// Files as they are, folders as the profiles in them; every file once.
+///
+/// # Errors
+/// When a folder cannot be listed, or there is no profile in it.
+pub(super) fn inputs(paths: &[PathBuf], speech: Speech) -> Result<Inputs, Failure> {
+    let mut inputs = Inputs {
+        files: Vec::new(),
+        repeated: Vec::new(),
+        is_job: paths.len() > 1,
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    for path in paths {
+        let files = if path.is_dir() {
+            inputs.is_job = true;
+            in_folder(path, speech)?
+        } else {
+            vec![path.clone()]
+        };
+        for file in files {
+            // What cannot be resolved is told apart by its name and complained about when read.
+            let real = file.canonicalize().unwrap_or_else(|_| file.clone());
+            if seen.insert(real) {
+                inputs.files.push(file);
+            } else {
+                inputs.repeated.push(LeftOut {
+                    file: shown(&file),
+                    why: "given twice, read once".to_owned(),
+                });
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+/// The profiles in a folder, by name. Folders inside it are left alone.
+fn in_folder(folder: &Path, speech: Speech) -> Result<Vec<PathBuf>, Failure> {
+    let fail = |error: &std::io::Error| {
+        Failure::Unusable(format!("cannot list {}: {error}", plain(&shown(folder))))
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|e| fail(&e))? {
+        let path = entry.map_err(|e| fail(&e))?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let (profiles, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| read::is_profile(f));
+    if profiles.is_empty() {
+        return Err(Failure::Unusable(format!(
+            "{}: expected profiles in this folder, found {}\n  give a folder with `.sqlite` exports of Nsight \
+             Systems, nvprof databases or traces of torch.profiler; folders inside it are not searched",
+            plain(&shown(folder)),
+            match others.len() {
+                0 => "no files".to_owned(),
+                _ => format!("none among {}", named(&others)),
+            }
+        )));
+    }
+    if !others.is_empty() {
+        speech.warn(&format!(
+            "{}: ignored {} that {} no profile: {}",
+            plain(&shown(folder)),
+            counted(others.len() as u64, "file"),
+            if others.len() == 1 { "is" } else { "are" },
+            named(&others)
+        ));
+    }
+    Ok(profiles)
+}
+
+fn named(files: &[PathBuf]) -> String {
+    let mut names: Vec<String> = files
+        .iter()
+        .take(NAMED)
+        .map(|f| plain(&f.file_name().unwrap_or(f.as_os_str()).to_string_lossy()))
+        .collect();
+    if files.len() > NAMED {
+        names.push("...".to_owned());
+    }
+    names.join(", ")
+}
+
+/// A path as reports show it.
+pub(super) fn shown(path: &Path) -> String {
+    home(&path.to_string_lossy()).into_owned()
+}
+
+/// Does `work` with every file, two at a time; what it made is in the order of the files.
+pub(super) fn each<T: Send>(
+    files: &[PathBuf],
+    speech: Speech,
+    work: impl Fn(&Path) -> T + Sync,
+) -> Vec<T> {
+    let bar = Bar::of_files(speech.quiet, files.len() as u64);
+    let next = AtomicUsize::new(0);
+    let made: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(files.len()));
+    // Threads of their own, not rayon's: a reader that waits for its parts would begin another file.
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(files.len()) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(file) = files.get(at) else { break };
+                    let result = work(file);
+                    made.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((at, result));
+                    bar.file_done();
+                }
+            });
+        }
+    });
+    bar.done();
+    let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    made.sort_by_key(|(at, _)| *at);
+    made.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Parts results from failures: the failures are told on standard error and kept for the report.
+///
+/// # Errors
+/// When there is no result at all.
+pub(super) fn usable<T>(
+    files: &[PathBuf],
+    results: Vec<Result<T, Failure>>,
+    left_out: &mut Vec<LeftOut>,
+    speech: Speech,
+) -> Result<Vec<T>, Failure> {
+    let mut good = Vec::new();
+    let mut bad: Vec<(&PathBuf, String)> = Vec::new();
+    for (file, result) in files.iter().zip(results) {
+        match result {
+            Ok(result) => good.push(result),
+            Err(Failure::Unusable(text)) => bad.push((file, text)),
+            Err(other) => return Err(other),
+        }
+    }
+    if good.is_empty() {
+        let texts: Vec<String> = bad.into_iter().map(|(_, text)| text).collect();
+        let lead = match texts.len() {
+            1 => String::new(),
+            n => format!("none of {n} files could be judged\n"),
+        };
+        return Err(Failure::Unusable(format!("{lead}{}", texts.join("\n"))));
+    }
+    for (file, text) in bad {
+        speech.warn(&format!("not in the report: {}", beginning(&text)));
+        left_out.push(LeftOut {
+            file: shown(file),
+            why: why(file, &text),
+        });
+    }
+    Ok(good)
+}
+
+/// The problem and the line behind it, which says what to do or what was found. How to capture again
+/// takes a screen, and is said when a file is judged alone.
+fn beginning(text: &str) -> String {
+    text.lines().take(2).collect::<Vec<_>>().join("\n")
+}
+
+/// The first line of an error, without the path it begins with.
+fn why(file: &Path, text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let path = file.display().to_string();
+    let line = line.strip_prefix(&path).unwrap_or(line);
+    let line = line.strip_prefix(&plain(&path)).unwrap_or(line);
+    home(line.trim_start_matches([':', ' '])).into_owned()
+}
+
+/// Says each warning once, with the files it is about.
+pub(super) fn warn(warnings: &[(String, Vec<String>)], speech: Speech) {
+    let mut by_text: indexmap::IndexMap<&str, Vec<&str>> = indexmap::IndexMap::new();
+    for (file, texts) in warnings {
+        for text in texts {
+            by_text.entry(text).or_default().push(file);
+        }
+    }
+    for (text, files) in by_text {
+        let whose = match files.as_slice() {
+            [one] => plain(one),
+            all => counted(all.len() as u64, "file"),
+        };
+        speech.warn(&format!("{whose}: {text}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_at_a_time_and_in_order() {
+        let files: Vec<PathBuf> = (0..40).map(|i| PathBuf::from(i.to_string())).collect();
+        let speech = Speech {
+            quiet: true,
+            verbose: false,
+            color: super::super::Color::Never,
+        };
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let made = each(&files, speech, |file| {
+            let at_once = now.fetch_add(1, Ordering::SeqCst) + 1;
+            most.fetch_max(at_once, Ordering::SeqCst);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            now.fetch_sub(1, Ordering::SeqCst);
+            file.to_path_buf()
+        });
+        assert_eq!(made, files);
+        assert!(most.load(Ordering::SeqCst) <= AT_ONCE);
+    }
+
+    #[test]
+    fn reasons_are_one_line_without_the_path() {
+        let path = Path::new("/home/alice/a.sqlite");
+        let text = "/home/alice/a.sqlite: expected a profile, found /home/alice/x\n  look again";
+        assert_eq!(why(path, text), "expected a profile, found ~/x");
+    }
+}

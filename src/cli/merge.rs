@@ -1,0 +1,78 @@
+//! `pyprof-advise merge`: reports of the ranks of a job, written as JSON on different machines, made
+//! one. It gives what all profiles at once would have given.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{Failure, Outcome, ReportArgs, Speech, advise, job};
+use crate::base::units;
+use crate::compare;
+use crate::report::{self, Report};
+
+/// Larger than any report; what is larger is something else, and not worth the memory.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// What `merge` can be told.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct MergeArgs {
+    /// Reports written with `--format json`, one per profile
+    #[arg(value_name = "REPORT", required = true)]
+    reports: Vec<PathBuf>,
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pyprof-advise rank0.json.gz --format json -o r0.json      on one machine
+  pyprof-advise rank1.json.gz --format json -o r1.json      on another
+  pyprof-advise merge r0.json r1.json -o advice.md          as if both had been given at once
+
+Reports are taken at their word: merge only those of profiles and rules that you trust.";
+
+pub(super) fn merge(args: &MergeArgs, speech: Speech) -> Outcome {
+    for path in &args.reports {
+        advise::refuse_overwriting(path, args.report.output.as_deref())?;
+    }
+    let inputs = job::inputs(&args.reports, speech)?;
+    let results = inputs.files.iter().map(|path| read(path)).collect();
+    let mut left_out = inputs.repeated;
+    let reports = job::usable(&inputs.files, results, &mut left_out, speech)?;
+    let Some(mut merged) = compare::merge(reports, left_out) else {
+        return Err(Failure::Unusable("no report given".into()));
+    };
+    merged.top = args.report.top;
+    advise::finish(&args.report, &merged)
+}
+
+fn read(path: &Path) -> Result<Report, Failure> {
+    let fail = |why: String| Failure::Unusable(format!("{}: {why}", path.display()));
+    let mut text = String::new();
+    let bytes = File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => fail(
+                "expected a report, found bytes that are no text\n  give profiles to `pyprof-advise` \
+                 itself; `merge` takes what it wrote with `--format json`"
+                    .into(),
+            ),
+            _ => fail(error.to_string()),
+        })?;
+    if bytes as u64 > MAX_BYTES {
+        return Err(fail(format!(
+            "expected a report, found a file of more than {}",
+            units::bytes(MAX_BYTES as f64)
+        )));
+    }
+    let report = report::read_json(&text).map_err(|error| fail(error.to_string()))?;
+    if report.job.is_some() {
+        return Err(fail(
+            "this report is of several profiles already\n  give the reports it was made of".into(),
+        ));
+    }
+    Ok(report)
+}

@@ -1,0 +1,391 @@
+//! Ranks held against each other: who is late, who waits, and whether it is more than noise.
+//!
+//! The ranks of a job meet in collectives. There, whoever arrives last waits least, so the shortest
+//! time over ranks is the transfer and what others take longer is waiting for the last one. Only
+//! collectives that every rank has, equally many of a kind in the same step, are compared.
+
+use std::collections::BTreeMap;
+
+use super::{share, some};
+use crate::base::units::{counted, ns, percent};
+use crate::report::{CollectiveTimes, Job, Rank, Waits};
+
+/// Share of the window spent waiting, over ranks on average, from which it is worth a change. The
+/// PyTorch profiler's TensorBoard plugin advises on communication from 10 % of the step:
+/// <https://github.com/pytorch/kineto/tree/main/tb_plugin>.
+const WORTH_IT: f64 = 0.10;
+/// Part of all waiting one rank must be responsible for to be called the straggler. With two ranks
+/// chance alone gives each a half.
+const DOMINANT: f64 = 2.0 / 3.0;
+/// How much longer a rank must compute than the others on average to be called slower: half of the
+/// 20 % at which the profiler `alloc` (PyPI, 0.0.16) speaks of a straggler, because here several
+/// witnesses must agree.
+const SLOWER: f64 = 0.10;
+/// Standard errors of the mean step within which steps are equally long.
+const NOISE: f64 = 3.0;
+/// Steps below this difference are equally long, however steady they are.
+const SAME_STEP: f64 = 0.02;
+
+/// Fills in what the ranks waited, and says what there is to say about it.
+pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
+    if !comparable {
+        if ranks.len() > 1 {
+            job.comparison.push(
+                "The ranks are not held against each other, because they may not be of one job."
+                    .to_owned(),
+            );
+        }
+        return;
+    }
+    let steps = Steps::of(ranks);
+    if let Some(steps) = &steps {
+        job.fastest_step_ns = Some(steps.fastest.1);
+        job.slowest_step_ns = Some(steps.slowest.1);
+        job.comparison.push(steps.sentence());
+    }
+    let matched = Matched::of(ranks);
+    for (at, rank) in ranks.iter_mut().enumerate() {
+        if matched.waits.compared > 0 {
+            rank.waited_ns = matched.waited.get(at).copied();
+            rank.held_up_ns = matched.held_up.get(at).copied();
+        }
+    }
+    if matched.waits.of > 0 {
+        job.waits = Some(matched.waits);
+        waiting(ranks, &matched, job);
+    }
+    if job.straggler.is_some() {
+        return;
+    }
+    if let Some(sentence) = computing(ranks) {
+        job.comparison.push(sentence);
+    } else if steps.is_none() && matched.waits.of == 0 {
+        job.comparison.push(
+            "The ranks have neither numbered steps nor collectives in common, so that the captures may \
+             hold different amounts of work: their times are not compared."
+                .to_owned(),
+        );
+    }
+}
+
+fn name(rank: &Rank) -> String {
+    match rank.rank {
+        Some(number) => format!("rank {number}"),
+        None => rank.file.clone(),
+    }
+}
+
+/// The mean steps of the ranks.
+struct Steps {
+    fastest: (String, f64),
+    slowest: (String, f64),
+    /// By how much steps may differ without meaning anything; `None` with one step each.
+    noise: Option<f64>,
+}
+
+impl Steps {
+    fn of(ranks: &[Rank]) -> Option<Steps> {
+        let means: Option<Vec<(&Rank, f64)>> =
+            ranks.iter().map(|r| Some((r, r.step_ns?))).collect();
+        let means = means?;
+        let fastest = means.iter().reduce(|a, b| if b.1 < a.1 { b } else { a })?;
+        let slowest = means.iter().reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+        Some(Steps {
+            fastest: (name(fastest.0), fastest.1),
+            slowest: (name(slowest.0), slowest.1),
+            noise: noise(ranks),
+        })
+    }
+
+    fn apart(&self) -> f64 {
+        share(self.slowest.1 - self.fastest.1, self.fastest.1)
+    }
+
+    fn sentence(&self) -> String {
+        let range = format!("{} to {}", ns(self.fastest.1), ns(self.slowest.1));
+        let apart = self.apart();
+        match self.noise {
+            _ if apart <= SAME_STEP => {
+                format!("Steps take equally long on all ranks: {range} on average.")
+            }
+            Some(noise) if apart <= noise => format!(
+                "Steps take {range} on average; that is no more than steps of one rank differ among \
+                 themselves, so no rank is slower by this measure."
+            ),
+            Some(_) => format!(
+                "Steps take {} on average on {} and {} on {}, {} longer, which is more than the steps of one rank differ.",
+                ns(self.fastest.1),
+                self.fastest.0,
+                ns(self.slowest.1),
+                self.slowest.0,
+                percent(apart)
+            ),
+            None => format!(
+                "The one step of each rank takes {range}; one step does not tell a slow rank from a slow step."
+            ),
+        }
+    }
+}
+
+/// By how much, relatively, the means of two ranks' steps may differ by chance.
+fn noise(ranks: &[Rank]) -> Option<f64> {
+    let errors: Option<Vec<f64>> = ranks
+        .iter()
+        .map(|r| {
+            let error = r.step_sd_ns? / (r.steps.max(1) as f64).sqrt();
+            Some(share(error, r.step_ns?))
+        })
+        .collect();
+    let worst = errors?.into_iter().reduce(f64::max)?;
+    // The errors of both means count.
+    Some(NOISE * worst * std::f64::consts::SQRT_2)
+}
+
+/// Collectives matched over ranks; times in ns, one per rank.
+#[derive(Debug, Default, PartialEq)]
+struct Matched {
+    waited: Vec<f64>,
+    held_up: Vec<f64>,
+    waits: Waits,
+    /// Why the others could not be matched.
+    of_smaller_groups: u64,
+    uneven: u64,
+}
+
+type Key<'a> = (Option<u64>, &'a str, Option<u64>);
+
+impl Matched {
+    fn of(ranks: &[Rank]) -> Matched {
+        let mut series: BTreeMap<Key<'_>, Vec<(usize, &CollectiveTimes)>> = BTreeMap::new();
+        for (at, rank) in ranks.iter().enumerate() {
+            for times in &rank.collectives {
+                let key = (times.step, times.kind.as_str(), times.group_size);
+                series.entry(key).or_default().push((at, times));
+            }
+        }
+        let mut matched = Matched {
+            waited: vec![0.0; ranks.len()],
+            held_up: vec![0.0; ranks.len()],
+            ..Matched::default()
+        };
+        for (key, times) in series {
+            matched.add(ranks, key, &times);
+        }
+        let waits = &mut matched.waits;
+        waits.most_ns = matched.waited.iter().copied().fold(0.0, f64::max);
+        waits.least_ns = matched
+            .waited
+            .iter()
+            .copied()
+            .reduce(f64::min)
+            .unwrap_or(0.0);
+        waits.mean_ns = share(matched.waited.iter().sum(), ranks.len() as f64);
+        matched
+    }
+
+    fn add(&mut self, ranks: &[Rank], (_, _, group): Key<'_>, times: &[(usize, &CollectiveTimes)]) {
+        let most = times.iter().map(|(_, t)| t.count).max().unwrap_or(0);
+        self.waits.of = self.waits.of.saturating_add(most);
+        // Ranks of different groups do not wait for each other, and nothing says who is in which.
+        let everyone = ranks.iter().filter_map(|r| r.world_size).max();
+        let everyone = everyone.unwrap_or(0).max(ranks.len() as u64);
+        if group.is_some_and(|size| size < everyone) {
+            self.of_smaller_groups = self.of_smaller_groups.saturating_add(most);
+            return;
+        }
+        let each_once = times.iter().map(|(at, _)| *at).eq(0..ranks.len());
+        let alike = times.iter().all(|(_, t)| t.count == most);
+        if !each_once || !alike {
+            self.uneven = self.uneven.saturating_add(most);
+            return;
+        }
+        let kept = times.iter().map(|(_, t)| t.ns.len()).min().unwrap_or(0);
+        for nth in 0..kept {
+            let durations: Vec<i64> = times
+                .iter()
+                .filter_map(|(_, t)| t.ns.get(nth).copied())
+                .collect();
+            self.meet(&durations);
+        }
+    }
+
+    /// One collective, with the time it took on each rank.
+    fn meet(&mut self, durations: &[i64]) {
+        let fastest = durations.iter().enumerate().min_by_key(|(_, ns)| **ns);
+        let Some((last, &transfer)) = fastest else {
+            return;
+        };
+        let mut all = 0.0;
+        for (waited, ns) in self.waited.iter_mut().zip(durations) {
+            let wait = ns.saturating_sub(transfer) as f64;
+            *waited += wait;
+            all += wait;
+        }
+        if let Some(held_up) = self.held_up.get_mut(last) {
+            *held_up += all;
+        }
+        self.waits.compared += 1;
+        self.waits.transfer_ns += transfer as f64;
+    }
+
+    /// The rank that most waiting is for, when one stands out.
+    fn straggler(&self) -> Option<usize> {
+        let all: f64 = self.held_up.iter().sum();
+        let most = self
+            .held_up
+            .iter()
+            .enumerate()
+            .max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)))?;
+        (all > 0.0 && *most.1 >= DOMINANT * all).then_some(most.0)
+    }
+}
+
+/// What waiting in collectives says.
+fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
+    let waits = &matched.waits;
+    if waits.compared == 0 {
+        job.comparison.push(unmatched(matched));
+        return;
+    }
+    let mean_share = mean(ranks.iter().filter_map(|r| {
+        let window = r.times?.window_ns as f64 / r.devices.max(1) as f64;
+        Some(share(r.waited_ns?, window))
+    }));
+    job.comparison.push(format!(
+        "{} of {} could be matched over the ranks. In them a rank waits {} to {} for the last one to arrive{}; \
+         the transfers themselves take {}.",
+        crate::base::units::count(waits.compared),
+        counted(waits.of, "collective"),
+        ns(waits.least_ns),
+        ns(waits.most_ns),
+        mean_share.map_or(String::new(), |s| format!(", {} of the window on average", percent(s))),
+        ns(waits.transfer_ns)
+    ));
+    let absent = job.world_size.unwrap_or(0) > ranks.len() as u64;
+    if absent {
+        job.comparison.push(format!(
+            "Only {} of the job's {} ranks are here: another rank may be later than all of these, and waiting \
+             may be longer.",
+            ranks.len(),
+            job.world_size.unwrap_or(0)
+        ));
+    }
+    if mean_share.is_none_or(|s| s < WORTH_IT) {
+        return;
+    }
+    match matched.straggler().and_then(|at| Some((at, ranks.get(at)?))) {
+        Some((at, rank)) => {
+            job.straggler = rank.rank;
+            job.comparison.push(straggler(ranks, at, rank));
+        }
+        None => job.comparison.push(
+            "No single rank is the late one: who arrives last changes from one collective to the next. Look \
+             for work that varies from batch to batch (lengths of sequences, routing to experts, lookups in \
+             embeddings) and for hosts that pause at different times (data loading, garbage collection)."
+                .to_owned(),
+        ),
+    }
+}
+
+fn unmatched(matched: &Matched) -> String {
+    let all = counted(matched.waits.of, "collective");
+    let why = if matched.of_smaller_groups >= matched.uneven {
+        "they run in groups smaller than the job, and the profiles do not say who is in which"
+    } else {
+        "the ranks do not have equally many of a kind in the same steps; profile the same steps on every rank"
+    };
+    format!("None of {all} could be matched over the ranks: {why}. Waiting is not judged.")
+}
+
+/// The late rank, and what its times say about the reason.
+fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
+    let others = || ranks.iter().enumerate().filter(move |(i, _)| *i != at);
+    let held_up = rank.held_up_ns.unwrap_or(0.0);
+    let all: f64 = ranks.iter().filter_map(|r| r.held_up_ns).sum();
+    let lead = format!(
+        "The others wait for {}: it arrives last in collectives that cost them {} together, {} of all waiting.",
+        name(rank),
+        ns(held_up),
+        percent(share(held_up, all))
+    );
+    let idle = |r: &Rank| per_unit(r, |t| t.window_ns.saturating_sub(t.busy_ns));
+    let compute = |r: &Rank| per_unit(r, |t| t.compute_ns);
+    let own = (compute(rank), idle(rank));
+    let rest = (
+        mean(others().filter_map(|(_, r)| compute(r))),
+        mean(others().filter_map(|(_, r)| idle(r))),
+    );
+    let unit = if ranks.iter().all(|r| r.steps > 0) {
+        " per step"
+    } else {
+        ""
+    };
+    let (Some(computes), Some(idles), Some(they_compute), Some(they_idle)) =
+        (own.0, own.1, rest.0, rest.1)
+    else {
+        return lead;
+    };
+    if computes > they_compute * (1.0 + SLOWER) {
+        return format!(
+            "{lead} It computes {}{unit}, the others {} on average. Give every rank the same number of tokens, \
+             samples and parameters; where the work is equal, compare its clocks, power limit and temperature \
+             with the others'.",
+            ns(computes),
+            ns(they_compute)
+        );
+    }
+    if idles > they_idle + SLOWER * they_compute {
+        return format!(
+            "{lead} It does not compute longer, but its GPU is idle {}{unit} and those of the others {} on average: \
+             its host is late. Look for work only this rank does (logging, checkpoints, evaluation), for its data \
+             loading, and for what shares its CPU.",
+            ns(idles),
+            ns(they_idle)
+        );
+    }
+    format!(
+        "{lead} Neither its computing ({}{unit}, others {}) nor its idle time explains it: compare when its \
+         collectives are launched.",
+        ns(computes),
+        ns(they_compute)
+    )
+}
+
+/// A rank's time per GPU and step; of the window where a rank marks no steps.
+fn per_unit(rank: &Rank, part: fn(&crate::report::RankTimes) -> i64) -> Option<f64> {
+    let times = rank.times?;
+    let units = rank.devices.max(1) as f64 * rank.steps.max(1) as f64;
+    Some(part(&times) as f64 / units)
+}
+
+/// Computing held against computing, where no collectives tell. Captures without steps may hold
+/// different amounts of work.
+fn computing(ranks: &[Rank]) -> Option<String> {
+    if ranks.iter().any(|r| r.steps == 0) {
+        return None;
+    }
+    let times: Option<Vec<(&Rank, f64)>> = ranks
+        .iter()
+        .map(|r| Some((r, per_unit(r, |t| t.compute_ns)?)))
+        .collect();
+    let times = times?;
+    let mean = mean(times.iter().map(|(_, ns)| *ns))?;
+    let above: Vec<String> = times
+        .iter()
+        .filter(|(_, ns)| share(*ns, mean) > 1.0 + f64::max(SLOWER, noise(ranks).unwrap_or(0.0)))
+        .map(|(rank, ns_)| format!("{} ({})", name(rank), ns(*ns_)))
+        .collect();
+    (!above.is_empty()).then(|| {
+        format!(
+            "Computing takes {} per step on average over the ranks; longer on {}. Where ranks wait for each \
+             other, all wait for these: compare what they are given to do, and their clocks.",
+            ns(mean),
+            some(&above)
+        )
+    })
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), v| (sum + v, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}

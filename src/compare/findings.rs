@@ -1,0 +1,242 @@
+//! The same finding on several ranks is one finding.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+
+use super::share;
+use crate::judge::{HOST_BOUND, SavingKind};
+use crate::report::{FindingReport, OnRanks, Report, SavingReport, Summary};
+
+/// Ranks named in a list.
+const NAMED: usize = 8;
+
+/// The findings of several reports, folded.
+#[derive(Debug, Default)]
+pub(super) struct Folded {
+    pub(super) findings: Vec<FindingReport>,
+    pub(super) minor: Vec<FindingReport>,
+    pub(super) capture: Vec<FindingReport>,
+    /// From a report and the number of a finding in it to its number here.
+    pub(super) numbers: BTreeMap<(usize, u64), u64>,
+}
+
+/// A finding where it was made.
+struct Found<'a> {
+    report: usize,
+    finding: &'a FindingReport,
+    /// Not among the small ones.
+    major: bool,
+}
+
+/// What makes findings of different ranks one.
+type Key<'a> = (&'a str, &'a str);
+
+/// Folds what the reports found. `names` has what to call each report; `unit` is what that is.
+pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Folded {
+    let mut advice: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
+    let mut capture: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
+    for (report, r) in reports.iter().enumerate() {
+        let lists = [(&r.findings, true), (&r.minor, false)];
+        for (list, major) in lists {
+            for finding in list {
+                let found = Found {
+                    report,
+                    finding,
+                    major,
+                };
+                advice.entry(key(finding)).or_default().push(found);
+            }
+        }
+        for finding in &r.capture {
+            let found = Found {
+                report,
+                finding,
+                major: true,
+            };
+            capture.entry(key(finding)).or_default().push(found);
+        }
+    }
+    let mut groups: Vec<(FindingReport, Vec<Found<'_>>)> = advice
+        .into_values()
+        .filter_map(|group| Some((one(&group, summary, names)?, group)))
+        .collect();
+    let idle_leads = idle_leads(summary);
+    groups.sort_by(|(a, _), (b, _)| order(a, idle_leads).total_cmp_to(&order(b, idle_leads)));
+
+    let mut folded = Folded {
+        capture: capture
+            .values()
+            .filter_map(|group| one(group, summary, names))
+            .collect(),
+        ..Folded::default()
+    };
+    for (mut finding, group) in groups {
+        if !group.iter().any(|found| found.major) {
+            folded.minor.push(finding);
+            continue;
+        }
+        finding.number = folded.findings.len() as u64 + 1;
+        for found in group.iter().filter(|found| found.finding.number > 0) {
+            folded
+                .numbers
+                .insert((found.report, found.finding.number), finding.number);
+        }
+        folded.findings.push(finding);
+    }
+    folded
+}
+
+/// What to call the reports.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// `rank` where every report is about one, else `file`.
+    pub(super) unit: &'static str,
+    /// One per report: `3`, or `net.sqlite`.
+    pub(super) names: Vec<String>,
+}
+
+impl Names {
+    fn of(&self, report: usize) -> &str {
+        self.names.get(report).map_or("", String::as_str)
+    }
+}
+
+fn key(finding: &FindingReport) -> Key<'_> {
+    (&finding.rule, &finding.subject)
+}
+
+/// The finding all of these are: as it is where it costs most, with the sums of all.
+fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingReport> {
+    let claims = |f: &FindingReport| f.saving.as_ref().map_or(-1.0, |s| s.claimed_ns);
+    let worst = group.iter().reduce(|best, next| {
+        let by_claim = claims(next.finding).total_cmp(&claims(best.finding));
+        let by_time = next.finding.time_ns.total_cmp(&best.finding.time_ns);
+        if by_claim.then(by_time).is_gt() {
+            next
+        } else {
+            best
+        }
+    })?;
+    let all = || group.iter().map(|found| found.finding);
+    let saving = saving(group, summary, names.names.len());
+    let time_ns = all().map(|f| f.time_ns).sum();
+    let whole = match &saving {
+        Some(s) if s.kind == SavingKind::Idle => summary.device_window_ns,
+        _ => summary.busy_ns,
+    };
+    let idle = saving.as_ref().is_some_and(|s| s.kind == SavingKind::Idle);
+    let elsewhere = all().any(|f| f.place != worst.finding.place);
+    Some(FindingReport {
+        number: 0,
+        // Each rank has a GPU of its own, and which one says nothing.
+        place: if idle && elsewhere {
+            "idle GPUs".to_owned()
+        } else {
+            worst.finding.place.clone()
+        },
+        severity: all().map(|f| f.severity).max()?,
+        whole_run: all().all(|f| f.whole_run),
+        calls: all().fold(0, |sum, f| sum.saturating_add(f.calls)),
+        members: all().fold(0, |sum, f| sum.saturating_add(f.members)),
+        time_ns,
+        share: share(time_ns, whole as f64),
+        saving,
+        on_ranks: Some(on_ranks(group, worst, names)),
+        ..worst.finding.clone()
+    })
+}
+
+fn saving(group: &[Found<'_>], summary: &Summary, reports: usize) -> Option<SavingReport> {
+    let all: Vec<&SavingReport> = group
+        .iter()
+        .filter_map(|found| found.finding.saving.as_ref())
+        .collect();
+    let kind = all.first()?.kind;
+    let total = |part: fn(&SavingReport) -> f64| all.iter().map(|s| part(s)).sum::<f64>();
+    let whole = match kind {
+        SavingKind::Idle => summary.device_window_ns,
+        SavingKind::Gpu | SavingKind::Copy => summary.busy_ns,
+    };
+    let claimed_ns = total(|s| s.claimed_ns);
+    Some(SavingReport {
+        kind,
+        low_ns: total(|s| s.low_ns),
+        high_ns: total(|s| s.high_ns),
+        claimed_low_ns: total(|s| s.claimed_low_ns),
+        claimed_ns,
+        claimed_share: share(claimed_ns, whole as f64),
+        overlap_ns: total(|s| s.overlap_ns),
+        step_ns: step(group, reports),
+    })
+}
+
+/// Ranks run their steps together, so that the step becomes as much shorter as on the rank that
+/// gains least; nothing is promised unless every rank gains.
+fn step(group: &[Found<'_>], reports: usize) -> Option<f64> {
+    let mut by_report: BTreeMap<usize, f64> = BTreeMap::new();
+    for found in group {
+        let gain = found.finding.saving.as_ref()?.step_ns?;
+        *by_report.entry(found.report).or_default() += gain;
+    }
+    let on_all = by_report.len() == reports;
+    by_report.into_values().reduce(f64::min).filter(|_| on_all)
+}
+
+fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {
+    let mut claimed: BTreeMap<usize, Option<f64>> = BTreeMap::new();
+    for found in group {
+        let sum = claimed.entry(found.report).or_default();
+        if let Some(saving) = &found.finding.saving {
+            *sum = Some(sum.unwrap_or(0.0) + saving.claimed_ns);
+        }
+    }
+    let listed: Vec<&str> = claimed.keys().take(NAMED).map(|&r| names.of(r)).collect();
+    let more = if claimed.len() > NAMED { ", ..." } else { "" };
+    let estimates = || claimed.values().flatten().copied();
+    OnRanks {
+        unit: names.unit.to_owned(),
+        on: claimed.len() as u64,
+        of: names.names.len() as u64,
+        names: format!("{}{more}", listed.join(", ")),
+        shown: names.of(worst.report).to_owned(),
+        least_ns: estimates().reduce(f64::min),
+        most_ns: estimates().reduce(f64::max),
+    }
+}
+
+/// Whether the hosts limit the steps, as the judge decides it for one run.
+fn idle_leads(summary: &Summary) -> bool {
+    let weight = ((summary.busy_share - 0.5) / 0.4).clamp(0.0, 1.0);
+    summary.idle_untrusted.is_none() && weight < HOST_BOUND
+}
+
+/// The order of findings in a report of one run, so that a job's report reads like it.
+struct Order<'a> {
+    flags: (bool, bool, bool),
+    promise: f64,
+    finding: &'a FindingReport,
+}
+
+fn order(finding: &FindingReport, idle_leads: bool) -> Order<'_> {
+    let saving = finding.saving.as_ref();
+    let idle = saving.is_some_and(|s| s.kind == SavingKind::Idle);
+    let vague = saving.is_none() && finding.evidence.kernels.is_empty();
+    Order {
+        flags: (idle_leads && !idle, saving.is_none(), vague),
+        promise: saving.map_or(0.0, |s| s.claimed_ns * finding.confidence.weight()),
+        finding,
+    }
+}
+
+impl Order<'_> {
+    fn total_cmp_to(&self, other: &Order<'_>) -> std::cmp::Ordering {
+        self.flags
+            .cmp(&other.flags)
+            .then(other.promise.total_cmp(&self.promise))
+            .then(other.finding.severity.cmp(&self.finding.severity))
+            .then(other.finding.time_ns.total_cmp(&self.finding.time_ns))
+            .then_with(|| self.finding.rule.cmp(&other.finding.rule))
+            .then_with(|| self.finding.subject.cmp(&other.finding.subject))
+    }
+}

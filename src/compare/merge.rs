@@ -1,0 +1,314 @@
+//! The reports of a job's profiles, made one.
+
+use indexmap::IndexMap;
+
+use super::identity;
+use super::{comparison, distinct, findings, share, some, tables};
+use crate::base::units::counted;
+use crate::judge::SavingKind;
+use crate::report::{
+    self, Claimed, GpuUsed, Job, LeftOut, Method, Report, SCHEMA_VERSION, Summary,
+};
+
+/// Puts reports together: times are summed over ranks, the same finding on several ranks is one,
+/// and the ranks are held against each other. `left_out` names files that were given and could not
+/// be read. The order in which they are given does not matter.
+///
+/// `None` without any report; a single report with nothing left out is that report.
+pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Report> {
+    if reports.len() == 1 && left_out.is_empty() {
+        return reports.pop();
+    }
+    left_out.sort();
+    let mut ranks = identity::number(&mut reports);
+    let first = reports.first()?;
+    let names = names(&reports);
+    let summary = summary(&reports);
+    let folded = findings::fold(&reports, &summary, &names);
+    let (layers, layers_omitted) =
+        tables::layers(&reports, summary.kernel_time_ns, &folded.numbers);
+    let mut job = Job {
+        files: reports.len() as u64,
+        world_size: ranks.world_size,
+        left_out,
+        doubts: std::mem::take(&mut ranks.doubts),
+        comparison: Vec::new(),
+        fastest_step_ns: None,
+        slowest_step_ns: None,
+        straggler: None,
+        waits: None,
+    };
+    comparison::compare(&mut ranks.rows, ranks.comparable, &mut job);
+    for rank in &mut ranks.rows {
+        rank.collectives = Vec::new();
+    }
+    let mut merged = Report {
+        schema_version: SCHEMA_VERSION,
+        title: several(&first.title, reports.len()),
+        file: several(&first.file, reports.len()),
+        verdict: Vec::new(),
+        cautions: shared(&reports, &names.names, |r| &r.cautions),
+        top: reports.iter().map(|r| r.top).max().unwrap_or_default(),
+        claimed: claimed(&folded.findings),
+        findings: folded.findings,
+        minor: folded.minor,
+        capture: folded.capture,
+        layers,
+        layers_omitted,
+        leave_alone: tables::leave_alone(&reports, summary.kernel_time_ns),
+        setup: tables::setup(&reports),
+        not_judged: tables::not_judged(&reports),
+        unattributed: tables::unattributed(&reports, summary.kernel_time_ns),
+        unpriced: tables::unpriced(&reports, summary.kernel_time_ns),
+        faults: tables::faults(&reports),
+        notes: shared(&reports, &names.names, |r| &r.notes),
+        method: method(&reports),
+        summary,
+        ranks: ranks.rows,
+        job: Some(job),
+    };
+    if merged.summary.idle_untrusted.is_none() {
+        let sentences = partly_untrusted(&reports, &names);
+        merged.cautions.extend(sentences);
+    }
+    merged.verdict = report::verdict(&merged);
+    // Nothing done to the others shortens the step while they wait for one rank.
+    let late = merged.job.as_ref().filter(|job| job.straggler.is_some());
+    if let Some(sentence) = late.and_then(|job| job.comparison.last()) {
+        merged.verdict.insert(0, sentence.clone());
+    }
+    Some(merged)
+}
+
+/// `rank0.json.gz and 7 more files`.
+fn several(first: &str, reports: usize) -> String {
+    match reports {
+        0 | 1 => first.to_owned(),
+        n => format!("{first} and {}", counted(n as u64 - 1, "more file")),
+    }
+}
+
+/// What to call the reports: by their rank where each has one of its own.
+fn names(reports: &[Report]) -> findings::Names {
+    let by_rank: Option<Vec<String>> = reports
+        .iter()
+        .map(|report| match report.ranks.as_slice() {
+            [own] => Some(own.rank?.to_string()),
+            _ => None,
+        })
+        .collect();
+    let distinct = |names: &Vec<String>| {
+        let mut sorted: Vec<&String> = names.iter().collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        sorted.len() == names.len()
+    };
+    match by_rank.filter(distinct) {
+        Some(names) => findings::Names {
+            unit: "rank",
+            names,
+        },
+        None => findings::Names {
+            unit: "file",
+            names: reports.iter().map(|r| r.title.clone()).collect(),
+        },
+    }
+}
+
+fn summary(reports: &[Report]) -> Summary {
+    let all = || reports.iter().map(|r| &r.summary);
+    let total = |part: fn(&Summary) -> i64| all().fold(0_i64, |sum, s| sum.saturating_add(part(s)));
+    let count = |part: fn(&Summary) -> u64| all().fold(0_u64, |sum, s| sum.saturating_add(part(s)));
+    let steps = if all().all(|s| s.steps > 0) {
+        all().map(|s| s.steps).max().unwrap_or_default()
+    } else {
+        0
+    };
+    let lengths: Vec<f64> = all().filter_map(|s| s.step_ns).collect();
+    let busy_ns = total(|s| s.busy_ns);
+    let device_window_ns = total(|s| s.device_window_ns);
+    let priced_ns = all().map(|s| s.priced_ns).sum();
+    let best_ideal_ns = all().filter_map(|s| s.best_ideal_ns).reduce(|a, b| a + b);
+    Summary {
+        gpu: gpu(reports),
+        devices: count(|s| s.devices),
+        steps,
+        step_ns: (steps > 0).then(|| share(lengths.iter().sum(), lengths.len() as f64)),
+        host_step_ns: mean_of_all(reports, |s| s.host_step_ns).filter(|_| steps > 0),
+        window_ns: all().map(|s| s.window_ns).max().unwrap_or_default(),
+        device_window_ns,
+        busy_ns,
+        busy_share: share(busy_ns as f64, device_window_ns as f64),
+        kernel_ns: total(|s| s.kernel_ns),
+        exposed_copy_ns: total(|s| s.exposed_copy_ns),
+        exposed_comm_ns: total(|s| s.exposed_comm_ns),
+        exposed_comm_per_step_ns: mean_of_all(reports, |s| s.exposed_comm_per_step_ns)
+            .filter(|_| steps > 0),
+        graph_ns: total(|s| s.graph_ns),
+        kernel_time_ns: total(|s| s.kernel_time_ns),
+        kernels: count(|s| s.kernels),
+        with_operator_ns: total(|s| s.with_operator_ns),
+        priced_ns,
+        best_ideal_ns,
+        headroom: best_ideal_ns
+            .filter(|ideal| *ideal > 0.0)
+            .map(|ideal| priced_ns / ideal),
+        idle_untrusted: untrusted(reports),
+    }
+}
+
+/// The mean over the reports; `None` unless every one has it.
+fn mean_of_all(reports: &[Report], part: fn(&Summary) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = (reports.iter().map(|r| part(&r.summary))).collect::<Option<_>>()?;
+    Some(share(values.iter().sum(), values.len() as f64))
+}
+
+fn gpu(reports: &[Report]) -> Option<String> {
+    let names = distinct(reports.iter().filter_map(|r| r.summary.gpu.as_deref()));
+    (!names.is_empty()).then(|| some(&names))
+}
+
+/// Why idle time was judged nowhere. Where some captures let it be, [`partly_untrusted`] names the
+/// others.
+fn untrusted(reports: &[Report]) -> Option<String> {
+    let why: Option<Vec<&str>> = reports
+        .iter()
+        .map(|r| r.summary.idle_untrusted.as_deref())
+        .collect();
+    let why = distinct(why?.into_iter().map(|w| w.trim().trim_end_matches('.')));
+    (!why.is_empty()).then(|| why.join("; "))
+}
+
+/// The captures among others whose idle time was not judged, one sentence per reason.
+fn partly_untrusted(reports: &[Report], names: &findings::Names) -> Vec<String> {
+    let mut by_reason: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for (report, name) in reports.iter().zip(&names.names) {
+        if let Some(why) = &report.summary.idle_untrusted {
+            let why = why.trim().trim_end_matches('.');
+            by_reason.entry(why).or_default().push(name);
+        }
+    }
+    let sentence = |(why, who): (&str, Vec<&str>)| {
+        let unit = match who.len() {
+            1 => names.unit.to_owned(),
+            _ => format!("{}s", names.unit),
+        };
+        format!("Idle time of {unit} {} is not judged: {why}.", some(&who))
+    };
+    by_reason.into_iter().map(sentence).collect()
+}
+
+fn claimed(findings: &[report::FindingReport]) -> Claimed {
+    let mut total = Claimed::default();
+    for saving in findings.iter().filter_map(|f| f.saving.as_ref()) {
+        let (low, high) = match saving.kind {
+            SavingKind::Gpu => (&mut total.gpu_low_ns, &mut total.gpu_ns),
+            SavingKind::Copy => (&mut total.copy_low_ns, &mut total.copy_ns),
+            SavingKind::Idle => (&mut total.idle_low_ns, &mut total.idle_ns),
+        };
+        *low += saving.claimed_low_ns;
+        *high += saving.claimed_ns;
+    }
+    total
+}
+
+/// Sentences of several reports, each once, with whose they are when not everyone's.
+fn shared(reports: &[Report], names: &[String], list: fn(&Report) -> &Vec<String>) -> Vec<String> {
+    let sentences = distinct(reports.iter().flat_map(list));
+    let says = |sentence: &String| {
+        let who: Vec<&str> = reports
+            .iter()
+            .zip(names)
+            .filter(|(r, _)| list(r).contains(sentence))
+            .map(|(_, name)| name.as_str())
+            .collect();
+        who
+    };
+    sentences
+        .into_iter()
+        .map(|sentence| match says(sentence) {
+            who if who.len() == reports.len() => sentence.clone(),
+            who => format!("{sentence} ({})", some(&who)),
+        })
+        .collect()
+}
+
+fn method(reports: &[Report]) -> Method {
+    let all = || reports.iter().map(|r| &r.method);
+    let joined = |values: Vec<&str>| (!values.is_empty()).then(|| some(&values));
+    let mut devices: Vec<String> = all().flat_map(|m| m.devices.clone()).collect();
+    devices.sort();
+    let mut assumptions: Vec<String> = all().flat_map(|m| m.assumptions.clone()).collect();
+    assumptions.sort();
+    assumptions.dedup();
+    let attributable_weight =
+        |r: &Report| r.summary.kernel_time_ns as f64 * r.method.attributable_share.unwrap_or(0.0);
+    Method {
+        program: some(&distinct(all().map(|m| m.program.as_str()))),
+        format: some(&distinct(all().map(|m| m.format.as_str()))),
+        file_bytes: all().fold(0, |sum, m| sum.saturating_add(m.file_bytes)),
+        tool_version: joined(distinct(all().filter_map(|m| m.tool_version.as_deref()))),
+        export_schema: joined(distinct(all().filter_map(|m| m.export_schema.as_deref()))),
+        devices,
+        gpu: gpu_used(reports),
+        priced_share: weighted(reports, |r| r.method.priced_share, kernel_time),
+        attributable_share: weighted(reports, |r| r.method.attributable_share, kernel_time),
+        priced_attributable_share: weighted(
+            reports,
+            |r| r.method.priced_attributable_share,
+            attributable_weight,
+        ),
+        layer_source: joined(distinct(all().filter_map(|m| m.layer_source.as_deref()))),
+        assumptions,
+        user_costs: tables::user_costs(reports),
+        rules_run: all().map(|m| m.rules_run).max().unwrap_or_default(),
+    }
+}
+
+fn kernel_time(report: &Report) -> f64 {
+    report.summary.kernel_time_ns as f64
+}
+
+/// The mean of a share, by what it is a share of.
+fn weighted(
+    reports: &[Report],
+    part: fn(&Report) -> Option<f64>,
+    weight: impl Fn(&Report) -> f64,
+) -> Option<f64> {
+    let (sum, whole) = reports
+        .iter()
+        .filter_map(|r| Some((part(r)?, weight(r))))
+        .fold((0.0, 0.0), |(sum, whole), (part, weight)| {
+            (sum + part * weight, whole + weight)
+        });
+    (whole > 0.0).then(|| sum / whole)
+}
+
+/// The GPU of the first report that knows one; others are named in its remarks.
+fn gpu_used(reports: &[Report]) -> Option<GpuUsed> {
+    let gpus: Vec<&GpuUsed> = reports
+        .iter()
+        .filter_map(|r| r.method.gpu.as_ref())
+        .collect();
+    let mut used = (*gpus.first()?).clone();
+    used.remarks = distinct(gpus.iter().flat_map(|g| g.remarks.iter().cloned()));
+    let others: Vec<String> = distinct(gpus.iter().map(|g| (&g.id, &g.name)))
+        .into_iter()
+        .filter(|(id, _)| **id != used.id)
+        .map(|(id, name)| format!("{name} ({id})"))
+        .collect();
+    if !others.is_empty() {
+        used.remarks.push(format!(
+            "Other files were measured against their own GPU: {}.",
+            some(&others)
+        ));
+    }
+    let unknown = reports.len() - gpus.len();
+    if unknown > 0 {
+        used.remarks.push(format!(
+            "The GPU of {} is not known; nothing in them was compared with peaks.",
+            counted(unknown as u64, "file")
+        ));
+    }
+    Some(used)
+}

@@ -1,0 +1,260 @@
+//! The tables of several reports, row by row put together.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+
+use super::{distinct, share};
+use crate::correlate::SetUp;
+use crate::judge::Fault;
+use crate::report::{
+    LayerRow, LeaveAlone, MAX_LAYER_ROWS, MAX_LEAVE_ALONE, MOSTLY, NotJudgedRow, Omitted, Report,
+    Unattributed, Unpriced, UserCosted,
+};
+
+/// Operators named per reason in the list of unpriced work.
+const MAX_UNPRICED_NAMES: usize = 5;
+
+/// `sum + more`, held at the largest number there is.
+fn add(sum: &mut i64, more: i64) {
+    *sum = sum.saturating_add(more);
+}
+
+fn add_count(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+/// Rows of the same name added up; `numbers` leads from the findings of a report to those of all.
+pub(super) fn layers(
+    reports: &[Report],
+    kernel_time_ns: i64,
+    numbers: &BTreeMap<(usize, u64), u64>,
+) -> (Vec<LayerRow>, Omitted) {
+    let mut rows: IndexMap<(&str, bool), Vec<(usize, &LayerRow)>> = IndexMap::new();
+    for (report, r) in reports.iter().enumerate() {
+        for row in &r.layers {
+            let same = rows.entry((&row.name, row.is_layer)).or_default();
+            same.push((report, row));
+        }
+    }
+    let mut rows: Vec<LayerRow> = rows
+        .values()
+        .filter_map(|same| layer(same, kernel_time_ns, numbers))
+        .collect();
+    rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
+    let rest = rows.split_off(rows.len().min(MAX_LAYER_ROWS));
+    let mut omitted = Omitted::default();
+    for row in &rest {
+        omitted.count += 1;
+        add(&mut omitted.time_ns, row.time_ns);
+    }
+    for left in reports.iter().map(|r| r.layers_omitted) {
+        // The same layers are left out on every rank.
+        omitted.count = omitted.count.max(left.count);
+        add(&mut omitted.time_ns, left.time_ns);
+    }
+    (rows, omitted)
+}
+
+fn layer(
+    same: &[(usize, &LayerRow)],
+    kernel_time_ns: i64,
+    numbers: &BTreeMap<(usize, u64), u64>,
+) -> Option<LayerRow> {
+    let (_, first) = same.first()?;
+    let mut row = LayerRow {
+        calls: 0,
+        time_ns: 0,
+        fprop_ns: 0,
+        bprop_ns: 0,
+        update_ns: 0,
+        priced_ns: 0.0,
+        best_ideal_ns: None,
+        bound: None,
+        findings: Vec::new(),
+        ..(*first).clone()
+    };
+    let mut bounds: BTreeMap<&str, f64> = BTreeMap::new();
+    for (report, part) in same {
+        row.layers = row.layers.max(part.layers);
+        add_count(&mut row.calls, part.calls);
+        add(&mut row.time_ns, part.time_ns);
+        add(&mut row.fprop_ns, part.fprop_ns);
+        add(&mut row.bprop_ns, part.bprop_ns);
+        add(&mut row.update_ns, part.update_ns);
+        row.priced_ns += part.priced_ns;
+        if let Some(ideal) = part.best_ideal_ns {
+            *row.best_ideal_ns.get_or_insert(0.0) += ideal;
+        }
+        if let Some(bound) = &part.bound {
+            *bounds.entry(bound).or_default() += part.priced_ns;
+        }
+        let here = part.findings.iter();
+        row.findings
+            .extend(here.filter_map(|number| numbers.get(&(*report, *number))));
+    }
+    row.findings.sort_unstable();
+    row.findings.dedup();
+    row.share = share(row.time_ns as f64, kernel_time_ns as f64);
+    row.headroom = row
+        .best_ideal_ns
+        .filter(|ideal| *ideal > 0.0)
+        .map(|ideal| row.priced_ns / ideal);
+    row.partly = row.headroom.is_some() && row.priced_ns < MOSTLY * row.time_ns as f64;
+    row.bound = bounds
+        .into_iter()
+        .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(a.0)))
+        .map(|(bound, _)| bound.to_owned());
+    Some(row)
+}
+
+/// Work that is as fast as it gets on every rank.
+pub(super) fn leave_alone(reports: &[Report], kernel_time_ns: i64) -> Vec<LeaveAlone> {
+    let mut rows: IndexMap<(&str, &str, &str), (usize, LeaveAlone)> = IndexMap::new();
+    for part in reports.iter().flat_map(|r| &r.leave_alone) {
+        rows.entry((&part.place, &part.operator, &part.direction))
+            .and_modify(|(on, row)| {
+                *on += 1;
+                add_count(&mut row.calls, part.calls);
+                add(&mut row.time_ns, part.time_ns);
+                row.reachable_ns += part.reachable_ns;
+            })
+            .or_insert_with(|| (1, part.clone()));
+    }
+    let everywhere = rows
+        .into_values()
+        .filter(|(on, _)| *on >= reports.len())
+        .map(|(_, row)| row);
+    let mut rows: Vec<LeaveAlone> = everywhere
+        .map(|row| LeaveAlone {
+            share: share(row.time_ns as f64, kernel_time_ns as f64),
+            ..row
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        b.time_ns
+            .cmp(&a.time_ns)
+            .then_with(|| a.place.cmp(&b.place))
+            .then_with(|| a.operator.cmp(&b.operator))
+    });
+    rows.truncate(MAX_LEAVE_ALONE);
+    rows
+}
+
+/// What came before the judged part: the longest wait, and all that was copied.
+pub(super) fn setup(reports: &[Report]) -> SetUp {
+    let mut all = SetUp::default();
+    for part in reports.iter().map(|r| r.setup) {
+        all.ns = all.ns.max(part.ns);
+        all.first_launch_ns = all.first_launch_ns.max(part.first_launch_ns);
+        add_count(&mut all.copies, part.copies);
+        add_count(&mut all.copied_bytes, part.copied_bytes);
+        add(&mut all.copied_ns, part.copied_ns);
+        add_count(&mut all.pageable_copies, part.pageable_copies);
+        add_count(&mut all.warmup_kernels, part.warmup_kernels);
+    }
+    all
+}
+
+pub(super) fn not_judged(reports: &[Report]) -> Vec<NotJudgedRow> {
+    let mut rows: IndexMap<&str, NotJudgedRow> = IndexMap::new();
+    for part in reports.iter().flat_map(|r| &r.not_judged) {
+        rows.entry(&part.needs)
+            .and_modify(|row| {
+                row.facts.extend(part.facts.iter().cloned());
+                row.rules.extend(part.rules.iter().cloned());
+                row.time_ns += part.time_ns;
+            })
+            .or_insert_with(|| part.clone());
+    }
+    let mut rows: Vec<NotJudgedRow> = rows.into_values().collect();
+    for row in &mut rows {
+        for list in [&mut row.facts, &mut row.rules] {
+            list.sort();
+            list.dedup();
+        }
+    }
+    rows.sort_by(|a, b| {
+        b.time_ns
+            .total_cmp(&a.time_ns)
+            .then_with(|| a.facts.cmp(&b.facts))
+    });
+    rows
+}
+
+pub(super) fn unattributed(reports: &[Report], kernel_time_ns: i64) -> Vec<Unattributed> {
+    let mut rows: IndexMap<(&str, &str), Unattributed> = IndexMap::new();
+    for part in reports.iter().flat_map(|r| &r.unattributed) {
+        rows.entry((&part.reason, &part.text))
+            .and_modify(|row| {
+                add_count(&mut row.kernels, part.kernels);
+                add(&mut row.time_ns, part.time_ns);
+            })
+            .or_insert_with(|| part.clone());
+    }
+    let mut rows: Vec<Unattributed> = rows.into_values().collect();
+    for row in &mut rows {
+        row.share = share(row.time_ns as f64, kernel_time_ns as f64);
+    }
+    rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.text.cmp(&b.text)));
+    rows
+}
+
+pub(super) fn unpriced(reports: &[Report], kernel_time_ns: i64) -> Vec<Unpriced> {
+    let mut rows: IndexMap<&str, Unpriced> = IndexMap::new();
+    for part in reports.iter().flat_map(|r| &r.unpriced) {
+        rows.entry(&part.reason)
+            .and_modify(|row| {
+                add(&mut row.time_ns, part.time_ns);
+                row.operators.extend(part.operators.iter().cloned());
+            })
+            .or_insert_with(|| part.clone());
+    }
+    let mut rows: Vec<Unpriced> = rows.into_values().collect();
+    for row in &mut rows {
+        row.share = share(row.time_ns as f64, kernel_time_ns as f64);
+        row.operators = distinct(std::mem::take(&mut row.operators).into_iter());
+        row.operators.truncate(MAX_UNPRICED_NAMES);
+    }
+    rows.sort_by(|a, b| {
+        b.time_ns
+            .cmp(&a.time_ns)
+            .then_with(|| a.reason.cmp(&b.reason))
+    });
+    rows
+}
+
+pub(super) fn faults(reports: &[Report]) -> Vec<Fault> {
+    let mut rows: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for fault in reports.iter().flat_map(|r| &r.faults) {
+        add_count(
+            rows.entry((&fault.rule, &fault.message)).or_default(),
+            fault.count,
+        );
+    }
+    rows.into_iter()
+        .map(|((rule, message), count)| Fault {
+            rule: rule.to_owned(),
+            message: message.to_owned(),
+            count,
+        })
+        .collect()
+}
+
+pub(super) fn user_costs(reports: &[Report]) -> Vec<UserCosted> {
+    let mut rows: IndexMap<&str, UserCosted> = IndexMap::new();
+    for part in reports.iter().flat_map(|r| &r.method.user_costs) {
+        rows.entry(&part.file)
+            .and_modify(|row| {
+                row.operators.extend(part.operators.iter().cloned());
+                add_count(&mut row.calls, part.calls);
+                add(&mut row.time_ns, part.time_ns);
+            })
+            .or_insert_with(|| part.clone());
+    }
+    let mut rows: Vec<UserCosted> = rows.into_values().collect();
+    for row in &mut rows {
+        row.operators = distinct(std::mem::take(&mut row.operators).into_iter());
+    }
+    rows
+}

@@ -1,0 +1,299 @@
+//! The rows of ranks in the report of one file: what each process did on its GPUs, and how long
+//! each of its collectives took, so that several reports can be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+use super::build::{label, share, sum, title};
+use super::{CollectiveTimes, Rank, RankTimes};
+use crate::correlate::{DeviceTimeline, Run};
+use crate::cost::{Costed, Decoded, Family};
+use crate::profile::{DeviceId, KernelId, ProcessId, StrId};
+
+/// Durations kept per rank: some steps of a large model. A report is a page, not a second profile.
+const MAX_DURATIONS: usize = 4096;
+
+/// What collectives are called, without separators, in kernels, operators and arguments; the first
+/// one that a name contains counts.
+const KINDS: [(&str, &str); 9] = [
+    ("alltoall", "all_to_all"),
+    ("allreduce", "all_reduce"),
+    ("allgather", "all_gather"),
+    ("reducescatter", "reduce_scatter"),
+    ("broadcast", "broadcast"),
+    ("barrier", "barrier"),
+    ("gather", "gather"),
+    ("scatter", "scatter"),
+    ("reduce", "reduce"),
+];
+
+/// One row per process with work in the window, in the order of the profile's processes.
+pub(super) fn of(costed: &Costed) -> Vec<Rank> {
+    let run = &costed.run;
+    let users = users(run);
+    let processes: BTreeSet<ProcessId> = users.values().flatten().copied().collect();
+    let decoded = decoded(costed);
+    let mut works = works(run, &decoded);
+    processes
+        .iter()
+        .map(|&process| {
+            let work = works.remove(&process).unwrap_or_default();
+            let mut rank = rank(run, process, &users, work);
+            rank.process = rank.process.filter(|_| processes.len() > 1);
+            rank
+        })
+        .collect()
+}
+
+/// Which processes ran kernels or graphs on each device.
+fn users(run: &Run) -> BTreeMap<DeviceId, BTreeSet<ProcessId>> {
+    let mut users: BTreeMap<DeviceId, BTreeSet<ProcessId>> = BTreeMap::new();
+    let kernels = run.profile.kernels.iter().zip(&run.links);
+    for (kernel, _) in kernels.filter(|(_, link)| link.site.is_some()) {
+        users
+            .entry(kernel.device)
+            .or_default()
+            .insert(kernel.process);
+    }
+    for graph in &run.profile.graphs {
+        users.entry(graph.device).or_default().insert(graph.process);
+    }
+    users
+}
+
+/// What is known of each kernel by its name.
+fn decoded(costed: &Costed) -> FxHashMap<StrId, &Decoded> {
+    let mut known = FxHashMap::default();
+    for (site, names) in costed.run.sites.iter().zip(&costed.kernels) {
+        for (kernel, name) in site.kernels.iter().zip(names) {
+            known.entry(kernel.name).or_insert(&**name);
+        }
+    }
+    known
+}
+
+/// Kernels of one process inside the window.
+#[derive(Debug, Default)]
+struct Work<'a> {
+    kernels: u64,
+    time_ns: i64,
+    /// `(launched, kernel, kind)`.
+    collectives: Vec<(i64, KernelId, &'a str)>,
+}
+
+fn works<'a>(run: &Run, decoded: &FxHashMap<StrId, &'a Decoded>) -> BTreeMap<ProcessId, Work<'a>> {
+    let mut works: BTreeMap<ProcessId, Work<'a>> = BTreeMap::new();
+    for ((id, kernel), link) in (0..)
+        .map(KernelId)
+        .zip(&run.profile.kernels)
+        .zip(&run.links)
+    {
+        let Some(site) = link.site else { continue };
+        let work = works.entry(kernel.process).or_default();
+        work.kernels += 1;
+        work.time_ns = work.time_ns.saturating_add(kernel.span.ns());
+        let Some(name) = decoded.get(&kernel.name) else {
+            continue;
+        };
+        if name.family != Family::Communication {
+            continue;
+        }
+        let op = run.sites.get(site.idx()).and_then(|s| s.op.as_ref());
+        let kind = name.collective.and_then(kind).or_else(|| kind(&op?.name));
+        if let Some(kind) = kind {
+            // Ranks launch their collectives in the same order, but streams may drain in another.
+            let call = link.launch.and_then(|c| run.profile.calls.get(c.idx()));
+            let launched = call.map_or(kernel.span.start, |c| c.span.start);
+            work.collectives.push((launched, id, kind));
+        }
+    }
+    works
+}
+
+/// The kind of collective a name speaks of. Sends and receives pair two ranks, and are none.
+fn kind(name: &str) -> Option<&'static str> {
+    let plain: String = name
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let found = KINDS.iter().find(|(word, _)| plain.contains(word));
+    found.map(|(_, kind)| *kind)
+}
+
+fn rank(
+    run: &Run,
+    process: ProcessId,
+    users: &BTreeMap<DeviceId, BTreeSet<ProcessId>>,
+    work: Work<'_>,
+) -> Rank {
+    let profile = &run.profile;
+    let said = profile.processes.get(process.idx());
+    let number = said.and_then(|p| p.rank);
+    let mine = |device: &DeviceId| users.get(device).is_some_and(|u| u.contains(&process));
+    let devices: Vec<&DeviceTimeline> = run
+        .timeline
+        .devices
+        .iter()
+        .filter(|d| mine(&d.device))
+        .collect();
+    let alone = devices
+        .iter()
+        .all(|d| users.get(&d.device).is_some_and(|u| u.len() == 1));
+    let lengths = step_lengths(run, process);
+    let (step_ns, step_sd_ns) = mean_and_deviation(&lengths);
+    let collective_ns = sum(work
+        .collectives
+        .iter()
+        .filter_map(|(_, id, _)| Some(profile.kernels.get(id.idx())?.span.ns())));
+    Rank {
+        rank: number.map(u64::from),
+        rank_from: number.map(|_| "profile".to_owned()),
+        world_size: said.and_then(|p| p.world_size).map(u64::from),
+        file: title(&profile.path),
+        process: said.map(|p| p.pid),
+        gpu: gpu(run, &devices),
+        devices: devices.len() as u64,
+        steps: lengths.len() as u64,
+        step_ns,
+        step_sd_ns,
+        kernels: work.kernels,
+        kernel_time_ns: work.time_ns,
+        times: (alone && !devices.is_empty()).then(|| times(&devices)),
+        collective_ns,
+        collectives: collectives(run, work.collectives),
+        waited_ns: None,
+        held_up_ns: None,
+    }
+}
+
+fn step_lengths(run: &Run, process: ProcessId) -> Vec<f64> {
+    let own = run.process_steps.get(process.idx());
+    let judged = own.into_iter().flatten().filter(|(_, step)| {
+        let step = run.steps.get(step.idx());
+        step.is_some_and(|s| !s.warmup)
+    });
+    judged.map(|(span, _)| span.ns() as f64).collect()
+}
+
+/// Mean and sample standard deviation.
+fn mean_and_deviation(values: &[f64]) -> (Option<f64>, Option<f64>) {
+    let count = values.len() as f64;
+    if values.is_empty() {
+        return (None, None);
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    if values.len() < 2 {
+        return (Some(mean), None);
+    }
+    let squares = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
+    (Some(mean), Some((squares / (count - 1.0)).sqrt()))
+}
+
+fn gpu(run: &Run, devices: &[&DeviceTimeline]) -> Option<String> {
+    let mut names: Vec<&str> = devices
+        .iter()
+        .filter_map(|d| run.profile.devices.get(d.device.idx())?.name.as_deref())
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| label(&names.join(" and ")))
+}
+
+fn times(devices: &[&DeviceTimeline]) -> RankTimes {
+    let total = |part: fn(&DeviceTimeline) -> i64| sum(devices.iter().map(|d| part(d)));
+    let window_ns = total(|d| d.span.ns());
+    let busy_ns = total(|d| d.busy_ns);
+    let kernel_ns = total(|d| d.kernel_ns);
+    let exposed_comm_ns = total(|d| d.exposed_comm_ns);
+    RankTimes {
+        window_ns,
+        busy_ns,
+        busy_share: share(busy_ns as f64, window_ns as f64),
+        kernel_ns,
+        compute_ns: kernel_ns.saturating_sub(exposed_comm_ns).max(0),
+        comm_ns: total(|d| d.comm_ns),
+        exposed_comm_ns,
+    }
+}
+
+/// Step, kind and size of the group: what collectives have in common that are compared in order.
+type Alike<'a> = (Option<u64>, &'a str, Option<u64>);
+
+/// Durations by step, kind and group, each in order of launch.
+fn collectives(run: &Run, mut all: Vec<(i64, KernelId, &str)>) -> Vec<CollectiveTimes> {
+    all.sort_unstable_by_key(|(launched, id, _)| (*launched, *id));
+    let mut series: BTreeMap<Alike<'_>, Vec<i64>> = BTreeMap::new();
+    for (_, id, kind) in all {
+        let (Some(kernel), Some(link)) =
+            (run.profile.kernels.get(id.idx()), run.links.get(id.idx()))
+        else {
+            continue;
+        };
+        let step = link.step.and_then(|s| run.steps.get(s.idx()));
+        let group = group_size(run, id);
+        series
+            .entry((step.map(|s| s.number), kind, group))
+            .or_default()
+            .push(kernel.span.ns());
+    }
+    let mut room = MAX_DURATIONS;
+    series
+        .into_iter()
+        .map(|((step, kind, group_size), mut ns)| {
+            let count = ns.len() as u64;
+            ns.truncate(room);
+            room -= ns.len();
+            CollectiveTimes {
+                step,
+                kind: kind.to_owned(),
+                group_size,
+                count,
+                ns,
+            }
+        })
+        .collect()
+}
+
+/// Ranks that take part, as newer traces of torch.profiler say.
+fn group_size(run: &Run, kernel: KernelId) -> Option<u64> {
+    let site = run.links.get(kernel.idx())?.site?;
+    let args = run.sites.get(site.idx())?.args?;
+    match run.args.get(args.idx())?.get(usize::MAX, "Group size")? {
+        crate::correlate::ArgValue::Int(size) => u64::try_from(*size).ok().filter(|&n| n > 0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collectives_are_told_from_messages_between_two() {
+        for (name, wanted) in [
+            ("all_reduce", Some("all_reduce")),
+            ("_allgather_base", Some("all_gather")),
+            ("nccl:reduce_scatter", Some("reduce_scatter")),
+            ("all_to_all", Some("all_to_all")),
+            ("reduce", Some("reduce")),
+            ("send_recv", None),
+            ("record_param_comms", None),
+        ] {
+            assert_eq!(kind(name), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn one_step_has_no_deviation() {
+        assert_eq!(mean_and_deviation(&[]), (None, None));
+        assert_eq!(mean_and_deviation(&[4.0]), (Some(4.0), None));
+        assert_eq!(
+            mean_and_deviation(&[2.0, 4.0]),
+            (Some(3.0), Some(2.0_f64.sqrt()))
+        );
+    }
+}

@@ -1,0 +1,658 @@
+//! Several profiles as one job: ranks named, held against each other and reported together; the same
+//! from profiles at once as from reports merged later.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says when it was skipped"
+)]
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use pyprof_advise::report::{json, read_json};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// A folder with files, and the program running in it.
+struct Desk(TempDir);
+
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        Desk(tempfile::tempdir().unwrap())
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.at(name), text).unwrap();
+    }
+
+    /// The example profile under another name.
+    fn example(&self, name: &str) {
+        let from = Path::new(ROOT).join("fixtures/net.sqlite");
+        std::fs::copy(from, self.at(name)).unwrap();
+    }
+
+    fn run(&self, arguments: &[&str]) -> Said {
+        self.run_with(arguments, "2")
+    }
+
+    fn run_with(&self, arguments: &[&str], threads: &str) -> Said {
+        let output = Command::cargo_bin("pyprof-advise")
+            .unwrap()
+            .current_dir(self.0.path())
+            .env("RAYON_NUM_THREADS", threads)
+            .args(arguments)
+            .output()
+            .unwrap();
+        Said {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    fn good(&self, arguments: &[&str]) -> String {
+        let said = self.run(arguments);
+        assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
+        said.out
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let arguments = [arguments, &["--format", "json"]].concat();
+        serde_json::from_str(&self.good(&arguments)).unwrap()
+    }
+}
+
+/// Whether a text has all of these; says which one it lacks.
+fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "`{word}` is not in\n{text}");
+    }
+}
+
+// ------------------------------------------------------------------------------------ made-up ranks
+
+/// What one rank does in each step, in microseconds.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    compute: u32,
+    /// Nothing runs before the collective for so long.
+    late: u32,
+    collective: u32,
+}
+
+/// A trace of torch.profiler with one matrix product and one all-reduce per step.
+struct Trace {
+    rank: Option<u32>,
+    world_size: u32,
+    gpu: &'static str,
+    group_size: Option<u32>,
+    steps: Vec<Step>,
+}
+
+impl Trace {
+    fn of(rank: u32, steps: &[Step]) -> Trace {
+        Trace {
+            rank: Some(rank),
+            world_size: 4,
+            gpu: "NVIDIA A100-SXM4-40GB",
+            group_size: None,
+            steps: steps.to_vec(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut events = Vec::new();
+        let mut now = 1000;
+        for (number, step) in self.steps.iter().enumerate() {
+            let start = now;
+            let id = 2 * number as u32 + 1;
+            for (id, at, args) in [(id, now + 1, json!({})), (id + 1, now + 10, self.message())] {
+                let op = if id % 2 == 1 {
+                    "aten::mm"
+                } else {
+                    "c10d::allreduce_"
+                };
+                events.push(host("cpu_op", op, at, 8, args));
+                let launch = json!({"correlation": id});
+                events.push(host("cuda_runtime", "cudaLaunchKernel", at + 1, 4, launch));
+            }
+            now += 20;
+            events.push(kernel("ampere_sgemm_128x64_tn", now, step.compute, id));
+            now += step.compute + step.late;
+            let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+            events.push(kernel(name, now, step.collective, id + 1));
+            now += step.collective + 5;
+            let name = format!("ProfilerStep#{}", number + 1);
+            events.push(host(
+                "user_annotation",
+                &name,
+                start,
+                now - start,
+                json!({}),
+            ));
+        }
+        let mut trace = json!({
+            "schemaVersion": 1,
+            "deviceProperties": [{"id": 0, "name": self.gpu, "computeMajor": 8, "computeMinor": 0,
+                "numSms": 108, "warpSize": 32}],
+            "traceEvents": events,
+        });
+        if let Some(rank) = self.rank {
+            trace["distributedInfo"] =
+                json!({"backend": "nccl", "rank": rank, "world_size": self.world_size});
+        }
+        trace.to_string()
+    }
+
+    fn message(&self) -> Value {
+        match self.group_size {
+            Some(size) => json!({"Group size": size, "Collective name": "allreduce"}),
+            None => json!({}),
+        }
+    }
+}
+
+fn host(cat: &str, name: &str, ts: u32, dur: u32, args: Value) -> Value {
+    json!({"ph": "X", "cat": cat, "name": name, "pid": 42, "tid": 42, "ts": ts, "dur": dur,
+           "args": args})
+}
+
+fn kernel(name: &str, ts: u32, dur: u32, id: u32) -> Value {
+    json!({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": dur,
+           "args": {"device": 0, "context": 1, "stream": 7, "correlation": id, "grid": [8, 4, 1],
+                    "block": [256, 1, 1]}})
+}
+
+/// Four ranks whose steps take equally long, because they wait for each other: what is computed in
+/// each step, and how long nothing runs behind it.
+fn job(steps: [[(u32, u32); 4]; 3]) -> Desk {
+    let desk = Desk::new();
+    for rank in 0..4 {
+        let steps: Vec<Step> = steps
+            .iter()
+            .map(|ranks| {
+                let (compute, late) = ranks[rank];
+                let last = ranks.iter().map(|(c, l)| c + l).max().unwrap();
+                // 100 us of transfer from the moment the last one is there.
+                let collective = last - (compute + late) + 100;
+                Step {
+                    compute,
+                    late,
+                    collective,
+                }
+            })
+            .collect();
+        let trace = Trace::of(rank as u32, &steps);
+        desk.write(&format!("trace_{rank}.json"), &trace.text());
+    }
+    desk
+}
+
+fn comparison(report: &Value) -> String {
+    let sentences = report["job"]["comparison"].as_array().unwrap();
+    let sentences: Vec<&str> = sentences.iter().map(|s| s.as_str().unwrap()).collect();
+    sentences.join("\n")
+}
+
+#[test]
+fn the_rank_that_computes_longer_is_the_straggler() {
+    let desk = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
+    let report = desk.json(&["."]);
+    let job = &report["job"];
+    assert_eq!((&job["straggler"], &job["files"]), (&json!(2), &json!(4)));
+    assert_eq!(job["waits"]["compared"], 3);
+    assert_eq!(job["waits"]["transfer_ns"], 300_000.0);
+    let waited: Vec<f64> = report["ranks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["waited_ns"].as_f64().unwrap())
+        .collect();
+    assert_eq!(waited, [1.8e6, 1.8e6, 0.0, 1.8e6]);
+    assert_eq!(report["ranks"][2]["held_up_ns"], 5.4e6);
+    has(
+        &comparison(&report),
+        &[
+            "Steps take equally long on all ranks",
+            "The others wait for rank 2",
+            "100 % of all waiting",
+            "It computes 1.60 ms per step, the others 1.00 ms on average",
+        ],
+    );
+    has(
+        report["verdict"][0].as_str().unwrap(),
+        &["The others wait for rank 2"],
+    );
+    let text = desk.good(&["."]);
+    has(&text, &["## Ranks", "| 2 | `trace_2.json` |", "of 4 ranks"]);
+}
+
+#[test]
+fn a_late_host_is_told_from_slow_computing() {
+    let desk = job([[(1000, 0), (1000, 700), (1000, 0), (1000, 0)]; 3]);
+    let report = desk.json(&["."]);
+    assert_eq!(report["job"]["straggler"], 1);
+    has(
+        &comparison(&report),
+        &["It does not compute longer", "its host is late"],
+    );
+}
+
+#[test]
+fn a_healthy_job_is_left_in_peace() {
+    let desk = job([
+        [(1000, 0), (1010, 0), (1000, 0), (1005, 0)],
+        [(1002, 0), (1000, 0), (1008, 0), (1000, 0)],
+        [(1000, 0), (1003, 0), (1000, 0), (1009, 0)],
+    ]);
+    let report = desk.json(&["."]);
+    assert_eq!(report["job"]["straggler"], Value::Null);
+    let text = comparison(&report);
+    assert!(
+        !text.contains("wait for rank") && !text.contains("longer on"),
+        "{text}"
+    );
+    assert_eq!(report["job"]["doubts"], json!([]));
+}
+
+#[test]
+fn waiting_that_goes_round_has_no_straggler() {
+    let desk = job([
+        [(1600, 0), (1000, 0), (1000, 0), (1000, 0)],
+        [(1000, 0), (1600, 0), (1000, 0), (1000, 0)],
+        [(1000, 0), (1000, 0), (1600, 0), (1000, 0)],
+    ]);
+    let report = desk.json(&["."]);
+    assert_eq!(report["job"]["straggler"], Value::Null);
+    has(&comparison(&report), &["No single rank is the late one"]);
+}
+
+#[test]
+fn ranks_of_smaller_groups_do_not_wait_for_each_other() {
+    let desk = Desk::new();
+    for rank in 0..4 {
+        let collective = 100 + 500 * rank;
+        let step = Step {
+            compute: 1000,
+            late: 0,
+            collective,
+        };
+        let mut trace = Trace::of(rank, &[step; 3]);
+        trace.group_size = Some(2);
+        desk.write(&format!("rank{rank}.json"), &trace.text());
+    }
+    let report = desk.json(&["."]);
+    assert_eq!(report["job"]["waits"]["compared"], 0);
+    has(
+        &comparison(&report),
+        &["groups smaller than the job", "Waiting is not judged"],
+    );
+    assert_eq!(report["ranks"][0]["waited_ns"], Value::Null);
+}
+
+#[test]
+fn files_of_different_jobs_are_doubted_and_not_compared() {
+    let desk = Desk::new();
+    let step = Step {
+        compute: 1000,
+        late: 0,
+        collective: 100,
+    };
+    let longer = Step {
+        compute: 3000,
+        ..step
+    };
+    desk.write("a.json", &Trace::of(1, &[step; 2]).text());
+    desk.write("b.json", &Trace::of(1, &[longer; 2]).text());
+    let mut other = Trace::of(0, &[step; 3]);
+    other.world_size = 8;
+    other.gpu = "NVIDIA H100 80GB HBM3";
+    desk.write("c.json", &other.text());
+    let text = desk.good(&["a.json", "b.json", "c.json"]);
+    has(
+        &text,
+        &[
+            "Rank 1 is there 2 times (a.json, b.json)",
+            "The GPUs differ (NVIDIA H100 80GB HBM3, NVIDIA A100-SXM4-40GB)",
+            "jobs of different sizes (4, 8 ranks)",
+            "not held against each other",
+        ],
+    );
+    assert!(!text.contains("wait for rank"));
+}
+
+#[test]
+fn ranks_are_named_by_the_profile_then_the_file_then_their_place() {
+    let desk = Desk::new();
+    let steps = [Step {
+        compute: 1000,
+        late: 0,
+        collective: 100,
+    }; 2];
+    let unnamed = |compute| {
+        let mut trace = Trace::of(
+            0,
+            &[Step {
+                compute,
+                ..steps[0]
+            }; 2],
+        );
+        trace.rank = None;
+        trace.text()
+    };
+    desk.write("rank9_says_3.json", &Trace::of(3, &steps).text());
+    desk.write("net_rank1.json", &unnamed(1001));
+    desk.write("other.json", &unnamed(1002));
+    let report = desk.json(&["other.json", "rank9_says_3.json", "net_rank1.json"]);
+    let ranks: Vec<(u64, &str, &str)> = report["ranks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| {
+            let word = |key: &str| r[key].as_str().unwrap();
+            (r["rank"].as_u64().unwrap(), word("rank_from"), word("file"))
+        })
+        .collect();
+    assert_eq!(
+        ranks,
+        [
+            (0, "position", "other.json"),
+            (1, "file name", "net_rank1.json"),
+            (3, "profile", "rank9_says_3.json")
+        ]
+    );
+}
+
+// ---------------------------------------------------------------------------------- folding, merging
+
+#[test]
+fn a_folder_of_64_files_is_one_report() {
+    let desk = Desk::new();
+    desk.example("net_0.sqlite");
+    for rank in 1..64 {
+        let name = format!("net_{rank}.sqlite");
+        std::fs::hard_link(desk.at("net_0.sqlite"), desk.at(&name)).unwrap();
+    }
+    desk.write("notes.txt", "not a profile");
+    let said = desk.run(&[".", "--format", "json"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    has(&said.err, &["ignored 1 file", "notes.txt"]);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let ranks = report["ranks"].as_array().unwrap();
+    let numbers: Vec<u64> = ranks.iter().map(|r| r["rank"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..64).collect::<Vec<u64>>());
+    has(
+        report["job"]["doubts"][0].as_str().unwrap(),
+        &["64 files hold the same numbers", "copies"],
+    );
+
+    let single = desk.json(&["net_0.sqlite"]);
+    let (all, one) = (&report["findings"], &single["findings"]);
+    assert_eq!(all.as_array().unwrap().len(), one.as_array().unwrap().len());
+    for (all, one) in all.as_array().unwrap().iter().zip(one.as_array().unwrap()) {
+        assert_eq!(all["rule"], one["rule"]);
+        assert_eq!(all["on_ranks"]["on"], 64);
+        let (sum, part) = (&all["saving"]["claimed_ns"], &one["saving"]["claimed_ns"]);
+        if let (Some(sum), Some(part)) = (sum.as_f64(), part.as_f64()) {
+            assert!((sum - 64.0 * part).abs() <= 1e-9 * sum, "{sum} of {part}");
+            assert_eq!(all["on_ranks"]["least_ns"], all["on_ranks"]["most_ns"]);
+        }
+    }
+    assert_eq!(single.get("job"), None, "a single file is no job");
+}
+
+#[test]
+fn reports_merge_to_what_all_profiles_give_in_any_order() {
+    let desk = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
+    let mut reports = Vec::new();
+    for rank in 0..4 {
+        let (profile, report) = (format!("trace_{rank}.json"), format!("r{rank}.report"));
+        desk.good(&[&profile, "--format", "json", "-o", &report]);
+        reports.push(report);
+    }
+    let files = [
+        "trace_3.json",
+        "trace_0.json",
+        "trace_2.json",
+        "trace_1.json",
+    ];
+    for format in ["json", "markdown"] {
+        let at_once = desk.good(&[&files[..], &["--format", format]].concat());
+        for order in [[0, 1, 2, 3], [3, 1, 0, 2]] {
+            let mut merge = vec!["merge", "--format", format];
+            merge.extend(order.iter().map(|&at: &usize| reports[at].as_str()));
+            assert_eq!(desk.good(&merge), at_once);
+        }
+        let one_thread = desk.run_with(&[&files[..], &["--format", format]].concat(), "1");
+        assert_eq!(one_thread.out, at_once);
+    }
+    let alone = desk.good(&["merge", "r1.report"]);
+    assert_eq!(alone, desk.good(&["trace_1.json"]));
+}
+
+#[test]
+fn a_template_sees_the_job() {
+    let desk = job([[(1000, 0); 4]; 3]);
+    desk.write(
+        "t.txt",
+        "{{ job.files }} files, {{ ranks | length }} ranks: {{ ranks[3].file }}",
+    );
+    let text = desk.good(&[".", "--template", "t.txt"]);
+    assert_eq!(text, "4 files, 4 ranks: trace_3.json");
+}
+
+// ------------------------------------------------------------------------------------------- trouble
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_reported() {
+    let desk = Desk::new();
+    desk.example("good.sqlite");
+    desk.write("bad.sqlite", "SQLite format 3\0 and nothing more");
+    desk.write("page.html", "<!DOCTYPE html><p>404");
+    let said = desk.run(&[
+        "good.sqlite",
+        "bad.sqlite",
+        "page.html",
+        "good.sqlite",
+        "none.json",
+    ]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    has(
+        &said.err,
+        &[
+            "bad.sqlite",
+            "page.html",
+            "HTML",
+            "none.json",
+            "given twice",
+        ],
+    );
+    has(
+        &said.out,
+        &[
+            "4 files of 5 are not in this report",
+            "Not in this report: `page.html`: expected",
+            "Not in this report: `good.sqlite`: given twice, read once",
+        ],
+    );
+    // A folder takes the damaged database for a profile, and says what is wrong with it.
+    let said = desk.run(&["."]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    has(&said.err, &["ignored 1 file", "page.html", "bad.sqlite"]);
+
+    let said = desk.run(&["bad.sqlite", "page.html"]);
+    assert_eq!((said.code, said.out.as_str()), (2, ""));
+    has(&said.err, &["none of 2 files", "bad.sqlite", "page.html"]);
+
+    std::fs::create_dir(desk.at("empty")).unwrap();
+    let said = desk.run(&["empty"]);
+    assert_eq!(said.code, 2);
+    has(&said.err, &["expected profiles in this folder", "no files"]);
+}
+
+#[test]
+fn a_report_never_replaces_a_profile_of_the_folder() {
+    let desk = Desk::new();
+    desk.example("a.sqlite");
+    desk.example("b.sqlite");
+    let before = std::fs::read(desk.at("b.sqlite")).unwrap();
+    let said = desk.run(&[".", "-o", "b.sqlite"]);
+    assert_eq!(said.code, 2);
+    has(&said.err, &["would overwrite the profile"]);
+    assert_eq!(std::fs::read(desk.at("b.sqlite")).unwrap(), before);
+}
+
+#[test]
+fn merge_refuses_what_is_no_report_of_a_profile() {
+    let desk = Desk::new();
+    desk.example("net.sqlite");
+    let text = desk.good(&["net.sqlite", "--format", "json"]);
+    desk.write(
+        "next.json",
+        &text.replacen("\"schema_version\": 1", "\"schema_version\": 2", 1),
+    );
+    desk.write("cut.json", &text[..text.len() / 2]);
+    desk.write("old.json", r#"{"schema_version": 1, "title": "x"}"#);
+    desk.write("other.json", r#"{"a": 1}"#);
+    desk.write("list.json", "[1, 2]");
+    desk.write("trace.json", r#"{"traceEvents": []}"#);
+    desk.write("r.json", &text);
+    desk.write("copy.json", &text.replace("net.sqlite", "copy.sqlite"));
+    desk.good(&[
+        "merge",
+        "r.json",
+        "copy.json",
+        "--format",
+        "json",
+        "-o",
+        "both.json",
+    ]);
+    for (file, words) in [
+        ("next.json", &["schema_version 1", "schema_version 2"][..]),
+        ("cut.json", &["found no JSON"]),
+        ("old.json", &["damaged, or of another version"]),
+        ("other.json", &["without `schema_version`"]),
+        ("list.json", &["other JSON"]),
+        ("trace.json", &["found a trace", "rank0.json"]),
+        ("net.sqlite", &["no text"]),
+        ("both.json", &["of several profiles already"]),
+        ("none.json", &["none.json"]),
+    ] {
+        let said = desk.run(&["merge", file]);
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{file}");
+        has(&said.err, words);
+        let said = desk.run(&["merge", "r.json", file]);
+        assert_eq!(said.code, 0, "{file}: {}", said.err);
+        has(&said.out, &["Not in this report", file]);
+    }
+}
+
+#[test]
+fn why_is_answered_for_every_file() {
+    let desk = Desk::new();
+    desk.example("a.sqlite");
+    desk.example("b.sqlite");
+    let text = desk.good(&["a.sqlite", "b.sqlite", "--why", "precision/amp-off"]);
+    has(&text, &["a.sqlite\n", "b.sqlite\n"]);
+    assert_eq!(text.matches("precision/amp-off").count() % 2, 0);
+}
+
+// ------------------------------------------------------------------------------------- real profiles
+
+/// The real profiles, where they are.
+fn real() -> Option<PathBuf> {
+    let folder = std::env::var_os("PYPROF_ADVISE_PROFILES").map(PathBuf::from);
+    if folder.is_none() {
+        eprintln!("skipped: PYPROF_ADVISE_PROFILES names no folder of real profiles");
+    }
+    folder
+}
+
+#[test]
+fn two_sampled_ranks_give_the_same_at_once_and_merged() {
+    let Some(folder) = real() else { return };
+    let desk = Desk::new();
+    let path = |rank: u32| {
+        let file = folder.join(format!("hta_sampled_rank{rank}.json.gz"));
+        file.to_string_lossy().into_owned()
+    };
+    let (zero, one) = (path(0), path(1));
+    desk.good(&[&zero, "--format", "json", "-o", "r0.json"]);
+    desk.good(&[&one, "--format", "json", "-o", "r1.json"]);
+    for format in ["json", "markdown"] {
+        let at_once = desk.good(&[&zero, &one, "--format", format]);
+        let merged = desk.good(&["merge", "r0.json", "r1.json", "--format", format]);
+        assert_eq!(merged, at_once);
+    }
+    let report = desk.json(&[&zero, &one]);
+    let job = &report["job"];
+    // The trace says 10 all-to-alls a rank, of a job of 128 ranks.
+    assert_eq!(
+        (&job["waits"]["compared"], &job["waits"]["of"]),
+        (&json!(10), &json!(10))
+    );
+    assert_eq!(job["world_size"], 128);
+    has(
+        &comparison(&report),
+        &["Only 2 of the job's 128 ranks are here"],
+    );
+    for finding in report["findings"].as_array().unwrap() {
+        assert_eq!(finding["on_ranks"]["on"], 2, "{}", finding["rule"]);
+    }
+}
+
+#[test]
+fn every_real_report_is_the_same_after_a_round_trip() {
+    let Some(folder) = real() else { return };
+    let desk = Desk::new();
+    let mut read = 0;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    for file in files {
+        let said = desk.run(&[&file.to_string_lossy(), "--format", "json"]);
+        if said.code != 0 {
+            continue;
+        }
+        let report = read_json(&said.out).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        assert_eq!(json(&report), said.out, "{}", file.display());
+        read += 1;
+    }
+    assert!(read >= 25, "only {read} profiles could be judged");
+}
+
+#[test]
+fn processes_of_one_file_are_ranks_of_the_job() {
+    let Some(folder) = real() else { return };
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (mfu, h100) = (path("mfu_2gpu_before.sqlite"), path("h100_2gpu_1s.sqlite"));
+    let desk = Desk::new();
+    let report = desk.json(&[&mfu, &h100]);
+    let ranks = report["ranks"].as_array().unwrap();
+    assert_eq!(ranks.len(), 4);
+    let sum = |part: fn(&Value) -> i64| ranks.iter().map(part).sum::<i64>();
+    // Each device belongs to one process, so that ranks add up to the files.
+    let busy = sum(|r| r["times"]["busy_ns"].as_i64().unwrap());
+    assert_eq!(report["summary"]["busy_ns"], busy);
+    let kernels = sum(|r| r["kernel_time_ns"].as_i64().unwrap());
+    assert_eq!(report["summary"]["kernel_time_ns"], kernels);
+    let whole = |file: &str| desk.json(&[file])["summary"]["busy_ns"].as_i64().unwrap();
+    assert_eq!(busy, whole(&mfu) + whole(&h100));
+}
