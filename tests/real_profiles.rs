@@ -332,16 +332,18 @@ fn language_model_the_second_log_softmax_and_the_norms_of_one_block_are_named() 
     let twice = report.finding("layers/double-log-softmax");
     close(twice["share"].as_f64().unwrap(), 0.07, 0.005);
     assert!(place(twice).contains("log_softmax"), "{}", place(twice));
-    let norms = report
-        .findings()
-        .iter()
-        .find(|f| f["rule"] == "parallelism/small-grid" && message(f).contains("norm"))
-        .expect("a finding on norms");
+    // One block each; the finding that says what to call instead silences the one about the grid.
+    let norms = report.finding("layers/gradient-norms");
     assert!(
-        message(norms).contains("1 thread block"),
+        message(norms).starts_with("16 norms outside the forward and backward pass"),
         "{}",
         message(norms)
     );
+    let mut grids = report
+        .findings()
+        .iter()
+        .filter(|f| f["rule"] == "parallelism/small-grid");
+    assert!(grids.all(|f| !message(f).contains("norm")));
 }
 
 #[test]
