@@ -35,7 +35,10 @@ fn profiles() -> Vec<PathBuf> {
             found.extend(entries.map(|e| e.unwrap().path()).filter(|p| p.is_file()));
         }
         None => {
-            println!("real profiles skipped: PYPROF_ADVISE_PROFILES does not name their folder")
+            println!(
+                "real profiles skipped: PYPROF_ADVISE_PROFILES does not name their folder, and they \
+                 are too large for the repository"
+            );
         }
     }
     found.sort();

@@ -3,7 +3,7 @@
 use super::kernel::KernelScope;
 use super::site::{SiteScope, Sites};
 use super::{Answer, Entry, fact};
-use crate::correlate::Tensor;
+use crate::correlate::{OpArgs, Tensor};
 use crate::cost::Family;
 
 const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
@@ -52,6 +52,10 @@ fn is_strided(tensor: &Tensor) -> Option<bool> {
     Some(false)
 }
 
+#[allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method of one lifetime does not stand for one of all"
+)]
 pub(super) const ENTRIES: &[Entry<Sites>] = &[
     fact!(
         "site.align",
@@ -107,7 +111,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
             let args = s.args();
             let known = args
                 .into_iter()
-                .flat_map(|a| a.tensors())
+                .flat_map(OpArgs::tensors)
                 .filter_map(is_strided);
             Answer::maybe(known.reduce(|a, b| a || b), Answer::flag)
         }

@@ -50,7 +50,7 @@ pub const COST_KEYS: &[Key] = &[
         "family",
         true,
         "what kind of work it is: `gemm`, `norm`, `pointwise`, ...",
-        Shape::Word(|| Family::ALL.map(|family| family.name()).into()),
+        Shape::Word(|| Family::ALL.map(Family::name).into()),
     ),
     key(
         "direction",
@@ -142,7 +142,7 @@ pub const TEST_KEYS: &[Key] = &[
         "unknown",
         false,
         "why it should have no price: `no_shapes`, `no_dtype` or `bad_arguments`",
-        Shape::Word(|| Unknown::ALL.map(|reason| reason.name()).into()),
+        Shape::Word(|| Unknown::ALL.map(Unknown::name).into()),
     ),
 ];
 
