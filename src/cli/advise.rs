@@ -28,6 +28,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
         .as_deref()
         .ok_or_else(|| Failure::Unusable("no profile given".into()))?;
     refuse_overwriting(path, args.output.as_deref())?;
+    let format = format(args)?;
     let mut stages = Stages::new(speech);
     let rules = super::rules::load(&args.rules)?;
     let costs = super::costs::load(&args.costs)?;
@@ -64,10 +65,14 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
             silenced.rule, silenced.by
         ));
     }
-    let report = Report::new(&costed, &verdict, &report::Options { top: args.top });
+    let options = report::Options {
+        top: args.top,
+        max_sites: sites_shown(args, format),
+    };
+    let report = Report::new(&costed, &verdict, &options);
     warn(&costed, &report, speech);
     warn_of_unused(&costs, &costed, speech);
-    let text = render(args, &report)?;
+    let text = render(args, format, &report)?;
     stages.done("reported");
     write(args, &text)
 }
@@ -236,7 +241,30 @@ fn warn_of_unused(costs: &UserCosts, costed: &Costed, speech: Speech) {
     }
 }
 
-fn render(args: &AdviseArgs, report: &Report) -> Result<String, Failure> {
+/// The format asked for, or the one that fits the place the report goes to.
+fn format(args: &AdviseArgs) -> Result<Format, Failure> {
+    let limited = args.for_pr || args.max_chars.is_some();
+    match args.format {
+        Some(format) if limited && format != Format::Markdown => Err(Failure::Unusable(
+            "--max-chars and --for-pr shorten Markdown; other formats are always whole".into(),
+        )),
+        Some(format) => Ok(format),
+        None if limited || args.output.is_some() || !output::is_terminal() => Ok(Format::Markdown),
+        None => Ok(Format::Text),
+    }
+}
+
+/// Formats that list no sites need not make their rows.
+fn sites_shown(args: &AdviseArgs, format: Format) -> usize {
+    const FEW: usize = 50;
+    match format {
+        Format::Json | Format::Html => report::MAX_SITES,
+        _ if args.template.is_some() => report::MAX_SITES,
+        _ => FEW,
+    }
+}
+
+fn render(args: &AdviseArgs, format: Format, report: &Report) -> Result<String, Failure> {
     if let Some(path) = &args.template {
         let text = std::fs::read_to_string(path).map_err(|e| {
             Failure::Unusable(format!("cannot read the template {}: {e}", path.display()))
@@ -247,15 +275,25 @@ fn render(args: &AdviseArgs, report: &Report) -> Result<String, Failure> {
             &text,
         )?);
     }
-    Ok(match args.format {
-        Format::Markdown => report::markdown(report)?,
-        Format::Json => report::json(report),
+    let max_chars = match args.max_chars {
+        _ if args.for_pr => Some(report::PR_CHARS),
+        Some(chars) => Some(chars as usize),
+        None => None,
+    };
+    Ok(match (format, max_chars) {
+        (Format::Markdown, Some(max_chars)) => report::markdown_within(report, max_chars)?,
+        (Format::Markdown, None) => report::markdown(report)?,
+        (Format::Html, _) => String::new(),
+        (Format::Text, _) => report::text(report, output::width()),
+        (Format::Json, _) => report::json(report),
+        (Format::Sarif, _) => report::sarif(report),
+        (Format::Github, _) => report::github(report),
     })
 }
 
 fn write(args: &AdviseArgs, text: &str) -> Outcome {
     match &args.output {
-        Some(path) => output::write_file(path, text),
+        Some(path) => output::write_file(path, &output::without_colour(text)),
         None => output::print(text),
     }
 }

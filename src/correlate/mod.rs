@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::base::DType;
 use crate::handle;
@@ -370,7 +370,8 @@ pub struct Window {
 }
 
 /// What lies before the window: named in the report, never sold as a saving.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SetUp {
     /// From the first event of the file to the first kernel.
     pub ns: i64,

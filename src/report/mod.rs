@@ -4,20 +4,36 @@
 //! them (shortened, home folders cut, not escaped). The JSON output *is* this struct; the Markdown
 //! is a template rendered over it, and so is whatever a user's own template makes of it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::correlate::SetUp;
 use crate::judge::{Confidence, Fault, SavingKind, Severity};
 
 mod build;
+mod charts;
 mod evidence;
+mod github;
 mod json;
 mod layers;
+mod markdown;
+mod places;
+mod prose;
+mod sarif;
+mod sites;
 mod template;
+mod text;
+mod text_table;
+mod timeline;
 mod words;
 
-pub use json::json;
-pub use template::{TemplateError, markdown, render_template};
+pub use github::github;
+pub use json::{SCHEMA, from_json, json};
+pub use markdown::{PR_CHARS, markdown, markdown_within};
+pub use sarif::sarif;
+pub use sites::SiteRow;
+pub use template::{TemplateError, render_template};
+pub use text::text;
+pub use timeline::{DeviceRow, GapRow, IdleCause, StepRow, TimePart, Timeline};
 
 /// Version of the shape of [`Report`]: it grows by new fields; a removed or changed one raises it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -27,16 +43,26 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Options {
     /// Findings shown in full; the others are folded.
     pub top: usize,
+    /// Sites listed in [`Report::sites`]; the others are counted.
+    pub max_sites: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { top: 10 }
+        Options {
+            top: 10,
+            max_sites: MAX_SITES,
+        }
     }
 }
 
+/// Sites a report lists at most. A program with more than that runs shapes that never repeat, and
+/// nobody reads on.
+pub const MAX_SITES: usize = 100_000;
+
 /// Everything said about one profile. Times are ns of the judged window, summed over devices.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     pub schema_version: u32,
     /// The name of the file judged: `net.sqlite`.
@@ -62,6 +88,13 @@ pub struct Report {
     pub layers: Vec<LayerRow>,
     /// Layers beyond the number listed.
     pub layers_omitted: Omitted,
+    /// The work, finest division: one row per layer, operator, direction and shapes. Largest time
+    /// first.
+    pub sites: Vec<SiteRow>,
+    /// Sites beyond the number listed.
+    pub sites_omitted: Omitted,
+    /// What the GPUs did when.
+    pub timeline: Timeline,
     /// Work that is already as fast as it gets.
     pub leave_alone: Vec<LeaveAlone>,
     pub setup: SetUp,
@@ -79,7 +112,8 @@ pub struct Report {
 }
 
 /// The numbers of the verdict.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
     /// What to call the GPU: from the profile, else from the spec in use.
     pub gpu: Option<String>,
@@ -120,7 +154,8 @@ pub struct Summary {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FindingReport {
     /// 1 for the first; 0 for minor findings, which are not numbered.
     pub number: u64,
@@ -152,7 +187,8 @@ pub struct FindingReport {
 }
 
 /// Time a finding gives back.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SavingReport {
     pub kind: SavingKind,
     /// Lower and upper end of the finding on its own.
@@ -170,7 +206,8 @@ pub struct SavingReport {
 }
 
 /// Sums of claims, by what kind of time they give back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Claimed {
     pub gpu_low_ns: f64,
     pub gpu_ns: f64,
@@ -181,7 +218,8 @@ pub struct Claimed {
 }
 
 /// What a finding rests on.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// Fact and printed value, for the worst member.
     pub facts: Vec<FactValue>,
@@ -194,14 +232,16 @@ pub struct Evidence {
 }
 
 /// One fact of a rule's condition.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FactValue {
     pub name: String,
     pub value: String,
 }
 
 /// An operator of a finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OperatorUse {
     pub operator: String,
     pub direction: String,
@@ -214,7 +254,8 @@ pub struct OperatorUse {
 }
 
 /// A kernel of a finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KernelUse {
     pub kernel: String,
     pub family: String,
@@ -223,7 +264,8 @@ pub struct KernelUse {
 }
 
 /// A layer pattern, or an operator where nothing names layers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LayerRow {
     pub name: String,
     /// Whether `name` is a layer; otherwise it is the operator or the reason there is none.
@@ -252,14 +294,16 @@ pub struct LayerRow {
 }
 
 /// Rows left out of a list.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Omitted {
     pub count: u64,
     pub time_ns: i64,
 }
 
 /// Work within 10 % of its reachable time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeaveAlone {
     pub place: String,
     pub operator: String,
@@ -273,7 +317,8 @@ pub struct LeaveAlone {
 }
 
 /// Facts that are missing for the same reason.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotJudgedRow {
     /// What to collect and how; Markdown.
     pub needs: String,
@@ -285,7 +330,8 @@ pub struct NotJudgedRow {
 }
 
 /// Kernels without an operator.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unattributed {
     /// `no_launch`, `graph_replay`, `no_range`, `no_operator`.
     pub reason: String,
@@ -297,7 +343,8 @@ pub struct Unattributed {
 }
 
 /// Operators without a price.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unpriced {
     pub reason: String,
     pub time_ns: i64,
@@ -307,7 +354,8 @@ pub struct Unpriced {
 }
 
 /// How the numbers were made.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Method {
     /// `pyprof-advise 0.1.0`.
     pub program: String,
@@ -334,7 +382,8 @@ pub struct Method {
 }
 
 /// Operators priced by a user's file.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UserCosted {
     pub file: String,
     /// Most time first.
@@ -344,7 +393,8 @@ pub struct UserCosted {
 }
 
 /// The GPU the work was measured against.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuUsed {
     pub id: String,
     pub name: String,
@@ -358,7 +408,20 @@ pub struct GpuUsed {
     pub fp32_flops_per_s: Option<f64>,
     /// Tensor Core (matrix core) rate of 16-bit floats.
     pub tensor_16bit_flops_per_s: Option<f64>,
+    /// Every math rate of the GPU: the horizontal lines of its roofline. Highest first.
+    pub ceilings: Vec<Ceiling>,
     pub reachable_math_share: f64,
     pub reachable_memory_share: f64,
     pub sources: Vec<String>,
+}
+
+/// One math rate of a GPU, dense.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Ceiling {
+    /// `fp16`, `tf32`.
+    pub dtype: String,
+    /// On Tensor Cores (matrix cores).
+    pub tensor_core: bool,
+    pub flops_per_s: f64,
 }
