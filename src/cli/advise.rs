@@ -283,7 +283,7 @@ fn render(args: &AdviseArgs, format: Format, report: &Report) -> Result<String, 
     Ok(match (format, max_chars) {
         (Format::Markdown, Some(max_chars)) => report::markdown_within(report, max_chars)?,
         (Format::Markdown, None) => report::markdown(report)?,
-        (Format::Html, _) => String::new(),
+        (Format::Html, _) => report::html(report)?,
         (Format::Text, _) => report::text(report, output::width()),
         (Format::Json, _) => report::json(report),
         (Format::Sarif, _) => report::sarif(report),

@@ -3,9 +3,9 @@
 use indexmap::IndexMap;
 
 use super::{
-    Ceiling, Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report, SCHEMA_VERSION,
-    SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence, layers, sites, timeline,
-    words,
+    Ceiling, Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report,
+    SCHEMA_VERSION, SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence, layers,
+    sites, timeline, words,
 };
 use crate::base::DType;
 use crate::base::text;

@@ -43,11 +43,7 @@ impl Charts {
 }
 
 /// A pie of times in ns; `rest` is time of further slices not in the list.
-fn pie<'a>(
-    title: &str,
-    slices: impl Iterator<Item = (&'a str, i64)>,
-    rest: i64,
-) -> Option<String> {
+fn pie<'a>(title: &str, slices: impl Iterator<Item = (&'a str, i64)>, rest: i64) -> Option<String> {
     let mut slices: Vec<(&str, i64)> = slices.filter(|(_, ns)| *ns > 0).collect();
     slices.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let total = slices

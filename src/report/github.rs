@@ -71,7 +71,11 @@ fn command(finding: &FindingReport) -> String {
 
 fn message(finding: &FindingReport) -> String {
     let parts = [
-        format!("{}: {}", text::plain(&finding.place), prose::plain(&finding.message)),
+        format!(
+            "{}: {}",
+            text::plain(&finding.place),
+            prose::plain(&finding.message)
+        ),
         words::saving(finding),
         prose::plain(&finding.fix),
         format!("Rule {}", text::plain(&finding.rule)),

@@ -8,9 +8,9 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 use serde::Serialize;
 
+use super::Report;
 use super::charts::Charts;
 use super::template::{BuiltIn, TemplateError};
-use super::Report;
 use crate::base::text;
 
 const TEMPLATE: &str = include_str!("markdown.md.jinja");

@@ -13,6 +13,7 @@ mod build;
 mod charts;
 mod evidence;
 mod github;
+mod html;
 mod json;
 mod layers;
 mod markdown;
@@ -27,6 +28,7 @@ mod timeline;
 mod words;
 
 pub use github::github;
+pub use html::html;
 pub use json::{SCHEMA, from_json, json};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
 pub use sarif::sarif;

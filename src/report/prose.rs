@@ -79,7 +79,9 @@ fn gather<'a>(node: &'a AstNode<'a>, in_item: bool, depth: usize, blocks: &mut V
     let data = node.data();
     match &data.value {
         NodeValue::CodeBlock(code) => {
-            blocks.push(Block::Code(code.literal.lines().map(text::listing).collect()));
+            blocks.push(Block::Code(
+                code.literal.lines().map(text::listing).collect(),
+            ));
         }
         NodeValue::HtmlBlock(html) => blocks.push(Block::Paragraph(vec![Run {
             text: text::plain(&html.literal),
@@ -128,7 +130,6 @@ fn inline<'a>(node: &'a AstNode<'a>, depth: usize, runs: &mut Vec<Run>) {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,7 +148,10 @@ mod tests {
     #[test]
     fn html_holds_no_markup_of_its_own() {
         let html = html(FIX);
-        assert!(html.contains("<code>a|b</code> for <em>x_y</em> &lt;here&gt;"), "{html}");
+        assert!(
+            html.contains("<code>a|b</code> for <em>x_y</em> &lt;here&gt;"),
+            "{html}"
+        );
         assert!(html.contains("two &lt;b&gt;bold&lt;/b&gt;"), "{html}");
         assert!(!html.contains("javascript"), "{html}");
     }

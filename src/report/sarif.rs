@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use super::places::{self, SourceLine};
+use super::template::is_web;
 use super::{FindingReport, Report, prose, words};
 use crate::base::text;
 use crate::judge::{Confidence, Severity};
@@ -94,16 +95,13 @@ fn rule(f: &FindingReport) -> Value {
             "precision": confidence(f.confidence),
         },
     });
-    if let (Some(rule), Some(reference)) = (rule.as_object_mut(), f.references.iter().find(|r| is_web(r))) {
+    if let (Some(rule), Some(reference)) = (
+        rule.as_object_mut(),
+        f.references.iter().find(|r| is_web(r)),
+    ) {
         rule.insert("helpUri".to_owned(), json!(reference));
     }
     rule
-}
-
-/// Addresses that are nothing but that.
-fn is_web(reference: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || ":/.-_#?=%&~+".contains(c);
-    reference.starts_with("https://") && reference.chars().all(plain)
 }
 
 /// `TensorCoresAmpOff`: the name SARIF wants beside an id.
@@ -126,7 +124,12 @@ fn confidence(confidence: Confidence) -> &'static str {
 
 fn result(report: &Report, f: &FindingReport, rule_index: usize, fingerprint: String) -> Value {
     let saving = words::saving(f);
-    let message = format!("{}. {}: {}", f.title, text::plain(&f.place), prose::plain(&f.message));
+    let message = format!(
+        "{}. {}: {}",
+        f.title,
+        text::plain(&f.place),
+        prose::plain(&f.message)
+    );
     let share = f.saving.as_ref().map_or(0.0, |s| s.claimed_share);
     json!({
         "ruleId": text::plain(&f.rule),

@@ -8,7 +8,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
-use super::{Report, words};
+use super::{Report, prose, words};
 use crate::base::{text, units};
 
 /// Instructions a user's template may take: a second or so. The built-in one takes about a
@@ -120,18 +120,34 @@ fn add_filters(env: &mut Environment<'static>) {
     // Words of ours, as people read them.
     env.add_filter("part_of_time", |word: String| words::part_of_time(&word));
     env.add_filter("cause", |word: String| words::cause(&word));
+    // For pages: markup that was made here, and widths.
+    env.add_filter("prose_html", |s: String| {
+        Value::from_safe_string(prose::html(&s))
+    });
+    env.add_filter("sentence_html", |s: String| {
+        Value::from_safe_string(prose::html(&text::md_prose(&s)))
+    });
+    env.add_filter("css_percent", |share: f64| {
+        format!("{:.2}%", (share * 100.0).clamp(0.0, 100.0))
+    });
+    env.add_filter("is_web", |s: String| is_web(&s));
     // A rule's reference, as a link when it is nothing but an address.
     env.add_filter("link", link);
 }
 
 fn link(address: String) -> String {
-    let safe = address.chars().all(|c| {
-        c.is_ascii_alphanumeric()
-            || matches!(c, ':' | '/' | '.' | '-' | '_' | '#' | '?' | '=' | '%')
-    });
-    if safe && address.starts_with("https://") {
+    if is_web(&address) {
         format!("<{address}>")
     } else {
         text::md(&address)
     }
+}
+
+/// An address that is nothing but that.
+pub(super) fn is_web(address: &str) -> bool {
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric()
+            || matches!(c, ':' | '/' | '.' | '-' | '_' | '#' | '?' | '=' | '%')
+    };
+    address.starts_with("https://") && address.chars().all(plain)
 }

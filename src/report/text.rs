@@ -254,7 +254,11 @@ impl Page {
         let mut glued = false;
         for run in runs {
             let style = if run.code { CODE } else { style };
-            let text = if run.code { plain(&run.text) } else { run.text.clone() };
+            let text = if run.code {
+                plain(&run.text)
+            } else {
+                run.text.clone()
+            };
             glued &= !text.starts_with(char::is_whitespace);
             for word in text.split_whitespace() {
                 let word = plain(&clip(word, self.width * 2));
@@ -290,7 +294,13 @@ fn layer(l: &LayerRow) -> Row {
         name.push_str(&format!(" ({})", counted(l.layers, "layer")));
     }
     let findings: Vec<String> = l.findings.iter().map(u64::to_string).collect();
-    let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+    let or_dash = |text: String| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text
+        }
+    };
     Row {
         style: Style::new(),
         cells: vec![

@@ -120,7 +120,8 @@ impl Table {
 
     fn row(&self, cells: &[String], widths: &[usize], style: impl Fn(usize) -> Style) -> String {
         let mut line = String::new();
-        for (i, ((cell, width), column)) in cells.iter().zip(widths).zip(&self.columns).enumerate() {
+        for (i, ((cell, width), column)) in cells.iter().zip(widths).zip(&self.columns).enumerate()
+        {
             if i > 0 {
                 line.push_str(&" ".repeat(GAP));
             }
@@ -171,7 +172,14 @@ mod tests {
                 below: String::new(),
             }
         };
-        Table::new(columns, vec![row("1", "short"), row("10", "quite_a_long_name"), row("2", "中文中文中文中文")])
+        Table::new(
+            columns,
+            vec![
+                row("1", "short"),
+                row("10", "quite_a_long_name"),
+                row("2", "中文中文中文中文"),
+            ],
+        )
     }
 
     #[test]
