@@ -113,7 +113,7 @@
     { sort: (r) => named("source", r), print: (r) => named("source", r), wide: true, mono: true },
     { sort: (r) => (S.findings[r].length ? S.findings[r][0] : null), findings: true, number: false },
   ];
-  const PAGE = 100;
+  const PAGE = 50;
   const state = { order: Array.from({ length: total }, (_, i) => i), shown: null, sort: 5, down: true, page: 0, chosen: -1 };
   const body = $("site-rows");
   let haystack = null;
@@ -244,8 +244,8 @@
     for (const r of plottable) widen(intensity(r), rate(r));
     for (const c of ceilings) widen((c.flops_per_s / bandwidth) * 4, c.flops_per_s);
     const span = (low, high) => [Math.floor(Math.log10(low) - 0.1), Math.ceil(Math.log10(high) + 0.05)];
-    const [xa, xb] = span(Math.max(x0, 1e-3), x1);
-    let [ya, yb] = span(Math.max(y0, y1 * 1e-7), y1);
+    const [xa, xb] = span(Math.max(x0, 2e-2), x1);
+    let [ya, yb] = span(Math.max(y0, y1 * 1e-6), y1);
     const X = (v) => L + ((Math.log10(v) - xa) / (xb - xa)) * (W - L - R);
     const Y = (v) => H - B - ((Math.log10(v) - ya) / (yb - ya)) * (H - T - B);
     const clampY = (v) => Math.min(H - B, Math.max(T, Y(v)));
@@ -260,18 +260,19 @@
     }
     label(chart, (L + W - R) / 2, H - 8, "FLOP per byte of memory traffic", { "text-anchor": "middle" });
     label(chart, 14, (T + H - B) / 2, "FLOP/s", { "text-anchor": "middle", transform: `rotate(-90 14 ${(T + H - B) / 2})` });
+    const names = [];
     if (ceilings.length && bandwidth > 0) {
       const top = ceilings[0].flops_per_s;
       const left = Math.max(10 ** xa, 10 ** ya / bandwidth);
       svg("path", { class: "roof", d: `M${X(left)} ${Y(left * bandwidth)}L${X(top / bandwidth)} ${Y(top)}` }, chart);
-      label(chart, X(left) + 12, Y(left * bandwidth) - 14, `${bytes(bandwidth)}/s`, { class: "ink" });
+      names.push([X(left) + 12, Y(left * bandwidth) - 34, `${bytes(bandwidth)}/s`, { class: "ink halo" }]);
       let lowest = -Infinity;
       ceilings.forEach((c, i) => {
         const y = clampY(c.flops_per_s);
         svg("path", { class: i ? "roof low" : "roof", d: `M${X(c.flops_per_s / bandwidth)} ${y}L${W - R} ${y}` }, chart);
         if (y - lowest < 15) return;
         lowest = y;
-        label(chart, W - R - 4, y - 5, `${c.name}, ${flops(c.flops_per_s)}/s`, { "text-anchor": "end", class: "ink" });
+        names.push([W - R - 4, y - 5, `${c.name}, ${flops(c.flops_per_s)}/s`, { "text-anchor": "end", class: "ink halo" }]);
       });
     }
     // The largest first, so that small ones lie on top.
@@ -285,6 +286,7 @@
       dot.dataset.row = r;
       dots.set(r, dot);
     }
+    for (const [x, y, name, attributes] of names) label(chart, x, y, name, attributes);
     chart.addEventListener("pointermove", (event) => {
       const r = event.target.dataset?.row;
       if (r === undefined) { hideTip(); return; }
