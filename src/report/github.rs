@@ -60,7 +60,9 @@ fn command(finding: &FindingReport) -> String {
         properties.push(format!("file={}", property(&place.path)));
         properties.push(format!("line={}", place.line));
     }
-    let title = text::plain(&finding.title);
+    // The runner ignores a property without a value.
+    let title = Some(text::plain(&finding.title)).filter(|t| !t.is_empty());
+    let title = title.unwrap_or_else(|| "pyprof-advise".to_owned());
     properties.push(format!("title={}", property(&title)));
     format!(
         "::{level} {}::{}\n",

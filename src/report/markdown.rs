@@ -176,22 +176,21 @@ fn fits(text: &str, max_chars: usize) -> bool {
 
 /// The heading and as many sentences of the verdict as there is room for.
 fn gist(report: &Report, max_chars: usize) -> String {
+    let note = format!("\n(The rest is left out to fit {max_chars} characters.)\n");
+    let with_note = |text: &str| fits(&format!("{text}{note}"), max_chars);
     let mut out = format!("# GPU advice for {}\n", text::md_code(&report.title));
-    if !fits(&out, max_chars) {
+    if !with_note(&out) {
         "# GPU advice\n".clone_into(&mut out);
     }
-    let all = report.verdict.len();
-    for (said, sentence) in report.verdict.iter().enumerate() {
+    for sentence in &report.verdict {
         let longer = format!("{out}\n{}\n", text::md_prose(sentence));
-        let left = all - said;
-        if !fits(&longer, max_chars) {
-            let note = format!("\n({left} of {all} sentences left out.)\n");
-            if fits(&format!("{out}{note}"), max_chars) {
-                out.push_str(&note);
-            }
+        if !with_note(&longer) {
             break;
         }
         out = longer;
+    }
+    if with_note(&out) {
+        out.push_str(&note);
     }
     out
 }

@@ -102,6 +102,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
 fn add_filters(env: &mut Environment<'static>) {
     // Text from profiles, for one place each.
     env.add_filter("md", |s: String| text::md(&s));
+    env.add_filter("cell", |s: String| cell(&s));
     env.add_filter("prose", |s: String| text::md_prose(&s));
     env.add_filter("code", |s: String| text::md_code(&s));
     env.add_filter("html", |s: String| text::html(&s));
@@ -133,6 +134,20 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("is_web", |s: String| is_web(&s));
     // A rule's reference, as a link when it is nothing but an address.
     env.add_filter("link", link);
+}
+
+/// Markdown that stays in its cell of a table: pipes are escaped where they are not yet.
+fn cell(markdown: &str) -> String {
+    let mut out = String::with_capacity(markdown.len());
+    let mut escaped = false;
+    for c in markdown.chars() {
+        if c == '|' && !escaped {
+            out.push('\\');
+        }
+        escaped = c == '\\' && !escaped;
+        out.push(if c == '\n' { ' ' } else { c });
+    }
+    out
 }
 
 fn link(address: String) -> String {

@@ -75,7 +75,13 @@ fn sites_add_up() {
 
 #[test]
 fn sarif_is_valid() {
-    let validator = validator_for(&parsed(SARIF)).unwrap();
+    let mut schema = parsed(SARIF);
+    // A bracket without its partner is a pattern to JavaScript only; we write no `language`.
+    for part in ["run", "toolComponent"] {
+        let language = &mut schema["definitions"][part]["properties"]["language"];
+        language.as_object_mut().unwrap().remove("pattern");
+    }
+    let validator = validator_for(&schema).unwrap();
     for (name, report) in reports() {
         let log = parsed(&sarif(&report));
         let errors: Vec<String> = validator
