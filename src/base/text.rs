@@ -114,6 +114,22 @@ pub fn plain(text: &str) -> String {
     one_line(text)
 }
 
+/// Without the invisible characters [`md`] puts in: for text that is Markdown no more.
+pub fn unjoined(text: &str) -> String {
+    text.replace(JOINER, "")
+}
+
+/// Plain text in which nobody is mentioned: `@team` gets an invisible character in it.
+pub fn unmentioned(text: &str) -> String {
+    text.replace('@', "@\u{2060}")
+}
+
+/// A line of code: as [`plain`], but blanks stay as they are.
+pub fn listing(line: &str) -> String {
+    let words: Vec<String> = line.split(' ').map(one_line).collect();
+    unjoined(&words.join(" ")).trim_end().to_owned()
+}
+
 /// Safe as HTML text and inside quoted attributes.
 pub fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
@@ -128,6 +144,26 @@ pub fn html(text: &str) -> String {
         }
     }
     out
+}
+
+/// A label between double quotes in a Mermaid diagram: letters, digits and a little punctuation;
+/// what could end the label, start an entity, a comment, a directive or markup becomes `_`. Never
+/// empty, at most `max_chars` characters.
+pub fn mermaid(text: &str, max_chars: usize) -> String {
+    let kept: String = one_line(text)
+        .chars()
+        .map(|c| match c {
+            ' ' | '.' | '-' | '/' | '*' | '(' | ')' | '+' | ',' => c,
+            _ if c.is_alphanumeric() => c,
+            _ => '_',
+        })
+        .collect();
+    let kept = clip(kept.trim(), max_chars);
+    if kept.is_empty() {
+        "unnamed".to_owned()
+    } else {
+        kept
+    }
 }
 
 /// Where home folders lie: the prefix, and whether a user's name follows it.
@@ -405,6 +441,14 @@ mod tests {
         }
 
         #[test]
+        fn labels_stay_between_their_quotes(text in hostile(), max in 1usize..50) {
+            let label = mermaid(&text, max);
+            prop_assert!(!label.is_empty() && label.chars().count() <= max.max(7));
+            let special = ['"', '#', ';', '%', '<', '>', '&', '`', '{', '}', '[', ']', '@', '|', '\\', '\n'];
+            prop_assert!(!label.contains(special), "{label}");
+        }
+
+        #[test]
         fn home_takes_anything(text in hostile()) {
             home(&format!("/home/{text}/root{text}"));
         }
@@ -424,6 +468,7 @@ mod tests {
         assert_eq!(md_code("`"), "`` ` ``");
         assert_eq!(md_code("a|b"), "a\\|b");
         assert_eq!(plain("\u{1b}[31mred\0\u{202e}"), "␛[31mred␀\u{fffd}");
+        assert_eq!(listing("    y()   # z\u{1b} "), "    y()   # z␛");
         assert_eq!(html("<a href='x'>&"), "&lt;a href=&#39;x&#39;&gt;&amp;");
     }
 

@@ -28,10 +28,12 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     for path in &args.profiles {
         refuse_overwriting(path, output)?;
     }
+    let format = format(&args.report)?;
     let mut stages = Stages::new(speech);
     let rules = super::rules::load(&args.rules)?;
-    let judge = Judge {
+    let mut judge = Judge {
         args,
+        max_sites: sites_shown(&args.report, format),
         // Typing mistakes should not cost the time it takes to read a large file.
         asked: asked_for(args, &rules)?,
         rules,
@@ -43,6 +45,8 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     stages.done("loaded rules");
     let inputs = job::inputs(&args.profiles, speech)?;
     if inputs.is_job {
+        // Reports are put together whole, whatever is shown of them in the end.
+        judge.max_sites = report::MAX_SITES;
         return several(&judge, inputs, speech);
     }
     let path = inputs
@@ -107,6 +111,8 @@ fn several(judge: &Judge<'_>, inputs: job::Inputs, speech: Speech) -> Outcome {
 /// All that is needed to judge any number of profiles.
 struct Judge<'a> {
     args: &'a AdviseArgs,
+    /// Rows of the table of sites that the format asked for shows.
+    max_sites: usize,
     rules: RuleSet,
     /// The rule `--why` asks for, the rules it runs with, and whether it was left out of the others.
     asked: Option<(Rule, RuleSet, bool)>,
@@ -176,6 +182,7 @@ impl Judge<'_> {
         }
         let options = report::Options {
             top: self.args.report.top,
+            max_sites: self.max_sites,
         };
         let report = Report::new(&costed, &verdict, &options);
         judged.warnings = warnings(&costed, &report);
@@ -375,10 +382,33 @@ fn unused(costs: &UserCosts, costed: &Costed) -> Vec<String> {
 
 /// Renders a report and writes it where it is wanted.
 pub(super) fn finish(args: &ReportArgs, report: &Report) -> Outcome {
-    write(args, &render(args, report)?)
+    write(args, &render(args, format(args)?, report)?)
 }
 
-fn render(args: &ReportArgs, report: &Report) -> Result<String, Failure> {
+/// The format asked for, or the one that fits the place the report goes to.
+pub(super) fn format(args: &ReportArgs) -> Result<Format, Failure> {
+    let limited = args.for_pr || args.max_chars.is_some();
+    match args.format {
+        Some(format) if limited && format != Format::Markdown => Err(Failure::Unusable(
+            "--max-chars and --for-pr shorten Markdown; other formats are always whole".into(),
+        )),
+        Some(format) => Ok(format),
+        None if limited || args.output.is_some() || !output::is_terminal() => Ok(Format::Markdown),
+        None => Ok(Format::Text),
+    }
+}
+
+/// Formats that list no sites need not make their rows.
+fn sites_shown(args: &ReportArgs, format: Format) -> usize {
+    const FEW: usize = 50;
+    match format {
+        Format::Json | Format::Html => report::MAX_SITES,
+        _ if args.template.is_some() => report::MAX_SITES,
+        _ => FEW,
+    }
+}
+
+fn render(args: &ReportArgs, format: Format, report: &Report) -> Result<String, Failure> {
     if let Some(path) = &args.template {
         let text = std::fs::read_to_string(path).map_err(|e| {
             Failure::Unusable(format!("cannot read the template {}: {e}", path.display()))
@@ -389,15 +419,25 @@ fn render(args: &ReportArgs, report: &Report) -> Result<String, Failure> {
             &text,
         )?);
     }
-    Ok(match args.format {
-        Format::Markdown => report::markdown(report)?,
-        Format::Json => report::json(report),
+    let max_chars = match args.max_chars {
+        _ if args.for_pr => Some(report::PR_CHARS),
+        Some(chars) => Some(chars as usize),
+        None => None,
+    };
+    Ok(match (format, max_chars) {
+        (Format::Markdown, Some(max_chars)) => report::markdown_within(report, max_chars)?,
+        (Format::Markdown, None) => report::markdown(report)?,
+        (Format::Html, _) => report::html(report)?,
+        (Format::Text, _) => report::text(report, output::width()),
+        (Format::Json, _) => report::json(report),
+        (Format::Sarif, _) => report::sarif(report),
+        (Format::Github, _) => report::github(report),
     })
 }
 
 fn write(args: &ReportArgs, text: &str) -> Outcome {
     match &args.output {
-        Some(path) => output::write_file(path, text),
+        Some(path) => output::write_file(path, &output::without_colour(text)),
         None => output::print(text),
     }
 }

@@ -71,7 +71,9 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   pyprof-advise net.sqlite                          advice, with the GPU the profile names
-  pyprof-advise net.sqlite --gpu v100 -o pr.md      on a V100, into a file for a pull request
+  pyprof-advise net.sqlite --for-pr -o pr.md        into a file that fits a pull request
+  pyprof-advise net.sqlite --format html -o a.html  a page with charts and a table of all work
+  pyprof-advise net.sqlite --gpu v100               as if on a V100
   pyprof-advise net.pt.trace.json.gz                the same from a trace of torch.profiler
   pyprof-advise rank*.json.gz -o job.md             the ranks of one job, in one report
   pyprof-advise net.sqlite --rules my-rules/        your own rules as well
@@ -112,6 +114,11 @@ enum Command {
     Parse(parse::ParseArgs),
     /// Write one row of columns per kernel, as PyProf's `prof` does
     Prof(prof::ProfArgs),
+    /// Print the JSON Schema of an output
+    Schema {
+        /// Which output
+        what: Schema,
+    },
     /// Write a shell completion script to standard output
     Completions {
         /// Which shell
@@ -149,9 +156,16 @@ pub struct ReportArgs {
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Shape of the report
-    #[arg(long, value_name = "FORMAT", default_value = "markdown")]
-    pub format: Format,
+    /// Shape of the report; without it `text` on a terminal and `markdown` elsewhere
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// Markdown of at most so many characters: what pays least is left out, and the report says how
+    /// much
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(500..))]
+    pub max_chars: Option<u32>,
+    /// Markdown that fits a comment on GitHub: `--max-chars 65000`
+    #[arg(long, conflicts_with = "max_chars")]
+    pub for_pr: bool,
     /// Render the report with a minijinja template of your own
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub template: Option<PathBuf>,
@@ -196,8 +210,23 @@ pub struct Speech {
 pub enum Format {
     /// For people and pull requests
     Markdown,
-    /// For programs: every number of the report
+    /// For people: one page with charts and a table of all work, needs no network
+    Html,
+    /// For the terminal
+    Text,
+    /// For programs: every number of the report (`schema report` prints its schema)
     Json,
+    /// For code scanning: SARIF 2.1.0
+    Sarif,
+    /// For GitHub Actions: annotations of the lines behind the findings
+    Github,
+}
+
+/// Outputs with a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Schema {
+    /// `--format json`
+    Report,
 }
 
 /// When to colour.
@@ -247,6 +276,9 @@ pub fn main() -> ExitCode {
         Some(Command::Merge(args)) => merge::merge(&args, cli.speech),
         Some(Command::Parse(args)) => parse::parse(&args, cli.speech),
         Some(Command::Prof(args)) => prof::prof(&args, cli.speech),
+        Some(Command::Schema {
+            what: Schema::Report,
+        }) => output::print(crate::report::SCHEMA),
         Some(Command::Completions { shell }) => completions(shell),
     };
     match outcome {

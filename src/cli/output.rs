@@ -1,5 +1,6 @@
 //! Where words go: standard output, a file, or standard error.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
 
@@ -20,6 +21,27 @@ pub(super) fn set_color(color: Color) {
 /// Whether standard error shows colours.
 pub(super) fn stderr_color() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
+}
+
+/// Whether standard output is read by a person.
+pub(super) fn is_terminal() -> bool {
+    std::io::IsTerminal::is_terminal(&std::io::stdout())
+}
+
+/// Columns of the terminal; what a report is set to where there is none.
+pub(super) fn width() -> usize {
+    const ELSEWHERE: usize = 100;
+    let size = terminal_size::terminal_size_of(std::io::stdout());
+    size.map_or(ELSEWHERE, |(width, _)| usize::from(width.0))
+}
+
+/// Text for a file: colours are for screens, unless they were asked for.
+pub(super) fn without_colour(text: &str) -> Cow<'_, str> {
+    match anstream::ColorChoice::global() {
+        anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => Cow::Borrowed(text),
+        _ if !text.contains('\u{1b}') => Cow::Borrowed(text),
+        _ => Cow::Owned(anstream::adapter::strip_str(text).to_string()),
+    }
 }
 
 /// `label: text` on standard error.

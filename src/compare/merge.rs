@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use super::identity;
-use super::{comparison, distinct, findings, share, some, tables};
+use super::{comparison, distinct, findings, share, sites, some, tables};
 use crate::base::units::counted;
 use crate::judge::SavingKind;
 use crate::report::{
@@ -27,6 +27,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
     let folded = findings::fold(&reports, &summary, &names);
     let (layers, layers_omitted) =
         tables::layers(&reports, summary.kernel_time_ns, &folded.numbers);
+    let (sites, sites_omitted) = sites::sites(&reports, summary.kernel_time_ns, &folded.numbers);
     let mut job = Job {
         files: reports.len() as u64,
         world_size: ranks.world_size,
@@ -55,6 +56,9 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         capture: folded.capture,
         layers,
         layers_omitted,
+        timeline: sites::timeline(&reports, &names, summary.device_window_ns),
+        sites,
+        sites_omitted,
         leave_alone: tables::leave_alone(&reports, summary.kernel_time_ns),
         setup: tables::setup(&reports),
         not_judged: tables::not_judged(&reports),

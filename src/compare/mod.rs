@@ -9,6 +9,7 @@ mod comparison;
 mod findings;
 mod identity;
 mod merge;
+mod sites;
 mod tables;
 
 pub use merge::merge;

@@ -380,6 +380,7 @@ pub struct Window {
 
 /// What lies before the window: named in the report, never sold as a saving.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SetUp {
     /// From the first event of the file to the first kernel.
     pub ns: i64,

@@ -62,6 +62,7 @@ pub fn judge(rules: &RuleSet, bench: &dyn Bench) -> Verdict {
 /// How bad a finding is; static, from the rule file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Severity {
     Note,
     Warning,
@@ -71,6 +72,7 @@ pub enum Severity {
 /// How sure a rule is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Confidence {
     Low,
     Medium,
@@ -161,6 +163,7 @@ pub struct Saving {
 /// What kind of time is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum SavingKind {
     Gpu,
     Idle,
@@ -181,6 +184,7 @@ pub struct NotJudged {
 
 /// A rule that failed while running.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fault {
     pub rule: String,
     pub message: String,

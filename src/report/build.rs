@@ -3,8 +3,9 @@
 use indexmap::IndexMap;
 
 use super::{
-    Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report, SCHEMA_VERSION,
-    SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence, layers, words,
+    Ceiling, Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report,
+    SCHEMA_VERSION, SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence, layers,
+    sites, timeline, words,
 };
 use crate::base::DType;
 use crate::base::text;
@@ -20,6 +21,8 @@ use crate::profile::Profile;
 const MAX_LABEL: usize = 96;
 /// Longest sentence taken over from a profile or reader.
 const MAX_SENTENCE: usize = 400;
+/// Kinds of GPU named in the verdict.
+const MAX_GPU_NAMES: usize = 3;
 /// Operators named per reason in the list of unpriced work.
 const MAX_UNPRICED_NAMES: usize = 5;
 
@@ -38,6 +41,7 @@ impl Report {
         let minor = verdict.minor.iter().map(|f| finding(0, f)).collect();
         let capture = verdict.capture.iter().map(|f| finding(0, f)).collect();
         let (layers, layers_omitted) = layers::rows(costed, verdict);
+        let (sites, sites_omitted) = sites::rows(costed, verdict, options.max_sites);
         let mut report = Report {
             schema_version: SCHEMA_VERSION,
             title: title(&profile.path),
@@ -53,6 +57,9 @@ impl Report {
             capture,
             layers,
             layers_omitted,
+            sites,
+            sites_omitted,
+            timeline: timeline::of(&costed.run, &summary),
             leave_alone: layers::leave_alone(costed, verdict),
             setup: costed.run.window.setup,
             not_judged: not_judged(verdict, profile),
@@ -87,10 +94,14 @@ fn sentence(text: &str) -> String {
     text::clip(&text::home(text), MAX_SENTENCE)
 }
 
+/// JSON has no other numbers: what is none becomes 0.
+pub(super) fn finite(value: f64) -> f64 {
+    if value.is_finite() { value } else { 0.0 }
+}
+
 /// `part / whole`; 0 for an empty whole.
 pub(super) fn share(part: f64, whole: f64) -> f64 {
-    let share = part / whole;
-    if share.is_finite() { share } else { 0.0 }
+    finite(part / whole)
 }
 
 /// `part / whole`, when there is a whole.
@@ -181,6 +192,10 @@ fn kernel_count(site: &Site) -> u64 {
 fn gpu_name(costed: &Costed) -> Option<String> {
     let mut names = device_names(costed);
     names.dedup();
+    if names.len() > MAX_GPU_NAMES {
+        names.truncate(MAX_GPU_NAMES);
+        names.push("others".to_owned());
+    }
     let recorded = (!names.is_empty()).then(|| names.join(" and "));
     let chosen = costed.gpu.as_ref();
     match (recorded, chosen) {
@@ -230,9 +245,9 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
         members: f.members.len() as u64,
-        time_ns: f.time_ns,
-        share: f.share,
-        saving: f.saving.map(|s| saving(summary, &s)),
+        time_ns: finite(f.time_ns),
+        share: finite(f.share),
+        saving: f.saving.and_then(|s| saving(summary, &s)),
         message: f.message.trim().to_owned(),
         why: f.why.trim().to_owned(),
         fix: f.fix.trim().to_owned(),
@@ -242,7 +257,12 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
     }
 }
 
-fn saving(summary: &Summary, s: &Saving) -> SavingReport {
+/// `None` for an estimate that is no number: a rule divided by nothing.
+fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
+    let numbers = [s.low_ns, s.high_ns, s.claimed_ns, s.overlap_ns];
+    if !numbers.iter().all(|n| n.is_finite()) {
+        return None;
+    }
     let whole = match s.kind {
         SavingKind::Gpu | SavingKind::Copy => summary.busy_ns,
         SavingKind::Idle => summary.device_window_ns,
@@ -251,7 +271,7 @@ fn saving(summary: &Summary, s: &Saving) -> SavingReport {
     // began before the capture.
     let fit = summary.step_ns.map(|ns| summary.window_ns as f64 / ns);
     let steps = (summary.steps.max(1) as f64).max(fit.filter(|f| f.is_finite()).unwrap_or(1.0));
-    SavingReport {
+    Some(SavingReport {
         kind: s.kind,
         low_ns: s.low_ns,
         high_ns: s.high_ns,
@@ -259,8 +279,8 @@ fn saving(summary: &Summary, s: &Saving) -> SavingReport {
         claimed_ns: s.claimed_ns,
         claimed_share: share(s.claimed_ns, whole as f64),
         overlap_ns: s.overlap_ns,
-        step_ns: s.step_ns.map(|ns| ns / steps),
-    }
+        step_ns: s.step_ns.map(|ns| finite(ns / steps)),
+    })
 }
 
 fn claimed(findings: &[FindingReport]) -> Claimed {
@@ -290,7 +310,7 @@ fn not_judged(verdict: &Verdict, profile: &Profile) -> Vec<NotJudgedRow> {
         });
         row.facts.push(label(&missing.fact));
         row.rules.extend(missing.rules.iter().map(|r| label(r)));
-        row.time_ns = row.time_ns.max(missing.time_ns);
+        row.time_ns = row.time_ns.max(finite(missing.time_ns));
     }
     let mut rows: Vec<NotJudgedRow> = by_needs.into_values().collect();
     for row in &mut rows {
@@ -461,7 +481,7 @@ fn gpu_used(choice: &Choice) -> GpuUsed {
         how: how.to_owned(),
         remarks: choice.remarks.iter().map(|r| sentence(r)).collect(),
         what_if: choice.how == How::WhatIf,
-        bandwidth_bytes_per_s: gpu.bandwidth,
+        bandwidth_bytes_per_s: finite(gpu.bandwidth),
         fp32_flops_per_s: gpu.flops.get(&DType::Fp32).copied(),
         matrix_unit: match gpu.vendor {
             Vendor::Nvidia => "Tensor Cores",
@@ -469,10 +489,27 @@ fn gpu_used(choice: &Choice) -> GpuUsed {
         }
         .to_owned(),
         tensor_16bit_flops_per_s: tensor_16bit(gpu),
+        ceilings: ceilings(gpu),
         reachable_math_share: gpu.reachable_math,
         reachable_memory_share: gpu.reachable_memory,
         sources: gpu.sources.clone(),
     }
+}
+
+fn ceilings(gpu: &Gpu) -> Vec<Ceiling> {
+    let rates = [(true, &gpu.tensor_flops), (false, &gpu.flops)];
+    let mut ceilings: Vec<Ceiling> = rates
+        .into_iter()
+        .flat_map(|(tensor_core, rates)| rates.iter().map(move |rate| (tensor_core, rate)))
+        .map(|(tensor_core, (dtype, rate))| Ceiling {
+            dtype: dtype.name().to_owned(),
+            tensor_core,
+            flops_per_s: finite(*rate),
+        })
+        .collect();
+    // Stable: equal rates stay in the order of their types.
+    ceilings.sort_by(|a, b| b.flops_per_s.total_cmp(&a.flops_per_s));
+    ceilings
 }
 
 fn tensor_16bit(gpu: &Gpu) -> Option<f64> {

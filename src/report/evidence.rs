@@ -108,7 +108,7 @@ fn kernels(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<KernelUse> {
 
 /// The base name, with the label where that tells more: `vectorized_elementwise_kernel` alone says
 /// nothing about the work.
-fn kernel_name(full: &str, decoded: Option<&Decoded>) -> String {
+pub(super) fn kernel_name(full: &str, decoded: Option<&Decoded>) -> String {
     match decoded.filter(|d| !d.base.is_empty()) {
         Some(d) if d.label.is_empty() || d.base.ends_with(&d.label) => label(&d.base),
         Some(d) => format!("{} ({})", label(&d.base), label(&d.label)),
@@ -131,7 +131,7 @@ fn source_lines(sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<String> {
 }
 
 /// `bf16[4096, 1600], dim=1`: types and shapes, and what else the profile says.
-fn print_args(args: &OpArgs) -> String {
+pub(super) fn print_args(args: &OpArgs) -> String {
     let mut out = String::new();
     for arg in &args.items {
         // Markers may hold thousands of arguments; what does not fit is not built first.

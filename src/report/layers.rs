@@ -141,7 +141,7 @@ fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<Bo
 }
 
 /// For every site the numbers of the findings about it.
-fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64>> {
+pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64>> {
     let run = &costed.run;
     let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); run.sites.len()];
     for (number, finding) in (1u64..).zip(&verdict.findings) {

@@ -10,18 +10,36 @@ use crate::correlate::SetUp;
 use crate::judge::{Confidence, Fault, SavingKind, Severity};
 
 mod build;
+mod charts;
 mod evidence;
+mod github;
+mod html;
 mod job;
 mod json;
 mod layers;
+mod markdown;
+mod places;
+mod prose;
 mod ranks;
+mod sarif;
+mod sites;
 mod template;
+mod text;
+mod text_table;
+mod timeline;
 mod words;
 
+pub use github::github;
+pub use html::html;
 pub use job::{CollectiveTimes, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
-pub use json::{NotAReport, json, read_json};
+pub use json::{NotAReport, SCHEMA, json, read_json};
 pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
-pub use template::{TemplateError, markdown, render_template};
+pub use markdown::{PR_CHARS, markdown, markdown_within};
+pub use sarif::sarif;
+pub use sites::SiteRow;
+pub use template::{TemplateError, render_template};
+pub use text::text;
+pub use timeline::{DeviceRow, GapRow, IdleCause, StepRow, TimePart, Timeline};
 
 /// The verdict of a report whose numbers were put together elsewhere.
 pub(crate) fn verdict(report: &Report) -> Vec<String> {
@@ -36,17 +54,27 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Options {
     /// Findings shown in full; the others are folded.
     pub top: usize,
+    /// Sites listed in [`Report::sites`]; the others are counted.
+    pub max_sites: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { top: 10 }
+        Options {
+            top: 10,
+            max_sites: MAX_SITES,
+        }
     }
 }
+
+/// Sites a report lists at most. A program with more than that runs shapes that never repeat, and
+/// nobody reads on.
+pub const MAX_SITES: usize = 100_000;
 
 /// Everything said about one profile, or about the profiles of one job. Times are ns of the judged
 /// window, summed over devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     pub schema_version: u32,
     /// The name of the file judged: `net.sqlite`.
@@ -77,6 +105,13 @@ pub struct Report {
     pub layers: Vec<LayerRow>,
     /// Layers beyond the number listed.
     pub layers_omitted: Omitted,
+    /// The work, finest division: one row per layer, operator, direction and shapes. Largest time
+    /// first.
+    pub sites: Vec<SiteRow>,
+    /// Sites beyond the number listed.
+    pub sites_omitted: Omitted,
+    /// What the GPUs did when.
+    pub timeline: Timeline,
     /// Work that is already as fast as it gets.
     pub leave_alone: Vec<LeaveAlone>,
     pub setup: SetUp,
@@ -95,6 +130,7 @@ pub struct Report {
 
 /// The numbers of the verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
     /// What to call the GPU: from the profile, else from the spec in use.
     pub gpu: Option<String>,
@@ -140,6 +176,7 @@ pub struct Summary {
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FindingReport {
     /// 1 for the first; 0 for minor findings, which are not numbered.
     pub number: u64,
@@ -178,6 +215,7 @@ pub struct FindingReport {
 
 /// Time a finding gives back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SavingReport {
     pub kind: SavingKind,
     /// Lower and upper end of the finding on its own.
@@ -196,6 +234,7 @@ pub struct SavingReport {
 
 /// Sums of claims, by what kind of time they give back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Claimed {
     pub gpu_low_ns: f64,
     pub gpu_ns: f64,
@@ -207,6 +246,7 @@ pub struct Claimed {
 
 /// What a finding rests on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// Fact and printed value, for the worst member.
     pub facts: Vec<FactValue>,
@@ -220,6 +260,7 @@ pub struct Evidence {
 
 /// One fact of a rule's condition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FactValue {
     pub name: String,
     pub value: String,
@@ -227,6 +268,7 @@ pub struct FactValue {
 
 /// An operator of a finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OperatorUse {
     pub operator: String,
     pub direction: String,
@@ -240,6 +282,7 @@ pub struct OperatorUse {
 
 /// A kernel of a finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KernelUse {
     pub kernel: String,
     pub family: String,
@@ -249,6 +292,7 @@ pub struct KernelUse {
 
 /// A layer pattern, or an operator where nothing names layers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LayerRow {
     pub name: String,
     /// Whether `name` is a layer; otherwise it is the operator or the reason there is none.
@@ -278,6 +322,7 @@ pub struct LayerRow {
 
 /// Rows left out of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Omitted {
     pub count: u64,
     pub time_ns: i64,
@@ -285,6 +330,7 @@ pub struct Omitted {
 
 /// Work within 10 % of its reachable time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeaveAlone {
     pub place: String,
     pub operator: String,
@@ -299,6 +345,7 @@ pub struct LeaveAlone {
 
 /// Facts that are missing for the same reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotJudgedRow {
     /// What to collect and how; Markdown.
     pub needs: String,
@@ -311,6 +358,7 @@ pub struct NotJudgedRow {
 
 /// Kernels without an operator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unattributed {
     /// `no_launch`, `graph_replay`, `no_range`, `no_operator`.
     pub reason: String,
@@ -323,6 +371,7 @@ pub struct Unattributed {
 
 /// Operators without a price.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unpriced {
     pub reason: String,
     pub time_ns: i64,
@@ -333,6 +382,7 @@ pub struct Unpriced {
 
 /// How the numbers were made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Method {
     /// `pyprof-advise 0.1.0`.
     pub program: String,
@@ -360,6 +410,7 @@ pub struct Method {
 
 /// Operators priced by a user's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UserCosted {
     pub file: String,
     /// Most time first.
@@ -370,6 +421,7 @@ pub struct UserCosted {
 
 /// The GPU the work was measured against.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuUsed {
     pub id: String,
     pub name: String,
@@ -385,7 +437,20 @@ pub struct GpuUsed {
     pub matrix_unit: String,
     /// Tensor Core (matrix core) rate of 16-bit floats.
     pub tensor_16bit_flops_per_s: Option<f64>,
+    /// Every math rate of the GPU: the horizontal lines of its roofline. Highest first.
+    pub ceilings: Vec<Ceiling>,
     pub reachable_math_share: f64,
     pub reachable_memory_share: f64,
     pub sources: Vec<String>,
+}
+
+/// One math rate of a GPU, dense.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Ceiling {
+    /// `fp16`, `tf32`.
+    pub dtype: String,
+    /// On Tensor Cores (matrix cores).
+    pub tensor_core: bool,
+    pub flops_per_s: f64,
 }

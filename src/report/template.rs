@@ -1,17 +1,15 @@
-//! The report as Markdown, and as whatever a user's template makes of it.
+//! Templates over the report: the built-in ones, and whatever users write.
 //!
-//! The built-in Markdown travels the road users' templates travel: `markdown.md.jinja` is rendered
-//! over the same values `--format json` prints. A template can read nothing but the report: there is
-//! no loader, so `include` and `import` find no files.
+//! The built-in ones travel the road users' templates travel: they are rendered over the same values
+//! `--format json` prints. A template can read nothing but the report: there is no loader, so
+//! `include` and `import` find no files.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
-use super::Report;
+use super::{Report, prose, words};
 use crate::base::{text, units};
-
-const MARKDOWN: &str = include_str!("markdown.md.jinja");
 
 /// Instructions a user's template may take: a second or so. The built-in one takes about a
 /// hundred thousand on a large report.
@@ -30,14 +28,6 @@ pub struct TemplateError {
     pub problem: String,
 }
 
-/// The report as Markdown for GitHub and GitLab.
-///
-/// # Errors
-/// Only when the built-in template is broken, which the tests rule out.
-pub fn markdown(report: &Report) -> Result<String, TemplateError> {
-    render(report, "markdown.md.jinja", MARKDOWN, None)
-}
-
 /// Renders a user's template over the report.
 ///
 /// Undefined values are errors. Values in templates whose name ends in `.html` are escaped by
@@ -51,27 +41,44 @@ pub fn render_template(
     source_name: &str,
     template_text: &str,
 ) -> Result<String, TemplateError> {
-    render(report, source_name, template_text, Some(FUEL))
+    let fault = |e| fault(source_name, &e);
+    let mut env = environment().map_err(fault)?;
+    env.set_fuel(Some(FUEL));
+    env.render_named_str(source_name, template_text, Serde(report))
+        .map_err(fault)
 }
 
-fn render(
-    report: &Report,
-    name: &str,
-    source: &str,
-    fuel: Option<u64>,
-) -> Result<String, TemplateError> {
-    let fault = |error: &minijinja::Error| TemplateError {
+/// A built-in template, ready to be rendered over any values.
+pub(super) struct BuiltIn {
+    name: &'static str,
+    env: Environment<'static>,
+}
+
+impl BuiltIn {
+    pub(super) fn new(name: &'static str, source: &'static str) -> Result<BuiltIn, TemplateError> {
+        let fault = |e| fault(name, &e);
+        let mut env = environment().map_err(fault)?;
+        env.add_template(name, source).map_err(fault)?;
+        Ok(BuiltIn { name, env })
+    }
+
+    pub(super) fn render(&self, values: Value) -> Result<String, TemplateError> {
+        self.env
+            .get_template(self.name)
+            .and_then(|template| template.render(values))
+            .map_err(|e| fault(self.name, &e))
+    }
+}
+
+fn fault(name: &str, error: &minijinja::Error) -> TemplateError {
+    TemplateError {
         name: name.to_owned(),
         line: error.line().unwrap_or(0),
         problem: match error.detail() {
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
         },
-    };
-    let mut env = environment().map_err(|e| fault(&e))?;
-    env.set_fuel(fuel);
-    env.render_named_str(name, source, Serde(report))
-        .map_err(|e| fault(&e))
+    }
 }
 
 fn environment() -> Result<Environment<'static>, minijinja::Error> {
@@ -95,6 +102,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
 fn add_filters(env: &mut Environment<'static>) {
     // Text from profiles, for one place each.
     env.add_filter("md", |s: String| text::md(&s));
+    env.add_filter("cell", |s: String| cell(&s));
     env.add_filter("prose", |s: String| text::md_prose(&s));
     env.add_filter("code", |s: String| text::md_code(&s));
     env.add_filter("html", |s: String| text::html(&s));
@@ -110,18 +118,51 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("times", units::times);
     env.add_filter("count", units::count);
     env.add_filter("counted", |n: u64, noun: String| units::counted(n, &noun));
+    // Words of ours, as people read them.
+    env.add_filter("part_of_time", |word: String| words::part_of_time(&word));
+    env.add_filter("cause", |word: String| words::cause(&word));
+    // For pages: markup that was made here, and widths.
+    env.add_filter("prose_html", |s: String| {
+        Value::from_safe_string(prose::html(&s))
+    });
+    env.add_filter("sentence_html", |s: String| {
+        Value::from_safe_string(prose::html(&text::md_prose(&s)))
+    });
+    env.add_filter("css_percent", |share: f64| {
+        format!("{:.2}%", (share * 100.0).clamp(0.0, 100.0))
+    });
+    env.add_filter("is_web", |s: String| is_web(&s));
     // A rule's reference, as a link when it is nothing but an address.
     env.add_filter("link", link);
 }
 
+/// Markdown that stays in its cell of a table: pipes are escaped where they are not yet.
+fn cell(markdown: &str) -> String {
+    let mut out = String::with_capacity(markdown.len());
+    let mut escaped = false;
+    for c in markdown.chars() {
+        if c == '|' && !escaped {
+            out.push('\\');
+        }
+        escaped = c == '\\' && !escaped;
+        out.push(if c == '\n' { ' ' } else { c });
+    }
+    out
+}
+
 fn link(address: String) -> String {
-    let safe = address.chars().all(|c| {
-        c.is_ascii_alphanumeric()
-            || matches!(c, ':' | '/' | '.' | '-' | '_' | '#' | '?' | '=' | '%')
-    });
-    if safe && address.starts_with("https://") {
+    if is_web(&address) {
         format!("<{address}>")
     } else {
         text::md(&address)
     }
+}
+
+/// An address that is nothing but that.
+pub(super) fn is_web(address: &str) -> bool {
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric()
+            || matches!(c, ':' | '/' | '.' | '-' | '_' | '#' | '?' | '=' | '%')
+    };
+    address.starts_with("https://") && address.chars().all(plain)
 }

@@ -300,13 +300,10 @@ pub(super) fn missing(missing: Missing, format: Format) -> (&'static str, String
         }
         Missing::NoRange | Missing::NoOperator => markers,
     };
-    let word = match missing {
-        Missing::NoLaunch => "no_launch",
-        Missing::GraphReplay => "graph_replay",
-        Missing::NoRange => "no_range",
-        Missing::NoOperator => "no_operator",
-    };
-    (word, format!("{}; {remedy}", missing_short(missing)))
+    (
+        missing_word(missing),
+        format!("{}; {remedy}", missing_short(missing)),
+    )
 }
 
 /// The reason in a few words.
@@ -317,4 +314,60 @@ pub(super) fn missing_short(missing: Missing) -> &'static str {
         Missing::NoRange => "launched outside every range",
         Missing::NoOperator => "launched in ranges that name no operator",
     }
+}
+
+/// The reason as programs read it.
+pub(super) fn missing_word(missing: Missing) -> &'static str {
+    match missing {
+        Missing::NoLaunch => "no_launch",
+        Missing::GraphReplay => "graph_replay",
+        Missing::NoRange => "no_range",
+        Missing::NoOperator => "no_operator",
+    }
+}
+
+/// A part of the time ([`TimePart::what`](super::TimePart::what)), for people.
+pub(super) fn part_of_time(word: &str) -> &'static str {
+    match word {
+        "compute" => "Computing",
+        "communication" => "Communication, nothing computing",
+        "copy" => "Copying, no kernel running",
+        "set" => "Setting memory, nothing else",
+        _ => "Idle",
+    }
+}
+
+/// The cause of a gap ([`GapRow::cause`](super::GapRow::cause)), for people.
+pub(super) fn cause(word: &str) -> &'static str {
+    match word {
+        "profiler_overhead" => "the profiler at work",
+        "data_loading" => "loading data",
+        "after_sync" => "after a synchronisation",
+        "blocking_copy" => "a copy held the host",
+        "allocation" => "allocating memory",
+        "module_load" => "loading code",
+        "host_late" => "launched too late",
+        "waiting" => "waiting for another stream or GPU",
+        _ => "unknown",
+    }
+}
+
+/// What a finding gives back, as a sentence; empty without an estimate.
+pub(super) fn saving(finding: &FindingReport) -> String {
+    let Some(s) = &finding.saving else {
+        return String::new();
+    };
+    if s.claimed_ns <= 0.0 {
+        return "What it gives back is counted in findings before it.".to_owned();
+    }
+    let (what, whole) = match s.kind {
+        SavingKind::Gpu => ("GPU time", "of GPU time"),
+        SavingKind::Copy => ("copying", "of GPU time"),
+        SavingKind::Idle => ("idle time", "of the window"),
+    };
+    format!(
+        "Gives back {} of {what} ({} {whole}).",
+        ns_range(s.claimed_low_ns, s.claimed_ns),
+        percent(s.claimed_share)
+    )
 }

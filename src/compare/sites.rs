@@ -1,0 +1,165 @@
+//! Where several ranks spent their time, and when: the table of sites and the timeline put together.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+
+use super::{findings::Names, share};
+use crate::report::{
+    DeviceRow, IdleCause, MAX_SITES, Omitted, Report, SiteRow, StepRow, TimePart, Timeline,
+};
+
+/// Devices of a job's timeline: the first.
+const MAX_DEVICES: usize = 64;
+
+/// What makes rows of two ranks the same work.
+type Key<'a> = (
+    [Option<&'a str>; 5],
+    &'a str,
+    &'a str,
+    Option<bool>,
+    Option<&'a str>,
+);
+
+fn key(row: &SiteRow) -> Key<'_> {
+    (
+        [
+            row.layer.as_deref(),
+            row.operator.as_deref(),
+            row.missing.as_deref(),
+            row.kernel.as_deref(),
+            row.source_line.as_deref(),
+        ],
+        &row.direction,
+        &row.arguments,
+        row.tensor_core,
+        row.dtype.as_deref(),
+    )
+}
+
+/// The same work added up; `numbers` leads from the findings of a report to those of all.
+pub(super) fn sites(
+    reports: &[Report],
+    kernel_time_ns: i64,
+    numbers: &BTreeMap<(usize, u64), u64>,
+) -> (Vec<SiteRow>, Omitted) {
+    let mut rows: IndexMap<Key<'_>, SiteRow> = IndexMap::new();
+    for (report, part) in reports.iter().enumerate() {
+        for row in &part.sites {
+            let findings = row.findings.iter();
+            let findings = findings.filter_map(|n| numbers.get(&(report, *n)).copied());
+            let findings: Vec<u64> = findings.collect();
+            match rows.entry(key(row)) {
+                indexmap::map::Entry::Occupied(mut known) => add(known.get_mut(), row, &findings),
+                indexmap::map::Entry::Vacant(new) => {
+                    new.insert(SiteRow {
+                        findings,
+                        ..row.clone()
+                    });
+                }
+            }
+        }
+    }
+    let mut rows: Vec<SiteRow> = rows
+        .into_values()
+        .map(|row| finish(row, kernel_time_ns))
+        .collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.time_ns));
+    let rest = rows.split_off(rows.len().min(MAX_SITES));
+    let mut omitted = Omitted {
+        count: rest.len() as u64,
+        time_ns: rest.iter().fold(0, |sum, r| sum.saturating_add(r.time_ns)),
+    };
+    for left in reports.iter().map(|r| r.sites_omitted) {
+        omitted.count = omitted.count.saturating_add(left.count);
+        omitted.time_ns = omitted.time_ns.saturating_add(left.time_ns);
+    }
+    (rows, omitted)
+}
+
+fn add(row: &mut SiteRow, more: &SiteRow, findings: &[u64]) {
+    row.calls = row.calls.saturating_add(more.calls);
+    row.kernels = row.kernels.saturating_add(more.kernels);
+    row.time_ns = row.time_ns.saturating_add(more.time_ns);
+    row.exposed_ns = row.exposed_ns.saturating_add(more.exposed_ns);
+    // A price that one rank lacks is not known for all of them.
+    let sum = |mine: &mut Option<f64>, theirs: Option<f64>| {
+        *mine = mine.zip(theirs).map(|(a, b)| a + b);
+    };
+    sum(&mut row.flops, more.flops);
+    sum(&mut row.bytes, more.bytes);
+    sum(&mut row.ideal_ns, more.ideal_ns);
+    sum(&mut row.best_ideal_ns, more.best_ideal_ns);
+    sum(&mut row.reachable_ns, more.reachable_ns);
+    row.recomputed |= more.recomputed;
+    row.findings.extend_from_slice(findings);
+}
+
+fn finish(mut row: SiteRow, kernel_time_ns: i64) -> SiteRow {
+    row.findings.sort_unstable();
+    row.findings.dedup();
+    row.share = share(row.time_ns as f64, kernel_time_ns as f64);
+    let ratio = |above: f64, below: Option<f64>| below.filter(|b| *b > 0.0).map(|b| above / b);
+    row.headroom = ratio(row.time_ns as f64, row.best_ideal_ns);
+    row.intensity = row.flops.and_then(|flops| ratio(flops, row.bytes));
+    row
+}
+
+/// The timelines side by side. Every rank's starts count from the start of its own window: clocks of
+/// different machines are not compared.
+pub(super) fn timeline(reports: &[Report], names: &Names, device_window_ns: i64) -> Timeline {
+    let all = || reports.iter().map(|r| &r.timeline);
+    let mut devices: Vec<DeviceRow> = Vec::new();
+    for (report, name) in reports.iter().zip(&names.names) {
+        devices.extend(report.timeline.devices.iter().map(|row| DeviceRow {
+            device: format!("{} {name}, {}", names.unit, row.device),
+            ..row.clone()
+        }));
+    }
+    let beyond = devices.len().saturating_sub(MAX_DEVICES) as u64;
+    devices.truncate(MAX_DEVICES);
+    let steps: Vec<StepRow> = all().flat_map(|t| t.steps.iter().cloned()).collect();
+    Timeline {
+        ns: all().map(|t| t.ns).max().unwrap_or_default(),
+        parts: parts(reports, device_window_ns),
+        idle: idle(reports),
+        devices,
+        devices_omitted: (all().map(|t| t.devices_omitted)).fold(beyond, u64::saturating_add),
+        steps,
+        steps_omitted: all().map(|t| t.steps_omitted).fold(0, u64::saturating_add),
+    }
+}
+
+fn parts(reports: &[Report], device_window_ns: i64) -> Vec<TimePart> {
+    let mut sums: IndexMap<&str, i64> = IndexMap::new();
+    for part in reports.iter().flat_map(|r| &r.timeline.parts) {
+        let sum = sums.entry(&part.what).or_default();
+        *sum = sum.saturating_add(part.ns);
+    }
+    sums.into_iter()
+        .map(|(what, ns)| TimePart {
+            what: what.to_owned(),
+            ns,
+            share: share(ns as f64, device_window_ns as f64),
+        })
+        .collect()
+}
+
+fn idle(reports: &[Report]) -> Vec<IdleCause> {
+    let mut sums: IndexMap<&str, (u64, i64)> = IndexMap::new();
+    for cause in reports.iter().flat_map(|r| &r.timeline.idle) {
+        let (gaps, ns) = sums.entry(&cause.cause).or_default();
+        *gaps = gaps.saturating_add(cause.gaps);
+        *ns = ns.saturating_add(cause.ns);
+    }
+    let mut rows: Vec<IdleCause> = sums
+        .into_iter()
+        .map(|(cause, (gaps, ns))| IdleCause {
+            cause: cause.to_owned(),
+            gaps,
+            ns,
+        })
+        .collect();
+    rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.cause.cmp(&b.cause)));
+    rows
+}

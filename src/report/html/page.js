@@ -1,0 +1,393 @@
+// The roofline, the timeline and the table of all work. Text from the profile only ever becomes
+// textContent: nothing here makes markup of strings.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const SVG = "http://www.w3.org/2000/svg";
+
+  const svg = (name, attributes, parent) => {
+    const node = document.createElementNS(SVG, name);
+    for (const key in attributes) node.setAttribute(key, attributes[key]);
+    if (parent) parent.append(node);
+    return node;
+  };
+  const label = (parent, x, y, text, attributes) => {
+    const node = svg("text", { x, y, ...attributes }, parent);
+    node.textContent = text;
+    return node;
+  };
+
+  // ------------------------------------------------------------------ numbers, as the report prints them
+
+  const digits = (v) => (Math.abs(v) >= 99.95 || v === 0 ? v.toFixed(0) : Math.abs(v) >= 9.995 ? v.toFixed(1) : v.toFixed(2));
+  const scaled = (v, units) => {
+    let i = 0;
+    while (Math.abs(v) >= 999.5 && i < units.length - 1) { v /= 1000; i += 1; }
+    return (i === 0 ? v.toFixed(0) : digits(v)) + " " + units[i];
+  };
+  const ns = (v) => scaled(v, ["ns", "us", "ms", "s"]);
+  const flops = (v) => scaled(v, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"]);
+  const bytes = (v) => scaled(v, ["B", "kB", "MB", "GB", "TB"]);
+  const count = (v) => String(v).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+  const percent = (s) => {
+    const p = s * 100;
+    return p === 0 ? "0 %" : p < 0.1 ? "under 0.1 %" : p < 9.95 ? p.toFixed(1) + " %" : p.toFixed(0) + " %";
+  };
+  const dash = (v, print) => (v === null ? "-" : print(v));
+
+  // ------------------------------------------------------------------ light and dark
+
+  const theme = $("theme");
+  const isDark = () => (document.documentElement.dataset.theme
+    ? document.documentElement.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches);
+  const nameTheme = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Use ${isDark() ? "light" : "dark"} colours`); };
+  theme.addEventListener("click", () => {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    nameTheme();
+  });
+  theme.hidden = false;
+  nameTheme();
+  for (const node of document.querySelectorAll(".needs-script")) node.hidden = false;
+
+  // Paper has no buttons: whatever is folded is printed.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const node of folded) node.open = true;
+  });
+  addEventListener("afterprint", () => { for (const node of folded) node.open = false; });
+
+  // A link to a finding opens what it is folded into.
+  const reveal = () => {
+    const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+    if (target) target.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+
+  // ------------------------------------------------------------------ tooltips
+
+  const tip = $("tip");
+  const showTip = (event, title, lines) => {
+    tip.replaceChildren();
+    const head = document.createElement("b");
+    head.textContent = title;
+    tip.append(head);
+    for (const line of lines) {
+      const node = document.createElement("div");
+      node.textContent = line;
+      tip.append(node);
+    }
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8)) + "px";
+    tip.style.top = Math.max(4, Math.min(event.clientY + 14, innerHeight - box.height - 8)) + "px";
+  };
+  const hideTip = () => { tip.hidden = true; };
+
+  // ------------------------------------------------------------------ all work
+
+  const S = data.sites;
+  const total = S.time.length;
+  const text = (i) => (i < 0 ? "" : data.strings[i]);
+  const NAMES = ["layer", "operator", "direction", "arguments", "bound", "dtype", "kernel", "source", "family"];
+  const named = (name, row) => text(S[name][row]);
+  // Value of a row to sort by, and to print. Absent numbers come last whichever way is sorted.
+  const COLUMNS = [
+    { sort: (r) => named("layer", r), print: (r) => named("layer", r), wide: true },
+    { sort: (r) => named("operator", r), print: (r) => named("operator", r) || named("kernel", r), wide: true, mono: true },
+    { sort: (r) => named("direction", r), print: (r) => named("direction", r) },
+    { sort: (r) => named("arguments", r), print: (r) => named("arguments", r), wide: true, mono: true },
+    { sort: (r) => S.calls[r], print: (r) => count(S.calls[r]), number: true },
+    { sort: (r) => S.time[r], print: (r) => ns(S.time[r]), number: true },
+    { sort: (r) => S.time[r], print: (r) => percent(S.share[r]), number: true },
+    { sort: (r) => S.headroom[r], print: (r) => dash(S.headroom[r], (v) => digits(v) + "x"), number: true },
+    { sort: (r) => named("bound", r), print: (r) => named("bound", r) },
+    { sort: (r) => named("dtype", r), print: (r) => named("dtype", r) },
+    { sort: (r) => S.tensor_core[r], print: (r) => dash(S.tensor_core[r], (v) => (v ? "yes" : "no")) },
+    { sort: (r) => S.intensity[r], print: (r) => dash(S.intensity[r], digits), number: true },
+    { sort: (r) => named("kernel", r), print: (r) => named("kernel", r), wide: true, mono: true },
+    { sort: (r) => named("source", r), print: (r) => named("source", r), wide: true, mono: true },
+    { sort: (r) => (S.findings[r].length ? S.findings[r][0] : null), findings: true, number: false },
+  ];
+  const PAGE = 50;
+  const state = { order: Array.from({ length: total }, (_, i) => i), shown: null, sort: 5, down: true, page: 0, chosen: -1 };
+  const body = $("site-rows");
+  let haystack = null;
+  // One string per row, made when it is first searched.
+  const searchable = () => {
+    haystack ??= Array.from({ length: total }, (_, r) => NAMES.map((n) => named(n, r)).join("\n").toLowerCase());
+    return haystack;
+  };
+
+  const compare = (a, b) => {
+    const column = COLUMNS[state.sort];
+    const [x, y] = [column.sort(a), column.sort(b)];
+    const [noX, noY] = [x === null || x === "", y === null || y === ""];
+    if (noX || noY) return noX && noY ? a - b : noX ? 1 : -1;
+    const order = x < y ? -1 : x > y ? 1 : 0;
+    return order === 0 ? a - b : state.down ? -order : order;
+  };
+
+  const select = () => {
+    const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const hay = words.length ? searchable() : null;
+    const wanted = ["direction", "bound", "family"].map((n) => [n, $(n).value]).filter(([, v]) => v !== "");
+    state.shown = state.order.filter((r) =>
+      (state.chosen < 0 || r === state.chosen)
+      && wanted.every(([n, v]) => named(n, r) === v)
+      && (!hay || words.every((w) => hay[r].includes(w))));
+    state.page = 0;
+    draw();
+  };
+
+  const row = (r) => {
+    const tr = document.createElement("tr");
+    if (r === state.chosen) tr.className = "chosen";
+    for (const column of COLUMNS) {
+      const td = document.createElement("td");
+      td.className = (column.number ? "num" : "") + (column.wide ? "name" : "") + (column.mono ? " mono" : "");
+      if (column.findings) {
+        S.findings[r].forEach((n, i) => {
+          if (i) td.append(", ");
+          const a = document.createElement("a");
+          a.href = "#finding-" + n;
+          a.textContent = n;
+          td.append(a);
+        });
+        if (!S.findings[r].length) td.textContent = "-";
+      } else {
+        td.textContent = column.print(r) || "-";
+      }
+      tr.append(td);
+    }
+    return tr;
+  };
+
+  const draw = () => {
+    const from = state.page * PAGE;
+    const rows = state.shown.slice(from, from + PAGE);
+    body.replaceChildren(...rows.map(row));
+    $("previous").disabled = state.page === 0;
+    $("next").disabled = from + PAGE >= state.shown.length;
+    const time = state.shown.reduce((sum, r) => sum + S.time[r], 0);
+    $("site-status").textContent = rows.length
+      ? `${count(from + 1)} to ${count(from + rows.length)} of ${count(state.shown.length)}, ${ns(time)} together`
+      : "nothing matches";
+  };
+
+  if (body) {
+    const heads = [...document.querySelectorAll("#sites th")];
+    const mark = () => heads.forEach((th, i) => {
+      if (i === state.sort) th.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      else th.removeAttribute("aria-sort");
+    });
+    heads.forEach((th, i) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = th.textContent;
+      button.addEventListener("click", () => {
+        state.down = state.sort === i ? !state.down : Boolean(COLUMNS[i].number);
+        state.sort = i;
+        state.order.sort(compare);
+        mark();
+        select();
+      });
+      th.replaceChildren(button);
+    });
+    for (const name of ["direction", "bound", "family"]) {
+      const values = [...new Set(S[name])].map(text).filter(Boolean).sort();
+      for (const value of values) $(name).append(new Option(value, value));
+      $(name).addEventListener("change", select);
+    }
+    let timer = 0;
+    $("filter").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(select, 120); });
+    $("clear").addEventListener("click", () => {
+      for (const id of ["filter", "direction", "bound", "family"]) $(id).value = "";
+      choose(-1);
+    });
+    $("previous").addEventListener("click", () => { state.page -= 1; draw(); });
+    $("next").addEventListener("click", () => { state.page += 1; draw(); });
+    mark();
+    select();
+  }
+
+  // ------------------------------------------------------------------ roofline
+
+  const dots = new Map();
+  // Shows one site in the table and in the plot; -1 shows all.
+  const choose = (r) => {
+    dots.get(state.chosen)?.classList.remove("chosen");
+    state.chosen = r;
+    dots.get(r)?.classList.add("chosen");
+    select();
+  };
+
+  const MAX_DOTS = 2000;
+  const plottable = [];
+  for (let r = 0; r < total && plottable.length < MAX_DOTS; r += 1) {
+    if (S.flops[r] > 0 && S.bytes[r] > 0 && S.time[r] > 0) plottable.push(r);
+  }
+
+  const roofline = () => {
+    const [W, H, L, R, T, B] = [1000, 470, 76, 20, 18, 46];
+    const rate = (r) => (S.flops[r] / S.time[r]) * 1e9;
+    const intensity = (r) => S.flops[r] / S.bytes[r];
+    const ceilings = data.ceilings;
+    const bandwidth = data.bandwidth;
+    let [x0, x1] = [Infinity, 0];
+    let [y0, y1] = [Infinity, 0];
+    const widen = (x, y) => { x0 = Math.min(x0, x); x1 = Math.max(x1, x); y0 = Math.min(y0, y); y1 = Math.max(y1, y); };
+    for (const r of plottable) widen(intensity(r), rate(r));
+    for (const c of ceilings) widen((c.flops_per_s / bandwidth) * 4, c.flops_per_s);
+    const span = (low, high) => [Math.floor(Math.log10(low) - 0.1), Math.ceil(Math.log10(high) + 0.05)];
+    const [xa, xb] = span(Math.max(x0, 2e-2), x1);
+    let [ya, yb] = span(Math.max(y0, y1 * 1e-6), y1);
+    const X = (v) => L + ((Math.log10(v) - xa) / (xb - xa)) * (W - L - R);
+    const Y = (v) => H - B - ((Math.log10(v) - ya) / (yb - ya)) * (H - T - B);
+    const clampY = (v) => Math.min(H - B, Math.max(T, Y(v)));
+    const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-labelledby": "roofline-text" });
+    for (let e = xa; e <= xb; e += 1) {
+      svg("line", { x1: X(10 ** e), x2: X(10 ** e), y1: T, y2: H - B, class: "grid" }, chart);
+      label(chart, X(10 ** e), H - B + 18, e < 0 ? (10 ** e).toPrecision(1) : count(10 ** e), { "text-anchor": "middle" });
+    }
+    for (let e = ya; e <= yb; e += 1) {
+      svg("line", { x1: L, x2: W - R, y1: Y(10 ** e), y2: Y(10 ** e), class: "grid" }, chart);
+      label(chart, L - 8, Y(10 ** e) + 4, scaled(10 ** e, ["", "k", "M", "G", "T", "P"]), { "text-anchor": "end" });
+    }
+    label(chart, (L + W - R) / 2, H - 8, "FLOP per byte of memory traffic", { "text-anchor": "middle" });
+    label(chart, 14, (T + H - B) / 2, "FLOP/s", { "text-anchor": "middle", transform: `rotate(-90 14 ${(T + H - B) / 2})` });
+    const names = [];
+    if (ceilings.length && bandwidth > 0) {
+      const top = ceilings[0].flops_per_s;
+      const left = Math.max(10 ** xa, 10 ** ya / bandwidth);
+      svg("path", { class: "roof", d: `M${X(left)} ${Y(left * bandwidth)}L${X(top / bandwidth)} ${Y(top)}` }, chart);
+      names.push([X(left) + 12, Y(left * bandwidth) - 34, `${bytes(bandwidth)}/s`, { class: "ink halo" }]);
+      let lowest = -Infinity;
+      ceilings.forEach((c, i) => {
+        const y = clampY(c.flops_per_s);
+        svg("path", { class: i ? "roof low" : "roof", d: `M${X(c.flops_per_s / bandwidth)} ${y}L${W - R} ${y}` }, chart);
+        if (y - lowest < 15) return;
+        lowest = y;
+        names.push([W - R - 4, y - 5, `${c.name}, ${flops(c.flops_per_s)}/s`, { "text-anchor": "end", class: "ink halo" }]);
+      });
+    }
+    // The largest first, so that small ones lie on top.
+    for (const r of plottable) {
+      const bound = named("bound", r);
+      const dot = svg("circle", {
+        cx: X(Math.max(intensity(r), 10 ** xa)).toFixed(1), cy: clampY(rate(r)).toFixed(1),
+        r: (3 + 22 * Math.sqrt(S.share[r])).toFixed(1),
+        class: "dot " + (["math", "memory", "latency"].includes(bound) ? bound : "other"),
+      }, chart);
+      dot.dataset.row = r;
+      dots.set(r, dot);
+    }
+    for (const [x, y, name, attributes] of names) label(chart, x, y, name, attributes);
+    chart.addEventListener("pointermove", (event) => {
+      const r = event.target.dataset?.row;
+      if (r === undefined) { hideTip(); return; }
+      showTip(event, named("layer", r) || named("operator", r), [
+        `${named("operator", r)} (${named("direction", r)})`, named("arguments", r),
+        `${ns(S.time[r])}, ${percent(S.share[r])}, ${count(S.calls[r])} calls`,
+        `${flops(rate(r))}/s at ${digits(intensity(r))} FLOP/B` + (S.headroom[r] === null ? "" : `, ${digits(S.headroom[r])}x of ideal`),
+      ].filter(Boolean));
+    });
+    chart.addEventListener("pointerleave", hideTip);
+    chart.addEventListener("click", (event) => {
+      const r = event.target.dataset?.row;
+      if (r === undefined) return;
+      choose(Number(r) === state.chosen ? -1 : Number(r));
+      $("sites").scrollIntoView();
+    });
+    $("roofline-chart").append(chart);
+    const most = plottable.length === MAX_DOTS ? `the ${count(MAX_DOTS)} most expensive pieces of` : `${count(plottable.length)} pieces of`;
+    $("roofline-text").textContent = `A dot for each of ${most} work with known FLOPs and bytes, as large as its share of the time: on the line is ideal, below it is headroom. A click on a dot finds it in the table, which has the same numbers.`;
+    $("roofline-section").hidden = false;
+  };
+  if (plottable.length && data.bandwidth > 0) roofline();
+  else document.querySelector('nav a[href="#roofline"]').hidden = true;
+
+  // ------------------------------------------------------------------ timeline
+
+  const timeline = () => {
+    const t = data.timeline;
+    const view = { from: 0, to: t.ns };
+    const doubted = t.doubted;
+    const draw = () => {
+      const [W, L, R, TOP, ROW, GAP] = [1000, 58, 8, 26, 46, 12];
+      const H = TOP + t.devices.length * (ROW + GAP) + 22;
+      const X = (time) => L + ((time - view.from) / (view.to - view.from)) * (W - L - R);
+      const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Busy time and gaps of each GPU over the window" });
+      const inside = (start, length) => start < view.to && start + length > view.from;
+      const clip = (time) => Math.min(view.to, Math.max(view.from, time));
+      t.devices.forEach((device, d) => {
+        const y = TOP + d * (ROW + GAP);
+        label(chart, L - 8, y + ROW / 2 + 4, device.device, { "text-anchor": "end", class: "ink" });
+        svg("rect", { x: L, y, width: W - L - R, height: ROW, class: "back" }, chart);
+        const width = device.ns / device.busy.length;
+        let path = "";
+        device.busy.forEach((busy, i) => {
+          const [a, b] = [device.start_ns + i * width, device.start_ns + (i + 1) * width];
+          if (busy <= 0 || !inside(a, b - a)) return;
+          const [x, h] = [X(clip(a)), ROW * busy];
+          path += `M${x.toFixed(1)} ${y + ROW}v${(-h).toFixed(1)}H${(X(clip(b)) + 0.15).toFixed(1)}v${h.toFixed(1)}z`;
+        });
+        svg("path", { d: path, class: "busy" }, chart);
+        device.gaps.forEach((gap, g) => {
+          if (!inside(gap.start_ns, gap.ns)) return;
+          const [a, b] = [X(clip(gap.start_ns)), X(clip(gap.start_ns + gap.ns))];
+          const rect = svg("rect", { x: a, y: y + ROW - 9, width: Math.max(b - a, 0.8), height: 9, class: doubted ? "gap doubted" : "gap" }, chart);
+          rect.dataset.gap = `${d}.${g}`;
+        });
+      });
+      let last = -Infinity;
+      for (const step of t.steps) {
+        if (step.start_ns < view.from || step.start_ns > view.to) continue;
+        const x = X(step.start_ns);
+        if (x - last < 6) continue;
+        svg("line", { x1: x, x2: x, y1: TOP - 6, y2: H - 22, class: "step" }, chart);
+        if (x - last >= 44) { label(chart, x + 3, TOP - 10, String(step.number)); last = x; }
+      }
+      for (let i = 0; i <= 4; i += 1) {
+        const time = view.from + ((view.to - view.from) * i) / 4;
+        label(chart, X(time), H - 4, ns(time), { "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle" });
+      }
+      chart.addEventListener("pointermove", (event) => {
+        const at = event.target.dataset?.gap;
+        if (at === undefined) { hideTip(); return; }
+        const [d, g] = at.split(".").map(Number);
+        const gap = t.devices[d].gaps[g];
+        showTip(event, `idle for ${ns(gap.ns)}`, [
+          `cause: ${gap.cause}${doubted ? " (no evidence in this capture)" : ""}`,
+          gap.call ? `host call: ${gap.call}` : "", gap.next_kernel ? `then: ${gap.next_kernel}` : "",
+        ].filter(Boolean));
+      });
+      chart.addEventListener("pointerleave", hideTip);
+      $("timeline-chart").replaceChildren(chart);
+      $("timeline-range").textContent = `${ns(view.from)} to ${ns(view.to)}`;
+    };
+    const moves = {
+      in: () => [0.25, 0.75], out: () => [-0.5, 1.5], earlier: () => [-0.5, 0.5], later: () => [0.5, 1.5],
+      all: () => [-Infinity, Infinity],
+    };
+    $("timeline").addEventListener("click", (event) => {
+      const move = moves[event.target.dataset?.zoom];
+      if (!move) return;
+      const length = view.to - view.from;
+      const [a, b] = move();
+      let [from, to] = Number.isFinite(a) ? [view.from + a * length, view.from + b * length] : [0, t.ns];
+      if (from < 0) { to -= from; from = 0; }
+      if (to > t.ns) { from -= to - t.ns; to = t.ns; }
+      [view.from, view.to] = [Math.max(0, from), Math.min(t.ns, Math.max(to, from + 1))];
+      draw();
+    });
+    $("timeline").hidden = false;
+    draw();
+  };
+  if ($("timeline") && data.timeline.ns > 0 && data.timeline.devices.length) timeline();
+  document.documentElement.dataset.ready = "true";
+})();

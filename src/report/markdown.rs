@@ -1,0 +1,221 @@
+//! The report as Markdown for GitHub and GitLab, as long as it may be.
+//!
+//! A comment on GitHub holds 65,536 characters. What does not fit is left out in whole items, the
+//! least important first: a ladder of ever stricter [`Limits`] is climbed until the text fits, and the
+//! text says what is missing.
+
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+use serde::Serialize;
+
+use super::Report;
+use super::charts::Charts;
+use super::template::{BuiltIn, TemplateError};
+use crate::base::text;
+
+const TEMPLATE: &str = include_str!("markdown.md.jinja");
+
+/// What a comment on a pull request holds, with room for a heading above it: GitHub's limit is
+/// 65,536 characters.
+pub const PR_CHARS: usize = 65_000;
+/// No limit; more than any list holds.
+const ALL: usize = 1_000_000;
+
+/// How much of each list is shown. Everything counts whole items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Limits {
+    /// For the sentence that says so.
+    max_chars: usize,
+    shortened: bool,
+    charts: bool,
+    /// Rows of the table of top findings.
+    rows: usize,
+    /// Of those, explained in full.
+    full: usize,
+    /// Of those, with their evidence.
+    evidence: usize,
+    more_rows: usize,
+    more_text: usize,
+    minor: usize,
+    capture: usize,
+    layers: usize,
+    sites: usize,
+    leave_alone: usize,
+    /// Rows of each list of what could not be judged, and of the cautions.
+    lists: usize,
+    method: bool,
+}
+
+impl Limits {
+    const NONE: Limits = Limits {
+        max_chars: 0,
+        shortened: false,
+        charts: true,
+        rows: ALL,
+        full: ALL,
+        evidence: ALL,
+        more_rows: ALL,
+        more_text: ALL,
+        minor: 50,
+        capture: ALL,
+        layers: ALL,
+        sites: 10,
+        leave_alone: ALL,
+        lists: 20,
+        method: true,
+    };
+}
+
+/// A rung: what to be stricter about.
+type Rung = fn(&mut Limits);
+
+/// In this order, each on top of those before it.
+const LADDER: &[Rung] = &[
+    |l| l.minor = 20,
+    |l| l.layers = 100,
+    |l| l.minor = 10,
+    |l| l.layers = 50,
+    |l| l.more_text = 20,
+    |l| l.minor = 0,
+    |l| l.layers = 30,
+    |l| l.more_text = 10,
+    |l| l.sites = 0,
+    |l| l.evidence = 10,
+    |l| l.more_text = 5,
+    |l| l.layers = 15,
+    |l| l.evidence = 5,
+    |l| l.more_text = 0,
+    |l| l.lists = 10,
+    |l| l.more_rows = 50,
+    |l| l.evidence = 3,
+    |l| l.full = 20,
+    |l| l.more_rows = 20,
+    |l| l.full = 10,
+    |l| l.evidence = 1,
+    |l| l.full = 7,
+    |l| l.lists = 5,
+    |l| l.full = 5,
+    |l| l.more_rows = 0,
+    |l| l.evidence = 0,
+    |l| l.leave_alone = 5,
+    |l| l.full = 3,
+    |l| l.layers = 8,
+    |l| l.rows = 20,
+    |l| l.capture = 3,
+    |l| l.full = 2,
+    |l| l.lists = 3,
+    |l| l.charts = false,
+    |l| l.full = 1,
+    |l| l.rows = 10,
+    |l| l.layers = 4,
+    |l| l.leave_alone = 0,
+    |l| l.capture = 1,
+    |l| l.method = false,
+    |l| l.lists = 1,
+    |l| l.rows = 5,
+    |l| l.full = 0,
+    |l| l.layers = 0,
+    |l| l.rows = 3,
+    |l| l.capture = 0,
+    |l| l.lists = 0,
+    |l| l.rows = 1,
+];
+
+/// The report as Markdown for GitHub and GitLab.
+///
+/// # Errors
+/// Only when the built-in template is broken, which the tests rule out.
+pub fn markdown(report: &Report) -> Result<String, TemplateError> {
+    let page = Page::new(report)?;
+    page.render(&Limits::NONE)
+}
+
+/// The same in at most `max_chars` characters. What pays least is left out, whole items at a time, and
+/// the text says how much.
+///
+/// # Errors
+/// Only when the built-in template is broken, which the tests rule out.
+pub fn markdown_within(report: &Report, max_chars: usize) -> Result<String, TemplateError> {
+    let page = Page::new(report)?;
+    let whole = page.render(&Limits::NONE)?;
+    if fits(&whole, max_chars) {
+        return Ok(whole);
+    }
+    let mut limits = Limits {
+        max_chars,
+        shortened: true,
+        ..Limits::NONE
+    };
+    let rungs: Vec<Limits> = LADDER
+        .iter()
+        .map(|stricter| {
+            stricter(&mut limits);
+            limits
+        })
+        .collect();
+    // Every rung is shorter than the one before it, so the first that fits is found by halving.
+    let mut best = None;
+    let (mut low, mut high) = (0, rungs.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let Some(rung) = rungs.get(middle) else { break };
+        let text = page.render(rung)?;
+        if fits(&text, max_chars) {
+            best = Some(text);
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Ok(best.unwrap_or_else(|| gist(report, max_chars)))
+}
+
+fn fits(text: &str, max_chars: usize) -> bool {
+    text.chars().count() <= max_chars
+}
+
+/// The heading and as many sentences of the verdict as there is room for.
+fn gist(report: &Report, max_chars: usize) -> String {
+    let note = format!("\n(The rest is left out to fit {max_chars} characters.)\n");
+    let with_note = |text: &str| fits(&format!("{text}{note}"), max_chars);
+    let mut out = format!("# GPU advice for {}\n", text::md_code(&report.title));
+    if !with_note(&out) {
+        "# GPU advice\n".clone_into(&mut out);
+    }
+    for sentence in &report.verdict {
+        let longer = format!("{out}\n{}\n", text::md_prose(sentence));
+        if !with_note(&longer) {
+            break;
+        }
+        out = longer;
+    }
+    if with_note(&out) {
+        out.push_str(&note);
+    }
+    out
+}
+
+/// The template with the values of one report, to be rendered as often as it takes.
+struct Page {
+    template: BuiltIn,
+    report: Value,
+    charts: Value,
+}
+
+impl Page {
+    fn new(report: &Report) -> Result<Page, TemplateError> {
+        Ok(Page {
+            template: BuiltIn::new("markdown.md.jinja", TEMPLATE)?,
+            report: Value::from(Serde(report)),
+            charts: Value::from(Serde(Charts::of(report))),
+        })
+    }
+
+    fn render(&self, limits: &Limits) -> Result<String, TemplateError> {
+        self.template.render(context! {
+            limits => Value::from(Serde(limits)),
+            charts => self.charts.clone(),
+            ..self.report.clone()
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! The findings as SARIF 2.1.0, the exchange format of static analysis:
+//! <https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>.
+//!
+//! Findings point to the source lines behind them where the profile holds call stacks, to the layer
+//! always. A finding without a line points to the profile as a whole: code scanning wants a file.
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use super::places::{self, SourceLine};
+use super::template::is_web;
+use super::{FindingReport, Report, prose, words};
+use crate::base::text;
+use crate::judge::{Confidence, Severity};
+
+const SCHEMA: &str =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+/// The folder that paths are relative to; whoever shows the log knows where it is.
+const ROOT: &str = "SRCROOT";
+
+/// A SARIF log of one run with one result per finding, what pays most first.
+pub fn sarif(report: &Report) -> String {
+    let mut rules: IndexMap<&str, &FindingReport> = IndexMap::new();
+    for finding in &report.findings {
+        rules.entry(&finding.rule).or_insert(finding);
+    }
+    let mut seen: IndexMap<String, u32> = IndexMap::new();
+    let results: Vec<Value> = report
+        .findings
+        .iter()
+        .map(|finding| {
+            let index = rules.get_index_of(finding.rule.as_str()).unwrap_or(0);
+            result(report, finding, index, fingerprint(finding, &mut seen))
+        })
+        .collect();
+    let log = json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "pyprof-advise",
+                "version": env!("CARGO_PKG_VERSION"),
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules.values().map(|f| rule(f)).collect::<Vec<_>>(),
+            }},
+            "automationDetails": { "id": "pyprof-advise/" },
+            "columnKind": "unicodeCodePoints",
+            "originalUriBaseIds": { ROOT: { "description": { "text": "The root of the repository." } } },
+            "artifacts": [{
+                "location": profile(report),
+                "description": { "text": "The profile that was judged." },
+                "roles": ["analysisTarget"],
+            }],
+            "invocations": [{
+                "executionSuccessful": true,
+                "toolExecutionNotifications": notifications(report),
+            }],
+            "results": results,
+            "properties": { "verdict": quiet(&report.verdict.join(" ")) },
+        }],
+    });
+    // Fails only for maps whose keys are not strings; these are.
+    let mut out = serde_json::to_string_pretty(&log).unwrap_or_default();
+    out.push('\n');
+    out
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    }
+}
+
+fn rule(f: &FindingReport) -> Value {
+    let references: String = f
+        .references
+        .iter()
+        .filter(|r| is_web(r))
+        .map(|r| format!("\n- <{r}>"))
+        .collect();
+    let mut rule = json!({
+        "id": text::plain(&f.rule),
+        "name": name(&f.rule),
+        "shortDescription": { "text": quiet(&f.title) },
+        "fullDescription": { "text": quiet(&prose::plain(&f.why)) },
+        "help": {
+            "text": quiet(&format!("{}\n\n{}", prose::plain(&f.why), prose::plain(&f.fix))),
+            "markdown": format!("{}\n\n**Do this:**\n\n{}\n{references}", f.why, f.fix),
+        },
+        "defaultConfiguration": { "level": level(f.severity) },
+        "properties": {
+            "tags": ["performance", "gpu", text::plain(&f.category)],
+            "precision": confidence(f.confidence),
+        },
+    });
+    if let (Some(rule), Some(reference)) = (
+        rule.as_object_mut(),
+        f.references.iter().find(|r| is_web(r)),
+    ) {
+        rule.insert("helpUri".to_owned(), json!(reference));
+    }
+    rule
+}
+
+/// `TensorCoresAmpOff`: the name SARIF wants beside an id.
+fn name(id: &str) -> String {
+    id.split(|c: char| !c.is_ascii_alphanumeric())
+        .filter_map(|word| {
+            let first = word.get(..1)?.to_ascii_uppercase();
+            Some(first + word.get(1..)?)
+        })
+        .collect()
+}
+
+fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::High => "high",
+        Confidence::Medium => "medium",
+        Confidence::Low => "low",
+    }
+}
+
+fn result(report: &Report, f: &FindingReport, rule_index: usize, fingerprint: String) -> Value {
+    let saving = words::saving(f);
+    let message = format!(
+        "{}. {}: {}",
+        f.title,
+        text::plain(&f.place),
+        prose::plain(&f.message)
+    );
+    let share = f.saving.as_ref().map_or(0.0, |s| s.claimed_share);
+    json!({
+        "ruleId": text::plain(&f.rule),
+        "ruleIndex": rule_index,
+        "level": level(f.severity),
+        "rank": (share * 100.0).clamp(0.0, 100.0),
+        "message": {
+            "text": quiet(&[message, saving.clone(), prose::plain(&f.fix)].join("\n\n")),
+            "markdown": format!(
+                "**{}** ({})\n\n{}\n\n{}\n\n{}",
+                text::md(&f.title), text::md(&f.place), f.message, text::md(&saving), f.fix
+            ),
+        },
+        "locations": locations(report, f),
+        "partialFingerprints": { "ruleAndPlace/v1": fingerprint },
+        "properties": {
+            "number": f.number,
+            "confidence": confidence(f.confidence),
+            "calls": f.calls,
+            "time_ns": f.time_ns,
+            "saving": f.saving,
+        },
+    })
+}
+
+fn locations(report: &Report, f: &FindingReport) -> Vec<Value> {
+    let layer = json!([{ "fullyQualifiedName": text::plain(&f.place), "kind": "module" }]);
+    let lines: Vec<Value> = f
+        .evidence
+        .source_lines
+        .iter()
+        .filter_map(|line| SourceLine::parse(line))
+        .map(|place| {
+            json!({
+                "physicalLocation": {
+                    "artifactLocation": { "uri": place.uri(), "uriBaseId": ROOT },
+                    "region": { "startLine": place.line },
+                },
+                "logicalLocations": layer,
+            })
+        })
+        .collect();
+    if !lines.is_empty() {
+        return lines;
+    }
+    vec![json!({
+        "physicalLocation": { "artifactLocation": profile(report) },
+        "logicalLocations": layer,
+    })]
+}
+
+fn profile(report: &Report) -> Value {
+    json!({ "uri": places::uri(&text::plain(&report.title)), "index": 0 })
+}
+
+/// Stays the same while lines move and times change: rule and place, and which of several it is.
+fn fingerprint(f: &FindingReport, seen: &mut IndexMap<String, u32>) -> String {
+    let hash = fnv(&format!("{}\n{}", f.rule, f.place));
+    let count = seen.entry(hash.clone()).or_insert(0);
+    *count += 1;
+    format!("{hash}:{count}")
+}
+
+/// FNV-1a, 64 bits: no secret, only the same everywhere and always.
+fn fnv(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+fn notifications(report: &Report) -> Vec<Value> {
+    let faults = report.faults.iter().map(|fault| {
+        (
+            "error",
+            format!("Rule {} failed: {}", fault.rule, fault.message),
+        )
+    });
+    let notes = report.cautions.iter().map(|c| ("warning", c.clone()));
+    faults
+        .chain(notes)
+        .map(|(level, text)| json!({ "level": level, "message": { "text": quiet(&text) } }))
+        .collect()
+}
+
+/// Plain text of a message. Viewers make links of `[words](target)` and may notify an `@name`: here
+/// they find neither.
+fn quiet(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(text::listing).collect();
+    text::unmentioned(&lines.join("\n").replace("](", "] ("))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_hashes_are_stable() {
+        assert_eq!(name("tensor-cores/amp-off"), "TensorCoresAmpOff");
+        assert_eq!(fnv(""), "cbf29ce484222325");
+        assert_eq!(fnv("a"), "af63dc4c8601ec8c");
+    }
+}

@@ -1,0 +1,175 @@
+//! The table of sites: the finest division of the work, for programs and for the tables people sort.
+
+use serde::{Deserialize, Serialize};
+
+use super::Omitted;
+use super::build::{label, share, sum};
+use super::evidence::{kernel_name, print_args};
+use super::words;
+use crate::correlate::{Run, Site};
+use crate::cost::{Bound, Costed, Decoded, SiteCost, TensorCore};
+use crate::judge::Verdict;
+
+/// All calls of one operator in one layer, direction and shape; or, without an operator, all runs of
+/// one kernel. Times, FLOPs and bytes are sums over the calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SiteRow {
+    /// `blocks.7.mlp`.
+    pub layer: Option<String>,
+    /// The layers it is like: `blocks.*.mlp`.
+    pub pattern: Option<String>,
+    pub operator: Option<String>,
+    /// Why there is no operator: `no_launch`, `graph_replay`, `no_range`, `no_operator`.
+    pub missing: Option<String>,
+    /// `fprop`, `bprop`, `update` or `unknown`.
+    pub direction: String,
+    /// Forward work done again in the backward pass.
+    pub recomputed: bool,
+    /// `bf16[4096, 1600], bf16[1600, 50257]`; empty when the profile has no shapes.
+    pub arguments: String,
+    /// The arguments are those of the matching forward call.
+    pub arguments_from_forward: bool,
+    pub calls: u64,
+    pub time_ns: i64,
+    /// The part of `time_ns` during which nothing else ran on the device.
+    pub exposed_ns: i64,
+    /// Of all kernel time in the window.
+    pub share: f64,
+    /// `gemm`, `conv`, `pointwise`.
+    pub family: String,
+    pub flops: Option<f64>,
+    /// DRAM bytes.
+    pub bytes: Option<f64>,
+    /// `flops / bytes`.
+    pub intensity: Option<f64>,
+    /// In the unit and precision the work ran in.
+    pub ideal_ns: Option<f64>,
+    /// On the best unit and precision available to it.
+    pub best_ideal_ns: Option<f64>,
+    /// What well-tuned kernels take there.
+    pub reachable_ns: Option<f64>,
+    /// `time_ns / best_ideal_ns`.
+    pub headroom: Option<f64>,
+    /// What limits it: `math`, `memory` or `latency`.
+    pub bound: Option<String>,
+    /// What the math runs in.
+    pub dtype: Option<String>,
+    /// Whether the math ran on Tensor Cores; `null` when the kernel's name does not say.
+    pub tensor_core: Option<bool>,
+    /// The kernel that takes most of it.
+    pub kernel: Option<String>,
+    /// Kernels executed.
+    pub kernels: u64,
+    /// Why it has no price.
+    pub unpriced: Option<String>,
+    /// `model/net.py:42`.
+    pub source_line: Option<String>,
+    /// Numbers of the findings about it.
+    pub findings: Vec<u64>,
+}
+
+/// The most expensive sites, and how many more there are.
+pub(super) fn rows(costed: &Costed, verdict: &Verdict, max: usize) -> (Vec<SiteRow>, Omitted) {
+    let sites = &costed.run.sites;
+    let total = sum(sites.iter().map(|s| s.time_ns));
+    let mut numbers = super::layers::numbers_by_site(costed, verdict);
+    let mut order: Vec<usize> = (0..sites.len()).collect();
+    // Stable, so that equals stay in the order of their first kernels.
+    order.sort_by_key(|&i| std::cmp::Reverse(sites.get(i).map_or(0, |s| s.time_ns)));
+    let rest = order.split_off(order.len().min(max));
+    let rows = order
+        .into_iter()
+        .filter_map(|i| {
+            let findings = numbers.get_mut(i).map(std::mem::take).unwrap_or_default();
+            row(costed, i, total, findings)
+        })
+        .collect();
+    let omitted = Omitted {
+        count: rest.len() as u64,
+        time_ns: sum(rest.iter().filter_map(|&i| Some(sites.get(i)?.time_ns))),
+    };
+    (rows, omitted)
+}
+
+fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Option<SiteRow> {
+    let run = &costed.run;
+    let (site, cost) = (run.sites.get(index)?, costed.sites.get(index)?);
+    let layer = site.layer.and_then(|id| run.layers.get(id.idx()));
+    let pattern = layer.and_then(|l| run.patterns.get(l.pattern.idx()));
+    let positive = |value: Option<f64>| value.filter(|v| v.is_finite() && *v >= 0.0);
+    let (flops, bytes) = (positive(cost.flops), positive(cost.bytes));
+    let best_ideal_ns = positive(cost.best_ideal_ns);
+    findings.sort_unstable();
+    findings.dedup();
+    Some(SiteRow {
+        layer: layer.map(|l| label(&l.name)),
+        pattern: pattern.map(|p| label(&p.name)),
+        operator: site.op.as_ref().map(|op| label(&op.display())),
+        missing: site.missing.map(|m| words::missing_word(m).to_owned()),
+        direction: site.direction.name().to_owned(),
+        recomputed: site.recomputed,
+        arguments: arguments(run, site),
+        arguments_from_forward: site.args_from_forward,
+        calls: u64::from(site.calls),
+        time_ns: site.time_ns,
+        exposed_ns: site.exposed_ns,
+        share: share(site.time_ns as f64, total as f64),
+        family: cost.family.name().to_owned(),
+        flops,
+        bytes,
+        intensity: ratio(flops, bytes),
+        ideal_ns: positive(cost.ideal_ns),
+        best_ideal_ns,
+        reachable_ns: positive(cost.reachable_ns),
+        headroom: headroom(site, cost, best_ideal_ns),
+        bound: cost.bound.map(|b| b.name().to_owned()),
+        dtype: cost.math_dtype.map(|d| d.name().to_owned()),
+        tensor_core: match cost.tensor_core {
+            TensorCore::Yes => Some(true),
+            TensorCore::No => Some(false),
+            TensorCore::Unknown => None,
+        },
+        kernel: main_kernel(costed, site, index),
+        kernels: site.kernels.iter().map(|k| u64::from(k.count)).sum(),
+        unpriced: unpriced(site, cost),
+        source_line: site.source_line.as_deref().map(label),
+        findings,
+    })
+}
+
+fn arguments(run: &Run, site: &Site) -> String {
+    site.args
+        .and_then(|id| run.args.get(id.idx()))
+        .map_or_else(String::new, print_args)
+}
+
+fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
+    let ratio = part? / whole?;
+    ratio.is_finite().then_some(ratio)
+}
+
+/// As in the tables by layer: a search among algorithms and work below what a launch takes have
+/// none.
+fn headroom(site: &Site, cost: &SiteCost, best_ideal_ns: Option<f64>) -> Option<f64> {
+    let comparable = !cost.autotuning && cost.bound != Some(Bound::Latency);
+    ratio(Some(site.time_ns as f64), best_ideal_ns).filter(|_| comparable)
+}
+
+fn main_kernel(costed: &Costed, site: &Site, index: usize) -> Option<String> {
+    let (at, kernel) = site
+        .kernels
+        .iter()
+        .enumerate()
+        .rev()
+        .max_by_key(|(_, k)| k.time_ns)?;
+    let decoded = costed.kernels.get(index).and_then(|list| list.get(at));
+    let decoded: Option<&Decoded> = decoded.map(AsRef::as_ref);
+    let name = costed.run.profile.text(kernel.name);
+    Some(kernel_name(name, decoded))
+}
+
+fn unpriced(site: &Site, cost: &SiteCost) -> Option<String> {
+    let unknown = cost.cost.as_ref().err().filter(|_| site.op.is_some())?;
+    Some(unknown.describe().to_owned())
+}

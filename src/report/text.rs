@@ -1,0 +1,316 @@
+//! The report for a terminal: as wide as it is, in colour where it shows colour.
+//!
+//! Colours are ANSI codes in the text; whoever prints it takes them out where they do not belong.
+//! Profile text is made of one line without control characters before it is laid out.
+
+use anstyle::{AnsiColor, Style};
+
+use super::prose::{self, Block, Run};
+use super::text_table::{Align, Column, Row, Table, width_of};
+use super::{FindingReport, LayerRow, Report, words};
+use crate::base::text::{clip, plain};
+use crate::base::units::{count, counted, ns, percent, times};
+use crate::judge::Severity;
+
+/// Narrower than this nothing can be laid out, wider than this nobody reads.
+const WIDTHS: std::ops::RangeInclusive<usize> = 40..=140;
+/// Findings explained; the table lists those of the report's `top`.
+const EXPLAINED: usize = 3;
+/// Rows of the table by layer.
+const LAYERS: usize = 10;
+/// Entries of the list of what is fast enough.
+const LEAVE_ALONE: usize = 5;
+/// Entries of the list of what could not be judged.
+const NOT_JUDGED: usize = 3;
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const CODE: Style = color(AnsiColor::Cyan);
+const CAUTION: Style = color(AnsiColor::Yellow);
+
+const fn color(color: AnsiColor) -> Style {
+    Style::new().fg_color(Some(anstyle::Color::Ansi(color)))
+}
+
+fn severity_style(severity: Severity) -> Style {
+    match severity {
+        Severity::Error => color(AnsiColor::Red).bold(),
+        Severity::Warning => color(AnsiColor::Yellow).bold(),
+        Severity::Note => color(AnsiColor::Blue).bold(),
+    }
+}
+
+/// The report for a terminal of `width` columns, with ANSI colours.
+pub fn text(report: &Report, width: usize) -> String {
+    let width = width.clamp(*WIDTHS.start(), *WIDTHS.end());
+    let mut page = Page {
+        out: String::new(),
+        width,
+    };
+    page.opening(report);
+    page.findings(report);
+    page.layers(report);
+    page.rest(report);
+    page.out
+}
+
+struct Page {
+    out: String,
+    width: usize,
+}
+
+impl Page {
+    fn opening(&mut self, report: &Report) {
+        let title = format!("GPU advice for {}", plain(&report.title));
+        self.words(&title, BOLD, 0);
+        self.blank();
+        self.words(&report.verdict.join(" "), Style::new(), 0);
+        for caution in &report.cautions {
+            self.blank();
+            self.words(&format!("Note: {caution}"), CAUTION, 0);
+        }
+    }
+
+    fn findings(&mut self, report: &Report) {
+        let shown = report.findings.len().min(report.top);
+        let Some(top) = report.findings.get(..shown).filter(|top| !top.is_empty()) else {
+            return;
+        };
+        self.heading("What to change");
+        self.finding_table(top);
+        let more = report.findings.len() - shown;
+        let small = report.minor.len();
+        for (n, noun) in [(more, "more finding"), (small, "small finding")] {
+            if n > 0 {
+                let line = format!("and {}", counted(n as u64, noun));
+                self.words(&line, DIM, 0);
+            }
+        }
+        for finding in top.iter().take(EXPLAINED) {
+            self.explain(finding);
+        }
+    }
+
+    fn finding_table(&mut self, findings: &[FindingReport]) {
+        let columns = vec![
+            Column::new("#", Align::Right, 3),
+            Column::new("Gives back", Align::Right, 10),
+            Column::new("Sure", Align::Left, 6),
+            Column::new("Finding", Align::Left, 18).flexible(),
+        ];
+        let rows = findings.iter().map(|f| {
+            let saving = match &f.saving {
+                None => "not estimated".to_owned(),
+                Some(s) if s.claimed_ns <= 0.0 => "see above".to_owned(),
+                Some(s) => format!("{} ({})", ns(s.claimed_ns), percent(s.claimed_share)),
+            };
+            let cells = vec![
+                f.number.to_string(),
+                saving,
+                format!("{:?}", f.confidence).to_lowercase(),
+                plain(&f.title),
+            ];
+            Row {
+                style: severity_style(f.severity),
+                cells,
+                below: plain(&f.place),
+            }
+        });
+        self.table(columns, rows.collect());
+    }
+
+    fn explain(&mut self, f: &FindingReport) {
+        self.blank();
+        let title = format!("{}. {}", f.number, plain(&f.title));
+        self.words(&title, severity_style(f.severity), 0);
+        let mut place = plain(&f.place);
+        for line in f.evidence.source_lines.iter().take(1) {
+            place.push_str(&format!(", {}", plain(line)));
+        }
+        self.words(&place, DIM, 2);
+        self.prose(&f.message, 2);
+        let saving = words::saving(f);
+        if !saving.is_empty() {
+            self.words(&saving, Style::new(), 2);
+        }
+        self.prose(&f.fix, 2);
+    }
+
+    fn layers(&mut self, report: &Report) {
+        if report.layers.is_empty() {
+            return;
+        }
+        self.heading("Per layer");
+        let columns = vec![
+            Column::new("Layer", Align::Left, 12).flexible(),
+            Column::new("Time", Align::Right, 8),
+            Column::new("Share", Align::Right, 6),
+            Column::new("Headroom", Align::Right, 5),
+            Column::new("Bound by", Align::Left, 5),
+            Column::new("Findings", Align::Left, 6),
+        ];
+        let rows = report.layers.iter().take(LAYERS).map(layer);
+        self.table(columns, rows.collect());
+        let left = report.layers.len().saturating_sub(LAYERS) as u64;
+        let left = left.saturating_add(report.layers_omitted.count);
+        if left > 0 {
+            self.words(&format!("and {}", counted(left, "more row")), DIM, 0);
+        }
+    }
+
+    fn rest(&mut self, report: &Report) {
+        let alone: Vec<String> = report
+            .leave_alone
+            .iter()
+            .take(LEAVE_ALONE)
+            .map(|l| {
+                let name = [l.place.as_str(), l.operator.as_str()];
+                let name: Vec<&str> = name.into_iter().filter(|n| !n.is_empty()).collect();
+                let name = plain(&name.join(" · "));
+                format!("{name} ({}, {})", l.direction, ns(l.time_ns as f64))
+            })
+            .collect();
+        if !alone.is_empty() {
+            self.heading("Leave alone");
+            self.words(
+                &format!("As fast as it gets: {}.", alone.join(", ")),
+                Style::new(),
+                0,
+            );
+        }
+        if !report.not_judged.is_empty() {
+            self.heading("What could not be judged");
+            for row in report.not_judged.iter().take(NOT_JUDGED) {
+                let needs = prose::plain(&row.needs);
+                let held = counted(row.rules.len() as u64, "rule");
+                self.words(&format!("{held}, for want of {needs}"), Style::new(), 0);
+            }
+            let left = report.not_judged.len().saturating_sub(NOT_JUDGED);
+            if left > 0 {
+                self.words(&format!("and {left} more"), DIM, 0);
+            }
+        }
+        self.blank();
+        let method = &report.method;
+        let gpu = method.gpu.as_ref().map_or("unknown GPU", |g| &g.name);
+        let priced = method.priced_share.map_or(String::new(), |share| {
+            format!(", {} of kernel time priced", percent(share))
+        });
+        let made = format!(
+            "{}, {}, {} kernels, measured against {}{priced}. `--format html` or `-o report.md` has the whole report.",
+            method.program,
+            method.format,
+            count(report.summary.kernels),
+            plain(gpu),
+        );
+        self.words(&made, DIM, 0);
+    }
+
+    fn blank(&mut self) {
+        self.out.push('\n');
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.blank();
+        self.words(text, BOLD.underline(), 0);
+        self.blank();
+    }
+
+    /// A sentence in one style, wrapped; code between backticks is coloured.
+    fn words(&mut self, text: &str, style: Style, indent: usize) {
+        let runs: Vec<Run> = text
+            .split('`')
+            .enumerate()
+            .map(|(i, part)| Run {
+                text: part.to_owned(),
+                code: i % 2 == 1,
+            })
+            .collect();
+        self.wrapped(&runs, style, indent, "");
+    }
+
+    fn prose(&mut self, markdown: &str, indent: usize) {
+        for block in prose::blocks(markdown) {
+            match block {
+                Block::Paragraph(runs) => self.wrapped(&runs, Style::new(), indent, ""),
+                Block::Item(runs) => self.wrapped(&runs, Style::new(), indent, "- "),
+                Block::Code(lines) => {
+                    for line in lines {
+                        // Listings are not wrapped: they are there to be copied.
+                        let indent = indent + 2;
+                        self.out
+                            .push_str(&format!("{:indent$}{CODE}{line}{CODE:#}\n", ""));
+                    }
+                }
+            }
+        }
+    }
+
+    fn wrapped(&mut self, runs: &[Run], style: Style, indent: usize, bullet: &str) {
+        let margin = indent + bullet.len();
+        let room = self.width.saturating_sub(margin).max(10);
+        let mut line = format!("{:indent$}{bullet}", "");
+        let mut used = 0;
+        let mut glued = false;
+        for run in runs {
+            let style = if run.code { CODE } else { style };
+            let text = if run.code {
+                plain(&run.text)
+            } else {
+                run.text.clone()
+            };
+            glued &= !text.starts_with(char::is_whitespace);
+            for word in text.split_whitespace() {
+                let word = plain(&clip(word, self.width * 2));
+                let width = width_of(&word);
+                if used > 0 && !glued && used + 1 + width > room {
+                    self.out.push_str(line.trim_end());
+                    self.out.push('\n');
+                    line = format!("{:margin$}", "");
+                    used = 0;
+                } else if used > 0 && !glued {
+                    line.push(' ');
+                    used += 1;
+                }
+                line.push_str(&format!("{style}{word}{style:#}"));
+                used += width;
+                glued = false;
+            }
+            glued = !text.ends_with(char::is_whitespace);
+        }
+        self.out.push_str(line.trim_end());
+        self.out.push('\n');
+    }
+
+    fn table(&mut self, columns: Vec<Column>, rows: Vec<Row>) {
+        let table = Table::new(columns, rows);
+        self.out.push_str(&table.render(self.width));
+    }
+}
+
+fn layer(l: &LayerRow) -> Row {
+    let mut name = plain(&l.name);
+    if l.layers > 1 {
+        name.push_str(&format!(" ({})", counted(l.layers, "layer")));
+    }
+    let findings: Vec<String> = l.findings.iter().map(u64::to_string).collect();
+    let or_dash = |text: String| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text
+        }
+    };
+    Row {
+        style: Style::new(),
+        cells: vec![
+            name,
+            ns(l.time_ns as f64),
+            percent(l.share),
+            l.headroom.map_or("-".to_owned(), times),
+            or_dash(l.bound.clone().unwrap_or_default()),
+            or_dash(findings.join(", ")),
+        ],
+        below: String::new(),
+    }
+}

@@ -1,0 +1,203 @@
+//! Tables that fit a terminal: columns take what their cells need, and flexible ones give way.
+
+use anstyle::Style;
+use unicode_width::UnicodeWidthStr;
+
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// To which side cells lean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    Right,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    title: &'static str,
+    align: Align,
+    /// Narrowest, in terminal columns.
+    least: usize,
+    flexible: bool,
+}
+
+impl Column {
+    pub(super) fn new(title: &'static str, align: Align, least: usize) -> Column {
+        Column {
+            title,
+            align,
+            least,
+            flexible: false,
+        }
+    }
+
+    /// Gives way first when the table is too wide.
+    pub(super) fn flexible(mut self) -> Column {
+        self.flexible = true;
+        self
+    }
+}
+
+/// Cells without control characters.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    /// Of the first cell.
+    pub style: Style,
+    pub cells: Vec<String>,
+    /// A line of its own below the last cell; empty for none.
+    pub below: String,
+}
+
+/// A table.
+pub(super) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+}
+
+impl Table {
+    pub(super) fn new(columns: Vec<Column>, rows: Vec<Row>) -> Table {
+        Table { columns, rows }
+    }
+
+    /// The table in at most `width` columns, unless its columns' least widths need more.
+    pub(super) fn render(&self, width: usize) -> String {
+        let widths = self.widths(width);
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
+        let dim = Style::new().dimmed();
+        let mut out = self.row(&titles, &widths, |_| dim);
+        let last = widths.split_last().map_or(0, |(_, before)| {
+            before.iter().sum::<usize>() + GAP * before.len()
+        });
+        for row in &self.rows {
+            out.push_str(&self.row(&row.cells, &widths, |i| {
+                if i == 0 { row.style } else { Style::new() }
+            }));
+            if !row.below.is_empty() {
+                let below = fit(&row.below, width.saturating_sub(last).max(10));
+                out.push_str(&format!("{:last$}{dim}{below}{dim:#}\n", ""));
+            }
+        }
+        out
+    }
+
+    fn widths(&self, room: usize) -> Vec<usize> {
+        let mut widths: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, column)| {
+                let cells = self.rows.iter().filter_map(|row| row.cells.get(i));
+                let widest = cells.map(|c| width_of(c)).max().unwrap_or(0);
+                widest.max(width_of(column.title))
+            })
+            .collect();
+        for flexible in [true, false] {
+            while let Some(widest) = self.widest(&widths, room, flexible) {
+                if let Some(width) = widths.get_mut(widest) {
+                    *width -= 1;
+                }
+            }
+        }
+        widths
+    }
+
+    /// The widest column that may still give way, while the table is too wide.
+    fn widest(&self, widths: &[usize], room: usize, flexible: bool) -> Option<usize> {
+        let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+        if total <= room {
+            return None;
+        }
+        let may = |i: usize, width: usize| {
+            let column = self.columns.get(i);
+            column.is_some_and(|c| c.flexible == flexible && width > c.least)
+        };
+        (0..widths.len())
+            .filter(|&i| widths.get(i).is_some_and(|w| may(i, *w)))
+            .max_by_key(|&i| widths.get(i))
+    }
+
+    fn row(&self, cells: &[String], widths: &[usize], style: impl Fn(usize) -> Style) -> String {
+        let mut line = String::new();
+        for (i, ((cell, width), column)) in cells.iter().zip(widths).zip(&self.columns).enumerate()
+        {
+            if i > 0 {
+                line.push_str(&" ".repeat(GAP));
+            }
+            let cell = fit(cell, *width);
+            let pad = " ".repeat(width.saturating_sub(width_of(&cell)));
+            let style = style(i);
+            let cell = format!("{style}{cell}{style:#}");
+            match column.align {
+                Align::Left => line.push_str(&(cell + &pad)),
+                Align::Right => line.push_str(&(pad + &cell)),
+            }
+        }
+        format!("{}\n", line.trim_end())
+    }
+}
+
+/// Terminal columns a text takes.
+pub(super) fn width_of(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// A text in at most `width` columns, its middle cut out where it is longer.
+fn fit(text: &str, width: usize) -> String {
+    let mut chars = text.chars().count();
+    let mut cut = text.to_owned();
+    while width_of(&cut) > width && chars > 0 {
+        chars = (chars - 1).min(width);
+        cut = crate::base::text::clip(text, chars);
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let columns = vec![
+            Column::new("#", Align::Right, 1),
+            Column::new("Name", Align::Left, 4).flexible(),
+            Column::new("Time", Align::Right, 4),
+        ];
+        let row = |n: &str, name: &str| {
+            let cells = vec![n.to_owned(), name.to_owned(), "1.5 ms".to_owned()];
+            Row {
+                style: Style::new(),
+                cells,
+                below: String::new(),
+            }
+        };
+        Table::new(
+            columns,
+            vec![
+                row("1", "short"),
+                row("10", "quite_a_long_name"),
+                row("2", "中文中文中文中文"),
+            ],
+        )
+    }
+
+    #[test]
+    fn takes_what_it_needs() {
+        let text = anstream::adapter::strip_str(&table().render(80)).to_string();
+        assert_eq!(
+            text.lines().nth(2),
+            Some("10  quite_a_long_name  1.5 ms"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn fits_where_it_can() {
+        for width in 14..60 {
+            let text = anstream::adapter::strip_str(&table().render(width)).to_string();
+            let widest = text.lines().map(width_of).max().unwrap_or(0);
+            assert!(widest <= width, "{width}:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! What the GPUs did when: the parts of the time, the steps, and the gaps worth looking at.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::build::{label, share, sum};
+use super::{Omitted, Summary};
+use crate::correlate::{DeviceTimeline, Gap, GapCause, Run, Step};
+use crate::profile::Span;
+
+/// Equal parts a device's window is divided into to draw it.
+const BUCKETS: usize = 600;
+/// Gaps listed per device: the longest.
+const MAX_GAPS: usize = 200;
+/// Steps listed: the first.
+const MAX_STEPS: usize = 1_000;
+/// Devices listed: the first.
+const MAX_DEVICES: usize = 64;
+
+/// The judged window on the GPUs' clock. Times are ns; starts count from the start of the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Timeline {
+    /// Length of the window.
+    pub ns: i64,
+    /// What the devices' windows divide into; adds up to `summary.device_window_ns`.
+    pub parts: Vec<TimePart>,
+    /// Idle time by cause, largest first. No evidence where `summary.idle_untrusted` says so.
+    pub idle: Vec<IdleCause>,
+    pub devices: Vec<DeviceRow>,
+    /// Devices beyond the number listed.
+    pub devices_omitted: u64,
+    /// Numbered steps in time order, one row per process that marks them.
+    pub steps: Vec<StepRow>,
+    /// Steps beyond the number listed.
+    pub steps_omitted: u64,
+}
+
+/// A part of the devices' time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct TimePart {
+    /// `compute`, `communication` (while nothing computed), `copy` (while no kernel ran), `set` or
+    /// `idle`.
+    pub what: String,
+    pub ns: i64,
+    /// Of `summary.device_window_ns`.
+    pub share: f64,
+}
+
+/// Idle time with one cause.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct IdleCause {
+    /// `host_late`, `after_sync`, `data_loading`: the words of the fact `gap.cause`.
+    pub cause: String,
+    pub gaps: u64,
+    pub ns: i64,
+}
+
+/// One GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DeviceRow {
+    /// `GPU 0`.
+    pub device: String,
+    /// From its first to its last work inside the window.
+    pub start_ns: i64,
+    pub ns: i64,
+    pub busy_ns: i64,
+    /// Busy share of equal parts of `ns`, in order.
+    pub busy: Vec<f64>,
+    /// The longest, in time order.
+    pub gaps: Vec<GapRow>,
+    /// Gaps beyond the number listed.
+    pub gaps_omitted: Omitted,
+}
+
+/// An interval in which a device did nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct GapRow {
+    pub start_ns: i64,
+    pub ns: i64,
+    pub cause: String,
+    /// The kernel that ended it.
+    pub next_kernel: Option<String>,
+    /// The host call blamed.
+    pub call: Option<String>,
+}
+
+/// One numbered step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StepRow {
+    pub number: u64,
+    pub start_ns: i64,
+    pub ns: i64,
+    /// Not judged.
+    pub warmup: bool,
+    /// Of the time of all devices inside the step; `null` when none did anything near it.
+    pub busy_share: Option<f64>,
+}
+
+/// The timeline of a run.
+pub(super) fn of(run: &Run, summary: &Summary) -> Timeline {
+    let devices = &run.timeline.devices;
+    let origin = run.window.span.map_or(0, |w| w.start);
+    Timeline {
+        ns: summary.window_ns,
+        parts: parts(run, summary),
+        idle: idle(devices),
+        devices: devices
+            .iter()
+            .take(MAX_DEVICES)
+            .map(|d| device(run, d, origin))
+            .collect(),
+        devices_omitted: devices.len().saturating_sub(MAX_DEVICES) as u64,
+        steps: steps(run, origin),
+        steps_omitted: run.steps.len().saturating_sub(MAX_STEPS) as u64,
+    }
+}
+
+fn parts(run: &Run, s: &Summary) -> Vec<TimePart> {
+    if s.device_window_ns <= 0 {
+        return Vec::new();
+    }
+    let idle = sum(run.timeline.devices.iter().map(DeviceTimeline::idle_ns));
+    let rest = s.busy_ns - s.kernel_ns.saturating_add(s.exposed_copy_ns);
+    [
+        ("compute", s.kernel_ns.saturating_sub(s.exposed_comm_ns)),
+        ("communication", s.exposed_comm_ns),
+        ("copy", s.exposed_copy_ns),
+        ("set", rest),
+        ("idle", idle),
+    ]
+    .into_iter()
+    .filter(|(_, ns)| *ns > 0)
+    .map(|(what, ns)| TimePart {
+        what: what.to_owned(),
+        ns,
+        share: share(ns as f64, s.device_window_ns as f64),
+    })
+    .collect()
+}
+
+fn idle(devices: &[DeviceTimeline]) -> Vec<IdleCause> {
+    let mut causes: IndexMap<GapCause, (u64, i64)> = IndexMap::new();
+    for gap in devices.iter().flat_map(|d| &d.gaps) {
+        let entry = causes.entry(gap.cause).or_default();
+        entry.0 += 1;
+        entry.1 = entry.1.saturating_add(gap.span.ns());
+    }
+    causes.sort_by(|a, x, b, y| y.1.cmp(&x.1).then(a.cmp(b)));
+    causes
+        .into_iter()
+        .map(|(cause, (gaps, ns))| IdleCause {
+            cause: cause.name().to_owned(),
+            gaps,
+            ns,
+        })
+        .collect()
+}
+
+fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
+    let mut order: Vec<usize> = (0..device.gaps.len()).collect();
+    let length = |i: &usize| device.gaps.get(*i).map_or(0, |g| g.span.ns());
+    order.sort_by_key(|i| std::cmp::Reverse(length(i)));
+    let rest = order.split_off(order.len().min(MAX_GAPS));
+    order.sort_unstable();
+    let known = run.profile.devices.get(device.device.idx());
+    DeviceRow {
+        device: format!(
+            "GPU {}",
+            known.map_or(u64::from(device.device.0), |d| u64::from(d.ordinal))
+        ),
+        start_ns: device.span.start.saturating_sub(origin),
+        ns: device.span.ns(),
+        busy_ns: device.busy_ns,
+        busy: busy(device),
+        gaps: order
+            .iter()
+            .filter_map(|&i| Some(gap(run, device.gaps.get(i)?, origin)))
+            .collect(),
+        gaps_omitted: Omitted {
+            count: rest.len() as u64,
+            time_ns: sum(rest.iter().map(length)),
+        },
+    }
+}
+
+fn gap(run: &Run, gap: &Gap, origin: i64) -> GapRow {
+    let profile = &run.profile;
+    let kernel = gap.next.and_then(|id| profile.kernels.get(id.idx()));
+    let call = gap.call.and_then(|id| profile.calls.get(id.idx()));
+    GapRow {
+        start_ns: gap.span.start.saturating_sub(origin),
+        ns: gap.span.ns(),
+        cause: gap.cause.name().to_owned(),
+        next_kernel: kernel.map(|k| label(profile.text(k.name))),
+        call: call.map(|c| label(profile.text(c.name))),
+    }
+}
+
+/// What is not a gap is busy. Linear in gaps and buckets, for gaps do not overlap.
+fn busy(device: &DeviceTimeline) -> Vec<f64> {
+    let (start, total) = (device.span.start, device.span.ns());
+    if total <= 0 {
+        return Vec::new();
+    }
+    let width = total as f64 / BUCKETS as f64;
+    let mut busy = vec![1.0_f64; BUCKETS];
+    for gap in &device.gaps {
+        let inside = gap.span.clip(device.span);
+        let from = inside.start.saturating_sub(start) as f64 / width;
+        let to = inside.end.saturating_sub(start) as f64 / width;
+        let touched = busy.iter_mut().enumerate().skip(from as usize);
+        for (i, share) in touched.take_while(|(i, _)| (*i as f64) < to) {
+            let (left, right) = (i as f64, (i + 1) as f64);
+            *share -= (to.min(right) - from.max(left)).max(0.0);
+        }
+    }
+    // Three digits are more than a screen shows.
+    busy.iter()
+        .map(|share| (share.clamp(0.0, 1.0) * 1e3).round() / 1e3)
+        .collect()
+}
+
+fn steps(run: &Run, origin: i64) -> Vec<StepRow> {
+    let devices: Vec<Gaps<'_>> = run.timeline.devices.iter().map(Gaps::new).collect();
+    let mut steps: Vec<&Step> = run.steps.iter().collect();
+    steps.sort_by_key(|s| (s.span.start, s.span.end, s.number));
+    steps
+        .into_iter()
+        .take(MAX_STEPS)
+        .map(|step| StepRow {
+            number: step.number,
+            start_ns: step.span.start.saturating_sub(origin),
+            ns: step.span.ns(),
+            warmup: step.warmup,
+            busy_share: busy_share(&devices, step.span),
+        })
+        .collect()
+}
+
+/// Busy time over present time of all devices inside a span.
+fn busy_share(devices: &[Gaps<'_>], span: Span) -> Option<f64> {
+    let mut present = 0_i64;
+    let mut idle = 0_i64;
+    for device in devices {
+        let inside = span.clip(device.span);
+        present = present.saturating_add(inside.ns());
+        idle = idle.saturating_add(device.inside(inside));
+    }
+    (present > 0).then(|| (1.0 - idle as f64 / present as f64).clamp(0.0, 1.0))
+}
+
+/// The gaps of a device with running sums, so that a step costs two searches.
+struct Gaps<'a> {
+    span: Span,
+    gaps: &'a [Gap],
+    /// Idle ns before the gap of the same index.
+    before: Vec<i64>,
+}
+
+impl Gaps<'_> {
+    fn new(device: &DeviceTimeline) -> Gaps<'_> {
+        let mut total = 0_i64;
+        let before = device
+            .gaps
+            .iter()
+            .map(|gap| {
+                let before = total;
+                total = total.saturating_add(gap.span.ns());
+                before
+            })
+            .collect();
+        Gaps {
+            span: device.span,
+            gaps: &device.gaps,
+            before,
+        }
+    }
+
+    /// Idle ns before a time.
+    fn until(&self, time: i64) -> i64 {
+        let next = self.gaps.partition_point(|g| g.span.start < time);
+        let Some(last) = next.checked_sub(1) else {
+            return 0;
+        };
+        let Some((gap, before)) = self.gaps.get(last).zip(self.before.get(last)) else {
+            return 0;
+        };
+        let part = gap.span.end.min(time).saturating_sub(gap.span.start);
+        before.saturating_add(part.max(0))
+    }
+
+    fn inside(&self, span: Span) -> i64 {
+        if span.ns() <= 0 {
+            return 0;
+        }
+        self.until(span.end).saturating_sub(self.until(span.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::DeviceId;
+
+    fn device(span: (i64, i64), gaps: &[(i64, i64)]) -> DeviceTimeline {
+        let span_of = |(start, end)| Span { start, end };
+        let gaps: Vec<Gap> = gaps
+            .iter()
+            .map(|g| Gap {
+                span: span_of(*g),
+                cause: GapCause::HostLate,
+                next: None,
+                call: None,
+            })
+            .collect();
+        let span = span_of(span);
+        let idle: i64 = gaps.iter().map(|g| g.span.ns()).sum();
+        DeviceTimeline {
+            device: DeviceId(0),
+            span,
+            busy_ns: span.ns() - idle,
+            kernel_ns: span.ns() - idle,
+            copy_ns: 0,
+            comm_ns: 0,
+            exposed_copy_ns: 0,
+            exposed_comm_ns: 0,
+            graph_ns: 0,
+            gaps,
+        }
+    }
+
+    #[test]
+    fn the_strip_adds_up_to_the_busy_time() {
+        let device = device(
+            (-6_000, 6_000),
+            &[(-5_990, -5_985), (-100, 50), (1_000, 5_000)],
+        );
+        let strip = busy(&device);
+        assert_eq!(strip.len(), BUCKETS);
+        let sum: f64 = strip.iter().sum::<f64>() * 20.0;
+        assert!((sum - device.busy_ns as f64).abs() < 20.0, "{sum}");
+        assert_eq!(strip[400], 0.0);
+        assert_eq!(strip[599], 1.0);
+        assert_eq!(strip[0], 0.75);
+    }
+
+    #[test]
+    fn steps_know_their_idle_time() {
+        let a = device((0, 1_000), &[(100, 200), (400, 600)]);
+        let b = device((500, 1_000), &[]);
+        let both = [Gaps::new(&a), Gaps::new(&b)];
+        let share = |start, end| busy_share(&both, Span { start, end });
+        assert_eq!(share(0, 100), Some(1.0));
+        assert_eq!(share(150, 250), Some(0.5));
+        assert_eq!(share(500, 700), Some(0.75));
+        assert_eq!(share(2_000, 3_000), None);
+        assert_eq!(share(i64::MIN, i64::MAX), Some(0.8));
+        assert_eq!(share(900, 100), None);
+    }
+}

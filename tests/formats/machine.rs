@@ -1,0 +1,168 @@
+//! JSON, SARIF and workflow commands, against their schemas and grammars.
+
+use jsonschema::validator_for;
+use pyprof_advise::report::{SCHEMA, from_json, github, json, sarif};
+use serde_json::Value;
+
+use super::{all, example, reports};
+
+/// The SARIF 2.1.0 schema of OASIS.
+const SARIF: &str = include_str!("schema/sarif-2.1.0.json");
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// The published schema says what is there; reports grow by new fields, so it allows others. Here it
+/// must name them all.
+fn strict(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if let Some(properties) = object.get("properties").and_then(Value::as_object) {
+                let names = properties.keys().cloned().map(Value::String).collect();
+                object.insert("required".to_owned(), Value::Array(names));
+                object.insert("additionalProperties".to_owned(), Value::Bool(false));
+            }
+            object.values_mut().for_each(strict);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strict),
+        _ => {}
+    }
+}
+
+#[test]
+fn json_is_what_its_schema_says() {
+    let mut schema = parsed(SCHEMA);
+    strict(&mut schema);
+    let validator = validator_for(&schema).unwrap();
+    for (name, text) in all() {
+        let errors: Vec<String> = validator
+            .iter_errors(&parsed(text))
+            .map(|e| format!("{}: {e}", e.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+    }
+    let mut wrong = parsed(&all()[0].1);
+    wrong["summary"]["busy_ns"] = Value::String("much".into());
+    assert!(!validator.is_valid(&wrong), "the schema allows anything");
+}
+
+#[test]
+fn json_goes_there_and_back() {
+    for (name, text) in all() {
+        assert!(json(&from_json(text).unwrap()) == *text, "{name}");
+    }
+}
+
+#[test]
+fn sites_add_up() {
+    for (name, report) in reports() {
+        let listed: i64 = report.sites.iter().map(|s| s.time_ns).sum();
+        let total = listed + report.sites_omitted.time_ns;
+        assert_eq!(total, report.summary.kernel_time_ns, "{name}");
+        let parts: i64 = report.timeline.parts.iter().map(|p| p.ns).sum();
+        assert_eq!(parts, report.summary.device_window_ns, "{name}");
+        for pair in report.sites.windows(2) {
+            assert!(pair[0].time_ns >= pair[1].time_ns, "{name}");
+        }
+        for device in &report.timeline.devices {
+            let mean = device.busy.iter().sum::<f64>() / device.busy.len().max(1) as f64;
+            let share = device.busy_ns as f64 / device.ns.max(1) as f64;
+            assert!((mean - share).abs() < 0.01, "{name}: {mean} {share}");
+        }
+    }
+}
+
+#[test]
+fn sarif_is_valid() {
+    let mut schema = parsed(SARIF);
+    // A bracket without its partner is a pattern to JavaScript only; we write no `language`.
+    for part in ["run", "toolComponent"] {
+        let language = &mut schema["definitions"][part]["properties"]["language"];
+        language.as_object_mut().unwrap().remove("pattern");
+    }
+    let validator = validator_for(&schema).unwrap();
+    for (name, report) in reports() {
+        let log = parsed(&sarif(&report));
+        let errors: Vec<String> = validator
+            .iter_errors(&log)
+            .map(|e| format!("{}: {e}", e.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+        let run = &log["runs"][0];
+        let results = run["results"].as_array().unwrap();
+        assert_eq!(results.len(), report.findings.len(), "{name}");
+        let mut prints = Vec::new();
+        for (result, finding) in results.iter().zip(&report.findings) {
+            let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+            let rule = &run["tool"]["driver"]["rules"][index];
+            assert_eq!(rule["id"], result["ruleId"], "{name}");
+            assert!(!rule["help"]["markdown"].as_str().unwrap().is_empty());
+            prints.push(result["partialFingerprints"]["ruleAndPlace/v1"].clone());
+            let location = &result["locations"][0];
+            let layer = &location["logicalLocations"][0]["fullyQualifiedName"];
+            assert!(!layer.as_str().unwrap().is_empty());
+            let line = &location["physicalLocation"]["region"]["startLine"];
+            let known = finding
+                .evidence
+                .source_lines
+                .iter()
+                .any(|l| !l.contains('…'));
+            assert_eq!(line.is_u64(), known, "{name}: {location}");
+        }
+        let count = prints.len();
+        prints.sort_by_key(ToString::to_string);
+        prints.dedup();
+        assert_eq!(prints.len(), count, "{name}: a fingerprint twice");
+    }
+}
+
+#[test]
+fn sarif_points_to_the_line() {
+    let log = parsed(&sarif(&example()));
+    let result = &log["runs"][0]["results"][0];
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "net/model.py");
+    assert_eq!(place["artifactLocation"]["uriBaseId"], "SRCROOT");
+    assert_eq!(place["region"]["startLine"], 111);
+    assert_eq!(result["level"], "error");
+}
+
+#[test]
+fn workflow_commands_are_capped_and_escaped() {
+    for (name, report) in reports() {
+        commands(&github(&report), name);
+    }
+    let mut many = example();
+    let finding = many.findings[1].clone();
+    many.findings = vec![finding; 40];
+    let text = github(&many);
+    commands(&text, "many");
+    assert_eq!(text.matches("::warning ").count(), 10);
+    assert!(text.ends_with("30 findings not annotated: GitHub shows 10 of a level per step.\n"));
+}
+
+/// Every line is a command GitHub knows, or our own last line.
+pub(super) fn commands(text: &str, name: &str) {
+    for line in text.lines() {
+        let Some(command) = line.strip_prefix("::") else {
+            assert!(line.contains(" not annotated: "), "{name}: {line}");
+            continue;
+        };
+        let (properties, message) = command.split_once("::").unwrap();
+        let (level, properties) = properties.split_once(' ').unwrap();
+        assert!(
+            matches!(level, "error" | "warning" | "notice"),
+            "{name}: {line}"
+        );
+        for property in properties.split(',') {
+            let (key, value) = property.split_once('=').unwrap();
+            assert!(matches!(key, "file" | "line" | "title"), "{name}: {line}");
+            assert!(!value.contains(':') && !value.is_empty(), "{name}: {line}");
+        }
+        assert!(
+            !message.is_empty() && !line.contains("##["),
+            "{name}: {line}"
+        );
+    }
+}

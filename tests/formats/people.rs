@@ -1,0 +1,102 @@
+//! Markdown, the page without a browser, and the terminal.
+
+use pyprof_advise::report::{PR_CHARS, html, markdown, markdown_within, text};
+
+use super::{check, example, reports};
+
+#[test]
+fn markdown_renders_right() {
+    for (name, report) in reports() {
+        println!("{name}");
+        check::markdown(&markdown(&report).unwrap());
+    }
+}
+
+#[test]
+fn markdown_fits_whatever_the_room() {
+    for (name, report) in reports() {
+        let whole = markdown(&report).unwrap();
+        for room in [
+            PR_CHARS, 20_000, 12_000, 8_000, 5_000, 3_000, 2_000, 1_000, 500,
+        ] {
+            println!("{name} in {room}");
+            let text = markdown_within(&report, room).unwrap();
+            let chars = text.chars().count();
+            assert!(chars <= room, "{chars}");
+            check::markdown(&text);
+            assert!(text.starts_with("# GPU advice"));
+            let is_whole = whole.chars().count() <= room;
+            assert_eq!(text == whole, is_whole);
+            assert!(is_whole || text.contains("left out"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_pays_most_is_dropped_last() {
+    let report = example();
+    let first = &report.findings[0].title;
+    let text = markdown_within(&report, 6_000).unwrap();
+    assert!(text.contains(&format!("### 1. {first}")), "{text}");
+    assert!(text.contains("This report is shortened to fit 6,000 characters"));
+    assert!(!text.contains("### 9."), "{text}");
+    assert!(
+        text.chars().count() > 3_000,
+        "much room is left unused:\n{text}"
+    );
+}
+
+#[test]
+fn charts_show_the_numbers_of_the_tables() {
+    let text = markdown(&example()).unwrap();
+    assert!(text.contains("\"lm_head\" : 74.2\n"), "{text}");
+    assert!(text.contains("| lm_head | 74.2 ms |"));
+    assert!(text.contains("\"Copying\" : 24.3\n") && text.contains("| 24.3 ms | 9.5 % |"));
+}
+
+#[test]
+fn pages_hold_their_markup_only() {
+    for (name, report) in reports() {
+        println!("{name}");
+        let page = html(&report).unwrap();
+        check::html(&page);
+        for finding in &report.findings {
+            let id = format!("id=\"finding-{}\"", finding.number);
+            assert!(page.contains(&id), "{id}");
+        }
+    }
+}
+
+#[test]
+fn the_terminal_is_never_too_narrow() {
+    for (name, report) in reports() {
+        for width in [0, 40, 60, 80, 100, 400] {
+            println!("{name} in {width}");
+            let coloured = text(&report, width);
+            let plain = anstream::adapter::strip_str(&coloured).to_string();
+            check::shown(&plain, &['\n']);
+            assert!(plain.replace('\n', " ").starts_with("GPU advice for "));
+            let tables = plain
+                .lines()
+                .filter(|l| l.contains(" ms  ") || l.contains(" us  "));
+            let widest = tables.map(|l| l.chars().count()).max().unwrap_or(0);
+            assert!(widest <= width.clamp(60, 140), "{widest}:\n{plain}");
+        }
+    }
+}
+
+#[test]
+fn the_terminal_says_what_matters() {
+    let report = example();
+    let text = anstream::adapter::strip_str(&text(&report, 100)).to_string();
+    for part in [
+        "What to change",
+        &report.findings[0].title,
+        "net/model.py:111",
+        "lm_head = nn.Linear(d_model, 33280)   # and the same size for a tied embedding",
+        "Per layer",
+        "Leave alone",
+    ] {
+        assert!(text.contains(part), "{part:?} not in\n{text}");
+    }
+}
