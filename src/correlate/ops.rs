@@ -182,7 +182,9 @@ impl<'t, 'p> Calls<'t, 'p> {
         let (range_id, range, _) = self.tree.range(choice.range)?;
         let (_, operator, meaning) = self.tree.range(choice.operator)?;
         let named = meaning.named.as_ref()?;
-        let args = self.args_of(operator, meaning);
+        let args = self
+            .message_args(choice.operator)
+            .or_else(|| self.args_of(operator, meaning));
         let context = *self.tree.context(scope)?;
         let spot = Spot {
             time: range.span.start,
@@ -249,6 +251,20 @@ impl<'t, 'p> Calls<'t, 'p> {
             What::Marker { args, .. } => args,
             _ => self.arguments.of(range.args).args,
         }
+    }
+
+    /// For the range a process group opens inside the one that records its message: size, type and
+    /// group are written down there, the inner `nccl:all_reduce` has shapes at most.
+    fn message_args(&self, scope: ScopeId) -> Option<ArgsId> {
+        let (.., inner) = self.tree.range(scope)?;
+        let parent = self.tree.scopes.get(scope.idx())?.parent?;
+        let (_, recorded, outer) = self.tree.range(parent)?;
+        let is = |meaning: &Meaning, name: fn(&super::OpName) -> bool| {
+            meaning.named.as_ref().is_some_and(|named| name(&named.op))
+        };
+        let pair =
+            is(inner, |op| op.module == "nccl") && is(outer, |op| op.name == "record_param_comms");
+        self.arguments.of(recorded.args.filter(|_| pair)).args
     }
 
     /// An autograd node's number says which forward call it belongs to; what runs inside it has

@@ -38,8 +38,7 @@ const COMM: Entry = Entry {
 const OTHER: Entry = Entry {
     names: &["*"],
     namespaces: NAMESPACES,
-    bytes: "every tensor once",
-    handler: tensors,
+    bytes: "every tensor once; where the message is recorded, elements in and out",
     ..COMM
 };
 
@@ -78,8 +77,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             "multimem_all_gather_out",
         ],
         namespaces: NAMESPACES,
-        bytes: "every tensor once",
-        handler: tensors,
+        bytes: "every tensor once; where the message is recorded, elements in and out",
         ..COMM
     },
 ];
@@ -174,7 +172,7 @@ fn message(call: &Call) -> Result<OpCost, Unknown> {
         .bytes();
     priced(
         call,
-        word("Collective name").unwrap_or_default(),
+        word("Collective name").unwrap_or(call.name),
         product([sum([incoming, outgoing]), e]),
         product([incoming.max(outgoing), e]),
         ranks(call),

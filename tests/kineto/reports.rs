@@ -1,0 +1,349 @@
+//! Reports of real traces, from the program and from the facts beneath.
+
+use std::path::Path;
+use std::process::Command;
+
+use pyprof_advise::correlate::{Direction, SiteId, Tensor};
+use pyprof_advise::cost::kernel_name;
+use pyprof_advise::facts::{self, Answer, Lookup, Member, Table};
+use serde_json::{Value, json};
+
+use super::{REAL, folder, real, run};
+
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn program(path: &Path, arguments: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"));
+    let output = command.arg(path).args(arguments).output().unwrap();
+    Said {
+        code: output.status.code().expect("not ended by a signal"),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn traces_without_kernels_are_told_how_to_get_some() {
+    let Some(folder) = folder("PYPROF_ADVISE_PROFILES") else {
+        return;
+    };
+    for (file, word) in [
+        (
+            "hta_cupti_profiler.json.gz",
+            "hardware counters of 77 kernels",
+        ),
+        ("hta_nodist_cpu.json.gz", "2,467 operators and annotations"),
+        ("zoology_a100_nokernels.json", "270 CUDA API calls"),
+    ] {
+        let said = program(&folder.join(file), &[]);
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{file}");
+        assert!(said.err.contains("ProfilerActivity.CUDA"), "{}", said.err);
+        assert!(said.err.contains(word), "{}", said.err);
+        assert!(!said.err.contains("nsys"), "{}", said.err);
+    }
+}
+
+#[test]
+fn every_real_trace_has_a_report_without_faults() {
+    let Some(folder) = folder("PYPROF_ADVISE_PROFILES") else {
+        return;
+    };
+    for &(file, [kernels, ..], _) in REAL.iter().filter(|r| r.1[0] > 0) {
+        let said = program(&folder.join(file), &["--format", "json"]);
+        assert_eq!(said.code, 0, "{file}: {}", said.err);
+        let report: Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(report["faults"], json!([]), "{file}");
+        // One trace declares half of its kernels warm-up.
+        let judged = report["summary"]["kernels"].as_u64().unwrap();
+        let warmup = report["setup"]["warmup_kernels"].as_u64().unwrap();
+        assert_eq!(judged + warmup, kernels as u64, "{file}");
+        // Names of user, host and job that one of these traces carries.
+        for secret in ["sraikund", "twshared", "mast_hpc", "torchx-pytorch"] {
+            assert!(!said.out.contains(secret), "{file}: {secret}");
+        }
+        assert!(!said.out.contains("1 thread block of 1 threads"), "{file}");
+    }
+}
+
+fn report(file: &str) -> Option<Value> {
+    let folder = folder("PYPROF_ADVISE_PROFILES")?;
+    let said = program(&folder.join(file), &["--format", "json"]);
+    assert_eq!(said.code, 0, "{file}: {}", said.err);
+    Some(serde_json::from_str(&said.out).unwrap())
+}
+
+#[test]
+fn an_odd_vocabulary_is_found_with_the_size_to_pad_to() {
+    let Some(report) = report("tl_h100_bertsmall.json.gz") else {
+        return;
+    };
+    let found = report["findings"].as_array().unwrap().iter();
+    let found: Vec<_> = found
+        .filter(|f| f["rule"] == "tensor-cores/gemm-unaligned")
+        .collect();
+    let [found] = found[..] else {
+        panic!("{found:?}")
+    };
+    assert!(found["message"].as_str().unwrap().contains("N=30522"));
+    let fix = found["fix"].as_str().unwrap();
+    assert!(fix.contains("30522 becomes 30528"), "{fix}");
+    let kernel = found["evidence"]["kernels"][0]["kernel"].as_str().unwrap();
+    assert!(kernel.contains("align2"), "{kernel}");
+    assert!(found["saving"]["claimed_ns"].as_f64().unwrap() > 5000.0);
+}
+
+#[test]
+fn shapes_without_a_price_are_not_called_missing() {
+    for file in [
+        "tl_b200_eager.json.gz",
+        "tl_sglang_decode.json.gz",
+        "tl_vllm_decode_full.json.gz",
+        "kineto_resnet50_w0.pt.trace.json.gz",
+        "tl_mi300_qwen.json.gz",
+    ] {
+        let Some(report) = report(file) else { return };
+        let capture = report["capture"].as_array().unwrap();
+        assert!(
+            capture.iter().all(|f| f["rule"] != "profile/no-shapes"),
+            "{file}"
+        );
+    }
+    let b200 = report("tl_b200_eager.json.gz").unwrap();
+    let unpriced = b200["unpriced"].to_string();
+    for op in ["vllm::moe_forward", "vllm::unified_attention_with_output"] {
+        assert!(unpriced.contains(op), "{unpriced}");
+    }
+    for file in ["hta_alexnet.json.gz", "hta_ns_resolution.json.gz"] {
+        let report = report(file).unwrap();
+        let capture = report["capture"].as_array().unwrap();
+        assert!(
+            capture.iter().any(|f| f["rule"] == "profile/no-shapes"),
+            "{file}"
+        );
+    }
+}
+
+/// Traces of 2021 record no strides; forward and backward of a convolution know each other's shapes.
+#[test]
+fn convolutions_of_2021_are_priced_in_pairs() {
+    let Some(report) = report("kineto_resnet50_w0.pt.trace.json.gz") else {
+        return;
+    };
+    let priced = report["method"]["priced_share"].as_f64().unwrap();
+    assert!(priced > 0.9, "{priced}");
+    // ResNet-50 at 224x224 is 4.1 GMAC an image forward, and twice that backward: 32 images, 6 steps.
+    let p = real("kineto_resnet50_w0.pt.trace.json.gz").unwrap();
+    let costed = pyprof_advise::cost::price(run(p), None);
+    let forward: f64 = costed
+        .run
+        .sites
+        .iter()
+        .zip(&costed.sites)
+        .filter(|(site, _)| site.direction == Direction::Fprop)
+        .filter_map(|(_, cost)| cost.flops)
+        .sum();
+    let expected = 2.0 * 4.1e9 * 32.0 * 6.0;
+    assert!((forward / expected - 1.0).abs() < 0.05, "{forward:e}");
+}
+
+#[test]
+fn replayed_kernels_belong_to_the_replay() {
+    let Some(vllm) = report("tl_vllm_decode_full.json.gz") else {
+        return;
+    };
+    let first = &vllm["layers"][0];
+    assert_eq!(first["name"], "(replayed by a graph launch)");
+    let sglang = report("tl_sglang_decode.json.gz").unwrap();
+    let name = sglang["layers"][0]["name"].as_str().unwrap();
+    assert!(!name.contains(".py:"), "{name}");
+    for report in [vllm, sglang] {
+        let reason = &report["unattributed"][0]["reason"];
+        assert_eq!(reason, "graph_replay");
+    }
+}
+
+/// Advice for AMD's GPUs names nothing that only NVIDIA has.
+#[test]
+fn advice_for_amd_is_in_the_words_of_rocm() {
+    let Some(folder) = folder("PYPROF_ADVISE_PROFILES") else {
+        return;
+    };
+    for file in [
+        "hta_mi250_rocm62.json.gz",
+        "tl_mi210_gpu_only.json.gz",
+        "tl_mi300_qwen.json.gz",
+        "tl_mi300_resnet_ckpt.json.gz",
+        "tl_sglang_decode.json.gz",
+        "tl_vllm_decode_full.json.gz",
+    ] {
+        let text = program(&folder.join(file), &[]).out;
+        for word in [
+            "cuDNN",
+            "cuBLAS",
+            "`ncu",
+            "nvidia-smi",
+            "Tensor Core",
+            "CUDA graph",
+            " SMs",
+            " an SM",
+            "one SM",
+            "gpu.cc",
+            "nsys ",
+            "emit_nvtx",
+            "kernel.waves",
+        ] {
+            let line = text.lines().find(|l| l.contains(word));
+            assert_eq!(line, None, "{file}: {word}");
+        }
+    }
+}
+
+/// The host of this trace is done with its steps long before the GPU is.
+#[test]
+fn steps_are_as_long_as_the_gpu_needs() {
+    let Some(report) = report("tl_mi300_resnet_ckpt.json.gz") else {
+        return;
+    };
+    let ms = |field: &str| report["summary"][field].as_f64().unwrap() / 1e6;
+    assert!((ms("step_ns") - 19.0).abs() < 0.1, "{}", ms("step_ns"));
+    assert!((ms("host_step_ns") - 16.2).abs() < 0.1);
+    let step = ms("step_ns");
+    let alone = ms("exposed_comm_per_step_ns");
+    assert!(alone > 0.5 * step && alone < step, "{alone} of {step}");
+    let found = report["findings"].as_array().unwrap();
+    let exposed = found.iter().find(|f| f["rule"] == "communication/exposed");
+    let message = exposed.unwrap()["message"].as_str().unwrap();
+    assert!(message.contains("of each step"), "{message}");
+    let verdict = report["verdict"][0].as_str().unwrap();
+    assert!(
+        verdict.contains("3 steps of 19.0 ms each on the GPU"),
+        "{verdict}"
+    );
+}
+
+#[test]
+fn set_up_inside_a_trace_is_not_sold() {
+    let Some(report) = report("hta_alexnet.json.gz") else {
+        return;
+    };
+    for f in report["findings"].as_array().unwrap() {
+        assert!(!f["rule"].as_str().unwrap().starts_with("host/"), "{f}");
+    }
+    assert_eq!(report["setup"]["warmup_kernels"], 39);
+}
+
+#[test]
+fn parse_and_prof_give_one_row_per_kernel() {
+    let Some(folder) = folder("PYPROF_ADVISE_PROFILES") else {
+        return;
+    };
+    for (file, op) in [
+        ("tl_h100_vit.json.gz", "addmm"),
+        ("tl_mi300_qwen.json.gz", "mm"),
+        ("kineto_resnet50_w0.pt.trace.json.gz", "cudnn_convolution"),
+        ("switch_a100_b.json", "addmm"),
+    ] {
+        let kernels = real(file).unwrap().kernels.len();
+        let path = folder.join(file);
+        let call = |command: &str, more: &[&str]| {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"));
+            let output = program.arg(command).args(more).arg(&path).output().unwrap();
+            let err = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{file}: {err}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let dictionary = call("parse", &[]);
+        assert_eq!(dictionary.lines().count(), kernels, "{file}");
+        let table = call("prof", &["--csv"]);
+        assert_eq!(table.lines().count(), kernels + 1, "{file}");
+        assert!(table.contains(op), "{file}");
+    }
+}
+
+/// What the letters in a kernel's name must be for row-major operands: a library that counts in columns
+/// is given the second operand first, and one that lies contiguous is not transposed ("n") to it.
+fn letters(a: &Tensor, b: &Tensor) -> Option<String> {
+    let letter = |t: &Tensor| {
+        // A single row or column is both.
+        if t.shape.contains(&1) {
+            return None;
+        }
+        let [rows, cols] = t.strides.as_deref()?.last_chunk::<2>()?;
+        match (rows, cols) {
+            (_, 1) => Some('n'),
+            (1, _) => Some('t'),
+            _ => None,
+        }
+    };
+    Some([letter(b)?, letter(a)?].iter().collect())
+}
+
+#[test]
+fn layout_letters_agree_with_strides() {
+    let mut agreed = 0;
+    for &(file, ..) in REAL {
+        let Some(p) = real(file) else { return };
+        let run = run(p);
+        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+            let name = kernel_name::decode(run.profile.text(kernel.name));
+            let (Some(layout), Some(op)) = (&name.layout, link.op) else {
+                continue;
+            };
+            let call = &run.op_calls[op.idx()];
+            let at = match call.op.name.as_str() {
+                "mm" | "bmm" => 0,
+                "addmm" | "baddbmm" => 1,
+                _ => continue,
+            };
+            let Some(args) = call.args else { continue };
+            let args = &run.args[args.idx()];
+            let (Some(a), Some(b)) = (args.tensor(at, ""), args.tensor(at + 1, "")) else {
+                continue;
+            };
+            let Some(expected) = letters(a, b) else {
+                continue;
+            };
+            let layout = layout.to_ascii_lowercase();
+            // nvjet has a third letter, for the result.
+            assert!(
+                layout.starts_with(&expected),
+                "{file} {}: {expected} by strides, {a:?} {b:?}",
+                name.label
+            );
+            agreed += 1;
+        }
+    }
+    assert!(agreed > 500, "{agreed}");
+}
+
+#[test]
+fn collectives_have_their_size_and_their_group() {
+    let Some(p) = real("tl_mi300_resnet_ckpt.json.gz") else {
+        return;
+    };
+    let costed = pyprof_advise::cost::price(run(p), None);
+    let table = Table::new(&costed);
+    let mut sizes = Vec::new();
+    for (index, site) in costed.run.sites.iter().enumerate() {
+        if site.op.as_ref().is_some_and(|op| op.name == "all_reduce") {
+            let view = table.view(Member::Site(SiteId::new(index)));
+            let number = |fact: &str| match view.get(fact) {
+                Answer::Value(facts::Value::Double(v)) => v,
+                Answer::Value(facts::Value::Int(v)) => v as f64,
+                other => panic!("{fact}: {other:?}"),
+            };
+            assert_eq!(number("site.group_size"), 8.0);
+            // An all-reduce sends 2 (n - 1) / n of its message.
+            let ratio = number("site.bus_bytes_per_s") / number("site.algorithm_bytes_per_s");
+            assert!((ratio - 1.75).abs() < 1e-6, "{ratio}");
+            sizes.push(number("site.message_bytes"));
+        }
+    }
+    sizes.sort_by(f64::total_cmp);
+    // 2,873,320 and 8,816,192 gradients in bf16.
+    assert_eq!(sizes, [5_746_640.0, 17_632_384.0]);
+}
