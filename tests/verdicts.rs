@@ -187,7 +187,14 @@ fn sold_once(name: &str, table: &Table<'_>, verdict: &Verdict) {
 
 /// At most ten findings are shown by default, each with the file of its rule.
 fn report(name: &str, costed: &Costed, verdict: &Verdict) {
-    let report = Report::new(costed, verdict, &Options { top: 10 });
+    let report = Report::new(
+        costed,
+        verdict,
+        &Options {
+            top: 10,
+            max_sites: 50,
+        },
+    );
     let page = pyprof_advise::report::markdown(&report).unwrap();
     let shown = page
         .lines()
@@ -235,7 +242,14 @@ fn a_healthy_program_is_told_that_it_is() {
         .map(|f| f.rule.as_str())
         .collect();
     assert!(said.is_empty(), "{said:?}");
-    let report = Report::new(&costed, &verdict, &Options { top: 10 });
+    let report = Report::new(
+        &costed,
+        &verdict,
+        &Options {
+            top: 10,
+            max_sites: 50,
+        },
+    );
     let page = pyprof_advise::report::markdown(&report).unwrap();
     let opening: String = page.lines().take(12).collect::<Vec<_>>().join("\n");
     assert!(

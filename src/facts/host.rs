@@ -263,7 +263,11 @@ mod tests {
     /// A run whose only rows are copies: `(kind, bytes)`, one after the other.
     fn copying(copies: &[(CopyKind, u64)]) -> Run {
         let mut profile = Profile::new(Format::NsysSqlite, "made up");
-        profile.processes.push(Process { pid: 1, rank: None });
+        profile.processes.push(Process {
+            pid: 1,
+            rank: None,
+            world_size: None,
+        });
         profile.devices.push(Device::default());
         for (at, &(kind, bytes)) in (0..).zip(copies) {
             profile.copies.push(Copy {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// One process that used a GPU: a rank of a distributed job. In the report of a single file this is
 /// all that is needed to compare it with other ranks later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rank {
     /// The distributed rank: as the profile says; for several files also from the file's name or its
     /// place among the files (`rank_from` says which).
@@ -46,6 +47,7 @@ pub struct Rank {
 
 /// Times of the judged window on the GPUs of one rank: unions of intervals, summed over its GPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RankTimes {
     pub window_ns: i64,
     pub busy_ns: i64,
@@ -62,6 +64,7 @@ pub struct RankTimes {
 
 /// Collectives of one kind in one step, in order of launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CollectiveTimes {
     /// The step's number; `None` outside numbered steps.
     pub step: Option<u64>,
@@ -77,6 +80,7 @@ pub struct CollectiveTimes {
 
 /// What the profiles of one job say together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Job {
     /// Profiles in this report.
     pub files: u64,
@@ -98,6 +102,7 @@ pub struct Job {
 
 /// A file that is not part of the report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeftOut {
     pub file: String,
     /// Why, in one line.
@@ -109,6 +114,7 @@ pub struct LeftOut {
 /// TensorBoard plugin makes the same division (data transfer time, synchronizing time):
 /// <https://github.com/pytorch/kineto/tree/main/tb_plugin>.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Waits {
     /// Collectives found on every rank, and on any.
     pub compared: u64,
@@ -124,6 +130,7 @@ pub struct Waits {
 
 /// Where among the profiles of a job a finding was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OnRanks {
     /// `rank`, or `file` where files hold several ranks.
     pub unit: String,

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use pyprof_advise::base::text::{md, md_code};
 use pyprof_advise::report::{
-    Report, from_json, github, html, json, markdown, markdown_within, sarif, text,
+    Report, github, html, json, markdown, markdown_within, read_json, sarif, text,
 };
 use serde_json::Value;
 
@@ -101,7 +101,7 @@ fn check_all(report: &Report) {
         &anstream::adapter::strip_str(&terminal).to_string(),
         &['\n'],
     );
-    assert!(from_json(&json(report)).unwrap() == *report);
+    assert!(read_json(&json(report)).unwrap() == *report);
     check_sarif(&sarif(report));
 }
 

@@ -1,7 +1,7 @@
 //! JSON, SARIF and workflow commands, against their schemas and grammars.
 
 use jsonschema::validator_for;
-use pyprof_advise::report::{SCHEMA, from_json, github, json, sarif};
+use pyprof_advise::report::{SCHEMA, github, json, read_json, sarif};
 use serde_json::Value;
 
 use super::{all, example, reports};
@@ -50,7 +50,7 @@ fn json_is_what_its_schema_says() {
 #[test]
 fn json_goes_there_and_back() {
     for (name, text) in all() {
-        assert!(json(&from_json(text).unwrap()) == *text, "{name}");
+        assert!(json(&read_json(text).unwrap()) == *text, "{name}");
     }
 }
 

@@ -36,7 +36,7 @@ fn reported(profile: &Path, arguments: &[&str]) -> Option<String> {
 /// The report of the example of the repository.
 fn example() -> Report {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite");
-    report::from_json(&reported(&path, &["--gpu", "v100"]).unwrap()).unwrap()
+    report::read_json(&reported(&path, &["--gpu", "v100"]).unwrap()).unwrap()
 }
 
 /// The JSON reports of the example and of every real profile that holds something to judge, made
@@ -83,5 +83,5 @@ fn real() -> Vec<PathBuf> {
 fn reports() -> impl Iterator<Item = (&'static str, Report)> {
     all()
         .iter()
-        .map(|(name, json)| (name.as_str(), report::from_json(json).unwrap()))
+        .map(|(name, json)| (name.as_str(), report::read_json(json).unwrap()))
 }
