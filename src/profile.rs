@@ -627,6 +627,9 @@ pub struct Profile {
     pub kernels: Vec<Kernel>,
     pub calls: Vec<ApiCall>,
     pub ranges: Vec<Range>,
+    /// Further ranges of the file that nothing above could ask for, left out by the reader: operators
+    /// of PyTorch without a number in which nothing was launched.
+    pub unasked_ranges: u64,
     pub copies: Vec<Copy>,
     pub sets: Vec<Set>,
     pub graphs: Vec<GraphTrace>,
@@ -655,6 +658,7 @@ impl Profile {
             kernels: Vec::new(),
             calls: Vec::new(),
             ranges: Vec::new(),
+            unasked_ranges: 0,
             copies: Vec::new(),
             sets: Vec::new(),
             graphs: Vec::new(),

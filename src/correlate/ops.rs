@@ -16,7 +16,7 @@ use crate::profile::{Number, Profile, Range, RangeId, StrId, ThreadId};
 #[derive(Debug)]
 pub(crate) struct Calls<'t, 'p> {
     arguments: &'p Arguments,
-    brackets: &'p Brackets,
+    brackets: &'t Brackets,
     tree: &'t Tree<'p>,
     layers: &'t mut LayerTable,
     /// Per autograd node: the forward range that recorded it.
@@ -71,14 +71,13 @@ pub(crate) struct Setting {
 
 impl<'t, 'p> Calls<'t, 'p> {
     pub(crate) fn new(
-        arguments: &'p Arguments,
-        brackets: &'p Brackets,
+        brackets: &'t Brackets,
         tree: &'t Tree<'p>,
         layers: &'t mut LayerTable,
         forwards: &'t FxHashMap<ScopeId, ScopeId>,
     ) -> Self {
         Calls {
-            arguments,
+            arguments: tree.arguments,
             brackets,
             tree,
             layers,

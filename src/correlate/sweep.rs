@@ -53,7 +53,7 @@ pub(crate) struct Flags {
 pub(crate) struct Tree<'a> {
     profile: &'a Profile,
     texts: &'a Texts,
-    arguments: &'a Arguments,
+    pub arguments: &'a Arguments,
     pub labels: &'a mut Strings,
     pub scopes: Vec<Scope>,
     pub contexts: Vec<Context>,

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use super::chain::{self, Chain, ChainScope};
 use super::copy::{self, CopyGroup, CopyScope};
 use super::gap::{self, GapGroup, GapScope};
@@ -18,7 +16,7 @@ use crate::base::DType;
 use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
-use crate::profile::{CallId, ProcessId};
+use crate::profile::ProcessId;
 
 /// The facts of one run: sums that many facts share, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -43,33 +41,24 @@ pub struct View<'a> {
     member: Member,
 }
 
-/// The call behind each correlation id, launches before others when several share one.
-pub(super) fn calls_by_correlation(run: &Run) -> FxHashMap<(ProcessId, u64), CallId> {
-    let mut calls = FxHashMap::default();
-    for (index, call) in run.profile.calls.iter().enumerate() {
-        if let Some(thread) = run.profile.threads.get(call.thread.idx()) {
-            calls
-                .entry((thread.process, call.correlation))
-                .or_insert(CallId::new(index));
-        }
-    }
-    calls
-}
-
 impl<'a> Table<'a> {
     /// Gathers everything the facts need, once.
     pub fn new(costed: &'a Costed) -> Table<'a> {
         let run = &costed.run;
         let totals = totals(run);
         let ranks = ranks(run);
+        let ((sums, chains), (copies, gaps)) = rayon::join(
+            || rayon::join(|| Sums::of(costed), || chain::recognise(costed)),
+            || rayon::join(|| copy::groups(run), || gap::groups(run)),
+        );
         Table {
             costed,
             totals,
-            sums: Sums::of(costed),
+            sums,
             processes: ranks.len(),
-            copies: copy::groups(run),
-            gaps: gap::groups(run),
-            chains: chain::recognise(costed),
+            copies,
+            gaps,
+            chains,
             layers: layers(costed),
             ranks,
         }

@@ -154,8 +154,14 @@ impl Sink for Part {
         }
         match Self::text(cells) {
             Err(bytes) => {
-                let text = String::from_utf8_lossy(bytes);
-                name_range(&mut range, &mut self.texts, &text);
+                // Nearly all are UTF-8, and checking that is much faster than mending.
+                match std::str::from_utf8(bytes) {
+                    Ok(text) => name_range(&mut range, &mut self.texts, text),
+                    Err(_) => {
+                        let text = String::from_utf8_lossy(bytes);
+                        name_range(&mut range, &mut self.texts, &text);
+                    }
+                }
             }
             Ok(Some(id)) => range.text = StrId(self.ids.number(id) | REGISTERED),
             Ok(None) => range.text = self.texts.intern(""),
@@ -231,6 +237,7 @@ impl Ranges {
         if choosy && !sorted {
             // Which ranges stand inside others can only be told of rows in order.
             builder.profile.ranges.clear();
+            builder.profile.unasked_ranges = 0;
             return Ranges::read(db, kinds, None, pids, builder, progress);
         }
         builder.profile.ranges.shrink_to_fit();
@@ -252,6 +259,9 @@ impl Ranges {
         }
         for &domain in part.domains.values().iter().skip(whole.domains.len()) {
             whole.domains.push(self.domains.number(domain));
+        }
+        if let Some(unasked) = &mut part.unasked {
+            builder.profile.unasked_ranges += std::mem::take(&mut unasked.dropped);
         }
         let rows = part.rows.drain(..).map(|row| whole.range(row));
         builder.profile.ranges.extend(rows);

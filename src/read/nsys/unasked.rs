@@ -30,6 +30,8 @@ pub(super) struct Unasked {
     idle: Vec<bool>,
     /// Per thread: starts of numbered ranges.
     numbered: Vec<Vec<i64>>,
+    /// Rows dropped since this was last set to 0.
+    pub(super) dropped: u64,
 }
 
 /// Thread, text, arguments, and whether there is an operator id.
@@ -43,6 +45,7 @@ impl Unasked {
             operators: Vec::new(),
             idle: Vec::new(),
             numbered: Vec::new(),
+            dropped: 0,
         }
     }
 
@@ -69,8 +72,10 @@ impl Unasked {
         let bounds = rows.first().map(|r| r.span.start);
         let bounds = bounds.zip(rows.last().map(|r| r.span.start));
         self.mark(rows, threads, bounds.unwrap_or_default());
+        let before = rows.len();
         let mut idle = self.idle.iter();
         rows.retain(|_| !idle.next().copied().unwrap_or(false));
+        self.dropped += (before - rows.len()) as u64;
     }
 
     /// Marks the rows to drop. What begins with the first row or ends behind the last one may hold
