@@ -481,7 +481,8 @@ impl<'a> Tree<'a> {
         if !same {
             context.flags.reentrant = context.node.is_some();
             context.node = Some(scope);
-        } else if let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq.map(Number::get)) {
+        } else if let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq.map(Number::get))
+        {
             self.inner_seqs.entry(node).or_insert(seq);
         }
         // Operators around a node are not what the node computes.

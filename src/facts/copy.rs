@@ -124,9 +124,7 @@ fn calls_behind(run: &Run) -> FxHashMap<(ProcessId, u64), CallId> {
         }
     }
     let found = calls.into_iter();
-    found
-        .filter_map(|(key, call)| Some((key, call?)))
-        .collect()
+    found.filter_map(|(key, call)| Some((key, call?))).collect()
 }
 
 /// nsys' expert rule treats synchronous copies up to 64,000 bytes as harmless.

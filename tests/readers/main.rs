@@ -11,10 +11,13 @@
 
 use std::path::{Path, PathBuf};
 
-use pyprof_advise::profile::{ApiClass, CopyKind, Format, MemKind, Number, Profile, RangeKind, SyncKind};
+use pyprof_advise::profile::{
+    ApiClass, CopyKind, Format, MemKind, Number, Profile, RangeKind, SyncKind,
+};
 use pyprof_advise::read::{self, Quiet, ReadError};
 use rusqlite::Connection;
 
+mod read_only;
 mod real;
 
 // ---------------------------------------------------------------------------- building databases

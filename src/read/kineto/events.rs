@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use super::json::{Args, Event, Sink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
 use crate::profile::{
-    ApiCall, ApiClass, Copy, CopyKind, Kernel, LaunchConfig, MemKind, Number, Overhead, ProcessId, Range,
-    RangeKind, Set, Span, StrId, Strings, Sync, SyncKind, ThreadId,
+    ApiCall, ApiClass, Copy, CopyKind, Kernel, LaunchConfig, MemKind, Number, Overhead, ProcessId,
+    Range, RangeKind, Set, Span, StrId, Strings, Sync, SyncKind, ThreadId,
 };
 use crate::read::build::{
     Builder, Damage, DeviceKey, NO_CORRELATION, call_correlation, correlation,

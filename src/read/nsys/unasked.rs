@@ -100,12 +100,7 @@ impl Unasked {
                     let mut around = times.iter_mut();
                     !around.any(|t| t.any_in(row.span.start, row.span.end))
                 });
-            let kind = (
-                row.thread.row(),
-                row.text,
-                row.args,
-                row.op_id.is_some(),
-            );
+            let kind = (row.thread.row(), row.text, row.args, row.op_id.is_some());
             self.idle.push(idle && !self.seen.insert(kind));
         }
     }
