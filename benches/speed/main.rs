@@ -28,8 +28,10 @@ fn main() {
     let kernels = setting("SPEED_KERNELS", 1_000_000);
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    println!("| input | command | floor s | tool s | of floor | tool CPU s | goal | peak MiB |");
-    println!("| --- | --- | --: | --: | --: | --: | --: | --: |");
+    println!(
+        "| input | command | floor s | tool s | of floor | goal | floor CPU s | tool CPU s | peak MiB |"
+    );
+    println!("| --- | --- | --: | --: | --: | --: | --: | --: | --: |");
 
     let large = at("large.sqlite");
     nsys::write(&large, kernels);
@@ -107,8 +109,9 @@ fn compare(input: &str, path: &Path, command: &str, floor: &str, goal: f64) -> D
         false => "-".to_owned(),
     };
     println!(
-        "| {input}, {bytes} MB | `{command}` | {slow:.3} | {fast:.3} | {:.2} | {:.2} | {goal} | {:.0} |",
+        "| {input}, {bytes} MB | `{command}` | {slow:.3} | {fast:.3} | {:.2} | {goal} | {:.2} | {:.2} | {:.0} |",
         fast / slow,
+        median(&|m| m.cpu, &floors),
         median(&|m| m.cpu, &tools),
         median(&|m| m.peak_mib, &tools),
     );

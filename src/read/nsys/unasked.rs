@@ -126,3 +126,107 @@ impl<'a> Cursor<'a> {
         self.times.get(self.at).is_some_and(|t| *t < end)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use crate::profile::{Number, Span, ThreadId};
+
+    const THREAD: i64 = 77;
+
+    fn left(rows: &[(&str, i64, i64)], launches: &[i64]) -> Vec<String> {
+        let mut texts = Strings::default();
+        let mut threads = Distinct::default();
+        threads.number(THREAD);
+        let mut ranges: Vec<Range> = rows
+            .iter()
+            .map(|&(text, start, end)| {
+                let parts = crate::profile::RangeText::split(text);
+                Range {
+                    span: Span { start, end },
+                    thread: ThreadId(0),
+                    kind: RangeKind::PushPop,
+                    text: texts.intern(parts.name),
+                    domain: None,
+                    seq: parts.seq.and_then(Number::new),
+                    op_id: parts.op_id.and_then(Number::new),
+                    args: None,
+                }
+            })
+            .collect();
+        let launches = Arc::new(FxHashMap::from_iter([(THREAD, launches.to_vec())]));
+        let mut unasked = Unasked::new(launches);
+        unasked.drop_from(&mut ranges, &texts, &threads);
+        assert_eq!(unasked.dropped as usize, rows.len() - ranges.len());
+        let said = |r: &Range| format!("{} {}", texts.get(r.text), r.span.start);
+        ranges.iter().map(said).collect()
+    }
+
+    #[test]
+    fn operators_in_which_nothing_was_launched_go() {
+        let rows = [
+            ("step 3", 0, 1000),
+            ("aten::empty, op_id = 1", 10, 20),
+            ("aten::empty, op_id = 2", 30, 40),
+            ("aten::mm, op_id = 3", 50, 90),
+            ("aten::mm, op_id = 4", 100, 190),
+            ("aten::view, seq = 5, op_id = 5", 200, 210),
+            ("optimizer", 300, 310),
+            ("aten::empty, op_id = 6", 320, 330),
+            ("end", 990, 995),
+        ];
+        // One of each text stays, whatever it holds.
+        assert_eq!(
+            left(&rows, &[150]),
+            [
+                "step 3 0",
+                "aten::empty 10",
+                "aten::mm 50",
+                "aten::mm 100",
+                "aten::view 200",
+                "optimizer 300",
+                "end 990",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_stands_around_a_numbered_range_stays() {
+        let rows = [
+            ("first", 0, 1),
+            ("aten::to, op_id = 1", 10, 20),
+            ("aten::to, op_id = 2", 30, 60),
+            ("aten::copy_, seq = 9, op_id = 3", 40, 50),
+            ("aten::to, op_id = 4", 70, 80),
+            // May hold rows of the next rowid range.
+            ("aten::to, op_id = 5", 90, 120),
+            ("last", 100, 101),
+        ];
+        assert_eq!(
+            left(&rows, &[5]),
+            [
+                "first 0",
+                "aten::to 10",
+                "aten::to 30",
+                "aten::copy_ 40",
+                "aten::to 90",
+                "last 100"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_launch_counts_from_the_start_of_a_range_to_before_its_end() {
+        let rows = [
+            ("first", 0, 1),
+            ("aten::a, op_id = 1", 2, 3),
+            ("aten::a, op_id = 2", 10, 20),
+            ("aten::a, op_id = 3", 20, 30),
+            ("aten::a, op_id = 4", 30, 40),
+            ("last", 50, 60),
+        ];
+        let kept = left(&rows, &[20]);
+        assert_eq!(kept, ["first 0", "aten::a 2", "aten::a 20", "last 50"]);
+    }
+}
