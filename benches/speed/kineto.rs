@@ -14,9 +14,9 @@ pub(super) fn write(path: &Path, kernels: usize) {
     let file = std::fs::File::create(path).unwrap();
     let mut out = BufWriter::new(GzEncoder::new(file, Compression::fast()));
     let device = r#"{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85000000000, "computeMajor": 8, "computeMinor": 0, "numSms": 108}"#;
-    write!(
+    writeln!(
         out,
-        "{{\"schemaVersion\": 1, \"deviceProperties\": [{device}], \"traceEvents\": [\n"
+        "{{\"schemaVersion\": 1, \"deviceProperties\": [{device}], \"traceEvents\": ["
     )
     .unwrap();
     for number in 0..kernels {
