@@ -49,7 +49,7 @@ fn main() {
     compare("Kineto trace", &trace, "advise", "--floor-json", 1.3);
 
     let small = at("small.sqlite");
-    nsys::write(&small, 1_600);
+    nsys::write(&small, 2_000);
     let quick = compare(
         "1 MB nsys",
         &small,
@@ -89,11 +89,10 @@ fn compare(input: &str, path: &Path, command: &str, floor: &str, goal: f64) -> D
         let this = std::env::current_exe().unwrap();
         floors.push(measure(Command::new(this).arg(floor).arg(path)));
         let mut tool = Command::new(TOOL);
-        tool.arg("--quiet");
-        match command {
-            "advise" => tool.arg(path),
-            other => tool.arg(other).arg(path),
-        };
+        if command != "advise" {
+            tool.arg(command);
+        }
+        tool.arg(path).arg("--quiet");
         tools.push(measure(&mut tool));
     }
     let median = |of: &dyn Fn(&Measured) -> f64, list: &[Measured]| {
