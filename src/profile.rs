@@ -8,24 +8,77 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
-/// Declares a `u32` handle into one of the tables of [`Profile`] (or of a later stage).
+/// Declares a handle into one of the tables of [`Profile`] (or of a later stage): a row number that
+/// leaves room for "none", so that an `Option` of it takes four bytes too. There are millions.
+///
+/// `Name(row)` makes one, as if it were a tuple struct.
 #[macro_export]
 macro_rules! handle {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-        pub struct $name(pub u32);
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name {
+            /// The row number plus one.
+            above: std::num::NonZeroU32,
+        }
+        $(#[$doc])*
+        #[allow(non_snake_case)]
+        pub const fn $name(row: u32) -> $name {
+            match std::num::NonZeroU32::new(row.saturating_add(1)) {
+                Some(above) => $name { above },
+                None => $name { above: std::num::NonZeroU32::MAX },
+            }
+        }
         impl $name {
             /// The handle of the row at `index`. Tables are capped below `u32::MAX` rows.
             pub fn new(index: usize) -> Self {
-                Self(u32::try_from(index).unwrap_or(u32::MAX))
+                $name(u32::try_from(index).unwrap_or(u32::MAX))
             }
             /// The row this handle names.
-            pub fn idx(self) -> usize {
-                self.0 as usize
+            pub const fn row(self) -> u32 {
+                self.above.get() - 1
+            }
+            /// The row this handle names, as an index.
+            pub const fn idx(self) -> usize {
+                self.row() as usize
+            }
+        }
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.row())
+            }
+        }
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_u32(self.row())
             }
         }
     )+};
+}
+
+/// A sequence number or operator id: any number below 2^64 - 1, in which PyTorch's counters never
+/// end, so that an `Option` of it takes eight bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Number {
+    complement: std::num::NonZeroU64,
+}
+
+impl Number {
+    /// `None` for 2^64 - 1.
+    pub fn new(number: u64) -> Option<Number> {
+        let complement = std::num::NonZeroU64::new(!number)?;
+        Some(Number { complement })
+    }
+
+    pub fn get(self) -> u64 {
+        !self.complement.get()
+    }
+}
+
+impl std::fmt::Debug for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.get().fmt(f)
+    }
 }
 
 handle! {
@@ -318,9 +371,9 @@ pub struct Range {
     /// NVTX domain, when it is not the default one.
     pub domain: Option<StrId>,
     /// Autograd sequence number (`, seq = N`).
-    pub seq: Option<u64>,
+    pub seq: Option<Number>,
     /// `, op_id = N` (or Kineto's record function id).
-    pub op_id: Option<u64>,
+    pub op_id: Option<Number>,
     /// Raw argument text: `[[64, 128], []]` of `, sizes = ...`, or a Kineto args object; parsed
     /// once per distinct text by `correlate`.
     pub args: Option<StrId>,
@@ -352,9 +405,14 @@ impl<'a> RangeText<'a> {
         // The first place of each key, in order of place.
         let mut cuts = [(0, 0); KEYS.len()];
         let mut found = 0;
-        for (at, _) in text.match_indices(',') {
-            let rest = text.get(at..).unwrap_or_default();
-            let which = KEYS.iter().position(|key| rest.starts_with(key));
+        // Texts are short and there are millions: a look at the bytes beats a search for commas.
+        let bytes = text.as_bytes();
+        for (at, pair) in bytes.windows(3).enumerate() {
+            if !matches!(pair, [b',', b' ', b's' | b'o' | b'i']) {
+                continue;
+            }
+            let rest = bytes.get(at..).unwrap_or_default();
+            let which = KEYS.iter().position(|key| rest.starts_with(key.as_bytes()));
             let Some(which) = which else { continue };
             let cut = (at, which);
             if cuts.iter().take(found).all(|c| c.1 != which)
@@ -578,6 +636,9 @@ pub struct Profile {
     pub kernels: Vec<Kernel>,
     pub calls: Vec<ApiCall>,
     pub ranges: Vec<Range>,
+    /// Further ranges of the file that nothing above could ask for, left out by the reader: operators
+    /// of PyTorch without a number in which nothing was launched.
+    pub unasked_ranges: u64,
     pub copies: Vec<Copy>,
     pub sets: Vec<Set>,
     pub graphs: Vec<GraphTrace>,
@@ -606,6 +667,7 @@ impl Profile {
             kernels: Vec::new(),
             calls: Vec::new(),
             ranges: Vec::new(),
+            unasked_ranges: 0,
             copies: Vec::new(),
             sets: Vec::new(),
             graphs: Vec::new(),
@@ -687,6 +749,31 @@ mod tests {
             ("cudaFree", ApiClass::Free),
         ] {
             assert_eq!(ApiClass::of(name), class, "{name}");
+        }
+    }
+
+    #[test]
+    fn rows_stay_small() {
+        // A profile has millions of each.
+        assert_eq!(size_of::<Option<StrId>>(), 4);
+        assert_eq!(size_of::<Option<Number>>(), 8);
+        assert_eq!(size_of::<Range>(), 56);
+        assert_eq!(size_of::<Kernel>(), 56);
+        assert_eq!(size_of::<ApiCall>(), 40);
+    }
+
+    #[test]
+    fn handles_and_numbers_give_back_what_they_were_made_of() {
+        for row in [0, 1, u32::MAX - 1] {
+            assert_eq!(StrId(row).row(), row);
+            assert_eq!(format!("{:?}", StrId(row)), format!("StrId({row})"));
+        }
+        // Beyond every table either way.
+        assert_eq!(StrId(u32::MAX), StrId(u32::MAX - 1));
+        assert!(StrId(0) < StrId(1));
+        assert_eq!(Number::new(u64::MAX), None);
+        for number in [0, 7, u64::MAX - 1] {
+            assert_eq!(Number::new(number).map(Number::get), Some(number));
         }
     }
 

@@ -318,7 +318,7 @@ mod tests {
     fn modules(edges: Vec<Edge>) -> Vec<(i64, Option<u32>)> {
         innermost_over_time(edges)
             .into_iter()
-            .map(|(at, open)| (at, open.and_then(|o| o.module).map(|m| m.0)))
+            .map(|(at, open)| (at, open.and_then(|o| o.module).map(StrId::row)))
             .collect()
     }
 

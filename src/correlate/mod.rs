@@ -526,25 +526,26 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
     let brackets = Brackets::read(&profile, &texts);
     let steps = Steps::read(&profile, &texts);
     let stretched = stretched::reason(&profile, &texts, &arguments, &launches);
-    let times = times(&profile, &texts, &launches, &steps, vocabulary);
-
-    let mut tree = Tree::grow(&profile, &texts, &arguments, &steps, &mut labels, &launches);
-    let forwards = ops::forwards(&profile, &texts, &mut tree);
-    let mut layers = LayerTable::default();
-    let mut calls = Calls::new(&arguments, &brackets, &tree, &mut layers, &forwards);
-    let (mut links, settings) = link(&profile, &launches, &tree, &steps, &mut calls);
-    calls.link_forwards();
-    let Calls {
-        calls: mut op_calls,
+    // When what ran needs nothing of why it ran, and the other way round.
+    let (times, origins) = rayon::join(
+        || times(&profile, &texts, &launches, &steps, vocabulary),
+        || {
+            let tree = Tree::grow(&profile, &texts, &arguments, &steps, &mut labels, &launches);
+            Origins::find(&profile, &texts, tree, &brackets, &steps, &launches)
+        },
+    );
+    drop((launches, brackets, texts));
+    let Origins {
+        mut links,
+        settings,
+        scopes,
+        op_calls,
         op_ids,
         lines,
-        ..
-    } = calls;
-    let scopes = tree.scopes;
-    mark_steps(&mut op_calls, &links);
+        layers,
+    } = origins;
     let process_steps = steps.by_process;
     let steps = steps::on_the_gpu(steps.steps, &profile, &links);
-
     let members = sites::Members {
         profile: &profile,
         arguments: &arguments,
@@ -602,6 +603,50 @@ fn times(
         warmup: if all_warmup { &[] } else { &steps.warmup },
     };
     timeline::times(profile, &hints, vocabulary.is_communication)
+}
+
+/// Where every kernel comes from.
+struct Origins {
+    links: Vec<Link>,
+    settings: FxHashMap<KernelId, Setting>,
+    scopes: Vec<Scope>,
+    op_calls: Vec<OpCall>,
+    op_ids: Vec<u32>,
+    lines: Vec<Option<StrId>>,
+    layers: LayerTable,
+}
+
+impl Origins {
+    fn find<'a>(
+        profile: &'a Profile,
+        texts: &'a Texts,
+        mut tree: Tree<'a>,
+        brackets: &Brackets,
+        steps: &Steps,
+        launches: &[Option<CallId>],
+    ) -> Origins {
+        let forwards = ops::forwards(profile, texts, &mut tree);
+        let mut layers = LayerTable::default();
+        let mut calls = Calls::new(brackets, &tree, &mut layers, &forwards);
+        let (links, settings) = link(profile, launches, &tree, steps, &mut calls);
+        calls.link_forwards();
+        let Calls {
+            calls: mut op_calls,
+            op_ids,
+            lines,
+            ..
+        } = calls;
+        mark_steps(&mut op_calls, &links);
+        Origins {
+            links,
+            settings,
+            scopes: tree.scopes,
+            op_calls,
+            op_ids,
+            lines,
+            layers,
+        }
+    }
 }
 
 /// Every kernel's origin; for those without an operator also what is known of the place.

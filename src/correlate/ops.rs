@@ -10,13 +10,13 @@ use super::layers::{Brackets, LayerTable};
 use super::marker::{Meaning, Named, Phase, Role, Texts, What};
 use super::sweep::{self, Context, Tree};
 use super::{ArgsId, Direction, LayerId, LayerSource, OpCall, OpCallId, ScopeId};
-use crate::profile::{Profile, Range, RangeId, StrId, ThreadId};
+use crate::profile::{Number, Profile, Range, RangeId, StrId, ThreadId};
 
 /// Everything the questions about a scope need.
 #[derive(Debug)]
 pub(crate) struct Calls<'t, 'p> {
     arguments: &'p Arguments,
-    brackets: &'p Brackets,
+    brackets: &'t Brackets,
     tree: &'t Tree<'p>,
     layers: &'t mut LayerTable,
     /// Per autograd node: the forward range that recorded it.
@@ -71,14 +71,13 @@ pub(crate) struct Setting {
 
 impl<'t, 'p> Calls<'t, 'p> {
     pub(crate) fn new(
-        arguments: &'p Arguments,
-        brackets: &'p Brackets,
+        brackets: &'t Brackets,
         tree: &'t Tree<'p>,
         layers: &'t mut LayerTable,
         forwards: &'t FxHashMap<ScopeId, ScopeId>,
     ) -> Self {
         Calls {
-            arguments,
+            arguments: tree.arguments,
             brackets,
             tree,
             layers,
@@ -272,7 +271,7 @@ impl<'t, 'p> Calls<'t, 'p> {
     fn seq_of(&self, context: &Context, node: Option<ScopeId>) -> Option<u64> {
         match node {
             Some(node) => self.tree.node_seq(node),
-            None => self.tree.range(context.seq?)?.1.seq,
+            None => self.tree.range(context.seq?)?.1.seq.map(Number::get),
         }
     }
 
@@ -341,7 +340,7 @@ impl<'t, 'p> Calls<'t, 'p> {
     fn is_recorded(&self, context: &Context) -> bool {
         let numbered = context.seq.and_then(|s| self.tree.range(s));
         numbered.is_some_and(|(_, range, _)| {
-            sweep::has_modern_seq(range) || range.seq.is_some_and(|seq| seq > 0)
+            sweep::has_modern_seq(range) || range.seq.is_some_and(|seq| seq.get() > 0)
         })
     }
 
@@ -467,7 +466,7 @@ fn numbered_nodes(profile: &Profile, tree: &Tree<'_>) -> Vec<NumberedNode> {
             let (_, range, meaning) = tree.range(scope)?;
             Some(NumberedNode {
                 scope,
-                process: profile.threads.get(range.thread.idx())?.process.0,
+                process: profile.threads.get(range.thread.idx())?.process.row(),
                 seq: tree.node_seq(scope)?,
                 start: range.span.start,
                 stem: meaning.named.as_ref().map(|n| n.stem),
@@ -486,8 +485,8 @@ fn origins(
     (0u32..)
         .zip(&profile.ranges)
         .filter_map(|(id, range)| {
-            let seq = range.seq?;
-            let process = profile.threads.get(range.thread.idx())?.process.0;
+            let seq = range.seq?.get();
+            let process = profile.threads.get(range.thread.idx())?.process.row();
             if !wanted.contains(&(process, seq)) {
                 return None;
             }

@@ -11,7 +11,7 @@ use super::layers::{Place, PlaceId, Places};
 use super::marker::{Meaning, Role, Texts, What};
 use super::steps::Steps;
 use super::{Direction, Scope, ScopeId};
-use crate::profile::{CallId, Profile, Range, RangeId, RangeKind, Strings};
+use crate::profile::{CallId, Number, Profile, Range, RangeId, RangeKind, Strings};
 
 /// What a scope knows of itself and the scopes around it.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ pub(crate) struct Flags {
 pub(crate) struct Tree<'a> {
     profile: &'a Profile,
     texts: &'a Texts,
-    arguments: &'a Arguments,
+    pub arguments: &'a Arguments,
     pub labels: &'a mut Strings,
     pub scopes: Vec<Scope>,
     pub contexts: Vec<Context>,
@@ -196,7 +196,7 @@ impl<'a> Tree<'a> {
 
     /// The sequence number of an autograd node: on its outermost range or on the one inside it.
     pub(crate) fn node_seq(&self, node: ScopeId) -> Option<u64> {
-        let own = self.range(node)?.1.seq;
+        let own = self.range(node)?.1.seq.map(Number::get);
         own.or_else(|| self.inner_seqs.get(&node).copied())
     }
 
@@ -290,7 +290,7 @@ impl<'a> Tree<'a> {
             let meaning = self.texts.of(range);
             let gradient = meaning.named.as_ref().is_some_and(|n| n.gradient);
             // Old `emit_nvtx` prints the counter even where nothing is recorded; there it is 0.
-            let counts = match range.seq {
+            let counts = match range.seq.map(Number::get) {
                 Some(0) => has_modern_seq(range),
                 Some(_) => true,
                 None => false,
@@ -333,7 +333,7 @@ impl<'a> Tree<'a> {
     /// only while gradients are being recorded, and the engine does not record its own operators
     /// (unless `create_graph` asks for it).
     fn is_recorded(&self, range: &Range, meaning: &Meaning, in_checkpoint: bool) -> bool {
-        let Some(seq) = range.seq else {
+        let Some(seq) = range.seq.map(Number::get) else {
             return false;
         };
         if meaning.named.as_ref().is_some_and(|n| n.gradient) {
@@ -481,7 +481,8 @@ impl<'a> Tree<'a> {
         if !same {
             context.flags.reentrant = context.node.is_some();
             context.node = Some(scope);
-        } else if let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq) {
+        } else if let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq.map(Number::get))
+        {
             self.inner_seqs.entry(node).or_insert(seq);
         }
         // Operators around a node are not what the node computes.

@@ -2,7 +2,7 @@
 
 use super::{OpName, Run, Vocabulary, correlate};
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, Device, DeviceId, Format, Kernel, LaunchConfig, Process,
+    ApiCall, ApiClass, ConfigId, Device, DeviceId, Format, Kernel, LaunchConfig, Number, Process,
     ProcessId, Profile, Range, RangeKind, RangeText, Span, Thread, ThreadId,
 };
 
@@ -59,8 +59,8 @@ impl Builder {
             kind: RangeKind::PushPop,
             text: self.profile.strings.intern(split.name),
             domain: None,
-            seq: split.seq,
-            op_id: split.op_id,
+            seq: split.seq.and_then(Number::new),
+            op_id: split.op_id.and_then(Number::new),
             args: split.sizes.map(|s| self.profile.strings.intern(s)),
         };
         self.profile.ranges.push(range);

@@ -349,16 +349,30 @@ impl Figures {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Edge {
     time: i64,
-    closes: bool,
+    /// The item's number, with the highest bit set where it closes: there are two edges for every
+    /// kernel, and these are two thirds of the size.
     item: u32,
+}
+
+impl Edge {
+    const CLOSES: u32 = 1 << 31;
+
+    fn closes(self) -> bool {
+        self.item & Self::CLOSES != 0
+    }
+
+    fn item(self) -> usize {
+        (self.item & !Self::CLOSES) as usize
+    }
 }
 
 /// Walks over one device's items in time; adds to `exposed` what each kernel ran alone.
 fn sweep(items: &[Item], exposed: &mut [i64]) -> Option<Sweep> {
     let mut edges: Vec<Edge> = Vec::with_capacity(items.len().saturating_mul(2));
-    for (item, work) in (0..).zip(items) {
-        for (time, closes) in [(work.span.start, false), (work.span.end, true)] {
-            edges.push(Edge { time, closes, item });
+    for (item, work) in (0..Edge::CLOSES).zip(items) {
+        for (time, closes) in [(work.span.start, 0), (work.span.end, Edge::CLOSES)] {
+            let item = item | closes;
+            edges.push(Edge { time, item });
         }
     }
     edges.sort_unstable();
@@ -371,7 +385,7 @@ fn sweep(items: &[Item], exposed: &mut [i64]) -> Option<Sweep> {
     let mut idle = Vec::new();
     let mut now = span.start;
     for edge in &edges {
-        let Some(work) = items.get(edge.item as usize) else {
+        let Some(work) = items.get(edge.item()) else {
             continue;
         };
         let past = Span {
@@ -385,12 +399,12 @@ fn sweep(items: &[Item], exposed: &mut [i64]) -> Option<Sweep> {
             }
             now = edge.time;
         }
-        running.change(work.kind, !edge.closes);
+        running.change(work.kind, !edge.closes());
         if matches!(work.kind, Kind::Kernel | Kind::Communication)
             && let Some(time) = exposed.get_mut(work.row as usize)
         {
             // While it runs, "exactly one runs" means that it runs alone.
-            let sign = if edge.closes { 1 } else { -1 };
+            let sign = if edge.closes() { 1 } else { -1 };
             *time = time.saturating_add(sign * figures.alone);
         }
     }

@@ -89,15 +89,28 @@ impl Subject for Chains {
     type Of<'a> = ChainScope<'a>;
 }
 
-/// One op call in stream order.
+/// One op call in stream order. There are as many as kernels: what they have in common with all
+/// calls of their site stands there once.
 struct Link<'a> {
-    site: SiteId,
+    work: &'a Work<'a>,
     call: OpCallId,
+    kernels: u32,
+    time_ns: i64,
+}
+
+impl<'a> std::ops::Deref for Link<'a> {
+    type Target = Work<'a>;
+    fn deref(&self) -> &Work<'a> {
+        self.work
+    }
+}
+
+/// What the op calls of a site do.
+struct Work<'a> {
+    site: SiteId,
     name: &'a str,
     family: Family,
     direction: Direction,
-    time_ns: i64,
-    kernels: u64,
     dims: Dims,
 }
 
@@ -114,7 +127,8 @@ pub(super) fn recognise(costed: &Costed, around: &Around) -> Vec<Chain> {
         let words = around.of(&costed.run, link.site);
         words.iter().any(|w| CONVOLUTIONS.contains(&&**w))
     };
-    for stream in streams(costed) {
+    let works = works(costed);
+    for stream in streams(costed, &works) {
         scan(costed, &stream, &adds_bias, &mut found);
     }
     found.into_values().collect()
@@ -123,9 +137,27 @@ pub(super) fn recognise(costed: &Costed, around: &Around) -> Vec<Chain> {
 /// PyTorch's own operators that run a library's convolution and then add the bias to its result.
 const CONVOLUTIONS: [&str; 2] = ["convolution", "convolution_overrideable"];
 
+/// One per site; `None` without an operator.
+fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
+    let sites = (0..).map(SiteId).zip(&costed.run.sites);
+    sites
+        .zip(&costed.sites)
+        .map(|((id, site), cost)| {
+            let roles = cost.cost.as_ref().ok().map(|c| c.roles.first());
+            Some(Work {
+                site: id,
+                name: plain_name(&site.op.as_ref()?.name),
+                family: cost.family,
+                direction: site.direction,
+                dims: roles.flatten().map_or(Dims::None, |r| r.dims),
+            })
+        })
+        .collect()
+}
+
 /// Op calls per (process, device, stream), in execution order. A kernel without an operator breaks
 /// the sequence; helpers without an operator do not exist (they belong to their call).
-fn streams(costed: &Costed) -> Vec<Vec<Option<Link<'_>>>> {
+fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Option<Link<'a>>>> {
     let run = &costed.run;
     let mut by_stream: BTreeMap<_, Vec<Option<Link<'_>>>> = BTreeMap::new();
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
@@ -133,11 +165,10 @@ fn streams(costed: &Costed) -> Vec<Vec<Option<Link<'_>>>> {
             .entry((kernel.process, kernel.device, kernel.stream))
             .or_default();
         let described = link.site.zip(link.op).and_then(|(site, call)| {
-            let op = run.sites.get(site.idx())?.op.as_ref()?;
-            let cost = costed.sites.get(site.idx())?;
-            Some((site, call, op, cost))
+            let work = works.get(site.idx())?.as_ref()?;
+            Some((work, call))
         });
-        let Some((site, call, op, cost)) = described else {
+        let Some((work, call)) = described else {
             if stream.last().is_none_or(Option::is_some) {
                 stream.push(None);
             }
@@ -147,27 +178,14 @@ fn streams(costed: &Costed) -> Vec<Vec<Option<Link<'_>>>> {
             && last.call == call
         {
             last.time_ns += kernel.span.ns();
-            last.kernels += 1;
+            last.kernels = last.kernels.saturating_add(1);
             continue;
         }
-        let dims = cost
-            .cost
-            .as_ref()
-            .ok()
-            .and_then(|c| c.roles.first())
-            .map_or(Dims::None, |r| r.dims);
         stream.push(Some(Link {
-            site,
+            work,
             call,
-            name: plain_name(&op.name),
-            family: cost.family,
-            direction: run
-                .sites
-                .get(site.idx())
-                .map_or(Direction::Unknown, |s| s.direction),
-            time_ns: kernel.span.ns(),
             kernels: 1,
-            dims,
+            time_ns: kernel.span.ns(),
         }));
     }
     by_stream.into_values().collect()
@@ -412,7 +430,7 @@ fn record(
         .map(|l| l.time_ns as f64)
         .sum::<f64>();
     for link in members {
-        chain.kernels += link.kernels;
+        chain.kernels += u64::from(link.kernels);
         chain.time_ns += link.time_ns as f64;
         if kind == Kind::ConvNorm && link.name == "add" && adds_bias(link) {
             chain.bias_ns += link.time_ns as f64;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use super::{Answer, Entry, Subject, Table, fact};
 use crate::correlate::Run;
-use crate::profile::{ApiClass, CopyKind, DeviceId, MemKind, Span};
+use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemKind, ProcessId, Span};
 
 /// Copies with the same direction, memory kinds and kind of call.
 #[derive(Debug, Clone)]
@@ -42,7 +44,7 @@ pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
         return Vec::new();
     };
     let kernels = kernel_unions(run);
-    let calls = super::table::calls_by_correlation(run);
+    let calls = calls_behind(run);
     let mut groups: BTreeMap<(CopyKind, MemKind, MemKind, bool), CopyGroup> = BTreeMap::new();
     // Copies that overlap each other are exposed once: the earlier one has the time.
     let mut covered_until: BTreeMap<DeviceId, i64> = BTreeMap::new();
@@ -112,6 +114,26 @@ pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
         }
     }
     groups.into_values().collect()
+}
+
+/// The call behind each copy: the first one with its correlation id in its process.
+pub(super) fn calls_behind(run: &Run) -> FxHashMap<(ProcessId, u64), CallId> {
+    let copies = run.profile.copies.iter();
+    let mut calls: FxHashMap<(ProcessId, u64), Option<CallId>> = copies
+        .map(|copy| ((copy.process, copy.correlation), None))
+        .collect();
+    if calls.is_empty() {
+        return FxHashMap::default();
+    }
+    for (index, call) in run.profile.calls.iter().enumerate() {
+        if let Some(thread) = run.profile.threads.get(call.thread.idx())
+            && let Some(found) = calls.get_mut(&(thread.process, call.correlation))
+        {
+            found.get_or_insert(CallId::new(index));
+        }
+    }
+    let found = calls.into_iter();
+    found.filter_map(|(key, call)| Some((key, call?))).collect()
 }
 
 /// nsys' expert rule treats synchronous copies up to 64,000 bytes as harmless.

@@ -262,7 +262,7 @@ fn copied_in(run: &Run, named: impl Fn(StrId) -> bool) -> f64 {
     if ranges.is_empty() {
         return 0.0;
     }
-    let calls = super::table::calls_by_correlation(run);
+    let calls = super::copy::calls_behind(run);
     let inside = |copy: &&Copy| {
         let call = calls
             .get(&(copy.process, copy.correlation))

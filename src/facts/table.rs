@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::around::Around;
 use super::chain::{self, Chain, ChainScope};
@@ -22,7 +22,7 @@ use crate::base::DType;
 use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
-use crate::profile::{CallId, ProcessId, StrId};
+use crate::profile::{ProcessId, StrId};
 
 /// The facts of one run: sums that many facts share, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -59,19 +59,6 @@ pub struct View<'a> {
     member: Member,
 }
 
-/// The call behind each correlation id, launches before others when several share one.
-pub(super) fn calls_by_correlation(run: &Run) -> FxHashMap<(ProcessId, u64), CallId> {
-    let mut calls = FxHashMap::default();
-    for (index, call) in run.profile.calls.iter().enumerate() {
-        if let Some(thread) = run.profile.threads.get(call.thread.idx()) {
-            calls
-                .entry((thread.process, call.correlation))
-                .or_insert(CallId::new(index));
-        }
-    }
-    calls
-}
-
 impl<'a> Table<'a> {
     /// Gathers everything the facts need, once.
     pub fn new(costed: &'a Costed) -> Table<'a> {
@@ -79,17 +66,21 @@ impl<'a> Table<'a> {
         let totals = totals(run);
         let ranks = ranks(costed);
         let around = Around::default();
+        let ((sums, chains), (copies, gaps)) = rayon::join(
+            || rayon::join(|| Sums::of(costed), || chain::recognise(costed, &around)),
+            || rayon::join(|| copy::groups(run), || gap::groups(run)),
+        );
         Table {
             costed,
             totals,
-            sums: Sums::of(costed),
+            sums,
             host: Host::of(run),
             program: Program::of(costed),
             rhythm: Rhythm::of(costed),
             processes: ranks.len(),
-            copies: copy::groups(run),
-            gaps: gap::groups(run),
-            chains: chain::recognise(costed, &around),
+            copies,
+            gaps,
+            chains,
             around,
             layers: layers(costed),
             ranks,

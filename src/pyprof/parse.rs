@@ -8,7 +8,7 @@ use super::sequence::Numbering;
 use super::{Dir, Place, Pool, Record, Text, names};
 use crate::correlate::literal::{self, Literal};
 use crate::correlate::{Missing, Run, ScopeId};
-use crate::profile::{Kernel, Range, RangeKind, StrId};
+use crate::profile::{Kernel, Number, Range, RangeKind, StrId};
 
 /// The record of every kernel, also of those PyProf drops, in order of their start.
 pub fn records(run: &Run) -> impl Iterator<Item = Record> + '_ {
@@ -97,7 +97,7 @@ impl<'r> Writer<'r> {
             numbering: Numbering::default(),
         };
         for scope in &run.scopes {
-            let chain = writer.chain(scope.range.0, scope.parent);
+            let chain = writer.chain(scope.range.row(), scope.parent);
             writer.chains.push(chain);
         }
         writer
@@ -355,11 +355,11 @@ impl<'r> SeqMarker<'r> {
         let name = run.profile.text(range.text);
         let mut text = name.to_owned();
         let mut key = String::new();
-        if let Some(seq) = range.seq {
+        if let Some(seq) = range.seq.map(Number::get) {
             text.push_str(&format!(", seq = {seq}"));
             key = seq.to_string();
         }
-        if let Some(id) = range.op_id {
+        if let Some(id) = range.op_id.map(Number::get) {
             text.push_str(&format!(", op_id = {id}"));
         }
         let sizes = range.args.map(|args| run.profile.text(args));
@@ -370,7 +370,7 @@ impl<'r> SeqMarker<'r> {
         key.push_str(", seq");
         SeqMarker {
             name,
-            seq: range.seq,
+            seq: range.seq.map(Number::get),
             has_id: range.op_id.is_some(),
             text,
             key,

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use super::sync_kind_of_call;
 use crate::base::units;
 use crate::profile::{
-    ApiCall, ConfigId, Device, DeviceId, Format, LaunchConfig, Process, ProcessId, Profile, Range,
-    RangeText, Span, StrId, Strings, SyncKind, Thread, ThreadId,
+    ApiCall, ConfigId, Device, DeviceId, Format, LaunchConfig, Number, Process, ProcessId, Profile,
+    Range, RangeText, Span, StrId, Strings, SyncKind, Thread, ThreadId,
 };
 
 /// The correlation id of a GPU record that has none. CUPTI counts from 1.
@@ -63,16 +63,25 @@ impl<T: Copy + Eq + Hash> Distinct<T> {
     }
 }
 
-/// Names of one rowid range: ids of a string table, or text standing in the row itself.
+/// Names: ids of a string table, or text standing in the row itself.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
     ids: Distinct<i64>,
     texts: Strings,
+    /// Places of `ids` and `texts` among the names of the whole table, as far as they have one.
+    whole: [Vec<NameKey>; 2],
 }
 
 /// A name in [`Names`]: an id where even, a text where odd.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct NameKey(u32);
+
+impl NameKey {
+    /// Stands in for the string until [`Names::resolve`].
+    pub(super) fn placeholder(self) -> StrId {
+        StrId(self.0)
+    }
+}
 
 impl Names {
     pub(super) fn id(&mut self, id: i64) -> NameKey {
@@ -81,11 +90,31 @@ impl Names {
 
     pub(super) fn text(&mut self, bytes: &[u8]) -> NameKey {
         let text = String::from_utf8_lossy(bytes);
-        NameKey((self.texts.intern(&text).0 << 1) | 1)
+        NameKey((self.texts.intern(&text).row() << 1) | 1)
     }
 
     pub(super) fn ids(&self) -> &[i64] {
         self.ids.values()
+    }
+
+    /// Adds the names of one rowid range to those of the whole table.
+    pub(super) fn add(&mut self, part: &mut Names) {
+        let [ids, texts] = &mut part.whole;
+        for id in part.ids.values().iter().skip(ids.len()) {
+            ids.push(self.id(*id));
+        }
+        for (_, text) in part.texts.iter().skip(texts.len()) {
+            texts.push(self.text(text.as_bytes()));
+        }
+    }
+
+    /// The name in the whole table that a row of a rowid range means.
+    pub(super) fn whole(&self, key: StrId) -> StrId {
+        let [ids, texts] = &self.whole;
+        let key = key.row();
+        let list = if key & 1 == 0 { ids } else { texts };
+        list.get((key >> 1) as usize)
+            .map_or(StrId(u32::MAX), |key| key.placeholder())
     }
 
     /// Gives every name its place among the strings of a profile. Ids that no string table
@@ -115,12 +144,14 @@ pub(super) struct Resolved {
 
 impl Resolved {
     pub(super) fn get(&self, key: NameKey) -> StrId {
-        let list = if key.0 & 1 == 0 {
-            &self.ids
-        } else {
-            &self.texts
-        };
-        list.get((key.0 >> 1) as usize)
+        self.of(key.placeholder())
+    }
+
+    /// The string of a placeholder.
+    pub(super) fn of(&self, key: StrId) -> StrId {
+        let key = key.row();
+        let list = if key & 1 == 0 { &self.ids } else { &self.texts };
+        list.get((key >> 1) as usize)
             .copied()
             .unwrap_or(StrId(u32::MAX))
     }
@@ -301,8 +332,8 @@ pub(super) fn launch_config(int: impl Fn(usize) -> Option<i64>, first: usize) ->
 pub(super) fn name_range(range: &mut Range, strings: &mut Strings, text: &str) {
     let parts = RangeText::split(text);
     range.text = strings.intern(parts.name);
-    range.seq = parts.seq;
-    range.op_id = parts.op_id;
+    range.seq = parts.seq.and_then(Number::new);
+    range.op_id = parts.op_id.and_then(Number::new);
     range.args = parts.sizes.map(|sizes| strings.intern(sizes));
 }
 
@@ -385,6 +416,14 @@ impl Builder {
             threads.push(Thread { process, tid });
             ThreadId::new(threads.len() - 1)
         })
+    }
+
+    /// The threads, by the number Nsight Systems gives them: process key and thread in one.
+    pub(super) fn global_threads(&self) -> Vec<(i64, ThreadId)> {
+        let global = |(key, tid): &(i64, u64)| key | tid.cast_signed();
+        (self.threads.iter())
+            .map(|(key, thread)| (global(key), *thread))
+            .collect()
     }
 
     /// The device with this key.

@@ -39,8 +39,8 @@ pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
     }
     if !meta.is_file() {
         return Err(fail(
-            "expected a regular file, found a pipe or a device",
-            "write the profile to a file first: it cannot be read from a stream",
+            "expected a regular file, found a device",
+            "write the profile to a file first",
         ));
     }
     if meta.len() == 0 {
@@ -144,6 +144,61 @@ fn is_report(name: &str) -> bool {
     [".nsys-rep", ".qdrep", ".qdstrm"]
         .iter()
         .any(|end| lower.ends_with(end))
+}
+
+/// Most that is taken from a pipe: as much text as the largest trace has.
+const MAX_STREAM: u64 = 8 << 30;
+
+/// Whether a path names a pipe (`/dev/stdin` behind `zcat`, `<(...)` of a shell).
+pub(super) fn is_stream(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        std::fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo() || m.file_type().is_socket())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
+/// What comes out of a pipe, in a temporary file that goes away with the handle: a trace is looked
+/// at more than once.
+///
+/// # Errors
+/// When it does not begin like a trace, cannot be read, or never ends.
+pub(super) fn spool(path: &Path) -> Result<tempfile::NamedTempFile, ReadError> {
+    let fail = |problem: String, remedy: &str| ReadError {
+        path: path.display().to_string(),
+        problem,
+        remedy: remedy.to_owned(),
+    };
+    let io = |e: std::io::Error| fail(format!("cannot be read: {e}"), "write it to a file first");
+    let mut stream = File::open(path).map_err(io)?;
+    let mut head = Vec::new();
+    let beginning = stream.by_ref().take(HEAD_BYTES);
+    { beginning }.read_to_end(&mut head).map_err(io)?;
+    if is_sqlite(&head) {
+        return Err(fail(
+            "expected a regular file, found an SQLite database in a pipe".into(),
+            "write it to a file first: its pages are read in any order, which a pipe does not allow",
+        ));
+    }
+    let packed = super::kineto::is_gzip(&head);
+    if !packed && !matches!(super::kineto::first_byte(&head), Some(b'{' | b'[')) {
+        return Err(not_a_profile(path, &head));
+    }
+    let mut file = tempfile::NamedTempFile::new().map_err(io)?;
+    let rest = stream.take(MAX_STREAM);
+    let taken = std::io::copy(&mut head.as_slice().chain(rest), &mut file).map_err(io)?;
+    if taken > MAX_STREAM {
+        return Err(fail(
+            "more came out of the pipe than any trace holds".into(),
+            "check what writes into it",
+        ));
+    }
+    Ok(file)
 }
 
 /// Whether the bytes begin like an SQLite database.

@@ -85,13 +85,32 @@ pub struct ReadError {
 ///
 /// The file is opened read-only, its bytes stay as they are, and nothing is created beside it.
 /// Kernels, calls and ranges of the profile are sorted by start, ties by file order; the result
-/// does not depend on the number of threads.
+/// does not depend on the number of threads. A trace may also come out of a pipe.
 ///
 /// # Errors
 /// One [`ReadError`] with what was expected, what was found and what to do: no such file, a folder,
 /// an empty file, another kind of file, another program's database, or one that is damaged or cut
 /// short - a part of a profile is never returned as if it were the whole.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+    if !check::is_stream(path) {
+        return open_file(path, progress);
+    }
+    progress.phase("reading the pipe", None);
+    let file = check::spool(path)?;
+    let name = path.display().to_string();
+    match open_file(file.path(), progress) {
+        Ok(profile) => Ok(Profile {
+            path: name,
+            ..profile
+        }),
+        Err(error) => Err(ReadError {
+            path: name,
+            ..error
+        }),
+    }
+}
+
+fn open_file(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
     match recognise(path)? {
         Ok(reader) => reader.read(path, progress),
         Err(other) => Err(other),

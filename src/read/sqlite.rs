@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rayon::prelude::*;
 use rusqlite::config::DbConfig;
 use rusqlite::functions::{Aggregate, Context, FunctionFlags};
 use rusqlite::types::ValueRef;
@@ -34,6 +34,8 @@ pub(super) trait Sink: Clone + Send + Sync + 'static {
     /// exists and is not NULL; `a=7` is 7 in files that have no such column (otherwise NULL).
     const COLUMNS: &'static [&'static str];
     fn row(&mut self, cells: &Cells<'_, '_>);
+    /// Called once behind the last row of a rowid range.
+    fn finish(&mut self) {}
 }
 
 /// The wanted columns of one row.
@@ -208,38 +210,56 @@ impl Db {
         sink: &S,
         progress: &dyn Progress,
     ) -> Result<Vec<S>, ReadError> {
+        let mut filled = Vec::new();
+        self.stream(table, sink, progress, |part| {
+            filled.push(std::mem::replace(part, sink.clone()));
+        })?;
+        Ok(filled)
+    }
+
+    /// Pushes every row of a table through clones of `sink`, one rowid range at a time, and shows
+    /// each filled one to `take`, in row order. `take` leaves it without rows: it is filled again,
+    /// so that what it has interned serves the next range, and its memory too.
+    pub(super) fn stream<S: Sink>(
+        &self,
+        table: &str,
+        sink: &S,
+        progress: &dyn Progress,
+        mut take: impl FnMut(&mut S) + Send,
+    ) -> Result<(), ReadError> {
         let Some(table) = self.table(table)? else {
-            return Ok(Vec::new());
+            return Ok(());
         };
-        let select = table.select(S::COLUMNS);
         let chunks = self.chunks(&table).map_err(|e| error(&self.path, &e))?;
-        let rows = chunks
+        progress.phase(&table.name, Some(self.rows(&chunks)));
+        let scan = Scan {
+            select: table.select(S::COLUMNS),
+            rowid: table.rowid,
+            progress,
+        };
+        match chunks.as_slice() {
+            [only] => scan
+                .collect(&self.conn, only, sink.clone())
+                .map(|mut filled| take(&mut filled)),
+            many => parallel(&scan, &self.opener, many, sink, take),
+        }
+        .map_err(|e| error(&self.path, &e))
+    }
+
+    /// At most this many rows a table holds; 0 for one that does not exist.
+    pub(super) fn most_rows(&self, table: &str) -> Result<usize, ReadError> {
+        let Some(table) = self.table(table)? else {
+            return Ok(0);
+        };
+        let chunks = self.chunks(&table).map_err(|e| error(&self.path, &e))?;
+        Ok(usize::try_from(self.rows(&chunks)).unwrap_or(0))
+    }
+
+    fn rows(&self, chunks: &[Chunk]) -> u64 {
+        chunks
             .iter()
             .fold(0_u64, |sum, c| sum.saturating_add(c.rows()))
-            .min(self.bytes / ROW_BYTES);
-        progress.phase(&table.name, Some(rows));
-        let one = |conn: &Connection, chunk: &Chunk| -> rusqlite::Result<S> {
-            let (filled, rows) = collect(conn, &select, chunk, table.rowid, sink)?;
-            progress.advance(rows);
-            Ok(filled)
-        };
-        let filled: rusqlite::Result<Vec<S>> = match chunks.as_slice() {
-            [only] => one(&self.conn, only).map(|s| vec![s]),
-            many => {
-                let opener = &self.opener;
-                many.par_iter()
-                    .map_init(
-                        || opener.connect(),
-                        |conn, chunk| match conn {
-                            Ok(conn) => one(conn, chunk),
-                            // The first failure of this thread; open again to own the error.
-                            Err(_) => one(&opener.connect()?, chunk),
-                        },
-                    )
-                    .collect()
-            }
-        };
-        filled.map_err(|e| error(&self.path, &e))
+            .min(self.bytes / ROW_BYTES)
     }
 
     /// Rowid ranges that cover a table.
@@ -338,35 +358,134 @@ fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// How one table is read.
+struct Scan<'p> {
+    select: Vec<String>,
+    rowid: Option<&'static str>,
+    progress: &'p dyn Progress,
+}
+
+/// Reads rowid ranges on all threads, each with a connection of its own, and hands the filled sinks
+/// on in order: whichever thread has filled one also takes what is next in line, unless another
+/// thread is at it.
+fn parallel<S: Sink>(
+    scan: &Scan<'_>,
+    opener: &Opener,
+    chunks: &[Chunk],
+    empty: &S,
+    take: impl FnMut(&mut S) + Send,
+) -> rusqlite::Result<()> {
+    let queue = AtomicUsize::new(0);
+    let line = Line {
+        filled: Mutex::default(),
+        spare: Mutex::default(),
+        taker: Mutex::new((0, take)),
+    };
+    let failed: Mutex<Option<rusqlite::Error>> = Mutex::new(None);
+    let work = || -> rusqlite::Result<()> {
+        let conn = opener.connect()?;
+        loop {
+            let at = queue.fetch_add(1, Ordering::Relaxed);
+            let Some(chunk) = chunks.get(at) else {
+                return Ok(());
+            };
+            let sink = line.spare().unwrap_or_else(|| empty.clone());
+            line.put(at, scan.collect(&conn, chunk, sink)?);
+        }
+    };
+    let threads = rayon::current_num_threads().min(chunks.len());
+    rayon::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|_| {
+                if let Err(error) = work() {
+                    // Nobody begins another range.
+                    queue.store(chunks.len(), Ordering::Relaxed);
+                    if let Ok(mut slot) = failed.lock() {
+                        slot.get_or_insert(error);
+                    }
+                }
+            });
+        }
+    });
+    match failed.into_inner() {
+        Ok(Some(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Sinks that were filled and wait for those before them.
+struct Line<S, F> {
+    filled: Mutex<BTreeMap<usize, S>>,
+    spare: Mutex<Vec<S>>,
+    /// The number of the next one, and who takes it.
+    taker: Mutex<(usize, F)>,
+}
+
+impl<S, F: FnMut(&mut S)> Line<S, F> {
+    fn spare(&self) -> Option<S> {
+        self.spare.lock().ok()?.pop()
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.filled.lock().is_ok_and(|f| f.contains_key(&at))
+    }
+
+    fn put(&self, at: usize, sink: S) {
+        if let Ok(mut filled) = self.filled.lock() {
+            filled.insert(at, sink);
+        }
+        // Again if one came in while the taker was leaving.
+        while let Ok(mut taker) = self.taker.try_lock() {
+            let (next, take) = &mut *taker;
+            while let Some(mut sink) = self.filled.lock().ok().and_then(|mut f| f.remove(next)) {
+                take(&mut sink);
+                *next += 1;
+                if let Ok(mut spare) = self.spare.lock() {
+                    spare.push(sink);
+                }
+            }
+            let next = *next;
+            drop(taker);
+            if !self.has(next) {
+                break;
+            }
+        }
+    }
+}
+
 /// The aggregate function that hands each row to a sink, and counts them.
 struct Collect<S> {
-    empty: S,
+    empty: Arc<Mutex<Option<S>>>,
     filled: Arc<Mutex<Option<S>>>,
 }
 
-impl<S: Sink> Aggregate<AssertUnwindSafe<(S, i64)>, i64> for Collect<S> {
-    fn init(&self, _: &mut Context<'_>) -> rusqlite::Result<AssertUnwindSafe<(S, i64)>> {
-        Ok(AssertUnwindSafe((self.empty.clone(), 0)))
+impl<S: Sink> Aggregate<AssertUnwindSafe<(Option<S>, i64)>, i64> for Collect<S> {
+    fn init(&self, _: &mut Context<'_>) -> rusqlite::Result<AssertUnwindSafe<(Option<S>, i64)>> {
+        let sink = self.empty.lock().ok().and_then(|mut slot| slot.take());
+        Ok(AssertUnwindSafe((sink, 0)))
     }
 
     fn step(
         &self,
         row: &mut Context<'_>,
-        state: &mut AssertUnwindSafe<(S, i64)>,
+        state: &mut AssertUnwindSafe<(Option<S>, i64)>,
     ) -> rusqlite::Result<()> {
-        state.0.0.row(&Cells(row));
-        state.0.1 += 1;
+        if let Some(sink) = &mut state.0.0 {
+            sink.row(&Cells(row));
+            state.0.1 += 1;
+        }
         Ok(())
     }
 
     fn finalize(
         &self,
         _: &mut Context<'_>,
-        state: Option<AssertUnwindSafe<(S, i64)>>,
+        state: Option<AssertUnwindSafe<(Option<S>, i64)>>,
     ) -> rusqlite::Result<i64> {
-        let Some(AssertUnwindSafe((sink, rows))) = state else {
+        let Some(AssertUnwindSafe((Some(mut sink), rows))) = state else {
             return Ok(0);
         };
+        sink.finish();
         if let Ok(mut slot) = self.filled.lock() {
             *slot = Some(sink);
         }
@@ -374,43 +493,42 @@ impl<S: Sink> Aggregate<AssertUnwindSafe<(S, i64)>, i64> for Collect<S> {
     }
 }
 
-/// One rowid range, and how many rows it had.
-fn collect<S: Sink>(
-    conn: &Connection,
-    select: &[String],
-    chunk: &Chunk,
-    rowid: Option<&str>,
-    sink: &S,
-) -> rusqlite::Result<(S, u64)> {
-    let filled = Arc::new(Mutex::new(None));
-    conn.create_aggregate_function(
-        "collect_rows",
-        i32::try_from(S::COLUMNS.len()).unwrap_or(-1),
-        FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY,
-        Collect {
-            empty: sink.clone(),
-            filled: Arc::clone(&filled),
-        },
-    )?;
-    let (arguments, table) = select.split_at(S::COLUMNS.len().min(select.len()));
-    let arguments = arguments.join(", ");
-    let table = table.first().map(String::as_str).unwrap_or_default();
-    let all = format!("SELECT collect_rows({arguments}) FROM {table}");
-    let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-    let rows = match rowid {
-        Some(rowid) => conn.query_row(
-            // An index that covers the columns would be walked in its own order: `NOT INDEXED`.
-            &format!("{all} NOT INDEXED WHERE {rowid} BETWEEN ?1 AND ?2"),
-            params![chunk.low, chunk.high],
-            count,
-        )?,
-        None => conn.query_row(&all, [], count)?,
-    };
-    let taken = filled.lock().ok().and_then(|mut slot| slot.take());
-    Ok((
-        taken.unwrap_or_else(|| sink.clone()),
-        u64::try_from(rows).unwrap_or(0),
-    ))
+impl Scan<'_> {
+    /// Fills a sink with one rowid range.
+    fn collect<S: Sink>(&self, conn: &Connection, chunk: &Chunk, sink: S) -> rusqlite::Result<S> {
+        let empty = Arc::new(Mutex::new(Some(sink)));
+        let filled = Arc::new(Mutex::new(None));
+        conn.create_aggregate_function(
+            "collect_rows",
+            i32::try_from(S::COLUMNS.len()).unwrap_or(-1),
+            FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY,
+            Collect {
+                empty: Arc::clone(&empty),
+                filled: Arc::clone(&filled),
+            },
+        )?;
+        let columns = S::COLUMNS.len().min(self.select.len());
+        let (arguments, table) = self.select.split_at(columns);
+        let arguments = arguments.join(", ");
+        let table = table.first().map(String::as_str).unwrap_or_default();
+        let all = format!("SELECT collect_rows({arguments}) FROM {table}");
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        let rows = match self.rowid {
+            Some(rowid) => conn.query_row(
+                // An index that covers the columns would be walked in its own order: `NOT INDEXED`.
+                &format!("{all} NOT INDEXED WHERE {rowid} BETWEEN ?1 AND ?2"),
+                params![chunk.low, chunk.high],
+                count,
+            )?,
+            None => conn.query_row(&all, [], count)?,
+        };
+        self.progress.advance(u64::try_from(rows).unwrap_or(0));
+        // Without a row the function has never begun.
+        let taken = |slot: &Mutex<Option<S>>| slot.lock().ok().and_then(|mut slot| slot.take());
+        taken(&filled)
+            .or_else(|| taken(&empty))
+            .ok_or(rusqlite::Error::QueryReturnedNoRows)
+    }
 }
 
 impl Opener {

@@ -163,7 +163,7 @@ pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64
         }
         for (site, list) in run.sites.iter().zip(&mut numbers) {
             let pattern = site.layer.and_then(|id| run.layers.get(id.idx()));
-            if pattern.is_some_and(|l| patterns.contains(&l.pattern.0)) {
+            if pattern.is_some_and(|l| patterns.contains(&l.pattern.row())) {
                 list.push(number);
             }
         }

@@ -172,7 +172,7 @@ fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
     DeviceRow {
         device: format!(
             "GPU {}",
-            known.map_or(u64::from(device.device.0), |d| u64::from(d.ordinal))
+            known.map_or(u64::from(device.device.row()), |d| u64::from(d.ordinal))
         ),
         start_ns: device.span.start.saturating_sub(origin),
         ns: device.span.ns(),

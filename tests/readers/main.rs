@@ -11,10 +11,13 @@
 
 use std::path::{Path, PathBuf};
 
-use pyprof_advise::profile::{ApiClass, CopyKind, Format, MemKind, Profile, RangeKind, SyncKind};
+use pyprof_advise::profile::{
+    ApiClass, CopyKind, Format, MemKind, Number, Profile, RangeKind, SyncKind,
+};
 use pyprof_advise::read::{self, Quiet, ReadError};
 use rusqlite::Connection;
 
+mod read_only;
 mod real;
 
 // ---------------------------------------------------------------------------- building databases
@@ -133,7 +136,7 @@ fn a_small_export_reads_whole() {
         panic!("one range")
     };
     assert_eq!(text(&p, range.text), "aten::mm");
-    assert_eq!((range.seq, range.op_id), (Some(5), Some(9)));
+    assert_eq!((range.seq, range.op_id), (Number::new(5), Number::new(9)));
     assert_eq!(text(&p, range.args.unwrap()), "[[2, 3], [3, 4]]");
     assert_eq!(range.thread, call.thread);
 
@@ -612,8 +615,8 @@ fn nvprof_markers_are_paired_by_id() {
     assert_eq!(
         ranges,
         [
-            (90, 115, "mm", Some(4), RangeKind::PushPop),
-            (95, i64::MAX, "mm", Some(4), RangeKind::PushPop),
+            (90, 115, "mm", Number::new(4), RangeKind::PushPop),
+            (95, i64::MAX, "mm", Number::new(4), RangeKind::PushPop),
             (96, 96, "volta_sgemm_128x64_nn", None, RangeKind::Mark),
         ]
     );

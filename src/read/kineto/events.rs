@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use super::json::{Args, Event, Sink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
 use crate::profile::{
-    ApiCall, ApiClass, Copy, CopyKind, Kernel, LaunchConfig, MemKind, Overhead, ProcessId, Range,
-    RangeKind, Set, Span, StrId, Strings, Sync, SyncKind, ThreadId,
+    ApiCall, ApiClass, Copy, CopyKind, Kernel, LaunchConfig, MemKind, Number, Overhead, ProcessId,
+    Range, RangeKind, Set, Span, StrId, Strings, Sync, SyncKind, ThreadId,
 };
 use crate::read::build::{
     Builder, Damage, DeviceKey, NO_CORRELATION, call_correlation, correlation,
@@ -179,8 +179,10 @@ impl<'p> Rows<'p> {
             kind,
             text: self.name(event),
             domain: None,
-            seq: event.args.sequence.and_then(count),
-            op_id: event.args.record.and_then(count).filter(|&id| id > 0),
+            seq: event.args.sequence.and_then(count).and_then(Number::new),
+            op_id: (event.args.record.and_then(count))
+                .filter(|&id| id > 0)
+                .and_then(Number::new),
             args,
         };
         let (pid, tid) = self.owner(event);
@@ -345,7 +347,7 @@ impl<'p> Rows<'p> {
         let mut number = |value: Option<&RawValue>| {
             let Some(value) = value else { return 0 };
             let name = bare(value);
-            number_in(name).unwrap_or_else(|| NAMED + i64::from(self.names.intern(name).0))
+            number_in(name).unwrap_or_else(|| NAMED + i64::from(self.names.intern(name).row()))
         };
         (number(event.pid), number(event.tid))
     }

@@ -28,7 +28,7 @@ pub(super) struct Text {
 }
 
 /// Whether the bytes begin like a gzip file.
-pub(super) fn is_gzip(head: &[u8]) -> bool {
+pub(in crate::read) fn is_gzip(head: &[u8]) -> bool {
     head.starts_with(GZIP)
 }
 

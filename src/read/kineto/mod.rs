@@ -19,6 +19,8 @@ mod number;
 
 use about::About;
 use events::Rows;
+pub(super) use load::is_gzip;
+
 use json::{End, Event, Sink};
 
 /// How far into a text that begins like a trace its events are looked for.
@@ -123,7 +125,7 @@ impl Sink for Trace<'_> {
     }
 }
 
-fn first_byte(text: &[u8]) -> Option<u8> {
+pub(super) fn first_byte(text: &[u8]) -> Option<u8> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     text.trim_ascii_start().first().copied()
 }

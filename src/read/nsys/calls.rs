@@ -1,34 +1,26 @@
 //! CUDA runtime and driver calls.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Pids;
-use crate::profile::{ApiCall, ApiClass, Span, StrId};
+use crate::profile::{ApiCall, ApiClass, StrId, ThreadId};
 use crate::read::build::{
-    Builder, Damage, Distinct, NameKey, Names, StringTable, call_correlation,
+    Builder, Damage, Distinct, NO_CORRELATION, Names, StringTable, call_correlation,
 };
-use crate::read::sqlite::{Cells, Sink};
-use crate::read::unversioned;
+use crate::read::sqlite::{Cells, Db, Sink};
+use crate::read::{Progress, ReadError, unversioned};
 
-/// The calls of one rowid range.
+/// The calls of one rowid range. Threads and names in the rows are numbers of its own.
 #[derive(Clone, Default)]
-pub(super) struct Calls {
-    pub(super) names: Names,
+struct Part {
+    names: Names,
     threads: Distinct<i64>,
-    rows: Vec<Row>,
+    whole_threads: Vec<ThreadId>,
+    rows: Vec<ApiCall>,
     damage: Damage,
 }
 
-#[derive(Clone, Copy)]
-struct Row {
-    span: Span,
-    correlation: u64,
-    /// Number in [`Calls::threads`].
-    thread: u32,
-    name: NameKey,
-}
-
-impl Sink for Calls {
+impl Sink for Part {
     const COLUMNS: &'static [&'static str] =
         &["start", "end", "globalTid", "correlationId", "nameId"];
 
@@ -44,48 +36,100 @@ impl Sink for Calls {
             Some(id) => self.names.id(id),
             None => self.names.text(cells.bytes(4).unwrap_or_default()),
         };
-        self.rows.push(Row {
+        self.rows.push(ApiCall {
             span,
+            thread: ThreadId(self.threads.number(thread)),
             correlation: call_correlation(cells.int(3)),
-            thread: self.threads.number(thread),
-            name,
+            name: name.placeholder(),
+            class: ApiClass::Other,
         });
     }
 }
 
-/// Moves the calls into the profile, under names without version suffix.
-pub(super) fn add(parts: Vec<Calls>, strings: &StringTable, pids: &Pids, builder: &mut Builder) {
-    let mut damage = Damage::default();
-    let total = parts.iter().map(|part| part.rows.len()).sum();
-    builder.profile.calls.reserve_exact(total);
-    let mut classes: FxHashMap<StrId, (StrId, ApiClass)> = FxHashMap::default();
-    for part in parts {
-        damage.add(&part.damage);
-        let names = part.names.resolve(strings, &mut builder.profile.strings);
-        let threads: Vec<_> = part
-            .threads
-            .values()
-            .iter()
-            .map(|&global| pids.thread(builder, global))
-            .collect();
-        for row in part.rows {
-            let Some(&thread) = threads.get(row.thread as usize) else {
-                continue;
-            };
-            let raw = names.get(row.name);
-            let strings = &mut builder.profile.strings;
-            let &mut (name, class) = classes.entry(raw).or_insert_with(|| {
-                let text = unversioned(strings.get(raw)).to_owned();
-                (strings.intern(&text), ApiClass::of(&text))
+/// What the calls in the profile still lack: their names.
+#[derive(Default)]
+pub(super) struct Calls {
+    pub(super) names: Names,
+    damage: Damage,
+}
+
+impl Calls {
+    /// Moves the calls of a table into the profile.
+    pub(super) fn read(
+        &mut self,
+        db: &Db,
+        table: &str,
+        pids: &Pids,
+        builder: &mut Builder,
+        progress: &dyn Progress,
+    ) -> Result<(), ReadError> {
+        let rows = db.most_rows(table)?;
+        builder.profile.calls.reserve(rows);
+        db.stream(table, &Part::default(), progress, |part| {
+            self.damage.add(&std::mem::take(&mut part.damage));
+            self.names.add(&mut part.names);
+            let known = part.whole_threads.len();
+            for &global in part.threads.values().iter().skip(known) {
+                part.whole_threads.push(pids.thread(builder, global));
+            }
+            let rows = part.rows.drain(..).filter_map(|row| {
+                let thread = *part.whole_threads.get(row.thread.idx())?;
+                let name = part.names.whole(row.name);
+                Some(ApiCall {
+                    thread,
+                    name,
+                    ..row
+                })
             });
-            builder.profile.calls.push(ApiCall {
-                span: row.span,
-                thread,
-                correlation: row.correlation,
-                name,
-                class,
+            builder.profile.calls.extend(rows);
+        })
+    }
+
+    /// Names the calls, without version suffix.
+    pub(super) fn name(self, strings: &StringTable, builder: &mut Builder) {
+        let profile = &mut builder.profile;
+        let names = self.names.resolve(strings, &mut profile.strings);
+        let mut classes: FxHashMap<StrId, (StrId, ApiClass)> = FxHashMap::default();
+        for call in &mut profile.calls {
+            (call.name, call.class) = *classes.entry(call.name).or_insert_with(|| {
+                let text = unversioned(profile.strings.get(names.of(call.name))).to_owned();
+                (profile.strings.intern(&text), ApiClass::of(&text))
             });
         }
+        self.damage.note(profile, "API call", "thread", "name");
     }
-    damage.note(&mut builder.profile, "API call", "thread", "name");
+}
+
+/// When each thread (`globalTid`) launched a kernel, in time order; every call that shares its
+/// correlation id with a kernel of whatever process is counted. `None` where nothing was launched.
+pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
+    let profile = &builder.profile;
+    let started: FxHashSet<u64> = (profile.kernels.iter())
+        .map(|kernel| kernel.correlation)
+        .filter(|id| *id != NO_CORRELATION)
+        .collect();
+    let mut threads: Vec<Vec<i64>> = vec![Vec::new(); profile.threads.len()];
+    for call in &profile.calls {
+        if let Some(times) = threads.get_mut(call.thread.idx())
+            && started.contains(&call.correlation)
+        {
+            times.push(call.span.start);
+        }
+    }
+    for times in &mut threads {
+        if !times.is_sorted() {
+            times.sort_unstable();
+        }
+    }
+    let any = threads.iter().any(|times| !times.is_empty());
+    any.then(|| {
+        let mut global = builder.global_threads();
+        global.retain(|(_, thread)| thread.idx() < threads.len());
+        global
+            .into_iter()
+            .filter_map(|(global, thread)| {
+                Some((global, std::mem::take(threads.get_mut(thread.idx())?)))
+            })
+            .collect()
+    })
 }

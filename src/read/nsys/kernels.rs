@@ -2,18 +2,19 @@
 
 use super::devices::Gpus;
 use super::{Pids, process_key};
-use crate::profile::{Kernel, LaunchConfig, Span};
+use crate::profile::{ConfigId, Kernel, LaunchConfig, Span, StrId};
 use crate::read::build::{
-    Builder, Damage, Distinct, NameKey, Names, StringTable, correlation, count32, id32,
-    launch_config,
+    Builder, Damage, Distinct, Names, StringTable, correlation, count32, id32, launch_config,
 };
-use crate::read::sqlite::{Cells, Sink};
+use crate::read::sqlite::{Cells, Db, Sink};
+use crate::read::{Progress, ReadError};
 
 /// The kernels of one rowid range.
 #[derive(Clone, Default)]
-pub(super) struct Kernels {
-    pub(super) names: Names,
+struct Part {
+    names: Names,
     configs: Distinct<LaunchConfig>,
+    whole_configs: Vec<ConfigId>,
     rows: Vec<Row>,
     damage: Damage,
 }
@@ -27,13 +28,14 @@ struct Row {
     device: u32,
     stream: u32,
     context: u32,
-    /// Number in [`Kernels::configs`].
+    /// Number in [`Part::configs`].
     config: u32,
-    name: NameKey,
+    /// Placeholder of a name in [`Part::names`].
+    name: StrId,
     in_graph: bool,
 }
 
-impl Sink for Kernels {
+impl Sink for Part {
     const COLUMNS: &'static [&'static str] = &[
         "start",
         "end",
@@ -76,59 +78,73 @@ impl Sink for Kernels {
             stream: id32(cells.int(4)).unwrap_or_default(),
             context: id32(cells.int(3)).unwrap_or_default(),
             config: self.configs.number(launch_config(|at| cells.int(at), 9)),
-            name,
+            name: name.placeholder(),
             in_graph: cells.int(8).is_some_and(|node| node != 0),
         });
     }
 }
 
-/// Moves the kernels into the profile. Needs the calls: exports without `globalPid` leave only the
-/// correlation id to tell a kernel's process.
-pub(super) fn add(
-    parts: Vec<Kernels>,
-    strings: &StringTable,
-    pids: &Pids,
-    gpus: &Gpus,
-    builder: &mut Builder,
-) {
-    let mut damage = Damage::default();
-    let mut owners = None;
-    let total = parts.iter().map(|part| part.rows.len()).sum();
-    builder.profile.kernels.reserve_exact(total);
-    for part in parts {
-        damage.add(&part.damage);
-        let names = part.names.resolve(strings, &mut builder.profile.strings);
-        let configs: Vec<_> = part
-            .configs
-            .values()
-            .iter()
-            .map(|&config| builder.config(config))
-            .collect();
-        for row in part.rows {
-            let process = match row.process {
-                Some(global) => pids.process(builder, global),
-                None => owners
-                    .get_or_insert_with(|| builder.owners())
-                    .of(row.correlation)
-                    .unwrap_or_else(|| builder.process(0, || 0)),
-            };
-            let key = gpus.key(row.process.map(process_key), row.device);
-            let Some(&config) = configs.get(row.config as usize) else {
-                continue;
-            };
-            let device = builder.device(key);
-            builder.profile.kernels.push(Kernel {
-                span: row.span,
-                name: names.get(row.name),
-                device,
-                process,
-                stream: row.stream,
-                context: row.context,
-                correlation: row.correlation,
-                config,
-                in_graph: row.in_graph,
-            });
-        }
+/// What the kernels in the profile still lack: their names.
+#[derive(Default)]
+pub(super) struct Kernels {
+    pub(super) names: Names,
+    damage: Damage,
+}
+
+impl Kernels {
+    /// Moves the kernels into the profile. Needs the calls: exports without `globalPid` leave only
+    /// the correlation id to tell a kernel's process.
+    pub(super) fn read(
+        &mut self,
+        db: &Db,
+        table: &str,
+        (pids, gpus): (&Pids, &Gpus),
+        builder: &mut Builder,
+        progress: &dyn Progress,
+    ) -> Result<(), ReadError> {
+        let mut owners = None;
+        builder.profile.kernels.reserve(db.most_rows(table)?);
+        db.stream(table, &Part::default(), progress, |part| {
+            self.damage.add(&std::mem::take(&mut part.damage));
+            self.names.add(&mut part.names);
+            let known = part.whole_configs.len();
+            for &config in part.configs.values().iter().skip(known) {
+                part.whole_configs.push(builder.config(config));
+            }
+            for row in part.rows.drain(..) {
+                let process = match row.process {
+                    Some(global) => pids.process(builder, global),
+                    None => owners
+                        .get_or_insert_with(|| builder.owners())
+                        .of(row.correlation)
+                        .unwrap_or_else(|| builder.process(0, || 0)),
+                };
+                let key = gpus.key(row.process.map(process_key), row.device);
+                let Some(&config) = part.whole_configs.get(row.config as usize) else {
+                    continue;
+                };
+                let device = builder.device(key);
+                builder.profile.kernels.push(Kernel {
+                    span: row.span,
+                    name: part.names.whole(row.name),
+                    device,
+                    process,
+                    stream: row.stream,
+                    context: row.context,
+                    correlation: row.correlation,
+                    config,
+                    in_graph: row.in_graph,
+                });
+            }
+        })
     }
-    damage.note(&mut builder.profile, "kernel", "device", "name");
+
+    pub(super) fn name(self, strings: &StringTable, builder: &mut Builder) {
+        let profile = &mut builder.profile;
+        let names = self.names.resolve(strings, &mut profile.strings);
+        for kernel in &mut profile.kernels {
+            kernel.name = names.of(kernel.name);
+        }
+        self.damage.note(profile, "kernel", "device", "name");
+    }
 }

@@ -21,6 +21,9 @@ mod enums;
 mod kernels;
 mod memory;
 mod ranges;
+mod unasked;
+
+use ranges::Ranges;
 
 /// The reader of Nsight Systems exports.
 pub(super) struct Nsys;
@@ -61,32 +64,29 @@ impl Reader for Nsys {
         read_versions(&db, &mut builder.profile)?;
         let pids = Pids::read(&db)?;
 
-        let mut calls = db.scan(RUNTIME, &calls::Calls::default(), progress)?;
-        calls.extend(db.scan(DRIVER, &calls::Calls::default(), progress)?);
-        let kernels = db.scan(KERNELS, &kernels::Kernels::default(), progress)?;
-        let overheads = memory::overheads(&db, progress)?;
-        let mut wanted = FxHashSet::default();
-        for names in calls
-            .iter()
-            .map(|c| &c.names)
-            .chain(kernels.iter().map(|k| &k.names))
-            .chain(overheads.iter().map(|o| &o.names))
-        {
-            wanted.extend(names.ids());
-        }
-        let strings = strings(&db, wanted, progress)?;
-
-        calls::add(calls, &strings, &pids, &mut builder);
         let gpus = devices::Gpus::read(&db, progress)?;
-        kernels::add(kernels, &strings, &pids, &gpus, &mut builder);
+
+        let mut calls = calls::Calls::default();
+        for table in [RUNTIME, DRIVER] {
+            calls.read(&db, table, &pids, &mut builder, progress)?;
+        }
+        let mut kernels = kernels::Kernels::default();
+        kernels.read(&db, KERNELS, (&pids, &gpus), &mut builder, progress)?;
+        let overheads = memory::overheads(&db, progress)?;
+        let names = overheads.iter().map(|o| &o.names);
+        let names = names.chain([&calls.names, &kernels.names]);
+        let wanted = names.flat_map(|names| names.ids().iter().copied());
+        let strings = strings(&db, wanted.collect(), progress)?;
+        calls.name(&strings, &mut builder);
+        kernels.name(&strings, &mut builder);
         memory::add_overheads(overheads, &strings, &pids, &mut builder);
         memory::add(&db, &pids, &gpus, &mut builder, progress)?;
 
         let kinds = enums::event_kinds(&db)?;
-        let ranges = db.scan(RANGES, &ranges::Ranges::new(kinds), progress)?;
-        let wanted = ranges.iter().flat_map(ranges::Ranges::ids).collect();
-        let strings = self::strings(&db, wanted, progress)?;
-        ranges::add(ranges, &strings, &pids, &mut builder);
+        let launches = calls::launches(&builder);
+        let ranges = Ranges::read(&db, &kinds, launches, &pids, &mut builder, progress)?;
+        let strings = self::strings(&db, ranges.ids().collect(), progress)?;
+        ranges.name(&strings, &mut builder);
 
         gpus.add_idle(&mut builder);
         record(&db, &mut builder.profile)?;

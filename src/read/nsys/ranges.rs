@@ -1,57 +1,75 @@
 //! NVTX ranges and marks.
 
+use std::sync::Arc;
+
 use rusqlite::types::ValueRef;
 use rustc_hash::FxHashMap;
 
 use super::enums::{EventKind, Meaning};
-use super::{Pids, process_key};
+use super::unasked::{Launches, Unasked};
+use super::{Pids, RANGES, process_key};
 use crate::profile::{Range, RangeKind, Span, StrId, Strings, ThreadId};
 use crate::read::build::{Builder, Damage, Distinct, StringTable, name_range};
-use crate::read::sqlite::{Cells, Sink};
+use crate::read::sqlite::{Cells, Db, Sink};
+use crate::read::{Progress, ReadError};
 
-/// The ranges of one rowid range. Handles in the rows are local until [`add`] maps them.
+/// Set in the text of a range whose text is registered: the rest is a number of its id.
+const REGISTERED: u32 = 1 << 31;
+
+/// The ranges of one rowid range. Texts, threads and domains in the rows are numbers of its own.
 #[derive(Clone)]
-pub(super) struct Ranges {
+struct Part {
     kinds: Meaning<EventKind>,
     texts: Strings,
     threads: Distinct<i64>,
+    /// Ids of registered texts.
+    ids: Distinct<i64>,
     /// Process and domain id of every domain but the default one.
     domains: Distinct<(i64, i64)>,
     rows: Vec<Range>,
-    /// Rows whose text is registered: index into `rows`, id in `StringIds`.
-    registered: Vec<(u32, i64)>,
     /// Domains that got their name here: process, domain id, name or its id.
     named: Vec<(i64, i64, DomainName)>,
     damage: Damage,
+    unasked: Option<Unasked>,
+    /// First and last start, and whether the rows stand in order of start.
+    first: i64,
+    last: i64,
+    sorted: bool,
+    whole: Whole,
+}
+
+/// What the numbers of a [`Part`] are in the profile, as far as they have been asked for.
+#[derive(Debug, Clone, Default)]
+struct Whole {
+    texts: Vec<StrId>,
+    threads: Vec<ThreadId>,
+    ids: Vec<u32>,
+    domains: Vec<u32>,
 }
 
 #[derive(Clone)]
 enum DomainName {
     Id(i64),
-    Text(StrId),
+    Text(String),
 }
 
-impl Ranges {
-    pub(super) fn new(kinds: Meaning<EventKind>) -> Ranges {
-        Ranges {
+impl Part {
+    fn new(kinds: Meaning<EventKind>, launches: Option<Arc<Launches>>) -> Part {
+        Part {
             kinds,
             texts: Strings::default(),
             threads: Distinct::default(),
+            ids: Distinct::default(),
             domains: Distinct::default(),
             rows: Vec::new(),
-            registered: Vec::new(),
             named: Vec::new(),
             damage: Damage::default(),
+            unasked: launches.map(Unasked::new),
+            first: i64::MAX,
+            last: i64::MIN,
+            sorted: true,
+            whole: Whole::default(),
         }
-    }
-
-    /// Ids of `StringIds` these rows refer to.
-    pub(super) fn ids(&self) -> impl Iterator<Item = i64> {
-        let domains = self.named.iter().filter_map(|(_, _, name)| match name {
-            DomainName::Id(id) => Some(*id),
-            DomainName::Text(_) => None,
-        });
-        self.registered.iter().map(|(_, id)| *id).chain(domains)
     }
 
     /// The text of a row, or the id of a registered one. Some exports keep ids in the text column.
@@ -67,7 +85,7 @@ impl Ranges {
             return;
         };
         let name = match Self::text(cells) {
-            Err(bytes) => DomainName::Text(self.texts.intern(&String::from_utf8_lossy(bytes))),
+            Err(bytes) => DomainName::Text(String::from_utf8_lossy(bytes).into_owned()),
             Ok(Some(id)) => DomainName::Id(id),
             Ok(None) => return,
         };
@@ -83,7 +101,7 @@ const TEXT: usize = 4;
 const TEXT_ID: usize = 5;
 const DOMAIN: usize = 6;
 
-impl Sink for Ranges {
+impl Sink for Part {
     const COLUMNS: &'static [&'static str] = &[
         "start",
         "end",
@@ -136,94 +154,187 @@ impl Sink for Ranges {
         }
         match Self::text(cells) {
             Err(bytes) => {
-                let text = String::from_utf8_lossy(bytes);
-                name_range(&mut range, &mut self.texts, &text);
+                // Nearly all are UTF-8, and checking that is much faster than mending.
+                match std::str::from_utf8(bytes) {
+                    Ok(text) => name_range(&mut range, &mut self.texts, text),
+                    Err(_) => {
+                        let text = String::from_utf8_lossy(bytes);
+                        name_range(&mut range, &mut self.texts, &text);
+                    }
+                }
             }
-            Ok(Some(id)) => {
-                let row = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
-                self.registered.push((row, id));
-            }
+            Ok(Some(id)) => range.text = StrId(self.ids.number(id) | REGISTERED),
             Ok(None) => range.text = self.texts.intern(""),
         }
+        self.first = self.first.min(span.start);
+        self.sorted &= self.last <= span.start;
+        self.last = self.last.max(span.start);
         self.rows.push(range);
     }
+
+    fn finish(&mut self) {
+        if let Some(unasked) = &mut self.unasked {
+            unasked.drop_from(&mut self.rows, &self.texts, &self.threads);
+        }
+    }
 }
 
-/// Moves the ranges into the profile.
-pub(super) fn add(parts: Vec<Ranges>, strings: &StringTable, pids: &Pids, builder: &mut Builder) {
-    let mut damage = Damage::default();
-    let names = domain_names(&parts, strings);
-    let total = parts.iter().map(|part| part.rows.len()).sum();
-    builder.profile.ranges.reserve_exact(total);
-    // The parts of a registered text, by its id.
-    let mut registered: FxHashMap<i64, Range> = FxHashMap::default();
-    for mut part in parts {
-        damage.add(&part.damage);
+impl Whole {
+    fn of_text(&self, text: StrId) -> StrId {
+        match text.row() & REGISTERED {
+            0 => self.texts.get(text.idx()).copied(),
+            _ => (self.ids.get((text.row() & !REGISTERED) as usize))
+                .map(|number| StrId(number | REGISTERED)),
+        }
+        .unwrap_or(StrId(u32::MAX))
+    }
+
+    fn range(&self, range: Range) -> Range {
+        let domain = |d: StrId| self.domains.get(d.idx()).map(|&number| StrId(number));
+        Range {
+            text: self.of_text(range.text),
+            args: range.args.map(|args| self.of_text(args)),
+            domain: range.domain.and_then(domain),
+            thread: (self.threads.get(range.thread.idx()).copied()).unwrap_or(range.thread),
+            ..range
+        }
+    }
+}
+
+/// What the ranges in the profile still lack: registered texts and names of domains.
+#[derive(Default)]
+pub(super) struct Ranges {
+    ids: Distinct<i64>,
+    domains: Distinct<(i64, i64)>,
+    named: Vec<(i64, i64, DomainName)>,
+    damage: Damage,
+}
+
+impl Ranges {
+    /// Moves the ranges into the profile. With `launches` some that nobody will ask for are left
+    /// out.
+    pub(super) fn read(
+        db: &Db,
+        kinds: &Meaning<EventKind>,
+        launches: Option<Launches>,
+        pids: &Pids,
+        builder: &mut Builder,
+        progress: &dyn Progress,
+    ) -> Result<Ranges, ReadError> {
+        let rows = db.most_rows(RANGES)?;
+        builder.profile.ranges.reserve(rows);
+        let choosy = launches.is_some();
+        let empty = Part::new(kinds.clone(), launches.map(Arc::new));
+        let mut ranges = Ranges::default();
+        let mut sorted = true;
+        let mut last = i64::MIN;
+        db.stream(RANGES, &empty, progress, |part| {
+            sorted &= part.sorted && last <= part.first;
+            last = last.max(part.last);
+            (part.first, part.last, part.sorted) = (i64::MAX, i64::MIN, true);
+            ranges.take(part, pids, builder);
+        })?;
+        if choosy && !sorted {
+            // Which ranges stand inside others can only be told of rows in order.
+            builder.profile.ranges.clear();
+            builder.profile.unasked_ranges = 0;
+            return Ranges::read(db, kinds, None, pids, builder, progress);
+        }
+        builder.profile.ranges.shrink_to_fit();
+        Ok(ranges)
+    }
+
+    fn take(&mut self, part: &mut Part, pids: &Pids, builder: &mut Builder) {
+        self.damage.add(&std::mem::take(&mut part.damage));
+        self.named.append(&mut part.named);
+        let whole = &mut part.whole;
+        for (_, text) in part.texts.iter().skip(whole.texts.len()) {
+            whole.texts.push(builder.profile.strings.intern(text));
+        }
+        for &global in part.threads.values().iter().skip(whole.threads.len()) {
+            whole.threads.push(pids.thread(builder, global));
+        }
+        for &id in part.ids.values().iter().skip(whole.ids.len()) {
+            whole.ids.push(self.ids.number(id));
+        }
+        for &domain in part.domains.values().iter().skip(whole.domains.len()) {
+            whole.domains.push(self.domains.number(domain));
+        }
+        if let Some(unasked) = &mut part.unasked {
+            builder.profile.unasked_ranges += std::mem::take(&mut unasked.dropped);
+        }
+        let rows = part.rows.drain(..).map(|row| whole.range(row));
+        builder.profile.ranges.extend(rows);
+    }
+
+    /// Ids of `StringIds` the ranges refer to.
+    pub(super) fn ids(&self) -> impl Iterator<Item = i64> {
+        let domains = self.named.iter().filter_map(|(_, _, name)| match name {
+            DomainName::Id(id) => Some(*id),
+            DomainName::Text(_) => None,
+        });
+        self.ids.values().iter().copied().chain(domains)
+    }
+
+    /// Gives the ranges their texts and domains.
+    pub(super) fn name(self, strings: &StringTable, builder: &mut Builder) {
         let profile = &mut builder.profile;
-        let texts: Vec<StrId> = part
-            .texts
-            .iter()
-            .map(|(_, text)| profile.strings.intern(text))
-            .collect();
-        let domains: Vec<StrId> = part
-            .domains
-            .values()
-            .iter()
-            .map(|key| match names.get(key) {
-                Some(name) => profile.strings.intern(name),
-                None => profile.strings.intern(&format!("domain {}", key.1)),
-            })
-            .collect();
-        let threads: Vec<ThreadId> = part
-            .threads
-            .values()
-            .iter()
-            .map(|&global| pids.thread(builder, global))
-            .collect();
-        let global = |id: StrId| texts.get(id.idx()).copied().unwrap_or(StrId(u32::MAX));
-        for range in &mut part.rows {
-            range.text = global(range.text);
-            range.args = range.args.map(global);
-            range.domain = range.domain.and_then(|d| domains.get(d.idx()).copied());
-            if let Some(&thread) = threads.get(range.thread.idx()) {
-                range.thread = thread;
+        let registered = self.registered(strings, &mut profile.strings);
+        let domains = self.domains(strings, &mut profile.strings);
+        if !registered.is_empty() || !domains.is_empty() {
+            for range in &mut profile.ranges {
+                range.domain = range.domain.and_then(|d| domains.get(d.idx()).copied());
+                if range.text.row() & REGISTERED == 0 {
+                    continue;
+                }
+                let number = (range.text.row() & !REGISTERED) as usize;
+                let Some(parts) = registered.get(number) else {
+                    continue;
+                };
+                range.text = parts.text;
+                range.seq = parts.seq;
+                range.op_id = parts.op_id;
+                range.args = parts.args;
             }
         }
-        for (row, id) in part.registered {
-            let Some(range) = part.rows.get_mut(row as usize) else {
-                continue;
-            };
-            let parts = registered.entry(id).or_insert_with(|| {
-                let mut parts = *range;
-                let text = strings.get(id).unwrap_or_default();
-                name_range(&mut parts, &mut builder.profile.strings, text);
-                parts
-            });
-            range.text = parts.text;
-            range.seq = parts.seq;
-            range.op_id = parts.op_id;
-            range.args = parts.args;
-        }
-        builder.profile.ranges.append(&mut part.rows);
+        self.damage.note(profile, "NVTX", "thread", "event type");
     }
-    damage.note(&mut builder.profile, "NVTX", "thread", "event type");
-}
 
-/// Names of domains by process and id; the first row wins.
-fn domain_names(parts: &[Ranges], strings: &StringTable) -> FxHashMap<(i64, i64), String> {
-    let mut names = FxHashMap::default();
-    for part in parts {
-        for (process, domain, name) in &part.named {
+    /// The parts of every registered text.
+    fn registered(&self, strings: &StringTable, into: &mut Strings) -> Vec<Range> {
+        let mut split = |id: &i64| {
+            let mut parts = Range {
+                span: Span { start: 0, end: 0 },
+                thread: ThreadId(0),
+                kind: RangeKind::PushPop,
+                text: StrId(0),
+                domain: None,
+                seq: None,
+                op_id: None,
+                args: None,
+            };
+            name_range(&mut parts, into, strings.get(*id).unwrap_or_default());
+            parts
+        };
+        self.ids.values().iter().map(&mut split).collect()
+    }
+
+    /// Names of the domains; the first row that names one wins.
+    fn domains(&self, strings: &StringTable, into: &mut Strings) -> Vec<StrId> {
+        let mut names: FxHashMap<(i64, i64), &str> = FxHashMap::default();
+        for (process, domain, name) in &self.named {
             let text = match name {
                 DomainName::Id(id) => strings.get(*id),
-                DomainName::Text(id) => Some(part.texts.get(*id)),
+                DomainName::Text(text) => Some(text.as_str()),
             };
             if let Some(text) = text {
-                names
-                    .entry((*process, *domain))
-                    .or_insert_with(|| text.to_owned());
+                names.entry((*process, *domain)).or_insert(text);
             }
         }
+        let name = |key: &(i64, i64)| match names.get(key) {
+            Some(name) => into.intern(name),
+            None => into.intern(&format!("domain {}", key.1)),
+        };
+        self.domains.values().iter().map(name).collect()
     }
-    names
 }
