@@ -209,7 +209,10 @@ fn what_it_holds(profile: &Profile) -> String {
 /// What the person at the terminal should know besides the report.
 fn warn(costed: &Costed, report: &Report, speech: Speech) {
     if costed.run.profile.recorded.environment {
-        speech.warn("this export holds environment variables of the captured machine; do not share the file itself");
+        speech.warn(
+            "this file holds environment variables of the captured machine; `pyprof-advise scrub IN \
+             OUT` makes a copy without",
+        );
     }
     for fault in &report.faults {
         speech.warn(&format!(

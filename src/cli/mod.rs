@@ -17,6 +17,7 @@ mod parse;
 mod prof;
 mod progress;
 mod rules;
+mod scrub;
 
 pub use advise::advise;
 
@@ -80,6 +81,7 @@ Examples:
   pyprof-advise net.sqlite --costs my-costs.toml    with what your own operators cost
   pyprof-advise gpus list                           names for --gpu
   pyprof-advise prof net.sqlite --csv               PyProf's columns, one row per kernel
+  pyprof-advise scrub net.sqlite safe.sqlite        a copy without secrets, names and home folders
 
 A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems or nvprof:
   nsys profile -t cuda,nvtx -o net python train.py
@@ -110,6 +112,8 @@ enum Command {
     Parse(parse::ParseArgs),
     /// Write one row of columns per kernel, as PyProf's `prof` does
     Prof(prof::ProfArgs),
+    /// Make a copy of a profile that is safe to attach: no variables, tokens, names, home folders
+    Scrub(scrub::ScrubArgs),
     /// Write a shell completion script to standard output
     Completions {
         /// Which shell
@@ -237,6 +241,7 @@ pub fn main() -> ExitCode {
         Some(Command::Gpus { command }) => gpus::run(command),
         Some(Command::Parse(args)) => parse::parse(&args, cli.speech),
         Some(Command::Prof(args)) => prof::prof(&args, cli.speech),
+        Some(Command::Scrub(args)) => scrub::scrub(&args, cli.speech),
         Some(Command::Completions { shell }) => completions(shell),
     };
     match outcome {

@@ -92,6 +92,18 @@ pub struct ReadError {
 /// an empty file, another kind of file, another program's database, or one that is damaged or cut
 /// short - a part of a profile is never returned as if it were the whole.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+    reader(path)?.read(path, progress)
+}
+
+/// The format of a file, by its content.
+///
+/// # Errors
+/// As [`open`], of a file that no reader takes.
+pub fn recognise(path: &Path) -> Result<Format, ReadError> {
+    Ok(reader(path)?.format())
+}
+
+fn reader(path: &Path) -> Result<&'static dyn Reader, ReadError> {
     let head = check::head(path)?;
     let tables = if check::is_sqlite(&head) {
         Some(sqlite::Db::open(path)?.table_names())
@@ -105,13 +117,28 @@ pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> 
     };
     for reader in READERS {
         if let Sniff::Yes(_) = reader.sniff(&input) {
-            return reader.read(path, progress);
+            return Ok(*reader);
         }
     }
     Err(match &tables {
         Some(tables) => check::other_database(path, tables),
         None => check::not_a_profile(path, &head),
     })
+}
+
+/// A database opened as the readers open it, for whoever copies it.
+pub(crate) fn database(path: &Path) -> Result<rusqlite::Connection, ReadError> {
+    sqlite::connect(path)
+}
+
+/// What an SQLite failure while copying means for the person who gave us the file.
+pub(crate) fn database_error(path: &Path, problem: &rusqlite::Error) -> ReadError {
+    sqlite::error(path, problem)
+}
+
+/// The unpacked text of a trace, for whoever copies it.
+pub(crate) fn trace_text(path: &Path, progress: &dyn Progress) -> Result<String, ReadError> {
+    kineto::text(path, progress)
 }
 
 /// Whole numbers of a table that is not large enough to deserve a sink of its own.
