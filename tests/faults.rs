@@ -78,7 +78,7 @@ fn a_small_trace_survives() {
 fn files_nobody_writes_by_accident_survive() {
     let folder = tempfile::tempdir().unwrap();
     let mut harness = Harness::new(folder.path(), LIMITS);
-    faults::extremes(&mut harness, 100_000, 100_000, 300);
+    faults::extremes(&mut harness, 100_000, 100_000, 24);
     unharmed(&harness, 4);
 }
 

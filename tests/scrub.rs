@@ -430,7 +430,7 @@ fn no_file_is_lost() {
     }
     let (code, ..) = run(&["scrub", "in.sqlite", "there", "--force"], folder.path());
     assert_eq!(code, 0);
-    assert_eq!(report(&at("there")).is_some(), true);
+    assert!(report(&at("there")).is_some());
     let mut names: Vec<String> = std::fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -10,7 +10,7 @@ use crate::cost::ops;
 /// What stands where something was removed.
 pub(super) const REMOVED: &str = "removed";
 /// What stands for a user's name inside a path.
-const USER: &str = "user";
+const USER: &str = "someone";
 /// More names than one capture has: bounds the work a hostile file can ask for.
 const MAX_KNOWN: usize = 256;
 /// Secrets and names shorter than this are part of too many other words.
@@ -375,7 +375,7 @@ fn starts(text: &[u8], at: usize, word: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(word.as_bytes()))
 }
 
-/// `/home/NAME` becomes `~` where a path begins, and `/home/user` inside one.
+/// `/home/NAME` becomes `~` where a path begins, and `/home/someone` inside one.
 fn unix_home(text: &[u8], at: usize) -> Option<Found> {
     let before = at.checked_sub(1).and_then(|i| text.get(i)).copied();
     let inside = before.is_some_and(|b| is_name(b) || b"/\\~".contains(&b));
@@ -398,7 +398,7 @@ fn unix_home(text: &[u8], at: usize) -> Option<Found> {
             return match (name.is_empty(), inside) {
                 (true, _) => None,
                 (_, false) => found(at, end, "~"),
-                (_, true) if name == USER.as_bytes() => None,
+                (_, true) if is_gone(name) => None,
                 (_, true) => found(from, end, USER),
             };
         }
@@ -411,7 +411,7 @@ fn unix_home(text: &[u8], at: usize) -> Option<Found> {
             let name = text.get(from..end)?;
             // `/triton_kernels.py` is a file.
             let folder = text.get(end) == Some(&b'/');
-            return (folder && !name.is_empty() && name != USER.as_bytes())
+            return (folder && !name.is_empty() && !is_gone(name))
                 .then(|| found(from, end, USER))
                 .flatten();
         }
@@ -427,7 +427,7 @@ fn windows_home(text: &[u8], at: usize) -> Option<Found> {
     let from = at + prefix.len();
     let end = name_end(text, from);
     let name = text.get(from..end)?;
-    (!name.is_empty() && name != USER.as_bytes()).then_some(Found {
+    (!name.is_empty() && !is_gone(name)).then_some(Found {
         start: from,
         end,
         kind: Kind::HomeFolder,
@@ -444,11 +444,20 @@ fn credential(start: usize, end: usize) -> Found {
     }
 }
 
+/// Whether this is what was put in place of something. In the bytes of a database the next cell
+/// follows without a gap, and UTF-16 looked at one byte off lacks its last letter.
+fn is_gone(value: &[u8]) -> bool {
+    [REMOVED, USER].iter().any(|word| {
+        let word = word.as_bytes();
+        value.starts_with(word) || word.get(..word.len() - 1) == Some(value)
+    })
+}
+
 /// The value if it is one worth hiding.
 fn hidden(text: &[u8], start: usize, end: usize) -> Option<Found> {
     let value = text.get(start..end)?;
     let telling = value.len() >= 6
-        && value != REMOVED.as_bytes()
+        && !is_gone(value)
         && value.iter().any(|b| !b.is_ascii_digit() && *b != b'.');
     telling.then(|| credential(start, end))
 }
@@ -462,7 +471,15 @@ fn assignment(text: &[u8], at: usize) -> Option<Found> {
     let end = if quoted { at - 1 } else { at };
     let from = word_start(text, end);
     let name = std::str::from_utf8(text.get(from..end)?).ok()?;
-    if !credentials::is_secret_in_text(name.trim_start_matches('-')) {
+    let name = name.trim_start_matches('-');
+    // `USER=` and `HOSTNAME=` of an environment that was written into a text.
+    let capitals = text.get(at) == Some(&b'=') && !name.bytes().any(|b| b.is_ascii_lowercase());
+    let identity = match credentials::meaning(name) {
+        Meaning::User if capitals => Some(Kind::User),
+        Meaning::Host if capitals => Some(Kind::Host),
+        _ => None,
+    };
+    if identity.is_none() && !credentials::is_secret_in_text(name) {
         return None;
     }
     let rest = text.get(at + 1..)?;
@@ -484,7 +501,22 @@ fn assignment(text: &[u8], at: usize) -> Option<Found> {
     {
         return None;
     }
-    hidden(text, start, end)
+    match identity {
+        Some(kind) => hidden_name(text, start, end, kind),
+        None => hidden(text, start, end),
+    }
+}
+
+/// The name of a person or a machine behind a `=`.
+fn hidden_name(text: &[u8], start: usize, end: usize, kind: Kind) -> Option<Found> {
+    let value = text.get(start..end)?;
+    let telling = value.len() >= LEAST && value.iter().any(u8::is_ascii_alphabetic);
+    (telling && !is_gone(value)).then_some(Found {
+        start,
+        end,
+        kind,
+        with: REMOVED,
+    })
 }
 
 /// `--hf-token VALUE` on a command line.
@@ -614,23 +646,27 @@ mod tests {
         for (text, clean) in [
             ("/home/rob_ert/net.py:3", "~/net.py:3"),
             ("['/home/dave/net.py:3']", "['~/net.py:3']"),
-            ("/mnt/home/dave/net.py", "/mnt/home/user/net.py"),
+            ("/mnt/home/dave/net.py", "/mnt/home/someone/net.py"),
             ("/Users/dave", "~"),
             ("/root/net.py", "~/net.py"),
-            ("C:\\Users\\dave\\net.py", "C:\\Users\\user\\net.py"),
+            ("C:\\Users\\dave\\net.py", "C:\\Users\\someone\\net.py"),
             (
                 "'C:\\\\Users\\\\dave\\\\net.py'",
-                "'C:\\\\Users\\\\user\\\\net.py'",
+                "'C:\\\\Users\\\\someone\\\\net.py'",
             ),
-            ("/data/rob_ert/x", "/data/user/x"),
+            ("/data/rob_ert/x", "/data/someone/x"),
             (
                 "/tmp/torchinductor_dave/ab/c.py",
-                "/tmp/torchinductor_user/ab/c.py",
+                "/tmp/torchinductor_someone/ab/c.py",
             ),
-            ("alice.b was here", "user was here"),
+            ("alice.b was here", "someone was here"),
             ("on node17.cluster.example:", "on removed:"),
             ("node17 and xs3cr3t-valuey", "removed and xremovedy"),
-            ("run by carol", "run by user"),
+            ("run by carol", "run by someone"),
+            (
+                "USER=dave HOSTNAME=box.example NODE=12 x",
+                "USER=removed HOSTNAME=removed NODE=12 x",
+            ),
             ("0badc0ffee", "removed"),
             ("DB_PASSWORD=hunter22 x", "DB_PASSWORD=removed x"),
             (
