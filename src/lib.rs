@@ -19,6 +19,7 @@
 //! | 7 | [`report`] | one `Report`, and the views of it |
 //! | 7 | [`compare`] | several reports put together: the ranks of a job |
 //! | 7 | [`pyprof`] | PyProf's two outputs: a dictionary and a row of columns per kernel |
+//! | 7 | [`scrub`] | a copy of a profile without what should not leave the machine |
 //! | 8 | [`cli`] | one file per command |
 //!
 //! A module uses only lower floors; `tests/tidy.rs` enforces it.
@@ -36,3 +37,14 @@ pub mod profile;
 pub mod pyprof;
 pub mod read;
 pub mod report;
+pub mod scrub;
+
+/// Doors for the fuzz targets to what is not public; see `fuzz/`.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    /// Reads a Python literal, and the entries of a dictionary that is cut off.
+    pub fn literal(text: &str) {
+        let _ = crate::correlate::literal::parse(text);
+        let _ = crate::correlate::literal::leading_entries(text);
+    }
+}

@@ -346,7 +346,8 @@ fn warnings(costed: &Costed, report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     if costed.run.profile.recorded.environment {
         warnings.push(
-            "this export holds environment variables of the captured machine; do not share the file itself"
+            "this file holds environment variables of the captured machine; `pyprof-advise scrub IN \
+             OUT` makes a copy without"
                 .to_owned(),
         );
     }

@@ -16,6 +16,7 @@ mod parse;
 mod prof;
 mod progress;
 mod rules;
+mod scrub;
 
 pub use advise::advise;
 
@@ -82,6 +83,7 @@ Examples:
   pyprof-advise net.sqlite --costs my-costs.toml    with what your own operators cost
   pyprof-advise gpus list                           names for --gpu
   pyprof-advise prof net.sqlite --csv               PyProf's columns, one row per kernel
+  pyprof-advise scrub net.sqlite safe.sqlite        a copy without secrets, names and home folders
 
 A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems or nvprof:
   nsys profile -t cuda,nvtx -o net python train.py
@@ -119,6 +121,8 @@ enum Command {
         /// Which output
         what: Schema,
     },
+    /// Make a copy of a profile that is safe to attach: no variables, tokens, names, home folders
+    Scrub(scrub::ScrubArgs),
     /// Write a shell completion script to standard output
     Completions {
         /// Which shell
@@ -279,6 +283,7 @@ pub fn main() -> ExitCode {
         Some(Command::Schema {
             what: Schema::Report,
         }) => output::print(crate::report::SCHEMA),
+        Some(Command::Scrub(args)) => scrub::scrub(&args, cli.speech),
         Some(Command::Completions { shell }) => completions(shell),
     };
     match outcome {

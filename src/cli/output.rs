@@ -106,6 +106,16 @@ pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
     }
     // Through a link to the file it names: the link stays a link.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut file = temporary_for(&target)?;
+    file.write_all(text.as_bytes()).map_err(fail)?;
+    file.persist(&target).map_err(|e| fail(e.error))?;
+    Ok(())
+}
+
+/// An empty file in the folder of `target`, to be renamed to it; it goes away if it is not.
+pub(super) fn temporary_for(target: &Path) -> Result<tempfile::NamedTempFile, Failure> {
+    let refuse =
+        |why: String| Failure::Unusable(format!("cannot write {}: {why}", target.display()));
     let folder = target
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
@@ -113,10 +123,7 @@ pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
     if !folder.is_dir() {
         return Err(refuse(format!("there is no folder {}", folder.display())));
     }
-    let mut file = beside(folder).map_err(fail)?;
-    file.write_all(text.as_bytes()).map_err(fail)?;
-    file.persist(&target).map_err(|e| fail(e.error))?;
-    Ok(())
+    beside(folder).map_err(|e| refuse(plainly(&e)))
 }
 
 /// An error without the temporary file's name, which would only puzzle.

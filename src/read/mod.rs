@@ -111,7 +111,7 @@ pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> 
 }
 
 fn open_file(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
-    match recognise(path)? {
+    match reader(path)? {
         Ok(reader) => reader.read(path, progress),
         Err(other) => Err(other),
     }
@@ -120,14 +120,22 @@ fn open_file(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError>
 /// Whether a file would be read, without reading it: it is of a known format, or a database that
 /// is damaged and might be one.
 pub fn is_profile(path: &Path) -> bool {
-    match recognise(path) {
+    match reader(path) {
         Ok(found) => found.is_ok(),
         Err(_) => check::head(path).is_ok_and(|head| check::is_sqlite(&head)),
     }
 }
 
+/// The format of a file, by its content.
+///
+/// # Errors
+/// As [`open`], of a file that no reader takes.
+pub fn recognise(path: &Path) -> Result<Format, ReadError> {
+    Ok(reader(path)??.format())
+}
+
 /// The reader of a file, or what the file is instead.
-fn recognise(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadError> {
+fn reader(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadError> {
     let head = check::head(path)?;
     let tables = if check::is_sqlite(&head) {
         Some(sqlite::Db::open(path)?.table_names())
@@ -148,6 +156,21 @@ fn recognise(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, Read
         Some(tables) => check::other_database(path, tables),
         None => check::not_a_profile(path, &head),
     }))
+}
+
+/// A database opened as the readers open it, for whoever copies it.
+pub(crate) fn database(path: &Path) -> Result<rusqlite::Connection, ReadError> {
+    sqlite::connect(path)
+}
+
+/// What an SQLite failure while copying means for the person who gave us the file.
+pub(crate) fn database_error(path: &Path, problem: &rusqlite::Error) -> ReadError {
+    sqlite::error(path, problem)
+}
+
+/// The unpacked text of a trace, for whoever copies it.
+pub(crate) fn trace_text(path: &Path, progress: &dyn Progress) -> Result<String, ReadError> {
+    kineto::text(path, progress)
 }
 
 /// Whole numbers of a table that is not large enough to deserve a sink of its own.

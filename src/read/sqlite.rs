@@ -281,6 +281,13 @@ impl Db {
     }
 }
 
+/// A connection to a file that cannot change it. Tables are not looked at.
+pub(super) fn connect(path: &Path) -> Result<Connection, ReadError> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    check_length(path, &real)?;
+    Opener::of(&real).connect().map_err(|e| error(path, &e))
+}
+
 /// A key of a small table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Cell {

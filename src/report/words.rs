@@ -259,8 +259,8 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
     if environment {
         cautions.push(
             "The profile carries the environment variables of the machine it was taken on, which may \
-             hold access tokens. Nothing of them is in this report; remove them before sharing the \
-             profile itself."
+             hold access tokens. Nothing of them is in this report; before you share the profile itself, \
+             make a copy without them: pyprof-advise scrub IN OUT."
                 .to_owned(),
         );
     }

@@ -58,6 +58,9 @@ fn commands(document: &str) -> Vec<String> {
             commands.push(format!("net.sqlite {span}"));
         }
     }
+    // `--template FILE` names a kind of value: it is a form, not a command.
+    let placeholder = |word: &str| word.bytes().all(|b| b.is_ascii_uppercase());
+    commands.retain(|command| !command.split_whitespace().any(placeholder));
     commands.iter().map(|c| c.trim().to_owned()).collect()
 }
 

@@ -125,6 +125,11 @@ impl Sink for Trace<'_> {
     }
 }
 
+/// The unpacked text of a trace, as far as it could be unpacked.
+pub(super) fn text(path: &Path, progress: &dyn Progress) -> Result<String, ReadError> {
+    Ok(load::text(path, progress)?.text)
+}
+
 pub(super) fn first_byte(text: &[u8]) -> Option<u8> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     text.trim_ascii_start().first().copied()

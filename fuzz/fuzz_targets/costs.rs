@@ -1,0 +1,16 @@
+//! A file of operator costs, its tests included.
+#![no_main]
+
+use pyprof_advise::base::diag::Source;
+use pyprof_advise::cost::user::UserCosts;
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    match UserCosts::read(&[Source::new("fuzzed.toml", text)]) {
+        Ok(costs) => {
+            let _ = costs.prove();
+        }
+        Err(complaints) => {
+            let _ = complaints.render(false);
+        }
+    }
+});

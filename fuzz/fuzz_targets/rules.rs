@@ -1,0 +1,24 @@
+//! A rule file on the road of the built-in ones, its tests included.
+#![no_main]
+
+use pyprof_advise::base::diag::Source;
+use pyprof_advise::facts;
+use pyprof_advise::judge::{RuleFile, RuleSet, Selection, prove};
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let file = RuleFile {
+        id: "user/fuzzed".to_owned(),
+        source: Source::new("fuzzed.toml", text),
+        builtin: false,
+    };
+    match RuleSet::load(&[file], &Selection::default(), facts::all()) {
+        Ok(rules) => {
+            for rule in rules.rules() {
+                let _ = prove(rule);
+            }
+        }
+        Err(complaints) => {
+            let _ = complaints.render(false);
+        }
+    }
+});

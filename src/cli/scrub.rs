@@ -1,0 +1,149 @@
+//! `pyprof-advise scrub`: a copy of a profile that is safe to attach to an issue.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::progress::Bar;
+use super::{Failure, Outcome, Speech, output};
+use crate::base::text::plain;
+use crate::base::units;
+use crate::scrub::{self, Rescan, Summary};
+
+/// What `scrub` can be told.
+#[derive(Debug, Clone, Args)]
+#[command(
+    long_about = "Makes a copy of a profile that is safe to attach to an issue: without environment \
+variables, tokens, host, display and user names, and with home folders shortened to `~`. A new file is \
+made from what reports need, so nothing hides in free pages; then its bytes are searched for everything \
+that was to be removed. Advice on the copy has the same numbers, findings and order.",
+    after_help = EXAMPLES
+)]
+pub(super) struct ScrubArgs {
+    /// The profile; it is never changed
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The copy; a trace is packed if the name ends in `.gz`
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pyprof-advise scrub net.sqlite safe.sqlite
+  pyprof-advise scrub net.pt.trace.json.gz safe.json.gz
+  pyprof-advise scrub net.sqlite safe.sqlite --force    replaces safe.sqlite
+
+Exit status: 0 the copy was written, and nothing was found in it; 2 there is no copy.";
+
+pub(super) fn scrub(args: &ScrubArgs, speech: Speech) -> Outcome {
+    refuse_loss(args)?;
+    let temporary = output::temporary_for(&args.output)?;
+    let packed = args
+        .output
+        .extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("gz"));
+    let bar = Bar::new(speech.quiet);
+    let made = scrub::scrub(&args.input, temporary.path(), packed, &bar);
+    bar.done();
+    let summary = made?;
+    let told = told(args, &summary);
+    if !summary.rescan.is_clean() {
+        return Err(Failure::Unusable(format!(
+            "{told}  The copy was not kept: please report this, without the profile."
+        )));
+    }
+    let persisted = if args.force {
+        temporary.persist(&args.output)
+    } else {
+        // Somebody else may have made the file in the meantime.
+        temporary.persist_noclobber(&args.output)
+    };
+    persisted.map_err(|e| {
+        Failure::Unusable(format!(
+            "cannot write {}: {}",
+            args.output.display(),
+            e.error
+        ))
+    })?;
+    output::print(&told)
+}
+
+/// The input is never replaced, and another file only when asked to.
+fn refuse_loss(args: &ScrubArgs) -> Outcome {
+    let out = args.output.display();
+    if is_same(&args.input, &args.output) {
+        return Err(Failure::Unusable(format!(
+            "{out} is the profile itself: name another file"
+        )));
+    }
+    let Ok(there) = std::fs::symlink_metadata(&args.output) else {
+        return Ok(());
+    };
+    if !there.is_file() {
+        return Err(Failure::Unusable(format!(
+            "{out} exists and is no ordinary file"
+        )));
+    }
+    if !args.force {
+        return Err(Failure::Unusable(format!(
+            "{out} exists: name another file, or add --force"
+        )));
+    }
+    Ok(())
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    let by_path = match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    };
+    #[cfg(unix)]
+    let by_file = {
+        use std::os::unix::fs::MetadataExt;
+        match (std::fs::metadata(a), std::fs::metadata(b)) {
+            (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+            _ => false,
+        }
+    };
+    #[cfg(not(unix))]
+    let by_file = false;
+    by_path || by_file
+}
+
+fn told(args: &ScrubArgs, summary: &Summary) -> String {
+    let Summary {
+        left_out,
+        changed,
+        rescan,
+    } = summary;
+    let mut text = format!(
+        "{}: a copy of {}; {} rows and members left out, {} texts cleaned or emptied\n\
+         Looked through its {} for what was to be removed, as UTF-8 and UTF-16:\n",
+        plain(&args.output.display().to_string()),
+        plain(&args.input.display().to_string()),
+        units::count(*left_out),
+        units::count(*changed),
+        units::bytes(rescan.bytes as f64),
+    );
+    text.push_str(&lines(rescan));
+    text
+}
+
+fn lines(rescan: &Rescan) -> String {
+    let mut text = String::new();
+    for (kind, known, times) in &rescan.found {
+        let known = match known {
+            0 => String::new(),
+            n => format!(" ({n} known from the file)"),
+        };
+        text.push_str(&format!(
+            "  {:<62} {times} found\n",
+            format!("{}{known}", kind.name())
+        ));
+    }
+    text
+}

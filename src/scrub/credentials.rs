@@ -1,0 +1,318 @@
+//! Credentials by their form: the prefixes that issuers publish so that leaks can be found, and the
+//! names under which people keep them.
+
+/// What follows a credential's prefix.
+#[derive(Clone, Copy)]
+enum Tail {
+    /// Letters, digits, `_` and `-`.
+    Word,
+    /// Capitals and digits.
+    Capitals,
+}
+
+/// `(prefix, what follows, how much of it at least)`. Sources: the token formats GitHub, GitLab, AWS,
+/// Hugging Face, OpenAI, Anthropic, Slack, Google, npm, PyPI, NVIDIA, Docker, Stripe, DigitalOcean
+/// and Databricks document for secret scanning
+/// (<https://docs.github.com/code-security/secret-scanning>).
+const FORMS: &[(&str, Tail, usize)] = &[
+    ("ghp_", Tail::Word, 20),
+    ("gho_", Tail::Word, 20),
+    ("ghu_", Tail::Word, 20),
+    ("ghs_", Tail::Word, 20),
+    ("ghr_", Tail::Word, 20),
+    ("github_pat_", Tail::Word, 20),
+    ("glpat-", Tail::Word, 16),
+    ("hf_", Tail::Word, 20),
+    ("api_org_", Tail::Word, 20),
+    ("AKIA", Tail::Capitals, 16),
+    ("ASIA", Tail::Capitals, 16),
+    ("AIza", Tail::Word, 35),
+    ("ya29.", Tail::Word, 20),
+    ("sk-", Tail::Word, 20),
+    ("sk_live_", Tail::Word, 16),
+    ("rk_live_", Tail::Word, 16),
+    ("xoxb-", Tail::Word, 10),
+    ("xoxa-", Tail::Word, 10),
+    ("xoxp-", Tail::Word, 10),
+    ("xoxr-", Tail::Word, 10),
+    ("xoxs-", Tail::Word, 10),
+    ("npm_", Tail::Word, 30),
+    ("pypi-", Tail::Word, 30),
+    ("nvapi-", Tail::Word, 20),
+    ("dckr_pat_", Tail::Word, 16),
+    ("dop_v1_", Tail::Word, 30),
+    ("dapi", Tail::Word, 32),
+    ("eyJ", Tail::Word, 17),
+];
+
+/// What may stand in a credential; JSON web tokens are three parts with dots between them.
+fn belongs(tail: Tail, byte: u8) -> bool {
+    match tail {
+        Tail::Word => byte.is_ascii_alphanumeric() || b"_-.".contains(&byte),
+        Tail::Capitals => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+    }
+}
+
+/// The length of the credential that `text`, the beginning of a word, starts with.
+pub(super) fn known_form(text: &[u8]) -> Option<usize> {
+    let (prefix, tail, least) = FORMS
+        .iter()
+        .find(|(prefix, ..)| text.starts_with(prefix.as_bytes()))?;
+    let rest = text.get(prefix.len()..)?;
+    let run = |text: &[u8]| text.iter().take_while(|&&b| belongs(*tail, b)).count();
+    // The beginning decides, so that a long row of look-alikes costs no more than its length.
+    let looked_at = rest.get(..LOOKED_AT).unwrap_or(rest);
+    let length = run(looked_at);
+    let beginning = looked_at.get(..length)?;
+    // Words and names of kernels have no digits among their letters; what issuers draw has.
+    let drawn = beginning.iter().any(u8::is_ascii_digit);
+    let jwt = *prefix != "eyJ" || beginning.contains(&b'.');
+    (length >= *least && drawn && jwt).then(|| prefix.len() + run(rest))
+}
+
+/// How much of a word decides whether it is a credential.
+const LOOKED_AT: usize = 512;
+
+/// Parts of a name that say its value is a secret.
+const SECRET_PARTS: &[&str] = &[
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "credential",
+    "credentials",
+    "apikey",
+    "authorization",
+    "cookie",
+];
+/// The same, behind another part only: a `key` alone is a tensor of attention.
+const SECRET_ENDS: &[&str] = &["key", "auth", "pat", "pass", "sas", "dsn"];
+
+/// Whether a variable, a setting or a JSON key of this name holds a secret: `HF_TOKEN`, `apiKey`,
+/// `AWS_ACCESS_KEY_ID`.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    let parts = parts(name);
+    let is = |part: &String, of: &[&str]| of.contains(&part.as_str());
+    parts.iter().any(|p| is(p, SECRET_PARTS)) || parts.iter().skip(1).any(|p| is(p, SECRET_ENDS))
+}
+
+/// Names as they stand in the text of a program, where `key_mask=` and `num_tokens=` are no secrets:
+/// environment variables in capitals, and names that mean nothing else.
+pub(super) fn is_secret_in_text(name: &str) -> bool {
+    const PLAIN: &[&str] = &[
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "api_key",
+        "apikey",
+        "api-key",
+        "access_key",
+        "secret_key",
+        "private_key",
+        "access_token",
+        "auth_token",
+        "hf_token",
+        "bearer_token",
+        "client_secret",
+        "authorization",
+    ];
+    let capitals = name.len() > 3
+        && name.bytes().any(|b| b.is_ascii_uppercase())
+        && !name.bytes().any(|b| b.is_ascii_lowercase());
+    if capitals {
+        return is_secret_name(name);
+    }
+    PLAIN.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// Lower-case parts of `HF_TOKEN`, `hf-token`, `hfToken`.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut before = ' ';
+    for c in name.chars() {
+        let hump = c.is_ascii_uppercase() && before.is_ascii_lowercase();
+        if hump || !c.is_ascii_alphanumeric() {
+            parts.push(String::new());
+        }
+        if c.is_ascii_alphanumeric()
+            && let Some(last) = parts.last_mut()
+        {
+            last.push(c.to_ascii_lowercase());
+        }
+        before = c;
+    }
+    parts.retain(|p| !p.is_empty());
+    parts
+}
+
+/// Names under which a person stands.
+const USER_NAMES: &[&str] = &[
+    "user",
+    "username",
+    "logname",
+    "login",
+    "sudouser",
+    "exportuser",
+    "slurmjobuser",
+    "slurmuser",
+    "twuser",
+    "owner",
+    "email",
+    "mail",
+    "author",
+    "gitauthorname",
+    "gitauthoremail",
+    "unixname",
+    "ldap",
+];
+/// Names under which a machine stands.
+const HOST_NAMES: &[&str] = &[
+    "host",
+    "hostname",
+    "exporthost",
+    "nodename",
+    "node",
+    "slurmdnodename",
+    "slurmsubmithost",
+    "computername",
+    "machinename",
+    "machine",
+    "devicedisplayname",
+    "displayname",
+    "displaydevicename",
+    "fqdn",
+    "masteraddr",
+    "twtaskhostname",
+    "hostip",
+    "ipaddress",
+];
+/// Names under which the folders of a person stand.
+const PLACE_NAMES: &[&str] = &[
+    "home",
+    "cwd",
+    "pwd",
+    "oldpwd",
+    "workdir",
+    "workingdir",
+    "userprofile",
+];
+/// Names under which a whole environment stands.
+const ENVIRONMENTS: &[&str] = &[
+    "env",
+    "envs",
+    "environ",
+    "environment",
+    "envvars",
+    "environmentvariables",
+    "envvar",
+    "environmentvariable",
+    "osenviron",
+    "jobenv",
+    "jobenvironment",
+];
+
+/// What a name says of its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    Secret,
+    User,
+    Host,
+    Place,
+    Environment,
+    Nothing,
+}
+
+/// What the name of a setting or a JSON key says of its value. Of `PROCESS_0:USER_NAME` the last part
+/// decides.
+pub(super) fn meaning(name: &str) -> Meaning {
+    let last = name.rsplit([':', '.', '/']).next().unwrap_or(name);
+    let joined: String = parts(last).concat();
+    let is = |of: &[&str]| of.contains(&joined.as_str());
+    if is(ENVIRONMENTS) {
+        Meaning::Environment
+    } else if is_secret_name(last) {
+        Meaning::Secret
+    } else if is(USER_NAMES) {
+        Meaning::User
+    } else if is(HOST_NAMES) {
+        Meaning::Host
+    } else if is(PLACE_NAMES) {
+        Meaning::Place
+    } else {
+        Meaning::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_known_by_their_form() {
+        for text in [
+            "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+            "hf_abcdefghijklmnopqrstuvwxyz0123456789",
+            "AKIAIOSFODNN7EXAMPLE rest",
+            "sk-proj-0123456789abcdefghij",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        ] {
+            assert!(known_form(text.as_bytes()).is_some(), "{text}");
+        }
+        for text in [
+            "hf_",
+            "hf_transformers_modeling_llama_attention",
+            "sk-learn",
+            "AKIA",
+            "eyJhbGciOiJIUzI1NiJ9",
+            "npm_run",
+        ] {
+            assert_eq!(known_form(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_say_what_they_hold() {
+        for name in [
+            "HF_TOKEN",
+            "AWS_SECRET_ACCESS_KEY",
+            "wandbApiKey",
+            "db.password",
+            "X_PAT",
+        ] {
+            assert_eq!(meaning(name), Meaning::Secret, "{name}");
+        }
+        for (name, what) in [
+            ("PROCESS_0:USER_NAME", Meaning::User),
+            ("DEVICE_DISPLAY_NAME", Meaning::Host),
+            ("host_name", Meaning::Host),
+            ("HOME", Meaning::Place),
+            ("job_env", Meaning::Environment),
+            ("key", Meaning::Nothing),
+            ("num_tokens", Meaning::Nothing),
+            ("name", Meaning::Nothing),
+        ] {
+            assert_eq!(meaning(name), what, "{name}");
+        }
+    }
+
+    #[test]
+    fn text_of_a_program_is_not_full_of_secrets() {
+        for name in [
+            "key_padding_mask",
+            "token",
+            "num_tokens",
+            "key",
+            "K",
+            "KEY",
+            "max_tokens",
+        ] {
+            assert!(!is_secret_in_text(name), "{name}");
+        }
+        for name in ["HF_TOKEN", "DB_PASSWORD", "password", "api_key"] {
+            assert!(is_secret_in_text(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! A trace of torch.profiler, copied token by token: members of the trace object that no report
+//! needs are left out, strings are cleaned, everything else stays as it was written.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+
+use super::credentials::{Meaning, meaning};
+use super::words::{REMOVED, Words};
+use super::{ScrubError, Summary, cannot_write};
+use crate::read::{self, Progress};
+
+/// Members of the trace object that are copied. Whatever else is there - host, user and job names,
+/// log lines, the file's own name, environment blocks - is left out.
+const KEPT: &[&str] = &[
+    "schemaVersion",
+    "deviceProperties",
+    "distributedInfo",
+    "displayTimeUnit",
+    "baseTimeNanoseconds",
+    "record_shapes",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "profile_memory",
+    "cupti_version",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+    "rocprofiler-sdk_version",
+    "traceEvents",
+];
+
+pub(super) fn copy(
+    from: &Path,
+    to: &Path,
+    packed: bool,
+    progress: &dyn Progress,
+) -> Result<(Summary, Words), ScrubError> {
+    let text = read::trace_text(from, progress)?;
+    progress.phase("copying", Some(text.len() as u64));
+    let mut words = Words::default();
+    learn(&text, &mut words);
+    words.settle();
+    let file = File::create(to).map_err(|e| cannot_write(to, &e))?;
+    let out = BufWriter::with_capacity(1 << 20, file);
+    let written = if packed {
+        let mut encoder = GzEncoder::new(out, Compression::default());
+        write(&text, &words, &mut encoder).and_then(|summary| {
+            encoder.finish()?.flush()?;
+            Ok(summary)
+        })
+    } else {
+        let mut out = out;
+        write(&text, &words, &mut out).and_then(|summary| {
+            out.flush()?;
+            Ok(summary)
+        })
+    };
+    let summary = written.map_err(|e| cannot_write(to, &e))?;
+    Ok((summary, words))
+}
+
+/// Cleans JSON that is a cell of a database.
+pub(super) fn clean_json(text: &str, words: &Words) -> String {
+    let mut out = Vec::new();
+    let mut copy = Copy::new(words, &mut out);
+    copy.whole_trace = false;
+    // Writing into memory does not fail.
+    let _ = copy.text(text);
+    String::from_utf8_lossy(&out).trim_end().to_owned()
+}
+
+/// Names and secrets that the members of the trace object give away.
+fn learn(text: &str, words: &mut Words) {
+    let mut depth = 0_usize;
+    let mut key = String::new();
+    let mut after_colon = false;
+    for token in tokens(text) {
+        match token {
+            Token::Open(_) => depth += 1,
+            Token::Close(_) => depth = depth.saturating_sub(1),
+            Token::Mark(b':') => after_colon = true,
+            Token::Mark(_) => after_colon = false,
+            Token::Text(raw) if after_colon => {
+                // Events are many and speak of the program; the members around them of the machine.
+                let value = decoded(raw);
+                if depth <= 2 || meaning(&key) != Meaning::Nothing {
+                    words.learn(&key, &value);
+                }
+                after_colon = false;
+            }
+            Token::Text(raw) if depth <= 3 => key = decoded(raw).into_owned(),
+            Token::Text(_) | Token::Bare(_) | Token::Space(_) => {}
+        }
+    }
+}
+
+fn write(text: &str, words: &Words, out: &mut dyn Write) -> io::Result<Summary> {
+    let mut copy = Copy::new(words, out);
+    copy.text(text)?;
+    Ok(Summary {
+        left_out: copy.left_out,
+        changed: copy.changed,
+        ..Summary::default()
+    })
+}
+
+/// A piece of JSON text.
+enum Token<'t> {
+    Open(u8),
+    Close(u8),
+    /// `,` or `:`.
+    Mark(u8),
+    /// A string with its quotes.
+    Text(&'t str),
+    /// A number or a word.
+    Bare(&'t str),
+    Space(&'t str),
+}
+
+/// The pieces of a text; a string that is cut off ends them.
+fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let byte = *bytes.get(at)?;
+        let from = at;
+        let run = |is: fn(&u8) -> bool| {
+            let rest = bytes.get(from..).unwrap_or_default();
+            from + rest.iter().position(|b| !is(b)).unwrap_or(rest.len())
+        };
+        let token = match byte {
+            b'{' | b'[' => Token::Open(byte),
+            b'}' | b']' => Token::Close(byte),
+            b',' | b':' => Token::Mark(byte),
+            b'"' => {
+                at = after_string(bytes, from)?;
+                return text.get(from..at).map(Token::Text);
+            }
+            b if b.is_ascii_whitespace() => {
+                at = run(u8::is_ascii_whitespace);
+                return text.get(from..at).map(Token::Space);
+            }
+            _ => {
+                at = run(|b| !b.is_ascii_whitespace() && !b"{}[],:\"".contains(b));
+                return text.get(from..at).map(Token::Bare);
+            }
+        };
+        at += 1;
+        Some(token)
+    })
+}
+
+/// Behind the string that begins at `at`; `None` where the text ends in it.
+fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        let rest = bytes.get(at..)?;
+        at += rest.iter().position(|b| matches!(b, b'"' | b'\\'))?;
+        if bytes.get(at) == Some(&b'"') {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
+/// What a string with its quotes says; as written where it is not valid JSON.
+fn decoded(raw: &str) -> Cow<'_, str> {
+    let inner = raw.get(1..raw.len() - 1).unwrap_or_default();
+    if !inner.contains('\\') {
+        return Cow::Borrowed(inner);
+    }
+    serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
+}
+
+/// What is done with the value of the member at hand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    Copied,
+    /// A text that names a person, a machine or a secret.
+    Hidden,
+    /// An environment: nothing of it is copied.
+    Dropped,
+}
+
+struct Copy<'w, 'o> {
+    words: &'w Words,
+    out: &'o mut dyn Write,
+    /// Open brackets.
+    open: Vec<u8>,
+    /// The next string of an object is a key.
+    key_next: bool,
+    member: Member,
+    /// Nothing is written until the brackets are this few again.
+    skipped_to: Option<usize>,
+    /// A comma of the trace object that is written with the next member that is kept.
+    comma: bool,
+    /// A member of the trace object was written.
+    written: bool,
+    /// The outermost object is a trace, of which only known members are kept.
+    whole_trace: bool,
+    left_out: u64,
+    changed: u64,
+}
+
+impl<'w, 'o> Copy<'w, 'o> {
+    fn new(words: &'w Words, out: &'o mut dyn Write) -> Self {
+        Copy {
+            words,
+            out,
+            open: Vec::new(),
+            key_next: false,
+            member: Member::Copied,
+            skipped_to: None,
+            comma: false,
+            written: false,
+            whole_trace: true,
+            left_out: 0,
+            changed: 0,
+        }
+    }
+
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        for token in tokens(text) {
+            match token {
+                Token::Open(byte) => self.opened(byte)?,
+                Token::Close(byte) => {
+                    self.closed(byte)?;
+                    if self.open.is_empty() {
+                        // Nothing that follows belongs to the trace.
+                        return self.out.write_all(b"\n");
+                    }
+                }
+                Token::Mark(byte) => self.mark(byte)?,
+                Token::Text(raw) => self.string(raw)?,
+                Token::Bare(raw) => self.bare(raw)?,
+                Token::Space(_) if self.open.is_empty() || self.in_trace_object() => {}
+                Token::Space(space) => self.put(space.as_bytes())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.skipped_to {
+            Some(_) => Ok(()),
+            None => self.out.write_all(bytes),
+        }
+    }
+
+    fn in_trace_object(&self) -> bool {
+        self.whole_trace && self.open.as_slice() == b"{"
+    }
+
+    fn opened(&mut self, byte: u8) -> io::Result<()> {
+        let dropped = self.member == Member::Dropped && self.skipped_to.is_none();
+        if dropped {
+            self.out.write_all(b"null")?;
+            self.left_out += 1;
+            self.skipped_to = Some(self.open.len());
+        }
+        self.put(&[byte])?;
+        self.open.push(byte);
+        self.key_next = byte == b'{';
+        // `{"user": ["a", "b"]}`: what hides a text hides a list of them.
+        if byte == b'{' {
+            self.member = Member::Copied;
+        }
+        Ok(())
+    }
+
+    fn closed(&mut self, byte: u8) -> io::Result<()> {
+        if self.open.len() <= 1 {
+            self.skipped_to = None;
+        }
+        self.put(&[byte])?;
+        self.open.pop();
+        self.key_next = false;
+        self.member = Member::Copied;
+        if self
+            .skipped_to
+            .is_some_and(|depth| self.open.len() <= depth)
+            && !self.in_trace_object()
+        {
+            self.skipped_to = None;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, byte: u8) -> io::Result<()> {
+        if byte == b',' {
+            let in_object = self.open.last() == Some(&b'{');
+            self.key_next = in_object;
+            if in_object {
+                self.member = Member::Copied;
+            }
+            if self.in_trace_object() {
+                self.skipped_to = None;
+                self.comma = self.written;
+                return Ok(());
+            }
+        }
+        self.put(&[byte])
+    }
+
+    fn string(&mut self, raw: &str) -> io::Result<()> {
+        let value = decoded(raw);
+        if std::mem::take(&mut self.key_next) {
+            return self.key(raw, &value);
+        }
+        if self.skipped_to.is_some() {
+            return Ok(());
+        }
+        match self.member {
+            Member::Copied => self.cleaned(raw, &value),
+            Member::Hidden | Member::Dropped if value.is_empty() => self.put(b"\"\""),
+            Member::Hidden | Member::Dropped => {
+                self.changed += 1;
+                self.put(format!("\"{REMOVED}\"").as_bytes())
+            }
+        }
+    }
+
+    fn key(&mut self, raw: &str, key: &str) -> io::Result<()> {
+        if self.in_trace_object() {
+            if !KEPT.contains(&key) {
+                self.left_out += 1;
+                self.skipped_to = Some(1);
+                return Ok(());
+            }
+            if std::mem::take(&mut self.comma) {
+                self.put(b",")?;
+            }
+            self.written = true;
+            return self.put(raw.as_bytes());
+        }
+        self.member = match meaning(key) {
+            Meaning::Nothing => Member::Copied,
+            Meaning::Environment => Member::Dropped,
+            Meaning::Secret | Meaning::User | Meaning::Host | Meaning::Place => Member::Hidden,
+        };
+        self.cleaned(raw, key)
+    }
+
+    fn cleaned(&mut self, raw: &str, value: &str) -> io::Result<()> {
+        match self.words.clean(value) {
+            Cow::Borrowed(_) => self.put(raw.as_bytes()),
+            Cow::Owned(clean) => {
+                self.changed += 1;
+                // What did not decode is text as written, and stays so.
+                let valid = serde_json::from_str::<&serde_json::value::RawValue>(raw).is_ok();
+                let text = if valid {
+                    Value::String(clean).to_string()
+                } else {
+                    format!("\"{clean}\"")
+                };
+                self.put(text.as_bytes())
+            }
+        }
+    }
+
+    /// Numbers and words; of anything longer nothing is known.
+    fn bare(&mut self, raw: &str) -> io::Result<()> {
+        const LONGEST: usize = 64;
+        let known = raw.len() <= LONGEST
+            && raw
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+            && matches!(self.words.clean(raw), Cow::Borrowed(_));
+        // A byte order mark is the reader's business.
+        let outside = self.open.is_empty();
+        self.put(if known && !outside {
+            raw.as_bytes()
+        } else if outside {
+            b""
+        } else {
+            b"null"
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn copied(text: &str) -> String {
+        let mut words = Words::default();
+        learn(text, &mut words);
+        words.settle();
+        let mut out = Vec::new();
+        write(text, &words, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn members_that_tell_of_the_machine_are_left_out() {
+        let text = r#"{"host_name": "node17.example", "schemaVersion": 1, "env": {"A": [1, {"b": 2}]},
+            "job": "x", "traceEvents": [{"name": "on node17.example", "ts": 1.50, "args": {"user": "x", "env": {"A": "b"}, "n": [1, 2]}}],
+            "traceName": "/tmp/x.json"} secret"#;
+        assert_eq!(
+            copied(text),
+            "{\"schemaVersion\":1,\"traceEvents\":[{\"name\": \"on removed\", \"ts\": 1.50, \"args\": {\"user\": \"removed\", \"env\": null, \"n\": [1, 2]}}]}\n"
+        );
+    }
+
+    #[test]
+    fn lists_of_events_and_damaged_ones_stay_what_they_are() {
+        for text in [
+            "[{\"ph\": \"X\", \"dur\": NaN, \"a\": [1e400, -2, {}]}]\n",
+            "[{\"ph\": \"X\", \"b\": \"C:\\data\\x\"}]\n",
+            "{\"traceEvents\":[{\"a\": 1},,{\"a\": 2}]}\n",
+        ] {
+            assert_eq!(copied(text), text);
+        }
+        assert_eq!(
+            copied("{\"traceEvents\": [{\"a\": 1}, {\"b\": \"cu"),
+            "{\"traceEvents\":[{\"a\": 1}, {\"b\": "
+        );
+    }
+
+    #[test]
+    fn escapes_hide_nothing() {
+        let text = r#"[{"name": "\u0068f_abcdefghijklmnopqrstuvwxyz0123 \/home\/dave\/x"}]"#;
+        assert_eq!(copied(text), "[{\"name\": \"removed ~/x\"}]\n");
+        let wrong = r#"[{"name": "C:\Users\dave\x\q"}]"#;
+        assert_eq!(
+            copied(wrong),
+            "[{\"name\": \"C:\\Users\\someone\\x\\q\"}]\n"
+        );
+    }
+
+    #[test]
+    fn cells_of_a_database_keep_their_members() {
+        let mut words = Words::default();
+        words.settle();
+        assert_eq!(
+            clean_json(r#"{"a": "/home/dave", "env": {"X": 1}}"#, &words),
+            "{\"a\": \"~\", \"env\": null}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn valid_json_stays_valid(text in r#"(\{"(host|traceEvents|a|env)":|\[|\]|\}|,|"x"|1|"/home/dave"| ){0,24}"#) {
+            let copy = copied(&text);
+            if serde_json::from_str::<Value>(&text).is_ok() && text.trim_start().starts_with(['{', '[']) {
+                prop_assert!(serde_json::from_str::<Value>(&copy).is_ok(), "{text} -> {copy}");
+            }
+        }
+    }
+}

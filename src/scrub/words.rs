@@ -1,0 +1,725 @@
+//! Which parts of a text tell a secret, a person or a machine, and the text without them.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use super::credentials::{self, Meaning};
+use crate::correlate::OpName;
+use crate::cost::ops;
+
+/// What stands where something was removed.
+pub(super) const REMOVED: &str = "removed";
+/// What stands for a user's name inside a path.
+const USER: &str = "someone";
+/// More names than one capture has: bounds the work a hostile file can ask for.
+const MAX_KNOWN: usize = 256;
+/// Secrets and names shorter than this are part of too many other words.
+const LEAST: usize = 4;
+/// Longer values of a variable are not looked for elsewhere.
+const MAX_VALUE: usize = 4096;
+
+/// Kinds of what is removed, in the order they are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The value of a variable or setting that is named like a secret.
+    Secret,
+    /// A token, key or password, by its form or by the name before it.
+    Credential,
+    /// `/home/NAME`, `/Users/NAME` and the like.
+    HomeFolder,
+    /// A user's name that the file states elsewhere.
+    User,
+    /// A machine's name that the file states elsewhere.
+    Host,
+    /// An e-mail address.
+    Mail,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 6] = [
+        Kind::Secret,
+        Kind::Credential,
+        Kind::HomeFolder,
+        Kind::User,
+        Kind::Host,
+        Kind::Mail,
+    ];
+
+    /// In the plural, for a list.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Secret => "values of secret variables",
+            Kind::Credential => "tokens, keys and passwords by their form",
+            Kind::HomeFolder => "home folders",
+            Kind::User => "user names",
+            Kind::Host => "host names",
+            Kind::Mail => "e-mail addresses",
+        }
+    }
+}
+
+/// A part of a text that has to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) kind: Kind,
+    with: &'static str,
+}
+
+/// A name or value the file itself gave away.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Known {
+    text: String,
+    kind: Kind,
+    /// Counts wherever it stands as a word, not only in paths and before an `@`.
+    anywhere: bool,
+}
+
+/// What was learned from a file's settings and environment, to be found in the rest of it.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    learned: BTreeSet<Known>,
+    /// Of `learned`, sorted by first byte.
+    table: Vec<Known>,
+    /// Where in `table` the entries with a first byte begin and end.
+    by_byte: Vec<(usize, usize)>,
+}
+
+impl Words {
+    /// How many names or values of a kind are known.
+    pub(super) fn known(&self, kind: Kind) -> usize {
+        self.learned.iter().filter(|k| k.kind == kind).count()
+    }
+
+    /// Takes in a setting, a variable or a JSON member.
+    pub(super) fn learn(&mut self, name: &str, value: &str) {
+        let value = value.trim();
+        match credentials::meaning(name) {
+            Meaning::Secret => self.secret(value),
+            Meaning::User => self.user(value),
+            Meaning::Host => self.host(value),
+            _ => {}
+        }
+        self.learn_from_text(value);
+    }
+
+    /// Takes in `NAME=value` and home folders that a text holds.
+    pub(super) fn learn_from_text(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        for (at, _) in text.match_indices('=') {
+            let from = word_start(bytes, at);
+            let name = text.get(from..at).unwrap_or_default();
+            let capitals = !name.is_empty() && !name.bytes().any(|b| b.is_ascii_lowercase());
+            if capitals {
+                let window = bytes.get(..at + 1 + MAX_VALUE).unwrap_or(bytes);
+                let end = value_end(window, at + 1);
+                let value = text.get(at + 1..end).unwrap_or_default();
+                match credentials::meaning(name) {
+                    Meaning::Secret => self.secret(value),
+                    Meaning::User => self.user(value),
+                    Meaning::Host => self.host(value),
+                    _ => {}
+                }
+            }
+        }
+        for prefix in ["/home/", "/Users/"] {
+            for (at, _) in text.match_indices(prefix) {
+                let from = at + prefix.len();
+                let end = name_end(text.as_bytes(), from);
+                self.add(text.get(from..end).unwrap_or_default(), Kind::User, false);
+            }
+        }
+    }
+
+    fn secret(&mut self, value: &str) {
+        if value.len() >= 6 && !value.bytes().all(|b| b.is_ascii_digit()) {
+            self.add(value, Kind::Secret, true);
+        }
+    }
+
+    fn user(&mut self, value: &str) {
+        let name = value.split('@').next().unwrap_or(value);
+        self.add(name, Kind::User, !is_ordinary(name));
+    }
+
+    fn host(&mut self, value: &str) {
+        self.add(value, Kind::Host, !is_ordinary(value));
+        if let Some((short, _)) = value.split_once('.') {
+            self.add(short, Kind::Host, !is_ordinary(short));
+        }
+    }
+
+    fn add(&mut self, text: &str, kind: Kind, anywhere: bool) {
+        const NOBODY: &[&str] = &[
+            USER,
+            REMOVED,
+            "root",
+            "localhost",
+            "Shared",
+            "Public",
+            "none",
+        ];
+        let plain = text.bytes().all(|b| b.is_ascii_graphic() || b >= 0x80);
+        let fits = kind == Kind::Secret || (text.len() >= LEAST && text.len() <= 80 && plain);
+        // A number is a process, a size or an answer to another question.
+        let telling = text.bytes().any(|b| b.is_ascii_alphabetic() || b >= 0x80);
+        if fits && telling && !NOBODY.contains(&text) && self.learned.len() < MAX_KNOWN {
+            self.learned.insert(Known {
+                text: text.to_owned(),
+                kind,
+                anywhere,
+            });
+        }
+    }
+
+    /// To be called once everything is learned.
+    pub(super) fn settle(&mut self) {
+        // Kinds that count anywhere first, longer texts first: the whole of a host's name goes before
+        // its first part.
+        self.table = self.learned.iter().cloned().collect();
+        self.table.sort_by_key(|k| {
+            let first = k.text.as_bytes().first().copied();
+            (first, !k.anywhere, std::cmp::Reverse(k.text.len()))
+        });
+        self.by_byte = vec![(0, 0); 256];
+        for (at, known) in self.table.iter().enumerate() {
+            if let Some(first) = known.text.as_bytes().first()
+                && let Some(span) = self.by_byte.get_mut(usize::from(*first))
+            {
+                *span = (if span.1 == 0 { at } else { span.0 }, at + 1);
+            }
+        }
+    }
+
+    /// The text without what has to go.
+    pub(super) fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        /// What is put in may, with its neighbours, mean something again; rarely, and never for long.
+        const PASSES: usize = 4;
+        let Some(mut clean) = self.pass(text) else {
+            return Cow::Borrowed(text);
+        };
+        for _ in 1..PASSES {
+            match self.pass(&clean) {
+                Some(cleaner) => clean = cleaner,
+                None => break,
+            }
+        }
+        Cow::Owned(clean)
+    }
+
+    /// The text without what is found in it; `None` when nothing is.
+    fn pass(&self, text: &str) -> Option<String> {
+        let mut out = String::new();
+        let mut done = 0;
+        let mut from = 0;
+        while let Some(found) = self.next(text.as_bytes(), from) {
+            // An address is found at its `@`, when its beginning may be gone already.
+            let kept = text.get(done..found.start.max(done));
+            from = found.end;
+            if let Some(kept) = kept
+                && text.is_char_boundary(found.end)
+            {
+                out.push_str(kept);
+                out.push_str(found.with);
+                done = found.end;
+            }
+        }
+        (done > 0).then(|| {
+            out.push_str(text.get(done..).unwrap_or_default());
+            out
+        })
+    }
+
+    /// The first part of `text` at or behind `from` that has to go.
+    pub(super) fn next(&self, text: &[u8], from: usize) -> Option<Found> {
+        (from..text.len()).find_map(|at| self.at(text, at).filter(|f| f.end > f.start))
+    }
+
+    fn at(&self, text: &[u8], at: usize) -> Option<Found> {
+        let byte = *text.get(at)?;
+        let found = match byte {
+            b'/' => unix_home(text, at).or_else(|| url_password(text, at)),
+            b'\\' => windows_home(text, at),
+            b'=' | b':' => assignment(text, at),
+            b'@' => mail(text, at),
+            b'-' => flag(text, at).or_else(|| private_key(text, at)),
+            _ => None,
+        };
+        found
+            .or_else(|| self.known_at(text, at, byte))
+            .or_else(|| word_forms(text, at))
+    }
+
+    fn known_at(&self, text: &[u8], at: usize, byte: u8) -> Option<Found> {
+        let (from, to) = *self.by_byte.get(usize::from(byte))?;
+        let rest = text.get(at..)?;
+        self.table.get(from..to)?.iter().find_map(|known| {
+            let end = at + known.text.len();
+            (rest.starts_with(known.text.as_bytes()) && stands_alone(text, at, end, known))
+                .then_some(Found {
+                    start: at,
+                    end,
+                    kind: known.kind,
+                    with: if known.kind == Kind::User {
+                        USER
+                    } else {
+                        REMOVED
+                    },
+                })
+        })
+    }
+}
+
+/// Whether a known text at `at..end` is meant, and not part of another word.
+fn stands_alone(text: &[u8], at: usize, end: usize, known: &Known) -> bool {
+    if known.kind == Kind::Secret {
+        return true;
+    }
+    let before = at.checked_sub(1).and_then(|i| text.get(i)).copied();
+    let after = text.get(end).copied();
+    let bounded = !before.is_some_and(is_word) && !after.is_some_and(is_word);
+    let in_path = before.is_some_and(|b| b"/\\".contains(&b)) || after == Some(b'@');
+    bounded && (known.anywhere || in_path || before == Some(b'@'))
+}
+
+/// Names that also mean something else in a profile: an operator, an account every machine has.
+fn is_ordinary(name: &str) -> bool {
+    const ORDINARY: &[&str] = &[
+        "admin",
+        "ubuntu",
+        "debian",
+        "centos",
+        "jovyan",
+        "runner",
+        "docker",
+        "nobody",
+        "default",
+        "guest",
+        "test",
+        "tests",
+        "train",
+        "user",
+        "users",
+        "python",
+        "torch",
+        "model",
+        "layer",
+        "cuda",
+        "nvidia",
+        "node",
+        "local",
+        "host",
+        "unknown",
+        "workspace",
+        "home",
+        "main",
+        "data",
+        "linux",
+        "windows",
+        "server",
+        "worker",
+        "master",
+        "step",
+        "forward",
+        "backward",
+        "loss",
+    ];
+    let lower = name.to_ascii_lowercase();
+    let op = |module: &str| {
+        ops::knows(&OpName {
+            module: module.to_owned(),
+            name: lower.clone(),
+        })
+    };
+    name.len() < 5
+        || ORDINARY.contains(&lower.as_str())
+        || ["aten", "torch", "torch.nn.functional", "Tensor"]
+            .iter()
+            .any(|m| op(m))
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+}
+
+/// What may stand in the name of a home folder.
+fn is_name(byte: u8) -> bool {
+    is_word(byte) || b".-@+$".contains(&byte)
+}
+
+fn name_end(text: &[u8], from: usize) -> usize {
+    let rest = text.get(from..).unwrap_or_default();
+    from + rest.iter().take_while(|&&b| is_name(b)).count()
+}
+
+/// Where the word that ends at `end` begins.
+fn word_start(text: &[u8], end: usize) -> usize {
+    let before = text.get(..end).unwrap_or_default();
+    let is = |b: &&u8| is_word(**b) || **b == b'-';
+    // A variable's name is short; the bound keeps a line of a million letters and `=` linear.
+    end - before.iter().rev().take(80).take_while(is).count()
+}
+
+/// Where a value that begins at `from` ends.
+fn value_end(text: &[u8], from: usize) -> usize {
+    let rest = text.get(from..).unwrap_or_default();
+    let inside = |b: &&u8| {
+        !b.is_ascii_whitespace() && !b.is_ascii_control() && !b"'\",;&)}]<>|`".contains(b)
+    };
+    from + rest.iter().take_while(inside).count()
+}
+
+fn starts(text: &[u8], at: usize, word: &str) -> bool {
+    text.get(at..)
+        .is_some_and(|rest| rest.starts_with(word.as_bytes()))
+}
+
+/// `/home/NAME` becomes `~` where a path begins, and `/home/someone` inside one.
+fn unix_home(text: &[u8], at: usize) -> Option<Found> {
+    let before = at.checked_sub(1).and_then(|i| text.get(i)).copied();
+    let inside = before.is_some_and(|b| is_name(b) || b"/\\~".contains(&b));
+    let found = |start, end, with| {
+        Some(Found {
+            start,
+            end,
+            kind: Kind::HomeFolder,
+            with,
+        })
+    };
+    if starts(text, at, "/root/") && !inside {
+        return found(at, at + "/root".len(), "~");
+    }
+    for prefix in ["/home/", "/Users/", "/users/"] {
+        if starts(text, at, prefix) {
+            let from = at + prefix.len();
+            let end = name_end(text, from);
+            let name = text.get(from..end)?;
+            return match (name.is_empty(), inside) {
+                (true, _) => None,
+                (_, false) => found(at, end, "~"),
+                (_, true) if is_gone(name) => None,
+                (_, true) => found(from, end, USER),
+            };
+        }
+    }
+    // Caches that PyTorch and pytest name after the user.
+    for prefix in ["/torchinductor_", "/pytest-of-", "/triton_"] {
+        if starts(text, at, prefix) {
+            let from = at + prefix.len();
+            let end = name_end(text, from);
+            let name = text.get(from..end)?;
+            // `/triton_kernels.py` is a file.
+            let folder = text.get(end) == Some(&b'/');
+            return (folder && !name.is_empty() && !is_gone(name))
+                .then(|| found(from, end, USER))
+                .flatten();
+        }
+    }
+    None
+}
+
+/// `C:\Users\NAME`, also with the backslashes doubled as in source code.
+fn windows_home(text: &[u8], at: usize) -> Option<Found> {
+    let prefix = ["\\\\Users\\\\", "\\Users\\"]
+        .into_iter()
+        .find(|prefix| starts(text, at, prefix))?;
+    let from = at + prefix.len();
+    let end = name_end(text, from);
+    let name = text.get(from..end)?;
+    (!name.is_empty() && !is_gone(name)).then_some(Found {
+        start: from,
+        end,
+        kind: Kind::HomeFolder,
+        with: USER,
+    })
+}
+
+fn credential(start: usize, end: usize) -> Found {
+    Found {
+        start,
+        end,
+        kind: Kind::Credential,
+        with: REMOVED,
+    }
+}
+
+/// Whether this is what was put in place of something. In the bytes of a database the next cell
+/// follows without a gap, and UTF-16 looked at one byte off lacks its last letter.
+fn is_gone(value: &[u8]) -> bool {
+    [REMOVED, USER].iter().any(|word| {
+        let word = word.as_bytes();
+        value.starts_with(word) || word.get(..word.len() - 1) == Some(value)
+    })
+}
+
+/// The value if it is one worth hiding.
+fn hidden(text: &[u8], start: usize, end: usize) -> Option<Found> {
+    let value = text.get(start..end)?;
+    let telling = value.len() >= 6
+        && !is_gone(value)
+        && value.iter().any(|b| !b.is_ascii_digit() && *b != b'.');
+    telling.then(|| credential(start, end))
+}
+
+/// `NAME=value`, `'NAME': 'value'`: the value, where the name says it is a secret.
+fn assignment(text: &[u8], at: usize) -> Option<Found> {
+    let quoted = at
+        .checked_sub(1)
+        .and_then(|i| text.get(i))
+        .is_some_and(|b| b"'\"".contains(b));
+    let end = if quoted { at - 1 } else { at };
+    let from = word_start(text, end);
+    let name = std::str::from_utf8(text.get(from..end)?).ok()?;
+    let name = name.trim_start_matches('-');
+    // `USER=` and `HOSTNAME=` of an environment that was written into a text.
+    let capitals = text.get(at) == Some(&b'=') && !name.bytes().any(|b| b.is_ascii_lowercase());
+    let identity = match credentials::meaning(name) {
+        Meaning::User if capitals => Some(Kind::User),
+        Meaning::Host if capitals => Some(Kind::Host),
+        _ => None,
+    };
+    if identity.is_none() && !credentials::is_secret_in_text(name) {
+        return None;
+    }
+    let rest = text.get(at + 1..)?;
+    let space = rest.iter().take_while(|b| **b == b' ').count();
+    let quote = rest.get(space).copied().filter(|b| b"'\"".contains(b));
+    let start = at + 1 + space + usize::from(quote.is_some());
+    let end = match quote {
+        Some(quote) => {
+            let rest = text.get(start..)?;
+            start + rest.iter().position(|b| *b == quote).unwrap_or(rest.len())
+        }
+        None => value_end(text, start),
+    };
+    // The scheme of `Authorization: Bearer ...` is no secret, what follows it is.
+    let scheme = ["Bearer", "bearer", "Basic", "Token"];
+    if scheme
+        .iter()
+        .any(|s| text.get(start..end) == Some(s.as_bytes()))
+    {
+        return None;
+    }
+    match identity {
+        Some(kind) => hidden_name(text, start, end, kind),
+        None => hidden(text, start, end),
+    }
+}
+
+/// The name of a person or a machine behind a `=`.
+fn hidden_name(text: &[u8], start: usize, end: usize, kind: Kind) -> Option<Found> {
+    let value = text.get(start..end)?;
+    let telling = value.len() >= LEAST && value.iter().any(u8::is_ascii_alphabetic);
+    (telling && !is_gone(value)).then_some(Found {
+        start,
+        end,
+        kind,
+        with: REMOVED,
+    })
+}
+
+/// `--hf-token VALUE` on a command line.
+fn flag(text: &[u8], at: usize) -> Option<Found> {
+    if !starts(text, at, "--")
+        || at
+            .checked_sub(1)
+            .and_then(|i| text.get(i))
+            .copied()
+            .is_some_and(is_name)
+    {
+        return None;
+    }
+    let rest = text.get(at + 2..)?;
+    let is = |b: &&u8| is_word(**b) || **b == b'-';
+    let length = rest.iter().take(60).take_while(is).count();
+    let name = std::str::from_utf8(rest.get(..length)?).ok()?;
+    let gap = *rest.get(length)?;
+    if !b" =".contains(&gap) || !(credentials::is_secret_name(name)) {
+        return None;
+    }
+    let start = at + 2 + length + 1;
+    let quoted = text.get(start).is_some_and(|b| b"'\"".contains(b));
+    let start = start + usize::from(quoted);
+    if starts(text, start, "-") {
+        return None;
+    }
+    hidden(text, start, value_end(text, start))
+}
+
+/// `scheme://user:password@host`: user and password.
+fn url_password(text: &[u8], at: usize) -> Option<Found> {
+    if !starts(text, at, "//") || at == 0 || text.get(at - 1) != Some(&b':') {
+        return None;
+    }
+    let start = at + 2;
+    let rest = text.get(start..)?;
+    let inside = |b: &&u8| b.is_ascii_graphic() && !b"/'\"<>\\@".contains(b);
+    let length = rest.iter().take(200).take_while(inside).count();
+    let is_login = rest.get(length) == Some(&b'@') && rest.get(..length)?.contains(&b':');
+    (is_login && rest.get(..length)? != REMOVED.as_bytes())
+        .then(|| credential(start, start + length))
+}
+
+/// `-----BEGIN ... PRIVATE KEY-----` to the end of the text it stands in.
+fn private_key(text: &[u8], at: usize) -> Option<Found> {
+    if !starts(text, at, "-----BEGIN ") {
+        return None;
+    }
+    let head = text.get(at..)?.get(..60).or(text.get(at..))?;
+    let is_key = head.windows(11).any(|w| w == b"PRIVATE KEY");
+    is_key.then(|| {
+        let rest = text.get(at..).unwrap_or_default();
+        let printed = |b: &&u8| b.is_ascii_graphic() || b.is_ascii_whitespace();
+        credential(at, at + rest.iter().take_while(printed).count())
+    })
+}
+
+/// `name@example.org`.
+fn mail(text: &[u8], at: usize) -> Option<Found> {
+    let before = text.get(..at)?;
+    let name = |b: &&u8| b.is_ascii_alphanumeric() || b"._+-".contains(*b);
+    let start = at - before.iter().rev().take(64).take_while(name).count();
+    let rest = text.get(at + 1..)?;
+    let domain = |b: &&u8| b.is_ascii_alphanumeric() || b".-".contains(*b);
+    let length = rest.iter().take(255).take_while(domain).count();
+    let host = std::str::from_utf8(rest.get(..length)?)
+        .ok()?
+        .trim_end_matches(['.', '-']);
+    let after = text.get(at + 1 + host.len()).copied();
+    let (head, top) = host.rsplit_once('.')?;
+    let is_domain = !head.is_empty()
+        && top.len() >= 2
+        && top.bytes().all(|b| b.is_ascii_alphabetic())
+        // Versioned symbols: `memcpy@GLIBC.PRIVATE`; a call such as `a@b.sum(`.
+        && !host.bytes().any(|b| b.is_ascii_uppercase())
+        && after != Some(b'(');
+    (start < at && is_domain).then(|| Found {
+        start,
+        end: at + 1 + host.len(),
+        kind: Kind::Mail,
+        with: REMOVED,
+    })
+}
+
+/// Tokens with a known beginning, and what follows `Bearer`.
+fn word_forms(text: &[u8], at: usize) -> Option<Found> {
+    if at
+        .checked_sub(1)
+        .and_then(|i| text.get(i))
+        .copied()
+        .is_some_and(is_word)
+    {
+        return None;
+    }
+    for scheme in ["Bearer ", "bearer ", "Basic "] {
+        if starts(text, at, scheme) {
+            let start = at + scheme.len();
+            let end = value_end(text, start);
+            return (end - start >= 16)
+                .then(|| hidden(text, start, end))
+                .flatten();
+        }
+    }
+    credentials::known_form(text.get(at..)?).map(|length| credential(at, at + length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words() -> Words {
+        let mut words = Words::default();
+        words.learn("HF_TOKEN", "s3cr3t-value");
+        words.learn("EXPORT_USER", "alice.b");
+        words.learn("HOSTNAME", "node17.cluster.example");
+        words.learn_from_text("x /home/rob_ert/y LOGNAME=carol WANDB_API_KEY=0badc0ffee");
+        words.learn("USER", "linear");
+        words.settle();
+        words
+    }
+
+    #[test]
+    fn what_tells_a_secret_goes() {
+        let words = words();
+        for (text, clean) in [
+            ("/home/rob_ert/net.py:3", "~/net.py:3"),
+            ("['/home/dave/net.py:3']", "['~/net.py:3']"),
+            ("/mnt/home/dave/net.py", "/mnt/home/someone/net.py"),
+            ("/Users/dave", "~"),
+            ("/root/net.py", "~/net.py"),
+            ("C:\\Users\\dave\\net.py", "C:\\Users\\someone\\net.py"),
+            (
+                "'C:\\\\Users\\\\dave\\\\net.py'",
+                "'C:\\\\Users\\\\someone\\\\net.py'",
+            ),
+            ("/data/rob_ert/x", "/data/someone/x"),
+            (
+                "/tmp/torchinductor_dave/ab/c.py",
+                "/tmp/torchinductor_someone/ab/c.py",
+            ),
+            ("alice.b was here", "someone was here"),
+            ("on node17.cluster.example:", "on removed:"),
+            ("node17 and xs3cr3t-valuey", "removed and xremovedy"),
+            ("run by carol", "run by someone"),
+            (
+                "USER=dave HOSTNAME=box.example NODE=12 x",
+                "USER=removed HOSTNAME=removed NODE=12 x",
+            ),
+            ("0badc0ffee", "removed"),
+            ("DB_PASSWORD=hunter22 x", "DB_PASSWORD=removed x"),
+            (
+                "{'API_KEY': 'abc def', 'n': 3}",
+                "{'API_KEY': 'removed', 'n': 3}",
+            ),
+            (
+                "train.py --hf-token abcdef1 --lr 3",
+                "train.py --hf-token removed --lr 3",
+            ),
+            ("postgres://me:pass@db/x", "postgres://removed@db/x"),
+            ("a dave@example.org b", "a removed b"),
+            (
+                "Authorization: Bearer abcdefghij0123456789",
+                "Authorization: Bearer removed",
+            ),
+            ("k -----BEGIN RSA PRIVATE KEY-----\nabc\n", "k removed"),
+        ] {
+            let once = words.clean(text);
+            assert_eq!(once, clean);
+            assert_eq!(words.clean(&once), clean, "cleaning twice changes nothing");
+            assert_eq!(words.next(clean.as_bytes(), 0), None, "{clean}");
+        }
+    }
+
+    #[test]
+    fn what_a_report_needs_stays() {
+        let words = words();
+        for text in [
+            "aten::linear, seq = 3, op_id = 7",
+            "layer:linear",
+            "{'mod': 'torch', 'op': 'matmul', 'args': [{'name': 'key', 'type': 'tensor'}]}",
+            "num_tokens=4096 key_padding_mask=None token=abcdefgh",
+            "void at::native::elementwise_kernel<128, 4>(int, Key=Tokens)",
+            "memcpy@@GLIBC_2.2.5 a@b.sum(x)",
+            "/opt/conda/lib/python3.9/site-packages/torch/nn/functional.py:3",
+            "/home/ and /root and /usr/home",
+            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "x = a:b, c::d; http://example.org/x:y@z",
+            "carolina and malice.b",
+        ] {
+            assert_eq!(words.clean(text), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_left_after_cleaning(text in r#"([a-z/\\:=@'" -]|/home/|\\Users\\|HF_TOKEN|carol|é|--key |ghp_0123456789abcdefghijA|\x00){0,30}"#) {
+            let words = words();
+            let clean = words.clean(&text).into_owned();
+            // What was put in its place may meet a neighbour; once more must be enough.
+            let again = words.clean(&clean).into_owned();
+            prop_assert_eq!(words.next(again.as_bytes(), 0), None);
+        }
+    }
+}
