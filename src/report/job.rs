@@ -35,7 +35,7 @@ pub struct Rank {
     /// Sum of the durations of its collectives. Sends and receives between two ranks are none.
     pub collective_ns: i64,
     /// Each collective's duration, in order of launch. Only in the report of a single file.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub collectives: Vec<CollectiveTimes>,
     /// Time in collectives beyond that of the fastest rank in the same collective, summed over those
     /// that could be matched. Only for several ranks.

@@ -89,7 +89,7 @@ pub struct Report {
     /// One row per process that used a GPU: for several files, by rank.
     pub ranks: Vec<Rank>,
     /// What several files together say; absent for a single one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub job: Option<Job>,
     /// Findings shown in full: the first so many of `findings`.
     pub top: usize,
@@ -209,7 +209,7 @@ pub struct FindingReport {
     pub references: Vec<String>,
     pub evidence: Evidence,
     /// Which ranks it was found on; absent in the report of a single file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub on_ranks: Option<OnRanks>,
 }
 

@@ -181,8 +181,10 @@ fn locations(report: &Report, f: &FindingReport) -> Vec<Value> {
     })]
 }
 
+/// The title is a file's name: a slash in it is no folder.
 fn profile(report: &Report) -> Value {
-    json!({ "uri": places::uri(&text::plain(&report.title)), "index": 0 })
+    let name = places::uri(&text::plain(&report.title)).replace('/', "%2F");
+    json!({ "uri": name, "index": 0 })
 }
 
 /// Stays the same while lines move and times change: rule and place, and which of several it is.
