@@ -20,7 +20,7 @@ use faults::{Dice, Harness, How, Limits};
 
 const LIMITS: Limits = Limits {
     // A debug build on a machine that does other things too.
-    time: Duration::from_secs(60),
+    time: Duration::from_secs(300),
     bytes: 1 << 30,
 };
 
