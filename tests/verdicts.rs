@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use pyprof_advise::correlate::{SiteId, Vocabulary, correlate};
 use pyprof_advise::cost::{Costed, kernel_name, ops, price};
-use pyprof_advise::facts::{Member, Table};
+use pyprof_advise::facts::{self, Answer, Lookup, Member, Over, Table};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{Bench, FLOOR, Finding, RuleSet, SavingKind, Verdict, judge};
 use pyprof_advise::read;
@@ -60,6 +60,7 @@ fn costed(path: &Path, gpu: Option<&str>) -> Option<Costed> {
 
 fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
     let table = Table::new(costed);
+    what_needs_nothing_is_there(name, &table);
     let verdict = judge(rules, &table);
     assert!(verdict.faults.is_empty(), "{name}: {:?}", verdict.faults);
     no_contradiction(name, &table, &verdict);
@@ -93,6 +94,27 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
         );
     }
     report(name, costed, &verdict);
+}
+
+/// A fact may only be absent where its entry says what a profile must carry for it: reports tell
+/// people to collect that.
+fn what_needs_nothing_is_there(name: &str, table: &Table<'_>) {
+    let always: Vec<&str> = (facts::all().iter().filter(|f| f.needs.is_empty()))
+        .map(|f| f.name)
+        .collect();
+    for (over, word) in Over::ALL {
+        let own = format!("{word}.");
+        for member in table.members(over).into_iter().take(300) {
+            let view = table.view(member);
+            for fact in always.iter().filter(|f| f.starts_with(&own)) {
+                assert_ne!(
+                    view.get(fact),
+                    Answer::Absent,
+                    "{name}: {fact} of {member:?}"
+                );
+            }
+        }
+    }
 }
 
 /// The sites a finding is about, the run's own included.
