@@ -123,6 +123,54 @@ fn the_evidence_scripts_compile() {
     }
 }
 
+/// What the harness makes of a report, in Python: the program, a profile, a rule that speaks and one
+/// that does not.
+const SUMS: &str = r#"
+import sys
+sys.path.insert(0, "evidence")
+import harness
+
+program, profile, rule, other = sys.argv[1:]
+promise = harness.promised(program, profile, rule)
+assert promise["spoke"] and 0 < promise["low"] <= promise["high"], promise
+assert other not in promise["others"] and len(promise["others"]) > 2, promise
+silent = harness.promised(program, profile, other)
+assert not silent["spoke"] and silent["high"] is None and rule in silent["others"], silent
+
+said = lambda low, high: {"spoke": True, "low": low, "high": high, "others": []}
+for promise, given_back, word in [
+    (said(10.0, 20.0), 15.0, "yes"),
+    (said(10.0, 20.0), 8.0, "yes"),       # within the noise of 3 % of 100
+    (said(10.0, 20.0), 6.0, "less"),
+    (said(10.0, 20.0), 24.0, "more"),
+    (said(None, None), 15.0, "unpriced"),
+    (silent, 15.0, "silent"),
+]:
+    assert harness.agreement(promise, 100.0, given_back) == word, (promise, given_back, word)
+    assert word in harness.WORDS
+"#;
+
+#[test]
+fn the_harness_reads_what_the_program_writes() {
+    let run = Command::new("python3")
+        .args(["-B", "-c", SUMS, env!("CARGO_BIN_EXE_pyprof-advise")])
+        .args([
+            "fixtures/net.sqlite",
+            "tensor-cores/gemm-unaligned",
+            "host/unused-gpus",
+        ])
+        .current_dir(root())
+        .output();
+    match run {
+        Err(error) => println!("skipped: python3 cannot be started ({error})"),
+        Ok(output) => assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        ),
+    }
+}
+
 #[test]
 fn the_evidence_page_is_what_the_harness_renders() {
     let render = Command::new("python3")
