@@ -55,8 +55,10 @@ fn every_line_of_the_parity_page_names_a_rule_or_a_reason() {
     {
         let ours = line.trim_end_matches(" |").rsplit(" | ").next().unwrap();
         assert_eq!(line.matches(" | ").count(), 2, "three columns: {line}");
-        let reason = (ours.strip_prefix("left out").or(ours.strip_prefix("none: ")))
-            .map(|why| why.split_whitespace().count());
+        let reason = (ours
+            .strip_prefix("left out")
+            .or(ours.strip_prefix("none: ")))
+        .map(|why| why.split_whitespace().count());
         assert!(reason.is_none_or(|words| words >= 2), "no reason: {line}");
         assert!(reason.is_some() || !named(ours).is_empty(), "{line}");
         rows += 1;
