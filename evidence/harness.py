@@ -12,6 +12,9 @@ program after its advice. For a pair this harness
     python evidence/harness.py                          every pair, on a GPU
     python evidence/harness.py tf32 pinned_copies       some
     python evidence/harness.py --device cpu --dry-run   no GPU: do both run, and compute the same?
+    python evidence/harness.py --device cpu             no GPU: a rehearsal, as far as it goes: both are
+                                                        recorded, and the trace is handed over; it holds
+                                                        no kernel, so nothing is judged or measured
     python evidence/harness.py --render                 docs/evidence.md again
     python evidence/harness.py --render -               the page to standard output
 
@@ -83,6 +86,12 @@ def synchronize(device):
         torch.cuda.synchronize()
 
 
+def has_gpu():
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def fresh(module, device, settings):
     """A state that is the same every time."""
     import torch
@@ -127,29 +136,90 @@ def record(step, state, device, file):
             prof.step()
 
 
+def run_advise(advise, trace):
+    """What pyprof-advise says of a trace: exit status, output, complaints."""
+    command = [advise, str(trace), "--format", "json", "--top", "1000", "--quiet"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        sys.exit(f"{advise} cannot be started ({error}): name it with --advise or PYPROF_ADVISE")
+    return said.returncode, said.stdout, said.stderr
+
+
 def promised(advise, trace, rule):
-    """What the rule promises per step, in ns: (low, high); None when it says nothing."""
-    said = subprocess.run(
-        [advise, str(trace), "--format", "json", "--top", "1000", "--quiet"],
-        capture_output=True,
-        text=True,
-        check=False,
+    """What the rule promises for a trace; see `promise_in`."""
+    status, output, complaints = run_advise(advise, trace)
+    if status != 0:
+        sys.exit(f"{advise} ended with {status} on {trace}:\n{complaints}")
+    return promise_in(json.loads(output), rule)
+
+
+def promise_in(report, rule):
+    """What a rule promises per step, in ns: low and high, both None when it names no saving or says
+    nothing. `others` are the rules that spoke: a sharper one may have silenced it."""
+    steps = report["summary"]["steps"] or STEPS
+    findings = report["findings"] + report["minor"]
+    own = [finding for finding in findings if finding["rule"] == rule]
+    savings = [finding["saving"] for finding in own if finding["saving"]]
+    return {
+        "spoke": bool(own),
+        "low": sum(s["low_ns"] for s in savings) / steps if savings else None,
+        "high": sum(s["high_ns"] for s in savings) / steps if savings else None,
+        "others": sorted({finding["rule"] for finding in findings} - {rule}),
+    }
+
+
+def agreement(promise, before_ns, given_back):
+    """How a promise and what was given back compare: a word of WORDS."""
+    if not promise["spoke"]:
+        return "silent"
+    if promise["high"] is None:
+        return "unpriced"
+    # Runs differ by a few per cent; a promise is not refuted by what a second run might undo.
+    slack = 0.03 * before_ns
+    if given_back < promise["low"] - slack:
+        return "less"
+    if given_back > promise["high"] + slack:
+        return "more"
+    return "yes"
+
+
+def recorded(trace):
+    """What a trace holds: operators, kernels, steps, and operators with shapes."""
+    count = {"operators": 0, "kernels": 0, "steps": 0, "shapes": 0}
+    for event in json.loads(trace.read_text())["traceEvents"]:
+        category = event.get("cat")
+        if category == "cpu_op":
+            count["operators"] += 1
+            count["shapes"] += "Input Dims" in event.get("args", {})
+        elif category == "kernel":
+            count["kernels"] += 1
+        elif category == "user_annotation":
+            count["steps"] += event["name"].startswith("ProfilerStep#")
+    return count
+
+
+def rehearse(name, module, advise, traces):
+    """The road of `measure` on a CPU, as far as it goes: record, look, hand over. Nothing is judged,
+    because a CPU runs no kernels, and nothing is kept as a result."""
+    settings = module.SETTINGS["dry"]
+    counts = []
+    for which, step in (("before", module.before), ("after", module.after)):
+        trace = traces / f"{name}-{which}.pt.trace.json"
+        record(step, fresh(module, "cpu", settings), "cpu", trace)
+        count = recorded(trace)
+        if count["steps"] != STEPS or not count["shapes"]:
+            sys.exit(f"{name}: {which} was recorded with {count}, not with {STEPS} steps and shapes")
+        counts.append(count)
+        status, _, complaints = run_advise(advise, trace)
+        # 2 is the exit status for "nothing could be judged"; a judgement would be made up.
+        if count["kernels"] or status != 2 or "no kernel" not in complaints:
+            sys.exit(f"{name}: {advise} ended with {status} on a trace of a CPU:\n{complaints}")
+    before, after = (f"{count['operators']:,}" for count in counts)
+    return (
+        f"{name}: recorded {STEPS} steps, {before} operators before and {after} after; "
+        f"a CPU trace holds no kernel, so `{module.RULE}` is neither judged nor measured"
     )
-    if said.returncode != 0:
-        sys.exit(f"{advise} failed on {trace}:\n{said.stderr}")
-    report = json.loads(said.stdout)
-    steps = report.get("summary", {}).get("steps") or STEPS
-    low = high = 0.0
-    fired = False
-    for finding in report.get("findings", []) + report.get("minor", []):
-        if finding.get("rule") != rule:
-            continue
-        fired = True
-        saving = finding.get("saving")
-        if saving:
-            low += saving["low_ns"]
-            high += saving["high_ns"]
-    return (low / steps, high / steps) if fired else None
 
 
 def versions():
@@ -187,20 +257,13 @@ def measure(name, module, advise, traces):
         **versions(),
         "before_ns": round(before_ns),
         "after_ns": round(after_ns),
-        "predicted_low_ns": round(promise[0]) if promise else None,
-        "predicted_high_ns": round(promise[1]) if promise else None,
+        "predicted_low_ns": None if promise["low"] is None else round(promise["low"]),
+        "predicted_high_ns": None if promise["high"] is None else round(promise["high"]),
         "measured_ns": round(given_back),
+        "agree": agreement(promise, before_ns, given_back),
     }
-    # Runs differ by a few per cent; a promise is not refuted by what a second run might undo.
-    slack = 0.03 * before_ns
-    if promise is None:
-        row["agree"] = "silent"
-    elif given_back < promise[0] - slack:
-        row["agree"] = "less"
-    elif given_back > promise[1] + slack:
-        row["agree"] = "more"
-    else:
-        row["agree"] = "yes"
+    if not promise["spoke"]:
+        row["spoke_instead"] = promise["others"]
     return row
 
 
@@ -241,8 +304,15 @@ WORDS = {
     "yes": "yes",
     "less": "no: less than promised",
     "more": "no: more than promised",
+    "unpriced": "the rule spoke, and promised no time",
     "silent": "the rule did not speak",
 }
+
+
+def verdict(row):
+    """The last cell of a row."""
+    others = ", ".join(f"`{rule}`" for rule in row.get("spoke_instead", [])[:3])
+    return WORDS[row["agree"]] + (f"; {others} did" if others else "")
 
 
 def page(rows):
@@ -259,6 +329,7 @@ def page(rows):
         "```sh",
         "python3 evidence/harness.py                         # on a GPU, with PyTorch 2.x",
         "python3 evidence/harness.py --device cpu --dry-run  # without one: do both versions compute the same?",
+        "python3 evidence/harness.py --device cpu            # without one: a rehearsal of recording and handing over",
         "```",
         "",
         "## Measured",
@@ -281,7 +352,7 @@ def page(rows):
                 milliseconds(row["after_ns"]),
                 promise,
                 milliseconds(row["measured_ns"]),
-                WORDS[row["agree"]],
+                verdict(row),
             ]
             lines.append("| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |")
     else:
@@ -302,7 +373,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="PAIR")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--dry-run", action="store_true", help="small sizes; compare results, measure nothing")
+    parser.add_argument("--dry-run", action="store_true", help="small sizes; compare results, record nothing")
     parser.add_argument("--advise", default=os.environ.get("PYPROF_ADVISE", "pyprof-advise"))
     parser.add_argument("--traces", type=pathlib.Path, help="keep the traces in this folder")
     parser.add_argument("--render", nargs="?", const=str(PAGE), metavar="FILE")
@@ -319,11 +390,15 @@ def main():
         for name, path in chosen.items():
             print(dry_run(name, load(path), options.device), flush=True)
         return
-    if options.device != "cuda":
-        sys.exit("only a GPU can be measured; --dry-run runs elsewhere")
+    if options.device == "cuda" and not has_gpu():
+        sys.exit("no GPU for PyTorch here; `--device cpu` rehearses without one, and measures nothing")
     with tempfile.TemporaryDirectory() as scratch:
         traces = options.traces or pathlib.Path(scratch)
         traces.mkdir(parents=True, exist_ok=True)
+        if options.device == "cpu":
+            for name, path in chosen.items():
+                print(rehearse(name, load(path), options.advise, traces), flush=True)
+            return
         rows = results()
         for name, path in chosen.items():
             row = measure(name, load(path), options.advise, traces)

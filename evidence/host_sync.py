@@ -2,7 +2,7 @@
 
 import torch
 
-RULE = "host/sync-stalls"
+RULE = "host/scalar-read-back"
 SETTINGS = {
     "full": {"size": 1024, "times": 64},
     "dry": {"size": 16, "times": 4},

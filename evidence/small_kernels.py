@@ -2,7 +2,7 @@
 
 import torch
 
-RULE = "fusion/many-small-kernels"
+RULE = "fusion/cuda-graph"
 SETTINGS = {
     "full": {"layers": 100, "rows": 64, "width": 256},
     "dry": {"layers": 4, "rows": 4, "width": 8},

@@ -291,6 +291,8 @@ mod needs {
     pub(super) const MORE_MATH: &str =
         "tensor shapes, and matrix products or convolutions that run 20 times or more";
     pub(super) const MESSAGE: &str = "collectives with their message sizes: torch.profiler of PyTorch 2.2 or later, or `record_shapes=True`";
+    pub(super) const MEMORY_KINDS: &str =
+        "the kind of memory of each copy: Nsight Systems and torch.profiler record it";
     pub(super) const RANGES_OF_OPS: &str =
         "operators on the host: torch.profiler, or `emit_nvtx` under Nsight Systems";
     pub(super) const TRUSTED_IDLE: &str =
@@ -360,6 +362,20 @@ impl Answer {
 
     fn word(value: &str) -> Answer {
         Answer::Value(Value::Str(value.into()))
+    }
+
+    /// A part of a whole. Nothing has no parts: there the share means nothing.
+    fn share(part: f64, whole: f64) -> Answer {
+        if whole > 0.0 {
+            Answer::double(part / whole)
+        } else {
+            Answer::DoesNotApply
+        }
+    }
+
+    /// What no better capture would tell: silent where there is no value.
+    fn or_silent<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
+        value.map_or(Answer::DoesNotApply, wrap)
     }
 
     fn maybe<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {

@@ -16,11 +16,14 @@ use std::path::{Path, PathBuf};
 
 use pyprof_advise::correlate::{SiteId, Vocabulary, correlate};
 use pyprof_advise::cost::{Costed, kernel_name, ops, price};
-use pyprof_advise::facts::{Member, Table};
+use pyprof_advise::facts::{self, Answer, Lookup, Member, Over, Table};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{Bench, FLOOR, Finding, RuleSet, SavingKind, Verdict, judge};
 use pyprof_advise::read;
 use pyprof_advise::report::{Options, Report};
+
+/// "What if" GPUs, one per file in turn: other generations let other rules speak.
+const OTHER_GPUS: &[&str] = &["v100-sxm2-16gb", "t4", "a100-sxm4-40gb", "mi300x", "b200"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -60,6 +63,7 @@ fn costed(path: &Path, gpu: Option<&str>) -> Option<Costed> {
 
 fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
     let table = Table::new(costed);
+    what_needs_nothing_is_there(name, &table);
     let verdict = judge(rules, &table);
     assert!(verdict.faults.is_empty(), "{name}: {:?}", verdict.faults);
     no_contradiction(name, &table, &verdict);
@@ -93,6 +97,27 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
         );
     }
     report(name, costed, &verdict);
+}
+
+/// A fact may only be absent where its entry says what a profile must carry for it: reports tell
+/// people to collect that.
+fn what_needs_nothing_is_there(name: &str, table: &Table<'_>) {
+    let always: Vec<&str> = (facts::all().iter().filter(|f| f.needs.is_empty()))
+        .map(|f| f.name)
+        .collect();
+    for (over, word) in Over::ALL {
+        let own = format!("{word}.");
+        for member in table.members(over).into_iter().take(300) {
+            let view = table.view(member);
+            for fact in always.iter().filter(|f| f.starts_with(&own)) {
+                let there = view.get(fact) != Answer::Absent;
+                assert!(
+                    there,
+                    "{name}: {fact} of {member:?} is absent, and needs nothing"
+                );
+            }
+        }
+    }
 }
 
 /// The sites a finding is about, the run's own included.
@@ -213,14 +238,14 @@ fn report(name: &str, costed: &Costed, verdict: &Verdict) {
 fn no_profile_is_told_two_things_or_sold_anything_twice() {
     let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
     let mut judged = 0;
-    for path in profiles() {
+    for (path, another) in profiles().into_iter().zip(OTHER_GPUS.iter().cycle()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.metadata().unwrap().len() > 300 << 20 {
             println!("skipped: {name} is larger than a test should read");
             continue;
         }
         // Unknown to most files, so that rules that need a GPU speak too.
-        for gpu in [None, Some("h100")] {
+        for gpu in [None, Some("h100"), Some(*another)] {
             if let Some(costed) = costed(&path, gpu) {
                 hold(&name, &costed, &rules);
                 judged += 1;

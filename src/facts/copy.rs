@@ -233,7 +233,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         Str,
         "",
         &[],
-        NOTHING,
+        MEMORY_KINDS,
         "Kind of memory on the host's side: `pageable`, `pinned`, `managed`; silent when no side is the host",
         |c| {
             match c.group.host_side() {
@@ -365,7 +365,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
             if c.group.time_ns > 0.0 {
                 Answer::double(c.group.bytes / c.group.time_ns * 1e9)
             } else {
-                Answer::Absent
+                Answer::DoesNotApply
             }
         }
     ),

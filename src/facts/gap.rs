@@ -239,13 +239,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         &[],
         NOTHING,
         "Idle time as a share of its device's window",
-        |g| {
-            if g.group.window_ns > 0.0 {
-                Answer::double(g.group.time_ns / g.group.window_ns)
-            } else {
-                Answer::Absent
-            }
-        }
+        |g| Answer::share(g.group.time_ns, g.group.window_ns)
     ),
     fact!(
         "gap.api",

@@ -4,7 +4,7 @@ use super::site::SiteScope;
 use super::{Answer, Entry, Subject, fact};
 use crate::base::DType;
 use crate::correlate::SiteKernel;
-use crate::cost::{Decoded, Dims, Family, TensorCore};
+use crate::cost::{Decoded, Family, TensorCore};
 use crate::gpu::{Gpu, Vendor};
 use crate::profile::LaunchConfig;
 
@@ -123,26 +123,7 @@ impl KernelScope<'_> {
     }
 }
 
-impl KernelScope<'_> {
-    /// Bytes of the message, bytes each rank sends for it, ranks.
-    fn message(&self) -> Option<(u64, Option<u64>, Option<u64>)> {
-        match self.site.dims() {
-            Dims::Message {
-                bytes,
-                wire_bytes,
-                ranks,
-            } if self.name.family == Family::Communication => Some((bytes, wire_bytes, ranks)),
-            _ => None,
-        }
-    }
-}
-
-const COMMUNICATION: &[Family] = &[Family::Communication];
 const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
-
-fn or_silent<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
-    value.map_or(Answer::DoesNotApply, wrap)
-}
 
 pub(super) const ENTRIES: &[Entry<Kernels>] = &[
     fact!(
@@ -252,7 +233,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         NOTHING,
         "Element alignment it was built for; silent for names that carry none",
-        |k| or_silent(k.name.align.map(u64::from), Answer::int)
+        |k| Answer::or_silent(k.name.align.map(u64::from), Answer::int)
     ),
     fact!(
         "kernel.layout",
@@ -275,7 +256,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         NOTHING,
         "Rows of its thread block tile; silent for names that carry none",
-        |k| or_silent(k.name.tile.map(|t| u64::from(t.0)), Answer::int)
+        |k| Answer::or_silent(k.name.tile.map(|t| u64::from(t.0)), Answer::int)
     ),
     fact!(
         "kernel.tile_n",
@@ -284,7 +265,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         NOTHING,
         "Columns of its thread block tile; silent for names that carry none",
-        |k| or_silent(k.name.tile.map(|t| u64::from(t.1)), Answer::int)
+        |k| Answer::or_silent(k.name.tile.map(|t| u64::from(t.1)), Answer::int)
     ),
     fact!(
         "kernel.arch_cc",
@@ -294,7 +275,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         NOTHING,
         "Compute capability in its name; silent for names that carry none",
         |k| {
-            or_silent(
+            Answer::or_silent(
                 k.name.arch.map(|a| f64::from(a.0) + f64::from(a.1) / 10.0),
                 Answer::double,
             )
@@ -353,36 +334,6 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         NOTHING,
         "Which collective: `all_reduce`, ...; silent for other kernels",
         |k| { k.name.collective.map_or(Answer::DoesNotApply, Answer::word) }
-    ),
-    fact!(
-        "kernel.message_bytes",
-        Double,
-        "bytes",
-        COMMUNICATION,
-        MESSAGE,
-        "Message of one collective call",
-        |k| Answer::maybe(k.message().map(|m| m.0 as f64), Answer::double)
-    ),
-    fact!(
-        "kernel.wire_bytes",
-        Double,
-        "bytes",
-        COMMUNICATION,
-        MESSAGE,
-        "What each rank must send for one call (the bus bytes of nccl-tests)",
-        |k| Answer::maybe(
-            k.message().and_then(|m| m.1).map(|bytes| bytes as f64),
-            Answer::double
-        )
-    ),
-    fact!(
-        "kernel.group_size",
-        Int,
-        "",
-        COMMUNICATION,
-        MESSAGE,
-        "Ranks that take part in the collective",
-        |k| Answer::maybe(k.message().and_then(|m| m.2), Answer::int)
     ),
     fact!(
         "kernel.blocks",

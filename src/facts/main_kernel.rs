@@ -89,7 +89,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         &[],
         NOTHING,
         "Base name of its main kernel, template arguments cut",
-        |s| Answer::maybe_word(main_kernel(s).map(|k| k.name.base.as_str()))
+        |s| Answer::or_silent(main_kernel(s).map(|k| k.name.base.as_str()), Answer::word)
     ),
     fact!(
         "site.sm_fill",

@@ -37,16 +37,28 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Double,
         "bytes",
         COMMUNICATION,
-        SHAPES,
+        MESSAGE,
         "What one call of a collective moves or reduces: the larger of input and output",
         |s| Answer::maybe(message(s).map(|m| m.0 as f64), Answer::double)
+    ),
+    fact!(
+        "site.wire_bytes",
+        Double,
+        "bytes",
+        COMMUNICATION,
+        MESSAGE,
+        "What each rank must send for one call, by nccl-tests; none for a group of unknown size",
+        |s| Answer::maybe(
+            message(s).and_then(|m| m.2).map(|b| b as f64),
+            Answer::double
+        )
     ),
     fact!(
         "site.group_size",
         Int,
         "",
         COMMUNICATION,
-        SHAPES,
+        MESSAGE,
         "Ranks that take part in a collective",
         |s| Answer::maybe(message(s).and_then(|m| m.1), Answer::int)
     ),
@@ -55,7 +67,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Double,
         "bytes/s",
         COMMUNICATION,
-        SHAPES,
+        MESSAGE,
         "Algorithm bandwidth of nccl-tests: message over time, waiting for slower ranks included",
         |s| rate(s, message(s).map(|m| m.0))
     ),
@@ -64,7 +76,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Double,
         "bytes/s",
         COMMUNICATION,
-        SHAPES,
+        MESSAGE,
         "Bus bandwidth of nccl-tests, which the links limit: what each rank must send over time",
         |s| rate(s, message(s).and_then(|m| m.2))
     ),

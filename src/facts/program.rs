@@ -340,11 +340,7 @@ fn of_compiled(t: &super::Table<'_>, value: Option<u64>) -> Answer {
 }
 
 fn share_of_kernels(t: &super::Table<'_>, ns: f64) -> Answer {
-    if t.sums.kernel_ns > 0.0 {
-        Answer::double(ns / t.sums.kernel_ns)
-    } else {
-        Answer::Absent
-    }
+    Answer::share(ns, t.sums.kernel_ns)
 }
 
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
@@ -448,11 +444,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of GPU busy time in DDP copying reduced buckets back into gradients",
-        |t| if t.totals.gpu_busy_ns > 0.0 {
-            Answer::double(t.program.bucket_copy_ns / t.totals.gpu_busy_ns)
-        } else {
-            Answer::Absent
-        }
+        |t| Answer::share(t.program.bucket_copy_ns, t.totals.gpu_busy_ns)
     ),
     fact!(
         "run.bucket_copy_ns",

@@ -200,14 +200,6 @@ fn has_shapes(run: &Run, site: &Site) -> bool {
         .is_some_and(|args| args.tensors().any(|t| !t.shape.is_empty()))
 }
 
-fn share(part: f64, whole: f64) -> Answer {
-    if whole > 0.0 {
-        Answer::double(part / whole)
-    } else {
-        Answer::Absent
-    }
-}
-
 fn devices(t: &Table<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -> f64 {
     t.costed
         .run
@@ -226,7 +218,7 @@ fn missing_share(t: &Table<'_>, kinds: &[Missing]) -> Answer {
         .filter(|s| s.missing.is_some_and(|m| kinds.contains(&m)))
         .map(|s| s.time_ns)
         .sum();
-    share(ns as f64, t.sums.kernel_ns)
+    Answer::share(ns as f64, t.sums.kernel_ns)
 }
 
 /// What these facts are asked of.
@@ -298,7 +290,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "Median duration of a kernel execution",
         |t| {
             if t.sums.kernels == 0 {
-                Answer::Absent
+                Answer::DoesNotApply
             } else {
                 Answer::double(t.sums.median_kernel_ns)
             }
@@ -347,7 +339,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of the window in which the GPU did anything",
-        |t| share(t.totals.gpu_busy_ns, t.totals.window_ns)
+        |t| Answer::share(t.totals.gpu_busy_ns, t.totals.window_ns)
     ),
     fact!(
         "run.kernel_busy_share",
@@ -356,7 +348,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of the window in which a kernel or graph ran",
-        |t| share(devices(t, |d| d.kernel_ns), t.totals.window_ns)
+        |t| Answer::share(devices(t, |d| d.kernel_ns), t.totals.window_ns)
     ),
     fact!(
         "run.idle_ns",
@@ -374,7 +366,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of the window in which the GPU did nothing",
-        |t| share(t.totals.idle_ns, t.totals.window_ns)
+        |t| Answer::share(t.totals.idle_ns, t.totals.window_ns)
     ),
     fact!(
         "run.trusted_idle_share",
@@ -387,7 +379,7 @@ const ENTRIES: &[Entry<Runs>] = &[
             if t.costed.run.stretched.is_some() {
                 Answer::Absent
             } else {
-                share(t.totals.idle_ns, t.totals.window_ns)
+                Answer::share(t.totals.idle_ns, t.totals.window_ns)
             }
         }
     ),
@@ -479,7 +471,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of the window spent copying while no kernel ran",
-        |t| share(t.totals.copy_ns, t.totals.window_ns)
+        |t| Answer::share(t.totals.copy_ns, t.totals.window_ns)
     ),
     fact!(
         "run.comm_ns",
@@ -520,7 +512,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time in communication kernels",
-        |t| share(t.sums.comm_kernel_ns, t.sums.kernel_ns)
+        |t| Answer::share(t.sums.comm_kernel_ns, t.sums.kernel_ns)
     ),
     fact!(
         "run.exposed_comm_share",
@@ -529,7 +521,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of the window spent communicating while no other kernel ran",
-        |t| share(devices(t, |d| d.exposed_comm_ns), t.totals.window_ns)
+        |t| Answer::share(devices(t, |d| d.exposed_comm_ns), t.totals.window_ns)
     ),
     fact!(
         "run.graph_ns",
@@ -547,7 +539,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of busy time inside whole-graph records",
-        |t| share(devices(t, |d| d.graph_ns), t.totals.gpu_busy_ns)
+        |t| Answer::share(devices(t, |d| d.graph_ns), t.totals.gpu_busy_ns)
     ),
     fact!(
         "run.graph_records",
@@ -610,7 +602,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time in GEMM, convolution, attention and RNN kernels",
-        |t| share(t.sums.math_ns, t.sums.kernel_ns)
+        |t| Answer::share(t.sums.math_ns, t.sums.kernel_ns)
     ),
     fact!(
         "run.priced_math_share",
@@ -619,7 +611,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of that math time whose operator has shapes and a cost",
-        |t| share(t.sums.priced_math_ns, t.sums.math_ns)
+        |t| Answer::share(t.sums.priced_math_ns, t.sums.math_ns)
     ),
     fact!(
         "run.unshaped_math_share",
@@ -628,7 +620,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of that math time whose operator is known although none of its shapes is",
-        |t| share(t.sums.unshaped_math_ns, t.sums.math_ns)
+        |t| Answer::share(t.sums.unshaped_math_ns, t.sums.math_ns)
     ),
     fact!(
         "run.half_math_share",
@@ -637,7 +629,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of math time in 16-bit or smaller types",
-        |t| share(t.sums.half_math_ns, t.sums.math_ns)
+        |t| Answer::share(t.sums.half_math_ns, t.sums.math_ns)
     ),
     fact!(
         "run.fp32_math_share",
@@ -646,7 +638,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of math time in fp32 or TF32",
-        |t| share(t.sums.fp32_math_ns, t.sums.math_ns)
+        |t| Answer::share(t.sums.fp32_math_ns, t.sums.math_ns)
     ),
     fact!(
         "run.tf32_math_share",
@@ -655,7 +647,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of math time in TF32: above 0 means that something may use it",
-        |t| share(t.sums.tf32_math_ns, t.sums.math_ns)
+        |t| Answer::share(t.sums.tf32_math_ns, t.sums.math_ns)
     ),
     fact!(
         "run.fp64_share",
@@ -664,7 +656,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time in fp64",
-        |t| share(t.sums.fp64_ns, t.sums.kernel_ns)
+        |t| Answer::share(t.sums.fp64_ns, t.sums.kernel_ns)
     ),
     fact!(
         "run.tensor_core_share",
@@ -673,7 +665,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         KERNEL_NAME,
         "Share of math time on Tensor Cores, of the time whose names decide",
-        |t| share(
+        |t| Answer::share(
             t.sums.tensor_core_ns,
             t.sums.tensor_core_ns + t.sums.not_tensor_core_ns
         )
@@ -685,7 +677,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time in families limited by memory traffic",
-        |t| share(t.sums.memory_ns, t.sums.kernel_ns)
+        |t| Answer::share(t.sums.memory_ns, t.sums.kernel_ns)
     ),
     fact!(
         "run.triton_share",
@@ -694,7 +686,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time in Triton kernels: above 0 means torch.compile or custom Triton",
-        |t| share(t.sums.triton_ns, t.sums.kernel_ns)
+        |t| Answer::share(t.sums.triton_ns, t.sums.kernel_ns)
     ),
     fact!(
         "run.fused_attention_share",
@@ -703,7 +695,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time in fused attention kernels",
-        |t| share(t.sums.fused_attention_ns, t.sums.kernel_ns)
+        |t| Answer::share(t.sums.fused_attention_ns, t.sums.kernel_ns)
     ),
     fact!(
         "run.unknown_family_share",
@@ -712,7 +704,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time in kernels whose name is not recognised",
-        |t| share(t.sums.unknown_family_ns, t.sums.kernel_ns)
+        |t| Answer::share(t.sums.unknown_family_ns, t.sums.kernel_ns)
     ),
     fact!(
         "run.layer_share",
@@ -730,7 +722,7 @@ const ENTRIES: &[Entry<Runs>] = &[
                 .filter(|s| s.layer.is_some())
                 .map(|s| s.time_ns)
                 .sum();
-            share(ns as f64, t.sums.kernel_ns)
+            Answer::share(ns as f64, t.sums.kernel_ns)
         }
     ),
     fact!(

@@ -201,7 +201,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         |s| {
             match &s.site.op {
                 Some(op) => Answer::word(&op.display()),
-                None => Answer::maybe_word(s.main_kernel().map(|d| d.label.as_str())),
+                None => Answer::or_silent(s.main_kernel().map(|d| d.label.as_str()), Answer::word),
             }
         }
     ),
@@ -346,7 +346,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         &[],
         NOTHING,
         "Label of its main kernel",
-        |s| Answer::maybe_word(s.main_kernel().map(|d| d.label.as_str()))
+        |s| Answer::or_silent(s.main_kernel().map(|d| d.label.as_str()), Answer::word)
     ),
     fact!(
         "site.triton",

@@ -114,7 +114,7 @@ pub(super) const RANK_ENTRIES: &[Entry<Ranks>] = &[
         "",
         &[],
         NOTHING,
-        "That time over the same of the rank with the least",
-        |r| Answer::double(r.compute_ns / r.least_compute_ns)
+        "That time over the same of the rank with the least; silent where one computes nothing",
+        |r| Answer::share(r.compute_ns, r.least_compute_ns)
     ),
 ];

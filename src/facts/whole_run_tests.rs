@@ -61,6 +61,15 @@ fn steps_that_repeat() {
 }
 
 #[test]
+fn a_share_of_nothing_is_silent_for_no_capture_would_tell_it() {
+    let mut profile = Builder::new();
+    launch(&mut profile, "softmax_warp_forward", 100);
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.triton_share"), double(0.0));
+    assert_eq!(of_run(&costed, "run.half_math_share"), Answer::DoesNotApply);
+}
+
+#[test]
 fn without_steps_nothing_is_said_of_them() {
     let mut profile = Builder::new();
     launch(&mut profile, "softmax_warp_forward", 100);
