@@ -217,6 +217,13 @@ pub(super) fn autograd(text: &str) -> Option<Node<'_>> {
     let inner = text.strip_prefix("autograd::engine::evaluate_function: ");
     let full = inner.unwrap_or(text);
     let full = full.strip_prefix("struct ").unwrap_or(full);
+    if let Some(function) = cpp_function(full) {
+        return Some(Node {
+            name: function,
+            base: function,
+            certain: true,
+        });
+    }
     let name = full.rsplit("::").next().unwrap_or(full);
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return None;
@@ -241,6 +248,17 @@ pub(super) fn autograd(text: &str) -> Option<Node<'_>> {
         }),
         _ => None,
     }
+}
+
+/// The function of a node written in C++: `Lookup` of `torch::autograd::CppNode<fbgemm::Lookup>`.
+fn cpp_function(text: &str) -> Option<&str> {
+    let inside = text
+        .strip_prefix("torch::autograd::CppNode<")?
+        .strip_suffix('>')?;
+    // Template arguments may hold name spaces of their own.
+    let end = inside.find('<').unwrap_or(inside.len());
+    let name = inside.get(..end)?.rsplit("::").next()?;
+    (!name.is_empty()).then_some(name)
 }
 
 /// `aten::mm` and `nccl:all_reduce`, without the overload in `aten::add.Tensor`.
@@ -382,6 +400,12 @@ mod tests {
             ),
             ("torch::autograd::AccumulateGrad", "AccumulateGrad", true),
             ("torch::autograd::CopyBackwards", "Copy", true),
+            (
+                "autograd::engine::evaluate_function: torch::autograd::CppNode<fbgemm::Lookup_Op>",
+                "Lookup_Op",
+                true,
+            ),
+            ("torch::autograd::CppNode<A<b::C>>", "A", true),
         ] {
             let node = autograd(text).unwrap();
             assert_eq!((node.base, node.certain), (base, certain), "{text}");

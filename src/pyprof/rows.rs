@@ -66,7 +66,12 @@ fn row(work: &Work<'_>, share: Share) -> Row {
     let (op, params) = match &choice.marker {
         Some(marker) => params::cells(&Input {
             marker,
-            dir: work.record.place.dir,
+            dir: if choice.from_forward {
+                work.record.place.dir
+            } else {
+                // Arguments of its own are those of the product at hand, whichever way it goes.
+                super::Dir::Fprop
+            },
             sub: work.record.sub,
             kernel: &work.decoded,
         }),

@@ -6,6 +6,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 
+use super::flows::{End, Flows};
 use super::json::{Args, Event, Sink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
 use crate::profile::{
@@ -53,6 +54,9 @@ const CATEGORIES: &[(&str, Category)] = &[
     ("cuda_profiler_range", Category::Counters),
 ];
 
+/// Categories of the arrows from a forward operator to its backward, newest spelling first.
+const FORWARD_BACKWARD: [&str; 2] = ["fwdbwd", "forward_backward"];
+
 fn category(name: &str) -> Option<Category> {
     CATEGORIES
         .iter()
@@ -91,6 +95,9 @@ pub(super) struct Rows<'p> {
     at_call: FxHashMap<(ProcessId, u64), AtCall>,
     /// Python frames of threads PyTorch could not identify: no process, no thread.
     adrift: Vec<Range>,
+    flows: Flows,
+    /// Kernels that say what they send: the rows, and the text.
+    pub(super) messages: Vec<(Kernel, StrId)>,
     names: Strings,
     line: String,
     events: u64,
@@ -116,11 +123,23 @@ impl Sink for Rows<'_> {
         if self.events.is_multiple_of(REPORT_EVERY) {
             self.progress.advance(REPORT_EVERY);
         }
-        let complete = event.ph.is_none_or(|ph| bare(ph) == "X");
-        if let Some(category) = event.cat.and_then(|cat| category(bare(cat)))
-            && complete
-        {
-            self.add(category, event);
+        let phase = event.ph.map_or("X", bare);
+        let named = event.cat.map(bare);
+        match phase {
+            "X" => {
+                if let Some(category) = named.and_then(category) {
+                    self.add(category, event);
+                }
+            }
+            "s" | "f" if named.is_some_and(|cat| FORWARD_BACKWARD.contains(&cat)) => {
+                let end = if phase == "s" {
+                    End::Forward
+                } else {
+                    End::Backward
+                };
+                self.flow(end, event);
+            }
+            _ => {}
         }
     }
 
@@ -141,6 +160,8 @@ impl<'p> Rows<'p> {
             fractions: false,
             at_call: FxHashMap::default(),
             adrift: Vec::new(),
+            flows: Flows::default(),
+            messages: Vec::new(),
             names: Strings::default(),
             line: String::new(),
             events: 0,
@@ -192,6 +213,15 @@ impl<'p> Rows<'p> {
         }
         let thread = self.thread(pid, tid);
         self.builder.profile.ranges.push(Range { thread, ..range });
+    }
+
+    fn flow(&mut self, end: End, event: &Event<'_>) {
+        let id = event.id.and_then(whole);
+        if let Some((id, at)) = id.zip(event.ts.and_then(nanoseconds)) {
+            let (pid, tid) = self.owner(event);
+            let thread = self.thread(pid, tid);
+            self.flows.add(end, id, thread, at);
+        }
     }
 
     fn call(&mut self, event: &Event<'_>) {
@@ -264,6 +294,11 @@ impl<'p> Rows<'p> {
             in_graph: args.graph_node.and_then(whole).is_some_and(|id| id > 0),
         };
         self.builder.profile.kernels.push(kernel);
+        if args.in_elements.is_some()
+            && let Some(said) = self.arguments(&message(args))
+        {
+            self.messages.push((kernel, said));
+        }
     }
 
     fn copy(&mut self, event: &Event<'_>) {
@@ -374,6 +409,7 @@ impl<'p> Rows<'p> {
             ("Out msg nelems", args.out_elements),
             ("Group size", args.group_size),
             ("dtype", args.dtype),
+            ("Process Group Ranks", args.group_ranks),
         ] {
             let value = value.map_or("", RawValue::get);
             if matches!(value, "" | "\"\"" | "[]" | "null") {
@@ -397,6 +433,12 @@ impl<'p> Rows<'p> {
         self.settle_adrift();
         self.settle_processes();
         self.settle_configs();
+        let Builder { profile, .. } = &mut self.builder;
+        std::mem::take(&mut self.flows).settle(
+            &mut profile.ranges,
+            &profile.threads,
+            &profile.strings,
+        );
         for copy in &mut self.builder.profile.copies {
             if copy.bytes == u64::MAX {
                 let noted = self.at_call.get(&(copy.process, copy.correlation));
@@ -508,6 +550,19 @@ impl<'p> Rows<'p> {
                 kernel.config = config;
             }
         }
+    }
+}
+
+/// What an event says of a message, alone.
+fn message<'a>(args: &Args<'a>) -> Args<'a> {
+    Args {
+        collective: args.collective,
+        in_elements: args.in_elements,
+        out_elements: args.out_elements,
+        group_size: args.group_size,
+        group_ranks: args.group_ranks,
+        dtype: args.dtype,
+        ..Args::default()
     }
 }
 

@@ -100,6 +100,8 @@ object! {
         name: Raw<'a> = "name",
         pid: Raw<'a> = "pid",
         tid: Raw<'a> = "tid",
+        /// Of a flow: what its two ends have in common.
+        id: Raw<'a> = "id",
         /// Microseconds.
         ts: Raw<'a> = "ts",
         /// Microseconds.
@@ -135,6 +137,7 @@ object! {
         in_elements: Raw<'a> = "In msg nelems",
         out_elements: Raw<'a> = "Out msg nelems",
         group_size: Raw<'a> = "Group size",
+        group_ranks: Raw<'a> = "Process Group Ranks",
         dtype: Raw<'a> = "dtype",
     }
 }

@@ -9,10 +9,11 @@ use std::path::Path;
 use super::build::Builder;
 use super::{Input, Progress, ReadError, Reader, Sniff};
 use crate::base::units;
-use crate::profile::{Format, Profile};
+use crate::profile::{Format, Kernel, KernelId, Message, Profile, StrId};
 
 mod about;
 mod events;
+mod flows;
 mod json;
 mod load;
 mod number;
@@ -91,6 +92,7 @@ impl Reader for Kineto {
         note_damage(&mut rows, end, damage);
         let counters = rows.counters;
         let coarse = !rows.fractions;
+        let messages = std::mem::take(&mut rows.messages);
         let mut profile = rows
             .builder
             .finish(|key, device| about.describe(key.ordinal(), device));
@@ -99,6 +101,7 @@ impl Reader for Kineto {
             process.rank = about.rank;
             process.world_size = about.world_size;
         }
+        profile.messages = of_kernels(&messages, &profile.kernels);
         record(&mut profile, &about);
         notes(&mut profile, counters, coarse);
         Ok(profile)
@@ -173,6 +176,30 @@ fn note_damage(rows: &mut Rows<'_>, end: End, damage: Option<String>) {
         ),
         (None, _) => {}
     }
+}
+
+/// The messages with the kernels they are of, which have been sorted since.
+fn of_kernels(messages: &[(Kernel, StrId)], kernels: &[Kernel]) -> Vec<Message> {
+    /// Kernels that start together; bounds the work on hostile files.
+    const MOST: usize = 64;
+    let mut found: Vec<Message> = messages
+        .iter()
+        .filter_map(|(said, args)| {
+            let from = kernels.partition_point(|k| k.span.start < said.span.start);
+            let same = |k: &Kernel| {
+                (k.span, k.name, k.stream, k.correlation)
+                    == (said.span, said.name, said.stream, said.correlation)
+            };
+            let at = from + kernels.iter().skip(from).take(MOST).position(same)?;
+            Some(Message {
+                kernel: KernelId::new(at),
+                args: *args,
+            })
+        })
+        .collect();
+    found.sort_unstable_by_key(|m| m.kernel);
+    found.dedup_by_key(|m| m.kernel);
+    found
 }
 
 /// Tells "none happened" from "nobody looked". `ProfilerActivity.CUDA` is one switch: with kernels
