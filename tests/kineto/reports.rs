@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{LazyLock, OnceLock};
 
 use pyprof_advise::correlate::{Direction, SiteId, Tensor};
 use pyprof_advise::cost::kernel_name;
 use pyprof_advise::facts::{self, Answer, Lookup, Member, Table};
 use serde_json::{Value, json};
 
-use super::{REAL, folder, real, run};
+use super::{REAL, folder, one_each, real};
 
 struct Said {
     code: i32,
@@ -49,31 +50,32 @@ fn traces_without_kernels_are_told_how_to_get_some() {
 
 #[test]
 fn every_real_trace_has_a_report_without_faults() {
-    let Some(folder) = folder("PYPROF_ADVISE_PROFILES") else {
-        return;
-    };
     for &(file, [kernels, ..], _) in REAL.iter().filter(|r| r.1[0] > 0) {
-        let said = program(&folder.join(file), &["--format", "json"]);
-        assert_eq!(said.code, 0, "{file}: {}", said.err);
-        let report: Value = serde_json::from_str(&said.out).unwrap();
+        let Some(report) = report(file) else { return };
         assert_eq!(report["faults"], json!([]), "{file}");
         // One trace declares half of its kernels warm-up.
         let judged = report["summary"]["kernels"].as_u64().unwrap();
         let warmup = report["setup"]["warmup_kernels"].as_u64().unwrap();
         assert_eq!(judged + warmup, kernels as u64, "{file}");
+        let text = report.to_string();
         // Names of user, host and job that one of these traces carries.
         for secret in ["sraikund", "twshared", "mast_hpc", "torchx-pytorch"] {
-            assert!(!said.out.contains(secret), "{file}: {secret}");
+            assert!(!text.contains(secret), "{file}: {secret}");
         }
-        assert!(!said.out.contains("1 thread block of 1 threads"), "{file}");
+        assert!(!text.contains("1 thread block of 1 threads"), "{file}");
     }
 }
 
-fn report(file: &str) -> Option<Value> {
-    let folder = folder("PYPROF_ADVISE_PROFILES")?;
-    let said = program(&folder.join(file), &["--format", "json"]);
-    assert_eq!(said.code, 0, "{file}: {}", said.err);
-    Some(serde_json::from_str(&said.out).unwrap())
+/// The report of a real trace, made once for all tests.
+fn report(file: &str) -> Option<&'static Value> {
+    static REPORTS: LazyLock<Vec<OnceLock<Value>>> = LazyLock::new(one_each);
+    let path = folder("PYPROF_ADVISE_PROFILES")?.join(file);
+    let slot = &REPORTS[REAL.iter().position(|r| r.0 == file).unwrap()];
+    Some(slot.get_or_init(|| {
+        let said = program(&path, &["--format", "json"]);
+        assert_eq!(said.code, 0, "{file}: {}", said.err);
+        serde_json::from_str(&said.out).unwrap()
+    }))
 }
 
 #[test]
@@ -133,11 +135,12 @@ fn convolutions_of_2021_are_priced_in_pairs() {
     let Some(report) = report("kineto_resnet50_w0.pt.trace.json.gz") else {
         return;
     };
+    // All but a pooling whose arguments were not recorded.
     let priced = report["method"]["priced_share"].as_f64().unwrap();
-    assert!(priced > 0.9, "{priced}");
+    assert!(priced > 0.99, "{priced}");
     // ResNet-50 at 224x224 is 4.1 GMAC an image forward, and twice that backward: 32 images, 6 steps.
-    let p = real("kineto_resnet50_w0.pt.trace.json.gz").unwrap();
-    let costed = pyprof_advise::cost::price(run(p), None);
+    let run = real("kineto_resnet50_w0.pt.trace.json.gz").unwrap();
+    let costed = pyprof_advise::cost::price(run.clone(), None);
     let forward: f64 = costed
         .run
         .sites
@@ -247,7 +250,7 @@ fn parse_and_prof_give_one_row_per_kernel() {
         ("kineto_resnet50_w0.pt.trace.json.gz", "cudnn_convolution"),
         ("switch_a100_b.json", "addmm"),
     ] {
-        let kernels = real(file).unwrap().kernels.len();
+        let kernels = real(file).unwrap().profile.kernels.len();
         let path = folder.join(file);
         let call = |command: &str, more: &[&str]| {
             let mut program = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"));
@@ -286,8 +289,7 @@ fn letters(a: &Tensor, b: &Tensor) -> Option<String> {
 fn layout_letters_agree_with_strides() {
     let mut agreed = 0;
     for &(file, ..) in REAL {
-        let Some(p) = real(file) else { return };
-        let run = run(p);
+        let Some(run) = real(file) else { return };
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
             let name = kernel_name::decode(run.profile.text(kernel.name));
             let (Some(layout), Some(op)) = (&name.layout, link.op) else {
@@ -322,10 +324,10 @@ fn layout_letters_agree_with_strides() {
 
 #[test]
 fn collectives_have_their_size_and_their_group() {
-    let Some(p) = real("tl_mi300_resnet_ckpt.json.gz") else {
+    let Some(run) = real("tl_mi300_resnet_ckpt.json.gz") else {
         return;
     };
-    let costed = pyprof_advise::cost::price(run(p), None);
+    let costed = pyprof_advise::cost::price(run.clone(), None);
     let table = Table::new(&costed);
     let mut sizes = Vec::new();
     for (index, site) in costed.run.sites.iter().enumerate() {

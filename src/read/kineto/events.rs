@@ -16,7 +16,7 @@ use crate::profile::{
 use crate::read::build::{
     Builder, Damage, DeviceKey, NO_CORRELATION, call_correlation, correlation,
 };
-use crate::read::{Progress, unversioned};
+use crate::read::unversioned;
 
 /// What an event is, by its category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +66,6 @@ fn category(name: &str) -> Option<Category> {
 
 /// Numbers given to processes and threads that have a name instead: beyond any real one.
 const NAMED: i64 = 1 << 40;
-/// Events between two reports of progress.
-const REPORT_EVERY: u64 = 1 << 14;
 
 /// Rows that could not be taken as they stand, by table.
 #[derive(Debug, Default)]
@@ -82,7 +80,7 @@ pub(super) struct Damages {
 }
 
 /// Collects the rows of a trace.
-pub(super) struct Rows<'p> {
+pub(super) struct Rows {
     pub(super) builder: Builder,
     pub(super) damages: Damages,
     /// Events without a shape of their own: not JSON, or no object.
@@ -103,7 +101,6 @@ pub(super) struct Rows<'p> {
     events: u64,
     /// Some event is of a kind that PyTorch's profiler writes.
     known: bool,
-    progress: &'p dyn Progress,
 }
 
 /// What a call says of the work it starts.
@@ -117,12 +114,9 @@ struct AtCall {
     in_items: bool,
 }
 
-impl Sink for Rows<'_> {
+impl Sink for Rows {
     fn event(&mut self, event: &Event<'_>) {
         self.events += 1;
-        if self.events.is_multiple_of(REPORT_EVERY) {
-            self.progress.advance(REPORT_EVERY);
-        }
         let phase = event.ph.map_or("X", bare);
         let named = event.cat.map(bare);
         match phase {
@@ -150,8 +144,8 @@ impl Sink for Rows<'_> {
     fn property(&mut self, _key: &str, _value: &str) {}
 }
 
-impl<'p> Rows<'p> {
-    pub(super) fn new(builder: Builder, progress: &'p dyn Progress) -> Rows<'p> {
+impl Rows {
+    pub(super) fn new(builder: Builder) -> Rows {
         Rows {
             builder,
             damages: Damages::default(),
@@ -166,7 +160,6 @@ impl<'p> Rows<'p> {
             line: String::new(),
             events: 0,
             known: false,
-            progress,
         }
     }
 

@@ -1,6 +1,9 @@
 //! PyTorch profiler traces: the Chrome JSON that `torch.profiler` (Kineto) exports, plain or gzip,
 //! from torch 1.8 to today, NVIDIA and AMD.
 //!
+//! One pass: events become rows while the text is still being unpacked by another thread, and neither
+//! the text nor an event is kept.
+//!
 //! A kernel is tied to its launch by the correlation id, and the launch to the operators around it
 //! by time and thread, as in every other format. `External id` is not used.
 
@@ -57,14 +60,11 @@ impl Reader for Kineto {
     }
 
     fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
-        let load::Text { text, damage } = load::text(path, progress)?;
-        progress.phase("events", None);
         let mut trace = Trace {
-            rows: Rows::new(Builder::new(Format::KinetoJson, path), progress),
+            rows: Rows::new(Builder::new(Format::KinetoJson, path)),
             about: About::default(),
         };
-        let end = json::read(&text, &mut trace);
-        drop(text);
+        let (end, damage) = load::streamed(path, progress, |more| json::read(more, &mut trace))?;
         let Trace { mut rows, about } = trace;
         if end == End::NoTrace {
             return Err(ReadError {
@@ -109,12 +109,12 @@ impl Reader for Kineto {
 }
 
 /// Events to the rows, everything else to what is known about the trace.
-struct Trace<'p> {
-    rows: Rows<'p>,
+struct Trace {
+    rows: Rows,
     about: About,
 }
 
-impl Sink for Trace<'_> {
+impl Sink for Trace {
     fn event(&mut self, event: &Event<'_>) {
         self.rows.event(event);
     }
@@ -130,7 +130,7 @@ impl Sink for Trace<'_> {
 
 /// The unpacked text of a trace, as far as it could be unpacked.
 pub(super) fn text(path: &Path, progress: &dyn Progress) -> Result<String, ReadError> {
-    Ok(load::text(path, progress)?.text)
+    Ok(load::text(path, progress)?.0)
 }
 
 pub(super) fn first_byte(text: &[u8]) -> Option<u8> {
@@ -143,7 +143,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
 }
 
 /// Says what could not be read.
-fn note_damage(rows: &mut Rows<'_>, end: End, damage: Option<String>) {
+fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
     let damages = std::mem::take(&mut rows.damages);
     let profile = &mut rows.builder.profile;
     for (table, kind) in [
