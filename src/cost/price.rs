@@ -309,9 +309,18 @@ fn in_memory(dtype: DType) -> DType {
     }
 }
 
+/// The elements in memory of a kernel, as far as its name says.
+pub(crate) fn stored(kernel: &Decoded) -> Option<DType> {
+    let sized = || of_size(kernel.element_bytes?);
+    kernel.dtype.map(in_memory).or_else(sized)
+}
+
 /// Stands for the elements of a kernel whose name gives their size only.
 fn sized(mains: &[(&SiteKernel, &Arc<Decoded>)]) -> Option<DType> {
-    let bytes = mains.iter().find_map(|(_, d)| d.element_bytes)?;
+    of_size(mains.iter().find_map(|(_, d)| d.element_bytes)?)
+}
+
+fn of_size(bytes: u32) -> Option<DType> {
     Some(match bytes {
         1 => DType::Uint8,
         2 => DType::Int16,

@@ -11,7 +11,7 @@ use super::choice::Choice;
 use super::rows::Operator;
 use super::{Dir, Record, Text};
 use crate::correlate::{OpArgs, OpName};
-use crate::cost::{Decoded, Family, OpCost, Role, RoleCost, Unknown, ops};
+use crate::cost::{Decoded, Family, OpCost, Role, RoleCost, Unknown, ops, stored};
 
 /// A kernel with what has been found out about it.
 #[derive(Debug, Clone)]
@@ -205,12 +205,7 @@ fn price(call: &[&Work<'_>], partners: &[Operator]) -> Option<OpCost> {
         .iter()
         .filter(|w| !w.decoded.helper)
         .max_by_key(|w| w.record.duration)
-        .and_then(|w| w.decoded.dtype)
-        .map(|d| match d {
-            // Tensors are stored as fp32 when the math is TF32.
-            crate::base::DType::Tf32 => crate::base::DType::Fp32,
-            d => d,
-        });
+        .and_then(|w| stored(&w.decoded));
     let op: &OpName = &first.choice.op;
     let own = !first.choice.from_forward;
     match ops::cost(op, args, direction, !own, proven) {
