@@ -213,7 +213,7 @@ impl<'r> Writer<'r> {
         around.reverse();
         let (mut place, ids) = self.sort(&around, chain.trace, recomputed);
         if self.run.profile.format == Format::KinetoJson {
-            self.from_trace(&mut place, &around, op);
+            self.take_from_trace(&mut place, &around, op);
         }
         let entry = (self.pool.place(place), Arc::from(ids));
         self.places.insert((scope, recomputed), entry.clone());
@@ -269,7 +269,7 @@ impl<'r> Writer<'r> {
 
     /// What a trace of torch.profiler says in its own way: the operator with its arguments, the layer
     /// by modules and annotations, source lines by frames, and the direction.
-    fn from_trace(&mut self, place: &mut Place, around: &[&Range], op: Option<&OpCall>) {
+    fn take_from_trace(&mut self, place: &mut Place, around: &[&Range], op: Option<&OpCall>) {
         place.trace = event::trace(self.run, around)
             .iter()
             .map(|line| self.pool.text(line))
