@@ -209,6 +209,8 @@ pub(super) struct Node<'a> {
     pub(super) base: &'a str,
     /// Even without a sequence number.
     pub(super) certain: bool,
+    /// A function of its own, written in C++: no operator of PyTorch is its forward.
+    pub(super) own: bool,
 }
 
 /// A node of the autograd graph: `AddmmBackward0`, with or without the engine's own range around
@@ -222,6 +224,7 @@ pub(super) fn autograd(text: &str) -> Option<Node<'_>> {
             name: function,
             base: function,
             certain: true,
+            own: true,
         });
     }
     let name = full.rsplit("::").next().unwrap_or(full);
@@ -240,11 +243,13 @@ pub(super) fn autograd(text: &str) -> Option<Node<'_>> {
             name,
             base,
             certain,
+            own: false,
         }),
         _ if certain => Some(Node {
             name,
             base: name,
             certain,
+            own: false,
         }),
         _ => None,
     }

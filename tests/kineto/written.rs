@@ -384,16 +384,31 @@ fn arrows_join_forward_and_backward_where_numbers_are_missing() {
     }
 }
 
+/// Their number is that of something which ran before them, and is not what goes backward.
 #[test]
 fn nodes_written_in_cpp_are_backward_work() {
-    let name = "torch::autograd::CppNode<fbgemm::Lookup_Op>";
-    let args = json!({"Sequence number": 3});
-    let mut trace = trace(&[(name, args, "lookup_backward")]);
-    trace["traceEvents"][0]["tid"] = json!(1);
-    let run = run(profile(&trace.to_string()));
-    let call = &run.op_calls[run.links[0].op.unwrap().idx()];
-    assert_eq!(
-        (call.direction, call.op.name.as_str()),
-        (Direction::Bprop, "Lookup_Op")
-    );
+    let operator = |name: &str, ts: usize, dur: usize| {
+        json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur,
+            "args": {"Sequence number": 3}})
+    };
+    let annotation = |name: &str, ts: usize| {
+        json!({"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": ts,
+            "dur": 90})
+    };
+    let mut events = vec![
+        annotation("table", 90),
+        operator("aten::zero_", 110, 20),
+        annotation("backward pass", 390),
+        operator("torch::autograd::CppNode<fbgemm::Lookup_Op>", 400, 50),
+    ];
+    events.extend(launched(112, 1, "fill", &json!({})));
+    events.extend(launched(410, 2, "lookup_backward", &json!({})));
+    let run = run(profile(&json!({ "traceEvents": events }).to_string()));
+    let calls = run.links.iter().map(|l| &run.op_calls[l.op.unwrap().idx()]);
+    let seen: Vec<_> = calls
+        .map(|call| (call.op.name.as_str(), call.direction))
+        .collect();
+    let wanted = [("zero_", Direction::Fprop), ("Lookup_Op", Direction::Bprop)];
+    assert_eq!(seen, wanted);
+    assert_ne!(places(&run)[1].1, Some("table"));
 }
