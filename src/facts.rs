@@ -320,10 +320,7 @@ mod needs {
             API,
             "the CUDA API call behind it: start the profiler before the work is launched",
         ),
-        (
-            LAYERS,
-            "layer names: torch.profiler with `with_stack=True` or `with_modules=True`",
-        ),
+        (LAYERS, "layer names: torch.profiler with `with_stack=True`"),
     ];
     /// Of a trace that has shapes already.
     pub(super) const PRICES: &str = "an operator and a price for the work listed below without them; the shapes are there (`--costs` takes formulas of your own)";

@@ -613,6 +613,14 @@ pub struct Recorded {
     pub environment: bool,
 }
 
+/// What the record of a kernel itself says of the message it sends to other GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    pub kernel: KernelId,
+    /// A JSON object: `Collective name`, `In msg nelems`, `Out msg nelems`, `Group size`, `dtype`.
+    pub args: StrId,
+}
+
 /// Everything read from one file. Kernels, calls and ranges are sorted by start, ties by file order.
 #[derive(Debug, Clone)]
 pub struct Profile {
@@ -645,6 +653,8 @@ pub struct Profile {
     pub syncs: Vec<Sync>,
     pub overheads: Vec<Overhead>,
     pub events: Vec<CudaEvent>,
+    /// By kernel.
+    pub messages: Vec<Message>,
     pub recorded: Recorded,
     pub notes: Vec<Note>,
 }
@@ -674,6 +684,7 @@ impl Profile {
             syncs: Vec::new(),
             overheads: Vec::new(),
             events: Vec::new(),
+            messages: Vec::new(),
             recorded: Recorded::default(),
             notes: Vec::new(),
         }

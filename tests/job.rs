@@ -503,6 +503,21 @@ fn what_cannot_be_read_is_named_and_the_rest_reported() {
     let said = desk.run(&["empty"]);
     assert_eq!(said.code, 2);
     has(&said.err, &["expected profiles in this folder", "no files"]);
+    for (file, words) in [
+        (
+            "events.out.tfevents.17.host.1.0",
+            ["log of TensorBoard", "tensorboard_trace_handler"],
+        ),
+        ("run/x", ["folders inside it are not searched", "empty/run"]),
+        ("net.nsys-rep", ["nsys export", "empty/net.nsys-rep"]),
+    ] {
+        let path = desk.at("empty").join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "x").unwrap();
+        let said = desk.run(&["empty"]);
+        assert_eq!((said.code, said.out.as_str()), (2, ""));
+        has(&said.err, &words);
+    }
 }
 
 #[test]

@@ -192,6 +192,7 @@ impl Sample {
             }),
             args: Some(ArgsId::new(run.args.len() - 1)),
             args_from_forward: false,
+            message: None,
             direction: Direction::Fprop,
             recomputed: false,
             layer: Some(LayerId::new(run.layers.len() - 1)),

@@ -76,14 +76,14 @@ fn in_folder(folder: &Path, speech: Speech) -> Result<Vec<PathBuf>, Failure> {
     files.sort();
     let (profiles, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| read::is_profile(f));
     if profiles.is_empty() {
+        let found = match others.len() {
+            0 => "no files".to_owned(),
+            _ => format!("none among {}", named(&others)),
+        };
         return Err(Failure::Unusable(format!(
-            "{}: expected profiles in this folder, found {}\n  give a folder with `.sqlite` exports of Nsight \
-             Systems, nvprof databases or traces of torch.profiler; folders inside it are not searched",
+            "{}: expected profiles in this folder, found {found}\n  {}",
             plain(&shown(folder)),
-            match others.len() {
-                0 => "no files".to_owned(),
-                _ => format!("none among {}", named(&others)),
-            }
+            read::instead_of_profiles(folder)
         )));
     }
     if !others.is_empty() {

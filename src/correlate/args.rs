@@ -9,7 +9,7 @@ use super::literal::{self, Literal};
 use super::source;
 use super::{Arg, ArgValue, ArgsId, OpArgs, Tensor};
 use crate::base::DType;
-use crate::profile::{Profile, StrId, Strings};
+use crate::profile::{KernelId, Profile, StrId, Strings};
 
 /// What the argument text of a range says.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,7 +37,9 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Reads the argument text of every range, each distinct one once.
     pub(crate) fn read_ranges(&mut self, profile: &Profile, labels: &mut Strings) {
-        for text in profile.ranges.iter().filter_map(|r| r.args) {
+        let ranges = profile.ranges.iter().filter_map(|r| r.args);
+        let messages = profile.messages.iter().map(|m| m.args);
+        for text in ranges.chain(messages) {
             if !self.of_text.contains_key(&text) {
                 let read = self.read_text(profile.text(text), labels);
                 self.of_text.insert(text, read);
@@ -49,6 +51,13 @@ impl Arguments {
     pub(crate) fn of(&self, text: Option<StrId>) -> RangeArgs {
         text.and_then(|t| self.of_text.get(&t).copied())
             .unwrap_or_default()
+    }
+
+    /// What kernels say of their message, for those that do.
+    pub(crate) fn messages(&self, profile: &Profile) -> FxHashMap<KernelId, ArgsId> {
+        let said = profile.messages.iter();
+        said.filter_map(|m| Some((m.kernel, self.of(Some(m.args)).args?)))
+            .collect()
     }
 
     /// Adds the `args` list of a PyProf marker.
@@ -126,11 +135,16 @@ fn marker_arg(entry: &Literal<'_>) -> Arg {
             .and_then(shape)
             .map_or(ArgValue::Unknown, |shape| {
                 ArgValue::Tensor(Tensor {
+                    strides: strides(entry, &shape),
                     shape,
                     dtype: DType::parse(word("dtype")),
-                    strides: None,
                 })
             }),
+        // Lists that hold more than numbers list arguments.
+        "list" if value.is_some_and(holds_arguments) => {
+            let items = value.and_then(Literal::items).unwrap_or_default();
+            ArgValue::List(items.iter().map(marker_item).collect())
+        }
         "NoneType" => ArgValue::None,
         // Infinities and NaN are written as words.
         "float" => match value {
@@ -145,6 +159,31 @@ fn marker_arg(entry: &Literal<'_>) -> Arg {
         name: (!name.is_empty()).then(|| name.to_owned()),
         value,
     }
+}
+
+fn holds_arguments(list: &Literal<'_>) -> bool {
+    let items = list.items().unwrap_or_default();
+    items.iter().any(|item| matches!(item, Literal::Dict(_)))
+}
+
+fn marker_item(item: &Literal<'_>) -> ArgValue {
+    match item {
+        Literal::Dict(_) => marker_arg(item).value,
+        other => scalar(other),
+    }
+}
+
+/// Strides, which this tool's own markers have.
+fn strides(entry: &Literal<'_>, shape: &[u64]) -> Option<Vec<i64>> {
+    let items = entry.get("strides")?.items()?;
+    let strides: Option<Vec<i64>> = items
+        .iter()
+        .map(|stride| match stride {
+            Literal::Int(stride) => Some(*stride),
+            _ => None,
+        })
+        .collect();
+    strides.filter(|strides| strides.len() == shape.len())
 }
 
 fn scalar(value: &Literal<'_>) -> ArgValue {
@@ -239,7 +278,28 @@ fn event_args(event: &Map<String, Value>) -> Vec<Arg> {
             value,
         });
     }
+    let group = event.get("Process Group Ranks").and_then(Value::as_str);
+    if let Some(size) = group
+        .and_then(listed)
+        .filter(|_| event.get("Group size").is_none())
+    {
+        items.push(Arg {
+            name: Some("Group size".to_owned()),
+            value: ArgValue::Int(size),
+        });
+    }
     items
+}
+
+/// How many ranks `[0, 1, 2]` lists; long lists are cut by PyTorch.
+fn listed(ranks: &str) -> Option<i64> {
+    let inside = ranks.trim().strip_prefix('[')?.strip_suffix(']')?;
+    let mut count = 0_i64;
+    for rank in inside.split(',') {
+        rank.trim().parse::<u32>().ok()?;
+        count += 1;
+    }
+    Some(count)
 }
 
 fn event_arg(
@@ -355,8 +415,8 @@ fn push_text(key: &mut Vec<u64>, text: &str) {
     }
 }
 
-/// How a tensor lies in memory, as far as kernels care: 0 contiguous (or not recorded), 1 some
-/// dimension is expanded, else the order of its dimensions and whether there are gaps.
+/// How a tensor lies in memory, as far as kernels care: 0 contiguous (or not recorded), else the order
+/// of its dimensions, which of them are expanded, and whether there are gaps.
 fn stride_class(tensor: &Tensor) -> u64 {
     let Some(strides) = &tensor.strides else {
         return 0;
@@ -369,9 +429,12 @@ fn stride_class(tensor: &Tensor) -> u64 {
         .filter(|((size, _), _)| **size > 1)
         .map(|((size, stride), at)| (*stride, *size, at))
         .collect();
-    if dims.iter().any(|d| d.0 == 0) {
-        return 1;
-    }
+    // Expanded dimensions take no memory; which they are decides how much the others take.
+    let expanded = dims
+        .iter()
+        .filter(|d| d.0 == 0)
+        .fold(0u64, |code, d| code.wrapping_mul(17).wrapping_add(d.2 + 1));
+    dims.retain(|d| d.0 != 0);
     dims.sort_by_key(|d| (std::cmp::Reverse(d.0), d.2));
     let in_order = dims.is_sorted_by_key(|d| d.2);
     let mut dense = 1i64;
@@ -386,7 +449,11 @@ fn stride_class(tensor: &Tensor) -> u64 {
         dims.iter()
             .fold(1u64, |code, d| code.wrapping_mul(17).wrapping_add(d.2 + 1))
     };
-    (order << 2) | if gaps { 2 } else { 0 }
+    let spread = (order << 2) | if gaps { 2 } else { 0 };
+    match expanded {
+        0 => spread,
+        dims => (spread.wrapping_mul(31).wrapping_add(dims) << 2) | 1,
+    }
 }
 
 #[cfg(test)]
@@ -474,6 +541,9 @@ mod tests {
         assert_ne!(class(&event("[8, 4]", "[1, 8]", "0.1")), base);
         assert_ne!(class(&event("[8, 4]", "[0, 1]", "0.1")), base);
         assert_ne!(class(&event("[8, 4]", "[4, 1]", "3")), base);
+        // Four elements, and eight.
+        let rows = class(&event("[8, 4]", "[0, 1]", "0.1"));
+        assert_ne!(class(&event("[8, 4]", "[1, 0]", "0.1")), rows);
         let gaps = class(&event("[8, 4]", "[64, 1]", "0.1"));
         assert_ne!(gaps, base);
         assert_eq!(class(&event("[8, 4]", "[128, 1]", "0.1")), gaps);

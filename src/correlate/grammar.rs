@@ -209,6 +209,8 @@ pub(super) struct Node<'a> {
     pub(super) base: &'a str,
     /// Even without a sequence number.
     pub(super) certain: bool,
+    /// A function of its own, written in C++: no operator of PyTorch is its forward.
+    pub(super) own: bool,
 }
 
 /// A node of the autograd graph: `AddmmBackward0`, with or without the engine's own range around
@@ -217,6 +219,14 @@ pub(super) fn autograd(text: &str) -> Option<Node<'_>> {
     let inner = text.strip_prefix("autograd::engine::evaluate_function: ");
     let full = inner.unwrap_or(text);
     let full = full.strip_prefix("struct ").unwrap_or(full);
+    if let Some(function) = cpp_function(full) {
+        return Some(Node {
+            name: function,
+            base: function,
+            certain: true,
+            own: true,
+        });
+    }
     let name = full.rsplit("::").next().unwrap_or(full);
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return None;
@@ -233,14 +243,27 @@ pub(super) fn autograd(text: &str) -> Option<Node<'_>> {
             name,
             base,
             certain,
+            own: false,
         }),
         _ if certain => Some(Node {
             name,
             base: name,
             certain,
+            own: false,
         }),
         _ => None,
     }
+}
+
+/// The function of a node written in C++: `Lookup` of `torch::autograd::CppNode<fbgemm::Lookup>`.
+fn cpp_function(text: &str) -> Option<&str> {
+    let inside = text
+        .strip_prefix("torch::autograd::CppNode<")?
+        .strip_suffix('>')?;
+    // Template arguments may hold name spaces of their own.
+    let end = inside.find('<').unwrap_or(inside.len());
+    let name = inside.get(..end)?.rsplit("::").next()?;
+    (!name.is_empty()).then_some(name)
 }
 
 /// `aten::mm` and `nccl:all_reduce`, without the overload in `aten::add.Tensor`.
@@ -382,6 +405,12 @@ mod tests {
             ),
             ("torch::autograd::AccumulateGrad", "AccumulateGrad", true),
             ("torch::autograd::CopyBackwards", "Copy", true),
+            (
+                "autograd::engine::evaluate_function: torch::autograd::CppNode<fbgemm::Lookup_Op>",
+                "Lookup_Op",
+                true,
+            ),
+            ("torch::autograd::CppNode<A<b::C>>", "A", true),
         ] {
             let node = autograd(text).unwrap();
             assert_eq!((node.base, node.certain), (base, certain), "{text}");

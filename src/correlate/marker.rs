@@ -52,6 +52,8 @@ pub(crate) enum What {
     Autograd {
         certain: bool,
         checkpoint: bool,
+        /// A function of its own, written in C++.
+        own: bool,
     },
     /// `nn.Module: Linear_15` of a Python stack; the name behind the colon.
     Module(StrId),
@@ -301,6 +303,7 @@ impl TextReader<'_, '_> {
                 what: What::Autograd {
                     certain: node.certain,
                     checkpoint: node.base.starts_with("CheckpointFunction"),
+                    own: node.own,
                 },
                 named: Some(self.autograd_named(node)),
                 label,

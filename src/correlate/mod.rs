@@ -21,8 +21,9 @@ mod layers;
 pub(crate) mod literal;
 mod marker;
 mod ops;
+mod partners;
 mod sites;
-mod source;
+pub(crate) mod source;
 mod steps;
 mod stretched;
 mod sweep;
@@ -325,6 +326,9 @@ pub struct Site {
     pub op: Option<OpName>,
     pub args: Option<ArgsId>,
     pub args_from_forward: bool,
+    /// What the kernel of each call says of its message itself, where the operator does not say or is
+    /// not known: fields of a collective, by keyword.
+    pub message: Option<ArgsId>,
     pub direction: Direction,
     pub recomputed: bool,
     pub layer: Option<LayerId>,
@@ -535,6 +539,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         },
     );
     drop((launches, brackets, texts));
+    let messages = arguments.messages(&profile);
     let Origins {
         mut links,
         settings,
@@ -555,6 +560,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         op_ids: &op_ids,
         lines: &lines,
         settings: &settings,
+        messages: &messages,
     };
     let sites = sites::group(&members, &mut links);
     let sums = attribution::sums(&members, &links);

@@ -410,7 +410,8 @@ struct Choice {
 /// innermost of `linear` and `view`, both numbered 46533. Numbers are counted per thread; where a
 /// thread recomputes forward work, its own numbers collide with those of the forward thread. So an
 /// origin of the node's name is preferred, and one that was itself recomputed only for the nodes
-/// that run inside another node.
+/// that run inside another node. Functions written in C++ record no range of their own: what carries
+/// their number is something that ran just before.
 pub(crate) fn forwards(
     profile: &Profile,
     texts: &Texts,
@@ -464,6 +465,9 @@ fn numbered_nodes(profile: &Profile, tree: &Tree<'_>) -> Vec<NumberedNode> {
                 return None;
             }
             let (_, range, meaning) = tree.range(scope)?;
+            if matches!(meaning.what, What::Autograd { own: true, .. }) {
+                return None;
+            }
             Some(NumberedNode {
                 scope,
                 process: profile.threads.get(range.thread.idx())?.process.row(),

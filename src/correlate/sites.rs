@@ -6,8 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::args::Arguments;
 use super::ops::Setting;
+use super::partners;
 use super::timeline::Times;
-use super::{Direction, LayerId, Link, Missing, OpCall, Site, SiteId, SiteKernel};
+use super::{ArgsId, Direction, LayerId, Link, Missing, OpCall, Site, SiteId, SiteKernel};
 use crate::profile::{ConfigId, KernelId, Profile, StrId, Strings};
 
 /// What the op calls of a site have in common.
@@ -19,6 +20,9 @@ enum Key {
         direction: Direction,
         recomputed: bool,
         args: Option<u32>,
+        /// What the calls of the other direction list, where the arguments leave something open.
+        partner: Option<u32>,
+        message: Option<u32>,
     },
     /// Kernels without an operator are told apart by themselves.
     Kernel {
@@ -27,6 +31,7 @@ enum Key {
         missing: Missing,
         name: StrId,
         config: ConfigId,
+        message: Option<u32>,
     },
 }
 
@@ -44,6 +49,8 @@ pub(crate) struct Members<'a> {
     pub lines: &'a [Option<StrId>],
     /// Per kernel, for those without an operator.
     pub settings: &'a FxHashMap<KernelId, Setting>,
+    /// What kernels say of their message themselves.
+    pub messages: &'a FxHashMap<KernelId, ArgsId>,
 }
 
 /// The sites of all kernels inside the window, largest first; each kernel's link is told its site.
@@ -53,15 +60,19 @@ pub(crate) fn group(members: &Members<'_>, links: &mut [Link]) -> Vec<Site> {
     let mut site_of_call: Vec<Option<SiteId>> = vec![None; members.calls.len()];
     let mut kernels_of_call: Vec<u32> = vec![0; members.calls.len()];
     let mut rows: FxHashMap<(SiteId, StrId, ConfigId), usize> = FxHashMap::default();
+    let partners = members.partners();
+    let mut messages: Vec<Messages> = Vec::new();
     let inside = members.times.inside.iter().copied();
     for ((id, link), _) in links.iter_mut().enumerate().zip(inside).filter(|(_, i)| *i) {
         let kernel = KernelId::new(id);
         let call = link.op.map(super::OpCallId::idx);
         let known = call.and_then(|c| site_of_call.get(c).copied().flatten());
         let site = known.or_else(|| {
-            let key = members.key(kernel, link)?;
+            let partner = call.and_then(|c| partners.get(c).copied().flatten());
+            let key = members.key(kernel, link, partner)?;
             let site = *by_key.entry(key).or_insert_with(|| {
                 sites.push(members.new_site(kernel, link));
+                messages.push(Messages::default());
                 SiteId::new(sites.len() - 1)
             });
             if let Some(slot) = call.and_then(|c| site_of_call.get_mut(c)) {
@@ -81,9 +92,38 @@ pub(crate) fn group(members: &Members<'_>, links: &mut [Link]) -> Vec<Site> {
             });
         if let Some((id, site)) = site.and_then(|s| Some((s, sites.get_mut(s.idx())?))) {
             members.add_kernel(site, id, kernel, order, &mut rows);
+            if let Some(messages) = messages.get_mut(id.idx()) {
+                messages.add(members, members.message(kernel, link));
+            }
         }
     }
+    for (site, messages) in sites.iter_mut().zip(messages) {
+        site.message = messages.of_each_call(site.calls);
+    }
     largest_first(sites, links)
+}
+
+/// What the kernels of a site say of their messages.
+#[derive(Debug, Clone, Copy, Default)]
+struct Messages {
+    first: Option<ArgsId>,
+    count: u32,
+    differ: bool,
+}
+
+impl Messages {
+    fn add(&mut self, members: &Members<'_>, message: Option<ArgsId>) {
+        let Some(message) = message else { return };
+        let class = |id| members.arguments.class(Some(id));
+        let first = *self.first.get_or_insert(message);
+        self.differ |= class(first) != class(message);
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// The message of a call; `None` where calls send several.
+    fn of_each_call(self, calls: u32) -> Option<ArgsId> {
+        self.first.filter(|_| !self.differ && self.count == calls)
+    }
 }
 
 impl Members<'_> {
@@ -95,16 +135,60 @@ impl Members<'_> {
         }
     }
 
-    fn key(&self, kernel: KernelId, link: &Link) -> Option<Key> {
+    /// Per call, what tells it from calls with the same arguments. Where the other direction is not in
+    /// the capture for some of them, they count as the first of those where it is.
+    fn partners(&self) -> Vec<Option<u32>> {
+        let mut classes = partners::classes(self.calls, self.arguments);
+        let mut usual: FxHashMap<Key, u32> = FxHashMap::default();
+        for (at, class) in classes.iter().enumerate() {
+            if let Some((key, class)) = self.call_key(at).zip(*class) {
+                usual.entry(key).or_insert(class);
+            }
+        }
+        if !usual.is_empty() {
+            for (at, class) in classes.iter_mut().enumerate() {
+                let key = self.call_key(at);
+                *class = class.or_else(|| usual.get(&key?).copied());
+            }
+        }
+        classes
+    }
+
+    /// The message a kernel names itself, where its operator does not.
+    fn message(&self, kernel: KernelId, link: &Link) -> Option<ArgsId> {
+        let message = *self.messages.get(&kernel)?;
+        let call = link.op.and_then(|id| self.calls.get(id.idx()));
+        let args = call
+            .and_then(|c| c.args)
+            .and_then(|id| self.arguments.table.get(id.idx()));
+        let said = args.is_some_and(|args| args.get(usize::MAX, "In msg nelems").is_some());
+        (!said).then_some(message)
+    }
+
+    fn call_key(&self, at: usize) -> Option<Key> {
+        let call = self.calls.get(at)?;
+        Some(Key::Op {
+            layer: call.layer,
+            op: *self.op_ids.get(at)?,
+            direction: call.direction,
+            recomputed: call.recomputed,
+            args: self.arguments.class(call.args),
+            partner: None,
+            message: None,
+        })
+    }
+
+    fn key(&self, kernel: KernelId, link: &Link, other: Option<u32>) -> Option<Key> {
+        let sent = self.arguments.class(self.message(kernel, link));
         if let Some(id) = link.op {
-            let call = self.calls.get(id.idx())?;
-            return Some(Key::Op {
-                layer: call.layer,
-                op: *self.op_ids.get(id.idx())?,
-                direction: call.direction,
-                recomputed: call.recomputed,
-                args: self.arguments.class(call.args),
-            });
+            let mut key = self.call_key(id.idx())?;
+            if let Key::Op {
+                partner, message, ..
+            } = &mut key
+            {
+                (*partner, *message) = (other, sent);
+            }
+            return Some(key);
         }
         let setting = self.settings.get(&kernel);
         let row = self.profile.kernels.get(kernel.idx())?;
@@ -114,6 +198,7 @@ impl Members<'_> {
             missing: link.missing?,
             name: row.name,
             config: row.config,
+            message: sent,
         })
     }
 
@@ -128,6 +213,7 @@ impl Members<'_> {
             op: call.map(|c| (*c.op).clone()),
             args: call.and_then(|c| c.args),
             args_from_forward: call.is_some_and(|c| c.args_from_forward),
+            message: None,
             direction: call
                 .map(|c| c.direction)
                 .or(setting.map(|s| s.direction))

@@ -19,6 +19,7 @@ pub mod transfer;
 pub mod user;
 
 pub use kernel_name::{Decoded, Family, TensorCore};
+pub(crate) use price::stored;
 pub use price::{price, price_with};
 
 /// A run with costs, roofline and a GPU. The input of the fact table.

@@ -10,7 +10,9 @@ use super::roofline::roofline;
 use super::user::{UserCost, UserCosts};
 use super::{Costed, Coverage, Dims, Family, OpCost, SiteCost, TensorCore, Unknown, ops};
 use crate::base::DType;
-use crate::correlate::{Direction, OpArgs, OpCallId, OpName, Run, Site, SiteId, SiteKernel};
+use crate::correlate::{
+    ArgValue, Direction, OpArgs, OpCallId, OpName, Run, Site, SiteId, SiteKernel,
+};
 use crate::gpu::{Choice, Gpu};
 use crate::profile::StrId;
 
@@ -94,7 +96,12 @@ fn price_site(
         None => site.op.as_ref().and_then(ops::family),
     };
     let main = MainKernels::of(site, decoded, op_family);
-    let cost = cost_of(site, args, partners, main.stored, own);
+    let mut cost = cost_of(site, args, partners, main.stored, own);
+    if own.is_none()
+        && let Some(sent) = message_cost(run, site, &main, &cost)
+    {
+        cost = Ok(sent);
+    }
     let family = match &cost {
         Ok(cost) if cost.family != Family::Unknown => cost.family,
         _ => op_family
@@ -166,6 +173,31 @@ fn cost_of(
         return ops::cost_with_partners(op, args, partners, stored);
     }
     cost
+}
+
+/// The cost of a collective from what its kernels say of their message, where the operator is not known
+/// or says less.
+fn message_cost(
+    run: &Run,
+    site: &Site,
+    main: &MainKernels,
+    cost: &Result<OpCost, Unknown>,
+) -> Option<OpCost> {
+    let sends = main.family == Family::Communication;
+    let args = run.args.get(site.message.filter(|_| sends)?.idx())?;
+    if matches!(cost, Ok(cost) if cost.family != Family::Communication) {
+        return None;
+    }
+    let name = match args.get(usize::MAX, "Collective name") {
+        Some(ArgValue::Str(name)) => name.clone(),
+        _ => String::new(),
+    };
+    // Any operator of this name space is priced by its message.
+    let op = OpName {
+        module: "nccl".to_owned(),
+        name,
+    };
+    ops::cost(&op, args, site.direction, false, main.stored).ok()
 }
 
 /// The sites of the other direction: the backward ones of a forward site, the forward ones of a
@@ -277,9 +309,18 @@ fn in_memory(dtype: DType) -> DType {
     }
 }
 
+/// The elements in memory of a kernel, as far as its name says.
+pub(crate) fn stored(kernel: &Decoded) -> Option<DType> {
+    let sized = || of_size(kernel.element_bytes?);
+    kernel.dtype.map(in_memory).or_else(sized)
+}
+
 /// Stands for the elements of a kernel whose name gives their size only.
 fn sized(mains: &[(&SiteKernel, &Arc<Decoded>)]) -> Option<DType> {
-    let bytes = mains.iter().find_map(|(_, d)| d.element_bytes)?;
+    of_size(mains.iter().find_map(|(_, d)| d.element_bytes)?)
+}
+
+fn of_size(bytes: u32) -> Option<DType> {
     Some(match bytes {
         1 => DType::Uint8,
         2 => DType::Int16,
@@ -322,7 +363,9 @@ fn coverage(run: &Run, sites: &[SiteCost], kernels: &[Vec<Arc<Decoded>>]) -> Cov
         }
         if cost.cost.is_ok() {
             coverage.priced_ns += site.time_ns;
-            coverage.priced_attributable_ns += site.time_ns;
+            if site.op.is_some() {
+                coverage.priced_attributable_ns += site.time_ns;
+            }
         }
         for (kernel, decoded) in site.kernels.iter().zip(decoded) {
             if decoded.family != Family::Unknown {

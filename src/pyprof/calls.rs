@@ -8,9 +8,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::choice::Choice;
+use super::rows::Operator;
 use super::{Dir, Record, Text};
-use crate::correlate::OpName;
-use crate::cost::{Decoded, Family, OpCost, Role, RoleCost, ops};
+use crate::correlate::{OpArgs, OpName};
+use crate::cost::{Decoded, Family, OpCost, Role, RoleCost, Unknown, ops, stored};
 
 /// A kernel with what has been found out about it.
 #[derive(Debug, Clone)]
@@ -151,8 +152,8 @@ fn period<T: PartialEq>(list: &[T]) -> usize {
 }
 
 /// The cost of a call, shared over its kernels: one share per member.
-pub(super) fn share(call: &[&Work<'_>]) -> Vec<Share> {
-    let Some(cost) = price(call) else {
+pub(super) fn share(call: &[&Work<'_>], partners: &[Operator]) -> Vec<Share> {
+    let Some(cost) = price(call, partners) else {
         return vec![Share::default(); call.len()];
     };
     let wants_math = cost.family.is_math();
@@ -192,7 +193,7 @@ fn positions<'w>(call: &[&'w Work<'w>], wanted: impl Fn(&&'w Work<'w>) -> bool) 
         .collect()
 }
 
-fn price(call: &[&Work<'_>]) -> Option<OpCost> {
+fn price(call: &[&Work<'_>], partners: &[Operator]) -> Option<OpCost> {
     let first = call.first()?;
     let args = first.choice.args.as_deref()?;
     let direction = match first.record.place.dir {
@@ -204,14 +205,17 @@ fn price(call: &[&Work<'_>]) -> Option<OpCost> {
         .iter()
         .filter(|w| !w.decoded.helper)
         .max_by_key(|w| w.record.duration)
-        .and_then(|w| w.decoded.dtype)
-        .map(|d| match d {
-            // Tensors are stored as fp32 when the math is TF32.
-            crate::base::DType::Tf32 => crate::base::DType::Fp32,
-            d => d,
-        });
+        .and_then(|w| stored(&w.decoded));
     let op: &OpName = &first.choice.op;
-    ops::cost(op, args, direction, first.choice.from_forward, proven).ok()
+    let own = !first.choice.from_forward;
+    match ops::cost(op, args, direction, !own, proven) {
+        Err(Unknown::NoScalars) if own && !partners.is_empty() => {
+            let partners: Vec<(&OpName, &OpArgs)> =
+                partners.iter().map(|(op, args)| (&**op, &**args)).collect();
+            ops::cost_with_partners(op, args, &partners, proven).ok()
+        }
+        cost => cost.ok(),
+    }
 }
 
 /// Which kernels did which piece of work: by name where names tell, one piece per kernel where there

@@ -66,13 +66,19 @@ impl Chooser {
             }
             return own;
         }
-        if own.marker.is_some() {
-            return own;
-        }
         let forward = record.seq.first().and_then(|id| {
             let key = (record.device, *id);
             self.by_seq.get(&key).or_else(|| self.by_alt.get(&key))
         });
+        if own.marker.is_some() {
+            // Autograd's thread has no source lines.
+            let place =
+                forward.filter(|_| own.place.trace.is_empty() && own.place.layer.is_empty());
+            return Choice {
+                place: Arc::clone(place.map_or(&own.place, |f| &f.place)),
+                ..own
+            };
+        }
         match forward {
             // A range inside the node that lists shapes of its own needs nothing from the forward.
             Some(forward) if own.args.is_some() => Choice {

@@ -55,7 +55,7 @@ impl Marker {
                 .and_then(Literal::items)
                 .unwrap_or_default()
                 .iter()
-                .map(MarkerArg::read)
+                .flat_map(MarkerArg::read_all)
                 .collect(),
             op_args: list.and_then(args::of_marker).unwrap_or_default(),
         })
@@ -63,6 +63,22 @@ impl Marker {
 }
 
 impl MarkerArg {
+    /// An argument, or the tensors of a list of them, which PyProf lists one by one.
+    fn read_all(entry: &Literal<'_>) -> Vec<MarkerArg> {
+        let items = entry.get("value").and_then(Literal::items);
+        let inside: Vec<MarkerArg> = items
+            .into_iter()
+            .flatten()
+            .filter(|item| matches!(item, Literal::Dict(_)))
+            .map(MarkerArg::read)
+            .collect();
+        if inside.is_empty() {
+            vec![MarkerArg::read(entry)]
+        } else {
+            inside
+        }
+    }
+
     fn read(entry: &Literal<'_>) -> MarkerArg {
         let word = |key: &str| {
             let value = entry.get(key).and_then(Literal::as_str);

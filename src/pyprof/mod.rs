@@ -14,6 +14,7 @@ use rustc_hash::FxHashSet;
 mod calls;
 mod choice;
 mod dict;
+mod event;
 mod formats;
 mod marker;
 mod names;

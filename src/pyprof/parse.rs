@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::sequence::Numbering;
-use super::{Dir, Place, Pool, Record, Text, names};
+use super::{Dir, Place, Pool, Record, Text, event, names};
 use crate::correlate::literal::{self, Literal};
-use crate::correlate::{Missing, Run, ScopeId};
-use crate::profile::{Kernel, Number, Range, RangeKind, StrId};
+use crate::correlate::{Direction, Missing, OpCall, Run, ScopeId};
+use crate::profile::{Format, Kernel, Number, Range, RangeKind, StrId};
 
 /// The record of every kernel, also of those PyProf drops, in order of their start.
 pub fn records(run: &Run) -> impl Iterator<Item = Record> + '_ {
@@ -157,14 +157,11 @@ impl<'r> Writer<'r> {
         let link = self.run.links.get(at)?;
         let call = link.launch.and_then(|l| profile.calls.get(l.idx()));
         let thread = call.map(|c| c.thread);
-        let recomputed = link
-            .op
-            .and_then(|op| self.run.op_calls.get(op.idx()))
-            .is_some_and(|op| op.recomputed);
+        let op = link.op.and_then(|op| self.run.op_calls.get(op.idx()));
         // Around the replay of a CUDA graph stands nothing that is true of one of its kernels.
         let replayed = link.missing == Some(Missing::GraphReplay);
         let (place, ids) = match thread {
-            Some(_) if !replayed => self.place(link.scope, recomputed),
+            Some(_) if !replayed => self.place(link.scope, op),
             _ => (Arc::clone(&self.unknown), Arc::default()),
         };
         let numbers = match thread {
@@ -204,7 +201,8 @@ impl<'r> Writer<'r> {
         pair
     }
 
-    fn place(&mut self, scope: Option<ScopeId>, recomputed: bool) -> Around {
+    fn place(&mut self, scope: Option<ScopeId>, op: Option<&OpCall>) -> Around {
+        let recomputed = op.is_some_and(|op| op.recomputed);
         if let Some((place, ids)) = self.places.get(&(scope, recomputed)) {
             return (Arc::clone(place), Arc::clone(ids));
         }
@@ -213,7 +211,10 @@ impl<'r> Writer<'r> {
             .unwrap_or_default();
         let mut around: Vec<&Range> = self.up(chain.node).collect();
         around.reverse();
-        let (place, ids) = self.sort(&around, chain.trace, recomputed);
+        let (mut place, ids) = self.sort(&around, chain.trace, recomputed);
+        if self.run.profile.format == Format::KinetoJson {
+            self.take_from_trace(&mut place, &around, op);
+        }
         let entry = (self.pool.place(place), Arc::from(ids));
         self.places.insert((scope, recomputed), entry.clone());
         entry
@@ -264,6 +265,37 @@ impl<'r> Writer<'r> {
         ids.dedup();
         place.seq_markers = sequence.iter().map(|m| self.pool.text(&m.text)).collect();
         (place, ids)
+    }
+
+    /// What a trace of torch.profiler says in its own way: the operator with its arguments, the layer
+    /// by modules and annotations, source lines by frames, and the direction.
+    fn take_from_trace(&mut self, place: &mut Place, around: &[&Range], op: Option<&OpCall>) {
+        place.trace = event::trace(self.run, around)
+            .iter()
+            .map(|line| self.pool.text(line))
+            .collect();
+        let layer = op.and_then(|op| event::layer(self.run, op.layer?));
+        if place.layer.is_empty() {
+            place.layer.extend(layer);
+        }
+        let Some(op) = op else { return };
+        place.dir = match op.direction {
+            Direction::Bprop => Dir::Bprop,
+            _ => Dir::Fprop,
+        };
+        let args = op.args.filter(|_| !op.args_from_forward);
+        if let Some(args) = args.and_then(|args| self.run.args.get(args.idx())) {
+            place.markers = vec![self.pool.text(&event::marker(&op.op, args))];
+        } else if op.args_from_forward || place.dir == Dir::Bprop {
+            // Of a backward node the forward operator says more than the node.
+            return;
+        }
+        let module = match op.op.module.as_str() {
+            "" => "na",
+            module => module,
+        };
+        place.mods = vec![self.pool.text(module)];
+        place.ops = vec![self.pool.text(&op.op.name)];
     }
 
     /// Module and operator of a launch without PyProf's markers: backward nodes first, then any

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use super::calls::{self, Share, Work};
 use super::choice::{Choice, Chooser};
 use super::params::{self, Input};
-use super::{Place, Record, Text};
-use crate::correlate::ArgValue;
+use super::{Dir, Place, Record, Text};
+use crate::correlate::{ArgValue, OpArgs, OpName};
 use crate::cost::kernel_name::decode;
 use crate::cost::{Decoded, TensorCore};
 
@@ -46,9 +46,13 @@ pub fn rows(records: &[Record]) -> Vec<Row> {
         })
         .collect();
     let mut shares = vec![Share::default(); works.len()];
+    let partners = Partners::of(&works);
     for call in calls::group(&works) {
         let members: Vec<&Work<'_>> = call.iter().filter_map(|&at| works.get(at)).collect();
-        for (at, share) in call.iter().zip(calls::share(&members)) {
+        let partners = members
+            .first()
+            .map_or(&[][..], |first| partners.of_work(first));
+        for (at, share) in call.iter().zip(calls::share(&members, partners)) {
             if let Some(slot) = shares.get_mut(*at) {
                 *slot = share;
             }
@@ -61,12 +65,60 @@ pub fn rows(records: &[Record]) -> Vec<Row> {
         .collect()
 }
 
+/// An operator with its arguments.
+pub(super) type Operator = (Arc<OpName>, Arc<OpArgs>);
+
+/// Operators by device, sequence number and direction: what one direction leaves open, the other may
+/// list. Only operators with arguments of their own.
+#[derive(Debug, Default)]
+struct Partners(FxHashMap<(u32, u64, bool), Vec<Operator>>);
+
+impl Partners {
+    /// Of one number: more than an operator has.
+    const MOST: usize = 16;
+
+    fn of(works: &[Work<'_>]) -> Partners {
+        let mut partners = Partners::default();
+        for work in works {
+            let (choice, record) = (&work.choice, work.record);
+            let own = choice
+                .args
+                .as_ref()
+                .filter(|_| choice.marker.is_some() && !choice.from_forward);
+            let (Some(args), Some(seq)) = (own, record.seq.first()) else {
+                continue;
+            };
+            let key = (record.device, *seq, record.place.dir == Dir::Bprop);
+            let known = partners.0.entry(key).or_default();
+            let same = |(op, other): &Operator| op == &choice.op && Arc::ptr_eq(other, args);
+            if known.len() < Self::MOST && !known.iter().any(same) {
+                known.push((Arc::clone(&choice.op), Arc::clone(args)));
+            }
+        }
+        partners
+    }
+
+    /// The operators of the other direction.
+    fn of_work(&self, work: &Work<'_>) -> &[Operator] {
+        let record = work.record;
+        let key =
+            (record.seq.first()).map(|seq| (record.device, *seq, record.place.dir != Dir::Bprop));
+        key.and_then(|key| self.0.get(&key))
+            .map_or(&[], Vec::as_slice)
+    }
+}
+
 fn row(work: &Work<'_>, share: Share) -> Row {
     let choice = &work.choice;
     let (op, params) = match &choice.marker {
         Some(marker) => params::cells(&Input {
             marker,
-            dir: work.record.place.dir,
+            dir: if choice.from_forward {
+                work.record.place.dir
+            } else {
+                // Arguments of its own are those of the product at hand, whichever way it goes.
+                Dir::Fprop
+            },
             sub: work.record.sub,
             kernel: &work.decoded,
         }),

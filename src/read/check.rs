@@ -56,12 +56,10 @@ pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
     Ok(head)
 }
 
-/// What a folder holds that could be meant, by the names of its files.
-fn folder(path: &Path) -> ReadError {
+/// Names of what is in a folder, sorted.
+fn names_in(path: &Path) -> Vec<String> {
     /// Entries looked at: a folder may hold millions.
     const MOST: usize = 10_000;
-    /// Files named in the remedy.
-    const SHOWN: usize = 4;
     let mut names: Vec<String> = std::fs::read_dir(path)
         .into_iter()
         .flatten()
@@ -69,20 +67,66 @@ fn folder(path: &Path) -> ReadError {
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .collect();
     names.sort();
+    names
+}
+
+/// The paths of some files of a folder as words of a shell command, one a line.
+fn commands(path: &Path, found: &[&String]) -> String {
+    /// Files named.
+    const SHOWN: usize = 4;
+    let mut lines: Vec<String> = found
+        .iter()
+        .take(SHOWN)
+        .map(|name| shell_word(&path.join(name.as_str()).display().to_string()))
+        .collect();
+    if found.len() > SHOWN {
+        lines.push(format!("and {} more", found.len() - SHOWN));
+    }
+    lines.join("\n    ")
+}
+
+fn is_log(name: &str) -> bool {
+    name.starts_with("events.out.tfevents")
+}
+
+const TRACES_BESIDE_LOGS: &str = "its scalars say nothing about the GPU; write traces beside them: \
+     `torch.profiler.profile(on_trace_ready=tensorboard_trace_handler(\"log\"), ...)`";
+
+/// What to do with a folder in which no file is a profile by its content.
+pub(super) fn instead(path: &Path) -> String {
+    let names = names_in(path);
+    let reports: Vec<&String> = names.iter().filter(|name| is_report(name)).collect();
+    if !reports.is_empty() {
+        let reports = commands(path, &reports);
+        return format!(
+            "export its reports with the `nsys` that made them, `nsys export --type sqlite FILE`:\n    {reports}"
+        );
+    }
+    let folders: Vec<&String> = names
+        .iter()
+        .filter(|name| path.join(name.as_str()).is_dir())
+        .collect();
+    if !folders.is_empty() {
+        return format!(
+            "folders inside it are not searched; give one of them:\n    {}",
+            commands(path, &folders)
+        );
+    }
+    if names.iter().any(|name| is_log(name)) {
+        return format!("a log of TensorBoard alone is no profile: {TRACES_BESIDE_LOGS}");
+    }
+    "give a folder with `.sqlite` exports of Nsight Systems, nvprof databases or traces of \
+     torch.profiler"
+        .to_owned()
+}
+
+/// What a folder holds that could be meant, by the names of its files.
+fn folder(path: &Path) -> ReadError {
+    let names = names_in(path);
     let with = |wanted: fn(&str) -> bool| -> Vec<&String> {
         names.iter().filter(|name| wanted(name)).collect()
     };
-    let commands = |found: &[&String]| {
-        let mut lines: Vec<String> = found
-            .iter()
-            .take(SHOWN)
-            .map(|name| shell_word(&path.join(name.as_str()).display().to_string()))
-            .collect();
-        if found.len() > SHOWN {
-            lines.push(format!("and {} more", found.len() - SHOWN));
-        }
-        lines.join("\n    ")
-    };
+    let commands = |found: &[&String]| commands(path, found);
     let traces = with(|name| name.ends_with(".json") || name.ends_with(".json.gz"));
     let databases = with(|name| {
         [".sqlite", ".sqlite3", ".nvvp", ".db"]
@@ -90,7 +134,7 @@ fn folder(path: &Path) -> ReadError {
             .any(|end| name.ends_with(end))
     });
     let reports = with(is_report);
-    let logs = with(|name| name.starts_with("events.out.tfevents"));
+    let logs = with(is_log);
     let (found, remedy) = if !traces.is_empty() {
         (
             format!(
@@ -115,9 +159,7 @@ fn folder(path: &Path) -> ReadError {
     } else if !logs.is_empty() {
         (
             format!("{} of TensorBoard and no trace", counted(logs.len(), "log")),
-            "its scalars say nothing about the GPU; write traces beside them: \
-             `torch.profiler.profile(on_trace_ready=tensorboard_trace_handler(\"log\"), ...)`"
-                .to_owned(),
+            TRACES_BESIDE_LOGS.to_owned(),
         )
     } else {
         (
@@ -328,7 +370,7 @@ fn recognise(path: &Path, head: &[u8]) -> (&'static str, String) {
         };
         return ("an Nsight Systems report", remedy);
     }
-    if name.starts_with("events.out.tfevents") {
+    if is_log(&name) {
         return (
             "a TensorBoard log",
             "give the `.pt.trace.json` beside it, if `tensorboard_trace_handler` wrote one".into(),

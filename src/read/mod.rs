@@ -126,6 +126,11 @@ pub fn is_profile(path: &Path) -> bool {
     }
 }
 
+/// What to do with a folder in which no file is a profile, by what its files are.
+pub fn instead_of_profiles(folder: &Path) -> String {
+    check::instead(folder)
+}
+
 /// The format of a file, by its content.
 ///
 /// # Errors

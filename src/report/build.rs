@@ -353,7 +353,8 @@ fn unattributed(run: &Run) -> Vec<Unattributed> {
     by_reason
         .into_iter()
         .map(|(missing, (kernels, time_ns))| {
-            let (reason, text) = words::missing(missing, run.profile.format);
+            let profile = &run.profile;
+            let (reason, text) = words::missing(missing, profile.format, profile.recorded.ranges);
             Unattributed {
                 reason: reason.to_owned(),
                 text,

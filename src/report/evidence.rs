@@ -53,6 +53,7 @@ fn operators(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<OperatorUse> 
         let operator = label(&op.display());
         let arguments = site
             .args
+            .or(site.message)
             .and_then(|id| run.args.get(id.idx()))
             .map_or_else(String::new, print_args);
         let direction = site.direction.name();

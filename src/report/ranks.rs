@@ -261,11 +261,15 @@ fn collectives(run: &Run, mut all: Vec<(i64, KernelId, &str)>) -> Vec<Collective
 /// Ranks that take part, as newer traces of torch.profiler say.
 fn group_size(run: &Run, kernel: KernelId) -> Option<u64> {
     let site = run.links.get(kernel.idx())?.site?;
-    let args = run.sites.get(site.idx())?.args?;
-    match run.args.get(args.idx())?.get(usize::MAX, "Group size")? {
-        crate::correlate::ArgValue::Int(size) => u64::try_from(*size).ok().filter(|&n| n > 0),
-        _ => None,
-    }
+    let site = run.sites.get(site.idx())?;
+    [site.args, site.message]
+        .into_iter()
+        .flatten()
+        .filter_map(|args| run.args.get(args.idx())?.get(usize::MAX, "Group size"))
+        .find_map(|size| match size {
+            crate::correlate::ArgValue::Int(size) => u64::try_from(*size).ok().filter(|&n| n > 0),
+            _ => None,
+        })
 }
 
 #[cfg(test)]

@@ -140,6 +140,7 @@ fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Opt
 
 fn arguments(run: &Run, site: &Site) -> String {
     site.args
+        .or(site.message)
         .and_then(|id| run.args.get(id.idx()))
         .map_or_else(String::new, print_args)
 }

@@ -282,8 +282,17 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
 }
 
 /// Why kernels have no operator: a stable word, and a sentence that says what to do.
-pub(super) fn missing(missing: Missing, format: Format) -> (&'static str, String) {
+/// `has_ranges`: operators were recorded.
+pub(super) fn missing(
+    missing: Missing,
+    format: Format,
+    has_ranges: bool,
+) -> (&'static str, String) {
     let markers = match format {
+        Format::KinetoJson if has_ranges => {
+            "register what launches them as an operator (`torch.library.custom_op`), or name it with \
+             `torch.profiler.record_function`"
+        }
         Format::KinetoJson => {
             "record CPU operators too: `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`"
         }

@@ -13,8 +13,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::sync::{LazyLock, OnceLock};
 
 mod reports;
+mod written;
 
 use proptest::prelude::*;
 use pyprof_advise::correlate::{Direction, LayerSource, Missing, Run, Vocabulary, correlate};
@@ -483,9 +485,18 @@ fn folder(variable: &str) -> Option<PathBuf> {
     folder
 }
 
-fn real(name: &str) -> Option<Profile> {
+/// A real trace, read and correlated once for all tests.
+fn real(name: &str) -> Option<&'static Run> {
+    static RUNS: LazyLock<Vec<OnceLock<Run>>> = LazyLock::new(one_each);
     let path = folder("PYPROF_ADVISE_PROFILES")?.join(name);
-    Some(read::open(&path, &Quiet).unwrap_or_else(|e| panic!("{e}")))
+    let slot = &RUNS[REAL.iter().position(|r| r.0 == name).unwrap()];
+    let read = || run(read::open(&path, &Quiet).unwrap_or_else(|e| panic!("{e}")));
+    Some(slot.get_or_init(read))
+}
+
+/// A place for what is worked out of each real trace.
+fn one_each<T>() -> Vec<OnceLock<T>> {
+    REAL.iter().map(|_| OnceLock::new()).collect()
 }
 
 /// File; kernels, those with a call of their correlation id, those whose innermost operator carries
@@ -544,7 +555,8 @@ fn shapes_of(p: &Profile, range: usize) -> Option<&str> {
 #[test]
 fn real_traces_have_the_counts_of_their_json() {
     for &(file, expected, gpu) in REAL {
-        let Some(p) = real(file) else { return };
+        let Some(run) = real(file) else { return };
+        let p = &run.profile;
         let calls: HashSet<_> = p
             .calls
             .iter()
@@ -554,12 +566,11 @@ fn real_traces_have_the_counts_of_their_json() {
         let launched = launched.filter(|id| calls.contains(id)).count();
         let name = p.devices.first().and_then(|d| d.name.clone());
         assert_eq!(name.as_deref(), gpu, "{file}");
-        assert_eq!(note(&p, "rows_skipped"), None, "{file}");
-        assert_eq!(note(&p, "trace_cut"), None, "{file}");
+        assert_eq!(note(p, "rows_skipped"), None, "{file}");
+        assert_eq!(note(p, "trace_cut"), None, "{file}");
         assert!(p.kernels.is_sorted_by_key(|k| k.span.start), "{file}");
-        let run = run(p);
         let with_shapes = (0..run.profile.kernels.len())
-            .filter_map(|k| innermost_operator(&run, k))
+            .filter_map(|k| innermost_operator(run, k))
             .filter(|range| shapes_of(&run.profile, *range).is_some())
             .count();
         let found = [run.profile.kernels.len(), launched, with_shapes];
@@ -600,8 +611,8 @@ fn kernels_without_launch_or_behind_a_graph_are_named_as_such() {
         ("tl_vllm_decode_full.json.gz", 0, 421),
         ("tl_b200_eager.json.gz", 0, 0),
     ] {
-        let Some(p) = real(file) else { return };
-        let missing = missing(&run(p));
+        let Some(run) = real(file) else { return };
+        let missing = missing(run);
         let count = |reason| missing.get(&reason).copied().unwrap_or(0);
         assert_eq!(count(Missing::NoLaunch), no_launch, "{file}");
         assert_eq!(count(Missing::GraphReplay), replayed, "{file}");
@@ -637,7 +648,7 @@ fn shapes_come_from_nesting_and_not_from_external_ids() {
         })
         .collect();
 
-    let run = run(real(FILE).unwrap());
+    let run = real(FILE).unwrap();
     let mut by_correlation: HashMap<u64, usize> = HashMap::new();
     for (index, kernel) in run.profile.kernels.iter().enumerate() {
         by_correlation.insert(kernel.correlation, index);
@@ -651,7 +662,7 @@ fn shapes_come_from_nesting_and_not_from_external_ids() {
             .iter()
             .filter(|(start, end, _)| *start <= at && at < *end);
         let args = around.max_by_key(|op| (op.0, -op.1)).unwrap().2;
-        let range = innermost_operator(&run, by_correlation[&(id as u64)]).unwrap();
+        let range = innermost_operator(run, by_correlation[&(id as u64)]).unwrap();
         let own: Value = serde_json::from_str(shapes_of(&run.profile, range).unwrap()).unwrap();
         assert_eq!(own, args["Input Dims"], "correlation {id}");
         let external = kernel["args"]["External id"].as_i64().unwrap();
@@ -668,10 +679,9 @@ fn shapes_come_from_nesting_and_not_from_external_ids() {
 
 #[test]
 fn directions_layers_and_steps_of_real_traces() {
-    let Some(p) = real("kineto_resnet50_w0.pt.trace.json.gz") else {
+    let Some(resnet) = real("kineto_resnet50_w0.pt.trace.json.gz") else {
         return;
     };
-    let resnet = run(p);
     let mut directions: BTreeMap<Direction, usize> = BTreeMap::new();
     for link in &resnet.links {
         let call = &resnet.op_calls[link.op.unwrap().idx()];
@@ -681,12 +691,12 @@ fn directions_layers_and_steps_of_real_traces() {
     assert_eq!(directions.remove(&Direction::Unknown), Some(6));
     assert_eq!(directions.len(), 3, "{directions:?}");
     assert_eq!(resnet.steps.len(), 6);
-    assert!(resnet.stretched.unwrap().contains("with_stack"));
+    assert!(resnet.stretched.as_ref().unwrap().contains("with_stack"));
 
-    let vit = run(real("tl_h100_vit.json.gz").unwrap());
+    let vit = real("tl_h100_vit.json.gz").unwrap();
     assert_eq!(vit.layer_source, Some(LayerSource::Module));
     assert_eq!(vit.steps.len(), 1);
-    let checkpointed = run(real("tl_mi300_resnet_ckpt.json.gz").unwrap());
+    let checkpointed = real("tl_mi300_resnet_ckpt.json.gz").unwrap();
     let again = checkpointed.op_calls.iter().filter(|c| c.recomputed);
     assert!(again.clone().all(|c| c.direction == Direction::Fprop));
     assert!(

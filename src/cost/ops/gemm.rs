@@ -317,12 +317,20 @@ fn linear(call: &Call) -> Result<OpCost, Unknown> {
         m: count(rows),
         n,
         k,
-        // x and w along k, y along n; the number of rows is harmless.
-        contiguous: (false, true, true),
+        contiguous: contiguous_linear(x, w),
     };
     let y = call.dense(gemm.out(), x);
     let bias = bias.map(|b| call.bytes(b));
     call.priced(parts(call, gemm, call.bytes(x), call.bytes(w), y, bias))
+}
+
+/// The same for x[.., k] and w[n, k]: as they are usually laid out both along k, and the number of rows
+/// is harmless.
+fn contiguous_linear(x: &Tensor, w: &Tensor) -> (bool, bool, bool) {
+    let (x, w) = (last_or_previous(x), last_or_previous(w));
+    let apart = x.is_some() && w.is_some();
+    let k = !apart || x == Some(Last) || w == Some(Last);
+    (x == Some(Previous), true, k)
 }
 
 /// A contraction of two operands. With more, the order of contraction decides, and the profile does

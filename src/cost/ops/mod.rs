@@ -194,7 +194,7 @@ pub fn cost(
 ///
 /// # Errors
 /// As [`cost`]; [`Unknown::NoScalars`] where partners do not help either.
-pub(in crate::cost) fn cost_with_partners(
+pub(crate) fn cost_with_partners(
     op: &OpName,
     args: &OpArgs,
     partners: &[(&OpName, &OpArgs)],

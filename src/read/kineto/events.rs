@@ -6,6 +6,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 
+use super::flows::{End, Flows};
 use super::json::{Args, Event, Sink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
 use crate::profile::{
@@ -15,7 +16,7 @@ use crate::profile::{
 use crate::read::build::{
     Builder, Damage, DeviceKey, NO_CORRELATION, call_correlation, correlation,
 };
-use crate::read::{Progress, unversioned};
+use crate::read::unversioned;
 
 /// What an event is, by its category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,9 @@ const CATEGORIES: &[(&str, Category)] = &[
     ("cuda_profiler_range", Category::Counters),
 ];
 
+/// Categories of the arrows from a forward operator to its backward, newest spelling first.
+const FORWARD_BACKWARD: [&str; 2] = ["fwdbwd", "forward_backward"];
+
 fn category(name: &str) -> Option<Category> {
     CATEGORIES
         .iter()
@@ -62,8 +66,6 @@ fn category(name: &str) -> Option<Category> {
 
 /// Numbers given to processes and threads that have a name instead: beyond any real one.
 const NAMED: i64 = 1 << 40;
-/// Events between two reports of progress.
-const REPORT_EVERY: u64 = 1 << 14;
 
 /// Rows that could not be taken as they stand, by table.
 #[derive(Debug, Default)]
@@ -78,7 +80,7 @@ pub(super) struct Damages {
 }
 
 /// Collects the rows of a trace.
-pub(super) struct Rows<'p> {
+pub(super) struct Rows {
     pub(super) builder: Builder,
     pub(super) damages: Damages,
     /// Events without a shape of their own: not JSON, or no object.
@@ -91,12 +93,14 @@ pub(super) struct Rows<'p> {
     at_call: FxHashMap<(ProcessId, u64), AtCall>,
     /// Python frames of threads PyTorch could not identify: no process, no thread.
     adrift: Vec<Range>,
+    flows: Flows,
+    /// Kernels that say what they send: the rows, and the text.
+    pub(super) messages: Vec<(Kernel, StrId)>,
     names: Strings,
     line: String,
     events: u64,
     /// Some event is of a kind that PyTorch's profiler writes.
     known: bool,
-    progress: &'p dyn Progress,
 }
 
 /// What a call says of the work it starts.
@@ -110,17 +114,26 @@ struct AtCall {
     in_items: bool,
 }
 
-impl Sink for Rows<'_> {
+impl Sink for Rows {
     fn event(&mut self, event: &Event<'_>) {
         self.events += 1;
-        if self.events.is_multiple_of(REPORT_EVERY) {
-            self.progress.advance(REPORT_EVERY);
-        }
-        let complete = event.ph.is_none_or(|ph| bare(ph) == "X");
-        if let Some(category) = event.cat.and_then(|cat| category(bare(cat)))
-            && complete
-        {
-            self.add(category, event);
+        let phase = event.ph.map_or("X", bare);
+        let named = event.cat.map(bare);
+        match phase {
+            "X" => {
+                if let Some(category) = named.and_then(category) {
+                    self.add(category, event);
+                }
+            }
+            "s" | "f" if named.is_some_and(|cat| FORWARD_BACKWARD.contains(&cat)) => {
+                let end = if phase == "s" {
+                    End::Forward
+                } else {
+                    End::Backward
+                };
+                self.flow(end, event);
+            }
+            _ => {}
         }
     }
 
@@ -131,8 +144,8 @@ impl Sink for Rows<'_> {
     fn property(&mut self, _key: &str, _value: &str) {}
 }
 
-impl<'p> Rows<'p> {
-    pub(super) fn new(builder: Builder, progress: &'p dyn Progress) -> Rows<'p> {
+impl Rows {
+    pub(super) fn new(builder: Builder) -> Rows {
         Rows {
             builder,
             damages: Damages::default(),
@@ -141,11 +154,12 @@ impl<'p> Rows<'p> {
             fractions: false,
             at_call: FxHashMap::default(),
             adrift: Vec::new(),
+            flows: Flows::default(),
+            messages: Vec::new(),
             names: Strings::default(),
             line: String::new(),
             events: 0,
             known: false,
-            progress,
         }
     }
 
@@ -192,6 +206,15 @@ impl<'p> Rows<'p> {
         }
         let thread = self.thread(pid, tid);
         self.builder.profile.ranges.push(Range { thread, ..range });
+    }
+
+    fn flow(&mut self, end: End, event: &Event<'_>) {
+        let id = event.id.and_then(whole);
+        if let Some((id, at)) = id.zip(event.ts.and_then(nanoseconds)) {
+            let (pid, tid) = self.owner(event);
+            let thread = self.thread(pid, tid);
+            self.flows.add(end, id, thread, at);
+        }
     }
 
     fn call(&mut self, event: &Event<'_>) {
@@ -264,6 +287,11 @@ impl<'p> Rows<'p> {
             in_graph: args.graph_node.and_then(whole).is_some_and(|id| id > 0),
         };
         self.builder.profile.kernels.push(kernel);
+        if args.in_elements.is_some()
+            && let Some(said) = self.arguments(&message(args))
+        {
+            self.messages.push((kernel, said));
+        }
     }
 
     fn copy(&mut self, event: &Event<'_>) {
@@ -374,6 +402,7 @@ impl<'p> Rows<'p> {
             ("Out msg nelems", args.out_elements),
             ("Group size", args.group_size),
             ("dtype", args.dtype),
+            ("Process Group Ranks", args.group_ranks),
         ] {
             let value = value.map_or("", RawValue::get);
             if matches!(value, "" | "\"\"" | "[]" | "null") {
@@ -397,6 +426,12 @@ impl<'p> Rows<'p> {
         self.settle_adrift();
         self.settle_processes();
         self.settle_configs();
+        let Builder { profile, .. } = &mut self.builder;
+        std::mem::take(&mut self.flows).settle(
+            &mut profile.ranges,
+            &profile.threads,
+            &profile.strings,
+        );
         for copy in &mut self.builder.profile.copies {
             if copy.bytes == u64::MAX {
                 let noted = self.at_call.get(&(copy.process, copy.correlation));
@@ -508,6 +543,19 @@ impl<'p> Rows<'p> {
                 kernel.config = config;
             }
         }
+    }
+}
+
+/// What an event says of a message, alone.
+fn message<'a>(args: &Args<'a>) -> Args<'a> {
+    Args {
+        collective: args.collective,
+        in_elements: args.in_elements,
+        out_elements: args.out_elements,
+        group_size: args.group_size,
+        group_ranks: args.group_ranks,
+        dtype: args.dtype,
+        ..Args::default()
     }
 }
 

@@ -100,6 +100,8 @@ object! {
         name: Raw<'a> = "name",
         pid: Raw<'a> = "pid",
         tid: Raw<'a> = "tid",
+        /// Of a flow: what its two ends have in common.
+        id: Raw<'a> = "id",
         /// Microseconds.
         ts: Raw<'a> = "ts",
         /// Microseconds.
@@ -135,6 +137,7 @@ object! {
         in_elements: Raw<'a> = "In msg nelems",
         out_elements: Raw<'a> = "Out msg nelems",
         group_size: Raw<'a> = "Group size",
+        group_ranks: Raw<'a> = "Process Group Ranks",
         dtype: Raw<'a> = "dtype",
     }
 }
@@ -158,15 +161,19 @@ pub(super) enum End {
     NoTrace,
 }
 
-/// Reads the text of a trace: an object with `traceEvents`, or a bare array of events.
-pub(super) fn read(text: &str, sink: &mut dyn Sink) -> End {
+/// Appends more of a text; false where there is no more.
+pub(super) type More<'m> = &'m mut dyn FnMut(&mut String) -> bool;
+
+/// Reads a trace, an object with `traceEvents` or a bare array of events, from a text that comes in
+/// pieces of any size. What it says does not depend on them.
+pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> End {
     let mut reader = Reader {
-        text,
-        bytes: text.as_bytes(),
+        text: String::new(),
         at: 0,
+        more,
         sink,
     };
-    if text.starts_with('\u{feff}') {
+    if reader.peek().is_some() && reader.text.starts_with('\u{feff}') {
         reader.at = '\u{feff}'.len_utf8();
     }
     reader.skip_space();
@@ -182,23 +189,69 @@ pub(super) fn read(text: &str, sink: &mut dyn Sink) -> End {
     }
 }
 
-struct Reader<'t, 's> {
-    text: &'t str,
-    bytes: &'t [u8],
+struct Reader<'m, 's> {
+    /// What is at hand: from the value being read on.
+    text: String,
     at: usize,
+    more: More<'m>,
     sink: &'s mut dyn Sink,
 }
 
 /// Methods answer `None` where the text ends too early.
 impl Reader<'_, '_> {
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
+    /// Gets more text, at least as much as is not yet read, so that a long value is not looked at many
+    /// times. What has been read is forgotten; false at the end of the text.
+    fn refill(&mut self) -> bool {
+        let mut from = self.at.min(self.text.len());
+        while !self.text.is_char_boundary(from) {
+            from -= 1;
+        }
+        self.text.drain(..from);
+        self.at -= from;
+        let before = self.text.len();
+        while self.text.len() <= 2 * before {
+            if !(self.more)(&mut self.text) {
+                break;
+            }
+        }
+        self.text.len() > before
+    }
+
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            if let Some(byte) = self.text.as_bytes().get(self.at) {
+                return Some(*byte);
+            }
+            if !self.refill() {
+                return None;
+            }
+        }
     }
 
     fn skip_space(&mut self) {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let space = rest.iter().position(|b| !b.is_ascii_whitespace());
-        self.at += space.unwrap_or(rest.len());
+        loop {
+            let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+            if let Some(space) = rest.iter().position(|b| !b.is_ascii_whitespace()) {
+                self.at += space;
+                return;
+            }
+            self.at = self.text.len();
+            if !self.refill() {
+                return;
+            }
+        }
+    }
+
+    /// Where a value ends, by one of the functions below; it begins at `self.at`.
+    fn end(&mut self, of: fn(&[u8], usize) -> Option<usize>) -> Option<usize> {
+        loop {
+            if let Some(end) = of(self.text.as_bytes(), self.at) {
+                return Some(end);
+            }
+            if !self.refill() {
+                return None;
+            }
+        }
     }
 
     /// The members of the trace object; whether its events were among them.
@@ -210,9 +263,10 @@ impl Reader<'_, '_> {
             match self.peek()? {
                 b'}' => return Some(found),
                 b'"' => {
-                    let from = self.at + 1;
-                    self.at = after_string(self.bytes, self.at)?;
-                    let key = self.text.get(from..self.at - 1).unwrap_or_default();
+                    let end = self.end(after_string)?;
+                    let key = self.text.get(self.at + 1..end - 1);
+                    let key = key.unwrap_or_default().to_owned();
+                    self.at = end;
                     self.skip_space();
                     if self.peek()? != b':' {
                         continue;
@@ -223,10 +277,10 @@ impl Reader<'_, '_> {
                         found = true;
                         self.events()?;
                     } else {
-                        let from = self.at;
-                        self.at = after_value(self.bytes, self.at)?;
-                        let value = self.text.get(from..self.at).unwrap_or_default();
-                        self.sink.property(key, value);
+                        let end = self.end(after_value)?;
+                        let value = self.text.get(self.at..end).unwrap_or_default();
+                        self.sink.property(&key, value);
+                        self.at = end;
                     }
                 }
                 // A comma, or something that does not belong here.
@@ -247,7 +301,7 @@ impl Reader<'_, '_> {
                 b',' => self.at += 1,
                 b'{' => self.event()?,
                 _ => {
-                    self.at = after_value(self.bytes, self.at)?;
+                    self.at = self.end(after_value)?;
                     self.sink.unreadable();
                 }
             }
@@ -255,21 +309,28 @@ impl Reader<'_, '_> {
     }
 
     fn event(&mut self) -> Option<()> {
-        let rest = self.text.get(self.at..)?;
-        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Event<'_>>();
-        if let Some(Ok(event)) = values.next() {
-            self.at += values.byte_offset();
-            self.sink.event(&event);
-            return Some(());
+        loop {
+            let rest = self.text.get(self.at..)?;
+            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Event<'_>>();
+            if let Some(Ok(event)) = values.next() {
+                self.at += values.byte_offset();
+                self.sink.event(&event);
+                return Some(());
+            }
+            // Not JSON, or not all of it is here.
+            if let Some(end) = after_value(self.text.as_bytes(), self.at) {
+                let text = repaired(self.text.get(self.at..end).unwrap_or_default());
+                self.at = end;
+                match serde_json::from_str::<Event<'_>>(&text) {
+                    Ok(event) => self.sink.event(&event),
+                    Err(_) => self.sink.unreadable(),
+                }
+                return Some(());
+            }
+            if !self.refill() {
+                return None;
+            }
         }
-        let end = after_value(self.bytes, self.at)?;
-        let text = repaired(self.text.get(self.at..end).unwrap_or_default());
-        self.at = end;
-        match serde_json::from_str::<Event<'_>>(&text) {
-            Ok(event) => self.sink.event(&event),
-            Err(_) => self.sink.unreadable(),
-        }
-        Some(())
     }
 }
 
@@ -374,7 +435,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[derive(Default)]
+    #[derive(Debug, Default, PartialEq)]
     struct Seen {
         names: Vec<String>,
         unreadable: usize,
@@ -395,8 +456,19 @@ mod tests {
     }
 
     fn seen(text: &str) -> (End, Seen) {
+        in_pieces(text, usize::MAX)
+    }
+
+    /// Reads a text that comes in pieces of so many characters.
+    fn in_pieces(text: &str, length: usize) -> (End, Seen) {
+        let mut chars = text.chars().peekable();
         let mut seen = Seen::default();
-        (read(text, &mut seen), seen)
+        let mut more = |text: &mut String| {
+            let more = chars.peek().is_some();
+            text.extend(chars.by_ref().take(length));
+            more
+        };
+        (read(&mut more, &mut seen), seen)
     }
 
     #[test]
@@ -457,7 +529,29 @@ b"}]"#,
         assert_eq!(seen(&closed).0, End::Whole);
     }
 
+    #[test]
+    fn pieces_of_any_size_read_the_same() {
+        let text = "\u{feff} {\"a\": {\"]\": 1}, \u{4e2d}, \"traceEvents\": [{\"name\": \"\u{e9}]}\"}, 7,\n \
+                    {\"name\": 3,,}, {\"name\": NaN, \"args\": {\"a\": [1]}}], \"b\": \"x\"}";
+        let whole = seen(text);
+        assert_eq!((whole.0, whole.1.unreadable), (End::Whole, 2));
+        assert_eq!((whole.1.names.len(), whole.1.properties.len()), (2, 2));
+        for length in 1..text.len() {
+            assert_eq!(in_pieces(text, length), whole, "{length}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn pieces_of_any_text_read_the_same(
+            text in r#"[\[\]{}",:\\a0-9eN\u{e9} \n-]{0,60}"#,
+            length in 1_usize..20,
+        ) {
+            for text in [format!("[{{{text}"), format!("{{\"traceEvents\": [{text}]}}"), text] {
+                prop_assert_eq!(in_pieces(&text, length), seen(&text));
+            }
+        }
+
         #[test]
         fn any_text_ends(text in r#"[\[\]{}",:\\a0-9eN \n-]{0,60}"#) {
             seen(&text);

@@ -1,8 +1,9 @@
-//! The text of a trace, plain or gzip, in memory: bounded, and as much of it as there is.
+//! The text of a trace, plain or gzip, piece by piece: bounded, and as much of it as there is.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::mpsc;
 
 use flate2::read::MultiGzDecoder;
 
@@ -15,17 +16,12 @@ const MAX_TEXT: u64 = 8 << 30;
 const MAX_RATIO: u64 = 250;
 /// ... unless it is still small: this much is read of any file.
 const HARMLESS: u64 = 256 << 20;
-/// Bytes between two reports of progress.
-const CHUNK: usize = 1 << 20;
+/// Bytes of a piece.
+const PIECE: usize = 1 << 20;
+/// Pieces that are unpacked ahead of what is being read.
+const AHEAD: usize = 4;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
-
-/// The text of a trace.
-pub(super) struct Text {
-    pub(super) text: String,
-    /// Why it ends too early, or is not quite what was written; a sentence.
-    pub(super) damage: Option<String>,
-}
 
 /// Whether the bytes begin like a gzip file.
 pub(in crate::read) fn is_gzip(head: &[u8]) -> bool {
@@ -54,21 +50,115 @@ pub(super) fn first(path: &Path, most: u64) -> Vec<u8> {
     text
 }
 
-/// The whole text of a file.
+/// The whole text of a file, and why it ends too early, if it does; a sentence.
 ///
 /// # Errors
 /// When the file cannot be read, or is larger than any trace.
-pub(super) fn text(path: &Path, progress: &dyn Progress) -> Result<Text, ReadError> {
-    text_within(path, HARMLESS, progress)
+pub(super) fn text(
+    path: &Path,
+    progress: &dyn Progress,
+) -> Result<(String, Option<String>), ReadError> {
+    let mut text = String::new();
+    let mut joint = Joint::default();
+    let damage = pieces(path, HARMLESS, progress, &mut |piece| {
+        joint.append(&mut text, piece);
+        true
+    })?;
+    joint.end(&mut text);
+    Ok((text, damage))
 }
 
-fn text_within(path: &Path, harmless: u64, progress: &dyn Progress) -> Result<Text, ReadError> {
-    let fail = |problem: String, remedy: &str| ReadError {
+/// Runs `read` on the text of a file while the text is still being unpacked. Gives what `read` gave,
+/// and why the text ends too early, if it does.
+///
+/// # Errors
+/// As [`text`].
+pub(super) fn streamed<T>(
+    path: &Path,
+    progress: &dyn Progress,
+    read: impl FnOnce(&mut dyn FnMut(&mut String) -> bool) -> T,
+) -> Result<(T, Option<String>), ReadError> {
+    let (sender, receiver) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
+    std::thread::scope(|scope| {
+        let unpacked = scope.spawn(move || {
+            pieces(path, HARMLESS, progress, &mut |piece| {
+                sender.send(piece).is_ok()
+            })
+        });
+        let mut joint = Some(Joint::default());
+        let made = read(&mut |text| match receiver.recv() {
+            Ok(piece) => {
+                if let Some(joint) = &mut joint {
+                    joint.append(text, piece);
+                }
+                true
+            }
+            Err(_) => joint.take().is_some_and(|joint| joint.end(text)),
+        });
+        // What follows the trace is of interest only for whether the file is whole.
+        receiver.iter().for_each(drop);
+        let damage = unpacked.join().unwrap_or_else(|_| {
+            Err(ReadError {
+                path: path.display().to_string(),
+                problem: "could not be unpacked".to_owned(),
+                remedy: "unpack it first (`gunzip -k FILE`)".to_owned(),
+            })
+        })?;
+        Ok((made, damage))
+    })
+}
+
+/// Text from bytes that were cut anywhere.
+#[derive(Debug, Default)]
+struct Joint {
+    /// The beginning of a character whose end is in the next piece.
+    open: Vec<u8>,
+}
+
+impl Joint {
+    fn append(&mut self, text: &mut String, piece: Vec<u8>) {
+        let mut bytes = std::mem::take(&mut self.open);
+        let bytes = if bytes.is_empty() {
+            piece
+        } else {
+            bytes.extend(piece);
+            bytes
+        };
+        let mut rest = bytes.as_slice();
+        while let Err(error) = std::str::from_utf8(rest).map(|good| text.push_str(good)) {
+            let (good, bad) = rest.split_at(error.valid_up_to());
+            text.push_str(std::str::from_utf8(good).unwrap_or_default());
+            let Some(length) = error.error_len() else {
+                self.open = bad.to_vec();
+                return;
+            };
+            text.push(char::REPLACEMENT_CHARACTER);
+            rest = bad.get(length..).unwrap_or_default();
+        }
+    }
+
+    /// Whether something was left.
+    fn end(self, text: &mut String) -> bool {
+        if !self.open.is_empty() {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+        !self.open.is_empty()
+    }
+}
+
+/// Hands the unpacked bytes of a file to `take`, until it wants no more; why they end too early, if
+/// they do.
+fn pieces(
+    path: &Path,
+    harmless: u64,
+    progress: &dyn Progress,
+    take: &mut dyn FnMut(Vec<u8>) -> bool,
+) -> Result<Option<String>, ReadError> {
+    let io = |e: &std::io::Error| ReadError {
         path: path.display().to_string(),
-        problem,
-        remedy: remedy.to_owned(),
+        problem: format!("cannot be read: {e}"),
+        remedy: "check the file".to_owned(),
     };
-    let io = |e: &std::io::Error| fail(format!("cannot be read: {e}"), "check the file");
     let file_bytes = std::fs::metadata(path).map_err(|e| io(&e))?.len();
     let (mut source, packed) = source(path).map_err(|e| io(&e))?;
     let limit = if packed {
@@ -81,39 +171,30 @@ fn text_within(path: &Path, harmless: u64, progress: &dyn Progress) -> Result<Te
     } else {
         file_bytes
     };
-    let mut bytes: Vec<u8> = Vec::new();
-    // A wrong promise must not cost memory; growth covers the rest.
-    let _ = bytes.try_reserve_exact(usize::try_from(expected.min(limit)).unwrap_or(0) + 1);
-    progress.phase(
-        if packed { "unpacking" } else { "reading" },
-        Some(expected).filter(|&n| n > 0),
-    );
-
-    let mut damage = None;
-    let mut chunk = vec![0; CHUNK];
+    progress.phase("reading", Some(expected).filter(|&n| n > 0));
+    let mut total = 0_u64;
     loop {
-        let read = match source.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(e) if packed && !bytes.is_empty() => {
-                damage = Some(format!(
-                    "The compressed data is damaged or cut short ({e}); what could be unpacked was \
-                     read, and everything after it is missing from all figures."
-                ));
-                break;
-            }
-            Err(e) => return Err(io(&e)),
-        };
-        if bytes.len() as u64 + read as u64 > limit {
+        let mut piece = Vec::with_capacity(PIECE);
+        let read = source.by_ref().take(PIECE as u64).read_to_end(&mut piece);
+        let length = piece.len() as u64;
+        total += length;
+        if total > limit {
             return Err(too_large(path, packed, limit, file_bytes));
         }
-        bytes.extend_from_slice(chunk.get(..read).unwrap_or_default());
-        progress.advance(read as u64);
+        progress.advance(length);
+        let wanted = length == 0 || take(piece);
+        match read {
+            Err(e) if packed && total > 0 => {
+                return Ok(Some(format!(
+                    "The compressed data is damaged or cut short ({e}); what could be unpacked was \
+                     read, and everything after it is missing from all figures."
+                )));
+            }
+            Err(e) => return Err(io(&e)),
+            Ok(_) if length == 0 || !wanted => return Ok(None),
+            Ok(_) => {}
+        }
     }
-    let text = String::from_utf8(bytes)
-        .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
-    Ok(Text { text, damage })
 }
 
 fn source(path: &Path) -> std::io::Result<(Box<dyn Read>, bool)> {
@@ -125,7 +206,7 @@ fn source(path: &Path) -> std::io::Result<(Box<dyn Read>, bool)> {
     let packed = is_gzip(&head);
     let whole = std::io::Cursor::new(head).chain(file);
     Ok(if packed {
-        let buffered = std::io::BufReader::with_capacity(CHUNK, whole);
+        let buffered = std::io::BufReader::with_capacity(PIECE, whole);
         (Box::new(MultiGzDecoder::new(buffered)), true)
     } else {
         (Box::new(whole), false)
@@ -174,7 +255,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn load(bytes: &[u8]) -> Result<Text, ReadError> {
+    fn load(bytes: &[u8]) -> Result<(String, Option<String>), ReadError> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, bytes).unwrap();
@@ -183,7 +264,7 @@ mod tests {
 
     #[test]
     fn plain_packed_and_several_members_read_the_same() {
-        let text = |bytes: &[u8]| load(bytes).unwrap().text;
+        let text = |bytes: &[u8]| load(bytes).unwrap().0;
         assert_eq!(text(b"[1]"), "[1]");
         assert_eq!(text(&packed(b"[1]")), "[1]");
         let two = [packed(b"[1"), packed(b"]")].concat();
@@ -192,12 +273,28 @@ mod tests {
     }
 
     #[test]
+    fn characters_may_be_cut_anywhere() {
+        let bytes = "a\u{e9}\u{4e2d}\u{1f980}z".as_bytes();
+        let damaged = [bytes, b"\xf0\x9f x \xff\xfe\xe4\xb8"].concat();
+        for bytes in [bytes, &damaged] {
+            for length in 1..=bytes.len() {
+                let (mut text, mut joint) = (String::new(), Joint::default());
+                for piece in bytes.chunks(length) {
+                    joint.append(&mut text, piece.to_vec());
+                }
+                joint.end(&mut text);
+                assert_eq!(text, String::from_utf8_lossy(bytes), "{length}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_left_of_a_damaged_file_is_read() {
         let data: String = (0..20_000).map(|i| format!("{i},")).collect();
         let whole = packed(data.as_bytes());
-        let half = load(&whole[..whole.len() / 2]).unwrap();
-        assert!(half.text.len() > 1000 && data.starts_with(&half.text));
-        assert!(half.damage.unwrap().contains("missing"));
+        let (half, damage) = load(&whole[..whole.len() / 2]).unwrap();
+        assert!(half.len() > 1000 && data.starts_with(&half));
+        assert!(damage.unwrap().contains("missing"));
         assert!(load(b"\x1f\x8bnonsense").is_err());
     }
 
@@ -206,7 +303,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, packed(&vec![b' '; 4 << 20])).unwrap();
-        let Err(error) = text_within(&path, 1000, &Quiet) else {
+        let Err(error) = pieces(&path, 1000, &Quiet, &mut |_| true) else {
             panic!("it was unpacked");
         };
         assert!(error.problem.contains("unpacks to more than"), "{error}");

@@ -1,6 +1,9 @@
 //! PyTorch profiler traces: the Chrome JSON that `torch.profiler` (Kineto) exports, plain or gzip,
 //! from torch 1.8 to today, NVIDIA and AMD.
 //!
+//! One pass: events become rows while the text is still being unpacked by another thread, and neither
+//! the text nor an event is kept.
+//!
 //! A kernel is tied to its launch by the correlation id, and the launch to the operators around it
 //! by time and thread, as in every other format. `External id` is not used.
 
@@ -9,10 +12,11 @@ use std::path::Path;
 use super::build::Builder;
 use super::{Input, Progress, ReadError, Reader, Sniff};
 use crate::base::units;
-use crate::profile::{Format, Profile};
+use crate::profile::{Format, Kernel, KernelId, Message, Profile, StrId};
 
 mod about;
 mod events;
+mod flows;
 mod json;
 mod load;
 mod number;
@@ -56,14 +60,11 @@ impl Reader for Kineto {
     }
 
     fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
-        let load::Text { text, damage } = load::text(path, progress)?;
-        progress.phase("events", None);
         let mut trace = Trace {
-            rows: Rows::new(Builder::new(Format::KinetoJson, path), progress),
+            rows: Rows::new(Builder::new(Format::KinetoJson, path)),
             about: About::default(),
         };
-        let end = json::read(&text, &mut trace);
-        drop(text);
+        let (end, damage) = load::streamed(path, progress, |more| json::read(more, &mut trace))?;
         let Trace { mut rows, about } = trace;
         if end == End::NoTrace {
             return Err(ReadError {
@@ -91,6 +92,7 @@ impl Reader for Kineto {
         note_damage(&mut rows, end, damage);
         let counters = rows.counters;
         let coarse = !rows.fractions;
+        let messages = std::mem::take(&mut rows.messages);
         let mut profile = rows
             .builder
             .finish(|key, device| about.describe(key.ordinal(), device));
@@ -99,6 +101,7 @@ impl Reader for Kineto {
             process.rank = about.rank;
             process.world_size = about.world_size;
         }
+        profile.messages = of_kernels(&messages, &profile.kernels);
         record(&mut profile, &about);
         notes(&mut profile, counters, coarse);
         Ok(profile)
@@ -106,12 +109,12 @@ impl Reader for Kineto {
 }
 
 /// Events to the rows, everything else to what is known about the trace.
-struct Trace<'p> {
-    rows: Rows<'p>,
+struct Trace {
+    rows: Rows,
     about: About,
 }
 
-impl Sink for Trace<'_> {
+impl Sink for Trace {
     fn event(&mut self, event: &Event<'_>) {
         self.rows.event(event);
     }
@@ -127,7 +130,7 @@ impl Sink for Trace<'_> {
 
 /// The unpacked text of a trace, as far as it could be unpacked.
 pub(super) fn text(path: &Path, progress: &dyn Progress) -> Result<String, ReadError> {
-    Ok(load::text(path, progress)?.text)
+    Ok(load::text(path, progress)?.0)
 }
 
 pub(super) fn first_byte(text: &[u8]) -> Option<u8> {
@@ -140,7 +143,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
 }
 
 /// Says what could not be read.
-fn note_damage(rows: &mut Rows<'_>, end: End, damage: Option<String>) {
+fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
     let damages = std::mem::take(&mut rows.damages);
     let profile = &mut rows.builder.profile;
     for (table, kind) in [
@@ -173,6 +176,30 @@ fn note_damage(rows: &mut Rows<'_>, end: End, damage: Option<String>) {
         ),
         (None, _) => {}
     }
+}
+
+/// The messages with the kernels they are of, which have been sorted since.
+fn of_kernels(messages: &[(Kernel, StrId)], kernels: &[Kernel]) -> Vec<Message> {
+    /// Kernels that start together; bounds the work on hostile files.
+    const MOST: usize = 64;
+    let mut found: Vec<Message> = messages
+        .iter()
+        .filter_map(|(said, args)| {
+            let from = kernels.partition_point(|k| k.span.start < said.span.start);
+            let same = |k: &Kernel| {
+                (k.span, k.name, k.stream, k.correlation)
+                    == (said.span, said.name, said.stream, said.correlation)
+            };
+            let at = from + kernels.iter().skip(from).take(MOST).position(same)?;
+            Some(Message {
+                kernel: KernelId::new(at),
+                args: *args,
+            })
+        })
+        .collect();
+    found.sort_unstable_by_key(|m| m.kernel);
+    found.dedup_by_key(|m| m.kernel);
+    found
 }
 
 /// Tells "none happened" from "nobody looked". `ProfilerActivity.CUDA` is one switch: with kernels

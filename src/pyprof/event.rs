@@ -1,0 +1,191 @@
+//! Operators of torch.profiler as markers of PyProf: the same dictionary, so that what reads the one
+//! reads the other. Tensors also have their strides, where the trace records them.
+
+use super::Text;
+use super::python::{push_list, push_str, tuple};
+use crate::base::DType;
+use crate::correlate::source::Frame;
+use crate::correlate::{Arg, ArgValue, LayerId, OpArgs, OpName, Run, Tensor};
+use crate::profile::{Range, RangeKind};
+
+/// A marker's text.
+pub(super) fn marker(op: &OpName, args: &OpArgs) -> String {
+    let mut out = String::from("{'mod': ");
+    push_str(&mut out, &op.module);
+    out.push_str(", 'op': ");
+    push_str(&mut out, &op.name);
+    out.push_str(", 'args': ");
+    push_list(&mut out, &args.items, push_arg);
+    out.push('}');
+    out
+}
+
+fn push_arg(out: &mut String, arg: &Arg) {
+    out.push_str("{'name': ");
+    push_str(out, arg.name.as_deref().unwrap_or_default());
+    push_value(out, &arg.value);
+    out.push('}');
+}
+
+/// `, 'type': 'int', 'value': 3`.
+fn push_value(out: &mut String, value: &ArgValue) {
+    let plain = |out: &mut String, kind: &str, value: &str| {
+        out.push_str(&format!(", 'type': '{kind}', 'value': {value}"));
+    };
+    match value {
+        ArgValue::Tensor(tensor) => push_tensor(out, tensor),
+        ArgValue::List(items) => {
+            plain(out, "list", "");
+            push_list(out, items, push_item);
+        }
+        ArgValue::Int(value) => plain(out, "int", &value.to_string()),
+        ArgValue::Float(value) if value.is_finite() => plain(out, "float", &format!("{value:?}")),
+        // As PyProf writes them, so that Python reads the line.
+        ArgValue::Float(value) => plain(out, "float", &format!("'{value}'").to_lowercase()),
+        ArgValue::Bool(value) => plain(out, "bool", if *value { "True" } else { "False" }),
+        ArgValue::Str(text) => {
+            plain(out, "str", "");
+            push_str(out, text);
+        }
+        ArgValue::None => plain(out, "NoneType", "None"),
+        ArgValue::Unknown => out.push_str(", 'type': ''"),
+    }
+}
+
+/// An item of a list: a number as it is, anything else as an argument without a name.
+fn push_item(out: &mut String, item: &ArgValue) {
+    match item {
+        ArgValue::Int(value) => out.push_str(&value.to_string()),
+        ArgValue::Bool(value) => out.push_str(if *value { "True" } else { "False" }),
+        ArgValue::None => out.push_str("None"),
+        other => {
+            out.push_str("{'name': ''");
+            push_value(out, other);
+            out.push('}');
+        }
+    }
+}
+
+fn push_tensor(out: &mut String, tensor: &Tensor) {
+    let dtype = tensor.dtype.map_or("", in_python);
+    let shape = tuple(&tensor.shape);
+    out.push_str(&format!(
+        ", 'type': 'tensor', 'shape': {shape}, 'dtype': '{dtype}'"
+    ));
+    if let Some(strides) = &tensor.strides {
+        out.push_str(&format!(", 'strides': {}", tuple(strides)));
+    }
+}
+
+/// A type as PyTorch spells it.
+fn in_python(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Fp64 => "float64",
+        DType::Fp32 => "float32",
+        DType::Fp16 => "float16",
+        DType::Bf16 => "bfloat16",
+        other => other.name(),
+    }
+}
+
+/// The user's source lines among the ranges around a launch, outermost first: Python frames, or the
+/// call stack that 2021's traces note at each operator.
+pub(super) fn trace(run: &Run, around: &[&Range]) -> Vec<String> {
+    let user = |text: &str| {
+        let frame = Frame::parse(text)?;
+        (!frame.is_internal()).then(|| frame.short())
+    };
+    let frames = around.iter().filter(|r| r.kind == RangeKind::Python);
+    let lines: Vec<String> = frames
+        .filter_map(|range| user(run.profile.text(range.text)))
+        .collect();
+    if !lines.is_empty() {
+        return lines;
+    }
+    let stacks = around.iter().rev().filter_map(|range| range.args);
+    let stack = stacks
+        .filter_map(|args| call_stack(run.profile.text(args)))
+        .next();
+    let mut lines: Vec<String> = stack
+        .unwrap_or_default()
+        .split(';')
+        .filter_map(user)
+        .collect();
+    lines.reverse();
+    lines
+}
+
+fn call_stack(args: &str) -> Option<String> {
+    if !args.contains("\"Call stack\"") {
+        return None;
+    }
+    let event: serde_json::Map<String, serde_json::Value> = serde_json::from_str(args).ok()?;
+    let stack = event.get("Call stack")?.as_str()?;
+    (!stack.is_empty()).then(|| stack.to_owned())
+}
+
+/// Whether a layer was named by something a user wrote.
+pub(super) fn layer(run: &Run, id: LayerId) -> Option<Text> {
+    use crate::correlate::LayerSource::{Fsdp, Module, UserRange};
+    let layer = run.layers.get(id.idx())?;
+    matches!(layer.source, Fsdp | Module | UserRange).then(|| Text::from(layer.name.as_str()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use crate::pyprof::marker::Marker;
+
+    #[test]
+    fn a_marker_reads_back_as_what_it_was_made_of() {
+        let tensor = |strides: Option<Vec<i64>>| {
+            ArgValue::Tensor(Tensor {
+                shape: vec![8, 4],
+                dtype: Some(DType::Bf16),
+                strides,
+            })
+        };
+        let items: Vec<Arg> = [
+            tensor(Some(vec![1, 8])),
+            tensor(None),
+            ArgValue::List(vec![tensor(None), tensor(Some(vec![0, 1]))]),
+            ArgValue::List(vec![ArgValue::Int(1), ArgValue::Bool(true), ArgValue::None]),
+            ArgValue::Int(-3),
+            ArgValue::Float(1e-5),
+            ArgValue::Float(f64::INFINITY),
+            ArgValue::Float(f64::NEG_INFINITY),
+            ArgValue::Bool(false),
+            ArgValue::Str("it's \"\\".into()),
+            ArgValue::None,
+            ArgValue::Unknown,
+        ]
+        .into_iter()
+        .map(|value| Arg { name: None, value })
+        .chain([Arg {
+            name: Some("Group size".into()),
+            value: ArgValue::Int(8),
+        }])
+        .collect();
+        let args = OpArgs { items };
+        let op = OpName {
+            module: "aten".into(),
+            name: "a'b".into(),
+        };
+        let text = marker(&op, &args);
+        let read = Marker::parse(&text).unwrap();
+        assert_eq!(read.op, op);
+        let unnamed: Vec<Arg> = read
+            .op_args
+            .items
+            .iter()
+            .map(|a| Arg {
+                name: a.name.clone().filter(|n| !n.is_empty()),
+                value: a.value.clone(),
+            })
+            .collect();
+        assert_eq!(unnamed, args.items);
+        // Tensors of a list count as arguments.
+        assert_eq!(read.args.iter().filter(|a| a.is_tensor()).count(), 4);
+    }
+}
