@@ -212,7 +212,7 @@ pub struct SiteStake {
 pub struct Totals {
     /// Union of GPU work, summed over devices.
     pub gpu_busy_ns: f64,
-    /// Kernel time, summed over kernels and devices.
+    /// Kernel time, summed over kernels and devices; graphs recorded as a whole count as kernels.
     pub kernel_ns: f64,
     /// Judged window, summed over devices.
     pub window_ns: f64,

@@ -124,6 +124,14 @@ impl KernelScope<'_> {
 }
 
 impl KernelScope<'_> {
+    /// ROCm's copy kernels do not name their types: there the operator's arguments tell.
+    fn family(&self) -> Family {
+        match (self.name.family, self.site.cost.family) {
+            (Family::Copy, Family::Cast) => Family::Cast,
+            (family, _) => family,
+        }
+    }
+
     /// Bytes of the message, bytes each rank sends for it, ranks.
     fn message(&self) -> Option<(u64, Option<u64>, Option<u64>)> {
         match self.site.dims() {
@@ -163,8 +171,8 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "",
         &[],
         NOTHING,
-        "What kind of work its name says",
-        |k| Answer::word(k.name.family.name())
+        "What kind of work its name says; a copy between tensors of different types is a `cast`",
+        |k| Answer::word(k.family().name())
     ),
     fact!("kernel.count", Int, "", &[], NOTHING, "Executions", |k| {
         Answer::int(u64::from(k.kernel.count))

@@ -99,6 +99,15 @@ impl<'a> SiteScope<'a> {
             .sum()
     }
 
+    /// Whether one of its kernels takes tensors into the domain of Winograd's algorithm or of Fourier.
+    fn transformed(&self) -> bool {
+        let named = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            name.contains("winograd") || name.contains("fft")
+        };
+        self.decoded().iter().any(|d| named(&d.base))
+    }
+
     fn gemm(&self, pick: fn(u64, u64, u64, u64) -> u64) -> Answer {
         match self.dims() {
             Dims::Gemm { batch, m, n, k, .. } => Answer::int(pick(batch, m, n, k)),
@@ -517,6 +526,15 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         NOTHING,
         "One call ran many candidate kernels: a library's algorithm search",
         |s| Answer::flag(s.cost.autotuning)
+    ),
+    fact!(
+        "site.transformed",
+        Bool,
+        "",
+        CONV,
+        NOTHING,
+        "It ran as a Winograd or FFT convolution, which multiplies less often than the FLOPs of a convolution count",
+        |s| Answer::flag(s.transformed())
     ),
     fact!(
         "site.layout_ns",

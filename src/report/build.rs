@@ -244,6 +244,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         subject: label(&f.subject),
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
+        calls_are: calls_are(&f.members).to_owned(),
         members: f.members.len() as u64,
         time_ns: finite(f.time_ns),
         share: finite(f.share),
@@ -254,6 +255,16 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         references: f.references.iter().map(|r| sentence(r)).collect(),
         evidence: evidence::of(costed, f),
         on_ranks: None,
+    }
+}
+
+/// What the calls of a finding are, by its first member: a rule's members are all of one kind.
+fn calls_are(members: &[Member]) -> &'static str {
+    match members.first() {
+        Some(Member::Kernel(..)) => "kernel",
+        Some(Member::Copy(_)) => "copy",
+        Some(Member::Gap(_)) => "gap",
+        _ => "call",
     }
 }
 

@@ -1,14 +1,16 @@
 //! What a finding rests on: the facts of its condition, its operators, kernels and source lines.
 
 use indexmap::IndexMap;
+use rustc_hash::FxHashSet;
 
 use super::build::label;
 use super::{Evidence, FactValue, KernelUse, OperatorUse};
 use std::sync::Arc;
 
 use crate::base::text;
-use crate::correlate::{ArgValue, OpArgs, Run, Site, Tensor};
+use crate::correlate::{ArgValue, OpArgs, Run, Site, SiteId, Tensor};
 use crate::cost::{Costed, Decoded};
+use crate::facts::Member;
 use crate::judge::Finding;
 
 /// Operators and kernels shown per finding; the JSON holds no more either, for one finding may
@@ -21,14 +23,54 @@ const MAX_ARGUMENTS: usize = 160;
 /// Longest printed value of a fact, in characters.
 const MAX_VALUE: usize = 120;
 
+/// A site, as far as a finding is about it.
+struct Covered<'a> {
+    site: &'a Site,
+    decoded: &'a [Arc<Decoded>],
+    /// Share of its time: the rest belongs to other kernels, or to calls outside the sequence.
+    part: f64,
+    /// The rows of its kernels that are meant; `None` for all.
+    rows: Option<Vec<usize>>,
+}
+
+impl Covered<'_> {
+    fn ns(&self, of: i64) -> i64 {
+        (of as f64 * self.part).round() as i64
+    }
+
+    /// A finding about some of a site's kernels is about all their runs; one about a sequence is about
+    /// as many calls as its share of the time.
+    fn count(&self, of: u64) -> u64 {
+        match self.rows {
+            Some(_) => of,
+            None => ((of as f64 * self.part).round() as u64).max(1),
+        }
+    }
+}
+
 /// The evidence for a finding.
 pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
-    let sites: Vec<(&Site, &[Arc<Decoded>])> = finding
+    let named: FxHashSet<(SiteId, u32)> = (finding.members.iter())
+        .filter_map(|member| match member {
+            Member::Kernel(site, row) => Some((*site, *row)),
+            _ => None,
+        })
+        .collect();
+    let sites: Vec<Covered<'_>> = finding
         .sites
         .iter()
         .filter_map(|id| {
-            let decoded = costed.kernels.get(id.idx()).map_or(&[][..], |k| k);
-            Some((costed.run.sites.get(id.idx())?, decoded))
+            let site = costed.run.sites.get(id.idx())?;
+            let part = finding.covered.get(id).map_or(1.0, |ns| ns / site.time_ns as f64);
+            Some(Covered {
+                site,
+                decoded: costed.kernels.get(id.idx()).map_or(&[][..], |k| k),
+                part: if part.is_finite() { part.clamp(0.0, 1.0) } else { 1.0 },
+                rows: (!named.is_empty()).then(|| {
+                    let rows = named.iter().filter(|(site, _)| site == id);
+                    rows.map(|(_, row)| *row as usize).collect()
+                }),
+            })
         })
         .collect();
     Evidence {
@@ -46,9 +88,10 @@ pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
     }
 }
 
-fn operators(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<OperatorUse> {
+fn operators(run: &Run, sites: &[Covered<'_>]) -> Vec<OperatorUse> {
     let mut uses: IndexMap<(String, &'static str, String), OperatorUse> = IndexMap::new();
-    for (site, _) in sites {
+    for covered in sites {
+        let site = covered.site;
         let Some(op) = &site.op else { continue };
         let operator = label(&op.display());
         let arguments = site
@@ -66,8 +109,8 @@ fn operators(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<OperatorUse> 
                 calls: 0,
                 time_ns: 0,
             });
-        entry.calls += u64::from(site.calls);
-        entry.time_ns = entry.time_ns.saturating_add(site.time_ns);
+        entry.calls += covered.count(u64::from(site.calls));
+        entry.time_ns = (entry.time_ns).saturating_add(covered.ns(site.time_ns));
     }
     let mut uses: Vec<_> = uses.into_values().collect();
     uses.sort_by(|a, b| {
@@ -80,11 +123,14 @@ fn operators(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<OperatorUse> 
     uses
 }
 
-fn kernels(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<KernelUse> {
+fn kernels(run: &Run, sites: &[Covered<'_>]) -> Vec<KernelUse> {
     let mut uses: IndexMap<String, KernelUse> = IndexMap::new();
-    for (site, decoded) in sites {
-        for (i, kernel) in site.kernels.iter().enumerate() {
-            let decoded = decoded.get(i);
+    for covered in sites {
+        for (i, kernel) in covered.site.kernels.iter().enumerate() {
+            if covered.rows.as_ref().is_some_and(|rows| !rows.contains(&i)) {
+                continue;
+            }
+            let decoded = covered.decoded.get(i);
             let name = kernel_name(run.profile.text(kernel.name), decoded.map(Arc::as_ref));
             let entry = uses.entry(name.clone()).or_insert_with(|| KernelUse {
                 kernel: name,
@@ -92,8 +138,12 @@ fn kernels(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<KernelUse> {
                 count: 0,
                 time_ns: 0,
             });
-            entry.count += u64::from(kernel.count);
-            entry.time_ns = entry.time_ns.saturating_add(kernel.time_ns);
+            entry.count += covered.count(u64::from(kernel.count));
+            let ns = match covered.rows {
+                Some(_) => kernel.time_ns,
+                None => covered.ns(kernel.time_ns),
+            };
+            entry.time_ns = entry.time_ns.saturating_add(ns);
         }
     }
     let mut uses: Vec<_> = uses.into_values().collect();
@@ -116,9 +166,9 @@ pub(super) fn kernel_name(full: &str, decoded: Option<&Decoded>) -> String {
     }
 }
 
-fn source_lines(sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<String> {
+fn source_lines(sites: &[Covered<'_>]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for line in sites.iter().filter_map(|(s, _)| s.source_line.as_deref()) {
+    for line in (sites.iter()).filter_map(|s| s.site.source_line.as_deref()) {
         let line = label(line);
         if !lines.contains(&line) {
             lines.push(line);

@@ -195,6 +195,9 @@ pub struct FindingReport {
     /// It is about the run as a whole, not about a place in it.
     pub whole_run: bool,
     pub calls: u64,
+    /// What `calls` counts: `call`, `kernel`, `copy` or `gap`.
+    #[serde(default = "operator_calls")]
+    pub calls_are: String,
     pub members: u64,
     pub time_ns: f64,
     /// Of GPU busy time, or of the window when `saving.kind` is `idle`.
@@ -211,6 +214,10 @@ pub struct FindingReport {
     /// Which ranks it was found on; absent in the report of a single file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_ranks: Option<OnRanks>,
+}
+
+fn operator_calls() -> String {
+    "call".to_owned()
 }
 
 /// Time a finding gives back.

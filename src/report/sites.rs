@@ -7,7 +7,7 @@ use super::build::{label, share, sum};
 use super::evidence::{kernel_name, print_args};
 use super::words;
 use crate::correlate::{Run, Site};
-use crate::cost::{Bound, Costed, Decoded, SiteCost, TensorCore};
+use crate::cost::{Bound, Costed, Decoded, Family, SiteCost, TensorCore};
 use crate::judge::Verdict;
 
 /// All calls of one operator in one layer, direction and shape; or, without an operator, all runs of
@@ -123,7 +123,8 @@ fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Opt
         best_ideal_ns,
         reachable_ns: positive(cost.reachable_ns),
         headroom: headroom(site, cost, best_ideal_ns),
-        bound: cost.bound.map(|b| b.name().to_owned()),
+        bound: (cost.bound.filter(|_| cost.family != Family::Communication))
+            .map(|b| b.name().to_owned()),
         dtype: cost.math_dtype.map(|d| d.name().to_owned()),
         tensor_core: match cost.tensor_core {
             TensorCore::Yes => Some(true),
@@ -149,10 +150,12 @@ fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     ratio.is_finite().then_some(ratio)
 }
 
-/// As in the tables by layer: a search among algorithms and work below what a launch takes have
-/// none.
+/// As in the tables by layer: a search among algorithms, work below what a launch takes and
+/// collectives, which wait for links and other ranks, have none.
 fn headroom(site: &Site, cost: &SiteCost, best_ideal_ns: Option<f64>) -> Option<f64> {
-    let comparable = !cost.autotuning && cost.bound != Some(Bound::Latency);
+    let comparable = !cost.autotuning
+        && cost.bound != Some(Bound::Latency)
+        && cost.family != Family::Communication;
     ratio(Some(site.time_ns as f64), best_ideal_ns).filter(|_| comparable)
 }
 
