@@ -170,5 +170,7 @@ mod tests {
         assert_eq!(ns_range(1.0, f64::NAN), "-");
         assert_eq!(counted(1, "step"), "1 step");
         assert_eq!(counted(1200, "kernel"), "1,200 kernels");
+        assert_eq!(counted(1, "copy"), "1 copy");
+        assert_eq!(counted(3, "copy"), "3 copies");
     }
 }

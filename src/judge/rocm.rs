@@ -106,6 +106,10 @@ mod tests {
             ("", ""),
             ("`open", "`open"),
             ("É Tensor Core", "É matrix core"),
+            (
+                "Tensor Cores multiply. SMs idle: SMs.",
+                "Matrix cores multiply. Compute units idle: compute units.",
+            ),
         ] {
             assert_eq!(translate(nvidia), amd);
         }

@@ -61,11 +61,18 @@ pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
         .iter()
         .filter_map(|id| {
             let site = costed.run.sites.get(id.idx())?;
-            let part = finding.covered.get(id).map_or(1.0, |ns| ns / site.time_ns as f64);
+            let part = finding
+                .covered
+                .get(id)
+                .map_or(1.0, |ns| ns / site.time_ns as f64);
             Some(Covered {
                 site,
                 decoded: costed.kernels.get(id.idx()).map_or(&[][..], |k| k),
-                part: if part.is_finite() { part.clamp(0.0, 1.0) } else { 1.0 },
+                part: if part.is_finite() {
+                    part.clamp(0.0, 1.0)
+                } else {
+                    1.0
+                },
                 rows: (!named.is_empty()).then(|| {
                     let rows = named.iter().filter(|(site, _)| site == id);
                     rows.map(|(_, row)| *row as usize).collect()

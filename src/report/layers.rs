@@ -66,7 +66,13 @@ pub(super) fn rows(costed: &Costed, verdict: &Verdict) -> (Vec<LayerRow>, Omitte
         rows.push(LayerRow {
             time_ns: graphs_ns,
             share: share(graphs_ns as f64, total as f64),
-            ..row(costed, &Key::Other(WHOLE_GRAPHS.to_owned()), &[], total, &numbers)
+            ..row(
+                costed,
+                &Key::Other(WHOLE_GRAPHS.to_owned()),
+                &[],
+                total,
+                &numbers,
+            )
         });
     }
     rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));

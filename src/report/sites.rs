@@ -72,7 +72,8 @@ pub struct SiteRow {
 /// The most expensive sites, and how many more there are.
 pub(super) fn rows(costed: &Costed, verdict: &Verdict, max: usize) -> (Vec<SiteRow>, Omitted) {
     let sites = &costed.run.sites;
-    let total = sum(sites.iter().map(|s| s.time_ns));
+    let graphs = costed.run.timeline.devices.iter().map(|d| d.graph_ns);
+    let total = sum(sites.iter().map(|s| s.time_ns).chain(graphs));
     let mut numbers = super::layers::numbers_by_site(costed, verdict);
     let mut order: Vec<usize> = (0..sites.len()).collect();
     // Stable, so that equals stay in the order of their first kernels.

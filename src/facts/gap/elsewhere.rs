@@ -57,7 +57,14 @@ fn pauses(run: &Run) -> FxHashMap<ThreadId, Vec<Pause>> {
         for (at, gap) in device.gaps.iter().enumerate() {
             if let Some((thread, span)) = pause(run, gap) {
                 let key = (row, at);
-                all.push((thread, Pause { key, span, range: None }));
+                all.push((
+                    thread,
+                    Pause {
+                        key,
+                        span,
+                        range: None,
+                    },
+                ));
             }
         }
     }
