@@ -7,7 +7,7 @@ use super::build::label;
 use super::{Evidence, FactValue, KernelUse, OperatorUse};
 use std::sync::Arc;
 
-use crate::base::text;
+use crate::base::{DType, text};
 use crate::correlate::{ArgValue, OpArgs, Run, Site, SiteId, Tensor};
 use crate::cost::{Costed, Decoded};
 use crate::facts::Member;
@@ -189,6 +189,9 @@ fn source_lines(sites: &[Covered<'_>]) -> Vec<String> {
 
 /// `bf16[4096, 1600], dim=1`: types and shapes, and what else the profile says.
 pub(super) fn print_args(args: &OpArgs) -> String {
+    if let Some(message) = print_message(args) {
+        return message;
+    }
     let mut out = String::new();
     for arg in &args.items {
         // Markers may hold thousands of arguments; what does not fit is not built first.
@@ -210,6 +213,25 @@ pub(super) fn print_args(args: &OpArgs) -> String {
         out.push_str(&value);
     }
     text::clip(&text::home(&out), MAX_ARGUMENTS)
+}
+
+/// `bf16[8816192] among 8 ranks`: a collective as its profile describes it, in place of a dozen arguments
+/// that mean nothing to people.
+fn print_message(args: &OpArgs) -> Option<String> {
+    let named = |name: &str| {
+        let arg = (args.items.iter()).find(|a| a.name.as_deref() == Some(name))?;
+        let mut value = String::new();
+        print_value(&arg.value, 0, &mut value);
+        Some(value).filter(|v| !v.is_empty())
+    };
+    let elements = named("In msg nelems")?;
+    let dtype = named("dtype").unwrap_or_default();
+    let dtype = DType::parse(&dtype).map_or(dtype, |d| d.name().to_owned());
+    let ranks = named("Group size").map_or(String::new(), |n| format!(" among {n} ranks"));
+    Some(text::clip(
+        &format!("{dtype}[{elements}]{ranks}"),
+        MAX_ARGUMENTS,
+    ))
 }
 
 fn print_value(value: &ArgValue, depth: usize, out: &mut String) {
@@ -250,11 +272,31 @@ fn print_tensor(tensor: &Tensor, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::DType;
+
     use crate::correlate::Arg;
 
     fn positional(value: ArgValue) -> Arg {
         Arg { name: None, value }
+    }
+
+    #[test]
+    fn a_collective_is_its_message() {
+        let named = |name: &str, value| Arg {
+            name: Some(name.into()),
+            value,
+        };
+        let mut args = OpArgs {
+            items: vec![
+                positional(ArgValue::List(vec![ArgValue::Int(9600)])),
+                named("Collective name", ArgValue::Str("broadcast".into())),
+                named("In msg nelems", ArgValue::Int(9600)),
+                named("Group size", ArgValue::Int(8)),
+                named("dtype", ArgValue::Str("BFloat16".into())),
+            ],
+        };
+        assert_eq!(print_args(&args), "bf16[9600] among 8 ranks");
+        args.items.truncate(3);
+        assert_eq!(print_args(&args), "[9600]");
     }
 
     #[test]
