@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use super::{
-    Ceiling, Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report,
+    Ceiling, Claimed, Counted, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report,
     SCHEMA_VERSION, SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence, layers,
     sites, timeline, words,
 };
@@ -244,7 +244,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         subject: label(&f.subject),
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
-        calls_are: calls_are(&f.members).to_owned(),
+        calls_are: calls_are(&f.members),
         members: f.members.len() as u64,
         time_ns: finite(f.time_ns),
         share: finite(f.share),
@@ -259,12 +259,12 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
 }
 
 /// What the calls of a finding are, by its first member: a rule's members are all of one kind.
-fn calls_are(members: &[Member]) -> &'static str {
+fn calls_are(members: &[Member]) -> Counted {
     match members.first() {
-        Some(Member::Kernel(..)) => "kernel",
-        Some(Member::Copy(_)) => "copy",
-        Some(Member::Gap(_)) => "gap",
-        _ => "call",
+        Some(Member::Kernel(..)) => Counted::Kernel,
+        Some(Member::Copy(_)) => Counted::Copy,
+        Some(Member::Gap(_)) => Counted::Gap,
+        _ => Counted::Call,
     }
 }
 
