@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::correlate::SiteId;
 use crate::cost::Family;
-use crate::profile::{Format, Profile};
+use crate::profile::{Format, Profile, RangeKind};
 
 mod around;
 mod chain;
@@ -212,7 +212,7 @@ pub struct SiteStake {
 pub struct Totals {
     /// Union of GPU work, summed over devices.
     pub gpu_busy_ns: f64,
-    /// Kernel time, summed over kernels and devices.
+    /// Kernel time, summed over kernels and devices; graphs recorded as a whole count as kernels.
     pub kernel_ns: f64,
     /// Judged window, summed over devices.
     pub window_ns: f64,
@@ -279,7 +279,7 @@ mod needs {
     pub(super) const GPU: &str =
         "the GPU: name it with `--gpu`, or capture with a tool that records it";
     pub(super) const KERNEL_NAME: &str =
-        "a kernel name that says so; Triton and custom kernels do not";
+        "nothing helps: the names of these kernels do not tell (Triton's, custom ones)";
     pub(super) const LAUNCH_CONFIG: &str =
         "launch configurations (registers, shared memory) in the export";
     pub(super) const GPU_AND_LAUNCH: &str = "the GPU (`--gpu NAME`) and the kernel's launch configuration, which kernels without a launch call may lack";
@@ -331,7 +331,8 @@ pub fn to_collect<'a>(needs: &'a str, profile: &Profile) -> &'a str {
     if profile.format != Format::KinetoJson {
         return needs;
     }
-    if needs == needs::SHAPES && profile.recorded.shapes {
+    let has_operators = || profile.ranges.iter().any(|r| r.kind == RangeKind::CpuOp);
+    if needs == needs::SHAPES && profile.recorded.shapes && has_operators() {
         return needs::PRICES;
     }
     needs::IN_A_TRACE

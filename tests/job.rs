@@ -626,7 +626,9 @@ fn two_sampled_ranks_give_the_same_at_once_and_merged() {
         &comparison(&report),
         &["Only 2 of the job's 128 ranks are here"],
     );
-    for finding in report["findings"].as_array().unwrap() {
+    // The same program ran on both; how long each waited for its host differs.
+    let findings = report["findings"].as_array().unwrap();
+    for finding in findings.iter().filter(|f| f["category"] != "host") {
         assert_eq!(finding["on_ranks"]["on"], 2, "{}", finding["rule"]);
     }
 }

@@ -274,6 +274,7 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
         confidence: Confidence::High,
         members: vec![Member::Site(site)],
         sites: vec![site],
+        covered: BTreeMap::new(),
         place: place.into(),
         subject: place.into(),
         calls: 24,

@@ -36,8 +36,10 @@ pub fn ns_range(low: f64, high: f64) -> String {
 
 /// A number with its noun: `1 step`, `1,200 kernels`.
 pub fn counted(n: u64, noun: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{} {noun}{s}", count(n))
+    match noun.strip_suffix('y').filter(|_| n != 1) {
+        Some(stem) => format!("{} {stem}ies", count(n)),
+        None => format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" }),
+    }
 }
 
 /// Bytes in powers of ten: `512 B`, `1.44 MB`, `25.5 GB`.
@@ -168,5 +170,7 @@ mod tests {
         assert_eq!(ns_range(1.0, f64::NAN), "-");
         assert_eq!(counted(1, "step"), "1 step");
         assert_eq!(counted(1200, "kernel"), "1,200 kernels");
+        assert_eq!(counted(1, "copy"), "1 copy");
+        assert_eq!(counted(3, "copy"), "3 copies");
     }
 }

@@ -468,8 +468,11 @@ pub enum GapCause {
     /// Code was being loaded or the driver set up: a first launch, a module load, a first call that
     /// takes far longer than its like.
     ModuleLoad,
-    /// The next kernel was launched only after the previous one had ended.
+    /// The next kernel was launched only after the previous one had ended, by no more than a few
+    /// operators take on the host.
     HostLate,
+    /// The same, but for so long that the host did something else than launch work.
+    HostBusy,
     /// Launched in time, started late: waiting on another stream, device or rank.
     Waiting,
     Unknown,
@@ -486,6 +489,7 @@ impl GapCause {
             GapCause::Allocation => "allocation",
             GapCause::ModuleLoad => "module_load",
             GapCause::HostLate => "host_late",
+            GapCause::HostBusy => "host_busy",
             GapCause::Waiting => "waiting",
             GapCause::Unknown => "unknown",
         }

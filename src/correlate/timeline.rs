@@ -87,25 +87,41 @@ pub(crate) fn times(
 }
 
 /// Per kernel: launched outside declared warm-up. A declaration that covers everything covers
-/// nothing: there would be no run left to judge.
+/// nothing: there would be no run left to judge. The little that ran before the first warm-up, such
+/// as the initialisation of weights, is no steady run either.
 fn inside(profile: &Profile, hints: &Hints<'_>) -> Vec<bool> {
+    /// Share of the kernel time outside warm-up up to which what came before it is little.
+    const LITTLE: f64 = 0.1;
     let mut warmup = hints.warmup.to_vec();
     warmup.sort_unstable();
+    let first = warmup.first().map(|span| span.start);
     let warm = gaps::Pieces::merged(warmup.into_iter().map(|span| (span, None)).collect());
-    let inside: Vec<bool> = profile
+    let launched: Vec<i64> = profile
         .kernels
         .iter()
         .enumerate()
         .map(|(index, kernel)| {
             let launch = hints.launches.get(index).copied().flatten();
-            let launched = launch
+            launch
                 .and_then(|call| profile.calls.get(call.idx()))
-                .map_or(kernel.span.start, |call| call.span.start);
-            !warm.contains(launched)
+                .map_or(kernel.span.start, |call| call.span.start)
         })
         .collect();
+    let mut inside: Vec<bool> = launched.iter().map(|&at| !warm.contains(at)).collect();
     if profile.graphs.is_empty() && !inside.contains(&true) {
         return vec![true; inside.len()];
+    }
+    let early = |at: i64| first.is_some_and(|first| at < first);
+    let (mut before_ns, mut all_ns) = (0_i64, 0_i64);
+    for ((kernel, &at), &counts) in profile.kernels.iter().zip(&launched).zip(&inside) {
+        let ns = if counts { kernel.span.ns() } else { 0 };
+        all_ns = all_ns.saturating_add(ns);
+        before_ns = before_ns.saturating_add(if early(at) { ns } else { 0 });
+    }
+    if before_ns as f64 <= LITTLE * all_ns as f64 {
+        for (counts, &at) in inside.iter_mut().zip(&launched) {
+            *counts &= !early(at);
+        }
     }
     inside
 }

@@ -67,6 +67,8 @@ pub(super) struct Chain {
     pub(super) time_ns: f64,
     /// The part of it after the first operator of each occurrence.
     pub(super) rest_ns: f64,
+    /// The longest operator of each occurrence, summed.
+    pub(super) longest_ns: f64,
     /// What one fused operator would take, over all occurrences; `None` when a cost is unknown.
     pub(super) fused_ns: Option<f64>,
     /// Columns of the softmax or norm, sequence length of attention, elements otherwise.
@@ -285,7 +287,9 @@ fn attention(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
 fn norm(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
     let starts = ["pow", "square", "mean", "var", "var_mean", "mul"];
     let first = run.first()?;
-    if !starts.contains(&first.name) || first.direction == Direction::Update {
+    // Statistics are often taken in fp32: the conversion before them goes away with them.
+    let begins = starts.contains(&first.name) || first.family == Family::Cast;
+    if !begins || first.direction == Direction::Update {
         return None;
     }
     let part = |l: &&&Link<'_>| {
@@ -367,7 +371,8 @@ fn conv_norm(run: &[&Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option
     Some((Kind::ConvNorm, 2 + bias + usize::from(act)))
 }
 
-/// At least three pointwise calls in a row over the same number of elements.
+/// At least three pointwise calls in a row over the same number of elements; what begins a norm
+/// belongs to that.
 fn pointwise(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     let Dims::Elements { numel } = first.dims else {
@@ -378,7 +383,9 @@ fn pointwise(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
             && l.direction == first.direction
             && l.dims == (Dims::Elements { numel })
     };
-    let length = run.iter().take_while(fits).count();
+    let longest = run.iter().take_while(fits).count();
+    let norm_at = |&at: &usize| run.get(at..).is_some_and(|rest| norm(rest).is_some());
+    let length = (1..longest).find(norm_at).unwrap_or(longest);
     (length >= 3).then_some((Kind::Pointwise, length))
 }
 
@@ -417,6 +424,7 @@ fn record(
             kernels: 0,
             time_ns: 0.0,
             rest_ns: 0.0,
+            longest_ns: 0.0,
             fused_ns: Some(0.0),
             width: width(members),
             bias_ns: 0.0,
@@ -429,6 +437,7 @@ fn record(
         .skip(1)
         .map(|l| l.time_ns as f64)
         .sum::<f64>();
+    chain.longest_ns += members.iter().map(|l| l.time_ns).max().unwrap_or(0) as f64;
     for link in members {
         chain.kernels += u64::from(link.kernels);
         chain.time_ns += link.time_ns as f64;
@@ -638,6 +647,15 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         NOTHING,
         "GPU time of its operators but the first, over all occurrences",
         |c| Answer::double(c.chain.rest_ns)
+    ),
+    fact!(
+        "chain.longest_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time of the longest operator of each occurrence, summed: a fused one that reads and writes each element once takes no longer",
+        |c| Answer::double(c.chain.longest_ns)
     ),
     fact!(
         "chain.gpu_share",

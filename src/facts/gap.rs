@@ -9,12 +9,15 @@ use super::{Answer, Entry, Subject, Table, fact};
 use crate::correlate::{GapCause, Run};
 use crate::profile::{CallId, RangeKind, StrId};
 
+mod elsewhere;
+
 /// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
 #[derive(Debug, Clone)]
 pub(super) struct GapGroup {
     pub(super) ordinal: u32,
     pub(super) cause: GapCause,
-    /// The innermost operator around the blamed call, as the profile spells it.
+    /// The innermost operator around the blamed call, as the profile spells it; where the host did
+    /// something else than launch work, the range it was in.
     pub(super) op: Option<StrId>,
     pub(super) count: u64,
     pub(super) time_ns: f64,
@@ -56,11 +59,13 @@ impl Lengths {
 /// All gaps inside the window in groups, by device, cause and operator.
 pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
     let ops = operators(run);
+    let elsewhere = elsewhere::ranges(run);
     let mut groups = Vec::new();
-    for device in &run.timeline.devices {
+    for (row, device) in run.timeline.devices.iter().enumerate() {
         let mut by_cause: BTreeMap<GapCause, BTreeMap<Option<StrId>, Lengths>> = BTreeMap::new();
-        for gap in &device.gaps {
-            let op = gap.call.and_then(|id| ops.get(&id)).copied();
+        for (at, gap) in device.gaps.iter().enumerate() {
+            let around = gap.call.and_then(|id| ops.get(&id));
+            let op = around.or_else(|| elsewhere.get(&(row, at))).copied();
             let lengths = by_cause
                 .entry(gap.cause)
                 .or_default()
@@ -190,7 +195,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         NOTHING,
-        "`profiler_overhead`, `data_loading`, `after_sync`, `blocking_copy`, `allocation`, `module_load`, `host_late`, `waiting` or `unknown`",
+        "`profiler_overhead`, `data_loading`, `after_sync`, `blocking_copy`, `allocation`, `module_load`, `host_late`, `host_busy`, `waiting` or `unknown`",
         |g| Answer::word(g.group.cause.name())
     ),
     fact!(
@@ -267,7 +272,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         RANGES_OF_OPS,
-        "The operator around that call as the profile spells it",
+        "The operator around that call as the profile spells it; for `host_busy` the range in which the host spent most of the interval",
         |g| Answer::maybe_word(op(g))
     ),
 ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
-use crate::gpu::{Gpu, Vendor};
+use crate::gpu::{Gpu, How, Vendor};
 
 fn known<'a>(t: &GpuScope<'a>) -> Option<&'a Gpu> {
     t.gpu
@@ -39,6 +39,7 @@ fn if_nvidia(t: &GpuScope<'_>, answer: Option<Answer>) -> Answer {
 /// The GPU in use, if one is known, and what the kernels that ran prove of it.
 pub(super) struct GpuScope<'a> {
     gpu: Option<&'a Gpu>,
+    what_if: bool,
     proven_cc: Option<(u32, u32)>,
 }
 
@@ -47,6 +48,7 @@ impl<'a> GpuScope<'a> {
         let costed = table.costed;
         GpuScope {
             gpu: costed.gpu.as_ref().map(|choice| &choice.gpu),
+            what_if: (costed.gpu.as_ref()).is_some_and(|choice| choice.how == How::WhatIf),
             proven_cc: costed.proven_cc,
         }
     }
@@ -56,6 +58,7 @@ impl<'a> GpuScope<'a> {
 pub(super) fn of(gpu: &Gpu) -> BTreeMap<String, Value> {
     let scope = GpuScope {
         gpu: Some(gpu),
+        what_if: false,
         proven_cc: None,
     };
     ENTRIES
@@ -126,6 +129,15 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
                 None => Answer::Absent,
             }
         }
+    ),
+    fact!(
+        "gpu.what_if",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Asked for with `--gpu` although the profile was taken on another one: what ran was chosen for that",
+        |t| Answer::flag(t.what_if)
     ),
     fact!(
         "gpu.tf32_pays",

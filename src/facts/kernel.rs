@@ -121,6 +121,14 @@ impl KernelScope<'_> {
         let capacity = self.blocks_per_sm()? * self.sm_count()?;
         (capacity > 0).then(|| self.config.blocks() as f64 / capacity as f64)
     }
+
+    /// ROCm's copy kernels do not name their types: there the operator's arguments tell.
+    fn family(&self) -> Family {
+        match (self.name.family, self.site.cost.family) {
+            (Family::Copy, Family::Cast) => Family::Cast,
+            (family, _) => family,
+        }
+    }
 }
 
 const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
@@ -144,8 +152,8 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "",
         &[],
         NOTHING,
-        "What kind of work its name says",
-        |k| Answer::word(k.name.family.name())
+        "What kind of work its name says; a copy between tensors of different types is a `cast`",
+        |k| Answer::word(k.family().name())
     ),
     fact!("kernel.count", Int, "", &[], NOTHING, "Executions", |k| {
         Answer::int(u64::from(k.kernel.count))

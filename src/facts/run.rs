@@ -2,7 +2,7 @@
 
 use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
-use crate::correlate::{Direction, Missing, Run, Site, StepTime};
+use crate::correlate::{Direction, GapCause, Missing, Run, Site, StepTime};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 use crate::profile::ApiClass;
@@ -17,6 +17,9 @@ pub(super) struct Sums {
     pub(super) half_math_ns: f64,
     pub(super) fp32_math_ns: f64,
     pub(super) tf32_math_ns: f64,
+    /// Matrix products alone, and those of them in TF32: convolutions have a switch of their own.
+    pub(super) product_ns: f64,
+    pub(super) tf32_product_ns: f64,
     pub(super) fp64_ns: f64,
     pub(super) tensor_core_ns: f64,
     pub(super) not_tensor_core_ns: f64,
@@ -77,6 +80,12 @@ impl Sums {
                     continue;
                 }
                 sums.math_ns += ns;
+                if cost.family == Family::Gemm {
+                    sums.product_ns += ns;
+                    if dtype == Some(DType::Tf32) {
+                        sums.tf32_product_ns += ns;
+                    }
+                }
                 match dtype {
                     Some(DType::Fp16 | DType::Bf16 | DType::Fp8 | DType::Int8 | DType::Fp4) => {
                         sums.half_math_ns += ns;
@@ -650,6 +659,15 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::share(t.sums.tf32_math_ns, t.sums.math_ns)
     ),
     fact!(
+        "run.tf32_product_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the time of matrix products in TF32: above 0 means that the program allows it for them",
+        |t| Answer::share(t.sums.tf32_product_ns, t.sums.product_ns)
+    ),
+    fact!(
         "run.fp64_share",
         Double,
         "share",
@@ -780,6 +798,15 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::double(t.costed.run.window.setup.copied_ns as f64)
     ),
     fact!(
+        "run.loading_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Idle time inside the window while the host loaded code: first launches of a kernel, first calls of a library",
+        |t| Answer::double(loading_ns(&t.costed.run))
+    ),
+    fact!(
         "run.first_launch_ns",
         Double,
         "ns",
@@ -789,6 +816,14 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::double(t.costed.run.window.setup.first_launch_ns as f64)
     ),
 ];
+
+/// What the devices waited for code to be loaded, together.
+fn loading_ns(run: &Run) -> f64 {
+    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
+    gaps.filter(|gap| gap.cause == GapCause::ModuleLoad)
+        .map(|gap| gap.span.ns() as f64)
+        .sum()
+}
 
 #[cfg(test)]
 mod tests {

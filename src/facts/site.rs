@@ -4,6 +4,7 @@ use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
 use crate::correlate::{OpArgs, Site, SiteId, Tensor};
 use crate::cost::{Decoded, Dims, Family, OpCost, SiteCost, TensorCore};
+use crate::gpu::How;
 
 /// A site in its table.
 pub(super) struct SiteScope<'a> {
@@ -97,6 +98,21 @@ impl<'a> SiteScope<'a> {
             .filter(|(_, d)| d.family == family)
             .map(|(k, _)| k.time_ns as f64)
             .sum()
+    }
+
+    /// Whether its ideal is one GPU's and its time another's.
+    fn what_if(&self) -> bool {
+        let gpu = self.table.costed.gpu.as_ref();
+        gpu.is_some_and(|choice| choice.how == How::WhatIf)
+    }
+
+    /// Whether one of its kernels takes tensors into the domain of Winograd's algorithm or of Fourier.
+    fn transformed(&self) -> bool {
+        let named = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            name.contains("winograd") || name.contains("fft")
+        };
+        self.decoded().iter().any(|d| named(&d.base))
     }
 
     fn gemm(&self, pick: fn(u64, u64, u64, u64) -> u64) -> Answer {
@@ -480,11 +496,12 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         "",
         &[],
         SHAPES,
-        "Ideal over silicon time, in the unit and precision it ran in",
-        |s| Answer::maybe(
-            s.cost.ideal_ns.map(|ideal| ideal / s.site.time_ns as f64),
-            Answer::double
-        )
+        "Ideal over silicon time, in the unit and precision it ran in; silent where `--gpu` asks for another GPU than the times were measured on",
+        |s| match s.cost.ideal_ns {
+            _ if s.what_if() => Answer::DoesNotApply,
+            Some(ideal) => Answer::double(ideal / s.site.time_ns as f64),
+            None => Answer::Absent,
+        }
     ),
     fact!(
         "site.headroom",
@@ -517,6 +534,15 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         NOTHING,
         "One call ran many candidate kernels: a library's algorithm search",
         |s| Answer::flag(s.cost.autotuning)
+    ),
+    fact!(
+        "site.transformed",
+        Bool,
+        "",
+        CONV,
+        NOTHING,
+        "It ran as a Winograd or FFT convolution, which multiplies less often than the FLOPs of a convolution count",
+        |s| Answer::flag(s.transformed())
     ),
     fact!(
         "site.layout_ns",

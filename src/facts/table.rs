@@ -500,7 +500,7 @@ fn totals(run: &Run) -> Totals {
     let busy_share = if window > 0.0 { busy / window } else { 0.0 };
     Totals {
         gpu_busy_ns: busy,
-        kernel_ns: run.sites.iter().map(|s| s.time_ns as f64).sum(),
+        kernel_ns: run.sites.iter().map(|s| s.time_ns as f64).sum::<f64>() + sum(|d| d.graph_ns),
         window_ns: window,
         idle_ns: window - busy,
         copy_ns: sum(|d| d.exposed_copy_ns),

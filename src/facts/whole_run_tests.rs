@@ -229,3 +229,33 @@ fn a_clock_that_drops_shows_in_equal_products() {
     assert_eq!(of_run(&costed, "run.math_slowdown"), double(1.25));
     assert_eq!(of_run(&costed, "run.paced_share"), double(1.0));
 }
+
+#[test]
+fn a_host_that_did_something_else_is_named_by_the_range_it_was_in() {
+    const MS: i64 = 1_000_000;
+    let mut profile = Builder::new();
+    profile.range("epoch", 0, 100 * MS);
+    profile.range("iteration 3", 0, 60 * MS);
+    launch(&mut profile, "softmax_warp_forward", 100);
+    profile.range("preprocess", MS, 30 * MS);
+    profile.range("decode", MS, 12 * MS);
+    launch(&mut profile, "softmax_warp_forward", 40 * MS);
+    launch(&mut profile, "softmax_warp_forward", 90 * MS);
+    let costed = costed(profile);
+    let table = Table::new(&costed);
+    let mut seen = Vec::new();
+    for member in table.members(Over::Gap) {
+        let view = table.view(member);
+        assert_eq!(
+            view.get("gap.cause"),
+            Answer::Value(Value::Str("host_busy".into()))
+        );
+        if let Answer::Value(Value::Str(name)) = view.get("gap.op") {
+            seen.push(name.to_string());
+        }
+    }
+    seen.sort();
+    // The innermost one around most of it; a numbered step says nothing.
+    assert_eq!(seen, ["epoch", "preprocess"]);
+    assert_eq!(of_run(&costed, "run.loading_ns"), double(0.0));
+}

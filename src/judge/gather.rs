@@ -179,8 +179,13 @@ pub(super) fn covered(picks: &[Pick]) -> f64 {
     siteless.map(|p| p.stake.time_ns).sum::<f64>() + in_sites(picks)
 }
 
-/// ns of the sites covered by picks; parts of a site (its kernels, its share of chains) add up.
+/// ns of the sites covered by picks.
 fn in_sites(picks: &[Pick]) -> f64 {
+    covered_sites(picks).values().sum()
+}
+
+/// ns covered of each site; parts of a site (its kernels, its share of chains) add up.
+pub(super) fn covered_sites(picks: &[Pick]) -> BTreeMap<SiteId, f64> {
     let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
     for pick in picks {
         for stake in &pick.stake.sites {
@@ -191,7 +196,7 @@ fn in_sites(picks: &[Pick]) -> f64 {
             };
         }
     }
-    sites.values().sum()
+    sites
 }
 
 /// One place, or the costliest and how many more.

@@ -122,6 +122,8 @@ pub struct Finding {
     pub members: Vec<Member>,
     /// Sites covered, each once.
     pub sites: Vec<SiteId>,
+    /// ns covered of each of them: a kernel or a sequence is part of its site.
+    pub covered: BTreeMap<SiteId, f64>,
     /// Where, for people; not escaped. Several places are folded: `blocks.* (24 layers)`.
     pub place: String,
     /// What tells it from its rule's other findings in this run, and is the same for the same

@@ -309,13 +309,7 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
             judged.faults.add(failure);
         }
     }
-    let mut sites: Vec<SiteId> = draft
-        .picks
-        .iter()
-        .flat_map(|p| p.stake.sites.iter().map(|s| s.site))
-        .collect();
-    sites.sort_unstable();
-    sites.dedup();
+    let covered = super::gather::covered_sites(&draft.picks);
     Finding {
         rule: rule.id.clone(),
         file: rule.source.name.clone(),
@@ -324,7 +318,8 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
         severity: draft.severity,
         confidence: rule.confidence,
         members: draft.picks.iter().map(|p| p.member).collect(),
-        sites,
+        sites: covered.keys().copied().collect(),
+        covered,
         place: draft.place.clone(),
         subject: subject(rule, draft),
         calls: draft.calls,

@@ -51,7 +51,12 @@ fn translate(text: &str) -> String {
             !code && !before.is_alphanumeric() && rest.strip_prefix(nvidia).is_some_and(ends_word)
         });
         if let Some((nvidia, amd)) = word {
-            out.push_str(amd);
+            if begins_sentence(&out) {
+                out.extend(amd.chars().next().map(|c| c.to_ascii_uppercase()));
+                out.push_str(amd.get(1..).unwrap_or_default());
+            } else {
+                out.push_str(amd);
+            }
             rest = rest.get(nvidia.len()..).unwrap_or_default();
             before = 'x';
             continue;
@@ -62,6 +67,12 @@ fn translate(text: &str) -> String {
         rest = rest.get(next.len_utf8()..).unwrap_or_default();
     }
     out
+}
+
+/// Whether what follows this text is the first word of a sentence.
+fn begins_sentence(before: &str) -> bool {
+    let text = before.trim_end();
+    text.is_empty() || (text.len() < before.len() && text.ends_with(['.', '!', '?']))
 }
 
 fn ends_word(rest: &str) -> bool {
@@ -95,6 +106,10 @@ mod tests {
             ("", ""),
             ("`open", "`open"),
             ("É Tensor Core", "É matrix core"),
+            (
+                "Tensor Cores multiply. SMs idle: SMs.",
+                "Matrix cores multiply. Compute units idle: compute units.",
+            ),
         ] {
             assert_eq!(translate(nvidia), amd);
         }

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use super::{
-    Ceiling, Claimed, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report,
+    Ceiling, Claimed, Counted, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report,
     SCHEMA_VERSION, SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence, layers,
     sites, timeline, words,
 };
@@ -200,7 +200,7 @@ fn gpu_name(costed: &Costed) -> Option<String> {
     let chosen = costed.gpu.as_ref();
     match (recorded, chosen) {
         (Some(name), Some(choice)) if choice.how == How::WhatIf => {
-            Some(format!("{name}, judged as a {}", choice.gpu.name))
+            Some(format!("{name}, judged as {}", choice.gpu.name))
         }
         (Some(name), _) => Some(name),
         (None, Some(choice)) => Some(choice.gpu.name.clone()),
@@ -244,6 +244,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         subject: label(&f.subject),
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
+        calls_are: calls_are(&f.members),
         members: f.members.len() as u64,
         time_ns: finite(f.time_ns),
         share: finite(f.share),
@@ -254,6 +255,16 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         references: f.references.iter().map(|r| sentence(r)).collect(),
         evidence: evidence::of(costed, f),
         on_ranks: None,
+    }
+}
+
+/// What the calls of a finding are, by its first member: a rule's members are all of one kind.
+fn calls_are(members: &[Member]) -> Counted {
+    match members.first() {
+        Some(Member::Kernel(..)) => Counted::Kernel,
+        Some(Member::Copy(_)) => Counted::Copy,
+        Some(Member::Gap(_)) => Counted::Gap,
+        _ => Counted::Call,
     }
 }
 

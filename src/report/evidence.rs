@@ -1,14 +1,16 @@
 //! What a finding rests on: the facts of its condition, its operators, kernels and source lines.
 
 use indexmap::IndexMap;
+use rustc_hash::FxHashSet;
 
 use super::build::label;
 use super::{Evidence, FactValue, KernelUse, OperatorUse};
 use std::sync::Arc;
 
-use crate::base::text;
-use crate::correlate::{ArgValue, OpArgs, Run, Site, Tensor};
+use crate::base::{DType, text};
+use crate::correlate::{ArgValue, OpArgs, Run, Site, SiteId, Tensor};
 use crate::cost::{Costed, Decoded};
+use crate::facts::Member;
 use crate::judge::Finding;
 
 /// Operators and kernels shown per finding; the JSON holds no more either, for one finding may
@@ -21,14 +23,61 @@ const MAX_ARGUMENTS: usize = 160;
 /// Longest printed value of a fact, in characters.
 const MAX_VALUE: usize = 120;
 
+/// A site, as far as a finding is about it.
+struct Covered<'a> {
+    site: &'a Site,
+    decoded: &'a [Arc<Decoded>],
+    /// Share of its time: the rest belongs to other kernels, or to calls outside the sequence.
+    part: f64,
+    /// The rows of its kernels that are meant; `None` for all.
+    rows: Option<Vec<usize>>,
+}
+
+impl Covered<'_> {
+    fn ns(&self, of: i64) -> i64 {
+        (of as f64 * self.part).round() as i64
+    }
+
+    /// A finding about some of a site's kernels is about all their runs; one about a sequence is about
+    /// as many calls as its share of the time.
+    fn count(&self, of: u64) -> u64 {
+        match self.rows {
+            Some(_) => of,
+            None => ((of as f64 * self.part).round() as u64).max(1),
+        }
+    }
+}
+
 /// The evidence for a finding.
 pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
-    let sites: Vec<(&Site, &[Arc<Decoded>])> = finding
+    let named: FxHashSet<(SiteId, u32)> = (finding.members.iter())
+        .filter_map(|member| match member {
+            Member::Kernel(site, row) => Some((*site, *row)),
+            _ => None,
+        })
+        .collect();
+    let sites: Vec<Covered<'_>> = finding
         .sites
         .iter()
         .filter_map(|id| {
-            let decoded = costed.kernels.get(id.idx()).map_or(&[][..], |k| k);
-            Some((costed.run.sites.get(id.idx())?, decoded))
+            let site = costed.run.sites.get(id.idx())?;
+            let part = finding
+                .covered
+                .get(id)
+                .map_or(1.0, |ns| ns / site.time_ns as f64);
+            Some(Covered {
+                site,
+                decoded: costed.kernels.get(id.idx()).map_or(&[][..], |k| k),
+                part: if part.is_finite() {
+                    part.clamp(0.0, 1.0)
+                } else {
+                    1.0
+                },
+                rows: (!named.is_empty()).then(|| {
+                    let rows = named.iter().filter(|(site, _)| site == id);
+                    rows.map(|(_, row)| *row as usize).collect()
+                }),
+            })
         })
         .collect();
     Evidence {
@@ -46,9 +95,10 @@ pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
     }
 }
 
-fn operators(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<OperatorUse> {
+fn operators(run: &Run, sites: &[Covered<'_>]) -> Vec<OperatorUse> {
     let mut uses: IndexMap<(String, &'static str, String), OperatorUse> = IndexMap::new();
-    for (site, _) in sites {
+    for covered in sites {
+        let site = covered.site;
         let Some(op) = &site.op else { continue };
         let operator = label(&op.display());
         let arguments = site
@@ -67,8 +117,8 @@ fn operators(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<OperatorUse> 
                 calls: 0,
                 time_ns: 0,
             });
-        entry.calls += u64::from(site.calls);
-        entry.time_ns = entry.time_ns.saturating_add(site.time_ns);
+        entry.calls += covered.count(u64::from(site.calls));
+        entry.time_ns = (entry.time_ns).saturating_add(covered.ns(site.time_ns));
     }
     let mut uses: Vec<_> = uses.into_values().collect();
     uses.sort_by(|a, b| {
@@ -81,11 +131,14 @@ fn operators(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<OperatorUse> 
     uses
 }
 
-fn kernels(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<KernelUse> {
+fn kernels(run: &Run, sites: &[Covered<'_>]) -> Vec<KernelUse> {
     let mut uses: IndexMap<String, KernelUse> = IndexMap::new();
-    for (site, decoded) in sites {
-        for (i, kernel) in site.kernels.iter().enumerate() {
-            let decoded = decoded.get(i);
+    for covered in sites {
+        for (i, kernel) in covered.site.kernels.iter().enumerate() {
+            if covered.rows.as_ref().is_some_and(|rows| !rows.contains(&i)) {
+                continue;
+            }
+            let decoded = covered.decoded.get(i);
             let name = kernel_name(run.profile.text(kernel.name), decoded.map(Arc::as_ref));
             let entry = uses.entry(name.clone()).or_insert_with(|| KernelUse {
                 kernel: name,
@@ -93,8 +146,12 @@ fn kernels(run: &Run, sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<KernelUse> {
                 count: 0,
                 time_ns: 0,
             });
-            entry.count += u64::from(kernel.count);
-            entry.time_ns = entry.time_ns.saturating_add(kernel.time_ns);
+            entry.count += covered.count(u64::from(kernel.count));
+            let ns = match covered.rows {
+                Some(_) => kernel.time_ns,
+                None => covered.ns(kernel.time_ns),
+            };
+            entry.time_ns = entry.time_ns.saturating_add(ns);
         }
     }
     let mut uses: Vec<_> = uses.into_values().collect();
@@ -117,9 +174,9 @@ pub(super) fn kernel_name(full: &str, decoded: Option<&Decoded>) -> String {
     }
 }
 
-fn source_lines(sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<String> {
+fn source_lines(sites: &[Covered<'_>]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for line in sites.iter().filter_map(|(s, _)| s.source_line.as_deref()) {
+    for line in (sites.iter()).filter_map(|s| s.site.source_line.as_deref()) {
         let line = label(line);
         if !lines.contains(&line) {
             lines.push(line);
@@ -133,6 +190,9 @@ fn source_lines(sites: &[(&Site, &[Arc<Decoded>])]) -> Vec<String> {
 
 /// `bf16[4096, 1600], dim=1`: types and shapes, and what else the profile says.
 pub(super) fn print_args(args: &OpArgs) -> String {
+    if let Some(message) = print_message(args) {
+        return message;
+    }
     let mut out = String::new();
     for arg in &args.items {
         // Markers may hold thousands of arguments; what does not fit is not built first.
@@ -154,6 +214,25 @@ pub(super) fn print_args(args: &OpArgs) -> String {
         out.push_str(&value);
     }
     text::clip(&text::home(&out), MAX_ARGUMENTS)
+}
+
+/// `bf16[8816192] among 8 ranks`: a collective as its profile describes it, in place of a dozen arguments
+/// that mean nothing to people.
+fn print_message(args: &OpArgs) -> Option<String> {
+    let named = |name: &str| {
+        let arg = (args.items.iter()).find(|a| a.name.as_deref() == Some(name))?;
+        let mut value = String::new();
+        print_value(&arg.value, 0, &mut value);
+        Some(value).filter(|v| !v.is_empty())
+    };
+    let elements = named("In msg nelems")?;
+    let dtype = named("dtype").unwrap_or_default();
+    let dtype = DType::parse(&dtype).map_or(dtype, |d| d.name().to_owned());
+    let ranks = named("Group size").map_or(String::new(), |n| format!(" among {n} ranks"));
+    Some(text::clip(
+        &format!("{dtype}[{elements}]{ranks}"),
+        MAX_ARGUMENTS,
+    ))
 }
 
 fn print_value(value: &ArgValue, depth: usize, out: &mut String) {
@@ -194,11 +273,31 @@ fn print_tensor(tensor: &Tensor, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::DType;
+
     use crate::correlate::Arg;
 
     fn positional(value: ArgValue) -> Arg {
         Arg { name: None, value }
+    }
+
+    #[test]
+    fn a_collective_is_its_message() {
+        let named = |name: &str, value| Arg {
+            name: Some(name.into()),
+            value,
+        };
+        let mut args = OpArgs {
+            items: vec![
+                positional(ArgValue::List(vec![ArgValue::Int(9600)])),
+                named("Collective name", ArgValue::Str("broadcast".into())),
+                named("In msg nelems", ArgValue::Int(9600)),
+                named("Group size", ArgValue::Int(8)),
+                named("dtype", ArgValue::Str("BFloat16".into())),
+            ],
+        };
+        assert_eq!(print_args(&args), "bf16[9600] among 8 ranks");
+        args.items.truncate(3);
+        assert_eq!(print_args(&args), "[9600]");
     }
 
     #[test]

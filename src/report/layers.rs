@@ -7,7 +7,7 @@ use super::build::{label, priced, share, sum};
 use super::words;
 use super::{LayerRow, LeaveAlone, Omitted};
 use crate::correlate::{Direction, LayerSource, PatternId, Run, Site};
-use crate::cost::{Bound, Costed, SiteCost};
+use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::Member;
 use crate::judge::{SavingKind, Verdict};
 
@@ -21,6 +21,9 @@ const AT_REACHABLE: f64 = 1.10;
 pub(crate) const MOSTLY: f64 = 0.8;
 /// Share of kernel time below which work is not worth a word, good or bad.
 const WORTH_NAMING: f64 = 0.01;
+
+/// The row of graphs whose kernels are not in the file.
+const WHOLE_GRAPHS: &str = "(inside graphs recorded as a whole)";
 
 /// What a row stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,7 +39,7 @@ fn key(run: &Run, site: &Site) -> Key {
     }
     match (&site.op, site.missing) {
         (Some(op), _) => Key::Other(label(&op.display())),
-        (None, Some(missing)) => Key::Other(format!("({})", words::missing_short(missing))),
+        (None, Some(missing)) => Key::Other(words::missing_row(missing).to_owned()),
         (None, None) => Key::Other("(no operator)".to_owned()),
     }
 }
@@ -52,12 +55,26 @@ fn group(costed: &Costed) -> IndexMap<Key, Vec<usize>> {
 
 /// The per-layer table, largest time first, and what did not fit.
 pub(super) fn rows(costed: &Costed, verdict: &Verdict) -> (Vec<LayerRow>, Omitted) {
-    let total = sum(costed.run.sites.iter().map(|s| s.time_ns));
+    let graphs_ns = sum(costed.run.timeline.devices.iter().map(|d| d.graph_ns));
+    let total = sum(costed.run.sites.iter().map(|s| s.time_ns)).saturating_add(graphs_ns);
     let numbers = numbers_by_site(costed, verdict);
     let mut rows: Vec<LayerRow> = group(costed)
         .into_iter()
         .map(|(key, sites)| row(costed, &key, &sites, total, &numbers))
         .collect();
+    if graphs_ns > 0 {
+        rows.push(LayerRow {
+            time_ns: graphs_ns,
+            share: share(graphs_ns as f64, total as f64),
+            ..row(
+                costed,
+                &Key::Other(WHOLE_GRAPHS.to_owned()),
+                &[],
+                total,
+                &numbers,
+            )
+        });
+    }
     rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
     let rest = rows.split_off(rows.len().min(MAX_ROWS));
     let omitted = Omitted {
@@ -121,10 +138,10 @@ fn named_by_layer(run: &Run, sites: &[usize]) -> bool {
         .is_some_and(|layer| layer.source != LayerSource::Op)
 }
 
-/// What bounds most of the time of some sites.
+/// What bounds most of the time of some sites; not of collectives, whose limit is not in the GPU.
 fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<Bound> {
     let mut times = [(Bound::Math, 0i64), (Bound::Memory, 0), (Bound::Latency, 0)];
-    for (site, cost) in sites {
+    for (site, cost) in sites.filter(|(_, cost)| cost.family != Family::Communication) {
         for (bound, time) in &mut times {
             if cost.bound == Some(*bound) {
                 *time = time.saturating_add(site.time_ns);

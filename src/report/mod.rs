@@ -195,6 +195,9 @@ pub struct FindingReport {
     /// It is about the run as a whole, not about a place in it.
     pub whole_run: bool,
     pub calls: u64,
+    /// What `calls` counts.
+    #[serde(default)]
+    pub calls_are: Counted,
     pub members: u64,
     pub time_ns: f64,
     /// Of GPU busy time, or of the window when `saving.kind` is `idle`.
@@ -211,6 +214,21 @@ pub struct FindingReport {
     /// Which ranks it was found on; absent in the report of a single file.
     #[serde(default)]
     pub on_ranks: Option<OnRanks>,
+}
+
+/// What a finding has so and so many of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Counted {
+    /// Operator calls.
+    #[default]
+    Call,
+    /// Kernel executions.
+    Kernel,
+    Copy,
+    /// Idle intervals.
+    Gap,
 }
 
 /// Time a finding gives back.

@@ -7,7 +7,7 @@ use super::build::{label, share, sum};
 use super::evidence::{kernel_name, print_args};
 use super::words;
 use crate::correlate::{Run, Site};
-use crate::cost::{Bound, Costed, Decoded, SiteCost, TensorCore};
+use crate::cost::{Bound, Costed, Decoded, Family, SiteCost, TensorCore};
 use crate::judge::Verdict;
 
 /// All calls of one operator in one layer, direction and shape; or, without an operator, all runs of
@@ -72,7 +72,8 @@ pub struct SiteRow {
 /// The most expensive sites, and how many more there are.
 pub(super) fn rows(costed: &Costed, verdict: &Verdict, max: usize) -> (Vec<SiteRow>, Omitted) {
     let sites = &costed.run.sites;
-    let total = sum(sites.iter().map(|s| s.time_ns));
+    let graphs = costed.run.timeline.devices.iter().map(|d| d.graph_ns);
+    let total = sum(sites.iter().map(|s| s.time_ns).chain(graphs));
     let mut numbers = super::layers::numbers_by_site(costed, verdict);
     let mut order: Vec<usize> = (0..sites.len()).collect();
     // Stable, so that equals stay in the order of their first kernels.
@@ -123,7 +124,8 @@ fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Opt
         best_ideal_ns,
         reachable_ns: positive(cost.reachable_ns),
         headroom: headroom(site, cost, best_ideal_ns),
-        bound: cost.bound.map(|b| b.name().to_owned()),
+        bound: (cost.bound.filter(|_| cost.family != Family::Communication))
+            .map(|b| b.name().to_owned()),
         dtype: cost.math_dtype.map(|d| d.name().to_owned()),
         tensor_core: match cost.tensor_core {
             TensorCore::Yes => Some(true),
@@ -150,10 +152,12 @@ fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     ratio.is_finite().then_some(ratio)
 }
 
-/// As in the tables by layer: a search among algorithms and work below what a launch takes have
-/// none.
+/// As in the tables by layer: a search among algorithms, work below what a launch takes and
+/// collectives, which wait for links and other ranks, have none.
 fn headroom(site: &Site, cost: &SiteCost, best_ideal_ns: Option<f64>) -> Option<f64> {
-    let comparable = !cost.autotuning && cost.bound != Some(Bound::Latency);
+    let comparable = !cost.autotuning
+        && cost.bound != Some(Bound::Latency)
+        && cost.family != Family::Communication;
     ratio(Some(site.time_ns as f64), best_ideal_ns).filter(|_| comparable)
 }
 

@@ -99,6 +99,8 @@ fn what_ran(s: &Summary) -> String {
 fn span(s: &Summary) -> String {
     /// Share of the window that the steps must fill to stand for it.
     const ALL: f64 = 0.9;
+    /// Times the window that steps may take: they begin before their first kernel.
+    const LONGER: f64 = 1.5;
     let window = ns(s.window_ns as f64);
     let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
         return format!("a window of {window}");
@@ -113,7 +115,10 @@ fn span(s: &Summary) -> String {
     };
     let steps = format!("{} of {}{each}{ahead}", counted(s.steps, "step"), ns(step));
     let filled = step * s.steps as f64 / s.window_ns as f64;
-    if filled >= ALL {
+    if filled > LONGER {
+        // The host spent the steps on something else: compiling, loading.
+        format!("a window of {window} in {steps}")
+    } else if filled >= ALL {
         steps
     } else {
         format!("a window of {window} with {steps}")
@@ -136,43 +141,49 @@ fn what_to_win(report: &Report) -> String {
             first.title, first.place
         );
     };
-    let start = match report.findings.len() {
-        1 => String::new(),
-        _ => format!(
-            ", {}",
-            match own_saving(first) {
-                Some(saving) => format!("{saving} of it"),
-                None => "starting".to_owned(),
+    let place = format!("\"{}\" ({})", first.title, first.place);
+    match report.findings.len() {
+        1 => format!("The finding below gives back {total}: {place}."),
+        _ => match own_part(first, &report.claimed) {
+            Some(part) => {
+                format!("The {findings} below give back {total}; start with {place}: {part}.")
             }
-        ),
-    };
-    let below = match report.findings.len() {
-        1 => "finding below".to_owned(),
-        _ => format!("{findings} below"),
-    };
-    let (verb, with) = if start.is_empty() {
-        ("gives", ": ")
-    } else {
-        ("give", " with ")
-    };
-    format!(
-        "The {below} {verb} back {total}{start}{with}\"{}\" ({}).",
-        first.title, first.place
-    )
+            None => format!("The {findings} below give back {total}; start with {place}."),
+        },
+    }
 }
 
-fn own_saving(finding: &FindingReport) -> Option<String> {
-    finding
-        .saving
-        .as_ref()
-        .filter(|s| s.claimed_ns > 0.0)
-        .map(|s| ns_range(s.claimed_low_ns, s.claimed_ns))
+/// What one finding gives back of what all of a kind do.
+fn own_part(finding: &FindingReport, all: &Claimed) -> Option<String> {
+    /// Share of all of a kind from which the rest is not worth a number.
+    const ALL: f64 = 0.99;
+    let saving = finding.saving.as_ref().filter(|s| s.claimed_ns > 0.0)?;
+    let whole = match saving.kind {
+        SavingKind::Gpu => all.gpu_ns,
+        SavingKind::Copy => all.copy_ns,
+        SavingKind::Idle => all.idle_ns,
+    };
+    let kinds = [all.gpu_ns, all.copy_ns, all.idle_ns];
+    let alone = kinds.iter().filter(|ns| **ns > 0.0).count() == 1;
+    Some(match (saving.claimed_ns >= ALL * whole, alone) {
+        (true, true) => "all of it".to_owned(),
+        (true, false) => format!("all {}", of_kind(saving.kind)),
+        (false, _) => ns_range(saving.claimed_low_ns, saving.claimed_ns),
+    })
+}
+
+fn of_kind(kind: SavingKind) -> &'static str {
+    match kind {
+        SavingKind::Gpu => "of the GPU time",
+        SavingKind::Copy => "of the copying",
+        SavingKind::Idle => "of the idle time",
+    }
 }
 
 /// `12 to 24 ms of GPU time (10 to 20 %) and 3 ms of idle time (2 % of the window)`.
 fn total(c: &Claimed, s: &Summary) -> Option<String> {
     let busy = s.busy_ns as f64;
-    let parts = [
+    let mut parts = [
         (SavingKind::Gpu, c.gpu_low_ns, c.gpu_ns, busy),
         (SavingKind::Copy, c.copy_low_ns, c.copy_ns, busy),
         (
@@ -182,6 +193,8 @@ fn total(c: &Claimed, s: &Summary) -> Option<String> {
             s.device_window_ns as f64,
         ),
     ];
+    // What gives most comes first.
+    parts.sort_by(|a, b| b.2.total_cmp(&a.2));
     let texts: Vec<String> = parts
         .into_iter()
         .filter(|(_, _, high, _)| *high > 0.0)
@@ -207,10 +220,19 @@ fn total(c: &Claimed, s: &Summary) -> Option<String> {
 
 /// "Found nothing" and "could not look" are different sentences.
 fn nothing_found(report: &Report) -> String {
+    /// Share of kernel time below which having looked at it says nothing of the rest.
+    const LITTLE: f64 = 0.1;
     let s = &report.summary;
     let rules = counted(report.method.rules_run, "rule");
     if report.method.rules_run == 0 {
         return "No rule was run, so there is no advice.".to_owned();
+    }
+    if s.headroom.is_some() && s.priced_ns < LITTLE * s.kernel_time_ns as f64 {
+        return format!(
+            "No advice, and that is no clean bill of health: {rules} ran, but only {} of the kernel time \
+             could be compared with what the GPU can do. What they could not look at is listed below.",
+            percent(s.priced_ns / s.kernel_time_ns as f64)
+        );
     }
     if s.headroom.is_none() {
         return format!(
@@ -247,6 +269,16 @@ fn what_to_capture(report: &Report) -> String {
     }
     if report.method.gpu.is_none() {
         return "Say which GPU it was with `--gpu NAME`.".to_owned();
+    }
+    if report.summary.kernel_time_ns > 0
+        && report.summary.exposed_comm_ns as f64 > 0.9 * report.summary.busy_ns as f64
+    {
+        return "All of it is communication: the limits of links are not judged without message sizes and the \
+                number of ranks."
+            .to_owned();
+    }
+    if report.method.priced_share.is_some_and(|share| share > MOST) {
+        return "The calls are too short to compare: capture larger ones.".to_owned();
     }
     "Record operators with their shapes: `emit_nvtx(record_shapes=True)` under nsys, or torch.profiler \
      with `record_shapes=True`."
@@ -325,6 +357,16 @@ pub(super) fn missing_short(missing: Missing) -> &'static str {
     }
 }
 
+/// The reason as the name of a row.
+pub(super) fn missing_row(missing: Missing) -> &'static str {
+    match missing {
+        Missing::NoLaunch => "(no launch call in the file)",
+        Missing::GraphReplay => "(replayed by a graph launch)",
+        Missing::NoRange => "(outside every range)",
+        Missing::NoOperator => "(no operator in its ranges)",
+    }
+}
+
 /// The reason as programs read it.
 pub(super) fn missing_word(missing: Missing) -> &'static str {
     match missing {
@@ -356,6 +398,7 @@ pub(super) fn cause(word: &str) -> &'static str {
         "allocation" => "allocating memory",
         "module_load" => "loading code",
         "host_late" => "launched too late",
+        "host_busy" => "the host did something else",
         "waiting" => "waiting for another stream or GPU",
         _ => "unknown",
     }

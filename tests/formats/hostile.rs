@@ -36,6 +36,7 @@ const OURS: &[&str] = &[
     "severity",
     "confidence",
     "kind",
+    "calls_are",
     "device",
     "references",
     "unpriced",

@@ -19,6 +19,10 @@ const FIRST_LAUNCH_RATIO: i64 = 100;
 /// this long while the GPU has nothing to do sets something up: the driver's context, a library.
 const SETTING_UP_NS: i64 = 100_000_000;
 
+/// An operator costs the host 5 to 100 us, with markers or stacks a few times as much. A thread that
+/// launches nothing for this long is not slow at launching: it computes, reads or waits for something.
+const ELSEWHERE_NS: i64 = 1_000_000;
+
 /// Disjoint intervals in time order, each with the call it came from.
 #[derive(Debug, Default)]
 pub(super) struct Pieces(Vec<(Span, Option<CallId>)>);
@@ -170,11 +174,13 @@ impl<'a> Host<'a> {
         if loose.is_some_and(|s| s.released(gap, call.span.start).is_some()) {
             return (GapCause::AfterSync, None);
         }
-        if call.span.start > gap.start {
-            (GapCause::HostLate, None)
-        } else {
-            (GapCause::Waiting, None)
-        }
+        let late = call.span.start.saturating_sub(gap.start);
+        let cause = match late {
+            ..=0 => GapCause::Waiting,
+            1..ELSEWHERE_NS => GapCause::HostLate,
+            _ => GapCause::HostBusy,
+        };
+        (cause, None)
     }
 
     /// The process of an item and the call that launched it.

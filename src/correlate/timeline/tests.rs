@@ -229,10 +229,22 @@ fn warm_up_is_outside_the_window() {
     assert_eq!(times.window.span, Some(span(100, 110)));
     assert_eq!(times.window.setup.warmup_kernels, 2);
     assert_eq!(times.exposed, [0, 0, 10]);
-    b.warmup = vec![span(0, 1000)];
+    b.warmup = vec![span(30, 40)];
     assert_eq!(
         b.times().inside,
-        [true; 3],
+        [true, false, true],
+        "what ran before a warm-up counts when it is as much as what came after"
+    );
+    b.kernel(200, 2_000, 190);
+    assert_eq!(
+        b.times().inside,
+        [false, false, true, true],
+        "the little that ran before a warm-up does not"
+    );
+    b.warmup = vec![span(0, 3_000)];
+    assert_eq!(
+        b.times().inside,
+        [true; 4],
         "a run of nothing but warm-up is judged"
     );
 }
@@ -248,6 +260,17 @@ fn a_late_host_and_a_waiting_kernel() {
         b.causes(),
         [GapCause::HostLate, GapCause::Waiting, GapCause::Unknown]
     );
+}
+
+#[test]
+fn a_host_that_launches_nothing_for_long_is_not_slow_at_launching() {
+    const MS: i64 = 1_000_000;
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    b.kernel(3 * MS, 3 * MS + 100, 3 * MS - 10);
+    // Launched soon, started late: the host is not to blame.
+    b.kernel(9 * MS, 9 * MS + 100, 3 * MS + 200);
+    assert_eq!(b.causes(), [GapCause::HostBusy, GapCause::HostLate]);
 }
 
 #[test]

@@ -175,8 +175,9 @@ const KERNELS: &[Row] = {
         row(Has, "kv_indices", Index, ""),
         row(Has, "page_indices", Index, ""),
         row(Has, "future_token_ids", Index, ""),
-        row(Has, "reshape_and_cache", Copy, ""),
-        row(Has, "store_kvcache", Copy, ""),
+        // Keys and values are scattered into their slots: no copy that could be left out.
+        row(Has, "reshape_and_cache", Index, ""),
+        row(Has, "store_kvcache", Index, ""),
         row(Has, "copy_blocks", Copy, ""),
         row(Has, "copy_device_to_device", Copy, ""),
         row(Has, "split_with_sizes_copy", Copy, ""),

@@ -208,3 +208,25 @@ fn a_bias_between_convolution_and_norm_is_told_from_a_residual() {
     let run = [&conv, &norm, &relu];
     assert_eq!(conv_norm(&run, &|_| false), Some((Kind::ConvNorm, 3)));
 }
+
+fn any(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
+    let run: Vec<&Link<'_>> = links.iter().collect();
+    recognise_at(&run, &|_| false).map(|(kind, length)| (kind.name(), length))
+}
+
+#[test]
+fn a_norm_keeps_the_conversion_and_the_square_it_begins_with() {
+    let mut links = named(&[
+        "add", "copy", "pow", "mean", "add", "rsqrt", "mul", "copy", "mul",
+    ]);
+    let mean = links.get_mut(3).unwrap();
+    *mean = link("mean", Family::Reduce, Dims::None);
+    // The residual before it is nobody's, and no chain of pointwise work swallows the rest.
+    assert_eq!(any(&links), None);
+    assert_eq!(any(links.get(1..).unwrap()), Some(("norm", 8)));
+    // Two more in front of the conversion still make a chain of their own.
+    let mut longer = named(&["mul", "add"]);
+    longer.extend(links);
+    assert_eq!(any(&longer), Some(("pointwise", 3)));
+    assert_eq!(any(&named(&["copy", "add", "mul"])), Some(("pointwise", 3)));
+}

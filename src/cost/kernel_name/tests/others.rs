@@ -377,7 +377,7 @@ fn the_rest_of_pytorch() {
         ),
         (
             "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, unsigned char, (vllm::Fp8KVCacheDataType)1>(x)",
-            "copy no bf16",
+            "index no bf16",
             "",
         ),
         ("[CUDA memcpy HtoD]", "memcpy no", ""),
