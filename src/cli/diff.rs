@@ -37,8 +37,8 @@ pub(super) struct DiffArgs {
     /// Shape of the comparison
     #[arg(long, value_name = "FORMAT", default_value = "markdown")]
     format: DiffFormat,
-    /// Exit with status 1 when the second is slower by more than this, beyond the noise of the steps:
-    /// `regression=3%`
+    /// Exit with status 1 when the second is slower by more than this, and by more than chance explains:
+    /// `regression=3%`. Differences under 2 % are never called slower, nor are those of different GPUs
     #[arg(long, value_name = "GATE")]
     fail_on: Option<Gate>,
     /// The GPU of both profiles: a name from `gpus list` or a TOML file

@@ -235,6 +235,8 @@ pub enum Format {
 enum Schema {
     /// `--format json`
     Report,
+    /// `diff --format json`
+    Diff,
 }
 
 /// When to colour.
@@ -285,9 +287,10 @@ pub fn main() -> ExitCode {
         Some(Command::Merge(args)) => merge::merge(&args, cli.speech),
         Some(Command::Parse(args)) => parse::parse(&args, cli.speech),
         Some(Command::Prof(args)) => prof::prof(&args, cli.speech),
-        Some(Command::Schema {
-            what: Schema::Report,
-        }) => output::print(crate::report::SCHEMA),
+        Some(Command::Schema { what }) => output::print(match what {
+            Schema::Report => crate::report::SCHEMA,
+            Schema::Diff => crate::compare::diff::SCHEMA,
+        }),
         Some(Command::Scrub(args)) => scrub::scrub(&args, cli.speech),
         Some(Command::Completions { shell }) => completions(shell),
     };

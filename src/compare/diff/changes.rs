@@ -99,6 +99,30 @@ impl<'p, 'a> Changes<'p, 'a> {
         (before > 0.0).then(|| Change::new(before, after))
     }
 
+    /// Kernels matched by their names are more than operators.
+    pub(super) fn mostly_kernels(&self) -> bool {
+        let of = |kernels: bool| -> f64 {
+            let rows = self.rows.iter();
+            let rows = rows.filter(|r| (r.pair.level == Level::Kernel) == kernels);
+            rows.map(|r| r.before_ns).sum()
+        };
+        of(true) > of(false)
+    }
+
+    pub(super) fn without_arguments(&self) -> f64 {
+        let of = |blank: bool| -> f64 {
+            let rows = self
+                .rows
+                .iter()
+                .filter(|r| r.pair.before.what.is_operator());
+            let unsaid =
+                |r: &Row<'_, '_>| r.pair.before.shown.is_empty() && r.pair.after.shown.is_empty();
+            let rows = rows.filter(|r| !blank || unsaid(r));
+            rows.map(|r| r.before_ns).sum()
+        };
+        share(of(true), of(false))
+    }
+
     /// The difference that counts for a list: where all sizes changed, beyond what the work grew.
     /// `None` where that is not known.
     fn difference(&self, row: &Row<'_, '_>) -> Option<f64> {
@@ -148,7 +172,8 @@ impl<'p, 'a> Changes<'p, 'a> {
         let (calls_before, calls_after) = self.calls(row.pair);
         SiteChange {
             level: row.pair.level,
-            place_after: (place_after != place).then_some(place_after),
+            // Without a layer it is only known less well.
+            place_after: (place_after != place && a.pattern.is_some()).then_some(place_after),
             place,
             arguments: b.shown.to_owned(),
             arguments_after: (a.arguments.exact != b.arguments.exact).then(|| a.shown.to_owned()),
@@ -269,7 +294,13 @@ impl<'p, 'a> Changes<'p, 'a> {
 
     /// Time by layer. Work that moved counts where it was, and where it is.
     pub(super) fn layers(&self) -> Vec<LayerChange> {
-        if self.sizes.is_some() {
+        let both_name_layers = {
+            let pairs = || self.pairs.pairs.iter();
+            let alone = |works: &[Work<'_>]| works.iter().any(|w| w.pattern.is_some());
+            (pairs().any(|p| p.before.pattern.is_some()) || alone(&self.pairs.vanished))
+                && (pairs().any(|p| p.after.pattern.is_some()) || alone(&self.pairs.appeared))
+        };
+        if self.sizes.is_some() || !both_name_layers {
             return Vec::new();
         }
         let renamed: IndexMap<&str, &str> = self
@@ -298,17 +329,13 @@ impl<'p, 'a> Changes<'p, 'a> {
             let layer = work.pattern.map(old_name);
             add(layer, 0.0, work.time_ns * self.basis.scale.1);
         }
-        let new_name = |layer: &str| {
-            renamed
-                .iter()
-                .find(|(_, old)| **old == layer)
-                .map(|(new, _)| *new)
-        };
+        let new_names: IndexMap<&str, &str> =
+            renamed.iter().map(|(new, old)| (*old, *new)).collect();
         let mut rows: Vec<LayerChange> = layers
             .into_iter()
             .map(|(name, (before_ns, after_ns))| LayerChange {
                 name: name.to_owned(),
-                renamed: new_name(name).map(str::to_owned),
+                renamed: new_names.get(name).map(|new| (*new).to_owned()),
                 before_ns,
                 after_ns,
             })

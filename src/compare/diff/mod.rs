@@ -15,9 +15,10 @@ mod work;
 
 pub use model::{
     Change, Diff, FamilyChange, FindingChange, Findings, Hardware, KernelChange, LayerChange,
-    Level, Matched, Noise, OneSided, PartChange, SCHEMA_VERSION, Side, Sides, SiteChange, Unit,
+    Level, Matched, Noise, NoiseOf, OneSided, PartChange, SCHEMA_VERSION, Side, Sides, SiteChange,
+    Unit,
 };
-pub use view::{html, json, markdown};
+pub use view::{SCHEMA, html, json, markdown};
 
 use super::{share, some};
 use crate::base::units::percent;
@@ -75,11 +76,11 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
     let (old, no_launch_before) = work::of(before, basis.with_launchless);
     let (new, no_launch_after) = work::of(after, basis.with_launchless);
     let pairs = pair::pair(old, new);
-    let (noise, noise_unknown) = match noise::of(before, after) {
+    let step_not_compared = step_not_compared(&before.summary, &after.summary);
+    let (noise, noise_unknown) = match noise(&basis, step_not_compared.is_none(), before, after) {
         Ok(noise) => (Some(noise), None),
         Err(why) => (None, Some(why)),
     };
-    let step_not_compared = step_not_compared(&before.summary, &after.summary);
     let changes = Changes::new(&basis, &pairs, noise.as_ref());
     let gpu_time = changes.total();
     let mut diff = Diff {
@@ -106,6 +107,8 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         regression_not_judged: None,
         parts: parts(&basis, before, after),
         matched: matched(&pairs, before, after),
+        by_kernel_name: basis.unit == Unit::Call && changes.mostly_kernels(),
+        without_arguments: changes.without_arguments(),
         without_launch: Sides {
             before_ns: no_launch_before,
             after_ns: no_launch_after,
@@ -245,6 +248,15 @@ fn step_not_compared(before: &Summary, after: &Summary) -> Option<String> {
     untrusted.map(|why| why.trim().trim_end_matches('.').to_owned())
 }
 
+/// The noise of what stands for the whole.
+fn noise(basis: &Basis, steps: bool, before: &Report, after: &Report) -> Result<Noise, String> {
+    match basis.unit {
+        _ if steps => noise::of(NoiseOf::Step, before, after),
+        Unit::Step => noise::of(NoiseOf::GpuTime, before, after),
+        Unit::Call => Err("single calls are compared, not steps".to_owned()),
+    }
+}
+
 /// Parts of a step on one GPU; idle time only where it may be believed.
 fn parts(basis: &Basis, before: &Report, after: &Report) -> Vec<PartChange> {
     if basis.unit != Unit::Step {
@@ -357,15 +369,18 @@ fn regression_not_judged(diff: &Diff) -> Option<String> {
     if diff.gpus_differ {
         return Some("the GPUs differ".to_owned());
     }
-    if measure(diff).is_none() {
-        return Some(
-            "there is nothing that both profiles have and that can be compared".to_owned(),
-        );
+    if !diff.comparable {
+        return Some("the profiles have nothing in common that can be compared".to_owned());
     }
-    let matched = least_matched(diff);
-    (matched < MOST).then(|| {
+    // Kernels of one name do work of many sizes.
+    let surely = |part: fn(&Matched) -> f64| -> f64 {
+        let vague = |m: &&Matched| matches!(m.level, Level::Kernel | Level::OtherShapes);
+        diff.matched.iter().filter(|m| !vague(m)).map(part).sum()
+    };
+    let matched = surely(|m| m.before_share).min(surely(|m| m.after_share));
+    (diff.unit == Unit::Call && matched < MOST).then(|| {
         format!(
-            "only {} of the GPU time is work that both have",
+            "only {} of the GPU time is of operator calls that both have",
             percent(matched)
         )
     })

@@ -8,6 +8,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Everything said about two reports. Times are ns per [`Unit`]: of one step on one GPU, or of the
 /// calls that the first capture holds. Texts are as the reports have them, not escaped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Diff {
     pub schema_version: u32,
     pub before: Side,
@@ -29,7 +30,8 @@ pub struct Diff {
     pub step_not_compared: Option<String>,
     /// GPU time (sum of kernel durations): of a step, or of the calls both have.
     pub gpu_time: Option<Change>,
-    /// By how much the means of the steps may differ by chance; `None` when not known.
+    /// By how much what is compared, `step` or else `gpu_time`, may differ by chance; `None` when not
+    /// known.
     pub noise: Option<Noise>,
     /// Why the noise is not known.
     pub noise_unknown: Option<String>,
@@ -50,6 +52,10 @@ pub struct Diff {
     pub parts: Vec<PartChange>,
     /// How the work was matched, the surest way first.
     pub matched: Vec<Matched>,
+    /// `gpu_time` is of kernels that have the same name, for most work has no operator.
+    pub by_kernel_name: bool,
+    /// Share of the matched time of operators, before, whose arguments neither capture recorded.
+    pub without_arguments: f64,
     /// GPU time of kernels without a launch call, which is not compared. Of the whole capture.
     pub without_launch: Sides,
     /// Work by kind of operator, most time first.
@@ -73,6 +79,7 @@ pub struct Diff {
 
 /// One of the two.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Side {
     pub title: String,
     pub file: String,
@@ -89,6 +96,7 @@ pub struct Side {
 /// What times are counted by. Never the length of a capture: two captures of one second always take
 /// the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// One numbered step, on one GPU.
@@ -99,6 +107,7 @@ pub enum Unit {
 
 /// A time before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Change {
     pub before_ns: f64,
     pub after_ns: f64,
@@ -108,6 +117,7 @@ pub struct Change {
 
 /// Two times that are not compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sides {
     pub before_ns: f64,
     pub after_ns: f64,
@@ -115,7 +125,9 @@ pub struct Sides {
 
 /// How much means of steps differ by chance.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Noise {
+    pub of: NoiseOf,
     /// Half of Welch's 95 % interval of the difference of the means, of the mean before.
     pub share: f64,
     pub before_steps: u64,
@@ -125,8 +137,20 @@ pub struct Noise {
     pub after_deviation: f64,
 }
 
+/// What the noise is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum NoiseOf {
+    /// The lengths of the steps.
+    Step,
+    /// The time of the kernels that each step launches.
+    GpuTime,
+}
+
 /// Peaks of the GPU after over those before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Hardware {
     pub before: String,
     pub after: String,
@@ -145,6 +169,7 @@ pub struct Hardware {
 
 /// A part of the time of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PartChange {
     /// `compute`, `communication`, `copy`, `set`, `idle`.
     pub what: String,
@@ -154,6 +179,7 @@ pub struct PartChange {
 
 /// How sure a match is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// Layer, operator, direction and arguments.
@@ -174,6 +200,7 @@ pub enum Level {
 
 /// What was matched at one level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Matched {
     pub level: Level,
     /// Of all GPU time of the capture.
@@ -183,6 +210,7 @@ pub struct Matched {
 
 /// Work of one kind of operator that both have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FamilyChange {
     pub family: String,
     pub before_ns: f64,
@@ -196,6 +224,7 @@ pub struct FamilyChange {
 
 /// A layer pattern. What only one of them has counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LayerChange {
     pub name: String,
     /// Its name after, when it is another one.
@@ -206,6 +235,7 @@ pub struct LayerChange {
 
 /// Work that both have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteChange {
     pub level: Level,
     /// `blocks.* · aten::mm (fprop)`.
@@ -232,6 +262,7 @@ pub struct SiteChange {
 
 /// Work that only one of them has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OneSided {
     pub place: String,
     pub arguments: String,
@@ -243,6 +274,7 @@ pub struct OneSided {
 
 /// The same work, done by another kernel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KernelChange {
     pub place: String,
     pub before: String,
@@ -255,6 +287,7 @@ pub struct KernelChange {
 
 /// What became of the findings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Findings {
     pub fixed: Vec<FindingChange>,
     pub new: Vec<FindingChange>,
@@ -265,6 +298,7 @@ pub struct Findings {
 
 /// A finding of one or of both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FindingChange {
     pub rule: String,
     pub title: String,

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::model::Noise;
-use crate::report::Report;
+use super::model::{Noise, NoiseOf};
+use crate::report::{Report, StepRow};
 
 /// Steps of a run from which its noise is known.
 const ENOUGH: usize = 3;
@@ -15,26 +15,28 @@ const T_95: [f64; 10] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
 ];
 
-/// By how much the means of the steps of two reports may differ by chance: Welch's interval, which
-/// asks for no equal variances.
+/// By how much the means of two runs may differ by chance: Welch's interval, which asks for no equal
+/// variances. `of` says of what: the lengths of the steps, or the GPU time in them.
 ///
 /// # Errors
 /// With the reason, when it is not known.
-pub(super) fn of(before: &Report, after: &Report) -> Result<Noise, String> {
-    let (x, y) = (lengths(before)?, lengths(after)?);
-    let (Some(x), Some(y)) = (Moments::of(&x), Moments::of(&y)) else {
+pub(super) fn of(of: NoiseOf, before: &Report, after: &Report) -> Result<Noise, String> {
+    let (x, y) = (values(of, before)?, values(of, after)?);
+    let (Some(mx), Some(my)) = (Moments::of(&x), Moments::of(&y)) else {
         return Err(format!(
             "it takes {ENOUGH} steps of each run, and there are {} before and {} after",
             x.len(),
             y.len()
         ));
     };
+    let (x, y) = (mx, my);
     let (vx, vy) = (x.variance / x.count, y.variance / y.count);
     let error = (vx + vy).sqrt();
     // Welch-Satterthwaite.
     let freedom = (vx + vy).powi(2)
         / (vx.powi(2) / (x.count - 1.0) + vy.powi(2) / (y.count - 1.0)).max(f64::MIN_POSITIVE);
     Ok(Noise {
+        of,
         share: super::share(t(freedom) * error, x.mean),
         before_steps: x.count as u64,
         after_steps: y.count as u64,
@@ -43,24 +45,39 @@ pub(super) fn of(before: &Report, after: &Report) -> Result<Noise, String> {
     })
 }
 
-/// The lengths of the judged steps; of several processes the mean, for their steps go together.
-fn lengths(report: &Report) -> Result<Vec<f64>, String> {
-    if report.summary.host_step_ns.is_some() {
-        return Err(
-            "the host runs ahead of the GPU, so that the lengths of its steps are not those of the work"
-                .to_owned(),
-        );
+/// One value per judged step; of several processes the mean, for their steps go together.
+fn values(of: NoiseOf, report: &Report) -> Result<Vec<f64>, String> {
+    let steps = report.timeline.steps.iter().filter(|s| !s.warmup);
+    let ahead = report.summary.host_step_ns.is_some();
+    let value = |step: &StepRow| match of {
+        NoiseOf::GpuTime if step.kernel_ns > 0 => Some(step.kernel_ns as f64),
+        NoiseOf::GpuTime => None,
+        // The host runs ahead: what counts is when the GPU begins with each step.
+        NoiseOf::Step if ahead => Some(step.gpu_start_ns? as f64),
+        NoiseOf::Step => Some(step.ns as f64),
+    };
+    let values = steps.map(|s| Some((s.number, value(s)?)));
+    let values: Option<Vec<(u64, f64)>> = values.collect();
+    let values = by_step(&values.ok_or("what the GPU did for each step is not known")?);
+    if of == NoiseOf::Step && ahead {
+        let pairs = values.iter().zip(values.iter().skip(1));
+        return Ok(pairs.map(|(this, next)| next - this).collect());
     }
+    Ok(values)
+}
+
+/// Means of the values of one step, in the order of the steps.
+fn by_step(values: &[(u64, f64)]) -> Vec<f64> {
     let mut steps: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
-    for step in report.timeline.steps.iter().filter(|s| !s.warmup) {
-        let (sum, count) = steps.entry(step.number).or_default();
-        *sum += step.ns as f64;
+    for (number, value) in values {
+        let (sum, count) = steps.entry(*number).or_default();
+        *sum += value;
         *count += 1.0;
     }
-    Ok(steps
+    steps
         .into_values()
         .map(|(sum, count)| sum / count)
-        .collect())
+        .collect()
 }
 
 struct Moments {

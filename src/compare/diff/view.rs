@@ -6,6 +6,9 @@ use minijinja::{Value, context};
 use super::model::Diff;
 use crate::report::{BuiltIn, TemplateError, page};
 
+/// The JSON Schema (draft 2020-12) of what [`json`] prints, made from the types themselves.
+pub const SCHEMA: &str = include_str!("../../../docs/schema/diff.json");
+
 const TEMPLATE: &str = include_str!("diff.md.jinja");
 
 /// The comparison as Markdown for GitHub and GitLab. Every list is bounded, so that it fits a comment.
@@ -68,4 +71,27 @@ fn render(diff: &Diff, folds: bool) -> Result<String, TemplateError> {
     let page = BuiltIn::new("diff.md.jinja", TEMPLATE)?;
     let text = page.render(context! { folds, levels => levels(), ..Value::from(Serde(diff)) })?;
     Ok(tidy(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::SCHEMA_VERSION;
+    use super::*;
+
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        let mut schema = schemars::schema_for!(Diff);
+        let id = format!("urn:pyprof-advise:diff:{SCHEMA_VERSION}");
+        schema.insert("$id".to_owned(), id.into());
+        let made = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
+        if std::env::var_os("PYPROF_ADVISE_BLESS").is_some() {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schema/diff.json");
+            std::fs::write(path, &made).unwrap();
+            return;
+        }
+        assert!(
+            made == SCHEMA,
+            "docs/schema/diff.json is stale: PYPROF_ADVISE_BLESS=1 cargo test --lib diff::view"
+        );
+    }
 }

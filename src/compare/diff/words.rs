@@ -45,7 +45,7 @@ fn answer(diff: &Diff) -> String {
         return format!(
             "{lead}: they have {} in common{}.",
             match least_matched(diff) {
-                0.0 => "no operator or kernel".to_owned(),
+                matched if matched < 0.001 => "no operator or kernel".to_owned(),
                 matched => format!("only {} of their GPU time", percent(matched)),
             },
             diff.unit_because
@@ -89,6 +89,7 @@ fn subject(diff: &Diff) -> &'static str {
     match (diff.step, diff.unit) {
         (Some(_), _) => "a step takes",
         (None, Unit::Step) => "the kernels of a step take",
+        (None, Unit::Call) if diff.by_kernel_name => "kernels of the same name take",
         (None, Unit::Call) => "the calls that both profiles have take",
     }
 }
@@ -112,12 +113,12 @@ fn chance(diff: &Diff, ratio: f64) -> String {
     let apart = (ratio - 1.0).abs();
     if is_beyond_noise(diff, ratio) {
         format!(
-            ", which is more than the means of such steps differ by chance ({})",
+            ", which is more than such steps differ by chance ({})",
             percent(noise.share)
         )
     } else if apart > SAME {
         format!(
-            ": the difference is within what the means of such steps differ by chance ({})",
+            ": the difference is within what such steps differ by chance ({})",
             percent(noise.share)
         )
     } else {
@@ -344,10 +345,20 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
             percent(matched)
         ));
     }
-    if let Some(why) = &diff.unit_because {
+    if let Some(why) = diff.unit_because.as_ref().filter(|_| diff.comparable) {
         cautions.push(format!(
             "Times are those of single calls, not of steps, because {why}. They count as often as the first \
              capture holds them; how often something is called is not compared."
+        ));
+    }
+    if diff.comparable && (diff.by_kernel_name || diff.without_arguments > MOST) {
+        cautions.push(format!(
+            "{} shapes, so that nothing says whether what has the same name did the same work: compare only runs \
+             of the same sizes.",
+            match diff.by_kernel_name {
+                true => "Most kernels have no known operator and no",
+                false => "Most calls have no recorded",
+            }
         ));
     }
     let both_mark_steps = diff.before.steps > 0 && diff.after.steps > 0;

@@ -83,7 +83,7 @@ impl Arguments {
                 ']' | ')' => depth = depth.saturating_sub(1),
                 _ => {}
             }
-            out.take(token, depth, after.starts_with('['));
+            out.take(token, depth, is_word(first) && after.starts_with('['));
         }
         out
     }
