@@ -319,3 +319,18 @@ impl Change {
         }
     }
 }
+
+impl Level {
+    /// What work was matched by, for people.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Level::Exact => "layer, operator, direction and arguments",
+            Level::LayerRenamed => "the same in a layer with another name",
+            Level::Types => "all but the data types",
+            Level::Sizes => "all but the sizes, which changed by one factor",
+            Level::OtherLayer => "operator, direction and arguments in another layer",
+            Level::OtherShapes => "layer, operator and direction",
+            Level::Kernel => "the name of the kernel, no operator being known",
+        }
+    }
+}

@@ -54,22 +54,10 @@ fn tidy(text: &str) -> String {
     out
 }
 
-/// The levels of matching, for people.
-fn levels() -> Value {
-    context! {
-        exact => "layer, operator, direction and arguments",
-        layer_renamed => "the same, in a layer with another name",
-        types => "all but the data types",
-        sizes => "all but the sizes, which changed by one factor",
-        other_layer => "operator, direction and arguments, in another layer",
-        other_shapes => "layer, operator and direction",
-        kernel => "name of the kernel, no operator being known",
-    }
-}
-
 fn render(diff: &Diff, folds: bool) -> Result<String, TemplateError> {
+    let levels: Vec<&str> = diff.matched.iter().map(|m| m.level.words()).collect();
     let page = BuiltIn::new("diff.md.jinja", TEMPLATE)?;
-    let text = page.render(context! { folds, levels => levels(), ..Value::from(Serde(diff)) })?;
+    let text = page.render(context! { folds, levels, ..Value::from(Serde(diff)) })?;
     Ok(tidy(&text))
 }
 

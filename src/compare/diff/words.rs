@@ -1,7 +1,9 @@
 //! The sentences of a comparison. Plain text: a view escapes it. Names stand in backticks, which mark
 //! code.
 
-use super::model::{Diff, FindingChange, Level, Matched, PartChange, SiteChange, Unit};
+use indexmap::IndexMap;
+
+use super::model::{Diff, FindingChange, Level, Matched, PartChange, Unit};
 use super::{
     FLOOR, MOST, SAME, changed_parts, is_beyond_noise, least_matched, measure, normalised,
 };
@@ -214,16 +216,25 @@ fn hardware(diff: &Diff) -> Option<String> {
 
 /// Where most of the difference is.
 fn largest(diff: &Diff) -> Option<String> {
-    let of = |row: &SiteChange| {
-        let text = format!(
-            "{} takes {} instead of {}",
-            name(&row.place),
-            ns(row.after_ns),
-            ns(row.before_ns)
-        );
-        ((row.after_ns - row.before_ns).abs(), text)
-    };
-    let mut all: Vec<(f64, String)> = diff.slower.iter().chain(&diff.faster).map(of).collect();
+    // One place may have rows for several shapes.
+    let mut places: IndexMap<&str, (f64, f64)> = IndexMap::new();
+    for row in diff.slower.iter().chain(&diff.faster) {
+        let sums = places.entry(&row.place).or_default();
+        sums.0 += row.before_ns;
+        sums.1 += row.after_ns;
+    }
+    let mut all: Vec<(f64, String)> = places
+        .into_iter()
+        .map(|(place, (before, after))| {
+            let text = format!(
+                "{} takes {} instead of {}",
+                name(place),
+                ns(after),
+                ns(before)
+            );
+            ((after - before).abs(), text)
+        })
+        .collect();
     all.extend(diff.appeared.iter().map(|row| {
         let text = format!("{} is new ({})", name(&row.place), ns(row.time_ns));
         (row.time_ns, text)
@@ -259,9 +270,14 @@ fn largest(diff: &Diff) -> Option<String> {
 
 fn findings(diff: &Diff) -> String {
     let f = &diff.findings;
+    // Another GPU fixes nothing in the program.
+    let fixed = match diff.gpus_differ {
+        true => ("is gone", "are gone"),
+        false => ("is fixed", "are fixed"),
+    };
     let mut parts = Vec::new();
     for (list, one, many) in [
-        (&f.fixed, "is fixed", "are fixed"),
+        (&f.fixed, fixed.0, fixed.1),
         (&f.new, "is new", "are new"),
         (
             &f.unclear,
@@ -303,16 +319,17 @@ fn how_sure(diff: &Diff) -> Option<String> {
     if !diff.comparable {
         return None;
     }
-    let sum = |exact: bool, part: fn(&Matched) -> f64| -> f64 {
-        let of = diff.matched.iter();
-        let of = of.filter(|m| (m.level == Level::Exact) == exact);
-        of.map(part).sum()
-    };
-    let (before, after) = (sum(true, |m| m.before_share), sum(true, |m| m.after_share));
-    let loose = sum(false, |m| m.before_share).max(sum(false, |m| m.after_share));
-    let loose = match loose > FLOOR {
-        true => format!(", and up to {} less surely", percent(loose)),
-        false => String::new(),
+    let exact = diff.matched.iter().find(|m| m.level == Level::Exact);
+    let mut others: Vec<&Matched> = diff.matched.iter().collect();
+    others.retain(|m| m.level != Level::Exact && m.before_share.max(m.after_share) > FLOOR);
+    others.sort_by(|a, b| b.before_share.total_cmp(&a.before_share));
+    let others: Vec<String> = others
+        .iter()
+        .map(|m| format!("{} by {}", percent(m.before_share), m.level.words()))
+        .collect();
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!("; {}", others.join(", ")),
     };
     let noise = match &diff.noise_unknown {
         Some(why) if !diff.no_change => {
@@ -321,9 +338,10 @@ fn how_sure(diff: &Diff) -> Option<String> {
         _ => String::new(),
     };
     Some(format!(
-        "{} of the GPU time before and {} after was matched by layer, operator and arguments{loose}{noise}.",
-        percent(before),
-        percent(after)
+        "{} of the GPU time before and {} after was matched by {}{others}{noise}.",
+        percent(exact.map_or(0.0, |m| m.before_share)),
+        percent(exact.map_or(0.0, |m| m.after_share)),
+        Level::Exact.words()
     ))
 }
 
