@@ -130,6 +130,10 @@ impl<'p, 'a> Changes<'p, 'a> {
             Some(_) if !self.basis.gpus_differ => row.before_ns * row.expected?,
             _ => row.before_ns,
         };
+        // Kernels without a duration have no ratio.
+        if base <= 0.0 || row.after_ns <= 0.0 {
+            return None;
+        }
         let differs = (ratio(base, row.after_ns) - 1.0).abs() > self.tolerance;
         let by = row.after_ns - base;
         (differs && by.abs() >= self.floor_ns).then_some(by)
@@ -288,7 +292,7 @@ impl<'p, 'a> Changes<'p, 'a> {
             .collect();
         let most = |f: &FamilyChange| f.before_ns.max(f.after_ns);
         rows.sort_by(|a, b| most(b).total_cmp(&most(a)));
-        rows.retain(|f| most(f) >= self.floor_ns);
+        rows.retain(|f| most(f) >= self.floor_ns && f.before_ns > 0.0);
         rows
     }
 

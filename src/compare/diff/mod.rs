@@ -94,7 +94,7 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         comparable: true,
         no_change: false,
         step: (before.summary.step_ns.zip(after.summary.step_ns))
-            .filter(|_| step_not_compared.is_none())
+            .filter(|(before, _)| step_not_compared.is_none() && *before > 0.0)
             .map(|(before, after)| Change::new(before, after)),
         step_not_compared,
         gpu_time,
