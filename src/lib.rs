@@ -17,7 +17,7 @@
 //! | 5 | [`facts`] | the waist: one table of facts; above it there are only names and values |
 //! | 6 | [`judge`] | rules: load, check, evaluate, resolve conflicts, claim savings, rank, prove |
 //! | 7 | [`report`] | one `Report`, and the views of it |
-//! | 7 | [`compare`] | several reports put together: the ranks of a job |
+//! | 7 | [`compare`] | several reports put together (the ranks of a job), or one held against another |
 //! | 7 | [`pyprof`] | PyProf's two outputs: a dictionary and a row of columns per kernel |
 //! | 7 | [`scrub`] | a copy of a profile without what should not leave the machine |
 //! | 8 | [`cli`] | one file per command |

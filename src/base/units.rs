@@ -96,12 +96,45 @@ pub fn count(value: u64) -> String {
     out
 }
 
+/// An average of counts: `3`, `2.5`, `1,200`.
+pub fn average(value: f64) -> String {
+    let text = format!("{value:.1}");
+    match text.strip_suffix(".0") {
+        Some(_) if value >= 1000.0 => count(value.round() as u64),
+        Some(whole) => whole.to_owned(),
+        None => text,
+    }
+}
+
 /// A plain ratio: `1.8x`, `12x`.
 pub fn times(value: f64) -> String {
     if !value.is_finite() {
         "-".into()
     } else {
         format!("{}x", significant(value))
+    }
+}
+
+/// What a quantity became, from the ratio of after to before: `-12 %`, `+3.1 %`, `2.10x`.
+pub fn change(ratio: f64) -> String {
+    if !ratio.is_finite() {
+        "-".into()
+    } else if ratio >= 2.0 || ratio <= 0.5 {
+        times(ratio)
+    } else if (ratio - 1.0).abs() < 0.0005 {
+        "0 %".into()
+    } else {
+        let sign = if ratio > 1.0 { '+' } else { '-' };
+        format!("{sign}{}", percent((ratio - 1.0).abs()))
+    }
+}
+
+/// A difference of durations with its sign: `+1.20 ms`, `-850 ns`.
+pub fn signed_ns(value: f64) -> String {
+    if value > 0.0 {
+        format!("+{}", ns(value))
+    } else {
+        ns(value)
     }
 }
 

@@ -108,6 +108,40 @@ fn several(judge: &Judge<'_>, inputs: job::Inputs, speech: Speech) -> Outcome {
     }
 }
 
+/// The report of a profile, or of a job's, for those who do something else with it.
+pub(super) fn report_of(args: &AdviseArgs, speech: Speech) -> Result<Report, Failure> {
+    if let Some(asked) = &args.gpu {
+        select::find(asked).map_err(super::gpus::refuse)?;
+    }
+    let judge = Judge {
+        args,
+        max_sites: report::MAX_SITES,
+        asked: None,
+        rules: super::rules::load(&args.rules)?,
+        costs: super::costs::load(&args.costs)?,
+    };
+    let inputs = job::inputs(&args.profiles, speech)?;
+    let silent = Speech {
+        verbose: false,
+        ..speech
+    };
+    let results = job::each(&inputs.files, speech, |file| {
+        judge.file(file, &read::Quiet, &mut Stages::new(silent))
+    });
+    let mut left_out = inputs.repeated;
+    let mut warnings = Vec::new();
+    let mut reports = Vec::new();
+    for one in job::usable(&inputs.files, results, &mut left_out, speech)? {
+        warnings.push((one.file, one.warnings));
+        if let Said::Report(report) = one.outcome {
+            reports.push(*report);
+        }
+    }
+    job::warn(&warnings, speech);
+    compare::merge(reports, left_out)
+        .ok_or_else(|| Failure::Unusable("no profile could be judged".into()))
+}
+
 /// All that is needed to judge any number of profiles.
 struct Judge<'a> {
     args: &'a AdviseArgs,

@@ -39,7 +39,7 @@ pub(super) fn merge(args: &MergeArgs, speech: Speech) -> Outcome {
         advise::refuse_overwriting(path, args.report.output.as_deref())?;
     }
     let inputs = job::inputs(&args.reports, speech)?;
-    let results = inputs.files.iter().map(|path| read(path)).collect();
+    let results = inputs.files.iter().map(|path| one(path)).collect();
     let mut left_out = inputs.repeated;
     let reports = job::usable(&inputs.files, results, &mut left_out, speech)?;
     let Some(mut merged) = compare::merge(reports, left_out) else {
@@ -49,7 +49,20 @@ pub(super) fn merge(args: &MergeArgs, speech: Speech) -> Outcome {
     advise::finish(&args.report, &merged)
 }
 
-fn read(path: &Path) -> Result<Report, Failure> {
+/// The report of one profile.
+fn one(path: &Path) -> Result<Report, Failure> {
+    let report = read(path)?;
+    if report.job.is_some() {
+        return Err(Failure::Unusable(format!(
+            "{}: this report is of several profiles already\n  give the reports it was made of",
+            path.display()
+        )));
+    }
+    Ok(report)
+}
+
+/// The report of one file or of a job, as it was written.
+pub(super) fn read(path: &Path) -> Result<Report, Failure> {
     let fail = |why: String| Failure::Unusable(format!("{}: {why}", path.display()));
     let mut text = String::new();
     let bytes = File::open(path)
@@ -68,11 +81,5 @@ fn read(path: &Path) -> Result<Report, Failure> {
             units::bytes(MAX_BYTES as f64)
         )));
     }
-    let report = report::read_json(&text).map_err(|error| fail(error.to_string()))?;
-    if report.job.is_some() {
-        return Err(fail(
-            "this report is of several profiles already\n  give the reports it was made of".into(),
-        ));
-    }
-    Ok(report)
+    report::read_json(&text).map_err(|error| fail(error.to_string()))
 }

@@ -8,6 +8,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 mod advise;
 mod costs;
+mod diff;
 mod gpus;
 mod job;
 mod merge;
@@ -77,6 +78,7 @@ Examples:
   pyprof-advise net.sqlite --gpu v100               as if on a V100
   pyprof-advise net.pt.trace.json.gz                the same from a trace of torch.profiler
   pyprof-advise rank*.json.gz -o job.md             the ranks of one job, in one report
+  pyprof-advise diff before.sqlite after.sqlite     what a change did: slower, faster, fixed, new
   pyprof-advise net.sqlite --rules my-rules/        your own rules as well
   pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not
   pyprof-advise rules explain precision/amp-off     what a rule looks for and advises
@@ -110,6 +112,8 @@ enum Command {
         #[command(subcommand)]
         command: gpus::GpusCommand,
     },
+    /// Compare a profile with the one before a change
+    Diff(diff::DiffArgs),
     /// Put the JSON reports of several ranks together
     Merge(merge::MergeArgs),
     /// Write one dictionary per kernel, as PyProf's `parse` does
@@ -155,7 +159,7 @@ pub struct AdviseArgs {
 }
 
 /// Where a report goes, and in which shape.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct ReportArgs {
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -231,6 +235,8 @@ pub enum Format {
 enum Schema {
     /// `--format json`
     Report,
+    /// `diff --format json`
+    Diff,
 }
 
 /// When to colour.
@@ -277,12 +283,14 @@ pub fn main() -> ExitCode {
         Some(Command::Rules { command }) => rules::run(command, cli.speech),
         Some(Command::Costs { command }) => costs::run(command, cli.speech),
         Some(Command::Gpus { command }) => gpus::run(command),
+        Some(Command::Diff(args)) => diff::diff(&args, cli.speech),
         Some(Command::Merge(args)) => merge::merge(&args, cli.speech),
         Some(Command::Parse(args)) => parse::parse(&args, cli.speech),
         Some(Command::Prof(args)) => prof::prof(&args, cli.speech),
-        Some(Command::Schema {
-            what: Schema::Report,
-        }) => output::print(crate::report::SCHEMA),
+        Some(Command::Schema { what }) => output::print(match what {
+            Schema::Report => crate::report::SCHEMA,
+            Schema::Diff => crate::compare::diff::SCHEMA,
+        }),
         Some(Command::Scrub(args)) => scrub::scrub(&args, cli.speech),
         Some(Command::Completions { shell }) => completions(shell),
     };

@@ -1,4 +1,4 @@
-//! Floor 7: several [`Report`]s put together.
+//! Floor 7: several [`Report`]s put together, or held against each other.
 //!
 //! Works on reports alone, never on profiles: the ranks of a job can be judged on different machines
 //! at different times, and their reports give the same result as all profiles at once.
@@ -6,12 +6,14 @@
 //! [`Report`]: crate::report::Report
 
 mod comparison;
+pub mod diff;
 mod findings;
 mod identity;
 mod merge;
 mod sites;
 mod tables;
 
+pub use diff::{Diff, diff, regression};
 pub use merge::merge;
 
 /// `part / whole`; 0 for an empty whole.

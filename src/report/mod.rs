@@ -31,12 +31,14 @@ mod words;
 
 pub use github::github;
 pub use html::html;
+pub(crate) use html::page;
 pub use job::{CollectiveTimes, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
 pub use json::{NotAReport, SCHEMA, json, read_json};
 pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
 pub use sarif::sarif;
 pub use sites::SiteRow;
+pub(crate) use template::BuiltIn;
 pub use template::{TemplateError, render_template};
 pub use text::text;
 pub use timeline::{DeviceRow, GapRow, IdleCause, StepRow, TimePart, Timeline};

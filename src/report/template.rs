@@ -49,20 +49,20 @@ pub fn render_template(
 }
 
 /// A built-in template, ready to be rendered over any values.
-pub(super) struct BuiltIn {
+pub(crate) struct BuiltIn {
     name: &'static str,
     env: Environment<'static>,
 }
 
 impl BuiltIn {
-    pub(super) fn new(name: &'static str, source: &'static str) -> Result<BuiltIn, TemplateError> {
+    pub(crate) fn new(name: &'static str, source: &'static str) -> Result<BuiltIn, TemplateError> {
         let fault = |e| fault(name, &e);
         let mut env = environment().map_err(fault)?;
         env.add_template(name, source).map_err(fault)?;
         Ok(BuiltIn { name, env })
     }
 
-    pub(super) fn render(&self, values: Value) -> Result<String, TemplateError> {
+    pub(crate) fn render(&self, values: Value) -> Result<String, TemplateError> {
         self.env
             .get_template(self.name)
             .and_then(|template| template.render(values))
@@ -117,6 +117,9 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("percent", units::percent);
     env.add_filter("times", units::times);
     env.add_filter("count", units::count);
+    env.add_filter("average", units::average);
+    env.add_filter("change", units::change);
+    env.add_filter("signed_ns", units::signed_ns);
     env.add_filter("counted", |n: u64, noun: String| units::counted(n, &noun));
     // Words of ours, as people read them.
     env.add_filter("part_of_time", |word: String| words::part_of_time(&word));

@@ -96,6 +96,12 @@ pub struct StepRow {
     pub number: u64,
     pub start_ns: i64,
     pub ns: i64,
+    /// When the GPU began with what was launched in it; `null` when nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_start_ns: Option<i64>,
+    /// Sum of the durations of the kernels launched in it.
+    #[serde(default)]
+    pub kernel_ns: i64,
     /// Not judged.
     pub warmup: bool,
     /// Of the time of all devices inside the step; `null` when none did anything near it.
@@ -228,19 +234,33 @@ fn busy(device: &DeviceTimeline) -> Vec<f64> {
 
 fn steps(run: &Run, origin: i64) -> Vec<StepRow> {
     let devices: Vec<Gaps<'_>> = run.timeline.devices.iter().map(Gaps::new).collect();
-    let mut steps: Vec<&Step> = run.steps.iter().collect();
-    steps.sort_by_key(|s| (s.span.start, s.span.end, s.number));
+    let kernels = kernel_times(run);
+    let mut steps: Vec<(usize, &Step)> = run.steps.iter().enumerate().collect();
+    steps.sort_by_key(|(_, s)| (s.span.start, s.span.end, s.number));
     steps
         .into_iter()
         .take(MAX_STEPS)
-        .map(|step| StepRow {
+        .map(|(at, step)| StepRow {
             number: step.number,
             start_ns: step.span.start.saturating_sub(origin),
             ns: step.span.ns(),
+            gpu_start_ns: step.gpu.map(|gpu| gpu.start.saturating_sub(origin)),
+            kernel_ns: kernels.get(at).copied().unwrap_or_default(),
             warmup: step.warmup,
             busy_share: busy_share(&devices, step.span),
         })
         .collect()
+}
+
+/// Time of the kernels launched in each step of the run.
+fn kernel_times(run: &Run) -> Vec<i64> {
+    let mut times = vec![0_i64; run.steps.len()];
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        if let Some(time) = link.step.and_then(|step| times.get_mut(step.idx())) {
+            *time = time.saturating_add(kernel.span.ns());
+        }
+    }
+    times
 }
 
 /// Busy time over present time of all devices inside a span.

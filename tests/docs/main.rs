@@ -92,7 +92,13 @@ fn playground(documents: &[&str]) -> tempfile::TempDir {
     let at = folder.path();
     fs::copy(root().join("fixtures/net.sqlite"), at.join("net.sqlite")).unwrap();
     fs::create_dir(at.join("traces")).unwrap();
-    for rank in ["rank0.sqlite", "rank1.sqlite", "traces/rank0.sqlite"] {
+    for rank in [
+        "rank0.sqlite",
+        "rank1.sqlite",
+        "traces/rank0.sqlite",
+        "before.sqlite",
+        "after.sqlite",
+    ] {
         fs::copy(at.join("net.sqlite"), at.join(rank)).unwrap();
     }
     let board = said(at, &["gpus", "show", "v100"]);

@@ -60,6 +60,17 @@ pub fn html(report: &Report) -> Result<String, TemplateError> {
     BuiltIn::new("page.html", PAGE)?.render(values)
 }
 
+/// A page of text, without charts and scripts: what Markdown of ours comes to.
+pub(crate) fn page(title: &str, markdown: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n</html>\n",
+        text::html(title),
+        super::prose::html(markdown)
+    )
+}
+
 /// JSON for a `<script>` element: nothing in it can end the element or start a comment.
 fn script_data(data: &Data) -> String {
     // Fails only for maps whose keys are not strings; there are none.

@@ -1,0 +1,208 @@
+//! `pyprof-advise diff`: a profile held against the one before a change.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::{AdviseArgs, Failure, Outcome, ReportArgs, RuleArgs, Speech, advise, merge, output};
+use crate::base::units::percent;
+use crate::compare::diff::{self, Diff};
+use crate::report::Report;
+
+/// How much of a file is looked at to tell a report from a trace.
+const HEAD_BYTES: u64 = 64 << 10;
+
+/// What `diff` can be told.
+#[derive(Debug, Clone, Args)]
+#[command(
+    long_about = "Holds a profile against the one before a change: what got slower, faster, appeared and \
+vanished, which findings are fixed or new, whether the difference is more than the noise of the steps, and \
+how sure all of that is. Both may be profiles, folders with the profiles of a job, or reports written with \
+`--format json`. Times are compared per step where both mark numbered steps, else call by call, never by the \
+length of a capture.",
+    after_help = EXAMPLES
+)]
+pub(super) struct DiffArgs {
+    /// The profile, report or folder before the change
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// The one after it
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+    /// Write to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Shape of the comparison
+    #[arg(long, value_name = "FORMAT", default_value = "markdown")]
+    format: DiffFormat,
+    /// Exit with status 1 when the second is slower by more than this, and by more than chance explains:
+    /// `regression=3%`. Differences under 2 % are never called slower, nor are those of different GPUs
+    #[arg(long, value_name = "GATE")]
+    fail_on: Option<Gate>,
+    /// The GPU of both profiles: a name from `gpus list` or a TOML file
+    #[arg(long, value_name = "NAME|FILE")]
+    gpu: Option<String>,
+    /// The GPU of the second, where it is another one
+    #[arg(long, value_name = "NAME|FILE")]
+    gpu_after: Option<String>,
+    #[command(flatten)]
+    rules: RuleArgs,
+    /// FLOPs and bytes of your own operators, a TOML file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    costs: Vec<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pyprof-advise diff before.sqlite after.sqlite                  what the change did
+  pyprof-advise diff main.json after.sqlite -o diff.md           a report kept from main, and a profile
+  pyprof-advise diff before/ after/                              two jobs, a folder of profiles each
+  pyprof-advise diff h100.json.gz mi300.json.gz --format html -o diff.html
+  pyprof-advise diff main.json pr.sqlite --fail-on regression=3%
+
+Exit status: 0 the comparison was written, whatever it says; 1 the gate of --fail-on failed;
+2 nothing could be compared, or the command line was wrong.";
+
+/// Output formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DiffFormat {
+    /// For people and pull requests
+    Markdown,
+    /// For people: a page that needs no network
+    Html,
+    /// For programs: every number
+    Json,
+}
+
+/// `regression=3%`: the share by which the second may be slower.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Gate(f64);
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Gate, String> {
+        let wanted =
+            || format!("expected `regression=PERCENT%`, as in `regression=3%`, found `{text}`");
+        let value = text.strip_prefix("regression=").ok_or_else(wanted)?;
+        let number = value.strip_suffix('%').ok_or_else(wanted)?;
+        let percent: f64 = number.trim().parse().map_err(|_| wanted())?;
+        match percent.is_finite() && percent >= 0.0 {
+            true => Ok(Gate(percent / 100.0)),
+            false => Err(wanted()),
+        }
+    }
+}
+
+pub(super) fn diff(args: &DiffArgs, speech: Speech) -> Outcome {
+    for path in [&args.before, &args.after] {
+        advise::refuse_overwriting(path, args.output.as_deref())?;
+    }
+    let before = report(args, &args.before, args.gpu.as_ref(), speech)?;
+    let gpu_after = args.gpu_after.as_ref().or(args.gpu.as_ref());
+    let after = report(args, &args.after, gpu_after, speech)?;
+    let diff = diff::diff(&before, &after);
+    let text = match args.format {
+        DiffFormat::Markdown => diff::markdown(&diff)?,
+        DiffFormat::Html => diff::html(&diff)?,
+        DiffFormat::Json => diff::json(&diff),
+    };
+    match &args.output {
+        Some(path) => output::write_file(path, &text)?,
+        None => output::print(&text)?,
+    }
+    args.fail_on
+        .map_or(Ok(()), |gate| gate.judge(&diff, speech))
+}
+
+impl Gate {
+    fn judge(self, diff: &Diff, speech: Speech) -> Outcome {
+        if let Some(why) = &diff.regression_not_judged {
+            speech.warn(&format!(
+                "--fail-on regression was not judged: {}",
+                crate::base::text::plain(why)
+            ));
+        }
+        match diff::regression(diff) {
+            Some(slower) if slower > self.0 => {
+                let unknown = match diff.noise {
+                    Some(_) => "",
+                    None => "; how much runs differ by chance is not known",
+                };
+                output::labelled(
+                    "failed",
+                    anstyle::AnsiColor::Red,
+                    &format!(
+                        "slower by {}, more than the {} that --fail-on allows{unknown}",
+                        percent(slower),
+                        percent(self.0)
+                    ),
+                );
+                Err(Failure::Gate)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The report of one side: read where it is one, made where it is a profile or a folder of them.
+fn report(
+    args: &DiffArgs,
+    path: &Path,
+    gpu: Option<&String>,
+    speech: Speech,
+) -> Result<Report, Failure> {
+    if is_report(path) {
+        return merge::read(path);
+    }
+    let advise = AdviseArgs {
+        profiles: vec![path.to_owned()],
+        gpu: gpu.cloned(),
+        report: ReportArgs::default(),
+        rules: args.rules.clone(),
+        costs: args.costs.clone(),
+        why: None,
+    };
+    advise::report_of(&advise, speech)
+}
+
+/// Whether a file is a report of ours and no trace: by the beginning of its text.
+fn is_report(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = std::fs::metadata(path)
+        .ok()
+        .filter(std::fs::Metadata::is_file)
+        .and_then(|_| std::fs::File::open(path).ok())
+        .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head).ok());
+    let text = String::from_utf8_lossy(&head);
+    read.is_some()
+        && text.trim_start().starts_with('{')
+        && text.contains("\"schema_version\"")
+        && !text.contains("\"traceEvents\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_are_shares() {
+        let share = |text: &str| text.parse::<Gate>().map(|gate| gate.0).ok();
+        assert_eq!(share("regression=3%"), Some(0.03));
+        assert_eq!(share("regression=0%"), Some(0.0));
+        assert_eq!(share("regression=2.5%"), Some(0.025));
+        for wrong in [
+            "regression=3",
+            "regression=-3%",
+            "3%",
+            "regression=x%",
+            "saving=3%",
+            "regression=inf%",
+            "",
+        ] {
+            assert_eq!(share(wrong), None, "{wrong}");
+        }
+    }
+}

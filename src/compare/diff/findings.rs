@@ -1,0 +1,118 @@
+//! What became of the findings: fixed, new, still there, or not to be told.
+
+use std::collections::BTreeMap;
+
+use super::model::{FindingChange, Findings};
+use crate::report::{FindingReport, Report};
+
+/// A finding and whether it is too small to act on.
+type Found<'a> = (&'a FindingReport, bool);
+type ByKey<'a> = BTreeMap<(&'a str, &'a str), Found<'a>>;
+
+/// Findings are the same when rule and subject are; of those left over, when there is one of its
+/// rule on each side: its layer may have another name now.
+pub(super) fn compare<'a>(before: &'a Report, after: &'a Report) -> Findings {
+    let (mut old, mut new) = (all(before), all(after));
+    let mut both: Vec<(Found<'a>, Found<'a>)> = Vec::new();
+    let keys: Vec<_> = old
+        .keys()
+        .filter(|k| new.contains_key(*k))
+        .copied()
+        .collect();
+    for key in keys {
+        both.extend(old.remove(&key).zip(new.remove(&key)));
+    }
+    for rule in only_one(&old) {
+        let key = |list: &ByKey<'a>| list.keys().find(|k| k.0 == rule).copied();
+        if only_one(&new).contains(&rule)
+            && let (Some(a), Some(b)) = (key(&old), key(&new))
+        {
+            both.extend(old.remove(&a).zip(new.remove(&b)));
+        }
+    }
+    let mut out = Findings::default();
+    for ((b, b_small), (a, a_small)) in both {
+        // Small before and after was never worth a word.
+        if !(b_small && a_small) {
+            out.still.push(change(Some(b), Some(a), a_small));
+        }
+    }
+    let blind = not_judged_anymore(before, after);
+    for (b, _) in old.into_values().filter(|(_, small)| !small) {
+        let list = match blind.contains(&b.rule.as_str()) {
+            true => &mut out.unclear,
+            false => &mut out.fixed,
+        };
+        list.push(change(Some(b), None, false));
+    }
+    for (a, _) in new.into_values().filter(|(_, small)| !small) {
+        out.new.push(change(None, Some(a), false));
+    }
+    for list in [
+        &mut out.fixed,
+        &mut out.new,
+        &mut out.still,
+        &mut out.unclear,
+    ] {
+        let most = |f: &FindingChange| f.after_share.or(f.before_share).unwrap_or(-1.0);
+        list.sort_by(|a, b| {
+            let by_size = most(b).total_cmp(&most(a));
+            by_size.then_with(|| (&a.rule, &a.place).cmp(&(&b.rule, &b.place)))
+        });
+    }
+    out
+}
+
+/// What only says something about the capture is no finding about the program.
+fn all(report: &Report) -> ByKey<'_> {
+    let minor = report.minor.iter().map(|f| (f, true));
+    let major = report.findings.iter().map(|f| (f, false));
+    minor
+        .chain(major)
+        .map(|(f, small)| ((f.rule.as_str(), f.subject.as_str()), (f, small)))
+        .collect()
+}
+
+/// Rules with a single finding in the list.
+fn only_one<'a>(list: &ByKey<'a>) -> Vec<&'a str> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (rule, _) in list.keys() {
+        *counts.entry(rule).or_default() += 1;
+    }
+    let once = counts.into_iter().filter(|(_, n)| *n == 1);
+    once.map(|(rule, _)| rule).collect()
+}
+
+/// Rules that lack something in the second report they had in the first.
+fn not_judged_anymore<'a>(before: &Report, after: &'a Report) -> Vec<&'a str> {
+    let lacked = |report: &Report, rule: &str, fact: &str| {
+        report
+            .not_judged
+            .iter()
+            .any(|row| row.rules.iter().any(|r| r == rule) && row.facts.iter().any(|f| f == fact))
+    };
+    let mut rules: Vec<&str> = Vec::new();
+    for row in &after.not_judged {
+        let anew = |rule: &&String| row.facts.iter().any(|fact| !lacked(before, rule, fact));
+        rules.extend(row.rules.iter().filter(anew).map(String::as_str));
+    }
+    rules
+}
+
+fn change(
+    before: Option<&FindingReport>,
+    after: Option<&FindingReport>,
+    below_floor: bool,
+) -> FindingChange {
+    let shown = after.or(before);
+    let text = |part: fn(&FindingReport) -> &String| shown.map(part).cloned().unwrap_or_default();
+    let share = |f: Option<&FindingReport>| Some(f?.saving.as_ref()?.claimed_share);
+    FindingChange {
+        rule: text(|f| &f.rule),
+        title: text(|f| &f.title),
+        place: text(|f| &f.place),
+        before_share: share(before),
+        after_share: share(after),
+        below_floor,
+    }
+}

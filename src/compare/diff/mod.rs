@@ -1,0 +1,387 @@
+//! Two reports held against each other: what got slower, faster, appeared and vanished, what became
+//! of the findings, and how sure all of that is.
+//!
+//! Times are compared per step where both mark steps, else call by call. How long a capture was says
+//! nothing: two captures of one second always take the same time.
+
+mod changes;
+mod findings;
+mod model;
+mod noise;
+mod pair;
+mod view;
+mod words;
+mod work;
+
+pub use model::{
+    Change, Diff, FamilyChange, FindingChange, Findings, Hardware, KernelChange, LayerChange,
+    Level, Matched, Noise, NoiseOf, OneSided, PartChange, SCHEMA_VERSION, Side, Sides, SiteChange,
+    Unit,
+};
+pub use view::{SCHEMA, html, json, markdown};
+
+use super::{share, some};
+use crate::base::units::percent;
+use crate::report::{Report, Summary};
+use changes::Changes;
+use pair::{Pair, Pairs};
+
+/// Differences below this are none, however steady the runs: as for the ranks of a job.
+const SAME: f64 = 0.02;
+/// Share of the time compared below which a single difference is not worth a line: the floor of
+/// findings.
+const FLOOR: f64 = 0.005;
+/// Share of the window that steps must fill for its work to be theirs.
+const FILLED: f64 = 0.8;
+/// Share of the GPU time whose launch may be missing before a capture counts as cut out of the
+/// middle of its steps.
+const CUT: f64 = 0.05;
+/// Share of the time that must be matched for calls to be compared at all.
+const SOME: f64 = 0.1;
+/// Share of the time that must be matched for a gate to mean anything, and for what most of the
+/// work did to be called so.
+const MOST: f64 = 0.5;
+
+/// `after / before`; 1 where both are nothing.
+fn ratio(before: f64, after: f64) -> f64 {
+    if before == after {
+        1.0
+    } else {
+        share(after, before)
+    }
+}
+
+impl Diff {
+    /// Without what would only mislead, for nothing can be compared.
+    fn forget(&mut self) {
+        self.step = None;
+        self.gpu_time = None;
+        self.sizes = None;
+        self.hardware = None;
+        self.families.clear();
+        self.layers.clear();
+        self.slower.clear();
+        self.faster.clear();
+        self.appeared.clear();
+        self.vanished.clear();
+        self.behind_hardware.clear();
+        self.kernels.clear();
+        self.findings = Findings::default();
+    }
+}
+
+/// Holds the report of a changed program against the one before the change.
+pub fn diff(before: &Report, after: &Report) -> Diff {
+    let basis = Basis::of(before, after);
+    let (old, no_launch_before) = work::of(before, basis.with_launchless);
+    let (new, no_launch_after) = work::of(after, basis.with_launchless);
+    let pairs = pair::pair(old, new);
+    let step_not_compared = step_not_compared(&before.summary, &after.summary);
+    let (noise, noise_unknown) = match noise(&basis, step_not_compared.is_none(), before, after) {
+        Ok(noise) => (Some(noise), None),
+        Err(why) => (None, Some(why)),
+    };
+    let changes = Changes::new(&basis, &pairs, noise.as_ref());
+    let gpu_time = changes.total();
+    let mut diff = Diff {
+        schema_version: SCHEMA_VERSION,
+        before: side(before),
+        after: side(after),
+        verdict: Vec::new(),
+        cautions: Vec::new(),
+        unit: basis.unit,
+        unit_because: basis.because.clone(),
+        comparable: true,
+        no_change: false,
+        step: (before.summary.step_ns.zip(after.summary.step_ns))
+            .filter(|(before, _)| step_not_compared.is_none() && *before > 0.0)
+            .map(|(before, after)| Change::new(before, after)),
+        step_not_compared,
+        gpu_time,
+        noise,
+        noise_unknown,
+        sizes: changes.sizes,
+        gpus_differ: basis.gpus_differ,
+        hardware: changes.hardware(before, after),
+        regression: None,
+        regression_not_judged: None,
+        parts: parts(&basis, before, after),
+        matched: matched(&pairs, before, after),
+        by_kernel_name: basis.unit == Unit::Call && changes.mostly_kernels(),
+        without_arguments: changes.without_arguments(),
+        without_launch: Sides {
+            before_ns: no_launch_before,
+            after_ns: no_launch_after,
+        },
+        families: changes.families(),
+        layers: changes.layers(),
+        slower: changes.slower(),
+        faster: changes.faster(),
+        appeared: changes.appeared(),
+        vanished: changes.vanished(),
+        behind_hardware: changes.behind_hardware(),
+        kernels: changes.kernels(),
+        findings: findings::compare(before, after),
+    };
+    diff.comparable = is_comparable(&diff);
+    if !diff.comparable {
+        diff.forget();
+    }
+    diff.no_change = is_same(&diff);
+    diff.regression_not_judged = regression_not_judged(&diff);
+    diff.regression = slower_by(&diff).filter(|_| diff.regression_not_judged.is_none());
+    diff.cautions = words::cautions(&diff, before, after);
+    diff.verdict = words::verdict(&diff);
+    diff
+}
+
+/// By which share `after` is slower than `before`: for `--fail-on regression=3%`. The step counts
+/// where its length can be compared, else the GPU time of a step or of the same calls; where the
+/// sizes changed, per unit of data. `None` when it is not slower, when steps of one run differ as
+/// much, or when it cannot be told ([`Diff::regression_not_judged`] says why).
+pub fn regression(diff: &Diff) -> Option<f64> {
+    diff.regression
+}
+
+/// What is compared with what.
+struct Basis {
+    unit: Unit,
+    because: Option<String>,
+    /// What times of the whole capture are multiplied with.
+    scale: (f64, f64),
+    /// Kernels without a launch are compared by name, for they are most of what there is.
+    with_launchless: bool,
+    gpus_differ: bool,
+    /// Ideal times of the two may be held against each other.
+    ideals: bool,
+}
+
+impl Basis {
+    fn of(before: &Report, after: &Report) -> Basis {
+        let because = not_by_step(before, "the first profile")
+            .or_else(|| not_by_step(after, "the second profile"));
+        let (unit, scale) = match because {
+            None => (Unit::Step, (per_step(before), per_step(after))),
+            Some(_) => (Unit::Call, (1.0, 1.0)),
+        };
+        let gpus_differ = gpus_differ(before, after);
+        let gpus = before.method.gpu.as_ref().zip(after.method.gpu.as_ref());
+        Basis {
+            unit,
+            because,
+            scale,
+            with_launchless: work::launchless(before) > MOST || work::launchless(after) > MOST,
+            gpus_differ,
+            ideals: gpus.is_some_and(|(a, b)| match gpus_differ {
+                true => !a.what_if && !b.what_if,
+                false => a.id == b.id,
+            }),
+        }
+    }
+}
+
+/// Why the work of a report cannot be counted by steps.
+fn not_by_step(report: &Report, name: &str) -> Option<String> {
+    let s = &report.summary;
+    let Some(step) = s.step_ns.filter(|ns| s.steps > 0 && *ns > 0.0) else {
+        return Some(format!("{name} marks no numbered steps"));
+    };
+    let filled = step * s.steps as f64 / s.window_ns.max(1) as f64;
+    if filled < FILLED {
+        return Some(format!(
+            "the steps of {name} fill only {} of its window, so that other work is in it too",
+            percent(filled)
+        ));
+    }
+    let cut = work::launchless(report);
+    (cut > CUT).then(|| {
+        format!(
+            "{name} was cut out of the middle of its work: {} of the GPU time was launched outside of \
+             the capture",
+            percent(cut)
+        )
+    })
+}
+
+fn per_step(report: &Report) -> f64 {
+    let s = &report.summary;
+    1.0 / (s.steps.max(1) as f64 * s.devices.max(1) as f64)
+}
+
+/// By the names in the profiles, else by the GPU they were measured against.
+fn gpus_differ(before: &Report, after: &Report) -> bool {
+    let names = |report: &Report| {
+        let mut names = report.method.devices.clone();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let (a, b) = (names(before), names(after));
+    if !a.is_empty() && !b.is_empty() {
+        return a != b;
+    }
+    let gpus = before.method.gpu.as_ref().zip(after.method.gpu.as_ref());
+    gpus.is_some_and(|(a, b)| a.id != b.id)
+}
+
+fn side(report: &Report) -> Side {
+    let s = &report.summary;
+    Side {
+        title: report.title.clone(),
+        file: report.file.clone(),
+        gpu: s.gpu.clone(),
+        devices: s.devices,
+        steps: s.steps,
+        program: report.method.program.clone(),
+        kernel_time_ns: s.kernel_time_ns as f64,
+    }
+}
+
+fn step_not_compared(before: &Summary, after: &Summary) -> Option<String> {
+    if before.step_ns.is_none() || after.step_ns.is_none() {
+        return Some("not both mark numbered steps".to_owned());
+    }
+    let untrusted = before
+        .idle_untrusted
+        .as_ref()
+        .or(after.idle_untrusted.as_ref());
+    untrusted.map(|why| why.trim().trim_end_matches('.').to_owned())
+}
+
+/// The noise of what stands for the whole.
+fn noise(basis: &Basis, steps: bool, before: &Report, after: &Report) -> Result<Noise, String> {
+    match basis.unit {
+        _ if steps => noise::of(NoiseOf::Step, before, after),
+        Unit::Step => noise::of(NoiseOf::GpuTime, before, after),
+        Unit::Call => Err("single calls are compared, not steps".to_owned()),
+    }
+}
+
+/// Parts of a step on one GPU; idle time only where it may be believed.
+fn parts(basis: &Basis, before: &Report, after: &Report) -> Vec<PartChange> {
+    if basis.unit != Unit::Step {
+        return Vec::new();
+    }
+    let untrusted = [before, after]
+        .iter()
+        .any(|r| r.summary.idle_untrusted.is_some());
+    let of = |report: &Report, what: &str, scale: f64| {
+        let part = report.timeline.parts.iter().find(|p| p.what == what);
+        part.map_or(0.0, |p| p.ns as f64 * scale)
+    };
+    ["compute", "communication", "copy", "set", "idle"]
+        .into_iter()
+        .filter(|what| !(untrusted && *what == "idle"))
+        .map(|what| PartChange {
+            what: what.to_owned(),
+            before_ns: of(before, what, basis.scale.0),
+            after_ns: of(after, what, basis.scale.1),
+        })
+        .filter(|p| p.before_ns > 0.0 || p.after_ns > 0.0)
+        .collect()
+}
+
+fn matched(pairs: &Pairs<'_>, before: &Report, after: &Report) -> Vec<Matched> {
+    let mut levels: std::collections::BTreeMap<Level, (f64, f64)> =
+        std::collections::BTreeMap::new();
+    for Pair {
+        level,
+        before,
+        after,
+    } in &pairs.pairs
+    {
+        let sums = levels.entry(*level).or_default();
+        sums.0 += before.time_ns;
+        sums.1 += after.time_ns;
+    }
+    let row = |(level, (b, a))| Matched {
+        level,
+        before_share: share(b, before.summary.kernel_time_ns as f64),
+        after_share: share(a, after.summary.kernel_time_ns as f64),
+    };
+    levels.into_iter().map(row).collect()
+}
+
+/// Share of the time of the side of which less is matched.
+fn least_matched(diff: &Diff) -> f64 {
+    let before: f64 = diff.matched.iter().map(|m| m.before_share).sum();
+    let after: f64 = diff.matched.iter().map(|m| m.after_share).sum();
+    before.min(after)
+}
+
+/// What stands for the whole: the step where it may be believed, else the GPU time.
+fn measure(diff: &Diff) -> Option<Change> {
+    diff.step.or(diff.gpu_time)
+}
+
+/// The ratio of the measure, per unit of data where sizes changed.
+fn normalised(diff: &Diff) -> Option<f64> {
+    Some(measure(diff)?.ratio / diff.sizes.unwrap_or(1.0))
+}
+
+/// The difference is more than chance, as far as that is known.
+fn is_beyond_noise(diff: &Diff, ratio: f64) -> bool {
+    let noise = diff.noise.map_or(0.0, |n| n.share);
+    (ratio - 1.0).abs() > noise.max(SAME)
+}
+
+fn slower_by(diff: &Diff) -> Option<f64> {
+    let ratio = normalised(diff)?;
+    (ratio > 1.0 && is_beyond_noise(diff, ratio)).then_some(ratio - 1.0)
+}
+
+/// Steps may be compared whatever is in them; calls only where there are some that both have.
+fn is_comparable(diff: &Diff) -> bool {
+    match diff.unit {
+        Unit::Step => measure(diff).is_some(),
+        Unit::Call => diff.gpu_time.is_some() && least_matched(diff) >= SOME,
+    }
+}
+
+/// Nothing differs that would be worth a word.
+fn is_same(diff: &Diff) -> bool {
+    let no_work = diff.slower.is_empty()
+        && diff.faster.is_empty()
+        && diff.appeared.is_empty()
+        && diff.vanished.is_empty();
+    let f = &diff.findings;
+    let no_finding = f.fixed.is_empty() && f.new.is_empty() && f.unclear.is_empty();
+    let alike = |c: Option<Change>| c.is_none_or(|c| !is_beyond_noise(diff, c.ratio));
+    diff.comparable
+        && no_work
+        && no_finding
+        && alike(diff.step)
+        && alike(diff.gpu_time)
+        && changed_parts(diff).next().is_none()
+        && diff.sizes.is_none()
+        && !diff.gpus_differ
+}
+
+/// Parts of the step that take another share of it than before, beyond noise.
+fn changed_parts(diff: &Diff) -> impl Iterator<Item = &PartChange> {
+    let all: f64 = diff.parts.iter().map(|p| p.before_ns).sum();
+    let floor = all * diff.noise.map_or(SAME, |n| n.share.max(SAME));
+    let by = |p: &PartChange| (p.after_ns - p.before_ns).abs();
+    diff.parts.iter().filter(move |p| by(p) > floor)
+}
+
+fn regression_not_judged(diff: &Diff) -> Option<String> {
+    if diff.gpus_differ {
+        return Some("the GPUs differ".to_owned());
+    }
+    if !diff.comparable {
+        return Some("the profiles have nothing in common that can be compared".to_owned());
+    }
+    // Kernels of one name do work of many sizes.
+    let surely = |part: fn(&Matched) -> f64| -> f64 {
+        let vague = |m: &&Matched| matches!(m.level, Level::Kernel | Level::OtherShapes);
+        diff.matched.iter().filter(|m| !vague(m)).map(part).sum()
+    };
+    let matched = surely(|m| m.before_share).min(surely(|m| m.after_share));
+    (diff.unit == Unit::Call && matched < MOST).then(|| {
+        format!(
+            "only {} of the GPU time is of operator calls that both have",
+            percent(matched)
+        )
+    })
+}

@@ -1,0 +1,284 @@
+//! Which work of one report is which work of the other: by everything that names it first, then by
+//! less and less. Every match says at which level it was made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
+
+use indexmap::IndexMap;
+
+use super::model::Level;
+use super::work::{What, Work};
+
+/// Pairs looked at in one group; more of one operator in one layer are matched by their sum.
+const MAX_TRIES: usize = 10_000;
+/// Layer names looked at for new names of old ones.
+const MAX_RENAMES: usize = 100_000;
+/// Share of a layer's time whose operators must be in the other for it to be the same layer.
+const SAME_LAYER: f64 = 0.5;
+
+/// Work that both reports have.
+#[derive(Debug, Clone)]
+pub(super) struct Pair<'a> {
+    pub level: Level,
+    pub before: Work<'a>,
+    pub after: Work<'a>,
+}
+
+/// All work of two reports.
+#[derive(Debug, Default)]
+pub(super) struct Pairs<'a> {
+    pub pairs: Vec<Pair<'a>>,
+    pub vanished: Vec<Work<'a>>,
+    pub appeared: Vec<Work<'a>>,
+    /// The factor by which sizes grew where they did.
+    pub factor: Option<f64>,
+}
+
+/// Matches the work of two reports.
+pub(super) fn pair<'a>(before: Vec<Work<'a>>, after: Vec<Work<'a>>) -> Pairs<'a> {
+    let mut m = Matcher {
+        before: before.into_iter().map(Some).collect(),
+        after: after.into_iter().map(Some).collect(),
+        renamed: BTreeMap::new(),
+        pairs: Vec::new(),
+    };
+    m.by(Level::Exact, |w, layer| {
+        let of = (layer, w.what, w.direction, w.recomputed);
+        Some((of, w.arguments.exact.clone()))
+    });
+    m.renamed = m.renames();
+    m.by(Level::LayerRenamed, |w, layer| {
+        let of = (layer, w.what, w.direction, w.recomputed);
+        Some((of, w.arguments.exact.clone()))
+    });
+    m.by(Level::Types, |w, layer| {
+        let of = (layer, w.what, w.direction, w.recomputed);
+        w.what
+            .is_operator()
+            .then(|| (of, w.arguments.untyped.clone()))
+    });
+    let factor = m.factor();
+    if let Some(factor) = factor {
+        m.scaled(factor);
+    }
+    m.by(Level::OtherLayer, |w, _| {
+        Some((w.what, w.direction, w.arguments.exact.clone()))
+    });
+    m.by(Level::OtherShapes, |w, layer| {
+        w.what.is_operator().then_some((layer, w.what, w.direction))
+    });
+    Pairs {
+        pairs: m.pairs,
+        vanished: m.before.into_iter().flatten().collect(),
+        appeared: m.after.into_iter().flatten().collect(),
+        factor: factor.map(|(up, down)| up as f64 / down as f64),
+    }
+}
+
+struct Matcher<'a> {
+    /// `None` once it is matched.
+    before: Vec<Option<Work<'a>>>,
+    after: Vec<Option<Work<'a>>>,
+    /// From a layer's name after to its name before.
+    renamed: BTreeMap<&'a str, &'a str>,
+    pairs: Vec<Pair<'a>>,
+}
+
+/// What is left on both sides, by what it has in common.
+type Groups<K> = IndexMap<K, (Vec<usize>, Vec<usize>)>;
+
+/// Layer, operator, direction, and whether it is recomputed.
+type Place<'a> = (Option<&'a str>, What<'a>, &'a str, bool);
+
+/// Operator, direction and form of arguments, with the time it takes: what a layer is known by.
+type Signature<'a> = BTreeMap<(What<'a>, &'a str, String), f64>;
+
+impl<'a> Matcher<'a> {
+    fn layer(&self, work: &Work<'a>) -> Option<&'a str> {
+        let own = work.pattern?;
+        Some(self.renamed.get(own).copied().unwrap_or(own))
+    }
+
+    fn groups<K: Hash + Eq>(
+        &self,
+        key: impl Fn(&Work<'a>, Option<&'a str>) -> Option<K>,
+    ) -> Groups<K> {
+        let mut groups: Groups<K> = IndexMap::new();
+        for (at, work) in self.before.iter().enumerate() {
+            if let Some(key) = work.as_ref().and_then(|w| key(w, w.pattern)) {
+                groups.entry(key).or_default().0.push(at);
+            }
+        }
+        for (at, work) in self.after.iter().enumerate() {
+            if let Some(key) = work.as_ref().and_then(|w| key(w, self.layer(w)))
+                && let Some(group) = groups.get_mut(&key)
+            {
+                group.1.push(at);
+            }
+        }
+        groups.retain(|_, (_, after)| !after.is_empty());
+        groups
+    }
+
+    /// Matches all that has the same key; what one side has several times is added up.
+    fn by<K: Hash + Eq>(
+        &mut self,
+        level: Level,
+        key: impl Fn(&Work<'a>, Option<&'a str>) -> Option<K>,
+    ) {
+        for (before, after) in self.groups(key).into_values() {
+            let before = take(&mut self.before, &before);
+            let after = take(&mut self.after, &after);
+            self.found(level, before, after);
+        }
+    }
+
+    fn found(&mut self, level: Level, before: Option<Work<'a>>, after: Option<Work<'a>>) {
+        if let (Some(before), Some(after)) = (before, after) {
+            let level = match before.what.is_operator() {
+                true => level,
+                false => Level::Kernel,
+            };
+            self.pairs.push(Pair {
+                level,
+                before,
+                after,
+            });
+        }
+    }
+
+    /// The factor by which most work grew or shrank, as a fraction.
+    fn factor(&self) -> Option<(u64, u64)> {
+        let mut votes: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+        for (before, after) in self.of_one_form().into_values() {
+            for (b, a) in tries(&before, &after) {
+                let (Some(b), Some(a)) = (get(&self.before, b), get(&self.after, a)) else {
+                    continue;
+                };
+                if let Some(factor) = b.arguments.factor(&a.arguments) {
+                    *votes.entry(factor).or_default() += b.time_ns.min(a.time_ns);
+                }
+            }
+        }
+        let most = votes
+            .into_iter()
+            .reduce(|best, next| match next.1 > best.1 {
+                true => next,
+                false => best,
+            })?;
+        Some(most.0)
+    }
+
+    fn of_one_form(&self) -> Groups<(Place<'a>, String)> {
+        self.groups(|w, layer| {
+            let of = (layer, w.what, w.direction, w.recomputed);
+            (w.what.is_operator() && !w.arguments.sizes.is_empty())
+                .then(|| (of, w.arguments.form.clone()))
+        })
+    }
+
+    /// Matches work whose sizes differ by this factor and nothing else.
+    fn scaled(&mut self, factor: (u64, u64)) {
+        for (before, after) in self.of_one_form().into_values() {
+            for (b, a) in tries(&before, &after) {
+                let (Some(left), Some(right)) = (get(&self.before, b), get(&self.after, a)) else {
+                    continue;
+                };
+                if left.arguments.factor(&right.arguments) == Some(factor) {
+                    let before = take(&mut self.before, &[b]);
+                    let after = take(&mut self.after, &[a]);
+                    self.found(Level::Sizes, before, after);
+                }
+            }
+        }
+    }
+
+    /// Layers that only one side has and that do the same: from the name after to the one before.
+    fn renames(&self) -> BTreeMap<&'a str, &'a str> {
+        let before = signatures(&self.before);
+        let after = signatures(&self.after);
+        // A name both have is the same layer, even where all of its work was matched already.
+        let known: BTreeSet<&str> = self.pairs.iter().filter_map(|p| p.before.pattern).collect();
+        let gone: Vec<_> = before
+            .iter()
+            .filter(|(name, _)| !after.contains_key(*name) && !known.contains(*name))
+            .collect();
+        let new: Vec<_> = after
+            .iter()
+            .filter(|(name, _)| !before.contains_key(*name) && !known.contains(*name))
+            .collect();
+        if gone.len().saturating_mul(new.len()) > MAX_RENAMES {
+            return BTreeMap::new();
+        }
+        let mut candidates = Vec::new();
+        for (old, old_work) in &gone {
+            for (name, work) in &new {
+                let alike = common(old_work, work).min(common(work, old_work));
+                if alike >= SAME_LAYER {
+                    // Hundredths: what is equally alike is told apart by its name.
+                    let alike = (alike * 100.0).round() as u32;
+                    let names = strsim::normalized_levenshtein(old, name);
+                    candidates.push((alike, names, **old, **name));
+                }
+            }
+        }
+        candidates.sort_by(|a, b| {
+            (b.0.cmp(&a.0))
+                .then(b.1.total_cmp(&a.1))
+                .then_with(|| (a.2, a.3).cmp(&(b.2, b.3)))
+        });
+        let mut taken = BTreeSet::new();
+        let mut renamed = BTreeMap::new();
+        for (_, _, old, name) in candidates {
+            if !renamed.contains_key(name) && taken.insert(old) {
+                renamed.insert(name, old);
+            }
+        }
+        renamed
+    }
+}
+
+fn signatures<'a>(works: &[Option<Work<'a>>]) -> BTreeMap<&'a str, Signature<'a>> {
+    let mut layers: BTreeMap<&str, Signature<'a>> = BTreeMap::new();
+    for work in works.iter().flatten() {
+        if let Some(layer) = work.pattern {
+            let key = (work.what, work.direction, work.arguments.form.clone());
+            let time = layers.entry(layer).or_default().entry(key).or_default();
+            *time += work.time_ns;
+        }
+    }
+    layers
+}
+
+/// Share of the time of `one` whose work is in `other` as well.
+fn common(one: &Signature<'_>, other: &Signature<'_>) -> f64 {
+    let all: f64 = one.values().sum();
+    let both = one.iter().filter(|(key, _)| other.contains_key(*key));
+    super::share(both.map(|(_, time)| *time).sum(), all)
+}
+
+fn tries(before: &[usize], after: &[usize]) -> Vec<(usize, usize)> {
+    if before.len().saturating_mul(after.len()) > MAX_TRIES {
+        return Vec::new();
+    }
+    before
+        .iter()
+        .flat_map(|b| after.iter().map(move |a| (*b, *a)))
+        .collect()
+}
+
+fn get<'w, 'a>(works: &'w [Option<Work<'a>>], at: usize) -> Option<&'w Work<'a>> {
+    works.get(at)?.as_ref()
+}
+
+/// Takes some pieces out, as one.
+fn take<'a>(works: &mut [Option<Work<'a>>], which: &[usize]) -> Option<Work<'a>> {
+    let mut all = which
+        .iter()
+        .filter_map(|&at| works.get_mut(at).and_then(Option::take));
+    let mut sum = all.next()?;
+    for more in all {
+        sum.add(&more);
+    }
+    Some(sum)
+}

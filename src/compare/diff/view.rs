@@ -1,0 +1,85 @@
+//! A comparison as Markdown for pull requests, as a page, and as JSON.
+
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+
+use super::model::Diff;
+use crate::report::{BuiltIn, TemplateError, page};
+
+/// The JSON Schema (draft 2020-12) of what [`json`] prints, made from the types themselves.
+pub const SCHEMA: &str = include_str!("../../../docs/schema/diff.json");
+
+const TEMPLATE: &str = include_str!("diff.md.jinja");
+
+/// The comparison as Markdown for GitHub and GitLab. Every list is bounded, so that it fits a comment.
+///
+/// # Errors
+/// Only when the built-in template is broken, which the tests rule out.
+pub fn markdown(diff: &Diff) -> Result<String, TemplateError> {
+    render(diff, true)
+}
+
+/// The same as one HTML file that asks the network for nothing.
+///
+/// # Errors
+/// Only when the built-in template is broken, which the tests rule out.
+pub fn html(diff: &Diff) -> Result<String, TemplateError> {
+    let title = format!("{} to {}", diff.before.title, diff.after.title);
+    Ok(page(&title, &render(diff, false)?))
+}
+
+/// Pretty JSON with a final newline: the [`Diff`] itself. Texts are as the profiles have them.
+pub fn json(diff: &Diff) -> String {
+    // Fails only for maps whose keys are not strings, and there are none.
+    let mut text = serde_json::to_string_pretty(diff)
+        .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string());
+    text.push('\n');
+    text
+}
+
+/// One empty line between blocks, and none at the end. Profile text never spans lines.
+fn tidy(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut empty = 0;
+    for line in text.trim().lines() {
+        empty = match line.is_empty() {
+            true => empty + 1,
+            false => 0,
+        };
+        if empty <= 1 {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn render(diff: &Diff, folds: bool) -> Result<String, TemplateError> {
+    let levels: Vec<&str> = diff.matched.iter().map(|m| m.level.words()).collect();
+    let page = BuiltIn::new("diff.md.jinja", TEMPLATE)?;
+    let text = page.render(context! { folds, levels, ..Value::from(Serde(diff)) })?;
+    Ok(tidy(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::SCHEMA_VERSION;
+    use super::*;
+
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        let mut schema = schemars::schema_for!(Diff);
+        let id = format!("urn:pyprof-advise:diff:{SCHEMA_VERSION}");
+        schema.insert("$id".to_owned(), id.into());
+        let made = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
+        if std::env::var_os("PYPROF_ADVISE_BLESS").is_some() {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schema/diff.json");
+            std::fs::write(path, &made).unwrap();
+            return;
+        }
+        assert!(
+            made == SCHEMA,
+            "docs/schema/diff.json is stale: PYPROF_ADVISE_BLESS=1 cargo test --lib diff::view"
+        );
+    }
+}

@@ -1,0 +1,281 @@
+//! The work of one report in the pieces that are matched: sites that differ only in instance numbers
+//! of their layer are one piece, and arguments are texts that can be compared.
+
+use indexmap::IndexMap;
+
+use crate::report::{Report, SiteRow};
+
+/// Kernels whose launch is not in the file.
+const NO_LAUNCH: &str = "no_launch";
+
+/// All calls with the same layer pattern, operator, direction and arguments; or all runs of one
+/// kernel without an operator.
+#[derive(Debug, Clone)]
+pub(super) struct Work<'a> {
+    pub pattern: Option<&'a str>,
+    pub what: What<'a>,
+    pub direction: &'a str,
+    pub recomputed: bool,
+    pub arguments: Arguments,
+    /// As the report prints them.
+    pub shown: &'a str,
+    pub calls: f64,
+    pub time_ns: f64,
+    pub kernels: f64,
+    /// On the best unit and precision; `None` unless all of it is priced.
+    pub best_ideal_ns: Option<f64>,
+    pub family: &'a str,
+    pub bound: Option<&'a str>,
+    pub dtype: Option<&'a str>,
+    pub tensor_core: Option<bool>,
+    pub kernel: Option<&'a str>,
+    /// Time of the row that `kernel` and its neighbours are taken from.
+    largest_ns: i64,
+}
+
+/// What was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum What<'a> {
+    Operator(&'a str),
+    Kernel(&'a str),
+}
+
+impl<'a> What<'a> {
+    pub(super) fn name(self) -> &'a str {
+        match self {
+            What::Operator(name) | What::Kernel(name) => name,
+        }
+    }
+
+    pub(super) fn is_operator(self) -> bool {
+        matches!(self, What::Operator(_))
+    }
+}
+
+/// Arguments taken apart: `bf16[4096, 1600], 0.5`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Arguments {
+    /// Without fractions: a learning rate or a clipping factor is another one in every run.
+    pub exact: String,
+    /// Also without data types.
+    pub untyped: String,
+    /// Also without sizes: what remains is the form.
+    pub form: String,
+    /// The numbers in brackets, in order.
+    pub sizes: Vec<u64>,
+}
+
+impl Arguments {
+    pub(super) fn of(text: &str) -> Arguments {
+        let mut out = Arguments::default();
+        let mut depth = 0_usize;
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '+');
+            let end = match is_word(first) {
+                true => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+                false => first.len_utf8(),
+            };
+            let (token, after) = rest.split_at(end);
+            rest = after;
+            match first {
+                '[' | '(' => depth += 1,
+                ']' | ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            out.take(token, depth, is_word(first) && after.starts_with('['));
+        }
+        out
+    }
+
+    fn take(&mut self, token: &str, depth: usize, is_type: bool) {
+        if depth > 0
+            && let Ok(size) = token.parse::<u64>()
+        {
+            self.exact.push_str(token);
+            self.untyped.push_str(token);
+            self.form.push('#');
+            self.sizes.push(size);
+        } else if token.parse::<f64>().is_ok() {
+            let fraction = token.parse::<i64>().is_err();
+            self.exact.push_str(if fraction { "~" } else { token });
+            self.untyped.push('~');
+            self.form.push('~');
+        } else {
+            self.exact.push_str(token);
+            if !is_type {
+                self.untyped.push_str(token);
+                self.form.push_str(token);
+            }
+        }
+    }
+
+    /// The one factor, as a fraction in lowest terms, by which sizes differ from `after`'s; others
+    /// are the same. `None` when nothing differs, or more than that.
+    pub(super) fn factor(&self, after: &Arguments) -> Option<(u64, u64)> {
+        if self.form != after.form || self.sizes.len() != after.sizes.len() {
+            return None;
+        }
+        let mut found = None;
+        for (&before, &after) in self.sizes.iter().zip(&after.sizes) {
+            if before == after {
+                continue;
+            }
+            let divisor = gcd(before, after);
+            if before == 0 || after == 0 {
+                return None;
+            }
+            let factor = (after / divisor, before / divisor);
+            if found.is_some_and(|known| known != factor) {
+                return None;
+            }
+            found = Some(factor);
+        }
+        found
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    let (mut a, mut b) = (a, b);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a.max(1)
+}
+
+impl<'a> Work<'a> {
+    fn of(row: &'a SiteRow) -> Work<'a> {
+        // What takes as long as a launch does not follow the peaks, and neither does waiting.
+        let scales =
+            row.bound.as_deref() != Some("latency") && row.family.as_str() != "communication";
+        Work {
+            pattern: row.pattern.as_deref(),
+            what: match &row.operator {
+                Some(name) => What::Operator(name),
+                None => What::Kernel(row.kernel.as_deref().unwrap_or("(unnamed kernel)")),
+            },
+            direction: &row.direction,
+            recomputed: row.recomputed,
+            arguments: Arguments::of(&row.arguments),
+            shown: &row.arguments,
+            calls: row.calls as f64,
+            time_ns: row.time_ns as f64,
+            kernels: row.kernels as f64,
+            best_ideal_ns: row.best_ideal_ns.filter(|ns| scales && *ns > 0.0),
+            family: &row.family,
+            bound: row.bound.as_deref(),
+            dtype: row.dtype.as_deref(),
+            tensor_core: row.tensor_core,
+            kernel: row.kernel.as_deref(),
+            largest_ns: row.time_ns,
+        }
+    }
+
+    /// More of the same. What cannot be added is taken from the larger one.
+    pub(super) fn add(&mut self, more: &Work<'a>) {
+        self.calls += more.calls;
+        self.time_ns += more.time_ns;
+        self.kernels += more.kernels;
+        self.best_ideal_ns = self
+            .best_ideal_ns
+            .zip(more.best_ideal_ns)
+            .map(|(a, b)| a + b);
+        if more.largest_ns > self.largest_ns {
+            self.largest_ns = more.largest_ns;
+            self.shown = more.shown;
+            self.bound = more.bound;
+            self.dtype = more.dtype;
+            self.tensor_core = more.tensor_core;
+            self.kernel = more.kernel;
+        }
+        if self.pattern != more.pattern {
+            self.pattern = None;
+        }
+    }
+
+    /// `blocks.* · aten::mm (fprop)`.
+    pub(super) fn place(&self) -> String {
+        let direction = match self.direction {
+            "unknown" => String::new(),
+            known => format!(" ({known})"),
+        };
+        let again = if self.recomputed { ", recomputed" } else { "" };
+        match self.pattern {
+            Some(layer) => format!("{layer} · {}{direction}{again}", self.what.name()),
+            None => format!("{}{direction}{again}", self.what.name()),
+        }
+    }
+}
+
+/// The work of a report, most time first, and the time of kernels without a launch that is not in
+/// it. Nothing says which step or operator those belong to; where they are most of all there is, they
+/// are compared by their names all the same.
+pub(super) fn of(report: &Report, with_launchless: bool) -> (Vec<Work<'_>>, f64) {
+    let mut pieces: IndexMap<_, Work<'_>> = IndexMap::new();
+    let mut left_out = 0.0;
+    for row in &report.sites {
+        if !with_launchless && row.missing.as_deref() == Some(NO_LAUNCH) {
+            left_out += row.time_ns as f64;
+            continue;
+        }
+        let work = Work::of(row);
+        let key = (
+            work.pattern,
+            work.what,
+            work.direction,
+            work.recomputed,
+            work.arguments.exact.clone(),
+        );
+        match pieces.entry(key) {
+            indexmap::map::Entry::Occupied(mut known) => known.get_mut().add(&work),
+            indexmap::map::Entry::Vacant(new) => {
+                new.insert(work);
+            }
+        }
+    }
+    let mut works: Vec<Work<'_>> = pieces.into_values().collect();
+    works.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
+    (works, left_out)
+}
+
+/// Share of the GPU time whose launch is not in the file.
+pub(super) fn launchless(report: &Report) -> f64 {
+    let of = report.unattributed.iter().filter(|u| u.reason == NO_LAUNCH);
+    let time: f64 = of.map(|u| u.time_ns as f64).sum();
+    super::share(time, report.summary.kernel_time_ns as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_come_apart() {
+        let a = Arguments::of("bf16[4096, 1600], dim=-1, 0.25, [2, 2], 1e-05, bilinear");
+        assert_eq!(a.exact, "bf16[4096, 1600], dim=-1, ~, [2, 2], ~, bilinear");
+        assert_eq!(a.untyped, "[4096, 1600], dim=~, ~, [2, 2], ~, bilinear");
+        assert_eq!(a.form, "[#, #], dim=~, ~, [#, #], ~, bilinear");
+        assert_eq!(a.sizes, [4096, 1600, 2, 2]);
+        assert_eq!(Arguments::of("]]][[é…"), {
+            let mut odd = Arguments::of("]]][[");
+            for text in [&mut odd.exact, &mut odd.untyped, &mut odd.form] {
+                text.push_str("é…");
+            }
+            odd
+        });
+    }
+
+    #[test]
+    fn one_factor_is_a_batch() {
+        let factor = |a: &str, b: &str| Arguments::of(a).factor(&Arguments::of(b));
+        assert_eq!(factor("f[8, 512]", "f[16, 512]"), Some((2, 1)));
+        assert_eq!(
+            factor("f[8, 512], g[512, 4]", "f[12, 512], h[512, 4]"),
+            Some((3, 2))
+        );
+        assert_eq!(factor("f[8, 512]", "f[8, 512]"), None);
+        assert_eq!(factor("f[8, 512]", "f[16, 128]"), None);
+        assert_eq!(factor("f[0]", "f[3]"), None);
+        assert_eq!(factor("f[8]", "f[8, 1]"), None);
+    }
+}
