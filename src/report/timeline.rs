@@ -97,7 +97,7 @@ pub struct StepRow {
     pub start_ns: i64,
     pub ns: i64,
     /// When the GPU began with what was launched in it; `null` when nothing was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub gpu_start_ns: Option<i64>,
     /// Sum of the durations of the kernels launched in it.
     #[serde(default)]
