@@ -254,7 +254,7 @@ fn set_up_inside_a_trace_is_not_sold() {
     for f in report["findings"].as_array().unwrap() {
         assert!(!f["rule"].as_str().unwrap().starts_with("host/"), "{f}");
     }
-    assert_eq!(report["setup"]["warmup_kernels"], 39);
+    assert_eq!(report["setup"]["warmup_kernels"], 40);
 }
 
 #[test]
