@@ -127,6 +127,9 @@ pub struct Finding {
     /// What tells it from its rule's other findings in this run, and is the same for the same
     /// finding in another run: the place, or nothing where the rule makes one finding per run.
     pub subject: String,
+    /// Every place it covers with its ns, most first, in words that are the same in another run; none
+    /// for what is about the run, idle time or a rank.
+    pub places: Vec<(String, f64)>,
     pub calls: u64,
     /// GPU ns (idle ns for gaps) covered.
     pub time_ns: f64,

@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::prose::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
-use super::{FindingReport, LayerRow, Report, words};
+use super::{FindingReport, LayerRow, NEW, Report, words};
 use crate::base::text::{clip, plain};
 use crate::base::units::{count, counted, ns, percent, times};
 use crate::judge::Severity;
@@ -128,6 +128,9 @@ impl Page {
             place.push_str(&format!(", {}", plain(line)));
         }
         self.words(&place, DIM, 2);
+        if let Some(since) = f.since_baseline.as_deref().filter(|s| *s != NEW) {
+            self.words(&format!("Since the baseline: {}", plain(since)), CAUTION, 2);
+        }
         self.prose(&f.message, 2);
         let saving = words::saving(f);
         if !saving.is_empty() {
