@@ -317,7 +317,7 @@ fn a_rule_that_lacks_a_fact_now_has_fixed_nothing() {
     has(
         &cautions,
         &[
-            "The baseline was measured against Tesla V100",
+            "The baseline was measured against V100 SXM2 16GB",
             "no known GPU",
         ],
     );
@@ -423,7 +423,7 @@ fn what_is_suppressed_is_neither_shown_nor_counted_and_the_reason_is_told() {
     has(
         &page,
         &[
-            "Suppressed: <code>tensor-cores/gemm-unaligned</code>",
+            "gemm-unaligned</code> at <code>lm_head</code> until",
             "the tokenizer is fixed",
         ],
     );
@@ -543,10 +543,14 @@ fn reasons_and_baselines_are_hostile_text() {
     });
     let arguments = format!("{CONFIGURED} --baseline base.json");
     let text = desk.fine(&arguments);
-    lacks(
-        &text,
-        &["<img", "<script", "<b>", "@team", "](javascript", "\u{1b}"],
-    );
+    lacks(&text, &["<img", "<script", "<b>", "@team", "\u{1b}"]);
+    let arena = comrak::Arena::new();
+    let document = comrak::parse_document(&arena, &text, &comrak::Options::default());
+    for node in document.descendants() {
+        if let comrak::nodes::NodeValue::Link(link) = &node.data.borrow().value {
+            assert!(link.url.starts_with("https://"), "{}", link.url);
+        }
+    }
     let page = desk.fine(&format!("{arguments} --format html"));
     lacks(&page, &["<img", "<script>alert", "<b>x", "\u{1b}"]);
     let text = desk.fine(&format!("{arguments} --format text --color never"));
@@ -577,6 +581,12 @@ fn sarif_has_its_own_words_for_what_is_hidden() {
         .next()
         .unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
+    // A bracket without its partner is a pattern to JavaScript only.
+    let mut schema = schema;
+    for part in ["run", "toolComponent"] {
+        let language = &mut schema["definitions"][part]["properties"]["language"];
+        language.as_object_mut().unwrap().remove("pattern");
+    }
     jsonschema::validate(&schema, &log).unwrap_or_else(|e| panic!("{e}"));
     let results = log["runs"][0]["results"].as_array().unwrap();
     assert_eq!(results.len(), 10);

@@ -28,7 +28,7 @@ pub(super) struct MergeArgs {
     #[command(flatten)]
     gates: GateArgs,
     /// Take options from this TOML file; those given here win
-    #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true)]
+    #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
     config: Option<PathBuf>,
 }
 

@@ -174,7 +174,7 @@ pub struct GateArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigArgs {
     /// Take options from this TOML file; those of the command line win. Without it none is read
-    #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true)]
+    #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
     pub config: Option<PathBuf>,
     /// Print the options in force as such a file, instead of a report
     #[arg(long)]

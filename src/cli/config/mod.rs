@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
 use super::{
     AdviseArgs, Color, FailOn, Failure, Format, GateArgs, ReportArgs, RuleArgs, Speech, output,
 };
@@ -44,6 +46,12 @@ pub(super) struct Config {
     /// `category/rule.param=value`, as `--set` takes it.
     pub(super) set: Vec<String>,
     pub(super) suppress: Vec<Suppression>,
+}
+
+/// A path, or nothing: an empty variable names no file, and an empty option takes back what the
+/// variable says.
+pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// The configuration in a file; an empty one without a file, or when the variable is empty.
