@@ -400,3 +400,19 @@ fn a_file_that_cannot_be_read() {
     );
     lacks(&desk.refused("net.sqlite --config ctrl.toml"), &["\u{1b}"]);
 }
+
+#[test]
+fn the_document_explains_every_key_and_its_example_is_valid() {
+    let document = std::fs::read_to_string(Path::new(ROOT).join("docs/configuration.md")).unwrap();
+    let desk = Desk::new();
+    let mut examples = 0;
+    for block in document.split("```toml\n").skip(1) {
+        desk.write("pa.toml", block.split("```").next().unwrap());
+        desk.fine("--dump-config --config pa.toml");
+        examples += 1;
+    }
+    assert!(examples > 0);
+    for key in SUPPRESSION {
+        has(&document, &[&format!("| `{key}` |")]);
+    }
+}

@@ -60,7 +60,7 @@ pub(super) fn merge(mut args: MergeArgs, mut speech: Speech) -> Outcome {
     let Some(mut merged) = compare::merge(reports, left_out) else {
         return Err(Failure::Unusable("no report given".into()));
     };
-    merged.top = args.report.top();
+    merged.top = args.report.top.unwrap_or(merged.top);
     advise::finish(&args.report, &gates, merged, speech)
 }
 
