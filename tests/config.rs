@@ -342,6 +342,29 @@ fn all_mistakes_at_once_each_with_its_place() {
 }
 
 #[test]
+fn rules_that_do_not_exist_are_named_where_they_stand() {
+    let desk = configured(
+        "select = [\"precison\", \"host\"]\nignore = [\"user/mine\"]\nrules = [\"mine.toml\"]\n\
+         [set]\n\"precision/amp-of\".min_share = 0.1\n\"user/mine\".most = 3\n",
+    );
+    let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+    let (_, rule) = readme.split_once("```toml\n# long-softmax.toml\n").unwrap();
+    desk.write("mine.toml", rule.split_once("\n```\n").unwrap().0);
+    let error = desk.refused("net.sqlite --config pa.toml");
+    has(
+        &error,
+        &[
+            "pa.toml:1:11",
+            "did you mean `precision`?",
+            "pa.toml:5:1",
+            "did you mean `precision/amp-off`?",
+            "2 errors in pa.toml",
+        ],
+    );
+    lacks(&error, &["user/mine`"]);
+}
+
+#[test]
 fn keys_that_contradict_each_other() {
     for (text, says) in [
         (

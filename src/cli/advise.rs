@@ -38,6 +38,7 @@ pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
     if args.config.dump_config {
         return output::print(&config::dump(&config::effective(&args, speech)));
     }
+    config.check_rules(&args.rules.paths)?;
     advise(&args, speech)
 }
 

@@ -117,6 +117,13 @@ pub(super) fn find<'a>(set: &'a RuleSet, id: &str) -> Result<&'a Rule, Failure> 
     set.find(id).map_err(Failure::Unusable)
 }
 
+/// The ids of the built-in rules and of the user's.
+pub(super) fn ids(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let mut files = RuleSet::builtin_files();
+    files.extend(found(paths)?);
+    Ok(files.into_iter().map(|file| file.id).collect())
+}
+
 fn found(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
     let mut files = Vec::new();
     for path in paths {

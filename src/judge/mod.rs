@@ -37,7 +37,7 @@ pub use prove::{Outcome, Proof, prove};
 pub use resolve::{FLOOR, HOST_BOUND};
 pub use rule::{CATEGORIES, Rule};
 pub use scaffold::scaffold;
-pub use set::{RuleSet, Selection};
+pub use set::{RuleSet, Selection, pattern_of};
 pub use why::why;
 
 /// Judges a run: every rule on every member it is over, then one verdict. The same for any number

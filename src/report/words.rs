@@ -68,7 +68,11 @@ fn hidden_count(report: &Report, because: Because, noun: &str) -> Option<(String
         })
         .collect();
     let verb = if total == 1 { "is" } else { "are" };
-    (total > 0).then(|| (parts.join(" and "), verb))
+    let listed = match parts.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => parts.concat(),
+    };
+    (total > 0).then_some((listed, verb))
 }
 
 /// What became of the baseline's findings, one sentence each.

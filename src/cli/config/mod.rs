@@ -4,15 +4,19 @@
 //! both, one by one. No file is read that was not named, by the option or by the variable: what a
 //! run does is told by its command line.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::{
-    AdviseArgs, Color, FailOn, Failure, Format, GateArgs, ReportArgs, RuleArgs, Speech, output,
+    AdviseArgs, Color, FailOn, Failure, Format, GateArgs, Outcome, ReportArgs, RuleArgs, Speech,
+    output,
 };
-use crate::base::diag::{Complaints, Source};
+use crate::base::diag::{Complaint, Complaints, Source};
 use crate::compare::Suppression;
+use crate::judge::pattern_of;
 
 mod dump;
 mod keys;
@@ -46,6 +50,16 @@ pub(super) struct Config {
     /// `category/rule.param=value`, as `--set` takes it.
     pub(super) set: Vec<String>,
     pub(super) suppress: Vec<Suppression>,
+    /// Where it names rules, to be looked up when the rules are known.
+    names: Vec<RuleName>,
+}
+
+/// A rule, or several with a pattern, as a file names them.
+#[derive(Debug, Clone, PartialEq)]
+struct RuleName {
+    text: String,
+    file: Arc<Source>,
+    span: Range<usize>,
 }
 
 /// A path, or nothing: an empty variable names no file, and an empty option takes back what the
@@ -89,10 +103,39 @@ pub(super) fn effective(args: &AdviseArgs, speech: Speech) -> Config {
         color: Some(speech.color()),
         set: args.rules.set.clone(),
         suppress: args.gates.suppressions.clone(),
+        names: Vec::new(),
     }
 }
 
 impl Config {
+    /// Complains about rules that do not exist, where the file names them. Suppressions may outlive
+    /// their rule: a report says so.
+    pub(super) fn check_rules(&self, paths: &[PathBuf]) -> Outcome {
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let mut paths = paths.to_vec();
+        paths.extend(
+            self.rules
+                .iter()
+                .filter(|p| !paths.contains(p))
+                .cloned()
+                .collect::<Vec<_>>(),
+        );
+        let ids = super::rules::ids(&paths)?;
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let complaints = Complaints::new();
+        for name in &self.names {
+            if let Err(why) = pattern_of(&name.text, &ids) {
+                complaints.push(Complaint::error(&name.file, name.span.clone(), why, ""));
+            }
+        }
+        match complaints.is_empty() {
+            true => Ok(()),
+            false => Err(output::refuse(&complaints)),
+        }
+    }
+
     pub(super) fn fill_rules(&self, args: &mut RuleArgs) {
         fill(&mut args.paths, &self.rules);
         fill(&mut args.select, &self.select);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ::toml::de::DeValue;
 
-use super::Config;
 use super::keys::{CHARS, COLORS, FORMATS, KEYS, MAX_LIST, MAX_TEXT, MAX_TOP, SUPPRESS_KEYS};
+use super::{Config, RuleName};
 use crate::base::date::Date;
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
@@ -57,7 +57,35 @@ impl<'a> Reader<'a> {
             color: self.word("color", &COLORS),
             set: self.set(),
             suppress: self.suppressions(),
+            names: self.names(),
         }
+    }
+
+    /// The rules that are selected, ignored and set, with where they stand.
+    fn names(&self) -> Vec<RuleName> {
+        let list = |key: &str| match self.root.get(key).as_ref().map(Value::raw) {
+            Some(DeValue::Array(items)) => items.iter().collect(),
+            _ => Vec::new(),
+        };
+        let listed = [list("select"), list("ignore")].concat();
+        let listed = listed.into_iter().filter_map(|item| match item.get_ref() {
+            DeValue::String(text) => Some((text.as_ref(), item.span())),
+            _ => None,
+        });
+        let set = match self.root.get("set").as_ref().map(Value::raw) {
+            Some(DeValue::Table(rules)) => rules.keys().collect(),
+            _ => Vec::new(),
+        };
+        let set = set
+            .into_iter()
+            .map(|key| (key.get_ref().as_ref(), key.span()));
+        let file = self.root.source();
+        let name = |(text, span): (&str, _)| RuleName {
+            text: text.to_owned(),
+            file: Arc::clone(file),
+            span,
+        };
+        listed.chain(set).map(name).collect()
     }
 
     /// Keys that say the same thing differently.
@@ -288,12 +316,52 @@ fn fits(table: &Table<'_>, text: &At<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
+    /// Keys and values, right and wrong, in any combination.
+    fn lines() -> impl Strategy<Value = String> {
+        let keys = KEYS.iter().map(|k| k.name.to_owned()).collect::<Vec<_>>();
+        let value = prop_oneof![
+            Just("[]".to_owned()),
+            Just("[['a'], {}]".to_owned()),
+            Just("2026-13-01".to_owned()),
+            Just("2026-12-31T10:00:00Z".to_owned()),
+            Just("{ 'a/b' = { x = [1, 'y'] }, c = nan }".to_owned()),
+            Just("[{ rule = '', reason = 5, until = 10:00:00 }]".to_owned()),
+            any::<i64>().prop_map(|n| n.to_string()),
+            any::<f64>().prop_map(|n| n.to_string()),
+            "[a-z/*%=0-9.\u{7f}\u{202e}]{0,9}".prop_map(|s| format!("{s:?}")),
+            any::<String>(),
+        ];
+        let line = (prop::sample::select(keys), value).prop_map(|(k, v)| format!("{k} = {v}\n"));
+        prop::collection::vec(line, 0..8).prop_map(|lines| lines.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_a_file_says_is_too_much(text in lines()) {
+            let (config, complaints) = read(&text);
+            let control = |c: char| c.is_control() && c != '\n' && c != '\t';
+            prop_assert!(!complaints.contains(control));
+            if complaints.is_empty() {
+                // What was read is what is written.
+                let (again, complaints) = read_at(&crate::cli::config::dump(&config), None);
+                prop_assert_eq!(complaints, "");
+                prop_assert_eq!(Config { names: Vec::new(), ..again }, Config { names: Vec::new(), ..config });
+            }
+        }
+    }
+
     fn read(text: &str) -> (Config, String) {
+        read_at(text, Some(Path::new("ci")))
+    }
+
+    fn read_at(text: &str, folder: Option<&Path>) -> (Config, String) {
         let complaints = Complaints::new();
         let source = Source::new("pa.toml", text);
-        let config = config(&source, Some(Path::new("ci")), &complaints);
+        let config = config(&source, folder, &complaints);
         (config, complaints.render(false))
     }
 
