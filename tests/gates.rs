@@ -458,7 +458,7 @@ fn an_expired_suppression_hides_nothing_and_says_so() {
         &said.out,
         &[
             "Copies between host and GPU use pageable memory",
-            "1 finding is shown again: the suppression of it has expired",
+            "1 finding is shown again: its suppression has expired",
             "(has expired: 1 finding shown again)",
         ],
     );

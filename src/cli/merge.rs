@@ -51,12 +51,12 @@ pub(super) fn merge(mut args: MergeArgs, mut speech: Speech) -> Outcome {
     }
     let gates = Gates::load(&args.gates, None)?;
     let inputs = job::inputs(&args.reports, speech)?;
-    let results = inputs.files.iter().map(|path| read(path)).collect();
+    let results = match inputs.files.as_slice() {
+        [only] => vec![read(only)],
+        several => several.iter().map(|path| one(path)).collect(),
+    };
     let mut left_out = inputs.repeated;
     let reports = job::usable(&inputs.files, results, &mut left_out, speech)?;
-    if reports.len() > 1 {
-        refuse_jobs(&inputs.files, &reports)?;
-    }
     let Some(mut merged) = compare::merge(reports, left_out) else {
         return Err(Failure::Unusable("no report given".into()));
     };
@@ -64,17 +64,16 @@ pub(super) fn merge(mut args: MergeArgs, mut speech: Speech) -> Outcome {
     advise::finish(&args.report, &gates, merged, speech)
 }
 
-/// A job's report can be rendered again, but not taken apart.
-fn refuse_jobs(files: &[PathBuf], reports: &[Report]) -> Outcome {
-    let Some(at) = reports.iter().position(|report| report.job.is_some()) else {
-        return Ok(());
-    };
-    let file = files
-        .get(at)
-        .map_or(String::new(), |f| f.display().to_string());
-    Err(Failure::Unusable(format!(
-        "{file}: this report is of several profiles already\n  give the reports it was made of"
-    )))
+/// One of several reports: a job's can be shown again, but not taken apart.
+fn one(path: &Path) -> Result<Report, Failure> {
+    let report = read(path)?;
+    if report.job.is_some() {
+        return Err(Failure::Unusable(format!(
+            "{}: this report is of several profiles already\n  give the reports it was made of",
+            path.display()
+        )));
+    }
+    Ok(report)
 }
 
 /// The report of one file or of a job, as it was written.

@@ -2,6 +2,7 @@
 
 use crate::base::date::Date;
 use crate::base::glob::Glob;
+use crate::base::units::counted;
 use crate::report::{self, Because, FindingReport, Report, SuppressionState};
 
 /// What separates the layer from the operator in the name of a place.
@@ -79,10 +80,14 @@ pub fn suppress(
         .map(|s| s.findings)
         .sum();
     if again > 0 {
-        let verb = if again == 1 { "is" } else { "are" };
+        let (verb, whose) = if again == 1 {
+            ("is", "its")
+        } else {
+            ("are", "their")
+        };
         report.cautions.push(format!(
-            "{} {verb} shown again: the suppression of it has expired.",
-            crate::base::units::counted(again, "finding")
+            "{} {verb} shown again: {whose} suppression has expired.",
+            counted(again, "finding")
         ));
     }
     report.hide(|finding| {
