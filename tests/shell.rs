@@ -142,6 +142,7 @@ fn manual_pages_are_troff() {
             ".SH SYNOPSIS",
             ".SH OPTIONS",
             "fail\\-on",
+            ".SH EXAMPLES\n.nf\n  pyprof\\-advise net.sqlite",
             "Exit status: 0 a report was written",
         ],
     );

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::base::suggest::did_you_mean;
 use crate::compare::Suppression;
 
 mod advise;
@@ -17,6 +16,7 @@ mod examples;
 mod gate;
 mod gpus;
 mod job;
+mod man;
 mod merge;
 mod output;
 mod parse;
@@ -345,7 +345,7 @@ fn run(cli: Cli) -> Outcome {
         },
         Some(Command::Scrub(args)) => scrub::scrub(&args, speech),
         Some(Command::Completions { shell }) => completions(shell),
-        Some(Command::Man { command }) => man(&command),
+        Some(Command::Man { command }) => man::man(&command),
     }
 }
 
@@ -395,28 +395,6 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "pyprof-advise", &mut script);
     output::print(&String::from_utf8_lossy(&script))
-}
-
-/// The manual page of the program, or of one of its commands.
-fn man(path: &[String]) -> Outcome {
-    let mut program = Cli::command();
-    program.build();
-    let mut command = &program;
-    for name in path {
-        let known = || command.get_subcommands().map(clap::Command::get_name);
-        command = command.find_subcommand(name).ok_or_else(|| {
-            let near = did_you_mean(name, known());
-            Failure::Unusable(format!("no command `{}`{near}", path.join(" ")))
-        })?;
-    }
-    // The page's name is one word: `pyprof-advise-rules-list`.
-    let name = std::iter::once("pyprof-advise").chain(path.iter().map(String::as_str));
-    let name = name.collect::<Vec<_>>().join("-");
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone())
-        .title(name)
-        .render(&mut page)?;
-    output::print(&String::from_utf8_lossy(&page))
 }
 
 #[cfg(test)]
