@@ -399,6 +399,17 @@ fn keys_that_contradict_each_other() {
 }
 
 #[test]
+fn a_report_never_takes_the_place_of_the_file() {
+    let desk = configured("top = 1\noutput = \"pa.toml\"\n");
+    let error = desk.refused("net.sqlite --config pa.toml");
+    has(
+        &error,
+        &["--output pa.toml would overwrite the configuration"],
+    );
+    assert!(desk.read("pa.toml").starts_with("top = 1"));
+}
+
+#[test]
 fn a_file_that_cannot_be_read() {
     let desk = Desk::new();
     has(

@@ -39,6 +39,15 @@ pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
         return output::print(&config::dump(&config::effective(&args, speech)));
     }
     config.check_rules(&args.rules.paths)?;
+    let read = [
+        ("configuration", &args.config.config),
+        ("template", &args.report.template),
+    ];
+    for (what, path) in read {
+        if let Some(path) = path {
+            refuse_overwriting_the(what, path, args.report.output.as_deref())?;
+        }
+    }
     advise(&args, speech)
 }
 
@@ -264,13 +273,17 @@ impl Stages {
 
 /// The report must never replace its own input.
 pub(super) fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome {
+    refuse_overwriting_the("profile", input, output)
+}
+
+fn refuse_overwriting_the(what: &str, input: &Path, output: Option<&Path>) -> Outcome {
     let same = output.is_some_and(|out| match (input.canonicalize(), out.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,
     });
     if same {
         return Err(Failure::Unusable(format!(
-            "--output {} would overwrite the profile",
+            "--output {} would overwrite the {what}",
             input.display()
         )));
     }

@@ -117,9 +117,7 @@ fn named(gone: &[GoneFinding]) -> String {
 
 fn suppressed(report: &Report) -> Option<String> {
     let (what, verb) = hidden_count(report, Because::Suppressed, "finding")?;
-    Some(format!(
-        "{what} {verb} suppressed by the configuration; \"How the numbers were made\" has the reasons."
-    ))
+    Some(format!("{what} {verb} suppressed by the configuration."))
 }
 
 /// What came of a suppression, for the list of them.
