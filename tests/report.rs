@@ -277,6 +277,7 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
         covered: BTreeMap::new(),
         place: place.into(),
         subject: place.into(),
+        places: vec![(place.into(), 20.0 * MS)],
         calls: 24,
         time_ns: 20.0 * MS,
         share: 0.5,

@@ -1,6 +1,7 @@
 //! Floor 0: what everything else stands on. Knows no GPU and no profile format.
 
 pub mod cel;
+pub mod date;
 pub mod diag;
 pub mod dtype;
 pub mod glob;

@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::time::Instant;
 
+use super::gate::Gates;
 use super::progress::Bar;
-use super::{AdviseArgs, Failure, Format, Outcome, ReportArgs, RuleArgs, Speech, job, output};
+use super::{
+    AdviseArgs, Failure, Format, Outcome, ReportArgs, RuleArgs, Speech, config, job, output,
+};
 use crate::base::text::plain;
 use crate::base::units;
 use crate::compare;
@@ -18,12 +21,45 @@ use crate::profile::{Format as InputFormat, Profile};
 use crate::read;
 use crate::report::{self, Report};
 
+/// The options of the command line over those of the configuration, and advice with them.
+pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
+    let config = config::load(args.config.config.as_deref())?;
+    config.fill_speech(&mut speech);
+    config.fill_report(&mut args.report);
+    config.fill_rules(&mut args.rules);
+    config.fill_gates(&mut args.gates);
+    if args.gpu.is_none() {
+        args.gpu.clone_from(&config.gpu);
+    }
+    if args.costs.is_empty() {
+        args.costs.clone_from(&config.costs);
+    }
+    output::set_color(speech.color());
+    if args.config.dump_config {
+        return output::print(&config::dump(&config::effective(&args, speech)));
+    }
+    config.check_rules(&args.rules.paths)?;
+    let read = [
+        ("configuration", &args.config.config),
+        ("template", &args.report.template),
+    ];
+    for (what, path) in read {
+        if let Some(path) = path {
+            refuse_overwriting_the(what, path, args.report.output.as_deref())?;
+        }
+    }
+    advise(&args, speech)
+}
+
 /// Reads, correlates, prices, judges and reports one profile, or several as the ranks of one job.
 ///
 /// # Errors
 /// When no profile holds anything to judge, a file cannot be read or written, or a rule, a GPU or a
 /// template is wrong: [`Failure::Unusable`] with what to do.
 pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
+    if args.profiles.is_empty() {
+        return Err(Failure::Unusable("no profile given".into()));
+    }
     let output = args.report.output.as_deref();
     for path in &args.profiles {
         refuse_overwriting(path, output)?;
@@ -31,6 +67,8 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     let format = format(&args.report)?;
     let mut stages = Stages::new(speech);
     let rules = super::rules::load(&args.rules)?;
+    let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
+    let gates = Gates::load(&args.gates, Some(ran))?;
     let mut judge = Judge {
         args,
         max_sites: sites_shown(&args.report, format),
@@ -47,7 +85,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     if inputs.is_job {
         // Reports are put together whole, whatever is shown of them in the end.
         judge.max_sites = report::MAX_SITES;
-        return several(&judge, inputs, speech);
+        return several(&judge, &gates, inputs, speech);
     }
     let path = inputs
         .files
@@ -60,10 +98,10 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     for warning in &judged.warnings {
         speech.warn(warning);
     }
-    match &judged.outcome {
-        Said::Why(text) => write(&args.report, text),
+    match judged.outcome {
+        Said::Why(text) => write(&args.report, &text),
         Said::Report(report) => {
-            let outcome = finish(&args.report, report);
+            let outcome = finish(&args.report, &gates, *report, speech);
             stages.done("reported");
             outcome
         }
@@ -71,7 +109,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
 }
 
 /// The profiles of a job, two at a time, and one report of all that could be read.
-fn several(judge: &Judge<'_>, inputs: job::Inputs, speech: Speech) -> Outcome {
+fn several(judge: &Judge<'_>, gates: &Gates<'_>, inputs: job::Inputs, speech: Speech) -> Outcome {
     for file in &inputs.files {
         refuse_overwriting(file, judge.args.report.output.as_deref())?;
     }
@@ -103,7 +141,7 @@ fn several(judge: &Judge<'_>, inputs: job::Inputs, speech: Speech) -> Outcome {
         return write(&judge.args.report, &whys);
     }
     match compare::merge(reports, left_out) {
-        Some(report) => finish(&judge.args.report, &report),
+        Some(report) => finish(&judge.args.report, gates, report, speech),
         None => Err(Failure::Unusable("no profile could be judged".into())),
     }
 }
@@ -215,7 +253,7 @@ impl Judge<'_> {
             ));
         }
         let options = report::Options {
-            top: self.args.report.top,
+            top: self.args.report.top(),
             max_sites: self.max_sites,
         };
         let report = Report::new(&costed, &verdict, &options);
@@ -269,13 +307,17 @@ impl Stages {
 
 /// The report must never replace its own input.
 pub(super) fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome {
+    refuse_overwriting_the("profile", input, output)
+}
+
+fn refuse_overwriting_the(what: &str, input: &Path, output: Option<&Path>) -> Outcome {
     let same = output.is_some_and(|out| match (input.canonicalize(), out.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,
     });
     if same {
         return Err(Failure::Unusable(format!(
-            "--output {} would overwrite the profile",
+            "--output {} would overwrite the {what}",
             input.display()
         )));
     }
@@ -415,9 +457,17 @@ fn unused(costs: &UserCosts, costed: &Costed) -> Vec<String> {
         .collect()
 }
 
-/// Renders a report and writes it where it is wanted.
-pub(super) fn finish(args: &ReportArgs, report: &Report) -> Outcome {
-    write(args, &render(args, format(args)?, report)?)
+/// Takes out of a report what is not to be shown, writes it where it is wanted, and only then lets
+/// the gates judge it.
+pub(super) fn finish(
+    args: &ReportArgs,
+    gates: &Gates<'_>,
+    mut report: Report,
+    speech: Speech,
+) -> Outcome {
+    gates.filter(&mut report, speech);
+    write(args, &render(args, format(args)?, &report)?)?;
+    gates.judge(&report)
 }
 
 /// The format asked for, or the one that fits the place the report goes to.

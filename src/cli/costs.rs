@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{Failure, Outcome, Speech, output};
+use super::{Failure, Outcome, Speech, examples, output};
 use crate::base::suggest::did_you_mean;
 use crate::base::text::plain;
 use crate::base::units::counted;
@@ -16,6 +16,7 @@ use crate::cost::user::{UserCost, UserCosts, op_name};
 #[derive(Debug, Subcommand)]
 pub(super) enum CostsCommand {
     /// Every operator with a price
+    #[command(after_help = examples::COSTS_LIST)]
     List {
         /// Only operators whose name contains this
         part: Option<String>,
@@ -24,6 +25,7 @@ pub(super) enum CostsCommand {
         costs: Vec<PathBuf>,
     },
     /// How the FLOPs and bytes of an operator are counted
+    #[command(after_help = examples::COSTS_EXPLAIN)]
     Explain {
         /// The operator as reports show it: `aten::addmm`, `my_lib::fused_mlp`
         op: String,
@@ -32,14 +34,17 @@ pub(super) enum CostsCommand {
         costs: Vec<PathBuf>,
     },
     /// Every function that the expressions of cost files can use
+    #[command(after_help = examples::COSTS_FUNCTIONS)]
     Functions,
     /// Look cost files over and name every mistake
+    #[command(after_help = examples::COSTS_CHECK)]
     Check {
         /// Cost files
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Run the tests inside cost files
+    #[command(after_help = examples::COSTS_TEST)]
     Test {
         /// Cost files
         #[arg(required = true)]

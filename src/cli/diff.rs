@@ -6,7 +6,10 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::{AdviseArgs, Failure, Outcome, ReportArgs, RuleArgs, Speech, advise, merge, output};
+use super::{
+    AdviseArgs, ConfigArgs, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, Speech, advise,
+    examples, merge, output,
+};
 use crate::base::units::percent;
 use crate::compare::diff::{self, Diff};
 use crate::report::Report;
@@ -22,7 +25,7 @@ vanished, which findings are fixed or new, whether the difference is more than t
 how sure all of that is. Both may be profiles, folders with the profiles of a job, or reports written with \
 `--format json`. Times are compared per step where both mark numbered steps, else call by call, never by the \
 length of a capture.",
-    after_help = EXAMPLES
+    after_help = examples::DIFF
 )]
 pub(super) struct DiffArgs {
     /// The profile, report or folder before the change
@@ -53,17 +56,6 @@ pub(super) struct DiffArgs {
     #[arg(long, value_name = "FILE")]
     costs: Vec<PathBuf>,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  pyprof-advise diff before.sqlite after.sqlite                  what the change did
-  pyprof-advise diff main.json after.sqlite -o diff.md           a report kept from main, and a profile
-  pyprof-advise diff before/ after/                              two jobs, a folder of profiles each
-  pyprof-advise diff h100.json.gz mi300.json.gz --format html -o diff.html
-  pyprof-advise diff main.json pr.sqlite --fail-on regression=3%
-
-Exit status: 0 the comparison was written, whatever it says; 1 the gate of --fail-on failed;
-2 nothing could be compared, or the command line was wrong.";
 
 /// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -164,6 +156,8 @@ fn report(
         rules: args.rules.clone(),
         costs: args.costs.clone(),
         why: None,
+        gates: GateArgs::default(),
+        config: ConfigArgs::default(),
     };
     advise::report_of(&advise, speech)
 }

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{Failure, Outcome, output};
+use super::{Failure, Outcome, examples, output};
 use crate::gpu::load::{self, built_in};
 use crate::gpu::select::{self, SelectError};
 use crate::gpu::show;
@@ -11,9 +11,11 @@ use crate::gpu::show;
 #[derive(Debug, Subcommand)]
 pub(super) enum GpusCommand {
     /// Every board with the names --gpu takes
+    #[command(after_help = examples::GPUS_LIST)]
     List,
     /// One board as the TOML file it is, with sources: a start for a file of your own. Of your own
     /// file: how it is read
+    #[command(after_help = examples::GPUS_SHOW)]
     Show {
         /// A name from `gpus list`, or a TOML file
         name: String,

@@ -225,7 +225,7 @@ mod tests {
         let speech = Speech {
             quiet: true,
             verbose: false,
-            color: super::super::Color::Never,
+            color: Some(super::super::Color::Never),
         };
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let made = each(&files, speech, |file| {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Failure, Outcome, ReportArgs, Speech, advise, job};
+use super::gate::Gates;
+use super::{Failure, GateArgs, Outcome, ReportArgs, Speech, advise, config, job};
 use crate::base::units;
 use crate::compare;
 use crate::report::{self, Report};
@@ -19,11 +20,16 @@ const MAX_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct MergeArgs {
-    /// Reports written with `--format json`, one per profile
+    /// Reports written with `--format json`, one per profile; a single one is only shown again
     #[arg(value_name = "REPORT", required = true)]
     reports: Vec<PathBuf>,
     #[command(flatten)]
     report: ReportArgs,
+    #[command(flatten)]
+    gates: GateArgs,
+    /// Take options from this TOML file; those given here win
+    #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
+    config: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -31,25 +37,34 @@ Examples:
   pyprof-advise rank0.json.gz --format json -o r0.json      on one machine
   pyprof-advise rank1.json.gz --format json -o r1.json      on another
   pyprof-advise merge r0.json r1.json -o advice.md          as if both had been given at once
+  pyprof-advise merge r0.json --format html -o advice.html  the same report in another format
 
 Reports are taken at their word: merge only those of profiles and rules that you trust.";
 
-pub(super) fn merge(args: &MergeArgs, speech: Speech) -> Outcome {
+pub(super) fn merge(mut args: MergeArgs, mut speech: Speech) -> Outcome {
+    let config = config::load(args.config.as_deref())?;
+    config.fill_speech(&mut speech);
+    config.fill_report(&mut args.report);
+    config.fill_gates(&mut args.gates);
     for path in &args.reports {
         advise::refuse_overwriting(path, args.report.output.as_deref())?;
     }
+    let gates = Gates::load(&args.gates, None)?;
     let inputs = job::inputs(&args.reports, speech)?;
-    let results = inputs.files.iter().map(|path| one(path)).collect();
+    let results = match inputs.files.as_slice() {
+        [only] => vec![read(only)],
+        several => several.iter().map(|path| one(path)).collect(),
+    };
     let mut left_out = inputs.repeated;
     let reports = job::usable(&inputs.files, results, &mut left_out, speech)?;
     let Some(mut merged) = compare::merge(reports, left_out) else {
         return Err(Failure::Unusable("no report given".into()));
     };
-    merged.top = args.report.top;
-    advise::finish(&args.report, &merged)
+    merged.top = args.report.top.unwrap_or(merged.top);
+    advise::finish(&args.report, &gates, merged, speech)
 }
 
-/// The report of one profile.
+/// One of several reports: a job's can be shown again, but not taken apart.
 fn one(path: &Path) -> Result<Report, Failure> {
     let report = read(path)?;
     if report.job.is_some() {

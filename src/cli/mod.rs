@@ -4,13 +4,20 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::compare::Suppression;
 
 mod advise;
+mod config;
 mod costs;
 mod diff;
+mod examples;
+mod gate;
 mod gpus;
 mod job;
+mod man;
 mod merge;
 mod output;
 mod parse;
@@ -20,10 +27,13 @@ mod rules;
 mod scrub;
 
 pub use advise::advise;
+pub use gate::FailOn;
 
+/// Findings shown in full.
+const DEFAULT_TOP: usize = 10;
 /// Exit status: a report was written.
 const OK: u8 = 0;
-/// Exit status: a gate failed (`check` and `test` of rules and costs).
+/// Exit status: a gate failed (`--fail-on`, `check` and `test` of rules and costs).
 const GATE: u8 = 1;
 /// Exit status: nothing could be judged, or the command line was wrong.
 const UNUSABLE: u8 = 2;
@@ -55,8 +65,8 @@ pub type Outcome = Result<(), Failure>;
     about = "Advice from GPU profiles of PyTorch programs: what to change, in what order, and why",
     long_about = "Reads a GPU profile of a PyTorch program, works out what every kernel was for and how long it \
 should have taken, runs a set of rules over it, and writes prioritised advice per layer as Markdown.",
-    after_help = EXAMPLES,
-    args_conflicts_with_subcommands = true,
+    after_help = examples::ADVISE,
+    override_usage = "pyprof-advise [OPTIONS] <PROFILE>...\n       pyprof-advise <COMMAND>",
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
     max_term_width = 100
@@ -70,44 +80,22 @@ struct Cli {
     speech: Speech,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  pyprof-advise net.sqlite                          advice, with the GPU the profile names
-  pyprof-advise net.sqlite --for-pr -o pr.md        into a file that fits a pull request
-  pyprof-advise net.sqlite --format html -o a.html  a page with charts and a table of all work
-  pyprof-advise net.sqlite --gpu v100               as if on a V100
-  pyprof-advise net.pt.trace.json.gz                the same from a trace of torch.profiler
-  pyprof-advise rank*.json.gz -o job.md             the ranks of one job, in one report
-  pyprof-advise diff before.sqlite after.sqlite     what a change did: slower, faster, fixed, new
-  pyprof-advise net.sqlite --rules my-rules/        your own rules as well
-  pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not
-  pyprof-advise rules explain precision/amp-off     what a rule looks for and advises
-  pyprof-advise net.sqlite --costs my-costs.toml    with what your own operators cost
-  pyprof-advise gpus list                           names for --gpu
-  pyprof-advise prof net.sqlite --csv               PyProf's columns, one row per kernel
-  pyprof-advise scrub net.sqlite safe.sqlite        a copy without secrets, names and home folders
-
-A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems or nvprof:
-  nsys profile -t cuda,nvtx -o net python train.py
-  nsys export --type sqlite -o net.sqlite net.nsys-rep
-
-Exit status: 0 a report was written, whatever it says; 1 a check failed (test and check of
-rules and costs);
-2 nothing could be judged, or the command line was wrong.";
-
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List, explain, check, test and write rules
+    #[command(after_help = examples::RULES)]
     Rules {
         #[command(subcommand)]
         command: rules::RulesCommand,
     },
     /// List, explain, check and test what operators cost, your own included
+    #[command(after_help = examples::COSTS)]
     Costs {
         #[command(subcommand)]
         command: costs::CostsCommand,
     },
     /// List and show the GPUs that --gpu knows
+    #[command(after_help = examples::GPUS)]
     Gpus {
         #[command(subcommand)]
         command: gpus::GpusCommand,
@@ -120,17 +108,25 @@ enum Command {
     Parse(parse::ParseArgs),
     /// Write one row of columns per kernel, as PyProf's `prof` does
     Prof(prof::ProfArgs),
-    /// Print the JSON Schema of an output
+    /// Print the JSON Schema of an output or of the configuration
+    #[command(after_help = examples::SCHEMA)]
     Schema {
-        /// Which output
+        /// Of what; `rules schema` has those of rules, costs and GPUs
         what: Schema,
     },
     /// Make a copy of a profile that is safe to attach: no variables, tokens, names, home folders
     Scrub(scrub::ScrubArgs),
     /// Write a shell completion script to standard output
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
+    },
+    /// Write a manual page to standard output
+    #[command(after_help = examples::MAN)]
+    Man {
+        /// The command it is about: `rules list`; without it the program itself
+        command: Vec<String>,
     },
 }
 
@@ -139,7 +135,7 @@ enum Command {
 pub struct AdviseArgs {
     /// The profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database.
     /// Several, or a folder of them, are the ranks of one job
-    #[arg(value_name = "PROFILE", required = true)]
+    #[arg(value_name = "PROFILE", required_unless_present = "dump_config")]
     pub profiles: Vec<PathBuf>,
     /// The GPU: a name from `gpus list` (v100, a100, h100, 4090, ...) or a TOML file of your own;
     /// without it the one the profile names
@@ -156,6 +152,36 @@ pub struct AdviseArgs {
     /// Say why a rule fired or did not on this profile, instead of the report
     #[arg(long, value_name = "RULE")]
     pub why: Option<String>,
+    #[command(flatten)]
+    pub gates: GateArgs,
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// What a report is held to.
+#[derive(Debug, Clone, Default, Args)]
+pub struct GateArgs {
+    /// Exit with status 1, once the report is written, when it has a finding of this severity or
+    /// above (`note`, `warning`, `error`), or gives back so much (`saving=5%`); several with commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub fail_on: Vec<FailOn>,
+    /// Show and count only what this report does not have: one written with `--format json`
+    #[arg(long, value_name = "REPORT")]
+    pub baseline: Option<PathBuf>,
+    /// Findings the configuration asks not to show.
+    #[arg(skip)]
+    pub suppressions: Vec<Suppression>,
+}
+
+/// Where options come from besides the command line.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ConfigArgs {
+    /// Take options from this TOML file; those of the command line win. Without it none is read
+    #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
+    pub config: Option<PathBuf>,
+    /// Print the options in force as such a file, instead of a report
+    #[arg(long)]
+    pub dump_config: bool,
 }
 
 /// Where a report goes, and in which shape.
@@ -177,9 +203,16 @@ pub struct ReportArgs {
     /// Render the report with a minijinja template of your own
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub template: Option<PathBuf>,
-    /// Findings shown in full; the rest is folded
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// Findings shown in full; the rest is folded [default: 10]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+}
+
+impl ReportArgs {
+    /// Findings shown in full.
+    pub fn top(&self) -> usize {
+        self.top.unwrap_or(DEFAULT_TOP)
+    }
 }
 
 /// Which rules run, and with which settings.
@@ -208,9 +241,9 @@ pub struct Speech {
     /// More: which finding silenced which, and every test of `rules test` and `costs test`
     #[arg(short, long, global = true)]
     pub verbose: bool,
-    /// Colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub color: Color,
+    /// Colours [default: auto]
+    #[arg(long, global = true, value_name = "WHEN")]
+    pub color: Option<Color>,
 }
 
 /// Output formats.
@@ -237,6 +270,8 @@ enum Schema {
     Report,
     /// `diff --format json`
     Diff,
+    /// `--config FILE`
+    Config,
 }
 
 /// When to colour.
@@ -251,6 +286,10 @@ pub enum Color {
 }
 
 impl Speech {
+    fn color(self) -> Color {
+        self.color.unwrap_or(Color::Auto)
+    }
+
     /// A warning on standard error: plain words, escaped by the caller where they hold profile text.
     pub fn warn(self, text: &str) {
         if !self.quiet {
@@ -268,32 +307,19 @@ impl Speech {
 
 /// Parses the arguments, runs the command, and turns its outcome into the exit status.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches)?;
+        Ok((cli, matches))
+    });
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             drop(error.print());
             return ExitCode::from(if error.use_stderr() { UNUSABLE } else { OK });
         }
     };
-    output::set_color(cli.speech.color);
-    let outcome = match cli.command {
-        None => {
-            refuse_commands(&cli.advise.profiles).and_then(|()| advise(&cli.advise, cli.speech))
-        }
-        Some(Command::Rules { command }) => rules::run(command, cli.speech),
-        Some(Command::Costs { command }) => costs::run(command, cli.speech),
-        Some(Command::Gpus { command }) => gpus::run(command),
-        Some(Command::Diff(args)) => diff::diff(&args, cli.speech),
-        Some(Command::Merge(args)) => merge::merge(&args, cli.speech),
-        Some(Command::Parse(args)) => parse::parse(&args, cli.speech),
-        Some(Command::Prof(args)) => prof::prof(&args, cli.speech),
-        Some(Command::Schema { what }) => output::print(match what {
-            Schema::Report => crate::report::SCHEMA,
-            Schema::Diff => crate::compare::diff::SCHEMA,
-        }),
-        Some(Command::Scrub(args)) => scrub::scrub(&args, cli.speech),
-        Some(Command::Completions { shell }) => completions(shell),
-    };
+    output::set_color(cli.speech.color());
+    let outcome = refuse_strays(&matches).and_then(|()| run(cli));
     match outcome {
         Ok(()) => ExitCode::from(OK),
         Err(Failure::Gate) => ExitCode::from(GATE),
@@ -303,6 +329,58 @@ pub fn main() -> ExitCode {
             ExitCode::from(UNUSABLE)
         }
     }
+}
+
+fn run(cli: Cli) -> Outcome {
+    let speech = cli.speech;
+    match cli.command {
+        None => {
+            refuse_commands(&cli.advise.profiles)?;
+            advise::run(cli.advise, speech)
+        }
+        Some(Command::Rules { command }) => rules::run(command, speech),
+        Some(Command::Costs { command }) => costs::run(command, speech),
+        Some(Command::Gpus { command }) => gpus::run(command),
+        Some(Command::Diff(args)) => diff::diff(&args, speech),
+        Some(Command::Merge(args)) => merge::merge(args, speech),
+        Some(Command::Parse(args)) => parse::parse(&args, speech),
+        Some(Command::Prof(args)) => prof::prof(&args, speech),
+        Some(Command::Schema { what }) => match what {
+            Schema::Report => output::print(crate::report::SCHEMA),
+            Schema::Diff => output::print(crate::compare::diff::SCHEMA),
+            Schema::Config => output::print(&config::schema()),
+        },
+        Some(Command::Scrub(args)) => scrub::scrub(&args, speech),
+        Some(Command::Completions { shell }) => completions(shell),
+        Some(Command::Man { command }) => man::man(&command),
+    }
+}
+
+/// In front of a command only the options of all commands mean something; the others would be
+/// dropped without a word.
+fn refuse_strays(matches: &ArgMatches) -> Outcome {
+    let Some(name) = matches.subcommand_name() else {
+        return Ok(());
+    };
+    let program = Cli::command();
+    let own = program.get_arguments().filter(|arg| !arg.is_global_set());
+    let mut given = own.filter(|arg| {
+        matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+    });
+    match given.next().map(|arg| arg.get_long()) {
+        Some(Some(option)) => Err(Failure::Unusable(format!(
+            "`--{option}` stands in front of the command `{name}`\n  options of a command stand behind \
+             it; `pyprof-advise {name} --help` lists them"
+        ))),
+        Some(None) => Err(behind_a_profile(name)),
+        None => Ok(()),
+    }
+}
+
+fn behind_a_profile(name: &str) -> Failure {
+    Failure::Unusable(format!(
+        "unexpected command `{name}` behind a profile\n  a command stands first: `pyprof-advise {name} ...`"
+    ))
 }
 
 /// Behind a profile a command's name is one more file. Where there is no such file, the command was
@@ -317,12 +395,7 @@ fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
         .iter()
         .filter_map(|path| path.to_str())
         .find(|name| names.contains(name) && !std::path::Path::new(name).exists());
-    match meant {
-        Some(name) => Err(Failure::Unusable(format!(
-            "unexpected command `{name}` behind a profile\n  a command stands first: `pyprof-advise {name} ...`"
-        ))),
-        None => Ok(()),
-    }
+    meant.map_or(Ok(()), |name| Err(behind_a_profile(name)))
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::progress::Bar;
-use super::{Failure, Outcome, Speech, output};
+use super::{Failure, Outcome, Speech, examples, output};
 use crate::base::text::plain;
 use crate::correlate::{Run, Vocabulary, correlate};
 use crate::cost::{kernel_name, ops};
@@ -14,6 +14,7 @@ use crate::read::{self, Progress};
 
 /// What `parse` can be told.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = examples::PARSE)]
 pub(super) struct ParseArgs {
     /// The profile: an Nsight Systems SQLite export or an nvprof database
     #[arg(value_name = "PROFILE")]

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Failure, Outcome, Speech, output};
+use super::{Failure, Outcome, Speech, examples, output};
 use crate::pyprof::{self, Record, rows, table};
 
 /// What `prof` can be told.
 #[derive(Debug, Clone, Args)]
-#[command(after_long_help = columns_help())]
+#[command(after_help = examples::PROF, after_long_help = columns_help())]
 pub(super) struct ProfArgs {
     /// Dictionaries written by `parse` (or by PyProf's), or a profile; without it, standard input
     #[arg(value_name = "FILE")]
@@ -32,7 +32,8 @@ fn columns_help() -> String {
     for column in table::COLUMNS {
         text.push_str(&format!("  {:8} {}\n", column.key, column.about));
     }
-    text.push_str("  all      every one of them");
+    text.push_str("  all      every one of them\n\n");
+    text.push_str(examples::PROF);
     text
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 
-use super::{Failure, Outcome, RuleArgs, Speech, output};
+use super::{Failure, Outcome, RuleArgs, Speech, examples, output};
 use crate::base::units::counted;
 use crate::cost::user;
 use crate::facts;
@@ -16,11 +16,13 @@ use crate::judge::{self, Rule, RuleFile, RuleSet, Selection};
 #[derive(Debug, Subcommand)]
 pub(super) enum RulesCommand {
     /// Every rule with its title
+    #[command(after_help = examples::RULES_LIST)]
     List {
         #[command(flatten)]
         rules: RuleArgs,
     },
     /// What a rule looks for, its thresholds, its advice and its examples
+    #[command(after_help = examples::RULES_EXPLAIN)]
     Explain {
         /// The rule's id, as `rules list` shows it
         id: String,
@@ -28,28 +30,33 @@ pub(super) enum RulesCommand {
         rules: RuleArgs,
     },
     /// Every fact that conditions and sentences can use
+    #[command(after_help = examples::RULES_FACTS)]
     Facts {
         /// Only facts whose name contains this, e.g. `site.` or `share`
         part: Option<String>,
     },
     /// Look rule files over and name every mistake, without running them
+    #[command(after_help = examples::RULES_CHECK)]
     Check {
         /// Rule files or folders
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
     /// Run the tests inside rule files; without a path those of the built-in rules
+    #[command(after_help = examples::RULES_TEST)]
     Test {
         /// Rule files or folders
         paths: Vec<PathBuf>,
     },
     /// The JSON Schema of a kind of file, for editors that complete and check TOML
+    #[command(after_help = examples::RULES_SCHEMA)]
     Schema {
         /// Which files: rules, costs (`--costs`) or GPUs (`--gpu FILE`)
         #[arg(default_value = "rule")]
         of: SchemaOf,
     },
     /// Write a commented rule file to start from
+    #[command(after_help = examples::RULES_NEW)]
     New {
         /// Category and name: `fusion/my-idea`
         id: String,
@@ -108,6 +115,13 @@ pub(super) fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
 /// The rule of an id, or an error that suggests a near one.
 pub(super) fn find<'a>(set: &'a RuleSet, id: &str) -> Result<&'a Rule, Failure> {
     set.find(id).map_err(Failure::Unusable)
+}
+
+/// The ids of the built-in rules and of the user's.
+pub(super) fn ids(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let mut files = RuleSet::builtin_files();
+    files.extend(found(paths)?);
+    Ok(files.into_iter().map(|file| file.id).collect())
 }
 
 fn found(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {

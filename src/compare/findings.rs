@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::share;
 use crate::judge::{HOST_BOUND, SavingKind};
-use crate::report::{FindingReport, OnRanks, Report, SavingReport, Summary};
+use crate::report::{FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary};
 
 /// Ranks named in a list.
 const NAMED: usize = 8;
@@ -136,6 +136,8 @@ fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingR
             worst.finding.place.clone()
         },
         severity: all().map(|f| f.severity).max()?,
+        places: places(group),
+        places_omitted: all().map(|f| f.places_omitted).max()?,
         whole_run: all().all(|f| f.whole_run),
         calls: all().fold(0, |sum, f| sum.saturating_add(f.calls)),
         members: all().fold(0, |sum, f| sum.saturating_add(f.members)),
@@ -145,6 +147,23 @@ fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingR
         on_ranks: Some(on_ranks(group, worst, names)),
         ..worst.finding.clone()
     })
+}
+
+/// The places of all, with their times together.
+fn places(group: &[Found<'_>]) -> Vec<FindingPlace> {
+    let mut time: BTreeMap<&str, f64> = BTreeMap::new();
+    for place in group.iter().flat_map(|found| &found.finding.places) {
+        *time.entry(&place.place).or_default() += place.time_ns;
+    }
+    let mut places: Vec<FindingPlace> = time
+        .into_iter()
+        .map(|(place, time_ns)| FindingPlace {
+            place: place.to_owned(),
+            time_ns,
+        })
+        .collect();
+    places.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
+    places
 }
 
 fn saving(group: &[Found<'_>], summary: &Summary, reports: usize) -> Option<SavingReport> {

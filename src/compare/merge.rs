@@ -5,10 +5,7 @@ use indexmap::IndexMap;
 use super::identity;
 use super::{comparison, distinct, findings, share, sites, some, tables};
 use crate::base::units::counted;
-use crate::judge::SavingKind;
-use crate::report::{
-    self, Claimed, GpuUsed, Job, LeftOut, Method, Report, SCHEMA_VERSION, Summary,
-};
+use crate::report::{self, GpuUsed, Job, LeftOut, Method, Report, SCHEMA_VERSION, Summary};
 
 /// Puts reports together: times are summed over ranks, the same finding on several ranks is one,
 /// and the ranks are held against each other. `left_out` names files that were given and could not
@@ -20,6 +17,8 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         return reports.pop();
     }
     left_out.sort();
+    // What one report does not show may be shown in another; all of them together decide anew.
+    reports.iter_mut().for_each(Report::unhide);
     let mut ranks = identity::number(&mut reports);
     let first = reports.first()?;
     let names = names(&reports);
@@ -50,7 +49,10 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         verdict: Vec::new(),
         cautions: shared(&reports, &names.names, |r| &r.cautions),
         top: reports.iter().map(|r| r.top).max().unwrap_or_default(),
-        claimed: claimed(&folded.findings),
+        claimed: report::claimed(&folded.findings),
+        baseline: None,
+        suppressions: Vec::new(),
+        hidden: Vec::new(),
         findings: folded.findings,
         minor: folded.minor,
         capture: folded.capture,
@@ -76,11 +78,6 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         merged.cautions.extend(sentences);
     }
     merged.verdict = report::verdict(&merged);
-    // Nothing done to the others shortens the step while they wait for one rank.
-    let late = merged.job.as_ref().filter(|job| job.straggler.is_some());
-    if let Some(sentence) = late.and_then(|job| job.comparison.last()) {
-        merged.verdict.insert(0, sentence.clone());
-    }
     Some(merged)
 }
 
@@ -200,20 +197,6 @@ fn partly_untrusted(reports: &[Report], names: &findings::Names) -> Vec<String> 
         format!("Idle time of {unit} {} is not judged: {why}.", some(&who))
     };
     by_reason.into_iter().map(sentence).collect()
-}
-
-fn claimed(findings: &[report::FindingReport]) -> Claimed {
-    let mut total = Claimed::default();
-    for saving in findings.iter().filter_map(|f| f.saving.as_ref()) {
-        let (low, high) = match saving.kind {
-            SavingKind::Gpu => (&mut total.gpu_low_ns, &mut total.gpu_ns),
-            SavingKind::Copy => (&mut total.copy_low_ns, &mut total.copy_ns),
-            SavingKind::Idle => (&mut total.idle_low_ns, &mut total.idle_ns),
-        };
-        *low += saving.claimed_low_ns;
-        *high += saving.claimed_ns;
-    }
-    total
 }
 
 /// Sentences of several reports, each once, with whose they are when not everyone's.

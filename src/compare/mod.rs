@@ -1,20 +1,25 @@
-//! Floor 7: several [`Report`]s put together, or held against each other.
+//! Floor 7: several [`Report`]s put together, or held against each other, and what people decided not
+//! to see.
 //!
 //! Works on reports alone, never on profiles: the ranks of a job can be judged on different machines
 //! at different times, and their reports give the same result as all profiles at once.
 //!
 //! [`Report`]: crate::report::Report
 
+mod baseline;
 mod comparison;
 pub mod diff;
 mod findings;
 mod identity;
 mod merge;
 mod sites;
+mod suppress;
 mod tables;
 
+pub use baseline::against;
 pub use diff::{Diff, diff, regression};
 pub use merge::merge;
+pub use suppress::{Suppression, suppress};
 
 /// `part / whole`; 0 for an empty whole.
 fn share(part: f64, whole: f64) -> f64 {

@@ -37,7 +37,7 @@ pub use prove::{Outcome, Proof, prove};
 pub use resolve::{FLOOR, HOST_BOUND};
 pub use rule::{CATEGORIES, Rule};
 pub use scaffold::scaffold;
-pub use set::{RuleSet, Selection};
+pub use set::{RuleSet, Selection, pattern_of};
 pub use why::why;
 
 /// Judges a run: every rule on every member it is over, then one verdict. The same for any number
@@ -129,6 +129,9 @@ pub struct Finding {
     /// What tells it from its rule's other findings in this run, and is the same for the same
     /// finding in another run: the place, or nothing where the rule makes one finding per run.
     pub subject: String,
+    /// Every place it covers with its ns, most first, in words that are the same in another run; none
+    /// for what is about the run, idle time or a rank.
+    pub places: Vec<(String, f64)>,
     pub calls: u64,
     /// GPU ns (idle ns for gaps) covered.
     pub time_ns: f64,

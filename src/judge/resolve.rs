@@ -322,6 +322,7 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
         covered,
         place: draft.place.clone(),
         subject: subject(rule, draft),
+        places: places(draft),
         calls: draft.calls,
         time_ns: draft.time_ns,
         share: draft.share,
@@ -348,6 +349,23 @@ fn subject(rule: &Rule, draft: &Draft) -> String {
         (Some(Gather::Layer), _) => worst.stake.layer.clone().unwrap_or_default(),
         (None, _) => worst.stake.place.clone(),
     }
+}
+
+/// The places of the members, most time first.
+fn places(draft: &Draft) -> Vec<(String, f64)> {
+    let mut time: BTreeMap<&str, f64> = BTreeMap::new();
+    for pick in &draft.picks {
+        match pick.member {
+            Member::Run | Member::Step(_) | Member::Gap(_) | Member::Rank(_) => {}
+            _ => *time.entry(&pick.stake.place).or_default() += pick.stake.time_ns,
+        }
+    }
+    let mut places: Vec<(String, f64)> = time
+        .into_iter()
+        .map(|(place, ns)| (place.to_owned(), ns))
+        .collect();
+    places.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    places
 }
 
 /// The facts the condition used, printed; not escaped.

@@ -221,7 +221,10 @@ fn near_id<'a>(typed: &str, ids: impl Iterator<Item = &'a str> + Clone) -> Strin
 }
 
 /// An id, a category or a glob that stands for at least one rule.
-fn pattern_of(pattern: &str, ids: &[&str]) -> Result<Glob, String> {
+///
+/// # Errors
+/// A sentence with the nearest id or category, when it stands for none.
+pub fn pattern_of(pattern: &str, ids: &[&str]) -> Result<Glob, String> {
     let glob = if pattern.contains(['/', '*']) {
         Glob::new(pattern)
     } else {

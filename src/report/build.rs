@@ -3,9 +3,9 @@
 use indexmap::IndexMap;
 
 use super::{
-    Ceiling, Claimed, Counted, FindingReport, GpuUsed, Method, NotJudgedRow, Options, Report,
-    SCHEMA_VERSION, SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence, layers,
-    sites, timeline, words,
+    Ceiling, Claimed, Counted, FindingPlace, FindingReport, GpuUsed, Method, NotJudgedRow, Options,
+    Report, SCHEMA_VERSION, SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence,
+    layers, sites, timeline, words,
 };
 use crate::base::DType;
 use crate::base::text;
@@ -23,6 +23,8 @@ const MAX_LABEL: usize = 96;
 const MAX_SENTENCE: usize = 400;
 /// Kinds of GPU named in the verdict.
 const MAX_GPU_NAMES: usize = 3;
+/// Places listed per finding.
+const MAX_PLACES: usize = 100;
 /// Operators named per reason in the list of unpriced work.
 const MAX_UNPRICED_NAMES: usize = 5;
 
@@ -52,6 +54,9 @@ impl Report {
             claimed: claimed(&findings),
             ranks: super::ranks::of(costed),
             job: None,
+            baseline: None,
+            suppressions: Vec::new(),
+            hidden: Vec::new(),
             findings,
             minor,
             capture,
@@ -242,6 +247,9 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         confidence: f.confidence,
         place: label(&f.place),
         subject: label(&f.subject),
+        places: places(f),
+        places_omitted: f.places.len().saturating_sub(MAX_PLACES) as u64,
+        since_baseline: None,
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
         calls_are: calls_are(&f.members),
@@ -266,6 +274,16 @@ fn calls_are(members: &[Member]) -> Counted {
         Some(Member::Gap(_)) => Counted::Gap,
         _ => Counted::Call,
     }
+}
+
+fn places(f: &Finding) -> Vec<FindingPlace> {
+    let shown = f.places.iter().take(MAX_PLACES);
+    shown
+        .map(|(place, time_ns)| FindingPlace {
+            place: label(place),
+            time_ns: finite(*time_ns),
+        })
+        .collect()
 }
 
 /// `None` for an estimate that is no number: a rule divided by nothing.
@@ -294,7 +312,8 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
     })
 }
 
-fn claimed(findings: &[FindingReport]) -> Claimed {
+/// What findings claim together.
+pub(crate) fn claimed(findings: &[FindingReport]) -> Claimed {
     let mut total = Claimed::default();
     for s in findings.iter().filter_map(|f| f.saving.as_ref()) {
         let (low, high) = match s.kind {

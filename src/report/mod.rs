@@ -13,6 +13,7 @@ mod build;
 mod charts;
 mod evidence;
 mod github;
+mod hidden;
 mod html;
 mod job;
 mod json;
@@ -29,7 +30,11 @@ mod text_table;
 mod timeline;
 mod words;
 
+pub(crate) use build::claimed;
 pub use github::github;
+pub use hidden::{
+    Baseline, Because, FoundAmong, GoneFinding, HiddenFinding, NEW, Suppression, SuppressionState,
+};
 pub use html::html;
 pub(crate) use html::page;
 pub use job::{CollectiveTimes, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
@@ -101,6 +106,15 @@ pub struct Report {
     pub minor: Vec<FindingReport>,
     /// What the capture itself allows to be said: no advice on the program.
     pub capture: Vec<FindingReport>,
+    /// Findings of the lists above that are not shown, and why; in the order of those lists.
+    #[serde(default)]
+    pub hidden: Vec<HiddenFinding>,
+    /// The report this one was held against (`--baseline`).
+    #[serde(default)]
+    pub baseline: Option<Baseline>,
+    /// What the configuration asked not to be shown, and what came of it; in its order.
+    #[serde(default)]
+    pub suppressions: Vec<Suppression>,
     /// Sum of what `findings` claim.
     pub claimed: Claimed,
     /// Largest time first.
@@ -194,6 +208,15 @@ pub struct FindingReport {
     /// What tells it from its rule's other findings, in words that are the same on other ranks;
     /// empty where the rule makes one finding per run.
     pub subject: String,
+    /// Every place it was found at, most time first, at most 100; empty for what is about the run,
+    /// idle time or a rank.
+    #[serde(default)]
+    pub places: Vec<FindingPlace>,
+    #[serde(default)]
+    pub places_omitted: u64,
+    /// With a baseline: `new`, or in words why it is shown although the baseline has it.
+    #[serde(default)]
+    pub since_baseline: Option<String>,
     /// It is about the run as a whole, not about a place in it.
     pub whole_run: bool,
     pub calls: u64,
@@ -231,6 +254,15 @@ pub enum Counted {
     Copy,
     /// Idle intervals.
     Gap,
+}
+
+/// One of the places of a finding.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FindingPlace {
+    /// `blocks.*.mlp · aten::addmm (fprop)`.
+    pub place: String,
+    pub time_ns: f64,
 }
 
 /// Time a finding gives back.

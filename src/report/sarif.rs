@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::places::{self, SourceLine};
 use super::template::is_web;
-use super::{FindingReport, Report, prose, words};
+use super::{
+    Because, FindingReport, FoundAmong, HiddenFinding, NEW, Report, Suppression, prose, words,
+};
 use crate::base::text;
 use crate::judge::{Confidence, Severity};
 
@@ -18,19 +20,29 @@ const SCHEMA: &str =
 /// The folder that paths are relative to; whoever shows the log knows where it is.
 const ROOT: &str = "SRCROOT";
 
-/// A SARIF log of one run with one result per finding, what pays most first.
+/// A SARIF log of one run with one result per finding, what pays most first. What the report does not
+/// show follows, with the format's own words for it: whoever reads the log hides it.
 pub fn sarif(report: &Report) -> String {
+    let shown = report.findings.iter().map(|finding| (finding, None));
+    let hidden = report.hidden.iter();
+    let hidden = hidden
+        .filter(|h| h.among == FoundAmong::Findings)
+        .map(|h| (&h.finding, Some(h)));
+    let findings: Vec<(&FindingReport, Option<&HiddenFinding>)> = shown.chain(hidden).collect();
     let mut rules: IndexMap<&str, &FindingReport> = IndexMap::new();
-    for finding in &report.findings {
+    for (finding, _) in &findings {
         rules.entry(&finding.rule).or_insert(finding);
     }
     let mut seen: IndexMap<String, u32> = IndexMap::new();
-    let results: Vec<Value> = report
-        .findings
+    let results: Vec<Value> = findings
         .iter()
-        .map(|finding| {
+        .map(|(finding, hidden)| {
             let index = rules.get_index_of(finding.rule.as_str()).unwrap_or(0);
-            result(report, finding, index, fingerprint(finding, &mut seen))
+            let mut result = result(report, finding, index, fingerprint(finding, &mut seen));
+            if let Some(result) = result.as_object_mut() {
+                result.extend(standing(report, finding, *hidden));
+            }
+            result
         })
         .collect();
     let log = json!({
@@ -63,6 +75,33 @@ pub fn sarif(report: &Report) -> String {
     let mut out = serde_json::to_string_pretty(&log).unwrap_or_default();
     out.push('\n');
     out
+}
+
+/// What a baseline and suppressions make of a result: `baselineState` and `suppressions`, sections
+/// 3.27.24 and 3.27.23.
+fn standing(
+    report: &Report,
+    finding: &FindingReport,
+    hidden: Option<&HiddenFinding>,
+) -> Vec<(String, Value)> {
+    let mut own = Vec::new();
+    if report.baseline.is_some() {
+        let state = match finding.since_baseline.as_deref() {
+            None => "unchanged",
+            Some(NEW) => "new",
+            Some(_) => "updated",
+        };
+        own.push(("baselineState".to_owned(), json!(state)));
+    }
+    if !report.suppressions.is_empty() {
+        let by = hidden.filter(|h| h.because == Because::Suppressed);
+        let by = by.and_then(|h| usize::try_from(h.suppression?).ok());
+        let by = by.and_then(|at| report.suppressions.get(at));
+        let suppression = |s: &Suppression| json!({ "kind": "external", "status": "accepted", "justification": quiet(&s.reason) });
+        let list: Vec<Value> = by.map(suppression).into_iter().collect();
+        own.push(("suppressions".to_owned(), json!(list)));
+    }
+    own
 }
 
 fn level(severity: Severity) -> &'static str {

@@ -124,6 +124,9 @@ fn add_filters(env: &mut Environment<'static>) {
     // Words of ours, as people read them.
     env.add_filter("part_of_time", |word: String| words::part_of_time(&word));
     env.add_filter("cause", |word: String| words::cause(&word));
+    env.add_filter("suppression", |state: String, findings: u64| {
+        words::suppression(&state, findings)
+    });
     // For pages: markup that was made here, and widths.
     env.add_filter("prose_html", |s: String| {
         Value::from_safe_string(prose::html(&s))

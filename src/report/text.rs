@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::prose::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
-use super::{FindingReport, LayerRow, Report, words};
+use super::{FindingReport, LayerRow, NEW, Report, words};
 use crate::base::text::{clip, plain};
 use crate::base::units::{count, counted, ns, percent, times};
 use crate::judge::Severity;
@@ -77,7 +77,11 @@ impl Page {
             return;
         };
         self.heading("What to change");
-        self.finding_table(top);
+        let elsewhere = match report.hidden.is_empty() {
+            true => "see above",
+            false => "see others",
+        };
+        self.finding_table(top, elsewhere);
         let more = report.findings.len() - shown;
         let small = report.minor.len();
         for (n, noun) in [(more, "more finding"), (small, "small finding")] {
@@ -91,7 +95,7 @@ impl Page {
         }
     }
 
-    fn finding_table(&mut self, findings: &[FindingReport]) {
+    fn finding_table(&mut self, findings: &[FindingReport], elsewhere: &str) {
         let columns = vec![
             Column::new("#", Align::Right, 3),
             Column::new("Gives back", Align::Right, 10),
@@ -101,7 +105,7 @@ impl Page {
         let rows = findings.iter().map(|f| {
             let saving = match &f.saving {
                 None => "not estimated".to_owned(),
-                Some(s) if s.claimed_ns <= 0.0 => "see above".to_owned(),
+                Some(s) if s.claimed_ns <= 0.0 => elsewhere.to_owned(),
                 Some(s) => format!("{} ({})", ns(s.claimed_ns), percent(s.claimed_share)),
             };
             let cells = vec![
@@ -128,6 +132,9 @@ impl Page {
             place.push_str(&format!(", {}", plain(line)));
         }
         self.words(&place, DIM, 2);
+        if let Some(since) = f.since_baseline.as_deref().filter(|s| *s != NEW) {
+            self.words(&format!("Since the baseline: {}", plain(since)), CAUTION, 2);
+        }
         self.prose(&f.message, 2);
         let saving = words::saving(f);
         if !saving.is_empty() {

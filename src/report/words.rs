@@ -1,6 +1,6 @@
 //! The sentences of a report that depend on what was found. Plain text: a view escapes it.
 
-use super::{Claimed, FindingReport, Report, Summary};
+use super::{Because, Claimed, FindingReport, FoundAmong, GoneFinding, Report, Summary};
 use crate::base::units::{counted, ns, ns_range, percent, times};
 use crate::correlate::Missing;
 use crate::judge::SavingKind;
@@ -18,9 +18,12 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
             what_to_capture(report)
         )];
     }
-    let mut sentences = leads(s);
+    let mut sentences: Vec<String> = straggler(report).cloned().into_iter().collect();
+    sentences.extend(leads(s));
     sentences.push(what_ran(s));
     sentences.push(what_to_win(report));
+    sentences.extend(since_baseline(report));
+    sentences.extend(suppressed(report));
     sentences.extend(thin(s));
     if let Some(why) = &s.idle_untrusted {
         let why = why.trim().trim_end_matches('.');
@@ -29,6 +32,104 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// Nothing done to the others shortens the step while they wait for one rank.
+fn straggler(report: &Report) -> Option<&String> {
+    let late = report.job.as_ref().filter(|job| job.straggler.is_some())?;
+    late.comparison.last()
+}
+
+/// Findings of one list that are hidden for one reason.
+fn hidden(report: &Report, because: Because, among: FoundAmong) -> u64 {
+    let hidden = report.hidden.iter();
+    hidden
+        .filter(|h| h.because == because && h.among == among)
+        .count() as u64
+}
+
+/// `3 known findings and 1 small one`, of what is hidden for one reason; `None` when nothing is.
+fn hidden_count(report: &Report, because: Because, noun: &str) -> Option<(String, &'static str)> {
+    let counts = [
+        (FoundAmong::Findings, noun.to_owned()),
+        (FoundAmong::Minor, "small one".to_owned()),
+        (FoundAmong::Capture, "remark on the capture".to_owned()),
+    ]
+    .map(|(among, noun)| (hidden(report, because, among), noun));
+    let total = counts.iter().fold(0, |sum, (n, _)| sum + n);
+    let parts: Vec<String> = counts
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .enumerate()
+        .map(|(i, (n, part))| match (i, part.as_str()) {
+            (0, "small one") => counted(n, "small finding"),
+            (_, "remark on the capture") if n > 1 => format!("{n} remarks on the capture"),
+            _ => counted(n, &part),
+        })
+        .collect();
+    let verb = if total == 1 { "is" } else { "are" };
+    let listed = match parts.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => parts.concat(),
+    };
+    (total > 0).then_some((listed, verb))
+}
+
+/// What became of the baseline's findings, one sentence each.
+fn since_baseline(report: &Report) -> Vec<String> {
+    let Some(baseline) = &report.baseline else {
+        return Vec::new();
+    };
+    let known = match hidden_count(report, Because::Known, "known finding") {
+        Some((what, verb)) => format!("{what} {verb} not shown: the baseline has them."),
+        None => "The baseline has none of what was found.".to_owned(),
+    };
+    let known = match known.strip_suffix("has them.") {
+        Some(one) if one.starts_with("1 ") && !one.contains(" and ") => format!("{one}has it."),
+        _ => known,
+    };
+    let mut sentences = vec![known];
+    let lists = [
+        ("Fixed since the baseline", &baseline.fixed),
+        (
+            "In the baseline and not looked at this time",
+            &baseline.not_looked_at,
+        ),
+    ];
+    for (lead, gone) in lists {
+        if !gone.is_empty() {
+            sentences.push(format!("{lead}: {}.", named(gone)));
+        }
+    }
+    sentences
+}
+
+/// `precision/amp-off (the whole run), copies/pageable (...) and 2 more`.
+fn named(gone: &[GoneFinding]) -> String {
+    const NAMED: usize = 5;
+    let shown = gone.iter().take(NAMED);
+    let names: Vec<String> = shown.map(|g| format!("{} ({})", g.rule, g.place)).collect();
+    match gone.len() {
+        n if n > NAMED => format!("{} and {} more", names.join(", "), n - NAMED),
+        _ => names.join(", "),
+    }
+}
+
+fn suppressed(report: &Report) -> Option<String> {
+    let (what, verb) = hidden_count(report, Because::Suppressed, "finding")?;
+    Some(format!("{what} {verb} suppressed by the configuration."))
+}
+
+/// What came of a suppression, for the list of them.
+pub(super) fn suppression(state: &str, findings: u64) -> String {
+    let counted = counted(findings, "finding");
+    match state {
+        "used" => format!("hides {counted}"),
+        "expired" if findings > 0 => format!("has expired: {counted} shown again"),
+        "expired" => "has expired, and there is no such finding".to_owned(),
+        "not_run" => "no rule it is about ran".to_owned(),
+        _ => "hides nothing: there is no such finding".to_owned(),
+    }
 }
 
 /// When most of the time is not attributable computing, figures about kernels come second.
@@ -223,6 +324,16 @@ fn nothing_found(report: &Report) -> String {
     /// Share of kernel time below which having looked at it says nothing of the rest.
     const LITTLE: f64 = 0.1;
     let s = &report.summary;
+    if report
+        .hidden
+        .iter()
+        .any(|h| h.among == FoundAmong::Findings)
+    {
+        return match &report.baseline {
+            Some(_) => "Nothing new was found.".to_owned(),
+            None => "Nothing was found that is not suppressed.".to_owned(),
+        };
+    }
     let rules = counted(report.method.rules_run, "rule");
     if report.method.rules_run == 0 {
         return "No rule was run, so there is no advice.".to_owned();

@@ -133,6 +133,8 @@ fn handwritten_pages_render_as_they_are_meant() {
     for file in [
         "README.md",
         "docs/capture.md",
+        "docs/ci.md",
+        "docs/configuration.md",
         "docs/evidence.md",
         "docs/pyprof-differences.md",
         "docs/rules-left-out.md",

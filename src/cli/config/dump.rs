@@ -1,0 +1,173 @@
+//! Writes options as the file they can be read from again, every key with what it means.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::keys::{COLORS, FORMATS, KEYS};
+use super::{Config, VARIABLE};
+
+/// What stands in for a key without a value, behind a `#`.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("gpu", "\"a100\""),
+    ("rules", "[\"my-rules/\"]"),
+    ("select", "[\"precision\", \"host/*\"]"),
+    ("ignore", "[\"precision/tf32-off\"]"),
+    ("costs", "[\"my-costs.toml\"]"),
+    ("format", "\"markdown\""),
+    ("template", "\"advice.md.jinja\""),
+    ("output", "\"advice.md\""),
+    ("max-chars", "20000"),
+    ("for-pr", "true"),
+    ("fail-on", "[\"error\", \"saving=5%\"]"),
+    ("baseline", "\"main.json\""),
+];
+
+const EXAMPLE_SET: &str = "\
+# [set]
+# \"precision/amp-off\".min_share = 0.1
+";
+
+const EXAMPLE_SUPPRESS: &str = "\
+# [[suppress]]
+# rule   = \"precision/*\"
+# place  = \"head.*\"
+# reason = \"fp32 on purpose: see the design note\"
+# until  = 2026-12-31
+";
+
+/// The configuration as TOML.
+pub(in crate::cli) fn dump(config: &Config) -> String {
+    let mut out = format!(
+        "# Options of pyprof-advise: `--config FILE`, or {VARIABLE}=FILE. No file is read unasked, and\n\
+         # options of the command line win. Paths are relative to this file: keep it in the folder it\n\
+         # was written in. `pyprof-advise schema config` prints its JSON Schema.\n"
+    );
+    for key in KEYS {
+        // Inside strings of ours nothing can fail.
+        let _ = write!(out, "\n# {}\n", key.doc);
+        match key.name {
+            "set" => out.push_str(&set(&config.set)),
+            "suppress" => out.push_str(&suppressions(config)),
+            name => match value(config, name) {
+                Some(value) => _ = writeln!(out, "{name} = {value}"),
+                None => _ = writeln!(out, "# {name} = {}", example(name)),
+            },
+        }
+    }
+    out
+}
+
+fn example(name: &str) -> &'static str {
+    let known = EXAMPLES.iter().find(|(key, _)| *key == name);
+    known.map_or("false", |(_, example)| example)
+}
+
+fn value(config: &Config, key: &str) -> Option<String> {
+    let paths = |list: &[std::path::PathBuf]| {
+        let texts: Vec<String> = list.iter().map(|path| shown(path)).collect();
+        texts_or_none(&texts)
+    };
+    let path = |path: &Option<std::path::PathBuf>| path.as_deref().map(|p| quoted(&shown(p)));
+    let flag = |flag: bool| flag.then(|| "true".to_owned());
+    match key {
+        "gpu" => config.gpu.as_deref().map(quoted),
+        "rules" => paths(&config.rules),
+        "select" => texts_or_none(&config.select),
+        "ignore" => texts_or_none(&config.ignore),
+        "costs" => paths(&config.costs),
+        "top" => config.top.map(|top| top.to_string()),
+        "format" => config.format.and_then(|f| word(&FORMATS, f)),
+        "template" => path(&config.template),
+        "output" => path(&config.output),
+        "max-chars" => config.max_chars.map(|chars| chars.to_string()),
+        "for-pr" => flag(config.for_pr),
+        "fail-on" => {
+            let gates: Vec<String> = config.fail_on.iter().map(ToString::to_string).collect();
+            texts_or_none(&gates)
+        }
+        "baseline" => path(&config.baseline),
+        "quiet" => flag(config.quiet),
+        "verbose" => flag(config.verbose),
+        "color" => config.color.and_then(|c| word(&COLORS, c)),
+        _ => None,
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn word<T: PartialEq>(words: &[(T, &str)], value: T) -> Option<String> {
+    let known = words.iter().find(|(known, _)| *known == value);
+    known.map(|(_, word)| quoted(word))
+}
+
+fn texts_or_none(texts: &[String]) -> Option<String> {
+    let quoted: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+    (!quoted.is_empty()).then(|| format!("[{}]", quoted.join(", ")))
+}
+
+/// A string as TOML writes it.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+/// Thresholds, a line each. What reads as a value is written as one, else as a string: `--set` does
+/// not tell them apart.
+fn set(settings: &[String]) -> String {
+    if settings.is_empty() {
+        return EXAMPLE_SET.to_owned();
+    }
+    let mut lines: Vec<(&str, &str, String)> = Vec::new();
+    for setting in settings {
+        let Some((name, text)) = setting.split_once('=') else {
+            continue;
+        };
+        let Some((rule, param)) = name.trim().rsplit_once('.') else {
+            continue;
+        };
+        let text = text.trim();
+        let is_value = toml::from_str::<toml::Table>(&format!("v = {text}"))
+            .is_ok_and(|table| table.get("v").is_some_and(is_plain));
+        let value = if is_value {
+            text.to_owned()
+        } else {
+            quoted(text)
+        };
+        // Of two values for one threshold the later wins, and a file can hold one.
+        lines.retain(|(r, p, _)| (*r, *p) != (rule, param));
+        lines.push((rule, param, value));
+    }
+    let mut out = String::from("[set]\n");
+    for (rule, param, value) in lines {
+        let _ = writeln!(out, "{}.{} = {value}", quoted(rule), quoted(param));
+    }
+    out
+}
+
+fn is_plain(value: &toml::Value) -> bool {
+    match value {
+        toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => true,
+        toml::Value::Array(items) => items.iter().all(toml::Value::is_str),
+        _ => false,
+    }
+}
+
+fn suppressions(config: &Config) -> String {
+    if config.suppress.is_empty() {
+        return EXAMPLE_SUPPRESS.to_owned();
+    }
+    let mut out = String::new();
+    for (i, s) in config.suppress.iter().enumerate() {
+        let gap = if i > 0 { "\n" } else { "" };
+        let _ = writeln!(out, "{gap}[[suppress]]\nrule   = {}", quoted(s.rule.text()));
+        if let Some(place) = &s.place {
+            let _ = writeln!(out, "place  = {}", quoted(place.text()));
+        }
+        let _ = writeln!(out, "reason = {}", quoted(&s.reason));
+        if let Some(until) = s.until {
+            let _ = writeln!(out, "until  = {until}");
+        }
+    }
+    out
+}

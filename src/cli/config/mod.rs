@@ -1,0 +1,186 @@
+//! `--config FILE`: options from a TOML file. What the command line says wins.
+//!
+//! A flag takes the place of the file's value of the same name; thresholds (`set`) are taken from
+//! both, one by one. No file is read that was not named, by the option or by the variable: what a
+//! run does is told by its command line.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use super::{
+    AdviseArgs, Color, FailOn, Failure, Format, GateArgs, Outcome, ReportArgs, RuleArgs, Speech,
+    output,
+};
+use crate::base::diag::{Complaint, Complaints, Source};
+use crate::compare::Suppression;
+use crate::judge::pattern_of;
+
+mod dump;
+mod keys;
+mod read;
+
+pub(super) use dump::dump;
+pub(super) use keys::schema;
+
+/// The environment variable that names a file, as `--config` does.
+pub(super) const VARIABLE: &str = "PYPROF_ADVISE_CONFIG";
+
+/// Everything a configuration says; what it leaves out is `None`, empty or false.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Config {
+    pub(super) gpu: Option<String>,
+    pub(super) rules: Vec<PathBuf>,
+    pub(super) select: Vec<String>,
+    pub(super) ignore: Vec<String>,
+    pub(super) costs: Vec<PathBuf>,
+    pub(super) top: Option<usize>,
+    pub(super) format: Option<Format>,
+    pub(super) template: Option<PathBuf>,
+    pub(super) output: Option<PathBuf>,
+    pub(super) max_chars: Option<u32>,
+    pub(super) for_pr: bool,
+    pub(super) fail_on: Vec<FailOn>,
+    pub(super) baseline: Option<PathBuf>,
+    pub(super) quiet: bool,
+    pub(super) verbose: bool,
+    pub(super) color: Option<Color>,
+    /// `category/rule.param=value`, as `--set` takes it.
+    pub(super) set: Vec<String>,
+    pub(super) suppress: Vec<Suppression>,
+    /// Where it names rules, to be looked up when the rules are known.
+    names: Vec<RuleName>,
+}
+
+/// A rule, or several with a pattern, as a file names them.
+#[derive(Debug, Clone, PartialEq)]
+struct RuleName {
+    text: String,
+    file: Arc<Source>,
+    span: Range<usize>,
+}
+
+/// A path, or nothing: an empty variable names no file, and an empty option takes back what the
+/// variable says.
+pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// The configuration in a file; an empty one without a file, or when the variable is empty.
+pub(super) fn load(path: Option<&Path>) -> Result<Config, Failure> {
+    let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else {
+        return Ok(Config::default());
+    };
+    let source = Source::read(path).map_err(|complaint| output::refuse(&complaint.into()))?;
+    let complaints = Complaints::new();
+    let config = read::config(&source, path.parent(), &complaints);
+    if complaints.has_errors() {
+        return Err(output::refuse(&complaints));
+    }
+    Ok(config)
+}
+
+/// What is in force: the command line over the configuration.
+pub(super) fn effective(args: &AdviseArgs, speech: Speech) -> Config {
+    Config {
+        gpu: args.gpu.clone(),
+        rules: args.rules.paths.clone(),
+        select: args.rules.select.clone(),
+        ignore: args.rules.ignore.clone(),
+        costs: args.costs.clone(),
+        top: Some(args.report.top()),
+        format: args.report.format,
+        template: args.report.template.clone(),
+        output: args.report.output.clone(),
+        max_chars: args.report.max_chars,
+        for_pr: args.report.for_pr,
+        fail_on: args.gates.fail_on.clone(),
+        baseline: args.gates.baseline.clone(),
+        quiet: speech.quiet,
+        verbose: speech.verbose,
+        color: Some(speech.color()),
+        set: args.rules.set.clone(),
+        suppress: args.gates.suppressions.clone(),
+        names: Vec::new(),
+    }
+}
+
+impl Config {
+    /// Complains about rules that do not exist, where the file names them. Suppressions may outlive
+    /// their rule: a report says so.
+    pub(super) fn check_rules(&self, paths: &[PathBuf]) -> Outcome {
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let mut paths = paths.to_vec();
+        paths.extend(
+            self.rules
+                .iter()
+                .filter(|p| !paths.contains(p))
+                .cloned()
+                .collect::<Vec<_>>(),
+        );
+        let ids = super::rules::ids(&paths)?;
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let complaints = Complaints::new();
+        for name in &self.names {
+            if let Err(why) = pattern_of(&name.text, &ids) {
+                complaints.push(Complaint::error(&name.file, name.span.clone(), why, ""));
+            }
+        }
+        match complaints.is_empty() {
+            true => Ok(()),
+            false => Err(output::refuse(&complaints)),
+        }
+    }
+
+    pub(super) fn fill_rules(&self, args: &mut RuleArgs) {
+        fill(&mut args.paths, &self.rules);
+        fill(&mut args.select, &self.select);
+        fill(&mut args.ignore, &self.ignore);
+        // Of two values for one threshold the later wins.
+        args.set.splice(0..0, self.set.iter().cloned());
+    }
+
+    /// The shape of a report is one thing said in several ways: where the command line says it in
+    /// one way, the file's others do not count.
+    pub(super) fn fill_report(&self, args: &mut ReportArgs) {
+        let limited = args.for_pr || args.max_chars.is_some();
+        let shaped = args.format.is_some() || args.template.is_some();
+        if !shaped && (!limited || self.format == Some(Format::Markdown)) {
+            args.format = self.format;
+        }
+        if !shaped && !limited {
+            args.template.clone_from(&self.template);
+        }
+        let is_markdown = matches!(args.format, None | Some(Format::Markdown));
+        if !limited && is_markdown && args.template.is_none() {
+            args.max_chars = self.max_chars;
+            args.for_pr = self.for_pr;
+        }
+        args.output = args.output.take().or_else(|| self.output.clone());
+        args.top = args.top.or(self.top);
+    }
+
+    pub(super) fn fill_gates(&self, args: &mut GateArgs) {
+        fill(&mut args.fail_on, &self.fail_on);
+        args.baseline = args.baseline.take().or_else(|| self.baseline.clone());
+        args.suppressions.clone_from(&self.suppress);
+    }
+
+    pub(super) fn fill_speech(&self, speech: &mut Speech) {
+        let asked = speech.quiet || speech.verbose;
+        speech.quiet |= self.quiet && !asked;
+        speech.verbose |= self.verbose && !asked;
+        speech.color = speech.color.or(self.color);
+    }
+}
+
+/// A list of the command line, or the file's where it has none.
+fn fill<T: Clone>(args: &mut Vec<T>, config: &[T]) {
+    if args.is_empty() {
+        args.extend_from_slice(config);
+    }
+}

@@ -1,0 +1,418 @@
+//! Reads a configuration, pushing every complaint.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ::toml::de::DeValue;
+
+use super::keys::{CHARS, COLORS, FORMATS, KEYS, MAX_LIST, MAX_TEXT, MAX_TOP, SUPPRESS_KEYS};
+use super::{Config, RuleName};
+use crate::base::date::Date;
+use crate::base::diag::{Complaints, Source};
+use crate::base::glob::Glob;
+use crate::base::schema::names;
+use crate::base::suggest::nearest;
+use crate::base::toml::{self, At, Table, Value};
+use crate::cli::FailOn;
+use crate::compare::Suppression;
+
+/// What a file says, as far as it can be understood. `folder` is the one it stands in.
+pub(super) fn config(
+    source: &Arc<Source>,
+    folder: Option<&Path>,
+    complaints: &Complaints,
+) -> Config {
+    let document = toml::parse(source, complaints);
+    let root = document.root();
+    root.finish(&names(KEYS));
+    let reader = Reader { root, folder };
+    reader.exclusive();
+    reader.config()
+}
+
+struct Reader<'a> {
+    root: Table<'a>,
+    folder: Option<&'a Path>,
+}
+
+impl<'a> Reader<'a> {
+    fn config(&self) -> Config {
+        Config {
+            gpu: self.gpu(),
+            rules: self.paths("rules"),
+            select: self.texts("select"),
+            ignore: self.texts("ignore"),
+            costs: self.paths("costs"),
+            top: self.whole("top", (0, MAX_TOP)),
+            format: self.word("format", &FORMATS),
+            template: self.path("template"),
+            output: self.path("output"),
+            max_chars: self.whole("max-chars", CHARS),
+            for_pr: self.flag("for-pr"),
+            fail_on: self.fail_on(),
+            baseline: self.path("baseline"),
+            quiet: self.flag("quiet"),
+            verbose: self.flag("verbose"),
+            color: self.word("color", &COLORS),
+            set: self.set(),
+            suppress: self.suppressions(),
+            names: self.names(),
+        }
+    }
+
+    /// The rules that are selected, ignored and set, with where they stand.
+    fn names(&self) -> Vec<RuleName> {
+        let list = |key: &str| match self.root.get(key).as_ref().map(Value::raw) {
+            Some(DeValue::Array(items)) => items.iter().collect(),
+            _ => Vec::new(),
+        };
+        let listed = [list("select"), list("ignore")].concat();
+        let listed = listed.into_iter().filter_map(|item| match item.get_ref() {
+            DeValue::String(text) => Some((text.as_ref(), item.span())),
+            _ => None,
+        });
+        let set = match self.root.get("set").as_ref().map(Value::raw) {
+            Some(DeValue::Table(rules)) => rules.keys().collect(),
+            _ => Vec::new(),
+        };
+        let set = set
+            .into_iter()
+            .map(|key| (key.get_ref().as_ref(), key.span()));
+        let file = self.root.source();
+        let name = |(text, span): (&str, _)| RuleName {
+            text: text.to_owned(),
+            file: Arc::clone(file),
+            span,
+        };
+        listed.chain(set).map(name).collect()
+    }
+
+    /// Keys that say the same thing differently.
+    fn exclusive(&self) {
+        let set = |key: &str| match self.root.get(key) {
+            Some(value) if !matches!(value.raw(), DeValue::Boolean(false)) => Some(value),
+            _ => None,
+        };
+        for (one, other) in [
+            ("max-chars", "for-pr"),
+            ("format", "template"),
+            ("quiet", "verbose"),
+        ] {
+            if set(one).is_some()
+                && let Some(value) = set(other)
+            {
+                value.complain(format!("`{one}` and `{other}` exclude each other"), "");
+            }
+        }
+        let format = self.root.get("format");
+        let format = format.as_ref().map(Value::raw);
+        let other = matches!(format, Some(DeValue::String(word)) if word != "markdown");
+        for key in ["max-chars", "for-pr"] {
+            if let Some(value) = set(key).filter(|_| other) {
+                let title = format!("`{key}` shortens Markdown, and `format` is another one");
+                value.complain(title, "");
+            }
+        }
+    }
+
+    fn text(&self, key: &str) -> Option<At<&'a str>> {
+        self.root.get_str(key).filter(|text| fits(&self.root, text))
+    }
+
+    fn texts(&self, key: &str) -> Vec<String> {
+        let list = self.root.get_str_list(key).unwrap_or_default();
+        self.bounded(key, list.len());
+        let fitting = list.into_iter().filter(|text| fits(&self.root, text));
+        fitting.map(|text| text.value.to_owned()).collect()
+    }
+
+    fn bounded(&self, key: &str, entries: usize) {
+        if entries > MAX_LIST
+            && let Some(value) = self.root.get(key)
+        {
+            value.complain(format!("`{key}` has more than {MAX_LIST} entries"), "");
+        }
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.root.get_bool(key).is_some_and(|flag| flag.value)
+    }
+
+    fn whole<T: TryFrom<i64>>(&self, key: &str, (least, most): (i64, i64)) -> Option<T> {
+        let number = self.root.get_int(key)?;
+        if !(least..=most).contains(&number.value) {
+            let title = format!("`{key}` must be from {least} to {most}");
+            self.root.complain(number.span, title, "");
+            return None;
+        }
+        T::try_from(number.value).ok()
+    }
+
+    fn word<T: Copy>(&self, key: &str, words: &[(T, &'static str)]) -> Option<T> {
+        let text = self.root.get_str(key)?;
+        if let Some((value, _)) = words.iter().find(|(_, word)| *word == text.value) {
+            return Some(*value);
+        }
+        let known: Vec<&str> = words.iter().map(|(_, word)| *word).collect();
+        let label = match nearest(text.value, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("expected {}", known.join(", ")),
+        };
+        let title = format!("`{key}` cannot be `{}`", text.value);
+        self.root.complain(text.span, title, label);
+        None
+    }
+
+    /// A path of the file is relative to the file, wherever the program is started.
+    fn resolve(&self, path: &str) -> PathBuf {
+        match self.folder.filter(|folder| !folder.as_os_str().is_empty()) {
+            Some(folder) => folder.join(path),
+            None => PathBuf::from(path),
+        }
+    }
+
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        Some(self.resolve(self.text(key)?.value))
+    }
+
+    fn paths(&self, key: &str) -> Vec<PathBuf> {
+        let texts = self.texts(key);
+        texts.iter().map(|text| self.resolve(text)).collect()
+    }
+
+    /// A name stays a name; what ends like a file is one.
+    fn gpu(&self) -> Option<String> {
+        let text = self.text("gpu")?.value;
+        if !text.ends_with(".toml") {
+            return Some(text.to_owned());
+        }
+        Some(self.resolve(text).to_string_lossy().into_owned())
+    }
+
+    fn fail_on(&self) -> Vec<FailOn> {
+        let list = self.root.get_str_list("fail-on").unwrap_or_default();
+        self.bounded("fail-on", list.len());
+        let parsed = list.into_iter().filter_map(|text| {
+            let title = |_: &String| format!("`fail-on` cannot be `{}`", text.value);
+            let parsed = FailOn::from_str(text.value);
+            parsed
+                .map_err(|why| self.root.complain(text.span.clone(), title(&why), why))
+                .ok()
+        });
+        parsed.collect()
+    }
+
+    /// Thresholds, a table per rule, as `--set` takes them.
+    fn set(&self) -> Vec<String> {
+        let Some(rules) = self.root.get_table("set") else {
+            return Vec::new();
+        };
+        let mut settings = Vec::new();
+        for (rule, params) in rules.entries() {
+            if !matches!(params.raw(), DeValue::Table(_)) {
+                let title = format!("`{}` must be a table of thresholds", params.path());
+                let label = format!("as in `\"{}\".min_share = 0.1`", own_rule(rule.value));
+                params.complain(title, label);
+                continue;
+            }
+            let Some(params) = params.table() else {
+                continue;
+            };
+            for (param, value) in params.entries() {
+                if let Some(text) = self.setting(&value) {
+                    settings.push(format!("{}.{}={text}", rule.value, param.value));
+                }
+            }
+        }
+        settings
+    }
+
+    fn setting(&self, value: &Value<'_>) -> Option<String> {
+        match value.raw() {
+            DeValue::String(text) => Some(text.to_string()),
+            DeValue::Boolean(flag) => Some(flag.to_string()),
+            DeValue::Integer(_) | DeValue::Float(_) => {
+                let source = self.root.source();
+                source.text.get(value.span()).map(str::to_owned)
+            }
+            DeValue::Array(_) => {
+                let items = value.str_list()?;
+                let items: Vec<String> = items.iter().map(|i| format!("{:?}", i.value)).collect();
+                Some(format!("[{}]", items.join(", ")))
+            }
+            DeValue::Datetime(_) | DeValue::Table(_) => {
+                value.wrong_type("a number, a boolean, a string or a list of strings")
+            }
+        }
+    }
+
+    fn suppressions(&self) -> Vec<Suppression> {
+        let tables = self.root.get_table_list("suppress");
+        self.bounded("suppress", tables.len());
+        tables.iter().filter_map(suppression).collect()
+    }
+}
+
+/// The rule of `category/rule.param`; all of it when there is no param.
+fn own_rule(key: &str) -> &str {
+    key.rsplit_once('.').map_or(key, |(rule, _)| rule)
+}
+
+fn suppression(table: &Table<'_>) -> Option<Suppression> {
+    table.finish(&names(SUPPRESS_KEYS));
+    let needed = |key: &str| table.req_str(key).filter(|text| fits(table, text));
+    let rule = needed("rule");
+    let reason = needed("reason");
+    let place = match table.has("place") {
+        true => Some(table.get_str("place").filter(|text| fits(table, text))?),
+        false => None,
+    };
+    let until = match table.get("until") {
+        Some(value) => Some(day(&value)?),
+        None => None,
+    };
+    let rule = rule?.value;
+    Some(Suppression {
+        // A category alone is all its rules, as for --ignore.
+        rule: match rule.contains(['/', '*']) {
+            true => Glob::new(rule),
+            false => Glob::new(&format!("{rule}/*")),
+        },
+        place: place.map(|place| Glob::new(place.value)),
+        reason: reason?.value.trim().to_owned(),
+        until,
+    })
+}
+
+/// A day, as TOML writes it or as a string.
+fn day(value: &Value<'_>) -> Option<Date> {
+    let day = match value.raw() {
+        DeValue::Datetime(when) if when.time.is_none() && when.offset.is_none() => {
+            let day = when.date.as_ref();
+            day.and_then(|day| Date::new(day.year, day.month, day.day))
+        }
+        DeValue::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    if day.is_none() {
+        return value.wrong_type("a day such as 2026-12-31");
+    }
+    day
+}
+
+/// Whether a text says something, and not too much.
+fn fits(table: &Table<'_>, text: &At<&str>) -> bool {
+    let title = if text.value.trim().is_empty() {
+        "this must not be empty".to_owned()
+    } else if text.value.chars().count() > MAX_TEXT {
+        format!("this is longer than {MAX_TEXT} characters")
+    } else {
+        return true;
+    };
+    table.complain(text.span.clone(), title, "");
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Keys and values, right and wrong, in any combination.
+    fn lines() -> impl Strategy<Value = String> {
+        let keys = KEYS.iter().map(|k| k.name.to_owned()).collect::<Vec<_>>();
+        let value = prop_oneof![
+            Just("[]".to_owned()),
+            Just("[['a'], {}]".to_owned()),
+            Just("2026-13-01".to_owned()),
+            Just("2026-12-31T10:00:00Z".to_owned()),
+            Just("{ 'a/b' = { x = [1, 'y'] }, c = nan }".to_owned()),
+            Just("[{ rule = '', reason = 5, until = 10:00:00 }]".to_owned()),
+            any::<i64>().prop_map(|n| n.to_string()),
+            any::<f64>().prop_map(|n| n.to_string()),
+            "[a-z/*%=0-9.\u{7f}\u{202e}]{0,9}".prop_map(|s| format!("{s:?}")),
+            any::<String>(),
+        ];
+        let line = (prop::sample::select(keys), value).prop_map(|(k, v)| format!("{k} = {v}\n"));
+        prop::collection::vec(line, 0..8).prop_map(|lines| lines.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_a_file_says_is_too_much(text in lines()) {
+            let (config, complaints) = read(&text);
+            let control = |c: char| c.is_control() && c != '\n' && c != '\t';
+            prop_assert!(!complaints.contains(control));
+            if complaints.is_empty() {
+                // What was read is what is written.
+                let (again, complaints) = read_at(&crate::cli::config::dump(&config), None);
+                prop_assert_eq!(complaints, "");
+                prop_assert_eq!(Config { names: Vec::new(), ..again }, Config { names: Vec::new(), ..config });
+            }
+        }
+    }
+
+    fn read(text: &str) -> (Config, String) {
+        read_at(text, Some(Path::new("ci")))
+    }
+
+    fn read_at(text: &str, folder: Option<&Path>) -> (Config, String) {
+        let complaints = Complaints::new();
+        let source = Source::new("pa.toml", text);
+        let config = config(&source, folder, &complaints);
+        (config, complaints.render(false))
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file_and_names_are_not() {
+        let (config, complaints) = read(
+            "gpu = 'v100'\nrules = ['mine', '/all/ours']\nbaseline = '../main.json'\noutput = 'a.md'\n",
+        );
+        assert_eq!(complaints, "");
+        assert_eq!(config.gpu.as_deref(), Some("v100"));
+        let rules = [PathBuf::from("ci/mine"), PathBuf::from("/all/ours")];
+        assert_eq!(config.rules, rules);
+        assert_eq!(config.baseline, Some(PathBuf::from("ci/../main.json")));
+        assert_eq!(config.output, Some(PathBuf::from("ci/a.md")));
+        assert_eq!(read("gpu = 'b.toml'").0.gpu.as_deref(), Some("ci/b.toml"));
+    }
+
+    #[test]
+    fn thresholds_become_settings() {
+        let (config, complaints) = read(
+            "[set]\n\"precision/amp-off\".min_share = 0.10\n[set.'user/x']\nmost = 32_000\non = true\n\
+             names = ['a', 'b']\nword = 'w'\n",
+        );
+        assert_eq!(complaints, "");
+        let want = [
+            "precision/amp-off.min_share=0.10",
+            "user/x.most=32_000",
+            "user/x.names=[\"a\", \"b\"]",
+            "user/x.on=true",
+            "user/x.word=w",
+        ];
+        let mut have = config.set;
+        have.sort();
+        assert_eq!(have, want);
+    }
+
+    #[test]
+    fn a_category_is_all_its_rules_and_days_are_days() {
+        let (config, complaints) = read(
+            "[[suppress]]\nrule = 'precision'\nreason = ' known '\nuntil = 2026-12-31\n\
+             [[suppress]]\nrule = 'a/b'\nplace = 'head'\nreason = 'x'\nuntil = '2027-01-01'\n",
+        );
+        assert_eq!(complaints, "");
+        let [first, second] = config.suppress.as_slice() else {
+            panic!("{config:?}");
+        };
+        assert_eq!(
+            (first.rule.text(), first.reason.as_str()),
+            ("precision/*", "known")
+        );
+        assert_eq!(first.until, Date::new(2026, 12, 31));
+        assert_eq!(second.until, Date::new(2027, 1, 1));
+    }
+}

@@ -1,0 +1,290 @@
+//! What decides over the exit status once the report is written: what of it is shown at all, and
+//! what it is held to.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Failure, GateArgs, Outcome, Speech, job, merge, output};
+use crate::base::date::Date;
+use crate::base::glob::Glob;
+use crate::base::suggest::did_you_mean;
+use crate::base::text::plain;
+use crate::base::units::{counted, percent};
+use crate::compare;
+use crate::judge::{RuleSet, SavingKind, Severity};
+use crate::report::{FindingReport, Report, Suppression, SuppressionState};
+
+/// Rule ids named in one line.
+const NAMED: usize = 10;
+/// The severities with their words.
+const SEVERITIES: [(Severity, &str); 3] = [
+    (Severity::Note, "note"),
+    (Severity::Warning, "warning"),
+    (Severity::Error, "error"),
+];
+/// The day it is, for suppressions that end, in seconds since 1970, so that a run can be repeated:
+/// <https://reproducible-builds.org/specs/source-date-epoch/>.
+const TODAY: &str = "SOURCE_DATE_EPOCH";
+
+/// What a report must not have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FailOn {
+    /// A finding of this severity or above.
+    Severity(Severity),
+    /// Findings that together give back so many percent or more: of GPU time, or of the window for
+    /// idle time, upper ends, as the first paragraph of the report has them.
+    Saving(f64),
+}
+
+impl FromStr for FailOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FailOn, String> {
+        let text = text.trim();
+        if let Some((severity, _)) = SEVERITIES.iter().find(|(_, word)| *word == text) {
+            return Ok(FailOn::Severity(*severity));
+        }
+        match text.split_once('=') {
+            Some(("saving", share)) => parse_percent(share).map(FailOn::Saving).ok_or_else(|| {
+                format!("`{share}` is no share of the time: `saving=5%`, from 0% to 100%")
+            }),
+            Some(("regression", share)) => Err(format!(
+                "`regression` compares two runs: `pyprof-advise diff BEFORE AFTER --fail-on \
+                 regression={share}`"
+            )),
+            _ => {
+                let known = SEVERITIES.map(|(_, word)| word);
+                let near = did_you_mean(text, known);
+                Err(format!(
+                    "expected `note`, `warning`, `error` or `saving=5%`{near}"
+                ))
+            }
+        }
+    }
+}
+
+/// The number of `5%`.
+fn parse_percent(text: &str) -> Option<f64> {
+    let number: f64 = text.trim().strip_suffix('%')?.trim_end().parse().ok()?;
+    (0.0..=100.0).contains(&number).then_some(number)
+}
+
+impl fmt::Display for FailOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FailOn::Severity(severity) => {
+                let word = SEVERITIES.iter().find(|(s, _)| s == severity);
+                f.write_str(word.map_or("note", |(_, word)| word))
+            }
+            FailOn::Saving(percent) => write!(f, "saving={percent}%"),
+        }
+    }
+}
+
+/// Why a report fails: one line that names the rules; `None` when it passes.
+fn reason(report: &Report, gates: &[FailOn]) -> Option<String> {
+    let reasons: Vec<String> = gates
+        .iter()
+        .filter_map(|gate| {
+            let (why, findings) = match gate {
+                FailOn::Severity(least) => severe(report, *least)?,
+                FailOn::Saving(percent) => saving(report, *percent / 100.0)?,
+            };
+            Some(format!("--fail-on {gate}: {why}: {}", rules(&findings)))
+        })
+        .collect();
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+type Failed<'a> = (String, Vec<&'a FindingReport>);
+
+fn severe(report: &Report, least: Severity) -> Option<Failed<'_>> {
+    let findings = report.findings.iter();
+    let findings: Vec<&FindingReport> = findings.filter(|f| f.severity >= least).collect();
+    let count = counted(findings.len() as u64, "finding");
+    (!findings.is_empty()).then_some((count, findings))
+}
+
+fn saving(report: &Report, limit: f64) -> Option<Failed<'_>> {
+    let (summary, claimed) = (&report.summary, &report.claimed);
+    let of = |ns: f64, whole: i64| if whole > 0 { ns / whole as f64 } else { 0.0 };
+    let gpu = of(claimed.gpu_ns + claimed.copy_ns, summary.busy_ns);
+    let idle = of(claimed.idle_ns, summary.device_window_ns);
+    let parts: Vec<String> = [(gpu, "GPU time"), (idle, "the window, now idle")]
+        .iter()
+        .filter(|(share, _)| *share > 0.0 && *share >= limit)
+        .map(|(share, of)| format!("up to {} of {of}", percent(*share)))
+        .collect();
+    let paying = |f: &&FindingReport| {
+        let share = |s: &crate::report::SavingReport| match s.kind {
+            SavingKind::Idle => idle,
+            SavingKind::Gpu | SavingKind::Copy => gpu,
+        };
+        let saving = f.saving.as_ref().filter(|s| s.claimed_ns > 0.0);
+        saving.is_some_and(|s| share(s) >= limit)
+    };
+    let findings: Vec<&FindingReport> = report.findings.iter().filter(paying).collect();
+    let why = format!("{} can be won", parts.join(" and "));
+    (!parts.is_empty()).then_some((why, findings))
+}
+
+/// The rules of findings, each once, in the order of the report.
+fn rules(findings: &[&FindingReport]) -> String {
+    let mut ids: Vec<String> = Vec::new();
+    for finding in findings {
+        let id = plain(&finding.rule);
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    let shown: Vec<&str> = ids.iter().take(NAMED).map(String::as_str).collect();
+    match ids.len() {
+        n if n > NAMED => format!("{} and {} more", shown.join(", "), n - NAMED),
+        _ => shown.join(", "),
+    }
+}
+
+/// The gates of a run, ready before a profile is read: a slip in them should not cost the time that
+/// takes.
+pub(super) struct Gates<'a> {
+    args: &'a GateArgs,
+    baseline: Option<(String, Report)>,
+    /// The rules that run; `None` where others ran them before.
+    ran: Option<Vec<String>>,
+}
+
+impl<'a> Gates<'a> {
+    pub(super) fn load(args: &'a GateArgs, ran: Option<Vec<String>>) -> Result<Gates<'a>, Failure> {
+        let baseline = match args.baseline.as_deref() {
+            Some(path) => Some((job::shown(path), read_baseline(path)?)),
+            None => None,
+        };
+        Ok(Gates {
+            args,
+            baseline,
+            ran,
+        })
+    }
+
+    /// Takes out of the report what is suppressed, and then what the baseline has.
+    pub(super) fn filter(&self, report: &mut Report, speech: Speech) {
+        let ran = |rules: &Glob| match &self.ran {
+            Some(ran) => ran.iter().any(|id| rules.matches(id)),
+            None => true,
+        };
+        compare::suppress(report, &self.args.suppressions, today(), &ran);
+        for suppression in &report.suppressions {
+            if let Some(warning) = warning(suppression) {
+                speech.warn(&warning);
+            }
+        }
+        if let Some((file, baseline)) = &self.baseline {
+            let ran = |rule: &str| match &self.ran {
+                Some(ran) => ran.iter().any(|id| id == rule),
+                None => true,
+            };
+            compare::against(report, baseline, file, &ran);
+        }
+    }
+
+    /// The exit status of a written report.
+    pub(super) fn judge(&self, report: &Report) -> Outcome {
+        match reason(report, &self.args.fail_on) {
+            Some(reason) => {
+                output::labelled("failed", anstyle::AnsiColor::Red, &reason);
+                Err(Failure::Gate)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn read_baseline(path: &Path) -> Result<Report, Failure> {
+    merge::read(path).map_err(|failure| match failure {
+        Failure::Unusable(why) => Failure::Unusable(format!("--baseline {why}")),
+        other => other,
+    })
+}
+
+/// What to say of a suppression that is good for nothing.
+fn warning(s: &Suppression) -> Option<String> {
+    let at = s
+        .place
+        .as_ref()
+        .map_or(String::new(), |p| format!(" at {}", plain(p)));
+    let which = format!("the suppression of {}{at}", plain(&s.rule));
+    let until = s.until.as_deref().unwrap_or_default();
+    match s.state {
+        SuppressionState::Used => None,
+        SuppressionState::Expired if s.findings > 0 => Some(format!(
+            "{which} expired on {until}: {} shown again",
+            counted(s.findings, "finding")
+        )),
+        SuppressionState::Expired => Some(format!("{which} expired on {until}; take it out")),
+        SuppressionState::Unused => Some(format!(
+            "{which} hides nothing: there is no such finding, or it is elsewhere too"
+        )),
+        SuppressionState::NotRun => {
+            let files = RuleSet::builtin_files();
+            let ids = || files.iter().map(|file| file.id.as_str());
+            let rule = Glob::new(&s.rule);
+            let known = s.rule.starts_with("user/") || ids().any(|id| rule.matches(id));
+            (!known).then(|| {
+                let near = did_you_mean(&s.rule, ids());
+                format!("{which} hides nothing: there is no such rule{near}")
+            })
+        }
+    }
+}
+
+/// The day it is in UTC, or the one [`TODAY`] says.
+fn today() -> Date {
+    let told = std::env::var(TODAY)
+        .ok()
+        .and_then(|s| s.trim().parse().ok());
+    let seconds = told.unwrap_or_else(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    });
+    Date::of_unix(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_are_read_and_written_alike() {
+        for text in [
+            "note",
+            "warning",
+            "error",
+            "saving=5%",
+            "saving=2.5%",
+            "saving=0%",
+        ] {
+            let gate: FailOn = text.parse().unwrap();
+            assert_eq!(gate.to_string().parse(), Ok(gate), "{text}");
+        }
+        assert_eq!("saving= 12.5 %".parse(), Ok(FailOn::Saving(12.5)));
+    }
+
+    #[test]
+    fn what_is_no_gate_is_explained() {
+        for (text, says) in [
+            ("warnings", "did you mean `warning`?"),
+            ("", "expected `note`"),
+            ("saving", "`saving=5%`"),
+            ("saving=5", "no share"),
+            ("saving=-1%", "no share"),
+            ("saving=NaN%", "no share"),
+            ("saving=1e3%", "no share"),
+            ("regression=3%", "diff BEFORE AFTER --fail-on regression=3%"),
+        ] {
+            let error = text.parse::<FailOn>().unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A report held against an older one: what that one has is known, and only the rest is shown.
+//!
+//! Findings are the same when their rule and what they are about are the same; file names, line
+//! numbers and times do not matter. A known finding is shown all the same when it became worse:
+//! more severe, much larger, or in places it was not in before.
+
+use crate::base::units::percent;
+use crate::judge::{FLOOR, Severity};
+use crate::report::{Baseline, Because, FindingReport, FoundAmong, GoneFinding, NEW, Report};
+
+/// A known finding is shown again when it covers more than this many times the share it covered.
+const GROWN: f64 = 2.0;
+/// And when that is more by at least this share: below it runs differ by chance.
+const GROWN_BY: f64 = 0.01;
+/// New places named in one sentence.
+const NAMED: usize = 3;
+
+/// Hides what `baseline` has, marks the rest, and says what is gone. `file` is the name the baseline
+/// was read under; `ran` says whether a rule ran for `report`.
+pub fn against(report: &mut Report, baseline: &Report, file: &str, ran: &dyn Fn(&str) -> bool) {
+    let gone = gone(report, baseline);
+    let blind = not_judged_anymore(baseline, report);
+    let (fixed, not_looked_at) = gone
+        .into_iter()
+        .partition(|g| ran(&g.rule) && !blind.contains(&g.rule.as_str()));
+    report.baseline = Some(Baseline {
+        file: file.to_owned(),
+        title: baseline.title.clone(),
+        fixed,
+        not_looked_at,
+    });
+    if let Some(caution) = other_gpu(report, baseline) {
+        report.cautions.push(caution);
+    }
+    let busy_ns = report.summary.busy_ns as f64;
+    let lists = [&mut report.findings, &mut report.minor, &mut report.capture];
+    let suppressed = report.hidden.iter_mut().map(|h| &mut h.finding);
+    for finding in lists.into_iter().flatten().chain(suppressed) {
+        finding.since_baseline = since(finding, baseline, busy_ns);
+    }
+    report.hide(|finding| {
+        let known = finding.since_baseline.is_none();
+        known.then_some((Because::Known, None))
+    });
+}
+
+/// `None` for what is known and no worse; else what to say.
+fn since(now: &FindingReport, baseline: &Report, busy_ns: f64) -> Option<String> {
+    let known: Vec<&FindingReport> = baseline.all_findings().filter(|b| same(now, b)).collect();
+    if known.is_empty() {
+        return Some(NEW.to_owned());
+    }
+    worse(now, &known, busy_ns)
+}
+
+fn same(a: &FindingReport, b: &FindingReport) -> bool {
+    a.rule == b.rule && a.subject == b.subject
+}
+
+/// In which way a finding is worse than the same one of the baseline.
+fn worse(now: &FindingReport, known: &[&FindingReport], busy_ns: f64) -> Option<String> {
+    let severity = known.iter().map(|b| b.severity).max()?;
+    if now.severity > severity {
+        return Some(format!(
+            "known as {}, and {} now",
+            with_article(severity),
+            with_article(now.severity)
+        ));
+    }
+    let share = known.iter().map(|b| b.share).fold(0.0, f64::max);
+    if now.share > GROWN * share && now.share - share > GROWN_BY {
+        return Some(format!(
+            "known, and grown from {} to {}",
+            percent(share),
+            percent(now.share)
+        ));
+    }
+    let places = new_places(now, known, busy_ns);
+    let named: Vec<&str> = places.iter().take(NAMED).copied().collect();
+    match places.len() {
+        0 => None,
+        n if n > NAMED => Some(format!(
+            "known, and new in {} and {} more",
+            named.join(", "),
+            n - NAMED
+        )),
+        _ => Some(format!("known, and new in {}", named.join(", "))),
+    }
+}
+
+fn with_article(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "a note",
+        Severity::Warning => "a warning",
+        Severity::Error => "an error",
+    }
+}
+
+/// Places the baseline's finding was not in, when they are worth a finding of their own. None where
+/// a list is not complete: what is not listed may have been there.
+fn new_places<'a>(now: &'a FindingReport, known: &[&FindingReport], busy_ns: f64) -> Vec<&'a str> {
+    let complete = |f: &FindingReport| !f.places.is_empty() && f.places_omitted == 0;
+    if !known.iter().all(|b| complete(b)) {
+        return Vec::new();
+    }
+    let was_there = |place: &str| {
+        let mut places = known.iter().flat_map(|b| &b.places);
+        places.any(|p| p.place == place)
+    };
+    let new = now.places.iter().filter(|p| !was_there(&p.place));
+    let (names, times): (Vec<&str>, Vec<f64>) = new.map(|p| (p.place.as_str(), p.time_ns)).unzip();
+    match times.iter().sum::<f64>() >= FLOOR * busy_ns {
+        true => names,
+        false => Vec::new(),
+    }
+}
+
+/// What the baseline has and this report has not: neither shown nor hidden. Remarks on the capture
+/// and what is too small to act on were never to be fixed.
+fn gone(report: &Report, baseline: &Report) -> Vec<GoneFinding> {
+    let was = baseline.findings.iter().chain(
+        (baseline.hidden.iter())
+            .filter(|h| h.among == FoundAmong::Findings)
+            .map(|h| &h.finding),
+    );
+    was.filter(|b| !report.all_findings().any(|now| same(now, b)))
+        .map(|b| GoneFinding {
+            rule: b.rule.clone(),
+            title: b.title.clone(),
+            place: b.place.clone(),
+            share: b.share,
+        })
+        .collect()
+}
+
+/// Rules that lack a fact in this report which they had in the baseline: that they say nothing does
+/// not mean that there is nothing.
+fn not_judged_anymore<'a>(baseline: &Report, report: &'a Report) -> Vec<&'a str> {
+    let lacked = |rule: &str, fact: &str| {
+        let mut rows = baseline.not_judged.iter();
+        rows.any(|row| row.rules.iter().any(|r| r == rule) && row.facts.iter().any(|f| f == fact))
+    };
+    let mut rules: Vec<&str> = Vec::new();
+    for row in &report.not_judged {
+        let anew = |rule: &&String| row.facts.iter().any(|fact| !lacked(rule, fact));
+        rules.extend(row.rules.iter().filter(anew).map(String::as_str));
+    }
+    rules
+}
+
+/// Findings of different GPUs differ without anyone having changed the program.
+fn other_gpu(report: &Report, baseline: &Report) -> Option<String> {
+    let name = |r: &Report| r.method.gpu.as_ref().map(|g| g.name.clone());
+    let (now, then) = (name(report), name(baseline));
+    (now != then).then(|| {
+        let known = |name: Option<String>| name.unwrap_or_else(|| "no known GPU".to_owned());
+        format!(
+            "The baseline was measured against {}, this profile against {}: what is new or fixed may \
+             come from that.",
+            known(then),
+            known(now)
+        )
+    })
+}

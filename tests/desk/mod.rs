@@ -1,0 +1,122 @@
+//! A folder of its own with the example profile in it, and the program running there as a person
+//! would run it.
+// Each test program uses its part of this.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+pub(crate) struct Desk {
+    folder: TempDir,
+    environment: BTreeMap<String, String>,
+}
+
+/// What one run left behind.
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Desk {
+        let desk = Desk {
+            folder: tempfile::tempdir().unwrap(),
+            environment: BTreeMap::new(),
+        };
+        let profile = Path::new(ROOT).join("fixtures/net.sqlite");
+        std::fs::copy(profile, desk.at("net.sqlite")).unwrap();
+        desk
+    }
+
+    /// The same folder with a variable set from now on.
+    pub(crate) fn with(mut self, variable: &str, value: &str) -> Desk {
+        self.environment.insert(variable.into(), value.into());
+        self
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.at(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.at(name)).unwrap()
+    }
+
+    pub(crate) fn json(&self, name: &str) -> Value {
+        serde_json::from_str(&self.read(name)).unwrap()
+    }
+
+    pub(crate) fn run(&self, arguments: &str) -> Said {
+        let mut command = Command::cargo_bin("pyprof-advise").unwrap();
+        command
+            .current_dir(self.folder.path())
+            .env_remove("NO_COLOR")
+            .env_remove("CLICOLOR_FORCE")
+            .env_remove("PYPROF_ADVISE_CONFIG")
+            .env_remove("SOURCE_DATE_EPOCH")
+            .envs(&self.environment)
+            .args(arguments.split_whitespace());
+        let output = command.output().unwrap();
+        let said = Said {
+            code: output.status.code().expect("not ended by a signal"),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        };
+        assert!(!said.err.contains("panicked"), "{}", said.err);
+        said
+    }
+
+    /// A run that must end with status 0; its standard output.
+    #[track_caller]
+    pub(crate) fn fine(&self, arguments: &str) -> String {
+        let said = self.run(arguments);
+        assert_eq!(said.code, 0, "{arguments}\n{}", said.err);
+        said.out
+    }
+
+    /// A run that must end with status 2 and print nothing but complaints, which are returned.
+    #[track_caller]
+    pub(crate) fn refused(&self, arguments: &str) -> String {
+        let said = self.run(arguments);
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (2, ""),
+            "{arguments}\n{}",
+            said.err
+        );
+        said.err
+    }
+
+    /// The JSON report of a run that must end with status 0.
+    #[track_caller]
+    pub(crate) fn report(&self, arguments: &str) -> Value {
+        serde_json::from_str(&self.fine(&format!("{arguments} --format json"))).unwrap()
+    }
+}
+
+#[track_caller]
+pub(crate) fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+}
+
+#[track_caller]
+pub(crate) fn lacks(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(!text.contains(part), "`{part}` in:\n{text}");
+    }
+}
