@@ -147,7 +147,10 @@ fn report(
     speech: Speech,
 ) -> Result<Report, Failure> {
     if is_report(path) {
-        return merge::read(path);
+        let mut report = merge::read(path)?;
+        // What a baseline or a suppression hid is there all the same.
+        report.unhide();
+        return Ok(report);
     }
     let advise = AdviseArgs {
         profiles: vec![path.to_owned()],
