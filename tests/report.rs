@@ -701,7 +701,7 @@ fn set_up_is_named_and_not_sold() {
         "no time to be won",
         "900 ms passed before",
         "294 copies moved 13.6 GB in 3.16 s",
-        "12 kernels belong to declared warm-up",
+        "12 kernels ran in declared warm-up steps or before",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }

@@ -10,6 +10,7 @@
 )]
 #![allow(clippy::print_stdout)] // to say which tests were skipped
 
+use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -449,12 +450,11 @@ fn advice_on_the_copies_of_real_profiles_is_the_same() {
         println!("skipped: PYPROF_ADVISE_PROFILES does not name the folder of real profiles");
         return;
     };
-    let mut seen = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let from = entry.unwrap().path();
-        if from.extension().is_some_and(|e| e == "md") || !from.is_file() {
-            continue;
-        }
+    let files: Vec<PathBuf> = (std::fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file() && path.extension().is_none_or(|e| e != "md"))
+        .collect();
+    files.par_iter().for_each(|from| {
         let copies = tempfile::tempdir().unwrap();
         let to = copies.path().join(from.file_name().unwrap());
         let (code, out, err) = run(
@@ -462,8 +462,10 @@ fn advice_on_the_copies_of_real_profiles_is_the_same() {
             copies.path(),
         );
         assert_eq!(code, 0, "{}: {out}{err}", from.display());
-        assert_eq!(report(&from), report(&to), "{}", from.display());
-        seen += 1;
-    }
-    assert!(seen >= 30, "the folder of real profiles is not whole");
+        assert_eq!(report(from), report(&to), "{}", from.display());
+    });
+    assert!(
+        files.len() >= 30,
+        "the folder of real profiles is not whole"
+    );
 }
