@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use pyprof_advise::correlate::{Vocabulary, correlate};
-use pyprof_advise::cost::{kernel_name, ops, price};
+use pyprof_advise::correlate::correlate;
+use pyprof_advise::cost::{VOCABULARY, price};
 use pyprof_advise::facts::Table;
 use pyprof_advise::gpu::select;
 use pyprof_advise::read::{self, Quiet};
@@ -34,10 +34,7 @@ pub fn profile(data: &[u8]) {
         };
         let run = correlate(
             profile,
-            &Vocabulary {
-                knows_op: &ops::knows,
-                is_communication: &kernel_name::is_communication,
-            },
+            &VOCABULARY,
         );
         let costed = price(run, gpu);
         let _ = Table::new(&costed);

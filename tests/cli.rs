@@ -9,120 +9,14 @@
     reason = "a test fails by panicking"
 )]
 
-use std::path::{Path, PathBuf};
+mod desk;
+
+use std::path::Path;
 use std::process::{Command as Process, Stdio};
 
-use assert_cmd::Command;
+use desk::{Desk, ROOT, has, lacks, said};
 use rusqlite::Connection;
 use serde_json::Value;
-use tempfile::TempDir;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
-// ---------------------------------------------------------------------------- running the program
-
-/// A folder of its own with the example profile in it, and the program running there.
-struct Desk {
-    folder: TempDir,
-}
-
-/// What one run left behind.
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Desk {
-    fn new() -> Desk {
-        let desk = Desk {
-            folder: tempfile::tempdir().unwrap(),
-        };
-        std::fs::copy(
-            Path::new(ROOT).join("fixtures/net.sqlite"),
-            desk.at("net.sqlite"),
-        )
-        .unwrap();
-        desk
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        let path = self.at(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.at(name)).unwrap()
-    }
-
-    /// Names in the folder, sorted.
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.folder.path()).unwrap();
-        let name = |e: std::io::Result<std::fs::DirEntry>| e.unwrap().file_name();
-        let mut names: Vec<String> = entries.map(|e| name(e).into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::cargo_bin("pyprof-advise").unwrap();
-        command
-            .current_dir(self.folder.path())
-            .env_remove("NO_COLOR")
-            .env_remove("CLICOLOR_FORCE")
-            .args(arguments.split_whitespace());
-        command
-    }
-
-    fn run(&self, arguments: &str) -> Said {
-        said(&mut self.command(arguments))
-    }
-
-    /// A run that must end with status 0; its standard output.
-    fn fine(&self, arguments: &str) -> String {
-        let said = self.run(arguments);
-        assert_eq!(said.code, 0, "{arguments}\n{}", said.err);
-        said.out
-    }
-
-    /// A run that must end with status 2 and print nothing but its complaint, which is returned.
-    fn refused(&self, arguments: &str) -> String {
-        let said = self.run(arguments);
-        assert_eq!(said.code, 2, "{arguments}\n{}", said.err);
-        assert_eq!(said.out, "", "{arguments}");
-        assert!(said.err.starts_with("error: "), "{arguments}\n{}", said.err);
-        assert!(!said.err.contains("panicked"), "{}", said.err);
-        said.err
-    }
-}
-
-fn said(command: &mut Command) -> Said {
-    let output = command.output().unwrap();
-    Said {
-        code: output.status.code().expect("not ended by a signal"),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-#[track_caller]
-fn has(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "no `{part}` in:\n{text}");
-    }
-}
-
-#[track_caller]
-fn lacks(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(!text.contains(part), "`{part}` in:\n{text}");
-    }
-}
 
 /// The README's example rule.
 fn example_rule() -> String {
@@ -353,7 +247,7 @@ fn a_reader_that_goes_away_is_not_an_error() {
     let desk = Desk::new();
     for arguments in [&["net.sqlite"][..], &["rules", "facts"], &["gpus", "list"]] {
         let mut child = Process::new(env!("CARGO_BIN_EXE_pyprof-advise"))
-            .current_dir(desk.folder.path())
+            .current_dir(desk.at(""))
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -375,7 +269,7 @@ fn a_full_disk_is_an_error() {
         .open("/dev/full")
         .unwrap();
     let output = Process::new(env!("CARGO_BIN_EXE_pyprof-advise"))
-        .current_dir(desk.folder.path())
+        .current_dir(desk.at(""))
         .arg("net.sqlite")
         .stdout(full)
         .output()

@@ -8,57 +8,29 @@
     reason = "a test fails by panicking, and says when it was skipped"
 )]
 
+mod desk;
+
 use std::path::{Path, PathBuf};
 
-use assert_cmd::Command;
+use desk::{Desk, ROOT, Said, has, said};
 use pyprof_advise::compare::diff::{Diff, Level, SCHEMA, SiteChange, Unit, json, markdown};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
-/// A folder with files, and the program running in it.
-struct Desk(TempDir);
-
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
 
 impl Desk {
-    fn new() -> Desk {
-        Desk(tempfile::tempdir().unwrap())
-    }
-
     /// With `before.json` and `after.json`.
     fn of(before: &Program, after: &Program) -> Desk {
-        let desk = Desk::new();
+        let desk = Desk::bare();
         desk.write("before.json", &before.trace());
         desk.write("after.json", &after.trace());
         desk
     }
 
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.path().join(name), text).unwrap();
-    }
-
-    fn run(&self, arguments: &[&str]) -> Said {
-        let output = Command::cargo_bin("pyprof-advise")
-            .unwrap()
-            .current_dir(self.0.path())
-            .args(arguments)
-            .output()
-            .unwrap();
-        Said {
-            code: output.status.code().unwrap(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+    fn call(&self, arguments: &[&str]) -> Said {
+        said(&mut self.command_of(arguments))
     }
 
     fn good(&self, arguments: &[&str]) -> String {
-        let said = self.run(arguments);
+        let said = self.call(arguments);
         assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
         said.out
     }
@@ -81,7 +53,7 @@ impl Desk {
 
     fn gate(&self, gate: &str) -> Said {
         let gate = format!("regression={gate}");
-        self.run(&["diff", "before.json", "after.json", "--fail-on", &gate])
+        self.call(&["diff", "before.json", "after.json", "--fail-on", &gate])
     }
 }
 
@@ -102,12 +74,6 @@ fn well_made(text: &str) {
     let count = |line: &str| lines.iter().filter(|l| **l == line).count();
     assert_eq!(count("<details>"), count("</details>"));
     assert!(text.chars().count() < 65_000);
-}
-
-fn has(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "`{word}` is not in\n{text}");
-    }
 }
 
 // ---------------------------------------------------------------------------------- made-up programs
@@ -292,11 +258,11 @@ fn the_same_profile_twice_is_no_change() {
 fn every_fixture_is_the_same_as_itself() {
     let fixture = Path::new(ROOT).join("fixtures/net.sqlite");
     let fixture = fixture.to_str().unwrap();
-    let desk = Desk::new();
+    let desk = Desk::bare();
     let text = desk.good(&["diff", fixture, fixture]);
     has(&text, &["**No change: "]);
     for gpu in [&["--gpu", "v100"][..], &[]] {
-        let said = desk.run(
+        let said = desk.call(
             &[
                 &["diff", fixture, fixture, "--fail-on", "regression=0%"],
                 gpu,
@@ -345,7 +311,7 @@ fn one_slower_operator_is_named_and_gated() {
     );
     assert_eq!(desk.gate("25%").code, 0);
     // The other way round it is an improvement.
-    let back = desk.run(&[
+    let back = desk.call(&[
         "diff",
         "after.json",
         "before.json",
@@ -723,7 +689,7 @@ fn reports_give_what_profiles_give_and_pages_are_whole() {
         !page.contains("http:") && !page.contains("&lt;details&gt;"),
         "{page}"
     );
-    let said = desk.run(&["diff", "before.rep", "after.rep", "-o", "before.rep"]);
+    let said = desk.call(&["diff", "before.rep", "after.rep", "-o", "before.rep"]);
     assert_eq!(said.code, 2);
 }
 
@@ -770,10 +736,10 @@ fn wrong_gates_and_files_are_refused() {
     assert_eq!(said.code, 2);
     has(&said.err, &["expected `regression=PERCENT%`"]);
     desk.write("broken.json", "{\"schema_version\": 99}");
-    let said = desk.run(&["diff", "before.json", "broken.json"]);
+    let said = desk.call(&["diff", "before.json", "broken.json"]);
     assert_eq!(said.code, 2);
     has(&said.err, &["schema_version 99"]);
-    assert_eq!(desk.run(&["diff", "before.json"]).code, 2);
+    assert_eq!(desk.call(&["diff", "before.json"]).code, 2);
 }
 
 // -------------------------------------------------------------------------------------- real profiles
@@ -793,7 +759,7 @@ fn real(name: &str) -> Option<PathBuf> {
 }
 
 fn diff_of(before: &Path, after: &Path) -> (Diff, String) {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     let (before, after) = (before.to_str().unwrap(), after.to_str().unwrap());
     let json = desk.good(&["diff", "-q", before, after, "--format", "json"]);
     let diff: Diff = serde_json::from_str(&json).unwrap();

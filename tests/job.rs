@@ -9,78 +9,33 @@
     reason = "a test fails by panicking, and says when it was skipped"
 )]
 
-use std::path::{Path, PathBuf};
+mod desk;
 
-use assert_cmd::Command;
+use std::path::PathBuf;
+
+use desk::{Desk, Said, has, said};
 use pyprof_advise::report::{json, read_json};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
-/// A folder with files, and the program running in it.
-struct Desk(TempDir);
-
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
 
 impl Desk {
-    fn new() -> Desk {
-        Desk(tempfile::tempdir().unwrap())
+    fn call(&self, arguments: &[&str]) -> Said {
+        self.call_with(arguments, "2")
     }
 
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.at(name), text).unwrap();
-    }
-
-    /// The example profile under another name.
-    fn example(&self, name: &str) {
-        let from = Path::new(ROOT).join("fixtures/net.sqlite");
-        std::fs::copy(from, self.at(name)).unwrap();
-    }
-
-    fn run(&self, arguments: &[&str]) -> Said {
-        self.run_with(arguments, "2")
-    }
-
-    fn run_with(&self, arguments: &[&str], threads: &str) -> Said {
-        let output = Command::cargo_bin("pyprof-advise")
-            .unwrap()
-            .current_dir(self.0.path())
-            .env("RAYON_NUM_THREADS", threads)
-            .args(arguments)
-            .output()
-            .unwrap();
-        Said {
-            code: output.status.code().unwrap(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+    fn call_with(&self, arguments: &[&str], threads: &str) -> Said {
+        let mut command = self.command_of(arguments);
+        said(command.env("RAYON_NUM_THREADS", threads))
     }
 
     fn good(&self, arguments: &[&str]) -> String {
-        let said = self.run(arguments);
+        let said = self.call(arguments);
         assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
         said.out
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    fn reported(&self, arguments: &[&str]) -> Value {
         let arguments = [arguments, &["--format", "json"]].concat();
         serde_json::from_str(&self.good(&arguments)).unwrap()
-    }
-}
-
-/// Whether a text has all of these; says which one it lacks.
-fn has(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "`{word}` is not in\n{text}");
     }
 }
 
@@ -181,7 +136,7 @@ fn kernel(name: &str, ts: u32, dur: u32, id: u32) -> Value {
 /// Four ranks whose steps take equally long, because they wait for each other: what is computed in
 /// each step, and how long nothing runs behind it.
 fn job(steps: [[(u32, u32); 4]; 3]) -> Desk {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     for rank in 0..4 {
         let steps: Vec<Step> = steps
             .iter()
@@ -212,7 +167,7 @@ fn comparison(report: &Value) -> String {
 #[test]
 fn the_rank_that_computes_longer_is_the_straggler() {
     let desk = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
-    let report = desk.json(&["."]);
+    let report = desk.reported(&["."]);
     let job = &report["job"];
     assert_eq!((&job["straggler"], &job["files"]), (&json!(2), &json!(4)));
     assert_eq!(job["waits"]["compared"], 3);
@@ -245,7 +200,7 @@ fn the_rank_that_computes_longer_is_the_straggler() {
 #[test]
 fn a_late_host_is_told_from_slow_computing() {
     let desk = job([[(1000, 0), (1000, 700), (1000, 0), (1000, 0)]; 3]);
-    let report = desk.json(&["."]);
+    let report = desk.reported(&["."]);
     assert_eq!(report["job"]["straggler"], 1);
     has(
         &comparison(&report),
@@ -260,7 +215,7 @@ fn a_healthy_job_is_left_in_peace() {
         [(1002, 0), (1000, 0), (1008, 0), (1000, 0)],
         [(1000, 0), (1003, 0), (1000, 0), (1009, 0)],
     ]);
-    let report = desk.json(&["."]);
+    let report = desk.reported(&["."]);
     assert_eq!(report["job"]["straggler"], Value::Null);
     let text = comparison(&report);
     assert!(
@@ -277,14 +232,14 @@ fn waiting_that_goes_round_has_no_straggler() {
         [(1000, 0), (1600, 0), (1000, 0), (1000, 0)],
         [(1000, 0), (1000, 0), (1600, 0), (1000, 0)],
     ]);
-    let report = desk.json(&["."]);
+    let report = desk.reported(&["."]);
     assert_eq!(report["job"]["straggler"], Value::Null);
     has(&comparison(&report), &["No single rank is the late one"]);
 }
 
 #[test]
 fn ranks_of_smaller_groups_do_not_wait_for_each_other() {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     for rank in 0..4 {
         let collective = 100 + 500 * rank;
         let step = Step {
@@ -296,7 +251,7 @@ fn ranks_of_smaller_groups_do_not_wait_for_each_other() {
         trace.group_size = Some(2);
         desk.write(&format!("rank{rank}.json"), &trace.text());
     }
-    let report = desk.json(&["."]);
+    let report = desk.reported(&["."]);
     assert_eq!(report["job"]["waits"]["compared"], 0);
     has(
         &comparison(&report),
@@ -307,7 +262,7 @@ fn ranks_of_smaller_groups_do_not_wait_for_each_other() {
 
 #[test]
 fn files_of_different_jobs_are_doubted_and_not_compared() {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     let step = Step {
         compute: 1000,
         late: 0,
@@ -338,7 +293,7 @@ fn files_of_different_jobs_are_doubted_and_not_compared() {
 
 #[test]
 fn ranks_are_named_by_the_profile_then_the_file_then_their_place() {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     let steps = [Step {
         compute: 1000,
         late: 0,
@@ -358,7 +313,7 @@ fn ranks_are_named_by_the_profile_then_the_file_then_their_place() {
     desk.write("rank9_says_3.json", &Trace::of(3, &steps).text());
     desk.write("net_rank1.json", &unnamed(1001));
     desk.write("other.json", &unnamed(1002));
-    let report = desk.json(&["other.json", "rank9_says_3.json", "net_rank1.json"]);
+    let report = desk.reported(&["other.json", "rank9_says_3.json", "net_rank1.json"]);
     let ranks: Vec<(u64, &str, &str)> = report["ranks"]
         .as_array()
         .unwrap()
@@ -382,14 +337,14 @@ fn ranks_are_named_by_the_profile_then_the_file_then_their_place() {
 
 #[test]
 fn a_folder_of_64_files_is_one_report() {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     desk.example("net_0.sqlite");
     for rank in 1..64 {
         let name = format!("net_{rank}.sqlite");
         std::fs::hard_link(desk.at("net_0.sqlite"), desk.at(&name)).unwrap();
     }
     desk.write("notes.txt", "not a profile");
-    let said = desk.run(&[".", "--format", "json"]);
+    let said = desk.call(&[".", "--format", "json"]);
     assert_eq!(said.code, 0, "{}", said.err);
     has(&said.err, &["ignored 1 file", "notes.txt"]);
     let report: Value = serde_json::from_str(&said.out).unwrap();
@@ -401,7 +356,7 @@ fn a_folder_of_64_files_is_one_report() {
         &["64 files hold the same numbers", "copies"],
     );
 
-    let single = desk.json(&["net_0.sqlite"]);
+    let single = desk.reported(&["net_0.sqlite"]);
     let (all, one) = (&report["findings"], &single["findings"]);
     assert_eq!(all.as_array().unwrap().len(), one.as_array().unwrap().len());
     for (all, one) in all.as_array().unwrap().iter().zip(one.as_array().unwrap()) {
@@ -438,7 +393,7 @@ fn reports_merge_to_what_all_profiles_give_in_any_order() {
             merge.extend(order.iter().map(|&at: &usize| reports[at].as_str()));
             assert_eq!(desk.good(&merge), at_once);
         }
-        let one_thread = desk.run_with(&[&files[..], &["--format", format]].concat(), "1");
+        let one_thread = desk.call_with(&[&files[..], &["--format", format]].concat(), "1");
         assert_eq!(one_thread.out, at_once);
     }
     let alone = desk.good(&["merge", "r1.report"]);
@@ -460,11 +415,11 @@ fn a_template_sees_the_job() {
 
 #[test]
 fn what_cannot_be_read_is_named_and_the_rest_reported() {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     desk.example("good.sqlite");
     desk.write("bad.sqlite", "SQLite format 3\0 and nothing more");
     desk.write("page.html", "<!DOCTYPE html><p>404");
-    let said = desk.run(&[
+    let said = desk.call(&[
         "good.sqlite",
         "bad.sqlite",
         "page.html",
@@ -491,16 +446,16 @@ fn what_cannot_be_read_is_named_and_the_rest_reported() {
         ],
     );
     // A folder takes the damaged database for a profile, and says what is wrong with it.
-    let said = desk.run(&["."]);
+    let said = desk.call(&["."]);
     assert_eq!(said.code, 0, "{}", said.err);
     has(&said.err, &["ignored 1 file", "page.html", "bad.sqlite"]);
 
-    let said = desk.run(&["bad.sqlite", "page.html"]);
+    let said = desk.call(&["bad.sqlite", "page.html"]);
     assert_eq!((said.code, said.out.as_str()), (2, ""));
     has(&said.err, &["none of 2 files", "bad.sqlite", "page.html"]);
 
     std::fs::create_dir(desk.at("empty")).unwrap();
-    let said = desk.run(&["empty"]);
+    let said = desk.call(&["empty"]);
     assert_eq!(said.code, 2);
     has(&said.err, &["expected profiles in this folder", "no files"]);
     for (file, words) in [
@@ -514,7 +469,7 @@ fn what_cannot_be_read_is_named_and_the_rest_reported() {
         let path = desk.at("empty").join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "x").unwrap();
-        let said = desk.run(&["empty"]);
+        let said = desk.call(&["empty"]);
         assert_eq!((said.code, said.out.as_str()), (2, ""));
         has(&said.err, &words);
     }
@@ -522,11 +477,11 @@ fn what_cannot_be_read_is_named_and_the_rest_reported() {
 
 #[test]
 fn a_report_never_replaces_a_profile_of_the_folder() {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     desk.example("a.sqlite");
     desk.example("b.sqlite");
     let before = std::fs::read(desk.at("b.sqlite")).unwrap();
-    let said = desk.run(&[".", "-o", "b.sqlite"]);
+    let said = desk.call(&[".", "-o", "b.sqlite"]);
     assert_eq!(said.code, 2);
     has(&said.err, &["would overwrite the profile"]);
     assert_eq!(std::fs::read(desk.at("b.sqlite")).unwrap(), before);
@@ -534,7 +489,7 @@ fn a_report_never_replaces_a_profile_of_the_folder() {
 
 #[test]
 fn merge_refuses_what_is_no_report_of_a_profile() {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     desk.example("net.sqlite");
     let text = desk.good(&["net.sqlite", "--format", "json"]);
     desk.write(
@@ -570,11 +525,11 @@ fn merge_refuses_what_is_no_report_of_a_profile() {
     ] {
         // A job's report alone is shown again.
         if file != "both.json" {
-            let said = desk.run(&["merge", file]);
+            let said = desk.call(&["merge", file]);
             assert_eq!((said.code, said.out.as_str()), (2, ""), "{file}");
             has(&said.err, words);
         }
-        let said = desk.run(&["merge", "r.json", file]);
+        let said = desk.call(&["merge", "r.json", file]);
         assert_eq!(said.code, 0, "{file}: {}", said.err);
         has(&said.out, &["Not in this report", file]);
     }
@@ -582,7 +537,7 @@ fn merge_refuses_what_is_no_report_of_a_profile() {
 
 #[test]
 fn why_is_answered_for_every_file() {
-    let desk = Desk::new();
+    let desk = Desk::bare();
     desk.example("a.sqlite");
     desk.example("b.sqlite");
     let text = desk.good(&["a.sqlite", "b.sqlite", "--why", "precision/amp-off"]);
@@ -604,7 +559,7 @@ fn real() -> Option<PathBuf> {
 #[test]
 fn two_sampled_ranks_give_the_same_at_once_and_merged() {
     let Some(folder) = real() else { return };
-    let desk = Desk::new();
+    let desk = Desk::bare();
     let path = |rank: u32| {
         let file = folder.join(format!("hta_sampled_rank{rank}.json.gz"));
         file.to_string_lossy().into_owned()
@@ -617,7 +572,7 @@ fn two_sampled_ranks_give_the_same_at_once_and_merged() {
         let merged = desk.good(&["merge", "r0.json", "r1.json", "--format", format]);
         assert_eq!(merged, at_once);
     }
-    let report = desk.json(&[&zero, &one]);
+    let report = desk.reported(&[&zero, &one]);
     let job = &report["job"];
     // The trace says 10 all-to-alls a rank, of a job of 128 ranks.
     assert_eq!(
@@ -639,7 +594,7 @@ fn two_sampled_ranks_give_the_same_at_once_and_merged() {
 #[test]
 fn every_real_report_is_the_same_after_a_round_trip() {
     let Some(folder) = real() else { return };
-    let desk = Desk::new();
+    let desk = Desk::bare();
     let mut read = 0;
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap()
@@ -647,7 +602,7 @@ fn every_real_report_is_the_same_after_a_round_trip() {
         .collect();
     files.sort();
     for file in files {
-        let said = desk.run(&[&file.to_string_lossy(), "--format", "json"]);
+        let said = desk.call(&[&file.to_string_lossy(), "--format", "json"]);
         if said.code != 0 {
             continue;
         }
@@ -663,8 +618,8 @@ fn processes_of_one_file_are_ranks_of_the_job() {
     let Some(folder) = real() else { return };
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (mfu, h100) = (path("mfu_2gpu_before.sqlite"), path("h100_2gpu_1s.sqlite"));
-    let desk = Desk::new();
-    let report = desk.json(&[&mfu, &h100]);
+    let desk = Desk::bare();
+    let report = desk.reported(&[&mfu, &h100]);
     let ranks = report["ranks"].as_array().unwrap();
     assert_eq!(ranks.len(), 4);
     let sum = |part: fn(&Value) -> i64| ranks.iter().map(part).sum::<i64>();
@@ -673,6 +628,10 @@ fn processes_of_one_file_are_ranks_of_the_job() {
     assert_eq!(report["summary"]["busy_ns"], busy);
     let kernels = sum(|r| r["kernel_time_ns"].as_i64().unwrap());
     assert_eq!(report["summary"]["kernel_time_ns"], kernels);
-    let whole = |file: &str| desk.json(&[file])["summary"]["busy_ns"].as_i64().unwrap();
+    let whole = |file: &str| {
+        desk.reported(&[file])["summary"]["busy_ns"]
+            .as_i64()
+            .unwrap()
+    };
     assert_eq!(busy, whole(&mfu) + whole(&h100));
 }

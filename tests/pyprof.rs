@@ -18,8 +18,8 @@ use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use pyprof_advise::correlate::{Run, Vocabulary, correlate};
-use pyprof_advise::cost::{kernel_name, ops};
+use pyprof_advise::correlate::{Run, correlate};
+use pyprof_advise::cost::{VOCABULARY, ops};
 use pyprof_advise::profile::KernelId;
 use pyprof_advise::pyprof::{self, Record, rows};
 use pyprof_advise::read;
@@ -61,11 +61,7 @@ fn reference(name: &str) -> Option<String> {
 }
 
 fn run(path: &Path) -> Run {
-    let vocabulary = Vocabulary {
-        knows_op: &ops::knows,
-        is_communication: &kernel_name::is_communication,
-    };
-    correlate(read::open(path, &read::Quiet).unwrap(), &vocabulary)
+    correlate(read::open(path, &read::Quiet).unwrap(), &VOCABULARY)
 }
 
 fn records(path: &Path) -> Vec<Record> {

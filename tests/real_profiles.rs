@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pyprof_advise::correlate::{ArgValue, Direction, LayerSource, Run, Vocabulary, correlate};
-use pyprof_advise::cost::{Costed, Dims, Family, Role, TensorCore, kernel_name, ops, price};
+use pyprof_advise::correlate::{ArgValue, Direction, LayerSource, Run, correlate};
+use pyprof_advise::cost::{Costed, Dims, Family, Role, TensorCore, VOCABULARY, price};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{RuleSet, explain};
 use pyprof_advise::read;
@@ -176,11 +176,7 @@ fn costed(file_name: &str, gpu: Option<&str>) -> Option<Costed> {
 fn costed_at(path: &Path, gpu: Option<&str>) -> Costed {
     let profile = read::open(path, &read::Quiet).unwrap();
     let gpu = select::choose(gpu, &profile).unwrap();
-    let vocabulary = Vocabulary {
-        knows_op: &ops::knows,
-        is_communication: &kernel_name::is_communication,
-    };
-    price(correlate(profile, &vocabulary), gpu)
+    price(correlate(profile, &VOCABULARY), gpu)
 }
 
 fn message(finding: &Value) -> &str {

@@ -14,8 +14,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use pyprof_advise::correlate::{ArgValue, OpCallId, Run, Vocabulary, correlate};
-use pyprof_advise::cost::{Costed, OpCost, kernel_name, ops, price};
+use pyprof_advise::correlate::{ArgValue, OpCallId, Run, correlate};
+use pyprof_advise::cost::{Costed, OpCost, VOCABULARY, price};
 use pyprof_advise::read::{self, Quiet};
 use serde_json::Value;
 
@@ -35,13 +35,7 @@ fn real(net: &str) -> Option<(Run, Vec<Vec<String>>)> {
     let tables = folder("PYPROF_ADVISE_REFERENCE")?;
     let path = traces.join(format!("tl_h100_{net}.json.gz"));
     let profile = read::open(&path, &Quiet).unwrap_or_else(|e| panic!("{e}"));
-    let run = correlate(
-        profile,
-        &Vocabulary {
-            knows_op: &ops::knows,
-            is_communication: &kernel_name::is_communication,
-        },
-    );
+    let run = correlate(profile, &VOCABULARY);
     let table = tables.join(format!("tl_h100_{net}.tracelens.csv"));
     Some((run, csv(&std::fs::read_to_string(table).unwrap())))
 }

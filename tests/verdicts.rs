@@ -14,8 +14,8 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pyprof_advise::correlate::{SiteId, Vocabulary, correlate};
-use pyprof_advise::cost::{Costed, kernel_name, ops, price};
+use pyprof_advise::correlate::{SiteId, correlate};
+use pyprof_advise::cost::{Costed, VOCABULARY, price};
 use pyprof_advise::facts::{self, Answer, Lookup, Member, Over, Table};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{Bench, FLOOR, Finding, RuleSet, SavingKind, Verdict, judge};
@@ -54,11 +54,7 @@ fn costed(path: &Path, gpu: Option<&str>) -> Option<Costed> {
         return None;
     }
     let gpu = select::choose(gpu, &profile).ok()?;
-    let words = Vocabulary {
-        knows_op: &ops::knows,
-        is_communication: &kernel_name::is_communication,
-    };
-    Some(price(correlate(profile, &words), gpu))
+    Some(price(correlate(profile, &VOCABULARY), gpu))
 }
 
 fn hold(name: &str, costed: &Costed, rules: &RuleSet) {

@@ -13,13 +13,13 @@ use crate::base::units;
 use crate::compare;
 use crate::correlate::{Vocabulary, correlate};
 use crate::cost::user::UserCosts;
-use crate::cost::{Costed, kernel_name, ops, price_with};
+use crate::cost::{Costed, VOCABULARY, ops, price_with};
 use crate::facts::Table;
 use crate::gpu::select;
 use crate::judge::{Rule, RuleSet, judge, why};
 use crate::profile::{Format as InputFormat, Profile};
 use crate::read;
-use crate::report::{self, Report};
+use crate::report::{self, LeftOut, Report};
 
 /// The options of the command line over those of the configuration, and advice with them.
 pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
@@ -108,11 +108,38 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     }
 }
 
-/// The profiles of a job, two at a time, and one report of all that could be read.
+/// The profiles of a job, and one report of all that could be read.
 fn several(judge: &Judge<'_>, gates: &Gates<'_>, inputs: job::Inputs, speech: Speech) -> Outcome {
     for file in &inputs.files {
         refuse_overwriting(file, judge.args.report.output.as_deref())?;
     }
+    for twice in &inputs.repeated {
+        speech.warn(&format!("{}: {}", plain(&twice.file), twice.why));
+    }
+    let all = together(judge, inputs, speech)?;
+    if judge.args.why.is_some() {
+        return write(&judge.args.report, &all.whys);
+    }
+    finish(&judge.args.report, gates, all.report()?, speech)
+}
+
+/// What came of the profiles of a job.
+struct Together {
+    reports: Vec<Report>,
+    /// The answers to `--why`.
+    whys: String,
+    left_out: Vec<LeftOut>,
+}
+
+impl Together {
+    fn report(self) -> Result<Report, Failure> {
+        compare::merge(self.reports, self.left_out)
+            .ok_or_else(|| Failure::Unusable("no profile could be judged".into()))
+    }
+}
+
+/// Judges the profiles of a job, two at a time.
+fn together(judge: &Judge<'_>, inputs: job::Inputs, speech: Speech) -> Result<Together, Failure> {
     // Several files at once would talk over each other.
     let silent = Speech {
         verbose: false,
@@ -121,29 +148,24 @@ fn several(judge: &Judge<'_>, gates: &Gates<'_>, inputs: job::Inputs, speech: Sp
     let results = job::each(&inputs.files, speech, |file| {
         judge.file(file, &read::Quiet, &mut Stages::new(silent))
     });
-    let mut left_out = inputs.repeated;
-    for twice in &left_out {
-        speech.warn(&format!("{}: {}", plain(&twice.file), twice.why));
-    }
-    let judged = job::usable(&inputs.files, results, &mut left_out, speech)?;
+    let mut all = Together {
+        reports: Vec::new(),
+        whys: String::new(),
+        left_out: inputs.repeated,
+    };
     let mut warnings = Vec::new();
-    let mut reports = Vec::new();
-    let mut whys = String::new();
-    for one in judged {
+    for one in job::usable(&inputs.files, results, &mut all.left_out, speech)? {
         warnings.push((one.file.clone(), one.warnings));
         match one.outcome {
-            Said::Why(text) => whys.push_str(&format!("{}\n\n{text}\n", plain(&one.file))),
-            Said::Report(report) => reports.push(*report),
+            Said::Why(text) => {
+                let file = plain(&one.file);
+                all.whys.push_str(&format!("{file}\n\n{text}\n"));
+            }
+            Said::Report(report) => all.reports.push(*report),
         }
     }
     job::warn(&warnings, speech);
-    if judge.args.why.is_some() {
-        return write(&judge.args.report, &whys);
-    }
-    match compare::merge(reports, left_out) {
-        Some(report) => finish(&judge.args.report, gates, report, speech),
-        None => Err(Failure::Unusable("no profile could be judged".into())),
-    }
+    Ok(all)
 }
 
 /// The report of a profile, or of a job's, for those who do something else with it.
@@ -159,25 +181,7 @@ pub(super) fn report_of(args: &AdviseArgs, speech: Speech) -> Result<Report, Fai
         costs: super::costs::load(&args.costs)?,
     };
     let inputs = job::inputs(&args.profiles, speech)?;
-    let silent = Speech {
-        verbose: false,
-        ..speech
-    };
-    let results = job::each(&inputs.files, speech, |file| {
-        judge.file(file, &read::Quiet, &mut Stages::new(silent))
-    });
-    let mut left_out = inputs.repeated;
-    let mut warnings = Vec::new();
-    let mut reports = Vec::new();
-    for one in job::usable(&inputs.files, results, &mut left_out, speech)? {
-        warnings.push((one.file, one.warnings));
-        if let Said::Report(report) = one.outcome {
-            reports.push(*report);
-        }
-    }
-    job::warn(&warnings, speech);
-    compare::merge(reports, left_out)
-        .ok_or_else(|| Failure::Unusable("no profile could be judged".into()))
+    together(&judge, inputs, speech)?.report()
 }
 
 /// All that is needed to judge any number of profiles.
@@ -221,7 +225,7 @@ impl Judge<'_> {
             profile,
             &Vocabulary {
                 knows_op: &|op| ops::knows(op) || self.costs.knows(op),
-                is_communication: &kernel_name::is_communication,
+                ..VOCABULARY
             },
         );
         stages.done("correlated");

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use super::progress::Bar;
 use super::{Failure, Outcome, Speech, examples, output};
 use crate::base::text::plain;
-use crate::correlate::{Run, Vocabulary, correlate};
-use crate::cost::{kernel_name, ops};
+use crate::correlate::{Run, correlate};
+use crate::cost::VOCABULARY;
 use crate::pyprof;
 use crate::read::{self, Progress};
 
@@ -70,9 +70,5 @@ pub(super) fn run(path: &Path, speech: Speech) -> Result<Run, Failure> {
         }
         return Err(Failure::Unusable(text));
     }
-    let vocabulary = Vocabulary {
-        knows_op: &ops::knows,
-        is_communication: &kernel_name::is_communication,
-    };
-    Ok(correlate(profile, &vocabulary))
+    Ok(correlate(profile, &VOCABULARY))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::base::DType;
-use crate::correlate::Run;
+use crate::correlate::{Run, Vocabulary};
 use crate::gpu::Choice;
 
 pub mod kernel_name;
@@ -21,6 +21,13 @@ pub mod user;
 pub use kernel_name::{Decoded, Family, TensorCore};
 pub(crate) use price::stored;
 pub use price::{price, price_with};
+
+/// The names of operators and kernels that this floor understands, for
+/// [`correlate`](crate::correlate::correlate).
+pub const VOCABULARY: Vocabulary<'static> = Vocabulary {
+    knows_op: &ops::knows,
+    is_communication: &kernel_name::is_communication,
+};
 
 /// A run with costs, roofline and a GPU. The input of the fact table.
 #[derive(Debug, Clone)]

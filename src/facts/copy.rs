@@ -218,6 +218,14 @@ impl CopyGroup {
     }
 }
 
+/// Bytes per second; silent where nothing took time.
+fn bandwidth(bytes: f64, ns: f64) -> Answer {
+    match ns > 0.0 {
+        true => Answer::double(bytes / ns * 1e9),
+        false => Answer::DoesNotApply,
+    }
+}
+
 pub(super) const ENTRIES: &[Entry<Copies>] = &[
     fact!(
         "copy.direction",
@@ -280,13 +288,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         &[],
         NOTHING,
         "Bandwidth reached by copies of 10 MB and more; silent when there are none",
-        |c| {
-            if c.group.large_ns > 0.0 {
-                Answer::double(c.group.large_bytes / c.group.large_ns * 1e9)
-            } else {
-                Answer::DoesNotApply
-            }
-        }
+        |c| bandwidth(c.group.large_bytes, c.group.large_ns)
     ),
     fact!("copy.count", Int, "", &[], NOTHING, "Copies", |c| {
         Answer::int(c.group.count)
@@ -361,13 +363,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         &[],
         NOTHING,
         "Bandwidth reached while copying",
-        |c| {
-            if c.group.time_ns > 0.0 {
-                Answer::double(c.group.bytes / c.group.time_ns * 1e9)
-            } else {
-                Answer::DoesNotApply
-            }
-        }
+        |c| bandwidth(c.group.bytes, c.group.time_ns)
     ),
 ];
 

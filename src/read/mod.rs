@@ -173,6 +173,12 @@ pub(crate) fn database_error(path: &Path, problem: &rusqlite::Error) -> ReadErro
     sqlite::error(path, problem)
 }
 
+/// Behind the JSON string that begins at `at`; `None` where the text ends in it. For whoever copies a
+/// trace.
+pub(crate) fn after_json_string(text: &[u8], at: usize) -> Option<usize> {
+    kineto::after_string(text, at)
+}
+
 /// The unpacked text of a trace, for whoever copies it.
 pub(crate) fn trace_text(path: &Path, progress: &dyn Progress) -> Result<String, ReadError> {
     kineto::text(path, progress)

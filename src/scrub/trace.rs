@@ -142,7 +142,7 @@ fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
             b'}' | b']' => Token::Close(byte),
             b',' | b':' => Token::Mark(byte),
             b'"' => {
-                at = after_string(bytes, from)?;
+                at = read::after_json_string(bytes, from)?;
                 return text.get(from..at).map(Token::Text);
             }
             b if b.is_ascii_whitespace() => {
@@ -157,19 +157,6 @@ fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
         at += 1;
         Some(token)
     })
-}
-
-/// Behind the string that begins at `at`; `None` where the text ends in it.
-fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
-    let mut at = at + 1;
-    loop {
-        let rest = bytes.get(at..)?;
-        at += rest.iter().position(|b| matches!(b, b'"' | b'\\'))?;
-        if bytes.get(at) == Some(&b'"') {
-            return Some(at + 1);
-        }
-        at += 2;
-    }
 }
 
 /// What a string with its quotes says; as written where it is not valid JSON.

@@ -26,13 +26,23 @@ pub(crate) struct Said {
 
 impl Desk {
     pub(crate) fn new() -> Desk {
-        let desk = Desk {
+        let desk = Desk::bare();
+        desk.example("net.sqlite");
+        desk
+    }
+
+    /// With nothing in it.
+    pub(crate) fn bare() -> Desk {
+        Desk {
             folder: tempfile::tempdir().unwrap(),
             environment: BTreeMap::new(),
-        };
+        }
+    }
+
+    /// Puts the example profile there, under any name.
+    pub(crate) fn example(&self, name: &str) {
         let profile = Path::new(ROOT).join("fixtures/net.sqlite");
-        std::fs::copy(profile, desk.at("net.sqlite")).unwrap();
-        desk
+        std::fs::copy(profile, self.at(name)).unwrap();
     }
 
     /// The same folder with a variable set from now on.
@@ -59,7 +69,23 @@ impl Desk {
         serde_json::from_str(&self.read(name)).unwrap()
     }
 
-    pub(crate) fn run(&self, arguments: &str) -> Said {
+    /// Names in the folder, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let name = |e: std::io::Result<std::fs::DirEntry>| e.unwrap().file_name();
+        let mut names: Vec<String> = entries.map(|e| name(e).into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The program in this folder, with the arguments of a line.
+    pub(crate) fn command(&self, arguments: &str) -> Command {
+        let arguments: Vec<&str> = arguments.split_whitespace().collect();
+        self.command_of(&arguments)
+    }
+
+    /// The program in this folder, with arguments that may hold spaces.
+    pub(crate) fn command_of(&self, arguments: &[&str]) -> Command {
         let mut command = Command::cargo_bin("pyprof-advise").unwrap();
         command
             .current_dir(self.folder.path())
@@ -68,15 +94,12 @@ impl Desk {
             .env_remove("PYPROF_ADVISE_CONFIG")
             .env_remove("SOURCE_DATE_EPOCH")
             .envs(&self.environment)
-            .args(arguments.split_whitespace());
-        let output = command.output().unwrap();
-        let said = Said {
-            code: output.status.code().expect("not ended by a signal"),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        };
-        assert!(!said.err.contains("panicked"), "{}", said.err);
-        said
+            .args(arguments);
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &str) -> Said {
+        said(&mut self.command(arguments))
     }
 
     /// A run that must end with status 0; its standard output.
@@ -105,6 +128,17 @@ impl Desk {
     pub(crate) fn report(&self, arguments: &str) -> Value {
         serde_json::from_str(&self.fine(&format!("{arguments} --format json"))).unwrap()
     }
+}
+
+pub(crate) fn said(command: &mut Command) -> Said {
+    let output = command.output().unwrap();
+    let said = Said {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    };
+    assert!(!said.err.contains("panicked"), "{}", said.err);
+    said
 }
 
 #[track_caller]

@@ -19,8 +19,8 @@ mod reports;
 mod written;
 
 use proptest::prelude::*;
-use pyprof_advise::correlate::{Direction, LayerSource, Missing, Run, Vocabulary, correlate};
-use pyprof_advise::cost::{kernel_name, ops};
+use pyprof_advise::correlate::{Direction, LayerSource, Missing, Run, correlate};
+use pyprof_advise::cost::VOCABULARY;
 use pyprof_advise::profile::{
     ApiClass, CopyKind, Format, MemKind, Profile, RangeKind, Span, SyncKind,
 };
@@ -41,11 +41,7 @@ fn profile(text: &str) -> Profile {
 }
 
 fn run(profile: Profile) -> Run {
-    let vocabulary = Vocabulary {
-        knows_op: &ops::knows,
-        is_communication: &kernel_name::is_communication,
-    };
-    correlate(profile, &vocabulary)
+    correlate(profile, &VOCABULARY)
 }
 
 fn note<'a>(p: &'a Profile, code: &str) -> Option<&'a str> {

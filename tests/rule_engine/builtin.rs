@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pyprof_advise::correlate::{Vocabulary, correlate};
-use pyprof_advise::cost::{Costed, kernel_name, ops, price};
+use pyprof_advise::correlate::correlate;
+use pyprof_advise::cost::{Costed, VOCABULARY, price};
 use pyprof_advise::facts::{self, Answer, Lookup, Member, Table, Value};
 use pyprof_advise::gpu::{Choice, How, select};
 use pyprof_advise::judge::{RuleSet, Selection, prove};
@@ -17,11 +17,7 @@ pub(super) fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
         how: How::Asked,
         remarks: Vec::new(),
     };
-    let words = Vocabulary {
-        knows_op: &ops::knows,
-        is_communication: &kernel_name::is_communication,
-    };
-    let run = correlate(Profile::new(Format::NsysSqlite, "empty"), &words);
+    let run = correlate(Profile::new(Format::NsysSqlite, "empty"), &VOCABULARY);
     let costed: Costed = price(run, Some(choice));
     let table = Table::new(&costed);
     let view = table.view(Member::Run);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use pyprof_advise::correlate::{Vocabulary, correlate};
-use pyprof_advise::cost::{kernel_name, ops, price};
+use pyprof_advise::correlate::correlate;
+use pyprof_advise::cost::{VOCABULARY, price};
 use pyprof_advise::facts::Table;
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{RuleSet, judge};
@@ -145,13 +145,7 @@ fn road(path: &Path, rules: &RuleSet) -> Result<bool, String> {
     let Ok(gpu) = select::choose(Some("v100"), &profile) else {
         return Ok(false);
     };
-    let run = correlate(
-        profile,
-        &Vocabulary {
-            knows_op: &ops::knows,
-            is_communication: &kernel_name::is_communication,
-        },
-    );
+    let run = correlate(profile, &VOCABULARY);
     let costed = price(run, gpu);
     let table = Table::new(&costed);
     let verdict = judge(rules, &table);

@@ -334,8 +334,8 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Behind the string that begins at `at`.
-fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
+/// Behind the string that begins at `at`; `None` where the text ends in it.
+pub(in crate::read) fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
         let rest = bytes.get(at..)?;

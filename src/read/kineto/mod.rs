@@ -23,6 +23,7 @@ mod number;
 
 use about::About;
 use events::Rows;
+pub(super) use json::after_string;
 pub(super) use load::is_gzip;
 
 use json::{End, Event, Sink};
