@@ -8,6 +8,9 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
+mod correlated;
+pub(crate) use correlated::{Correlated, IdMap};
+
 /// Declares a handle into one of the tables of [`Profile`] (or of a later stage): a row number that
 /// leaves room for "none", so that an `Option` of it takes four bytes too. There are millions.
 ///
@@ -402,16 +405,15 @@ impl<'a> RangeText<'a> {
                 ..RangeText::default()
             };
         }
-        // The first place of each key, in order of place.
+        // The first place of each key, in order of place. Texts are short and there are millions.
         let mut cuts = [(0, 0); KEYS.len()];
         let mut found = 0;
-        // Texts are short and there are millions: a look at the bytes beats a search for commas.
         let bytes = text.as_bytes();
-        for (at, pair) in bytes.windows(3).enumerate() {
-            if !matches!(pair, [b',', b' ', b's' | b'o' | b'i']) {
+        for at in memchr::memchr_iter(b',', bytes) {
+            let rest = bytes.get(at..).unwrap_or_default();
+            if !matches!(rest, [b',', b' ', b's' | b'o' | b'i', ..]) {
                 continue;
             }
-            let rest = bytes.get(at..).unwrap_or_default();
             let which = KEYS.iter().position(|key| rest.starts_with(key.as_bytes()));
             let Some(which) = which else { continue };
             let cut = (at, which);
@@ -420,6 +422,9 @@ impl<'a> RangeText<'a> {
             {
                 *slot = cut;
                 found += 1;
+                if found == KEYS.len() {
+                    break;
+                }
             }
         }
         let cuts = cuts.get(..found).unwrap_or_default();
@@ -439,14 +444,19 @@ impl<'a> RangeText<'a> {
             let value = text.get(at + key.len()..end).unwrap_or_default();
             match which {
                 // 2^64 - 1 and "-1" are how PyTorch prints "no sequence number".
-                0 => parts.seq = value.trim().parse().ok().filter(|&n| n != u64::MAX),
-                1 => parts.op_id = value.trim().parse().ok(),
+                0 => parts.seq = number(value).filter(|&n| n != u64::MAX),
+                1 => parts.op_id = number(value),
                 2 => parts.sizes = Some(value.trim()),
                 _ => {}
             }
         }
         parts
     }
+}
+
+/// A number as PyTorch prints it; without the detour over trimming where nothing is to be trimmed.
+fn number(text: &str) -> Option<u64> {
+    text.parse().or_else(|_| text.trim().parse()).ok()
 }
 
 /// Direction of a memory copy.

@@ -4,6 +4,9 @@
 //! One sweep per device over the starts and ends of everything that ran on it. Every figure is the
 //! length of a union of intervals, so work on several streams or of several processes counts once.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use rustc_hash::FxHashMap;
 
 use super::{DeviceTimeline, Gap, SetUp, Timeline, Window};
@@ -137,13 +140,21 @@ struct FirstWork {
 impl FirstWork {
     fn of(profile: &Profile, counts: impl Fn(usize) -> bool) -> FirstWork {
         let mut first = FirstWork::default();
-        for (index, kernel) in profile.kernels.iter().enumerate() {
-            if counts(index) {
-                first.add(kernel.process, kernel.device, kernel.span.start);
+        let kernels = profile.kernels.iter().enumerate();
+        let kernels = kernels.filter(|(index, _)| counts(*index));
+        let kernels = kernels.map(|(_, k)| (k.process, k.device, k.span.start));
+        let graphs = profile.graphs.iter();
+        let graphs = graphs.map(|g| (g.process, g.device, g.span.start));
+        // Mostly one process works on a device, and what was seen first is the earliest.
+        let mut last = vec![None; profile.devices.len()];
+        for (process, device, start) in kernels.chain(graphs) {
+            let Some(last) = last.get_mut(device.idx()) else {
+                continue;
+            };
+            if last.is_none_or(|(other, since)| other != process || start < since) {
+                *last = Some((process, start));
+                first.add(process, device, start);
             }
-        }
-        for graph in &profile.graphs {
-            first.add(graph.process, graph.device, graph.span.start);
         }
         first
     }
@@ -230,11 +241,18 @@ fn work_by_device(
     is_communication: &dyn Fn(&str) -> bool,
 ) -> Vec<Vec<Item>> {
     let mut devices: Vec<Vec<Item>> = vec![Vec::new(); profile.devices.len()];
+    let mut last = vec![None; profile.devices.len()];
     let mut add = |device: DeviceId, process, span: Span, kind, row: usize| {
-        let (Some(items), Some(begin)) = (
-            devices.get_mut(device.idx()),
-            judged.before(process, device),
-        ) else {
+        let (Some(items), Some(last)) = (devices.get_mut(device.idx()), last.get_mut(device.idx()))
+        else {
+            return;
+        };
+        let begin = match *last {
+            Some((other, begin)) if other == process => begin,
+            _ => judged.before(process, device),
+        };
+        *last = Some((process, begin));
+        let Some(begin) = begin else {
             return;
         };
         // What reaches into the window counts from its beginning.
@@ -247,11 +265,13 @@ fn work_by_device(
             items.push(Item { span, kind, row });
         }
     };
-    let mut asked = FxHashMap::default();
+    let mut asked: Vec<Option<bool>> = vec![None; profile.strings.len()];
     for (row, kernel) in profile.kernels.iter().enumerate() {
-        let communication = *asked
-            .entry(kernel.name)
-            .or_insert_with(|| is_communication(profile.text(kernel.name)));
+        let ask = || is_communication(profile.text(kernel.name));
+        let communication = match asked.get_mut(kernel.name.idx()) {
+            Some(answer) => *answer.get_or_insert_with(ask),
+            None => ask(),
+        };
         let kind = if communication {
             Kind::Communication
         } else {
@@ -360,50 +380,79 @@ impl Figures {
     }
 }
 
-/// An item starts or ends. Starts sort before ends at the same time, so that an item of no length
-/// opens before it closes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Edge {
-    time: i64,
-    /// The item's number, with the highest bit set where it closes: there are two edges for every
-    /// kernel, and these are two thirds of the size.
-    item: u32,
+/// The starts and ends of items in time order. Starts come before ends at the same time, so that an
+/// item of no length opens before it closes; among equals the first item is first.
+///
+/// Few items run at a time, so the ends wait in a heap: sorting all of them took several times as
+/// long.
+struct Edges<'a> {
+    items: &'a [Item],
+    /// By start.
+    opening: std::iter::Peekable<std::vec::IntoIter<u32>>,
+    running: BinaryHeap<Reverse<(i64, u32)>>,
 }
 
-impl Edge {
-    const CLOSES: u32 = 1 << 31;
+/// An item starts or ends.
+#[derive(Debug, Clone, Copy)]
+struct Edge<'a> {
+    time: i64,
+    item: &'a Item,
+    closes: bool,
+}
 
-    fn closes(self) -> bool {
-        self.item & Self::CLOSES != 0
+impl<'a> Edges<'a> {
+    fn of(items: &'a [Item]) -> Edges<'a> {
+        let mut order: Vec<u32> = (0..).zip(items).map(|(at, _)| at).collect();
+        // Each table comes in this order, so there are only a few runs to merge.
+        order.sort_by_key(|at| items.get(*at as usize).map(|i| i.span.start));
+        Edges {
+            items,
+            opening: order.into_iter().peekable(),
+            running: BinaryHeap::new(),
+        }
     }
 
-    fn item(self) -> usize {
-        (self.item & !Self::CLOSES) as usize
+    fn item(&self, at: u32) -> Option<&'a Item> {
+        self.items.get(at as usize)
+    }
+}
+
+impl<'a> Iterator for Edges<'a> {
+    type Item = Edge<'a>;
+
+    fn next(&mut self) -> Option<Edge<'a>> {
+        let opening = self.opening.peek().copied();
+        let opening = opening.and_then(|at| Some((at, self.item(at)?)));
+        let closing = self.running.peek().copied();
+        if let Some((at, item)) = opening
+            && closing.is_none_or(|Reverse((end, _))| item.span.start <= end)
+        {
+            self.opening.next();
+            self.running.push(Reverse((item.span.end, at)));
+            let time = item.span.start;
+            let closes = false;
+            return Some(Edge { time, item, closes });
+        }
+        let Reverse((time, at)) = self.running.pop()?;
+        let item = self.item(at)?;
+        let closes = true;
+        Some(Edge { time, item, closes })
     }
 }
 
 /// Walks over one device's items in time; adds to `exposed` what each kernel ran alone.
 fn sweep(items: &[Item], exposed: &mut [i64]) -> Option<Sweep> {
-    let mut edges: Vec<Edge> = Vec::with_capacity(items.len().saturating_mul(2));
-    for (item, work) in (0..Edge::CLOSES).zip(items) {
-        for (time, closes) in [(work.span.start, 0), (work.span.end, Edge::CLOSES)] {
-            let item = item | closes;
-            edges.push(Edge { time, item });
-        }
-    }
-    edges.sort_unstable();
-    let span = Span {
-        start: edges.first()?.time,
-        end: edges.last()?.time,
+    let mut span = Span {
+        start: items.iter().map(|i| i.span.start).min()?,
+        end: i64::MIN,
     };
     let mut running = Running::default();
     let mut figures = Figures::default();
     let mut idle = Vec::new();
     let mut now = span.start;
-    for edge in &edges {
-        let Some(work) = items.get(edge.item()) else {
-            continue;
-        };
+    for edge in Edges::of(items) {
+        let work = edge.item;
+        span.end = edge.time;
         let past = Span {
             start: now,
             end: edge.time,
@@ -415,12 +464,12 @@ fn sweep(items: &[Item], exposed: &mut [i64]) -> Option<Sweep> {
             }
             now = edge.time;
         }
-        running.change(work.kind, !edge.closes());
+        running.change(work.kind, !edge.closes);
         if matches!(work.kind, Kind::Kernel | Kind::Communication)
             && let Some(time) = exposed.get_mut(work.row as usize)
         {
             // While it runs, "exactly one runs" means that it runs alone.
-            let sign = if edge.closes() { 1 } else { -1 };
+            let sign = if edge.closes { 1 } else { -1 };
             *time = time.saturating_add(sign * figures.alone);
         }
     }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::sync_kind_of_call;
 use crate::base::units;
 use crate::profile::{
-    ApiCall, ConfigId, Device, DeviceId, Format, LaunchConfig, Number, Process, ProcessId, Profile,
+    ApiCall, ConfigId, Correlated, Device, DeviceId, Format, LaunchConfig, Number, Process, ProcessId, Profile,
     Range, RangeText, Span, StrId, Strings, SyncKind, Thread, ThreadId,
 };
 
@@ -145,6 +145,11 @@ pub(super) struct Resolved {
 impl Resolved {
     pub(super) fn get(&self, key: NameKey) -> StrId {
         self.of(key.placeholder())
+    }
+
+    /// More than the row of any placeholder.
+    pub(super) fn places(&self) -> usize {
+        2 * self.ids.len().max(self.texts.len())
     }
 
     /// The string of a placeholder.
@@ -486,26 +491,25 @@ impl Builder {
 
     /// Lets the calls say what the synchronisations are.
     pub(super) fn ask_calls(&mut self) {
-        let mut kinds: FxHashMap<(ProcessId, u64), Option<SyncKind>> = self
-            .profile
-            .syncs
-            .iter()
-            .map(|s| ((s.process, s.correlation), None))
-            .collect();
-        if kinds.is_empty() {
+        if self.profile.syncs.is_empty() {
             return;
         }
+        let syncs = self.profile.syncs.iter();
+        let syncs = syncs.map(|s| (s.process, s.correlation));
+        let mut kinds: Correlated<Option<SyncKind>> = Correlated::of(&self.profile, syncs.clone());
+        for (process, id) in syncs {
+            if let Some(asked) = kinds.slot(process, id) {
+                *asked = Some(None);
+            }
+        }
         for call in &self.profile.calls {
-            if let Some(process) = self.process_of(call)
-                && let Some(kind) = kinds.get_mut(&(process, call.correlation))
-                && kind.is_none()
-            {
+            if let Some(Some(kind @ None)) = kinds.slot_of(&self.profile, call) {
                 *kind = sync_kind_of_call(self.profile.text(call.name));
             }
         }
         for sync in &mut self.profile.syncs {
-            if let Some(Some(kind)) = kinds.get(&(sync.process, sync.correlation)) {
-                sync.kind = *kind;
+            if let Some(Some(kind)) = kinds.get(sync.process, sync.correlation) {
+                sync.kind = kind;
             }
         }
     }

@@ -4,11 +4,15 @@
 //! launched the work ending the gap is asked: what other threads and processes did at the time
 //! delayed nothing here.
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashMap;
 
 use super::{Hints, Item, Kind, is_pageable};
 use crate::correlate::{GapCause, Timeline};
-use crate::profile::{ApiCall, ApiClass, CallId, ProcessId, Profile, Span, SyncKind, ThreadId};
+use crate::profile::{
+    ApiCall, ApiClass, CallId, Correlated, ProcessId, Profile, Span, SyncKind, ThreadId,
+};
 
 /// A launch this long loads code: an ordinary one takes microseconds, even on a loaded host.
 const FIRST_LAUNCH_NS: i64 = 10_000_000;
@@ -25,7 +29,11 @@ const ELSEWHERE_NS: i64 = 1_000_000;
 
 /// Disjoint intervals in time order, each with the call it came from.
 #[derive(Debug, Default)]
-pub(super) struct Pieces(Vec<(Span, Option<CallId>)>);
+pub(super) struct Pieces {
+    spans: Vec<(Span, Option<CallId>)>,
+    /// Where the last question led: the next one is asked of a time close by.
+    near: Cell<usize>,
+}
 
 impl Pieces {
     /// The union of intervals; of overlapping ones the first keeps its call (runtime calls start
@@ -40,27 +48,52 @@ impl Pieces {
                 _ => merged.push((span, call)),
             }
         }
-        Pieces(merged)
+        Pieces {
+            spans: merged,
+            near: Cell::new(0),
+        }
     }
 
     pub(super) fn total(&self) -> i64 {
-        self.0
+        self.spans
             .iter()
             .fold(0, |sum: i64, (span, _)| sum.saturating_add(span.ns()))
     }
 
+    /// How many have ended by a time.
+    fn ended_by(&self, time: i64) -> usize {
+        let ended = |at: usize| self.spans.get(at).is_some_and(|(span, _)| span.end <= time);
+        // In growing steps away from the last place, until the answer lies between two of them.
+        let (mut low, mut high) = (self.near.get(), self.near.get());
+        let mut step = 1;
+        while low > 0 && !ended(low - 1) {
+            high = low - 1;
+            low = low.saturating_sub(step);
+            step *= 2;
+        }
+        step = 1;
+        while ended(high) {
+            low = high + 1;
+            high = (high + step).min(self.spans.len());
+            step *= 2;
+        }
+        let between = self.spans.get(low..high).unwrap_or_default();
+        let found = low + between.partition_point(|(span, _)| span.end <= time);
+        self.near.set(found);
+        found
+    }
+
     pub(super) fn contains(&self, time: i64) -> bool {
-        let index = self.0.partition_point(|(span, _)| span.end <= time);
-        self.0
-            .get(index)
+        self.spans
+            .get(self.ended_by(time))
             .is_some_and(|(span, _)| span.contains(time))
     }
 
     /// Ns inside `gap`, and the call that takes most of them.
     fn overlap(&self, gap: Span) -> (i64, Option<CallId>) {
-        let first = self.0.partition_point(|(span, _)| span.end <= gap.start);
+        let first = self.ended_by(gap.start);
         let (mut sum, mut most, mut call) = (0_i64, 0, None);
-        for (span, from) in self.0.iter().skip(first) {
+        for (span, from) in self.spans.iter().skip(first) {
             if span.start >= gap.end {
                 break;
             }
@@ -85,8 +118,8 @@ impl Pieces {
 
     /// The last one that had ended by `launch`, if it ended inside the gap.
     fn released(&self, gap: Span, launch: i64) -> Option<Option<CallId>> {
-        let ended = self.0.partition_point(|(span, _)| span.end <= launch);
-        let (span, call) = self.0.get(ended.checked_sub(1)?)?;
+        let ended = self.ended_by(launch);
+        let (span, call) = self.spans.get(ended.checked_sub(1)?)?;
         (gap.start <= span.end && span.end <= gap.end).then_some(*call)
     }
 }
@@ -111,8 +144,9 @@ pub(super) struct Host<'a> {
     profile: &'a Profile,
     launches: &'a [Option<CallId>],
     /// The calls behind copies, sets, graphs and synchronisations.
-    calls: FxHashMap<(ProcessId, u64), CallId>,
-    threads: FxHashMap<ThreadId, Thread>,
+    calls: Correlated<CallId>,
+    /// Per thread.
+    threads: Vec<Thread>,
     /// Synchronisations whose thread is not known.
     syncs: FxHashMap<ProcessId, Pieces>,
     /// Of one process, or (`None`) of nobody in particular.
@@ -140,7 +174,7 @@ impl<'a> Host<'a> {
         Host {
             profile,
             launches: hints.launches,
-            threads: threads(kinds),
+            threads: threads(profile, kinds),
             syncs: loose
                 .into_iter()
                 .map(|(process, spans)| (process, Pieces::merged(spans)))
@@ -165,7 +199,7 @@ impl<'a> Host<'a> {
         };
         if let Some(found) = self
             .threads
-            .get(&call.thread)
+            .get(call.thread.idx())
             .and_then(|thread| held(thread, gap, call))
         {
             return found;
@@ -207,7 +241,7 @@ impl<'a> Host<'a> {
                 .get(row)
                 .map(|g| (g.process, g.correlation)),
         };
-        let call = key.and_then(|key| self.calls.get(&key)).copied();
+        let call = key.and_then(|(process, id)| self.calls.get(process, id));
         (key.map(|k| k.0), call)
     }
 
@@ -273,35 +307,14 @@ fn held(thread: &Thread, gap: Span, launch: &ApiCall) -> Option<(GapCause, Optio
     Some((GapCause::ModuleLoad, call))
 }
 
-/// The calls behind everything on the GPU that is not a kernel: first call per process and
-/// correlation id.
-fn calls_behind(profile: &Profile) -> FxHashMap<(ProcessId, u64), CallId> {
+/// The calls behind everything on the GPU that is not a kernel.
+fn calls_behind(profile: &Profile) -> Correlated<CallId> {
     let copies = profile.copies.iter().map(|c| (c.process, c.correlation));
     let sets = profile.sets.iter().map(|s| (s.process, s.correlation));
     let graphs = profile.graphs.iter().map(|g| (g.process, g.correlation));
     let syncs = profile.syncs.iter().map(|s| (s.process, s.correlation));
-    let mut wanted: FxHashMap<(ProcessId, u64), Option<CallId>> = copies
-        .chain(sets)
-        .chain(graphs)
-        .chain(syncs)
-        .filter(|key| key.1 != 0)
-        .map(|key| (key, None))
-        .collect();
-    for (index, call) in profile.calls.iter().enumerate() {
-        if wanted.is_empty() {
-            break;
-        }
-        let Some(thread) = profile.threads.get(call.thread.idx()) else {
-            continue;
-        };
-        if let Some(found) = wanted.get_mut(&(thread.process, call.correlation)) {
-            found.get_or_insert(CallId::new(index));
-        }
-    }
-    wanted
-        .into_iter()
-        .filter_map(|(key, call)| Some((key, call?)))
-        .collect()
+    let all = copies.chain(sets).chain(graphs).chain(syncs);
+    Correlated::first_calls(profile, all.filter(|(_, id)| *id != 0))
 }
 
 /// Launches and module loads far longer than any launch takes when the code is there.
@@ -350,7 +363,7 @@ fn sets_up(profile: &Profile, call: &ApiCall) -> bool {
 /// Sorts the calls that hold a thread into `[loading, syncs, copies, allocations, modules, first]`.
 fn collect_calls(
     profile: &Profile,
-    calls: &FxHashMap<(ProcessId, u64), CallId>,
+    calls: &Correlated<CallId>,
     slow: &[CallId],
     kinds: &mut [Collected; 6],
 ) {
@@ -368,7 +381,7 @@ fn collect_calls(
         rows.entry(call.thread).or_default().push(row);
     }
     for copy in profile.copies.iter().filter(|copy| is_pageable(copy)) {
-        let id = calls.get(&(copy.process, copy.correlation)).copied();
+        let id = calls.get(copy.process, copy.correlation);
         let call = id.and_then(|id| profile.calls.get(id.idx()));
         if let Some(call) = call.filter(|call| call.class == ApiClass::CopyAsync) {
             copies.entry(call.thread).or_default().push((call.span, id));
@@ -385,7 +398,7 @@ fn collect_calls(
 /// Adds synchronisation records to the thread that waited; returns those whose thread is unknown.
 fn collect_syncs(
     profile: &Profile,
-    calls: &FxHashMap<(ProcessId, u64), CallId>,
+    calls: &Correlated<CallId>,
     syncs: &mut Collected,
 ) -> FxHashMap<ProcessId, Vec<(Span, Option<CallId>)>> {
     let mut loose: FxHashMap<ProcessId, Vec<(Span, Option<CallId>)>> = FxHashMap::default();
@@ -396,7 +409,7 @@ fn collect_syncs(
         ) {
             continue;
         }
-        let id = calls.get(&(sync.process, sync.correlation)).copied();
+        let id = calls.get(sync.process, sync.correlation);
         match id.and_then(|id| profile.calls.get(id.idx())) {
             // The call itself is in the list, and tells better when the host went on.
             Some(call) if call.class == ApiClass::Sync => {}
@@ -412,8 +425,9 @@ fn collect_syncs(
     loose
 }
 
-fn threads(kinds: [Collected; 6]) -> FxHashMap<ThreadId, Thread> {
-    let mut threads: FxHashMap<ThreadId, Thread> = FxHashMap::default();
+fn threads(profile: &Profile, kinds: [Collected; 6]) -> Vec<Thread> {
+    let mut threads: Vec<Thread> = Vec::new();
+    threads.resize_with(profile.threads.len(), Thread::default);
     let fields: [fn(&mut Thread) -> &mut Pieces; 6] = [
         |t| &mut t.loading,
         |t| &mut t.syncs,
@@ -424,7 +438,9 @@ fn threads(kinds: [Collected; 6]) -> FxHashMap<ThreadId, Thread> {
     ];
     for (kind, field) in kinds.into_iter().zip(fields) {
         for (thread, spans) in kind {
-            *field(threads.entry(thread).or_default()) = Pieces::merged(spans);
+            if let Some(thread) = threads.get_mut(thread.idx()) {
+                *field(thread) = Pieces::merged(spans);
+            }
         }
     }
     threads

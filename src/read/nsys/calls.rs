@@ -1,9 +1,9 @@
 //! CUDA runtime and driver calls.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::Pids;
-use crate::profile::{ApiCall, ApiClass, StrId, ThreadId};
+use crate::profile::{ApiCall, ApiClass, IdMap, StrId, ThreadId};
 use crate::read::build::{
     Builder, Damage, Distinct, NO_CORRELATION, Names, StringTable, call_correlation,
 };
@@ -89,9 +89,12 @@ impl Calls {
     pub(super) fn name(self, strings: &StringTable, builder: &mut Builder) {
         let profile = &mut builder.profile;
         let names = self.names.resolve(strings, &mut profile.strings);
-        let mut classes: FxHashMap<StrId, (StrId, ApiClass)> = FxHashMap::default();
+        let mut classes: Vec<Option<(StrId, ApiClass)>> = vec![None; names.places()];
         for call in &mut profile.calls {
-            (call.name, call.class) = *classes.entry(call.name).or_insert_with(|| {
+            let Some(known) = classes.get_mut(call.name.idx()) else {
+                continue;
+            };
+            (call.name, call.class) = *known.get_or_insert_with(|| {
                 let text = unversioned(profile.strings.get(names.of(call.name))).to_owned();
                 (profile.strings.intern(&text), ApiClass::of(&text))
             });
@@ -104,14 +107,21 @@ impl Calls {
 /// correlation id with a kernel of whatever process is counted. `None` where nothing was launched.
 pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
     let profile = &builder.profile;
-    let started: FxHashSet<u64> = (profile.kernels.iter())
+    let started = (profile.kernels.iter())
         .map(|kernel| kernel.correlation)
-        .filter(|id| *id != NO_CORRELATION)
-        .collect();
+        .filter(|id| *id != NO_CORRELATION);
+    let mut started: IdMap<()> = IdMap::of(started);
+    for kernel in &profile.kernels {
+        if kernel.correlation != NO_CORRELATION
+            && let Some(slot) = started.slot(kernel.correlation)
+        {
+            *slot = Some(());
+        }
+    }
     let mut threads: Vec<Vec<i64>> = vec![Vec::new(); profile.threads.len()];
     for call in &profile.calls {
         if let Some(times) = threads.get_mut(call.thread.idx())
-            && started.contains(&call.correlation)
+            && started.get(call.correlation).is_some()
         {
             times.push(call.span.start);
         }
