@@ -29,7 +29,8 @@ pub(crate) struct Arguments {
     /// One per row of `table`: equal for argument lists that make the same site.
     pub classes: Vec<u32>,
     by_class: FxHashMap<Box<[u64]>, u32>,
-    of_text: FxHashMap<StrId, RangeArgs>,
+    /// Per string of the profile, once it has been read.
+    of_text: Vec<Option<RangeArgs>>,
     /// Whether some event carried a call stack (`with_stack=True`).
     pub call_stacks: bool,
 }
@@ -39,17 +40,20 @@ impl Arguments {
     pub(crate) fn read_ranges(&mut self, profile: &Profile, labels: &mut Strings) {
         let ranges = profile.ranges.iter().filter_map(|r| r.args);
         let messages = profile.messages.iter().map(|m| m.args);
+        self.of_text.resize(profile.strings.len(), None);
         for text in ranges.chain(messages) {
-            if !self.of_text.contains_key(&text) {
+            if let Some(None) = self.of_text.get(text.idx()) {
                 let read = self.read_text(profile.text(text), labels);
-                self.of_text.insert(text, read);
+                if let Some(slot) = self.of_text.get_mut(text.idx()) {
+                    *slot = Some(read);
+                }
             }
         }
     }
 
     /// What the argument text of a range says.
     pub(crate) fn of(&self, text: Option<StrId>) -> RangeArgs {
-        text.and_then(|t| self.of_text.get(&t).copied())
+        text.and_then(|t| *self.of_text.get(t.idx())?)
             .unwrap_or_default()
     }
 

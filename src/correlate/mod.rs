@@ -528,12 +528,22 @@ pub struct Vocabulary<'a> {
 pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
     let mut labels = Strings::default();
     let mut arguments = Arguments::default();
-    let launches = join::launches(&profile);
-    let texts = Texts::read(&profile, vocabulary, &mut arguments, &mut labels);
-    arguments.read_ranges(&profile, &mut labels);
-    let brackets = Brackets::read(&profile, &texts);
-    let steps = Steps::read(&profile, &texts);
-    let stretched = stretched::reason(&profile, &texts, &arguments, &launches);
+    let (launches, texts) = rayon::join(
+        || join::launches(&profile),
+        || {
+            let texts = Texts::read(&profile, vocabulary, &mut arguments, &mut labels);
+            arguments.read_ranges(&profile, &mut labels);
+            texts
+        },
+    );
+    let ((brackets, stretched), steps) = rayon::join(
+        || {
+            let brackets = Brackets::read(&profile, &texts);
+            let stretched = stretched::reason(&profile, &texts, &arguments, &launches);
+            (brackets, stretched)
+        },
+        || Steps::read(&profile, &texts),
+    );
     // When what ran needs nothing of why it ran, and the other way round.
     let (times, origins) = rayon::join(
         || times(&profile, &texts, &launches, &steps, vocabulary),
@@ -567,8 +577,10 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         messages: &messages,
     };
     let sites = sites::group(&members, &mut links);
-    let sums = attribution::sums(&members, &links);
-    let layer_source = attribution::layer_source(&members, &links, &layers);
+    let (sums, layer_source) = rayon::join(
+        || attribution::sums(&members, &links),
+        || attribution::layer_source(&members, &links, &layers),
+    );
     Run {
         links,
         scopes,

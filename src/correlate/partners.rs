@@ -17,6 +17,10 @@ const MOST: usize = 16;
 /// Per call whose arguments leave something open: equal where the calls of the other direction have
 /// equal arguments. `None` where there is nothing to compare.
 pub(super) fn classes(calls: &[OpCall], arguments: &Arguments) -> Vec<Option<u32>> {
+    let open: Vec<bool> = arguments.table.iter().map(leaves_open).collect();
+    if !open.contains(&true) {
+        return vec![None; calls.len()];
+    }
     let class_of = |call: &OpCall| arguments.class(call.args);
     let mut partners: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); calls.len()];
     let mut add = |at: usize, class: Option<u32>| {
@@ -39,8 +43,8 @@ pub(super) fn classes(calls: &[OpCall], arguments: &Arguments) -> Vec<Option<u32
     let mut known: FxHashMap<BTreeSet<u32>, u32> = FxHashMap::default();
     let open = |call: &OpCall| {
         call.args
-            .and_then(|args| arguments.table.get(args.idx()))
-            .is_some_and(leaves_open)
+            .and_then(|args| open.get(args.idx()).copied())
+            .unwrap_or(false)
     };
     calls
         .iter()

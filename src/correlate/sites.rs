@@ -9,7 +9,7 @@ use super::ops::Setting;
 use super::partners;
 use super::timeline::Times;
 use super::{ArgsId, Direction, LayerId, Link, Missing, OpCall, Site, SiteId, SiteKernel};
-use crate::profile::{ConfigId, KernelId, Profile, StrId, Strings};
+use crate::profile::{ConfigId, Kernel, KernelId, Profile, StrId, Strings};
 
 /// What the op calls of a site have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,7 +59,7 @@ pub(crate) fn group(members: &Members<'_>, links: &mut [Link]) -> Vec<Site> {
     let mut by_key: FxHashMap<Key, SiteId> = FxHashMap::default();
     let mut site_of_call: Vec<Option<SiteId>> = vec![None; members.calls.len()];
     let mut kernels_of_call: Vec<u32> = vec![0; members.calls.len()];
-    let mut rows: FxHashMap<(SiteId, StrId, ConfigId), usize> = FxHashMap::default();
+    let mut rows = Rows::default();
     let partners = members.partners();
     let mut messages: Vec<Messages> = Vec::new();
     let inside = members.times.inside.iter().copied();
@@ -236,7 +236,7 @@ impl Members<'_> {
         id: SiteId,
         kernel: KernelId,
         order: u32,
-        rows: &mut FxHashMap<(SiteId, StrId, ConfigId), usize>,
+        rows: &mut Rows,
     ) {
         let Some(row) = self.profile.kernels.get(kernel.idx()) else {
             return;
@@ -246,7 +246,7 @@ impl Members<'_> {
         let exposed = self.times.exposed.get(kernel.idx()).copied().unwrap_or(0);
         site.time_ns = site.time_ns.saturating_add(ns);
         site.exposed_ns = site.exposed_ns.saturating_add(exposed);
-        let at = *rows.entry((id, row.name, row.config)).or_insert_with(|| {
+        let at = rows.find(site, id, row).unwrap_or_else(|| {
             site.kernels.push(SiteKernel {
                 name: row.name,
                 config: row.config,
@@ -257,7 +257,7 @@ impl Members<'_> {
                 max_ns: 0,
                 order,
             });
-            site.kernels.len() - 1
+            rows.add(id, row, site.kernels.len() - 1)
         });
         if let Some(kernel) = site.kernels.get_mut(at) {
             kernel.count = kernel.count.saturating_add(1);
@@ -266,6 +266,31 @@ impl Members<'_> {
             kernel.min_ns = kernel.min_ns.min(ns);
             kernel.max_ns = kernel.max_ns.max(ns);
         }
+    }
+}
+
+/// Where the executions of a kernel are summed up inside their site.
+#[derive(Debug, Default)]
+struct Rows(FxHashMap<(SiteId, StrId, ConfigId), usize>);
+
+impl Rows {
+    /// Most sites have no more kernels than this, and looking through them is faster than hashing.
+    const FEW: usize = 8;
+
+    fn find(&self, site: &Site, id: SiteId, row: &Kernel) -> Option<usize> {
+        let same = |k: &SiteKernel| (k.name, k.config) == (row.name, row.config);
+        let few = site.kernels.iter().take(Self::FEW).position(same);
+        match few {
+            None if site.kernels.len() > Self::FEW => {
+                self.0.get(&(id, row.name, row.config)).copied()
+            }
+            found => found,
+        }
+    }
+
+    fn add(&mut self, id: SiteId, row: &Kernel, at: usize) -> usize {
+        self.0.insert((id, row.name, row.config), at);
+        at
     }
 }
 

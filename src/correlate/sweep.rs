@@ -58,6 +58,8 @@ pub(crate) struct Tree<'a> {
     pub scopes: Vec<Scope>,
     pub contexts: Vec<Context>,
     pub places: Places,
+    /// Per thread: the ranges that nest, in order of opening.
+    ranges: Vec<Vec<u32>>,
     /// Innermost scope of each launching call.
     pub scope_of_call: Vec<Option<ScopeId>>,
     scope_of_range: Vec<Option<ScopeId>>,
@@ -138,6 +140,7 @@ impl<'a> Tree<'a> {
             scopes: Vec::new(),
             contexts: Vec::new(),
             places,
+            ranges: Vec::new(),
             scope_of_call: vec![None; profile.calls.len()],
             scope_of_range: vec![None; profile.ranges.len()],
             recomputed: vec![false; profile.ranges.len()],
@@ -152,6 +155,7 @@ impl<'a> Tree<'a> {
         for (thread, (ranges, calls)) in ranges.iter().zip(&calls).enumerate() {
             tree.sweep(thread, ranges, calls);
         }
+        tree.ranges = ranges;
         tree
     }
 
@@ -170,7 +174,7 @@ impl<'a> Tree<'a> {
                 }
             }
         }
-        let threads = ranges_by_thread(self.profile);
+        let threads = std::mem::take(&mut self.ranges);
         for (ranges, _) in threads.iter().zip(has_wanted).filter(|(_, wanted)| *wanted) {
             let mut stack = Stack::default();
             for id in ranges {
@@ -180,6 +184,7 @@ impl<'a> Tree<'a> {
                 }
             }
         }
+        self.ranges = threads;
     }
 
     /// The scope of a range, if it has one.

@@ -1,9 +1,10 @@
 //! SQLite files, opened so that nothing is changed and nothing is created, and read fast.
 //!
 //! Schemas differ from one version of a tool to the next, so a [`Sink`] names the columns it would
-//! like, and [`Db::scan`] asks the file which of them it has. Rows are pushed by SQLite into the
-//! sink as an aggregate function (no call per column and row from our side); a large table is cut
-//! into rowid ranges, each read by a connection of its own, and the sinks come back in rowid order.
+//! like, and [`Db::scan`] asks the file which of them it has. Ordinary tables are read from their
+//! [`pages`]. Of any other, rows are pushed by SQLite into the sink as an aggregate function (no call
+//! per column and row from our side). Either way a large table is cut into parts that all threads take
+//! from one queue, and the sinks come back in rowid order.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,12 +20,17 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
 use super::{Progress, ReadError};
 
+mod pages;
+use pages::{Broken, Layout, Leaves, Pages, Wanted};
+
 /// Rows of one rowid range. Smaller tables are read in one go on the connection that is open
 /// anyway: opening another one and parsing its schema costs more than the rows.
 const CHUNK_ROWS: u64 = 65_536;
 /// Fewer bytes than this no row of interest takes; rowids may lie far apart (rows deleted, or cut
 /// out of a longer capture), so their span alone says little about the number of rows.
 const ROW_BYTES: u64 = 64;
+/// Leaf pages that are read in one go, with some tens of rows each.
+const CHUNK_LEAVES: usize = 1024;
 /// A bound for hostile rowids that lie far apart; more chunks than this gain nothing.
 const MAX_CHUNKS: u64 = 256;
 
@@ -39,14 +45,18 @@ pub(super) trait Sink: Clone + Send + Sync + 'static {
 }
 
 /// The wanted columns of one row.
-pub(super) struct Cells<'a, 'c>(&'a Context<'c>);
+pub(super) enum Cells<'a, 'c> {
+    Sql(&'a Context<'c>),
+    Page(pages::Row<'a>),
+}
 
 impl<'a> Cells<'a, '_> {
+    #[inline]
     pub(super) fn raw(&self, column: usize) -> ValueRef<'a> {
-        if column < self.0.len() {
-            self.0.get_raw(column)
-        } else {
-            ValueRef::Null
+        match self {
+            Cells::Page(row) => row.value(column),
+            Cells::Sql(row) if column < row.len() => row.get_raw(column),
+            Cells::Sql(_) => ValueRef::Null,
         }
     }
 
@@ -80,6 +90,17 @@ struct Table {
     columns: Vec<String>,
     /// The name under which the row number can be asked for; `None` for `WITHOUT ROWID` tables.
     rowid: Option<&'static str>,
+    /// For a table whose pages can be read as they are.
+    stored: Option<Stored>,
+}
+
+/// How the rows of a table are stored.
+#[derive(Debug, Clone, Copy)]
+struct Stored {
+    /// The page its tree begins with.
+    root: u32,
+    /// The column that is another name of the rowid.
+    alias: Option<usize>,
 }
 
 /// A table whose columns nobody has asked for yet: an export has eighty, and few are read.
@@ -95,6 +116,8 @@ struct Opener {
     uri: String,
     /// A write-ahead log stands beside the file and has to be read with it.
     wal: bool,
+    /// Nothing stands beside the file.
+    alone: bool,
 }
 
 /// An open SQLite file.
@@ -102,6 +125,8 @@ pub(super) struct Db {
     path: PathBuf,
     conn: Connection,
     opener: Opener,
+    /// Of a file whose pages are all there is to it.
+    pages: Option<Pages>,
     tables: BTreeMap<String, Entry>,
     /// Of the file.
     bytes: u64,
@@ -119,9 +144,13 @@ impl Db {
         let opener = Opener::of(&real);
         let conn = opener.connect().map_err(|e| error(path, &e))?;
         let tables = tables(&conn).map_err(|e| error(path, &e))?;
+        let head = super::check::head(path)?;
         Ok(Db {
             path: path.to_path_buf(),
             conn,
+            pages: Some(&opener)
+                .filter(|o| o.alone)
+                .and_then(|_| Pages::of(&real, &head)),
             opener,
             tables,
             bytes: std::fs::metadata(&real).map_or(0, |m| m.len()),
@@ -141,14 +170,24 @@ impl Db {
         let Some(entry) = self.tables.get(&name.to_ascii_lowercase()) else {
             return Ok(None);
         };
+        let failed = |e| error(&self.path, &e);
+        let columns = columns(&self.conn, &entry.name).map_err(failed)?;
         let mut table = Table {
-            columns: columns(&self.conn, &entry.name).map_err(|e| error(&self.path, &e))?,
+            stored: None,
+            columns: columns.names,
             name: entry.name.clone(),
             rowid: None,
         };
         if entry.has_rowid {
             let names = ["rowid", "_rowid_", "oid"];
             table.rowid = names.into_iter().find(|n| !table.has(n));
+            if columns.plain {
+                let (root, declared) = root(&self.conn, &entry.name).map_err(failed)?;
+                // `INTEGER PRIMARY KEY DESC` is no other name of the rowid, for compatibility.
+                let odd = columns.alias.is_some() && declared.to_ascii_uppercase().contains("DESC");
+                let alias = columns.alias;
+                table.stored = root.filter(|_| !odd).map(|root| Stored { root, alias });
+            }
         }
         Ok(Some(table))
     }
@@ -230,20 +269,46 @@ impl Db {
         let Some(table) = self.table(table)? else {
             return Ok(());
         };
-        let chunks = self.chunks(&table).map_err(|e| error(&self.path, &e))?;
+        let failed = |e| error(&self.path, &e);
+        let chunks = self.chunks(&table).map_err(failed)?;
         progress.phase(&table.name, Some(self.rows(&chunks)));
+        if let Some((pages, stored)) = self.pages.as_ref().zip(table.stored) {
+            return scan_pages(pages, stored, &table, sink, progress, take)
+                .map_err(|broken| self.broken(broken));
+        }
         let scan = Scan {
             select: table.select(S::COLUMNS),
             rowid: table.rowid,
             progress,
         };
-        match chunks.as_slice() {
-            [only] => scan
+        if let [only] = chunks.as_slice() {
+            let mut filled = scan
                 .collect(&self.conn, only, sink.clone())
-                .map(|mut filled| take(&mut filled)),
-            many => parallel(&scan, &self.opener, many, sink, take),
+                .map_err(failed)?;
+            take(&mut filled);
+            return Ok(());
         }
-        .map_err(|e| error(&self.path, &e))
+        let opener = &self.opener;
+        let open = || {
+            let conn = opener.connect()?;
+            let (scan, chunks) = (&scan, &chunks);
+            Ok(move |at: usize, sink: S| match chunks.get(at) {
+                Some(chunk) => scan.collect(&conn, chunk, sink),
+                None => Ok(sink),
+            })
+        };
+        parallel(chunks.len(), open, sink, take).map_err(failed)
+    }
+
+    fn broken(&self, broken: Broken) -> ReadError {
+        match broken {
+            Broken::Damaged(what) => damaged(&self.path, &what),
+            Broken::Io(error) => ReadError {
+                path: self.path.display().to_string(),
+                problem: format!("the SQLite file cannot be read: {error}"),
+                remedy: "check that the file is complete and that you may read it".into(),
+            },
+        }
     }
 
     /// At most this many rows a table holds; 0 for one that does not exist.
@@ -340,16 +405,13 @@ impl Table {
     }
 
     /// The arguments of the collecting function: what exists of the wanted columns.
-    fn select(&self, wanted: &[&str]) -> Vec<String> {
+    fn select(&self, wanted: &[&'static str]) -> Vec<String> {
         wanted
             .iter()
             .map(|spec| {
-                let (names, default) = spec.split_once('=').unwrap_or((spec, "NULL"));
-                let found: Vec<String> = names
-                    .split('|')
-                    .filter(|name| self.has(name))
-                    .map(quote)
-                    .collect();
+                let (names, default) = alternatives(spec);
+                let default = default.unwrap_or("NULL");
+                let found: Vec<String> = names.filter(|name| self.has(name)).map(quote).collect();
                 match found.as_slice() {
                     [] => default.to_owned(),
                     [one] => one.clone(),
@@ -359,6 +421,37 @@ impl Table {
             .chain(std::iter::once(quote(&self.name)))
             .collect()
     }
+
+    /// The same, for rows that are read from their pages.
+    fn layout(&self, wanted: &[&'static str], alias: Option<usize>) -> Layout {
+        let column = |name: &str| {
+            self.columns
+                .iter()
+                .position(|c| c.eq_ignore_ascii_case(name))
+        };
+        let wanted = wanted.iter().map(|spec| {
+            let (names, default) = alternatives(spec);
+            let mut columns = names.filter_map(column);
+            Wanted {
+                column: columns.next(),
+                others: columns.collect(),
+                default: default.and_then(|d| d.parse().ok()),
+            }
+        });
+        Layout {
+            wanted: wanted.collect(),
+            rowid: alias,
+        }
+    }
+}
+
+/// The names in an entry of [`Sink::COLUMNS`], and its default.
+fn alternatives(spec: &'static str) -> (impl Iterator<Item = &'static str>, Option<&'static str>) {
+    let (names, default) = match spec.split_once('=') {
+        Some((names, default)) => (names, Some(default)),
+        None => (spec, None),
+    };
+    (names.split('|'), default)
 }
 
 fn quote(name: &str) -> String {
@@ -372,48 +465,76 @@ struct Scan<'p> {
     progress: &'p dyn Progress,
 }
 
-/// Reads rowid ranges on all threads, each with a connection of its own, and hands the filled sinks
-/// on in order: whichever thread has filled one also takes what is next in line, unless another
-/// thread is at it.
-fn parallel<S: Sink>(
-    scan: &Scan<'_>,
-    opener: &Opener,
-    chunks: &[Chunk],
+/// Reads an ordinary table from its pages.
+fn scan_pages<S: Sink>(
+    pages: &Pages,
+    stored: Stored,
+    table: &Table,
+    empty: &S,
+    progress: &dyn Progress,
+    take: impl FnMut(&mut S) + Send,
+) -> Result<(), Broken> {
+    let layout = table.layout(S::COLUMNS, stored.alias);
+    let leaves = pages.leaves(stored.root)?;
+    let chunks: Vec<&[u32]> = leaves.chunks(CHUNK_LEAVES).collect();
+    let open = || {
+        let mut reader = Leaves::open(pages, &layout)?;
+        let chunks = &chunks;
+        Ok(move |at: usize, mut sink: S| {
+            let leaves = chunks.get(at).copied().unwrap_or_default();
+            let rows = reader.rows(leaves, |row| sink.row(&Cells::Page(row)))?;
+            sink.finish();
+            progress.advance(rows);
+            Ok(sink)
+        })
+    };
+    parallel(chunks.len(), open, empty, take)
+}
+
+/// Fills sinks with the parts of a table on all threads, and hands them on in order: whichever thread
+/// has filled one also takes what is next in line, unless another thread is at it. `open` begins work
+/// on a thread; what it returns fills a sink with the part of a number.
+fn parallel<S: Sink, E: Send, W: FnMut(usize, S) -> Result<S, E>>(
+    parts: usize,
+    open: impl Fn() -> Result<W, E> + Sync,
     empty: &S,
     take: impl FnMut(&mut S) + Send,
-) -> rusqlite::Result<()> {
+) -> Result<(), E> {
     let queue = AtomicUsize::new(0);
     let line = Line {
         filled: Mutex::default(),
         spare: Mutex::default(),
         taker: Mutex::new((0, take)),
     };
-    let failed: Mutex<Option<rusqlite::Error>> = Mutex::new(None);
-    let work = || -> rusqlite::Result<()> {
-        let conn = opener.connect()?;
+    let failed: Mutex<Option<E>> = Mutex::new(None);
+    let work = || -> Result<(), E> {
+        let mut fill = open()?;
         loop {
             let at = queue.fetch_add(1, Ordering::Relaxed);
-            let Some(chunk) = chunks.get(at) else {
+            if at >= parts {
                 return Ok(());
-            };
+            }
             let sink = line.spare().unwrap_or_else(|| empty.clone());
-            line.put(at, scan.collect(&conn, chunk, sink)?);
+            line.put(at, fill(at, sink)?);
         }
     };
-    let threads = rayon::current_num_threads().min(chunks.len());
-    rayon::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|_| {
-                if let Err(error) = work() {
-                    // Nobody begins another range.
-                    queue.store(chunks.len(), Ordering::Relaxed);
-                    if let Ok(mut slot) = failed.lock() {
-                        slot.get_or_insert(error);
-                    }
-                }
-            });
+    let attempt = || {
+        if let Err(error) = work() {
+            // Nobody begins another part.
+            queue.store(parts, Ordering::Relaxed);
+            if let Ok(mut slot) = failed.lock() {
+                slot.get_or_insert(error);
+            }
         }
-    });
+    };
+    match rayon::current_num_threads().min(parts) {
+        0 | 1 => attempt(),
+        threads => rayon::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|_| attempt());
+            }
+        }),
+    }
     match failed.into_inner() {
         Ok(Some(error)) => Err(error),
         _ => Ok(()),
@@ -478,7 +599,7 @@ impl<S: Sink> Aggregate<AssertUnwindSafe<(Option<S>, i64)>, i64> for Collect<S> 
         state: &mut AssertUnwindSafe<(Option<S>, i64)>,
     ) -> rusqlite::Result<()> {
         if let Some(sink) = &mut state.0.0 {
-            sink.row(&Cells(row));
+            sink.row(&Cells::Sql(row));
             state.0.1 += 1;
         }
         Ok(())
@@ -561,6 +682,7 @@ impl Opener {
         Opener {
             uri: format!("{}?{mode}", file_uri(real)),
             wal,
+            alone: !wal && !journal,
         }
     }
 
@@ -660,16 +782,61 @@ fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Entry>> {
         .collect())
 }
 
-fn columns(conn: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
-    let mut statement = conn.prepare(&format!("PRAGMA table_info({})", quote(table)))?;
+/// The columns of a table.
+struct Columns {
+    names: Vec<String>,
+    /// Records hold just these: no column is computed, or has a value where a record ends before it.
+    plain: bool,
+    /// The column that is another name of the rowid: <https://www.sqlite.org/lang_createtable.html#rowid>.
+    alias: Option<usize>,
+}
+
+fn columns(conn: &Connection, table: &str) -> rusqlite::Result<Columns> {
+    let mut statement = conn.prepare(&format!("PRAGMA table_xinfo({})", quote(table)))?;
     let mut rows = statement.query([])?;
-    let mut out = Vec::new();
+    let mut found = Columns {
+        names: Vec::new(),
+        plain: true,
+        alias: None,
+    };
+    let mut keys = Vec::new();
     while let Some(row) = rows.next()? {
-        if let ValueRef::Text(name) = row.get_ref(1)? {
-            out.push(String::from_utf8_lossy(name).into_owned());
+        let text = |at: usize| -> rusqlite::Result<Option<String>> {
+            Ok(match row.get_ref(at)? {
+                ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+                _ => None,
+            })
+        };
+        let (default, key, hidden) = (row.get_ref(4)?, int(row.get_ref(5)?), int(row.get_ref(6)?));
+        found.plain &= default == ValueRef::Null && hidden == Some(0);
+        if key != Some(0) {
+            let kind = text(2)?.unwrap_or_default();
+            keys.push((found.names.len(), kind.eq_ignore_ascii_case("INTEGER")));
+        }
+        if hidden == Some(0) {
+            found.names.extend(text(1)?);
         }
     }
-    Ok(out)
+    if let [(column, true)] = keys.as_slice() {
+        found.alias = Some(*column);
+    }
+    Ok(found)
+}
+
+/// The first page of a table, and how it was declared.
+fn root(conn: &Connection, table: &str) -> rusqlite::Result<(Option<u32>, String)> {
+    let sql = "SELECT rootpage, sql FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query(params![table])?;
+    let Some(row) = rows.next()? else {
+        return Ok((None, String::new()));
+    };
+    let page = int(row.get_ref(0)?).and_then(|page| u32::try_from(page).ok());
+    let declared = match row.get_ref(1)? {
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        _ => String::new(),
+    };
+    Ok((page.filter(|page| *page > 0), declared))
 }
 
 /// What an SQLite failure means for the person who gave us the file.
@@ -713,59 +880,4 @@ fn damaged(path: &Path, what: &str) -> ReadError {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_of_rows_cover_everything_once() {
-        for (low, high) in [
-            (1, 1),
-            (1, 65_536),
-            (1, 65_537),
-            (5, 1_000_000),
-            (-3, 3),
-            (i64::MIN, i64::MAX),
-            (i64::MAX - 1, i64::MAX),
-        ] {
-            let chunks = Chunk { low, high }.split(u64::MAX);
-            assert!(chunks.len() as u64 <= MAX_CHUNKS + 1);
-            assert_eq!(chunks.first().unwrap().low, low);
-            assert_eq!(chunks.last().unwrap().high, high);
-            for pair in chunks.windows(2) {
-                assert_eq!(pair[0].high + 1, pair[1].low);
-            }
-        }
-        assert_eq!(
-            Chunk {
-                low: 1,
-                high: 65_536
-            }
-            .split(u64::MAX)
-            .len(),
-            1
-        );
-        assert_eq!(Chunk { low: 0, high: -1 }.split(u64::MAX).len(), 1);
-    }
-
-    #[test]
-    fn odd_names_stay_themselves_in_a_uri() {
-        assert_eq!(
-            file_uri(Path::new("/a b/c?d#e%f.sqlite")),
-            "file:/a%20b/c%3Fd%23e%25f.sqlite"
-        );
-        assert!(file_uri(Path::new("//net/x")).starts_with("file:////net"));
-    }
-
-    #[test]
-    fn columns_are_taken_as_they_exist() {
-        let table = Table {
-            name: "t".into(),
-            columns: vec!["Start".into(), "b".into(), "c".into()],
-            rowid: Some("rowid"),
-        };
-        assert_eq!(
-            table.select(&["start", "a|b|c", "z", "d=0"]),
-            ["\"start\"", "coalesce(\"b\", \"c\")", "NULL", "0", "\"t\""]
-        );
-    }
-}
+mod tests;

@@ -1,0 +1,193 @@
+use super::*;
+
+#[test]
+fn ranges_of_rows_cover_everything_once() {
+    for (low, high) in [
+        (1, 1),
+        (1, 65_536),
+        (1, 65_537),
+        (5, 1_000_000),
+        (-3, 3),
+        (i64::MIN, i64::MAX),
+        (i64::MAX - 1, i64::MAX),
+    ] {
+        let chunks = Chunk { low, high }.split(u64::MAX);
+        assert!(chunks.len() as u64 <= MAX_CHUNKS + 1);
+        assert_eq!(chunks.first().unwrap().low, low);
+        assert_eq!(chunks.last().unwrap().high, high);
+        for pair in chunks.windows(2) {
+            assert_eq!(pair[0].high + 1, pair[1].low);
+        }
+    }
+    assert_eq!(
+        Chunk {
+            low: 1,
+            high: 65_536
+        }
+        .split(u64::MAX)
+        .len(),
+        1
+    );
+    assert_eq!(Chunk { low: 0, high: -1 }.split(u64::MAX).len(), 1);
+}
+
+/// Keeps every value as text.
+#[derive(Clone, Default)]
+struct Said(Vec<String>);
+
+impl Sink for Said {
+    const COLUMNS: &'static [&'static str] = &["id", "a", "b|c", "c", "missing=7", "late", "z"];
+
+    fn row(&mut self, cells: &Cells<'_, '_>) {
+        let values = (0..=Self::COLUMNS.len()).map(|at| format!("{:?}", cells.raw(at)));
+        self.0.push(values.collect::<Vec<_>>().join(" "));
+    }
+}
+
+/// What a table says when it is read from its pages, and through SQLite.
+fn both_ways(path: &Path) -> [Vec<String>; 2] {
+    let mut db = Db::open(path).unwrap();
+    assert!(db.pages.is_some());
+    let said = |db: &Db| {
+        let parts = db.scan("t", &Said::default(), &crate::read::Quiet).unwrap();
+        parts.into_iter().flat_map(|part| part.0).collect()
+    };
+    let direct = said(&db);
+    db.pages = None;
+    [direct, said(&db)]
+}
+
+#[test]
+fn pages_say_what_sqlite_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let declarations = [
+        "id INTEGER PRIMARY KEY, a, b TEXT, c REAL, z BLOB",
+        "id INT, z, c, b, a",
+        "a INTEGER, b, c, id INT PRIMARY KEY DESC, z",
+    ];
+    for (number, declared) in declarations.into_iter().enumerate() {
+        for page_bytes in [512, 4096, 65_536] {
+            let path = folder.path().join(format!("{number}-{page_bytes}.sqlite"));
+            let conn = Connection::open(&path).unwrap();
+            conn.execute_batch(&format!(
+                "PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = {number}; BEGIN;
+                 CREATE TABLE other (x); CREATE TABLE t ({declared});"
+            ))
+            .unwrap();
+            let mut insert = conn
+                .prepare("INSERT INTO t (id, a, b, c, z) VALUES (?1, ?2, ?3, ?4, ?5)")
+                .unwrap();
+            for row in 0..3000_i64 {
+                // Every width of a number, both signs; texts of up to several pages.
+                let wide = (row % 7 - 3) * (1_i64 << (row % 61));
+                let text = "\u{e9}x".repeat(((row * row) % 97 * (row % 3 / 2) * 30) as usize);
+                let part = (row % 5 > 0).then_some(text);
+                let real = (row % 4 > 0).then_some(row as f64 / 4.0);
+                let blob = vec![0xFF_u8; (row % 11) as usize];
+                insert
+                    .execute(params![row * 3 - 50, wide, part, real, blob])
+                    .unwrap();
+            }
+            drop(insert);
+            conn.execute_batch(
+                "COMMIT; DELETE FROM t WHERE id % 6 = 1; ALTER TABLE t ADD COLUMN late;
+                 INSERT INTO t (id, late) VALUES (100000, 'now');",
+            )
+            .unwrap();
+            drop(conn);
+            let [direct, through] = both_ways(&path);
+            assert!(direct.len() > 1400);
+            assert_eq!(direct, through, "{declared}, {page_bytes}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_ordinary_table_is_left_to_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, declared) in [
+        ("computed", "a, b AS (a * 2), c"),
+        ("default", "a, b DEFAULT 5, c"),
+        (
+            "keyed",
+            "a PRIMARY KEY, b, c) WITHOUT ROWID; CREATE TABLE u (x",
+        ),
+        ("descending", "id INTEGER PRIMARY KEY DESC, a, b, c"),
+    ] {
+        let path = folder.path().join(name);
+        let conn = Connection::open(&path).unwrap();
+        conn.execute_batch(&format!(
+            "CREATE TABLE t ({declared}); INSERT INTO t (a, c) VALUES (1, 2);"
+        ))
+        .unwrap();
+        drop(conn);
+        let table = Db::open(&path).unwrap().table("t").unwrap().unwrap();
+        assert!(table.stored.is_none(), "{name}");
+        let [direct, through] = both_ways(&path);
+        assert_eq!((direct.len(), &direct), (1, &through), "{name}");
+    }
+}
+
+#[test]
+fn a_tree_that_contradicts_the_format_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.sqlite");
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch(
+        "PRAGMA page_size = 512; CREATE TABLE t (a, b);
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000)
+         INSERT INTO t SELECT i, 'some text' FROM n;",
+    )
+    .unwrap();
+    drop(conn);
+    let good = std::fs::read(&path).unwrap();
+    let root = 512;
+    assert_eq!(good[root], 5, "the root is an interior page");
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        std::fs::write(&path, bytes).unwrap();
+        let db = Db::open(&path)?;
+        db.scan("t", &Said::default(), &crate::read::Quiet)
+    };
+    assert!(with(&|_| {}).is_ok());
+    // The last child of the root is the root, no page, a page behind the end; a leaf has a kind
+    // that does not exist, more rows than fit, rows outside.
+    let last = good.len() - 512;
+    let changes: [&dyn Fn(&mut Vec<u8>); 6] = [
+        &|b| b[root + 8..root + 12].copy_from_slice(&2_u32.to_be_bytes()),
+        &|b| b[root + 8..root + 12].copy_from_slice(&0_u32.to_be_bytes()),
+        &|b| b[root + 8..root + 12].copy_from_slice(&u32::MAX.to_be_bytes()),
+        &|b| b[last] = 7,
+        &|b| b[last + 3..last + 5].copy_from_slice(&[0xFF, 0xFF]),
+        &|b| b[last + 8..last + 10].copy_from_slice(&[0x01, 0xFF]),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let error = with(change).err().map(|e| e.to_string());
+        let error = error.unwrap_or_else(|| format!("change {number} went unseen"));
+        assert!(error.contains("damaged"), "{error}");
+    }
+}
+
+#[test]
+fn odd_names_stay_themselves_in_a_uri() {
+    assert_eq!(
+        file_uri(Path::new("/a b/c?d#e%f.sqlite")),
+        "file:/a%20b/c%3Fd%23e%25f.sqlite"
+    );
+    assert!(file_uri(Path::new("//net/x")).starts_with("file:////net"));
+}
+
+#[test]
+fn columns_are_taken_as_they_exist() {
+    let table = Table {
+        name: "t".into(),
+        columns: vec!["Start".into(), "b".into(), "c".into()],
+        rowid: Some("rowid"),
+        stored: None,
+    };
+    assert_eq!(
+        table.select(&["start", "a|b|c", "z", "d=0"]),
+        ["\"start\"", "coalesce(\"b\", \"c\")", "NULL", "0", "\"t\""]
+    );
+}
