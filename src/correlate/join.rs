@@ -1,12 +1,14 @@
 //! Kernels to the calls that launched them.
 
-use crate::profile::{ApiCall, ApiClass, CallId, Correlated, Profile};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+
+use crate::profile::{ApiCall, ApiClass, CallId, Correlated, Kernel, Profile};
 
 /// The launch of every kernel: same correlation id **and** same process, for the ids of two ranks
 /// collide.
 pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
     let started = profile.kernels.iter().map(|k| (k.process, k.correlation));
-    let mut best: Correlated<CallId> = Correlated::of(profile, started.clone());
+    let mut best: Correlated<CallId> = Correlated::of(profile, started);
     for (id, call) in (0..).map(CallId).zip(&profile.calls) {
         let Some(slot) = best.slot_of(profile, call) else {
             continue;
@@ -16,7 +18,8 @@ pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
             *slot = Some(id);
         }
     }
-    started.map(|(process, id)| best.get(process, id)).collect()
+    let launch = |k: &Kernel| best.get(k.process, k.correlation);
+    profile.kernels.par_iter().map(launch).collect()
 }
 
 /// The best row of an id is the least: a launch before anything else, the runtime's row before the

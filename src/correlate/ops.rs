@@ -3,6 +3,10 @@
 
 use std::sync::Arc;
 
+use rayon::iter::{
+    IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
+};
+use rayon::slice::ParallelSliceMut;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::args::Arguments;
@@ -41,8 +45,10 @@ pub(crate) struct Calls<'t, 'p> {
 #[derive(Debug)]
 struct Backward {
     call: OpCallId,
-    /// Numbers of the nodes run so far. One that comes again begins another pass over the graph.
-    nodes: Vec<u64>,
+    /// Numbers of the nodes run so far. One that comes again begins another pass over the graph. Most
+    /// operators record just one.
+    first: u64,
+    others: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,8 +216,11 @@ impl<'t, 'p> Calls<'t, 'p> {
         self.op_ids.push(named.id);
         self.lines.push(setting.line);
         if let Some(seq) = self.joins(choice) {
-            let nodes = vec![seq];
-            let backward = Backward { call: id, nodes };
+            let backward = Backward {
+                call: id,
+                first: seq,
+                others: Vec::new(),
+            };
             self.backward_of.insert(choice.operator, backward);
         }
         self.remember(choice.range, id);
@@ -238,10 +247,11 @@ impl<'t, 'p> Calls<'t, 'p> {
         const MOST_NODES: usize = 64;
         let seq = self.joins(choice)?;
         let backward = self.backward_of.get_mut(&choice.operator)?;
-        if backward.nodes.contains(&seq) || backward.nodes.len() >= MOST_NODES {
+        let again = backward.first == seq || backward.others.contains(&seq);
+        if again || backward.others.len() + 1 >= MOST_NODES {
             return None;
         }
-        backward.nodes.push(seq);
+        backward.others.push(seq);
         Some(backward.call)
     }
 
@@ -423,9 +433,9 @@ pub(crate) fn forwards(
     }
     let wanted: FxHashSet<(u32, u64)> = nodes.iter().map(|n| (n.process, n.seq)).collect();
     let mut origins = origins(profile, texts, tree, &wanted);
-    origins.sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
+    origins.par_sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
     let chosen: Vec<(ScopeId, RangeId)> = nodes
-        .iter()
+        .par_iter()
         .filter_map(|n| Some((n.scope, origin_of(n, &origins)?)))
         .collect();
     let ranges: Vec<RangeId> = chosen.iter().map(|(_, range)| *range).collect();
@@ -458,6 +468,7 @@ struct Origin {
 
 fn numbered_nodes(profile: &Profile, tree: &Tree<'_>) -> Vec<NumberedNode> {
     (0..tree.scopes.len())
+        .into_par_iter()
         .map(ScopeId::new)
         .filter_map(|scope| {
             let context = tree.context(scope)?;
@@ -486,8 +497,8 @@ fn origins(
     tree: &Tree<'_>,
     wanted: &FxHashSet<(u32, u64)>,
 ) -> Vec<Origin> {
-    (0u32..)
-        .zip(&profile.ranges)
+    (profile.ranges.par_iter())
+        .enumerate()
         .filter_map(|(id, range)| {
             let seq = range.seq?.get();
             let process = profile.threads.get(range.thread.idx())?.process.row();
@@ -503,9 +514,9 @@ fn origins(
                 process,
                 seq,
                 start: range.span.start,
-                range: RangeId(id),
+                range: RangeId::new(id),
                 stem: Some(named.stem),
-                recomputed: tree.recomputed.get(id as usize).copied().unwrap_or(false),
+                recomputed: tree.recomputed.get(id).copied().unwrap_or(false),
             })
         })
         .collect()

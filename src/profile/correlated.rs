@@ -24,27 +24,39 @@ pub(crate) struct IdMap<V> {
 struct Extent {
     bounds: Option<(u64, u64)>,
     count: u64,
+    zero: bool,
 }
 
 impl Extent {
     fn add(&mut self, id: u64) {
         self.count += 1;
         // 0 often stands for "none", far below the others.
-        if id > 0 {
+        if id == 0 {
+            self.zero = true;
+        } else {
             let (low, high) = self.bounds.unwrap_or((id, id));
             self.bounds = Some((low.min(id), high.max(id)));
         }
     }
 }
 
+impl Extent {
+    /// The first number of a table, its places, and whether all numbers have one.
+    fn table(self) -> (u64, usize, bool) {
+        let (low, high) = self.bounds.unwrap_or_default();
+        let most = self.count.saturating_mul(PLACES_PER_ID) + MORE_PLACES;
+        let span = (high - low).saturating_add(1);
+        let places = usize::try_from(span.min(most)).unwrap_or(0);
+        (low, places, span <= most && !self.zero)
+    }
+}
+
 impl<V: Copy> IdMap<V> {
     fn within(extent: Extent) -> IdMap<V> {
-        let (low, high) = extent.bounds.unwrap_or_default();
-        let most = extent.count.saturating_mul(PLACES_PER_ID) + MORE_PLACES;
-        let places = (high - low).saturating_add(1).min(most);
+        let (low, places, _) = extent.table();
         IdMap {
             low,
-            near: vec![None; usize::try_from(places).unwrap_or(0)],
+            near: vec![None; places],
             far: FxHashMap::default(),
         }
     }
@@ -54,7 +66,20 @@ impl<V: Copy> IdMap<V> {
         let mut extent = Extent::default();
         ids.clone().for_each(|id| extent.add(id));
         let mut map = IdMap::within(extent);
-        ids.for_each(|id| map.make_room(id));
+        if !extent.table().2 {
+            ids.for_each(|id| map.make_room(id));
+        }
+        map
+    }
+
+    /// The same value for each of these numbers.
+    pub(crate) fn all(ids: impl Iterator<Item = u64> + Clone, value: V) -> IdMap<V> {
+        let mut map = IdMap::of(ids.clone());
+        for id in ids {
+            if let Some(slot) = map.slot(id) {
+                *slot = Some(value);
+            }
+        }
         map
     }
 
@@ -106,8 +131,11 @@ impl<V: Copy> Correlated<V> {
             }
         }
         let mut all = Correlated {
-            processes: extents.into_iter().map(IdMap::within).collect(),
+            processes: extents.iter().copied().map(IdMap::within).collect(),
         };
+        if extents.iter().all(|extent| extent.table().2) {
+            return all;
+        }
         for (process, id) in asked {
             if let Some(map) = all.processes.get_mut(process.idx()) {
                 map.make_room(id);

@@ -110,14 +110,7 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
     let started = (profile.kernels.iter())
         .map(|kernel| kernel.correlation)
         .filter(|id| *id != NO_CORRELATION);
-    let mut started: IdMap<()> = IdMap::of(started);
-    for kernel in &profile.kernels {
-        if kernel.correlation != NO_CORRELATION
-            && let Some(slot) = started.slot(kernel.correlation)
-        {
-            *slot = Some(());
-        }
-    }
+    let started = IdMap::all(started, ());
     let mut threads: Vec<Vec<i64>> = vec![Vec::new(); profile.threads.len()];
     for call in &profile.calls {
         if let Some(times) = threads.get_mut(call.thread.idx())

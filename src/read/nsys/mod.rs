@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::build::{Builder, StringTable};
+use super::build::{Builder, StringTable, sort_by_start};
 use super::sqlite::{Cell, Cells, Db, Sink};
 use super::{Input, Progress, Quiet, ReadError, Reader, Sniff, columns, ints};
 use crate::base::units;
@@ -84,7 +84,13 @@ impl Reader for Nsys {
 
         let kinds = enums::event_kinds(&db)?;
         let launches = calls::launches(&builder);
-        let ranges = Ranges::read(&db, &kinds, launches, &pids, &mut builder, progress)?;
+        // Reading the ranges takes longest, and needs no calls.
+        let mut calls = std::mem::take(&mut builder.profile.calls);
+        let ranges = rayon::in_place_scope(|scope| {
+            scope.spawn(|_| sort_by_start(&mut calls, |call| call.span.start));
+            Ranges::read(&db, &kinds, launches, &pids, &mut builder, progress)
+        })?;
+        builder.profile.calls = calls;
         let strings = self::strings(&db, ranges.ids().collect(), progress)?;
         ranges.name(&strings, &mut builder);
 
