@@ -20,18 +20,20 @@ macro_rules! handle {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[allow(unreachable_pub)]
         pub struct $name {
             /// The row number plus one.
             above: std::num::NonZeroU32,
         }
         $(#[$doc])*
-        #[allow(non_snake_case)]
+        #[allow(non_snake_case, unreachable_pub)]
         pub const fn $name(row: u32) -> $name {
             match std::num::NonZeroU32::new(row.saturating_add(1)) {
                 Some(above) => $name { above },
                 None => $name { above: std::num::NonZeroU32::MAX },
             }
         }
+        #[allow(unreachable_pub)]
         impl $name {
             /// The handle of the row at `index`. Tables are capped below `u32::MAX` rows.
             pub fn new(index: usize) -> Self {

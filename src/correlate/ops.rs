@@ -7,13 +7,14 @@ use rayon::iter::{
     IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
 };
 use rayon::slice::ParallelSliceMut;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::args::Arguments;
 use super::layers::{Brackets, LayerTable};
 use super::marker::{Meaning, Named, Phase, Role, Texts, What};
 use super::sweep::{self, Context, Tree};
 use super::{ArgsId, Direction, LayerId, LayerSource, OpCall, OpCallId, ScopeId};
+use crate::handle;
 use crate::profile::{Number, Profile, Range, RangeId, StrId, ThreadId};
 
 /// Everything the questions about a scope need.
@@ -24,7 +25,7 @@ pub(crate) struct Calls<'t, 'p> {
     tree: &'t Tree<'p>,
     layers: &'t mut LayerTable,
     /// Per autograd node: the forward range that recorded it.
-    forwards: &'t FxHashMap<ScopeId, ScopeId>,
+    forwards: &'t Forwards,
     pub calls: Vec<OpCall>,
     /// Per call: equal for equal operator names.
     pub op_ids: Vec<u32>,
@@ -34,10 +35,16 @@ pub(crate) struct Calls<'t, 'p> {
     call_of_range: Vec<Option<OpCallId>>,
     /// What a launch in a scope belongs to, once it has been asked for.
     call_of_scope: Vec<Answer>,
-    /// The backward of a forward operator whose arguments it takes over.
-    backward_of: FxHashMap<ScopeId, Backward>,
+    backwards: Vec<Backward>,
+    /// The backward of a forward operator's scope whose arguments it takes over.
+    backward_of: Vec<Option<BackwardId>>,
     /// Forward scopes of backward calls, to be linked once all calls are known.
     pending: Vec<(OpCallId, ScopeId)>,
+}
+
+handle! {
+    /// A row of [`Calls::backwards`].
+    BackwardId,
 }
 
 /// The backward of one forward call: one call too, however many autograd nodes the forward recorded.
@@ -80,7 +87,7 @@ impl<'t, 'p> Calls<'t, 'p> {
         brackets: &'t Brackets,
         tree: &'t Tree<'p>,
         layers: &'t mut LayerTable,
-        forwards: &'t FxHashMap<ScopeId, ScopeId>,
+        forwards: &'t Forwards,
     ) -> Self {
         Calls {
             arguments: tree.arguments,
@@ -93,7 +100,8 @@ impl<'t, 'p> Calls<'t, 'p> {
             lines: Vec::new(),
             call_of_range: vec![None; tree.scopes.len()],
             call_of_scope: vec![Answer::NotAsked; tree.scopes.len()],
-            backward_of: FxHashMap::default(),
+            backwards: Vec::new(),
+            backward_of: vec![None; tree.scopes.len()],
             pending: Vec::new(),
         }
     }
@@ -162,8 +170,8 @@ impl<'t, 'p> Calls<'t, 'p> {
     /// The operator of the forward range that recorded an autograd node, and whether it has
     /// arguments.
     fn forward_operator(&self, node: ScopeId) -> Option<(ScopeId, bool)> {
-        let forward = self.forwards.get(&node)?;
-        let context = self.tree.context(*forward)?;
+        let forward = self.forwards.of(node)?;
+        let context = self.tree.context(forward)?;
         match (context.with_args, context.known) {
             (Some(operator), _) => Some((operator, true)),
             (None, Some(operator)) => Some((operator, false)),
@@ -216,12 +224,14 @@ impl<'t, 'p> Calls<'t, 'p> {
         self.op_ids.push(named.id);
         self.lines.push(setting.line);
         if let Some(seq) = self.joins(choice) {
-            let backward = Backward {
+            if let Some(slot) = self.backward_of.get_mut(choice.operator.idx()) {
+                *slot = Some(BackwardId::new(self.backwards.len()));
+            }
+            self.backwards.push(Backward {
                 call: id,
                 first: seq,
                 others: Vec::new(),
-            };
-            self.backward_of.insert(choice.operator, backward);
+            });
         }
         self.remember(choice.range, id);
         Some(id)
@@ -246,7 +256,8 @@ impl<'t, 'p> Calls<'t, 'p> {
         /// More nodes than any operator records; bounds the work on hostile files.
         const MOST_NODES: usize = 64;
         let seq = self.joins(choice)?;
-        let backward = self.backward_of.get_mut(&choice.operator)?;
+        let backward = (*self.backward_of.get(choice.operator.idx())?)?;
+        let backward = self.backwards.get_mut(backward.idx())?;
         let again = backward.first == seq || backward.others.contains(&seq);
         if again || backward.others.len() + 1 >= MOST_NODES {
             return None;
@@ -290,7 +301,7 @@ impl<'t, 'p> Calls<'t, 'p> {
         let context = spot.scope.and_then(|s| self.tree.context(s).copied());
         let (direction, recomputed) = self.direction(context.as_ref(), op, spot);
         let node = context.and_then(|c| c.node.filter(|_| !c.flags.recomputed));
-        let forward = node.and_then(|n| self.forwards.get(&n)).copied();
+        let forward = node.and_then(|n| self.forwards.of(n));
         let inherited = forward.map(|f| {
             let range = self.tree.range(f).map(|(_, range, _)| range);
             Spot {
@@ -422,14 +433,10 @@ struct Choice {
 /// origin of the node's name is preferred, and one that was itself recomputed only for the nodes
 /// that run inside another node. Functions written in C++ record no range of their own: what carries
 /// their number is something that ran just before.
-pub(crate) fn forwards(
-    profile: &Profile,
-    texts: &Texts,
-    tree: &mut Tree<'_>,
-) -> FxHashMap<ScopeId, ScopeId> {
+pub(crate) fn forwards(profile: &Profile, texts: &Texts, tree: &mut Tree<'_>) -> Forwards {
     let nodes = numbered_nodes(profile, tree);
     if nodes.is_empty() {
-        return FxHashMap::default();
+        return Forwards::default();
     }
     let wanted: FxHashSet<(u32, u64)> = nodes.iter().map(|n| (n.process, n.seq)).collect();
     let mut origins = origins(profile, texts, tree, &wanted);
@@ -440,10 +447,23 @@ pub(crate) fn forwards(
         .collect();
     let ranges: Vec<RangeId> = chosen.iter().map(|(_, range)| *range).collect();
     tree.add_ranges(&ranges);
-    chosen
-        .into_iter()
-        .filter_map(|(node, range)| Some((node, tree.scope_of(range)?)))
-        .collect()
+    let mut forwards = Forwards(vec![None; tree.scopes.len()]);
+    for (node, range) in chosen {
+        if let Some(slot) = forwards.0.get_mut(node.idx()) {
+            *slot = tree.scope_of(range);
+        }
+    }
+    forwards
+}
+
+/// Per scope that is an autograd node: the forward range that recorded it.
+#[derive(Debug, Default)]
+pub(crate) struct Forwards(Vec<Option<ScopeId>>);
+
+impl Forwards {
+    fn of(&self, node: ScopeId) -> Option<ScopeId> {
+        *self.0.get(node.idx())?
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
