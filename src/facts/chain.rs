@@ -126,7 +126,7 @@ pub(super) fn plain_name(name: &str) -> &str {
 pub(super) fn recognise(costed: &Costed, around: &Around) -> Vec<Chain> {
     let mut found: BTreeMap<(Kind, String, String, Direction), Chain> = BTreeMap::new();
     let adds_bias = |link: &Link<'_>| {
-        let words = around.of(&costed.run, link.site);
+        let words = around.site(link.site);
         words.iter().any(|w| CONVOLUTIONS.contains(&&**w))
     };
     let works = works(costed);
@@ -693,9 +693,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         "Operators around nine tenths of the time of each of its calls, plainly spelled: `scaled_dot_product_attention`",
         |c| {
             let sites = c.chain.sites.keys().copied();
-            Answer::Value(Value::Strings(
-                c.table.around.of_all(&c.table.costed.run, sites),
-            ))
+            Answer::Value(Value::Strings(c.table.around.sites(sites)))
         }
     ),
     fact!(

@@ -244,7 +244,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         &[],
         NOTHING,
         "The operator and those around nine tenths of its time, plainly spelled: `copy`, `clone`, `contiguous`",
-        |s| { Answer::Value(Value::Strings(s.table.around.of(&s.table.costed.run, s.id),)) }
+        |s| { Answer::Value(Value::Strings(s.table.around.site(s.id))) }
     ),
     fact!(
         "site.has_op",

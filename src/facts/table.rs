@@ -1,18 +1,15 @@
 //! The facts of one run, and of its members.
 
-use std::collections::BTreeMap;
-
-use rustc_hash::FxHashSet;
-
-use super::around::Around;
+use super::around::{Around, operator_in};
 use super::chain::{self, Chain, ChainScope};
-use super::copy::{self, CopyGroup, CopyScope};
+use super::copy::{self, CallsBehind, CopyGroup, CopyScope};
 use super::gap::{self, GapGroup, GapScope};
 use super::gpu::GpuScope;
 use super::host::Host;
 use super::kernel::KernelScope;
 use super::layer::{LayerScope, LayerSums};
-use super::program::Program;
+use super::paths::Paths;
+use super::program::{self, Program, Signs};
 use super::rhythm::Rhythm;
 use super::run::Sums;
 use super::site::SiteScope;
@@ -22,7 +19,6 @@ use crate::base::DType;
 use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
-use crate::profile::{ProcessId, StrId};
 
 /// The facts of one run: sums that many facts share, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -63,20 +59,44 @@ impl<'a> Table<'a> {
     /// Gathers everything the facts need, once.
     pub fn new(costed: &'a Costed) -> Table<'a> {
         let run = &costed.run;
-        let totals = totals(run);
-        let ranks = ranks(costed);
-        let around = Around::default();
-        let ((sums, chains), (copies, gaps)) = rayon::join(
-            || rayon::join(|| Sums::of(costed), || chain::recognise(costed, &around)),
-            || rayon::join(|| copy::groups(run), || gap::groups(run)),
-        );
+        let signs = Signs::of(run);
+        let counts = |name: &str| program::says(name) || operator_in(name).is_some();
+        let (((paths, around, chains), (sums, ranks)), ((program, copies), (gaps, (host, rhythm)))) =
+            rayon::join(
+                || {
+                    rayon::join(
+                        || {
+                            let paths = Paths::of(run, counts);
+                            let around = Around::of(run, &paths);
+                            let chains = chain::recognise(costed, &around);
+                            (paths, around, chains)
+                        },
+                        || rayon::join(|| Sums::of(costed), || ranks(costed)),
+                    )
+                },
+                || {
+                    rayon::join(
+                        || {
+                            let calls = CallsBehind::of(run);
+                            rayon::join(
+                                || Program::of(costed, &signs, &calls),
+                                || copy::groups(run, &calls),
+                            )
+                        },
+                        || {
+                            let rest = || rayon::join(|| Host::of(run), || Rhythm::of(costed));
+                            rayon::join(|| gap::groups(run), rest)
+                        },
+                    )
+                },
+            );
         Table {
             costed,
-            totals,
+            totals: totals(run),
             sums,
-            host: Host::of(run),
-            program: Program::of(costed),
-            rhythm: Rhythm::of(costed),
+            host,
+            program: program.with_paths(&signs, &paths),
+            rhythm,
             processes: ranks.len(),
             copies,
             gaps,
@@ -552,30 +572,32 @@ fn layers(costed: &Costed) -> Vec<LayerSums> {
 /// Kernel time per process, in order of the process table; the rank where the file says it.
 fn ranks(costed: &Costed) -> Vec<Rank> {
     let run = &costed.run;
-    let collective: FxHashSet<StrId> = run
-        .sites
-        .iter()
-        .zip(&costed.kernels)
-        .flat_map(|(site, decoded)| site.kernels.iter().zip(decoded))
-        .filter(|(_, name)| name.family == Family::Communication)
-        .map(|(kernel, _)| kernel.name)
-        .collect();
-    let mut by_process: BTreeMap<ProcessId, Rank> = BTreeMap::new();
+    let mut collective: Vec<bool> = vec![false; run.profile.strings.len()];
+    for (site, decoded) in run.sites.iter().zip(&costed.kernels) {
+        for (kernel, name) in site.kernels.iter().zip(decoded) {
+            if let Some(slot) = collective.get_mut(kernel.name.idx()) {
+                *slot |= name.family == Family::Communication;
+            }
+        }
+    }
+    let mut by_process: Vec<Option<Rank>> = vec![None; run.profile.processes.len()];
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        if link.site.is_some() {
-            let rank = by_process.entry(kernel.process).or_default();
+        let rank = by_process.get_mut(kernel.process.idx());
+        if let Some(rank) = rank.filter(|_| link.site.is_some()) {
+            let rank = rank.get_or_insert_default();
             let ns = kernel.span.ns() as f64;
             rank.kernel_ns += ns;
-            if !collective.contains(&kernel.name) {
+            if collective.get(kernel.name.idx()) != Some(&true) {
                 rank.compute_ns += ns;
             }
         }
     }
+    let by_process = run.profile.processes.iter().zip(by_process);
+    let with_work = by_process.filter_map(|(process, rank)| Some((process, rank?)));
     (0..)
-        .zip(by_process)
+        .zip(with_work)
         .map(|(position, (process, rank))| {
-            let known = run.profile.processes.get(process.idx());
-            let number = known.and_then(|p| p.rank).map_or(position, u64::from);
+            let number = process.rank.map_or(position, u64::from);
             Rank { number, ..rank }
         })
         .collect()
