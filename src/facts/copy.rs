@@ -45,7 +45,7 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     let Some(window) = run.window.span.filter(|_| !run.profile.copies.is_empty()) else {
         return Vec::new();
     };
-    let kernels = kernel_unions(run);
+    let mut kernels = kernel_unions(run);
     let mut windows: Vec<Span> = vec![window; run.profile.devices.len()];
     for device in &run.timeline.devices {
         if let Some(slot) = windows.get_mut(device.device.idx()) {
@@ -73,9 +73,8 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
             end: copy.span.end,
         };
         *until = (*until).max(copy.span.end);
-        let exposed = kernels
-            .get(copy.device.idx())
-            .map_or(fresh.ns(), |u| fresh.ns() - overlap(u, fresh));
+        let busy = kernels.get_mut(copy.device.idx());
+        let exposed = fresh.ns() - busy.map_or(0, |union| union.overlap(fresh));
         let group = groups
             .entry((copy.kind, copy.src, copy.dst, sync == Some(true)))
             .or_insert_with(|| CopyGroup {
@@ -185,8 +184,8 @@ const SMALL_COPY_BYTES: u64 = 64_000;
 /// From here on latency does not count (nsys-ai judges bandwidth on copies above 10 MB).
 const LARGE_COPY_BYTES: u64 = 10_000_000;
 
-/// Per device with copies, disjoint sorted intervals in which a kernel or a graph ran.
-fn kernel_unions(run: &Run) -> Vec<Vec<Span>> {
+/// Per device with copies, when a kernel or a graph ran.
+fn kernel_unions(run: &Run) -> Vec<Union> {
     let mut copied = vec![false; run.profile.devices.len()];
     for copy in &run.profile.copies {
         if let Some(slot) = copied.get_mut(copy.device.idx()) {
@@ -204,14 +203,18 @@ fn kernel_unions(run: &Run) -> Vec<Vec<Span>> {
             union.add(span);
         }
     }
-    unions.into_iter().map(Union::spans).collect()
+    unions.iter_mut().for_each(Union::sort);
+    unions
 }
 
 /// Intervals put together while they come in order of start, as kernels do.
 #[derive(Debug, Default)]
 struct Union {
+    /// Disjoint and sorted, once [`sort`](Union::sort) was called.
     spans: Vec<Span>,
     unordered: bool,
+    /// Intervals that end before all that will be asked for.
+    past: usize,
 }
 
 impl Union {
@@ -226,7 +229,8 @@ impl Union {
         }
     }
 
-    fn spans(mut self) -> Vec<Span> {
+    /// For graphs, which are added after the kernels.
+    fn sort(&mut self) {
         if self.unordered {
             let mut spans = std::mem::take(&mut self.spans);
             spans.sort_unstable();
@@ -234,19 +238,20 @@ impl Union {
                 self.add(span);
             }
         }
-        self.spans
     }
-}
 
-/// How much of `span` the sorted disjoint `union` covers.
-fn overlap(union: &[Span], span: Span) -> i64 {
-    let from = union.partition_point(|u| u.end <= span.start);
-    union
-        .iter()
-        .skip(from)
-        .take_while(|u| u.start < span.end)
-        .map(|u| u.clip(span).ns())
-        .sum()
+    /// How much of `span` is covered. One that begins earlier must not be asked for any more.
+    fn overlap(&mut self, span: Span) -> i64 {
+        let later = self.spans.get(self.past..).unwrap_or_default();
+        let over = later.iter().take_while(|u| u.end <= span.start).count();
+        self.past += over;
+        later
+            .iter()
+            .skip(over)
+            .take_while(|u| u.start < span.end)
+            .map(|u| u.clip(span).ns())
+            .sum()
+    }
 }
 
 fn memory(kind: MemKind) -> &'static str {
@@ -447,9 +452,15 @@ mod tests {
 
     #[test]
     fn overlap_counts_each_ns_once() {
-        let union = [Span { start: 0, end: 10 }, Span { start: 20, end: 30 }];
-        assert_eq!(overlap(&union, Span { start: 5, end: 25 }), 10);
-        assert_eq!(overlap(&union, Span { start: 10, end: 20 }), 0);
-        assert_eq!(overlap(&union, Span { start: -5, end: 50 }), 20);
+        let mut union = Union::default();
+        for (start, end) in [(20, 30), (0, 5), (3, 10), (25, 28)] {
+            union.add(Span { start, end });
+        }
+        union.sort();
+        assert_eq!(union.overlap(Span { start: -5, end: 50 }), 20);
+        assert_eq!(union.overlap(Span { start: 5, end: 25 }), 10);
+        assert_eq!(union.overlap(Span { start: 10, end: 20 }), 0);
+        assert_eq!(union.overlap(Span { start: 22, end: 23 }), 1);
+        assert_eq!(union.overlap(Span { start: 40, end: 90 }), 0);
     }
 }

@@ -7,6 +7,7 @@ use crate::cost::{Decoded, Dims, Family, OpCost, SiteCost, TensorCore};
 use crate::gpu::How;
 
 /// A site in its table.
+#[derive(Clone, Copy)]
 pub(super) struct SiteScope<'a> {
     pub(super) table: &'a Table<'a>,
     pub(super) id: SiteId,

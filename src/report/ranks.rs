@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
 use super::build::{label, share, sum, title};
 use super::{CollectiveTimes, Rank, RankTimes};
 use crate::correlate::{DeviceTimeline, Run};
 use crate::cost::{Costed, Decoded, Family};
-use crate::profile::{DeviceId, KernelId, ProcessId, StrId};
+use crate::profile::{DeviceId, KernelId, ProcessId};
 
 /// Durations kept per rank: some steps of a large model. A report is a page, not a second profile.
 const MAX_DURATIONS: usize = 4096;
@@ -50,11 +50,12 @@ pub(super) fn of(costed: &Costed) -> Vec<Rank> {
 fn users(run: &Run) -> BTreeMap<DeviceId, BTreeSet<ProcessId>> {
     let mut users: BTreeMap<DeviceId, BTreeSet<ProcessId>> = BTreeMap::new();
     let kernels = run.profile.kernels.iter().zip(&run.links);
-    for (kernel, _) in kernels.filter(|(_, link)| link.site.is_some()) {
-        users
-            .entry(kernel.device)
-            .or_default()
-            .insert(kernel.process);
+    let inside = kernels.filter(|(_, link)| link.site.is_some());
+    let used: FxHashSet<(DeviceId, ProcessId)> = inside
+        .map(|(kernel, _)| (kernel.device, kernel.process))
+        .collect();
+    for (device, process) in used {
+        users.entry(device).or_default().insert(process);
     }
     for graph in &run.profile.graphs {
         users.entry(graph.device).or_default().insert(graph.process);
@@ -62,12 +63,14 @@ fn users(run: &Run) -> BTreeMap<DeviceId, BTreeSet<ProcessId>> {
     users
 }
 
-/// What is known of each kernel by its name.
-fn decoded(costed: &Costed) -> FxHashMap<StrId, &Decoded> {
-    let mut known = FxHashMap::default();
+/// What is known of each kernel by its name: a row per string.
+fn decoded(costed: &Costed) -> Vec<Option<&Decoded>> {
+    let mut known = vec![None; costed.run.profile.strings.len()];
     for (site, names) in costed.run.sites.iter().zip(&costed.kernels) {
         for (kernel, name) in site.kernels.iter().zip(names) {
-            known.entry(kernel.name).or_insert(&**name);
+            if let Some(slot) = known.get_mut(kernel.name.idx()) {
+                slot.get_or_insert(&**name);
+            }
         }
     }
     known
@@ -82,7 +85,7 @@ struct Work<'a> {
     collectives: Vec<(i64, KernelId, &'a str)>,
 }
 
-fn works<'a>(run: &Run, decoded: &FxHashMap<StrId, &'a Decoded>) -> BTreeMap<ProcessId, Work<'a>> {
+fn works<'a>(run: &Run, decoded: &[Option<&'a Decoded>]) -> BTreeMap<ProcessId, Work<'a>> {
     let mut works: BTreeMap<ProcessId, Work<'a>> = BTreeMap::new();
     for ((id, kernel), link) in (0..)
         .map(KernelId)
@@ -93,7 +96,7 @@ fn works<'a>(run: &Run, decoded: &FxHashMap<StrId, &'a Decoded>) -> BTreeMap<Pro
         let work = works.entry(kernel.process).or_default();
         work.kernels += 1;
         work.time_ns = work.time_ns.saturating_add(kernel.span.ns());
-        let Some(name) = decoded.get(&kernel.name) else {
+        let Some(name) = decoded.get(kernel.name.idx()).copied().flatten() else {
             continue;
         };
         if name.family != Family::Communication {

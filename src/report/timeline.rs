@@ -1,6 +1,11 @@
 //! What the GPUs did when: the parts of the time, the steps, and the gaps worth looking at.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use indexmap::IndexMap;
+use rayon::prelude::*;
+use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 
 use super::build::{label, share, sum};
@@ -117,7 +122,7 @@ pub(super) fn of(run: &Run, summary: &Summary) -> Timeline {
         parts: parts(run, summary),
         idle: idle(devices),
         devices: devices
-            .iter()
+            .par_iter()
             .take(MAX_DEVICES)
             .map(|d| device(run, d, origin))
             .collect(),
@@ -151,7 +156,7 @@ fn parts(run: &Run, s: &Summary) -> Vec<TimePart> {
 }
 
 fn idle(devices: &[DeviceTimeline]) -> Vec<IdleCause> {
-    let mut causes: IndexMap<GapCause, (u64, i64)> = IndexMap::new();
+    let mut causes: IndexMap<GapCause, (u64, i64), FxBuildHasher> = IndexMap::default();
     for gap in devices.iter().flat_map(|d| &d.gaps) {
         let entry = causes.entry(gap.cause).or_default();
         entry.0 += 1;
@@ -169,11 +174,9 @@ fn idle(devices: &[DeviceTimeline]) -> Vec<IdleCause> {
 }
 
 fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
-    let mut order: Vec<usize> = (0..device.gaps.len()).collect();
-    let length = |i: &usize| device.gaps.get(*i).map_or(0, |g| g.span.ns());
-    order.sort_by_key(|i| std::cmp::Reverse(length(i)));
-    let rest = order.split_off(order.len().min(MAX_GAPS));
-    order.sort_unstable();
+    let longest = longest_gaps(device);
+    let omitted = sum(device.gaps.iter().map(|g| g.span.ns()))
+        .saturating_sub(sum(longest.iter().map(|g| g.span.ns())));
     let known = run.profile.devices.get(device.device.idx());
     DeviceRow {
         device: format!(
@@ -184,15 +187,31 @@ fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
         ns: device.span.ns(),
         busy_ns: device.busy_ns,
         busy: busy(device),
-        gaps: order
-            .iter()
-            .filter_map(|&i| Some(gap(run, device.gaps.get(i)?, origin)))
-            .collect(),
+        gaps: longest.iter().map(|g| gap(run, g, origin)).collect(),
         gaps_omitted: Omitted {
-            count: rest.len() as u64,
-            time_ns: sum(rest.iter().map(length)),
+            count: (device.gaps.len() - longest.len()) as u64,
+            time_ns: omitted,
         },
     }
+}
+
+/// The longest gaps in time order; of equals the first. There may be a million.
+fn longest_gaps(device: &DeviceTimeline) -> Vec<&Gap> {
+    let mut least: BinaryHeap<Reverse<(i64, Reverse<usize>)>> = BinaryHeap::new();
+    for (at, gap) in device.gaps.iter().enumerate() {
+        let entry = Reverse((gap.span.ns(), Reverse(at)));
+        if least.len() < MAX_GAPS {
+            least.push(entry);
+        } else if least.peek().is_some_and(|last| entry < *last) {
+            least.pop();
+            least.push(entry);
+        }
+    }
+    let mut rows: Vec<usize> = least.into_iter().map(|Reverse((_, at))| at.0).collect();
+    rows.sort_unstable();
+    rows.into_iter()
+        .filter_map(|at| device.gaps.get(at))
+        .collect()
 }
 
 fn gap(run: &Run, gap: &Gap, origin: i64) -> GapRow {
@@ -233,6 +252,9 @@ fn busy(device: &DeviceTimeline) -> Vec<f64> {
 }
 
 fn steps(run: &Run, origin: i64) -> Vec<StepRow> {
+    if run.steps.is_empty() {
+        return Vec::new();
+    }
     let devices: Vec<Gaps<'_>> = run.timeline.devices.iter().map(Gaps::new).collect();
     let kernels = kernel_times(run);
     let mut steps: Vec<(usize, &Step)> = run.steps.iter().enumerate().collect();
