@@ -150,7 +150,8 @@ mod tests {
     use crate::correlate::testing::Builder;
 
     fn words(run: &Run) -> Vec<String> {
-        let paths = Paths::of(run, |text| operator_in(text).is_some());
+        let names = crate::facts::paths::names(run, |text| operator_in(text).is_some());
+        let paths = Paths::of(run, &names);
         let words = Around::of(run, &paths).site(SiteId(0));
         words.iter().map(ToString::to_string).collect()
     }

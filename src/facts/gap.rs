@@ -56,19 +56,36 @@ impl Lengths {
     }
 }
 
+/// What the gaps of a device that are one group have in common.
+type Key = (GapCause, Option<StrId>);
+
 /// All gaps inside the window in groups, by device, cause and operator.
 pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
     let (ops, elsewhere) = rayon::join(|| operators(run), || elsewhere::ranges(run));
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
-        let mut lengths: FxHashMap<(GapCause, Option<StrId>), Lengths> = FxHashMap::default();
+        let mut rows: FxHashMap<Key, usize> = FxHashMap::default();
+        let mut lengths: Vec<(Key, Lengths)> = Vec::new();
+        // Most gaps are of the same group as the one before.
+        let mut last: Option<(Key, usize)> = None;
         for (at, gap) in device.gaps.iter().enumerate() {
             let around = gap.call.and_then(|id| ops.get(&id));
             let op = match gap.cause {
                 GapCause::HostBusy => around.or_else(|| elsewhere.get(&(row, at))),
                 _ => around,
             };
-            let lengths = lengths.entry((gap.cause, op.copied())).or_default();
+            let key = (gap.cause, op.copied());
+            let row = match last {
+                Some((before, row)) if before == key => row,
+                _ => *rows.entry(key).or_insert_with(|| {
+                    lengths.push((key, Lengths::default()));
+                    lengths.len() - 1
+                }),
+            };
+            last = Some((key, row));
+            let Some((_, lengths)) = lengths.get_mut(row) else {
+                continue;
+            };
             lengths.gaps.push(gap.span.ns());
             if let Some(call) = gap.call.and_then(|id| run.profile.calls.get(id.idx())) {
                 *lengths.blamed.entry(call.name).or_default() += gap.span.ns();

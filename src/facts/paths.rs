@@ -3,9 +3,10 @@
 
 use std::num::NonZeroU32;
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::correlate::{Run, SiteId};
+use crate::correlate::{Run, Scope, SiteId};
 use crate::profile::StrId;
 
 /// A row of [`Paths::nodes`], plus one: there is one for each scope, or none.
@@ -48,11 +49,10 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// The paths of the kernels inside the window; of names only those that `counts`: numbered ones
-    /// would make every call a path of its own.
-    pub(super) fn of(run: &Run, counts: impl Fn(&str) -> bool) -> Paths {
+    /// The paths of the kernels inside the window; `names` are those of the scopes.
+    pub(super) fn of(run: &Run, names: &[Option<StrId>]) -> Paths {
         let mut paths = Paths::default();
-        let of_scope = paths.grow(run, counts);
+        let of_scope = paths.grow(run, names);
         let mut times: FxHashMap<(SiteId, NodeId), i64> = FxHashMap::default();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
             let node = link.scope.and_then(|s| of_scope.get(s.idx()).copied());
@@ -79,20 +79,13 @@ impl Paths {
     }
 
     /// Per scope its innermost node. Scopes come after those around them.
-    fn grow(&mut self, run: &Run, counts: impl Fn(&str) -> bool) -> Vec<Option<NodeId>> {
-        let mut asked: Vec<Option<bool>> = vec![None; run.profile.strings.len()];
-        let mut counts = |name: StrId| match asked.get_mut(name.idx()) {
-            Some(known) => *known.get_or_insert_with(|| counts(run.profile.text(name))),
-            None => false,
-        };
+    fn grow(&mut self, run: &Run, names: &[Option<StrId>]) -> Vec<Option<NodeId>> {
         let mut known: FxHashMap<Node, NodeId> = FxHashMap::default();
         let mut of_scope: Vec<Option<NodeId>> = Vec::with_capacity(run.scopes.len());
-        for scope in &run.scopes {
+        for (scope, name) in run.scopes.iter().zip(names) {
             let around = scope.parent.and_then(|p| of_scope.get(p.idx()).copied());
             let around = around.flatten();
-            let range = run.profile.ranges.get(scope.range.idx());
-            let named = range.map(|r| r.text).filter(|name| counts(*name));
-            of_scope.push(match named {
+            of_scope.push(match *name {
                 None => around,
                 Some(name) => {
                     let node = Node { around, name };
@@ -106,3 +99,24 @@ impl Paths {
         of_scope
     }
 }
+
+/// The names of the scopes, as far as they count: numbered ones would make every call a path of its
+/// own.
+pub(super) fn names(run: &Run, counts: impl Fn(&str) -> bool + Sync) -> Vec<Option<StrId>> {
+    let counts: Vec<bool> = by_string(run, counts);
+    let name = |scope: &Scope| {
+        let range = run.profile.ranges.get(scope.range.idx())?;
+        (counts.get(range.text.idx()) == Some(&true)).then_some(range.text)
+    };
+    run.scopes.par_iter().map(name).collect()
+}
+
+/// A look at every string of a profile.
+pub(super) fn by_string<T: Send>(run: &Run, look: impl Fn(&str) -> T + Sync) -> Vec<T> {
+    let strings = &run.profile.strings;
+    let rows = (0..strings.len()).into_par_iter().with_min_len(STRINGS);
+    rows.map(|row| look(strings.get(StrId::new(row)))).collect()
+}
+
+/// Strings one thread looks at at a time.
+const STRINGS: usize = 1024;

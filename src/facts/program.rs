@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::copy::CallsBehind;
-use super::paths::Paths;
+use super::paths::{Paths, by_string};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::Run;
@@ -168,8 +168,7 @@ pub(super) struct Signs(Vec<Sign>);
 
 impl Signs {
     pub(super) fn of(run: &Run) -> Signs {
-        let strings = run.profile.strings.iter();
-        Signs(strings.map(|(_, text)| Sign::of(text)).collect())
+        Signs(by_string(run, Sign::of))
     }
 
     fn get(&self, name: StrId) -> Sign {

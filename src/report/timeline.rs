@@ -3,9 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use indexmap::IndexMap;
 use rayon::prelude::*;
-use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 
 use super::build::{label, share, sum};
@@ -117,15 +115,16 @@ pub struct StepRow {
 pub(super) fn of(run: &Run, summary: &Summary) -> Timeline {
     let devices = &run.timeline.devices;
     let origin = run.window.span.map_or(0, |w| w.start);
+    let shown = devices.par_iter().take(MAX_DEVICES);
+    let (shown, idle) = rayon::join(
+        || shown.map(|d| device(run, d, origin)).collect(),
+        || idle(devices),
+    );
     Timeline {
         ns: summary.window_ns,
         parts: parts(run, summary),
-        idle: idle(devices),
-        devices: devices
-            .par_iter()
-            .take(MAX_DEVICES)
-            .map(|d| device(run, d, origin))
-            .collect(),
+        idle,
+        devices: shown,
         devices_omitted: devices.len().saturating_sub(MAX_DEVICES) as u64,
         steps: steps(run, origin),
         steps_omitted: run.steps.len().saturating_sub(MAX_STEPS) as u64,
@@ -156,21 +155,25 @@ fn parts(run: &Run, s: &Summary) -> Vec<TimePart> {
 }
 
 fn idle(devices: &[DeviceTimeline]) -> Vec<IdleCause> {
-    let mut causes: IndexMap<GapCause, (u64, i64), FxBuildHasher> = IndexMap::default();
+    // Few enough that looking through them is quicker than any table.
+    let mut causes: Vec<(GapCause, u64, i64)> = Vec::new();
     for gap in devices.iter().flat_map(|d| &d.gaps) {
-        let entry = causes.entry(gap.cause).or_default();
-        entry.0 += 1;
-        entry.1 = entry.1.saturating_add(gap.span.ns());
+        let ns = gap.span.ns();
+        match causes.iter_mut().find(|(cause, ..)| *cause == gap.cause) {
+            Some((_, gaps, sum)) => {
+                *gaps += 1;
+                *sum = sum.saturating_add(ns);
+            }
+            None => causes.push((gap.cause, 1, ns)),
+        }
     }
-    causes.sort_by(|a, x, b, y| y.1.cmp(&x.1).then(a.cmp(b)));
-    causes
-        .into_iter()
-        .map(|(cause, (gaps, ns))| IdleCause {
-            cause: cause.name().to_owned(),
-            gaps,
-            ns,
-        })
-        .collect()
+    causes.sort_by_key(|&(cause, _, ns)| (Reverse(ns), cause));
+    let row = |(cause, gaps, ns): (GapCause, u64, i64)| IdleCause {
+        cause: cause.name().to_owned(),
+        gaps,
+        ns,
+    };
+    causes.into_iter().map(row).collect()
 }
 
 fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
