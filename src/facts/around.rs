@@ -150,8 +150,11 @@ mod tests {
     use crate::correlate::testing::Builder;
 
     fn words(run: &Run) -> Vec<String> {
-        let names = crate::facts::paths::names(run, |text| operator_in(text).is_some());
-        let paths = Paths::of(run, &names);
+        let strings = run.profile.strings.iter();
+        let counts: Vec<bool> = strings
+            .map(|(_, text)| operator_in(text).is_some())
+            .collect();
+        let paths = Paths::of(run, &counts);
         let words = Around::of(run, &paths).site(SiteId(0));
         words.iter().map(ToString::to_string).collect()
     }

@@ -6,7 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::{Answer, Entry, Subject, Table, fact};
 use crate::correlate::Run;
-use crate::profile::{ApiCall, ApiClass, CallId, Copy, CopyKind, DeviceId, MemKind, Span};
+use crate::profile::{
+    ApiCall, ApiClass, CallId, Copy, CopyKind, DeviceId, MemKind, ProcessId, Span,
+};
 
 /// Copies with the same direction, memory kinds and kind of call.
 #[derive(Debug, Clone)]
@@ -106,88 +108,73 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
 
 /// The call behind each copy: the first one with its correlation id in its process.
 #[derive(Debug, Default)]
-pub(super) struct CallsBehind(Vec<Process>);
-
-/// The calls of one process, of those ids that its copies have.
-#[derive(Debug, Default)]
-struct Process {
-    /// The least id.
-    from: u64,
-    /// By id: they are given out one after the other, so most are of some call.
-    dense: Vec<Option<CallId>>,
-    /// By id, where they lie too far apart for a row each.
-    sparse: FxHashMap<u64, Option<CallId>>,
-}
+pub(super) struct CallsBehind(FxHashMap<(ProcessId, u64), Option<CallId>>);
 
 impl CallsBehind {
     pub(super) fn of(run: &Run) -> CallsBehind {
-        let profile = &run.profile;
-        if profile.copies.is_empty() {
+        let copies = &run.profile.copies;
+        let mut calls: FxHashMap<(ProcessId, u64), Option<CallId>> = copies
+            .iter()
+            .map(|copy| ((copy.process, copy.correlation), None))
+            .collect();
+        if calls.is_empty() {
             return CallsBehind::default();
         }
-        let mut ids: Vec<Vec<u64>> = vec![Vec::new(); profile.processes.len()];
-        for copy in &profile.copies {
-            if let Some(ids) = ids.get_mut(copy.process.idx()) {
-                ids.push(copy.correlation);
+        let asked = Asked::of(copies.iter().map(|copy| copy.correlation), copies.len());
+        for (index, call) in run.profile.calls.iter().enumerate() {
+            if asked.may_hold(call.correlation)
+                && let Some(thread) = run.profile.threads.get(call.thread.idx())
+                && let Some(found) = calls.get_mut(&(thread.process, call.correlation))
+            {
+                found.get_or_insert(CallId::new(index));
             }
         }
-        // Not every id is of a call the file has.
-        let most = profile.calls.len().saturating_add(profile.copies.len()) as u64;
-        let of = |ids: Vec<u64>| Process::of(ids, most.saturating_mul(4));
-        let mut processes: Vec<Process> = ids.into_iter().map(of).collect();
-        for (index, call) in profile.calls.iter().enumerate() {
-            let thread = profile.threads.get(call.thread.idx());
-            let process = thread.and_then(|t| processes.get_mut(t.process.idx()));
-            let slot = process.and_then(|p| p.slot(call.correlation));
-            if let Some(slot) = slot {
-                slot.get_or_insert(CallId::new(index));
-            }
-        }
-        CallsBehind(processes)
+        CallsBehind(calls)
     }
 
     pub(super) fn of_copy<'r>(&self, run: &'r Run, copy: &Copy) -> Option<&'r ApiCall> {
-        let process = self.0.get(copy.process.idx())?;
-        let id = match process.row(copy.correlation) {
-            Some(row) => process.dense.get(row)?,
-            None => process.sparse.get(&copy.correlation)?,
-        };
+        let id = self.0.get(&(copy.process, copy.correlation))?;
         run.profile.calls.get(id.as_ref()?.idx())
     }
 }
 
-impl Process {
-    /// Room for some ids; `most` is the number of rows that is not out of proportion.
-    fn of(ids: Vec<u64>, most: u64) -> Process {
-        let (Some(&from), Some(&last)) = (ids.iter().min(), ids.iter().max()) else {
-            return Process::default();
+/// Says of most numbers that are not in a set that they are not: a bit per remainder, for ids are
+/// given out one after the other. There are far more calls than copies.
+struct Asked {
+    bits: Vec<u64>,
+    mask: u64,
+}
+
+impl Asked {
+    /// Bits at least: what one page of memory holds.
+    const LEAST: usize = 1 << 15;
+    /// And at most, 2 MiB: what fits into a cache.
+    const MOST: usize = 1 << 24;
+
+    fn of(numbers: impl Iterator<Item = u64>, count: usize) -> Asked {
+        let wanted = count.saturating_mul(16).clamp(Self::LEAST, Self::MOST);
+        let size = wanted.next_power_of_two();
+        let mut asked = Asked {
+            bits: vec![0; size / 64],
+            mask: size as u64 - 1,
         };
-        let rows = last.saturating_sub(from).saturating_add(1);
-        match usize::try_from(rows) {
-            Ok(rows) if rows as u64 <= most => Process {
-                from,
-                dense: vec![None; rows],
-                sparse: FxHashMap::default(),
-            },
-            _ => Process {
-                from,
-                dense: Vec::new(),
-                sparse: ids.into_iter().map(|id| (id, None)).collect(),
-            },
+        for number in numbers {
+            let (word, bit) = asked.place(number);
+            if let Some(word) = asked.bits.get_mut(word) {
+                *word |= bit;
+            }
         }
+        asked
     }
 
-    fn row(&self, id: u64) -> Option<usize> {
-        let row = usize::try_from(id.checked_sub(self.from)?).ok()?;
-        (row < self.dense.len()).then_some(row)
+    fn place(&self, number: u64) -> (usize, u64) {
+        let at = number & self.mask;
+        ((at / 64) as usize, 1 << (at % 64))
     }
 
-    fn slot(&mut self, id: u64) -> Option<&mut Option<CallId>> {
-        match self.row(id) {
-            Some(row) => self.dense.get_mut(row),
-            None if self.sparse.is_empty() => None,
-            None => self.sparse.get_mut(&id),
-        }
+    fn may_hold(&self, number: u64) -> bool {
+        let (word, bit) = self.place(number);
+        self.bits.get(word).is_some_and(|word| word & bit != 0)
     }
 }
 

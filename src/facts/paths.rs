@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::correlate::{Run, Scope, SiteId};
+use crate::correlate::{Run, SiteId};
 use crate::profile::StrId;
 
 /// A row of [`Paths::nodes`], plus one: there is one for each scope, or none.
@@ -49,10 +49,11 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// The paths of the kernels inside the window; `names` are those of the scopes.
-    pub(super) fn of(run: &Run, names: &[Option<StrId>]) -> Paths {
+    /// The paths of the kernels inside the window; `counts` says of each string whether it does:
+    /// numbered names would make every call a path of its own.
+    pub(super) fn of(run: &Run, counts: &[bool]) -> Paths {
         let mut paths = Paths::default();
-        let of_scope = paths.grow(run, names);
+        let of_scope = paths.grow(run, counts);
         let mut times: FxHashMap<(SiteId, NodeId), i64> = FxHashMap::default();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
             let node = link.scope.and_then(|s| of_scope.get(s.idx()).copied());
@@ -79,13 +80,16 @@ impl Paths {
     }
 
     /// Per scope its innermost node. Scopes come after those around them.
-    fn grow(&mut self, run: &Run, names: &[Option<StrId>]) -> Vec<Option<NodeId>> {
+    fn grow(&mut self, run: &Run, counts: &[bool]) -> Vec<Option<NodeId>> {
         let mut known: FxHashMap<Node, NodeId> = FxHashMap::default();
         let mut of_scope: Vec<Option<NodeId>> = Vec::with_capacity(run.scopes.len());
-        for (scope, name) in run.scopes.iter().zip(names) {
+        for scope in &run.scopes {
+            let name = (run.profile.ranges.get(scope.range.idx()))
+                .map(|range| range.text)
+                .filter(|name| counts.get(name.idx()) == Some(&true));
             let around = scope.parent.and_then(|p| of_scope.get(p.idx()).copied());
             let around = around.flatten();
-            of_scope.push(match *name {
+            of_scope.push(match name {
                 None => around,
                 Some(name) => {
                     let node = Node { around, name };
@@ -98,17 +102,6 @@ impl Paths {
         }
         of_scope
     }
-}
-
-/// The names of the scopes, as far as they count: numbered ones would make every call a path of its
-/// own.
-pub(super) fn names(run: &Run, counts: impl Fn(&str) -> bool + Sync) -> Vec<Option<StrId>> {
-    let counts: Vec<bool> = by_string(run, counts);
-    let name = |scope: &Scope| {
-        let range = run.profile.ranges.get(scope.range.idx())?;
-        (counts.get(range.text.idx()) == Some(&true)).then_some(range.text)
-    };
-    run.scopes.par_iter().map(name).collect()
 }
 
 /// A look at every string of a profile.

@@ -12,7 +12,7 @@ use super::gpu::{GpuScope, Gpus};
 use super::host::Host;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
-use super::paths::{self, Paths};
+use super::paths::{Paths, by_string};
 use super::program::{self, Program, Signs};
 use super::rhythm::Rhythm;
 use super::run::{Runs, Sums};
@@ -59,13 +59,14 @@ impl<'a> Table<'a> {
     pub fn new(costed: &'a Costed) -> Table<'a> {
         let run = &costed.run;
         let signs = Signs::of(run);
-        let counts = |name: &str| program::says(name) || operator_in(name).is_some();
-        let names = paths::names(run, counts);
+        let counts = by_string(run, |name| {
+            program::says(name) || operator_in(name).is_some()
+        });
         let looked: OnceLock<(Paths, Around)> = OnceLock::new();
         // On one thread: one that looked for other work in here could come upon work that waits.
         let look = || {
             looked.get_or_init(|| {
-                let paths = Paths::of(run, &names);
+                let paths = Paths::of(run, &counts);
                 let around = Around::of(run, &paths);
                 (paths, around)
             })
