@@ -340,6 +340,15 @@ fn is_emoji(chars: &[char], i: usize) -> bool {
     body > 0 && chars.get(i + 1 + body) == Some(&':')
 }
 
+/// `a, b and 3 more`: at most so many names, and how many there are besides, for a sentence.
+pub fn some<S: AsRef<str>>(names: &[S], most: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(most) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

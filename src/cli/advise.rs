@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::gate::Gates;
 use super::progress::Bar;
 use super::{
-    AdviseArgs, Failure, Format, Outcome, ReportArgs, RuleArgs, Speech, config, job, output,
+    AdviseArgs, Failure, Format, Outcome, ReportArgs, RuleArgs, Speech, config, early, job, output,
 };
 use crate::base::text::plain;
 use crate::base::units;
@@ -66,6 +66,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     }
     let format = format(&args.report)?;
     let mut stages = Stages::new(speech);
+    let early = early::start(&args.profiles);
     let rules = super::rules::load(&args.rules)?;
     let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
     let gates = Gates::load(&args.gates, Some(ran))?;
@@ -92,9 +93,15 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
         .first()
         .ok_or_else(|| Failure::Unusable("no profile given".into()))?;
     let bar = Bar::new(speech.quiet);
-    let judged = judge.file(path, &bar, &mut stages);
+    let profile = match early {
+        Some(early) => early.finish(),
+        None => read_profile(path, &bar),
+    };
     bar.done();
-    let judged = judged?;
+    let (judged, costed) = judge.profile(path, profile?, &mut stages)?;
+    // The program ends when the report is written: that need not wait for millions of rows to be
+    // given back.
+    rayon::spawn(move || drop(costed));
     for warning in &judged.warnings {
         speech.warn(warning);
     }
@@ -146,7 +153,9 @@ fn together(judge: &Judge<'_>, inputs: job::Inputs, speech: Speech) -> Result<To
         ..speech
     };
     let results = job::each(&inputs.files, speech, |file| {
-        judge.file(file, &read::Quiet, &mut Stages::new(silent))
+        let profile = read_profile(file, &read::Quiet)?;
+        let judged = judge.profile(file, profile, &mut Stages::new(silent));
+        judged.map(|(judged, _)| judged)
     });
     let mut all = Together {
         reports: Vec::new(),
@@ -210,14 +219,13 @@ enum Said {
 }
 
 impl Judge<'_> {
-    /// The road of one profile.
-    fn file(
+    /// The road of one profile, and what it was judged by.
+    fn profile(
         &self,
         path: &Path,
-        progress: &dyn read::Progress,
+        profile: Profile,
         stages: &mut Stages,
-    ) -> Result<Judged, Failure> {
-        let profile = read_profile(path, progress)?;
+    ) -> Result<(Judged, Costed), Failure> {
         stages.done("read");
         let gpu =
             select::choose(self.args.gpu.as_deref(), &profile).map_err(super::gpus::refuse)?;
@@ -245,7 +253,7 @@ impl Judge<'_> {
                 ""
             };
             judged.outcome = Said::Why(format!("{heading}{told}"));
-            return Ok(judged);
+            return Ok((judged, costed));
         }
         let verdict = judge(&self.rules, &table);
         stages.done("judged");
@@ -264,7 +272,7 @@ impl Judge<'_> {
         judged.warnings = warnings(&costed, &report);
         judged.warnings.extend(unused(&self.costs, &costed));
         judged.outcome = Said::Report(Box::new(report));
-        Ok(judged)
+        Ok((judged, costed))
     }
 }
 
@@ -328,7 +336,7 @@ fn refuse_overwriting_the(what: &str, input: &Path, output: Option<&Path>) -> Ou
     Ok(())
 }
 
-fn read_profile(path: &Path, progress: &dyn read::Progress) -> Result<Profile, Failure> {
+pub(super) fn read_profile(path: &Path, progress: &dyn read::Progress) -> Result<Profile, Failure> {
     let profile = read::open(path, progress)?;
     if profile.kernels.is_empty() && profile.graphs.is_empty() {
         return Err(Failure::Unusable(nothing_to_judge(&profile)));

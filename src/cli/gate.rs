@@ -10,7 +10,7 @@ use super::{Failure, GateArgs, Outcome, Speech, job, merge, output};
 use crate::base::date::Date;
 use crate::base::glob::Glob;
 use crate::base::suggest::did_you_mean;
-use crate::base::text::plain;
+use crate::base::text::{plain, some};
 use crate::base::units::{counted, percent};
 use crate::compare;
 use crate::judge::{RuleSet, SavingKind, Severity};
@@ -18,12 +18,6 @@ use crate::report::{FindingReport, Report, Suppression, SuppressionState};
 
 /// Rule ids named in one line.
 const NAMED: usize = 10;
-/// The severities with their words.
-const SEVERITIES: [(Severity, &str); 3] = [
-    (Severity::Note, "note"),
-    (Severity::Warning, "warning"),
-    (Severity::Error, "error"),
-];
 /// The day it is, for suppressions that end, in seconds since 1970, so that a run can be repeated:
 /// <https://reproducible-builds.org/specs/source-date-epoch/>.
 const TODAY: &str = "SOURCE_DATE_EPOCH";
@@ -43,7 +37,7 @@ impl FromStr for FailOn {
 
     fn from_str(text: &str) -> Result<FailOn, String> {
         let text = text.trim();
-        if let Some((severity, _)) = SEVERITIES.iter().find(|(_, word)| *word == text) {
+        if let Some((severity, _)) = Severity::ALL.iter().find(|(_, word)| *word == text) {
             return Ok(FailOn::Severity(*severity));
         }
         match text.split_once('=') {
@@ -55,7 +49,7 @@ impl FromStr for FailOn {
                  regression={share}`"
             )),
             _ => {
-                let known = SEVERITIES.map(|(_, word)| word);
+                let known = Severity::ALL.map(|(_, word)| word);
                 let near = did_you_mean(text, known);
                 Err(format!(
                     "expected `note`, `warning`, `error` or `saving=5%`{near}"
@@ -74,10 +68,7 @@ fn parse_percent(text: &str) -> Option<f64> {
 impl fmt::Display for FailOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FailOn::Severity(severity) => {
-                let word = SEVERITIES.iter().find(|(s, _)| s == severity);
-                f.write_str(word.map_or("note", |(_, word)| word))
-            }
+            FailOn::Severity(severity) => f.write_str(severity.word()),
             FailOn::Saving(percent) => write!(f, "saving={percent}%"),
         }
     }
@@ -139,11 +130,7 @@ fn rules(findings: &[&FindingReport]) -> String {
             ids.push(id);
         }
     }
-    let shown: Vec<&str> = ids.iter().take(NAMED).map(String::as_str).collect();
-    match ids.len() {
-        n if n > NAMED => format!("{} and {} more", shown.join(", "), n - NAMED),
-        _ => shown.join(", "),
-    }
+    some(&ids, NAMED)
 }
 
 /// The gates of a run, ready before a profile is read: a slip in them should not cost the time that

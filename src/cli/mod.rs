@@ -13,6 +13,7 @@ mod advise;
 mod config;
 mod costs;
 mod diff;
+mod early;
 mod examples;
 mod gate;
 mod gpus;

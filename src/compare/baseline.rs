@@ -4,6 +4,8 @@
 //! numbers and times do not matter. A known finding is shown all the same when it became worse:
 //! more severe, much larger, or in places it was not in before.
 
+use super::not_judged_anymore;
+use crate::base::text;
 use crate::base::units::percent;
 use crate::judge::{FLOOR, Severity};
 use crate::report::{Baseline, Because, FindingReport, FoundAmong, GoneFinding, NEW, Report};
@@ -76,16 +78,7 @@ fn worse(now: &FindingReport, known: &[&FindingReport], busy_ns: f64) -> Option<
         ));
     }
     let places = new_places(now, known, busy_ns);
-    let named: Vec<&str> = places.iter().take(NAMED).copied().collect();
-    match places.len() {
-        0 => None,
-        n if n > NAMED => Some(format!(
-            "known, and new in {} and {} more",
-            named.join(", "),
-            n - NAMED
-        )),
-        _ => Some(format!("known, and new in {}", named.join(", "))),
-    }
+    (!places.is_empty()).then(|| format!("known, and new in {}", text::some(&places, NAMED)))
 }
 
 fn with_article(severity: Severity) -> &'static str {
@@ -131,21 +124,6 @@ fn gone(report: &Report, baseline: &Report) -> Vec<GoneFinding> {
             share: b.share,
         })
         .collect()
-}
-
-/// Rules that lack a fact in this report which they had in the baseline: that they say nothing does
-/// not mean that there is nothing.
-fn not_judged_anymore<'a>(baseline: &Report, report: &'a Report) -> Vec<&'a str> {
-    let lacked = |rule: &str, fact: &str| {
-        let mut rows = baseline.not_judged.iter();
-        rows.any(|row| row.rules.iter().any(|r| r == rule) && row.facts.iter().any(|f| f == fact))
-    };
-    let mut rules: Vec<&str> = Vec::new();
-    for row in &report.not_judged {
-        let anew = |rule: &&String| row.facts.iter().any(|fact| !lacked(rule, fact));
-        rules.extend(row.rules.iter().filter(anew).map(String::as_str));
-    }
-    rules
 }
 
 /// Findings of different GPUs differ without anyone having changed the program.

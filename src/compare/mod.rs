@@ -21,20 +21,30 @@ pub use diff::{Diff, diff, regression};
 pub use merge::merge;
 pub use suppress::{Suppression, suppress};
 
-/// `part / whole`; 0 for an empty whole.
-fn share(part: f64, whole: f64) -> f64 {
-    let share = part / whole;
-    if share.is_finite() { share } else { 0.0 }
+use crate::base::text;
+use crate::report::{Report, share};
+
+/// Names in one sentence.
+const NAMED: usize = 5;
+
+/// A few names and how many more, for a sentence.
+fn some<S: AsRef<str>>(names: &[S]) -> String {
+    text::some(names, NAMED)
 }
 
-/// At most five names and how many more, for a sentence.
-fn some<S: AsRef<str>>(names: &[S]) -> String {
-    const SHOWN: usize = 5;
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    match names.len() {
-        n if n > SHOWN => format!("{} and {} more", shown.join(", "), n - SHOWN),
-        _ => shown.join(", "),
+/// Rules that lack a fact in a report which they had in the one before: that they say nothing does
+/// not mean that there is nothing.
+fn not_judged_anymore<'a>(before: &Report, after: &'a Report) -> Vec<&'a str> {
+    let lacked = |rule: &str, fact: &str| {
+        let mut rows = before.not_judged.iter();
+        rows.any(|row| row.rules.iter().any(|r| r == rule) && row.facts.iter().any(|f| f == fact))
+    };
+    let mut rules: Vec<&str> = Vec::new();
+    for row in &after.not_judged {
+        let anew = |rule: &&String| row.facts.iter().any(|fact| !lacked(rule, fact));
+        rules.extend(row.rules.iter().filter(anew).map(String::as_str));
     }
+    rules
 }
 
 /// The distinct values, in order of first appearance.

@@ -1,6 +1,6 @@
 //! Prices every site of a run: the station between `correlate` and the fact table.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -34,7 +34,7 @@ pub fn price_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
                 .collect()
         })
         .collect();
-    let partners = Partners::of(&run);
+    let partners: OnceLock<Partners> = OnceLock::new();
     let sites: Vec<SiteCost> = run
         .sites
         .par_iter()
@@ -42,7 +42,10 @@ pub fn price_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
         .zip(&kernels)
         .map(|((index, site), decoded)| {
             let gpu = gpu.as_ref().map(|g| &g.gpu);
-            let partners = partners.of_site(&run, SiteId::new(index));
+            let partners = || {
+                let all = partners.get_or_init(|| Partners::of(&run));
+                all.of_site(&run, SiteId::new(index))
+            };
             price_site(&run, site, &partners, decoded, gpu, user)
         })
         .collect();
@@ -83,7 +86,7 @@ fn decode_names(run: &Run) -> FxHashMap<StrId, Arc<Decoded>> {
 fn price_site(
     run: &Run,
     site: &Site,
-    partners: &[(&OpName, &OpArgs)],
+    partners: &PartnersOf<'_>,
     decoded: &[Arc<Decoded>],
     gpu: Option<&Gpu>,
     user: &UserCosts,
@@ -159,7 +162,7 @@ fn price_site(
 fn cost_of(
     site: &Site,
     args: Option<&OpArgs>,
-    partners: &[(&OpName, &OpArgs)],
+    partners: &PartnersOf<'_>,
     stored: Option<DType>,
     own: Option<&UserCost>,
 ) -> Result<OpCost, Unknown> {
@@ -169,11 +172,17 @@ fn cost_of(
         return own.cost(args, site.direction, stored);
     }
     let cost = ops::cost(op, args, site.direction, site.args_from_forward, stored);
-    if cost == Err(Unknown::NoScalars) && !site.args_from_forward && !partners.is_empty() {
-        return ops::cost_with_partners(op, args, partners, stored);
+    if cost == Err(Unknown::NoScalars) && !site.args_from_forward {
+        let partners = partners();
+        if !partners.is_empty() {
+            return ops::cost_with_partners(op, args, &partners, stored);
+        }
     }
     cost
 }
+
+/// Looks the partners of one site up. Few sites need them, and they take a look at every call.
+type PartnersOf<'r> = dyn Fn() -> Vec<(&'r OpName, &'r OpArgs)> + 'r;
 
 /// The cost of a collective from what its kernels say of their message, where the operator is not known
 /// or says less.
@@ -203,7 +212,7 @@ fn message_cost(
 /// The sites of the other direction: the backward ones of a forward site, the forward ones of a
 /// backward site.
 #[derive(Debug, Default)]
-struct Partners(FxHashMap<SiteId, Vec<SiteId>>);
+struct Partners(Vec<Vec<SiteId>>);
 
 impl Partners {
     /// Partners of one site with different arguments that are kept: with so many, the calls of a
@@ -218,7 +227,7 @@ impl Partners {
             }
         }
         let site = |call: OpCallId| site_of.get(call.idx()).copied().flatten();
-        let mut partners = Partners::default();
+        let mut partners = Partners(vec![Vec::new(); run.sites.len()]);
         for (id, call) in (0..).map(OpCallId).zip(&run.op_calls) {
             if let (Some(backward), Some(forward)) = (site(id), call.forward.and_then(site)) {
                 partners.add(backward, forward);
@@ -229,14 +238,16 @@ impl Partners {
     }
 
     fn add(&mut self, site: SiteId, partner: SiteId) {
-        let known = self.0.entry(site).or_default();
-        if known.len() < Self::MOST && !known.contains(&partner) {
+        if let Some(known) = self.0.get_mut(site.idx())
+            && known.len() < Self::MOST
+            && !known.contains(&partner)
+        {
             known.push(partner);
         }
     }
 
     fn of_site<'r>(&self, run: &'r Run, site: SiteId) -> Vec<(&'r OpName, &'r OpArgs)> {
-        let partners = self.0.get(&site).map_or(&[][..], Vec::as_slice);
+        let partners = self.0.get(site.idx()).map_or(&[][..], Vec::as_slice);
         partners
             .iter()
             .filter_map(|id| run.sites.get(id.idx()))

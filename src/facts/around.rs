@@ -1,17 +1,17 @@
 //! The operators around a site's work: an `aten::copy_` may be a `contiguous`, a `repeat`, or a part
 //! of `scaled_dot_product_attention`, and only the ranges around it tell which.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::chain::plain_name;
-use crate::correlate::{Run, ScopeId, SiteId};
-use crate::profile::StrId;
+use super::paths::{NodeId, Paths};
+use crate::correlate::{Run, SiteId};
 
-/// Names per site, worked out when a rule first asks.
+/// Names per site.
 #[derive(Debug, Default)]
-pub(super) struct Around(OnceLock<Vec<Words>>);
+pub(super) struct Around(Vec<Words>);
 
 /// Names of operators, sorted.
 pub(super) type Words = Arc<[Arc<str>]>;
@@ -25,18 +25,52 @@ const MOST: f64 = 0.9;
 const NAME: usize = 64;
 
 impl Around {
+    /// Looks at the time of every site in every path; `paths` hold all operators.
+    pub(super) fn of(run: &Run, paths: &Paths) -> Around {
+        let names = Names::of(run, paths);
+        let mut by_word: FxHashMap<(SiteId, u32), i64> = FxHashMap::default();
+        for time in paths.times() {
+            for word in names.around(time.node) {
+                let ns = by_word.entry((time.site, word)).or_default();
+                *ns = ns.saturating_add(time.ns);
+            }
+        }
+        let mut all: Vec<Vec<Arc<str>>> = run
+            .sites
+            .iter()
+            .map(|site| {
+                let own = site.op.as_ref().map(|op| plain_name(&op.name));
+                own.and_then(operator).into_iter().map(Arc::from).collect()
+            })
+            .collect();
+        for ((site, word), ns) in by_word {
+            let whole = run.sites.get(site.idx()).map_or(0, |s| s.time_ns);
+            if let Some(words) = all.get_mut(site.idx())
+                && ns as f64 >= MOST * whole as f64
+                && let Some(word) = names.words.get(word as usize)
+            {
+                words.push(Arc::clone(word));
+            }
+        }
+        let sorted = all.into_iter().map(|mut words| {
+            words.sort_unstable();
+            words.dedup();
+            words.into()
+        });
+        Around(sorted.collect())
+    }
+
     /// The operator of a site and those around nine tenths of its time, plainly spelled: `copy`,
     /// `clone`, `contiguous`.
-    pub(super) fn of(&self, run: &Run, site: SiteId) -> Words {
-        let all = self.0.get_or_init(|| compute(run));
-        all.get(site.idx()).cloned().unwrap_or_default()
+    pub(super) fn site(&self, site: SiteId) -> Words {
+        self.0.get(site.idx()).cloned().unwrap_or_default()
     }
 
     /// The names that several sites have in common.
-    pub(super) fn of_all(&self, run: &Run, sites: impl Iterator<Item = SiteId>) -> Words {
+    pub(super) fn sites(&self, sites: impl Iterator<Item = SiteId>) -> Words {
         let mut common: Option<Vec<Arc<str>>> = None;
         for site in sites {
-            let words = self.of(run, site);
+            let words = self.site(site);
             match &mut common {
                 None => common = Some(words.to_vec()),
                 Some(common) => common.retain(|w| words.contains(w)),
@@ -46,154 +80,58 @@ impl Around {
     }
 }
 
-fn compute(run: &Run) -> Vec<Words> {
-    let mut paths = Paths::of(run);
-    let mut times: FxHashMap<(SiteId, NodeId), i64> = FxHashMap::default();
-    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        let (Some(site), Some(scope)) = (link.site, link.scope) else {
-            continue;
-        };
-        if let Some(node) = paths.node(scope) {
-            *times.entry((site, node)).or_default() += kernel.span.ns();
-        }
-    }
-    let mut by_word: FxHashMap<(SiteId, u32), i64> = FxHashMap::default();
-    for ((site, node), ns) in times {
-        for word in paths.words_of(node) {
-            *by_word.entry((site, word)).or_default() += ns;
-        }
-    }
-    let mut all: Vec<Vec<Arc<str>>> = run
-        .sites
-        .iter()
-        .map(|site| {
-            let own = site.op.as_ref().map(|op| plain_name(&op.name));
-            own.and_then(operator).into_iter().map(Arc::from).collect()
-        })
-        .collect();
-    for ((site, word), ns) in by_word {
-        let whole = run.sites.get(site.idx()).map_or(0, |s| s.time_ns);
-        if let Some(words) = all.get_mut(site.idx())
-            && ns as f64 >= MOST * whole as f64
-            && let Some(word) = paths.words.get(word as usize)
-        {
-            words.push(Arc::clone(word));
-        }
-    }
-    all.into_iter()
-        .map(|mut words| {
-            words.sort_unstable();
-            words.dedup();
-            words.into()
-        })
-        .collect()
-}
-
-/// A row of [`Paths::nodes`].
-type NodeId = u32;
-
-/// The operators around each scope as paths in a tree of names: calls in the same place share one
-/// node, however many they are.
-struct Paths<'a> {
-    run: &'a Run,
+/// The operators among the names of paths.
+#[derive(Debug, Default)]
+struct Names {
+    /// Each name once: texts that differ in their name space are one operator.
     words: Vec<Arc<str>>,
-    ids: FxHashMap<Arc<str>, u32>,
-    /// Each range text is read once.
-    of_text: FxHashMap<StrId, Option<u32>>,
-    /// The node around this one, and the innermost name.
-    nodes: Vec<(Option<NodeId>, u32)>,
-    of_step: FxHashMap<(Option<NodeId>, u32), NodeId>,
-    /// Per scope, once asked for: its node, if any operator is around.
-    of_scope: Vec<Option<Option<NodeId>>>,
+    /// Per node its own word, and the nearest node around it that has one.
+    nodes: Vec<(Option<u32>, Option<NodeId>)>,
 }
 
-impl<'a> Paths<'a> {
-    fn of(run: &'a Run) -> Paths<'a> {
-        Paths {
-            run,
-            words: Vec::new(),
-            ids: FxHashMap::default(),
-            of_text: FxHashMap::default(),
-            nodes: Vec::new(),
-            of_step: FxHashMap::default(),
-            of_scope: vec![None; run.scopes.len()],
+impl Names {
+    fn of(run: &Run, paths: &Paths) -> Names {
+        let mut names = Names::default();
+        let mut ids: FxHashMap<Arc<str>, u32> = FxHashMap::default();
+        for node in paths.nodes() {
+            let word = operator_in(run.profile.text(node.name)).map(|name| {
+                *ids.entry(name.into()).or_insert_with_key(|name| {
+                    names.words.push(Arc::clone(name));
+                    u32::try_from(names.words.len() - 1).unwrap_or(u32::MAX)
+                })
+            });
+            let near = node.around.and_then(|around| {
+                let (word, near) = names.nodes.get(around.idx())?;
+                if word.is_some() { Some(around) } else { *near }
+            });
+            names.nodes.push((word, near));
         }
-    }
-
-    fn node(&mut self, scope: ScopeId) -> Option<NodeId> {
-        // Up to the first scope that is known, and down again.
-        let mut path = Vec::new();
-        let mut known = None;
-        let mut at = Some(scope);
-        while let Some(here) = at {
-            match self.of_scope.get(here.idx()) {
-                Some(Some(node)) => {
-                    known = *node;
-                    break;
-                }
-                Some(None) if path.len() < self.run.scopes.len() => path.push(here),
-                _ => break,
-            }
-            at = self.run.scopes.get(here.idx()).and_then(|s| s.parent);
-        }
-        for here in path.into_iter().rev() {
-            if let Some(word) = self.word(here) {
-                known = Some(self.step(known, word));
-            }
-            if let Some(slot) = self.of_scope.get_mut(here.idx()) {
-                *slot = Some(known);
-            }
-        }
-        known
-    }
-
-    fn step(&mut self, around: Option<NodeId>, word: u32) -> NodeId {
-        let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
-        *self.of_step.entry((around, word)).or_insert_with(|| {
-            self.nodes.push((around, word));
-            next
-        })
+        names
     }
 
     /// The names on the way out, each once.
-    fn words_of(&self, node: NodeId) -> Vec<u32> {
+    fn around(&self, node: NodeId) -> Vec<u32> {
+        let own = |node: NodeId| self.nodes.get(node.idx()).copied();
         let mut words = Vec::new();
-        let mut at = Some(node);
-        for _ in 0..DEPTH {
-            let Some(&(around, word)) = at.and_then(|n| self.nodes.get(n as usize)) else {
-                break;
-            };
-            if !words.contains(&word) {
-                words.push(word);
+        let mut at = own(node);
+        let mut seen = 0;
+        while let Some((word, near)) = at.filter(|_| seen < DEPTH) {
+            if let Some(word) = word {
+                seen += 1;
+                if !words.contains(&word) {
+                    words.push(word);
+                }
             }
-            at = around;
+            at = near.and_then(own);
         }
         words
     }
+}
 
-    fn word(&mut self, scope: ScopeId) -> Option<u32> {
-        let range = self.run.scopes.get(scope.idx())?.range;
-        let text = self.run.profile.ranges.get(range.idx())?.text;
-        if let Some(known) = self.of_text.get(&text) {
-            return *known;
-        }
-        let name = self.run.profile.text(text);
-        let name = name.rsplit_once("::").map_or(name, |(_, name)| name);
-        let word = operator(plain_name(name)).map(|name| self.id(name));
-        self.of_text.insert(text, word);
-        word
-    }
-
-    fn id(&mut self, name: &str) -> u32 {
-        if let Some(&id) = self.ids.get(name) {
-            return id;
-        }
-        let id = u32::try_from(self.words.len()).unwrap_or(u32::MAX);
-        let word: Arc<str> = name.into();
-        self.words.push(Arc::clone(&word));
-        self.ids.insert(word, id);
-        id
-    }
+/// The operator a range's text names, if it can be one's.
+pub(super) fn operator_in(text: &str) -> Option<&str> {
+    let name = text.rsplit_once("::").map_or(text, |(_, name)| name);
+    operator(plain_name(name))
 }
 
 /// A name that can be an operator's: lower case, digits and underscores.
@@ -212,7 +150,12 @@ mod tests {
     use crate::correlate::testing::Builder;
 
     fn words(run: &Run) -> Vec<String> {
-        let words = Around::default().of(run, SiteId(0));
+        let strings = run.profile.strings.iter();
+        let counts: Vec<bool> = strings
+            .map(|(_, text)| operator_in(text).is_some())
+            .collect();
+        let paths = Paths::of(run, &counts);
+        let words = Around::of(run, &paths).site(SiteId(0));
         words.iter().map(ToString::to_string).collect()
     }
 

@@ -7,17 +7,22 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
+
+use self::found::Found;
 use super::around::Around;
 use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
+use crate::profile::{DeviceId, ProcessId};
 
+mod found;
 mod known;
 #[cfg(test)]
 mod tests;
 
 /// What was recognised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Kind {
     Attention,
     Norm,
@@ -93,6 +98,7 @@ impl Subject for Chains {
 
 /// One op call in stream order. There are as many as kernels: what they have in common with all
 /// calls of their site stands there once.
+#[derive(Clone, Copy)]
 struct Link<'a> {
     work: &'a Work<'a>,
     call: OpCallId,
@@ -122,18 +128,30 @@ pub(super) fn plain_name(name: &str) -> &str {
     name.trim_matches('_')
 }
 
-/// Every chain of the run, by kind, layer and operators.
-pub(super) fn recognise(costed: &Costed, around: &Around) -> Vec<Chain> {
-    let mut found: BTreeMap<(Kind, String, String, Direction), Chain> = BTreeMap::new();
+/// Every chain of the run, by kind, layer and operators. `around` is asked only where it may tell a
+/// bias from a residual.
+pub(super) fn recognise<'r>(
+    costed: &'r Costed,
+    around: &(dyn Fn() -> &'r Around + Sync),
+) -> Vec<Chain> {
     let adds_bias = |link: &Link<'_>| {
-        let words = around.of(&costed.run, link.site);
+        let words = around().site(link.site);
         words.iter().any(|w| CONVOLUTIONS.contains(&&**w))
     };
     let works = works(costed);
-    for stream in streams(costed, &works) {
-        scan(costed, &stream, &adds_bias, &mut found);
+    let streams = streams(costed, &works);
+    let hits: Vec<Vec<Hit<'_>>> = streams
+        .par_iter()
+        .map(|stream| {
+            let runs = stream.iter().flat_map(|run| scan(run, &adds_bias));
+            runs.collect()
+        })
+        .collect();
+    let mut found = Found::of(costed);
+    for hit in hits.into_iter().flatten() {
+        found.add(&hit, &adds_bias);
     }
-    found.into_values().collect()
+    found.chains()
 }
 
 /// PyTorch's own operators that run a library's convolution and then add the bias to its result.
@@ -157,75 +175,89 @@ fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
         .collect()
 }
 
+/// Calls that follow each other on one stream, and nothing else between them.
+type Unbroken<'a> = Vec<Link<'a>>;
+
 /// Op calls per (process, device, stream), in execution order. A kernel without an operator breaks
 /// the sequence; helpers without an operator do not exist (they belong to their call).
-fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Option<Link<'a>>>> {
+fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbroken<'a>>> {
     let run = &costed.run;
-    let mut by_stream: BTreeMap<_, Vec<Option<Link<'_>>>> = BTreeMap::new();
+    let mut rows: BTreeMap<(ProcessId, DeviceId, u32), usize> = BTreeMap::new();
+    let mut streams: Vec<Vec<Unbroken<'a>>> = Vec::new();
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        let stream = by_stream
+        let row = *rows
             .entry((kernel.process, kernel.device, kernel.stream))
-            .or_default();
+            .or_insert_with(|| {
+                streams.push(vec![Vec::new()]);
+                streams.len() - 1
+            });
+        let Some(stream) = streams.get_mut(row) else {
+            continue;
+        };
         let described = link.site.zip(link.op).and_then(|(site, call)| {
             let work = works.get(site.idx())?.as_ref()?;
             Some((work, call))
         });
         let Some((work, call)) = described else {
-            if stream.last().is_none_or(Option::is_some) {
-                stream.push(None);
+            if stream.last().is_some_and(|calls| !calls.is_empty()) {
+                stream.push(Vec::new());
             }
             continue;
         };
-        if let Some(Some(last)) = stream.last_mut()
+        let Some(calls) = stream.last_mut() else {
+            continue;
+        };
+        if let Some(last) = calls.last_mut()
             && last.call == call
         {
-            last.time_ns += kernel.span.ns();
+            last.time_ns = last.time_ns.saturating_add(kernel.span.ns());
             last.kernels = last.kernels.saturating_add(1);
             continue;
         }
-        stream.push(Some(Link {
+        calls.push(Link {
             work,
             call,
             kernels: 1,
             time_ns: kernel.span.ns(),
-        }));
+        });
     }
-    by_stream.into_values().collect()
+    let in_order = rows.into_values();
+    in_order
+        .filter_map(|row| streams.get_mut(row).map(std::mem::take))
+        .collect()
 }
 
-fn scan<'a>(
-    costed: &Costed,
-    stream: &[Option<Link<'a>>],
-    adds_bias: &dyn Fn(&Link<'_>) -> bool,
-    found: &mut BTreeMap<(Kind, String, String, Direction), Chain>,
-) {
-    let mut at = 0;
-    while at < stream.len() {
-        let rest = stream.get(at..).unwrap_or(&[]);
-        let longest = known::expert_loop(rest);
-        let run: Vec<&Link<'a>> = rest
-            .iter()
-            .map_while(Option::as_ref)
-            .take(longest.unwrap_or(LONGEST))
-            .collect();
-        let hit = match longest {
+/// A sequence that was recognised.
+struct Hit<'s> {
+    kind: Kind,
+    calls: &'s [Link<'s>],
+}
+
+fn scan<'s>(calls: &'s [Link<'s>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Vec<Hit<'s>> {
+    let mut hits = Vec::new();
+    let mut rest = calls;
+    while !rest.is_empty() {
+        let hit = match known::expert_loop(rest) {
             Some(length) => Some((Kind::ExpertLoop, length)),
-            None => recognise_at(&run, adds_bias),
+            None => recognise_at(rest.get(..LONGEST).unwrap_or(rest), adds_bias),
         };
-        let Some((kind, length)) = hit else {
-            at += 1;
-            continue;
+        let length = match hit {
+            Some((kind, length)) => {
+                let calls = rest.get(..length).unwrap_or(rest);
+                hits.push(Hit { kind, calls });
+                length
+            }
+            None => 1,
         };
-        let members = run.get(..length).unwrap_or(&run);
-        record(costed, kind, &known::kept(kind, members), adds_bias, found);
-        at += length;
+        rest = rest.get(length.max(1)..).unwrap_or_default();
     }
+    hits
 }
 
 /// Longest sequence looked at from one position.
 const LONGEST: usize = 24;
 
-fn recognise_at(run: &[&Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
+fn recognise_at(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
     attention(run)
         .or_else(|| norm(run))
         .or_else(|| double_log_softmax(run))
@@ -242,7 +274,7 @@ fn glue(link: &Link<'_>) -> bool {
 }
 
 /// Product, (scale, mask)*, softmax, (dropout, cast)*, product, on matching dimensions.
-fn attention(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     if first.family != Family::Gemm || first.direction == Direction::Bprop {
         return None;
@@ -284,7 +316,7 @@ fn attention(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
 
 /// `pow, mean, add, rsqrt, mul, ...`: a mean or variance and an rsqrt (or sqrt and div) in a run of
 /// pointwise work, none of it a norm operator.
-fn norm(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+fn norm(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let starts = ["pow", "square", "mean", "var", "var_mean", "mul"];
     let first = run.first()?;
     // Statistics are often taken in fp32: the conversion before them goes away with them.
@@ -292,11 +324,11 @@ fn norm(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
     if !begins || first.direction == Direction::Update {
         return None;
     }
-    let part = |l: &&&Link<'_>| {
+    let part = |l: &&Link<'_>| {
         matches!(l.family, Family::Pointwise | Family::Reduce | Family::Cast)
             && l.direction == first.direction
     };
-    let body: Vec<&&Link<'_>> = run.iter().take_while(part).take(12).collect();
+    let body: Vec<&Link<'_>> = run.iter().take_while(part).take(12).collect();
     let has = |name: &str| body.iter().position(|l| l.name == name);
     let mean = ["mean", "var", "var_mean"]
         .iter()
@@ -318,7 +350,7 @@ fn norm(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
 }
 
 /// A log-softmax whose input is already one: the values do not change, the time is spent twice.
-fn double_log_softmax(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+fn double_log_softmax(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     let is = |l: &Link<'_>| {
         l.family == Family::Softmax
@@ -344,7 +376,7 @@ fn double_log_softmax(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
 
 /// Convolution, its bias where that is added on its own, batch norm and (when it follows) the
 /// activation.
-fn conv_norm(run: &[&Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
+fn conv_norm(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
     let first = run.first()?;
     if first.family != Family::Conv || first.direction == Direction::Bprop {
         return None;
@@ -373,12 +405,12 @@ fn conv_norm(run: &[&Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option
 
 /// At least three pointwise calls in a row over the same number of elements; what begins a norm
 /// belongs to that.
-fn pointwise(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
+fn pointwise(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     let Dims::Elements { numel } = first.dims else {
         return None;
     };
-    let fits = |l: &&&Link<'_>| {
+    let fits = |l: &&Link<'_>| {
         matches!(l.family, Family::Pointwise | Family::Cast | Family::Dropout)
             && l.direction == first.direction
             && l.dims == (Dims::Elements { numel })
@@ -387,185 +419,6 @@ fn pointwise(run: &[&Link<'_>]) -> Option<(Kind, usize)> {
     let norm_at = |&at: &usize| run.get(at..).is_some_and(|rest| norm(rest).is_some());
     let length = (1..longest).find(norm_at).unwrap_or(longest);
     (length >= 3).then_some((Kind::Pointwise, length))
-}
-
-fn record(
-    costed: &Costed,
-    kind: Kind,
-    members: &[&Link<'_>],
-    adds_bias: &dyn Fn(&Link<'_>) -> bool,
-    found: &mut BTreeMap<(Kind, String, String, Direction), Chain>,
-) {
-    let Some(first) = members.first() else { return };
-    let run = &costed.run;
-    let layer = run
-        .sites
-        .get(first.site.idx())
-        .and_then(|s| s.layer)
-        .and_then(|id| run.layers.get(id.idx()))
-        .and_then(|l| run.patterns.get(l.pattern.idx()))
-        .map(|p| p.name.clone())
-        .unwrap_or_default();
-    let mut ops: Vec<&str> = members.iter().map(|l| l.name).collect();
-    if kind == Kind::ExpertLoop {
-        // As many as there are experts: the name once.
-        ops.truncate(1);
-    }
-    let fused = fused_ns(costed, kind, members);
-    let chain = found
-        .entry((kind, layer.clone(), ops.join(", "), first.direction))
-        .or_insert_with(|| Chain {
-            kind,
-            layer,
-            ops: ops.join(", "),
-            direction: first.direction,
-            count: 0,
-            length: members.len(),
-            kernels: 0,
-            time_ns: 0.0,
-            rest_ns: 0.0,
-            longest_ns: 0.0,
-            fused_ns: Some(0.0),
-            width: width(members),
-            bias_ns: 0.0,
-            sites: BTreeMap::new(),
-        });
-    chain.count += 1;
-    chain.fused_ns = chain.fused_ns.zip(fused).map(|(sum, ns)| sum + ns);
-    chain.rest_ns += members
-        .iter()
-        .skip(1)
-        .map(|l| l.time_ns as f64)
-        .sum::<f64>();
-    chain.longest_ns += members.iter().map(|l| l.time_ns).max().unwrap_or(0) as f64;
-    for link in members {
-        chain.kernels += u64::from(link.kernels);
-        chain.time_ns += link.time_ns as f64;
-        if kind == Kind::ConvNorm && link.name == "add" && adds_bias(link) {
-            chain.bias_ns += link.time_ns as f64;
-        }
-        *chain.sites.entry(link.site).or_default() += link.time_ns as f64;
-    }
-}
-
-fn width(members: &[&Link<'_>]) -> Option<u64> {
-    members
-        .iter()
-        .find_map(|l| match l.dims {
-            Dims::Rows { cols, .. } => Some(cols),
-            _ => None,
-        })
-        .or_else(|| {
-            members.iter().find_map(|l| match l.dims {
-                Dims::Elements { numel } => Some(numel),
-                _ => None,
-            })
-        })
-}
-
-/// Time of one fused operator doing the same: FLOPs stay, intermediate tensors are neither written
-/// nor read. `None` when the GPU or a cost is unknown.
-fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
-    let gpu = &costed.gpu.as_ref()?.gpu;
-    if matches!(kind, Kind::DoubleLogSoftmax | Kind::LogitsUpcast) {
-        return Some(0.0);
-    }
-    if kind == Kind::Rope {
-        // `x * cos` moves all the rotation has to: x, the table and the result.
-        let first = members.first()?;
-        let bytes = costed
-            .sites
-            .get(first.site.idx())?
-            .cost
-            .as_ref()
-            .ok()?
-            .bytes();
-        let ns = bytes as f64 / gpu.bandwidth * 1e9 / gpu.reachable_memory;
-        return Some(ns.max(crate::cost::roofline::SHORTEST_NS));
-    }
-    let mut flops_ns = 0.0;
-    let mut bytes = 0.0;
-    for link in members {
-        let site = costed.sites.get(link.site.idx())?;
-        let cost = site.cost.as_ref().ok()?;
-        bytes += cost.bytes() as f64;
-        if site.family.is_math() {
-            let rate = site
-                .best_dtype
-                .and_then(|d| gpu.tensor_flops.get(&d).or_else(|| gpu.flops.get(&d)))?;
-            flops_ns += cost.flops() as f64 / rate * 1e9;
-        }
-    }
-    let kept = match kind {
-        // Q, K, V and O stay; scores and probabilities never reach memory.
-        Kind::Attention => attention_bytes(costed, members)?,
-        // One product instead of several: the input is read once.
-        Kind::SharedInput => {
-            let again: f64 = members
-                .iter()
-                .skip(1)
-                .map(|l| intermediate_bytes(costed, l))
-                .sum::<Option<f64>>()?;
-            (bytes - again).max(bytes / members.len() as f64)
-        }
-        Kind::ExpertLoop => bytes,
-        // Each intermediate is written once and read once; the first input and the last output stay.
-        _ => {
-            let inner: f64 = members
-                .iter()
-                .skip(1)
-                .map(|l| intermediate_bytes(costed, l))
-                .sum::<Option<f64>>()?;
-            (bytes - 2.0 * inner).max(bytes / members.len() as f64)
-        }
-    };
-    // Fused attention reaches about half the matrix peak (FlashAttention-2 paper, 50-73 % on A100).
-    let math = flops_ns
-        / if kind == Kind::Attention {
-            0.5
-        } else {
-            gpu.reachable_math
-        };
-    let memory = kept / gpu.bandwidth * 1e9 / gpu.reachable_memory;
-    // Small products are bound by latency: merged they take no less than one of them takes now.
-    let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
-    let longest = members.iter().map(|l| l.time_ns).max().filter(|_| merged);
-    let longest = longest.map_or(0.0, |ns| ns as f64);
-    Some(
-        math.max(memory)
-            .max(longest)
-            .max(crate::cost::roofline::SHORTEST_NS),
-    )
-}
-
-/// Bytes of the tensor a call reads from the one before it.
-fn intermediate_bytes(costed: &Costed, link: &Link<'_>) -> Option<f64> {
-    let site = costed.run.sites.get(link.site.idx())?;
-    let args = costed.run.args.get(site.args?.idx())?;
-    let tensor = args.tensors().next()?;
-    let numel: u64 = tensor.shape.iter().product();
-    let dtype = tensor
-        .dtype
-        .or(costed.sites.get(link.site.idx())?.math_dtype)?;
-    Some(numel as f64 * dtype.bytes() as f64)
-}
-
-fn attention_bytes(costed: &Costed, members: &[&Link<'_>]) -> Option<f64> {
-    let size = |link: &Link<'_>| {
-        costed
-            .sites
-            .get(link.site.idx())
-            .and_then(|s| s.math_dtype)
-            .map(|d| d.bytes() as f64)
-    };
-    let (first, last) = (members.first()?, members.last()?);
-    let (Dims::Gemm { batch, m, n, k, .. }, Dims::Gemm { n: width, .. }) = (first.dims, last.dims)
-    else {
-        return None;
-    };
-    let (b, m, n, k, v) = (batch as f64, m as f64, n as f64, k as f64, width as f64);
-    // Q [m, k], K [n, k], V [n, v], O [m, v].
-    Some(b * (m * k + n * k + n * v + m * v) * size(first)?)
 }
 
 pub(super) const ENTRIES: &[Entry<Chains>] = &[
@@ -693,9 +546,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         "Operators around nine tenths of the time of each of its calls, plainly spelled: `scaled_dot_product_attention`",
         |c| {
             let sites = c.chain.sites.keys().copied();
-            Answer::Value(Value::Strings(
-                c.table.around.of_all(&c.table.costed.run, sites),
-            ))
+            Answer::Value(Value::Strings(c.table.around.sites(sites)))
         }
     ),
     fact!(

@@ -6,7 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::{Answer, Entry, Subject, Table, fact};
 use crate::correlate::Run;
-use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemKind, ProcessId, Span};
+use crate::profile::{
+    ApiCall, ApiClass, CallId, Copy, CopyKind, DeviceId, MemKind, ProcessId, Span,
+};
 
 /// Copies with the same direction, memory kinds and kind of call.
 #[derive(Debug, Clone)]
@@ -39,52 +41,40 @@ impl Subject for Copies {
 }
 
 /// All copies inside the window in groups, in a fixed order.
-pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
-    let Some(window) = run.window.span else {
+pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
+    let Some(window) = run.window.span.filter(|_| !run.profile.copies.is_empty()) else {
         return Vec::new();
     };
-    let kernels = kernel_unions(run);
-    let calls = calls_behind(run);
+    let mut kernels = kernel_unions(run);
+    let mut windows: Vec<Span> = vec![window; run.profile.devices.len()];
+    for device in &run.timeline.devices {
+        if let Some(slot) = windows.get_mut(device.device.idx()) {
+            *slot = device.span;
+        }
+    }
     let mut groups: BTreeMap<(CopyKind, MemKind, MemKind, bool), CopyGroup> = BTreeMap::new();
     // Copies that overlap each other are exposed once: the earlier one has the time.
-    let mut covered_until: BTreeMap<DeviceId, i64> = BTreeMap::new();
-    let mut order: Vec<usize> = (0..run.profile.copies.len()).collect();
-    order.sort_by_key(|&i| {
-        run.profile
-            .copies
-            .get(i)
-            .map(|c| (c.span.start, c.span.end))
-    });
-    for copy in order.into_iter().filter_map(|i| run.profile.copies.get(i)) {
-        let outside = run
-            .timeline
-            .devices
-            .iter()
-            .find(|d| d.device == copy.device)
-            .map_or(
-                copy.span.end <= window.start || copy.span.start >= window.end,
-                |d| copy.span.end <= d.span.start || copy.span.start >= d.span.end,
-            );
-        if outside {
+    let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
+    let mut order: Vec<&Copy> = run.profile.copies.iter().collect();
+    order.sort_by_key(|copy| (copy.span.start, copy.span.end));
+    for copy in order {
+        let window = windows.get(copy.device.idx()).unwrap_or(&window);
+        if copy.span.end <= window.start || copy.span.start >= window.end {
             continue;
         }
-        let sync = calls
-            .get(&(copy.process, copy.correlation))
-            .and_then(|id| run.profile.calls.get(id.idx()))
-            .and_then(|call| match call.class {
-                ApiClass::CopySync => Some(true),
-                ApiClass::CopyAsync => Some(false),
-                _ => None,
-            });
+        let sync = calls.of_copy(run, copy).and_then(|call| match call.class {
+            ApiClass::CopySync => Some(true),
+            ApiClass::CopyAsync => Some(false),
+            _ => None,
+        });
         let until = covered_until.entry(copy.device).or_insert(i64::MIN);
         let fresh = Span {
             start: copy.span.start.max(*until),
             end: copy.span.end,
         };
         *until = (*until).max(copy.span.end);
-        let exposed = kernels
-            .get(&copy.device)
-            .map_or(fresh.ns(), |u| fresh.ns() - overlap(u, fresh));
+        let busy = kernels.get_mut(copy.device.idx());
+        let exposed = fresh.ns() - busy.map_or(0, |union| union.overlap(fresh));
         let group = groups
             .entry((copy.kind, copy.src, copy.dst, sync == Some(true)))
             .or_insert_with(|| CopyGroup {
@@ -117,23 +107,75 @@ pub(super) fn groups(run: &Run) -> Vec<CopyGroup> {
 }
 
 /// The call behind each copy: the first one with its correlation id in its process.
-pub(super) fn calls_behind(run: &Run) -> FxHashMap<(ProcessId, u64), CallId> {
-    let copies = run.profile.copies.iter();
-    let mut calls: FxHashMap<(ProcessId, u64), Option<CallId>> = copies
-        .map(|copy| ((copy.process, copy.correlation), None))
-        .collect();
-    if calls.is_empty() {
-        return FxHashMap::default();
-    }
-    for (index, call) in run.profile.calls.iter().enumerate() {
-        if let Some(thread) = run.profile.threads.get(call.thread.idx())
-            && let Some(found) = calls.get_mut(&(thread.process, call.correlation))
-        {
-            found.get_or_insert(CallId::new(index));
+#[derive(Debug, Default)]
+pub(super) struct CallsBehind(FxHashMap<(ProcessId, u64), Option<CallId>>);
+
+impl CallsBehind {
+    pub(super) fn of(run: &Run) -> CallsBehind {
+        let copies = &run.profile.copies;
+        let mut calls: FxHashMap<(ProcessId, u64), Option<CallId>> = copies
+            .iter()
+            .map(|copy| ((copy.process, copy.correlation), None))
+            .collect();
+        if calls.is_empty() {
+            return CallsBehind::default();
         }
+        let asked = Asked::of(copies.iter().map(|copy| copy.correlation), copies.len());
+        for (index, call) in run.profile.calls.iter().enumerate() {
+            if asked.may_hold(call.correlation)
+                && let Some(thread) = run.profile.threads.get(call.thread.idx())
+                && let Some(found) = calls.get_mut(&(thread.process, call.correlation))
+            {
+                found.get_or_insert(CallId::new(index));
+            }
+        }
+        CallsBehind(calls)
     }
-    let found = calls.into_iter();
-    found.filter_map(|(key, call)| Some((key, call?))).collect()
+
+    pub(super) fn of_copy<'r>(&self, run: &'r Run, copy: &Copy) -> Option<&'r ApiCall> {
+        let id = self.0.get(&(copy.process, copy.correlation))?;
+        run.profile.calls.get(id.as_ref()?.idx())
+    }
+}
+
+/// Says of most numbers that are not in a set that they are not: a bit per remainder, for ids are
+/// given out one after the other. There are far more calls than copies.
+struct Asked {
+    bits: Vec<u64>,
+    mask: u64,
+}
+
+impl Asked {
+    /// Bits at least: what one page of memory holds.
+    const LEAST: usize = 1 << 15;
+    /// And at most, 2 MiB: what fits into a cache.
+    const MOST: usize = 1 << 24;
+
+    fn of(numbers: impl Iterator<Item = u64>, count: usize) -> Asked {
+        let wanted = count.saturating_mul(16).clamp(Self::LEAST, Self::MOST);
+        let size = wanted.next_power_of_two();
+        let mut asked = Asked {
+            bits: vec![0; size / 64],
+            mask: size as u64 - 1,
+        };
+        for number in numbers {
+            let (word, bit) = asked.place(number);
+            if let Some(word) = asked.bits.get_mut(word) {
+                *word |= bit;
+            }
+        }
+        asked
+    }
+
+    fn place(&self, number: u64) -> (usize, u64) {
+        let at = number & self.mask;
+        ((at / 64) as usize, 1 << (at % 64))
+    }
+
+    fn may_hold(&self, number: u64) -> bool {
+        let (word, bit) = self.place(number);
+        self.bits.get(word).is_some_and(|word| word & bit != 0)
+    }
 }
 
 /// nsys' expert rule treats synchronous copies up to 64,000 bytes as harmless.
@@ -142,37 +184,74 @@ const SMALL_COPY_BYTES: u64 = 64_000;
 /// From here on latency does not count (nsys-ai judges bandwidth on copies above 10 MB).
 const LARGE_COPY_BYTES: u64 = 10_000_000;
 
-/// Per device, disjoint sorted intervals in which a kernel or a graph ran.
-fn kernel_unions(run: &Run) -> BTreeMap<DeviceId, Vec<Span>> {
-    let mut spans: BTreeMap<DeviceId, Vec<Span>> = BTreeMap::new();
+/// Per device with copies, when a kernel or a graph ran.
+fn kernel_unions(run: &Run) -> Vec<Union> {
+    let mut copied = vec![false; run.profile.devices.len()];
+    for copy in &run.profile.copies {
+        if let Some(slot) = copied.get_mut(copy.device.idx()) {
+            *slot = true;
+        }
+    }
+    let mut unions: Vec<Union> = Vec::new();
+    unions.resize_with(run.profile.devices.len(), Union::default);
     let kernels = run.profile.kernels.iter().map(|k| (k.device, k.span));
     let graphs = run.profile.graphs.iter().map(|g| (g.device, g.span));
     for (device, span) in kernels.chain(graphs) {
-        spans.entry(device).or_default().push(span);
-    }
-    for list in spans.values_mut() {
-        list.sort_unstable();
-        let mut merged: Vec<Span> = Vec::with_capacity(list.len());
-        for &span in list.iter() {
-            match merged.last_mut() {
-                Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
-                _ => merged.push(span),
-            }
+        if copied.get(device.idx()) == Some(&true)
+            && let Some(union) = unions.get_mut(device.idx())
+        {
+            union.add(span);
         }
-        *list = merged;
     }
-    spans
+    unions.iter_mut().for_each(Union::sort);
+    unions
 }
 
-/// How much of `span` the sorted disjoint `union` covers.
-fn overlap(union: &[Span], span: Span) -> i64 {
-    let from = union.partition_point(|u| u.end <= span.start);
-    union
-        .iter()
-        .skip(from)
-        .take_while(|u| u.start < span.end)
-        .map(|u| u.clip(span).ns())
-        .sum()
+/// Intervals put together while they come in order of start, as kernels do.
+#[derive(Debug, Default)]
+struct Union {
+    /// Disjoint and sorted, once [`sort`](Union::sort) was called.
+    spans: Vec<Span>,
+    unordered: bool,
+    /// Intervals that end before all that will be asked for.
+    past: usize,
+}
+
+impl Union {
+    fn add(&mut self, span: Span) {
+        match self.spans.last_mut() {
+            Some(last) if span.start < last.start => {
+                self.unordered = true;
+                self.spans.push(span);
+            }
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => self.spans.push(span),
+        }
+    }
+
+    /// For graphs, which are added after the kernels.
+    fn sort(&mut self) {
+        if self.unordered {
+            let mut spans = std::mem::take(&mut self.spans);
+            spans.sort_unstable();
+            for span in spans {
+                self.add(span);
+            }
+        }
+    }
+
+    /// How much of `span` is covered. One that begins earlier must not be asked for any more.
+    fn overlap(&mut self, span: Span) -> i64 {
+        let later = self.spans.get(self.past..).unwrap_or_default();
+        let over = later.iter().take_while(|u| u.end <= span.start).count();
+        self.past += over;
+        later
+            .iter()
+            .skip(over)
+            .take_while(|u| u.start < span.end)
+            .map(|u| u.clip(span).ns())
+            .sum()
+    }
 }
 
 fn memory(kind: MemKind) -> &'static str {
@@ -373,9 +452,15 @@ mod tests {
 
     #[test]
     fn overlap_counts_each_ns_once() {
-        let union = [Span { start: 0, end: 10 }, Span { start: 20, end: 30 }];
-        assert_eq!(overlap(&union, Span { start: 5, end: 25 }), 10);
-        assert_eq!(overlap(&union, Span { start: 10, end: 20 }), 0);
-        assert_eq!(overlap(&union, Span { start: -5, end: 50 }), 20);
+        let mut union = Union::default();
+        for (start, end) in [(20, 30), (0, 5), (3, 10), (25, 28)] {
+            union.add(Span { start, end });
+        }
+        union.sort();
+        assert_eq!(union.overlap(Span { start: -5, end: 50 }), 20);
+        assert_eq!(union.overlap(Span { start: 5, end: 25 }), 10);
+        assert_eq!(union.overlap(Span { start: 10, end: 20 }), 0);
+        assert_eq!(union.overlap(Span { start: 22, end: 23 }), 1);
+        assert_eq!(union.overlap(Span { start: 40, end: 90 }), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Facts of idle intervals, grouped by device, cause and the operator that held the host.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
@@ -47,7 +47,7 @@ const MOST_OPS: usize = 64;
 #[derive(Debug, Default)]
 struct Lengths {
     gaps: Vec<i64>,
-    blamed: BTreeMap<StrId, i64>,
+    blamed: FxHashMap<StrId, i64>,
 }
 
 impl Lengths {
@@ -56,25 +56,44 @@ impl Lengths {
     }
 }
 
+/// What the gaps of a device that are one group have in common.
+type Key = (GapCause, Option<StrId>);
+
 /// All gaps inside the window in groups, by device, cause and operator.
 pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
-    let ops = operators(run);
-    let elsewhere = elsewhere::ranges(run);
+    let (ops, elsewhere) = rayon::join(|| operators(run), || elsewhere::ranges(run));
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
-        let mut by_cause: BTreeMap<GapCause, BTreeMap<Option<StrId>, Lengths>> = BTreeMap::new();
+        let mut rows: FxHashMap<Key, usize> = FxHashMap::default();
+        let mut lengths: Vec<(Key, Lengths)> = Vec::new();
+        // Most gaps are of the same group as the one before.
+        let mut last: Option<(Key, usize)> = None;
         for (at, gap) in device.gaps.iter().enumerate() {
             let around = gap.call.and_then(|id| ops.get(&id));
-            let op = around.or_else(|| elsewhere.get(&(row, at))).copied();
-            let lengths = by_cause
-                .entry(gap.cause)
-                .or_default()
-                .entry(op)
-                .or_default();
+            let op = match gap.cause {
+                GapCause::HostBusy => around.or_else(|| elsewhere.get(&(row, at))),
+                _ => around,
+            };
+            let key = (gap.cause, op.copied());
+            let row = match last {
+                Some((before, row)) if before == key => row,
+                _ => *rows.entry(key).or_insert_with(|| {
+                    lengths.push((key, Lengths::default()));
+                    lengths.len() - 1
+                }),
+            };
+            last = Some((key, row));
+            let Some((_, lengths)) = lengths.get_mut(row) else {
+                continue;
+            };
             lengths.gaps.push(gap.span.ns());
             if let Some(call) = gap.call.and_then(|id| run.profile.calls.get(id.idx())) {
                 *lengths.blamed.entry(call.name).or_default() += gap.span.ns();
             }
+        }
+        let mut by_cause: BTreeMap<GapCause, BTreeMap<Option<StrId>, Lengths>> = BTreeMap::new();
+        for ((cause, op), lengths) in lengths {
+            by_cause.entry(cause).or_default().insert(op, lengths);
         }
         let ordinal = run
             .profile
@@ -97,16 +116,17 @@ fn group(
     mut lengths: Lengths,
     window_ns: i64,
 ) -> GapGroup {
-    lengths.gaps.sort_unstable();
-    let gaps = lengths.gaps;
+    let gaps = &mut lengths.gaps;
+    let middle = gaps.len() / 2;
+    let median = (middle < gaps.len()).then(|| *gaps.select_nth_unstable(middle).1);
     GapGroup {
         ordinal,
         cause,
         op,
         count: gaps.len() as u64,
         time_ns: gaps.iter().map(|&ns| ns as f64).sum(),
-        longest_ns: gaps.last().copied().unwrap_or(0) as f64,
-        median_ns: gaps.get(gaps.len() / 2).copied().unwrap_or(0) as f64,
+        longest_ns: gaps.iter().copied().max().unwrap_or(0) as f64,
+        median_ns: median.unwrap_or(0) as f64,
         window_ns: window_ns as f64,
         api: lengths
             .blamed
@@ -140,11 +160,13 @@ fn bounded(by_op: BTreeMap<Option<StrId>, Lengths>) -> BTreeMap<Option<StrId>, L
 /// ranges a program never closed cost nothing.
 fn operators(run: &Run) -> FxHashMap<CallId, StrId> {
     let profile = &run.profile;
-    let blamed: BTreeSet<CallId> = (run.timeline.devices.iter())
+    let mut blamed: Vec<CallId> = (run.timeline.devices.iter())
         .flat_map(|d| &d.gaps)
         .filter(|gap| held_by_a_call(gap.cause))
         .filter_map(|gap| gap.call)
         .collect();
+    blamed.sort_unstable();
+    blamed.dedup();
     let mut found = FxHashMap::default();
     if blamed.is_empty() || profile.ranges.is_empty() {
         return found;

@@ -50,26 +50,20 @@ impl Host {
     }
 
     fn sets(&mut self, run: &Run, window: Span) {
-        let mut blocking: FxHashMap<(ProcessId, u64), CallId> = FxHashMap::default();
-        for (index, call) in run.profile.calls.iter().enumerate() {
-            if call.class == ApiClass::SetSync
-                && let Some(thread) = run.profile.threads.get(call.thread.idx())
-            {
-                let key = (thread.process, call.correlation);
-                blocking.entry(key).or_insert(CallId::new(index));
-            }
-        }
-        for set in &run.profile.sets {
-            if !overlaps(set.span, window) {
-                continue;
-            }
+        let inside = || (run.profile.sets.iter()).filter(|set| overlaps(set.span, window));
+        for set in inside() {
             self.sets += 1;
             self.set_ns += set.span.ns() as f64;
-            // Only memory the host can reach makes the call wait.
-            // Source: CUDA runtime API, "API synchronization behavior", memset.
-            if !matches!(set.mem, MemKind::Pinned | MemKind::Managed) {
-                continue;
-            }
+        }
+        // Only memory the host can reach makes the call wait.
+        // Source: CUDA runtime API, "API synchronization behavior", memset.
+        let mut reachable =
+            inside().filter(|set| matches!(set.mem, MemKind::Pinned | MemKind::Managed));
+        let Some(first) = reachable.next() else {
+            return;
+        };
+        let blocking = blocking_sets(run);
+        for set in std::iter::once(first).chain(reachable) {
             let call = blocking
                 .get(&(set.process, set.correlation))
                 .and_then(|id| run.profile.calls.get(id.idx()));
@@ -79,6 +73,20 @@ impl Host {
             }
         }
     }
+}
+
+/// The synchronous memset calls; of those with one correlation id the first.
+fn blocking_sets(run: &Run) -> FxHashMap<(ProcessId, u64), CallId> {
+    let mut blocking = FxHashMap::default();
+    for (index, call) in run.profile.calls.iter().enumerate() {
+        if call.class == ApiClass::SetSync
+            && let Some(thread) = run.profile.threads.get(call.thread.idx())
+        {
+            let key = (thread.process, call.correlation);
+            blocking.entry(key).or_insert(CallId::new(index));
+        }
+    }
+    blocking
 }
 
 fn overlaps(span: Span, window: Span) -> bool {
@@ -160,10 +168,6 @@ fn trips(run: &Run, window: Span) -> Trips {
     sum
 }
 
-fn or_silent(value: Option<f64>) -> Answer {
-    value.map_or(Answer::DoesNotApply, Answer::double)
-}
-
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
     fact!(
         "run.overhead_share",
@@ -172,7 +176,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of the window in which the profiler recorded work of its own; silent where the file has no such records",
-        |t| or_silent(t.host.overhead_share)
+        |t| Answer::or_silent(t.host.overhead_share, Answer::double)
     ),
     fact!(
         "run.waited_share",
@@ -181,7 +185,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernels above 20 us that had ended when their launch call returned; silent for fewer than 50",
-        |t| or_silent(t.host.waited_share)
+        |t| Answer::or_silent(t.host.waited_share, Answer::double)
     ),
     fact!(
         "run.memsets",

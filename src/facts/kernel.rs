@@ -22,6 +22,20 @@ impl Subject for Kernels {
     type Of<'a> = KernelScope<'a>;
 }
 
+impl<'a> KernelScope<'a> {
+    /// A row of a site's kernels.
+    pub(super) fn new(site: SiteScope<'a>, row: usize) -> Option<KernelScope<'a>> {
+        let kernel = site.site.kernels.get(row)?;
+        let configs = &site.table.costed.run.profile.configs;
+        Some(KernelScope {
+            site,
+            kernel,
+            name: site.decoded().get(row)?,
+            config: configs.get(kernel.config.idx()).copied()?,
+        })
+    }
+}
+
 impl KernelScope<'_> {
     fn sm_count(&self) -> Option<u64> {
         self.site

@@ -12,14 +12,7 @@ const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family:
 fn main_kernel<'a>(site: &SiteScope<'a>) -> Option<KernelScope<'a>> {
     let decoded = site.decoded();
     let row = decoded.iter().position(|d| !d.helper).unwrap_or(0);
-    let kernel = site.site.kernels.get(row)?;
-    let configs = &site.table.costed.run.profile.configs;
-    Some(KernelScope {
-        site: SiteScope::new(site.table, site.id)?,
-        kernel,
-        name: decoded.get(row)?,
-        config: configs.get(kernel.config.idx()).copied()?,
-    })
+    KernelScope::new(*site, row)
 }
 
 /// What the grid says; nothing where blocks stay and fetch work, whatever their number.

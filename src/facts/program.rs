@@ -5,16 +5,19 @@
 
 use std::collections::BTreeSet;
 
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::copy::CallsBehind;
+use super::paths::{Paths, by_string};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::Run;
 use crate::cost::Costed;
-use crate::profile::{Copy, ProcessId, Span, StrId, ThreadId};
+use crate::profile::{Copy, ProcessId, Range, Span, StrId, ThreadId};
 
 /// What a range's name says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Sign(u16);
 
 impl Sign {
@@ -159,62 +162,121 @@ pub(super) struct Program {
     synced_forwards: u64,
 }
 
-impl Program {
-    pub(super) fn of(costed: &Costed) -> Program {
-        let run = &costed.run;
-        let signs: Vec<Sign> = (run.profile.strings.iter())
-            .map(|(_, text)| Sign::of(text))
-            .collect();
-        let mut program = Program::default();
-        if signs.iter().all(|s| *s == Sign::NONE) {
-            return program;
+/// What each string of a profile says.
+#[derive(Debug)]
+pub(super) struct Signs(Vec<Sign>);
+
+impl Signs {
+    pub(super) fn of(run: &Run) -> Signs {
+        Signs(by_string(run, Sign::of))
+    }
+
+    fn get(&self, name: StrId) -> Sign {
+        self.0.get(name.idx()).copied().unwrap_or(Sign::NONE)
+    }
+
+    fn say_nothing(&self) -> bool {
+        self.0.iter().all(|sign| *sign == Sign::NONE)
+    }
+}
+
+/// Whether a range's name says something.
+pub(super) fn says(name: &str) -> bool {
+    Sign::of(name) != Sign::NONE
+}
+
+/// What ranges were counted by.
+#[derive(Debug, Default)]
+struct Counted {
+    /// All that any range says.
+    all: Sign,
+    gloo_calls: u64,
+    optimizers: FxHashMap<StrId, u64>,
+    /// Starts of DDP's forward passes, and whether gradients were reduced after them.
+    forwards: FxHashMap<ProcessId, Vec<(i64, bool)>>,
+}
+
+impl Counted {
+    fn of(run: &Run, signs: &Signs) -> Counted {
+        let parts = run.profile.ranges.par_chunks(RANGES);
+        parts
+            .map(|ranges| {
+                let mut counted = Counted::default();
+                for range in ranges {
+                    let sign = signs.get(range.text);
+                    if sign != Sign::NONE {
+                        counted.add(run, range, sign);
+                    }
+                }
+                counted
+            })
+            .reduce(Counted::default, Counted::and)
+    }
+
+    fn add(&mut self, run: &Run, range: &Range, sign: Sign) {
+        self.all = self.all.and(sign);
+        self.gloo_calls += u64::from(sign.has(Sign::GLOO));
+        if sign.has(Sign::OPTIMIZER) {
+            *self.optimizers.entry(range.text).or_default() += 1;
         }
-        let sign = |id: StrId| signs.get(id.idx()).copied().unwrap_or(Sign::NONE);
-        program.count_ranges(costed, &sign);
-        program.count_regions(run, &sign);
-        program.sum_scopes(run, &sign);
-        program.bucket_copy_ns += copied_in(run, |text| sign(text).has(Sign::BUCKET_COPY));
+        if sign.has(Sign::DDP_FORWARD)
+            && let Some(thread) = run.profile.threads.get(range.thread.idx())
+        {
+            let list = self.forwards.entry(thread.process).or_default();
+            list.push((range.span.start, false));
+        }
+    }
+
+    fn and(mut self, other: Counted) -> Counted {
+        self.all = self.all.and(other.all);
+        self.gloo_calls += other.gloo_calls;
+        for (name, count) in other.optimizers {
+            *self.optimizers.entry(name).or_default() += count;
+        }
+        for (process, list) in other.forwards {
+            self.forwards.entry(process).or_default().extend(list);
+        }
+        self
+    }
+}
+
+/// Ranges one thread counts at a time.
+const RANGES: usize = 1 << 16;
+
+impl Program {
+    /// All but what [`with_paths`](Self::with_paths) adds.
+    pub(super) fn of(costed: &Costed, signs: &Signs, calls: &CallsBehind) -> Program {
+        let mut program = Program::default();
+        if !signs.say_nothing() {
+            program.count_ranges(costed, signs);
+            program.count_regions(&costed.run, signs);
+            program.bucket_copy_ns = copied_in(&costed.run, signs, calls);
+        }
         program
     }
 
-    fn count_ranges(&mut self, costed: &Costed, sign: &impl Fn(StrId) -> Sign) {
-        let run = &costed.run;
-        let mut optimizers: FxHashMap<StrId, u64> = FxHashMap::default();
-        let mut forwards: FxHashMap<ProcessId, Vec<(i64, bool)>> = FxHashMap::default();
-        for range in &run.profile.ranges {
-            let found = sign(range.text);
-            if found == Sign::NONE {
-                continue;
-            }
-            self.lone_loader |= found.has(Sign::LONE_LOADER);
-            self.data_parallel |= found.has(Sign::DATA_PARALLEL);
-            self.fsdp |= found.has(Sign::FSDP);
-            self.gloo_calls += u64::from(found.has(Sign::GLOO));
-            if found.has(Sign::OPTIMIZER) {
-                *optimizers.entry(range.text).or_default() += 1;
-            }
-            if found.has(Sign::DDP_FORWARD)
-                && let Some(thread) = run.profile.threads.get(range.thread.idx())
-            {
-                self.ddp = true;
-                let list = forwards.entry(thread.process).or_default();
-                list.push((range.span.start, false));
-            }
-        }
+    fn count_ranges(&mut self, costed: &Costed, signs: &Signs) {
+        let mut counted = Counted::of(&costed.run, signs);
+        self.lone_loader = counted.all.has(Sign::LONE_LOADER);
+        self.data_parallel = counted.all.has(Sign::DATA_PARALLEL);
+        self.fsdp = counted.all.has(Sign::FSDP);
+        self.ddp = !counted.forwards.is_empty();
+        self.gloo_calls = counted.gloo_calls;
         // An optimizer that wraps another records both.
-        self.optimizer_steps = optimizers.values().copied().max().unwrap_or(0);
-        mark_synced(costed, &mut forwards);
-        self.synced_forwards = forwards
+        self.optimizer_steps = counted.optimizers.values().copied().max().unwrap_or(0);
+        mark_synced(costed, &mut counted.forwards);
+        self.synced_forwards = counted
+            .forwards
             .values()
             .flatten()
             .filter(|(_, synced)| *synced)
             .count() as u64;
     }
 
-    fn count_regions(&mut self, run: &Run, sign: &impl Fn(StrId) -> Sign) {
+    fn count_regions(&mut self, run: &Run, signs: &Signs) {
         let mut frames = BTreeSet::new();
         for (id, text) in run.profile.strings.iter() {
-            if !sign(id).has(Sign::COMPILED) {
+            if !signs.get(id).has(Sign::COMPILED) {
                 continue;
             }
             self.compiled = true;
@@ -226,47 +288,42 @@ impl Program {
         self.compiled_frames = Some(frames.len() as u64).filter(|&n| n > 0);
     }
 
-    /// Kernel time launched inside ranges that say something.
-    fn sum_scopes(&mut self, run: &Run, sign: &impl Fn(StrId) -> Sign) {
-        let mut inherited: Vec<Sign> = Vec::with_capacity(run.scopes.len());
-        for scope in &run.scopes {
-            let own = run
-                .profile
-                .ranges
-                .get(scope.range.idx())
-                .map_or(Sign::NONE, |r| sign(r.text));
-            let outer = scope.parent.and_then(|p| inherited.get(p.idx())).copied();
-            inherited.push(own.and(outer.unwrap_or(Sign::NONE)));
+    /// Adds the kernel time launched inside ranges that say something; `paths` hold the names that
+    /// [`says`] lets through.
+    pub(super) fn with_paths(mut self, signs: &Signs, paths: &Paths) -> Program {
+        let mut inherited: Vec<Sign> = Vec::with_capacity(paths.nodes().len());
+        for node in paths.nodes() {
+            let outer = node.around.and_then(|around| inherited.get(around.idx()));
+            let outer = outer.copied().unwrap_or(Sign::NONE);
+            inherited.push(signs.get(node.name).and(outer));
         }
-        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-            let scope = link.site.and(link.scope);
-            let Some(found) = scope.and_then(|s| inherited.get(s.idx())) else {
+        for time in paths.times() {
+            let Some(found) = inherited.get(time.node.idx()) else {
                 continue;
             };
             if found.has(Sign::COMPILED) {
-                self.compiled_ns += kernel.span.ns() as f64;
+                self.compiled_ns += time.ns as f64;
             }
             if found.has(Sign::BUCKET_COPY) {
-                self.bucket_copy_ns += kernel.span.ns() as f64;
+                self.bucket_copy_ns += time.ns as f64;
             }
         }
+        self
     }
 }
 
-/// Copy time launched inside ranges of some names; a thread's ranges of these names do not nest.
-fn copied_in(run: &Run, named: impl Fn(StrId) -> bool) -> f64 {
+/// Copy time launched while DDP copied a bucket back; a thread's ranges of that name do not nest.
+fn copied_in(run: &Run, signs: &Signs, calls: &CallsBehind) -> f64 {
+    let named = |name: StrId| signs.get(name).has(Sign::BUCKET_COPY);
+    if !signs.0.iter().any(|sign| sign.has(Sign::BUCKET_COPY)) {
+        return 0.0;
+    }
     let mut ranges: FxHashMap<ThreadId, Vec<Span>> = FxHashMap::default();
     for range in run.profile.ranges.iter().filter(|r| named(r.text)) {
         ranges.entry(range.thread).or_default().push(range.span);
     }
-    if ranges.is_empty() {
-        return 0.0;
-    }
-    let calls = super::copy::calls_behind(run);
     let inside = |copy: &&Copy| {
-        let call = calls
-            .get(&(copy.process, copy.correlation))
-            .and_then(|id| run.profile.calls.get(id.idx()))?;
+        let call = calls.of_copy(run, copy)?;
         let spans = ranges.get(&call.thread)?;
         let after = spans.partition_point(|s| s.start <= call.span.start);
         let span = spans.get(after.checked_sub(1)?)?;

@@ -1,8 +1,11 @@
 //! Facts of the whole run.
 
+use std::sync::Arc;
+
+use super::lengths::Lengths;
 use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
-use crate::correlate::{Direction, GapCause, Missing, Run, Site, StepTime};
+use crate::correlate::{Direction, GapCause, Missing, Run, Site, SiteId, StepTime};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 use crate::profile::ApiClass;
@@ -42,6 +45,8 @@ pub(super) struct Sums {
     pub(super) host_step_ns: Option<f64>,
     pub(super) graph_launches: u64,
     pub(super) launch_median_ns: Option<f64>,
+    /// The names of the update's operators, sorted; at most 1,024.
+    pub(super) update_ops: Arc<[Arc<str>]>,
 }
 
 /// A kernel below this runs about as long as its launch takes (TraceLens and nsys-ai use 10 us).
@@ -110,6 +115,7 @@ impl Sums {
                 }
             }
         }
+        sums.update_ops = update_ops(costed);
         sums.durations(costed);
         sums.host(costed);
         sums
@@ -117,22 +123,17 @@ impl Sums {
 
     fn durations(&mut self, costed: &Costed) {
         let run = &costed.run;
-        let mut durations: Vec<i64> = run
-            .profile
-            .kernels
-            .iter()
-            .zip(&run.links)
-            .filter(|(_, link)| link.site.is_some())
-            .map(|(kernel, _)| kernel.span.ns())
-            .collect();
-        for &ns in durations.iter().filter(|&&ns| ns < SMALL_KERNEL_NS) {
-            self.small_kernels += 1;
-            self.small_kernel_ns += ns as f64;
+        let mut durations = Lengths::default();
+        let kernels = run.profile.kernels.iter().zip(&run.links);
+        for (kernel, _) in kernels.filter(|(_, link)| link.site.is_some()) {
+            let ns = kernel.span.ns();
+            durations.add(ns);
+            if ns < SMALL_KERNEL_NS {
+                self.small_kernels += 1;
+                self.small_kernel_ns += ns as f64;
+            }
         }
-        let middle = durations.len() / 2;
-        if !durations.is_empty() {
-            self.median_kernel_ns = *durations.select_nth_unstable(middle).1 as f64;
-        }
+        self.median_kernel_ns = durations.median().unwrap_or(0) as f64;
         let steps = StepTime::of(&run.steps);
         self.steps = steps.map_or(0, |s| s.steps);
         self.step_ns = steps.map(|s| s.ns());
@@ -141,20 +142,15 @@ impl Sums {
     }
 
     fn host(&mut self, costed: &Costed) {
-        let calls = &costed.run.profile.calls;
-        self.graph_launches = calls
-            .iter()
-            .filter(|c| c.class == ApiClass::GraphLaunch)
-            .count() as u64;
-        let mut launches: Vec<i64> = calls
-            .iter()
-            .filter(|c| c.class == ApiClass::Launch)
-            .map(|c| c.span.ns())
-            .collect();
-        let middle = launches.len() / 2;
-        if !launches.is_empty() {
-            self.launch_median_ns = Some(*launches.select_nth_unstable(middle).1 as f64);
+        let mut launches = Lengths::default();
+        for call in &costed.run.profile.calls {
+            match call.class {
+                ApiClass::Launch => launches.add(call.span.ns()),
+                ApiClass::GraphLaunch => self.graph_launches += 1,
+                _ => {}
+            }
         }
+        self.launch_median_ns = launches.median().map(|ns| ns as f64);
     }
 }
 
@@ -164,31 +160,32 @@ fn step_shapes(costed: &Costed) -> Option<u64> {
     use std::hash::BuildHasher;
     let run = &costed.run;
     let hasher = rustc_hash::FxBuildHasher;
-    let mut steps: std::collections::BTreeMap<_, u64> = std::collections::BTreeMap::new();
+    let sites = (0..).map(SiteId).zip(run.sites.iter().zip(&costed.sites));
+    let hashes: Vec<Option<u64>> = sites
+        .map(|(id, (site, cost))| {
+            (cost.family.is_math() && site.args.is_some()).then(|| {
+                // Mixed, so that different sites do not add up to the same sum.
+                let hash = hasher.hash_one(id);
+                (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            })
+        })
+        .collect();
+    let mut sums: Vec<Option<u64>> = vec![None; run.steps.len()];
     for link in &run.links {
-        let (Some(site), Some(step)) = (link.site, link.step) else {
-            continue;
-        };
-        let math = costed
-            .sites
-            .get(site.idx())
-            .is_some_and(|c| c.family.is_math());
-        let shaped = run.sites.get(site.idx()).and_then(|s| s.args).is_some();
-        if math && shaped {
-            let sum = steps.entry(step).or_default();
-            // Mixed, so that different sites do not add up to the same sum.
-            let hash = hasher.hash_one(site);
-            *sum = sum.wrapping_add((hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let hash = link.site.and_then(|site| hashes.get(site.idx()).copied());
+        let sum = link.step.and_then(|step| sums.get_mut(step.idx()));
+        if let (Some(hash), Some(sum)) = (hash.flatten(), sum) {
+            *sum = Some(sum.unwrap_or(0).wrapping_add(hash));
         }
     }
-    let mut kinds: Vec<u64> = steps.into_values().collect();
+    let mut kinds: Vec<u64> = sums.into_iter().flatten().collect();
     kinds.sort_unstable();
     kinds.dedup();
     (!kinds.is_empty()).then_some(kinds.len() as u64)
 }
 
-/// The names of the update's operators, sorted; at most 1,024.
-fn update_ops(costed: &Costed) -> std::sync::Arc<[std::sync::Arc<str>]> {
+/// The names of the update's operators.
+fn update_ops(costed: &Costed) -> Arc<[Arc<str>]> {
     let sites = &costed.run.sites;
     let mut names: Vec<&str> = sites
         .iter()
@@ -199,7 +196,7 @@ fn update_ops(costed: &Costed) -> std::sync::Arc<[std::sync::Arc<str>]> {
     names.sort_unstable();
     names.dedup();
     names.truncate(1024);
-    names.into_iter().map(std::sync::Arc::from).collect()
+    names.into_iter().map(Arc::from).collect()
 }
 
 /// Whether the profile records the shape of any of its operands.
@@ -759,7 +756,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Operators of the update: optimizer, clipping, scaling; without namespace and underscores",
-        |t| Answer::Value(Value::Strings(update_ops(t.costed)))
+        |t| Answer::Value(Value::Strings(Arc::clone(&t.sums.update_ops)))
     ),
     fact!(
         "run.launch_median_ns",

@@ -7,6 +7,7 @@ use crate::cost::{Decoded, Dims, Family, OpCost, SiteCost, TensorCore};
 use crate::gpu::How;
 
 /// A site in its table.
+#[derive(Clone, Copy)]
 pub(super) struct SiteScope<'a> {
     pub(super) table: &'a Table<'a>,
     pub(super) id: SiteId,
@@ -244,7 +245,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         &[],
         NOTHING,
         "The operator and those around nine tenths of its time, plainly spelled: `copy`, `clone`, `contiguous`",
-        |s| { Answer::Value(Value::Strings(s.table.around.of(&s.table.costed.run, s.id),)) }
+        |s| { Answer::Value(Value::Strings(s.table.around.site(s.id))) }
     ),
     fact!(
         "site.has_op",

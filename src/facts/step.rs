@@ -54,7 +54,7 @@ pub(super) const STEP_ENTRIES: &[Entry<Steps>] = &[
 ];
 
 /// A process with the GPU time it launched.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RankScope {
     pub(super) number: u64,
     pub(super) kernel_ns: f64,

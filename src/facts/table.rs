@@ -1,28 +1,28 @@
 //! The facts of one run, and of its members.
 
-use std::collections::BTreeMap;
+use std::sync::{LazyLock, OnceLock};
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
-use super::around::Around;
-use super::chain::{self, Chain, ChainScope};
-use super::copy::{self, CopyGroup, CopyScope};
-use super::gap::{self, GapGroup, GapScope};
-use super::gpu::GpuScope;
+use super::around::{Around, operator_in};
+use super::chain::{self, Chain, ChainScope, Chains};
+use super::copy::{self, CallsBehind, Copies, CopyGroup, CopyScope};
+use super::gap::{self, GapGroup, GapScope, Gaps};
+use super::gpu::{GpuScope, Gpus};
 use super::host::Host;
-use super::kernel::KernelScope;
-use super::layer::{LayerScope, LayerSums};
-use super::program::Program;
+use super::kernel::{KernelScope, Kernels};
+use super::layer::{LayerScope, LayerSums, Layers};
+use super::paths::{Paths, by_string};
+use super::program::{self, Program, Signs};
 use super::rhythm::Rhythm;
-use super::run::Sums;
-use super::site::SiteScope;
-use super::step::{RankScope, StepScope};
+use super::run::{Runs, Sums};
+use super::site::{SiteScope, Sites};
+use super::step::{RankScope, Ranks, StepScope, Steps};
 use super::{Answer, Entry, Lookup, Member, Over, SiteStake, Stake, Subject, Totals};
 use crate::base::DType;
 use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
-use crate::profile::{ProcessId, StrId};
 
 /// The facts of one run: sums that many facts share, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -41,15 +41,10 @@ pub struct Table<'a> {
     chains: Vec<Chain>,
     /// One per pattern; the last one stands for "no layer known".
     layers: Vec<LayerSums>,
-    ranks: Vec<Rank>,
-}
-
-/// A process with work inside the window.
-#[derive(Debug, Clone, Copy, Default)]
-struct Rank {
-    number: u64,
-    kernel_ns: f64,
-    compute_ns: f64,
+    /// The first row of each name.
+    layer_rows: FxHashMap<String, u32>,
+    /// Processes with work inside the window.
+    ranks: Vec<RankScope>,
 }
 
 /// The facts of one member.
@@ -63,26 +58,51 @@ impl<'a> Table<'a> {
     /// Gathers everything the facts need, once.
     pub fn new(costed: &'a Costed) -> Table<'a> {
         let run = &costed.run;
-        let totals = totals(run);
-        let ranks = ranks(costed);
-        let around = Around::default();
-        let ((sums, chains), (copies, gaps)) = rayon::join(
-            || rayon::join(|| Sums::of(costed), || chain::recognise(costed, &around)),
-            || rayon::join(|| copy::groups(run), || gap::groups(run)),
-        );
+        let signs = Signs::of(run);
+        let counts = by_string(run, |name| {
+            program::says(name) || operator_in(name).is_some()
+        });
+        let looked: OnceLock<(Paths, Around)> = OnceLock::new();
+        // On one thread: one that looked for other work in here could come upon work that waits.
+        let look = || {
+            looked.get_or_init(|| {
+                let paths = Paths::of(run, &counts);
+                let around = Around::of(run, &paths);
+                (paths, around)
+            })
+        };
+        // Independent of each other, apart from what is asked of `look`: whoever comes first looks.
+        let host = || rayon::join(|| Host::of(run), || Rhythm::of(costed));
+        let idle = || rayon::join(|| gap::groups(run), host);
+        let chains = || chain::recognise(costed, &|| &look().1);
+        let copied = || {
+            let calls = CallsBehind::of(run);
+            let program = || Program::of(costed, &signs, &calls);
+            rayon::join(|| copy::groups(run, &calls), program)
+        };
+        let sums = || rayon::join(|| Sums::of(costed), || ranks(costed));
+        let ((_, (sums, ranks)), ((copies, program), (chains, (gaps, (host, rhythm))))) =
+            rayon::join(
+                || rayon::join(look, sums),
+                || rayon::join(copied, || rayon::join(chains, idle)),
+            );
+        let layers = layers(costed);
+        let (paths, around) = looked.into_inner().unwrap_or_default();
+        let program = program.with_paths(&signs, &paths);
         Table {
             costed,
-            totals,
+            totals: totals(run),
             sums,
-            host: Host::of(run),
-            program: Program::of(costed),
-            rhythm: Rhythm::of(costed),
+            host,
+            program,
+            rhythm,
             processes: ranks.len(),
             copies,
             gaps,
             chains,
             around,
-            layers: layers(costed),
+            layer_rows: first_rows(&layers),
+            layers,
             ranks,
         }
     }
@@ -337,17 +357,44 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Asks the entry of `name` in one table.
-fn ask<'b, S: Subject + 'static>(
-    entries: impl IntoIterator<Item = &'static Entry<S>>,
-    name: &str,
-    of: &S::Of<'b>,
-) -> Option<Answer> {
-    entries
-        .into_iter()
-        .find(|e| e.fact.name == name)
-        .map(|e| (e.get)(of))
+/// An entry, by what its fact is asked of.
+enum Question {
+    Run(&'static Entry<Runs>),
+    Gpu(&'static Entry<Gpus>),
+    Site(&'static Entry<Sites>),
+    Kernel(&'static Entry<Kernels>),
+    Layer(&'static Entry<Layers>),
+    Chain(&'static Entry<Chains>),
+    Copy(&'static Entry<Copies>),
+    Gap(&'static Entry<Gaps>),
+    Step(&'static Entry<Steps>),
+    Rank(&'static Entry<Ranks>),
 }
+
+/// Every fact by its name: rules ask for hundreds of facts of every site.
+static QUESTIONS: LazyLock<FxHashMap<&'static str, Question>> = LazyLock::new(|| {
+    fn add<S: Subject>(
+        to: &mut FxHashMap<&'static str, Question>,
+        entries: impl IntoIterator<Item = &'static Entry<S>>,
+        wrap: fn(&'static Entry<S>) -> Question,
+    ) {
+        to.extend(entries.into_iter().map(|e| (e.fact.name, wrap(e))));
+    }
+    let mut all = FxHashMap::default();
+    add(&mut all, super::run::entries(), Question::Run);
+    add(&mut all, super::gpu::ENTRIES, Question::Gpu);
+    add(&mut all, super::site::ENTRIES, Question::Site);
+    add(&mut all, super::main_kernel::ENTRIES, Question::Site);
+    add(&mut all, super::message::ENTRIES, Question::Site);
+    add(&mut all, super::kernel::ENTRIES, Question::Kernel);
+    add(&mut all, super::layer::ENTRIES, Question::Layer);
+    add(&mut all, super::chain::ENTRIES, Question::Chain);
+    add(&mut all, super::copy::ENTRIES, Question::Copy);
+    add(&mut all, super::gap::ENTRIES, Question::Gap);
+    add(&mut all, super::step::STEP_ENTRIES, Question::Step);
+    add(&mut all, super::step::RANK_ENTRIES, Question::Rank);
+    all
+});
 
 impl Lookup for View<'_> {
     fn get(&self, name: &str) -> Answer {
@@ -356,130 +403,61 @@ impl Lookup for View<'_> {
 }
 
 impl View<'_> {
+    /// `None` for what the member does not have: a run has no site.
     fn answer(&self, name: &str) -> Option<Answer> {
-        let (prefix, _) = name.split_once('.')?;
         let table = self.table;
-        let fact = super::find(name)?;
-        let site = match self.member {
-            Member::Site(id) | Member::Kernel(id, _) => SiteScope::new(table, id),
-            _ => None,
-        };
-        match prefix {
-            "run" => ask(super::run::entries(), name, table),
-            "gpu" => ask(super::gpu::ENTRIES, name, &GpuScope::new(table)),
-            "site" => {
-                let site = site?;
-                if excludes(fact.families, site.cost.family) {
+        Some(match (QUESTIONS.get(name)?, self.member) {
+            (Question::Run(entry), _) => (entry.get)(table),
+            (Question::Gpu(entry), _) => (entry.get)(&GpuScope::new(table)),
+            (Question::Site(entry), Member::Site(id) | Member::Kernel(id, _)) => {
+                let site = SiteScope::new(table, id)?;
+                if excludes(entry.fact.families, site.cost.family) {
                     return Some(Answer::DoesNotApply);
                 }
-                ask(super::site::ENTRIES, name, &site)
-                    .or_else(|| ask(super::main_kernel::ENTRIES, name, &site))
-                    .or_else(|| ask(super::message::ENTRIES, name, &site))
+                (entry.get)(&site)
             }
-            "kernel" => {
-                let Member::Kernel(id, row) = self.member else {
-                    return None;
-                };
-                let site = site?;
-                let kernel = site.site.kernels.get(row as usize)?;
-                let decoded = table.costed.kernels.get(id.idx())?.get(row as usize)?;
-                if excludes(fact.families, decoded.family) {
+            (Question::Kernel(entry), Member::Kernel(id, row)) => {
+                let site = SiteScope::new(table, id)?;
+                let kernel = KernelScope::new(site, row as usize)?;
+                if excludes(entry.fact.families, kernel.name.family) {
                     return Some(Answer::DoesNotApply);
                 }
-                let config = table
-                    .costed
-                    .run
-                    .profile
-                    .configs
-                    .get(kernel.config.idx())
-                    .copied()?;
-                ask(
-                    super::kernel::ENTRIES,
-                    name,
-                    &KernelScope {
-                        site,
-                        kernel,
-                        name: decoded,
-                        config,
-                    },
-                )
+                (entry.get)(&kernel)
             }
-            "layer" => {
-                let sums = match self.member {
-                    Member::Layer(i) => table.layer(i)?,
-                    Member::Site(id) | Member::Kernel(id, _) => table.layer_of(id)?,
-                    Member::Chain(i) => {
-                        let name = &table.chains.get(i as usize)?.layer;
-                        table.layers.iter().find(|l| l.name == *name)?
-                    }
-                    _ => return None,
-                };
-                ask(super::layer::ENTRIES, name, &LayerScope { table, sums })
+            (Question::Layer(entry), _) => {
+                let sums = self.layer()?;
+                (entry.get)(&LayerScope { table, sums })
             }
-            "chain" => {
-                let Member::Chain(i) = self.member else {
-                    return None;
-                };
-                ask(
-                    super::chain::ENTRIES,
-                    name,
-                    &ChainScope {
-                        table,
-                        chain: table.chains.get(i as usize)?,
-                    },
-                )
+            (Question::Chain(entry), Member::Chain(i)) => {
+                let chain = table.chains.get(i as usize)?;
+                (entry.get)(&ChainScope { table, chain })
             }
-            "copy" => {
-                let Member::Copy(i) = self.member else {
-                    return None;
-                };
-                ask(
-                    super::copy::ENTRIES,
-                    name,
-                    &CopyScope {
-                        table,
-                        group: table.copies.get(i as usize)?,
-                    },
-                )
+            (Question::Copy(entry), Member::Copy(i)) => {
+                let group = table.copies.get(i as usize)?;
+                (entry.get)(&CopyScope { table, group })
             }
-            "gap" => {
-                let Member::Gap(i) = self.member else {
-                    return None;
-                };
-                ask(
-                    super::gap::ENTRIES,
-                    name,
-                    &GapScope {
-                        table,
-                        group: table.gaps.get(i as usize)?,
-                    },
-                )
+            (Question::Gap(entry), Member::Gap(i)) => {
+                let group = table.gaps.get(i as usize)?;
+                (entry.get)(&GapScope { table, group })
             }
-            "step" => {
-                let Member::Step(i) = self.member else {
-                    return None;
-                };
+            (Question::Step(entry), Member::Step(i)) => {
                 let step = table.costed.run.steps.get(i as usize)?;
-                ask(super::step::STEP_ENTRIES, name, &StepScope { table, step })
+                (entry.get)(&StepScope { table, step })
             }
-            "rank" => {
-                let Member::Rank(i) = self.member else {
-                    return None;
-                };
-                let rank = *table.ranks.get(i as usize)?;
-                let total: f64 = table.ranks.iter().map(|r| r.kernel_ns).sum();
-                let computing = table.ranks.iter().map(|r| r.compute_ns);
-                ask(
-                    super::step::RANK_ENTRIES,
-                    name,
-                    &RankScope {
-                        number: rank.number,
-                        kernel_ns: rank.kernel_ns,
-                        mean_kernel_ns: total / table.ranks.len() as f64,
-                        compute_ns: rank.compute_ns,
-                        least_compute_ns: computing.fold(f64::INFINITY, f64::min),
-                    },
-                )
+            (Question::Rank(entry), Member::Rank(i)) => (entry.get)(table.ranks.get(i as usize)?),
+            _ => return None,
+        })
+    }
+
+    /// The layer the member is or belongs to.
+    fn layer(&self) -> Option<&LayerSums> {
+        let table = self.table;
+        match self.member {
+            Member::Layer(i) => table.layer(i),
+            Member::Site(id) | Member::Kernel(id, _) => table.layer_of(id),
+            Member::Chain(i) => {
+                let name = &table.chains.get(i as usize)?.layer;
+                table.layer(*table.layer_rows.get(name)?)
             }
             _ => None,
         }
@@ -549,34 +527,52 @@ fn layers(costed: &Costed) -> Vec<LayerSums> {
     layers
 }
 
+/// The first row of each name.
+fn first_rows(layers: &[LayerSums]) -> FxHashMap<String, u32> {
+    let mut rows = FxHashMap::default();
+    for (row, layer) in (0..).zip(layers) {
+        rows.entry(layer.name.clone()).or_insert(row);
+    }
+    rows
+}
+
 /// Kernel time per process, in order of the process table; the rank where the file says it.
-fn ranks(costed: &Costed) -> Vec<Rank> {
+fn ranks(costed: &Costed) -> Vec<RankScope> {
     let run = &costed.run;
-    let collective: FxHashSet<StrId> = run
-        .sites
-        .iter()
-        .zip(&costed.kernels)
-        .flat_map(|(site, decoded)| site.kernels.iter().zip(decoded))
-        .filter(|(_, name)| name.family == Family::Communication)
-        .map(|(kernel, _)| kernel.name)
-        .collect();
-    let mut by_process: BTreeMap<ProcessId, Rank> = BTreeMap::new();
+    let mut collective: Vec<bool> = vec![false; run.profile.strings.len()];
+    for (site, decoded) in run.sites.iter().zip(&costed.kernels) {
+        for (kernel, name) in site.kernels.iter().zip(decoded) {
+            if let Some(slot) = collective.get_mut(kernel.name.idx()) {
+                *slot |= name.family == Family::Communication;
+            }
+        }
+    }
+    let mut by_process: Vec<Option<RankScope>> = vec![None; run.profile.processes.len()];
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        if link.site.is_some() {
-            let rank = by_process.entry(kernel.process).or_default();
+        let rank = by_process.get_mut(kernel.process.idx());
+        if let Some(rank) = rank.filter(|_| link.site.is_some()) {
+            let rank = rank.get_or_insert_default();
             let ns = kernel.span.ns() as f64;
             rank.kernel_ns += ns;
-            if !collective.contains(&kernel.name) {
+            if collective.get(kernel.name.idx()) != Some(&true) {
                 rank.compute_ns += ns;
             }
         }
     }
-    (0..)
-        .zip(by_process)
-        .map(|(position, (process, rank))| {
-            let known = run.profile.processes.get(process.idx());
-            let number = known.and_then(|p| p.rank).map_or(position, u64::from);
-            Rank { number, ..rank }
+    let processes = run.profile.processes.iter().zip(by_process);
+    let mut ranks: Vec<RankScope> = (0..)
+        .zip(processes.filter_map(|(process, rank)| Some((process, rank?))))
+        .map(|(position, (process, rank))| RankScope {
+            number: process.rank.map_or(position, u64::from),
+            ..rank
         })
-        .collect()
+        .collect();
+    let mean = ranks.iter().map(|r| r.kernel_ns).sum::<f64>() / ranks.len() as f64;
+    let computing = ranks.iter().map(|r| r.compute_ns);
+    let least = computing.fold(f64::INFINITY, f64::min);
+    for rank in &mut ranks {
+        rank.mean_kernel_ns = mean;
+        rank.least_compute_ns = least;
+    }
+    ranks
 }

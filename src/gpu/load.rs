@@ -97,12 +97,6 @@ pub fn check_built_in() -> (Vec<Spec>, Complaints) {
     (specs, complaints)
 }
 
-/// The file of a built-in GPU, to start one's own from.
-pub fn text(id: &str) -> Option<&'static str> {
-    let file = BUILT_IN.iter().find(|(name, _)| stem(name) == id);
-    file.map(|(_, text)| *text)
-}
-
 /// Loads a user's file.
 ///
 /// # Errors

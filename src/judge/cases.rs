@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::Severity;
 use super::check::{self, Vocabulary};
 use super::expr::{FOUND, Scalar, Type, fact_type};
 use super::keys::CASE_KEYS;
-use super::read::{Reader, SEVERITIES};
+use super::read::Reader;
 use super::rule::{Case, Expect, Param};
 use crate::base::diag::Complaint;
 use crate::base::schema::names;
@@ -67,7 +68,7 @@ impl Reader<'_> {
             params: self.case_params(table, params),
             expect: self.expect(table)?,
             saving_ns: table.get_float("saving_ns").map(|s| s.value),
-            severity: self.word(table, "severity", &SEVERITIES, false),
+            severity: self.word(table, "severity", &Severity::ALL, false),
         })
     }
 

@@ -13,6 +13,7 @@ pub use crate::base::cel::{Mistake, NoName};
 /// The names an expression or a sentence of one rule may use.
 #[derive(Debug)]
 pub struct Vocabulary<'a> {
+    /// Sorted by name.
     pub facts: &'a [Fact],
     pub over: Over,
     pub params: &'a BTreeMap<String, Type>,
@@ -28,70 +29,73 @@ impl Vocabulary<'_> {
     /// What a name stands for: `site.m`, `params.min_share`, `found.count`, or a let.
     ///
     /// # Errors
-    /// Why there is no such name here.
+    /// Why there is no such name here, with the nearest one. That takes longer than anything else in
+    /// a rule file: where nobody will read it, ask [`known`](Self::known).
     pub fn find(&self, name: &str) -> Result<(Name, Type), NoName> {
-        let unknown = |why: String| Err(NoName::Unknown(why));
+        self.known(name).ok_or_else(|| self.missing(name))
+    }
+
+    /// What a name stands for, if anything.
+    pub fn known(&self, name: &str) -> Option<(Name, Type)> {
         let Some((prefix, rest)) = name.split_once('.') else {
-            return self.find_let(name);
+            let at = self.lets.iter().position(|l| l.name == name)?;
+            let ty = self.lets.get(at).map_or(Type::BOOL, |l| l.expr.ty);
+            return Some((Name::Let(at), ty));
         };
         match prefix {
-            "params" => match self.params.get(rest) {
-                Some(ty) => Ok((Name::Param(rest.to_owned()), *ty)),
-                None if self.broken.contains(name) => Err(NoName::Broken),
-                None => {
-                    let known = self.params.keys().map(String::as_str);
-                    unknown(format!(
-                        "unknown param `{rest}`{}",
-                        did_you_mean(rest, known)
-                    ))
-                }
-            },
-            "found" => match FOUND.iter().find(|(known, ..)| *known == name) {
-                Some((known, ty, _)) if self.found => Ok((Name::Found(known), *ty)),
-                Some(_) => unknown(format!(
-                    "`{name}` does not exist yet: `found` is what `when` has picked"
-                )),
-                None => {
-                    let known = FOUND.iter().map(|(n, ..)| *n);
-                    unknown(format!(
-                        "unknown name `{name}`{}",
-                        did_you_mean(name, known)
-                    ))
-                }
-            },
-            _ => self.find_fact(prefix, name),
+            "params" => (self.params.get(rest)).map(|ty| (Name::Param(rest.to_owned()), *ty)),
+            "found" => (FOUND.iter())
+                .find(|(known, ..)| *known == name && self.found)
+                .map(|(known, ty, _)| (Name::Found(known), *ty)),
+            _ => (self.fact(name))
+                .filter(|_| self.over.prefixes().contains(&prefix))
+                .map(|fact| (Name::Fact(fact.name), fact_type(fact.ty))),
         }
     }
 
-    fn find_let(&self, name: &str) -> Result<(Name, Type), NoName> {
-        if let Some(index) = self.lets.iter().position(|l| l.name == name) {
-            let ty = self.lets.get(index).map_or(Type::BOOL, |l| l.expr.ty);
-            return Ok((Name::Let(index), ty));
-        }
-        if self.broken.contains(name) {
-            return Err(NoName::Broken);
-        }
-        let known = self.lets.iter().map(|l| l.name.as_str());
-        let near = did_you_mean(name, known);
-        Err(NoName::Unknown(format!("unknown name `{name}`{near}")))
+    fn fact(&self, name: &str) -> Option<&Fact> {
+        let at = self.facts.binary_search_by(|f| f.name.cmp(name));
+        at.ok().and_then(|at| self.facts.get(at))
     }
 
-    fn find_fact(&self, prefix: &str, name: &str) -> Result<(Name, Type), NoName> {
-        let available = self.over.prefixes();
-        if let Some(fact) = self.facts.iter().find(|f| f.name == name) {
-            if available.contains(&prefix) {
-                return Ok((Name::Fact(fact.name), fact_type(fact.ty)));
+    /// Why a name stands for nothing.
+    fn missing(&self, name: &str) -> NoName {
+        let parts = name.split_once('.');
+        if self.broken.contains(name) && parts.is_none_or(|(prefix, _)| prefix == "params") {
+            return NoName::Broken;
+        }
+        NoName::Unknown(match parts {
+            None => {
+                let near = did_you_mean(name, self.lets.iter().map(|l| l.name.as_str()));
+                format!("unknown name `{name}`{near}")
             }
-            return Err(NoName::Unknown(format!(
+            Some(("params", param)) => {
+                let near = did_you_mean(param, self.params.keys().map(String::as_str));
+                format!("unknown param `{param}`{near}")
+            }
+            Some(("found", _)) if FOUND.iter().any(|(known, ..)| *known == name) => {
+                format!("`{name}` does not exist yet: `found` is what `when` has picked")
+            }
+            Some(("found", _)) => {
+                let near = did_you_mean(name, FOUND.iter().map(|(known, ..)| *known));
+                format!("unknown name `{name}`{near}")
+            }
+            Some(_) => self.missing_fact(name),
+        })
+    }
+
+    fn missing_fact(&self, name: &str) -> String {
+        let available = self.over.prefixes();
+        if self.fact(name).is_some() {
+            return format!(
                 "`{name}` is not available to a rule over {}; it has {}",
                 self.over.word(),
                 available.join(", ")
-            )));
+            );
         }
         let usable = |f: &&Fact| available.iter().any(|p| has_prefix(f.name, p));
-        let known = self.facts.iter().filter(usable).map(|f| f.name);
-        let near = did_you_mean(name, known);
-        Err(NoName::Unknown(format!("unknown fact `{name}`{near}")))
+        let near = did_you_mean(name, self.facts.iter().filter(usable).map(|f| f.name));
+        format!("unknown fact `{name}`{near}")
     }
 }
 
@@ -104,6 +108,10 @@ impl Names for Vocabulary<'_> {
 
     fn find(&self, name: &str) -> Result<(Name, Type), NoName> {
         self.find(name)
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.known(name).is_some()
     }
 
     fn is_whole(&self, word: &str) -> bool {

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::rule::{Expect, Rule, SURE};
 use super::template::plain_number;
-use super::{Confidence, Severity};
 use crate::base::{text, units};
 use crate::facts::Value;
 
@@ -20,8 +19,8 @@ pub fn explain(rule: &Rule) -> String {
         page,
         "`{}` · {} · {} confidence · judged over each {}\n",
         rule.id,
-        severity_word(rule.severity),
-        confidence_word(rule.confidence),
+        rule.severity.word(),
+        rule.confidence.word(),
         rule.over.word(),
     );
     let _ = writeln!(page, "{}\n", rule.why.source.trim());
@@ -181,21 +180,5 @@ fn literal(value: &Value) -> String {
         Value::Double(d) => d.to_string(),
         Value::Str(s) => text::md_code(s),
         other => printed("", other),
-    }
-}
-
-fn severity_word(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Note => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    }
-}
-
-fn confidence_word(confidence: Confidence) -> &'static str {
-    match confidence {
-        Confidence::Low => "low",
-        Confidence::Medium => "medium",
-        Confidence::High => "high",
     }
 }

@@ -1,8 +1,9 @@
 //! The keys of rule files: what the loader takes, the documents explain and editors complete.
 
 use super::load::check_id;
-use super::read::{CONFIDENCES, MAX_LIST, MAX_TITLE, SAVINGS, SEVERITIES};
+use super::read::{MAX_LIST, MAX_TITLE, SAVINGS};
 use super::rule::{CATEGORIES, Gather};
+use super::{Confidence, Severity};
 use super::{expr, template};
 use crate::base::cel;
 use crate::base::schema::{self, Json, Key, Shape, key, object, text};
@@ -38,7 +39,7 @@ pub const KEYS: &[Key] = &[
         "confidence",
         true,
         "`low`, `medium` or `high`: how sure",
-        Shape::Word(|| CONFIDENCES.map(|(_, word)| word).into()),
+        Shape::Word(|| Confidence::ALL.map(|(_, word)| word).into()),
     ),
     key(
         "over",
@@ -196,7 +197,7 @@ pub const CASE_KEYS: &[Key] = &[
 ];
 
 fn severities() -> Vec<&'static str> {
-    SEVERITIES.map(|(_, word)| word).into()
+    Severity::ALL.map(|(_, word)| word).into()
 }
 
 fn fact_names() -> Vec<&'static str> {

@@ -4,10 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use super::keys::{CASE_KEYS, KEYS};
 use super::rule::{CATEGORIES, USER};
 use crate::base::diag::{Complaint, Complaints, Source};
-pub use crate::base::schema::Key;
 use crate::base::suggest::did_you_mean;
 
 /// A rule file that has been read but not looked at.

@@ -14,8 +14,8 @@ impl Lowering<'_> {
     pub(super) fn node(&self, ast: IdedExpr) -> Node {
         match ast.expr {
             Ast::Call(call) => self.call_node(ast.id, call),
-            Ast::Ident(name) => match self.0.find(&name) {
-                Ok((Name::Let(index), _)) => Node::Let(index),
+            Ast::Ident(name) => match self.0.known(&name) {
+                Some((Name::Let(index), _)) => Node::Let(index),
                 _ => self.leaf(IdedExpr {
                     id: ast.id,
                     expr: Ast::Ident(name),
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         }) else {
             return None;
         };
-        let Ok((Name::Fact(fact), Type::STR)) = self.0.find(name) else {
+        let Some((Name::Fact(fact), Type::STR)) = self.0.known(name) else {
             return None;
         };
         let node = Node::Word { fact, words };
@@ -98,7 +98,7 @@ impl Lowering<'_> {
         while let Some((node, needed)) = stack.pop() {
             match &node.expr {
                 Ast::Ident(name) => {
-                    if let Ok((name, _)) = self.0.find(name) {
+                    if let Some((name, _)) = self.0.known(name) {
                         let names = if needed { &mut strict } else { &mut lax };
                         if !names.contains(&name) {
                             names.push(name);

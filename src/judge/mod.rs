@@ -69,6 +69,19 @@ pub enum Severity {
     Error,
 }
 
+impl Severity {
+    /// Every one with the word rule files and reports use, mildest first.
+    pub const ALL: [(Severity, &'static str); 3] = [
+        (Severity::Note, "note"),
+        (Severity::Warning, "warning"),
+        (Severity::Error, "error"),
+    ];
+
+    pub fn word(self) -> &'static str {
+        word_of(&Self::ALL, self)
+    }
+}
+
 /// How sure a rule is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -80,6 +93,17 @@ pub enum Confidence {
 }
 
 impl Confidence {
+    /// Every one with the word rule files and reports use, least first.
+    pub const ALL: [(Confidence, &'static str); 3] = [
+        (Confidence::Low, "low"),
+        (Confidence::Medium, "medium"),
+        (Confidence::High, "high"),
+    ];
+
+    pub fn word(self) -> &'static str {
+        word_of(&Self::ALL, self)
+    }
+
     /// The weight a saving is ranked with (RULES section 4).
     pub fn weight(self) -> f64 {
         match self {
@@ -88,6 +112,11 @@ impl Confidence {
             Confidence::High => 1.0,
         }
     }
+}
+
+fn word_of<T: PartialEq>(words: &[(T, &'static str)], of: T) -> &'static str {
+    let found = words.iter().find(|(value, _)| *value == of);
+    found.map_or("", |(_, word)| word)
 }
 
 /// The outcome of judging a run.

@@ -83,8 +83,7 @@ impl std::fmt::Display for Outcome {
                 None => write!(f, "no saving, not {want} ns"),
             },
             Outcome::Severity { want, got } => {
-                let word = |s: &Severity| format!("{s:?}").to_lowercase();
-                write!(f, "severity {}, not {}", word(got), word(want))
+                write!(f, "severity {}, not {}", got.word(), want.word())
             }
             Outcome::Fault(message) => write!(f, "the rule failed: {message}"),
             Outcome::NoGpu(id) => write!(f, "there is no GPU `{id}`"),

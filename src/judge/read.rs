@@ -20,16 +20,6 @@ use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, At, Table};
 use crate::facts::{Fact, Over, Value};
 
-pub(super) const SEVERITIES: [(Severity, &str); 3] = [
-    (Severity::Note, "note"),
-    (Severity::Warning, "warning"),
-    (Severity::Error, "error"),
-];
-pub(super) const CONFIDENCES: [(Confidence, &str); 3] = [
-    (Confidence::Low, "low"),
-    (Confidence::Medium, "medium"),
-    (Confidence::High, "high"),
-];
 pub(super) const SAVINGS: [(SavingKind, &str); 3] = [
     (SavingKind::Gpu, "gpu"),
     (SavingKind::Idle, "idle"),
@@ -88,8 +78,8 @@ impl<'a> Reader<'a> {
             return None;
         }
         let title = self.line(&root, "title");
-        let severity = self.word(&root, "severity", &SEVERITIES, true);
-        let confidence = self.word(&root, "confidence", &CONFIDENCES, true);
+        let severity = self.word(&root, "severity", &Severity::ALL, true);
+        let confidence = self.word(&root, "confidence", &Confidence::ALL, true);
         let over = self.word(&root, "over", &Over::ALL, true);
         let params = self.params(&root);
         let references = self.references(&root);

@@ -68,7 +68,9 @@ impl RuleSet {
             return Err(load::too_many("rules").into());
         }
         let unique = unique(files, &complaints);
-        let mut rules = match read_all(&unique, facts, &complaints) {
+        let mut facts = facts.to_vec();
+        facts.sort_by_key(|fact| fact.name);
+        let mut rules = match read_all(&unique, &facts, &complaints) {
             Ok(rules) => rules,
             Err(error) => {
                 let title = "no thread to read rules in could be started";

@@ -306,7 +306,7 @@ fn only_numbers(inner: &str, vocabulary: &Vocabulary<'_>) -> bool {
         word.is_empty()
             || number
             || WORDS.contains(&word)
-            || vocabulary.find(word).is_ok_and(|(_, ty)| ty.is_number())
+            || (vocabulary.known(word)).is_some_and(|(_, ty)| ty.is_number())
     })
 }
 

@@ -33,6 +33,11 @@ impl Report {
     pub fn new(costed: &Costed, verdict: &Verdict, options: &Options) -> Report {
         let profile = &costed.run.profile;
         let summary = summary(costed);
+        // These two look at every kernel and every gap; all else looks at sites.
+        let (timeline, ranks) = rayon::join(
+            || timeline::of(&costed.run, &summary),
+            || super::ranks::of(costed),
+        );
         let finding = |number: usize, f: &Finding| finding(costed, &summary, number as u64, f);
         let findings: Vec<_> = verdict
             .findings
@@ -42,8 +47,9 @@ impl Report {
             .collect();
         let minor = verdict.minor.iter().map(|f| finding(0, f)).collect();
         let capture = verdict.capture.iter().map(|f| finding(0, f)).collect();
-        let (layers, layers_omitted) = layers::rows(costed, verdict);
-        let (sites, sites_omitted) = sites::rows(costed, verdict, options.max_sites);
+        let numbers = layers::numbers_by_site(costed, verdict);
+        let (layers, layers_omitted) = layers::rows(costed, &numbers);
+        let (sites, sites_omitted) = sites::rows(costed, numbers, options.max_sites);
         let mut report = Report {
             schema_version: SCHEMA_VERSION,
             title: title(&profile.path),
@@ -52,7 +58,7 @@ impl Report {
             cautions: Vec::new(),
             top: options.top,
             claimed: claimed(&findings),
-            ranks: super::ranks::of(costed),
+            ranks,
             job: None,
             baseline: None,
             suppressions: Vec::new(),
@@ -64,7 +70,7 @@ impl Report {
             layers_omitted,
             sites,
             sites_omitted,
-            timeline: timeline::of(&costed.run, &summary),
+            timeline,
             leave_alone: layers::leave_alone(costed, verdict),
             setup: costed.run.window.setup,
             not_judged: not_judged(verdict, profile),
@@ -105,7 +111,7 @@ pub(super) fn finite(value: f64) -> f64 {
 }
 
 /// `part / whole`; 0 for an empty whole.
-pub(super) fn share(part: f64, whole: f64) -> f64 {
+pub(crate) fn share(part: f64, whole: f64) -> f64 {
     finite(part / whole)
 }
 
@@ -189,7 +195,8 @@ fn judged_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {
     run.steps.iter().filter(|s| !s.warmup)
 }
 
-fn kernel_count(site: &Site) -> u64 {
+/// Executions of all kernels of a site.
+pub(super) fn kernel_count(site: &Site) -> u64 {
     site.kernels.iter().map(|k| u64::from(k.count)).sum()
 }
 

@@ -1,7 +1,7 @@
 //! What a finding rests on: the facts of its condition, its operators, kernels and source lines.
 
 use indexmap::IndexMap;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use super::build::label;
 use super::{Evidence, FactValue, KernelUse, OperatorUse};
@@ -50,12 +50,12 @@ impl Covered<'_> {
 
 /// The evidence for a finding.
 pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
-    let named: FxHashSet<(SiteId, u32)> = (finding.members.iter())
-        .filter_map(|member| match member {
-            Member::Kernel(site, row) => Some((*site, *row)),
-            _ => None,
-        })
-        .collect();
+    let mut named: FxHashMap<SiteId, Vec<usize>> = FxHashMap::default();
+    for member in &finding.members {
+        if let Member::Kernel(site, row) = member {
+            named.entry(*site).or_default().push(*row as usize);
+        }
+    }
     let sites: Vec<Covered<'_>> = finding
         .sites
         .iter()
@@ -73,10 +73,7 @@ pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
                 } else {
                     1.0
                 },
-                rows: (!named.is_empty()).then(|| {
-                    let rows = named.iter().filter(|(site, _)| site == id);
-                    rows.map(|(_, row)| *row as usize).collect()
-                }),
+                rows: (!named.is_empty()).then(|| named.get(id).cloned().unwrap_or_default()),
             })
         })
         .collect();
@@ -101,11 +98,7 @@ fn operators(run: &Run, sites: &[Covered<'_>]) -> Vec<OperatorUse> {
         let site = covered.site;
         let Some(op) = &site.op else { continue };
         let operator = label(&op.display());
-        let arguments = site
-            .args
-            .or(site.message)
-            .and_then(|id| run.args.get(id.idx()))
-            .map_or_else(String::new, print_args);
+        let arguments = arguments(run, site);
         let direction = site.direction.name();
         let entry = uses
             .entry((operator.clone(), direction, arguments.clone()))
@@ -188,8 +181,16 @@ fn source_lines(sites: &[Covered<'_>]) -> Vec<String> {
     lines
 }
 
+/// The arguments of a site's operator, or what its kernels say of their message.
+pub(super) fn arguments(run: &Run, site: &Site) -> String {
+    site.args
+        .or(site.message)
+        .and_then(|id| run.args.get(id.idx()))
+        .map_or_else(String::new, print_args)
+}
+
 /// `bf16[4096, 1600], dim=1`: types and shapes, and what else the profile says.
-pub(super) fn print_args(args: &OpArgs) -> String {
+fn print_args(args: &OpArgs) -> String {
     if let Some(message) = print_message(args) {
         return message;
     }

@@ -53,14 +53,14 @@ fn group(costed: &Costed) -> IndexMap<Key, Vec<usize>> {
     rows
 }
 
-/// The per-layer table, largest time first, and what did not fit.
-pub(super) fn rows(costed: &Costed, verdict: &Verdict) -> (Vec<LayerRow>, Omitted) {
+/// The per-layer table, largest time first, and what did not fit; `numbers` are those of the findings
+/// about each site.
+pub(super) fn rows(costed: &Costed, numbers: &[Vec<u64>]) -> (Vec<LayerRow>, Omitted) {
     let graphs_ns = sum(costed.run.timeline.devices.iter().map(|d| d.graph_ns));
     let total = sum(costed.run.sites.iter().map(|s| s.time_ns)).saturating_add(graphs_ns);
-    let numbers = numbers_by_site(costed, verdict);
     let mut rows: Vec<LayerRow> = group(costed)
         .into_iter()
-        .map(|(key, sites)| row(costed, &key, &sites, total, &numbers))
+        .map(|(key, sites)| row(costed, &key, &sites, total, numbers))
         .collect();
     if graphs_ns > 0 {
         rows.push(LayerRow {
@@ -71,7 +71,7 @@ pub(super) fn rows(costed: &Costed, verdict: &Verdict) -> (Vec<LayerRow>, Omitte
                 &Key::Other(WHOLE_GRAPHS.to_owned()),
                 &[],
                 total,
-                &numbers,
+                numbers,
             )
         });
     }

@@ -30,7 +30,7 @@ mod text_table;
 mod timeline;
 mod words;
 
-pub(crate) use build::claimed;
+pub(crate) use build::{claimed, share};
 pub use github::github;
 pub use hidden::{
     Baseline, Because, FoundAmong, GoneFinding, HiddenFinding, NEW, Suppression, SuppressionState,

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
 use super::build::{label, share, sum, title};
 use super::{CollectiveTimes, Rank, RankTimes};
-use crate::correlate::{DeviceTimeline, Run};
-use crate::cost::{Costed, Decoded, Family};
+use crate::correlate::{DeviceTimeline, Run, SiteId};
+use crate::cost::{Costed, Family};
 use crate::profile::{DeviceId, KernelId, ProcessId, StrId};
 
 /// Durations kept per rank: some steps of a large model. A report is a page, not a second profile.
@@ -31,10 +31,9 @@ const KINDS: [(&str, &str); 9] = [
 /// One row per process with work in the window, in the order of the profile's processes.
 pub(super) fn of(costed: &Costed) -> Vec<Rank> {
     let run = &costed.run;
-    let users = users(run);
+    let mut works = works(costed);
+    let users = users(run, &works);
     let processes: BTreeSet<ProcessId> = users.values().flatten().copied().collect();
-    let decoded = decoded(costed);
-    let mut works = works(run, &decoded);
     processes
         .iter()
         .map(|&process| {
@@ -47,14 +46,12 @@ pub(super) fn of(costed: &Costed) -> Vec<Rank> {
 }
 
 /// Which processes ran kernels or graphs on each device.
-fn users(run: &Run) -> BTreeMap<DeviceId, BTreeSet<ProcessId>> {
+fn users(run: &Run, works: &BTreeMap<ProcessId, Work>) -> BTreeMap<DeviceId, BTreeSet<ProcessId>> {
     let mut users: BTreeMap<DeviceId, BTreeSet<ProcessId>> = BTreeMap::new();
-    let kernels = run.profile.kernels.iter().zip(&run.links);
-    for (kernel, _) in kernels.filter(|(_, link)| link.site.is_some()) {
-        users
-            .entry(kernel.device)
-            .or_default()
-            .insert(kernel.process);
+    for (process, work) in works {
+        for device in &work.devices {
+            users.entry(*device).or_default().insert(*process);
+        }
     }
     for graph in &run.profile.graphs {
         users.entry(graph.device).or_default().insert(graph.process);
@@ -62,53 +59,79 @@ fn users(run: &Run) -> BTreeMap<DeviceId, BTreeSet<ProcessId>> {
     users
 }
 
-/// What is known of each kernel by its name.
-fn decoded(costed: &Costed) -> FxHashMap<StrId, &Decoded> {
-    let mut known = FxHashMap::default();
-    for (site, names) in costed.run.sites.iter().zip(&costed.kernels) {
-        for (kernel, name) in site.kernels.iter().zip(names) {
-            known.entry(kernel.name).or_insert(&**name);
-        }
-    }
-    known
-}
-
 /// Kernels of one process inside the window.
 #[derive(Debug, Default)]
-struct Work<'a> {
+struct Work {
     kernels: u64,
     time_ns: i64,
+    devices: FxHashSet<DeviceId>,
     /// `(launched, kernel, kind)`.
-    collectives: Vec<(i64, KernelId, &'a str)>,
+    collectives: Vec<(i64, KernelId, &'static str)>,
 }
 
-fn works<'a>(run: &Run, decoded: &FxHashMap<StrId, &'a Decoded>) -> BTreeMap<ProcessId, Work<'a>> {
-    let mut works: BTreeMap<ProcessId, Work<'a>> = BTreeMap::new();
+fn works(costed: &Costed) -> BTreeMap<ProcessId, Work> {
+    let run = &costed.run;
+    let senders = Senders::of(costed);
+    let mut works: Vec<Work> = Vec::new();
+    works.resize_with(run.profile.processes.len(), Work::default);
     for ((id, kernel), link) in (0..)
         .map(KernelId)
         .zip(&run.profile.kernels)
         .zip(&run.links)
     {
-        let Some(site) = link.site else { continue };
-        let work = works.entry(kernel.process).or_default();
-        work.kernels += 1;
-        work.time_ns = work.time_ns.saturating_add(kernel.span.ns());
-        let Some(name) = decoded.get(&kernel.name) else {
+        let Some((site, work)) = link.site.zip(works.get_mut(kernel.process.idx())) else {
             continue;
         };
-        if name.family != Family::Communication {
-            continue;
-        }
-        let op = run.sites.get(site.idx()).and_then(|s| s.op.as_ref());
-        let kind = name.collective.and_then(kind).or_else(|| kind(&op?.name));
-        if let Some(kind) = kind {
+        work.kernels += 1;
+        work.time_ns = work.time_ns.saturating_add(kernel.span.ns());
+        work.devices.insert(kernel.device);
+        if let Some(kind) = senders.kind(kernel.name, site) {
             // Ranks launch their collectives in the same order, but streams may drain in another.
             let call = link.launch.and_then(|c| run.profile.calls.get(c.idx()));
             let launched = call.map_or(kernel.span.start, |c| c.span.start);
             work.collectives.push((launched, id, kind));
         }
     }
-    works
+    let all = (0..).map(ProcessId).zip(works);
+    all.filter(|(_, work)| work.kernels > 0).collect()
+}
+
+/// The kernels that communicate.
+struct Senders {
+    /// By name: of a kernel of a collective the kind its name says, if any.
+    by_name: Vec<Option<Option<&'static str>>>,
+    /// By site: the kind its operator says.
+    by_site: Vec<Option<&'static str>>,
+}
+
+impl Senders {
+    fn of(costed: &Costed) -> Senders {
+        let run = &costed.run;
+        let mut by_name = vec![None; run.profile.strings.len()];
+        let mut by_site = vec![None; run.sites.len()];
+        let sites = run.sites.iter().zip(&costed.kernels).zip(&mut by_site);
+        for ((site, names), of_site) in sites {
+            let mut sends = false;
+            for (kernel, name) in site.kernels.iter().zip(names) {
+                if name.family == Family::Communication
+                    && let Some(slot) = by_name.get_mut(kernel.name.idx())
+                {
+                    sends = true;
+                    *slot = Some(name.collective.and_then(kind));
+                }
+            }
+            if sends {
+                *of_site = site.op.as_ref().and_then(|op| kind(&op.name));
+            }
+        }
+        Senders { by_name, by_site }
+    }
+
+    /// The kind of collective a kernel is of.
+    fn kind(&self, kernel: StrId, site: SiteId) -> Option<&'static str> {
+        let said = self.by_name.get(kernel.idx()).copied().flatten()?;
+        said.or_else(|| self.by_site.get(site.idx()).copied().flatten())
+    }
 }
 
 /// The kind of collective a name speaks of. Sends and receives pair two ranks, and are none.
@@ -126,7 +149,7 @@ fn rank(
     run: &Run,
     process: ProcessId,
     users: &BTreeMap<DeviceId, BTreeSet<ProcessId>>,
-    work: Work<'_>,
+    work: Work,
 ) -> Rank {
     let profile = &run.profile;
     let said = profile.processes.get(process.idx());

@@ -13,7 +13,6 @@ use super::{
     Because, FindingReport, FoundAmong, HiddenFinding, NEW, Report, Suppression, prose, words,
 };
 use crate::base::text;
-use crate::judge::{Confidence, Severity};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -104,14 +103,6 @@ fn standing(
     own
 }
 
-fn level(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Note => "note",
-    }
-}
-
 fn rule(f: &FindingReport) -> Value {
     let references: String = f
         .references
@@ -128,10 +119,10 @@ fn rule(f: &FindingReport) -> Value {
             "text": quiet(&format!("{}\n\n{}", prose::plain(&f.why), prose::plain(&f.fix))),
             "markdown": format!("{}\n\n**Do this:**\n\n{}\n{references}", f.why, f.fix),
         },
-        "defaultConfiguration": { "level": level(f.severity) },
+        "defaultConfiguration": { "level": f.severity.word() },
         "properties": {
             "tags": ["performance", "gpu", text::plain(&f.category)],
-            "precision": confidence(f.confidence),
+            "precision": f.confidence.word(),
         },
     });
     if let (Some(rule), Some(reference)) = (
@@ -153,14 +144,6 @@ fn name(id: &str) -> String {
         .collect()
 }
 
-fn confidence(confidence: Confidence) -> &'static str {
-    match confidence {
-        Confidence::High => "high",
-        Confidence::Medium => "medium",
-        Confidence::Low => "low",
-    }
-}
-
 fn result(report: &Report, f: &FindingReport, rule_index: usize, fingerprint: String) -> Value {
     let saving = words::saving(f);
     let message = format!(
@@ -173,7 +156,7 @@ fn result(report: &Report, f: &FindingReport, rule_index: usize, fingerprint: St
     json!({
         "ruleId": text::plain(&f.rule),
         "ruleIndex": rule_index,
-        "level": level(f.severity),
+        "level": f.severity.word(),
         "rank": (share * 100.0).clamp(0.0, 100.0),
         "message": {
             "text": quiet(&[message, saving.clone(), prose::plain(&f.fix)].join("\n\n")),
@@ -186,7 +169,7 @@ fn result(report: &Report, f: &FindingReport, rule_index: usize, fingerprint: St
         "partialFingerprints": { "ruleAndPlace/v1": fingerprint },
         "properties": {
             "number": f.number,
-            "confidence": confidence(f.confidence),
+            "confidence": f.confidence.word(),
             "calls": f.calls,
             "time_ns": f.time_ns,
             "saving": f.saving,

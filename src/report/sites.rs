@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Omitted;
-use super::build::{label, share, sum};
-use super::evidence::{kernel_name, print_args};
+use super::build::{kernel_count, label, share, sum};
+use super::evidence::{arguments, kernel_name};
 use super::words;
-use crate::correlate::{Run, Site};
+use crate::correlate::Site;
 use crate::cost::{Bound, Costed, Decoded, Family, SiteCost, TensorCore};
-use crate::judge::Verdict;
 
 /// All calls of one operator in one layer, direction and shape; or, without an operator, all runs of
 /// one kernel. Times, FLOPs and bytes are sums over the calls.
@@ -69,12 +68,16 @@ pub struct SiteRow {
     pub findings: Vec<u64>,
 }
 
-/// The most expensive sites, and how many more there are.
-pub(super) fn rows(costed: &Costed, verdict: &Verdict, max: usize) -> (Vec<SiteRow>, Omitted) {
+/// The most expensive sites, and how many more there are; `numbers` are those of the findings about
+/// each site.
+pub(super) fn rows(
+    costed: &Costed,
+    mut numbers: Vec<Vec<u64>>,
+    max: usize,
+) -> (Vec<SiteRow>, Omitted) {
     let sites = &costed.run.sites;
     let graphs = costed.run.timeline.devices.iter().map(|d| d.graph_ns);
     let total = sum(sites.iter().map(|s| s.time_ns).chain(graphs));
-    let mut numbers = super::layers::numbers_by_site(costed, verdict);
     let mut order: Vec<usize> = (0..sites.len()).collect();
     // Stable, so that equals stay in the order of their first kernels.
     order.sort_by_key(|&i| std::cmp::Reverse(sites.get(i).map_or(0, |s| s.time_ns)));
@@ -133,18 +136,11 @@ fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Opt
             TensorCore::Unknown => None,
         },
         kernel: main_kernel(costed, site, index),
-        kernels: site.kernels.iter().map(|k| u64::from(k.count)).sum(),
+        kernels: kernel_count(site),
         unpriced: unpriced(site, cost),
         source_line: site.source_line.as_deref().map(label),
         findings,
     })
-}
-
-fn arguments(run: &Run, site: &Site) -> String {
-    site.args
-        .or(site.message)
-        .and_then(|id| run.args.get(id.idx()))
-        .map_or_else(String::new, print_args)
 }
 
 fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {

@@ -111,7 +111,7 @@ impl Page {
             let cells = vec![
                 f.number.to_string(),
                 saving,
-                format!("{:?}", f.confidence).to_lowercase(),
+                f.confidence.word().to_owned(),
                 plain(&f.title),
             ];
             Row {

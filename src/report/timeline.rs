@@ -1,6 +1,9 @@
 //! What the GPUs did when: the parts of the time, the steps, and the gaps worth looking at.
 
-use indexmap::IndexMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::build::{label, share, sum};
@@ -112,15 +115,16 @@ pub struct StepRow {
 pub(super) fn of(run: &Run, summary: &Summary) -> Timeline {
     let devices = &run.timeline.devices;
     let origin = run.window.span.map_or(0, |w| w.start);
+    let shown = devices.par_iter().take(MAX_DEVICES);
+    let (shown, idle) = rayon::join(
+        || shown.map(|d| device(run, d, origin)).collect(),
+        || idle(devices),
+    );
     Timeline {
         ns: summary.window_ns,
         parts: parts(run, summary),
-        idle: idle(devices),
-        devices: devices
-            .iter()
-            .take(MAX_DEVICES)
-            .map(|d| device(run, d, origin))
-            .collect(),
+        idle,
+        devices: shown,
         devices_omitted: devices.len().saturating_sub(MAX_DEVICES) as u64,
         steps: steps(run, origin),
         steps_omitted: run.steps.len().saturating_sub(MAX_STEPS) as u64,
@@ -151,29 +155,31 @@ fn parts(run: &Run, s: &Summary) -> Vec<TimePart> {
 }
 
 fn idle(devices: &[DeviceTimeline]) -> Vec<IdleCause> {
-    let mut causes: IndexMap<GapCause, (u64, i64)> = IndexMap::new();
+    // Few enough that looking through them is quicker than any table.
+    let mut causes: Vec<(GapCause, u64, i64)> = Vec::new();
     for gap in devices.iter().flat_map(|d| &d.gaps) {
-        let entry = causes.entry(gap.cause).or_default();
-        entry.0 += 1;
-        entry.1 = entry.1.saturating_add(gap.span.ns());
+        let ns = gap.span.ns();
+        match causes.iter_mut().find(|(cause, ..)| *cause == gap.cause) {
+            Some((_, gaps, sum)) => {
+                *gaps += 1;
+                *sum = sum.saturating_add(ns);
+            }
+            None => causes.push((gap.cause, 1, ns)),
+        }
     }
-    causes.sort_by(|a, x, b, y| y.1.cmp(&x.1).then(a.cmp(b)));
-    causes
-        .into_iter()
-        .map(|(cause, (gaps, ns))| IdleCause {
-            cause: cause.name().to_owned(),
-            gaps,
-            ns,
-        })
-        .collect()
+    causes.sort_by_key(|&(cause, _, ns)| (Reverse(ns), cause));
+    let row = |(cause, gaps, ns): (GapCause, u64, i64)| IdleCause {
+        cause: cause.name().to_owned(),
+        gaps,
+        ns,
+    };
+    causes.into_iter().map(row).collect()
 }
 
 fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
-    let mut order: Vec<usize> = (0..device.gaps.len()).collect();
-    let length = |i: &usize| device.gaps.get(*i).map_or(0, |g| g.span.ns());
-    order.sort_by_key(|i| std::cmp::Reverse(length(i)));
-    let rest = order.split_off(order.len().min(MAX_GAPS));
-    order.sort_unstable();
+    let longest = longest_gaps(device);
+    let omitted = sum(device.gaps.iter().map(|g| g.span.ns()))
+        .saturating_sub(sum(longest.iter().map(|g| g.span.ns())));
     let known = run.profile.devices.get(device.device.idx());
     DeviceRow {
         device: format!(
@@ -184,15 +190,31 @@ fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
         ns: device.span.ns(),
         busy_ns: device.busy_ns,
         busy: busy(device),
-        gaps: order
-            .iter()
-            .filter_map(|&i| Some(gap(run, device.gaps.get(i)?, origin)))
-            .collect(),
+        gaps: longest.iter().map(|g| gap(run, g, origin)).collect(),
         gaps_omitted: Omitted {
-            count: rest.len() as u64,
-            time_ns: sum(rest.iter().map(length)),
+            count: (device.gaps.len() - longest.len()) as u64,
+            time_ns: omitted,
         },
     }
+}
+
+/// The longest gaps in time order; of equals the first. There may be a million.
+fn longest_gaps(device: &DeviceTimeline) -> Vec<&Gap> {
+    let mut least: BinaryHeap<Reverse<(i64, Reverse<usize>)>> = BinaryHeap::new();
+    for (at, gap) in device.gaps.iter().enumerate() {
+        let entry = Reverse((gap.span.ns(), Reverse(at)));
+        if least.len() < MAX_GAPS {
+            least.push(entry);
+        } else if least.peek().is_some_and(|last| entry < *last) {
+            least.pop();
+            least.push(entry);
+        }
+    }
+    let mut rows: Vec<usize> = least.into_iter().map(|Reverse((_, at))| at.0).collect();
+    rows.sort_unstable();
+    rows.into_iter()
+        .filter_map(|at| device.gaps.get(at))
+        .collect()
 }
 
 fn gap(run: &Run, gap: &Gap, origin: i64) -> GapRow {
@@ -233,6 +255,9 @@ fn busy(device: &DeviceTimeline) -> Vec<f64> {
 }
 
 fn steps(run: &Run, origin: i64) -> Vec<StepRow> {
+    if run.steps.is_empty() {
+        return Vec::new();
+    }
     let devices: Vec<Gaps<'_>> = run.timeline.devices.iter().map(Gaps::new).collect();
     let kernels = kernel_times(run);
     let mut steps: Vec<(usize, &Step)> = run.steps.iter().enumerate().collect();

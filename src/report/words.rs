@@ -1,6 +1,7 @@
 //! The sentences of a report that depend on what was found. Plain text: a view escapes it.
 
 use super::{Because, Claimed, FindingReport, FoundAmong, GoneFinding, Report, Summary};
+use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, times};
 use crate::correlate::Missing;
 use crate::judge::SavingKind;
@@ -107,12 +108,10 @@ fn since_baseline(report: &Report) -> Vec<String> {
 /// `precision/amp-off (the whole run), copies/pageable (...) and 2 more`.
 fn named(gone: &[GoneFinding]) -> String {
     const NAMED: usize = 5;
-    let shown = gone.iter().take(NAMED);
-    let names: Vec<String> = shown.map(|g| format!("{} ({})", g.rule, g.place)).collect();
-    match gone.len() {
-        n if n > NAMED => format!("{} and {} more", names.join(", "), n - NAMED),
-        _ => names.join(", "),
-    }
+    let names: Vec<String> = (gone.iter())
+        .map(|g| format!("{} ({})", g.rule, g.place))
+        .collect();
+    some(&names, NAMED)
 }
 
 fn suppressed(report: &Report) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pyprof_advise::judge::load::{CASE_KEYS, KEYS};
+use pyprof_advise::judge::keys::{CASE_KEYS, KEYS};
 
 use super::{fresh, markdown, playground, read, run, said};
 

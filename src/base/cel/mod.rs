@@ -148,6 +148,11 @@ pub(crate) trait Names {
     /// What a dotted name stands for, and its type.
     fn find(&self, name: &str) -> Result<(Self::Name, Type), NoName>;
 
+    /// Whether a dotted name stands for something.
+    fn knows(&self, name: &str) -> bool {
+        self.find(name).is_ok()
+    }
+
     /// Whether a word is a name by itself, so that what follows its dot is a field.
     fn is_whole(&self, word: &str) -> bool;
 

@@ -424,7 +424,7 @@ impl<'a, N: Names> Checker<'a, N> {
         if !fact {
             return self.complain(id, "a comprehension runs over a list fact only", "");
         }
-        if self.names.find(&c.iter_var).is_ok() {
+        if self.names.knows(&c.iter_var) {
             return self.complain(
                 id,
                 format!("`{}` is already a let", c.iter_var),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::model::{FindingChange, Findings};
+use crate::compare::not_judged_anymore;
 use crate::report::{FindingReport, Report};
 
 /// A finding and whether it is too small to act on.
@@ -81,22 +82,6 @@ fn only_one<'a>(list: &ByKey<'a>) -> Vec<&'a str> {
     }
     let once = counts.into_iter().filter(|(_, n)| *n == 1);
     once.map(|(rule, _)| rule).collect()
-}
-
-/// Rules that lack something in the second report they had in the first.
-fn not_judged_anymore<'a>(before: &Report, after: &'a Report) -> Vec<&'a str> {
-    let lacked = |report: &Report, rule: &str, fact: &str| {
-        report
-            .not_judged
-            .iter()
-            .any(|row| row.rules.iter().any(|r| r == rule) && row.facts.iter().any(|f| f == fact))
-    };
-    let mut rules: Vec<&str> = Vec::new();
-    for row in &after.not_judged {
-        let anew = |rule: &&String| row.facts.iter().any(|fact| !lacked(before, rule, fact));
-        rules.extend(row.rules.iter().filter(anew).map(String::as_str));
-    }
-    rules
 }
 
 fn change(

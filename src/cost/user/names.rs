@@ -276,12 +276,12 @@ impl Names for Vocabulary<'_> {
     type Name = Query;
 
     fn find(&self, name: &str) -> Result<(Query, Type), NoName> {
-        let near = did_you_mean(name, self.functions());
         let why = if self.args.iter().any(|a| a == name) {
             format!(
                 "`{name}` is an argument: ask for one of its properties, as in `numel(\"{name}\")`"
             )
         } else {
+            let near = did_you_mean(name, self.functions());
             format!("unknown name `{name}`{near}")
         };
         Err(NoName::Unknown(why))

@@ -14,7 +14,7 @@ use crate::cost::{Dims, Family};
 type Hit = Option<(Kind, usize)>;
 
 /// In this order; the first that recognises the calls decides.
-pub(super) fn recognise(run: &[&Link<'_>]) -> Hit {
+pub(super) fn recognise(run: &[Link<'_>]) -> Hit {
     logits_upcast(run)
         .or_else(|| log_of_softmax(run))
         .or_else(|| rope(run))
@@ -24,19 +24,18 @@ pub(super) fn recognise(run: &[&Link<'_>]) -> Hit {
 }
 
 /// The calls of a sequence that the advice is about; the others only prove what it is.
-pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [&'r Link<'a>]) -> Vec<&'r Link<'a>> {
-    let ends = || members.first().into_iter().chain(members.last()).copied();
+pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [Link<'a>]) -> Vec<&'r Link<'a>> {
     match kind {
         // Only the second one is superfluous.
-        Kind::DoubleLogSoftmax => members.last().copied().into_iter().collect(),
-        Kind::LogitsUpcast => members.first().copied().into_iter().collect(),
-        Kind::GatedActivation => ends().collect(),
+        Kind::DoubleLogSoftmax => members.last().into_iter().collect(),
+        Kind::LogitsUpcast => members.first().into_iter().collect(),
+        Kind::GatedActivation => members.first().into_iter().chain(members.last()).collect(),
         Kind::ExpertLoop => {
             let first = members.first().map(|l| l.dims);
-            let same = |l: &&&Link<'_>| first.is_some_and(|f| same_weights(f, l.dims));
-            members.iter().filter(same).copied().collect()
+            let same = |l: &&Link<'_>| first.is_some_and(|f| same_weights(f, l.dims));
+            members.iter().filter(same).collect()
         }
-        _ => members.to_vec(),
+        _ => members.iter().collect(),
     }
 }
 
@@ -57,7 +56,7 @@ fn moves(link: &Link<'_>) -> bool {
 }
 
 /// A conversion right before the log-softmax or loss of the same elements.
-fn logits_upcast(run: &[&Link<'_>]) -> Hit {
+fn logits_upcast(run: &[Link<'_>]) -> Hit {
     let (first, next) = (run.first()?, run.get(1)?);
     let loss = next.family == Family::Softmax && next.name.contains("log_softmax")
         || next.family == Family::Loss && next.name.contains("cross_entropy");
@@ -67,7 +66,7 @@ fn logits_upcast(run: &[&Link<'_>]) -> Hit {
 }
 
 /// `softmax(x).log()`.
-fn log_of_softmax(run: &[&Link<'_>]) -> Hit {
+fn log_of_softmax(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
     if first.family != Family::Softmax
         || first.name.contains("log")
@@ -82,7 +81,7 @@ fn log_of_softmax(run: &[&Link<'_>]) -> Hit {
 }
 
 /// `x * cos + cat(-x2, x1) * sin`, as most transformer code spells rotary embeddings.
-fn rope(run: &[&Link<'_>]) -> Hit {
+fn rope(run: &[Link<'_>]) -> Hit {
     const SPELLING: [&str; 5] = ["mul", "neg", "cat", "mul", "add"];
     let first = run.first()?;
     let mut wanted = SPELLING.iter().peekable();
@@ -105,13 +104,13 @@ fn rope(run: &[&Link<'_>]) -> Hit {
 }
 
 /// GELU in primitives: arithmetic around one `tanh` or `erf`, all over the same elements.
-fn gelu(run: &[&Link<'_>]) -> Hit {
+fn gelu(run: &[Link<'_>]) -> Hit {
     const ARITHMETIC: [&str; 6] = ["pow", "mul", "add", "div", "tanh", "erf"];
     let first = run.first()?;
     if first.direction == Direction::Update || moves(first) {
         return None;
     }
-    let body: Vec<&&Link<'_>> = run
+    let body: Vec<&Link<'_>> = run
         .iter()
         .take(12)
         .take_while(|l| {
@@ -135,7 +134,7 @@ fn gelu(run: &[&Link<'_>]) -> Hit {
 }
 
 /// `silu(gate) * up`, with the product that makes `up` allowed between the two.
-fn gated(run: &[&Link<'_>]) -> Hit {
+fn gated(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
     if !matches!(first.name, "silu" | "gelu") || first.direction != Direction::Fprop {
         return None;
@@ -153,7 +152,7 @@ fn gated(run: &[&Link<'_>]) -> Hit {
 /// Products in a row with the same number of rows and the same inner dimension. The second can not
 /// have the first one's result for input where that is of another width; three in a row of equal
 /// width without anything between them would be one product too many.
-fn shared_input(run: &[&Link<'_>]) -> Hit {
+fn shared_input(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
     let Dims::Gemm {
         batch: 1, m, n, k, ..
@@ -164,7 +163,7 @@ fn shared_input(run: &[&Link<'_>]) -> Hit {
     if first.direction != Direction::Fprop || m <= 1 {
         return None;
     }
-    let fits = |l: &&&Link<'_>| {
+    let fits = |l: &&Link<'_>| {
         l.direction == Direction::Fprop
             && matches!(l.dims, Dims::Gemm { batch: 1, m: rows, k: inner, .. } if rows == m && inner == k)
     };
@@ -197,8 +196,8 @@ const LOOP: usize = 4096;
 
 /// Products with weights of one shape and changing numbers of rows, with indexing between them:
 /// tokens are picked for each expert in turn. Answers how many calls the loop takes.
-pub(super) fn expert_loop(rest: &[Option<Link<'_>>]) -> Option<usize> {
-    let first = rest.first()?.as_ref()?;
+pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
+    let first = rest.first()?;
     let is_first = matches!(first.dims, Dims::Gemm { batch: 1, .. });
     if !is_first || first.direction != Direction::Fprop {
         return None;
@@ -206,9 +205,9 @@ pub(super) fn expert_loop(rest: &[Option<Link<'_>>]) -> Option<usize> {
     let mut rows: Vec<u64> = Vec::new();
     let (mut count, mut length, mut indexed, mut since) = (0, 0, 0, 0);
     for (at, link) in rest.iter().enumerate().take(LOOP) {
-        let Some(link) = link.as_ref().filter(|_| since <= EXPERT) else {
+        if since > EXPERT {
             break;
-        };
+        }
         since += 1;
         if matches!(link.family, Family::Index | Family::Embedding) {
             indexed += 1;

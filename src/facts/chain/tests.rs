@@ -66,8 +66,7 @@ fn softmax(name: &str, rows: u64, cols: u64) -> Link<'_> {
 }
 
 fn hit(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
-    let run: Vec<&Link<'_>> = links.iter().collect();
-    recognise(&run).map(|(kind, length)| (kind.name(), length))
+    recognise(links).map(|(kind, length)| (kind.name(), length))
 }
 
 /// All of one size.
@@ -169,7 +168,7 @@ fn products_share_an_input_only_where_they_cannot_follow_from_each_other() {
 
 #[test]
 fn experts_need_indexing_and_changing_numbers_of_rows() {
-    let experts = |rows: &dyn Fn(u64) -> u64, index: bool| -> Vec<Option<Link<'static>>> {
+    let experts = |rows: &dyn Fn(u64) -> u64, index: bool| -> Vec<Link<'static>> {
         (0..8)
             .flat_map(|e| {
                 let pick = index.then(|| link("index", Family::Index, Dims::None));
@@ -180,7 +179,6 @@ fn experts_need_indexing_and_changing_numbers_of_rows() {
                     product(rows(e), 1024, 4096),
                 ])
             })
-            .map(Some)
             .collect()
     };
     let loop_ = experts(&|e| 10 + e, true);
@@ -188,8 +186,7 @@ fn experts_need_indexing_and_changing_numbers_of_rows() {
     assert_eq!(known::expert_loop(&loop_), None);
     let rest = loop_.get(1..).unwrap();
     assert_eq!(known::expert_loop(rest), Some(rest.len() - 2));
-    let members: Vec<&Link<'_>> = rest.iter().flatten().collect();
-    assert_eq!(known::kept(Kind::ExpertLoop, &members).len(), 8);
+    assert_eq!(known::kept(Kind::ExpertLoop, rest).len(), 8);
     // The blocks of a transformer: the same rows each time, or no indexing.
     let blocks = experts(&|_| 10, true);
     assert_eq!(known::expert_loop(blocks.get(1..).unwrap()), None);
@@ -202,16 +199,15 @@ fn a_bias_between_convolution_and_norm_is_told_from_a_residual() {
     let add = pointwise_on("add", 64);
     let norm = link("cudnn_batch_norm", Family::Norm, Dims::None);
     let relu = pointwise_on("relu", 64);
-    let run = [&conv, &add, &norm, &relu];
+    let run = [conv, add, norm, relu];
     assert_eq!(conv_norm(&run, &|_| true), Some((Kind::ConvNorm, 4)));
     assert_eq!(conv_norm(&run, &|_| false), None);
-    let run = [&conv, &norm, &relu];
+    let run = [conv, norm, relu];
     assert_eq!(conv_norm(&run, &|_| false), Some((Kind::ConvNorm, 3)));
 }
 
 fn any(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
-    let run: Vec<&Link<'_>> = links.iter().collect();
-    recognise_at(&run, &|_| false).map(|(kind, length)| (kind.name(), length))
+    recognise_at(links, &|_| false).map(|(kind, length)| (kind.name(), length))
 }
 
 #[test]

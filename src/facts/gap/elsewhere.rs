@@ -23,17 +23,22 @@ struct Pause {
 /// half of the time. Numbered steps are around everything and say nothing.
 pub(super) fn ranges(run: &Run) -> FxHashMap<GapKey, StrId> {
     let mut threads = pauses(run);
-    let shortest = threads.values().flatten().map(|p| p.span.ns()).min();
+    let shortest = threads.iter().flatten().map(|p| p.span.ns()).min();
     let Some(shortest) = shortest else {
         return FxHashMap::default();
     };
     let steps: FxHashSet<Span> = run.steps.iter().map(|s| s.span).collect();
     for range in &run.profile.ranges {
-        let Some(pauses) = threads.get_mut(&range.thread) else {
+        // Nearly all are too short.
+        let length = range.span.end.saturating_sub(range.span.start);
+        if length <= shortest / 2 {
+            continue;
+        }
+        let pauses = threads.get_mut(range.thread.idx());
+        let Some(pauses) = pauses.filter(|pauses| !pauses.is_empty()) else {
             continue;
         };
-        let length = range.span.end.saturating_sub(range.span.start);
-        if length <= shortest / 2 || steps.contains(&range.span) {
+        if steps.contains(&range.span) {
             continue;
         }
         let from = pauses.partition_point(|p| p.span.end <= range.span.start);
@@ -45,13 +50,13 @@ pub(super) fn ranges(run: &Run) -> FxHashMap<GapKey, StrId> {
             }
         }
     }
-    let named = threads.into_values().flatten();
+    let named = threads.into_iter().flatten();
     named.filter_map(|p| Some((p.key, p.range?.1))).collect()
 }
 
 /// The longest such intervals, per thread in time order. Those of one thread do not overlap when it
 /// feeds one device; when it feeds several, some may, which makes them no harder to find.
-fn pauses(run: &Run) -> FxHashMap<ThreadId, Vec<Pause>> {
+fn pauses(run: &Run) -> Vec<Vec<Pause>> {
     let mut all: Vec<(ThreadId, Pause)> = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         for (at, gap) in device.gaps.iter().enumerate() {
@@ -70,11 +75,14 @@ fn pauses(run: &Run) -> FxHashMap<ThreadId, Vec<Pause>> {
     }
     all.sort_by_key(|(_, p)| (std::cmp::Reverse(p.span.ns()), p.key));
     all.truncate(MOST);
-    let mut threads: FxHashMap<ThreadId, Vec<Pause>> = FxHashMap::default();
+    let mut threads: Vec<Vec<Pause>> = Vec::new();
+    threads.resize_with(run.profile.threads.len(), Vec::new);
     for (thread, pause) in all {
-        threads.entry(thread).or_default().push(pause);
+        if let Some(pauses) = threads.get_mut(thread.idx()) {
+            pauses.push(pause);
+        }
     }
-    for pauses in threads.values_mut() {
+    for pauses in &mut threads {
         pauses.sort_by_key(|p| (p.span.end, p.key));
     }
     threads

@@ -1,0 +1,242 @@
+//! The recognised sequences of a run put together: equal ones are one chain, with what all its
+//! occurrences take and what one fused operator would.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::known;
+use super::{Chain, Hit, Kind, Link};
+use crate::correlate::{Direction, Run, SiteId};
+use crate::cost::{Costed, Dims};
+
+/// The chains found so far.
+pub(super) struct Found<'r> {
+    costed: &'r Costed,
+    chains: Vec<Chain>,
+    /// Rows of `chains`.
+    by_name: FxHashMap<(Kind, String, String, Direction), usize>,
+    /// A program repeats itself: the same sites in the same order are looked at once.
+    by_sites: FxHashMap<(Kind, Vec<SiteId>), Repeated>,
+}
+
+/// What the occurrences of a sequence of sites have in common.
+struct Repeated {
+    chain: usize,
+    /// What one fused operator takes for one of them, as far as their costs say.
+    fused_ns: Option<f64>,
+    /// Per site, summed.
+    times: Vec<i64>,
+}
+
+impl<'r> Found<'r> {
+    pub(super) fn of(costed: &'r Costed) -> Found<'r> {
+        Found {
+            costed,
+            chains: Vec::new(),
+            by_name: FxHashMap::default(),
+            by_sites: FxHashMap::default(),
+        }
+    }
+
+    pub(super) fn add(&mut self, hit: &Hit<'_>, adds_bias: &dyn Fn(&Link<'_>) -> bool) {
+        let kind = hit.kind;
+        let members = known::kept(kind, hit.calls);
+        let Some(first) = members.first() else { return };
+        let sites: Vec<SiteId> = members.iter().map(|l| l.site).collect();
+        let key = (kind, sites);
+        if !self.by_sites.contains_key(&key) {
+            let repeated = Repeated {
+                chain: self.chain(kind, first, &members),
+                fused_ns: fused_ns(self.costed, kind, &members),
+                times: vec![0; members.len()],
+            };
+            self.by_sites.insert(key.clone(), repeated);
+        }
+        let Some(repeated) = self.by_sites.get_mut(&key) else {
+            return;
+        };
+        let Some(chain) = self.chains.get_mut(repeated.chain) else {
+            return;
+        };
+        let longest = members.iter().map(|l| l.time_ns).max().unwrap_or(0) as f64;
+        // Small products are bound by latency: merged they take no less than one of them takes now.
+        let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
+        let least = if merged { longest } else { 0.0 };
+        chain.count += 1;
+        chain.fused_ns =
+            (chain.fused_ns.zip(repeated.fused_ns)).map(|(sum, ns)| sum + ns.max(least));
+        chain.longest_ns += longest;
+        for (at, (link, sum)) in members.iter().zip(&mut repeated.times).enumerate() {
+            let ns = link.time_ns as f64;
+            *sum = sum.saturating_add(link.time_ns);
+            chain.kernels += u64::from(link.kernels);
+            chain.time_ns += ns;
+            if at > 0 {
+                chain.rest_ns += ns;
+            }
+            if kind == Kind::ConvNorm && link.name == "add" && adds_bias(link) {
+                chain.bias_ns += ns;
+            }
+        }
+    }
+
+    /// The row of the chain of these names, which is made where there is none.
+    fn chain(&mut self, kind: Kind, first: &Link<'_>, members: &[&Link<'_>]) -> usize {
+        let layer = pattern_of(&self.costed.run, first.site).to_owned();
+        let mut ops: Vec<&str> = members.iter().map(|l| l.name).collect();
+        if kind == Kind::ExpertLoop {
+            // As many as there are experts: the name once.
+            ops.truncate(1);
+        }
+        let (ops, direction) = (ops.join(", "), first.direction);
+        let chains = &mut self.chains;
+        let name = (kind, layer.clone(), ops.clone(), direction);
+        *self.by_name.entry(name).or_insert_with(|| {
+            chains.push(Chain {
+                kind,
+                layer,
+                ops,
+                direction,
+                count: 0,
+                length: members.len(),
+                kernels: 0,
+                time_ns: 0.0,
+                rest_ns: 0.0,
+                longest_ns: 0.0,
+                fused_ns: Some(0.0),
+                width: width(members),
+                bias_ns: 0.0,
+                sites: BTreeMap::new(),
+            });
+            chains.len() - 1
+        })
+    }
+
+    /// All of them in a fixed order.
+    pub(super) fn chains(mut self) -> Vec<Chain> {
+        for ((_, sites), repeated) in self.by_sites {
+            let Some(chain) = self.chains.get_mut(repeated.chain) else {
+                continue;
+            };
+            for (site, ns) in sites.into_iter().zip(repeated.times) {
+                *chain.sites.entry(site).or_default() += ns as f64;
+            }
+        }
+        let name = |c: &Chain| (c.kind, c.layer.clone(), c.ops.clone(), c.direction);
+        self.chains.sort_by_cached_key(name);
+        self.chains
+    }
+}
+
+/// The layer pattern of a site; empty where its layer is unknown.
+fn pattern_of(run: &Run, site: SiteId) -> &str {
+    let layer = run.sites.get(site.idx()).and_then(|s| s.layer);
+    layer
+        .and_then(|id| run.layers.get(id.idx()))
+        .and_then(|l| run.patterns.get(l.pattern.idx()))
+        .map_or("", |p| &p.name)
+}
+
+fn width(members: &[&Link<'_>]) -> Option<u64> {
+    members
+        .iter()
+        .find_map(|l| match l.dims {
+            Dims::Rows { cols, .. } => Some(cols),
+            _ => None,
+        })
+        .or_else(|| {
+            members.iter().find_map(|l| match l.dims {
+                Dims::Elements { numel } => Some(numel),
+                _ => None,
+            })
+        })
+}
+
+/// Time of one fused operator doing the same: FLOPs stay, intermediate tensors are neither written
+/// nor read. `None` when the GPU or a cost is unknown. The same for all calls of these sites.
+fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
+    let gpu = &costed.gpu.as_ref()?.gpu;
+    if matches!(kind, Kind::DoubleLogSoftmax | Kind::LogitsUpcast) {
+        return Some(0.0);
+    }
+    if kind == Kind::Rope {
+        // `x * cos` moves all the rotation has to: x, the table and the result.
+        let first = members.first()?;
+        let bytes = costed
+            .sites
+            .get(first.site.idx())?
+            .cost
+            .as_ref()
+            .ok()?
+            .bytes();
+        let ns = bytes as f64 / gpu.bandwidth * 1e9 / gpu.reachable_memory;
+        return Some(ns.max(crate::cost::roofline::SHORTEST_NS));
+    }
+    let mut flops_ns = 0.0;
+    let mut bytes = 0.0;
+    for link in members {
+        let site = costed.sites.get(link.site.idx())?;
+        let cost = site.cost.as_ref().ok()?;
+        bytes += cost.bytes() as f64;
+        if site.family.is_math() {
+            let rate = site
+                .best_dtype
+                .and_then(|d| gpu.tensor_flops.get(&d).or_else(|| gpu.flops.get(&d)))?;
+            flops_ns += cost.flops() as f64 / rate * 1e9;
+        }
+    }
+    let read_again = || -> Option<f64> {
+        let later = members.iter().skip(1);
+        later.map(|l| intermediate_bytes(costed, l)).sum()
+    };
+    let least = bytes / members.len() as f64;
+    let kept = match kind {
+        // Q, K, V and O stay; scores and probabilities never reach memory.
+        Kind::Attention => attention_bytes(costed, members)?,
+        // One product instead of several: the input is read once.
+        Kind::SharedInput => (bytes - read_again()?).max(least),
+        Kind::ExpertLoop => bytes,
+        // Each intermediate is written once and read once; the first input and the last output stay.
+        _ => (bytes - 2.0 * read_again()?).max(least),
+    };
+    // Fused attention reaches about half the matrix peak (FlashAttention-2 paper, 50-73 % on A100).
+    let math = flops_ns
+        / if kind == Kind::Attention {
+            0.5
+        } else {
+            gpu.reachable_math
+        };
+    let memory = kept / gpu.bandwidth * 1e9 / gpu.reachable_memory;
+    Some(math.max(memory).max(crate::cost::roofline::SHORTEST_NS))
+}
+
+/// Bytes of the tensor a call reads from the one before it.
+fn intermediate_bytes(costed: &Costed, link: &Link<'_>) -> Option<f64> {
+    let site = costed.run.sites.get(link.site.idx())?;
+    let args = costed.run.args.get(site.args?.idx())?;
+    let tensor = args.tensors().next()?;
+    let numel = tensor.shape.iter().copied().fold(1, u64::saturating_mul);
+    let dtype = tensor
+        .dtype
+        .or(costed.sites.get(link.site.idx())?.math_dtype)?;
+    Some(numel as f64 * dtype.bytes() as f64)
+}
+
+fn attention_bytes(costed: &Costed, members: &[&Link<'_>]) -> Option<f64> {
+    let size = |link: &Link<'_>| {
+        costed
+            .sites
+            .get(link.site.idx())
+            .and_then(|s| s.math_dtype)
+            .map(|d| d.bytes() as f64)
+    };
+    let (first, last) = (members.first()?, members.last()?);
+    let (Dims::Gemm { batch, m, n, k, .. }, Dims::Gemm { n: width, .. }) = (first.dims, last.dims)
+    else {
+        return None;
+    };
+    let (b, m, n, k, v) = (batch as f64, m as f64, n as f64, k as f64, width as f64);
+    // Q [m, k], K [n, k], V [n, v], O [m, v].
+    Some(b * (m * k + n * k + n * v + m * v) * size(first)?)
+}

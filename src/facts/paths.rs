@@ -1,0 +1,115 @@
+//! The names around kernels: the ranges a launch stands in as paths in one tree of names. Calls in
+//! the same place share a path, so there are few of them, however many kernels there are.
+
+use std::num::NonZeroU32;
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use crate::correlate::{Run, SiteId};
+use crate::profile::StrId;
+
+/// A row of [`Paths::nodes`], plus one: there is one for each scope, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct NodeId(NonZeroU32);
+
+impl NodeId {
+    /// The last of so many nodes.
+    fn last(count: usize) -> NodeId {
+        let above = u32::try_from(count).ok().and_then(NonZeroU32::new);
+        NodeId(above.unwrap_or(NonZeroU32::MAX))
+    }
+
+    pub(super) fn idx(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// A name, and the path around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    pub(super) around: Option<NodeId>,
+    pub(super) name: StrId,
+}
+
+/// Kernel time of a site whose innermost name is this node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Time {
+    pub(super) site: SiteId,
+    pub(super) node: NodeId,
+    pub(super) ns: i64,
+}
+
+/// The tree, and the time spent in it.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    /// What is around a node stands before it.
+    nodes: Vec<Node>,
+    times: Vec<Time>,
+}
+
+impl Paths {
+    /// The paths of the kernels inside the window; `counts` says of each string whether it does:
+    /// numbered names would make every call a path of its own.
+    pub(super) fn of(run: &Run, counts: &[bool]) -> Paths {
+        let mut paths = Paths::default();
+        let of_scope = paths.grow(run, counts);
+        let mut times: FxHashMap<(SiteId, NodeId), i64> = FxHashMap::default();
+        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+            let node = link.scope.and_then(|s| of_scope.get(s.idx()).copied());
+            if let (Some(site), Some(node)) = (link.site, node.flatten()) {
+                let ns = times.entry((site, node)).or_default();
+                *ns = ns.saturating_add(kernel.span.ns());
+            }
+        }
+        let times = times.into_iter();
+        paths.times = times
+            .map(|((site, node), ns)| Time { site, node, ns })
+            .collect();
+        paths
+    }
+
+    /// Every name that stands around another one stands before it.
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// In no order.
+    pub(super) fn times(&self) -> &[Time] {
+        &self.times
+    }
+
+    /// Per scope its innermost node. Scopes come after those around them.
+    fn grow(&mut self, run: &Run, counts: &[bool]) -> Vec<Option<NodeId>> {
+        let mut known: FxHashMap<Node, NodeId> = FxHashMap::default();
+        let mut of_scope: Vec<Option<NodeId>> = Vec::with_capacity(run.scopes.len());
+        for scope in &run.scopes {
+            let name = (run.profile.ranges.get(scope.range.idx()))
+                .map(|range| range.text)
+                .filter(|name| counts.get(name.idx()) == Some(&true));
+            let around = scope.parent.and_then(|p| of_scope.get(p.idx()).copied());
+            let around = around.flatten();
+            of_scope.push(match name {
+                None => around,
+                Some(name) => {
+                    let node = Node { around, name };
+                    Some(*known.entry(node).or_insert_with(|| {
+                        self.nodes.push(node);
+                        NodeId::last(self.nodes.len())
+                    }))
+                }
+            });
+        }
+        of_scope
+    }
+}
+
+/// A look at every string of a profile.
+pub(super) fn by_string<T: Send>(run: &Run, look: impl Fn(&str) -> T + Sync) -> Vec<T> {
+    let strings = &run.profile.strings;
+    let rows = (0..strings.len()).into_par_iter().with_min_len(STRINGS);
+    rows.map(|row| look(strings.get(StrId::new(row)))).collect()
+}
+
+/// Strings one thread looks at at a time.
+const STRINGS: usize = 1024;
