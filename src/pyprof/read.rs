@@ -5,7 +5,7 @@ use std::io::BufRead;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 
-use super::{Dir, Place, Pool, Record, Text, names};
+use super::{Dir, Execution, Place, Pool, Records, Stencil, Text, count, names};
 use crate::correlate::literal::{self, Literal};
 
 /// A longer line is refused: PyProf's own longest, with one marker repeated 702 times, has 90 KB.
@@ -29,8 +29,8 @@ const REMEDY: &str = "expected one dictionary per line, as `pyprof-advise parse`
 ///
 /// # Errors
 /// At the first line that cannot be read, is not a dictionary, or lacks one of PyProf's keys.
-pub fn read(file: &str, mut input: impl BufRead) -> Result<Vec<Record>, ReadError> {
-    let mut records = Vec::new();
+pub fn read(file: &str, mut input: impl BufRead) -> Result<Records, ReadError> {
+    let mut records = Records::default();
     let mut pool = Pool::default();
     let mut line = Vec::new();
     let mut number = 0;
@@ -59,7 +59,7 @@ pub fn read(file: &str, mut input: impl BufRead) -> Result<Vec<Record>, ReadErro
             continue;
         }
         let entry = entry(text).map_err(fail)?;
-        records.push(record(&entry, &mut pool).map_err(fail)?);
+        add(&entry, &mut pool, &mut records).map_err(fail)?;
     }
 }
 
@@ -93,11 +93,13 @@ fn of_json(value: Value) -> Literal<'static> {
     }
 }
 
-fn record(entry: &Literal<'_>, pool: &mut Pool) -> Result<Record, String> {
+/// Adds what a line says.
+fn add(entry: &Literal<'_>, pool: &mut Pool, records: &mut Records) -> Result<(), String> {
     if !matches!(entry, Literal::Dict(_)) {
         return Err("not a dictionary".into());
     }
     let get = |key: &str| entry.get(key).ok_or_else(|| format!("no key '{key}'"));
+    let mut in_ranges = Vec::new();
     let mut texts =
         |key: &str| strings(get(key)?, pool).ok_or_else(|| wrong(key, "a list of strings"));
     let mut place = Place {
@@ -105,7 +107,9 @@ fn record(entry: &Literal<'_>, pool: &mut Pool) -> Result<Record, String> {
         trace: texts("trace")?,
         reprs: texts("reprMarkers")?,
         markers: texts("marker")?,
-        seq_markers: texts("seqMarker")?,
+        seq_markers: (texts("seqMarker")?.iter())
+            .map(|text| Stencil::cut(text, &mut in_ranges))
+            .collect(),
         dir: match get("dir")?.as_str() {
             Some("fprop") => Dir::Fprop,
             Some("bprop") => Dir::Bprop,
@@ -140,20 +144,29 @@ fn record(entry: &Literal<'_>, pool: &mut Pool) -> Result<Record, String> {
         cut if cut == names::as_pyprof(long) => names::short(long),
         own => own.to_owned(),
     };
-    Ok(Record {
-        duration: i64::try_from(whole("kDuration")?).unwrap_or(i64::MAX),
-        seq: ids("seqId")?,
-        alt: ids("altSeqId")?,
-        sub: optional("subSeqId")?.unwrap_or(0),
-        tid: optional("tid")?,
-        device: small("device")?,
-        stream: small("stream")?,
-        grid: dims("grid")?,
-        block: dims("block")?,
-        short_name: pool.text(&short),
-        long_name: pool.text(long),
-        place: pool.place(place),
-    })
+    let duration = i64::try_from(whole("kDuration")?).unwrap_or(i64::MAX);
+    let (seq, alt) = (ids("seqId")?, ids("altSeqId")?);
+    let sub = optional("subSeqId")?.unwrap_or(0);
+    let tid = optional("tid")?;
+    let (device, stream) = (small("device")?, small("stream")?);
+    let dims = records.dims(dims("grid")?, dims("block")?);
+    let lists = [in_ranges, seq, alt];
+    let numbers = records.numbers.len();
+    records.numbers.extend(lists.iter().flatten());
+    let execution = Execution {
+        duration,
+        sub,
+        numbers,
+        counts: lists.map(|list| count(0, list.len())),
+        name: records.name(pool.text(&short), pool.text(long)),
+        place: records.place(place),
+        tid: records.tid(tid),
+        dims,
+        device,
+        stream,
+    };
+    records.push(execution);
+    Ok(())
 }
 
 fn wrong(key: &str, expected: &str) -> String {
@@ -202,14 +215,14 @@ fn triple(value: &Literal<'_>) -> Option<[u32; 3]> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::pyprof::{json, python};
+    use crate::pyprof::Shape;
 
     const LINE: &str = "{'kShortName': 'k', 'kDuration': 5, 'layer': ['a'], 'trace': [], \
         'reprMarkers': [], 'marker': [\"{'mod': 'm'}\"], 'seqMarker': [], 'seqId': [1], \
         'subSeqId': 2, 'altSeqId': [3], 'dir': 'bprop', 'mod': ['m'], 'op': ['o'], 'tid': None, \
         'device': 0, 'stream': 7, 'grid': (1, 2, 3), 'block': (4, 5, 6), 'kLongName': 'k<1>'}";
 
-    fn of(text: &str) -> Result<Vec<Record>, ReadError> {
+    fn of(text: &str) -> Result<Records, ReadError> {
         read("net.dict", text.as_bytes())
     }
 
@@ -217,9 +230,10 @@ mod tests {
     fn lines_are_read_and_written_unchanged() {
         let records = of(&format!("{LINE}\n\n{LINE}")).unwrap();
         assert_eq!(records.len(), 2);
-        let record = records.first().unwrap();
-        assert_eq!(python(record), LINE);
-        assert_eq!(of(&json(record)).unwrap().first(), Some(record));
+        let lines = |records: &Records, shape| -> Vec<String> { records.lines(shape).collect() };
+        assert_eq!(lines(&records, Shape::Python), [LINE, LINE]);
+        let json = lines(&records, Shape::Json).join("\n");
+        assert_eq!(lines(&of(&json).unwrap(), Shape::Python), [LINE, LINE]);
     }
 
     #[test]
@@ -230,7 +244,8 @@ mod tests {
                 "'mod': ['m'], 'op': ['o']",
                 "'mod': ['A', 'A', 'B', 'A'], 'op': ['x', 'x', 'y', 'x']",
             );
-        let place = &of(&many).unwrap().first().unwrap().place.clone();
+        let records = of(&many).unwrap();
+        let place = records.get(0).unwrap().place();
         let lists = [&place.markers, &place.mods, &place.ops];
         assert_eq!(
             lists.map(|l| l.iter().map(|t| &**t).collect::<Vec<_>>()),
