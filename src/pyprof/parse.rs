@@ -197,11 +197,12 @@ impl Scan {
                 address as u32,
                 layer,
                 args,
-                u32::from(op.args_from_forward) << 1 | u32::from(op.direction == Direction::Bprop),
+                (u32::from(op.args_from_forward) << 1)
+                    | u32::from(op.direction == Direction::Bprop),
             ]);
         }
         for mark in &marks.list {
-            let kinds = u32::from(mark.seq.is_some()) << 1 | u32::from(mark.op_id.is_some());
+            let kinds = (u32::from(mark.seq.is_some()) << 1) | u32::from(mark.op_id.is_some());
             self.words.extend([mark.text.row(), row(mark.sizes), kinds]);
         }
     }
