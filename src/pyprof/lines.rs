@@ -14,6 +14,29 @@ pub enum Shape {
     Json,
 }
 
+/// PyProf's keys, in its order.
+pub(super) const KEYS: [&str; 19] = [
+    "kShortName",
+    "kDuration",
+    "layer",
+    "trace",
+    "reprMarkers",
+    "marker",
+    "seqMarker",
+    "seqId",
+    "subSeqId",
+    "altSeqId",
+    "dir",
+    "mod",
+    "op",
+    "tid",
+    "device",
+    "stream",
+    "grid",
+    "block",
+    "kLongName",
+];
+
 /// The pieces of lines.
 #[derive(Debug)]
 pub(super) struct Lines {

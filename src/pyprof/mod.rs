@@ -20,6 +20,7 @@ use crate::handle;
 mod around;
 mod calls;
 mod choice;
+mod cut;
 mod event;
 mod formats;
 mod lines;

@@ -89,28 +89,41 @@ pub(super) fn found(text: &str) -> [Option<Hole>; 2] {
     if text.starts_with('{') {
         return [None; 2];
     }
-    let hole = |key: &str| {
-        let start = text.find(key)? + key.len();
+    let places = key_places(text);
+    let hole = |which: usize| {
+        let start = places.get(which).copied()?? + KEYS.get(which)?.len();
         let rest = text.get(start..)?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let written = rest.get(..digits)?;
         let number: u64 = written.parse().ok()?;
+        let end = start + digits;
         // `007` would come back as `7`.
         let canonical = digits == 1 || !written.starts_with('0');
-        let behind = rest.get(digits..)?;
-        let next = |key: &str| behind.starts_with(key) && text.find(key) == Some(start + digits);
-        let ends = behind.is_empty() || KEYS.iter().any(|key| next(key));
-        (canonical && ends).then_some(Hole {
-            start,
-            end: start + digits,
-            number,
-        })
+        let ends = end == text.len() || places.contains(&Some(end));
+        (canonical && ends).then_some(Hole { start, end, number })
     };
-    match (hole(KEYS[0]), hole(KEYS[1])) {
+    match (hole(0), hole(1)) {
         (Some(seq), Some(id)) if id.start < seq.start => [Some(id), Some(seq)],
         (None, id) => [id, None],
         holes => holes.into(),
     }
+}
+
+/// The first place of each key. Texts are short: one look at the bytes beats four searches.
+fn key_places(text: &str) -> [Option<usize>; 4] {
+    let mut places = [None; 4];
+    let bytes = text.as_bytes();
+    for (at, pair) in bytes.windows(3).enumerate() {
+        if !matches!(pair, [b',', b' ', b's' | b'o' | b'i']) {
+            continue;
+        }
+        let rest = bytes.get(at..).unwrap_or_default();
+        let which = KEYS.iter().position(|key| rest.starts_with(key.as_bytes()));
+        if let Some(slot) = which.and_then(|which| places.get_mut(which)) {
+            *slot = slot.or(Some(at));
+        }
+    }
+    places
 }
 
 #[cfg(test)]
