@@ -35,19 +35,14 @@ enum Lines {
 
 pub(super) fn parse(args: &ParseArgs, speech: Speech) -> Outcome {
     let run = run(&args.profile, speech)?;
-    let write = match args.format {
-        Lines::Dict => pyprof::python,
-        Lines::Jsonl => pyprof::json,
+    let shape = match args.format {
+        Lines::Dict => pyprof::Shape::Python,
+        Lines::Jsonl => pyprof::Shape::Json,
     };
     let bar = Bar::new(speech.quiet);
     bar.phase("writing", Some(run.profile.kernels.len() as u64));
-    let outcome = output::stream(|out| {
-        for record in pyprof::records(&run) {
-            writeln!(out, "{}", write(&record))?;
-            bar.advance(1);
-        }
-        Ok(())
-    });
+    let written = |lines| bar.advance(lines);
+    let outcome = output::stream(|out| pyprof::write(out, &run, shape, &written));
     bar.done();
     outcome
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{Failure, Outcome, Speech, examples, output};
-use crate::pyprof::{self, Record, rows, table};
+use crate::pyprof::{self, Records, rows, table};
 
 /// What `prof` can be told.
 #[derive(Debug, Clone, Args)]
@@ -49,16 +49,16 @@ pub(super) fn prof(args: &ProfArgs, speech: Speech) -> Outcome {
     };
     let records = records(args.file.as_deref(), speech)?;
     let rows = rows::rows(&records);
-    output::stream(|out| table::write(out, &columns, &layout, &records, &rows))
+    output::stream(|out| table::write(out, &columns, &layout, &rows))
 }
 
-fn records(file: Option<&Path>, speech: Speech) -> Result<Vec<Record>, Failure> {
+fn records(file: Option<&Path>, speech: Speech) -> Result<Records, Failure> {
     let Some(path) = file.filter(|path| path.as_os_str() != "-") else {
         return from_stdin();
     };
     if !is_dictionaries(path) {
         let run = super::parse::run(path, speech)?;
-        return Ok(pyprof::records(&run).collect());
+        return Ok(pyprof::records(&run));
     }
     let open = File::open(path)
         .map_err(|error| Failure::Unusable(format!("{}: {error}", path.display())))?;
@@ -68,7 +68,7 @@ fn records(file: Option<&Path>, speech: Speech) -> Result<Vec<Record>, Failure> 
     )?)
 }
 
-fn from_stdin() -> Result<Vec<Record>, Failure> {
+fn from_stdin() -> Result<Records, Failure> {
     const HOW: &str = "give a file, or dictionaries on standard input: `pyprof-advise prof net.dict`, \
                        `pyprof-advise parse net.sqlite | pyprof-advise prof`";
     let stdin = std::io::stdin();

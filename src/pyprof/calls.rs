@@ -3,22 +3,62 @@
 //! A cost belongs to the call. PyProf gives it to every kernel, so that a product with a split-K
 //! reduction counts twice and a convolution whose algorithms were tried out many times over.
 
-use std::sync::Arc;
-
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::choice::Choice;
-use super::rows::Operator;
-use super::{Dir, Record, Text};
-use crate::correlate::{OpArgs, OpName};
+use super::choice::{Choice, Choices};
+use super::{ChoiceId, Dir, OpId, PlaceId, Record, Records, ShapesId};
+use crate::base::DType;
+use crate::correlate::{Direction, OpArgs, OpName};
 use crate::cost::{Decoded, Family, OpCost, Role, RoleCost, Unknown, ops, stored};
 
+/// All kernels with what has been found out about them.
+#[derive(Debug)]
+pub(super) struct Works<'r> {
+    pub records: &'r Records,
+    pub choices: Choices,
+    /// One per record.
+    pub chosen: Vec<ChoiceId>,
+    /// One per name.
+    pub decoded: Vec<Decoded>,
+    /// Numbers by name: equal for equal long names.
+    pub long_names: Vec<u32>,
+    /// Numbers by place: equal for equal markers, source lines and layers.
+    pub alike: Vec<u32>,
+}
+
 /// A kernel with what has been found out about it.
-#[derive(Debug, Clone)]
-pub(super) struct Work<'r> {
-    pub record: &'r Record,
-    pub choice: Choice,
-    pub decoded: Arc<Decoded>,
+#[derive(Debug, Clone, Copy)]
+struct Work<'w> {
+    record: Record<'w>,
+    choice: &'w Choice,
+    decoded: &'w Decoded,
+}
+
+impl<'w> Work<'w> {
+    /// The range it was chosen by, as something to compare.
+    fn range(&self) -> Option<(u32, &'w [u64])> {
+        let range = self.choice.range?;
+        Some(range.of(self.record))
+    }
+}
+
+impl Works<'_> {
+    fn get(&self, at: usize) -> Option<Work<'_>> {
+        let record = self.records.get(at)?;
+        Some(Work {
+            record,
+            choice: self.choices.get(*self.chosen.get(at)?)?,
+            decoded: self.decoded.get(record.own.name.idx())?,
+        })
+    }
+
+    /// A kernel's long name and grid.
+    fn launch(&self, at: usize) -> Option<(u32, [u32; 3])> {
+        let record = self.records.get(at)?;
+        let name = self.long_names.get(record.own.name.idx())?;
+        Some((*name, record.grid()))
+    }
 }
 
 /// A kernel's share of its call.
@@ -29,56 +69,167 @@ pub(super) struct Share {
     pub bytes: Option<u64>,
 }
 
-/// Groups the kernels into calls: indices into `works`, each list in order.
+/// The kernels of every call, in order.
+#[derive(Debug)]
+struct Calls {
+    /// Rows of records, call by call.
+    members: Vec<u32>,
+    /// Where each call ends.
+    ends: Vec<usize>,
+}
+
+impl Calls {
+    fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        let mut from = 0;
+        self.ends.iter().map(move |&end| {
+            let call = self.members.get(from..end).unwrap_or_default();
+            from = end;
+            call
+        })
+    }
+}
+
+/// The share of every kernel in the cost of its call, same order.
+pub(super) fn shares(works: &Works<'_>) -> Vec<Share> {
+    let calls = group(works);
+    let mut prices = Prices::new(works);
+    let mut shares = vec![Share::default(); works.records.len()];
+    let mut several = Vec::new();
+    for call in calls.iter() {
+        let price = prices.of(call);
+        match call {
+            [only] => {
+                if let Some(slot) = shares.get_mut(*only as usize) {
+                    *slot = prices.alone(*only, price);
+                }
+            }
+            _ => several.push((call, price)),
+        }
+    }
+    let shared: Vec<Vec<Share>> = several
+        .par_iter()
+        .with_min_len(64)
+        .map(|(call, price)| {
+            let members: Vec<Work<'_>> = call
+                .iter()
+                .filter_map(|&at| works.get(at as usize))
+                .collect();
+            share(&members, prices.get(*price))
+        })
+        .collect();
+    for ((call, _), own) in several.iter().zip(shared) {
+        for (at, share) in call.iter().zip(own) {
+            if let Some(slot) = shares.get_mut(*at as usize) {
+                *slot = share;
+            }
+        }
+    }
+    shares
+}
+
+/// Groups the kernels into calls.
 ///
 /// Records do not number calls. Kernels of one thread that follow each other with the same markers
 /// and source lines are one call, or several equal ones where the same kernels repeat, as in a loop
 /// over parameters. Backward kernels of one sequence number are one call of an autograd node.
-pub(super) fn group(works: &[Work<'_>]) -> Vec<Vec<usize>> {
-    let mut runs: Vec<Vec<usize>> = Vec::new();
-    let mut threads: FxHashMap<Option<u64>, [Option<usize>; 2]> = FxHashMap::default();
-    for (at, work) in works.iter().enumerate() {
-        if work.choice.args.is_none() {
-            continue;
-        }
-        let latest = threads.entry(work.record.tid).or_default();
-        let joins = |run: &Option<usize>| {
-            let members = run.and_then(|run| runs.get(run))?;
-            let last = works.get(*members.last()?)?;
-            same_call(last, work).then_some((*run)?)
+fn group(works: &Works<'_>) -> Calls {
+    let runs = runs(works);
+    let mut ends: Vec<usize> = Vec::with_capacity(runs.ends.len());
+    let mut splitter = Splitter {
+        works,
+        repeating: FxHashMap::default(),
+    };
+    for run in runs.iter() {
+        let length = match run {
+            [_] => 1,
+            _ => splitter.length(run).max(1),
         };
-        // Kernels of two streams may start in another order than they were launched in.
-        let overtaken = latest[0]
-            .and_then(|run| runs.get(run)?.last())
-            .and_then(|&last| works.get(last))
-            .is_some_and(|last| last.record.stream != work.record.stream);
-        let run = joins(&latest[0]).or_else(|| joins(&latest[1]).filter(|_| overtaken));
-        let run = run.unwrap_or_else(|| {
-            runs.push(Vec::new());
-            runs.len() - 1
-        });
-        if latest[0] != Some(run) {
-            *latest = [Some(run), latest[0]];
-        }
-        if let Some(members) = runs.get_mut(run) {
-            members.push(at);
-        }
+        let start = ends.last().copied().unwrap_or(0);
+        let calls = (1..=run.len() / length).map(|call| start + call * length);
+        ends.extend(calls);
     }
-    runs.into_iter().flat_map(|run| split(works, run)).collect()
+    Calls {
+        members: runs.members,
+        ends,
+    }
 }
 
-fn same_call(a: &Work<'_>, b: &Work<'_>) -> bool {
-    let (x, y) = (&a.choice, &b.choice);
-    let (p, q) = (&a.record.place, &b.record.place);
-    if p.dir != q.dir || x.from_forward != y.from_forward {
+/// Kernels that follow each other in one call or in several equal ones.
+fn runs(works: &Works<'_>) -> Calls {
+    /// Of a record without arguments.
+    const NONE: u32 = u32::MAX;
+    let mut run_of: Vec<u32> = Vec::with_capacity(works.records.len());
+    // By run: its last kernel, and how many it has.
+    let mut lasts: Vec<(usize, usize)> = Vec::new();
+    let mut threads: Vec<[Option<u32>; 2]> = vec![[None; 2]; works.records.tids.len()];
+    for (at, record) in works.records.iter().enumerate() {
+        let work = works.get(at).filter(|work| work.choice.args.is_some());
+        let (Some(work), Some(latest)) = (work, threads.get_mut(record.own.tid.idx())) else {
+            run_of.push(NONE);
+            continue;
+        };
+        let last = |run: u32| works.get(lasts.get(run as usize)?.0);
+        let joins = |run: Option<u32>| {
+            run.filter(|r| last(*r).is_some_and(|l| same_call(works, &l, &work)))
+        };
+        let [newest, older] = *latest;
+        // Kernels of two streams may start in another order than they were launched in.
+        let overtaken = || {
+            let stream = newest.and_then(last).map(|l| l.record.stream());
+            stream.is_some_and(|stream| stream != record.stream())
+        };
+        let run = joins(newest).or_else(|| joins(older).filter(|_| overtaken()));
+        let run = run.unwrap_or_else(|| {
+            lasts.push((at, 0));
+            u32::try_from(lasts.len() - 1).unwrap_or(NONE)
+        });
+        if newest != Some(run) {
+            *latest = [Some(run), newest];
+        }
+        if let Some((last, count)) = lasts.get_mut(run as usize) {
+            *last = at;
+            *count += 1;
+        }
+        run_of.push(run);
+    }
+    in_runs(&run_of, lasts.iter().map(|(_, count)| *count))
+}
+
+/// Rows by run, each run's in order.
+fn in_runs(run_of: &[u32], counts: impl Iterator<Item = usize>) -> Calls {
+    let mut next: Vec<usize> = Vec::new();
+    let mut end = 0;
+    let ends: Vec<usize> = counts
+        .map(|count| {
+            next.push(end);
+            end += count;
+            end
+        })
+        .collect();
+    let mut members = vec![0; end];
+    for (row, run) in (0_u32..).zip(run_of) {
+        if let Some(place) = next.get_mut(*run as usize)
+            && let Some(slot) = members.get_mut(*place)
+        {
+            *slot = row;
+            *place += 1;
+        }
+    }
+    Calls { members, ends }
+}
+
+fn same_call(works: &Works<'_>, a: &Work<'_>, b: &Work<'_>) -> bool {
+    let (x, y) = (a.choice, b.choice);
+    let (p, q) = (a.record.own.place, b.record.own.place);
+    let dir = a.record.place().dir;
+    if dir != b.record.place().dir || x.from_forward != y.from_forward {
         return false;
     }
-    if p.dir == Dir::Bprop && x.from_forward {
-        return a.record.seq == b.record.seq && x.op == y.op;
+    if dir == Dir::Bprop && x.from_forward {
+        return a.record.seq() == b.record.seq() && x.op == y.op;
     }
-    x.text == y.text
-        && (Arc::ptr_eq(p, q)
-            || (p.markers == q.markers && p.trace == q.trace && p.layer == q.layer))
+    let alike = |place: PlaceId| works.alike.get(place.idx());
+    a.range() == b.range() && (p == q || alike(p) == alike(q))
 }
 
 /// Families of which one call launches each of its kernels once. Others may repeat a kernel within
@@ -100,31 +251,41 @@ const REPEATING: [Family; 14] = [
     Family::Interpolate,
 ];
 
-/// Splits a run of kernels that repeats itself into equal calls.
-fn split(works: &[Work<'_>], run: Vec<usize>) -> Vec<Vec<usize>> {
-    let members: Vec<&Work<'_>> = run.iter().filter_map(|&at| works.get(at)).collect();
-    let Some(first) = members.first() else {
-        return Vec::new();
-    };
-    let node = first.record.place.dir == Dir::Bprop && first.choice.from_forward;
-    let numbered = first
-        .choice
-        .text
-        .as_deref()
-        .is_some_and(|text| text.contains(", op_id = "));
-    let family = ops::family(&first.choice.op);
-    let repeats = family.is_some_and(|f| REPEATING.contains(&f));
-    let fused = first.choice.op.name.starts_with("_foreach");
-    if node || numbered || !repeats || fused {
-        return vec![run];
+/// Finds how long the calls are that a run is made of.
+struct Splitter<'w> {
+    works: &'w Works<'w>,
+    /// By operator: whether its calls launch each of their kernels once.
+    repeating: FxHashMap<OpId, bool>,
+}
+
+impl Splitter<'_> {
+    /// The kernels of a call, where the run repeats itself; else the whole run's.
+    fn length(&mut self, run: &[u32]) -> usize {
+        let works = self.works;
+        let Some(first) = run.first().and_then(|&at| works.get(at as usize)) else {
+            return run.len();
+        };
+        let choice = first.choice;
+        let node = first.record.place().dir == Dir::Bprop && choice.from_forward;
+        let numbered = choice.range.is_some_and(|range| range.numbered);
+        if node || numbered || !self.repeats(choice.op) {
+            return run.len();
+        }
+        let launch = |&at: &u32| works.launch(at as usize);
+        let launches: Vec<(u32, [u32; 3])> = run.iter().filter_map(launch).collect();
+        period(&launches)
     }
-    let launches: Vec<(&Text, [u32; 3])> = members
-        .iter()
-        .map(|w| (&w.record.long_name, w.record.grid))
-        .collect();
-    run.chunks(period(&launches))
-        .map(<[usize]>::to_vec)
-        .collect()
+
+    fn repeats(&mut self, op: OpId) -> bool {
+        let choices = &self.works.choices;
+        *self.repeating.entry(op).or_insert_with(|| {
+            choices.op(op).is_some_and(|name| {
+                let family = ops::family(name);
+                let repeats = family.is_some_and(|f| REPEATING.contains(&f));
+                repeats && !name.name.starts_with("_foreach")
+            })
+        })
+    }
 }
 
 /// The length of the shortest beginning that, repeated, makes up the whole list; at least 1. The
@@ -151,13 +312,175 @@ fn period<T: PartialEq>(list: &[T]) -> usize {
     }
 }
 
+/// A price in [`Prices`]; `None` where there is none.
+type Price = Option<u32>;
+
+/// What decides a price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Priced {
+    op: OpId,
+    args: ShapesId,
+    backward: bool,
+    own: bool,
+    /// The type that a kernel proves, for shapes without types.
+    proven: Option<DType>,
+}
+
+/// The costs of calls, each worked out once.
+struct Prices<'w> {
+    works: &'w Works<'w>,
+    list: Vec<OpCost>,
+    /// Without a price: whether operators of the other direction might help.
+    known: FxHashMap<Priced, Result<u32, bool>>,
+    /// What a kernel has of a call it is alone in, by price and name.
+    alone: FxHashMap<(u32, u32), Share>,
+    partners: Option<Partners>,
+}
+
+impl<'w> Prices<'w> {
+    fn new(works: &'w Works<'w>) -> Prices<'w> {
+        Prices {
+            works,
+            list: Vec::new(),
+            known: FxHashMap::default(),
+            alone: FxHashMap::default(),
+            partners: None,
+        }
+    }
+
+    fn get(&self, price: Price) -> Option<&OpCost> {
+        self.list.get(price? as usize)
+    }
+
+    fn of(&mut self, call: &[u32]) -> Price {
+        let works = self.works;
+        let first = works.get(*call.first()? as usize)?;
+        let proven = match call {
+            [_] => Some(first).filter(|w| !w.decoded.helper),
+            // The kernel with most time.
+            _ => (call.iter().filter_map(|&at| works.get(at as usize)))
+                .filter(|w| !w.decoded.helper)
+                .max_by_key(|w| w.record.duration()),
+        };
+        let key = Priced {
+            op: first.choice.op,
+            args: first.choice.args?,
+            backward: first.record.place().dir == Dir::Bprop,
+            own: !first.choice.from_forward,
+            proven: proven.and_then(|w| stored(w.decoded)),
+        };
+        let known = match self.known.get(&key) {
+            Some(known) => *known,
+            None => {
+                let new = match cost(&works.choices, &key) {
+                    Ok(cost) => Ok(self.add(cost)),
+                    Err(problem) => Err(key.own && problem == Unknown::NoScalars),
+                };
+                self.known.insert(key, new);
+                new
+            }
+        };
+        match known {
+            Ok(price) => Some(price),
+            Err(true) => self.with_partners(&key, first.record),
+            Err(false) => None,
+        }
+    }
+
+    fn add(&mut self, cost: OpCost) -> u32 {
+        self.list.push(cost);
+        u32::try_from(self.list.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn with_partners(&mut self, key: &Priced, record: Record<'_>) -> Price {
+        let works = self.works;
+        let partners = self.partners.get_or_insert_with(|| Partners::of(works));
+        let named: Vec<(&OpName, &OpArgs)> = partners
+            .of_record(record)
+            .iter()
+            .filter_map(|(op, args)| Some((works.choices.op(*op)?, works.choices.shapes(*args)?)))
+            .collect();
+        if named.is_empty() {
+            return None;
+        }
+        let op = works.choices.op(key.op)?;
+        let args = works.choices.shapes(key.args)?;
+        let cost = ops::cost_with_partners(op, args, &named, key.proven).ok()?;
+        Some(self.add(cost))
+    }
+
+    /// The share of a kernel that is a call of its own: it takes the same part of a price whenever it
+    /// has the same name.
+    fn alone(&mut self, at: u32, price: Price) -> Share {
+        let (Some(number), Some(work)) = (price, self.works.get(at as usize)) else {
+            return Share::default();
+        };
+        let key = (number, work.record.own.name.row());
+        if let Some(known) = self.alone.get(&key) {
+            return *known;
+        }
+        let new = share(&[work], self.get(price)).first().copied();
+        let new = new.unwrap_or_default();
+        self.alone.insert(key, new);
+        new
+    }
+}
+
+fn cost(choices: &Choices, key: &Priced) -> Result<OpCost, Unknown> {
+    let op = choices.op(key.op).ok_or(Unknown::UnknownOp)?;
+    let args = choices.shapes(key.args).ok_or(Unknown::NoShapes)?;
+    let direction = match key.backward {
+        true => Direction::Bprop,
+        false => Direction::Fprop,
+    };
+    ops::cost(op, args, direction, !key.own, key.proven)
+}
+
+/// Operators by device, sequence number and direction: what one direction leaves open, the other may
+/// list. Only operators with arguments of their own.
+#[derive(Debug, Default)]
+struct Partners(FxHashMap<(u32, u64, bool), Vec<(OpId, ShapesId)>>);
+
+impl Partners {
+    /// Of one number: more than an operator has.
+    const MOST: usize = 16;
+
+    fn of(works: &Works<'_>) -> Partners {
+        let mut partners = Partners::default();
+        for (record, chosen) in works.records.iter().zip(&works.chosen) {
+            let own = works.choices.get(*chosen);
+            let Some(own) = own.filter(|c| c.marker.is_some() && !c.from_forward) else {
+                continue;
+            };
+            let (Some(args), Some(seq)) = (own.args, record.seq().first()) else {
+                continue;
+            };
+            let key = (record.device(), *seq, record.place().dir == Dir::Bprop);
+            let known = partners.0.entry(key).or_default();
+            let operator = (own.op, args);
+            if known.len() < Self::MOST && !known.contains(&operator) {
+                known.push(operator);
+            }
+        }
+        partners
+    }
+
+    /// The operators of the other direction.
+    fn of_record(&self, record: Record<'_>) -> &[(OpId, ShapesId)] {
+        let other = record.place().dir != Dir::Bprop;
+        let key = (record.seq().first()).map(|seq| (record.device(), *seq, other));
+        key.and_then(|key| self.0.get(&key))
+            .map_or(&[], Vec::as_slice)
+    }
+}
+
 /// The cost of a call, shared over its kernels: one share per member.
-pub(super) fn share(call: &[&Work<'_>], partners: &[Operator]) -> Vec<Share> {
-    let Some(cost) = price(call, partners) else {
+fn share(call: &[Work<'_>], cost: Option<&OpCost>) -> Vec<Share> {
+    let Some(cost) = cost else {
         return vec![Share::default(); call.len()];
     };
     let wants_math = cost.family.is_math();
-    let is_main = |w: &&Work<'_>| !w.decoded.helper && (!wants_math || w.decoded.family.is_math());
+    let is_main = |w: &Work<'_>| !w.decoded.helper && (!wants_math || w.decoded.family.is_math());
     let mut mains: Vec<usize> = positions(call, is_main);
     if mains.is_empty() {
         mains = positions(call, |w| !w.decoded.helper);
@@ -185,7 +508,7 @@ pub(super) fn share(call: &[&Work<'_>], partners: &[Operator]) -> Vec<Share> {
     shares
 }
 
-fn positions<'w>(call: &[&'w Work<'w>], wanted: impl Fn(&&'w Work<'w>) -> bool) -> Vec<usize> {
+fn positions(call: &[Work<'_>], wanted: impl Fn(&Work<'_>) -> bool) -> Vec<usize> {
     (0..)
         .zip(call)
         .filter(|(_, work)| wanted(work))
@@ -193,35 +516,10 @@ fn positions<'w>(call: &[&'w Work<'w>], wanted: impl Fn(&&'w Work<'w>) -> bool) 
         .collect()
 }
 
-fn price(call: &[&Work<'_>], partners: &[Operator]) -> Option<OpCost> {
-    let first = call.first()?;
-    let args = first.choice.args.as_deref()?;
-    let direction = match first.record.place.dir {
-        Dir::Bprop => crate::correlate::Direction::Bprop,
-        _ => crate::correlate::Direction::Fprop,
-    };
-    // The type that the kernel with most time proves, for shapes without types.
-    let proven = call
-        .iter()
-        .filter(|w| !w.decoded.helper)
-        .max_by_key(|w| w.record.duration)
-        .and_then(|w| stored(&w.decoded));
-    let op: &OpName = &first.choice.op;
-    let own = !first.choice.from_forward;
-    match ops::cost(op, args, direction, !own, proven) {
-        Err(Unknown::NoScalars) if own && !partners.is_empty() => {
-            let partners: Vec<(&OpName, &OpArgs)> =
-                partners.iter().map(|(op, args)| (&**op, &**args)).collect();
-            ops::cost_with_partners(op, args, &partners, proven).ok()
-        }
-        cost => cost.ok(),
-    }
-}
-
 /// Which kernels did which piece of work: by name where names tell, one piece per kernel where there
 /// are at least as many pieces, else all of it by all of them.
 fn assign(
-    call: &[&Work<'_>],
+    call: &[Work<'_>],
     mains: &[usize],
     roles: &[RoleCost],
 ) -> Vec<(Vec<usize>, Vec<RoleCost>)> {
@@ -252,7 +550,7 @@ fn assign(
 
 /// Shares pieces of work by time; the parts add up to the whole.
 fn give(
-    call: &[&Work<'_>],
+    call: &[Work<'_>],
     members: &[usize],
     roles: &[RoleCost],
     bytes_known: bool,
@@ -264,7 +562,7 @@ fn give(
     let sum = |of: fn(&RoleCost) -> u64| roles.iter().fold(0_u64, |s, r| s.saturating_add(of(r)));
     let (flops, bytes) = (sum(|r| r.flops), sum(|r| r.bytes));
     let time = |at: &usize| {
-        let ns = call.get(*at).map_or(0, |w| w.record.duration);
+        let ns = call.get(*at).map_or(0, |w| w.record.duration());
         u128::from(ns.max(1).unsigned_abs())
     };
     let all: u128 = members.iter().map(time).sum();

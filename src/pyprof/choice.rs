@@ -6,188 +6,382 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::marker::Marker;
-use super::{Dir, Place, Record, Text};
+use super::stencil::Stencil;
+use super::{ChoiceId, Dir, OpId, Place, PlaceId, Record, Records, ShapesId, Text};
 use crate::correlate::{OpArgs, OpName, args};
 use crate::cost::ops;
 use crate::profile::RangeText;
 
-/// What a kernel's row says of its operator.
+/// What a kernel's row says of its operator. Kernels share choices.
 #[derive(Debug, Clone)]
 pub(super) struct Choice {
-    pub op: Arc<OpName>,
+    pub op: OpId,
     /// The marker it stands in, when PyProf's markers name it.
     pub marker: Option<Arc<Marker>>,
     /// Shapes; `None` when nothing carries any.
-    pub args: Option<Arc<OpArgs>>,
+    pub args: Option<ShapesId>,
     /// The arguments are those of the forward call.
     pub from_forward: bool,
-    /// The range the choice is from: equal for kernels of one call.
-    pub text: Option<Text>,
+    /// The range the choice is from.
+    pub range: Option<ChosenRange>,
     /// Where layer and source lines are from: the forward kernel's for backward ones.
-    pub place: Arc<Place>,
+    pub place: PlaceId,
 }
 
-/// Reads markers once per distinct text and finds forward kernels.
+/// A range around a kernel. With the same numbers, kernels in it are of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChosenRange {
+    /// Equal for equal texts, numbers aside.
+    text: u32,
+    /// It has an operator id.
+    pub numbered: bool,
+    /// Where its numbers stand among those of the kernel's ranges.
+    from: usize,
+    to: usize,
+}
+
+impl ChosenRange {
+    /// The range's text as something to compare.
+    pub(super) fn of<'r>(&self, record: Record<'r>) -> (u32, &'r [u64]) {
+        let numbers = record.in_ranges().get(self.from..self.to);
+        (self.text, numbers.unwrap_or_default())
+    }
+}
+
+/// All choices there are, and what they are made of.
 #[derive(Debug, Default)]
-pub(super) struct Chooser {
-    markers: FxHashMap<Text, Option<Arc<Marker>>>,
-    ranges: FxHashMap<Text, Option<Arc<OpArgs>>>,
-    /// By the address of the surroundings.
-    owns: FxHashMap<usize, Choice>,
+pub(super) struct Choices {
+    list: Vec<Choice>,
+    ops: IndexSet<OpName, FxBuildHasher>,
+    shapes: Vec<OpArgs>,
+}
+
+impl Choices {
+    pub(super) fn get(&self, id: ChoiceId) -> Option<&Choice> {
+        self.list.get(id.idx())
+    }
+
+    pub(super) fn op(&self, id: OpId) -> Option<&OpName> {
+        self.ops.get_index(id.idx())
+    }
+
+    pub(super) fn shapes(&self, id: ShapesId) -> Option<&OpArgs> {
+        self.shapes.get(id.idx())
+    }
+
+    fn add(&mut self, choice: Choice) -> ChoiceId {
+        self.list.push(choice);
+        ChoiceId::new(self.list.len() - 1)
+    }
+
+    fn add_op(&mut self, op: OpName) -> OpId {
+        OpId::new(self.ops.insert_full(op).0)
+    }
+
+    fn add_shapes(&mut self, args: OpArgs) -> ShapesId {
+        self.shapes.push(args);
+        ShapesId::new(self.shapes.len() - 1)
+    }
+}
+
+/// The choice of every kernel, same order.
+pub(super) fn choose(records: &Records) -> (Choices, Vec<ChoiceId>) {
+    let mut chooser = Chooser::new(records);
+    let chosen = records.iter().map(|record| chooser.next(record)).collect();
+    (chooser.known.choices, chosen)
+}
+
+/// Finds the operators of kernels and their forward kernels.
+#[derive(Debug)]
+struct Chooser {
+    known: Reading,
+    /// By place: the operator among the ranges around a launch itself.
+    owns: Vec<Own>,
+    /// What backward kernels do, by what they carry and what their forward kernel does.
+    backward: FxHashMap<(ChoiceId, ChoiceId), ChoiceId>,
     /// The last forward kernel of a device with a sequence number as its own.
-    by_seq: FxHashMap<(u32, u64), Choice>,
+    by_seq: FxHashMap<(u32, u64), ChoiceId>,
     /// The same with the number among the alternatives.
-    by_alt: FxHashMap<(u32, u64), Choice>,
+    by_alt: FxHashMap<(u32, u64), ChoiceId>,
+}
+
+/// The operator of a place.
+#[derive(Debug)]
+enum Own {
+    Is(ChoiceId),
+    /// Which of several ranges it is depends on the numbers in them.
+    OneOf(Vec<Candidate>),
 }
 
 /// A range of `emit_nvtx` that may be the operator.
-struct Candidate<'p> {
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    shaped: bool,
+    known: bool,
+    op_id: Source,
+    seq: Source,
+    choice: ChoiceId,
+}
+
+/// Where a number is from.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    /// The kernel's ranges.
+    InRanges(usize),
+    Text(Option<u64>),
+}
+
+impl Source {
+    fn of(self, record: Record<'_>) -> Option<u64> {
+        match self {
+            Source::InRanges(at) => record.in_ranges().get(at).copied(),
+            Source::Text(number) => number,
+        }
+    }
+}
+
+impl Candidate {
     /// With shapes, known to the cost table, operator id, sequence number: the highest wins.
-    rank: (bool, bool, Option<u64>, Option<u64>),
-    text: &'p Text,
-    op: OpName,
+    fn rank(&self, record: Record<'_>) -> (bool, bool, Option<u64>, Option<u64>) {
+        // 2^64 - 1 is how PyTorch prints "no sequence number".
+        let seq = self.seq.of(record).filter(|&n| n != u64::MAX);
+        (self.shaped, self.known, self.op_id.of(record), seq)
+    }
 }
 
 impl Chooser {
+    fn new(records: &Records) -> Chooser {
+        let mut known = Reading::default();
+        let places = (0..).map(PlaceId).zip(&records.places);
+        let owns = places.map(|(id, place)| known.own(id, place)).collect();
+        Chooser {
+            known,
+            owns,
+            backward: FxHashMap::default(),
+            by_seq: FxHashMap::default(),
+            by_alt: FxHashMap::default(),
+        }
+    }
+
     /// The operator of the next kernel, in the order of the records.
-    pub(super) fn next(&mut self, record: &Record) -> Choice {
-        let own = self.own(&record.place);
-        if record.place.dir != Dir::Bprop {
-            for (ids, map) in [
-                (&record.seq, &mut self.by_seq),
-                (&record.alt, &mut self.by_alt),
-            ] {
-                for id in ids {
-                    map.insert((record.device, *id), own.clone());
-                }
+    fn next(&mut self, record: Record<'_>) -> ChoiceId {
+        let own = self.own(record);
+        let device = record.device();
+        if record.place().dir != Dir::Bprop {
+            for id in record.seq() {
+                self.by_seq.insert((device, *id), own);
+            }
+            for id in record.alt() {
+                self.by_alt.insert((device, *id), own);
             }
             return own;
         }
-        let forward = record.seq.first().and_then(|id| {
-            let key = (record.device, *id);
+        let forward = record.seq().first().and_then(|id| {
+            let key = (device, *id);
             self.by_seq.get(&key).or_else(|| self.by_alt.get(&key))
         });
-        if own.marker.is_some() {
-            // Autograd's thread has no source lines.
-            let place =
-                forward.filter(|_| own.place.trace.is_empty() && own.place.layer.is_empty());
-            return Choice {
-                place: Arc::clone(place.map_or(&own.place, |f| &f.place)),
-                ..own
-            };
+        let Some(forward) = forward else { return own };
+        let known = &mut self.known;
+        *self
+            .backward
+            .entry((own, *forward))
+            .or_insert_with(|| known.backward(own, *forward))
+    }
+
+    fn own(&self, record: Record<'_>) -> ChoiceId {
+        match self.owns.get(record.own.place.idx()) {
+            Some(Own::Is(choice)) => *choice,
+            Some(Own::OneOf(candidates)) => {
+                let best = candidates.iter().max_by_key(|c| c.rank(record));
+                best.map_or(ChoiceId(0), |best| best.choice)
+            }
+            None => ChoiceId(0),
         }
-        match forward {
-            // A range inside the node that lists shapes of its own needs nothing from the forward.
-            Some(forward) if own.args.is_some() => Choice {
-                place: Arc::clone(&forward.place),
-                ..own
-            },
-            Some(forward) => Choice {
-                from_forward: forward.args.is_some(),
-                text: None,
-                ..forward.clone()
-            },
-            None => own,
+    }
+}
+
+/// Reads markers and ranges, once per distinct text.
+#[derive(Debug, Default)]
+struct Reading {
+    choices: Choices,
+    markers: FxHashMap<Text, Option<(Arc<Marker>, ShapesId)>>,
+    sizes: FxHashMap<String, Option<ShapesId>>,
+    texts: IndexSet<Stencil, FxBuildHasher>,
+    /// By place: whether it has source lines or a layer.
+    with_lines: Vec<bool>,
+}
+
+impl Reading {
+    fn own(&mut self, id: PlaceId, place: &Place) -> Own {
+        self.with_lines
+            .push(!place.trace.is_empty() || !place.layer.is_empty());
+        match self.marked(id, place) {
+            Some(choice) => Own::Is(self.choices.add(choice)),
+            None => self.ranged(id, place),
         }
     }
 
-    /// The operator among the ranges around a launch itself.
-    fn own(&mut self, place: &Arc<Place>) -> Choice {
-        // Equal surroundings are one allocation, which the records keep alive.
-        let address = Arc::as_ptr(place) as usize;
-        if let Some(known) = self.owns.get(&address) {
-            return known.clone();
-        }
-        let own = self.marked(place).unwrap_or_else(|| self.ranged(place));
-        self.owns.insert(address, own.clone());
-        own
-    }
-
-    fn marked(&mut self, place: &Arc<Place>) -> Option<Choice> {
-        let read: Vec<(Text, Arc<Marker>)> = place
+    fn marked(&mut self, id: PlaceId, place: &Place) -> Option<Choice> {
+        let read: Vec<(&Text, (Arc<Marker>, ShapesId))> = place
             .markers
             .iter()
-            .filter_map(|text| Some((Text::clone(text), self.marker(text)?)))
+            .filter_map(|text| Some((text, self.marker(text)?)))
             .collect();
         let innermost = |wanted: &dyn Fn(&Marker) -> bool| {
             let mut inwards = read.iter().rev();
-            inwards.find(|(_, marker)| wanted(marker))
+            inwards.find(|(_, (marker, _))| wanted(marker))
         };
-        let (text, marker) = innermost(&|m| ops::knows(&m.op) && !m.args.is_empty())
+        let (text, (marker, shapes)) = innermost(&|m| ops::knows(&m.op) && !m.args.is_empty())
             .or_else(|| innermost(&|m| ops::knows(&m.op)))
             .or_else(|| innermost(&|m| !is_attribute(&m.op.name)))
             .or_else(|| read.first())?;
         Some(Choice {
-            op: Arc::new(marker.op.clone()),
-            args: Some(Arc::new(marker.op_args.clone())),
+            op: self.choices.add_op(marker.op.clone()),
+            args: Some(*shapes),
             marker: Some(Arc::clone(marker)),
             from_forward: false,
-            text: Some(Text::clone(text)),
-            place: Arc::clone(place),
+            range: Some(self.range(&Stencil::new(Text::clone(text), [None; 2]), 0)),
+            place: id,
         })
     }
 
     /// From ranges of `emit_nvtx` alone. They stand in PyProf's order, not in that of nesting: of two
     /// the one with the higher operator id or sequence number began later, inside the other.
-    fn ranged(&mut self, place: &Arc<Place>) -> Choice {
-        let mut best: Option<Candidate<'_>> = None;
-        for text in &place.seq_markers {
-            let parts = RangeText::split(text);
-            let op = bare(parts.name);
-            let known = ops::knows(&op);
-            let shaped = known && self.sizes(text).is_some();
-            let rank = (shaped, known, parts.op_id, parts.seq);
-            if best.as_ref().is_none_or(|best| rank >= best.rank) {
-                best = Some(Candidate { rank, text, op });
-            }
-        }
-        // Inside an autograd node only a range with shapes says more than the node.
-        let best = best.filter(|best| {
-            let (shaped, known, ..) = best.rank;
-            shaped || (known && place.dir != Dir::Bprop)
-        });
+    fn ranged(&mut self, id: PlaceId, place: &Place) -> Own {
+        // What it is when no range is more than a name.
         let first = |list: &[Text]| list.first().map_or("", |text| text).to_owned();
-        match best {
-            Some(Candidate { text, op, .. }) => Choice {
-                args: self.sizes(text),
-                op: Arc::new(op),
-                marker: None,
-                from_forward: false,
-                text: Some(Text::clone(text)),
-                place: Arc::clone(place),
-            },
-            None => Choice {
-                op: Arc::new(OpName {
-                    module: first(&place.mods),
-                    name: first(&place.ops),
-                }),
-                marker: None,
-                args: None,
-                from_forward: false,
-                text: None,
-                place: Arc::clone(place),
-            },
+        let nameless = Choice {
+            op: self.choices.add_op(OpName {
+                module: first(&place.mods),
+                name: first(&place.ops),
+            }),
+            marker: None,
+            args: None,
+            from_forward: false,
+            range: None,
+            place: id,
+        };
+        let nameless = self.choices.add(nameless);
+        let mut from = 0;
+        let mut candidates = Vec::with_capacity(place.seq_markers.len());
+        for stencil in &place.seq_markers {
+            candidates.push(self.candidate(stencil, from, id, place.dir, nameless));
+            from += stencil.holes();
+        }
+        match candidates.as_slice() {
+            [] => Own::Is(nameless),
+            [only] => Own::Is(only.choice),
+            _ => Own::OneOf(candidates),
         }
     }
 
-    fn marker(&mut self, text: &Text) -> Option<Arc<Marker>> {
-        self.markers
-            .entry(Text::clone(text))
-            .or_insert_with(|| Marker::parse(text).map(Arc::new))
-            .clone()
+    fn candidate(
+        &mut self,
+        stencil: &Stencil,
+        from: usize,
+        id: PlaceId,
+        dir: Dir,
+        nameless: ChoiceId,
+    ) -> Candidate {
+        /// Numbers to know the holes by.
+        const MARKS: [u64; 2] = [7_700_000_000_000_000_001, 7_700_000_000_000_000_002];
+        let text = stencil.filled(&MARKS);
+        let parts = RangeText::split(&text);
+        let source = |number: Option<u64>| {
+            let mut marks = MARKS.iter().take(stencil.holes());
+            match marks.position(|mark| Some(*mark) == number) {
+                Some(hole) => Source::InRanges(from + hole),
+                None => Source::Text(number),
+            }
+        };
+        let op = bare(parts.name);
+        let known = ops::knows(&op);
+        let args = parts.sizes.filter(|_| known).and_then(|s| self.sizes(s));
+        // Inside an autograd node only a range with shapes says more than the node.
+        let tells = args.is_some() || (known && dir != Dir::Bprop);
+        let choice = if tells {
+            let own = Choice {
+                op: self.choices.add_op(op),
+                marker: None,
+                args,
+                from_forward: false,
+                range: Some(self.range(stencil, from)),
+                place: id,
+            };
+            self.choices.add(own)
+        } else {
+            nameless
+        };
+        Candidate {
+            shaped: args.is_some(),
+            known,
+            op_id: source(parts.op_id),
+            seq: source(parts.seq),
+            choice,
+        }
     }
 
-    fn sizes(&mut self, text: &Text) -> Option<Arc<OpArgs>> {
-        self.ranges
-            .entry(Text::clone(text))
-            .or_insert_with(|| {
-                let sizes = RangeText::split(text).sizes?;
-                args::of_sizes(sizes).map(Arc::new)
-            })
-            .clone()
+    fn range(&mut self, stencil: &Stencil, from: usize) -> ChosenRange {
+        let text = self.texts.insert_full(stencil.clone()).0;
+        ChosenRange {
+            text: u32::try_from(text).unwrap_or(u32::MAX),
+            numbered: stencil.blank().contains(", op_id = "),
+            from,
+            to: from + stencil.holes(),
+        }
+    }
+
+    /// The choice of a backward kernel with a forward one.
+    fn backward(&mut self, own: ChoiceId, forward: ChoiceId) -> ChoiceId {
+        let (Some(mine), Some(theirs)) = (self.choices.get(own), self.choices.get(forward)) else {
+            return own;
+        };
+        // Autograd's thread has no source lines.
+        let lines = self.with_lines.get(mine.place.idx()) == Some(&true);
+        let place = if mine.marker.is_some() && lines {
+            mine.place
+        } else {
+            theirs.place
+        };
+        let new = if mine.marker.is_some() || mine.args.is_some() {
+            // Arguments of its own need nothing from the forward.
+            Choice {
+                place,
+                ..mine.clone()
+            }
+        } else {
+            Choice {
+                from_forward: theirs.args.is_some(),
+                range: None,
+                ..theirs.clone()
+            }
+        };
+        self.choices.add(new)
+    }
+
+    fn marker(&mut self, text: &Text) -> Option<(Arc<Marker>, ShapesId)> {
+        if let Some(known) = self.markers.get(text) {
+            return known.clone();
+        }
+        let read = Marker::parse(text).map(|marker| {
+            let shapes = self.choices.add_shapes(marker.op_args.clone());
+            (Arc::new(marker), shapes)
+        });
+        self.markers.insert(Text::clone(text), read.clone());
+        read
+    }
+
+    fn sizes(&mut self, sizes: &str) -> Option<ShapesId> {
+        if let Some(known) = self.sizes.get(sizes) {
+            return *known;
+        }
+        let read = args::of_sizes(sizes).map(|args| self.choices.add_shapes(args));
+        self.sizes.insert(sizes.to_owned(), read);
+        read
     }
 }
 

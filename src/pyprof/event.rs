@@ -6,7 +6,7 @@ use super::python::{push_list, push_str, tuple};
 use crate::base::DType;
 use crate::correlate::source::Frame;
 use crate::correlate::{Arg, ArgValue, LayerId, OpArgs, OpName, Run, Tensor};
-use crate::profile::{Range, RangeKind};
+use crate::profile::StrId;
 
 /// A marker's text.
 pub(super) fn marker(op: &OpName, args: &OpArgs) -> String {
@@ -88,24 +88,21 @@ fn in_python(dtype: DType) -> &'static str {
     }
 }
 
-/// The user's source lines among the ranges around a launch, outermost first: Python frames, or the
-/// call stack that 2021's traces note at each operator.
-pub(super) fn trace(run: &Run, around: &[&Range]) -> Vec<String> {
+/// The user's source lines around a launch, outermost first: of Python frames, or of the call stack
+/// that 2021's traces note at each operator.
+pub(super) fn trace(run: &Run, frames: &[StrId], stack: Option<StrId>) -> Vec<String> {
     let user = |text: &str| {
         let frame = Frame::parse(text)?;
         (!frame.is_internal()).then(|| frame.short())
     };
-    let frames = around.iter().filter(|r| r.kind == RangeKind::Python);
     let lines: Vec<String> = frames
-        .filter_map(|range| user(run.profile.text(range.text)))
+        .iter()
+        .filter_map(|frame| user(run.profile.text(*frame)))
         .collect();
     if !lines.is_empty() {
         return lines;
     }
-    let stacks = around.iter().rev().filter_map(|range| range.args);
-    let stack = stacks
-        .filter_map(|args| call_stack(run.profile.text(args)))
-        .next();
+    let stack = stack.and_then(|args| call_stack(run.profile.text(args)));
     let mut lines: Vec<String> = stack
         .unwrap_or_default()
         .split(';')
@@ -115,7 +112,8 @@ pub(super) fn trace(run: &Run, around: &[&Range]) -> Vec<String> {
     lines
 }
 
-fn call_stack(args: &str) -> Option<String> {
+/// The call stack in the arguments of an operator of 2021.
+pub(super) fn call_stack(args: &str) -> Option<String> {
     if !args.contains("\"Call stack\"") {
         return None;
     }

@@ -2,57 +2,107 @@
 //!
 //! PyProf (<https://github.com/NVIDIA/PyProf>, archived 2021) worked in two steps: `parse` wrote
 //! one Python dictionary per kernel, `prof` read them back and wrote one row of columns each. Both
-//! outputs are made here: [`records`] gives the dictionaries of a [`Run`](crate::correlate::Run),
-//! [`read`] those of a file, and [`rows`](rows::rows) the rows of either, so that a profile and the
-//! dictionaries made from it never disagree. `docs/pyprof-differences.md` lists where the output
-//! differs from PyProf's, and why.
+//! outputs are made here: [`records`] gives what the dictionaries of a [`Run`](crate::correlate::Run)
+//! hold, [`read`] what those of a file hold, and [`rows`](rows::rows) the rows of either, so that a
+//! profile and the dictionaries made from it never disagree. `docs/pyprof-differences.md` lists where
+//! the output differs from PyProf's, and why.
+//!
+//! A million kernels stand in some hundred different places. So everything that repeats is kept once
+//! and put into words once, and a kernel is numbers: see [`Records`].
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 
+use crate::handle;
+
+mod around;
 mod calls;
 mod choice;
-mod dict;
+mod cut;
 mod event;
 mod formats;
+mod lines;
 mod marker;
 mod names;
+mod ordered;
 mod params;
 mod parse;
 mod python;
 mod read;
 pub mod rows;
 mod sequence;
+mod stencil;
 pub mod table;
 
-pub use dict::{json, python};
-pub use parse::records;
+pub use lines::Shape;
+pub use parse::{records, write};
 pub use read::{ReadError, read};
+pub use stencil::Stencil;
 
 /// A piece of profile text, kept once for all kernels that carry it.
 pub type Text = Arc<str>;
 
-/// What PyProf knows of one kernel execution: a line of `parse`'s output.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Record {
-    pub short_name: Text,
-    pub long_name: Text,
-    /// Time on the GPU, ns.
-    pub duration: i64,
-    pub place: Arc<Place>,
-    /// The autograd sequence number the kernel belongs to: one, or none.
-    pub seq: Vec<u64>,
-    /// Other sequence numbers around its launch, in ascending order.
-    pub alt: Vec<u64>,
-    /// Counts the kernels of one sequence number and operator.
-    pub sub: u64,
-    /// The thread that launched it; `None` when the profile does not say.
-    pub tid: Option<u64>,
-    pub device: u32,
-    pub stream: u32,
-    pub grid: [u32; 3],
-    pub block: [u32; 3],
+handle! {
+    /// A name in [`Records`].
+    NameId,
+    /// A place in [`Records`].
+    PlaceId,
+    /// A thread in [`Records`].
+    TidId,
+    /// A launch configuration in [`Records`].
+    DimsId,
+    /// A choice of an operator.
+    ChoiceId,
+    /// An operator that was chosen.
+    OpId,
+    /// The arguments of an operator that was chosen.
+    ShapesId,
+    /// The words of a row.
+    CellsId,
+}
+
+/// What PyProf knows of the kernels of a profile, in the order of their start: also of those it drops.
+#[derive(Debug, Clone, Default)]
+pub struct Records {
+    executions: Vec<Execution>,
+    /// Of each execution: the numbers in its ranges, then `seq`, then `alt`.
+    numbers: Vec<u64>,
+    names: IndexSet<Name, FxBuildHasher>,
+    places: IndexSet<Place, FxBuildHasher>,
+    tids: IndexSet<Option<u64>, FxBuildHasher>,
+    dims: IndexSet<Dims, FxBuildHasher>,
+}
+
+/// A kernel execution: what does not repeat, and handles of what does.
+#[derive(Debug, Clone, Copy)]
+struct Execution {
+    duration: i64,
+    sub: u64,
+    /// Where its numbers begin, and how many of each kind there are.
+    numbers: usize,
+    counts: [u32; 3],
+    name: NameId,
+    place: PlaceId,
+    tid: TidId,
+    dims: DimsId,
+    device: u32,
+    stream: u32,
+}
+
+/// A kernel's names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Name {
+    short: Text,
+    long: Text,
+}
+
+/// Thread blocks of a grid, and threads of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Dims {
+    grid: [u32; 3],
+    block: [u32; 3],
 }
 
 /// What stands around a launch, shared by all kernels with the same surroundings.
@@ -66,8 +116,8 @@ pub struct Place {
     pub reprs: Vec<Text>,
     /// Operator markers of PyProf, outermost first, each once.
     pub markers: Vec<Text>,
-    /// Ranges of `emit_nvtx`, in PyProf's order.
-    pub seq_markers: Vec<Text>,
+    /// Ranges of `emit_nvtx`, in PyProf's order; their numbers are the kernel's.
+    pub seq_markers: Vec<Stencil>,
     pub dir: Dir,
     pub mods: Vec<Text>,
     pub ops: Vec<Text>,
@@ -94,29 +144,177 @@ impl Dir {
     }
 }
 
-/// Keeps equal texts and equal surroundings once.
-#[derive(Debug, Default)]
-struct Pool {
-    texts: FxHashSet<Text>,
-    places: FxHashSet<Arc<Place>>,
+/// What PyProf knows of one kernel execution: a line of `parse`'s output.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    all: &'a Records,
+    own: &'a Execution,
 }
+
+impl<'a> Record<'a> {
+    pub fn short_name(self) -> &'a str {
+        self.name().map_or("", |name| &name.short)
+    }
+
+    pub fn long_name(self) -> &'a str {
+        self.name().map_or("", |name| &name.long)
+    }
+
+    fn name(self) -> Option<&'a Name> {
+        self.all.names.get_index(self.own.name.idx())
+    }
+
+    /// Time on the GPU, ns.
+    pub fn duration(self) -> i64 {
+        self.own.duration
+    }
+
+    pub fn place(self) -> &'a Place {
+        static NOWHERE: Place = Place {
+            layer: Vec::new(),
+            trace: Vec::new(),
+            reprs: Vec::new(),
+            markers: Vec::new(),
+            seq_markers: Vec::new(),
+            dir: Dir::Na,
+            mods: Vec::new(),
+            ops: Vec::new(),
+        };
+        self.all
+            .places
+            .get_index(self.own.place.idx())
+            .unwrap_or(&NOWHERE)
+    }
+
+    /// The numbers of the ranges in its place: a list in the order of [`Place::seq_markers`].
+    pub fn in_ranges(self) -> &'a [u64] {
+        self.numbers(0)
+    }
+
+    /// The autograd sequence number the kernel belongs to: one, or none.
+    pub fn seq(self) -> &'a [u64] {
+        self.numbers(1)
+    }
+
+    /// Other sequence numbers around its launch, in ascending order.
+    pub fn alt(self) -> &'a [u64] {
+        self.numbers(2)
+    }
+
+    fn numbers(self, kind: usize) -> &'a [u64] {
+        let count = |kind: usize| self.own.counts.get(kind).map_or(0, |&c| c as usize);
+        let start = (0..kind)
+            .map(count)
+            .fold(self.own.numbers, usize::saturating_add);
+        let end = start.saturating_add(count(kind));
+        self.all.numbers.get(start..end).unwrap_or_default()
+    }
+
+    /// Counts the kernels of one sequence number and operator.
+    pub fn sub(self) -> u64 {
+        self.own.sub
+    }
+
+    /// The thread that launched it; `None` when the profile does not say.
+    pub fn tid(self) -> Option<u64> {
+        self.all.tids.get_index(self.own.tid.idx()).copied()?
+    }
+
+    pub fn device(self) -> u32 {
+        self.own.device
+    }
+
+    pub fn stream(self) -> u32 {
+        self.own.stream
+    }
+
+    pub fn grid(self) -> [u32; 3] {
+        self.dims().map_or([0; 3], |dims| dims.grid)
+    }
+
+    pub fn block(self) -> [u32; 3] {
+        self.dims().map_or([0; 3], |dims| dims.block)
+    }
+
+    fn dims(self) -> Option<&'a Dims> {
+        self.all.dims.get_index(self.own.dims.idx())
+    }
+}
+
+impl Records {
+    pub fn len(&self) -> usize {
+        self.executions.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.executions.is_empty()
+    }
+
+    pub fn get(&self, at: usize) -> Option<Record<'_>> {
+        let own = self.executions.get(at)?;
+        Some(Record { all: self, own })
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+        let all = self;
+        self.executions.iter().map(move |own| Record { all, own })
+    }
+
+    /// The lines of `parse`, without their ends.
+    pub fn lines(&self, shape: Shape) -> impl Iterator<Item = String> {
+        let mut lines = lines::Lines::new(shape);
+        lines.learn(self);
+        self.iter().map(move |record| {
+            let mut out = Vec::new();
+            lines.push(&mut out, record);
+            String::from_utf8(out).unwrap_or_default()
+        })
+    }
+
+    /// Adds an execution. Its numbers have been pushed from `numbers` on.
+    fn push(&mut self, execution: Execution) {
+        self.executions.push(execution);
+    }
+
+    /// Forgets the executions and keeps what they were made of.
+    fn clear(&mut self) {
+        self.executions.clear();
+        self.numbers.clear();
+    }
+
+    fn name(&mut self, short: Text, long: Text) -> NameId {
+        NameId::new(self.names.insert_full(Name { short, long }).0)
+    }
+
+    fn place(&mut self, place: Place) -> PlaceId {
+        PlaceId::new(self.places.insert_full(place).0)
+    }
+
+    fn tid(&mut self, tid: Option<u64>) -> TidId {
+        TidId::new(self.tids.insert_full(tid).0)
+    }
+
+    fn dims(&mut self, grid: [u32; 3], block: [u32; 3]) -> DimsId {
+        DimsId::new(self.dims.insert_full(Dims { grid, block }).0)
+    }
+}
+
+/// A count of a kernel's numbers. Nobody has four billion of them.
+fn count(before: usize, after: usize) -> u32 {
+    u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX)
+}
+
+/// Keeps equal texts once.
+#[derive(Debug, Default)]
+struct Pool(FxHashSet<Text>);
 
 impl Pool {
     fn text(&mut self, text: &str) -> Text {
-        if let Some(known) = self.texts.get(text) {
+        if let Some(known) = self.0.get(text) {
             return Arc::clone(known);
         }
         let new: Text = text.into();
-        self.texts.insert(Arc::clone(&new));
-        new
-    }
-
-    fn place(&mut self, place: Place) -> Arc<Place> {
-        if let Some(known) = self.places.get(&place) {
-            return Arc::clone(known);
-        }
-        let new = Arc::new(place);
-        self.places.insert(Arc::clone(&new));
+        self.0.insert(Arc::clone(&new));
         new
     }
 }

@@ -1,280 +1,594 @@
-//! From a run to PyProf's records: the ranges around every launch, sorted into PyProf's bins.
+//! From a run to PyProf's records, and to the lines of them.
+//!
+//! In batches: while one is put into words, the ranges around the next one's launches are looked up.
+//! Only what depends on the kernel before, the sequence numbers, is done one by one.
 
+use std::io;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rayon::prelude::*;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::sequence::Numbering;
-use super::{Dir, Place, Pool, Record, Text, event, names};
-use crate::correlate::literal::{self, Literal};
-use crate::correlate::{Direction, Missing, OpCall, Run, ScopeId};
-use crate::profile::{Format, Kernel, Number, Range, RangeKind, StrId};
+use super::around::{Around, Bin, Chain, Effect, Numbered, layer_name};
+use super::lines::{Lines, Shape};
+use super::ordered::{self, Batch, Shelf, push_number};
+use super::sequence::{Counted, Numbering, Numbers, is_cell};
+use super::{
+    DimsId, Dir, Execution, NameId, Place, PlaceId, Pool, Records, Stencil, Text, TidId, count,
+    event, names,
+};
+use crate::correlate::{Direction, Link, Missing, OpCall, Run};
+use crate::profile::{Format, Kernel, Number, StrId, ThreadId};
 
-/// The record of every kernel, also of those PyProf drops, in order of their start.
-pub fn records(run: &Run) -> impl Iterator<Item = Record> + '_ {
-    let mut writer = Writer::new(run);
-    (0..run.profile.kernels.len()).filter_map(move |at| writer.record(at))
+/// Kernels one thread looks at without a break.
+const PIECE: usize = 1024;
+
+/// Kernels of a batch: enough for sixteen threads, and some ten megabytes of lines.
+const BATCH: usize = 16 * PIECE;
+
+/// The records of all kernels, also of those PyProf drops, in order of their start.
+pub fn records(run: &Run) -> Records {
+    let around = Around::of(run);
+    let kernels = run.profile.kernels.len();
+    let mut writer = Writer::new(&around);
+    let mut all = Records::default();
+    all.executions.reserve_exact(kernels);
+    let mut next = scan(&around, 0);
+    let mut first = 0;
+    while first < kernels {
+        let scans = std::mem::take(&mut next);
+        let (_, following) = rayon::join(
+            || writer.take(first, &scans, &mut all),
+            || scan(&around, first + BATCH),
+        );
+        next = following;
+        first += BATCH;
+    }
+    all
 }
 
-/// Parts of paths that make PyProf leave a line out of a trace: PyTorch's and PyProf's own files.
-const OWN_FILES: [&str; 9] = [
-    "/torch/nn/modules/",
-    "/torch/nn/functional.py",
-    "/torch/tensor.py",
-    "/torch/autograd/__init__.py",
-    "/torch/_jit_internal.py",
-    "/pyprof/nvtx/nvmarker.py",
-    "/apex/optimizers/",
-    "/torch/_utils.py",
-    "/torch/optim/",
-];
-
-/// What a range's text is to PyProf.
-#[derive(Debug, Clone)]
-enum Bin {
-    Marker {
-        module: Text,
-        op: Text,
-    },
-    Layer(Text),
-    Trace(Vec<Text>),
-    Repr,
-    /// Reentrant checkpointing's own node: PyProf looks through it.
-    Ignored,
-    Other,
+/// Writes a line per kernel, as [`records`] gives them, and says how many have been written since
+/// the last time.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(
+    out: &mut dyn io::Write,
+    run: &Run,
+    shape: Shape,
+    written: &(dyn Fn(u64) + Sync),
+) -> io::Result<()> {
+    let around = Around::of(run);
+    let shelf = Shelf::default();
+    ordered::write(out, &shelf, |sink| {
+        let kernels = run.profile.kernels.len();
+        let mut writer = Writer::new(&around);
+        let mut lines = Lines::new(shape);
+        let mut batch = Records::default();
+        let mut next = scan(&around, 0);
+        let mut first = 0;
+        while first < kernels {
+            batch.clear();
+            writer.take(first, &next, &mut batch);
+            lines.learn(&batch);
+            first += BATCH;
+            let (made, following) =
+                rayon::join(|| in_words(&batch, &lines, &shelf), || scan(&around, first));
+            next = following;
+            written(batch.len() as u64);
+            if !sink.send(made) {
+                return;
+            }
+        }
+    })
 }
 
-/// A range around a launch; equal ones above it are left out.
+/// The lines of a batch.
+fn in_words(batch: &Records, lines: &Lines, shelf: &Shelf) -> Batch {
+    /// Bytes of a buffer; a line may be longer.
+    const BUFFER: usize = 1 << 20;
+    let mut pieces = Vec::new();
+    let (mut from, mut bytes) = (0, 0_usize);
+    for (at, record) in batch.iter().enumerate() {
+        bytes = bytes.saturating_add(lines.length(record));
+        if bytes >= BUFFER || at + 1 - from == PIECE {
+            pieces.push(from..at + 1);
+            (from, bytes) = (at + 1, 0);
+        }
+    }
+    pieces.push(from..batch.len());
+    let text = |piece: std::ops::Range<usize>| {
+        let mut out = shelf.take();
+        for record in piece.filter_map(|at| batch.get(at)) {
+            lines.push(&mut out, record);
+            out.push(b'\n');
+        }
+        out
+    };
+    pieces.into_par_iter().map(text).collect()
+}
+
+/// What is found around the launches of a piece of a batch.
+#[derive(Debug, Default)]
+struct Scan {
+    kernels: Vec<Scanned>,
+    /// Of each kernel: what its place depends on. Equal words, equal places.
+    words: Vec<u32>,
+    /// Of each kernel: the numbers in its ranges, then its sequence numbers, ascending.
+    numbers: Vec<u64>,
+}
+
+/// Where a kernel's words and numbers end.
+#[derive(Debug)]
+struct Scanned {
+    words: usize,
+    in_ranges: usize,
+    ids: usize,
+}
+
+/// Looks at the batch that begins with kernel `first`, on all threads.
+fn scan(around: &Around<'_>, first: usize) -> Vec<Scan> {
+    let end = around
+        .run
+        .profile
+        .kernels
+        .len()
+        .min(first.saturating_add(BATCH));
+    let starts: Vec<usize> = (first..end).step_by(PIECE).collect();
+    let piece = |start: &usize| {
+        let mut scan = Scan::default();
+        let mut marks = Marks::default();
+        for at in *start..end.min(start + PIECE) {
+            scan.look(around, at, &mut marks);
+        }
+        scan
+    };
+    starts.par_iter().map(piece).collect()
+}
+
+impl Scan {
+    fn look(&mut self, around: &Around<'_>, at: usize, marks: &mut Marks) {
+        if let Some(origin) = Origin::of(around.run, at).filter(|o| o.is_known()) {
+            let chain = around.chain(origin.link.scope);
+            marks.read(around, chain);
+            self.identify(around, &origin, chain, marks);
+            let numbers = marks.list.iter().flat_map(|m| [m.seq, m.op_id]);
+            self.numbers.extend(numbers.flatten().map(Number::get));
+        }
+        let in_ranges = self.numbers.len();
+        if self.words.len() > self.kernels.last().map_or(0, |k| k.words) {
+            let ids = marks.list.iter().filter_map(|m| Some(m.seq?.get()));
+            self.numbers.extend(ids);
+            if let Some(own) = self.numbers.get_mut(in_ranges..) {
+                own.sort_unstable();
+            }
+            self.dedup_from(in_ranges);
+        }
+        self.kernels.push(Scanned {
+            words: self.words.len(),
+            in_ranges,
+            ids: self.numbers.len(),
+        });
+    }
+
+    /// The words of a known place: never none.
+    fn identify(&mut self, around: &Around<'_>, origin: &Origin<'_>, chain: Chain, marks: &Marks) {
+        let row = |id: Option<StrId>| id.map_or(0, |id| id.row().saturating_add(1));
+        // The innermost text counts only where nothing better names the operator.
+        let unnamed = marks.list.is_empty() && !around.in_marker(chain);
+        let other = around.other(chain).filter(|_| unnamed);
+        let recomputed = origin.op.is_some_and(|op| op.recomputed);
+        self.words.extend([
+            around.effects_id(chain),
+            row(other),
+            row(chain.stack),
+            u32::from(recomputed),
+        ]);
+        if around.run.profile.format == Format::KinetoJson
+            && let Some(op) = origin.op
+        {
+            // Operators are shared: a profile has few of them.
+            let address = Arc::as_ptr(&op.op) as usize as u64;
+            let layer = op.layer.map_or(0, |layer| layer.row().saturating_add(1));
+            let args = op.args.map_or(0, |args| args.row().saturating_add(1));
+            self.words.extend([
+                (address >> 32) as u32,
+                address as u32,
+                layer,
+                args,
+                (u32::from(op.args_from_forward) << 1)
+                    | u32::from(op.direction == Direction::Bprop),
+            ]);
+        }
+        for mark in &marks.list {
+            let kinds = (u32::from(mark.seq.is_some()) << 1) | u32::from(mark.op_id.is_some());
+            self.words.extend([mark.text.row(), row(mark.sizes), kinds]);
+        }
+    }
+
+    /// Drops repeated numbers behind `from`.
+    fn dedup_from(&mut self, from: usize) {
+        let mut kept = from;
+        for at in from..self.numbers.len() {
+            let number = self.numbers.get(at).copied();
+            let before = kept.checked_sub(1).filter(|b| *b >= from);
+            if number == before.and_then(|b| self.numbers.get(b).copied()) {
+                continue;
+            }
+            if let (Some(number), Some(slot)) = (number, self.numbers.get_mut(kept)) {
+                *slot = number;
+                kept += 1;
+            }
+        }
+        self.numbers.truncate(kept);
+    }
+
+    /// Each kernel's words, the numbers in its ranges, and its sequence numbers.
+    fn each(&self) -> impl Iterator<Item = (&[u32], &[u64], &[u64])> {
+        let mut from = (0, 0);
+        self.kernels.iter().map(move |kernel| {
+            let words = self.words.get(from.0..kernel.words);
+            let in_ranges = self.numbers.get(from.1..kernel.in_ranges);
+            let ids = self.numbers.get(kernel.in_ranges..kernel.ids);
+            from = (kernel.words, kernel.ids);
+            (
+                words.unwrap_or_default(),
+                in_ranges.unwrap_or_default(),
+                ids.unwrap_or_default(),
+            )
+        })
+    }
+}
+
+/// Where a kernel comes from.
+struct Origin<'r> {
+    kernel: &'r Kernel,
+    link: &'r Link,
+    thread: Option<ThreadId>,
+    op: Option<&'r OpCall>,
+}
+
+impl<'r> Origin<'r> {
+    fn of(run: &'r Run, at: usize) -> Option<Origin<'r>> {
+        let link = run.links.get(at)?;
+        let call = link.launch.and_then(|l| run.profile.calls.get(l.idx()));
+        Some(Origin {
+            kernel: run.profile.kernels.get(at)?,
+            link,
+            thread: call.map(|c| c.thread),
+            op: link.op.and_then(|op| run.op_calls.get(op.idx())),
+        })
+    }
+
+    /// Whether anything is known of the launch. Around the replay of a CUDA graph stands nothing that
+    /// is true of one of its kernels.
+    fn is_known(&self) -> bool {
+        self.thread.is_some() && self.link.missing != Some(Missing::GraphReplay)
+    }
+}
+
+/// The ranges of `emit_nvtx` around a launch, as PyProf lists them.
+#[derive(Debug, Default)]
+struct Marks {
+    list: Vec<Mark>,
+    keys: Vec<u8>,
+}
+
+/// A range of `emit_nvtx`.
 #[derive(Debug, Clone, Copy)]
-struct Node {
-    range: u32,
-    parent: Option<u32>,
+struct Mark {
+    text: StrId,
+    seq: Option<Number>,
+    op_id: Option<Number>,
+    sizes: Option<StrId>,
+    /// Where in the keys the text stands that PyProf sorts by, numbers included.
+    key: (usize, usize),
 }
 
-/// The ranges around a scope.
-#[derive(Debug, Clone, Copy, Default)]
-struct Chain {
-    /// Innermost node.
-    node: Option<u32>,
-    /// Text of the innermost trace marker.
-    trace: Option<StrId>,
+impl Marks {
+    /// The marks of a chain in PyProf's order, each once, and of neighbours with one number and
+    /// similar names the first.
+    fn read(&mut self, around: &Around<'_>, chain: Chain) {
+        self.list.clear();
+        let mark = |range: &Numbered| Mark {
+            text: range.text,
+            seq: range.seq,
+            op_id: range.op_id,
+            sizes: around.sizes(range),
+            key: (0, 0),
+        };
+        self.list.extend(around.numbered(chain).map(mark));
+        if self.list.len() > 1 {
+            self.list.reverse();
+            self.sort(around);
+            self.list
+                .dedup_by_key(|m| (m.text, m.seq, m.op_id, m.sizes));
+            self.prune(around);
+        }
+    }
+
+    fn sort(&mut self, around: &Around<'_>) {
+        let profile = &around.run.profile;
+        self.keys.clear();
+        for mark in &mut self.list {
+            let start = self.keys.len();
+            if let Some(seq) = mark.seq {
+                push_number(&mut self.keys, seq.get());
+            }
+            self.keys
+                .extend_from_slice(profile.text(mark.text).as_bytes());
+            self.keys.extend_from_slice(b", seq");
+            mark.key = (start, self.keys.len());
+        }
+        let keys = &self.keys;
+        self.list.sort_by(|a, b| {
+            let key = |mark: &Mark| keys.get(mark.key.0..mark.key.1);
+            let text = |mark: &Mark| mark.stencil(around).filled(&mark.numbers());
+            key(a).cmp(&key(b)).then_with(|| text(a).cmp(&text(b)))
+        });
+    }
+
+    fn prune(&mut self, around: &Around<'_>) {
+        let profile = &around.run.profile;
+        let mut previous: Option<(&str, Option<Number>)> = None;
+        self.list.retain(|mark| {
+            let name = profile.text(mark.text);
+            // Of ranges with operator ids, which PyProf cannot read, all are kept: one has the shapes.
+            let number = mark.seq.filter(|_| mark.op_id.is_none());
+            let similar = previous.is_some_and(|(other, before)| {
+                number.is_some()
+                    && number == before
+                    && (name.contains(other) || other.contains(name))
+            });
+            previous = Some((name, number));
+            !similar
+        });
+    }
 }
 
-/// What stands around a launch, and its sequence numbers in ascending order.
-type Around = (Arc<Place>, Arc<[u64]>);
+impl Mark {
+    fn numbers(&self) -> Vec<u64> {
+        let both = [self.seq, self.op_id].into_iter().flatten();
+        both.map(Number::get).collect()
+    }
 
-struct Writer<'r> {
-    run: &'r Run,
+    /// As the program wrote it, without the numbers.
+    fn stencil(&self, around: &Around<'_>) -> Stencil {
+        let profile = &around.run.profile;
+        let mut text = profile.text(self.text).to_owned();
+        let mut holes = [None; 2];
+        let mut slots = holes.iter_mut();
+        for (number, key) in [(self.seq, ", seq = "), (self.op_id, ", op_id = ")] {
+            if number.is_some() {
+                text.push_str(key);
+                if let Some(slot) = slots.next() {
+                    *slot = Some(text.len());
+                }
+            }
+        }
+        if let Some(sizes) = self.sizes {
+            text.push_str(", sizes = ");
+            text.push_str(profile.text(sizes));
+        }
+        Stencil::new(text.into(), holes)
+    }
+
+    /// PyProf knows `Backward` and `Backward0`; newer autograd nodes also end in other digits.
+    fn is_backward(&self, name: &str) -> bool {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        self.seq.is_some() && (stem.ends_with("Backward") || name.ends_with("backward"))
+    }
+}
+
+/// Makes records of what was found.
+struct Writer<'a, 'r> {
+    around: &'a Around<'r>,
     pool: Pool,
-    bins: FxHashMap<StrId, Bin>,
-    nodes: Vec<Node>,
-    /// One per scope.
-    chains: Vec<Chain>,
-    /// By scope, and whether its work is forward work done again.
-    places: FxHashMap<(Option<ScopeId>, bool), Around>,
-    unknown: Arc<Place>,
-    names: FxHashMap<StrId, (Text, Text)>,
+    marks: Marks,
+    /// By words.
+    places: FxHashMap<Box<[u32]>, PlaceId>,
+    /// By place.
+    counted: Vec<Counted>,
+    operators: IndexSet<Vec<Text>, FxBuildHasher>,
+    names: FxHashMap<StrId, NameId>,
+    /// By configuration of the profile.
+    dims: Vec<Option<DimsId>>,
+    /// By thread of the profile.
+    tids: Vec<Option<TidId>>,
     numbering: Numbering,
 }
 
-impl<'r> Writer<'r> {
-    fn new(run: &'r Run) -> Writer<'r> {
-        let mut pool = Pool::default();
-        let unknown = pool.place(Place {
-            dir: Dir::Na,
-            mods: vec!["na".into()],
-            ..Place::default()
-        });
-        let mut writer = Writer {
-            run,
-            pool,
-            bins: FxHashMap::default(),
-            nodes: Vec::new(),
-            chains: Vec::with_capacity(run.scopes.len()),
+impl<'a, 'r> Writer<'a, 'r> {
+    fn new(around: &'a Around<'r>) -> Writer<'a, 'r> {
+        let profile = &around.run.profile;
+        Writer {
+            around,
+            pool: Pool::default(),
+            marks: Marks::default(),
             places: FxHashMap::default(),
-            unknown,
+            counted: Vec::new(),
+            operators: IndexSet::default(),
             names: FxHashMap::default(),
-            numbering: Numbering::default(),
-        };
-        for scope in &run.scopes {
-            let chain = writer.chain(scope.range.row(), scope.parent);
-            writer.chains.push(chain);
+            dims: vec![None; profile.configs.len()],
+            tids: vec![None; profile.threads.len()],
+            numbering: Numbering::new(profile.threads.len()),
         }
-        writer
     }
 
-    /// The ranges around a scope: those around its parent, which comes first in the table, and its
-    /// own. A text that surrounds itself counts once: programs leave hundreds of equal ranges open.
-    fn chain(&mut self, range: u32, parent: Option<ScopeId>) -> Chain {
-        let outer = parent
-            .and_then(|p| self.chains.get(p.idx()).copied())
-            .unwrap_or_default();
-        let Some(own) = self.run.profile.ranges.get(range as usize) else {
-            return outer;
-        };
-        let (trace, counted) = match self.bin(own.text) {
-            Bin::Trace(_) => (Some(own.text), false),
-            // A layer inside a layer of its name is one more layer, unless it was never closed.
-            Bin::Layer(_) => (outer.trace, own.span.end != i64::MAX),
-            _ => (outer.trace, false),
-        };
-        let repeated = !counted
-            && self.up(outer.node).any(|other| {
-                (other.text, other.seq, other.op_id, other.args)
-                    == (own.text, own.seq, own.op_id, own.args)
-            });
-        if repeated {
-            return Chain { trace, ..outer };
+    /// Adds the records of a batch that begins with kernel `first`.
+    fn take(&mut self, first: usize, scans: &[Scan], records: &mut Records) {
+        for (at, (words, in_ranges, ids)) in (first..).zip(scans.iter().flat_map(Scan::each)) {
+            let Some(origin) = Origin::of(self.around.run, at) else {
+                continue;
+            };
+            let place = self.place(words, &origin, records);
+            let numbers = match (origin.thread, self.counted.get(place.idx())) {
+                (Some(thread), Some(counted)) => self.numbering.next(thread, ids, *counted),
+                _ => Numbers::default(),
+            };
+            self.push(&origin, place, in_ranges, &numbers, records);
         }
-        let node = u32::try_from(self.nodes.len()).ok();
-        self.nodes.push(Node {
-            range,
-            parent: outer.node,
-        });
-        Chain { node, trace }
     }
 
-    /// Ranges from a node outwards.
-    fn up(&self, node: Option<u32>) -> impl Iterator<Item = &'r Range> + '_ {
-        let mut next = node;
-        std::iter::from_fn(move || {
-            let node = self.nodes.get(next? as usize)?;
-            next = node.parent;
-            self.run.profile.ranges.get(node.range as usize)
-        })
-    }
-
-    fn bin(&mut self, text: StrId) -> &Bin {
-        let (run, pool) = (self.run, &mut self.pool);
-        self.bins
-            .entry(text)
-            .or_insert_with(|| bin_of(run.profile.text(text), pool))
-    }
-
-    fn record(&mut self, at: usize) -> Option<Record> {
-        let profile = &self.run.profile;
-        let kernel = profile.kernels.get(at)?;
-        let link = self.run.links.get(at)?;
-        let call = link.launch.and_then(|l| profile.calls.get(l.idx()));
-        let thread = call.map(|c| c.thread);
-        let op = link.op.and_then(|op| self.run.op_calls.get(op.idx()));
-        // Around the replay of a CUDA graph stands nothing that is true of one of its kernels.
-        let replayed = link.missing == Some(Missing::GraphReplay);
-        let (place, ids) = match thread {
-            Some(_) if !replayed => self.place(link.scope, op),
-            _ => (Arc::clone(&self.unknown), Arc::default()),
-        };
-        let numbers = match thread {
-            Some(thread) => self.numbering.next(thread, &ids, &place),
-            None => super::sequence::Numbers::default(),
-        };
-        let config = profile.config(kernel);
-        let (short_name, long_name) = self.name(kernel);
-        Some(Record {
-            short_name,
-            long_name,
-            duration: kernel.span.ns(),
-            place,
-            seq: numbers.seq,
-            alt: numbers.alt,
-            sub: numbers.sub,
-            tid: thread
-                .and_then(|t| profile.threads.get(t.idx()))
-                .map(|t| t.tid),
-            device: profile
-                .devices
-                .get(kernel.device.idx())
-                .map_or(0, |d| d.ordinal),
-            stream: kernel.stream,
-            grid: config.grid,
-            block: config.block,
-        })
-    }
-
-    fn name(&mut self, kernel: &Kernel) -> (Text, Text) {
-        if let Some((short, long)) = self.names.get(&kernel.name) {
-            return (Arc::clone(short), Arc::clone(long));
-        }
-        let long = names::long(self.run.profile.text(kernel.name));
-        let pair = (self.pool.text(&names::short(&long)), self.pool.text(&long));
-        self.names.insert(kernel.name, pair.clone());
-        pair
-    }
-
-    fn place(&mut self, scope: Option<ScopeId>, op: Option<&OpCall>) -> Around {
-        let recomputed = op.is_some_and(|op| op.recomputed);
-        if let Some((place, ids)) = self.places.get(&(scope, recomputed)) {
-            return (Arc::clone(place), Arc::clone(ids));
-        }
-        let chain = scope
-            .and_then(|s| self.chains.get(s.idx()).copied())
-            .unwrap_or_default();
-        let mut around: Vec<&Range> = self.up(chain.node).collect();
-        around.reverse();
-        let (mut place, ids) = self.sort(&around, chain.trace, recomputed);
-        if self.run.profile.format == Format::KinetoJson {
-            self.take_from_trace(&mut place, &around, op);
-        }
-        let entry = (self.pool.place(place), Arc::from(ids));
-        self.places.insert((scope, recomputed), entry.clone());
-        entry
-    }
-
-    /// Sorts the ranges around a launch, outermost first, into PyProf's bins.
-    fn sort(
+    fn push(
         &mut self,
-        around: &[&Range],
-        trace: Option<StrId>,
-        recomputed: bool,
-    ) -> (Place, Vec<u64>) {
+        origin: &Origin<'_>,
+        place: PlaceId,
+        in_ranges: &[u64],
+        numbers: &Numbers<'_>,
+        records: &mut Records,
+    ) {
+        let kernel = origin.kernel;
+        let name = self.name(kernel, records);
+        let tid = self.tid(origin.thread, records);
+        let dims = self.dims(kernel, records);
+        let start = records.numbers.len();
+        records.numbers.extend_from_slice(in_ranges);
+        let seq = records.numbers.len();
+        let own = |id: &&u64| Some(**id) == numbers.own;
+        records.numbers.extend(numbers.ids.iter().filter(own));
+        let alt = records.numbers.len();
+        records
+            .numbers
+            .extend(numbers.ids.iter().filter(|id| !own(id)));
+        let end = records.numbers.len();
+        let device = self.around.run.profile.devices.get(kernel.device.idx());
+        records.push(Execution {
+            duration: kernel.span.ns(),
+            sub: numbers.sub,
+            numbers: start,
+            counts: [count(start, seq), count(seq, alt), count(alt, end)],
+            name,
+            place,
+            tid,
+            dims,
+            device: device.map_or(0, |d| d.ordinal),
+            stream: kernel.stream,
+        });
+    }
+
+    fn name(&mut self, kernel: &Kernel, records: &mut Records) -> NameId {
+        if let Some(known) = self.names.get(&kernel.name) {
+            return *known;
+        }
+        let long = names::long(self.around.run.profile.text(kernel.name));
+        let short = self.pool.text(&names::short(&long));
+        let new = records.name(short, self.pool.text(&long));
+        self.names.insert(kernel.name, new);
+        new
+    }
+
+    fn tid(&mut self, thread: Option<ThreadId>, records: &mut Records) -> TidId {
+        let slot = thread.and_then(|t| self.tids.get_mut(t.idx()));
+        let threads = &self.around.run.profile.threads;
+        match (slot, thread) {
+            (Some(Some(known)), _) => *known,
+            (Some(slot), Some(thread)) => {
+                let tid = records.tid(threads.get(thread.idx()).map(|t| t.tid));
+                *slot = Some(tid);
+                tid
+            }
+            _ => records.tid(None),
+        }
+    }
+
+    fn dims(&mut self, kernel: &Kernel, records: &mut Records) -> DimsId {
+        let slot = self.dims.get_mut(kernel.config.idx());
+        if let Some(Some(known)) = slot {
+            return *known;
+        }
+        let config = self.around.run.profile.config(kernel);
+        let dims = records.dims(config.grid, config.block);
+        if let Some(slot) = slot {
+            *slot = Some(dims);
+        }
+        dims
+    }
+
+    fn place(&mut self, words: &[u32], origin: &Origin<'_>, records: &mut Records) -> PlaceId {
+        if let Some(known) = self.places.get(words) {
+            return *known;
+        }
+        let place = if words.is_empty() {
+            Place {
+                dir: Dir::Na,
+                mods: vec![self.pool.text("na")],
+                ..Place::default()
+            }
+        } else {
+            self.describe(origin)
+        };
+        let counted = Counted {
+            dir: place.dir,
+            ops: u32::try_from(self.operators.insert_full(place.ops.clone()).0).unwrap_or(u32::MAX),
+            cell: is_cell(&place),
+        };
+        let id = records.place(place);
+        if id.idx() == self.counted.len() {
+            self.counted.push(counted);
+        }
+        self.places.insert(words.into(), id);
+        id
+    }
+
+    /// Sorts the ranges around a launch into PyProf's bins.
+    fn describe(&mut self, origin: &Origin<'_>) -> Place {
+        let (around, profile) = (self.around, &self.around.run.profile);
+        let chain = around.chain(origin.link.scope);
         let mut place = Place::default();
-        let mut sequence: Vec<SeqMarker<'_>> = Vec::new();
-        let mut other = None;
-        let run = self.run;
-        for range in around {
-            let text = run.profile.text(range.text);
-            match self.bin(range.text).clone() {
-                Bin::Marker { module, op } => {
-                    place.markers.push(self.pool.text(text));
-                    place.mods.push(module);
-                    place.ops.push(op);
+        let mut frames = Vec::new();
+        for effect in around.effects(chain) {
+            match effect {
+                Effect::Marker(text) => self.add_marker(&mut place, text),
+                Effect::Layer(text) => {
+                    let name = layer_name(profile.text(text)).unwrap_or_default();
+                    place.layer.push(self.pool.text(name));
                 }
-                Bin::Layer(name) => place.layer.push(name),
-                Bin::Repr => place.reprs.push(self.pool.text(text)),
-                Bin::Trace(_) | Bin::Ignored => {}
-                Bin::Other if is_operator(range) => sequence.push(SeqMarker::new(run, range)),
-                Bin::Other if !text.is_empty() => other = Some(range.text),
-                Bin::Other => {}
+                Effect::Repr(text) => place.reprs.push(self.pool.text(profile.text(text))),
+                Effect::Frame(text) => frames.push(text),
+                Effect::Trace(text) => {
+                    if let Bin::Trace(lines) = around.bin(text) {
+                        place.trace = lines.iter().map(|line| self.pool.text(line)).collect();
+                    }
+                }
             }
         }
-        if let Some(Bin::Trace(lines)) = trace.map(|t| self.bin(t)) {
-            place.trace.clone_from(lines);
+        self.marks.read(around, chain);
+        let marks = std::mem::take(&mut self.marks);
+        let backward = |m: &Mark| m.is_backward(profile.text(m.text));
+        let recomputed = origin.op.is_some_and(|op| op.recomputed);
+        if !recomputed && marks.list.iter().any(backward) {
+            place.dir = Dir::Bprop;
         }
-        let sequence = pruned(sequence);
-        let backward = sequence.iter().any(SeqMarker::is_backward);
-        place.dir = if backward && !recomputed {
-            Dir::Bprop
-        } else {
-            Dir::Fprop
-        };
         if place.ops.is_empty() {
-            self.name_operator(&mut place, &sequence, other);
+            self.name_operator(&mut place, &marks, around.other(chain));
         }
-        let mut ids: Vec<u64> = sequence.iter().filter_map(|m| m.seq).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        place.seq_markers = sequence.iter().map(|m| self.pool.text(&m.text)).collect();
-        (place, ids)
+        place.seq_markers = marks.list.iter().map(|m| m.stencil(around)).collect();
+        self.marks = marks;
+        if profile.format == Format::KinetoJson {
+            let lines = event::trace(around.run, &frames, chain.stack);
+            place.trace = lines.iter().map(|line| self.pool.text(line)).collect();
+            self.take_from_trace(&mut place, origin.op);
+        }
+        place
+    }
+
+    fn add_marker(&mut self, place: &mut Place, text: StrId) {
+        let Bin::Marker(operator) = self.around.bin(text) else {
+            return;
+        };
+        let text = self.around.run.profile.text(text);
+        place.markers.push(self.pool.text(text));
+        place.mods.push(self.pool.text(&operator.module));
+        place.ops.push(self.pool.text(&operator.name));
     }
 
     /// What a trace of torch.profiler says in its own way: the operator with its arguments, the layer
-    /// by modules and annotations, source lines by frames, and the direction.
-    fn take_from_trace(&mut self, place: &mut Place, around: &[&Range], op: Option<&OpCall>) {
-        place.trace = event::trace(self.run, around)
-            .iter()
-            .map(|line| self.pool.text(line))
-            .collect();
-        let layer = op.and_then(|op| event::layer(self.run, op.layer?));
+    /// by modules and annotations, and the direction.
+    fn take_from_trace(&mut self, place: &mut Place, op: Option<&OpCall>) {
+        let run = self.around.run;
+        let layer = op.and_then(|op| event::layer(run, op.layer?));
         if place.layer.is_empty() {
             place.layer.extend(layer);
         }
@@ -284,7 +598,7 @@ impl<'r> Writer<'r> {
             _ => Dir::Fprop,
         };
         let args = op.args.filter(|_| !op.args_from_forward);
-        if let Some(args) = args.and_then(|args| self.run.args.get(args.idx())) {
+        if let Some(args) = args.and_then(|args| run.args.get(args.idx())) {
             place.markers = vec![self.pool.text(&event::marker(&op.op, args))];
         } else if op.args_from_forward || place.dir == Dir::Bprop {
             // Of a backward node the forward operator says more than the node.
@@ -300,138 +614,27 @@ impl<'r> Writer<'r> {
 
     /// Module and operator of a launch without PyProf's markers: backward nodes first, then any
     /// numbered range, then the innermost range there is.
-    fn name_operator(
-        &mut self,
-        place: &mut Place,
-        sequence: &[SeqMarker<'_>],
-        other: Option<StrId>,
-    ) {
-        let mut ops: Vec<Text> = sequence
+    fn name_operator(&mut self, place: &mut Place, marks: &Marks, other: Option<StrId>) {
+        let profile = &self.around.run.profile;
+        let name = |mark: &Mark| profile.text(mark.text);
+        let mut ops: Vec<Text> = marks
+            .list
             .iter()
-            .filter(|m| m.name.ends_with("backward") || m.name.ends_with("Backward"))
-            .map(|m| self.pool.text(&forward_name(m.name)))
+            .map(name)
+            .filter(|name| name.ends_with("backward") || name.ends_with("Backward"))
+            .map(|name| self.pool.text(&forward_name(name)))
             .collect();
         if ops.is_empty() {
-            ops = sequence.iter().map(|m| self.pool.text(m.name)).collect();
+            let names = marks.list.iter().map(name);
+            ops = names.map(|name| self.pool.text(name)).collect();
         }
         let na = self.pool.text("na");
         place.mods = vec![na; ops.len().max(1)];
         if let (true, Some(other)) = (ops.is_empty(), other) {
-            ops.push(self.pool.text(self.run.profile.text(other)));
+            ops.push(self.pool.text(profile.text(other)));
         }
         place.ops = ops;
     }
-}
-
-/// Whether PyTorch wrote a range for an operator: it carries a sequence number or an operator id.
-fn is_operator(range: &Range) -> bool {
-    let nests = matches!(
-        range.kind,
-        RangeKind::PushPop | RangeKind::CpuOp | RangeKind::Annotation
-    );
-    nests && (range.seq.is_some() || range.op_id.is_some())
-}
-
-fn bin_of(text: &str, pool: &mut Pool) -> Bin {
-    let trimmed = text.trim_start();
-    if trimmed.starts_with('{')
-        && let Some(bin) = dictionary(text, pool)
-    {
-        return bin;
-    }
-    if let Some(name) = trimmed.strip_prefix("layer:") {
-        return Bin::Layer(pool.text(name));
-    }
-    if text.contains("CheckpointFunctionBackward") {
-        return Bin::Ignored;
-    }
-    Bin::Other
-}
-
-/// A text that is one of PyProf's own dictionaries, by its keys. PyProf looks for the words anywhere
-/// in the text.
-fn dictionary(text: &str, pool: &mut Pool) -> Option<Bin> {
-    let entries = match literal::parse(text) {
-        Ok(Literal::Dict(entries)) => entries,
-        _ => literal::leading_entries(text),
-    };
-    let get = |key: &str| literal::lookup(&entries, key);
-    if let Some(frames) = get("traceMarker").and_then(Literal::items) {
-        let lines = frames.iter().filter_map(Literal::as_str);
-        let users = lines.filter(|line| !OWN_FILES.iter().any(|own| line.contains(own)));
-        return Some(Bin::Trace(users.map(|line| pool.text(line)).collect()));
-    }
-    if get("strRepr").is_some() {
-        return Some(Bin::Repr);
-    }
-    Some(Bin::Marker {
-        module: pool.text(get("mod")?.as_str()?),
-        op: pool.text(get("op")?.as_str()?),
-    })
-}
-
-/// A range of `emit_nvtx`.
-#[derive(Debug, Clone)]
-struct SeqMarker<'r> {
-    name: &'r str,
-    seq: Option<u64>,
-    has_id: bool,
-    /// As the program wrote it.
-    text: String,
-    /// PyProf sorts by this text, numbers included.
-    key: String,
-}
-
-impl<'r> SeqMarker<'r> {
-    fn new(run: &'r Run, range: &Range) -> SeqMarker<'r> {
-        let name = run.profile.text(range.text);
-        let mut text = name.to_owned();
-        let mut key = String::new();
-        if let Some(seq) = range.seq.map(Number::get) {
-            text.push_str(&format!(", seq = {seq}"));
-            key = seq.to_string();
-        }
-        if let Some(id) = range.op_id.map(Number::get) {
-            text.push_str(&format!(", op_id = {id}"));
-        }
-        let sizes = range.args.map(|args| run.profile.text(args));
-        if let Some(sizes) = sizes.filter(|s| s.starts_with('[')) {
-            text.push_str(&format!(", sizes = {sizes}"));
-        }
-        key.push_str(name);
-        key.push_str(", seq");
-        SeqMarker {
-            name,
-            seq: range.seq.map(Number::get),
-            has_id: range.op_id.is_some(),
-            text,
-            key,
-        }
-    }
-
-    /// PyProf knows `Backward` and `Backward0`; newer autograd nodes also end in other digits.
-    fn is_backward(&self) -> bool {
-        let name = self.name.trim_end_matches(|c: char| c.is_ascii_digit());
-        self.seq.is_some() && (name.ends_with("Backward") || self.name.ends_with("backward"))
-    }
-}
-
-/// In PyProf's order, each text once, and of neighbours with one number and similar names the first.
-fn pruned(mut markers: Vec<SeqMarker<'_>>) -> Vec<SeqMarker<'_>> {
-    markers.sort_by(|a, b| (&a.key, &a.text).cmp(&(&b.key, &b.text)));
-    markers.dedup_by(|a, b| a.text == b.text);
-    let mut previous: Option<(&str, Option<u64>)> = None;
-    markers.retain(|marker| {
-        // Of ranges with operator ids, which PyProf cannot read, all are kept: one has the shapes.
-        let number = marker.seq.filter(|_| !marker.has_id);
-        let similar = previous.is_some_and(|(other, before)| {
-            let alike = marker.name.contains(other) || other.contains(marker.name);
-            number.is_some() && number == before && alike
-        });
-        previous = Some((marker.name, number));
-        !similar
-    });
-    markers
 }
 
 /// `NllLossBackward` -> `NllLoss`, `torch::autograd::X_backward` -> `X`.

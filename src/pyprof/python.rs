@@ -2,12 +2,23 @@
 
 /// Appends a string literal: single quotes unless only those occur in the text.
 pub(super) fn push_str(out: &mut String, text: &str) {
-    let quote = if text.contains('\'') && !text.contains('"') {
+    let quote = quote(text);
+    out.push(quote);
+    push_inside(out, text, quote);
+    out.push(quote);
+}
+
+/// The quotes around a text.
+pub(super) fn quote(text: &str) -> char {
+    if text.contains('\'') && !text.contains('"') {
         '"'
     } else {
         '\''
-    };
-    out.push(quote);
+    }
+}
+
+/// Appends what stands between the quotes.
+pub(super) fn push_inside(out: &mut String, text: &str, quote: char) {
     let mut plain_from = 0;
     for (at, c) in text.char_indices() {
         if c != quote && c != '\\' && is_printable(c) {
@@ -18,7 +29,6 @@ pub(super) fn push_str(out: &mut String, text: &str) {
         plain_from = at + c.len_utf8();
     }
     out.push_str(text.get(plain_from..).unwrap_or_default());
-    out.push(quote);
 }
 
 fn push_escape(out: &mut String, c: char) {

@@ -1,11 +1,13 @@
 //! Reads PyProf's dictionaries back, as data: PyProf evaluates them.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
-use rustc_hash::FxHashSet;
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
-use super::{Dir, Place, Pool, Record, Text, names};
+use super::cut::{Cuts, Usual};
+use super::{Dir, Execution, NameId, Place, PlaceId, Pool, Records, Stencil, Text, count, names};
 use crate::correlate::literal::{self, Literal};
 
 /// A longer line is refused: PyProf's own longest, with one marker repeated 702 times, has 90 KB.
@@ -24,43 +26,217 @@ pub struct ReadError {
 const REMEDY: &str = "expected one dictionary per line, as `pyprof-advise parse` and PyProf's `parse` write them; \
      make the file again from the profile";
 
+/// Bytes read at a time, and bytes one thread takes apart without a break.
+const BLOCK: u64 = 8 << 20;
+const PIECE: usize = 128 << 10;
+
+/// Bytes of names and places that are kept to know lines by.
+const MOST_REMEMBERED: usize = 64 << 20;
+
 /// Reads one dictionary per line: Python's, or JSON of `parse --format jsonl`. Empty lines count for
 /// nothing. `file` is for messages.
 ///
 /// # Errors
 /// At the first line that cannot be read, is not a dictionary, or lacks one of PyProf's keys.
-pub fn read(file: &str, mut input: impl BufRead) -> Result<Vec<Record>, ReadError> {
-    let mut records = Vec::new();
-    let mut pool = Pool::default();
-    let mut line = Vec::new();
-    let mut number = 0;
+pub fn read(file: &str, mut input: impl BufRead) -> Result<Records, ReadError> {
+    let mut reader = Reader::default();
+    let mut block = Vec::new();
     loop {
-        number += 1;
-        line.clear();
-        let fail = |problem: String| ReadError {
+        let problem = fill(&mut block, &mut input);
+        if block.is_empty() && problem.is_none() {
+            return Ok(reader.records);
+        }
+        let failed = |(line, problem)| ReadError {
             file: file.to_owned(),
-            line: number,
+            line,
             problem,
         };
-        let taken = std::io::Read::take(&mut input, LONGEST_LINE)
-            .read_until(b'\n', &mut line)
-            .map_err(|error| fail(format!("cannot be read: {error}")))?;
-        if taken == 0 {
-            return Ok(records);
+        reader.take(&block).map_err(failed)?;
+        if let Some(problem) = problem {
+            return Err(failed((reader.lines + 1, problem)));
         }
-        if taken as u64 == LONGEST_LINE {
-            return Err(fail("a line of more than 64 MiB".into()));
+    }
+}
+
+/// Reads whole lines: as many as fit, one at least. What keeps the next line from being read comes
+/// with the lines before it.
+fn fill(block: &mut Vec<u8>, input: &mut impl BufRead) -> Option<String> {
+    block.clear();
+    let broken = |error| format!("cannot be read: {error}");
+    let mut problem = Read::take(&mut *input, BLOCK)
+        .read_to_end(block)
+        .err()
+        .map(broken);
+    let mut last = last_line(block);
+    if problem.is_none() && last < block.len() {
+        problem = Read::take(&mut *input, LONGEST_LINE)
+            .read_until(b'\n', block)
+            .err()
+            .map(broken);
+        if problem.is_none() && (block.len() - last) as u64 >= LONGEST_LINE {
+            problem = Some("a line of more than 64 MiB".into());
         }
-        let text = std::str::from_utf8(&line)
-            .map_err(|_| fail("bytes that are not UTF-8 text".into()))?
+        if problem.is_none() {
+            last = block.len();
+        }
+    }
+    if problem.is_some() {
+        block.truncate(last);
+    }
+    problem
+}
+
+/// Where the line begins that has not ended.
+fn last_line(block: &[u8]) -> usize {
+    let end = block.iter().rposition(|b| *b == b'\n');
+    end.map_or(0, |end| end + 1)
+}
+
+/// A line that cannot be read: its number, counted from 1, and what is wrong.
+type Wrong = (u64, String);
+
+#[derive(Debug, Default)]
+struct Reader {
+    records: Records,
+    pool: Pool,
+    /// Lines read so far.
+    lines: u64,
+    /// Names and places of lines of the usual form, by their bytes.
+    names: FxHashMap<Box<[u8]>, NameId>,
+    places: FxHashMap<Box<[u8]>, PlaceId>,
+    /// How many bytes those are, about.
+    remembered: usize,
+}
+
+impl Reader {
+    /// Takes whole lines: their form on all threads, what they say one by one.
+    fn take(&mut self, block: &[u8]) -> Result<(), Wrong> {
+        let cut: Vec<Cut<'_>> = pieces(block).into_par_iter().map(Cut::of).collect();
+        for piece in &cut {
+            let mut from = Ends::default();
+            for (line, usual) in &piece.lines {
+                self.lines += 1;
+                let known = usual
+                    .as_ref()
+                    .is_some_and(|usual| self.known(&piece.cuts, usual, &mut from));
+                if !known {
+                    self.read(line).map_err(|problem| (self.lines, problem))?;
+                    if usual.is_some() {
+                        self.remember(&piece.cuts, &from);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a line of the usual form whose names and place are known. Moves on to the next one.
+    fn known(&mut self, cuts: &Cuts, usual: &Usual, from: &mut Ends) -> bool {
+        let place = self
+            .places
+            .get(cuts.bytes.get(from.end..usual.place).unwrap_or_default());
+        let name = self
+            .names
+            .get(cuts.bytes.get(usual.place..usual.names).unwrap_or_default());
+        let numbers: usize = usual.counts.iter().sum();
+        let own = cuts.numbers.get(from.numbers..from.numbers + numbers);
+        *from = Ends {
+            start: from.end,
+            place: usual.place,
+            end: usual.names,
+            numbers: from.numbers + numbers,
+        };
+        let (Some(place), Some(name), Some(own)) = (place, name, own) else {
+            return false;
+        };
+        let records = &mut self.records;
+        let execution = Execution {
+            duration: usual.duration,
+            sub: usual.sub,
+            numbers: records.numbers.len(),
+            counts: usual.counts.map(|list| count(0, list)),
+            name: *name,
+            place: *place,
+            tid: records.tid(usual.tid),
+            dims: records.dims(usual.grid, usual.block),
+            device: usual.device,
+            stream: usual.stream,
+        };
+        records.numbers.extend_from_slice(own);
+        records.push(execution);
+        true
+    }
+
+    /// Notes what the line that was read last says, by its bytes.
+    fn remember(&mut self, cuts: &Cuts, ends: &Ends) {
+        let Some(read) = self.records.executions.last() else {
+            return;
+        };
+        // Where hardly a line repeats, remembering helps nobody.
+        if self.remembered > MOST_REMEMBERED {
+            return;
+        }
+        self.remembered += ends.end.saturating_sub(ends.start);
+        let bytes = |from, to| cuts.bytes.get(from..to).unwrap_or_default().into();
+        self.places
+            .insert(bytes(ends.start, ends.place), read.place);
+        self.names.insert(bytes(ends.place, ends.end), read.name);
+    }
+
+    /// Reads a line of any form.
+    fn read(&mut self, line: &[u8]) -> Result<(), String> {
+        let text = std::str::from_utf8(line)
+            .map_err(|_| "bytes that are not UTF-8 text".to_owned())?
             .trim_start_matches('\u{feff}')
             .trim();
         if text.is_empty() {
-            continue;
+            return Ok(());
         }
-        let entry = entry(text).map_err(fail)?;
-        records.push(record(&entry, &mut pool).map_err(fail)?);
+        add(&entry(text)?, &mut self.pool, &mut self.records)
     }
+}
+
+/// Where a line's bytes begin and end, and the numbers behind it begin.
+#[derive(Debug, Default)]
+struct Ends {
+    start: usize,
+    place: usize,
+    end: usize,
+    numbers: usize,
+}
+
+/// Lines with what those of the usual form say.
+#[derive(Debug)]
+struct Cut<'b> {
+    lines: Vec<(&'b [u8], Option<Usual>)>,
+    cuts: Cuts,
+}
+
+impl<'b> Cut<'b> {
+    fn of(piece: &'b [u8]) -> Cut<'b> {
+        let mut cuts = Cuts::default();
+        let lines = piece.split_inclusive(|b| *b == b'\n');
+        let lines = lines.map(|line| (line, cuts.take(line.trim_ascii())));
+        Cut {
+            lines: lines.collect(),
+            cuts,
+        }
+    }
+}
+
+/// A block in pieces of whole lines.
+fn pieces(mut block: &[u8]) -> Vec<&[u8]> {
+    let mut pieces = Vec::with_capacity(block.len() / PIECE + 1);
+    while let Some(behind) = block.get(PIECE..) {
+        let Some(end) = behind.iter().position(|b| *b == b'\n') else {
+            break;
+        };
+        let (piece, rest) = block.split_at(PIECE + end + 1);
+        pieces.push(piece);
+        block = rest;
+    }
+    pieces.push(block);
+    pieces
 }
 
 /// A line as a literal; JSON says `null` for Python's `None`.
@@ -93,11 +269,13 @@ fn of_json(value: Value) -> Literal<'static> {
     }
 }
 
-fn record(entry: &Literal<'_>, pool: &mut Pool) -> Result<Record, String> {
+/// Adds what a line says.
+fn add(entry: &Literal<'_>, pool: &mut Pool, records: &mut Records) -> Result<(), String> {
     if !matches!(entry, Literal::Dict(_)) {
         return Err("not a dictionary".into());
     }
     let get = |key: &str| entry.get(key).ok_or_else(|| format!("no key '{key}'"));
+    let mut in_ranges = Vec::new();
     let mut texts =
         |key: &str| strings(get(key)?, pool).ok_or_else(|| wrong(key, "a list of strings"));
     let mut place = Place {
@@ -105,7 +283,9 @@ fn record(entry: &Literal<'_>, pool: &mut Pool) -> Result<Record, String> {
         trace: texts("trace")?,
         reprs: texts("reprMarkers")?,
         markers: texts("marker")?,
-        seq_markers: texts("seqMarker")?,
+        seq_markers: (texts("seqMarker")?.iter())
+            .map(|text| Stencil::cut(text, &mut in_ranges))
+            .collect(),
         dir: match get("dir")?.as_str() {
             Some("fprop") => Dir::Fprop,
             Some("bprop") => Dir::Bprop,
@@ -140,20 +320,29 @@ fn record(entry: &Literal<'_>, pool: &mut Pool) -> Result<Record, String> {
         cut if cut == names::as_pyprof(long) => names::short(long),
         own => own.to_owned(),
     };
-    Ok(Record {
-        duration: i64::try_from(whole("kDuration")?).unwrap_or(i64::MAX),
-        seq: ids("seqId")?,
-        alt: ids("altSeqId")?,
-        sub: optional("subSeqId")?.unwrap_or(0),
-        tid: optional("tid")?,
-        device: small("device")?,
-        stream: small("stream")?,
-        grid: dims("grid")?,
-        block: dims("block")?,
-        short_name: pool.text(&short),
-        long_name: pool.text(long),
-        place: pool.place(place),
-    })
+    let duration = i64::try_from(whole("kDuration")?).unwrap_or(i64::MAX);
+    let (seq, alt) = (ids("seqId")?, ids("altSeqId")?);
+    let sub = optional("subSeqId")?.unwrap_or(0);
+    let tid = optional("tid")?;
+    let (device, stream) = (small("device")?, small("stream")?);
+    let dims = records.dims(dims("grid")?, dims("block")?);
+    let lists = [in_ranges, seq, alt];
+    let numbers = records.numbers.len();
+    records.numbers.extend(lists.iter().flatten());
+    let execution = Execution {
+        duration,
+        sub,
+        numbers,
+        counts: lists.map(|list| count(0, list.len())),
+        name: records.name(pool.text(&short), pool.text(long)),
+        place: records.place(place),
+        tid: records.tid(tid),
+        dims,
+        device,
+        stream,
+    };
+    records.push(execution);
+    Ok(())
 }
 
 fn wrong(key: &str, expected: &str) -> String {
@@ -202,14 +391,18 @@ fn triple(value: &Literal<'_>) -> Option<[u32; 3]> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::pyprof::{json, python};
+    use crate::pyprof::Shape;
 
     const LINE: &str = "{'kShortName': 'k', 'kDuration': 5, 'layer': ['a'], 'trace': [], \
         'reprMarkers': [], 'marker': [\"{'mod': 'm'}\"], 'seqMarker': [], 'seqId': [1], \
         'subSeqId': 2, 'altSeqId': [3], 'dir': 'bprop', 'mod': ['m'], 'op': ['o'], 'tid': None, \
         'device': 0, 'stream': 7, 'grid': (1, 2, 3), 'block': (4, 5, 6), 'kLongName': 'k<1>'}";
 
-    fn of(text: &str) -> Result<Vec<Record>, ReadError> {
+    fn lines(records: &Records, shape: Shape) -> Vec<String> {
+        records.lines(shape).collect()
+    }
+
+    fn of(text: &str) -> Result<Records, ReadError> {
         read("net.dict", text.as_bytes())
     }
 
@@ -217,9 +410,9 @@ mod tests {
     fn lines_are_read_and_written_unchanged() {
         let records = of(&format!("{LINE}\n\n{LINE}")).unwrap();
         assert_eq!(records.len(), 2);
-        let record = records.first().unwrap();
-        assert_eq!(python(record), LINE);
-        assert_eq!(of(&json(record)).unwrap().first(), Some(record));
+        assert_eq!(lines(&records, Shape::Python), [LINE, LINE]);
+        let json = lines(&records, Shape::Json).join("\n");
+        assert_eq!(lines(&of(&json).unwrap(), Shape::Python), [LINE, LINE]);
     }
 
     #[test]
@@ -230,12 +423,73 @@ mod tests {
                 "'mod': ['m'], 'op': ['o']",
                 "'mod': ['A', 'A', 'B', 'A'], 'op': ['x', 'x', 'y', 'x']",
             );
-        let place = &of(&many).unwrap().first().unwrap().place.clone();
+        let records = of(&many).unwrap();
+        let place = records.get(0).unwrap().place();
         let lists = [&place.markers, &place.mods, &place.ops];
         assert_eq!(
             lists.map(|l| l.iter().map(|t| &**t).collect::<Vec<_>>()),
             [["a", "b"], ["A", "B"], ["x", "y"]]
         );
+    }
+
+    #[test]
+    fn lines_of_any_form_mean_the_same() {
+        let spaced = LINE.replace("', '", "' ,  '").replace(": ", " : ");
+        let escaped = LINE.replace("'op': ['o']", "'op': ['\\x6f']");
+        let json = lines(&of(LINE).unwrap(), Shape::Json).join("");
+        for other in [&spaced, &escaped, &json] {
+            for text in [
+                format!("{LINE}\n{other}\n{LINE}\n{other}"),
+                format!("{other}\r\n\n{LINE}\r\n{other}\n  {LINE}  \n"),
+            ] {
+                let read = of(&text).unwrap();
+                assert_eq!(lines(&read, Shape::Python), [LINE; 4], "{text}");
+            }
+        }
+    }
+
+    /// Gives so many bytes at a time, and an error at the end.
+    struct Slow<'a>(&'a [u8], usize);
+
+    impl std::io::Read for Slow<'_> {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            let size = self.1.min(out.len()).min(self.0.len());
+            let (now, later) = self.0.split_at(size);
+            out.get_mut(..size).unwrap().copy_from_slice(now);
+            self.0 = later;
+            if size == 0 {
+                return Err(std::io::Error::other("gone"));
+            }
+            Ok(size)
+        }
+    }
+
+    #[test]
+    fn a_line_in_which_the_input_breaks_off_is_named() {
+        let whole = format!("{LINE}\n{LINE}\n");
+        for (text, want) in [
+            (whole.clone(), "net.dict:3: cannot be read: gone"),
+            (format!("{whole}{LINE}"), "net.dict:3: cannot be read: gone"),
+            (
+                format!("{LINE}\n[1]\n{LINE}"),
+                "net.dict:2: not a dictionary",
+            ),
+        ] {
+            let input = std::io::BufReader::with_capacity(16, Slow(text.as_bytes(), 7));
+            let error = read("net.dict", input).unwrap_err().to_string();
+            assert!(error.starts_with(want), "{error}");
+        }
+    }
+
+    /// More than a block, with a mistake far behind.
+    #[test]
+    fn lines_are_counted_through_all_blocks() {
+        let lines = BLOCK as usize / LINE.len() + 1000;
+        let mut text = format!("{LINE}\n").repeat(lines);
+        assert_eq!(of(&text).unwrap().len(), lines);
+        text.push_str("\n[1]\n");
+        let error = of(&text).unwrap_err();
+        assert_eq!(error.line, lines as u64 + 2);
     }
 
     #[test]

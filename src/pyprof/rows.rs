@@ -1,25 +1,25 @@
 //! One row per kernel: the operator behind it and what it cost.
 
-use std::sync::Arc;
+use indexmap::IndexSet;
+use rayon::prelude::*;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use rustc_hash::FxHashMap;
-
-use super::calls::{self, Share, Work};
-use super::choice::{Choice, Chooser};
+use super::calls::{self, Share, Works};
+use super::choice::{self, Choice, Choices};
 use super::params::{self, Input};
-use super::{Dir, Place, Record, Text};
-use crate::correlate::{ArgValue, OpArgs, OpName};
+use super::{CellsId, ChoiceId, Dir, NameId, Place, PlaceId, Record, Records};
+use crate::correlate::{ArgValue, OpArgs};
 use crate::cost::kernel_name::decode;
 use crate::cost::{Decoded, TensorCore};
 
 /// What `prof` adds to a record. Cells hold profile text, not yet made safe for a terminal.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row<'a> {
     /// Layer and source lines: for a backward kernel those of its forward kernel.
-    pub place: Arc<Place>,
-    pub module: String,
-    pub op: String,
-    pub params: String,
+    pub place: &'a Place,
+    pub module: &'a str,
+    pub op: &'a str,
+    pub params: &'a str,
     /// `None` where the question does not apply or the kernel's name does not answer it.
     pub tensor_core: Option<bool>,
     /// The kernel's share of its call; `None` when unknown.
@@ -28,101 +28,211 @@ pub struct Row {
     pub bytes: Option<u64>,
 }
 
+/// The rows of all records.
+#[derive(Debug)]
+pub struct Rows<'r> {
+    pub(super) records: &'r Records,
+    list: Vec<Own>,
+    pub(super) cells: IndexSet<Cells, FxBuildHasher>,
+    /// By name.
+    pub(super) tensor_core: Vec<Option<bool>>,
+}
+
+/// A row: what does not repeat, and handles of what does.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    place: PlaceId,
+    cells: CellsId,
+    share: Share,
+}
+
+/// The words of a row.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Cells {
+    pub module: String,
+    pub op: String,
+    pub params: String,
+}
+
+/// A kernel in the table: its record and its row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line<'r> {
+    /// Counted from 0.
+    pub at: usize,
+    pub record: Record<'r>,
+    /// Where layer and source lines are from.
+    pub place: PlaceId,
+    pub cells: CellsId,
+    pub flops: Option<u64>,
+    pub bytes: Option<u64>,
+}
+
+impl<'r> Rows<'r> {
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub fn get(&self, at: usize) -> Option<Row<'_>> {
+        let line = self.line(at)?;
+        let cells = self.cells.get_index(line.cells.idx())?;
+        let tensor_core = self.tensor_core.get(line.record.own.name.idx());
+        Some(Row {
+            place: self.records.places.get_index(line.place.idx())?,
+            module: &cells.module,
+            op: &cells.op,
+            params: &cells.params,
+            tensor_core: tensor_core.copied().flatten(),
+            flops: line.flops,
+            bytes: line.bytes,
+        })
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+
+    pub(super) fn line(&self, at: usize) -> Option<Line<'r>> {
+        let own = self.list.get(at)?;
+        Some(Line {
+            at,
+            record: self.records.get(at)?,
+            place: own.place,
+            cells: own.cells,
+            flops: own.share.flops,
+            bytes: own.share.bytes,
+        })
+    }
+}
+
 /// The rows of all records, same order. Each call is priced once and its cost shared over its
 /// kernels.
-pub fn rows(records: &[Record]) -> Vec<Row> {
-    let mut chooser = Chooser::default();
-    let mut names: FxHashMap<&Text, Arc<Decoded>> = FxHashMap::default();
-    let works: Vec<Work<'_>> = records
+pub fn rows(records: &Records) -> Rows<'_> {
+    let names: Vec<&str> = records.names.iter().map(|name| &*name.long).collect();
+    let decoded: Vec<Decoded> = names.par_iter().map(|name| decode(name)).collect();
+    let tensor_core = decoded.iter().map(tensor_core).collect();
+    let (choices, chosen) = choice::choose(records);
+    let works = Works {
+        records,
+        choices,
+        chosen,
+        decoded,
+        long_names: numbered(names.iter()),
+        alike: numbered(
+            records
+                .places
+                .iter()
+                .map(|p| (&p.markers, &p.trace, &p.layer)),
+        ),
+    };
+    let shares = calls::shares(&works);
+    let mut writer = Writer {
+        works: &works,
+        cells: IndexSet::default(),
+        known: FxHashMap::default(),
+    };
+    let list = records
         .iter()
-        .map(|record| Work {
-            record,
-            choice: chooser.next(record),
-            decoded: Arc::clone(
-                names
-                    .entry(&record.long_name)
-                    .or_insert_with(|| Arc::new(decode(&record.long_name))),
-            ),
-        })
-        .collect();
-    let mut shares = vec![Share::default(); works.len()];
-    let partners = Partners::of(&works);
-    for call in calls::group(&works) {
-        let members: Vec<&Work<'_>> = call.iter().filter_map(|&at| works.get(at)).collect();
-        let partners = members
-            .first()
-            .map_or(&[][..], |first| partners.of_work(first));
-        for (at, share) in call.iter().zip(calls::share(&members, partners)) {
-            if let Some(slot) = shares.get_mut(*at) {
-                *slot = share;
-            }
-        }
-    }
-    works
-        .iter()
+        .zip(&works.chosen)
         .zip(shares)
-        .map(|(work, share)| row(work, share))
+        .map(|((record, chosen), share)| writer.row(record, *chosen, share))
+        .collect();
+    Rows {
+        records,
+        list,
+        cells: writer.cells,
+        tensor_core,
+    }
+}
+
+/// A number for each item, equal for equal ones.
+fn numbered<T: std::hash::Hash + Eq>(items: impl Iterator<Item = T>) -> Vec<u32> {
+    let mut known: IndexSet<T, FxBuildHasher> = IndexSet::default();
+    items
+        .map(|item| u32::try_from(known.insert_full(item).0).unwrap_or(u32::MAX))
         .collect()
 }
 
-/// An operator with its arguments.
-pub(super) type Operator = (Arc<OpName>, Arc<OpArgs>);
-
-/// Operators by device, sequence number and direction: what one direction leaves open, the other may
-/// list. Only operators with arguments of their own.
-#[derive(Debug, Default)]
-struct Partners(FxHashMap<(u32, u64, bool), Vec<Operator>>);
-
-impl Partners {
-    /// Of one number: more than an operator has.
-    const MOST: usize = 16;
-
-    fn of(works: &[Work<'_>]) -> Partners {
-        let mut partners = Partners::default();
-        for work in works {
-            let (choice, record) = (&work.choice, work.record);
-            let own = choice
-                .args
-                .as_ref()
-                .filter(|_| choice.marker.is_some() && !choice.from_forward);
-            let (Some(args), Some(seq)) = (own, record.seq.first()) else {
-                continue;
-            };
-            let key = (record.device, *seq, record.place.dir == Dir::Bprop);
-            let known = partners.0.entry(key).or_default();
-            let same = |(op, other): &Operator| op == &choice.op && Arc::ptr_eq(other, args);
-            if known.len() < Self::MOST && !known.iter().any(same) {
-                known.push((Arc::clone(&choice.op), Arc::clone(args)));
-            }
-        }
-        partners
-    }
-
-    /// The operators of the other direction.
-    fn of_work(&self, work: &Work<'_>) -> &[Operator] {
-        let record = work.record;
-        let key =
-            (record.seq.first()).map(|seq| (record.device, *seq, record.place.dir != Dir::Bprop));
-        key.and_then(|key| self.0.get(&key))
-            .map_or(&[], Vec::as_slice)
+fn tensor_core(kernel: &Decoded) -> Option<bool> {
+    match kernel.tensor_core {
+        _ if !kernel.family.is_math() => None,
+        TensorCore::Yes => Some(true),
+        TensorCore::No => Some(false),
+        TensorCore::Unknown => None,
     }
 }
 
-fn row(work: &Work<'_>, share: Share) -> Row {
-    let choice = &work.choice;
-    let (op, params) = match &choice.marker {
-        Some(marker) => params::cells(&Input {
+/// What decides the cells of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Decides {
+    choice: ChoiceId,
+    /// Only where a marker's parameters depend on them.
+    kernel: Option<(Dir, u64, NameId)>,
+}
+
+/// Puts choices into words, each once.
+struct Writer<'w> {
+    works: &'w Works<'w>,
+    cells: IndexSet<Cells, FxBuildHasher>,
+    known: FxHashMap<Decides, (PlaceId, CellsId)>,
+}
+
+impl Writer<'_> {
+    fn row(&mut self, record: Record<'_>, chosen: ChoiceId, share: Share) -> Own {
+        let works = self.works;
+        let choice = works.choices.get(chosen);
+        let marked = choice.is_some_and(|choice| choice.marker.is_some());
+        let decides = Decides {
+            choice: chosen,
+            kernel: marked.then(|| {
+                let sub = params::sub_that_counts(record.sub());
+                (record.place().dir, sub, record.own.name)
+            }),
+        };
+        let (place, cells) = match (self.known.get(&decides), choice) {
+            (Some(known), _) => *known,
+            (None, Some(choice)) => {
+                let cells = cells(&works.choices, choice, record, &works.decoded);
+                let id = CellsId::new(self.cells.insert_full(cells).0);
+                self.known.insert(decides, (choice.place, id));
+                (choice.place, id)
+            }
+            // Every record has a choice.
+            (None, None) => (record.own.place, CellsId(0)),
+        };
+        Own {
+            place,
+            cells,
+            share,
+        }
+    }
+}
+
+fn cells(choices: &Choices, choice: &Choice, record: Record<'_>, decoded: &[Decoded]) -> Cells {
+    let name = choices.op(choice.op);
+    let kernel = decoded.get(record.own.name.idx());
+    let (op, params) = match (&choice.marker, kernel) {
+        (Some(marker), Some(kernel)) => params::cells(&Input {
             marker,
             dir: if choice.from_forward {
-                work.record.place.dir
+                record.place().dir
             } else {
                 // Arguments of its own are those of the product at hand, whichever way it goes.
                 Dir::Fprop
             },
-            sub: work.record.sub,
-            kernel: &work.decoded,
+            sub: record.sub(),
+            kernel,
         }),
-        None => (choice.op.name.clone(), shapes(choice)),
+        _ => {
+            let args = choice.args.and_then(|args| choices.shapes(args));
+            (
+                name.map(|n| n.name.clone()).unwrap_or_default(),
+                shapes(args),
+            )
+        }
     };
     let or_na = |text: String| {
         if text.is_empty() {
@@ -131,26 +241,56 @@ fn row(work: &Work<'_>, share: Share) -> Row {
             text
         }
     };
-    Row {
-        place: Arc::clone(&choice.place),
-        module: or_na(choice.op.module.clone()),
+    Cells {
+        module: or_na(name.map(|n| n.module.clone()).unwrap_or_default()),
         op: or_na(op),
         params,
-        tensor_core: match work.decoded.tensor_core {
-            _ if !work.decoded.family.is_math() => None,
-            TensorCore::Yes => Some(true),
-            TensorCore::No => Some(false),
-            TensorCore::Unknown => None,
-        },
-        flops: share.flops,
-        bytes: share.bytes,
+    }
+}
+
+/// A column of texts that kernels share, by what they share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    Name,
+    /// The kernel's own place.
+    Place,
+    /// Where layer and source lines are from.
+    Source,
+    Cells,
+    Tid,
+    Dims,
+}
+
+impl Of {
+    /// How many there are.
+    pub(super) fn count(self, rows: &Rows<'_>) -> usize {
+        let records = rows.records;
+        match self {
+            Of::Name => records.names.len(),
+            Of::Place | Of::Source => records.places.len(),
+            Of::Cells => rows.cells.len(),
+            Of::Tid => records.tids.len(),
+            Of::Dims => records.dims.len(),
+        }
+    }
+
+    /// Which of them a kernel has.
+    pub(super) fn of(self, line: &Line<'_>) -> usize {
+        let own = line.record.own;
+        match self {
+            Of::Name => own.name.idx(),
+            Of::Place => own.place.idx(),
+            Of::Source => line.place.idx(),
+            Of::Cells => line.cells.idx(),
+            Of::Tid => own.tid.idx(),
+            Of::Dims => own.dims.idx(),
+        }
     }
 }
 
 /// Shapes of a range without PyProf's markers: `[35,20];[20,8]`, or PyProf's words for none.
-fn shapes(choice: &Choice) -> String {
-    let shapes: Vec<String> = choice
-        .args
+fn shapes(args: Option<&OpArgs>) -> String {
+    let shapes: Vec<String> = args
         .iter()
         .flat_map(|args| &args.items)
         .filter_map(|arg| match &arg.value {

@@ -1,25 +1,35 @@
 //! PyProf's sequence numbers: which one a kernel belongs to, which others stand around it, and how
 //! its kernels are counted.
 
-use rustc_hash::FxHashMap;
-
-use super::{Dir, Place, Text};
+use super::{Dir, Place};
 use crate::profile::ThreadId;
 
 /// What a kernel's sequence columns hold.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Numbers {
-    pub seq: Vec<u64>,
-    pub alt: Vec<u64>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Numbers<'i> {
+    /// The numbers around the launch.
+    pub ids: &'i [u64],
+    /// The one the kernel belongs to; all others in `ids` are alternatives. It need not be there.
+    pub own: Option<u64>,
     pub sub: u64,
 }
 
+/// What counting needs to know of a place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counted {
+    pub dir: Dir,
+    /// Equal for equal operators.
+    pub ops: u32,
+    /// A recurrent cell's own call.
+    pub cell: bool,
+}
+
 /// The last kernel of a thread that had a sequence number.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Last {
     seq: u64,
     sub: u64,
-    ops: Vec<Text>,
+    ops: u32,
 }
 
 /// Numbers the kernels of a profile, in the order in which they are printed.
@@ -32,15 +42,27 @@ struct Last {
 /// thread has its own.
 #[derive(Debug, Default)]
 pub(super) struct Numbering {
-    last: FxHashMap<ThreadId, Last>,
+    /// By thread.
+    last: Vec<Option<Last>>,
 }
 
 /// Modules whose kernels carry many sequence numbers and are counted through.
 const CELLS: [&str; 3] = ["LSTMCell", "GRUCell", "RNNCell"];
 
 impl Numbering {
+    pub(super) fn new(threads: usize) -> Numbering {
+        Numbering {
+            last: vec![None; threads],
+        }
+    }
+
     /// The numbers of the next kernel; `ids` are those around its launch, ascending, each once.
-    pub(super) fn next(&mut self, thread: ThreadId, ids: &[u64], place: &Place) -> Numbers {
+    pub(super) fn next<'i>(
+        &mut self,
+        thread: ThreadId,
+        ids: &'i [u64],
+        place: Counted,
+    ) -> Numbers<'i> {
         // Old `emit_nvtx` prints 0 where autograd records nothing.
         let ids = match ids {
             [0, rest @ ..] if !rest.is_empty() => rest,
@@ -49,9 +71,8 @@ impl Numbering {
         let (Some(&first), Some(&largest)) = (ids.first(), ids.last()) else {
             return Numbers::default();
         };
-        let last = self.last.get(&thread);
-        let previous = last.map(|l| l.seq);
-        let current = match (place.dir, previous) {
+        let last = self.last.get(thread.idx()).copied().flatten();
+        let current = match (place.dir, last.map(|l| l.seq)) {
             (Dir::Fprop, Some(previous)) if largest <= previous => previous,
             (Dir::Fprop, Some(previous)) => ids
                 .iter()
@@ -61,22 +82,24 @@ impl Numbering {
             _ => first,
         };
         let sub = last
-            .filter(|l| l.ops == place.ops && (l.seq == current || is_cell(place)))
+            .filter(|l| l.ops == place.ops && (l.seq == current || place.cell))
             .map_or(0, |l| l.sub + 1);
-        self.last.insert(
-            thread,
-            Last {
+        if let Some(slot) = self.last.get_mut(thread.idx()) {
+            *slot = Some(Last {
                 seq: current,
                 sub,
-                ops: place.ops.clone(),
-            },
-        );
-        let (seq, alt) = ids.iter().partition(|&&id| id == current);
-        Numbers { seq, alt, sub }
+                ops: place.ops,
+            });
+        }
+        Numbers {
+            ids,
+            own: Some(current),
+            sub,
+        }
     }
 }
 
-fn is_cell(place: &Place) -> bool {
+pub(super) fn is_cell(place: &Place) -> bool {
     place.ops.first().is_some_and(|op| &**op == "forward")
         && place.mods.first().is_some_and(|m| CELLS.contains(&&**m))
 }
@@ -88,63 +111,70 @@ mod tests {
     const MAIN: ThreadId = ThreadId(0);
     const ENGINE: ThreadId = ThreadId(1);
 
-    fn place(dir: Dir, op: &str) -> Place {
-        Place {
+    fn place(dir: Dir, ops: u32) -> Counted {
+        Counted {
             dir,
-            ops: vec![op.into()],
-            mods: vec!["na".into()],
-            ..Place::default()
+            ops,
+            cell: false,
         }
     }
 
-    fn is(seq: &[u64], alt: &[u64], sub: u64) -> Numbers {
-        Numbers {
-            seq: seq.into(),
-            alt: alt.into(),
-            sub,
-        }
+    /// The columns: the kernel's number, the others, and the count.
+    fn columns(numbers: Numbers<'_>) -> (Vec<u64>, Vec<u64>, u64) {
+        let (seq, alt) = (numbers.ids.iter()).partition(|&&id| Some(id) == numbers.own);
+        (seq, alt, numbers.sub)
+    }
+
+    fn is(seq: &[u64], alt: &[u64], sub: u64) -> (Vec<u64>, Vec<u64>, u64) {
+        (seq.into(), alt.into(), sub)
     }
 
     #[test]
     fn kernels_of_one_number_are_counted() {
-        let mut n = Numbering::default();
-        let mm = place(Dir::Fprop, "mm");
-        assert_eq!(n.next(MAIN, &[71, 72], &mm), is(&[71], &[72], 0));
-        assert_eq!(n.next(MAIN, &[71], &mm), is(&[71], &[], 1));
-        let add = place(Dir::Fprop, "add");
-        assert_eq!(n.next(MAIN, &[71], &add), is(&[71], &[], 0));
-        assert_eq!(n.next(MAIN, &[], &add), is(&[], &[], 0));
-        let backward = place(Dir::Bprop, "Mm");
-        assert_eq!(n.next(MAIN, &[0, 72], &backward), is(&[72], &[], 0));
+        let mut numbering = Numbering::new(1);
+        let mut next = |ids: &[u64], place| columns(numbering.next(MAIN, ids, place));
+        let mm = place(Dir::Fprop, 0);
+        assert_eq!(next(&[71, 72], mm), is(&[71], &[72], 0));
+        assert_eq!(next(&[71], mm), is(&[71], &[], 1));
+        let add = place(Dir::Fprop, 1);
+        assert_eq!(next(&[71], add), is(&[71], &[], 0));
+        assert_eq!(next(&[], add), is(&[], &[], 0));
+        let backward = place(Dir::Bprop, 2);
+        assert_eq!(next(&[0, 72], backward), is(&[72], &[], 0));
         // A gradient sum: nothing new, so it belongs to what ran before it.
-        let sum = place(Dir::Fprop, "sum");
-        assert_eq!(n.next(MAIN, &[0], &sum), is(&[], &[0], 0));
-        assert_eq!(n.next(MAIN, &[0], &sum), is(&[], &[0], 1));
+        let sum = place(Dir::Fprop, 3);
+        assert_eq!(next(&[0], sum), is(&[], &[0], 0));
+        assert_eq!(next(&[0], sum), is(&[], &[0], 1));
     }
 
     #[test]
     fn threads_do_not_disturb_each_other() {
-        let mut n = Numbering::default();
-        let mm = place(Dir::Bprop, "Mm");
-        let subs: Vec<u64> = [MAIN, ENGINE, MAIN, ENGINE]
-            .map(|thread| n.next(thread, &[9], &mm).sub)
-            .to_vec();
+        let mut n = Numbering::new(2);
+        let mm = place(Dir::Bprop, 0);
+        let subs = [MAIN, ENGINE, MAIN, ENGINE].map(|thread| n.next(thread, &[9], mm).sub);
         assert_eq!(subs, [0, 0, 1, 1]);
     }
 
     #[test]
     fn no_number_is_lost() {
-        let mut n = Numbering::default();
-        let op = place(Dir::Bprop, "x");
-        assert_eq!(n.next(MAIN, &[1, 2, 3, 4], &op), is(&[1], &[2, 3, 4], 0));
+        let mut n = Numbering::new(1);
+        let numbers = n.next(MAIN, &[1, 2, 3, 4], place(Dir::Bprop, 0));
+        assert_eq!(columns(numbers), is(&[1], &[2, 3, 4], 0));
     }
 
     #[test]
     fn cells_are_counted_through() {
-        let mut n = Numbering::default();
-        let mut cell = place(Dir::Fprop, "forward");
-        cell.mods = vec!["LSTMCell".into()];
-        let subs: Vec<u64> = [5, 6, 7].map(|s| n.next(MAIN, &[s], &cell).sub).to_vec();
+        let mut n = Numbering::new(1);
+        let lstm = Place {
+            mods: vec!["LSTMCell".into()],
+            ops: vec!["forward".into()],
+            ..Place::default()
+        };
+        let cell = Counted {
+            cell: is_cell(&lstm),
+            ..place(Dir::Fprop, 0)
+        };
+        let subs = [5, 6, 7].map(|s| n.next(MAIN, &[s], cell).sub);
         assert_eq!(subs, [0, 1, 2]);
     }
 }

@@ -2,8 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::rows::Row;
-use super::{Record, Text};
+use rayon::prelude::*;
+
+use super::ordered::{self, Batch, Shelf, push_number, push_signed};
+use super::rows::{Line, Of, Rows};
+use super::{Name, Place, Text};
 use crate::base::suggest::did_you_mean;
 use crate::base::text::plain;
 
@@ -20,17 +23,46 @@ pub struct Column {
     pub width: usize,
     /// Aligned to the right with `-w`.
     number: bool,
-    cell: fn(&Cells<'_>) -> String,
+    cell: Cell,
 }
 
-/// Where a cell's text comes from.
-struct Cells<'a> {
-    /// Counted from 1.
-    index: usize,
-    record: &'a Record,
-    row: &'a Row,
+/// What stands in the cells of a column.
+#[derive(Debug, Clone, Copy)]
+enum Cell {
+    /// Numbers and commas, the kernel's own.
+    Own(fn(&mut Vec<u8>, &Line<'_>)),
+    /// A text of what the kernel shares with others: profile text.
+    Shared(Of, fn(&Shared<'_>) -> String),
+}
+
+/// Where the text of a cell comes from that kernels share.
+struct Shared<'a> {
+    rows: &'a Rows<'a>,
+    /// Which of its kind.
+    at: usize,
     /// Columns of fixed width: long cells are shortened to what tells most.
     fixed: bool,
+}
+
+impl<'a> Shared<'a> {
+    fn name(&self) -> Option<&'a Name> {
+        self.rows.records.names.get_index(self.at)
+    }
+
+    fn place(&self) -> Option<&'a Place> {
+        self.rows.records.places.get_index(self.at)
+    }
+
+    fn cells(&self, of: fn(&super::rows::Cells) -> &str) -> String {
+        let cells = self.rows.cells.get_index(self.at);
+        cells.map(of).unwrap_or_default().to_owned()
+    }
+
+    fn dims(&self, of: fn(&super::Dims) -> [u32; 3]) -> String {
+        let dims = self.rows.records.dims.get_index(self.at);
+        let [x, y, z] = dims.map_or([0; 3], of);
+        format!("{x},{y},{z}")
+    }
 }
 
 const fn column(
@@ -39,7 +71,7 @@ const fn column(
     width: usize,
     number: bool,
     about: &'static str,
-    cell: fn(&Cells<'_>) -> String,
+    cell: Cell,
 ) -> Column {
     Column {
         key,
@@ -53,30 +85,50 @@ const fn column(
 
 /// PyProf's 20 columns with its keys, headers and widths.
 pub const COLUMNS: &[Column] = &[
-    column("idx", "Idx", 7, true, "number of the kernel, from 1", |c| {
-        c.index.to_string()
-    }),
-    column("seq", "SeqId", 7, false, "autograd sequence number", |c| {
-        joined(&c.record.seq)
-    }),
+    column(
+        "idx",
+        "Idx",
+        7,
+        true,
+        "number of the kernel, from 1",
+        Cell::Own(|out, l| push_number(out, l.at as u64 + 1)),
+    ),
+    column(
+        "seq",
+        "SeqId",
+        7,
+        false,
+        "autograd sequence number",
+        Cell::Own(|out, l| push_list(out, l.record.seq())),
+    ),
     column(
         "altseq",
         "AltSeqId",
         7,
         false,
         "other sequence numbers around it",
-        |c| joined(&c.record.alt),
+        Cell::Own(|out, l| push_list(out, l.record.alt())),
     ),
-    column("tid", "TId", 12, true, "thread that launched it", |c| {
-        c.record.tid.map_or_else(|| "-".into(), |t| t.to_string())
-    }),
+    column(
+        "tid",
+        "TId",
+        12,
+        true,
+        "thread that launched it",
+        Cell::Shared(Of::Tid, |s| {
+            let tid = s.rows.records.tids.get_index(s.at).copied().flatten();
+            tid.map_or_else(|| "-".into(), |t| t.to_string())
+        }),
+    ),
     column(
         "layer",
         "Layer",
         10,
         false,
         "your `layer:` ranges, outermost first",
-        |c| or_dash(c.row.place.layer.join(":")),
+        Cell::Shared(Of::Source, |s| {
+            or_dash(s.place().map(|p| p.layer.join(":")).unwrap_or_default())
+        }),
     ),
     column(
         "trace",
@@ -84,30 +136,53 @@ pub const COLUMNS: &[Column] = &[
         25,
         false,
         "source lines of the call",
-        |c| trace(&c.row.place.trace, c.fixed),
+        Cell::Shared(Of::Source, |s| {
+            trace(s.place().map_or(&[], |p| p.trace.as_slice()), s.fixed)
+        }),
     ),
-    column("dir", "Direction", 5, false, "fprop or bprop", |c| {
-        c.record.place.dir.name().into()
-    }),
+    column(
+        "dir",
+        "Direction",
+        5,
+        false,
+        "fprop or bprop",
+        Cell::Shared(Of::Place, |s| {
+            s.place().map_or("na", |p| p.dir.name()).to_owned()
+        }),
+    ),
     column(
         "sub",
         "Sub",
         3,
         true,
         "counts kernels of one sequence number and operator",
-        |c| c.record.sub.to_string(),
+        Cell::Own(|out, l| push_number(out, l.record.sub())),
     ),
-    column("mod", "Module", 15, false, "module of the operator", |c| {
-        c.row.module.clone()
-    }),
-    column("op", "Op", 15, false, "operator", |c| c.row.op.clone()),
+    column(
+        "mod",
+        "Module",
+        15,
+        false,
+        "module of the operator",
+        Cell::Shared(Of::Cells, |s| s.cells(|c| &c.module)),
+    ),
+    column(
+        "op",
+        "Op",
+        15,
+        false,
+        "operator",
+        Cell::Shared(Of::Cells, |s| s.cells(|c| &c.op)),
+    ),
     column(
         "kernel",
         "Kernel",
         0,
         false,
         "short name of the kernel",
-        |c| or_dash(c.record.short_name.replace(' ', "_")),
+        Cell::Shared(Of::Name, |s| {
+            or_dash(s.name().map_or("", |n| &n.short).replace(' ', "_"))
+        }),
     ),
     column(
         "params",
@@ -115,42 +190,68 @@ pub const COLUMNS: &[Column] = &[
         0,
         false,
         "shapes and types of the arguments",
-        |c| c.row.params.clone(),
+        Cell::Shared(Of::Cells, |s| s.cells(|c| &c.params)),
     ),
-    column("sil", "Sil(ns)", 10, true, "time on the GPU, ns", |c| {
-        c.record.duration.to_string()
-    }),
+    column(
+        "sil",
+        "Sil(ns)",
+        10,
+        true,
+        "time on the GPU, ns",
+        Cell::Own(|out, l| push_signed(out, l.record.duration())),
+    ),
     column(
         "tc",
         "TC",
         2,
         false,
         "1 on Tensor Cores, 0 not, - unknown or no such work",
-        |c| match c.row.tensor_core {
-            Some(true) => "1".into(),
-            Some(false) => "0".into(),
-            None => "-".into(),
-        },
+        Cell::Shared(Of::Name, |s| {
+            let answer = s.rows.tensor_core.get(s.at).copied().flatten();
+            answer
+                .map_or("-", |yes| if yes { "1" } else { "0" })
+                .to_owned()
+        }),
     ),
-    column("device", "Device", 3, true, "number of the GPU", |c| {
-        c.record.device.to_string()
-    }),
-    column("stream", "Stream", 3, true, "CUDA stream", |c| {
-        c.record.stream.to_string()
-    }),
-    column("grid", "Grid", 12, false, "thread blocks", |c| {
-        dims(c.record.grid)
-    }),
-    column("block", "Block", 12, false, "threads of a block", |c| {
-        dims(c.record.block)
-    }),
+    column(
+        "device",
+        "Device",
+        3,
+        true,
+        "number of the GPU",
+        Cell::Own(|out, l| push_number(out, l.record.device().into())),
+    ),
+    column(
+        "stream",
+        "Stream",
+        3,
+        true,
+        "CUDA stream",
+        Cell::Own(|out, l| push_number(out, l.record.stream().into())),
+    ),
+    column(
+        "grid",
+        "Grid",
+        12,
+        false,
+        "thread blocks",
+        Cell::Shared(Of::Dims, |s| s.dims(|d| d.grid)),
+    ),
+    column(
+        "block",
+        "Block",
+        12,
+        false,
+        "threads of a block",
+        Cell::Shared(Of::Dims, |s| s.dims(|d| d.block)),
+    ),
     column(
         "flops",
         "FLOPs",
         12,
         true,
         "share of the call's FLOPs (an FMA is 2), - unknown",
-        |c| number(c.row.flops),
+        Cell::Own(|out, l| push_known(out, l.flops)),
     ),
     column(
         "bytes",
@@ -158,7 +259,7 @@ pub const COLUMNS: &[Column] = &[
         12,
         true,
         "share of the call's DRAM traffic, - unknown",
-        |c| number(c.row.bytes),
+        Cell::Own(|out, l| push_known(out, l.bytes)),
     ),
 ];
 
@@ -169,9 +270,23 @@ fn or_dash(text: String) -> String {
     if text.is_empty() { "-".into() } else { text }
 }
 
-fn joined(ids: &[u64]) -> String {
-    let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    or_dash(ids.join(","))
+fn push_list(out: &mut Vec<u8>, ids: &[u64]) {
+    if ids.is_empty() {
+        out.push(b'-');
+    }
+    for (at, id) in ids.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        push_number(out, *id);
+    }
+}
+
+fn push_known(out: &mut Vec<u8>, number: Option<u64>) {
+    match number {
+        Some(number) => push_number(out, number),
+        None => out.push(b'-'),
+    }
 }
 
 fn trace(lines: &[Text], fixed: bool) -> String {
@@ -179,14 +294,6 @@ fn trace(lines: &[Text], fixed: bool) -> String {
         Some(last) if fixed => last.rsplit('/').next().unwrap_or(last).to_owned(),
         _ => or_dash(lines.join(",")),
     }
-}
-
-fn dims([x, y, z]: [u32; 3]) -> String {
-    format!("{x},{y},{z}")
-}
-
-fn number(value: Option<u64>) -> String {
-    value.map_or_else(|| "-".into(), |v| v.to_string())
 }
 
 /// The columns of a list of keys, or all of them for `all`.
@@ -247,28 +354,54 @@ impl Layout {
         Ok(Layout::Fixed(widths.collect()))
     }
 
-    fn line(&self, cells: &[(String, bool)]) -> String {
-        let words = cells.iter().map(|(text, _)| plain(text));
+    /// What stands between two cells, and behind the last.
+    fn between(&self) -> (&'static [u8], &'static [u8]) {
         match self {
+            Layout::Spaces => (b" ", b"\n"),
+            Layout::Csv => (b",", b"\n"),
+            Layout::Fixed(_) => (b" ", b" \n"),
+        }
+    }
+
+    /// A text as a cell of the column `at`.
+    fn cell(&self, at: usize, text: &str, number: bool) -> String {
+        let word = plain(text);
+        match self {
+            Layout::Csv => format!("\"{}\"", word.replace('"', "\"\"")),
+            Layout::Spaces => word.replace(char::is_whitespace, "_"),
+            Layout::Fixed(widths) => {
+                let width = widths.get(at).copied().unwrap_or(0);
+                if number {
+                    format!("{word:>width$}")
+                } else {
+                    format!("{:width$}", fitted(&word, width))
+                }
+            }
+        }
+    }
+
+    /// Appends numbers and commas as a cell of the column `at`.
+    fn push(
+        &self,
+        out: &mut Vec<u8>,
+        at: usize,
+        column: &Column,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        match self {
+            Layout::Spaces => write(out),
             Layout::Csv => {
-                let quoted = words.map(|word| format!("\"{}\"", word.replace('"', "\"\"")));
-                quoted.collect::<Vec<_>>().join(",")
+                out.push(b'"');
+                write(out);
+                out.push(b'"');
             }
-            Layout::Spaces => {
-                let whole = words.map(|word| word.replace(char::is_whitespace, "_"));
-                whole.collect::<Vec<_>>().join(" ")
+            Layout::Fixed(_) => {
+                let start = out.len();
+                write(out);
+                let written = out.split_off(start);
+                let text = String::from_utf8(written).unwrap_or_default();
+                out.extend_from_slice(self.cell(at, &text, column.number).as_bytes());
             }
-            Layout::Fixed(widths) => words
-                .zip(cells)
-                .zip(widths)
-                .map(|((word, (_, number)), width)| {
-                    if *number {
-                        format!("{word:>width$} ")
-                    } else {
-                        format!("{:width$} ", fitted(&word, *width))
-                    }
-                })
-                .collect(),
         }
     }
 }
@@ -300,30 +433,88 @@ pub fn write(
     out: &mut dyn Write,
     columns: &[&Column],
     layout: &Layout,
-    records: &[Record],
-    rows: &[Row],
+    rows: &Rows<'_>,
 ) -> io::Result<()> {
+    let (between, end) = layout.between();
     // Headers stand to the left of their column, also above numbers.
     let fixed = matches!(layout, Layout::Fixed(_));
-    let headers: Vec<(String, bool)> = columns
-        .iter()
-        .map(|c| (header(c, fixed).to_owned(), false))
-        .collect();
-    writeln!(out, "{}", layout.line(&headers))?;
-    for (index, (record, row)) in (1..).zip(records.iter().zip(rows)) {
-        let cells = Cells {
-            index,
-            record,
-            row,
-            fixed,
+    let headers = (columns.iter().enumerate())
+        .map(|(at, c)| layout.cell(at, header(c, fixed), false).into_bytes());
+    out.write_all(&headers.collect::<Vec<_>>().join(between))?;
+    out.write_all(end)?;
+    let table = Table::new(columns, layout, rows);
+    let shelf = Shelf::default();
+    ordered::write(out, &shelf, |sink| {
+        let mut first = 0;
+        while first < rows.len() && sink.send(table.batch(first, &shelf)) {
+            first += BATCH;
+        }
+    })
+}
+
+/// Rows one thread writes without a break.
+const PIECE: usize = 1024;
+
+/// Rows of a batch: enough for sixteen threads.
+const BATCH: usize = 16 * PIECE;
+
+/// The table, with every text that rows share made ready.
+struct Table<'a> {
+    columns: &'a [&'a Column],
+    layout: &'a Layout,
+    rows: &'a Rows<'a>,
+    /// By column; empty for one of numbers.
+    ready: Vec<Vec<String>>,
+}
+
+impl<'a> Table<'a> {
+    fn new(columns: &'a [&'a Column], layout: &'a Layout, rows: &'a Rows<'a>) -> Table<'a> {
+        let fixed = matches!(layout, Layout::Fixed(_));
+        let ready = |(column, c): (usize, &&Column)| match c.cell {
+            Cell::Own(_) => Vec::new(),
+            Cell::Shared(of, text) => (0..of.count(rows))
+                .into_par_iter()
+                .map(|at| layout.cell(column, &text(&Shared { rows, at, fixed }), c.number))
+                .collect(),
         };
-        let line: Vec<(String, bool)> = columns
-            .iter()
-            .map(|c| ((c.cell)(&cells), c.number))
-            .collect();
-        writeln!(out, "{}", layout.line(&line))?;
+        Table {
+            columns,
+            layout,
+            rows,
+            ready: columns.iter().enumerate().map(ready).collect(),
+        }
     }
-    Ok(())
+
+    /// The lines of the batch that begins with row `first`.
+    fn batch(&self, first: usize, shelf: &Shelf) -> Batch {
+        let end = self.rows.len().min(first.saturating_add(BATCH));
+        let starts: Vec<usize> = (first..end).step_by(PIECE).collect();
+        let piece = |start: &usize| {
+            let mut out = shelf.take();
+            for line in (*start..end.min(start + PIECE)).filter_map(|at| self.rows.line(at)) {
+                self.push(&mut out, &line);
+            }
+            out
+        };
+        starts.par_iter().map(piece).collect()
+    }
+
+    fn push(&self, out: &mut Vec<u8>, line: &Line<'_>) {
+        let (between, end) = self.layout.between();
+        for (at, (column, ready)) in self.columns.iter().zip(&self.ready).enumerate() {
+            if at > 0 {
+                out.extend_from_slice(between);
+            }
+            match column.cell {
+                Cell::Own(write) => self.layout.push(out, at, column, |out| write(out, line)),
+                Cell::Shared(of, _) => {
+                    let text = ready.get(of.of(line)).map_or("", String::as_str);
+                    out.extend_from_slice(text.as_bytes());
+                }
+            }
+        }
+        out.extend_from_slice(end);
+    }
 }
 
 #[cfg(test)]
@@ -332,8 +523,13 @@ mod tests {
     use super::*;
 
     fn line(layout: &Layout, cells: &[&str]) -> String {
-        let cells: Vec<(String, bool)> = cells.iter().map(|c| ((*c).to_owned(), false)).collect();
-        layout.line(&cells)
+        let (between, end) = layout.between();
+        let cells: Vec<String> = (0..)
+            .zip(cells)
+            .map(|(at, text)| layout.cell(at, text, false))
+            .collect();
+        let word = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (cells.join(&word(between)) + &word(end)).replace('\n', "")
     }
 
     #[test]

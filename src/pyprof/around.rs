@@ -1,0 +1,447 @@
+//! The ranges around every launch, sorted into PyProf's bins.
+//!
+//! There are as many ranges as launches, but few different ones: `emit_nvtx` writes numbers into
+//! them, everything else repeats. So ranges with numbers are kept one by one, and all others as
+//! *settings*: one for each different way to stand in ranges, however often the program goes it.
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::{Text, event};
+use crate::correlate::literal::{self, Literal};
+use crate::correlate::{Run, ScopeId};
+use crate::profile::{Format, Number, Range, RangeKind, StrId};
+
+/// Parts of paths that make PyProf leave a line out of a trace: PyTorch's and PyProf's own files.
+const OWN_FILES: [&str; 9] = [
+    "/torch/nn/modules/",
+    "/torch/nn/functional.py",
+    "/torch/tensor.py",
+    "/torch/autograd/__init__.py",
+    "/torch/_jit_internal.py",
+    "/pyprof/nvtx/nvmarker.py",
+    "/apex/optimizers/",
+    "/torch/_utils.py",
+    "/torch/optim/",
+];
+
+/// What a range's text is to PyProf.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Bin {
+    #[default]
+    Other,
+    Marker(Box<Operator>),
+    /// The text is `layer:NAME`.
+    Layer,
+    /// Source lines, PyTorch's own left out.
+    Trace(Box<[Text]>),
+    Repr,
+    /// Reentrant checkpointing's own node: PyProf looks through it.
+    Ignored,
+}
+
+/// What a marker names.
+#[derive(Debug, Clone)]
+pub(super) struct Operator {
+    pub module: Text,
+    pub name: Text,
+}
+
+/// What a range adds to the place of the launches in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Effect {
+    Marker(StrId),
+    Layer(StrId),
+    /// Takes the place of the trace around it.
+    Trace(StrId),
+    Repr(StrId),
+    /// A Python frame of torch.profiler.
+    Frame(StrId),
+}
+
+/// An effect on top of others; the first entry of the table is none.
+#[derive(Debug, Clone, Copy)]
+struct Added {
+    below: u32,
+    effect: Option<Effect>,
+}
+
+/// What makes two ranges the same to PyProf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    text: StrId,
+    seq: Option<Number>,
+    op_id: Option<Number>,
+    args: Option<StrId>,
+}
+
+impl Key {
+    fn of(range: &Range) -> Key {
+        Key {
+            text: range.text,
+            seq: range.seq,
+            op_id: range.op_id,
+            args: range.args,
+        }
+    }
+}
+
+/// A way to stand in ranges without numbers; the first entry of the table is in none.
+#[derive(Debug, Clone, Copy, Default)]
+struct Setting {
+    /// The setting around its innermost range.
+    outer: u32,
+    /// Its innermost range.
+    key: Option<Key>,
+    effects: u32,
+    /// The innermost text that is nothing special.
+    other: Option<StrId>,
+    in_marker: bool,
+}
+
+/// A step from one setting into another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Step {
+    from: u32,
+    key: Key,
+    /// Counts even inside an equal one.
+    counted: bool,
+    python: bool,
+}
+
+/// A range of `emit_nvtx` around a launch, or an operator of torch.profiler.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbered {
+    pub text: StrId,
+    /// Where they are a list of shapes: [`Around::sizes`].
+    args: Option<StrId>,
+    pub seq: Option<Number>,
+    pub op_id: Option<Number>,
+    /// The next one outwards, counted from 1; 0 for none.
+    outer: u32,
+}
+
+/// The ranges around a scope.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Chain {
+    setting: u32,
+    /// The innermost one, counted from 1; 0 for none.
+    numbered: u32,
+    /// Arguments of the innermost range that holds a call stack.
+    pub stack: Option<StrId>,
+}
+
+/// The ranges around all scopes of a run.
+#[derive(Debug)]
+pub(super) struct Around<'r> {
+    pub run: &'r Run,
+    /// By text.
+    bins: Vec<Bin>,
+    /// By text: whether it is a list.
+    lists: Vec<bool>,
+    effects: Vec<Added>,
+    settings: Vec<Setting>,
+    numbered: Vec<Numbered>,
+    /// One per scope.
+    chains: Vec<Chain>,
+}
+
+impl<'r> Around<'r> {
+    pub(super) fn of(run: &'r Run) -> Around<'r> {
+        let mut used = vec![false; run.profile.strings.len()];
+        for scope in &run.scopes {
+            if let Some(range) = run.profile.ranges.get(scope.range.idx())
+                && let Some(flag) = used.get_mut(range.text.idx())
+            {
+                *flag = true;
+            }
+        }
+        let text = |at: usize| run.profile.text(StrId::new(at));
+        let around = Around {
+            run,
+            bins: (used.par_iter().enumerate())
+                .map(|(at, used)| if *used { bin_of(text(at)) } else { Bin::Other })
+                .collect(),
+            lists: (0..used.len())
+                .into_par_iter()
+                .map(|at| text(at).starts_with('['))
+                .collect(),
+            effects: vec![Added {
+                below: 0,
+                effect: None,
+            }],
+            settings: vec![Setting::default()],
+            numbered: Vec::new(),
+            chains: Vec::with_capacity(run.scopes.len()),
+        };
+        let mut growing = Growing {
+            around,
+            steps: FxHashMap::default(),
+            known_effects: FxHashMap::default(),
+            stacks: FxHashMap::default(),
+        };
+        growing.grow();
+        growing.around
+    }
+
+    /// What stands around a scope; in none stands nothing.
+    pub(super) fn chain(&self, scope: Option<ScopeId>) -> Chain {
+        scope
+            .and_then(|scope| self.chains.get(scope.idx()).copied())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn bin(&self, text: StrId) -> &Bin {
+        self.bins.get(text.idx()).unwrap_or(&Bin::Other)
+    }
+
+    /// Shapes of a range, where `emit_nvtx` printed them.
+    pub(super) fn sizes(&self, range: &Numbered) -> Option<StrId> {
+        range
+            .args
+            .filter(|args| self.lists.get(args.idx()).is_some_and(|list| *list))
+    }
+
+    /// Ranges with numbers, from the innermost outwards.
+    pub(super) fn numbered(&self, chain: Chain) -> impl Iterator<Item = &Numbered> {
+        let mut next = chain.numbered;
+        std::iter::from_fn(move || {
+            let range = self.numbered.get((next as usize).checked_sub(1)?)?;
+            next = range.outer;
+            Some(range)
+        })
+    }
+
+    /// A number that is the same where the ranges without numbers have the same effects.
+    pub(super) fn effects_id(&self, chain: Chain) -> u32 {
+        self.setting(chain).effects
+    }
+
+    /// What the ranges without numbers add, outermost first.
+    pub(super) fn effects(&self, chain: Chain) -> Vec<Effect> {
+        let mut next = self.setting(chain).effects;
+        let mut list: Vec<Effect> = std::iter::from_fn(|| {
+            let added = self.effects.get(next as usize)?;
+            next = added.below;
+            added.effect
+        })
+        .collect();
+        list.reverse();
+        list
+    }
+
+    /// The innermost text that is nothing special.
+    pub(super) fn other(&self, chain: Chain) -> Option<StrId> {
+        self.setting(chain).other
+    }
+
+    /// Whether a marker of PyProf stands around.
+    pub(super) fn in_marker(&self, chain: Chain) -> bool {
+        self.setting(chain).in_marker
+    }
+
+    fn setting(&self, chain: Chain) -> Setting {
+        let setting = self.settings.get(chain.setting as usize);
+        setting.copied().unwrap_or_default()
+    }
+}
+
+/// [`Around`] while it is made.
+struct Growing<'r> {
+    around: Around<'r>,
+    /// Where a step leads, and whether the range counts.
+    steps: FxHashMap<Step, (u32, bool)>,
+    known_effects: FxHashMap<(u32, Effect), u32>,
+    /// By arguments: whether they hold a call stack.
+    stacks: FxHashMap<StrId, bool>,
+}
+
+impl Growing<'_> {
+    /// The ranges around a scope are those around its parent, which comes first in the table, and its
+    /// own.
+    fn grow(&mut self) {
+        let run = self.around.run;
+        for scope in &run.scopes {
+            let outer = self.around.chain(scope.parent);
+            let range = run.profile.ranges.get(scope.range.idx());
+            let chain = range.map_or(outer, |range| self.enter(outer, range));
+            self.around.chains.push(chain);
+        }
+    }
+
+    /// A text that surrounds itself counts once: programs leave hundreds of equal ranges open.
+    fn enter(&mut self, outer: Chain, range: &Range) -> Chain {
+        let (inner, kept) =
+            if is_operator(range) && matches!(self.around.bin(range.text), Bin::Other) {
+                self.enter_numbered(outer, range)
+            } else {
+                self.enter_setting(outer, range)
+            };
+        let stack = range.args.filter(|args| kept && self.holds_stack(*args));
+        Chain {
+            stack: stack.or(outer.stack),
+            ..inner
+        }
+    }
+
+    fn enter_numbered(&mut self, outer: Chain, range: &Range) -> (Chain, bool) {
+        let key = Key::of(range);
+        let repeated = self.around.numbered(outer).any(|other| {
+            (other.text, other.seq, other.op_id, other.args)
+                == (key.text, key.seq, key.op_id, key.args)
+        });
+        if repeated {
+            return (outer, false);
+        }
+        self.around.numbered.push(Numbered {
+            text: range.text,
+            args: range.args,
+            seq: range.seq,
+            op_id: range.op_id,
+            outer: outer.numbered,
+        });
+        let numbered = number(self.around.numbered.len());
+        (Chain { numbered, ..outer }, true)
+    }
+
+    fn enter_setting(&mut self, outer: Chain, range: &Range) -> (Chain, bool) {
+        // A layer inside a layer of its name is one more layer, unless it was never closed.
+        let layer = matches!(self.around.bin(range.text), Bin::Layer);
+        let step = Step {
+            from: outer.setting,
+            key: Key::of(range),
+            counted: layer && range.span.end != i64::MAX,
+            python: range.kind == RangeKind::Python,
+        };
+        let (setting, kept) = match self.steps.get(&step) {
+            Some(known) => *known,
+            None => {
+                let new = self.take(step);
+                self.steps.insert(step, new);
+                new
+            }
+        };
+        (Chain { setting, ..outer }, kept)
+    }
+
+    /// Where a step leads that was not taken before.
+    fn take(&mut self, step: Step) -> (u32, bool) {
+        let text = step.key.text;
+        let kept = step.counted || !self.stands_in(step.from, &step.key);
+        let outer = self.around.settings.get(step.from as usize);
+        let mut own = outer.copied().unwrap_or_default();
+        own.outer = step.from;
+        own.key = Some(step.key);
+        let effect = match self.around.bin(text) {
+            Bin::Trace(_) => Some(Effect::Trace(text)),
+            _ if !kept => return (step.from, false),
+            Bin::Marker(_) => {
+                own.in_marker = true;
+                Some(Effect::Marker(text))
+            }
+            Bin::Layer => Some(Effect::Layer(text)),
+            Bin::Repr => Some(Effect::Repr(text)),
+            Bin::Ignored => None,
+            Bin::Other => {
+                let words = Some(text).filter(|t| !self.around.run.profile.text(*t).is_empty());
+                own.other = words.or(own.other);
+                None
+            }
+        };
+        let frame = (step.python && kept).then_some(Effect::Frame(text));
+        for effect in frame.into_iter().chain(effect) {
+            own.effects = self.add(own.effects, effect);
+        }
+        let setting = number(self.around.settings.len());
+        self.around.settings.push(own);
+        (setting, kept)
+    }
+
+    fn stands_in(&self, setting: u32, key: &Key) -> bool {
+        let mut next = setting;
+        while let Some(setting) = self.around.settings.get(next as usize) {
+            match &setting.key {
+                None => return false,
+                Some(other) if other == key => return true,
+                Some(_) => next = setting.outer,
+            }
+        }
+        false
+    }
+
+    fn add(&mut self, below: u32, effect: Effect) -> u32 {
+        let effects = &mut self.around.effects;
+        *self
+            .known_effects
+            .entry((below, effect))
+            .or_insert_with(|| {
+                effects.push(Added {
+                    below,
+                    effect: Some(effect),
+                });
+                number(effects.len() - 1)
+            })
+    }
+
+    fn holds_stack(&mut self, args: StrId) -> bool {
+        let profile = &self.around.run.profile;
+        let holds = || event::call_stack(profile.text(args)).is_some();
+        profile.format == Format::KinetoJson && *self.stacks.entry(args).or_insert_with(holds)
+    }
+}
+
+/// A row number; tables are capped below `u32::MAX` rows.
+fn number(row: usize) -> u32 {
+    u32::try_from(row).unwrap_or(u32::MAX)
+}
+
+/// Whether PyTorch wrote a range for an operator: it carries a sequence number or an operator id.
+fn is_operator(range: &Range) -> bool {
+    let nests = matches!(
+        range.kind,
+        RangeKind::PushPop | RangeKind::CpuOp | RangeKind::Annotation
+    );
+    nests && (range.seq.is_some() || range.op_id.is_some())
+}
+
+/// The name in `layer:NAME`.
+pub(super) fn layer_name(text: &str) -> Option<&str> {
+    text.trim_start().strip_prefix("layer:")
+}
+
+fn bin_of(text: &str) -> Bin {
+    if text.trim_start().starts_with('{')
+        && let Some(bin) = dictionary(text)
+    {
+        return bin;
+    }
+    if layer_name(text).is_some() {
+        return Bin::Layer;
+    }
+    if text.contains("CheckpointFunctionBackward") {
+        return Bin::Ignored;
+    }
+    Bin::Other
+}
+
+/// A text that is one of PyProf's own dictionaries, by its keys. PyProf looks for the words anywhere
+/// in the text.
+fn dictionary(text: &str) -> Option<Bin> {
+    let entries = match literal::parse(text) {
+        Ok(Literal::Dict(entries)) => entries,
+        _ => literal::leading_entries(text),
+    };
+    let get = |key: &str| literal::lookup(&entries, key);
+    if let Some(frames) = get("traceMarker").and_then(Literal::items) {
+        let lines = frames.iter().filter_map(Literal::as_str);
+        let users = lines.filter(|line| !OWN_FILES.iter().any(|own| line.contains(own)));
+        return Some(Bin::Trace(users.map(Text::from).collect()));
+    }
+    if get("strRepr").is_some() {
+        return Some(Bin::Repr);
+    }
+    Some(Bin::Marker(Box::new(Operator {
+        module: get("mod")?.as_str()?.into(),
+        name: get("op")?.as_str()?.into(),
+    })))
+}

@@ -1,0 +1,300 @@
+//! One line per kernel: a Python dictionary with PyProf's keys in PyProf's order, or the same in
+//! JSON. What kernels share is put into words once; a line copies it and adds the numbers.
+
+use super::ordered::{push_number, push_signed};
+use super::stencil::Stencil;
+use super::{Dims, Name, Place, Record, Records, Text, python};
+
+/// Shapes of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A Python dictionary, as PyProf writes it.
+    Python,
+    /// A JSON object with the same keys.
+    Json,
+}
+
+/// PyProf's keys, in its order.
+pub(super) const KEYS: [&str; 19] = [
+    "kShortName",
+    "kDuration",
+    "layer",
+    "trace",
+    "reprMarkers",
+    "marker",
+    "seqMarker",
+    "seqId",
+    "subSeqId",
+    "altSeqId",
+    "dir",
+    "mod",
+    "op",
+    "tid",
+    "device",
+    "stream",
+    "grid",
+    "block",
+    "kLongName",
+];
+
+/// The pieces of lines.
+#[derive(Debug)]
+pub(super) struct Lines {
+    shape: Shape,
+    keys: Keys,
+    names: Vec<NamePiece>,
+    places: Vec<PlacePiece>,
+    tids: Vec<Vec<u8>>,
+    dims: Vec<Vec<u8>>,
+}
+
+/// The keys between values that are numbers.
+#[derive(Debug)]
+struct Keys {
+    sub: Vec<u8>,
+    alt: Vec<u8>,
+    device: Vec<u8>,
+    stream: Vec<u8>,
+}
+
+/// The first and the last value of a line with what stands around them.
+#[derive(Debug)]
+struct NamePiece {
+    short: Vec<u8>,
+    long: Vec<u8>,
+}
+
+/// The values of a place. The sequence numbers stand between two groups of them.
+#[derive(Debug)]
+struct PlacePiece {
+    text: Vec<u8>,
+    /// Where the numbers of ranges go.
+    holes: Vec<usize>,
+    /// Where the sequence numbers go.
+    seq: usize,
+}
+
+impl Lines {
+    pub(super) fn new(shape: Shape) -> Lines {
+        let key = |name: &str| {
+            let mut out = Vec::new();
+            shape.key(&mut out, name);
+            out
+        };
+        Lines {
+            shape,
+            keys: Keys {
+                sub: key("subSeqId"),
+                alt: key("altSeqId"),
+                device: key("device"),
+                stream: key("stream"),
+            },
+            names: Vec::new(),
+            places: Vec::new(),
+            tids: Vec::new(),
+            dims: Vec::new(),
+        }
+    }
+
+    /// Puts into words what has come to `records` since the last time.
+    pub(super) fn learn(&mut self, records: &Records) {
+        let shape = self.shape;
+        let names = records.names.iter().skip(self.names.len());
+        self.names.extend(names.map(|name| shape.name(name)));
+        let places = records.places.iter().skip(self.places.len());
+        self.places.extend(places.map(|place| shape.place(place)));
+        let tids = records.tids.iter().skip(self.tids.len());
+        self.tids.extend(tids.map(|tid| shape.tid(*tid)));
+        let dims = records.dims.iter().skip(self.dims.len());
+        self.dims.extend(dims.map(|dims| shape.dims(dims)));
+    }
+
+    /// About how many bytes a record's line has.
+    pub(super) fn length(&self, record: Record<'_>) -> usize {
+        /// Numbers and the keys between them.
+        const REST: usize = 300;
+        let place = self.places.get(record.own.place.idx());
+        let name = self.names.get(record.own.name.idx());
+        let names = name.map_or(0, |n| n.short.len().saturating_add(n.long.len()));
+        place
+            .map_or(0, |p| p.text.len())
+            .saturating_add(names)
+            .saturating_add(REST)
+    }
+
+    /// Appends a record's line, without the line end.
+    pub(super) fn push(&self, out: &mut Vec<u8>, record: Record<'_>) {
+        let own = record.own;
+        let (Some(name), Some(place)) = (
+            self.names.get(own.name.idx()),
+            self.places.get(own.place.idx()),
+        ) else {
+            return;
+        };
+        out.extend_from_slice(&name.short);
+        push_signed(out, record.duration());
+        let mut from = 0;
+        for (hole, number) in place.holes.iter().zip(record.in_ranges()) {
+            out.extend_from_slice(place.text.get(from..*hole).unwrap_or_default());
+            push_number(out, *number);
+            from = *hole;
+        }
+        out.extend_from_slice(place.text.get(from..place.seq).unwrap_or_default());
+        self.shape.numbers(out, record.seq());
+        out.extend_from_slice(&self.keys.sub);
+        push_number(out, record.sub());
+        out.extend_from_slice(&self.keys.alt);
+        self.shape.numbers(out, record.alt());
+        out.extend_from_slice(place.text.get(place.seq..).unwrap_or_default());
+        out.extend_from_slice(self.tids.get(own.tid.idx()).map_or(&[], Vec::as_slice));
+        out.extend_from_slice(&self.keys.device);
+        push_number(out, own.device.into());
+        out.extend_from_slice(&self.keys.stream);
+        push_number(out, own.stream.into());
+        out.extend_from_slice(self.dims.get(own.dims.idx()).map_or(&[], Vec::as_slice));
+        out.extend_from_slice(&name.long);
+    }
+}
+
+impl Shape {
+    fn is_python(self) -> bool {
+        self == Shape::Python
+    }
+
+    /// `, 'name': `, as it stands behind another value.
+    fn key(self, out: &mut Vec<u8>, name: &str) {
+        let (before, after) = match self {
+            Shape::Python => (", '", "': "),
+            Shape::Json => (",\"", "\":"),
+        };
+        for part in [before, name, after] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+
+    fn string(self, out: &mut Vec<u8>, text: &str) {
+        let mut literal = String::with_capacity(text.len() + 2);
+        match self {
+            Shape::Python => python::push_str(&mut literal, text),
+            Shape::Json => literal.push_str(&json(text)),
+        }
+        out.extend_from_slice(literal.as_bytes());
+    }
+
+    fn list<T>(self, out: &mut Vec<u8>, items: &[T], mut item: impl FnMut(&mut Vec<u8>, &T)) {
+        out.push(b'[');
+        for (at, value) in items.iter().enumerate() {
+            if at > 0 {
+                out.extend_from_slice(if self.is_python() { b", " } else { b"," });
+            }
+            item(out, value);
+        }
+        out.push(b']');
+    }
+
+    fn strings(self, out: &mut Vec<u8>, list: &[Text]) {
+        self.list(out, list, |out, text| self.string(out, text));
+    }
+
+    fn numbers(self, out: &mut Vec<u8>, list: &[u64]) {
+        self.list(out, list, |out, number| push_number(out, *number));
+    }
+
+    fn name(self, name: &Name) -> NamePiece {
+        let mut short = Vec::new();
+        // The first key has nothing before it.
+        self.key(&mut short, "kShortName");
+        let behind = if self.is_python() { 2 } else { 1 };
+        short.drain(..behind);
+        short.insert(0, b'{');
+        self.string(&mut short, &name.short);
+        self.key(&mut short, "kDuration");
+        let mut long = Vec::new();
+        self.key(&mut long, "kLongName");
+        self.string(&mut long, &name.long);
+        long.push(b'}');
+        NamePiece { short, long }
+    }
+
+    fn place(self, place: &Place) -> PlacePiece {
+        let mut text = Vec::new();
+        for (key, list) in [
+            ("layer", &place.layer),
+            ("trace", &place.trace),
+            ("reprMarkers", &place.reprs),
+            ("marker", &place.markers),
+        ] {
+            self.key(&mut text, key);
+            self.strings(&mut text, list);
+        }
+        self.key(&mut text, "seqMarker");
+        let mut holes = Vec::new();
+        self.list(&mut text, &place.seq_markers, |out, stencil| {
+            self.stencil(out, stencil, &mut holes);
+        });
+        self.key(&mut text, "seqId");
+        let seq = text.len();
+        self.key(&mut text, "dir");
+        self.string(&mut text, place.dir.name());
+        self.key(&mut text, "mod");
+        self.strings(&mut text, &place.mods);
+        self.key(&mut text, "op");
+        self.strings(&mut text, &place.ops);
+        self.key(&mut text, "tid");
+        PlacePiece { text, holes, seq }
+    }
+
+    /// A string with numbers to come. Digits neither need escapes nor decide the quotes.
+    fn stencil(self, out: &mut Vec<u8>, stencil: &Stencil, holes: &mut Vec<usize>) {
+        let quote = match self {
+            Shape::Python => python::quote(stencil.blank()),
+            Shape::Json => '"',
+        };
+        let mut literal = String::from(quote);
+        for (at, piece) in stencil.pieces().enumerate() {
+            if at > 0 {
+                holes.push(out.len() + literal.len());
+            }
+            match self {
+                Shape::Python => python::push_inside(&mut literal, piece, quote),
+                Shape::Json => {
+                    let quoted = json(piece);
+                    let inside = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"'));
+                    literal.push_str(inside.unwrap_or_default());
+                }
+            }
+        }
+        literal.push(quote);
+        out.extend_from_slice(literal.as_bytes());
+    }
+
+    fn tid(self, tid: Option<u64>) -> Vec<u8> {
+        let mut out = Vec::new();
+        match tid {
+            Some(tid) => push_number(&mut out, tid),
+            None => out.extend_from_slice(if self.is_python() { b"None" } else { b"null" }),
+        }
+        out
+    }
+
+    fn dims(self, dims: &Dims) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (key, sizes) in [("grid", &dims.grid), ("block", &dims.block)] {
+            self.key(&mut out, key);
+            let shown = match self {
+                Shape::Python => python::tuple(sizes),
+                Shape::Json => {
+                    let [x, y, z] = sizes;
+                    format!("[{x},{y},{z}]")
+                }
+            };
+            out.extend_from_slice(shown.as_bytes());
+        }
+        out
+    }
+}
+
+fn json(text: &str) -> String {
+    // A string: nothing that could fail.
+    serde_json::to_string(text).unwrap_or_default()
+}

@@ -1,0 +1,166 @@
+//! Texts that differ in numbers only: `aten::mm, seq = 7, op_id = 9` of one call is
+//! `aten::mm, seq = 8, op_id = 12` of the next. What stays is kept once, the numbers with each kernel.
+
+use super::Text;
+
+/// A text with its numbers taken out: those behind the first `, seq = ` and the first `, op_id = `.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Stencil {
+    /// Without the numbers.
+    text: Text,
+    /// Where in it they stand, in order.
+    holes: [Option<usize>; 2],
+}
+
+impl Stencil {
+    /// `text` has no numbers yet; `holes` are places in it, in order.
+    pub(super) fn new(text: Text, holes: [Option<usize>; 2]) -> Stencil {
+        Stencil { text, holes }
+    }
+
+    /// How many numbers it takes.
+    pub(super) fn holes(&self) -> usize {
+        self.holes.iter().flatten().count()
+    }
+
+    /// The text without its numbers.
+    pub(super) fn blank(&self) -> &Text {
+        &self.text
+    }
+
+    /// The pieces between the numbers: one more than there are numbers.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &str> {
+        let ends = self.holes.iter().flatten().copied();
+        let mut from = 0;
+        ends.chain([self.text.len()]).map(move |end| {
+            let piece = self.text.get(from..end).unwrap_or_default();
+            from = end;
+            piece
+        })
+    }
+
+    /// The text with numbers; none stands for those that are missing.
+    pub fn filled(&self, numbers: &[u64]) -> String {
+        let mut out = String::with_capacity(self.text.len() + 24);
+        let mut numbers = numbers.iter();
+        for (at, piece) in self.pieces().enumerate() {
+            if at > 0
+                && let Some(number) = numbers.next()
+            {
+                out.push_str(&number.to_string());
+            }
+            out.push_str(piece);
+        }
+        out
+    }
+
+    /// Takes a text apart; its numbers are added to `numbers`. Equal stencils with equal numbers are
+    /// equal texts, and the other way round.
+    pub(super) fn cut(text: &str, numbers: &mut Vec<u64>) -> Stencil {
+        let mut blank = String::with_capacity(text.len());
+        let mut holes = [None; 2];
+        let mut from = 0;
+        for (slot, hole) in holes.iter_mut().zip(found(text).into_iter().flatten()) {
+            blank.push_str(text.get(from..hole.start).unwrap_or_default());
+            *slot = Some(blank.len());
+            numbers.push(hole.number);
+            from = hole.end;
+        }
+        blank.push_str(text.get(from..).unwrap_or_default());
+        Stencil::new(blank.into(), holes)
+    }
+}
+
+/// A number in a text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hole {
+    pub start: usize,
+    pub end: usize,
+    pub number: u64,
+}
+
+/// What PyTorch writes behind a range's name (`torch/csrc/autograd/profiler_legacy.cpp` and
+/// `emit_nvtx`); the first two are numbers.
+const KEYS: [&str; 4] = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
+
+/// The numbers of a text, in order.
+pub(super) fn found(text: &str) -> [Option<Hole>; 2] {
+    // PyProf's own dictionaries hold what they hold.
+    if text.starts_with('{') {
+        return [None; 2];
+    }
+    let places = key_places(text);
+    let hole = |which: usize| {
+        let start = places.get(which).copied()?? + KEYS.get(which)?.len();
+        let rest = text.get(start..)?;
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let written = rest.get(..digits)?;
+        let number: u64 = written.parse().ok()?;
+        let end = start + digits;
+        // `007` would come back as `7`.
+        let canonical = digits == 1 || !written.starts_with('0');
+        let ends = end == text.len() || places.contains(&Some(end));
+        (canonical && ends).then_some(Hole { start, end, number })
+    };
+    match (hole(0), hole(1)) {
+        (Some(seq), Some(id)) if id.start < seq.start => [Some(id), Some(seq)],
+        (None, id) => [id, None],
+        holes => holes.into(),
+    }
+}
+
+/// The first place of each key. Texts are short: one look at the bytes beats four searches.
+fn key_places(text: &str) -> [Option<usize>; 4] {
+    let mut places = [None; 4];
+    let bytes = text.as_bytes();
+    for (at, pair) in bytes.windows(3).enumerate() {
+        if !matches!(pair, [b',', b' ', b's' | b'o' | b'i']) {
+            continue;
+        }
+        let rest = bytes.get(at..).unwrap_or_default();
+        let which = KEYS.iter().position(|key| rest.starts_with(key.as_bytes()));
+        if let Some(slot) = which.and_then(|which| places.get_mut(which)) {
+            *slot = slot.or(Some(at));
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_out_and_go_back_in() {
+        for (text, blank, wanted) in [
+            ("aten::mm", "aten::mm", &[][..]),
+            ("mm, seq = 7", "mm, seq = ", &[7]),
+            (
+                "mm, seq = 7, op_id = 19, sizes = [[2, 3], [], []]",
+                "mm, seq = , op_id = , sizes = [[2, 3], [], []]",
+                &[7, 19],
+            ),
+            ("mm, op_id = 19, seq = 7", "mm, op_id = , seq = ", &[19, 7]),
+            ("mm, op_id = 0", "mm, op_id = ", &[0]),
+            // No numbers, or none that would come back as they were.
+            ("mm, seq = 07", "mm, seq = 07", &[]),
+            ("mm, seq = -1, op_id = 3", "mm, seq = -1, op_id = ", &[3]),
+            ("mm, seq = 5 apples", "mm, seq = 5 apples", &[]),
+            ("mm, seq = 5, seq = 6", "mm, seq = 5, seq = 6", &[]),
+            (
+                "mm, seq = 18446744073709551616",
+                "mm, seq = 18446744073709551616",
+                &[],
+            ),
+            ("{'mod': 'a, seq = 7'}", "{'mod': 'a, seq = 7'}", &[]),
+            ("é, seq = 1", "é, seq = ", &[1]),
+        ] {
+            let mut numbers = Vec::new();
+            let stencil = Stencil::cut(text, &mut numbers);
+            assert_eq!(&**stencil.blank(), blank);
+            assert_eq!(numbers, wanted, "{text}");
+            assert_eq!(stencil.filled(&numbers), text);
+            assert_eq!(stencil.holes(), wanted.len());
+        }
+    }
+}
