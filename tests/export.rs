@@ -190,7 +190,8 @@ fn options_that_reports_cannot_heed_are_mentioned() {
 fn reports_in_a_folder_are_merged() {
     let desk = four_ranks();
     let folder = desk.fine("merge reports --quiet");
-    assert_eq!(folder, desk.fine(". --quiet"));
+    let profiles = desk.fine(". --quiet").replace("./trace_", "trace_");
+    assert!(folder == profiles, "{folder}");
     has(
         &desk.run("merge reports").err,
         &["ignored 1 file that is no report"],

@@ -336,7 +336,8 @@ fn reports_merge_to_what_all_profiles_give_in_any_order() {
             merge.extend(order.iter().map(|&at: &usize| reports[at].as_str()));
             assert_eq!(desk.good(&merge), at_once);
         }
-        assert_eq!(desk.good(&[".", "--format", format]), at_once);
+        let folder = desk.good(&[".", "--format", format]);
+        assert!(folder.replace("./trace_", "trace_") == at_once);
         let one_thread = desk.call_with(&[&files[..], &["--format", format]].concat(), "1");
         assert_eq!(one_thread.out, at_once);
     }

@@ -1,7 +1,5 @@
 //! The examples of docs/clusters.md, run as they are printed there.
 
-use std::path::PathBuf;
-
 use assert_cmd::Command;
 
 use super::desk::{Desk, ROOT, has};
@@ -17,20 +15,24 @@ fn example(name: &str) -> String {
     block.split_once('\n').unwrap().1.to_owned()
 }
 
-/// Python in the desk's folder, finding the program as a shell would.
-fn python(desk: &Desk) -> Command {
-    let python = std::env::var_os("PYPROF_ADVISE_PYTHON").unwrap_or_else(|| "python3".into());
-    let program = assert_cmd::cargo::cargo_bin("pyprof-advise");
-    let mut path = vec![program.parent().unwrap().to_owned()];
+/// A program in the desk's folder that finds pyprof-advise as a shell would.
+fn program(desk: &Desk, name: &std::ffi::OsStr) -> Command {
+    let advise = assert_cmd::cargo::cargo_bin("pyprof-advise");
+    let mut path = vec![advise.parent().unwrap().to_owned()];
     path.extend(std::env::split_paths(
         &std::env::var_os("PATH").unwrap_or_default(),
     ));
-    let mut command = Command::new(python);
+    let mut command = Command::new(name);
     command
         .current_dir(desk.at(""))
         .env_remove("PYPROF_ADVISE_CONFIG")
         .env("PATH", std::env::join_paths(path).unwrap());
     command
+}
+
+fn python(desk: &Desk) -> Command {
+    let python = std::env::var_os("PYPROF_ADVISE_PYTHON");
+    program(desk, &python.unwrap_or_else(|| "python3".into()))
 }
 
 /// Whether Python has a module; says so when a test is skipped for the lack of it.
@@ -46,13 +48,9 @@ fn has_module(desk: &Desk, module: &str) -> bool {
 }
 
 #[track_caller]
-fn runs(desk: &Desk, script: &str, arguments: &[&str]) -> String {
+fn runs(desk: &Desk, script: &str) -> String {
     desk.write("script.py", script);
-    let output = python(desk)
-        .arg("script.py")
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output = python(desk).arg("script.py").output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         output.status.success(),
@@ -85,17 +83,17 @@ fn duckdb_finds_the_rank_that_computes_longer() {
         "query.sql",
         &example("duckdb").replace("sites.parquet", table()),
     );
-    let rows = runs(&desk, RUN_SQL, &[]);
+    let rows = runs(&desk, RUN_SQL);
     // Rank 2 takes 4.8 ms in the product, the others 3.0 ms; waiting in collectives is no work.
     assert_eq!(
         rows.lines().collect::<Vec<_>>(),
-        ["aten::mm|None|fprop|2|4.8|3.0|1.8|4"]
+        ["aten::mm|None|unknown|2|4.8|3.0|1.8|4"]
     );
     let types = "import duckdb\n\
         for name, kind, *_ in duckdb.sql(\"DESCRIBE SELECT rank, time_ns, flops, rules \
         FROM 'sites.parquet'\").fetchall(): print(name, kind)\n";
     if table() == "sites.parquet" {
-        let types = runs(&desk, types, &[]);
+        let types = runs(&desk, types);
         assert_eq!(
             types,
             "rank BIGINT\ntime_ns BIGINT\nflops DOUBLE\nrules VARCHAR[]\n"
@@ -111,32 +109,34 @@ fn traces() -> Desk {
         let name = format!("trace_{rank}.json");
         std::fs::rename(desk.at(&name), desk.at("traces").join(&name)).unwrap();
     }
-    let kept: PathBuf = desk.at("reports");
-    std::fs::remove_dir_all(kept).unwrap();
+    std::fs::remove_dir_all(desk.at("reports")).unwrap();
     desk
 }
 
-/// What an example leaves in `reports/` merges to what all profiles give.
+/// What an example leaves in `reports/` merges to what all profiles give, but for where they were.
 fn merges_to_the_same(desk: &Desk) {
-    let merged = desk.fine("merge reports --quiet");
-    assert_eq!(merged, desk.fine("traces --quiet"));
-    has(&merged, &["The others wait for rank 2"]);
+    let [mut merged, mut whole] =
+        ["merge reports --quiet", "traces --quiet"].map(|line| desk.report(line));
+    for report in [&mut merged, &mut whole] {
+        report.as_object_mut().unwrap().remove("file");
+    }
+    assert!(merged == whole, "{merged:#}");
+    assert_eq!(merged["job"]["straggler"], 2);
 }
 
 #[test]
+#[cfg(unix)]
 fn the_task_of_a_slurm_array_judges_its_rank() {
     let desk = traces();
     for rank in 0..4 {
         let from = desk.at("traces").join(format!("trace_{rank}.json"));
         std::fs::rename(from, desk.at("traces").join(format!("rank{rank}.json"))).unwrap();
-        let script = example("slurm").replace(".json.gz", ".json");
-        desk.write("task.sh", &script);
-        // `python` only lends its environment: the shell is started by it.
-        let task = format!(
-            "import subprocess\nsubprocess.run(['bash', 'task.sh'], check=True, \
-             env=dict(__import__('os').environ, SLURM_ARRAY_TASK_ID='{rank}'))\n"
-        );
-        runs(&desk, &task, &[]);
+        desk.write("task.sh", &example("slurm").replace(".json.gz", ".json"));
+        let mut task = program(&desk, "bash".as_ref());
+        task.arg("task.sh")
+            .env("SLURM_ARRAY_TASK_ID", rank.to_string())
+            .assert()
+            .success();
     }
     merges_to_the_same(&desk);
 }
@@ -146,7 +146,7 @@ fn the_task_of_a_slurm_array_judges_its_rank() {
 fn ray_judges_every_rank() {
     let desk = traces();
     if has_module(&desk, "ray") {
-        runs(&desk, &example("ray"), &[]);
+        runs(&desk, &example("ray"));
         merges_to_the_same(&desk);
     }
 }
@@ -158,11 +158,11 @@ fn spark_judges_every_rank_and_reads_the_table() {
     if !has_module(&desk, "pyspark") {
         return;
     }
-    runs(&desk, &example("spark"), &[]);
+    runs(&desk, &example("spark"));
     merges_to_the_same(&desk);
     if cfg!(feature = "parquet") {
         desk.fine("export reports -o sites.parquet --quiet");
-        let shown = runs(&desk, &example("spark-query"), &[]);
+        let shown = runs(&desk, &example("spark-query"));
         // The product of rank 2 leads.
         let first = shown
             .lines()
