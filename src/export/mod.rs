@@ -77,19 +77,17 @@ pub struct Row<'a> {
     pub site: &'a SiteRow,
 }
 
-impl<'a> Row<'a> {
-    /// Ids of the rules with findings about it.
-    fn rules(&self) -> Vec<&'a str> {
-        let find = |number: &u64| {
-            let mut findings = self.report.findings.iter();
-            findings.find(|f| f.number == *number)
-        };
-        let found = self.site.findings.iter().filter_map(find);
-        let mut rules: Vec<&str> = found.map(|f| f.rule.as_str()).collect();
-        rules.sort_unstable();
-        rules.dedup();
-        rules
-    }
+/// Ids of the rules with findings about a row.
+fn rules<'a>(row: &Row<'a>) -> Vec<&'a str> {
+    let find = |number: &u64| {
+        let mut findings = row.report.findings.iter();
+        findings.find(|finding| finding.number == *number)
+    };
+    let found = row.site.findings.iter().filter_map(find);
+    let mut rules: Vec<&str> = found.map(|finding| finding.rule.as_str()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    rules
 }
 
 /// How a column's value is found, and with it the column's type. What is not known is `None`, never
@@ -344,7 +342,7 @@ pub const COLUMNS: &[Column] = &[
     ),
     column(
         "rules",
-        Values::Texts(|r| r.rules()),
+        Values::Texts(rules),
         "rules with findings about it",
     ),
     column(
