@@ -13,6 +13,7 @@ mod desk;
 
 use std::path::PathBuf;
 
+use desk::ranks::{Step, Trace, job};
 use desk::{Desk, Said, has, said};
 use pyprof_advise::report::{json, read_json};
 use serde_json::{Value, json};
@@ -37,125 +38,6 @@ impl Desk {
         let arguments = [arguments, &["--format", "json"]].concat();
         serde_json::from_str(&self.good(&arguments)).unwrap()
     }
-}
-
-// ------------------------------------------------------------------------------------ made-up ranks
-
-/// What one rank does in each step, in microseconds.
-#[derive(Debug, Clone, Copy)]
-struct Step {
-    compute: u32,
-    /// Nothing runs before the collective for so long.
-    late: u32,
-    collective: u32,
-}
-
-/// A trace of torch.profiler with one matrix product and one all-reduce per step.
-struct Trace {
-    rank: Option<u32>,
-    world_size: u32,
-    gpu: &'static str,
-    group_size: Option<u32>,
-    steps: Vec<Step>,
-}
-
-impl Trace {
-    fn of(rank: u32, steps: &[Step]) -> Trace {
-        Trace {
-            rank: Some(rank),
-            world_size: 4,
-            gpu: "NVIDIA A100-SXM4-40GB",
-            group_size: None,
-            steps: steps.to_vec(),
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut events = Vec::new();
-        let mut now = 1000;
-        for (number, step) in self.steps.iter().enumerate() {
-            let start = now;
-            let id = 2 * number as u32 + 1;
-            for (id, at, args) in [(id, now + 1, json!({})), (id + 1, now + 10, self.message())] {
-                let op = if id % 2 == 1 {
-                    "aten::mm"
-                } else {
-                    "c10d::allreduce_"
-                };
-                events.push(host("cpu_op", op, at, 8, args));
-                let launch = json!({"correlation": id});
-                events.push(host("cuda_runtime", "cudaLaunchKernel", at + 1, 4, launch));
-            }
-            now += 20;
-            events.push(kernel("ampere_sgemm_128x64_tn", now, step.compute, id));
-            now += step.compute + step.late;
-            let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
-            events.push(kernel(name, now, step.collective, id + 1));
-            now += step.collective + 5;
-            let name = format!("ProfilerStep#{}", number + 1);
-            events.push(host(
-                "user_annotation",
-                &name,
-                start,
-                now - start,
-                json!({}),
-            ));
-        }
-        let mut trace = json!({
-            "schemaVersion": 1,
-            "deviceProperties": [{"id": 0, "name": self.gpu, "computeMajor": 8, "computeMinor": 0,
-                "numSms": 108, "warpSize": 32}],
-            "traceEvents": events,
-        });
-        if let Some(rank) = self.rank {
-            trace["distributedInfo"] =
-                json!({"backend": "nccl", "rank": rank, "world_size": self.world_size});
-        }
-        trace.to_string()
-    }
-
-    fn message(&self) -> Value {
-        match self.group_size {
-            Some(size) => json!({"Group size": size, "Collective name": "allreduce"}),
-            None => json!({}),
-        }
-    }
-}
-
-fn host(cat: &str, name: &str, ts: u32, dur: u32, args: Value) -> Value {
-    json!({"ph": "X", "cat": cat, "name": name, "pid": 42, "tid": 42, "ts": ts, "dur": dur,
-           "args": args})
-}
-
-fn kernel(name: &str, ts: u32, dur: u32, id: u32) -> Value {
-    json!({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": dur,
-           "args": {"device": 0, "context": 1, "stream": 7, "correlation": id, "grid": [8, 4, 1],
-                    "block": [256, 1, 1]}})
-}
-
-/// Four ranks whose steps take equally long, because they wait for each other: what is computed in
-/// each step, and how long nothing runs behind it.
-fn job(steps: [[(u32, u32); 4]; 3]) -> Desk {
-    let desk = Desk::bare();
-    for rank in 0..4 {
-        let steps: Vec<Step> = steps
-            .iter()
-            .map(|ranks| {
-                let (compute, late) = ranks[rank];
-                let last = ranks.iter().map(|(c, l)| c + l).max().unwrap();
-                // 100 us of transfer from the moment the last one is there.
-                let collective = last - (compute + late) + 100;
-                Step {
-                    compute,
-                    late,
-                    collective,
-                }
-            })
-            .collect();
-        let trace = Trace::of(rank as u32, &steps);
-        desk.write(&format!("trace_{rank}.json"), &trace.text());
-    }
-    desk
 }
 
 fn comparison(report: &Value) -> String {
@@ -371,6 +253,67 @@ fn a_folder_of_64_files_is_one_report() {
     assert!(single["job"].is_null(), "a single file is no job");
 }
 
+/// However many profiles there are, two are in memory: of the others only the report is left.
+#[test]
+#[cfg(target_os = "linux")]
+fn ten_profiles_take_the_memory_of_two() {
+    let desk = Desk::bare();
+    let mut trace = String::from(r#"{"traceEvents": ["#);
+    for id in 1..=30_000 {
+        let at = 100 + 20 * id;
+        trace.push_str(&format!(
+            r#"{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{at},"dur":9,"args":{{}}}},
+{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{at},"dur":4,"args":{{"correlation":{id}}}}},
+{{"ph":"X","cat":"kernel","name":"ampere_sgemm_128x64_tn","pid":0,"tid":7,"ts":{at}5,"dur":8,"args":{{"device":0,"stream":7,"correlation":{id}}}}},
+"#
+        ));
+    }
+    trace.push_str(r#"{}]}"#);
+    let ranks = |folder: &str, ranks: u32| {
+        desk.write(&format!("{folder}/rank0.json"), &trace);
+        for rank in 1..ranks {
+            let first = desk.at(folder).join("rank0.json");
+            std::fs::hard_link(first, desk.at(folder).join(format!("rank{rank}.json"))).unwrap();
+        }
+        peak_mib(&desk, folder)
+    };
+    let (one, two, ten) = (ranks("one", 1), ranks("two", 2), ranks("ten", 10));
+    eprintln!("peak of 1, 2 and 10 profiles: {one}, {two}, {ten} MiB");
+    let profile = two - one;
+    assert!(
+        profile >= 5,
+        "{one} and {two} MiB: too little to tell one profile from two"
+    );
+    assert!(
+        ten < two + 2 * profile,
+        "{one}, {two}, {ten} MiB: more than two profiles are held"
+    );
+}
+
+/// The most memory that judging a folder takes, as the system counts it.
+#[cfg(target_os = "linux")]
+fn peak_mib(desk: &Desk, folder: &str) -> i64 {
+    let mut judging = std::process::Command::new(assert_cmd::cargo::cargo_bin("pyprof-advise"))
+        .args([folder, "--quiet", "--format", "json", "-o", "peak.json"])
+        .current_dir(desk.at(""))
+        .env("RAYON_NUM_THREADS", "2")
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", judging.id());
+    let mut peak_kib = 0;
+    loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<i64>().ok());
+        peak_kib = peak_kib.max(kib.unwrap_or_default());
+        if let Some(status) = judging.try_wait().unwrap() {
+            assert!(status.success());
+            return peak_kib / 1024;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn reports_merge_to_what_all_profiles_give_in_any_order() {
     let desk = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
@@ -393,6 +336,8 @@ fn reports_merge_to_what_all_profiles_give_in_any_order() {
             merge.extend(order.iter().map(|&at: &usize| reports[at].as_str()));
             assert_eq!(desk.good(&merge), at_once);
         }
+        let folder = desk.good(&[".", "--format", format]);
+        assert!(folder.replace("./trace_", "trace_") == at_once);
         let one_thread = desk.call_with(&[&files[..], &["--format", format]].concat(), "1");
         assert_eq!(one_thread.out, at_once);
     }

@@ -6,7 +6,8 @@ use std::time::Instant;
 use super::gate::Gates;
 use super::progress::Bar;
 use super::{
-    AdviseArgs, Failure, Format, Outcome, ReportArgs, RuleArgs, Speech, config, early, job, output,
+    AdviseArgs, Failure, Format, Outcome, ReportArgs, RuleArgs, Speech, config, early, job, merge,
+    output,
 };
 use crate::base::text::plain;
 use crate::base::units;
@@ -82,7 +83,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
         select::find(asked).map_err(super::gpus::refuse)?;
     }
     stages.done("loaded rules");
-    let inputs = job::inputs(&args.profiles, speech)?;
+    let inputs = job::inputs(&args.profiles, job::PROFILES, speech)?;
     if inputs.is_job {
         // Reports are put together whole, whatever is shown of them in the end.
         judge.max_sites = report::MAX_SITES;
@@ -123,7 +124,7 @@ fn several(judge: &Judge<'_>, gates: &Gates<'_>, inputs: job::Inputs, speech: Sp
     for twice in &inputs.repeated {
         speech.warn(&format!("{}: {}", plain(&twice.file), twice.why));
     }
-    let all = together(judge, inputs, speech)?;
+    let all = together(inputs, speech, |file, stages| judge.file(file, stages))?;
     if judge.args.why.is_some() {
         return write(&judge.args.report, &all.whys);
     }
@@ -145,17 +146,19 @@ impl Together {
     }
 }
 
-/// Judges the profiles of a job, two at a time.
-fn together(judge: &Judge<'_>, inputs: job::Inputs, speech: Speech) -> Result<Together, Failure> {
+/// Judges the profiles of a job, two at a time: `one` returns without its profile.
+fn together(
+    inputs: job::Inputs,
+    speech: Speech,
+    one: impl Fn(&Path, &mut Stages) -> Result<Judged, Failure> + Sync,
+) -> Result<Together, Failure> {
     // Several files at once would talk over each other.
     let silent = Speech {
         verbose: false,
         ..speech
     };
     let results = job::each(&inputs.files, speech, |file| {
-        let profile = read_profile(file, &read::Quiet)?;
-        let judged = judge.profile(file, profile, &mut Stages::new(silent));
-        judged.map(|(judged, _)| judged)
+        one(file, &mut Stages::new(silent))
     });
     let mut all = Together {
         reports: Vec::new(),
@@ -179,18 +182,29 @@ fn together(judge: &Judge<'_>, inputs: job::Inputs, speech: Speech) -> Result<To
 
 /// The report of a profile, or of a job's, for those who do something else with it.
 pub(super) fn report_of(args: &AdviseArgs, speech: Speech) -> Result<Report, Failure> {
-    if let Some(asked) = &args.gpu {
-        select::find(asked).map_err(super::gpus::refuse)?;
-    }
-    let judge = Judge {
-        args,
-        max_sites: report::MAX_SITES,
-        asked: None,
-        rules: super::rules::load(&args.rules)?,
-        costs: super::costs::load(&args.costs)?,
-    };
-    let inputs = job::inputs(&args.profiles, speech)?;
-    together(&judge, inputs, speech)?.report()
+    let judge = Judge::whole(args)?;
+    let inputs = job::inputs(&args.profiles, job::PROFILES, speech)?;
+    together(inputs, speech, |file, stages| judge.file(file, stages))?.report()
+}
+
+/// The reports of profiles, each on its own, and of files that are reports already.
+pub(super) fn reports_of(
+    args: &AdviseArgs,
+    inputs: job::Inputs,
+    speech: Speech,
+) -> Result<Vec<Report>, Failure> {
+    let judge = Judge::whole(args)?;
+    let all = together(inputs, speech, |file, stages| {
+        if !merge::is_report(file) {
+            return judge.file(file, stages);
+        }
+        Ok(Judged {
+            file: job::shown(file),
+            outcome: Said::Report(Box::new(merge::one(file)?)),
+            warnings: Vec::new(),
+        })
+    })?;
+    Ok(all.reports)
 }
 
 /// All that is needed to judge any number of profiles.
@@ -218,7 +232,28 @@ enum Said {
     Why(String),
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    /// For reports that are kept whole.
+    fn whole(args: &'a AdviseArgs) -> Result<Judge<'a>, Failure> {
+        if let Some(asked) = &args.gpu {
+            select::find(asked).map_err(super::gpus::refuse)?;
+        }
+        Ok(Judge {
+            args,
+            max_sites: report::MAX_SITES,
+            asked: None,
+            rules: super::rules::load(&args.rules)?,
+            costs: super::costs::load(&args.costs)?,
+        })
+    }
+
+    /// The road of one profile of several.
+    fn file(&self, path: &Path, stages: &mut Stages) -> Result<Judged, Failure> {
+        let profile = read_profile(path, &read::Quiet)?;
+        let (judged, _) = self.profile(path, profile, stages)?;
+        Ok(judged)
+    }
+
     /// The road of one profile, and what it was judged by.
     fn profile(
         &self,
@@ -322,7 +357,7 @@ pub(super) fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome
     refuse_overwriting_the("profile", input, output)
 }
 
-fn refuse_overwriting_the(what: &str, input: &Path, output: Option<&Path>) -> Outcome {
+pub(super) fn refuse_overwriting_the(what: &str, input: &Path, output: Option<&Path>) -> Outcome {
     let same = output.is_some_and(|out| match (input.canonicalize(), out.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,

@@ -1,6 +1,5 @@
 //! `pyprof-advise diff`: a profile held against the one before a change.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -13,9 +12,6 @@ use super::{
 use crate::base::units::percent;
 use crate::compare::diff::{self, Diff};
 use crate::report::Report;
-
-/// How much of a file is looked at to tell a report from a trace.
-const HEAD_BYTES: u64 = 64 << 10;
 
 /// What `diff` can be told.
 #[derive(Debug, Clone, Args)]
@@ -146,7 +142,7 @@ fn report(
     gpu: Option<&String>,
     speech: Speech,
 ) -> Result<Report, Failure> {
-    if is_report(path) {
+    if merge::is_report(path) {
         let mut report = merge::read(path)?;
         // What a baseline or a suppression hid is there all the same.
         report.unhide();
@@ -163,21 +159,6 @@ fn report(
         config: ConfigArgs::default(),
     };
     advise::report_of(&advise, speech)
-}
-
-/// Whether a file is a report of ours and no trace: by the beginning of its text.
-fn is_report(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let read = std::fs::metadata(path)
-        .ok()
-        .filter(std::fs::Metadata::is_file)
-        .and_then(|_| std::fs::File::open(path).ok())
-        .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head).ok());
-    let text = String::from_utf8_lossy(&head);
-    read.is_some()
-        && text.trim_start().starts_with('{')
-        && text.contains("\"schema_version\"")
-        && !text.contains("\"traceEvents\"")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::progress::Bar;
-use super::{Failure, Speech};
+use super::{Failure, Speech, merge};
 use crate::base::text::{home, plain};
 use crate::base::units::counted;
 use crate::read;
@@ -17,6 +17,33 @@ const AT_ONCE: usize = 2;
 /// Files named in one line.
 const NAMED: usize = 5;
 
+/// What a command takes, to tell it from other files of a folder.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    /// One of them.
+    name: &'static str,
+    is_one: fn(&Path) -> bool,
+    /// What to do with a folder that has none.
+    instead: fn(&Path) -> String,
+}
+
+pub(super) const PROFILES: Kind = Kind {
+    name: "profile",
+    is_one: read::is_profile,
+    instead: read::instead_of_profiles,
+};
+
+pub(super) const REPORTS: Kind = Kind {
+    name: "report",
+    is_one: merge::is_report,
+    instead: |_| "`pyprof-advise PROFILE --format json -o REPORT` writes one".to_owned(),
+};
+
+pub(super) const PROFILES_OR_REPORTS: Kind = Kind {
+    is_one: |path| merge::is_report(path) || read::is_profile(path),
+    ..PROFILES
+};
+
 /// The files to read.
 #[derive(Debug)]
 pub(super) struct Inputs {
@@ -27,11 +54,11 @@ pub(super) struct Inputs {
     pub(super) is_job: bool,
 }
 
-/// Files as they are, folders as the profiles in them; every file once.
+/// Files as they are, folders as the files of that kind in them; every file once.
 ///
 /// # Errors
-/// When a folder cannot be listed, or there is no profile in it.
-pub(super) fn inputs(paths: &[PathBuf], speech: Speech) -> Result<Inputs, Failure> {
+/// When a folder cannot be listed, or there is nothing of that kind in it.
+pub(super) fn inputs(paths: &[PathBuf], kind: Kind, speech: Speech) -> Result<Inputs, Failure> {
     let mut inputs = Inputs {
         files: Vec::new(),
         repeated: Vec::new(),
@@ -41,7 +68,7 @@ pub(super) fn inputs(paths: &[PathBuf], speech: Speech) -> Result<Inputs, Failur
     for path in paths {
         let files = if path.is_dir() {
             inputs.is_job = true;
-            in_folder(path, speech)?
+            in_folder(path, kind, speech)?
         } else {
             vec![path.clone()]
         };
@@ -61,8 +88,8 @@ pub(super) fn inputs(paths: &[PathBuf], speech: Speech) -> Result<Inputs, Failur
     Ok(inputs)
 }
 
-/// The profiles in a folder, by name. Folders inside it are left alone.
-fn in_folder(folder: &Path, speech: Speech) -> Result<Vec<PathBuf>, Failure> {
+/// The files of a kind in a folder, by name. Folders inside it are left alone.
+fn in_folder(folder: &Path, kind: Kind, speech: Speech) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error: &std::io::Error| {
         Failure::Unusable(format!("cannot list {}: {error}", plain(&shown(folder))))
     };
@@ -74,28 +101,30 @@ fn in_folder(folder: &Path, speech: Speech) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     files.sort();
-    let (profiles, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| read::is_profile(f));
-    if profiles.is_empty() {
+    let (wanted, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| (kind.is_one)(f));
+    if wanted.is_empty() {
         let found = match others.len() {
             0 => "no files".to_owned(),
             _ => format!("none among {}", named(&others)),
         };
         return Err(Failure::Unusable(format!(
-            "{}: expected profiles in this folder, found {found}\n  {}",
+            "{}: expected {}s in this folder, found {found}\n  {}",
             plain(&shown(folder)),
-            read::instead_of_profiles(folder)
+            kind.name,
+            (kind.instead)(folder)
         )));
     }
     if !others.is_empty() {
         speech.warn(&format!(
-            "{}: ignored {} that {} no profile: {}",
+            "{}: ignored {} that {} no {}: {}",
             plain(&shown(folder)),
             counted(others.len() as u64, "file"),
             if others.len() == 1 { "is" } else { "are" },
+            kind.name,
             named(&others)
         ));
     }
-    Ok(profiles)
+    Ok(wanted)
 }
 
 fn named(files: &[PathBuf]) -> String {

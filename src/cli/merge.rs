@@ -15,12 +15,15 @@ use crate::report::{self, Report};
 
 /// Larger than any report; what is larger is something else, and not worth the memory.
 const MAX_BYTES: u64 = 256 << 20;
+/// How much of a file is looked at to tell a report from a trace.
+const HEAD_BYTES: u64 = 64 << 10;
 
 /// What `merge` can be told.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct MergeArgs {
-    /// Reports written with `--format json`, one per profile; a single one is only shown again
+    /// Reports written with `--format json`, one per profile, or folders of them; a single one is
+    /// only shown again
     #[arg(value_name = "REPORT", required = true)]
     reports: Vec<PathBuf>,
     #[command(flatten)]
@@ -37,6 +40,7 @@ Examples:
   pyprof-advise rank0.json.gz --format json -o r0.json      on one machine
   pyprof-advise rank1.json.gz --format json -o r1.json      on another
   pyprof-advise merge r0.json r1.json -o advice.md          as if both had been given at once
+  pyprof-advise merge reports/ -o advice.md                 all reports in a folder
   pyprof-advise merge r0.json --format html -o advice.html  the same report in another format
 
 Reports are taken at their word: merge only those of profiles and rules that you trust.";
@@ -46,14 +50,14 @@ pub(super) fn merge(mut args: MergeArgs, mut speech: Speech) -> Outcome {
     config.fill_speech(&mut speech);
     config.fill_report(&mut args.report);
     config.fill_gates(&mut args.gates);
-    for path in &args.reports {
-        advise::refuse_overwriting(path, args.report.output.as_deref())?;
-    }
     let gates = Gates::load(&args.gates, None)?;
-    let inputs = job::inputs(&args.reports, speech)?;
+    let inputs = job::inputs(&args.reports, job::REPORTS, speech)?;
+    for path in &inputs.files {
+        advise::refuse_overwriting_the("report", path, args.report.output.as_deref())?;
+    }
     let results = match inputs.files.as_slice() {
         [only] => vec![read(only)],
-        several => several.iter().map(|path| one(path)).collect(),
+        several => job::each(several, speech, one),
     };
     let mut left_out = inputs.repeated;
     let reports = job::usable(&inputs.files, results, &mut left_out, speech)?;
@@ -65,7 +69,7 @@ pub(super) fn merge(mut args: MergeArgs, mut speech: Speech) -> Outcome {
 }
 
 /// One of several reports: a job's can be shown again, but not taken apart.
-fn one(path: &Path) -> Result<Report, Failure> {
+pub(super) fn one(path: &Path) -> Result<Report, Failure> {
     let report = read(path)?;
     if report.job.is_some() {
         return Err(Failure::Unusable(format!(
@@ -97,4 +101,19 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
         )));
     }
     report::read_json(&text).map_err(|error| fail(error.to_string()))
+}
+
+/// Whether a file is a report of ours and no trace: by the beginning of its text.
+pub(super) fn is_report(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = std::fs::metadata(path)
+        .ok()
+        .filter(std::fs::Metadata::is_file)
+        .and_then(|_| File::open(path).ok())
+        .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head).ok());
+    let text = String::from_utf8_lossy(&head);
+    read.is_some()
+        && text.trim_start().starts_with('{')
+        && text.contains("\"schema_version\"")
+        && !text.contains("\"traceEvents\"")
 }

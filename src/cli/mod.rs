@@ -15,6 +15,7 @@ mod costs;
 mod diff;
 mod early;
 mod examples;
+mod export;
 mod gate;
 mod gpus;
 mod job;
@@ -105,6 +106,8 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Put the JSON reports of several ranks together
     Merge(merge::MergeArgs),
+    /// Write the work of all ranks as one table, for DuckDB, Spark, polars or a spreadsheet
+    Export(export::ExportArgs),
     /// Write one dictionary per kernel, as PyProf's `parse` does
     Parse(parse::ParseArgs),
     /// Write one row of columns per kernel, as PyProf's `prof` does
@@ -344,6 +347,7 @@ fn run(cli: Cli) -> Outcome {
         Some(Command::Gpus { command }) => gpus::run(command),
         Some(Command::Diff(args)) => diff::diff(&args, speech),
         Some(Command::Merge(args)) => merge::merge(args, speech),
+        Some(Command::Export(args)) => export::export(args, speech),
         Some(Command::Parse(args)) => parse::parse(&args, speech),
         Some(Command::Prof(args)) => prof::prof(&args, speech),
         Some(Command::Schema { what }) => match what {

@@ -87,28 +87,40 @@ pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) 
     }
 }
 
+/// Writes a text as [`write_file_with`] does.
+pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
+    write_file_with(path, |file| file.write_all(text.as_bytes()))
+}
+
 /// Writes a file whole or not at all: into a temporary file beside it, then renamed. What is there
 /// already and is no ordinary file (`/dev/null`, a pipe) is written into, never replaced.
-pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
+pub(super) fn write_file_with(
+    path: &Path,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<()>,
+) -> Outcome {
     let refuse = |why: String| Failure::Unusable(format!("cannot write {}: {why}", path.display()));
-    let fail = |error: std::io::Error| refuse(plainly(&error));
+    let buffered = |file: &mut std::fs::File| {
+        let mut buffer = std::io::BufWriter::new(file);
+        write(&mut buffer)
+            .and_then(|()| buffer.flush())
+            .map_err(|error| refuse(error.to_string()))
+    };
     match std::fs::metadata(path) {
         Ok(there) if there.is_dir() => {
             return Err(refuse("it is a folder; name a file in it".into()));
         }
         Ok(there) if !there.is_file() => {
             let sink = std::fs::OpenOptions::new().write(true).open(path);
-            return sink
-                .and_then(|mut sink| sink.write_all(text.as_bytes()))
-                .map_err(fail);
+            return buffered(&mut sink.map_err(|error| refuse(error.to_string()))?);
         }
         _ => {}
     }
     // Through a link to the file it names: the link stays a link.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut file = temporary_for(&target)?;
-    file.write_all(text.as_bytes()).map_err(fail)?;
-    file.persist(&target).map_err(|e| fail(e.error))?;
+    buffered(file.as_file_mut())?;
+    file.persist(&target)
+        .map_err(|error| refuse(plainly(&error.error)))?;
     Ok(())
 }
 

@@ -25,6 +25,12 @@ pub(super) struct Ranks {
     pub(super) world_size: Option<u64>,
 }
 
+/// Numbers the ranks of reports of one profile each, as [`merge`](super::merge) does, and puts the
+/// reports in the order of their ranks. Returns what is odd about them taken together: plain sentences.
+pub fn number_ranks(reports: &mut [Report]) -> Vec<String> {
+    number(reports).doubts
+}
+
 /// Numbers the ranks: as the profile says, else by the file's name, else by the place among the
 /// files in the order of their names. Afterwards the reports are in the order of their ranks.
 pub(super) fn number(reports: &mut [Report]) -> Ranks {

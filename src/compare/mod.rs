@@ -18,6 +18,7 @@ mod tables;
 
 pub use baseline::against;
 pub use diff::{Diff, diff, regression};
+pub use identity::number_ranks;
 pub use merge::merge;
 pub use suppress::{Suppression, suppress};
 

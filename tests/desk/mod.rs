@@ -3,6 +3,8 @@
 // Each test program uses its part of this.
 #![allow(dead_code)]
 
+pub(crate) mod ranks;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -134,6 +134,7 @@ fn handwritten_pages_render_as_they_are_meant() {
         "README.md",
         "docs/capture.md",
         "docs/ci.md",
+        "docs/clusters.md",
         "docs/configuration.md",
         "docs/evidence.md",
         "docs/pyprof-differences.md",

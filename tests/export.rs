@@ -1,0 +1,226 @@
+//! The table of all ranks' work: the same rows from profiles as from their reports, in CSV and in
+//! Parquet, with what is not known empty; and the examples of docs/clusters.md, run as printed.
+//!
+//! `cargo test --features parquet --test export` tests Parquet as well. What needs DuckDB, Spark or
+//! Ray runs where `python3` (or PYPROF_ADVISE_PYTHON) has them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says when it was skipped"
+)]
+
+mod desk;
+#[path = "export/engines.rs"]
+mod engines;
+#[cfg(feature = "parquet")]
+#[path = "export/parquet.rs"]
+mod parquet;
+
+use desk::ranks::job;
+use desk::{Desk, has, lacks};
+use pyprof_advise::export::COLUMNS;
+
+/// Four ranks, of which the third computes longer; and their reports in a folder of their own.
+fn four_ranks() -> Desk {
+    let desk = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
+    for rank in 0..4 {
+        desk.write("reports/.keep", "");
+        desk.fine(&format!(
+            "trace_{rank}.json --format json -o reports/r{rank}.json"
+        ));
+    }
+    desk
+}
+
+/// The cells of a table's lines. No text in these tables holds a comma or a quote but for arguments.
+fn lines(csv: &str) -> Vec<Vec<String>> {
+    let line = |line: &str| {
+        let mut cells = vec![String::new()];
+        let mut quoted = false;
+        for c in line.chars() {
+            match c {
+                '"' => quoted = !quoted,
+                ',' if !quoted => cells.push(String::new()),
+                c => cells.last_mut().unwrap().push(c),
+            }
+        }
+        cells
+    };
+    csv.lines().map(line).collect()
+}
+
+fn at(name: &str) -> usize {
+    COLUMNS.iter().position(|c| c.name == name).unwrap()
+}
+
+#[test]
+fn profiles_and_their_reports_give_the_same_rows() {
+    let desk = four_ranks();
+    let from_profiles = desk.fine("export . --quiet");
+    assert_eq!(from_profiles, desk.fine("export reports --quiet"));
+    assert_eq!(
+        from_profiles,
+        desk.fine("export reports/r3.json trace_1.json reports/r0.json trace_2.json --quiet")
+    );
+    desk.fine("export reports -o sites.csv --quiet");
+    assert_eq!(desk.read("sites.csv"), from_profiles);
+
+    let table = lines(&from_profiles);
+    let header: Vec<&str> = COLUMNS.iter().map(|c| c.name).collect();
+    assert_eq!(table[0], header);
+    assert!(table.iter().all(|line| line.len() == header.len()));
+    let ranks: Vec<&str> = table[1..].iter().map(|l| l[at("rank")].as_str()).collect();
+    assert_eq!(ranks, ["0", "0", "1", "1", "2", "2", "3", "3"]);
+    let product = |rank: &str| {
+        let mut rows = table.iter();
+        let row = rows.find(|l| l[at("rank")] == rank && l[at("operator")] == "aten::mm");
+        row.unwrap()
+    };
+    assert_eq!(product("2")[at("time_ns")], "4800000");
+    assert_eq!(product("0")[at("time_ns")], "3000000");
+    // Nobody recorded shapes: no FLOPs, and not 0 of them.
+    for unknown in ["arguments", "flops", "bytes", "ideal_ns", "headroom"] {
+        assert_eq!(product("0")[at(unknown)], "", "{unknown}");
+    }
+}
+
+#[test]
+fn a_row_of_several_processes_has_no_rank() {
+    let Some(folder) = std::env::var_os("PYPROF_ADVISE_PROFILES") else {
+        eprintln!("skipped: PYPROF_ADVISE_PROFILES names no folder of real profiles");
+        return;
+    };
+    let desk = Desk::bare();
+    let profile = std::path::Path::new(&folder).join("mfu_2gpu_before.sqlite");
+    let table = lines(&desk.fine(&format!("export {}", profile.display())));
+    assert!(table.len() > 100);
+    for row in &table[1..] {
+        assert_eq!((&*row[at("rank")], &*row[at("processes")]), ("", "2"));
+    }
+}
+
+#[test]
+fn rules_are_named_where_they_speak() {
+    let desk = Desk::new();
+    let report = desk.report("net.sqlite");
+    let table = lines(&desk.fine("export net.sqlite"));
+    let sites = report["sites"].as_array().unwrap();
+    assert_eq!(table.len() - 1, sites.len());
+    let mut named = 0;
+    for (row, site) in table[1..].iter().zip(sites) {
+        let cell = &row[at("rules")];
+        for number in site["findings"].as_array().unwrap() {
+            let findings = report["findings"].as_array().unwrap();
+            let finding = findings.iter().find(|f| f["number"] == *number).unwrap();
+            assert!(
+                cell.split(';').any(|rule| finding["rule"] == rule),
+                "{cell}"
+            );
+            named += 1;
+        }
+        assert_eq!(
+            site["findings"].as_array().unwrap().is_empty(),
+            cell.is_empty()
+        );
+    }
+    assert!(named > 10, "only {named} rows have findings");
+    // A report that hides findings says so.
+    desk.fine("net.sqlite --format json -o main.json");
+    desk.fine("net.sqlite --baseline main.json --format json -o new.json");
+    has(
+        &desk.run("export new.json").err,
+        &["findings that a baseline or a suppression hid"],
+    );
+}
+
+#[test]
+fn what_cannot_be_written_is_said_before_anything_is_read() {
+    let desk = four_ranks();
+    let before = desk.names();
+    for (line, words) in [
+        (
+            "export . -o sites.xlsx",
+            &["ends with .parquet or .csv"][..],
+        ),
+        ("export . -o sites", &["ends with .parquet or .csv"]),
+        ("export trace_0.json -o trace_0.json", &["ends with"]),
+        ("export none/", &["none"]),
+        ("export", &["<PROFILE|REPORT>"]),
+    ] {
+        has(&desk.refused(line), words);
+    }
+    if cfg!(not(feature = "parquet")) {
+        has(
+            &desk.refused("export . -o sites.parquet"),
+            &["--features parquet", "-o sites.csv"],
+        );
+    }
+    assert_eq!(desk.names(), before);
+    std::fs::rename(desk.at("trace_0.json"), desk.at("t.csv")).unwrap();
+    has(&desk.refused("export . -o t.csv"), &["would overwrite"]);
+}
+
+#[test]
+fn the_report_of_a_job_is_not_taken_apart() {
+    let desk = four_ranks();
+    desk.fine("merge reports --format json -o job.json");
+    has(&desk.refused("export job.json"), &["of several profiles"]);
+    let said = desk.run("export job.json trace_1.json");
+    assert_eq!(said.code, 0);
+    has(&said.err, &["not in the report", "job.json"]);
+    assert_eq!(lines(&said.out).len(), 3);
+}
+
+#[test]
+fn options_that_reports_cannot_heed_are_mentioned() {
+    let desk = four_ranks();
+    let said = desk.run("export reports --gpu h100");
+    assert_eq!(said.code, 0);
+    has(&said.err, &["4 reports taken as they are", "--gpu"]);
+    lacks(
+        &desk.run("export trace_1.json --gpu h100").err,
+        &["taken as"],
+    );
+}
+
+#[test]
+fn reports_in_a_folder_are_merged() {
+    let desk = four_ranks();
+    let folder = desk.fine("merge reports --quiet");
+    let profiles = desk.fine(". --quiet").replace("./trace_", "trace_");
+    assert!(folder == profiles, "{folder}");
+    has(
+        &desk.run("merge reports").err,
+        &["ignored 1 file that is no report"],
+    );
+    has(
+        &desk.refused("merge reports -o reports/r1.json"),
+        &["would overwrite the report"],
+    );
+    std::fs::create_dir(desk.at("empty")).unwrap();
+    has(
+        &desk.refused("merge empty"),
+        &["expected reports in this folder", "--format json"],
+    );
+}
+
+#[test]
+fn every_column_is_documented() {
+    let page = std::fs::read_to_string(format!("{}/docs/clusters.md", desk::ROOT)).unwrap();
+    for column in COLUMNS {
+        let row = format!(
+            "| `{}` | {} | {} |",
+            column.name,
+            column.values.name(),
+            column.doc
+        );
+        assert!(page.contains(&row), "docs/clusters.md lacks:\n{row}");
+    }
+    let help = Desk::bare().fine("export --help");
+    for column in COLUMNS {
+        has(&help, &[&format!("\n  {} ", column.name)]);
+    }
+}
