@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::{Color, Failure, Outcome};
 use crate::base::diag::Complaints;
+use crate::base::temporary::Temporary;
 
 /// Applies `--color` to both streams; `auto` asks the terminal and NO_COLOR.
 pub(super) fn set_color(color: Color) {
@@ -108,12 +109,11 @@ pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut file = temporary_for(&target)?;
     file.write_all(text.as_bytes()).map_err(fail)?;
-    file.persist(&target).map_err(|e| fail(e.error))?;
-    Ok(())
+    file.persist(&target).map_err(fail)
 }
 
 /// An empty file in the folder of `target`, to be renamed to it; it goes away if it is not.
-pub(super) fn temporary_for(target: &Path) -> Result<tempfile::NamedTempFile, Failure> {
+pub(super) fn temporary_for(target: &Path) -> Result<Temporary, Failure> {
     let refuse =
         |why: String| Failure::Unusable(format!("cannot write {}: {why}", target.display()));
     let folder = target
@@ -123,7 +123,7 @@ pub(super) fn temporary_for(target: &Path) -> Result<tempfile::NamedTempFile, Fa
     if !folder.is_dir() {
         return Err(refuse(format!("there is no folder {}", folder.display())));
     }
-    beside(folder).map_err(|e| refuse(plainly(&e)))
+    Temporary::beside(folder).map_err(|e| refuse(plainly(&e)))
 }
 
 /// An error without the temporary file's name, which would only puzzle.
@@ -132,16 +132,4 @@ fn plainly(error: &std::io::Error) -> String {
         Some(_) => error.to_string(),
         None => error.kind().to_string(),
     }
-}
-
-/// A temporary file in a folder, as readable as any other new file.
-fn beside(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // Like every new file: the system takes the umask off.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
 }
