@@ -1,10 +1,13 @@
 //! The long fault harness: `cargo run --release --example torture -- FOLDER_OR_PROFILE...`
 //! (default: the folder `PYPROF_ADVISE_PROFILES` names, and the example profile).
 //!
-//! Every profile is cut at 50 places, changed in 1 to 64 bytes in so many variants that there are
-//! 1,000 in all, and edited: tables dropped, columns renamed, values replaced. `TORTURE_ONE_IN=N`
-//! takes one in N edits, `TORTURE_SEED=N` other random numbers, `TORTURE_MARKERS=N` other than ten
-//! million identical ranges. Ends with status 1 and a list if anything did what it must not.
+//! Every profile is cut at 50 places, changed in 1 to 64 bytes in 1,000 variants (in fewer if it is
+//! larger than 256 KiB, so that none takes hours), and edited: every table dropped, times reversed,
+//! columns renamed, values replaced. Then come files that no profiler writes. Numbers in the
+//! environment change how much is done: `TORTURE_CUTS`, `TORTURE_FLIPS`, `TORTURE_ONE_IN=N` for one in N
+//! edits of columns and texts, `TORTURE_MARKERS` for other than ten million identical ranges, `TORTURE_BOMB`
+//! for the MiB of a gzip bomb, `TORTURE_SEED` for other random numbers. Ends with status 1 and a list if
+//! anything did what it must not.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -20,9 +23,14 @@ use std::time::{Duration, Instant};
 #[path = "../tests/support/faults.rs"]
 mod faults;
 
-use faults::{Dice, Harness, How, Limits};
+use faults::damage::Dice;
+use faults::extremes::extremes;
+use faults::{Harness, How, Limits};
 
-const VARIANTS: usize = 1_000;
+/// Bytes of a profile up to which it is changed in all variants; beyond, in proportion fewer.
+const SMALL: usize = 256 << 10;
+/// Variants of even the largest.
+const LEAST: usize = 100;
 
 fn main() -> ExitCode {
     let profiles = profiles();
@@ -30,42 +38,49 @@ fn main() -> ExitCode {
     std::fs::create_dir_all(&scratch).expect("a scratch folder");
     let limits = Limits {
         time: Duration::from_secs(120),
-        bytes: 4 << 30,
+        bytes: 256 << 20,
+        bytes_per_byte: 24,
     };
     let mut harness = Harness::new(&scratch, limits);
     let mut dice = Dice(setting("TORTURE_SEED", 1) as u64);
-    let how = How {
-        cuts: setting("TORTURE_CUTS", 50),
-        flips: VARIANTS.div_ceil(profiles.len().max(1)),
-        one_in: setting("TORTURE_ONE_IN", 10),
-    };
+    let flips = setting("TORTURE_FLIPS", 1_000);
     let since = Instant::now();
     for path in &profiles {
+        let bytes = std::fs::metadata(path).map_or(0, |m| m.len()) as usize;
+        let fewer = flips * SMALL / bytes.max(SMALL);
+        let how = How {
+            cuts: setting("TORTURE_CUTS", 50),
+            flips: fewer.max(LEAST).min(flips),
+            one_in: setting("TORTURE_ONE_IN", 10),
+        };
         let before = harness.cases;
         faults::torture(&mut harness, path, how, &mut dice);
         println!(
-            "{}: {} cases, {:?} so far, {} faults",
+            "{}: {} cases, {} of them with bytes changed, {:.0?} so far, {} faults",
             path.display(),
             harness.cases - before,
+            how.flips,
             since.elapsed(),
             harness.faults.len()
         );
     }
-    faults::extremes(
+    extremes(
         &mut harness,
         100_000,
         setting("TORTURE_MARKERS", 10_000_000),
-        4_000,
+        setting("TORTURE_BOMB", 4_000),
     );
     println!(
-        "{} cases in {:?}: {} judged, {} refused, slowest {:?}, peak {} MiB, {} faults",
+        "{} cases in {:.0?}: {} judged, {} refused, {} faults\nslowest: {:?}, {}\nlargest: {} MiB, {}",
         harness.cases,
         since.elapsed(),
         harness.judged,
         harness.cases - harness.judged,
-        harness.slowest,
-        harness.largest >> 20,
-        harness.faults.len()
+        harness.faults.len(),
+        harness.slowest.value,
+        harness.slowest.case,
+        harness.largest.value >> 20,
+        harness.largest.case,
     );
     for fault in &harness.faults {
         println!("{fault}");

@@ -49,4 +49,9 @@ pub mod fuzzing {
         let _ = crate::correlate::literal::parse(text);
         let _ = crate::correlate::literal::leading_entries(text);
     }
+
+    /// Reads a configuration, and what is written of it again.
+    pub fn configuration(text: &str) {
+        crate::cli::configuration(text);
+    }
 }

@@ -31,6 +31,7 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
         "",
         "a profile must not make the program start another one",
     ),
+    ("std::net", "", "the program speaks to no network"),
     ("load_extension", "", "nothing in a profile is executed"),
     ("unsafe {", "", "the crate forbids unsafe code"),
     ("unsafe fn", "", "the crate forbids unsafe code"),
@@ -238,4 +239,18 @@ fn link_targets(markdown: &str) -> Vec<String> {
             _ => None,
         })
         .collect()
+}
+
+/// Without `cargo deny` at hand: nothing that `deny.toml` bans is locked.
+#[test]
+fn nothing_speaks_to_a_network() {
+    let deny = read("deny.toml");
+    let (_, list) = deny.split_once("\ndeny = [").unwrap();
+    let (list, _) = list.split_once(']').unwrap();
+    let banned: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+    assert!(banned.contains(&"reqwest"), "{banned:?}");
+    let lock = read("Cargo.lock");
+    for name in banned {
+        assert!(!lock.contains(&format!("name = \"{name}\"\n")), "{name}");
+    }
 }

@@ -13,9 +13,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     };
     match RuleSet::load(&[file], &Selection::default(), facts::all()) {
         Ok(rules) => {
-            for rule in rules.rules() {
-                let _ = prove(rule);
-            }
+            let _ = prove(rules.rules(), facts::all(), &|_| None);
         }
         Err(complaints) => {
             let _ = complaints.render(false);

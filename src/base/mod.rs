@@ -7,6 +7,7 @@ pub mod dtype;
 pub mod glob;
 pub mod schema;
 pub mod suggest;
+pub mod temporary;
 pub mod text;
 pub mod toml;
 pub mod units;

@@ -27,8 +27,11 @@ mod prof;
 mod progress;
 mod rules;
 mod scrub;
+mod signals;
 
 pub use advise::advise;
+#[cfg(fuzzing)]
+pub(crate) use config::round_trip as configuration;
 pub use gate::FailOn;
 
 /// Findings shown in full.
@@ -322,6 +325,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { UNUSABLE } else { OK });
         }
     };
+    signals::install();
     output::set_color(cli.speech.color());
     let outcome = refuse_strays(&matches).and_then(|()| run(cli));
     match outcome {

@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::{Color, Failure, Outcome};
 use crate::base::diag::Complaints;
+use crate::base::temporary::Temporary;
 
 /// Applies `--color` to both streams; `auto` asks the terminal and NO_COLOR.
 pub(super) fn set_color(color: Color) {
@@ -99,7 +100,7 @@ pub(super) fn write_file_with(
     write: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<()>,
 ) -> Outcome {
     let refuse = |why: String| Failure::Unusable(format!("cannot write {}: {why}", path.display()));
-    let buffered = |file: &mut std::fs::File| {
+    let buffered = |file: &mut (dyn Write + Send)| {
         let mut buffer = std::io::BufWriter::new(file);
         write(&mut buffer)
             .and_then(|()| buffer.flush())
@@ -118,14 +119,12 @@ pub(super) fn write_file_with(
     // Through a link to the file it names: the link stays a link.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut file = temporary_for(&target)?;
-    buffered(file.as_file_mut())?;
-    file.persist(&target)
-        .map_err(|error| refuse(plainly(&error.error)))?;
-    Ok(())
+    buffered(&mut file)?;
+    file.persist(&target).map_err(|e| refuse(plainly(&e)))
 }
 
 /// An empty file in the folder of `target`, to be renamed to it; it goes away if it is not.
-pub(super) fn temporary_for(target: &Path) -> Result<tempfile::NamedTempFile, Failure> {
+pub(super) fn temporary_for(target: &Path) -> Result<Temporary, Failure> {
     let refuse =
         |why: String| Failure::Unusable(format!("cannot write {}: {why}", target.display()));
     let folder = target
@@ -135,7 +134,7 @@ pub(super) fn temporary_for(target: &Path) -> Result<tempfile::NamedTempFile, Fa
     if !folder.is_dir() {
         return Err(refuse(format!("there is no folder {}", folder.display())));
     }
-    beside(folder).map_err(|e| refuse(plainly(&e)))
+    Temporary::beside(folder).map_err(|e| refuse(plainly(&e)))
 }
 
 /// An error without the temporary file's name, which would only puzzle.
@@ -144,16 +143,4 @@ fn plainly(error: &std::io::Error) -> String {
         Some(_) => error.to_string(),
         None => error.kind().to_string(),
     }
-}
-
-/// A temporary file in a folder, as readable as any other new file.
-fn beside(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // Like every new file: the system takes the umask off.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
 }

@@ -62,13 +62,8 @@ pub(super) fn scrub(args: &ScrubArgs, speech: Speech) -> Outcome {
         // Somebody else may have made the file in the meantime.
         temporary.persist_noclobber(&args.output)
     };
-    persisted.map_err(|e| {
-        Failure::Unusable(format!(
-            "cannot write {}: {}",
-            args.output.display(),
-            e.error
-        ))
-    })?;
+    persisted
+        .map_err(|e| Failure::Unusable(format!("cannot write {}: {}", args.output.display(), e)))?;
     output::print(&told)
 }
 

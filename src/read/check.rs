@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::ReadError;
+use crate::base::temporary::Temporary;
 
 /// How much of a file is looked at to recognise it.
 pub(super) const HEAD_BYTES: u64 = 4096;
@@ -210,7 +211,7 @@ pub(super) fn is_stream(path: &Path) -> bool {
 ///
 /// # Errors
 /// When it does not begin like a trace, cannot be read, or never ends.
-pub(super) fn spool(path: &Path) -> Result<tempfile::NamedTempFile, ReadError> {
+pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
     let fail = |problem: String, remedy: &str| ReadError {
         path: path.display().to_string(),
         problem,
@@ -231,7 +232,7 @@ pub(super) fn spool(path: &Path) -> Result<tempfile::NamedTempFile, ReadError> {
     if !packed && !matches!(super::kineto::first_byte(&head), Some(b'{' | b'[')) {
         return Err(not_a_profile(path, &head));
     }
-    let mut file = tempfile::NamedTempFile::new().map_err(io)?;
+    let mut file = Temporary::scratch().map_err(io)?;
     let rest = stream.take(MAX_STREAM);
     let taken = std::io::copy(&mut head.as_slice().chain(rest), &mut file).map_err(io)?;
     if taken > MAX_STREAM {

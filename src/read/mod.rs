@@ -11,6 +11,9 @@ mod kineto;
 mod nsys;
 mod nvprof;
 mod sqlite;
+mod witness;
+
+pub(crate) use witness::Witness;
 
 /// Every format, asked in this order. A new format is one module and one entry here.
 pub const READERS: &[&dyn Reader] = &[&nvprof::Nvprof, &nsys::Nsys, &kineto::Kineto];
@@ -89,8 +92,8 @@ pub struct ReadError {
 ///
 /// # Errors
 /// One [`ReadError`] with what was expected, what was found and what to do: no such file, a folder,
-/// an empty file, another kind of file, another program's database, or one that is damaged or cut
-/// short - a part of a profile is never returned as if it were the whole.
+/// an empty file, another kind of file, another program's database, one that is damaged or cut
+/// short, or one that another program writes to meanwhile - a part of a profile is never returned as if it were the whole.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
     if !check::is_stream(path) {
         return open_file(path, progress);
@@ -111,10 +114,12 @@ pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> 
 }
 
 fn open_file(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
-    match reader(path)? {
+    let witness = Witness::of(path);
+    let read = match reader(path)? {
         Ok(reader) => reader.read(path, progress),
         Err(other) => Err(other),
-    }
+    };
+    witness.confirm(path, read)
 }
 
 /// Whether a file would be read, without reading it: it is of a known format, or a database that

@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use crate::profile::Format;
-use crate::read::{self, Progress, ReadError};
+use crate::read::{self, Progress, ReadError, Witness};
 
 mod credentials;
 mod database;
@@ -50,10 +50,12 @@ pub fn scrub(
     packed: bool,
     progress: &dyn Progress,
 ) -> Result<Summary, ScrubError> {
-    let (mut summary, words) = match read::recognise(from)? {
-        Format::KinetoJson => trace::copy(from, to, packed, progress)?,
-        _ => database::copy(from, to, progress)?,
+    let witness = Witness::of(from);
+    let copied = match read::recognise(from)? {
+        Format::KinetoJson => trace::copy(from, to, packed, progress),
+        _ => database::copy(from, to, progress),
     };
+    let (mut summary, words) = witness.confirm(from, copied)?;
     progress.phase("looking through the copy", None);
     summary.rescan = rescan::rescan(to, &words).map_err(|e| cannot_write(to, &e))?;
     Ok(summary)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pyprof_advise::report::{Report, SiteRow, html};
 
-use super::hostile::{EVIL, poisoned};
+use super::poison::{EVIL, poisoned};
 use super::{example, reports};
 
 const NAMES: [&str; 4] = [

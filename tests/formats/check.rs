@@ -227,3 +227,28 @@ fn tags(html: &str) {
         }
     }
 }
+
+/// Every line is a command GitHub knows, or our own last line.
+pub(super) fn commands(text: &str, name: &str) {
+    for line in text.lines() {
+        let Some(command) = line.strip_prefix("::") else {
+            assert!(line.contains(" not annotated: "), "{name}: {line}");
+            continue;
+        };
+        let (properties, message) = command.split_once("::").unwrap();
+        let (level, properties) = properties.split_once(' ').unwrap();
+        assert!(
+            matches!(level, "error" | "warning" | "notice"),
+            "{name}: {line}"
+        );
+        for property in properties.split(',') {
+            let (key, value) = property.split_once('=').unwrap();
+            assert!(matches!(key, "file" | "line" | "title"), "{name}: {line}");
+            assert!(!value.contains(':') && !value.is_empty(), "{name}: {line}");
+        }
+        assert!(
+            !message.is_empty() && !line.contains("##["),
+            "{name}: {line}"
+        );
+    }
+}

@@ -4,7 +4,7 @@ use jsonschema::validator_for;
 use pyprof_advise::report::{SCHEMA, github, json, read_json, sarif};
 use serde_json::Value;
 
-use super::{all, example, reports};
+use super::{all, check, example, reports};
 
 /// The SARIF 2.1.0 schema of OASIS.
 const SARIF: &str = include_str!("schema/sarif-2.1.0.json");
@@ -131,38 +131,13 @@ fn sarif_points_to_the_line() {
 #[test]
 fn workflow_commands_are_capped_and_escaped() {
     for (name, report) in reports() {
-        commands(&github(&report), name);
+        check::commands(&github(&report), name);
     }
     let mut many = example();
     let finding = many.findings[1].clone();
     many.findings = vec![finding; 40];
     let text = github(&many);
-    commands(&text, "many");
+    check::commands(&text, "many");
     assert_eq!(text.matches("::warning ").count(), 10);
     assert!(text.ends_with("30 findings not annotated: GitHub shows 10 of a level per step.\n"));
-}
-
-/// Every line is a command GitHub knows, or our own last line.
-pub(super) fn commands(text: &str, name: &str) {
-    for line in text.lines() {
-        let Some(command) = line.strip_prefix("::") else {
-            assert!(line.contains(" not annotated: "), "{name}: {line}");
-            continue;
-        };
-        let (properties, message) = command.split_once("::").unwrap();
-        let (level, properties) = properties.split_once(' ').unwrap();
-        assert!(
-            matches!(level, "error" | "warning" | "notice"),
-            "{name}: {line}"
-        );
-        for property in properties.split(',') {
-            let (key, value) = property.split_once('=').unwrap();
-            assert!(matches!(key, "file" | "line" | "title"), "{name}: {line}");
-            assert!(!value.contains(':') && !value.is_empty(), "{name}: {line}");
-        }
-        assert!(
-            !message.is_empty() && !line.contains("##["),
-            "{name}: {line}"
-        );
-    }
 }

@@ -20,6 +20,7 @@ mod check;
 mod hostile;
 mod machine;
 mod people;
+mod poison;
 
 /// The report of a profile as JSON; `None` when there is nothing to judge in it.
 fn reported(profile: &Path, arguments: &[&str]) -> Option<String> {

@@ -3,8 +3,9 @@
 #![cfg(unix)]
 
 use std::fs::{File, Permissions, set_permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{content, open, refused, with};
@@ -23,6 +24,36 @@ fn a_folder_that_may_not_be_written_to() {
     let read = open(&built.path);
     set_permissions(built.dir.path(), Permissions::from_mode(0o755)).unwrap();
     assert_eq!(read.unwrap().kernels.len(), 1);
+    assert!(content(built.dir.path()) == before);
+}
+
+/// As somebody whom the permissions hold: root may write anywhere.
+#[test]
+fn a_user_who_may_not_write_there() {
+    let built = with("");
+    let before = content(built.dir.path());
+    set_permissions(&built.path, Permissions::from_mode(0o444)).unwrap();
+    set_permissions(built.dir.path(), Permissions::from_mode(0o555)).unwrap();
+    // Where that user can start it, whatever folder it was built in.
+    let elsewhere = tempfile::tempdir().unwrap();
+    set_permissions(elsewhere.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = elsewhere.path().join("program");
+    std::fs::copy(env!("CARGO_BIN_EXE_pyprof-advise"), &program).unwrap();
+    let root = std::fs::metadata(&program).unwrap().uid() == 0;
+    let run = |program: &std::path::Path, argument: &std::path::Path| {
+        let mut command = Command::new(program);
+        command.arg(argument).current_dir("/").stdout(Stdio::null());
+        if root {
+            const NOBODY: u32 = 65_534;
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.status().unwrap().code()
+    };
+    let touched = run("touch".as_ref(), &built.dir.path().join("new"));
+    let read = run(&program, &built.path);
+    set_permissions(built.dir.path(), Permissions::from_mode(0o755)).unwrap();
+    assert_ne!(touched, Some(0), "that user may write there");
+    assert_eq!(read, Some(0));
     assert!(content(built.dir.path()) == before);
 }
 
@@ -98,4 +129,79 @@ fn a_sparse_file_costs_neither_time_nor_memory() {
     assert_eq!(open(&built.path).unwrap().kernels.len(), 1);
     assert!(since.elapsed() < Duration::from_secs(20));
     assert_eq!(file.metadata().unwrap().len(), 5 << 30);
+}
+
+/// Kernels of one transaction of the other program.
+const AT_ONCE: usize = 2_000;
+const DATABASE: &str = "PYPROF_ADVISE_TEST_DATABASE";
+
+/// Not a test: the program that writes while [`while_another_program_writes`] reads.
+#[test]
+#[ignore = "started by another test"]
+fn the_other_program() {
+    let path = std::env::var_os(DATABASE).unwrap();
+    let db = rusqlite::Connection::open(path).unwrap();
+    db.execute_batch(
+        "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 200; PRAGMA cache_size = 20",
+    )
+    .unwrap();
+    let kernels = format!(
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, demangledName) \
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {AT_ONCE}) \
+         SELECT 100 * i, 100 * i + 10, 0, 7, 1 FROM n"
+    );
+    loop {
+        let _ = db.execute_batch("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL");
+        for _ in 0..50 {
+            // A reader that locks the file makes it wait.
+            let _ = db.execute_batch(&kernels);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// What is read is what some transaction left, or it is said that somebody writes; never a bit of both.
+#[test]
+fn while_another_program_writes() {
+    for mode in ["WAL", "DELETE"] {
+        let built = with("");
+        {
+            let db = rusqlite::Connection::open(&built.path).unwrap();
+            let sql = format!("PRAGMA journal_mode = {mode}");
+            db.query_row(&sql, [], |_| Ok(())).unwrap();
+            db.execute_batch("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")
+                .unwrap();
+        }
+        let mut writer = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "read_only::the_other_program", "--ignored"])
+            .env(DATABASE, &built.path)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let since = Instant::now();
+        let (mut whole, mut refused) = (0, 0);
+        let mut torn = None;
+        while torn.is_none() && (whole < 5 || refused < 5) && since.elapsed().as_secs() < 60 {
+            match open(&built.path) {
+                Ok(profile) if profile.kernels.len() % AT_ONCE != 0 => {
+                    torn = Some(format!("{} kernels", profile.kernels.len()));
+                }
+                Ok(_) => whole += 1,
+                Err(error) => {
+                    let told = ["wrote to the file", "is writing", "unfinished transaction"];
+                    if !told.iter().any(|words| error.problem.contains(words)) {
+                        torn = Some(error.to_string());
+                    }
+                    refused += 1;
+                }
+            }
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        assert_eq!(torn, None, "{mode}");
+        assert!(
+            whole >= 5 && refused >= 5,
+            "{mode}: {whole} read, {refused} refused"
+        );
+    }
 }

@@ -4,11 +4,14 @@
 //! and where kernels can still be read, their total is the file's own total, or a note says what was
 //! left out.
 
+#![allow(dead_code, reason = "each of its users takes a part")]
+
+use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use pyprof_advise::correlate::correlate;
 use pyprof_advise::cost::{VOCABULARY, price};
@@ -23,29 +26,37 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
-/// `splitmix64` (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) mod damage;
+pub(crate) mod extremes;
 
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-}
+use damage::{Dice, cuts, edits, flips, packed_flips, texts};
 
 /// How long one file may take, and how much memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
+    /// Of the processor, by all threads: a machine may have other things to do. On the clock, an hour.
     pub(crate) time: Duration,
-    /// Peak of resident memory while one file is worked on; not measured where it cannot be.
+    /// Growth of resident memory while one file is worked on, whatever its size; not measured where
+    /// it cannot be.
     pub(crate) bytes: u64,
+    /// More of it for each byte of the file, unpacked.
+    pub(crate) bytes_per_byte: u64,
+}
+
+/// The case in which something was most.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Most<T> {
+    pub(crate) value: T,
+    pub(crate) case: String,
+}
+
+impl<T: PartialOrd> Most<T> {
+    fn see(&mut self, value: T, case: &str) {
+        if value > self.value {
+            self.value = value;
+            case.clone_into(&mut self.case);
+        }
+    }
 }
 
 /// Runs damaged files down the whole road.
@@ -55,8 +66,8 @@ pub(crate) struct Harness {
     folder: PathBuf,
     pub(crate) cases: usize,
     pub(crate) judged: usize,
-    pub(crate) slowest: Duration,
-    pub(crate) largest: u64,
+    pub(crate) slowest: Most<Duration>,
+    pub(crate) largest: Most<u64>,
     pub(crate) faults: Vec<String>,
 }
 
@@ -70,8 +81,8 @@ impl Harness {
             folder: folder.to_owned(),
             cases: 0,
             judged: 0,
-            slowest: Duration::ZERO,
-            largest: 0,
+            slowest: Most::default(),
+            largest: Most::default(),
             faults: Vec::new(),
         }
     }
@@ -90,30 +101,30 @@ impl Harness {
     /// One damaged file.
     pub(crate) fn file(&mut self, what: &str, path: &Path) {
         self.cases += 1;
-        reset_peak();
-        let since = std::time::Instant::now();
+        let watch = Watch::start();
         let (tell, told) = mpsc::channel();
         let (rules, owned) = (Arc::clone(&self.rules), path.to_owned());
         // As large as a main thread's stack: what overflows here overflows there.
         let started = std::thread::Builder::new()
             .stack_size(8 << 20)
             .spawn(move || {
-                let outcome = catch_unwind(AssertUnwindSafe(|| road(&owned, &rules)));
+                let outcome = catch_unwind(AssertUnwindSafe(|| measured(&owned, &rules)));
                 let _ = tell.send(outcome);
             });
         started.expect("a thread starts");
-        let outcome = told.recv_timeout(self.limits.time);
-        let took = since.elapsed();
-        self.slowest = self.slowest.max(took);
-        let peak = peak();
-        self.largest = self.largest.max(peak);
+        let outcome = watch.wait(&told, self.limits.time);
+        let took = watch.took();
+        self.slowest.see(took, what);
         let fault = match outcome {
-            Err(_) => Some(format!("no end after {took:?}")),
+            Err(_) => Some(format!("no end after {took:.1?}")),
             Ok(Err(panic)) => Some(format!("panicked: {}", message(&*panic))),
             Ok(Ok(Err(fault))) => Some(fault),
-            Ok(Ok(Ok(judged))) => {
+            Ok(Ok(Ok((judged, grown)))) => {
                 self.judged += usize::from(judged);
-                (peak > self.limits.bytes).then(|| format!("took {} MiB", peak >> 20))
+                self.largest.see(grown, what);
+                let allowed = self.limits.bytes + self.limits.bytes_per_byte * text_bytes(path);
+                (grown > allowed)
+                    .then(|| format!("took {} MiB, not {} MiB", grown >> 20, allowed >> 20))
             }
         };
         if let Some(fault) = fault {
@@ -125,6 +136,78 @@ impl Harness {
     }
 }
 
+/// Bytes of a file, unpacked as far as any reader would.
+fn text_bytes(path: &Path) -> u64 {
+    const ENOUGH: u64 = 256 << 20;
+    let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
+    let Ok(file) = std::fs::File::open(path) else {
+        return bytes;
+    };
+    // Not packed, or packed badly: what was unpacked until then.
+    let mut unpacked = flate2::read::MultiGzDecoder::new(file).take(ENOUGH);
+    let mut counted = Counter(0);
+    let _ = std::io::copy(&mut unpacked, &mut counted);
+    bytes.max(counted.0)
+}
+
+struct Counter(u64);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How long something takes.
+struct Watch {
+    clock: Instant,
+    /// `None` where it cannot be told.
+    processor: Option<Duration>,
+}
+
+impl Watch {
+    fn start() -> Watch {
+        Watch {
+            clock: Instant::now(),
+            processor: processor_time(),
+        }
+    }
+
+    /// Time of the processor, else on the clock.
+    fn took(&self) -> Duration {
+        match (self.processor, processor_time()) {
+            (Some(before), Some(now)) => now.saturating_sub(before),
+            _ => self.clock.elapsed(),
+        }
+    }
+
+    fn wait<T>(&self, told: &mpsc::Receiver<T>, limit: Duration) -> Result<T, RecvTimeoutError> {
+        const HOUR: Duration = Duration::from_secs(3600);
+        loop {
+            match told.recv_timeout(Duration::from_millis(500)) {
+                Err(RecvTimeoutError::Timeout)
+                    if self.took() < limit && self.clock.elapsed() < HOUR => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// What the process has used, user and system, to the hundredth of a second (`man 5 proc`: fields 14
+/// and 15 of `stat`, in ticks of `_SC_CLK_TCK`, which is 100 on Linux).
+fn processor_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let ticks = fields.split(' ').skip(11).take(2);
+    let ticks: u64 = ticks.map(|t| t.parse::<u64>().unwrap_or(0)).sum();
+    Some(Duration::from_millis(10 * ticks))
+}
+
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|t| (*t).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
@@ -132,42 +215,66 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// The whole road. `Ok(false)` for a file that is refused, which is an answer.
-fn road(path: &Path, rules: &RuleSet) -> Result<bool, String> {
+pub(crate) fn road(path: &Path, rules: &RuleSet) -> Result<bool, String> {
+    measured(path, rules).map(|(judged, _)| judged)
+}
+
+/// Whether a file was judged, and by how much memory grew meanwhile.
+fn measured(path: &Path, rules: &RuleSet) -> Result<(bool, u64), String> {
+    reset_peak();
+    let before = memory("VmRSS:");
     let copy = path.with_extension("scrubbed");
     let _ = std::fs::remove_file(&copy);
     // What is left in a copy may be chance in damaged bytes; that it ends is what counts here.
     let _ = scrub::scrub(path, &copy, false, &Quiet);
     let _ = std::fs::remove_file(&copy);
     let Ok(profile) = read::open(path, &Quiet) else {
-        return Ok(false);
+        return Ok((false, memory("VmHWM:").saturating_sub(before)));
     };
-    check_total(path, &profile)?;
-    let Ok(gpu) = select::choose(Some("v100"), &profile) else {
-        return Ok(false);
-    };
-    let run = correlate(profile, &VOCABULARY);
-    let costed = price(run, gpu);
-    let table = Table::new(&costed);
-    let verdict = judge(rules, &table);
-    let report = Report::new(
-        &costed,
-        &verdict,
-        &Options {
-            top: 10,
-            max_sites: 100,
-        },
-    );
-    report::markdown(&report).map_err(|e| format!("no Markdown: {e}"))?;
+    let kernels = Kernels::of(&profile);
+    let report = judged(profile, rules);
+    if let Some(report) = &report {
+        views(report)?;
+    }
+    // The sum below is the harness's own work.
+    let grown = memory("VmHWM:").saturating_sub(before);
+    kernels.check(path)?;
+    Ok((report.is_some(), grown))
+}
+
+/// Every view of a report comes about, without a number that is none.
+fn views(report: &Report) -> Result<(), String> {
+    report::markdown(report).map_err(|e| format!("no Markdown: {e}"))?;
+    report::html(report).map_err(|e| format!("no HTML: {e}"))?;
+    let _ = report::github(report);
+    let terminal = report::text(report, 80);
+    let sarif = report::sarif(report);
+    serde_json::from_str::<Value>(&sarif).map_err(|e| format!("no SARIF: {e}"))?;
     let json: Value =
-        serde_json::from_str(&report::json(&report)).map_err(|e| format!("no JSON: {e}"))?;
-    finite(&json)?;
-    Ok(true)
+        serde_json::from_str(&report::json(report)).map_err(|e| format!("no JSON: {e}"))?;
+    finite(&json.to_string())?;
+    finite(&terminal)
+}
+
+/// The report of a profile; `None` when it cannot be read.
+pub(crate) fn report(path: &Path, rules: &RuleSet) -> Option<Report> {
+    judged(read::open(path, &Quiet).ok()?, rules)
+}
+
+fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {
+    let gpu = select::choose(Some("v100"), &profile).ok()?;
+    let costed = price(correlate(profile, &VOCABULARY), gpu);
+    let verdict = judge(rules, &Table::new(&costed));
+    let options = Options {
+        top: 10,
+        max_sites: 100,
+    };
+    Some(Report::new(&costed, &verdict, &options))
 }
 
 /// A number that is none becomes `null` in JSON; fields that may be absent are `null` too, so only
 /// texts show it.
-fn finite(json: &Value) -> Result<(), String> {
-    let text = json.to_string();
+fn finite(text: &str) -> Result<(), String> {
     for word in ["\"NaN", " NaN", "\"inf ", " inf ", "-inf"] {
         if text.contains(word) {
             return Err(format!("the report says `{word}`"));
@@ -176,39 +283,58 @@ fn finite(json: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The kernels' time by the reader and by a sum of its own are equal, or a note says why not.
-fn check_total(path: &Path, profile: &Profile) -> Result<(), String> {
-    let read: i128 = profile
-        .kernels
-        .iter()
-        .map(|k| i128::from(k.span.ns()))
-        .sum();
-    let head = std::fs::read(path).unwrap_or_default();
-    let (rows, total, tolerance) = if head.starts_with(b"SQLite format 3\0") {
-        let (rows, total) = sum_of_tables(path);
-        (rows, total, 0)
-    } else {
-        match sum_of_events(&head) {
-            // Each kernel's times are rounded to a nanosecond.
-            Some((rows, total)) => (rows, total, 2 * rows as i128),
-            None => return Ok(()),
+/// What a reader made of the kernels.
+pub(crate) struct Kernels {
+    rows: usize,
+    /// ns.
+    total: i128,
+    /// A note says what was left out.
+    explained: bool,
+}
+
+impl Kernels {
+    pub(crate) fn of(profile: &Profile) -> Kernels {
+        const EXPLAINS: [&str; 4] = [
+            "rows_skipped",
+            "reversed_times",
+            "trace_cut",
+            "counters_only",
+        ];
+        Kernels {
+            rows: profile.kernels.len(),
+            total: profile
+                .kernels
+                .iter()
+                .map(|k| i128::from(k.span.ns()))
+                .sum(),
+            explained: profile.notes.iter().any(|n| EXPLAINS.contains(&n.code)),
         }
-    };
-    const EXPLAINS: [&str; 4] = [
-        "rows_skipped",
-        "reversed_times",
-        "trace_cut",
-        "counters_only",
-    ];
-    let explained = profile.notes.iter().any(|n| EXPLAINS.contains(&n.code));
-    let equal = (read - total).abs() <= tolerance && profile.kernels.len() == rows;
-    if equal || explained {
-        return Ok(());
     }
-    Err(format!(
-        "a silent wrong total: {} kernels of {read} ns were read, the file holds {rows} of {total} ns",
-        profile.kernels.len()
-    ))
+
+    /// They are as many and as long as a count of their own says, or a note says why not.
+    pub(crate) fn check(&self, path: &Path) -> Result<(), String> {
+        if self.explained {
+            return Ok(());
+        }
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let (rows, total, tolerance) = if bytes.starts_with(b"SQLite format 3\0") {
+            let (rows, total) = sum_of_tables(path);
+            (rows, total, 0)
+        } else {
+            match sum_of_events(&bytes) {
+                // Each kernel's times are rounded to a nanosecond.
+                Some((rows, total)) => (rows, total, 2 * rows as i128),
+                None => return Ok(()),
+            }
+        };
+        if (self.total - total).abs() <= tolerance && self.rows == rows {
+            return Ok(());
+        }
+        Err(format!(
+            "a silent wrong total: {} kernels of {} ns were read, the file holds {rows} of {total} ns",
+            self.rows, self.total
+        ))
+    }
 }
 
 fn sum_of_tables(path: &Path) -> (usize, i128) {
@@ -248,15 +374,15 @@ fn sum_of_tables(path: &Path) -> (usize, i128) {
 
 /// Of JSON that any parser reads; the reader is more patient.
 fn sum_of_events(bytes: &[u8]) -> Option<(usize, i128)> {
-    let text = if bytes.starts_with(&[0x1f, 0x8b]) {
+    const MOST: u64 = 512 << 20;
+    let trace: Value = if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut unpacked = Vec::new();
-        let mut decoder = flate2::read::MultiGzDecoder::new(bytes);
-        std::io::Read::read_to_end(&mut decoder, &mut unpacked).ok()?;
-        unpacked
+        let mut decoder = flate2::read::MultiGzDecoder::new(bytes).take(MOST);
+        decoder.read_to_end(&mut unpacked).ok()?;
+        serde_json::from_slice(&unpacked).ok()?
     } else {
-        bytes.to_vec()
+        serde_json::from_slice(bytes).ok()?
     };
-    let trace: Value = serde_json::from_slice(&text).ok()?;
     let events = trace.get("traceEvents").unwrap_or(&trace).as_array()?;
     let (mut rows, mut total) = (0, 0.0);
     for event in events {
@@ -286,274 +412,15 @@ fn reset_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-fn peak() -> u64 {
+/// Resident memory of the process in bytes, of a line of its status: now or at its peak.
+fn memory(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|l| l.strip_prefix(line));
     let kib = line.and_then(|l| l.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     kib.unwrap_or(0) << 10
 }
 
-// ---------------------------------------------------------------------------- damage
-
-/// Cut at `count` places, the first bytes and the last among them.
-pub(crate) fn cuts(harness: &mut Harness, name: &str, bytes: &[u8], count: usize) {
-    for n in 0..count {
-        let at = bytes.len() * n / count.max(1);
-        harness.bytes(
-            &format!("{name} cut at {at}"),
-            bytes.get(..at).unwrap_or_default(),
-        );
-    }
-}
-
-/// 1 to 64 bytes changed, in `count` variants. Half of them in the first pages, where the schema is.
-pub(crate) fn flips(
-    harness: &mut Harness,
-    name: &str,
-    bytes: &[u8],
-    count: usize,
-    dice: &mut Dice,
-) {
-    for n in 0..count {
-        let mut damaged = bytes.to_vec();
-        let within = if n % 2 == 0 {
-            damaged.len()
-        } else {
-            damaged.len().min(16 << 10)
-        };
-        for _ in 0..=dice.below(64) {
-            let at = dice.below(within);
-            if let Some(byte) = damaged.get_mut(at) {
-                *byte = dice.next() as u8;
-            }
-        }
-        harness.bytes(&format!("{name} with bytes changed, variant {n}"), &damaged);
-    }
-}
-
-/// What is done to every column: its name, then its values.
-const VALUES: &[(&str, &str)] = &[
-    ("NULL", "NULL"),
-    ("text", "'x\u{1}|<'"),
-    ("blob", "x'00ff41'"),
-    ("negative", "-1"),
-    ("the largest", "9223372036854775807"),
-    ("the smallest", "-9223372036854775808"),
-    ("real", "1e300"),
-];
-
-/// Tables dropped, columns renamed, values replaced, times reversed; every `one_in`th of them.
-pub(crate) fn edits(
-    harness: &mut Harness,
-    name: &str,
-    original: &Path,
-    one_in: usize,
-    dice: &mut Dice,
-) {
-    let path = harness.at("edited");
-    let fresh = || -> Connection {
-        let _ = std::fs::remove_file(&path);
-        std::fs::copy(original, &path).expect("a copy");
-        let mut permissions = std::fs::metadata(&path).expect("it is there").permissions();
-        #[allow(clippy::permissions_set_readonly_false)]
-        permissions.set_readonly(false);
-        std::fs::set_permissions(&path, permissions).expect("one's own file");
-        Connection::open(&path).expect("a database")
-    };
-    let mut statements: Vec<String> = Vec::new();
-    {
-        let db = fresh();
-        let tables: Vec<String> = db
-            .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1")
-            .and_then(|mut s| s.query_map([], |row| row.get(0))?.collect())
-            .unwrap_or_default();
-        for table in tables {
-            statements.push(format!("DROP TABLE \"{table}\""));
-            let columns: Vec<String> = db
-                .prepare(&format!("PRAGMA table_info(\"{table}\")"))
-                .and_then(|mut s| s.query_map([], |row| row.get(1))?.collect())
-                .unwrap_or_default();
-            for column in &columns {
-                statements.push(format!(
-                    "ALTER TABLE \"{table}\" RENAME COLUMN \"{column}\" TO renamed"
-                ));
-                for (_, value) in VALUES {
-                    statements.push(format!("UPDATE \"{table}\" SET \"{column}\" = {value}"));
-                }
-                statements.push(format!(
-                    "UPDATE \"{table}\" SET \"{column}\" = 9223372036854775807 WHERE rowid % 3 = 0"
-                ));
-            }
-            if columns.iter().any(|c| c == "start") && columns.iter().any(|c| c == "end") {
-                statements.push(format!("UPDATE \"{table}\" SET start = end, end = start"));
-                statements.push(format!("UPDATE \"{table}\" SET end = NULL"));
-                statements.push(format!(
-                    "UPDATE \"{table}\" SET start = 0, end = 9000000000000000000"
-                ));
-            }
-        }
-    }
-    for statement in statements {
-        if one_in > 1 && dice.below(one_in) != 0 {
-            continue;
-        }
-        let db = fresh();
-        // A column that cannot be changed so is no case.
-        if db.execute_batch(&statement).is_ok() {
-            drop(db);
-            harness.file(&format!("{name} after {statement}"), &path);
-        }
-    }
-}
-
-/// What is done to the text of a trace.
-pub(crate) fn texts(harness: &mut Harness, name: &str, text: &str, one_in: usize, dice: &mut Dice) {
-    let mut case = |what: &str, bytes: Vec<u8>| {
-        if one_in <= 1 || dice.below(one_in) == 0 {
-            harness.bytes(&format!("{name}: {what}"), &bytes);
-        }
-    };
-    let quotes: Vec<usize> = text.match_indices('"').map(|(at, _)| at).collect();
-    for part in 1..20 {
-        if let Some(at) = quotes.get(quotes.len() * part / 20) {
-            let cut = text
-                .get(..at + 2)
-                .or_else(|| text.get(..at + 1))
-                .unwrap_or_default();
-            case("cut inside a string", cut.into());
-        }
-    }
-    for key in [
-        "ts",
-        "dur",
-        "pid",
-        "tid",
-        "correlation",
-        "device",
-        "stream",
-        "Input Dims",
-        "name",
-        "cat",
-        "args",
-    ] {
-        let quoted = format!("\"{key}\":");
-        for value in [
-            "1e400",
-            "-1e400",
-            "-1",
-            "9223372036854775808",
-            "18446744073709551616",
-            "null",
-            "\"x\"",
-            "[]",
-            "{}",
-            "true",
-            "NaN",
-            "[[[[9999999999,9999999999],[-1]]]]",
-            "1e-400",
-            "0.1e",
-        ] {
-            // The old value stays, under a key nobody reads.
-            let replaced = text.replace(&quoted, &format!("{quoted} {value}, \"was\":"));
-            case(&format!("{key} is {value}"), replaced.into());
-        }
-        case(
-            &format!("{key} twice"),
-            text.replace(&quoted, &format!("{quoted} 1, {quoted}"))
-                .into(),
-        );
-        case(
-            &format!("no {key}"),
-            text.replace(&quoted, "\"gone\":").into(),
-        );
-    }
-    let mut invalid = text.as_bytes().to_vec();
-    for at in (0..invalid.len()).step_by(97) {
-        if let Some(byte) = invalid.get_mut(at) {
-            *byte = 0xff;
-        }
-    }
-    case("bytes that are not UTF-8", invalid);
-    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
-        let deep = format!("{}1{}", open.repeat(100_000), close.repeat(100_000));
-        let nested = text.replacen("\"args\":", &format!("\"args\": {deep}, \"was\":"), 1);
-        case("nested 100,000 deep", nested.into());
-        case(
-            "nested and never closed",
-            format!("{{\"traceEvents\": [{}", open.repeat(100_000)).into(),
-        );
-        case(
-            "a member nested deep",
-            format!("{{\"x\": {deep}, \"traceEvents\": []}}").into(),
-        );
-    }
-}
-
-/// Files that no profiler writes and anybody can: `deep` ranges inside each other, `many` markers.
-pub(crate) fn extremes(harness: &mut Harness, deep: usize, many: usize, bomb: usize) {
-    for (what, closed) in [("closed", true), ("never closed", false)] {
-        let path = harness.at("ranges.sqlite");
-        database(&path, deep, |n| {
-            (n as i64, closed.then_some((3 * deep - n) as i64), 1)
-        });
-        harness.file(&format!("{deep} nested ranges, {what}"), &path);
-    }
-    let path = harness.at("markers.sqlite");
-    database(&path, many, |_| (5, Some(9), 1));
-    harness.file(&format!("{many} identical ranges"), &path);
-    database(&path, many.min(1_000_000), |n| {
-        (n as i64 % 7, Some(1_000_000), n as i64)
-    });
-    harness.file("as many threads as ranges", &path);
-    let nested: Vec<String> = (0..deep)
-        .map(|n| format!("{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a{n}\",\"pid\":1,\"tid\":1,\"ts\":{n},\"dur\":{}}}", 3 * deep - 2 * n))
-        .collect();
-    let kernel = "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":9,\"dur\":3,\"args\":{\"correlation\":1,\"device\":0}}";
-    let trace = format!("[{},{kernel}]", nested.join(","));
-    harness.bytes(&format!("{deep} nested operators"), trace.as_bytes());
-    let long = format!(
-        "[{kernel},{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"{}\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}}]",
-        "x[{'(".repeat(deep)
-    );
-    harness.bytes("a name without end", long.as_bytes());
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    std::io::Write::write_all(&mut packer, b"{\"traceEvents\": [").expect("memory");
-    for _ in 0..bomb {
-        std::io::Write::write_all(&mut packer, &[b' '; 1 << 20]).expect("memory");
-    }
-    let packed = packer.finish().expect("memory");
-    harness.bytes(&format!("a gzip bomb of {bomb} MiB"), &packed);
-}
-
-/// One kernel, its launch, and ranges of `(start, end, thread)`.
-fn database(path: &Path, count: usize, range: impl Fn(usize) -> (i64, Option<i64>, i64)) {
-    let _ = std::fs::remove_file(path);
-    let mut db = Connection::open(path).expect("a database");
-    db.execute_batch(
-        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
-         CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
-         INSERT INTO StringIds VALUES (1, 'volta_sgemm_32x32_nn'), (2, 'cudaLaunchKernel_v7000'), (3, 'aten::mm, seq = 1');
-         CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, demangledName INT, shortName INT);
-         INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (200000, 300000, 0, 7, 1, 16777216, 1, 1);
-         CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT, end INT, globalTid INT, correlationId INT, nameId INT);
-         INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (150000, 150010, 16777217, 1, 2);
-         CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, textId INT, globalTid INT);",
-    )
-    .expect("a schema");
-    let transaction = db.transaction().expect("a transaction");
-    {
-        let mut insert = transaction
-            .prepare("INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, 3, ?)")
-            .expect("a statement");
-        for n in 0..count {
-            let (start, end, thread) = range(n);
-            insert
-                .execute((start, end, 16_777_216 + thread % 16_777_216))
-                .expect("a row");
-        }
-    }
-    transaction.commit().expect("rows");
-}
+// ---------------------------------------------------------------------------- a profile
 
 /// Everything for one profile.
 pub(crate) fn torture(harness: &mut Harness, path: &Path, how: How, dice: &mut Dice) {
@@ -565,17 +432,27 @@ pub(crate) fn torture(harness: &mut Harness, path: &Path, how: How, dice: &mut D
     let bytes = std::fs::read(path).expect("a profile");
     harness.file(&format!("{name} as it is"), path);
     cuts(harness, &name, &bytes, how.cuts);
-    flips(harness, &name, &bytes, how.flips, dice);
     if bytes.starts_with(b"SQLite format 3\0") {
+        flips(harness, &name, &bytes, how.flips, dice);
         edits(harness, &name, path, how.one_in, dice);
         return;
     }
     let text = if bytes.starts_with(&[0x1f, 0x8b]) {
+        // Most changes of packed bytes are only ever seen by the checksum.
+        packed_flips(
+            harness,
+            &name,
+            &bytes,
+            how.flips / 4,
+            how.flips - how.flips / 4,
+            dice,
+        );
         let mut text = Vec::new();
         let mut decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
-        let _ = std::io::Read::read_to_end(&mut decoder, &mut text);
+        let _ = decoder.read_to_end(&mut text);
         text
     } else {
+        flips(harness, &name, &bytes, how.flips, dice);
         bytes
     };
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -587,6 +464,6 @@ pub(crate) fn torture(harness: &mut Harness, path: &Path, how: How, dice: &mut D
 pub(crate) struct How {
     pub(crate) cuts: usize,
     pub(crate) flips: usize,
-    /// One in so many edits of tables and texts.
+    /// One in so many edits of columns and texts; tables are dropped and times reversed in any case.
     pub(crate) one_in: usize,
 }

@@ -82,6 +82,34 @@ pub(super) fn load(path: Option<&Path>) -> Result<Config, Failure> {
     Ok(config)
 }
 
+/// Reads a configuration from anybody; one without complaints is what it says when it is written and
+/// read again.
+#[cfg(any(test, fuzzing))]
+#[allow(clippy::panic, reason = "a test fails by panicking")]
+pub(crate) fn round_trip(text: &str) {
+    let understood = |text: &str| {
+        let complaints = Complaints::new();
+        let source = Source::new("fuzzed.toml", text);
+        let config = read::config(&source, None, &complaints);
+        (
+            Config {
+                names: Vec::new(),
+                ..config
+            },
+            complaints.render(false),
+        )
+    };
+    let (config, complaints) = understood(text);
+    let control = |c: char| c.is_control() && c != '\n' && c != '\t';
+    assert!(!complaints.contains(control), "{complaints:?}");
+    if complaints.is_empty() {
+        let written = dump(&config);
+        let (again, complaints) = understood(&written);
+        assert_eq!(complaints, "", "{written}");
+        assert_eq!(again, config, "{written}");
+    }
+}
+
 /// What is in force: the command line over the configuration.
 pub(super) fn effective(args: &AdviseArgs, speech: Speech) -> Config {
     Config {

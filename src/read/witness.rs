@@ -1,0 +1,109 @@
+//! Whether a file stayed as it was while it was read. Databases are read without locks, which would
+//! need files of our own beside them; so a program that writes meanwhile is found out afterwards.
+
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::ReadError;
+
+/// The files a profile can consist of: itself, and SQLite's logs beside it.
+const PARTS: [&str; 3] = ["", "-wal", "-journal"];
+/// Bytes in which SQLite counts its transactions, wherever they are noted: the header of a database
+/// (100, change counter at 24) and of a write-ahead log (32, salts at 16); see
+/// <https://www.sqlite.org/fileformat.html>, sections 1.3 and 4.1. A clock alone is too coarse: two
+/// writes can fall into one of its ticks.
+const HEADER: u64 = 100;
+
+/// What can be seen of a file and its logs from outside.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Witness([Option<Part>; 3]);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    bytes: u64,
+    written: Option<SystemTime>,
+    header: Vec<u8>,
+}
+
+impl Witness {
+    pub(crate) fn of(path: &Path) -> Witness {
+        // The logs lie beside the file that a link points to.
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        Witness(PARTS.map(|suffix| {
+            let mut name = OsString::from(real.as_os_str());
+            name.push(suffix);
+            Part::of(&PathBuf::from(name))
+        }))
+    }
+
+    /// What came of reading `path`, unless somebody wrote to it since.
+    ///
+    /// # Errors
+    /// That of reading, or that the file was written to: then neither a result nor another error
+    /// means anything.
+    pub(crate) fn confirm<T, E: From<ReadError>>(
+        &self,
+        path: &Path,
+        read: Result<T, E>,
+    ) -> Result<T, E> {
+        if Witness::of(path) == *self {
+            return read;
+        }
+        Err(E::from(ReadError {
+            path: path.display().to_string(),
+            problem: "another program wrote to the file while it was read".to_owned(),
+            remedy: "wait until it has ended".to_owned(),
+        }))
+    }
+}
+
+impl Part {
+    /// `None` for what is no regular file; an empty log says no more than none.
+    fn of(path: &Path) -> Option<Part> {
+        let meta: Metadata = std::fs::metadata(path).ok()?;
+        if !meta.is_file() || meta.len() == 0 {
+            return None;
+        }
+        let mut header = Vec::new();
+        let file = File::open(path).ok()?;
+        let _ = file.take(HEADER).read_to_end(&mut header);
+        Some(Part {
+            bytes: meta.len(),
+            written: meta.modified().ok(),
+            header,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_the_file_or_its_logs_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("net.sqlite");
+        let fine = |witness: &Witness| witness.confirm(&path, Ok::<(), ReadError>(())).is_ok();
+        std::fs::write(&path, [1; 200]).unwrap();
+        let witness = Witness::of(&path);
+        assert!(fine(&witness));
+        std::fs::write(folder.path().join("net.sqlite-wal"), []).unwrap();
+        assert!(fine(&witness), "an empty log is none");
+        for log in ["net.sqlite-wal", "net.sqlite-journal"] {
+            let log = folder.path().join(log);
+            std::fs::write(&log, [7; 40]).unwrap();
+            assert!(!fine(&witness), "{}", log.display());
+            std::fs::remove_file(log).unwrap();
+            assert!(fine(&witness));
+        }
+        // In the same tick of the clock.
+        let written = std::fs::metadata(&path).unwrap().modified().unwrap();
+        std::fs::write(&path, [2; 200]).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(written).unwrap();
+        assert!(!fine(&witness));
+    }
+}

@@ -1,0 +1,128 @@
+//! A report full of hostile text, and what must hold of every format of it: nothing a profile calls its
+//! kernels, ranges, layers, files and devices is more than text. The fuzz target `views` does the same.
+
+use pyprof_advise::base::text::{md, md_code};
+use pyprof_advise::report::{
+    Report, github, html, json, markdown, markdown_within, read_json, sarif, text,
+};
+use serde_json::Value;
+
+use super::check;
+
+/// Something for everyone.
+pub(super) const EVIL: &str = "|x|`a``b` **b** </script><script>document.documentElement.dataset.pwned=1</script>\
+    <img src=x onerror=\"document.documentElement.dataset.pwned=1\"> <!-- --!> ]]> \
+    [l](javascript:alert(1)) ![i](http://e.vil/i) @octocat @org/team #1 www.e.vil http://e.vil \u{1b}[31m\u{9b}31m \
+    \u{202e}\u{2066}\u{200b}\0 %%{init: {}}%% \"]; click x ``` ~~~ $$m$$ [^1] &lt;b&gt; {{ 7*7 }} {% raw %} {0} ::error::x \
+    ##[command]x %0A::error::y\n\n# h\n- [ ] t\r\n::stop-commands::x /home/alice/z' onload=1 //e.vil javascript:x:1";
+
+/// Words of the program itself, which no profile can choose, and references, which rules choose.
+const OURS: &[&str] = &[
+    "direction",
+    "bound",
+    "family",
+    "dtype",
+    "missing",
+    "reason",
+    "what",
+    "cause",
+    "category",
+    "how",
+    "layer_source",
+    "program",
+    "format",
+    "severity",
+    "confidence",
+    "kind",
+    "calls_are",
+    "device",
+    "references",
+    "unpriced",
+    "describe",
+    "sources",
+];
+/// Markdown of rules, with the profile's text escaped in it.
+const PROSE: &[&str] = &["message", "why", "fix", "needs", "text"];
+
+/// The report with `evil` wherever a profile's text can be.
+pub(super) fn poisoned(report: &Report, evil: &str) -> Report {
+    let mut value: Value = serde_json::from_str(&json(report)).unwrap();
+    poison(&mut value, "", evil);
+    serde_json::from_value(value).unwrap()
+}
+
+fn poison(value: &mut Value, key: &str, evil: &str) {
+    match value {
+        Value::String(_) if OURS.contains(&key) => {}
+        Value::String(text) if PROSE.contains(&key) => {
+            *text = format!("Before {} and {} after.", md(evil), md_code(evil));
+        }
+        Value::String(text) => evil.clone_into(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| poison(item, key, evil)),
+        Value::Object(object) => {
+            for (key, value) in object.iter_mut() {
+                poison(value, key, evil);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A report cut down to something in every list.
+pub(super) fn small(mut report: Report) -> Report {
+    report.findings.truncate(2);
+    report.layers.truncate(3);
+    report.sites.truncate(3);
+    report.capture.truncate(1);
+    for device in &mut report.timeline.devices {
+        device.gaps.truncate(2);
+        device.busy.truncate(4);
+    }
+    report.timeline.devices.truncate(1);
+    report.notes.push(String::new());
+    report
+}
+
+/// Every format of a report, each checked as its readers take it.
+pub(super) fn check_all(report: &Report) {
+    let links = check::markdown(&markdown(report).unwrap());
+    let ours = |link: &String| link.starts_with("https://docs.") || link.starts_with("https://py");
+    let foreign: Vec<&String> = links.iter().filter(|l| !ours(l)).collect();
+    assert!(
+        foreign
+            .iter()
+            .all(|l| !l.contains("e.vil") && l.starts_with("https://")),
+        "{foreign:?}"
+    );
+    check::markdown(&markdown_within(report, 2_000).unwrap());
+    check::html(&html(report).unwrap());
+    check::commands(&github(report), "hostile");
+    let terminal = text(report, 80);
+    check::shown(&terminal, &['\n', '\u{1b}']);
+    check::shown(
+        &anstream::adapter::strip_str(&terminal).to_string(),
+        &['\n'],
+    );
+    assert!(read_json(&json(report)).unwrap() == *report);
+    check_sarif(&sarif(report));
+}
+
+fn check_sarif(text: &str) {
+    let log: Value = serde_json::from_str(text).unwrap();
+    for result in log["runs"][0]["results"].as_array().unwrap() {
+        let message = result["message"]["text"].as_str().unwrap();
+        check::shown(message, &['\n']);
+        assert!(
+            !message.contains("](") && !message.contains("@octocat"),
+            "{message}"
+        );
+        check::markdown(result["message"]["markdown"].as_str().unwrap());
+        for location in result["locations"].as_array().unwrap() {
+            let uri = location["physicalLocation"]["artifactLocation"]["uri"]
+                .as_str()
+                .unwrap();
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-._~/%".contains(c);
+            assert!(uri.chars().all(plain) && !uri.starts_with('/'), "{uri}");
+        }
+    }
+}
