@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{Answer, Entry, Subject, Table, fact};
 use crate::correlate::Run;
 use crate::profile::{
-    ApiCall, ApiClass, CallId, Copy, CopyKind, DeviceId, MemKind, ProcessId, Span,
+    ApiCall, ApiClass, CallId, Copy, CopyKind, Correlated, DeviceId, MemKind, Span,
 };
 
 /// Copies with the same direction, memory kinds and kind of call.
@@ -107,74 +107,19 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
 }
 
 /// The call behind each copy: the first one with its correlation id in its process.
-#[derive(Debug, Default)]
-pub(super) struct CallsBehind(FxHashMap<(ProcessId, u64), Option<CallId>>);
+#[derive(Debug)]
+pub(super) struct CallsBehind(Correlated<CallId>);
 
 impl CallsBehind {
     pub(super) fn of(run: &Run) -> CallsBehind {
-        let copies = &run.profile.copies;
-        let mut calls: FxHashMap<(ProcessId, u64), Option<CallId>> = copies
-            .iter()
-            .map(|copy| ((copy.process, copy.correlation), None))
-            .collect();
-        if calls.is_empty() {
-            return CallsBehind::default();
-        }
-        let asked = Asked::of(copies.iter().map(|copy| copy.correlation), copies.len());
-        for (index, call) in run.profile.calls.iter().enumerate() {
-            if asked.may_hold(call.correlation)
-                && let Some(thread) = run.profile.threads.get(call.thread.idx())
-                && let Some(found) = calls.get_mut(&(thread.process, call.correlation))
-            {
-                found.get_or_insert(CallId::new(index));
-            }
-        }
-        CallsBehind(calls)
+        let copies = run.profile.copies.iter();
+        let asked = copies.map(|copy| (copy.process, copy.correlation));
+        CallsBehind(Correlated::first_calls(&run.profile, asked))
     }
 
     pub(super) fn of_copy<'r>(&self, run: &'r Run, copy: &Copy) -> Option<&'r ApiCall> {
-        let id = self.0.get(&(copy.process, copy.correlation))?;
-        run.profile.calls.get(id.as_ref()?.idx())
-    }
-}
-
-/// Says of most numbers that are not in a set that they are not: a bit per remainder, for ids are
-/// given out one after the other. There are far more calls than copies.
-struct Asked {
-    bits: Vec<u64>,
-    mask: u64,
-}
-
-impl Asked {
-    /// Bits at least: what one page of memory holds.
-    const LEAST: usize = 1 << 15;
-    /// And at most, 2 MiB: what fits into a cache.
-    const MOST: usize = 1 << 24;
-
-    fn of(numbers: impl Iterator<Item = u64>, count: usize) -> Asked {
-        let wanted = count.saturating_mul(16).clamp(Self::LEAST, Self::MOST);
-        let size = wanted.next_power_of_two();
-        let mut asked = Asked {
-            bits: vec![0; size / 64],
-            mask: size as u64 - 1,
-        };
-        for number in numbers {
-            let (word, bit) = asked.place(number);
-            if let Some(word) = asked.bits.get_mut(word) {
-                *word |= bit;
-            }
-        }
-        asked
-    }
-
-    fn place(&self, number: u64) -> (usize, u64) {
-        let at = number & self.mask;
-        ((at / 64) as usize, 1 << (at % 64))
-    }
-
-    fn may_hold(&self, number: u64) -> bool {
-        let (word, bit) = self.place(number);
-        self.bits.get(word).is_some_and(|word| word & bit != 0)
+        let id = self.0.get(copy.process, copy.correlation)?;
+        run.profile.calls.get(id.idx())
     }
 }
 

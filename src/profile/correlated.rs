@@ -1,22 +1,34 @@
 //! What belongs to the correlation ids of each process.
 //!
-//! CUPTI counts launches, so the ids of a capture lie close together: they are places in a table, and
-//! only what lies far off is hashed.
+//! CUPTI counts calls, so the ids of a capture lie close together, some ten or twenty apart: a bit for
+//! each number between them takes less memory than a hash table, and mostly stays in the cache. Only
+//! what lies far off is hashed.
 
 use rustc_hash::FxHashMap;
 
 use super::{ApiCall, CallId, ProcessId, Profile};
 
-/// Places a table may have per id that is asked for, and some more.
-const PLACES_PER_ID: u64 = 8;
-const MORE_PLACES: u64 = 1024;
+/// Bits there may be per number that is asked for: with these, 32 bytes.
+const BITS_PER_ID: u64 = 256;
+const MORE_BITS: u64 = 1024;
 
 /// One value each for a set of numbers given beforehand.
 #[derive(Debug, Clone)]
 pub(crate) struct IdMap<V> {
+    /// The number of the first bit.
     low: u64,
+    words: Vec<Word>,
+    /// Of the numbers whose bits are set, in order.
     near: Vec<Option<V>>,
     far: FxHashMap<u64, Option<V>>,
+}
+
+/// 64 neighbouring numbers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Word {
+    bits: u64,
+    /// Bits set in the words before.
+    before: u32,
 }
 
 /// Which numbers there are, roughly.
@@ -24,39 +36,29 @@ pub(crate) struct IdMap<V> {
 struct Extent {
     bounds: Option<(u64, u64)>,
     count: u64,
-    zero: bool,
 }
 
 impl Extent {
     fn add(&mut self, id: u64) {
         self.count += 1;
         // 0 often stands for "none", far below the others.
-        if id == 0 {
-            self.zero = true;
-        } else {
+        if id > 0 {
             let (low, high) = self.bounds.unwrap_or((id, id));
             self.bounds = Some((low.min(id), high.max(id)));
         }
     }
 }
 
-impl Extent {
-    /// The first number of a table, its places, and whether all numbers have one.
-    fn table(self) -> (u64, usize, bool) {
-        let (low, high) = self.bounds.unwrap_or_default();
-        let most = self.count.saturating_mul(PLACES_PER_ID) + MORE_PLACES;
-        let span = (high - low).saturating_add(1);
-        let places = usize::try_from(span.min(most)).unwrap_or(0);
-        (low, places, span <= most && !self.zero)
-    }
-}
-
 impl<V: Copy> IdMap<V> {
+    /// Room for numbers; which ones is still to be said.
     fn within(extent: Extent) -> IdMap<V> {
-        let (low, places, _) = extent.table();
+        let (low, high) = extent.bounds.unwrap_or_default();
+        let most = extent.count.saturating_mul(BITS_PER_ID) + MORE_BITS;
+        let words = (high - low).min(most) / 64 + 1;
         IdMap {
             low,
-            near: vec![None; places],
+            words: vec![Word::default(); usize::try_from(words).unwrap_or(0)],
+            near: Vec::new(),
             far: FxHashMap::default(),
         }
     }
@@ -66,39 +68,50 @@ impl<V: Copy> IdMap<V> {
         let mut extent = Extent::default();
         ids.clone().for_each(|id| extent.add(id));
         let mut map = IdMap::within(extent);
-        if !extent.table().2 {
-            ids.for_each(|id| map.make_room(id));
-        }
+        ids.for_each(|id| map.ask(id));
+        map.count();
         map
     }
 
-    /// The same value for each of these numbers.
-    pub(crate) fn all(ids: impl Iterator<Item = u64> + Clone, value: V) -> IdMap<V> {
-        let mut map = IdMap::of(ids.clone());
-        for id in ids {
-            if let Some(slot) = map.slot(id) {
-                *slot = Some(value);
+    /// The word of a number and its bit there.
+    fn bit(&self, id: u64) -> Option<(usize, u64)> {
+        let at = id.checked_sub(self.low)?;
+        let word = usize::try_from(at / 64).ok()?;
+        (word < self.words.len()).then_some((word, 1 << (at % 64)))
+    }
+
+    fn ask(&mut self, id: u64) {
+        let bit = self.bit(id);
+        match bit.and_then(|(word, bit)| Some((self.words.get_mut(word)?, bit))) {
+            Some((word, bit)) => word.bits |= bit,
+            None => {
+                self.far.entry(id).or_insert(None);
             }
         }
-        map
+    }
+
+    /// To be called once all numbers have been asked for.
+    fn count(&mut self) {
+        let mut before = 0;
+        for word in &mut self.words {
+            word.before = before;
+            before = before.saturating_add(word.bits.count_ones());
+        }
+        self.near = vec![None; before as usize];
     }
 
     fn place(&self, id: u64) -> Option<usize> {
-        let place = usize::try_from(id.checked_sub(self.low)?).ok()?;
-        (place < self.near.len()).then_some(place)
+        let (word, bit) = self.bit(id)?;
+        let word = self.words.get(word)?;
+        let earlier = (word.bits & (bit - 1)).count_ones();
+        (word.bits & bit != 0).then_some((word.before + earlier) as usize)
     }
 
-    fn make_room(&mut self, id: u64) {
-        if self.place(id).is_none() {
-            self.far.entry(id).or_insert(None);
-        }
-    }
-
-    /// The value of a number, to be set; `None` for most numbers that there is no room for: what lies
-    /// between those that were given has room too.
+    /// The value of a number, to be set; `None` for one that was not asked for.
     pub(crate) fn slot(&mut self, id: u64) -> Option<&mut Option<V>> {
         match self.place(id) {
             Some(place) => self.near.get_mut(place),
+            None if self.far.is_empty() => None,
             None => self.far.get_mut(&id),
         }
     }
@@ -106,8 +119,19 @@ impl<V: Copy> IdMap<V> {
     pub(crate) fn get(&self, id: u64) -> Option<V> {
         match self.place(id) {
             Some(place) => self.near.get(place).copied().flatten(),
+            None if self.far.is_empty() => None,
             None => self.far.get(&id).copied().flatten(),
         }
+    }
+}
+
+impl IdMap<()> {
+    /// A set: these numbers have a value, others have none.
+    pub(crate) fn set(ids: impl Iterator<Item = u64> + Clone) -> IdMap<()> {
+        let mut set = IdMap::of(ids);
+        set.near.fill(Some(()));
+        set.far.values_mut().for_each(|value| *value = Some(()));
+        set
     }
 }
 
@@ -131,16 +155,14 @@ impl<V: Copy> Correlated<V> {
             }
         }
         let mut all = Correlated {
-            processes: extents.iter().copied().map(IdMap::within).collect(),
+            processes: extents.into_iter().map(IdMap::within).collect(),
         };
-        if extents.iter().all(|extent| extent.table().2) {
-            return all;
-        }
         for (process, id) in asked {
             if let Some(map) = all.processes.get_mut(process.idx()) {
-                map.make_room(id);
+                map.ask(id);
             }
         }
+        all.processes.iter_mut().for_each(IdMap::count);
         all
     }
 
@@ -198,6 +220,7 @@ mod tests {
             assert_eq!(map.get(id), Some(id));
         }
         assert!(map.slot(1 << 41).is_none());
+        assert!(map.slot(501).is_none());
         assert_eq!(map.get(499), None);
         assert_eq!(IdMap::<u8>::of(std::iter::empty()).get(0), None);
     }
@@ -205,7 +228,7 @@ mod tests {
     #[test]
     fn a_table_is_not_out_of_proportion() {
         let map: IdMap<u8> = IdMap::of([1, 1 << 60].into_iter());
-        assert!(map.near.len() < 2000);
-        assert_eq!(map.far.len(), 1);
+        assert!(map.words.len() < 100);
+        assert_eq!((map.near.len(), map.far.len()), (1, 1));
     }
 }

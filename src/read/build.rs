@@ -511,19 +511,14 @@ impl Builder {
         }
         let syncs = self.profile.syncs.iter();
         let syncs = syncs.map(|s| (s.process, s.correlation));
-        let mut kinds: Correlated<Option<SyncKind>> = Correlated::of(&self.profile, syncs.clone());
-        for (process, id) in syncs {
-            if let Some(asked) = kinds.slot(process, id) {
-                *asked = Some(None);
-            }
-        }
+        let mut kinds: Correlated<SyncKind> = Correlated::of(&self.profile, syncs);
         for call in &self.profile.calls {
-            if let Some(Some(kind @ None)) = kinds.slot_of(&self.profile, call) {
+            if let Some(kind @ None) = kinds.slot_of(&self.profile, call) {
                 *kind = sync_kind_of_call(self.profile.text(call.name));
             }
         }
         for sync in &mut self.profile.syncs {
-            if let Some(Some(kind)) = kinds.get(sync.process, sync.correlation) {
+            if let Some(kind) = kinds.get(sync.process, sync.correlation) {
                 sync.kind = kind;
             }
         }

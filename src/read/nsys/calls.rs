@@ -110,7 +110,7 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
     let started = (profile.kernels.iter())
         .map(|kernel| kernel.correlation)
         .filter(|id| *id != NO_CORRELATION);
-    let started = IdMap::all(started, ());
+    let started = IdMap::set(started);
     let mut threads: Vec<Vec<i64>> = vec![Vec::new(); profile.threads.len()];
     for call in &profile.calls {
         if let Some(times) = threads.get_mut(call.thread.idx())
