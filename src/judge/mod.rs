@@ -104,7 +104,7 @@ impl Confidence {
         word_of(&Self::ALL, self)
     }
 
-    /// The weight a saving is ranked with (RULES section 4).
+    /// The weight a saving is ranked with.
     pub fn weight(self) -> f64 {
         match self {
             Confidence::Low => 0.4,

@@ -118,8 +118,7 @@ fn a_gate_may_wait_for_the_product_it_is_multiplied_with() {
     assert_eq!(hit(&[silu(), mul()]), Some(("gated_activation", 2)));
     let between = [silu(), product(64, 256, 32), mul()];
     assert_eq!(hit(&between), Some(("gated_activation", 3)));
-    let members: Vec<&Link<'_>> = between.iter().collect();
-    let kept = known::kept(Kind::GatedActivation, &members);
+    let kept = known::kept(Kind::GatedActivation, &between);
     let names: Vec<&str> = kept.iter().map(|l| l.name).collect();
     assert_eq!(names, ["silu", "mul"]);
     assert_eq!(hit(&[silu(), pointwise_on("mul", 64)]), None);
