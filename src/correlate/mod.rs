@@ -127,6 +127,8 @@ pub enum Missing {
 pub struct Scope {
     pub range: RangeId,
     pub parent: Option<ScopeId>,
+    /// That of the range: most who walk the tree ask for nothing else.
+    pub text: StrId,
 }
 
 /// Direction of the work, in PyProf's words.

@@ -390,7 +390,11 @@ impl<'a> Tree<'a> {
         let range = self.profile.ranges.get(id.idx())?;
         let scope = ScopeId::new(self.scopes.len());
         let context = self.context_of(range, scope, parent, entry);
-        self.scopes.push(Scope { range: id, parent });
+        self.scopes.push(Scope {
+            range: id,
+            parent,
+            text: range.text,
+        });
         self.contexts.push(context);
         if let Some(slot) = self.scope_of_range.get_mut(id.idx()) {
             *slot = Some(scope);

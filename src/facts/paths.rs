@@ -84,9 +84,7 @@ impl Paths {
         let mut known: FxHashMap<Node, NodeId> = FxHashMap::default();
         let mut of_scope: Vec<Option<NodeId>> = Vec::with_capacity(run.scopes.len());
         for scope in &run.scopes {
-            let name = (run.profile.ranges.get(scope.range.idx()))
-                .map(|range| range.text)
-                .filter(|name| counts.get(name.idx()) == Some(&true));
+            let name = Some(scope.text).filter(|name| counts.get(name.idx()) == Some(&true));
             let around = scope.parent.and_then(|p| of_scope.get(p.idx()).copied());
             let around = around.flatten();
             of_scope.push(match name {

@@ -103,8 +103,9 @@ impl Calls {
     }
 }
 
-/// When each thread (`globalTid`) launched a kernel, in time order; every call that shares its
-/// correlation id with a kernel of whatever process is counted. `None` where nothing was launched.
+/// When each thread (`globalTid`) made a call that is asked for, in time order: one that launched a
+/// kernel, or one that may be blamed for idle time. Every call that shares its correlation id with a
+/// kernel of whatever process counts as a launch. `None` where nothing was launched.
 pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
     let profile = &builder.profile;
     let started = (profile.kernels.iter())
@@ -112,9 +113,12 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
         .filter(|id| *id != NO_CORRELATION);
     let started = IdMap::set(started);
     let mut threads: Vec<Vec<i64>> = vec![Vec::new(); profile.threads.len()];
+    let mut any = false;
     for call in &profile.calls {
-        if let Some(times) = threads.get_mut(call.thread.idx())
-            && started.get(call.correlation).is_some()
+        let launched = started.get(call.correlation).is_some();
+        any |= launched;
+        if (launched || may_hold(call))
+            && let Some(times) = threads.get_mut(call.thread.idx())
         {
             times.push(call.span.start);
         }
@@ -124,7 +128,6 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
             times.sort_unstable();
         }
     }
-    let any = threads.iter().any(|times| !times.is_empty());
     any.then(|| {
         let mut global = builder.global_threads();
         global.retain(|(_, thread)| thread.idx() < threads.len());
@@ -135,4 +138,21 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
             })
             .collect()
     })
+}
+
+/// Whether a call may be what held its thread up while the GPU was idle. Any call may that takes long.
+fn may_hold(call: &ApiCall) -> bool {
+    const LONG_NS: i64 = 1_000_000;
+    match call.class {
+        ApiClass::Launch | ApiClass::GraphLaunch | ApiClass::SetAsync | ApiClass::Other => {
+            call.span.ns() >= LONG_NS
+        }
+        ApiClass::CopySync
+        | ApiClass::CopyAsync
+        | ApiClass::SetSync
+        | ApiClass::Sync
+        | ApiClass::Alloc
+        | ApiClass::Free
+        | ApiClass::ModuleLoad => true,
+    }
 }

@@ -2,9 +2,10 @@
 //!
 //! What stands around a launch is asked for; so is the numbered operator that recorded a backward
 //! node and what stands around it; so are names that mean something by themselves (steps, brackets,
-//! data loading, layers). One of PyTorch's own operators with no number, no launch inside and no
-//! numbered range inside (`aten::empty`, `aten::view`) is none of these. One of each text, arguments
-//! and thread is kept all the same, for those who ask whether such a range exists.
+//! data loading, layers), and so is what stands around a call that may be blamed for idle time. One of
+//! PyTorch's own operators with no number, no such call inside and no numbered range inside
+//! (`aten::empty`, `aten::view`) is none of these. One of each text, arguments and thread is kept in
+//! every rowid range all the same, for those who ask whether such a range exists.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::profile::{Range, RangeKind, StrId, Strings};
 use crate::read::build::Distinct;
 
-/// When each thread (`globalTid`) launched a kernel, in time order.
+/// When each thread (`globalTid`) made a call that is asked for, in time order.
 pub(super) type Launches = FxHashMap<i64, Vec<i64>>;
 
 /// The name space of PyTorch's own operators: no such name is a step, a layer or a user's word.
@@ -57,6 +58,8 @@ impl Unasked {
         texts: &Strings,
         threads: &Distinct<i64>,
     ) {
+        // Which rowid ranges come here one after the other depends on how busy each thread is.
+        self.seen.clear();
         let known = self.operators.len();
         let names = texts.iter().skip(known).map(|(_, text)| text);
         (self.operators).extend(names.map(|name| name.starts_with(OPERATORS)));
