@@ -15,9 +15,6 @@ use crate::export::{self, COLUMNS, Table};
 /// What `export` can be told.
 #[derive(Debug, Clone, Args)]
 #[command(
-    long_about = "Writes one row per rank, layer, operator, direction and shapes: what the work is, how long \
-it took, what it should take. Nothing is added up over ranks, so an engine that reads CSV or Parquet (DuckDB, \
-Spark, polars) can hold them against each other as you like. docs/clusters.md has examples.",
     after_help = examples::EXPORT,
     after_long_help = columns_help()
 )]

@@ -143,7 +143,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "rank",
         Values::Int(|r| r.rank?.rank.and_then(count)),
-        "distributed rank; empty for a single profile that does not say, and where a profile holds several processes",
+        "distributed rank; empty when not known, and for several processes",
     ),
     column(
         "rank_from",
@@ -173,7 +173,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "gpu_spec",
         Values::Text(|r| Some(&r.report.method.gpu.as_ref()?.id)),
-        "the GPU that ideal times are of, a name from `gpus list`; empty when it is not known",
+        "the GPU that ideal times are of, as `gpus list` names it",
     ),
     column(
         "what_if",
@@ -203,7 +203,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "run_kernel_time_ns",
         Values::Int(|r| Some(r.report.summary.kernel_time_ns)),
-        "sum of all kernel durations: what `share` is a share of, CUDA graphs recorded whole aside",
+        "sum of all kernel durations",
     ),
     column(
         "layer",
@@ -223,7 +223,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "missing",
         Values::Text(|r| r.site.missing.as_deref()),
-        "why there is no operator: `no_launch`, `graph_replay`, `no_range`, `no_operator`",
+        "why there is none: `no_launch`, `graph_replay`, `no_range`, `no_operator`",
     ),
     column(
         "direction",
@@ -238,7 +238,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "arguments",
         Values::Text(|r| Some(r.site.arguments.as_str()).filter(|text| !text.is_empty())),
-        "`bf16[4096, 1600], bf16[1600, 50257]`; empty when the profile has no shapes",
+        "`bf16[4096, 1600], bf16[1600, 50257]`; empty without shapes",
     ),
     column(
         "arguments_from_forward",
@@ -258,7 +258,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "tensor_core",
         Values::Flag(|r| r.site.tensor_core),
-        "whether it ran on Tensor Cores; empty when the kernel's name does not say",
+        "whether it ran on Tensor Cores; empty when that is not known",
     ),
     column(
         "kernel",
@@ -293,7 +293,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "flops",
         Values::Float(|r| r.site.flops),
-        "floating-point operations, summed over the calls; empty when not known",
+        "floating-point operations, summed over the calls",
     ),
     column(
         "bytes",
