@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn lines_of_any_form_mean_the_same() {
-        let spaced = LINE.replace("', '", "' ,  '").replace(": ", " : ");
+        let spaced = LINE.replace("'kDuration': 5, ", "'kDuration' :  5 ,");
         let escaped = LINE.replace("'op': ['o']", "'op': ['\\x6f']");
         let json = lines(&of(LINE).unwrap(), Shape::Json).join("");
         for other in [&spaced, &escaped, &json] {
