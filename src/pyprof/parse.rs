@@ -149,7 +149,7 @@ fn scan(around: &Around<'_>, first: usize) -> Vec<Scan> {
 
 impl Scan {
     fn look(&mut self, around: &Around<'_>, at: usize, marks: &mut Marks) {
-        if let Some(origin) = Origin::of(around.run, at).filter(|o| o.is_known()) {
+        if let Some(origin) = Origin::of(around.run, at).filter(Origin::is_known) {
             let chain = around.chain(origin.link.scope);
             marks.read(around, chain);
             self.identify(around, &origin, chain, marks);
