@@ -154,7 +154,8 @@ fn a_tree_that_contradicts_the_format_is_damage() {
     // The last child of the root is the root, no page, a page behind the end; a leaf has a kind
     // that does not exist, more rows than fit, rows outside.
     let last = good.len() - 512;
-    let changes: [&dyn Fn(&mut Vec<u8>); 6] = [
+    type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let changes: [Change<'_>; 6] = [
         &|b| b[root + 8..root + 12].copy_from_slice(&2_u32.to_be_bytes()),
         &|b| b[root + 8..root + 12].copy_from_slice(&0_u32.to_be_bytes()),
         &|b| b[root + 8..root + 12].copy_from_slice(&u32::MAX.to_be_bytes()),
