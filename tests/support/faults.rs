@@ -275,12 +275,12 @@ fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {
 /// A number that is none becomes `null` in JSON; fields that may be absent are `null` too, so only
 /// texts show it.
 fn finite(text: &str) -> Result<(), String> {
-    for word in ["\"NaN", " NaN", "\"inf ", " inf ", "-inf"] {
-        if text.contains(word) {
-            return Err(format!("the report says `{word}`"));
-        }
+    let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '+' | '.');
+    let mut words = text.split(|c| !part(c));
+    match words.find(|w| ["NaN", "inf", "-inf", "+inf"].contains(w)) {
+        Some(word) => Err(format!("the report says `{word}`")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// What a reader made of the kernels.
