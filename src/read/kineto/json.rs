@@ -151,12 +151,18 @@ pub(super) trait Sink {
     fn property(&mut self, key: &str, value: &str);
 }
 
+/// No event of a trace is longer, in bytes; one with a deep call stack has some thousand. What is read
+/// must be held as one piece, and a file can be packed so well that there is no end to it.
+pub(super) const LONGEST_VALUE: usize = 64 << 20;
+
 /// How the reading of a trace ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Whole,
     /// The text ends before the trace does.
     Cut,
+    /// What was read ends at a value of more than [`LONGEST_VALUE`] bytes.
+    TooLong,
     /// Neither an object nor an array, or an object without events.
     NoTrace,
 }
@@ -172,6 +178,7 @@ pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> End {
         at: 0,
         more,
         sink,
+        too_long: false,
     };
     if reader.peek().is_some() && reader.text.starts_with('\u{feff}') {
         reader.at = '\u{feff}'.len_utf8();
@@ -185,6 +192,7 @@ pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> End {
     match ended {
         Some(true) => End::Whole,
         Some(false) => End::NoTrace,
+        None if reader.too_long => End::TooLong,
         None => End::Cut,
     }
 }
@@ -195,6 +203,8 @@ struct Reader<'m, 's> {
     at: usize,
     more: More<'m>,
     sink: &'s mut dyn Sink,
+    /// A value was given up.
+    too_long: bool,
 }
 
 /// Methods answer `None` where the text ends too early.
@@ -209,6 +219,10 @@ impl Reader<'_, '_> {
         self.text.drain(..from);
         self.at -= from;
         let before = self.text.len();
+        self.too_long |= before > LONGEST_VALUE;
+        if self.too_long {
+            return false;
+        }
         while self.text.len() <= 2 * before {
             if !(self.more)(&mut self.text) {
                 break;
@@ -493,6 +507,28 @@ mod tests {
             assert_eq!(end, End::Cut, "{cut}");
             assert_eq!(s.unreadable, 0, "{cut}");
             assert!(s.names.len() <= 2);
+        }
+    }
+
+    #[test]
+    fn a_value_without_end_is_given_up() {
+        let before = r#"{"traceEvents": [{"name": 1}, "#;
+        for (value, unit) in [("\"", "x"), ("[", "["), ("1", "1"), ("{\"name\": \"", " ")] {
+            let unit = unit.repeat(1 << 20);
+            let mut seen = Seen::default();
+            let mut pieces = 0_usize;
+            let mut more = |text: &mut String| {
+                match pieces {
+                    0 => text.push_str(&format!("{before}{value}")),
+                    _ => text.push_str(&unit),
+                }
+                pieces += 1;
+                true
+            };
+            assert_eq!(read(&mut more, &mut seen), End::TooLong);
+            assert_eq!(seen.names, ["1"]);
+            // At most twice the longest value is at hand.
+            assert!(pieces << 20 <= 3 * LONGEST_VALUE, "{pieces}");
         }
     }
 

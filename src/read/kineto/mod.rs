@@ -175,7 +175,15 @@ fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
             "The trace ends in the middle: the program was killed while it wrote it, or the copy \
              did not finish. What is there was read; the rest is missing from all figures.",
         ),
-        (None, _) => {}
+        (None, End::TooLong) => profile.note(
+            "trace_cut",
+            format!(
+                "Reading stopped at a value of more than {}, which no event of a trace is; what \
+                 comes before it was read, the rest is missing from all figures.",
+                units::bytes(json::LONGEST_VALUE as f64)
+            ),
+        ),
+        (None, End::Whole | End::NoTrace) => {}
     }
 }
 

@@ -73,6 +73,10 @@ impl Pages {
         })
     }
 
+    fn bytes(&self) -> u64 {
+        u64::from(self.count) * u64::from(self.page_bytes)
+    }
+
     /// The leaf pages of a table, in order of rowid.
     pub(super) fn leaves(&self, root: u32) -> Result<Vec<u32>, Broken> {
         let mut reader = Reader::open(self)?;
@@ -324,6 +328,8 @@ pub(super) struct Leaves<'p> {
     /// Of the columns that are looked at, and those before them.
     places: Vec<Place>,
     long: Vec<u8>,
+    /// Bytes that rows may still have outside their leaves: no two of them share a page.
+    outside: u64,
 }
 
 impl<'p> Leaves<'p> {
@@ -336,6 +342,7 @@ impl<'p> Leaves<'p> {
             layout,
             places: vec![Place::default(); last.map_or(0, |last| last + 1)],
             long: Vec::new(),
+            outside: pages.bytes(),
         })
     }
 
@@ -384,6 +391,8 @@ impl<'p> Leaves<'p> {
                 self.long.clear();
                 self.long.extend_from_slice(record);
                 let next = array(cell, here).map(u32::from_be_bytes).ok_or_else(cut)?;
+                self.outside = (self.outside.checked_sub((size - here) as u64))
+                    .ok_or_else(|| damaged("rows are longer than the file"))?;
                 overflow(&mut self.more, next, size, &mut self.long)?;
                 &self.long
             };
@@ -417,9 +426,6 @@ fn overflow(
     size: usize,
     into: &mut Vec<u8>,
 ) -> Result<(), Broken> {
-    if size as u64 > u64::from(reader.pages.count) * u64::from(reader.pages.page_bytes) {
-        return Err(damaged("a row is longer than the file"));
-    }
     while into.len() < size {
         let bytes = reader.page(page)?;
         let next = array(bytes, 0).map(u32::from_be_bytes);

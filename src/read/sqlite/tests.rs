@@ -192,3 +192,29 @@ fn columns_are_taken_as_they_exist() {
         ["\"start\"", "coalesce(\"b\", \"c\")", "NULL", "0", "\"t\""]
     );
 }
+
+#[test]
+fn long_rows_that_share_their_pages_are_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.sqlite");
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch("PRAGMA page_size = 512; CREATE TABLE t (a, b);")
+        .unwrap();
+    let long = "x".repeat(100_000);
+    conn.execute("INSERT INTO t VALUES (1, ?1)", [&long])
+        .unwrap();
+    drop(conn);
+    let mut bytes = std::fs::read(&path).unwrap();
+    assert_eq!(both_ways(&path)[0].len(), 1);
+    // The only row once more: another pointer to the same cell.
+    let leaf = 512;
+    assert_eq!(bytes[leaf..leaf + 5], [13, 0, 0, 0, 1]);
+    bytes[leaf + 4] = 2;
+    let cell = [bytes[leaf + 8], bytes[leaf + 9]];
+    bytes[leaf + 10..leaf + 12].copy_from_slice(&cell);
+    std::fs::write(&path, bytes).unwrap();
+    let db = Db::open(&path).unwrap();
+    let read = db.scan("t", &Said::default(), &crate::read::Quiet);
+    let error = read.err().unwrap().to_string();
+    assert!(error.contains("longer than the file"), "{error}");
+}
