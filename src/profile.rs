@@ -397,62 +397,52 @@ pub struct RangeText<'a> {
 }
 
 impl<'a> RangeText<'a> {
+    /// What stands before each value.
+    pub(crate) const KEYS: [&'static str; 4] =
+        [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
+
     /// Takes `text` apart. A text with none of the suffixes is all name.
     pub fn split(text: &'a str) -> RangeText<'a> {
-        const KEYS: [&str; 4] = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
         // PyProf markers are Python literals: commas inside them are theirs.
-        if text.starts_with('{') {
-            return RangeText {
-                name: text,
-                ..RangeText::default()
-            };
+        let places = match text.starts_with('{') {
+            true => [None; 4],
+            false => Self::key_places(text),
+        };
+        // A part ends where the next one begins.
+        let next = |from: usize| {
+            let places = places.iter().flatten().copied();
+            places.filter(|at| *at >= from).min().unwrap_or(text.len())
+        };
+        let value = |which: usize| {
+            let start = places.get(which).copied()?? + Self::KEYS.get(which)?.len();
+            Some(text.get(start..next(start)).unwrap_or_default())
+        };
+        RangeText {
+            name: text.get(..next(0)).unwrap_or(text),
+            // 2^64 - 1 and "-1" are how PyTorch prints "no sequence number".
+            seq: value(0).and_then(number).filter(|&n| n != u64::MAX),
+            op_id: value(1).and_then(number),
+            sizes: value(2).map(str::trim),
         }
-        // The first place of each key, in order of place. Texts are short and there are millions.
-        let mut cuts = [(0, 0); KEYS.len()];
-        let mut found = 0;
+    }
+
+    /// The first place of each of [`Self::KEYS`]. Texts are short, and there are millions.
+    pub(crate) fn key_places(text: &str) -> [Option<usize>; 4] {
+        let mut places = [None; 4];
         let bytes = text.as_bytes();
         for at in memchr::memchr_iter(b',', bytes) {
             let rest = bytes.get(at..).unwrap_or_default();
             if !matches!(rest, [b',', b' ', b's' | b'o' | b'i', ..]) {
                 continue;
             }
-            let which = KEYS.iter().position(|key| rest.starts_with(key.as_bytes()));
-            let Some(which) = which else { continue };
-            let cut = (at, which);
-            if cuts.iter().take(found).all(|c| c.1 != which)
-                && let Some(slot) = cuts.get_mut(found)
-            {
-                *slot = cut;
-                found += 1;
-                if found == KEYS.len() {
-                    break;
-                }
+            let which = Self::KEYS
+                .iter()
+                .position(|key| rest.starts_with(key.as_bytes()));
+            if let Some(slot) = which.and_then(|which| places.get_mut(which)) {
+                *slot = slot.or(Some(at));
             }
         }
-        let cuts = cuts.get(..found).unwrap_or_default();
-        let Some(&(first, _)) = cuts.first() else {
-            return RangeText {
-                name: text,
-                ..RangeText::default()
-            };
-        };
-        let mut parts = RangeText {
-            name: text.get(..first).unwrap_or(text),
-            ..RangeText::default()
-        };
-        for (i, &(at, which)) in cuts.iter().enumerate() {
-            let key = KEYS.get(which).copied().unwrap_or_default();
-            let end = cuts.get(i + 1).map_or(text.len(), |c| c.0);
-            let value = text.get(at + key.len()..end).unwrap_or_default();
-            match which {
-                // 2^64 - 1 and "-1" are how PyTorch prints "no sequence number".
-                0 => parts.seq = number(value).filter(|&n| n != u64::MAX),
-                1 => parts.op_id = number(value),
-                2 => parts.sizes = Some(value.trim()),
-                _ => {}
-            }
-        }
-        parts
+        places
     }
 }
 

@@ -1,28 +1,16 @@
 //! The names around kernels: the ranges a launch stands in as paths in one tree of names. Calls in
 //! the same place share a path, so there are few of them, however many kernels there are.
 
-use std::num::NonZeroU32;
-
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::correlate::{Run, SiteId};
+use crate::handle;
 use crate::profile::StrId;
 
-/// A row of [`Paths::nodes`], plus one: there is one for each scope, or none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct NodeId(NonZeroU32);
-
-impl NodeId {
-    /// The last of so many nodes.
-    fn last(count: usize) -> NodeId {
-        let above = u32::try_from(count).ok().and_then(NonZeroU32::new);
-        NodeId(above.unwrap_or(NonZeroU32::MAX))
-    }
-
-    pub(super) fn idx(self) -> usize {
-        self.0.get() as usize - 1
-    }
+handle! {
+    /// A row of [`Paths::nodes`].
+    NodeId,
 }
 
 /// A name, and the path around it.
@@ -93,7 +81,7 @@ impl Paths {
                     let node = Node { around, name };
                     Some(*known.entry(node).or_insert_with(|| {
                         self.nodes.push(node);
-                        NodeId::last(self.nodes.len())
+                        NodeId::new(self.nodes.len() - 1)
                     }))
                 }
             });

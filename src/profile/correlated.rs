@@ -174,6 +174,12 @@ impl<V: Copy> Correlated<V> {
     pub(crate) fn get(&self, process: ProcessId, id: u64) -> Option<V> {
         self.processes.get(process.idx())?.get(id)
     }
+
+    /// The value of a call's id, as [`IdMap::slot`].
+    pub(crate) fn slot_of(&mut self, profile: &Profile, call: &ApiCall) -> Option<&mut Option<V>> {
+        let process = profile.threads.get(call.thread.idx())?.process;
+        self.slot(process, call.correlation)
+    }
 }
 
 impl Correlated<CallId> {
@@ -191,14 +197,6 @@ impl Correlated<CallId> {
             }
         }
         calls
-    }
-}
-
-impl<V: Copy> Correlated<V> {
-    /// The value of a call's id, as [`IdMap::slot`].
-    pub(crate) fn slot_of(&mut self, profile: &Profile, call: &ApiCall) -> Option<&mut Option<V>> {
-        let process = profile.threads.get(call.thread.idx())?.process;
-        self.slot(process, call.correlation)
     }
 }
 

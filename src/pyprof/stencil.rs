@@ -2,6 +2,7 @@
 //! `aten::mm, seq = 8, op_id = 12` of the next. What stays is kept once, the numbers with each kernel.
 
 use super::Text;
+use crate::profile::RangeText;
 
 /// A text with its numbers taken out: those behind the first `, seq = ` and the first `, op_id = `.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -79,19 +80,15 @@ pub(super) struct Hole {
     pub number: u64,
 }
 
-/// What PyTorch writes behind a range's name (`torch/csrc/autograd/profiler_legacy.cpp` and
-/// `emit_nvtx`); the first two are numbers.
-const KEYS: [&str; 4] = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
-
 /// The numbers of a text, in order.
 pub(super) fn found(text: &str) -> [Option<Hole>; 2] {
     // PyProf's own dictionaries hold what they hold.
     if text.starts_with('{') {
         return [None; 2];
     }
-    let places = key_places(text);
+    let places = RangeText::key_places(text);
     let hole = |which: usize| {
-        let start = places.get(which).copied()?? + KEYS.get(which)?.len();
+        let start = places.get(which).copied()?? + RangeText::KEYS.get(which)?.len();
         let rest = text.get(start..)?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let written = rest.get(..digits)?;
@@ -107,23 +104,6 @@ pub(super) fn found(text: &str) -> [Option<Hole>; 2] {
         (None, id) => [id, None],
         holes => holes.into(),
     }
-}
-
-/// The first place of each key. Texts are short: one look at the bytes beats four searches.
-fn key_places(text: &str) -> [Option<usize>; 4] {
-    let mut places = [None; 4];
-    let bytes = text.as_bytes();
-    for (at, pair) in bytes.windows(3).enumerate() {
-        if !matches!(pair, [b',', b' ', b's' | b'o' | b'i']) {
-            continue;
-        }
-        let rest = bytes.get(at..).unwrap_or_default();
-        let which = KEYS.iter().position(|key| rest.starts_with(key.as_bytes()));
-        if let Some(slot) = which.and_then(|which| places.get_mut(which)) {
-            *slot = slot.or(Some(at));
-        }
-    }
-    places
 }
 
 #[cfg(test)]

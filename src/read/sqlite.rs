@@ -140,11 +140,11 @@ impl Db {
     pub(super) fn open(path: &Path) -> Result<Db, ReadError> {
         // SQLite looks for the side files beside the file a link points to.
         let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        check_length(path, &real)?;
+        let head = super::check::head(path)?;
+        check_length(path, &real, &head)?;
         let opener = Opener::of(&real);
         let conn = opener.connect().map_err(|e| error(path, &e))?;
         let tables = tables(&conn).map_err(|e| error(path, &e))?;
-        let head = super::check::head(path)?;
         Ok(Db {
             path: path.to_path_buf(),
             conn,
@@ -349,7 +349,7 @@ impl Db {
 /// A connection to a file that cannot change it. Tables are not looked at.
 pub(super) fn connect(path: &Path) -> Result<Connection, ReadError> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    check_length(path, &real)?;
+    check_length(path, &real, &super::check::head(path)?)?;
     Opener::of(&real).connect().map_err(|e| error(path, &e))
 }
 
@@ -730,26 +730,25 @@ fn file_uri(path: &Path) -> String {
 
 /// The length of a database stands in its header (<https://www.sqlite.org/fileformat.html>, offsets
 /// 16, 24, 28 and 92): a shorter file is a cut copy, even if the part that is there reads well.
-fn check_length(path: &Path, real: &Path) -> Result<(), ReadError> {
-    let head = super::check::head(path)?;
+fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> {
     let long = |at: usize| -> u64 {
         head.get(at..at + 4)
             .and_then(|b| b.try_into().ok())
             .map_or(0, |b| u64::from(u32::from_be_bytes(b)))
     };
-    let page = match head.get(16..18).and_then(|b| b.try_into().ok()) {
-        Some(bytes) => match u64::from(u16::from_be_bytes(bytes)) {
-            1 => 65_536,
-            size => size,
-        },
-        None => 0,
-    };
+    let page = pages::page_bytes(head).map_or(0, u64::from);
     let is = std::fs::metadata(real).map_or(0, |m| m.len());
     let header_valid = long(24) == long(92);
     let mut wal = OsString::from(real.as_os_str());
     wal.push("-wal");
     let expected = page.saturating_mul(long(28));
     if header_valid && is < expected && !Path::new(&wal).exists() {
+        let mut journal = OsString::from(real.as_os_str());
+        journal.push("-journal");
+        if Path::new(&journal).exists() {
+            // The header is written before the pages it promises.
+            return Err(unfinished(path));
+        }
         return Err(damaged(
             path,
             &format!("its header promises {expected} bytes, and {is} are there"),
@@ -845,15 +844,7 @@ pub(super) fn error(path: &Path, error: &rusqlite::Error) -> ReadError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             damaged(path, &format!("SQLite says: {error}"))
         }
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => ReadError {
-            path: path.display().to_string(),
-            problem: "expected a finished SQLite file, found one with an unfinished transaction \
-                      beside it (`-wal` or `-journal`), which cannot be completed without writing"
-                .into(),
-            remedy: "wait until the program that writes it has ended, or export the profile \
-                     again; this tool never changes its input"
-                .into(),
-        },
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => unfinished(path),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ReadError {
             path: path.display().to_string(),
             problem: "another program is writing to the file".into(),
@@ -864,6 +855,19 @@ pub(super) fn error(path: &Path, error: &rusqlite::Error) -> ReadError {
             problem: format!("the SQLite file cannot be read: {error}"),
             remedy: "check that the file is complete and that you may read it".into(),
         },
+    }
+}
+
+/// A transaction was begun and not ended.
+fn unfinished(path: &Path) -> ReadError {
+    ReadError {
+        path: path.display().to_string(),
+        problem: "expected a finished SQLite file, found one with an unfinished transaction \
+                  beside it (`-wal` or `-journal`), which cannot be completed without writing"
+            .into(),
+        remedy: "wait until the program that writes it has ended, or export the profile \
+                 again; this tool never changes its input"
+            .into(),
     }
 }
 

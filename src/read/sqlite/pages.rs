@@ -37,6 +37,14 @@ fn damaged(what: impl Into<String>) -> Broken {
     Broken::Damaged(what.into())
 }
 
+/// Bytes of a page, from the header of a file.
+pub(super) fn page_bytes(head: &[u8]) -> Option<u32> {
+    match u16::from_be_bytes(array(head, 16)?) {
+        1 => Some(65_536),
+        bytes => Some(bytes.into()),
+    }
+}
+
 /// A file whose pages can be read as they are.
 #[derive(Debug, Clone)]
 pub(super) struct Pages {
@@ -52,10 +60,7 @@ impl Pages {
     /// journal): its pages must be all there is.
     pub(super) fn of(path: &Path, head: &[u8]) -> Option<Pages> {
         const UTF_8: u32 = 1;
-        let page_bytes = match u16::from_be_bytes(array(head, 16)?) {
-            1 => 65_536,
-            bytes => u32::from(bytes),
-        };
+        let page_bytes = page_bytes(head)?;
         let [reserved] = array(head, 20)?;
         let schema_format = u32::from_be_bytes(array(head, 44)?);
         let encoding = u32::from_be_bytes(array(head, 56)?);
