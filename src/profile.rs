@@ -426,20 +426,18 @@ impl<'a> RangeText<'a> {
         }
     }
 
-    /// The first place of each of [`Self::KEYS`]. Texts are short, and there are millions.
+    /// The first place of each of [`Self::KEYS`]. There are millions of texts: lists of sizes are full
+    /// of commas, an equals sign stands in a key and hardly anywhere else.
     pub(crate) fn key_places(text: &str) -> [Option<usize>; 4] {
         let mut places = [None; 4];
         let bytes = text.as_bytes();
-        for at in memchr::memchr_iter(b',', bytes) {
-            let rest = bytes.get(at..).unwrap_or_default();
-            if !matches!(rest, [b',', b' ', b's' | b'o' | b'i', ..]) {
+        for equals in memchr::memchr_iter(b'=', bytes) {
+            let Some(until) = bytes.get(..equals + 2) else {
                 continue;
-            }
-            let which = Self::KEYS
-                .iter()
-                .position(|key| rest.starts_with(key.as_bytes()));
-            if let Some(slot) = which.and_then(|which| places.get_mut(which)) {
-                *slot = slot.or(Some(at));
+            };
+            let ended = Self::KEYS.iter().zip(&mut places);
+            for (key, place) in ended.filter(|(key, _)| until.ends_with(key.as_bytes())) {
+                *place = place.or(Some(until.len() - key.len()));
             }
         }
         places

@@ -357,7 +357,8 @@ fn calls_and_rows(path: &Path) -> (usize, Vec<String>) {
         let Some(args) = call.args.map(|a| &run.args[a.idx()]) else {
             continue;
         };
-        let cost = ops::cost(&call.op, args, call.direction, call.args_from_forward, None);
+        let op = run.op_name(call).unwrap();
+        let cost = ops::cost(op, args, call.direction, call.args_from_forward, None);
         let Ok(cost) = cost else { continue };
         compared += 1;
         let roles: Vec<u64> = cost.roles.iter().map(|r| r.flops).collect();
@@ -366,7 +367,7 @@ fn calls_and_rows(path: &Path) -> (usize, Vec<String>) {
             chosen.map(|(_, flops)| flops).sum::<u64>() == sum && (set > 0 || sum == 0)
         });
         if !some {
-            let op = call.op.display();
+            let op = op.display();
             wrong.push(format!(
                 "{op}: {sum} of {roles:?} in {} kernels",
                 kernels.len()

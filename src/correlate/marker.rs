@@ -1,9 +1,8 @@
 //! What the text of a range is, decided once per distinct text and by its structure: PyProf's own
 //! tool looked for words such as `mod` anywhere in a text and took paths for operators.
 
-use std::sync::Arc;
-
-use rustc_hash::FxHashMap;
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::args::Arguments;
 use super::grammar::{
@@ -13,7 +12,7 @@ use super::grammar::{
 };
 use super::literal::{self, Literal};
 use super::source::{self, Frame};
-use super::{ArgsId, Direction, OpName, Vocabulary};
+use super::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
 use crate::profile::{Profile, Range, RangeKind, StrId, Strings};
 
 /// What a text is.
@@ -91,11 +90,10 @@ pub(crate) enum StepFamily {
 }
 
 /// An operator a text names.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Named {
-    pub op: Arc<OpName>,
-    /// Equal for equal names.
-    pub id: u32,
+    /// A row of [`Texts::op_names`].
+    pub op: OpNameId,
     /// The cost table or a rule understands it.
     pub known: bool,
     /// Computes a gradient, by its name: `convolution_backward`.
@@ -129,6 +127,8 @@ pub(crate) enum Role {
 pub(crate) struct Texts {
     of_text: Vec<u32>,
     meanings: Vec<Meaning>,
+    /// Each once.
+    pub op_names: Vec<OpName>,
     nothing: Meaning,
     /// Whether a domain is one in which libraries name ranges.
     library_domains: FxHashMap<StrId, bool>,
@@ -148,11 +148,12 @@ impl Texts {
             vocabulary,
             arguments,
             labels,
-            ops: FxHashMap::default(),
+            ops: IndexMap::default(),
         };
         let mut texts = Texts {
             of_text: vec![UNREAD; profile.strings.len()],
             meanings: Vec::new(),
+            op_names: Vec::new(),
             nothing: Meaning {
                 what: What::Framework,
                 named: None,
@@ -176,6 +177,7 @@ impl Texts {
                     .or_insert_with(|| is_library_domain(profile.text(domain)));
             }
         }
+        texts.op_names = reader.ops.into_keys().collect();
         texts
     }
 
@@ -217,7 +219,7 @@ struct TextReader<'a, 'v> {
     vocabulary: &'a Vocabulary<'v>,
     arguments: &'a mut Arguments,
     labels: &'a mut Strings,
-    ops: FxHashMap<OpName, Named>,
+    ops: IndexMap<OpName, Named, FxBuildHasher>,
 }
 
 impl TextReader<'_, '_> {
@@ -349,19 +351,17 @@ impl TextReader<'_, '_> {
             module: module.to_owned(),
             name: name.to_owned(),
         };
-        let id = u32::try_from(self.ops.len()).unwrap_or(u32::MAX);
         if let Some(named) = self.ops.get(&op) {
-            return named.clone();
+            return *named;
         }
         let named = Named {
-            id,
+            op: OpNameId::new(self.ops.len()),
             known: (self.vocabulary.knows_op)(&op),
             gradient: is_gradient(name),
             update: is_update(name),
             stem: self.labels.intern(&stem(name)),
-            op: Arc::new(op.clone()),
         };
-        self.ops.insert(op, named.clone());
+        self.ops.insert(op, named);
         named
     }
 
@@ -384,22 +384,29 @@ fn plain(what: What) -> Meaning {
 mod tests {
     use super::*;
 
-    fn meaning_of(text: &str) -> Meaning {
+    fn read(text: &str) -> (Meaning, Option<String>) {
         let vocabulary = Vocabulary {
             knows_op: &|op| op.name != "__getattr__",
             is_communication: &|_| false,
         };
-        TextReader {
+        let mut reader = TextReader {
             vocabulary: &vocabulary,
             arguments: &mut Arguments::default(),
             labels: &mut Strings::default(),
-            ops: FxHashMap::default(),
-        }
-        .meaning(text)
+            ops: IndexMap::default(),
+        };
+        let meaning = reader.meaning(text);
+        let op = (meaning.named).and_then(|named| reader.ops.get_index(named.op.idx()));
+        let display = op.map(|(name, _)| name.display());
+        (meaning, display)
+    }
+
+    fn meaning_of(text: &str) -> Meaning {
+        read(text).0
     }
 
     fn op(text: &str) -> Option<String> {
-        meaning_of(text).named.map(|n| n.op.display())
+        read(text).1
     }
 
     #[test]

@@ -2,25 +2,24 @@
 //! which operator call it belongs to, with which arguments, in which layer, direction and step; and
 //! what the GPU did when.
 
-use std::sync::Arc;
-
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
-    ApiClass, CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, Span, StrId, Strings,
+    CallId, ConfigId, DeviceId, KernelId, Number, Profile, RangeId, Span, StrId, Strings,
 };
 
 pub(crate) mod args;
 mod attribution;
+mod calls;
 mod grammar;
 mod join;
 mod layers;
 pub(crate) mod literal;
 mod marker;
 mod ops;
+mod origins;
 mod partners;
 mod sites;
 pub(crate) mod source;
@@ -37,9 +36,9 @@ pub(crate) mod testing;
 mod tests;
 
 use args::Arguments;
-use layers::{Brackets, LayerTable};
+use layers::Brackets;
 use marker::{Texts, What};
-use ops::{Calls, Setting, Spot};
+use origins::Origins;
 pub use steps::StepTime;
 use steps::Steps;
 pub(crate) use stretched::waited_share;
@@ -52,6 +51,8 @@ handle! {
     ScopeId,
     /// A row of [`Run::op_calls`].
     OpCallId,
+    /// A row of [`Run::op_names`].
+    OpNameId,
     /// A row of [`Run::args`].
     ArgsId,
     /// A row of [`Run::layers`].
@@ -74,6 +75,7 @@ pub struct Run {
     /// parent pointers.
     pub scopes: Vec<Scope>,
     pub op_calls: Vec<OpCall>,
+    pub op_names: Vec<OpName>,
     pub args: Vec<OpArgs>,
     pub layers: Vec<Layer>,
     pub patterns: Vec<Pattern>,
@@ -91,6 +93,13 @@ pub struct Run {
     pub stretched: Option<String>,
     /// Which source gave most layers their names.
     pub layer_source: Option<LayerSource>,
+}
+
+impl Run {
+    /// The operator of a call.
+    pub fn op_name(&self, call: &OpCall) -> Option<&OpName> {
+        self.op_names.get(call.op.idx())
+    }
 }
 
 /// What is known of one kernel's origin.
@@ -181,11 +190,10 @@ impl OpName {
 }
 
 /// One operator invocation: the innermost range that names an operator we understand.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct OpCall {
     pub range: RangeId,
-    /// Shared: a profile has few operators and many calls.
-    pub op: Arc<OpName>,
+    pub op: OpNameId,
     pub args: Option<ArgsId>,
     /// The arguments are those of the matching forward call (backward nodes list none themselves).
     pub args_from_forward: bool,
@@ -193,7 +201,7 @@ pub struct OpCall {
     /// Forward work done again inside the backward pass (activation checkpointing).
     pub recomputed: bool,
     pub layer: Option<LayerId>,
-    pub seq: Option<u64>,
+    pub seq: Option<Number>,
     /// The forward call of a backward one.
     pub forward: Option<OpCallId>,
     pub step: Option<StepId>,
@@ -554,14 +562,14 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
             Origins::find(&profile, &texts, tree, &brackets, &steps, &launches)
         },
     );
-    drop((launches, brackets, texts));
+    let op_names = texts.op_names;
+    drop((launches, brackets));
     let messages = arguments.messages(&profile);
     let Origins {
         mut links,
         settings,
         scopes,
         op_calls,
-        op_ids,
         lines,
         layers,
     } = origins;
@@ -573,7 +581,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         labels: &labels,
         times: &times,
         calls: &op_calls,
-        op_ids: &op_ids,
+        op_names: &op_names,
         lines: &lines,
         settings: &settings,
         messages: &messages,
@@ -587,6 +595,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         links,
         scopes,
         op_calls,
+        op_names,
         args: arguments.table,
         layers: layers.layers,
         patterns: layers.patterns,
@@ -627,104 +636,4 @@ fn times(
         warmup: if all_warmup { &[] } else { &steps.warmup },
     };
     timeline::times(profile, &hints, vocabulary.is_communication)
-}
-
-/// Where every kernel comes from.
-struct Origins {
-    links: Vec<Link>,
-    settings: FxHashMap<KernelId, Setting>,
-    scopes: Vec<Scope>,
-    op_calls: Vec<OpCall>,
-    op_ids: Vec<u32>,
-    lines: Vec<Option<StrId>>,
-    layers: LayerTable,
-}
-
-impl Origins {
-    fn find<'a>(
-        profile: &'a Profile,
-        texts: &'a Texts,
-        mut tree: Tree<'a>,
-        brackets: &Brackets,
-        steps: &Steps,
-        launches: &[Option<CallId>],
-    ) -> Origins {
-        let forwards = ops::forwards(profile, texts, &mut tree);
-        let mut layers = LayerTable::default();
-        let mut calls = Calls::new(brackets, &tree, &mut layers, &forwards);
-        let (links, settings) = link(profile, launches, &tree, steps, &mut calls);
-        calls.link_forwards();
-        let Calls {
-            calls: mut op_calls,
-            op_ids,
-            lines,
-            ..
-        } = calls;
-        mark_steps(&mut op_calls, &links);
-        Origins {
-            links,
-            settings,
-            scopes: tree.scopes,
-            op_calls,
-            op_ids,
-            lines,
-            layers,
-        }
-    }
-}
-
-/// Every kernel's origin; for those without an operator also what is known of the place.
-fn link(
-    profile: &Profile,
-    launches: &[Option<CallId>],
-    tree: &Tree<'_>,
-    steps: &Steps,
-    calls: &mut Calls<'_, '_>,
-) -> (Vec<Link>, FxHashMap<KernelId, Setting>) {
-    let mut links = Vec::with_capacity(profile.kernels.len());
-    let mut settings = FxHashMap::default();
-    for ((id, kernel), launch) in (0..).map(KernelId).zip(&profile.kernels).zip(launches) {
-        let call = launch.and_then(|l| profile.calls.get(l.idx()));
-        let scope = launch.and_then(|l| tree.scope_of_call.get(l.idx()).copied().flatten());
-        let spot = call.map(|call| Spot {
-            scope,
-            thread: call.thread,
-            time: call.span.start,
-        });
-        let replayed = kernel.in_graph || call.is_some_and(|c| c.class == ApiClass::GraphLaunch);
-        let op = spot.filter(|_| !replayed).and_then(|s| calls.call_of(s));
-        let missing = match (op, replayed, call, scope) {
-            (Some(_), ..) => None,
-            (_, true, ..) => Some(Missing::GraphReplay),
-            (_, _, None, _) => Some(Missing::NoLaunch),
-            (_, _, _, None) => Some(Missing::NoRange),
-            _ => Some(Missing::NoOperator),
-        };
-        if let (Some(spot), Some(missing)) = (spot, missing) {
-            let setting = calls.setting(spot, None);
-            let setting = match missing {
-                Missing::GraphReplay => calls.without_source_line(setting),
-                _ => setting,
-            };
-            settings.insert(id, setting);
-        }
-        links.push(Link {
-            launch: *launch,
-            scope,
-            op,
-            step: call.and_then(|c| steps.at(kernel.process, c.span.start)),
-            site: None,
-            missing,
-        });
-    }
-    (links, settings)
-}
-
-/// An op call belongs to the step its first kernel was launched in.
-fn mark_steps(calls: &mut [OpCall], links: &[Link]) {
-    for link in links {
-        if let Some(call) = link.op.and_then(|id| calls.get_mut(id.idx())) {
-            call.step = call.step.or(link.step);
-        }
-    }
 }

@@ -1,68 +1,25 @@
 //! Operator calls: which range is the operator of a launch, its arguments, the direction of the
 //! work, and the forward call of a backward one.
 
-use std::sync::Arc;
-
 use rayon::iter::{
     IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
 };
 use rayon::slice::ParallelSliceMut;
 use rustc_hash::FxHashSet;
 
-use super::args::Arguments;
-use super::layers::{Brackets, LayerTable};
+use super::layers::Brackets;
 use super::marker::{Meaning, Named, Phase, Role, Texts, What};
 use super::sweep::{self, Context, Tree};
-use super::{ArgsId, Direction, LayerId, LayerSource, OpCall, OpCallId, ScopeId};
-use crate::handle;
+use super::{ArgsId, Direction, LayerSource, OpName, ScopeId};
 use crate::profile::{Number, Profile, Range, RangeId, StrId, ThreadId};
 
-/// Everything the questions about a scope need.
-#[derive(Debug)]
-pub(crate) struct Calls<'t, 'p> {
-    arguments: &'p Arguments,
-    brackets: &'t Brackets,
-    tree: &'t Tree<'p>,
-    layers: &'t mut LayerTable,
+/// Everything the questions about a scope need. Nothing of it changes, so many threads may ask.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Surroundings<'t, 'p> {
+    pub brackets: &'t Brackets,
+    pub tree: &'t Tree<'p>,
     /// Per autograd node: the forward range that recorded it.
-    forwards: &'t Forwards,
-    pub calls: Vec<OpCall>,
-    /// Per call: equal for equal operator names.
-    pub op_ids: Vec<u32>,
-    /// Per call: the innermost user source line.
-    pub lines: Vec<Option<StrId>>,
-    /// The call a scope's range is the operator of.
-    call_of_range: Vec<Option<OpCallId>>,
-    /// What a launch in a scope belongs to, once it has been asked for.
-    call_of_scope: Vec<Answer>,
-    backwards: Vec<Backward>,
-    /// The backward of a forward operator's scope whose arguments it takes over.
-    backward_of: Vec<Option<BackwardId>>,
-    /// Forward scopes of backward calls, to be linked once all calls are known.
-    pending: Vec<(OpCallId, ScopeId)>,
-}
-
-handle! {
-    /// A row of [`Calls::backwards`].
-    BackwardId,
-}
-
-/// The backward of one forward call: one call too, however many autograd nodes the forward recorded.
-/// `F.cross_entropy` records two, a recurrent cell five, and each would claim the cost of all.
-#[derive(Debug)]
-struct Backward {
-    call: OpCallId,
-    /// Numbers of the nodes run so far. One that comes again begins another pass over the graph. Most
-    /// operators record just one.
-    first: u64,
-    others: Vec<u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    NotAsked,
-    NoOperator,
-    Call(OpCallId),
+    pub forwards: &'t Forwards,
 }
 
 /// Where some work stands: its scope, and thread and time for what is not a scope.
@@ -75,65 +32,81 @@ pub(crate) struct Spot {
 
 /// What is known of work apart from its operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Setting {
-    pub layer: Option<LayerId>,
+pub(crate) struct Setting<L> {
+    pub layer: Option<L>,
     pub direction: Direction,
     pub recomputed: bool,
     pub line: Option<StrId>,
 }
 
-impl<'t, 'p> Calls<'t, 'p> {
-    pub(crate) fn new(
-        brackets: &'t Brackets,
-        tree: &'t Tree<'p>,
-        layers: &'t mut LayerTable,
-        forwards: &'t Forwards,
-    ) -> Self {
-        Calls {
-            arguments: tree.arguments,
-            brackets,
-            tree,
-            layers,
-            forwards,
-            calls: Vec::new(),
-            op_ids: Vec::new(),
-            lines: Vec::new(),
-            call_of_range: vec![None; tree.scopes.len()],
-            call_of_scope: vec![Answer::NotAsked; tree.scopes.len()],
-            backwards: Vec::new(),
-            backward_of: vec![None; tree.scopes.len()],
-            pending: Vec::new(),
-        }
-    }
+/// The best name for where in the model some work is.
+pub(crate) type LayerName = (LayerSource, StrId);
 
-    /// The operator call a launch belongs to, if any range around it names an operator.
-    pub(crate) fn call_of(&mut self, spot: Spot) -> Option<OpCallId> {
+impl Setting<LayerName> {
+    /// The line that replays a graph is the same for all kernels in it: it says nothing of where in
+    /// the model they belong.
+    pub(crate) fn without_source_line(self) -> Self {
+        let layer = (self.layer).filter(|(source, _)| *source != LayerSource::SourceLine);
+        Setting { layer, ..self }
+    }
+}
+
+/// The operator call a launch belongs to, before calls are told apart and numbered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draft<'p> {
+    /// The range that makes the call.
+    pub scope: ScopeId,
+    /// The one that names operator and arguments.
+    pub operator: ScopeId,
+    /// They are those of the forward call; then also the number of the autograd node.
+    pub from_forward: bool,
+    pub node_seq: Option<u64>,
+    pub range: RangeId,
+    pub named: &'p Named,
+    pub args: Option<ArgsId>,
+    pub setting: Setting<LayerName>,
+    pub seq: Option<u64>,
+    /// The forward operator of a backward call.
+    pub forward: Option<ScopeId>,
+}
+
+impl<'p> Surroundings<'_, 'p> {
+    /// The operator call work at a spot belongs to, if any range around it names an operator.
+    pub(crate) fn draft(&self, spot: Spot) -> Option<Draft<'p>> {
         let scope = spot.scope?;
-        match self.call_of_scope.get(scope.idx())? {
-            Answer::Call(call) => return Some(*call),
-            Answer::NoOperator => return None,
-            Answer::NotAsked => {}
-        }
-        let call = self.choose(scope).and_then(|c| self.call(c, scope, spot));
-        if let Some(slot) = self.call_of_scope.get_mut(scope.idx()) {
-            *slot = call.map_or(Answer::NoOperator, Answer::Call);
-        }
-        call
-    }
-
-    /// Links backward calls to forward calls that launched something themselves.
-    pub(crate) fn link_forwards(&mut self) {
-        for (call, forward) in std::mem::take(&mut self.pending) {
-            let id = self.call_of_range.get(forward.idx()).copied().flatten();
-            if let Some(call) = self.calls.get_mut(call.idx()) {
-                call.forward = id;
-            }
-        }
+        let context = *self.tree.context(scope)?;
+        let choice = self.choose(&context)?;
+        let (range_id, range, _) = self.tree.range(choice.range)?;
+        let (_, operator, meaning) = self.tree.range(choice.operator)?;
+        let named = meaning.named.as_ref()?;
+        let args = self
+            .message_args(choice.operator)
+            .or_else(|| self.args_of(operator, meaning));
+        let spot = Spot {
+            time: range.span.start,
+            ..spot
+        };
+        let node = context.node.filter(|_| !context.flags.recomputed);
+        Some(Draft {
+            scope: choice.range,
+            operator: choice.operator,
+            from_forward: choice.from_forward,
+            node_seq: (choice.from_forward)
+                .then(|| self.tree.node_seq(choice.range))
+                .flatten(),
+            range: range_id,
+            named,
+            args,
+            setting: self.setting(spot, Some(named)),
+            seq: self.seq_of(&context, node),
+            forward: node
+                .and_then(|node| self.forward_operator(node))
+                .map(|(forward, _)| forward),
+        })
     }
 
     /// Which range is the operator, in order of preference.
-    fn choose(&self, scope: ScopeId) -> Option<Choice> {
-        let context = *self.tree.context(scope)?;
+    fn choose(&self, context: &Context) -> Option<Choice> {
         let own = |operator: ScopeId| Choice {
             range: operator,
             operator,
@@ -179,97 +152,10 @@ impl<'t, 'p> Calls<'t, 'p> {
         }
     }
 
-    fn call(&mut self, choice: Choice, scope: ScopeId, spot: Spot) -> Option<OpCallId> {
-        if let Some(call) = self
-            .call_of_range
-            .get(choice.range.idx())
-            .copied()
-            .flatten()
-        {
-            return Some(call);
-        }
-        if let Some(call) = self.joined(choice) {
-            self.remember(choice.range, call);
-            return Some(call);
-        }
-        let (range_id, range, _) = self.tree.range(choice.range)?;
-        let (_, operator, meaning) = self.tree.range(choice.operator)?;
-        let named = meaning.named.as_ref()?;
-        let args = self
-            .message_args(choice.operator)
-            .or_else(|| self.args_of(operator, meaning));
-        let context = *self.tree.context(scope)?;
-        let spot = Spot {
-            time: range.span.start,
-            ..spot
-        };
-        let setting = self.setting(spot, Some(named));
-        let node = context.node.filter(|_| !context.flags.recomputed);
-        let id = OpCallId::new(self.calls.len());
-        if let Some((forward, _)) = node.and_then(|n| self.forward_operator(n)) {
-            self.pending.push((id, forward));
-        }
-        self.calls.push(OpCall {
-            range: range_id,
-            op: Arc::clone(&named.op),
-            args,
-            args_from_forward: choice.from_forward && args.is_some(),
-            direction: setting.direction,
-            recomputed: setting.recomputed,
-            layer: setting.layer,
-            seq: self.seq_of(&context, node),
-            forward: None,
-            step: None,
-        });
-        self.op_ids.push(named.id);
-        self.lines.push(setting.line);
-        if let Some(seq) = self.joins(choice) {
-            if let Some(slot) = self.backward_of.get_mut(choice.operator.idx()) {
-                *slot = Some(BackwardId::new(self.backwards.len()));
-            }
-            self.backwards.push(Backward {
-                call: id,
-                first: seq,
-                others: Vec::new(),
-            });
-        }
-        self.remember(choice.range, id);
-        Some(id)
-    }
-
-    fn remember(&mut self, range: ScopeId, call: OpCallId) {
-        if let Some(slot) = self.call_of_range.get_mut(range.idx()) {
-            *slot = Some(call);
-        }
-    }
-
-    /// The number of a node that shares a call with the other nodes of its forward operator.
-    fn joins(&self, choice: Choice) -> Option<u64> {
-        choice
-            .from_forward
-            .then(|| self.tree.node_seq(choice.range))
-            .flatten()
-    }
-
-    /// The call another node of the same forward operator has made in this pass.
-    fn joined(&mut self, choice: Choice) -> Option<OpCallId> {
-        /// More nodes than any operator records; bounds the work on hostile files.
-        const MOST_NODES: usize = 64;
-        let seq = self.joins(choice)?;
-        let backward = (*self.backward_of.get(choice.operator.idx())?)?;
-        let backward = self.backwards.get_mut(backward.idx())?;
-        let again = backward.first == seq || backward.others.contains(&seq);
-        if again || backward.others.len() + 1 >= MOST_NODES {
-            return None;
-        }
-        backward.others.push(seq);
-        Some(backward.call)
-    }
-
     fn args_of(&self, range: &Range, meaning: &Meaning) -> Option<ArgsId> {
         match meaning.what {
             What::Marker { args, .. } => args,
-            _ => self.arguments.of(range.args).args,
+            _ => self.tree.arguments.of(range.args).args,
         }
     }
 
@@ -279,12 +165,13 @@ impl<'t, 'p> Calls<'t, 'p> {
         let (.., inner) = self.tree.range(scope)?;
         let parent = self.tree.scopes.get(scope.idx())?.parent?;
         let (_, recorded, outer) = self.tree.range(parent)?;
-        let is = |meaning: &Meaning, name: fn(&super::OpName) -> bool| {
-            meaning.named.as_ref().is_some_and(|named| name(&named.op))
+        let is = |meaning: &Meaning, name: fn(&OpName) -> bool| {
+            let op = meaning.named.and_then(|named| self.tree.op_name(named.op));
+            op.is_some_and(name)
         };
         let pair =
             is(inner, |op| op.module == "nccl") && is(outer, |op| op.name == "record_param_comms");
-        self.arguments.of(recorded.args.filter(|_| pair)).args
+        self.tree.arguments.of(recorded.args.filter(|_| pair)).args
     }
 
     /// An autograd node's number says which forward call it belongs to; what runs inside it has
@@ -297,7 +184,7 @@ impl<'t, 'p> Calls<'t, 'p> {
     }
 
     /// Layer, direction and source line of work at a spot.
-    pub(crate) fn setting(&mut self, spot: Spot, op: Option<&Named>) -> Setting {
+    pub(crate) fn setting(&self, spot: Spot, op: Option<&Named>) -> Setting<LayerName> {
         let context = spot.scope.and_then(|s| self.tree.context(s).copied());
         let (direction, recomputed) = self.direction(context.as_ref(), op, spot);
         let node = context.and_then(|c| c.node.filter(|_| !c.flags.recomputed));
@@ -310,33 +197,20 @@ impl<'t, 'p> Calls<'t, 'p> {
                 time: range.map_or(spot.time, |r| r.span.start),
             }
         });
-        let (name, line) = match inherited.map(|i| self.layer_name(i)) {
+        let (layer, line) = match inherited.map(|i| self.layer_name(i)) {
             Some((Some(name), line)) => (Some(name), line),
             _ => self.layer_name(spot),
         };
         Setting {
-            layer: name.map(|(source, label)| self.layers.intern(source, label, self.tree.labels)),
+            layer,
             direction,
             recomputed,
             line,
         }
     }
 
-    /// The line that replays a graph is the same for all kernels in it: it says nothing of where in
-    /// the model they belong.
-    pub(crate) fn without_source_line(&self, setting: Setting) -> Setting {
-        let named_by_line = setting
-            .layer
-            .and_then(|id| self.layers.layers.get(id.idx()))
-            .is_some_and(|layer| layer.source == LayerSource::SourceLine);
-        Setting {
-            layer: setting.layer.filter(|_| !named_by_line),
-            ..setting
-        }
-    }
-
     /// The best name for where a spot is in the model, and its source line.
-    fn layer_name(&self, spot: Spot) -> (Option<(LayerSource, StrId)>, Option<StrId>) {
+    fn layer_name(&self, spot: Spot) -> (Option<LayerName>, Option<StrId>) {
         let place = spot
             .scope
             .and_then(|s| self.tree.context(s))

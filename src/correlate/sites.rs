@@ -8,7 +8,9 @@ use super::args::Arguments;
 use super::ops::Setting;
 use super::partners;
 use super::timeline::Times;
-use super::{ArgsId, Direction, LayerId, Link, Missing, OpCall, Site, SiteId, SiteKernel};
+use super::{
+    ArgsId, Direction, LayerId, Link, Missing, OpCall, OpName, OpNameId, Site, SiteId, SiteKernel,
+};
 use crate::profile::{ConfigId, Kernel, KernelId, Profile, StrId, Strings};
 
 /// What the op calls of a site have in common.
@@ -16,7 +18,7 @@ use crate::profile::{ConfigId, Kernel, KernelId, Profile, StrId, Strings};
 enum Key {
     Op {
         layer: Option<LayerId>,
-        op: u32,
+        op: OpNameId,
         direction: Direction,
         recomputed: bool,
         args: Option<u32>,
@@ -43,12 +45,11 @@ pub(crate) struct Members<'a> {
     pub labels: &'a Strings,
     pub times: &'a Times,
     pub calls: &'a [OpCall],
-    /// Per call: equal for equal operator names.
-    pub op_ids: &'a [u32],
+    pub op_names: &'a [OpName],
     /// Per call: innermost user source line.
     pub lines: &'a [Option<StrId>],
     /// Per kernel, for those without an operator.
-    pub settings: &'a FxHashMap<KernelId, Setting>,
+    pub settings: &'a FxHashMap<KernelId, Setting<LayerId>>,
     /// What kernels say of their message themselves.
     pub messages: &'a FxHashMap<KernelId, ArgsId>,
 }
@@ -169,7 +170,7 @@ impl Members<'_> {
         let call = self.calls.get(at)?;
         Some(Key::Op {
             layer: call.layer,
-            op: *self.op_ids.get(at)?,
+            op: call.op,
             direction: call.direction,
             recomputed: call.recomputed,
             args: self.arguments.class(call.args),
@@ -210,7 +211,7 @@ impl Members<'_> {
             None => setting.and_then(|s| s.line),
         };
         Site {
-            op: call.map(|c| (*c.op).clone()),
+            op: call.and_then(|c| self.op_names.get(c.op.idx()).cloned()),
             args: call.and_then(|c| c.args),
             args_from_forward: call.is_some_and(|c| c.args_from_forward),
             message: None,

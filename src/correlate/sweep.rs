@@ -10,7 +10,7 @@ use super::args::Arguments;
 use super::layers::{Place, PlaceId, Places};
 use super::marker::{Meaning, Role, Texts, What};
 use super::steps::Steps;
-use super::{Direction, Scope, ScopeId};
+use super::{Direction, OpName, OpNameId, Scope, ScopeId};
 use crate::profile::{CallId, Number, Profile, Range, RangeId, RangeKind, Strings};
 
 /// What a scope knows of itself and the scopes around it.
@@ -197,6 +197,10 @@ impl<'a> Tree<'a> {
         let id = self.scopes.get(scope.idx())?.range;
         let range = self.profile.ranges.get(id.idx())?;
         Some((id, range, self.texts.of(range)))
+    }
+
+    pub(crate) fn op_name(&self, id: OpNameId) -> Option<&OpName> {
+        self.texts.op_names.get(id.idx())
     }
 
     /// The sequence number of an autograd node: on its outermost range or on the one inside it.

@@ -4,7 +4,6 @@
 //! Only what depends on the kernel before, the sequence numbers, is done one by one.
 
 use std::io;
-use std::sync::Arc;
 
 use indexmap::IndexSet;
 use rayon::prelude::*;
@@ -188,13 +187,10 @@ impl Scan {
         if around.run.profile.format == Format::KinetoJson
             && let Some(op) = origin.op
         {
-            // Operators are shared: a profile has few of them.
-            let address = Arc::as_ptr(&op.op) as usize as u64;
             let layer = op.layer.map_or(0, |layer| layer.row().saturating_add(1));
             let args = op.args.map_or(0, |args| args.row().saturating_add(1));
             self.words.extend([
-                (address >> 32) as u32,
-                address as u32,
+                op.op.row(),
                 layer,
                 args,
                 (u32::from(op.args_from_forward) << 1)
@@ -597,19 +593,20 @@ impl<'a, 'r> Writer<'a, 'r> {
             Direction::Bprop => Dir::Bprop,
             _ => Dir::Fprop,
         };
+        let Some(name) = run.op_name(op) else { return };
         let args = op.args.filter(|_| !op.args_from_forward);
         if let Some(args) = args.and_then(|args| run.args.get(args.idx())) {
-            place.markers = vec![self.pool.text(&event::marker(&op.op, args))];
+            place.markers = vec![self.pool.text(&event::marker(name, args))];
         } else if op.args_from_forward || place.dir == Dir::Bprop {
             // Of a backward node the forward operator says more than the node.
             return;
         }
-        let module = match op.op.module.as_str() {
+        let module = match name.module.as_str() {
             "" => "na",
             module => module,
         };
         place.mods = vec![self.pool.text(module)];
-        place.ops = vec![self.pool.text(&op.op.name)];
+        place.ops = vec![self.pool.text(&name.name)];
     }
 
     /// Module and operator of a launch without PyProf's markers: backward nodes first, then any

@@ -215,15 +215,29 @@ impl<C: Columns, const N: usize> sqlite::Sink for Ints<C, N> {
 fn ints<C: Columns, const N: usize>(
     db: &sqlite::Db,
     table: &str,
-    _columns: C,
+    columns: C,
     progress: &dyn Progress,
 ) -> Result<Vec<[Option<i64>; N]>, ReadError> {
+    let mut rows = Vec::new();
+    each_ints(db, table, columns, progress, |row| rows.push(row))?;
+    Ok(rows)
+}
+
+/// The same one by one, while other threads read what follows.
+fn each_ints<C: Columns, const N: usize>(
+    db: &sqlite::Db,
+    table: &str,
+    _columns: C,
+    progress: &dyn Progress,
+    mut take: impl FnMut([Option<i64>; N]) + Send,
+) -> Result<(), ReadError> {
     let empty = Ints::<C, N> {
         rows: Vec::new(),
         columns: std::marker::PhantomData,
     };
-    let parts = db.scan(table, &empty, progress)?;
-    Ok(parts.into_iter().flat_map(|part| part.rows).collect())
+    db.stream(table, &empty, progress, |part| {
+        part.rows.drain(..).for_each(&mut take);
+    })
 }
 
 /// Declares the columns [`ints`] reads.

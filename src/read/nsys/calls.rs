@@ -1,5 +1,6 @@
 //! CUDA runtime and driver calls.
 
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rustc_hash::FxHashMap;
 
 use super::Pids;
@@ -112,11 +113,11 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
         .map(|kernel| kernel.correlation)
         .filter(|id| *id != NO_CORRELATION);
     let started = IdMap::set(started);
+    let launched = |call: &ApiCall| started.get(call.correlation).is_some();
+    let launched: Vec<bool> = profile.calls.par_iter().map(launched).collect();
+    let any = launched.contains(&true);
     let mut threads: Vec<Vec<i64>> = vec![Vec::new(); profile.threads.len()];
-    let mut any = false;
-    for call in &profile.calls {
-        let launched = started.get(call.correlation).is_some();
-        any |= launched;
+    for (call, launched) in profile.calls.iter().zip(launched) {
         if (launched || may_hold(call))
             && let Some(times) = threads.get_mut(call.thread.idx())
         {

@@ -9,7 +9,7 @@ use crate::read::build::{
     Builder, Damage, NameKey, Names, Owners, StringTable, correlation, count32, id32,
 };
 use crate::read::sqlite::{Cells, Db, Sink};
-use crate::read::{Progress, ReadError, columns, ints};
+use crate::read::{Progress, ReadError, columns, each_ints};
 
 pub(super) const COPIES: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
 const SETS: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
@@ -97,7 +97,7 @@ fn copies(
     let kinds = enums::copy_kinds(db)?;
     let memory = enums::memory_kinds(db)?;
     let mut damage = Damage::default();
-    for row in ints(db, COPIES, CopyColumns, progress)? {
+    each_ints(db, COPIES, CopyColumns, progress, |row| {
         let [
             start,
             end,
@@ -112,13 +112,13 @@ fn copies(
         ] = row;
         damage.rows += 1;
         let Some(span) = damage.gpu_span(start, end) else {
-            continue;
+            return;
         };
         let Some(device) = damage.owner(count32(device)) else {
-            continue;
+            return;
         };
         let Some(bytes) = damage.value(bytes.and_then(|b| u64::try_from(b).ok())) else {
-            continue;
+            return;
         };
         let correlation = correlation(id);
         let copy = Copy {
@@ -133,7 +133,7 @@ fn copies(
             dst: memory.of(dst).unwrap_or(MemKind::Unknown),
         };
         builder.profile.copies.push(copy);
-    }
+    })?;
     damage.note(&mut builder.profile, "memory copy", "device", "size");
     Ok(())
 }
@@ -160,17 +160,17 @@ fn sets(
 ) -> Result<(), ReadError> {
     let memory = enums::memory_kinds(db)?;
     let mut damage = Damage::default();
-    for row in ints(db, SETS, SetColumns, progress)? {
+    each_ints(db, SETS, SetColumns, progress, |row| {
         let [start, end, device, global, stream, id, bytes, kind] = row;
         damage.rows += 1;
         let Some(span) = damage.gpu_span(start, end) else {
-            continue;
+            return;
         };
         let Some(device) = damage.owner(count32(device)) else {
-            continue;
+            return;
         };
         let Some(bytes) = damage.value(bytes.and_then(|b| u64::try_from(b).ok())) else {
-            continue;
+            return;
         };
         let correlation = correlation(id);
         let set = Set {
@@ -183,7 +183,7 @@ fn sets(
             mem: memory.of(kind).unwrap_or(MemKind::Unknown),
         };
         builder.profile.sets.push(set);
-    }
+    })?;
     damage.note(&mut builder.profile, "memory set", "device", "size");
     Ok(())
 }
@@ -208,14 +208,14 @@ fn graphs(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let mut damage = Damage::default();
-    for row in ints(db, GRAPHS, GraphColumns, progress)? {
+    each_ints(db, GRAPHS, GraphColumns, progress, |row| {
         let [start, end, device, global, stream, id, graph] = row;
         damage.rows += 1;
         let Some(span) = damage.gpu_span(start, end) else {
-            continue;
+            return;
         };
         let Some(device) = damage.owner(count32(device)) else {
-            continue;
+            return;
         };
         let correlation = correlation(id);
         let trace = GraphTrace {
@@ -227,7 +227,7 @@ fn graphs(
             graph: graph.map_or(0, i64::cast_unsigned),
         };
         builder.profile.graphs.push(trace);
-    }
+    })?;
     damage.note(&mut builder.profile, "CUDA graph", "device", "id");
     Ok(())
 }
@@ -251,11 +251,11 @@ fn syncs(
 ) -> Result<(), ReadError> {
     let kinds = enums::sync_kinds(db)?;
     let mut damage = Damage::default();
-    for row in ints(db, SYNCS, SyncColumns, progress)? {
+    each_ints(db, SYNCS, SyncColumns, progress, |row| {
         let [start, end, global, id, kind] = row;
         damage.rows += 1;
         let Some(span) = damage.span(start, end) else {
-            continue;
+            return;
         };
         let correlation = correlation(id);
         let sync = Sync {
@@ -265,7 +265,7 @@ fn syncs(
             kind: kinds.of(kind).unwrap_or(SyncKind::Unknown),
         };
         builder.profile.syncs.push(sync);
-    }
+    })?;
     builder.ask_calls();
     damage.note(&mut builder.profile, "synchronisation", "process", "type");
     Ok(())
@@ -279,15 +279,21 @@ fn events(
     builder: &mut Builder,
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
-    for [device, global, id] in ints(db, EVENTS, EventColumns, progress)? {
-        let correlation = correlation(id);
-        let event = CudaEvent {
-            device: count32(device).map(|d| place.device(builder, global, d)),
-            process: place.process(builder, global, correlation),
-            correlation,
-        };
-        builder.profile.events.push(event);
-    }
+    each_ints(
+        db,
+        EVENTS,
+        EventColumns,
+        progress,
+        |[device, global, id]| {
+            let correlation = correlation(id);
+            let event = CudaEvent {
+                device: count32(device).map(|d| place.device(builder, global, d)),
+                process: place.process(builder, global, correlation),
+                correlation,
+            };
+            builder.profile.events.push(event);
+        },
+    )?;
     Ok(())
 }
 

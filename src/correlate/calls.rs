@@ -1,0 +1,141 @@
+//! Operator calls, told apart and numbered in the order of their first kernels.
+
+use super::layers::LayerTable;
+use super::ops::{Draft, LayerName, Setting};
+use super::{LayerId, OpCall, OpCallId, ScopeId, StepId};
+use crate::handle;
+use crate::profile::{Number, StrId, Strings};
+
+/// The operator calls so far.
+#[derive(Debug)]
+pub(crate) struct Calls<'t> {
+    labels: &'t Strings,
+    pub layers: LayerTable,
+    pub calls: Vec<OpCall>,
+    /// Per call: the innermost user source line.
+    pub lines: Vec<Option<StrId>>,
+    /// Per scope: the call it is the operator of.
+    call_of: Vec<Option<OpCallId>>,
+    backwards: Vec<Backward>,
+    /// The backward of a forward operator's scope whose arguments it takes over.
+    backward_of: Vec<Option<BackwardId>>,
+    /// Forward scopes of backward calls, to be linked once all calls are known.
+    pending: Vec<(OpCallId, ScopeId)>,
+}
+
+handle! {
+    /// A row of [`Calls::backwards`].
+    BackwardId,
+}
+
+/// The backward of one forward call: one call too, however many autograd nodes the forward recorded.
+/// `F.cross_entropy` records two, a recurrent cell five, and each would claim the cost of all.
+#[derive(Debug)]
+struct Backward {
+    call: OpCallId,
+    /// Numbers of the nodes run so far. One that comes again begins another pass over the graph. Most
+    /// operators record just one.
+    first: u64,
+    others: Vec<u64>,
+}
+
+impl<'t> Calls<'t> {
+    pub(crate) fn new(scopes: usize, labels: &'t Strings) -> Calls<'t> {
+        Calls {
+            labels,
+            layers: LayerTable::default(),
+            calls: Vec::new(),
+            lines: Vec::new(),
+            call_of: vec![None; scopes],
+            backwards: Vec::new(),
+            backward_of: vec![None; scopes],
+            pending: Vec::new(),
+        }
+    }
+
+    /// The call of a draft: a new one unless a kernel before belongs to the same.
+    pub(crate) fn number(&mut self, draft: &Draft<'_>) -> OpCallId {
+        if let Some(call) = self.call_of.get(draft.scope.idx()).copied().flatten() {
+            return call;
+        }
+        let call = self.joined(draft).unwrap_or_else(|| self.add(draft));
+        if let Some(slot) = self.call_of.get_mut(draft.scope.idx()) {
+            *slot = Some(call);
+        }
+        call
+    }
+
+    /// A call belongs to the step its first kernel was launched in.
+    pub(crate) fn launched_in(&mut self, call: OpCallId, step: Option<StepId>) {
+        if let Some(call) = self.calls.get_mut(call.idx()) {
+            call.step = call.step.or(step);
+        }
+    }
+
+    /// A setting with its layer numbered.
+    pub(crate) fn placed(&mut self, setting: Setting<LayerName>) -> Setting<LayerId> {
+        let layer =
+            (setting.layer).map(|(source, label)| self.layers.intern(source, label, self.labels));
+        Setting {
+            layer,
+            direction: setting.direction,
+            recomputed: setting.recomputed,
+            line: setting.line,
+        }
+    }
+
+    /// Links backward calls to forward calls that launched something themselves.
+    pub(crate) fn link_forwards(&mut self) {
+        for (call, forward) in std::mem::take(&mut self.pending) {
+            let id = self.call_of.get(forward.idx()).copied().flatten();
+            if let Some(call) = self.calls.get_mut(call.idx()) {
+                call.forward = id;
+            }
+        }
+    }
+
+    fn add(&mut self, draft: &Draft<'_>) -> OpCallId {
+        let id = OpCallId::new(self.calls.len());
+        self.pending.extend(draft.forward.map(|scope| (id, scope)));
+        let setting = self.placed(draft.setting);
+        self.calls.push(OpCall {
+            range: draft.range,
+            op: draft.named.op,
+            args: draft.args,
+            args_from_forward: draft.from_forward && draft.args.is_some(),
+            direction: setting.direction,
+            recomputed: setting.recomputed,
+            layer: setting.layer,
+            seq: draft.seq.and_then(Number::new),
+            forward: None,
+            step: None,
+        });
+        self.lines.push(setting.line);
+        if let Some(seq) = draft.node_seq {
+            if let Some(slot) = self.backward_of.get_mut(draft.operator.idx()) {
+                *slot = Some(BackwardId::new(self.backwards.len()));
+            }
+            self.backwards.push(Backward {
+                call: id,
+                first: seq,
+                others: Vec::new(),
+            });
+        }
+        id
+    }
+
+    /// The call another node of the same forward operator has made in this pass.
+    fn joined(&mut self, draft: &Draft<'_>) -> Option<OpCallId> {
+        /// More nodes than any operator records; bounds the work on hostile files.
+        const MOST_NODES: usize = 64;
+        let seq = draft.node_seq?;
+        let backward = (*self.backward_of.get(draft.operator.idx())?)?;
+        let backward = self.backwards.get_mut(backward.idx())?;
+        let again = backward.first == seq || backward.others.contains(&seq);
+        if again || backward.others.len() + 1 >= MOST_NODES {
+            return None;
+        }
+        backward.others.push(seq);
+        Some(backward.call)
+    }
+}
