@@ -61,22 +61,36 @@ macro_rules! handle {
     )+};
 }
 
-/// A sequence number or operator id: any number below 2^64 - 1, in which PyTorch's counters never
-/// end, so that an `Option` of it takes eight bytes.
+/// A sequence number or operator id. PyTorch counts them one by one, so they take six bytes, with or
+/// without a value: there are two in every range.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Number {
-    complement: std::num::NonZeroU64,
+    low: [u16; 2],
+    /// Complement of the highest 16 bits.
+    high: std::num::NonZeroU16,
 }
 
 impl Number {
-    /// `None` for 2^64 - 1.
-    pub fn new(number: u64) -> Option<Number> {
-        let complement = std::num::NonZeroU64::new(!number)?;
-        Some(Number { complement })
+    /// The first number that is none.
+    pub const END: u64 = 0xffff << 32;
+
+    /// `None` from [`Number::END`] on.
+    pub const fn new(number: u64) -> Option<Number> {
+        if number >= Number::END {
+            return None;
+        }
+        match std::num::NonZeroU16::new(!((number >> 32) as u16)) {
+            Some(high) => Some(Number {
+                low: [number as u16, (number >> 16) as u16],
+                high,
+            }),
+            None => None,
+        }
     }
 
-    pub fn get(self) -> u64 {
-        !self.complement.get()
+    pub const fn get(self) -> u64 {
+        let [low, middle] = self.low;
+        low as u64 | (middle as u64) << 16 | (!self.high.get() as u64) << 32
     }
 }
 

@@ -1,5 +1,7 @@
 //! Operator calls, told apart and numbered in the order of their first kernels.
 
+use rustc_hash::FxHashMap;
+
 use super::layers::LayerTable;
 use super::ops::{Draft, LayerName, Setting};
 use super::{LayerId, OpCall, OpCallId, ScopeId, StepId};
@@ -17,6 +19,8 @@ pub(crate) struct Calls<'t> {
     /// Per scope: the call it is the operator of.
     call_of: Vec<Option<OpCallId>>,
     backwards: Vec<Backward>,
+    /// The nodes of a backward behind its first.
+    others: FxHashMap<BackwardId, Vec<u64>>,
     /// The backward of a forward operator's scope whose arguments it takes over.
     backward_of: Vec<Option<BackwardId>>,
     /// Forward scopes of backward calls, to be linked once all calls are known.
@@ -33,10 +37,8 @@ handle! {
 #[derive(Debug)]
 struct Backward {
     call: OpCallId,
-    /// Numbers of the nodes run so far. One that comes again begins another pass over the graph. Most
-    /// operators record just one.
+    /// The number of the node that ran first. One that comes again begins another pass over the graph.
     first: u64,
-    others: Vec<u64>,
 }
 
 impl<'t> Calls<'t> {
@@ -48,6 +50,7 @@ impl<'t> Calls<'t> {
             lines: Vec::new(),
             call_of: vec![None; scopes],
             backwards: Vec::new(),
+            others: FxHashMap::default(),
             backward_of: vec![None; scopes],
             pending: Vec::new(),
         }
@@ -118,7 +121,6 @@ impl<'t> Calls<'t> {
             self.backwards.push(Backward {
                 call: id,
                 first: seq,
-                others: Vec::new(),
             });
         }
         id
@@ -129,13 +131,16 @@ impl<'t> Calls<'t> {
         /// More nodes than any operator records; bounds the work on hostile files.
         const MOST_NODES: usize = 64;
         let seq = draft.node_seq?;
-        let backward = (*self.backward_of.get(draft.operator.idx())?)?;
-        let backward = self.backwards.get_mut(backward.idx())?;
-        let again = backward.first == seq || backward.others.contains(&seq);
-        if again || backward.others.len() + 1 >= MOST_NODES {
+        let id = (*self.backward_of.get(draft.operator.idx())?)?;
+        let backward = self.backwards.get(id.idx())?;
+        if backward.first == seq {
             return None;
         }
-        backward.others.push(seq);
+        let others = self.others.entry(id).or_default();
+        if others.contains(&seq) || others.len() + 1 >= MOST_NODES {
+            return None;
+        }
+        others.push(seq);
         Some(backward.call)
     }
 }

@@ -38,6 +38,7 @@ impl Origins {
         launches: &[Option<CallId>],
     ) -> Origins {
         let forwards = ops::forwards(profile, texts, &mut tree);
+        tree.grown();
         let around = Surroundings {
             brackets,
             tree: &tree,

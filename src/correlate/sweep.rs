@@ -159,7 +159,8 @@ impl<'a> Tree<'a> {
         tree
     }
 
-    /// Adds scopes for ranges that enclose no launch themselves, with all scopes around them.
+    /// Adds scopes for ranges that enclose no launch themselves, with all scopes around them; the last
+    /// that is added.
     pub(crate) fn add_ranges(&mut self, wanted: &[RangeId]) {
         let mut is_wanted = vec![false; self.profile.ranges.len()];
         let mut has_wanted = vec![false; self.profile.threads.len()];
@@ -184,7 +185,13 @@ impl<'a> Tree<'a> {
                 }
             }
         }
-        self.ranges = threads;
+    }
+
+    /// Gives back the memory that only growing needs.
+    pub(crate) fn grown(&mut self) {
+        self.ranges = Vec::new();
+        self.scope_of_range = Vec::new();
+        self.recomputed = Vec::new();
     }
 
     /// The scope of a range, if it has one.

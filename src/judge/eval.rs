@@ -110,7 +110,7 @@ pub(super) fn examine(rule: &Rule, members: &[Member], bench: &dyn Bench) -> Jud
     for &member in members {
         let lookup = bench.lookup(member);
         let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
-        match scene.holds(&rule.when) {
+        match scene.picks(&rule.when) {
             Ok(false) => {}
             Ok(true) => {
                 let saving = saving(rule, &scene, &mut judged.faults);

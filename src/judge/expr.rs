@@ -173,13 +173,66 @@ pub(super) enum Node {
     Not(Box<Node>),
     If(Box<[Node; 3]>),
     Let(usize),
-    /// `fact == "word"` and `fact in ["word", ...]`: most conditions begin with one, and most
-    /// members fail it, so it does not go through CEL.
+    /// Fact, param or `found.NAME` alone.
+    Name(Name),
+    /// `fact == "word"` and `fact in ["word", ...]`. Most conditions are of this kind or of the
+    /// next two, and asked of thousands of members, so they do not go through CEL.
     Word {
         fact: &'static str,
         words: Vec<String>,
     },
+    /// `"word" in fact`, for a list.
+    Inside {
+        word: String,
+        fact: &'static str,
+    },
+    Compare(Box<Comparison>),
     Cel(Box<Leaf>),
+}
+
+/// Two numbers and what must hold between them.
+#[derive(Debug, Clone)]
+pub(super) struct Comparison {
+    pub(super) holds: Relation,
+    pub(super) left: Operand,
+    pub(super) right: Operand,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Relation {
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+    /// Of two numbers of one type.
+    Equal,
+}
+
+/// A number in a comparison.
+#[derive(Debug, Clone)]
+pub(super) enum Operand {
+    Name(Name),
+    Literal(Value),
+}
+
+impl Relation {
+    /// As CEL compares: whole numbers among themselves exactly, with others as doubles.
+    fn of(self, left: &Value, right: &Value) -> Option<bool> {
+        let ordering = match (left, right) {
+            (Value::Int(a), Value::Int(b)) => a.cmp(b),
+            (Value::Int(a), Value::Double(b)) => (*a as f64).partial_cmp(b)?,
+            (Value::Double(a), Value::Int(b)) => a.partial_cmp(&(*b as f64))?,
+            (Value::Double(a), Value::Double(b)) => a.partial_cmp(b)?,
+            _ => return None,
+        };
+        Some(match self {
+            Relation::Less => ordering.is_lt(),
+            Relation::AtMost => ordering.is_le(),
+            Relation::More => ordering.is_gt(),
+            Relation::AtLeast => ordering.is_ge(),
+            Relation::Equal => ordering.is_eq(),
+        })
+    }
 }
 
 /// What runs in CEL, and the names it asks for.
@@ -303,6 +356,28 @@ impl<'a> Scene<'a> {
         self.truth(&expr.node)
     }
 
+    /// A condition that picks members: as [`Scene::holds`], but what is silent is not picked, and
+    /// what follows it in a conjunction is not asked.
+    ///
+    /// # Errors
+    /// Why it is undecided.
+    pub(super) fn picks(&self, expr: &Expr) -> Result<bool, Undecided> {
+        self.pick(&expr.node)
+    }
+
+    fn pick(&self, node: &Node) -> Result<bool, Undecided> {
+        let Node::And(sides) = node else {
+            return self.truth(node);
+        };
+        let [left, right] = &**sides;
+        match self.pick(left) {
+            // True and the right side's, or false and silent whatever stands there.
+            Ok(true) => self.pick(right),
+            Ok(false) | Err(Undecided::Silent) => Ok(false),
+            Err(left) => conjoin(Err(left), self.truth(right), true),
+        }
+    }
+
     /// A part of a condition.
     pub(super) fn part_holds(&self, node: &Node) -> Result<bool, Undecided> {
         self.truth(node)
@@ -395,7 +470,14 @@ impl<'a> Scene<'a> {
                     "`{fact}` is {other:?}, no string"
                 ))),
             },
-            Node::Let(_) | Node::Cel(_) => match self.node(node)? {
+            Node::Inside { word, fact } => match self.fact(fact)? {
+                Value::Strings(list) => Ok(list.iter().any(|is| **is == **word)),
+                other => Err(Undecided::Fault(format!(
+                    "`{fact}` is {other:?}, no list of strings"
+                ))),
+            },
+            Node::Compare(comparison) => self.compare(comparison),
+            Node::Let(_) | Node::Name(_) | Node::Cel(_) => match self.node(node)? {
                 Value::Bool(b) => Ok(b),
                 other => Err(Undecided::Fault(format!(
                     "{other:?} is neither true nor false"
@@ -411,17 +493,29 @@ impl<'a> Scene<'a> {
         if left == Ok(!and) {
             return Ok(!and);
         }
-        match (left, self.truth(right)) {
-            (_, Ok(right)) if right != and => Ok(!and),
-            (Ok(_), right) => right,
-            (Err(left), Ok(_)) => Err(left),
-            (Err(left), Err(right)) => Err(left.join(right, and)),
-        }
+        conjoin(left, self.truth(right), and)
+    }
+
+    fn compare(&self, comparison: &Comparison) -> Result<bool, Undecided> {
+        let number = |operand: &Operand| match operand {
+            Operand::Name(name) => self.get(name),
+            Operand::Literal(value) => Ok(value.clone()),
+        };
+        // In the order in which a leaf's names are asked for.
+        let (right, left) = (number(&comparison.right), number(&comparison.left));
+        let (left, right) = match (left, right) {
+            (Ok(left), Ok(right)) => (left, right),
+            (Err(left), Err(right)) => return Err(right.join(left, true)),
+            (Err(why), _) | (_, Err(why)) => return Err(why),
+        };
+        (comparison.holds.of(&left, &right))
+            .ok_or_else(|| Undecided::Fault(format!("{left:?} and {right:?} cannot be compared")))
     }
 
     fn node(&self, node: &Node) -> Result<Value, Undecided> {
         match node {
             Node::Let(index) => self.let_value(*index),
+            Node::Name(name) => self.get(name),
             Node::If(parts) => {
                 let [condition, then, otherwise] = &**parts;
                 let branch = if self.truth(condition)? {
@@ -432,9 +526,12 @@ impl<'a> Scene<'a> {
                 self.node(branch)
             }
             Node::Cel(leaf) => self.run(leaf),
-            Node::And(_) | Node::Or(_) | Node::Not(_) | Node::Word { .. } => {
-                self.truth(node).map(Value::Bool)
-            }
+            Node::And(_)
+            | Node::Or(_)
+            | Node::Not(_)
+            | Node::Word { .. }
+            | Node::Inside { .. }
+            | Node::Compare(_) => self.truth(node).map(Value::Bool),
         }
     }
 
@@ -467,6 +564,20 @@ impl<'a> Scene<'a> {
                     .and_then(|n| self.get(n).err())
             })
             .unwrap_or_else(|| Undecided::Fault(explain(error)))
+    }
+}
+
+/// Both sides of `&&` (`and`) or `||`, when the left one does not decide.
+fn conjoin(
+    left: Result<bool, Undecided>,
+    right: Result<bool, Undecided>,
+    and: bool,
+) -> Result<bool, Undecided> {
+    match (left, right) {
+        (_, Ok(right)) if right != and => Ok(!and),
+        (Ok(_), right) => right,
+        (Err(left), Ok(_)) => Err(left),
+        (Err(left), Err(right)) => Err(left.join(right, and)),
     }
 }
 

@@ -3,8 +3,9 @@
 use cel::common::ast::{CallExpr, EntryExpr, Expr as Ast, IdedExpr, LiteralValue, operators};
 
 use super::check::Vocabulary;
-use super::expr::{Leaf, Name, Node};
-use crate::base::cel::Type;
+use super::expr::{Comparison, Leaf, Name, Node, Operand, Relation};
+use crate::base::cel::{Scalar, Type};
+use crate::facts::Value;
 
 /// Turns trees whose names are checked and lowered into nodes.
 pub(super) struct Lowering<'a>(pub(super) &'a Vocabulary<'a>);
@@ -16,7 +17,8 @@ impl Lowering<'_> {
             Ast::Call(call) => self.call_node(ast.id, call),
             Ast::Ident(name) => match self.0.known(&name) {
                 Some((Name::Let(index), _)) => Node::Let(index),
-                _ => self.leaf(IdedExpr {
+                Some((name, _)) => Node::Name(name),
+                None => self.leaf(IdedExpr {
                     id: ast.id,
                     expr: Ast::Ident(name),
                 }),
@@ -26,7 +28,8 @@ impl Lowering<'_> {
     }
 
     fn call_node(&self, id: u64, mut call: CallExpr) -> Node {
-        if let Some(node) = self.word(&call) {
+        let simple = self.word(&call).or_else(|| self.inside(&call));
+        if let Some(node) = simple.or_else(|| self.comparison(&call)) {
             return node;
         }
         let name = call.func_name.as_str();
@@ -89,6 +92,69 @@ impl Lowering<'_> {
             operators::NOT_EQUALS => Node::Not(Box::new(node)),
             _ => node,
         })
+    }
+
+    /// `"word" in fact`.
+    fn inside(&self, call: &CallExpr) -> Option<Node> {
+        match (call.func_name.as_str(), call.args.as_slice()) {
+            (operators::IN, [word, list]) => {
+                let (Ast::Literal(LiteralValue::String(word)), Ast::Ident(name)) =
+                    (&word.expr, &list.expr)
+                else {
+                    return None;
+                };
+                match self.0.known(name)? {
+                    (Name::Fact(fact), Type::List(Some(Scalar::Str))) => Some(Node::Inside {
+                        word: word.inner().to_owned(),
+                        fact,
+                    }),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// A comparison of two numbers, each a name or written out.
+    fn comparison(&self, call: &CallExpr) -> Option<Node> {
+        let [left, right] = call.args.as_slice() else {
+            return None;
+        };
+        let holds = match call.func_name.as_str() {
+            operators::LESS => Relation::Less,
+            operators::LESS_EQUALS => Relation::AtMost,
+            operators::GREATER => Relation::More,
+            operators::GREATER_EQUALS => Relation::AtLeast,
+            operators::EQUALS | operators::NOT_EQUALS => Relation::Equal,
+            _ => return None,
+        };
+        let (left, left_type) = self.operand(left)?;
+        let (right, right_type) = self.operand(right)?;
+        if matches!(holds, Relation::Equal) && left_type != right_type {
+            return None;
+        }
+        let node = Node::Compare(Box::new(Comparison { holds, left, right }));
+        Some(match call.func_name.as_str() {
+            operators::NOT_EQUALS => Node::Not(Box::new(node)),
+            _ => node,
+        })
+    }
+
+    /// A number, with its type.
+    fn operand(&self, ast: &IdedExpr) -> Option<(Operand, Type)> {
+        match &ast.expr {
+            Ast::Ident(name) => match self.0.known(name)? {
+                (name, ty @ (Type::INT | Type::DOUBLE)) => Some((Operand::Name(name), ty)),
+                _ => None,
+            },
+            Ast::Literal(LiteralValue::Int(i)) => {
+                Some((Operand::Literal(Value::Int(*i.inner())), Type::INT))
+            }
+            Ast::Literal(LiteralValue::Double(d)) => {
+                Some((Operand::Literal(Value::Double(*d.inner())), Type::DOUBLE))
+            }
+            _ => None,
+        }
     }
 
     fn leaf(&self, ast: IdedExpr) -> Node {

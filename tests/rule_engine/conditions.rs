@@ -92,6 +92,17 @@ fn conditions_have_three_values() {
             &[("site.family", s("norm"))],
             "no site.calls",
         ),
+        // What is silent decides a conjunction, also in front of what is absent or fails.
+        (
+            "site.m > 3 && site.calls > 1 && 1 / site.calls > 0",
+            &[("site.family", s("norm")), ("site.calls", i(0))],
+            "not picked",
+        ),
+        (
+            "site.calls > 1 && site.m > 3",
+            &[("site.family", s("norm"))],
+            "not picked",
+        ),
         // Only the branch that is taken counts.
         (
             "site.family == \"gemm\" ? site.m > 3 : site.n > 3",
@@ -244,6 +255,93 @@ fn conditions_have_three_values() {
     for (when, facts, want) in cases {
         assert_eq!(judge_one(when, "", facts), *want, "{when} with {facts:?}");
     }
+}
+
+/// What does not go through CEL comes out as it does there: sums, and lists that are joined, go through
+/// it.
+#[test]
+fn simple_conditions_are_those_of_cel() {
+    let gemm = ("site.family", s("gemm"));
+    let numbers = [i64::MIN, -1, 0, 1, 7, (1 << 53) + 1, i64::MAX];
+    let doubles = [
+        -1.0,
+        0.0,
+        0.5,
+        7.0,
+        9_007_199_254_740_992.0,
+        f64::NAN,
+        f64::INFINITY,
+    ];
+    let mut asked = 0;
+    let mut same = |simple: &str, through: &str, facts: &[(&str, Value)]| {
+        asked += 1;
+        let simple = judge_one(simple, "", facts);
+        assert_eq!(simple, judge_one(through, "", facts), "{through} {facts:?}");
+    };
+    for relation in ["<", "<=", ">", ">=", "==", "!="] {
+        for m in numbers {
+            for n in numbers {
+                let facts = [gemm.clone(), ("site.m", i(m)), ("site.n", i(n))];
+                let through = format!("site.m + 0 {relation} site.n");
+                same(&format!("site.m {relation} site.n"), &through, &facts);
+            }
+            if !["==", "!="].contains(&relation) {
+                for share in doubles {
+                    let facts = [gemm.clone(), ("site.m", i(m)), ("site.gpu_share", d(share))];
+                    let through = format!("site.m + 0 {relation} site.gpu_share");
+                    same(
+                        &format!("site.m {relation} site.gpu_share"),
+                        &through,
+                        &facts,
+                    );
+                    let through = format!("site.gpu_share + 0.0 {relation} site.m");
+                    same(
+                        &format!("site.gpu_share {relation} site.m"),
+                        &through,
+                        &facts,
+                    );
+                }
+            }
+        }
+        for share in doubles {
+            let facts = [gemm.clone(), ("site.gpu_share", d(share))];
+            let through = format!("site.gpu_share + 0.0 {relation} 0.5");
+            same(&format!("site.gpu_share {relation} 0.5"), &through, &facts);
+        }
+        // Absent on one side, on both, and meaning nothing.
+        for facts in [
+            vec![gemm.clone()],
+            vec![gemm.clone(), ("site.m", i(1))],
+            vec![("site.family", s("norm"))],
+            vec![("site.family", s("norm")), ("site.calls", i(1))],
+        ] {
+            for (left, right) in [("m", "n"), ("n", "m"), ("m", "calls"), ("calls", "n")] {
+                let through = format!("site.{left} + 0 {relation} site.{right}");
+                same(
+                    &format!("site.{left} {relation} site.{right}"),
+                    &through,
+                    &facts,
+                );
+            }
+        }
+    }
+    let names = |list: &[&str]| Value::Strings(list.iter().map(|&w| w.into()).collect());
+    for facts in [
+        vec![("site.names", names(&["a", "b"]))],
+        vec![("site.names", names(&["ab"]))],
+        vec![("site.names", names(&[]))],
+        vec![],
+    ] {
+        same(
+            r#""b" in site.names"#,
+            r#"site.names.exists(n, n == "b")"#,
+            &facts,
+        );
+    }
+    for facts in [vec![("run.trusted", Value::Bool(true))], vec![]] {
+        same("run.trusted", "run.trusted == true", &facts);
+    }
+    assert!(asked > 800, "{asked}");
 }
 
 #[test]

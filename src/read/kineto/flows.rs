@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::profile::{Number, Range, RangeKind, Strings, Thread, ThreadId};
 
 /// Numbers given to arrows whose ends have none: beyond any that PyTorch counts to.
-const DRAWN: u64 = 1 << 62;
+const DRAWN: u64 = 1 << 47;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
