@@ -781,8 +781,8 @@ mod tests {
     fn rows_stay_small() {
         // A profile has millions of each.
         assert_eq!(size_of::<Option<StrId>>(), 4);
-        assert_eq!(size_of::<Option<Number>>(), 8);
-        assert_eq!(size_of::<Range>(), 56);
+        assert_eq!(size_of::<Option<Number>>(), 6);
+        assert_eq!(size_of::<Range>(), 48);
         assert_eq!(size_of::<Kernel>(), 56);
         assert_eq!(size_of::<ApiCall>(), 40);
     }
@@ -797,7 +797,16 @@ mod tests {
         assert_eq!(StrId(u32::MAX), StrId(u32::MAX - 1));
         assert!(StrId(0) < StrId(1));
         assert_eq!(Number::new(u64::MAX), None);
-        for number in [0, 7, u64::MAX - 1] {
+        assert_eq!(Number::new(Number::END), None);
+        for number in [
+            0,
+            7,
+            65_535,
+            65_536,
+            u64::from(u32::MAX),
+            1 << 47,
+            Number::END - 1,
+        ] {
             assert_eq!(Number::new(number).map(Number::get), Some(number));
         }
     }

@@ -193,7 +193,7 @@ fn operators(run: &Run) -> BTreeMap<String, (u64, i64)> {
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
         let Some(call) = link.op else { continue };
         let entry = all
-            .entry(run.op_calls[call.idx()].op.display())
+            .entry(run.op_name(&run.op_calls[call.idx()]).unwrap().display())
             .or_default();
         entry.0 += 1;
         entry.1 += kernel.span.ns();

@@ -107,6 +107,7 @@ impl Sample {
             links: vec![],
             scopes: vec![],
             op_calls: vec![],
+            op_names: vec![],
             args: vec![],
             layers: vec![],
             patterns: vec![],

@@ -204,7 +204,7 @@ fn flops_and_bytes_are_those_of_tracelens_or_differ_for_a_known_reason() {
                 continue;
             };
             // PyTorch adds the bias in an operator of its own; they leave it out of the convolution.
-            let inner = run.op_calls[op.idx()].op.display();
+            let inner = run.op_name(&run.op_calls[op.idx()]).unwrap().display();
             if (key.0.as_str(), inner.as_str()) == ("aten::convolution", "aten::add_") {
                 continue;
             }
@@ -285,7 +285,7 @@ fn products_have_the_calls_and_times_of_tracelens() {
                 })
                 .collect();
             let entry = own
-                .entry((call.op.display(), format!("{shapes:?}")))
+                .entry((run.op_name(call).unwrap().display(), format!("{shapes:?}")))
                 .or_default();
             entry.0.insert(op.idx());
             entry.1 += kernel.span.ns() as f64 / 1000.0;

@@ -38,8 +38,6 @@ pub(crate) struct Flags {
     pub recomputed: bool,
     /// In an autograd node that another one runs (reentrant checkpointing).
     pub reentrant: bool,
-    /// In reentrant checkpointing's own node.
-    pub checkpoint: bool,
     /// In an optimizer range.
     pub update_range: bool,
     /// Below the innermost user line runs optimizer or clipping code.
@@ -436,7 +434,6 @@ impl<'a> Tree<'a> {
             context.seq = Some(scope);
         }
         context.flags.recomputed = entry.recomputed;
-        context.flags.checkpoint = entry.checkpoint;
         match entry.role {
             Role::Op => {
                 if meaning.named.as_ref().is_some_and(|n| n.known) {

@@ -9,8 +9,8 @@ use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 
-use super::{DeviceTimeline, Gap, SetUp, Timeline, Window};
-use crate::profile::{CallId, DeviceId, KernelId, MemKind, ProcessId, Profile, RangeId, Span};
+use super::{DeviceTimeline, SetUp, Timeline, Window};
+use crate::profile::{CallId, DeviceId, MemKind, ProcessId, Profile, RangeId, Span};
 
 mod gaps;
 pub(crate) use gaps::is_profilers_own;
@@ -63,17 +63,15 @@ pub(crate) fn times(
     let host = gaps::Host::of(profile, hints);
     let work = work_by_device(profile, &judged, is_communication);
     for (index, items) in work.into_iter().enumerate() {
-        let Some(sweep) = sweep(&items, &mut exposed) else {
+        let Some(device) = sweep(DeviceId::new(index), &items, &host, &mut exposed) else {
             continue;
         };
-        let span = sweep.span;
+        let span = device.span;
         window.span = Some(window.span.map_or(span, |w| Span {
             start: w.start.min(span.start),
             end: w.end.max(span.end),
         }));
-        timeline
-            .devices
-            .push(sweep.finish(DeviceId::new(index), &host));
+        timeline.devices.push(device);
     }
     for (time, inside) in exposed.iter_mut().zip(&inside) {
         if !inside {
@@ -334,15 +332,6 @@ impl Running {
     }
 }
 
-/// One device's figures before its gaps are explained.
-#[derive(Debug)]
-struct Sweep {
-    span: Span,
-    figures: Figures,
-    /// Idle intervals and the item that ended each.
-    idle: Vec<(Span, Item)>,
-}
-
 /// Lengths of unions, in ns; the fields of [`DeviceTimeline`].
 #[derive(Debug, Default)]
 struct Figures {
@@ -441,14 +430,19 @@ impl<'a> Iterator for Edges<'a> {
 }
 
 /// Walks over one device's items in time; adds to `exposed` what each kernel ran alone.
-fn sweep(items: &[Item], exposed: &mut [i64]) -> Option<Sweep> {
+fn sweep(
+    device: DeviceId,
+    items: &[Item],
+    host: &gaps::Host<'_>,
+    exposed: &mut [i64],
+) -> Option<DeviceTimeline> {
     let mut span = Span {
         start: items.iter().map(|i| i.span.start).min()?,
         end: i64::MIN,
     };
     let mut running = Running::default();
     let mut figures = Figures::default();
-    let mut idle = Vec::new();
+    let mut gaps = Vec::new();
     let mut now = span.start;
     for edge in Edges::of(items) {
         let work = edge.item;
@@ -460,7 +454,7 @@ fn sweep(items: &[Item], exposed: &mut [i64]) -> Option<Sweep> {
         if past.ns() > 0 {
             figures.add(running, past.ns());
             if running.total() == 0 {
-                idle.push((past, *work));
+                gaps.push(host.gap(past, work));
             }
             now = edge.time;
         }
@@ -473,42 +467,16 @@ fn sweep(items: &[Item], exposed: &mut [i64]) -> Option<Sweep> {
             *time = time.saturating_add(sign * figures.alone);
         }
     }
-    Some(Sweep {
+    Some(DeviceTimeline {
+        device,
         span,
-        figures,
-        idle,
+        busy_ns: figures.busy,
+        kernel_ns: figures.kernel,
+        copy_ns: figures.copy,
+        comm_ns: figures.comm,
+        exposed_copy_ns: figures.exposed_copy,
+        exposed_comm_ns: figures.exposed_comm,
+        graph_ns: figures.graph,
+        gaps,
     })
-}
-
-impl Sweep {
-    fn finish(self, device: DeviceId, host: &gaps::Host<'_>) -> DeviceTimeline {
-        let gaps = self
-            .idle
-            .iter()
-            .map(|(span, ended_by)| {
-                let (cause, call) = host.blame(*span, ended_by);
-                let next = matches!(ended_by.kind, Kind::Kernel | Kind::Communication)
-                    .then_some(KernelId(ended_by.row));
-                Gap {
-                    span: *span,
-                    cause,
-                    next,
-                    call,
-                }
-            })
-            .collect();
-        let figures = self.figures;
-        DeviceTimeline {
-            device,
-            span: self.span,
-            busy_ns: figures.busy,
-            kernel_ns: figures.kernel,
-            copy_ns: figures.copy,
-            comm_ns: figures.comm,
-            exposed_copy_ns: figures.exposed_copy,
-            exposed_comm_ns: figures.exposed_comm,
-            graph_ns: figures.graph,
-            gaps,
-        }
-    }
 }

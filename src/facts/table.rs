@@ -48,10 +48,18 @@ pub struct Table<'a> {
 }
 
 /// The facts of one member.
-#[derive(Debug)]
 pub struct View<'a> {
     table: &'a Table<'a>,
     member: Member,
+    /// Looked up once: dozens of rules ask for several facts each.
+    site: Option<SiteScope<'a>>,
+    kernel: Option<KernelScope<'a>>,
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("View").field(&self.member).finish()
+    }
 }
 
 impl<'a> Table<'a> {
@@ -146,9 +154,19 @@ impl<'a> Table<'a> {
 
     /// The facts of a member.
     pub fn view(&self, member: Member) -> View<'_> {
+        let site = match member {
+            Member::Site(id) | Member::Kernel(id, _) => SiteScope::new(self, id),
+            _ => None,
+        };
+        let kernel = match member {
+            Member::Kernel(_, row) => site.and_then(|site| KernelScope::new(site, row as usize)),
+            _ => None,
+        };
         View {
             table: self,
             member,
+            site,
+            kernel,
         }
     }
 
@@ -409,20 +427,19 @@ impl View<'_> {
         Some(match (QUESTIONS.get(name)?, self.member) {
             (Question::Run(entry), _) => (entry.get)(table),
             (Question::Gpu(entry), _) => (entry.get)(&GpuScope::new(table)),
-            (Question::Site(entry), Member::Site(id) | Member::Kernel(id, _)) => {
-                let site = SiteScope::new(table, id)?;
+            (Question::Site(entry), _) => {
+                let site = self.site.as_ref()?;
                 if excludes(entry.fact.families, site.cost.family) {
                     return Some(Answer::DoesNotApply);
                 }
-                (entry.get)(&site)
+                (entry.get)(site)
             }
-            (Question::Kernel(entry), Member::Kernel(id, row)) => {
-                let site = SiteScope::new(table, id)?;
-                let kernel = KernelScope::new(site, row as usize)?;
+            (Question::Kernel(entry), _) => {
+                let kernel = self.kernel.as_ref()?;
                 if excludes(entry.fact.families, kernel.name.family) {
                     return Some(Answer::DoesNotApply);
                 }
-                (entry.get)(&kernel)
+                (entry.get)(kernel)
             }
             (Question::Layer(entry), _) => {
                 let sums = self.layer()?;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
+
 use super::expr::{Scene, Undecided};
 use super::rule::Rule;
 use crate::facts::{self, Fact, Lookup, Member, Over, Stake, Table, Totals};
@@ -62,13 +64,17 @@ impl Faults {
     const MOST: usize = 5;
 
     pub(super) fn add(&mut self, message: String) {
+        self.add_many(message, 1);
+    }
+
+    fn add_many(&mut self, message: String, count: u64) {
         let full = self.0.len() >= Self::MOST && !self.0.contains_key(&message);
         let message = if full {
             "other failures".to_owned()
         } else {
             message
         };
-        *self.0.entry(message).or_default() += 1;
+        *self.0.entry(message).or_default() += count;
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
@@ -90,6 +96,34 @@ pub(super) struct Judged {
 }
 
 impl Judged {
+    /// Judges the next member.
+    fn member(&mut self, rule: &Rule, member: Member, facts: &dyn Lookup, bench: &dyn Bench) {
+        let scene = Scene::new(facts, &rule.settings, &rule.lets, None);
+        match scene.picks(&rule.when) {
+            Ok(false) => {}
+            Ok(true) => {
+                let saving = saving(rule, &scene, &mut self.faults);
+                self.picks.push(Pick {
+                    member,
+                    stake: bench.stake(member),
+                    saving,
+                });
+            }
+            Err(why) => self.undecided(why, member),
+        }
+    }
+
+    /// Adds what was made of the members behind these.
+    fn append(&mut self, behind: Judged) {
+        self.picks.extend(behind.picks);
+        for (fact, members) in behind.missing {
+            self.missing.entry(fact).or_default().extend(members);
+        }
+        for (message, count) in behind.faults.0 {
+            self.faults.add_many(message, count);
+        }
+    }
+
     /// Notes why something was undecided. A fact that does not apply is nobody's business.
     pub(super) fn undecided(&mut self, why: Undecided, member: Member) {
         match why {
@@ -104,26 +138,29 @@ impl Judged {
     }
 }
 
-/// Judges every member, in order.
-pub(super) fn examine(rule: &Rule, members: &[Member], bench: &dyn Bench) -> Judged {
-    let mut judged = Judged::default();
-    for &member in members {
-        let lookup = bench.lookup(member);
-        let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
-        match scene.picks(&rule.when) {
-            Ok(false) => {}
-            Ok(true) => {
-                let saving = saving(rule, &scene, &mut judged.faults);
-                judged.picks.push(Pick {
-                    member,
-                    stake: bench.stake(member),
-                    saving,
-                });
+/// Judges every member of one kind by the rules over that kind: what each rule makes of them.
+pub(super) fn examine(rules: &[&Rule], members: &[Member], bench: &dyn Bench) -> Vec<Judged> {
+    /// Members that one thread judges. Who is judged with whom decides which messages are kept apart.
+    const PIECE: usize = 64;
+    let none = || rules.iter().map(|_| Judged::default()).collect();
+    let pieces = members.par_chunks(PIECE).map(|members| {
+        let mut judged: Vec<Judged> = none();
+        for &member in members {
+            let lookup = bench.lookup(member);
+            for (rule, judged) in rules.iter().zip(&mut judged) {
+                judged.member(rule, member, &*lookup, bench);
             }
-            Err(why) => judged.undecided(why, member),
         }
-    }
-    judged
+        judged
+    });
+    // In order of the members, however the work was shared out.
+    let pieces: Vec<Vec<Judged>> = pieces.collect();
+    pieces.into_iter().fold(none(), |mut all, piece| {
+        for (all, piece) in all.iter_mut().zip(piece) {
+            all.append(piece);
+        }
+        all
+    })
 }
 
 /// The saving of a picked member. Without it the finding still stands, so only faults are noted.

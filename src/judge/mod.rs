@@ -44,18 +44,19 @@ pub use why::why;
 /// of threads.
 pub fn judge(rules: &RuleSet, bench: &dyn Bench) -> Verdict {
     let rules = rules.rules();
-    let members: BTreeMap<Over, Vec<Member>> = Over::ALL
-        .iter()
-        .filter(|(over, _)| rules.iter().any(|rule| rule.over == *over))
-        .map(|(over, _)| (*over, bench.members(*over)))
-        .collect();
-    let judged = rules
-        .par_iter()
-        .map(|rule| {
-            let members = members.get(&rule.over).map(Vec::as_slice);
-            eval::examine(rule, members.unwrap_or_default(), bench)
-        })
-        .collect();
+    let kinds = Over::ALL.par_iter().map(|(over, _)| {
+        let (places, rules): (Vec<usize>, Vec<&Rule>) = (rules.iter().enumerate())
+            .filter(|(_, rule)| rule.over == *over)
+            .unzip();
+        if rules.is_empty() {
+            return Vec::new();
+        }
+        let judged = eval::examine(&rules, &bench.members(*over), bench);
+        places.into_iter().zip(judged).collect()
+    });
+    let kinds: Vec<Vec<_>> = kinds.collect();
+    let in_order: BTreeMap<usize, _> = kinds.into_iter().flatten().collect();
+    let judged = in_order.into_values().collect();
     resolve::resolve(rules, judged, bench)
 }
 

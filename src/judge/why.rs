@@ -118,7 +118,8 @@ fn in_report(out: &mut String, rule: &Rule, bench: &dyn Bench, verdict: &Verdict
     }
     let _ = writeln!(out, "silent: what it picked is not enough");
     let members = bench.members(rule.over);
-    let picks = eval::examine(rule, &members, bench).picks;
+    let judged = eval::examine(&[rule], &members, bench);
+    let picks: Vec<_> = judged.into_iter().flat_map(|j| j.picks).collect();
     let mut drafts = gather::drafts(0, rule, &picks, bench);
     drafts.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
     for draft in drafts.iter().take(SHOWN) {

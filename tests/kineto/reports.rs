@@ -361,7 +361,7 @@ fn layout_letters_agree_with_strides() {
                 continue;
             };
             let call = &run.op_calls[op.idx()];
-            let at = match call.op.name.as_str() {
+            let at = match run.op_name(call).unwrap().name.as_str() {
                 "mm" | "bmm" => 0,
                 "addmm" | "baddbmm" => 1,
                 _ => continue,

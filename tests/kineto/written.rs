@@ -406,7 +406,7 @@ fn nodes_written_in_cpp_are_backward_work() {
     let run = run(profile(&json!({ "traceEvents": events }).to_string()));
     let calls = run.links.iter().map(|l| &run.op_calls[l.op.unwrap().idx()]);
     let seen: Vec<_> = calls
-        .map(|call| (call.op.name.as_str(), call.direction))
+        .map(|call| (run.op_name(call).unwrap().name.as_str(), call.direction))
         .collect();
     let wanted = [("zero_", Direction::Fprop), ("Lookup_Op", Direction::Bprop)];
     assert_eq!(seen, wanted);

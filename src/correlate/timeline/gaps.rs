@@ -9,9 +9,9 @@ use std::cell::Cell;
 use rustc_hash::FxHashMap;
 
 use super::{Hints, Item, Kind, is_pageable};
-use crate::correlate::{GapCause, Timeline};
+use crate::correlate::{Gap, GapCause, Timeline};
 use crate::profile::{
-    ApiCall, ApiClass, CallId, Correlated, ProcessId, Profile, Span, SyncKind, ThreadId,
+    ApiCall, ApiClass, CallId, Correlated, KernelId, ProcessId, Profile, Span, SyncKind, ThreadId,
 };
 
 /// A launch this long loads code: an ordinary one takes microseconds, even on a loaded host.
@@ -185,8 +185,20 @@ impl<'a> Host<'a> {
         }
     }
 
+    /// The gap that `ended_by` ended.
+    pub(super) fn gap(&self, span: Span, ended_by: &Item) -> Gap {
+        let (cause, call) = self.blame(span, ended_by);
+        let kernel = matches!(ended_by.kind, Kind::Kernel | Kind::Communication);
+        Gap {
+            span,
+            cause,
+            next: kernel.then_some(KernelId(ended_by.row)),
+            call,
+        }
+    }
+
     /// The cause of a gap that `ended_by` ended, and the call to blame.
-    pub(super) fn blame(&self, gap: Span, ended_by: &Item) -> (GapCause, Option<CallId>) {
+    fn blame(&self, gap: Span, ended_by: &Item) -> (GapCause, Option<CallId>) {
         let (process, launch) = self.launch(ended_by);
         if self.overhead(gap, process) > gap.ns() / 2 {
             return (GapCause::ProfilerOverhead, None);

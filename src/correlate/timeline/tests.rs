@@ -1,5 +1,6 @@
 use super::*;
 use crate::correlate::GapCause;
+use crate::profile::KernelId;
 use crate::profile::{
     ApiCall, ApiClass, ConfigId, Copy, CopyKind, Device, Format, GraphTrace, Kernel, Overhead,
     Process, Range, RangeKind, Sync, SyncKind, Thread, ThreadId,
