@@ -13,7 +13,7 @@ use super::marker::Texts;
 use super::ops::{self, Draft, LayerName, Setting, Spot, Surroundings};
 use super::steps::Steps;
 use super::sweep::Tree;
-use super::{LayerId, Link, Missing, OpCall, Scope};
+use super::{LayerId, Link, Missing, OpCall, Scope, ScopeId};
 use crate::profile::{ApiClass, CallId, Kernel, KernelId, Profile, StrId};
 
 /// Where every kernel comes from.
@@ -91,8 +91,8 @@ enum Operator<'p> {
     Call(Draft<'p>),
     /// That of the kernel before, launched in the same scope.
     AsBefore,
-    /// None, but a launch in this setting.
-    None(Setting<LayerName>),
+    /// No range around its launch names one.
+    Unnamed(Setting<LayerName>),
     /// Nobody knows where it was launched.
     Unknown,
 }
@@ -115,7 +115,7 @@ impl<'p> Launched<'_, 'p> {
                 before = match origin.operator {
                     Operator::Call(_) => origin.link.scope,
                     Operator::AsBefore => before,
-                    Operator::None(_) | Operator::Unknown => None,
+                    Operator::Unnamed(_) | Operator::Unknown => None,
                 };
                 origin
             };
@@ -129,7 +129,7 @@ impl<'p> Launched<'_, 'p> {
         &self,
         kernel: &Kernel,
         launch: Option<CallId>,
-        before: Option<super::ScopeId>,
+        before: Option<ScopeId>,
     ) -> Origin<'p> {
         let tree = self.around.tree;
         let call = launch.and_then(|l| self.profile.calls.get(l.idx()));
@@ -143,12 +143,12 @@ impl<'p> Launched<'_, 'p> {
         let operator = match spot {
             None => Operator::Unknown,
             Some(spot) if replayed => {
-                Operator::None(self.around.setting(spot, None).without_source_line())
+                Operator::Unnamed(self.around.setting(spot, None).without_source_line())
             }
             Some(_) if scope.is_some() && scope == before => Operator::AsBefore,
             Some(spot) => match self.around.draft(spot) {
                 Some(draft) => Operator::Call(draft),
-                None => Operator::None(self.around.setting(spot, None)),
+                None => Operator::Unnamed(self.around.setting(spot, None)),
             },
         };
         let missing = match (&operator, replayed, call, scope) {
@@ -184,7 +184,7 @@ impl Found<'_> {
         link.op = match origin.operator {
             Operator::Call(draft) => Some(self.calls.number(&draft)),
             Operator::AsBefore => self.links.last().and_then(|before| before.op),
-            Operator::None(setting) => {
+            Operator::Unnamed(setting) => {
                 let setting = self.calls.placed(setting);
                 self.settings
                     .insert(KernelId::new(self.links.len()), setting);

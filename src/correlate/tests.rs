@@ -480,3 +480,34 @@ fn the_same_profile_gives_the_same_run() {
     assert_eq!(format!("{:?}", one.sites), format!("{:?}", two.sites));
     assert_eq!(format!("{:?}", one.layers), format!("{:?}", two.layers));
 }
+
+#[test]
+fn an_operator_of_thousands_of_kernels_is_one_call() {
+    // More than are looked at together, in two places that take turns.
+    const KERNELS: i64 = 40_000;
+    let mut b = Builder::new();
+    b.range("mm, sizes = [[8, 4], [4, 2]]", 0, KERNELS / 2);
+    b.range("add, sizes = [[8, 4], [8, 4]]", KERNELS / 2, KERNELS);
+    b.range("relu, sizes = [[8, 4]]", KERNELS - 2_000, KERNELS - 1_000);
+    for time in 0..KERNELS {
+        b.launch(time);
+    }
+    let run = b.run_knowing(&|_| true);
+    let ops: Vec<_> = run
+        .op_calls
+        .iter()
+        .map(|c| run.op_name(c).unwrap().display())
+        .collect();
+    assert_eq!(ops, ["mm", "add", "relu"]);
+    let of = |call: u32| {
+        run.links
+            .iter()
+            .filter(|l| l.op == Some(OpCallId(call)))
+            .count()
+    };
+    assert_eq!((of(0), of(1), of(2)), (20_000, 19_000, 1_000));
+    assert_eq!(
+        run.sites.iter().map(|s| s.calls).collect::<Vec<_>>(),
+        [1, 1, 1]
+    );
+}
