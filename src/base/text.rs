@@ -72,18 +72,27 @@ pub fn md_prose(text: &str) -> String {
         return md(text);
     }
     let mut out = String::new();
+    let mut add = |piece: &str| {
+        // Each piece is safe by itself; `@` at the end of one and a name in the next are a mention.
+        let apart = |c: char| c == '`' || c.is_whitespace();
+        let empty = out.is_empty() || piece.is_empty();
+        if !empty && !out.ends_with(apart) && !piece.starts_with(apart) {
+            out.push(JOINER);
+        }
+        out.push_str(piece);
+    };
     for (i, part) in parts.iter().enumerate() {
         if i % 2 == 1 {
-            out.push_str(&md_code(part));
+            add(&md_code(part));
         } else if !part.is_empty() {
             // Escaping takes the blanks at the ends off; between words and code they matter.
             let inner = part.trim();
             if part.starts_with(char::is_whitespace) && i > 0 {
-                out.push(' ');
+                add(" ");
             }
-            out.push_str(&md(inner));
+            add(&md(inner));
             if part.ends_with(char::is_whitespace) && !inner.is_empty() && i + 1 < parts.len() {
-                out.push(' ');
+                add(" ");
             }
         }
     }
@@ -461,6 +470,17 @@ mod tests {
         fn home_takes_anything(text in hostile()) {
             home(&format!("/home/{text}/root{text}"));
         }
+    }
+
+    #[test]
+    fn pieces_of_prose_do_not_meet() {
+        for prose in ["x@`b|`", "`a|@`b", "`a|@``b|`", "www`.b.c|`", "see `a|`#12"] {
+            let shown = md_prose(prose);
+            for met in ["@b", "www.", "|#12"] {
+                assert!(!shown.contains(met), "{shown}");
+            }
+        }
+        assert_eq!(md_prose("a`b`c, `d` e"), "a`b`c, `d` e");
     }
 
     #[test]

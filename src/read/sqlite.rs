@@ -20,19 +20,16 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
 use super::{Progress, ReadError};
 
+mod chunk;
 mod pages;
+use chunk::Chunk;
 use pages::{Broken, Layout, Leaves, Pages, Wanted};
 
-/// Rows of one rowid range. Smaller tables are read in one go on the connection that is open
-/// anyway: opening another one and parsing its schema costs more than the rows.
-const CHUNK_ROWS: u64 = 65_536;
 /// Fewer bytes than this no row of interest takes; rowids may lie far apart (rows deleted, or cut
 /// out of a longer capture), so their span alone says little about the number of rows.
 const ROW_BYTES: u64 = 64;
 /// Leaf pages that are read in one go, with some tens of rows each.
 const CHUNK_LEAVES: usize = 1024;
-/// A bound for hostile rowids that lie far apart; more chunks than this gain nothing.
-const MAX_CHUNKS: u64 = 256;
 
 /// Takes the rows of one table. Cloned once per rowid range.
 pub(super) trait Sink: Clone + Send + Sync + 'static {
@@ -276,6 +273,10 @@ impl Db {
             return scan_pages(pages, stored, &table, sink, progress, take)
                 .map_err(|broken| self.broken(broken));
         }
+        let chunks = match self.finds_all(&table, &chunks).map_err(failed)? {
+            true => chunks,
+            false => vec![Chunk::ALL],
+        };
         let scan = Scan {
             select: table.select(S::COLUMNS),
             rowid: table.rowid,
@@ -344,6 +345,24 @@ impl Db {
         };
         Ok(Chunk { low, high }.split(self.bytes / ROW_BYTES))
     }
+
+    /// Whether every row is found in one of these ranges. In a damaged table rows may not be in order of
+    /// their ids; then SQLite finds only some of them, and says nothing.
+    fn finds_all(&self, table: &Table, chunks: &[Chunk]) -> rusqlite::Result<bool> {
+        let Some(rowid) = table.rowid else {
+            return Ok(true);
+        };
+        let count = format!("SELECT count(*) FROM {} NOT INDEXED", quote(&table.name));
+        let rows: i64 = self.conn.query_row(&count, [], |row| row.get(0))?;
+        let mut part = self
+            .conn
+            .prepare(&format!("{count} WHERE {rowid} BETWEEN ?1 AND ?2"))?;
+        let mut found = 0_i64;
+        for chunk in chunks {
+            found += part.query_row([chunk.low, chunk.high], |row| row.get::<_, i64>(0))?;
+        }
+        Ok(rows == found)
+    }
 }
 
 /// A connection to a file that cannot change it. Tables are not looked at.
@@ -358,45 +377,6 @@ pub(super) fn connect(path: &Path) -> Result<Connection, ReadError> {
 pub(super) enum Cell {
     Int(i64),
     Text(String),
-}
-
-/// A closed range of rowids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Chunk {
-    low: i64,
-    high: i64,
-}
-
-impl Chunk {
-    const ALL: Chunk = Chunk {
-        low: i64::MIN,
-        high: i64::MAX,
-    };
-
-    /// Rows it holds if no rowid is missing.
-    fn rows(&self) -> u64 {
-        if self.high < self.low {
-            return 0;
-        }
-        self.high.abs_diff(self.low).saturating_add(1)
-    }
-
-    /// Parts of about [`CHUNK_ROWS`] rows, if there are at most `most` rows.
-    fn split(self, most: u64) -> Vec<Chunk> {
-        let rows = self.rows().min(most);
-        let count = rows.div_ceil(CHUNK_ROWS).clamp(1, MAX_CHUNKS);
-        let step = i64::try_from(self.rows().div_ceil(count)).unwrap_or(i64::MAX);
-        let mut out = Vec::new();
-        let mut low = self.low;
-        loop {
-            let high = low.saturating_add(step.saturating_sub(1)).min(self.high);
-            out.push(Chunk { low, high });
-            if high >= self.high {
-                return out;
-            }
-            low = high.saturating_add(1);
-        }
-    }
 }
 
 impl Table {

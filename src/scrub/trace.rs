@@ -85,20 +85,27 @@ fn learn(text: &str, words: &mut Words) {
     let mut after_colon = false;
     for token in tokens(text) {
         match token {
-            Token::Open(_) => depth += 1,
+            Token::Open(byte) => {
+                depth += 1;
+                // `{"user": ["a"]}` has a name behind its bracket, `{"user": {"id": 1}}` a key.
+                after_colon &= byte == b'[';
+            }
             Token::Close(_) => depth = depth.saturating_sub(1),
             Token::Mark(b':') => after_colon = true,
             Token::Mark(_) => after_colon = false,
             Token::Text(raw) if after_colon => {
                 // Events are many and speak of the program; the members around them of the machine.
                 let value = decoded(raw);
-                if depth <= 2 || meaning(&key) != Meaning::Nothing {
+                let telling = depth <= 2 || meaning(&key) != Meaning::Nothing;
+                // Words of the format are nobody's name.
+                if telling && !KEPT.contains(&&*value) {
                     words.learn(&key, &value);
                 }
                 after_colon = false;
             }
             Token::Text(raw) if depth <= 3 => key = decoded(raw).into_owned(),
-            Token::Text(_) | Token::Bare(_) | Token::Space(_) => {}
+            Token::Bare(_) => after_colon = false,
+            Token::Text(_) | Token::Space(_) => {}
         }
     }
 }
@@ -397,6 +404,30 @@ mod tests {
             copied(text),
             "{\"schemaVersion\":1,\"traceEvents\":[{\"name\": \"on removed\", \"ts\": 1.50, \"args\": {\"user\": \"removed\", \"env\": null, \"n\": [1, 2]}}]}\n"
         );
+    }
+
+    #[test]
+    fn words_of_the_format_are_nobodys_name() {
+        for (text, copy) in [
+            (
+                r#"{"host_name": {"tensorcore": 1}, "traceEvents": [{"name": "tensorcore x"}]}"#,
+                "{\"traceEvents\":[{\"name\": \"tensorcore x\"}]}\n",
+            ),
+            (
+                r#"{"host_name": 1n{"tensorcore": 1}, "traceEvents": [{"name": "tensorcore x"}]}"#,
+                "{\"traceEvents\":[{\"name\": \"tensorcore x\"}]}\n",
+            ),
+            (
+                r#"{"host_name": "traceEvents", "traceEvents": [{"name": "x"}]}"#,
+                "{\"traceEvents\":[{\"name\": \"x\"}]}\n",
+            ),
+            (
+                r#"{"host_name": ["node17"], "traceEvents": [{"name": "node17 x"}]}"#,
+                "{\"traceEvents\":[{\"name\": \"removed x\"}]}\n",
+            ),
+        ] {
+            assert_eq!(copied(text), copy, "{text}");
+        }
     }
 
     #[test]

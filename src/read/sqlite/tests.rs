@@ -1,3 +1,4 @@
+use super::chunk::MAX_CHUNKS;
 use super::*;
 
 #[test]
@@ -217,4 +218,28 @@ fn long_rows_that_share_their_pages_are_damage() {
     let read = db.scan("t", &Said::default(), &crate::read::Quiet);
     let error = read.err().unwrap().to_string();
     assert!(error.contains("longer than the file"), "{error}");
+}
+
+#[test]
+fn rows_out_of_order_are_all_found() {
+    let folder = tempfile::tempdir().unwrap();
+    for order in [[1_usize, 0, 2], [2, 1, 0], [0, 2, 1]] {
+        let path = folder.path().join(format!("{order:?}.sqlite"));
+        let conn = Connection::open(&path).unwrap();
+        conn.execute_batch(
+            "PRAGMA page_size = 512; CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c, z);
+             INSERT INTO t (a) VALUES ('x'), ('y'), ('z');",
+        )
+        .unwrap();
+        drop(conn);
+        // The places of the cells stand behind the eight bytes at the head of a leaf page.
+        let mut bytes = std::fs::read(&path).unwrap();
+        let cells = bytes[520..526].to_vec();
+        for (to, from) in order.into_iter().enumerate() {
+            bytes[520 + 2 * to..522 + 2 * to].copy_from_slice(&cells[2 * from..2 * from + 2]);
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let [direct, through] = both_ways(&path);
+        assert_eq!((direct.len(), direct), (3, through), "{order:?}");
+    }
 }
