@@ -361,17 +361,17 @@ impl<'w, 'o> Copy<'w, 'o> {
         }
     }
 
-    /// Numbers and words; of anything longer nothing is known.
+    /// Numbers and the words of JSON; of anything else nothing is known.
     fn bare(&mut self, raw: &str) -> io::Result<()> {
         const LONGEST: usize = 64;
-        let known = raw.len() <= LONGEST
-            && raw
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
-            && matches!(self.words.clean(raw), Cow::Borrowed(_));
+        let unsigned = raw.trim_start_matches(['+', '-']);
+        let word = ["true", "false", "null", "NaN", "nan", "Infinity", "inf"].contains(&unsigned);
+        let digits = |b: u8| b.is_ascii_digit() || b"+-.eE".contains(&b);
+        let known = word || (raw.len() <= LONGEST && raw.bytes().all(digits));
         // A byte order mark is the reader's business.
         let outside = self.open.is_empty();
-        self.put(if known && !outside {
+        let kept = known && matches!(self.words.clean(raw), Cow::Borrowed(_));
+        self.put(if kept && !outside {
             raw.as_bytes()
         } else if outside {
             b""
@@ -439,6 +439,10 @@ mod tests {
         ] {
             assert_eq!(copied(text), text);
         }
+        assert_eq!(
+            copied("[{\"a\": -Infinity, \"b\": n1.exa}ple\"}, true]\n"),
+            "[{\"a\": -Infinity, \"b\": null}null"
+        );
         assert_eq!(
             copied("{\"traceEvents\": [{\"a\": 1}, {\"b\": \"cu"),
             "{\"traceEvents\":[{\"a\": 1}, {\"b\": "
