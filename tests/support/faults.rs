@@ -392,7 +392,9 @@ fn sum_of_events(bytes: &[u8]) -> Option<(usize, i128)> {
                 .and_then(Value::as_str)
                 .is_some_and(|v| v.eq_ignore_ascii_case(value))
         };
-        if is("ph", "X") && is("cat", "kernel") {
+        // Without a phase it is a whole event, for the reader too.
+        let whole = event.get("ph").is_none() || is("ph", "X");
+        if whole && is("cat", "kernel") {
             rows += 1;
             total += event
                 .get("dur")
