@@ -157,8 +157,8 @@ impl<'a> Tree<'a> {
         tree
     }
 
-    /// Adds scopes for ranges that enclose no launch themselves, with all scopes around them; the last
-    /// that is added.
+    /// Adds scopes for ranges that enclose no launch themselves, with all scopes around them. To be
+    /// called once: the lists of ranges are used up.
     pub(crate) fn add_ranges(&mut self, wanted: &[RangeId]) {
         let mut is_wanted = vec![false; self.profile.ranges.len()];
         let mut has_wanted = vec![false; self.profile.threads.len()];

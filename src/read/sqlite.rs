@@ -646,12 +646,8 @@ impl Opener {
     /// write-ahead log must be read along: on Unix through the lock-free file layer, which keeps
     /// the log's index in memory instead of in a new `-shm` file.
     fn of(real: &Path) -> Opener {
-        let beside = |suffix: &str| {
-            let mut name = OsString::from(real.as_os_str());
-            name.push(suffix);
-            std::fs::metadata(PathBuf::from(name)).is_ok_and(|m| m.len() > 0)
-        };
-        let (wal, journal) = (beside("-wal"), beside("-journal"));
+        let holds = |suffix| std::fs::metadata(beside(real, suffix)).is_ok_and(|m| m.len() > 0);
+        let (wal, journal) = (holds("-wal"), holds("-journal"));
         let mode = if wal && cfg!(unix) {
             "mode=ro&vfs=unix-none"
         } else if wal || journal {
@@ -680,6 +676,13 @@ impl Opener {
         }
         Ok(conn)
     }
+}
+
+/// A file that SQLite keeps beside a database: its log, or the journal of a transaction.
+fn beside(real: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(real.as_os_str());
+    name.push(suffix);
+    name.into()
 }
 
 /// A `file:` URI in which no byte of the path means anything but itself.
@@ -719,13 +722,9 @@ fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> 
     let page = pages::page_bytes(head).map_or(0, u64::from);
     let is = std::fs::metadata(real).map_or(0, |m| m.len());
     let header_valid = long(24) == long(92);
-    let mut wal = OsString::from(real.as_os_str());
-    wal.push("-wal");
     let expected = page.saturating_mul(long(28));
-    if header_valid && is < expected && !Path::new(&wal).exists() {
-        let mut journal = OsString::from(real.as_os_str());
-        journal.push("-journal");
-        if Path::new(&journal).exists() {
+    if header_valid && is < expected && !beside(real, "-wal").exists() {
+        if beside(real, "-journal").exists() {
             // The header is written before the pages it promises.
             return Err(unfinished(path));
         }
