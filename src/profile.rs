@@ -61,8 +61,8 @@ macro_rules! handle {
     )+};
 }
 
-/// A sequence number or operator id. PyTorch counts them one by one, so they take six bytes, with or
-/// without a value: there are two in every range.
+/// A sequence number, operator id or correlation id. PyTorch and CUPTI count them one by one, so they
+/// take six bytes, with or without a value: there are millions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Number {
     low: [u16; 2],
@@ -222,7 +222,7 @@ pub struct Kernel {
     pub stream: u32,
     pub context: u32,
     /// Joins to [`ApiCall::correlation`] **within the same process** only.
-    pub correlation: u64,
+    pub correlation: Option<Number>,
     pub config: ConfigId,
     /// Ran as a node of a CUDA graph, as far as the file says.
     pub in_graph: bool,
@@ -266,7 +266,7 @@ impl LaunchConfig {
 pub struct ApiCall {
     pub span: Span,
     pub thread: ThreadId,
-    pub correlation: u64,
+    pub correlation: Option<Number>,
     /// Without version suffix: `cudaLaunchKernel`, not `cudaLaunchKernel_v7000`.
     pub name: StrId,
     pub class: ApiClass,
@@ -495,7 +495,7 @@ pub struct Copy {
     pub device: DeviceId,
     pub process: ProcessId,
     pub stream: u32,
-    pub correlation: u64,
+    pub correlation: Option<Number>,
     pub bytes: u64,
     pub kind: CopyKind,
     pub src: MemKind,
@@ -509,7 +509,7 @@ pub struct Set {
     pub device: DeviceId,
     pub process: ProcessId,
     pub stream: u32,
-    pub correlation: u64,
+    pub correlation: Option<Number>,
     pub bytes: u64,
     pub mem: MemKind,
 }
@@ -521,7 +521,7 @@ pub struct GraphTrace {
     pub device: DeviceId,
     pub process: ProcessId,
     pub stream: u32,
-    pub correlation: u64,
+    pub correlation: Option<Number>,
     pub graph: u64,
 }
 
@@ -530,7 +530,7 @@ pub struct GraphTrace {
 pub struct Sync {
     pub span: Span,
     pub process: ProcessId,
-    pub correlation: u64,
+    pub correlation: Option<Number>,
     pub kind: SyncKind,
 }
 
@@ -562,7 +562,7 @@ pub struct Overhead {
 pub struct CudaEvent {
     pub device: Option<DeviceId>,
     pub process: ProcessId,
-    pub correlation: u64,
+    pub correlation: Option<Number>,
 }
 
 /// A host thread.
@@ -783,8 +783,8 @@ mod tests {
         assert_eq!(size_of::<Option<StrId>>(), 4);
         assert_eq!(size_of::<Option<Number>>(), 6);
         assert_eq!(size_of::<Range>(), 48);
-        assert_eq!(size_of::<Kernel>(), 56);
-        assert_eq!(size_of::<ApiCall>(), 40);
+        assert_eq!(size_of::<Kernel>(), 48);
+        assert_eq!(size_of::<ApiCall>(), 32);
     }
 
     #[test]

@@ -444,7 +444,7 @@ fn kernel(device: u32, ns: i64) -> Kernel {
         process: ProcessId(0),
         stream: 0,
         context: 0,
-        correlation: 0,
+        correlation: None,
         config: ConfigId(0),
         in_graph: false,
     }

@@ -96,7 +96,7 @@ impl Builder {
                 end: time + 1,
             },
             thread,
-            correlation,
+            correlation: Number::new(correlation),
             name: id,
             class: ApiClass::of(name),
         });
@@ -116,7 +116,7 @@ impl Builder {
             process,
             stream: 7,
             context: 1,
-            correlation,
+            correlation: Number::new(correlation),
             config: ConfigId(0),
             in_graph: false,
         });

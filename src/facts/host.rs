@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{Run, is_profilers_own, waited_share};
-use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemKind, ProcessId, Span};
+use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemKind, Number, ProcessId, Span};
 
 /// Counted once per run.
 #[derive(Debug, Clone, Default)]
@@ -64,8 +64,8 @@ impl Host {
         };
         let blocking = blocking_sets(run);
         for set in std::iter::once(first).chain(reachable) {
-            let call = blocking
-                .get(&(set.process, set.correlation))
+            let call = (set.correlation)
+                .and_then(|id| blocking.get(&(set.process, id)))
                 .and_then(|id| run.profile.calls.get(id.idx()));
             if let Some(call) = call {
                 self.blocking_sets += 1;
@@ -76,13 +76,14 @@ impl Host {
 }
 
 /// The synchronous memset calls; of those with one correlation id the first.
-fn blocking_sets(run: &Run) -> FxHashMap<(ProcessId, u64), CallId> {
+fn blocking_sets(run: &Run) -> FxHashMap<(ProcessId, Number), CallId> {
     let mut blocking = FxHashMap::default();
     for (index, call) in run.profile.calls.iter().enumerate() {
         if call.class == ApiClass::SetSync
             && let Some(thread) = run.profile.threads.get(call.thread.idx())
+            && let Some(correlation) = call.correlation
         {
-            let key = (thread.process, call.correlation);
+            let key = (thread.process, correlation);
             blocking.entry(key).or_insert(CallId::new(index));
         }
     }
@@ -282,7 +283,7 @@ mod tests {
                 device: DeviceId(0),
                 process: ProcessId(0),
                 stream: 7,
-                correlation: 0,
+                correlation: None,
                 bytes,
                 kind,
                 src: MemKind::Unknown,

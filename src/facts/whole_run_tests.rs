@@ -3,7 +3,9 @@
 use super::{Answer, Lookup as _, Member, Over, Table, Value};
 use crate::correlate::testing::Builder;
 use crate::cost::{Costed, price};
-use crate::profile::{Copy, CopyKind, DeviceId, MemKind, ProcessId, RangeKind, Span, ThreadId};
+use crate::profile::{
+    Copy, CopyKind, DeviceId, MemKind, Number, ProcessId, RangeKind, Span, ThreadId,
+};
 
 fn costed(mut profile: Builder) -> Costed {
     profile.profile.recorded.api_calls = true;
@@ -124,7 +126,7 @@ fn bucket_copies_are_kernels_and_copies() {
             device: DeviceId(0),
             process: ProcessId(0),
             stream: 7,
-            correlation,
+            correlation: Number::new(correlation),
             bytes: 4096,
             kind: CopyKind::DtoD,
             src: MemKind::Device,

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{ApiCall, CallId, ProcessId, Profile};
+use super::{ApiCall, CallId, Number, ProcessId, Profile};
 
 /// Bits there may be per number that is asked for: with these, 32 bytes.
 const BITS_PER_ID: u64 = 256;
@@ -146,8 +146,9 @@ impl<V: Copy> Correlated<V> {
     /// Room for these ids of the processes of `profile`.
     pub(crate) fn of(
         profile: &Profile,
-        asked: impl Iterator<Item = (ProcessId, u64)> + Clone,
+        asked: impl Iterator<Item = (ProcessId, Option<Number>)> + Clone,
     ) -> Correlated<V> {
+        let asked = asked.filter_map(|(process, id)| Some((process, id?.get())));
         let mut extents = vec![Extent::default(); profile.processes.len()];
         for (process, id) in asked.clone() {
             if let Some(extent) = extents.get_mut(process.idx()) {
@@ -167,12 +168,16 @@ impl<V: Copy> Correlated<V> {
     }
 
     /// As [`IdMap::slot`].
-    pub(crate) fn slot(&mut self, process: ProcessId, id: u64) -> Option<&mut Option<V>> {
-        self.processes.get_mut(process.idx())?.slot(id)
+    pub(crate) fn slot(
+        &mut self,
+        process: ProcessId,
+        id: Option<Number>,
+    ) -> Option<&mut Option<V>> {
+        self.processes.get_mut(process.idx())?.slot(id?.get())
     }
 
-    pub(crate) fn get(&self, process: ProcessId, id: u64) -> Option<V> {
-        self.processes.get(process.idx())?.get(id)
+    pub(crate) fn get(&self, process: ProcessId, id: Option<Number>) -> Option<V> {
+        self.processes.get(process.idx())?.get(id?.get())
     }
 
     /// The value of a call's id, as [`IdMap::slot`].
@@ -186,7 +191,7 @@ impl Correlated<CallId> {
     /// The call behind each id: the first one of its process that has it.
     pub(crate) fn first_calls(
         profile: &Profile,
-        asked: impl Iterator<Item = (ProcessId, u64)> + Clone,
+        asked: impl Iterator<Item = (ProcessId, Option<Number>)> + Clone,
     ) -> Correlated<CallId> {
         let mut calls = Correlated::of(profile, asked.clone());
         if asked.clone().next().is_some() {

@@ -13,11 +13,6 @@ use crate::profile::{
     ProcessId, Profile, Range, RangeText, Span, StrId, Strings, SyncKind, Thread, ThreadId,
 };
 
-/// The correlation id of a GPU record that has none. CUPTI counts from 1.
-pub(super) const NO_CORRELATION: u64 = 0;
-/// The correlation id of a host call that has none: never equal to that of a GPU record.
-pub(super) const NO_CALL_CORRELATION: u64 = u64::MAX;
-
 /// Later or earlier than this (146 years either way) is not a time but damage. nvprof counts from
 /// 1970, Nsight Systems from the start of the capture.
 const TIME_LIMIT: i64 = 1 << 62;
@@ -297,21 +292,14 @@ pub(super) fn id32(value: Option<i64>) -> Option<u32> {
         .or_else(|| i32::try_from(value).ok().map(i32::cast_unsigned))
 }
 
-/// The correlation id of a GPU record.
-pub(super) fn correlation(value: Option<i64>) -> u64 {
-    match value {
-        Some(v) if v < 0 => id32(Some(v)).map_or(NO_CORRELATION, u64::from),
-        Some(v) => v.cast_unsigned(),
-        None => NO_CORRELATION,
-    }
-}
-
-/// The correlation id of a host call.
-pub(super) fn call_correlation(value: Option<i64>) -> u64 {
-    match correlation(value) {
-        NO_CORRELATION => NO_CALL_CORRELATION,
-        id => id,
-    }
+/// The correlation id of a record. CUPTI counts from 1; 0 stands for "none".
+pub(super) fn correlation(value: Option<i64>) -> Option<Number> {
+    let id = match value? {
+        0 => return None,
+        id @ ..0 => u64::from(id32(Some(id))?),
+        id => id.cast_unsigned(),
+    };
+    Number::new(id)
 }
 
 /// A count that fits, or nothing.
@@ -476,11 +464,14 @@ impl Builder {
     /// Which process a correlation id belongs to, for GPU records that do not say: the process of
     /// the only call with that id, else the only process there is.
     pub(super) fn owners(&self) -> Owners {
-        let mut by_correlation: FxHashMap<u64, Option<ProcessId>> = FxHashMap::default();
+        let mut by_correlation: FxHashMap<Number, Option<ProcessId>> = FxHashMap::default();
         for call in &self.profile.calls {
             let process = self.process_of(call);
+            let Some(correlation) = call.correlation else {
+                continue;
+            };
             by_correlation
-                .entry(call.correlation)
+                .entry(correlation)
                 .and_modify(|p| {
                     if *p != process {
                         *p = None;
@@ -612,16 +603,14 @@ impl Builder {
 
 /// Processes of GPU records that do not name theirs.
 pub(super) struct Owners {
-    by_correlation: FxHashMap<u64, Option<ProcessId>>,
+    by_correlation: FxHashMap<Number, Option<ProcessId>>,
     only: Option<ProcessId>,
 }
 
 impl Owners {
-    pub(super) fn of(&self, correlation: u64) -> Option<ProcessId> {
-        match self.by_correlation.get(&correlation) {
-            Some(Some(process)) => Some(*process),
-            _ => self.only,
-        }
+    pub(super) fn of(&self, correlation: Option<Number>) -> Option<ProcessId> {
+        let caller = correlation.and_then(|id| *self.by_correlation.get(&id)?);
+        caller.or(self.only)
     }
 }
 
@@ -668,8 +657,10 @@ mod tests {
         assert_eq!(id32(Some(-354_666_688)), Some(3_940_300_608));
         assert_eq!(id32(Some(3_940_300_608)), Some(3_940_300_608));
         assert_eq!(id32(Some(1 << 40)), None);
-        assert_eq!(correlation(Some(-1)), u64::from(u32::MAX));
-        assert_ne!(correlation(None), call_correlation(None));
+        assert_eq!(correlation(Some(-1)), Number::new(u32::MAX.into()));
+        assert_eq!(correlation(Some(0)), None);
+        assert_eq!(correlation(Some(i64::MIN)), None);
+        assert_eq!(correlation(Some(i64::MAX)), None);
     }
 
     #[test]
@@ -701,7 +692,7 @@ mod tests {
                 device,
                 process,
                 stream: 0,
-                correlation: 0,
+                correlation: None,
                 bytes: 0,
                 mem: crate::profile::MemKind::Unknown,
             });

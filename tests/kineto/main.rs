@@ -648,7 +648,7 @@ fn shapes_come_from_nesting_and_not_from_external_ids() {
     let run = real(FILE).unwrap();
     let mut by_correlation: HashMap<u64, usize> = HashMap::new();
     for (index, kernel) in run.profile.kernels.iter().enumerate() {
-        by_correlation.insert(kernel.correlation, index);
+        by_correlation.insert(kernel.correlation.unwrap().get(), index);
     }
     let mut misled = 0;
     for kernel in of("kernel") {

@@ -325,8 +325,7 @@ fn calls_behind(profile: &Profile) -> Correlated<CallId> {
     let sets = profile.sets.iter().map(|s| (s.process, s.correlation));
     let graphs = profile.graphs.iter().map(|g| (g.process, g.correlation));
     let syncs = profile.syncs.iter().map(|s| (s.process, s.correlation));
-    let all = copies.chain(sets).chain(graphs).chain(syncs);
-    Correlated::first_calls(profile, all.filter(|(_, id)| *id != 0))
+    Correlated::first_calls(profile, copies.chain(sets).chain(graphs).chain(syncs))
 }
 
 /// Launches and module loads far longer than any launch takes when the code is there.

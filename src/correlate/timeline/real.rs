@@ -20,7 +20,7 @@ fn times_of(file: &str) -> Option<(Profile, Times)> {
     let launches: Vec<_> = profile
         .kernels
         .iter()
-        .map(|k| calls.get(&(k.process, k.correlation)).copied())
+        .map(|k| calls.get(&(k.process, Some(k.correlation?))).copied())
         .collect();
     let hints = Hints {
         launches: &launches,

@@ -2,8 +2,8 @@ use super::*;
 use crate::correlate::GapCause;
 use crate::profile::KernelId;
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, Copy, CopyKind, Device, Format, GraphTrace, Kernel, Overhead,
-    Process, Range, RangeKind, Sync, SyncKind, Thread, ThreadId,
+    ApiCall, ApiClass, ConfigId, Copy, CopyKind, Device, Format, GraphTrace, Kernel, Number,
+    Overhead, Process, Range, RangeKind, Sync, SyncKind, Thread, ThreadId,
 };
 
 /// A profile under construction; work and the call behind it share a correlation id.
@@ -56,7 +56,7 @@ impl Bench {
         let call = ApiCall {
             span: span(start, end),
             thread: ThreadId(thread),
-            correlation: self.correlation,
+            correlation: Number::new(self.correlation),
             name: self.profile.strings.intern(name),
             class: ApiClass::of(name),
         };
@@ -72,7 +72,7 @@ impl Bench {
             process: ProcessId(device),
             stream: 7,
             context: 1,
-            correlation: 0,
+            correlation: None,
             config: ConfigId(0),
             in_graph: false,
         });
@@ -91,7 +91,7 @@ impl Bench {
             device: DeviceId(0),
             process: ProcessId(0),
             stream: 8,
-            correlation: self.correlation,
+            correlation: Number::new(self.correlation),
             bytes: 100,
             kind,
             src,
@@ -194,7 +194,7 @@ fn graph_traces_are_busy_time() {
             device: DeviceId(0),
             process: ProcessId(0),
             stream: 7,
-            correlation: 0,
+            correlation: None,
             graph: 1,
         });
     }
@@ -291,7 +291,7 @@ fn gaps_behind_synchronisation() {
     b.profile.syncs.push(Sync {
         span: span(20, 105),
         process: ProcessId(0),
-        correlation: b.correlation,
+        correlation: Number::new(b.correlation),
         kind: SyncKind::StreamWait,
     });
     b.kernel(200, 300, 150);
@@ -313,7 +313,7 @@ fn gaps_behind_synchronisation() {
     b.profile.syncs.push(Sync {
         span: span(20, 110),
         process: ProcessId(0),
-        correlation: 999,
+        correlation: Number::new(999),
         kind: SyncKind::Stream,
     });
     b.kernel(200, 300, 150);

@@ -13,9 +13,7 @@ use crate::profile::{
     ApiCall, ApiClass, Copy, CopyKind, Kernel, LaunchConfig, MemKind, Number, Overhead, ProcessId,
     Range, RangeKind, Set, Span, StrId, Strings, Sync, SyncKind, ThreadId,
 };
-use crate::read::build::{
-    Builder, Damage, DeviceKey, NO_CORRELATION, call_correlation, correlation,
-};
+use crate::read::build::{Builder, Damage, DeviceKey, correlation};
 use crate::read::unversioned;
 
 /// What an event is, by its category.
@@ -90,7 +88,7 @@ pub(super) struct Rows {
     /// Some time has a fraction of a microsecond.
     pub(super) fractions: bool,
     /// Launch configurations and sizes that ROCm notes at the call.
-    at_call: FxHashMap<(ProcessId, u64), AtCall>,
+    at_call: FxHashMap<(ProcessId, Number), AtCall>,
     /// Python frames of threads PyTorch could not identify: no process, no thread.
     adrift: Vec<Range>,
     flows: Flows,
@@ -225,7 +223,7 @@ impl Rows {
         let thread = self.thread(pid, tid);
         let name = event.name.map(text).unwrap_or_default();
         let name = unversioned(&name);
-        let correlation = call_correlation(event.args.correlation.and_then(whole));
+        let correlation = correlation(event.args.correlation.and_then(whole));
         self.note_call(name, (thread, correlation), &event.args);
         self.builder.profile.calls.push(ApiCall {
             span,
@@ -236,7 +234,7 @@ impl Rows {
         });
     }
 
-    fn note_call(&mut self, name: &str, call: (ThreadId, u64), args: &Args<'_>) {
+    fn note_call(&mut self, name: &str, call: (ThreadId, Option<Number>), args: &Args<'_>) {
         if args.grid.is_none() && args.bytes.is_none() {
             return;
         }
@@ -252,8 +250,8 @@ impl Rows {
             ),
         };
         let thread = self.builder.profile.threads.get(call.0.idx());
-        if let Some(process) = thread.map(|t| t.process) {
-            self.at_call.insert((process, call.1), note);
+        if let Some(key) = thread.map(|t| t.process).zip(call.1) {
+            self.at_call.insert(key, note);
         }
     }
 
@@ -434,7 +432,8 @@ impl Rows {
         );
         for copy in &mut self.builder.profile.copies {
             if copy.bytes == u64::MAX {
-                let noted = self.at_call.get(&(copy.process, copy.correlation));
+                let noted = copy.correlation.map(|id| (copy.process, id));
+                let noted = noted.and_then(|key| self.at_call.get(&key));
                 copy.bytes = noted.and_then(|c| c.bytes).unwrap_or(0);
             }
         }
@@ -463,7 +462,7 @@ impl Rows {
             // A trace of the GPU alone.
             None => self.builder.process(0, || 0),
         };
-        let of = |device: Option<usize>, correlation: u64| {
+        let of = |device: Option<usize>, correlation: Option<Number>| {
             let usual = device.and_then(|d| by_device.get(&d).copied());
             owners.of(correlation).or(usual).unwrap_or(fallback)
         };
@@ -523,8 +522,8 @@ impl Rows {
                 return;
             };
             // A graph's kernels share the id of its launch.
-            let noted = self.at_call.get(&(kernel.process, kernel.correlation));
-            let Some(noted) = noted.filter(|_| kernel.correlation != NO_CORRELATION) else {
+            let noted = kernel.correlation.map(|id| (kernel.process, id));
+            let Some(noted) = noted.and_then(|key| self.at_call.get(&key)) else {
                 continue;
             };
             let mut config = self.builder.profile.config(&kernel);

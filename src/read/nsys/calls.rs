@@ -5,9 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::Pids;
 use crate::profile::{ApiCall, ApiClass, IdMap, StrId, ThreadId};
-use crate::read::build::{
-    Builder, Damage, Distinct, NO_CORRELATION, Names, StringTable, call_correlation,
-};
+use crate::read::build::{Builder, Damage, Distinct, Names, StringTable, correlation};
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError, unversioned};
 
@@ -40,7 +38,7 @@ impl Sink for Part {
         self.rows.push(ApiCall {
             span,
             thread: ThreadId(self.threads.number(thread)),
-            correlation: call_correlation(cells.int(3)),
+            correlation: correlation(cells.int(3)),
             name: name.placeholder(),
             class: ApiClass::Other,
         });
@@ -109,11 +107,10 @@ impl Calls {
 /// kernel of whatever process counts as a launch. `None` where nothing was launched.
 pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
     let profile = &builder.profile;
-    let started = (profile.kernels.iter())
-        .map(|kernel| kernel.correlation)
-        .filter(|id| *id != NO_CORRELATION);
+    let started = (profile.kernels.iter()).filter_map(|kernel| Some(kernel.correlation?.get()));
     let started = IdMap::set(started);
-    let launched = |call: &ApiCall| started.get(call.correlation).is_some();
+    let launched =
+        |call: &ApiCall| (call.correlation).is_some_and(|id| started.get(id.get()).is_some());
     let launched: Vec<bool> = profile.calls.par_iter().map(launched).collect();
     let any = launched.contains(&true);
     let mut threads: Vec<Vec<i64>> = vec![Vec::new(); profile.threads.len()];

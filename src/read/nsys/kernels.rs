@@ -2,7 +2,7 @@
 
 use super::devices::Gpus;
 use super::{Pids, process_key};
-use crate::profile::{ConfigId, Kernel, LaunchConfig, Span, StrId};
+use crate::profile::{ConfigId, Kernel, LaunchConfig, Number, Span, StrId};
 use crate::read::build::{
     Builder, Damage, Distinct, Names, StringTable, correlation, count32, id32, launch_config,
 };
@@ -24,7 +24,7 @@ struct Row {
     span: Span,
     /// `globalPid`, where the export has it.
     process: Option<i64>,
-    correlation: u64,
+    correlation: Option<Number>,
     device: u32,
     stream: u32,
     context: u32,

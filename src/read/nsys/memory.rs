@@ -3,7 +3,8 @@
 use super::devices::Gpus;
 use super::{Pids, enums, process_key};
 use crate::profile::{
-    Copy, CopyKind, CudaEvent, GraphTrace, MemKind, Overhead, ProcessId, Set, Span, Sync, SyncKind,
+    Copy, CopyKind, CudaEvent, GraphTrace, MemKind, Number, Overhead, ProcessId, Set, Span, Sync,
+    SyncKind,
 };
 use crate::read::build::{
     Builder, Damage, NameKey, Names, Owners, StringTable, correlation, count32, id32,
@@ -50,7 +51,7 @@ impl Place<'_> {
         &mut self,
         builder: &mut Builder,
         global: Option<i64>,
-        correlation: u64,
+        correlation: Option<Number>,
     ) -> ProcessId {
         match global {
             Some(global) => self.pids.process(builder, global),

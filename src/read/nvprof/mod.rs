@@ -10,14 +10,13 @@ use std::path::Path;
 use rustc_hash::FxHashSet;
 
 use super::build::{
-    Builder, Damage, DeviceKey, StringTable, call_correlation, correlation, count32, id32,
-    launch_config,
+    Builder, Damage, DeviceKey, StringTable, correlation, count32, id32, launch_config,
 };
 use super::sqlite::{Cells, Db, Sink};
 use super::{CUPTI_SYNC_KINDS, Input, Progress, ReadError, Reader, Sniff, columns, ints};
 use crate::profile::{
-    ApiCall, ApiClass, Copy, CopyKind, CudaEvent, Format, Kernel, MemKind, Overhead, Profile, Set,
-    Sync, SyncKind,
+    ApiCall, ApiClass, Copy, CopyKind, CudaEvent, Format, Kernel, MemKind, Number, Overhead,
+    Profile, Set, Sync, SyncKind,
 };
 
 mod cbid;
@@ -143,9 +142,9 @@ fn calls(
     builder: &mut Builder,
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
-    let launches: FxHashSet<u64> = kernels
+    let launches: FxHashSet<Number> = kernels
         .iter()
-        .map(|row| correlation(row[CORRELATION]))
+        .filter_map(|row| correlation(row[CORRELATION]))
         .collect();
     let mut damage = Damage::default();
     for (table, names) in [
@@ -164,10 +163,11 @@ fn calls(
             let Some(cbid) = damage.value(count32(cbid)) else {
                 continue;
             };
-            let correlation = call_correlation(id);
+            let correlation = correlation(id);
             let name = names.name(cbid);
             let mut class = ApiClass::of(&name);
-            if class == ApiClass::Other && launches.contains(&correlation) {
+            let launches = correlation.is_some_and(|id| launches.contains(&id));
+            if class == ApiClass::Other && launches {
                 class = ApiClass::Launch;
             }
             let key = i64::from(process);
@@ -252,7 +252,7 @@ fn add_kernels(rows: Vec<[Option<i64>; 18]>, strings: &StringTable, builder: &mu
 
 fn owner(
     owners: &super::build::Owners,
-    correlation: u64,
+    correlation: Option<Number>,
     builder: &mut Builder,
 ) -> crate::profile::ProcessId {
     owners
