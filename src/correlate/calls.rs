@@ -21,7 +21,8 @@ pub(crate) struct Calls<'t> {
     backwards: Vec<Backward>,
     /// The nodes of a backward behind its first.
     others: FxHashMap<BackwardId, Vec<u64>>,
-    /// The backward of a forward operator's scope whose arguments it takes over.
+    /// Per scope of a forward operator: the backward that takes over its arguments. Empty until there
+    /// is one.
     backward_of: Vec<Option<BackwardId>>,
     /// Forward scopes of backward calls, to be linked once all calls are known.
     pending: Vec<(OpCallId, ScopeId)>,
@@ -42,16 +43,17 @@ struct Backward {
 }
 
 impl<'t> Calls<'t> {
-    pub(crate) fn new(scopes: usize, labels: &'t Strings) -> Calls<'t> {
+    /// For at most this many calls.
+    pub(crate) fn new(scopes: usize, most: usize, labels: &'t Strings) -> Calls<'t> {
         Calls {
             labels,
             layers: LayerTable::default(),
-            calls: Vec::new(),
-            lines: Vec::new(),
+            calls: Vec::with_capacity(most),
+            lines: Vec::with_capacity(most),
             call_of: vec![None; scopes],
             backwards: Vec::new(),
             others: FxHashMap::default(),
-            backward_of: vec![None; scopes],
+            backward_of: Vec::new(),
             pending: Vec::new(),
         }
     }
@@ -115,6 +117,7 @@ impl<'t> Calls<'t> {
         });
         self.lines.push(setting.line);
         if let Some(seq) = draft.node_seq {
+            self.backward_of.resize(self.call_of.len(), None);
             if let Some(slot) = self.backward_of.get_mut(draft.operator.idx()) {
                 *slot = Some(BackwardId::new(self.backwards.len()));
             }

@@ -4,10 +4,10 @@
 use rustc_hash::FxHashMap;
 
 use super::marker::{Phase, Texts, What};
-use super::{Layer, LayerId, LayerSource, Pattern, PatternId};
+use super::{Direction, Layer, LayerId, LayerSource, Pattern, PatternId};
 use crate::profile::{Profile, StrId, Strings, ThreadId};
 
-/// A distinct set of names around a range.
+/// A row of [`Places`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlaceId(u32);
 
@@ -15,9 +15,33 @@ pub(crate) struct PlaceId(u32);
 /// innermost few say which one it is.
 pub(crate) const MODULE_PARTS: usize = 4;
 
-/// The names of each kind nearest to a range, itself included.
+/// What a range says together with the ranges around it; few say anything new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Place {
+    pub names: Names,
+    pub flags: Flags,
+    /// The pass that a range is named after.
+    pub phase: Option<Direction>,
+}
+
+/// Yes-or-no facts about a scope and the scopes around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Flags {
+    /// In a forward operator that is run again inside an autograd node.
+    pub recomputed: bool,
+    /// In an autograd node that another one runs (reentrant checkpointing).
+    pub reentrant: bool,
+    /// In an optimizer range.
+    pub update_range: bool,
+    /// Below the innermost user line runs optimizer or clipping code.
+    pub update_frame: bool,
+    /// In a PyProf marker or a module's call, outside any autograd node.
+    pub called: bool,
+}
+
+/// The names of each kind nearest to a range, itself included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Names {
     pub layer: Option<StrId>,
     pub module: Option<StrId>,
     pub user: Option<StrId>,

@@ -7,7 +7,7 @@ use rayon::iter::{
 use rayon::slice::ParallelSliceMut;
 use rustc_hash::FxHashSet;
 
-use super::layers::Brackets;
+use super::layers::{Brackets, Place};
 use super::marker::{Meaning, Named, Phase, Role, Texts, What};
 use super::sweep::{self, Context, Tree};
 use super::{ArgsId, Direction, LayerSource, OpName, ScopeId};
@@ -75,7 +75,8 @@ impl<'p> Surroundings<'_, 'p> {
     pub(crate) fn draft(&self, spot: Spot) -> Option<Draft<'p>> {
         let scope = spot.scope?;
         let context = *self.tree.context(scope)?;
-        let choice = self.choose(&context)?;
+        let place = self.tree.place(&context);
+        let choice = self.choose(&context, place)?;
         let (range_id, range, _) = self.tree.range(choice.range)?;
         let (_, operator, meaning) = self.tree.range(choice.operator)?;
         let named = meaning.named.as_ref()?;
@@ -86,7 +87,7 @@ impl<'p> Surroundings<'_, 'p> {
             time: range.span.start,
             ..spot
         };
-        let node = context.node.filter(|_| !context.flags.recomputed);
+        let node = context.node.filter(|_| !place.flags.recomputed);
         Some(Draft {
             scope: choice.range,
             operator: choice.operator,
@@ -106,14 +107,14 @@ impl<'p> Surroundings<'_, 'p> {
     }
 
     /// Which range is the operator, in order of preference.
-    fn choose(&self, context: &Context) -> Option<Choice> {
+    fn choose(&self, context: &Context, place: Place) -> Option<Choice> {
         let own = |operator: ScopeId| Choice {
             range: operator,
             operator,
             from_forward: false,
         };
         let node = match context.node {
-            Some(node) if !context.flags.recomputed => node,
+            Some(node) if !place.flags.recomputed => node,
             // Outside autograd: the innermost operator with arguments, else the innermost; without
             // any the cost table knows, one that at least names the work.
             _ => {
@@ -186,8 +187,9 @@ impl<'p> Surroundings<'_, 'p> {
     /// Layer, direction and source line of work at a spot.
     pub(crate) fn setting(&self, spot: Spot, op: Option<&Named>) -> Setting<LayerName> {
         let context = spot.scope.and_then(|s| self.tree.context(s).copied());
-        let (direction, recomputed) = self.direction(context.as_ref(), op, spot);
-        let node = context.and_then(|c| c.node.filter(|_| !c.flags.recomputed));
+        let place = context.map(|c| self.tree.place(&c)).unwrap_or_default();
+        let (direction, recomputed) = self.direction(context.as_ref(), place, op, spot);
+        let node = context.and_then(|c| c.node.filter(|_| !place.flags.recomputed));
         let forward = node.and_then(|n| self.forwards.of(n));
         let inherited = forward.map(|f| {
             let range = self.tree.range(f).map(|(_, range, _)| range);
@@ -211,22 +213,22 @@ impl<'p> Surroundings<'_, 'p> {
 
     /// The best name for where a spot is in the model, and its source line.
     fn layer_name(&self, spot: Spot) -> (Option<LayerName>, Option<StrId>) {
-        let place = spot
+        let names = spot
             .scope
             .and_then(|s| self.tree.context(s))
-            .map(|c| self.tree.places.get(c.place))
+            .map(|c| self.tree.place(c).names)
             .unwrap_or_default();
         let bracket = self.brackets.at(spot.thread, spot.time);
         let name = [
-            (LayerSource::LayerRange, place.layer),
+            (LayerSource::LayerRange, names.layer),
             (LayerSource::Fsdp, bracket.and_then(|b| b.module)),
-            (LayerSource::Module, place.module),
-            (LayerSource::UserRange, place.user),
-            (LayerSource::SourceLine, place.line),
+            (LayerSource::Module, names.module),
+            (LayerSource::UserRange, names.user),
+            (LayerSource::SourceLine, names.line),
         ]
         .into_iter()
         .find_map(|(source, label)| Some((source, label?)));
-        (name, place.line)
+        (name, names.line)
     }
 
     /// Whether autograd recorded the work around a scope: forward work, whatever the user's own
@@ -244,10 +246,11 @@ impl<'p> Surroundings<'_, 'p> {
     fn direction(
         &self,
         context: Option<&Context>,
+        place: Place,
         op: Option<&Named>,
         spot: Spot,
     ) -> (Direction, bool) {
-        let flags = context.map(|c| c.flags).unwrap_or_default();
+        let flags = place.flags;
         let in_node = context.is_some_and(|c| c.node.is_some());
         let named_update = op.is_some_and(|o| o.update) && !in_node;
         if flags.update_range || flags.update_frame || named_update {
@@ -266,7 +269,7 @@ impl<'p> Surroundings<'_, 'p> {
         if context.is_some_and(|c| self.is_recorded(c)) {
             return (Direction::Fprop, false);
         }
-        if let Some(phase) = context.and_then(|c| c.phase) {
+        if let Some(phase) = place.phase {
             return (phase, false);
         }
         if let Some(open) = self.brackets.at(spot.thread, spot.time) {
@@ -379,7 +382,7 @@ fn numbered_nodes(profile: &Profile, tree: &Tree<'_>) -> Vec<NumberedNode> {
                 seq: tree.node_seq(scope)?,
                 start: range.span.start,
                 stem: meaning.named.as_ref().map(|n| n.stem),
-                reentrant: context.flags.reentrant,
+                reentrant: tree.place(context).flags.reentrant,
             })
         })
         .collect()

@@ -52,7 +52,7 @@ impl Origins {
         let mut found = Found {
             links: Vec::with_capacity(profile.kernels.len()),
             settings: FxHashMap::default(),
-            calls: Calls::new(tree.scopes.len(), tree.labels),
+            calls: Calls::new(tree.scopes.len(), profile.kernels.len(), tree.labels),
         };
         let batches = profile.kernels.chunks(BATCH).zip(launches.chunks(BATCH));
         let mut batches = batches.map(|(kernels, launches)| launched.origins(kernels, launches));
@@ -63,13 +63,16 @@ impl Origins {
         }
         let mut calls = found.calls;
         calls.link_forwards();
+        calls.calls.shrink_to_fit();
+        let mut scopes = tree.scopes;
+        scopes.shrink_to_fit();
         Origins {
             links: found.links,
             settings: found.settings,
             op_calls: calls.calls,
             lines: calls.lines,
             layers: calls.layers,
-            scopes: tree.scopes,
+            scopes,
         }
     }
 }

@@ -7,10 +7,10 @@
 use rustc_hash::FxHashMap;
 
 use super::args::Arguments;
-use super::layers::{Place, PlaceId, Places};
+use super::layers::{Names, Place, PlaceId, Places};
 use super::marker::{Meaning, Role, Texts, What};
 use super::steps::Steps;
-use super::{Direction, OpName, OpNameId, Scope, ScopeId};
+use super::{OpName, OpNameId, Scope, ScopeId};
 use crate::profile::{CallId, Number, Profile, Range, RangeId, RangeKind, Strings};
 
 /// What a scope knows of itself and the scopes around it.
@@ -27,23 +27,6 @@ pub(crate) struct Context {
     /// Innermost range with a sequence number.
     pub seq: Option<ScopeId>,
     pub place: PlaceId,
-    pub flags: Flags,
-    pub phase: Option<Direction>,
-}
-
-/// Yes-or-no facts about a scope and the scopes around it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Flags {
-    /// In a forward operator that is run again inside an autograd node.
-    pub recomputed: bool,
-    /// In an autograd node that another one runs (reentrant checkpointing).
-    pub reentrant: bool,
-    /// In an optimizer range.
-    pub update_range: bool,
-    /// Below the innermost user line runs optimizer or clipping code.
-    pub update_frame: bool,
-    /// In a PyProf marker or a module's call, outside any autograd node.
-    pub called: bool,
 }
 
 /// The scope tree with everything needed while it grows.
@@ -135,8 +118,9 @@ impl<'a> Tree<'a> {
             texts,
             arguments,
             labels,
-            scopes: Vec::new(),
-            contexts: Vec::new(),
+            // No page of them is touched before it is needed, and nothing is moved as they grow.
+            scopes: Vec::with_capacity(profile.ranges.len()),
+            contexts: Vec::with_capacity(profile.ranges.len()),
             places,
             ranges: Vec::new(),
             scope_of_call: vec![None; profile.calls.len()],
@@ -216,6 +200,11 @@ impl<'a> Tree<'a> {
 
     pub(crate) fn context(&self, scope: ScopeId) -> Option<&Context> {
         self.contexts.get(scope.idx())
+    }
+
+    /// What it takes over from the scopes around it.
+    pub(crate) fn place(&self, context: &Context) -> Place {
+        self.places.get(context.place)
     }
 
     /// Calls that launched kernels, by thread and in time order.
@@ -426,14 +415,14 @@ impl<'a> Tree<'a> {
             node: None,
             seq: None,
             place: self.nowhere,
-            flags: Flags::default(),
-            phase: None,
         });
+        let inherited = self.places.get(context.place);
+        let mut place = inherited;
         let meaning = self.texts.of(range);
         if range.seq.is_some() {
             context.seq = Some(scope);
         }
-        context.flags.recomputed = entry.recomputed;
+        place.flags.recomputed = entry.recomputed;
         match entry.role {
             Role::Op => {
                 if meaning.named.as_ref().is_some_and(|n| n.known) {
@@ -453,25 +442,38 @@ impl<'a> Tree<'a> {
                         ..
                     }
                 );
-                context.flags.called |= marker && !entry.in_node;
+                place.flags.called |= marker && !entry.in_node;
             }
-            Role::Autograd => self.enter_node(&mut context, range, scope, parent, above),
+            Role::Autograd => {
+                if self.enters_node(range, parent, above) {
+                    place.flags.reentrant = context.node.is_some();
+                    context.node = Some(scope);
+                }
+                // Operators around a node are not what the node computes.
+                context.known = None;
+                context.with_args = None;
+                context.recorded = None;
+                place.flags.called = false;
+            }
             Role::User => {
-                context.flags.update_range |= matches!(meaning.what, What::Optimizer);
+                place.flags.update_range |= matches!(meaning.what, What::Optimizer);
                 if let What::Bare { phase: Some(phase) } = meaning.what {
-                    context.phase = Some(phase);
+                    place.phase = Some(phase);
                 }
             }
             Role::Other => match meaning.what {
-                What::Module(_) => context.flags.called |= !entry.in_node,
+                What::Module(_) => place.flags.called |= !entry.in_node,
                 What::Trace { line, update, .. } | What::Frame { line, update } => {
                     let user = line.is_some();
-                    context.flags.update_frame = update || (!user && context.flags.update_frame);
+                    place.flags.update_frame = update || (!user && place.flags.update_frame);
                 }
                 _ => {}
             },
         }
-        context.place = self.place_of(range, meaning, entry.role, parent, context.place);
+        self.name_place(&mut place, range, meaning, entry.role, parent);
+        if place != inherited {
+            context.place = self.places.intern(place);
+        }
         context
     }
 
@@ -482,75 +484,69 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn enter_node(
+    /// Whether an autograd node begins here. The engine's range and the node's own stand for one run of
+    /// the node.
+    fn enters_node(
         &mut self,
-        context: &mut Context,
         range: &Range,
-        scope: ScopeId,
         parent: Option<ScopeId>,
         above: Option<Context>,
-    ) {
-        // The engine's range and the node's own stand for one run of the node.
+    ) -> bool {
         let stem = |r: &Range| self.texts.of(r).named.as_ref().map(|n| n.stem);
         let same = parent.and_then(|p| self.range(p)).is_some_and(|(_, r, m)| {
             self.texts.role(r, m) == Role::Autograd && stem(r) == stem(range)
         });
-        if !same {
-            context.flags.reentrant = context.node.is_some();
-            context.node = Some(scope);
-        } else if let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq.map(Number::get))
+        if same
+            && let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq.map(Number::get))
         {
             self.inner_seqs.entry(node).or_insert(seq);
         }
-        // Operators around a node are not what the node computes.
-        context.known = None;
-        context.with_args = None;
-        context.recorded = None;
-        context.flags.called = false;
+        !same
     }
 
-    fn place_of(
+    /// Adds the names a range gives to the place it stands in.
+    fn name_place(
         &mut self,
+        place: &mut Place,
         range: &Range,
         meaning: &Meaning,
         role: Role,
         parent: Option<ScopeId>,
-        inherited: PlaceId,
-    ) -> PlaceId {
-        let mut place = self.places.get(inherited);
+    ) {
         match &meaning.what {
-            What::Layer(name) => place.layer = Some(*name),
+            What::Layer(name) => place.names.layer = Some(*name),
             What::Module(name) => {
-                let path = self.places.module_path(place.module, *name, self.labels);
-                place.module = Some(path);
+                let path = self
+                    .places
+                    .module_path(place.names.module, *name, self.labels);
+                place.names.module = Some(path);
             }
             What::Trace { line, module, .. } => {
-                place.line = line.or(place.line);
-                place.module = module.or(place.module);
+                place.names.line = line.or(place.names.line);
+                place.names.module = module.or(place.names.module);
             }
-            What::Frame { line, .. } => place.line = line.or(place.line),
+            What::Frame { line, .. } => place.names.line = line.or(place.names.line),
             // A getter's marker is left open when the getter raises, and its trace with it: both
             // say nothing about what runs later.
             What::Marker {
                 attribute: true, ..
-            } => place = self.place_outside_trace(parent),
+            } => place.names = self.names_outside_trace(parent),
             // The name of a whole pass is no place in the model.
             What::Bare { phase: Some(_) } => {}
             _ if role == Role::User && !self.is_whole_capture(range) => {
-                place.user = meaning.label.or(place.user);
+                place.names.user = meaning.label.or(place.names.user);
             }
             _ if role == Role::Op => {
                 let said = self.arguments.of(range.args);
-                place.line = said.line.or(place.line);
-                place.module = said.module.or(place.module);
+                place.names.line = said.line.or(place.names.line);
+                place.names.module = said.module.or(place.names.module);
             }
             _ => {}
         }
-        self.places.intern(place)
     }
 
-    /// The place around a marker's own trace.
-    fn place_outside_trace(&self, parent: Option<ScopeId>) -> Place {
+    /// The names around a marker's own trace.
+    fn names_outside_trace(&self, parent: Option<ScopeId>) -> Names {
         let trace = parent.filter(|p| {
             self.range(*p)
                 .is_some_and(|(_, _, m)| matches!(m.what, What::Trace { .. }))
@@ -561,7 +557,7 @@ impl<'a> Tree<'a> {
         };
         outside
             .and_then(|o| self.contexts.get(o.idx()))
-            .map_or_else(Place::default, |c| self.places.get(c.place))
+            .map_or_else(Names::default, |c| self.places.get(c.place).names)
     }
 
     /// A range around every launch of its process names no part of the model.

@@ -238,7 +238,16 @@ fn work_by_device(
     judged: &FirstWork,
     is_communication: &dyn Fn(&str) -> bool,
 ) -> Vec<Vec<Item>> {
-    let mut devices: Vec<Vec<Item>> = vec![Vec::new(); profile.devices.len()];
+    let count = profile.devices.len();
+    let all = [
+        profile.kernels.len(),
+        profile.graphs.len(),
+        profile.copies.len(),
+        profile.sets.len(),
+    ];
+    let even = all.iter().sum::<usize>() / count.max(1);
+    let mut devices: Vec<Vec<Item>> = Vec::new();
+    devices.resize_with(count, || Vec::with_capacity(even));
     let mut last = vec![None; profile.devices.len()];
     let mut add = |device: DeviceId, process, span: Span, kind, row: usize| {
         let (Some(items), Some(last)) = (devices.get_mut(device.idx()), last.get_mut(device.idx()))
@@ -442,7 +451,7 @@ fn sweep(
     };
     let mut running = Running::default();
     let mut figures = Figures::default();
-    let mut gaps = Vec::new();
+    let mut gaps = Vec::with_capacity(items.len());
     let mut now = span.start;
     for edge in Edges::of(items) {
         let work = edge.item;
@@ -467,6 +476,7 @@ fn sweep(
             *time = time.saturating_add(sign * figures.alone);
         }
     }
+    gaps.shrink_to_fit();
     Some(DeviceTimeline {
         device,
         span,

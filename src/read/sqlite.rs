@@ -29,7 +29,7 @@ use pages::{Broken, Layout, Leaves, Pages, Wanted};
 /// out of a longer capture), so their span alone says little about the number of rows.
 const ROW_BYTES: u64 = 64;
 /// Leaf pages that are read in one go, with some tens of rows each.
-const CHUNK_LEAVES: usize = 1024;
+const CHUNK_LEAVES: usize = 256;
 
 /// Takes the rows of one table. Cloned once per rowid range.
 pub(super) trait Sink: Clone + Send + Sync + 'static {
