@@ -36,12 +36,11 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the argument text of every range, each distinct one once.
-    pub(crate) fn read_ranges(&mut self, profile: &Profile, labels: &mut Strings) {
-        let ranges = profile.ranges.iter().filter_map(|r| r.args);
+    /// Reads the argument texts of ranges and messages, each distinct one once.
+    pub(crate) fn read(&mut self, profile: &Profile, ranges: &[StrId], labels: &mut Strings) {
         let messages = profile.messages.iter().map(|m| m.args);
         self.of_text.resize(profile.strings.len(), None);
-        for text in ranges.chain(messages) {
+        for text in ranges.iter().copied().chain(messages) {
             if let Some(None) = self.of_text.get(text.idx()) {
                 let read = self.read_text(profile.text(text), labels);
                 if let Some(slot) = self.of_text.get_mut(text.idx()) {

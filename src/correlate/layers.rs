@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::marker::{Phase, Texts, What};
+use super::marker::{Meaning, Phase, Texts, What};
 use super::{Direction, Layer, LayerId, LayerSource, Pattern, PatternId};
 use crate::profile::{Profile, StrId, Strings, ThreadId};
 
@@ -114,12 +114,13 @@ impl Brackets {
     /// Pairs `pre_...` and `post_...` ranges thread by thread.
     pub(crate) fn read(profile: &Profile, texts: &Texts) -> Brackets {
         let mut edges: Vec<Vec<Edge>> = vec![Vec::new(); profile.threads.len()];
-        for range in &profile.ranges {
+        let brackets = |meaning: &Meaning| matches!(meaning.what, What::Bracket { .. });
+        for (_, range, meaning) in texts.ranges(profile, brackets) {
             let What::Bracket {
                 phase,
                 opens,
                 module,
-            } = texts.of(range).what
+            } = meaning.what
             else {
                 continue;
             };

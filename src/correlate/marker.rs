@@ -13,7 +13,7 @@ use super::grammar::{
 use super::literal::{self, Literal};
 use super::source::{self, Frame};
 use super::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
-use crate::profile::{Profile, Range, RangeKind, StrId, Strings};
+use crate::profile::{Profile, Range, RangeId, RangeKind, StrId, Strings};
 
 /// What a text is.
 #[derive(Debug, Clone)]
@@ -122,6 +122,37 @@ pub(crate) enum Role {
     Other,
 }
 
+/// Everything the ranges of a profile say, each once and in order of appearance.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub texts: Vec<StrId>,
+    pub args: Vec<StrId>,
+    pub domains: Vec<StrId>,
+}
+
+impl Said {
+    pub(crate) fn by_ranges(profile: &Profile) -> Said {
+        let unseen = vec![false; profile.strings.len()];
+        let mut seen = [unseen.clone(), unseen.clone(), unseen];
+        let mut said = Said::default();
+        for range in &profile.ranges {
+            let [texts, args, domains] = &mut seen;
+            for (id, seen, list) in [
+                (Some(range.text), texts, &mut said.texts),
+                (range.args, args, &mut said.args),
+                (range.domain, domains, &mut said.domains),
+            ] {
+                if let Some((id, seen)) = id.and_then(|id| Some((id, seen.get_mut(id.idx())?)))
+                    && !std::mem::replace(seen, true)
+                {
+                    list.push(id);
+                }
+            }
+        }
+        said
+    }
+}
+
 /// The meanings of all range texts of a profile.
 #[derive(Debug)]
 pub(crate) struct Texts {
@@ -140,6 +171,7 @@ impl Texts {
     /// Reads every distinct range text once.
     pub(crate) fn read(
         profile: &Profile,
+        said: &Said,
         vocabulary: &Vocabulary<'_>,
         arguments: &mut Arguments,
         labels: &mut Strings,
@@ -161,22 +193,14 @@ impl Texts {
             },
             library_domains: FxHashMap::default(),
         };
-        for range in &profile.ranges {
-            if let Some(slot) = texts.of_text.get_mut(range.text.idx())
-                && *slot == UNREAD
-            {
+        for text in &said.texts {
+            if let Some(slot) = texts.of_text.get_mut(text.idx()) {
                 *slot = u32::try_from(texts.meanings.len()).unwrap_or(UNREAD);
-                texts
-                    .meanings
-                    .push(reader.meaning(profile.text(range.text)));
-            }
-            if let Some(domain) = range.domain {
-                texts
-                    .library_domains
-                    .entry(domain)
-                    .or_insert_with(|| is_library_domain(profile.text(domain)));
+                texts.meanings.push(reader.meaning(profile.text(*text)));
             }
         }
+        let library = |domain: &StrId| (*domain, is_library_domain(profile.text(*domain)));
+        texts.library_domains = said.domains.iter().map(library).collect();
         texts.op_names = reader.ops.into_keys().collect();
         texts
     }
@@ -187,6 +211,28 @@ impl Texts {
             .get(range.text.idx())
             .and_then(|m| self.meanings.get(*m as usize))
             .unwrap_or(&self.nothing)
+    }
+
+    /// Whether there is a range of such a meaning.
+    pub(crate) fn any(&self, such: impl Fn(&Meaning) -> bool) -> bool {
+        self.meanings.iter().any(such)
+    }
+
+    /// The ranges of such a meaning. Where there are none, nobody looks through millions of others.
+    pub(crate) fn ranges<'a>(
+        &'a self,
+        profile: &'a Profile,
+        such: impl Fn(&Meaning) -> bool + 'a,
+    ) -> impl Iterator<Item = (RangeId, &'a Range, &'a Meaning)> {
+        let ranges = match self.any(&such) {
+            true => profile.ranges.as_slice(),
+            false => &[],
+        };
+        (0..)
+            .map(RangeId)
+            .zip(ranges)
+            .map(|(id, range)| (id, range, self.of(range)))
+            .filter(move |(.., meaning)| such(meaning))
     }
 
     /// How a range takes part in the sweep, given what its text is.

@@ -37,7 +37,7 @@ mod tests;
 
 use args::Arguments;
 use layers::Brackets;
-use marker::{Texts, What};
+use marker::{Meaning, Said, Texts, What};
 use origins::Origins;
 pub use steps::StepTime;
 use steps::Steps;
@@ -541,8 +541,9 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
     let (launches, texts) = rayon::join(
         || join::launches(&profile),
         || {
-            let texts = Texts::read(&profile, vocabulary, &mut arguments, &mut labels);
-            arguments.read_ranges(&profile, &mut labels);
+            let said = Said::by_ranges(&profile);
+            let texts = Texts::read(&profile, &said, vocabulary, &mut arguments, &mut labels);
+            arguments.read(&profile, &said.args, &mut labels);
             texts
         },
     );
@@ -586,11 +587,16 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         settings: &settings,
         messages: &messages,
     };
-    let sites = sites::group(&members, &mut links);
-    let (sums, layer_source) = rayon::join(
-        || attribution::sums(&members, &links),
-        || attribution::layer_source(&members, &links, &layers),
+    let ((sites, site_of), (sums, layer_source)) = rayon::join(
+        || sites::group(&members, &links),
+        || {
+            let sums = attribution::sums(&members, &links);
+            (sums, attribution::layer_source(&members, &links, &layers))
+        },
     );
+    for (link, site) in links.iter_mut().zip(site_of) {
+        link.site = site;
+    }
     Run {
         links,
         scopes,
@@ -618,12 +624,9 @@ fn times(
     steps: &Steps,
     vocabulary: &Vocabulary<'_>,
 ) -> Times {
-    let data_loading: Vec<RangeId> = (0..)
-        .map(RangeId)
-        .zip(&profile.ranges)
-        .filter(|(_, range)| matches!(texts.of(range).what, What::DataLoading))
-        .map(|(id, _)| id)
-        .collect();
+    let loads = |meaning: &Meaning| matches!(meaning.what, What::DataLoading);
+    let data_loading = texts.ranges(profile, loads).map(|(id, ..)| id);
+    let data_loading: Vec<RangeId> = data_loading.collect();
     let warm = |call: &Option<CallId>| {
         call.and_then(|c| profile.calls.get(c.idx()))
             .is_none_or(|c| steps.is_warmup(c.span.start))

@@ -54,8 +54,9 @@ pub(crate) struct Members<'a> {
     pub messages: &'a FxHashMap<KernelId, ArgsId>,
 }
 
-/// The sites of all kernels inside the window, largest first; each kernel's link is told its site.
-pub(crate) fn group(members: &Members<'_>, links: &mut [Link]) -> Vec<Site> {
+/// The sites of all kernels inside the window, largest first, and the site of each kernel.
+pub(crate) fn group(members: &Members<'_>, links: &[Link]) -> (Vec<Site>, Vec<Option<SiteId>>) {
+    let mut of_kernel: Vec<Option<SiteId>> = vec![None; links.len()];
     let mut sites: Vec<Site> = Vec::new();
     let mut by_key: FxHashMap<Key, SiteId> = FxHashMap::default();
     let mut site_of_call: Vec<Option<SiteId>> = vec![None; members.calls.len()];
@@ -64,8 +65,8 @@ pub(crate) fn group(members: &Members<'_>, links: &mut [Link]) -> Vec<Site> {
     let partners = members.partners();
     let mut messages: Vec<Messages> = Vec::new();
     let inside = members.times.inside.iter().copied();
-    for ((id, link), _) in links.iter_mut().enumerate().zip(inside).filter(|(_, i)| *i) {
-        let kernel = KernelId::new(id);
+    let kernels = (0..).map(KernelId).zip(links).zip(&mut of_kernel);
+    for (((kernel, link), found), _) in kernels.zip(inside).filter(|(_, inside)| *inside) {
         let call = link.op.map(super::OpCallId::idx);
         let known = call.and_then(|c| site_of_call.get(c).copied().flatten());
         let site = known.or_else(|| {
@@ -84,7 +85,7 @@ pub(crate) fn group(members: &Members<'_>, links: &mut [Link]) -> Vec<Site> {
             }
             Some(site)
         });
-        link.site = site;
+        *found = site;
         let order = call
             .and_then(|c| kernels_of_call.get_mut(c))
             .map_or(0, |count| {
@@ -101,7 +102,8 @@ pub(crate) fn group(members: &Members<'_>, links: &mut [Link]) -> Vec<Site> {
     for (site, messages) in sites.iter_mut().zip(messages) {
         site.message = messages.of_each_call(site.calls);
     }
-    largest_first(sites, links)
+    largest_first(&mut sites, &mut of_kernel);
+    (sites, of_kernel)
 }
 
 /// What the kernels of a site say of their messages.
@@ -295,8 +297,8 @@ impl Rows {
     }
 }
 
-fn largest_first(mut sites: Vec<Site>, links: &mut [Link]) -> Vec<Site> {
-    for site in &mut sites {
+fn largest_first(sites: &mut [Site], of_kernel: &mut [Option<SiteId>]) {
+    for site in &mut *sites {
         site.kernels
             .sort_by_key(|k| (Reverse(k.time_ns), k.name, k.config));
     }
@@ -308,11 +310,10 @@ fn largest_first(mut sites: Vec<Site>, links: &mut [Link]) -> Vec<Site> {
             *slot = SiteId::new(new);
         }
     }
-    for site in links.iter_mut().filter_map(|l| l.site.as_mut()) {
+    for site in of_kernel.iter_mut().flatten() {
         if let Some(new) = place.get(site.idx()) {
             *site = *new;
         }
     }
     sites.sort_by_key(|s| (Reverse(s.time_ns), s.first));
-    sites
 }

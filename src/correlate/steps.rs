@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::marker::{StepFamily, Texts, What};
+use super::marker::{Meaning, StepFamily, Texts, What};
 use super::{Link, Step, StepId};
 use crate::profile::{ProcessId, Profile, RangeKind, Span, ThreadId};
 
@@ -29,8 +29,10 @@ impl Steps {
     pub(crate) fn read(profile: &Profile, texts: &Texts) -> Steps {
         let mut numbered: Vec<Vec<Numbered>> = vec![Vec::new(); profile.processes.len()];
         let mut warmup = Vec::new();
-        for range in profile.ranges.iter().filter(|r| r.kind != RangeKind::Mark) {
-            match texts.of(range).what {
+        let speaks = |m: &Meaning| matches!(m.what, What::Step { .. } | What::Warmup);
+        let ranges = texts.ranges(profile, speaks);
+        for (_, range, meaning) in ranges.filter(|(_, r, _)| r.kind != RangeKind::Mark) {
+            match meaning.what {
                 What::Step { family, number } => {
                     let process = profile.threads.get(range.thread.idx());
                     if let Some(list) = process.and_then(|t| numbered.get_mut(t.process.idx())) {

@@ -20,11 +20,10 @@ pub(crate) fn reason(
     arguments: &Arguments,
     launches: &[Option<CallId>],
 ) -> Option<String> {
-    let marked = |r: &crate::profile::Range| matches!(texts.of(r).what, What::Marker { .. });
     let emitted = |r: &crate::profile::Range| {
         r.kind == RangeKind::PushPop && (r.seq.is_some() || r.op_id.is_some())
     };
-    let what = if profile.ranges.iter().any(marked) {
+    let what = if texts.any(|m| matches!(m.what, What::Marker { .. })) {
         "PyProf markers around every operator"
     } else if profile.ranges.iter().any(emitted) {
         "NVTX ranges around every operator (`emit_nvtx`)"

@@ -586,12 +586,13 @@ pub(crate) fn has_modern_seq(range: &Range) -> bool {
 
 fn records_gradients(profile: &Profile, texts: &Texts) -> Vec<bool> {
     let mut records = vec![false; profile.processes.len()];
-    for range in profile.ranges.iter().filter(|r| r.seq.is_some()) {
-        let meaning = texts.of(range);
-        let gradient = matches!(meaning.what, What::Operator | What::Bare { .. })
-            && meaning.named.as_ref().is_some_and(|n| n.gradient);
+    let gradient = |meaning: &Meaning| {
+        matches!(meaning.what, What::Operator | What::Bare { .. })
+            && meaning.named.as_ref().is_some_and(|n| n.gradient)
+    };
+    for (_, range, _) in texts.ranges(profile, gradient) {
         let thread = profile.threads.get(range.thread.idx());
-        if gradient
+        if range.seq.is_some()
             && has_modern_seq(range)
             && let Some(flag) = thread.and_then(|t| records.get_mut(t.process.idx()))
         {

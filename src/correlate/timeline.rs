@@ -186,10 +186,10 @@ fn set_up(profile: &Profile, first: &FirstWork, inside: &[bool]) -> SetUp {
         ..SetUp::default()
     };
     let begins = [
-        profile.kernels.iter().map(|k| k.span.start).min(),
-        profile.calls.iter().map(|c| c.span.start).min(),
-        profile.ranges.iter().map(|r| r.span.start).min(),
-        profile.copies.iter().map(|c| c.span.start).min(),
+        profile.kernels.first().map(|k| k.span.start),
+        profile.calls.first().map(|c| c.span.start),
+        profile.ranges.first().map(|r| r.span.start),
+        profile.copies.first().map(|c| c.span.start),
     ];
     if let (Some(begin), Some(end)) = (begins.into_iter().flatten().min(), first.any) {
         setup.ns = end.saturating_sub(begin).max(0);

@@ -336,19 +336,26 @@ pub(super) fn sort_by_start<T: Copy>(rows: &mut [T], start: impl Fn(&T) -> i64) 
     /// Moves that are cheaper than sorting everything, per row.
     const CHEAP: usize = 2;
     let mut left = rows.len().saturating_mul(CHEAP);
-    for end in 1..rows.len() {
-        let (Some(late), Some(before)) = (rows.get(end).copied(), rows.get(..end)) else {
+    let mut sorted = 0;
+    loop {
+        let rest = rows.get(sorted..).unwrap_or_default();
+        let falls = |pair: &[T]| matches!(pair, [a, b] if start(a) > start(b));
+        let Some(fall) = rest.windows(2).position(falls) else {
             return;
         };
+        let late = sorted + fall + 1;
+        let (before, from) = rows.split_at(late);
+        let time = from.first().map_or(i64::MIN, &start);
         let behind = before.iter().rev().take(left + 1);
-        let moves = behind.take_while(|r| start(r) > start(&late)).count();
+        let moves = behind.take_while(|r| start(r) > time).count();
         if moves > left {
             return rows.sort_by_key(start);
         }
         left -= moves;
-        if let Some(part) = rows.get_mut(end - moves..=end) {
+        if let Some(part) = rows.get_mut(late - moves..=late) {
             part.rotate_right(1);
         }
+        sorted = late;
     }
 }
 

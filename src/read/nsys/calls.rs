@@ -1,6 +1,7 @@
 //! CUDA runtime and driver calls.
 
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSlice;
 use rustc_hash::FxHashMap;
 
 use super::Pids;
@@ -106,27 +107,43 @@ impl Calls {
 /// kernel, or one that may be blamed for idle time. Every call that shares its correlation id with a
 /// kernel of whatever process counts as a launch. `None` where nothing was launched.
 pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
+    const PIECE: usize = 1 << 16;
     let profile = &builder.profile;
     let started = (profile.kernels.iter()).filter_map(|kernel| Some(kernel.correlation?.get()));
     let started = IdMap::set(started);
     let launched =
         |call: &ApiCall| (call.correlation).is_some_and(|id| started.get(id.get()).is_some());
-    let launched: Vec<bool> = profile.calls.par_iter().map(launched).collect();
-    let any = launched.contains(&true);
-    let mut threads: Vec<Vec<i64>> = vec![Vec::new(); profile.threads.len()];
-    for (call, launched) in profile.calls.iter().zip(launched) {
-        if (launched || may_hold(call))
-            && let Some(times) = threads.get_mut(call.thread.idx())
-        {
-            times.push(call.span.start);
-        }
-    }
-    for times in &mut threads {
-        if !times.is_sorted() {
-            times.sort_unstable();
-        }
-    }
-    any.then(|| {
+    // Piece by piece on all threads, then put together: lists that grow one by one leave holes.
+    let pieces: Vec<(bool, FxHashMap<ThreadId, Vec<i64>>)> = (profile.calls)
+        .par_chunks(PIECE)
+        .map(|calls| {
+            let mut any = false;
+            let mut threads: FxHashMap<ThreadId, Vec<i64>> = FxHashMap::default();
+            for call in calls {
+                let launched = launched(call);
+                any |= launched;
+                if launched || may_hold(call) {
+                    let times = threads.entry(call.thread).or_default();
+                    times.push(call.span.start);
+                }
+            }
+            (any, threads)
+        })
+        .collect();
+    let mut threads: Vec<Vec<i64>> = (0..profile.threads.len())
+        .into_par_iter()
+        .map(|thread| {
+            let thread = ThreadId::new(thread);
+            let lists = pieces.iter().filter_map(|(_, lists)| lists.get(&thread));
+            let lists: Vec<&[i64]> = lists.map(Vec::as_slice).collect();
+            let mut times = lists.concat();
+            if !times.is_sorted() {
+                times.sort_unstable();
+            }
+            times
+        })
+        .collect();
+    pieces.iter().any(|(any, _)| *any).then(|| {
         let mut global = builder.global_threads();
         global.retain(|(_, thread)| thread.idx() < threads.len());
         global
