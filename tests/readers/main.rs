@@ -473,6 +473,34 @@ fn row_numbers_may_lie_far_apart() {
 }
 
 #[test]
+fn a_numbered_operator_comes_back_where_a_node_that_launched_has_its_number() {
+    let sql = format!(
+        "DELETE FROM NVTX_EVENTS;
+         INSERT INTO NVTX_EVENTS VALUES
+             (0, 1, 59, 'first', {TID}, NULL, 0),
+             (2, 3, 59, 'aten::view, seq = 1, op_id = 1', {TID}, NULL, 0),
+             (10, 11, 59, 'aten::view, seq = 5, op_id = 2', {TID}, NULL, 0),
+             (12, 13, 59, 'aten::view, seq = 6, op_id = 3', {TID}, NULL, 0),
+             (14, 15, 59, 'aten::view, seq = 7, op_id = 4', {TID}, NULL, 0),
+             (50, 250, 59, 'ViewBackward0, seq = 5, op_id = 5', {TID}, NULL, 0),
+             (260, 270, 59, 'ViewBackward0, seq = 6, op_id = 6', {TID}, NULL, 0),
+             (300, 301, 59, 'last', {TID}, NULL, 0);"
+    );
+    let built = with(&sql);
+    let p = open(&built.path).unwrap();
+    let starts: Vec<i64> = p.ranges.iter().map(|r| r.span.start).collect();
+    // One of each kind stays anyway.
+    assert_eq!(starts, [0, 2, 10, 50, 260, 300]);
+    assert_eq!(p.unasked_ranges, 2);
+
+    // A registered text may be that of a node: then all come back.
+    let registered =
+        format!("{sql} INSERT INTO NVTX_EVENTS VALUES (310, 320, 59, NULL, {TID}, 3, 0);");
+    let p = open(&with(&registered).path).unwrap();
+    assert_eq!((p.ranges.len(), p.unasked_ranges), (9, 0));
+}
+
+#[test]
 fn order_and_result_do_not_depend_on_threads() {
     let built = with(&format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 150000)

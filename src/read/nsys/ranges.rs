@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::enums::{EventKind, Meaning};
 use super::unasked::{Launches, Unasked};
 use super::{Pids, RANGES, process_key};
-use crate::profile::{Range, RangeKind, Span, StrId, Strings, ThreadId};
+use crate::profile::{
+    Number, ProcessId, Profile, Range, RangeKind, Span, StrId, Strings, ThreadId,
+};
 use crate::read::build::{Builder, Damage, Distinct, StringTable, name_range};
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError};
@@ -201,13 +203,18 @@ impl Whole {
     }
 }
 
-/// What the ranges in the profile still lack: registered texts and names of domains.
+/// What the ranges in the profile still lack: registered texts, names of domains, and those that were
+/// set aside.
 #[derive(Default)]
 pub(super) struct Ranges {
     ids: Distinct<i64>,
     domains: Distinct<(i64, i64)>,
     named: Vec<(i64, i64, DomainName)>,
     damage: Damage,
+    /// Asked for if a backward node has their number, in order of start.
+    aside: Vec<Range>,
+    /// Numbers of what may be a backward node.
+    nodes: FxHashSet<(ProcessId, Number)>,
 }
 
 impl Ranges {
@@ -225,7 +232,10 @@ impl Ranges {
         builder.profile.ranges.reserve(rows);
         let choosy = launches.is_some();
         let empty = Part::new(kinds.clone(), launches.map(Arc::new));
-        let mut ranges = Ranges::default();
+        let mut ranges = Ranges {
+            aside: Vec::with_capacity(if choosy { rows } else { 0 }),
+            ..Ranges::default()
+        };
         let mut sorted = true;
         let mut last = i64::MIN;
         db.stream(RANGES, &empty, progress, |part| {
@@ -240,7 +250,6 @@ impl Ranges {
             builder.profile.unasked_ranges = 0;
             return Ranges::read(db, kinds, None, pids, builder, progress);
         }
-        builder.profile.ranges.shrink_to_fit();
         Ok(ranges)
     }
 
@@ -262,6 +271,13 @@ impl Ranges {
         }
         if let Some(unasked) = &mut part.unasked {
             builder.profile.unasked_ranges += std::mem::take(&mut unasked.dropped);
+            let aside = unasked.aside.drain(..).map(|row| whole.range(row));
+            self.aside.extend(aside);
+            for (thread, seq) in unasked.nodes.drain(..) {
+                let thread = whole.threads.get(thread.idx());
+                let thread = thread.and_then(|t| builder.profile.threads.get(t.idx()));
+                self.nodes.extend(thread.map(|t| (t.process, seq)));
+            }
         }
         let rows = part.rows.drain(..).map(|row| whole.range(row));
         builder.profile.ranges.extend(rows);
@@ -277,10 +293,13 @@ impl Ranges {
     }
 
     /// Gives the ranges their texts and domains.
-    pub(super) fn name(self, strings: &StringTable, builder: &mut Builder) {
+    pub(super) fn name(mut self, strings: &StringTable, builder: &mut Builder) {
         let profile = &mut builder.profile;
         let registered = self.registered(strings, &mut profile.strings);
         let domains = self.domains(strings, &mut profile.strings);
+        // What is registered may be a node too.
+        let all = registered.iter().any(|parts| parts.seq.is_some());
+        self.put_back(all, profile);
         if !registered.is_empty() || !domains.is_empty() {
             for range in &mut profile.ranges {
                 range.domain = range.domain.and_then(|d| domains.get(d.idx()).copied());
@@ -298,6 +317,25 @@ impl Ranges {
             }
         }
         self.damage.note(profile, "NVTX", "thread", "event type");
+    }
+
+    /// Puts back those that were set aside and are asked for.
+    fn put_back(&mut self, all: bool, profile: &mut Profile) {
+        let before = profile.ranges.len();
+        let aside = std::mem::take(&mut self.aside);
+        profile.unasked_ranges += aside.len() as u64;
+        profile.ranges.extend(aside.into_iter().filter(|range| {
+            let process = profile.threads.get(range.thread.idx()).map(|t| t.process);
+            let number = process.zip(range.seq);
+            all || number.is_some_and(|number| self.nodes.contains(&number))
+        }));
+        let back = profile.ranges.len() - before;
+        profile.unasked_ranges -= back as u64;
+        if back > 0 {
+            // Two runs to merge.
+            profile.ranges.sort_by_key(|range| range.span.start);
+        }
+        profile.ranges.shrink_to_fit();
     }
 
     /// The parts of every registered text.

@@ -2,23 +2,29 @@
 //!
 //! What stands around a launch is asked for; so is the numbered operator that recorded a backward
 //! node and what stands around it; so are names that mean something by themselves (steps, brackets,
-//! data loading, layers), and so is what stands around a call that may be blamed for idle time. One of
-//! PyTorch's own operators with no number, no such call inside and no numbered range inside
-//! (`aten::empty`, `aten::view`) is none of these. One of each text, arguments and thread is kept in
-//! every rowid range all the same, for those who ask whether such a range exists.
+//! data loading, layers), what stands around a call that may be blamed for idle time, and what took
+//! so long itself that the GPU may have waited for it. One of PyTorch's own operators with no such
+//! call inside and no numbered range inside (`aten::empty`, `aten::view`) is none of these, unless it
+//! has the number of a backward node: those with a number are set aside until all nodes are known.
+//! One of each text, arguments and thread is kept in every rowid range all the same, for those who ask
+//! whether such a range exists.
 
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{Range, RangeKind, StrId, Strings};
+use crate::profile::{Number, Range, RangeKind, Span, StrId, Strings, ThreadId};
 use crate::read::build::Distinct;
 
 /// When each thread (`globalTid`) made a call that is asked for, in time order.
 pub(super) type Launches = FxHashMap<i64, Vec<i64>>;
 
-/// The name space of PyTorch's own operators: no such name is a step, a layer or a user's word.
+/// The name space of PyTorch's own operators: no such name is a step, a layer, a user's word or a
+/// backward node.
 const OPERATORS: &str = "aten::";
+
+/// What takes as long is half of a pause in which the host is said to have done something else.
+const LONG_NS: i64 = 500_000;
 
 /// Drops ranges, rowid range by rowid range.
 #[derive(Debug, Clone)]
@@ -27,16 +33,29 @@ pub(super) struct Unasked {
     seen: FxHashSet<Kind>,
     /// Of the texts seen so far: an operator's name.
     operators: Vec<bool>,
-    /// Per row: may be dropped.
-    idle: Vec<bool>,
+    /// Per row.
+    fates: Vec<Fate>,
     /// Per thread: starts of numbered ranges.
     numbered: Vec<Vec<i64>>,
     /// Rows dropped since this was last set to 0.
     pub(super) dropped: u64,
+    /// Rows that are asked for if a backward node has their number, in order of start.
+    pub(super) aside: Vec<Range>,
+    /// Thread and number of what may be a backward node.
+    pub(super) nodes: Vec<(ThreadId, Number)>,
 }
 
-/// Thread, text, arguments, and whether there is an operator id.
-type Kind = (u32, StrId, Option<StrId>, bool);
+/// What becomes of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Kept,
+    Dropped,
+    SetAside,
+}
+
+/// Thread, text and arguments, whether there is an operator id, and whether there is a number and
+/// whether that is 0.
+type Kind = (u32, StrId, Option<StrId>, bool, Option<bool>);
 
 impl Unasked {
     pub(super) fn new(launches: Arc<Launches>) -> Unasked {
@@ -44,9 +63,11 @@ impl Unasked {
             launches,
             seen: FxHashSet::default(),
             operators: Vec::new(),
-            idle: Vec::new(),
+            fates: Vec::new(),
             numbered: Vec::new(),
             dropped: 0,
+            aside: Vec::new(),
+            nodes: Vec::new(),
         }
     }
 
@@ -75,13 +96,19 @@ impl Unasked {
         let bounds = rows.first().map(|r| r.span.start);
         let bounds = bounds.zip(rows.last().map(|r| r.span.start));
         self.mark(rows, threads, bounds.unwrap_or_default());
-        let before = rows.len();
-        let mut idle = self.idle.iter();
-        rows.retain(|_| !idle.next().copied().unwrap_or(false));
-        self.dropped += (before - rows.len()) as u64;
+        let mut fates = self.fates.iter();
+        rows.retain(|row| {
+            let fate = fates.next().copied().unwrap_or(Fate::Kept);
+            match fate {
+                Fate::Kept => {}
+                Fate::Dropped => self.dropped += 1,
+                Fate::SetAside => self.aside.push(*row),
+            }
+            fate == Fate::Kept
+        });
     }
 
-    /// Marks the rows to drop. What begins with the first row or ends behind the last one may hold
+    /// Says what becomes of the rows. What begins with the first row or ends behind the last one may hold
     /// ranges of another rowid range.
     fn mark(&mut self, rows: &[Range], threads: &Distinct<i64>, (first, last): (i64, i64)) {
         let nothing = Vec::new();
@@ -92,19 +119,38 @@ impl Unasked {
                 [Cursor::new(launches, first), Cursor::new(numbered, first)]
             })
             .collect();
-        self.idle.clear();
+        self.fates.clear();
         for row in rows {
             let operator = row.kind == RangeKind::PushPop
-                && row.seq.is_none()
                 && self.operators.get(row.text.idx()).copied() == Some(true);
-            let alone = operator && first < row.span.start && row.span.end <= last;
-            let idle = alone
-                && (times.get_mut(row.thread.idx())).is_some_and(|times| {
-                    let mut around = times.iter_mut();
-                    !around.any(|t| t.any_in(row.span.start, row.span.end))
-                });
-            let kind = (row.thread.row(), row.text, row.args, row.op_id.is_some());
-            self.idle.push(idle && !self.seen.insert(kind));
+            let numbered = row.seq.is_some();
+            let alone = operator
+                && first < row.span.start
+                && row.span.end <= last
+                && row.span.ns() < LONG_NS;
+            let mut fate = Fate::Kept;
+            if alone || (numbered && !operator) {
+                let (mut launches, mut numbers) = (true, true);
+                if let Some([launched, others]) = times.get_mut(row.thread.idx()) {
+                    launches = launched.more_in(row.span, 0);
+                    numbers = others.more_in(row.span, usize::from(numbered));
+                }
+                let zero = row.seq.map(|seq| seq.get() == 0);
+                let kind = (
+                    row.thread.row(),
+                    row.text,
+                    row.args,
+                    row.op_id.is_some(),
+                    zero,
+                );
+                match row.seq {
+                    Some(seq) if launches && !operator => self.nodes.push((row.thread, seq)),
+                    _ if !alone || launches || numbers || self.seen.insert(kind) => {}
+                    Some(_) => fate = Fate::SetAside,
+                    None => fate = Fate::Dropped,
+                }
+            }
+            self.fates.push(fate);
         }
     }
 }
@@ -121,12 +167,14 @@ impl<'a> Cursor<'a> {
         Cursor { times, at }
     }
 
-    /// Whether any time lies in `start..end`. Starts never decrease.
-    fn any_in(&mut self, start: i64, end: i64) -> bool {
-        while self.times.get(self.at).is_some_and(|t| *t < start) {
+    /// Whether more than so many times lie in a span. Starts never decrease.
+    fn more_in(&mut self, span: Span, than: usize) -> bool {
+        while self.times.get(self.at).is_some_and(|t| *t < span.start) {
             self.at += 1;
         }
-        self.times.get(self.at).is_some_and(|t| *t < end)
+        self.times
+            .get(self.at + than)
+            .is_some_and(|t| *t < span.end)
     }
 }
 
@@ -134,11 +182,14 @@ impl<'a> Cursor<'a> {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
-    use crate::profile::{Number, Span, ThreadId};
 
     const THREAD: i64 = 77;
 
-    fn left(rows: &[(&str, i64, i64)], launches: &[i64]) -> Vec<String> {
+    /// What stays, what is set aside, and the numbers of what may be nodes.
+    fn sorted_out(
+        rows: &[(&str, i64, i64)],
+        launches: &[i64],
+    ) -> (Vec<String>, Vec<String>, Vec<u64>) {
         let mut texts = Strings::default();
         let mut threads = Distinct::default();
         threads.number(THREAD);
@@ -161,9 +212,20 @@ mod tests {
         let launches = Arc::new(FxHashMap::from_iter([(THREAD, launches.to_vec())]));
         let mut unasked = Unasked::new(launches);
         unasked.drop_from(&mut ranges, &texts, &threads);
-        assert_eq!(unasked.dropped as usize, rows.len() - ranges.len());
+        let gone = unasked.dropped as usize + unasked.aside.len();
+        assert_eq!(gone, rows.len() - ranges.len());
         let said = |r: &Range| format!("{} {}", texts.get(r.text), r.span.start);
-        ranges.iter().map(said).collect()
+        (
+            ranges.iter().map(said).collect(),
+            unasked.aside.iter().map(said).collect(),
+            unasked.nodes.iter().map(|(_, seq)| seq.get()).collect(),
+        )
+    }
+
+    fn left(rows: &[(&str, i64, i64)], launches: &[i64]) -> Vec<String> {
+        let (left, aside, _) = sorted_out(rows, launches);
+        assert_eq!(aside, [""; 0]);
+        left
     }
 
     #[test]
@@ -217,6 +279,43 @@ mod tests {
                 "last 100"
             ]
         );
+    }
+
+    #[test]
+    fn numbered_operators_are_set_aside_and_what_may_be_nodes_is_noted() {
+        let rows = [
+            ("first", 0, 1),
+            // One of each kind stays; 0 is another kind of number.
+            ("aten::view, seq = 4, op_id = 1", 2, 3),
+            ("aten::view, seq = 0, op_id = 2", 4, 5),
+            ("aten::view, seq = 5, op_id = 3", 10, 20),
+            ("aten::view, seq = 0, op_id = 4", 21, 22),
+            // Another number inside, a launch inside, too long.
+            ("aten::view, seq = 6, op_id = 5", 30, 60),
+            ("aten::view, seq = 6, op_id = 6", 40, 50),
+            ("aten::view, seq = 7, op_id = 7", 70, 80),
+            ("aten::view, seq = 8, op_id = 8", 90, 90 + LONG_NS),
+            ("ViewBackward0, seq = 5, op_id = 9", 600_000, 600_010),
+            ("MmBackward0, seq = 6, op_id = 9", 600_020, 600_030),
+            ("last", 700_000, 700_001),
+        ];
+        let (left, aside, nodes) = sorted_out(&rows, &[75, 600_025]);
+        assert_eq!(
+            left,
+            [
+                "first 0",
+                "aten::view 2",
+                "aten::view 4",
+                "aten::view 30",
+                "aten::view 70",
+                "aten::view 90",
+                "ViewBackward0 600000",
+                "MmBackward0 600020",
+                "last 700000",
+            ]
+        );
+        assert_eq!(aside, ["aten::view 10", "aten::view 21", "aten::view 40"]);
+        assert_eq!(nodes, [6]);
     }
 
     #[test]
