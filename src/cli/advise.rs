@@ -68,7 +68,7 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     let format = format(&args.report)?;
     let mut stages = Stages::new(speech);
     let early = early::start(&args.profiles);
-    let rules = super::rules::load(&args.rules)?;
+    let rules = super::rules::load_to_judge(&args.rules)?;
     let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
     let gates = Gates::load(&args.gates, Some(ran))?;
     let mut judge = Judge {
@@ -242,7 +242,7 @@ impl<'a> Judge<'a> {
             args,
             max_sites: report::MAX_SITES,
             asked: None,
-            rules: super::rules::load(&args.rules)?,
+            rules: super::rules::load_to_judge(&args.rules)?,
             costs: super::costs::load(&args.costs)?,
         })
     }
@@ -320,7 +320,7 @@ fn asked_for(args: &AdviseArgs, rules: &RuleSet) -> Result<Option<(Rule, RuleSet
     if let Some(rule) = rules.get(id) {
         return Ok(Some((rule.clone(), rules.clone(), false)));
     }
-    let everything = super::rules::load(&RuleArgs {
+    let everything = super::rules::load_to_judge(&RuleArgs {
         select: Vec::new(),
         ignore: Vec::new(),
         ..args.rules.clone()

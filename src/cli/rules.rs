@@ -100,8 +100,16 @@ pub(super) fn run(command: RulesCommand, speech: Speech) -> Outcome {
 }
 
 /// The built-in rules and the user's, selected and set as asked.
-pub(super) fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
-    let mut files = RuleSet::builtin_files();
+fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
+    load_with(RuleSet::builtin_files(), args)
+}
+
+/// The same, to judge a profile with: built-in rules without their tests.
+pub(super) fn load_to_judge(args: &RuleArgs) -> Result<RuleSet, Failure> {
+    load_with(RuleSet::builtin_files_to_judge(), args)
+}
+
+fn load_with(mut files: Vec<RuleFile>, args: &RuleArgs) -> Result<RuleSet, Failure> {
     files.extend(found(&args.paths)?);
     let selection = Selection {
         select: args.select.clone(),

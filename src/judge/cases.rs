@@ -39,7 +39,7 @@ impl Reader<'_> {
         let fires = tables.iter().any(|t| t.has("fires"));
         let silent = tables.iter().any(|t| t.has("silent"));
         for (there, what) in [(fires, "fires"), (silent, "is silent")] {
-            if !there {
+            if !there && !self.file.untested {
                 let title = format!("no test in which the rule {what}");
                 let complaint = Complaint::error(&self.file.source, 0..0, title, "")
                     .with_help("examples are a rule's tests: `rules new` writes the first ones");

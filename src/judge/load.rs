@@ -15,6 +15,8 @@ pub struct RuleFile {
     pub id: String,
     pub source: Arc<Source>,
     pub builtin: bool,
+    /// Its tests have been taken out of the text, and nobody misses them.
+    pub untested: bool,
 }
 
 /// Folders below the given one that are looked into.
@@ -22,12 +24,18 @@ const MAX_DEPTH: usize = 4;
 /// Rules that may be loaded together: rules that silence each other are compared pair by pair.
 pub const MAX_FILES: usize = 2_000;
 
-/// The rule files of an embedded folder, as `(path below it, text)`.
-pub fn embedded(entries: &[(&str, &str)]) -> Vec<RuleFile> {
-    let file = |(path, text): &(&str, &str)| RuleFile {
-        id: path.strip_suffix(".toml").unwrap_or(path).to_owned(),
-        source: Source::new(format!("rules/{path}"), *text),
-        builtin: true,
+/// The rule files of an embedded folder, as `(path below it, text)`. Without their tests, which come
+/// last, a third of the text is gone; nobody asks for them who has a profile judged.
+pub fn embedded(entries: &[(&str, &str)], tested: bool) -> Vec<RuleFile> {
+    let file = |(path, text): &(&str, &str)| {
+        let tests = text.find("\n[[test]]\n").filter(|_| !tested);
+        let text = tests.and_then(|at| text.get(..=at)).unwrap_or(text);
+        RuleFile {
+            id: path.strip_suffix(".toml").unwrap_or(path).to_owned(),
+            source: Source::new(format!("rules/{path}"), text),
+            builtin: true,
+            untested: tests.is_some(),
+        }
     };
     entries.iter().map(file).collect()
 }
@@ -109,6 +117,7 @@ fn take(path: &Path, relative: &Path, files: &mut Vec<RuleFile>, complaints: &Co
                 id,
                 source,
                 builtin: false,
+                untested: false,
             }),
             Err(why) => {
                 complaints.push(Complaint::about_file(

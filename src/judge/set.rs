@@ -39,7 +39,12 @@ pub struct RuleSet {
 impl RuleSet {
     /// The files of the built-in rules, to be loaded with a user's own.
     pub fn builtin_files() -> Vec<RuleFile> {
-        load::embedded(BUILTIN)
+        load::embedded(BUILTIN, true)
+    }
+
+    /// The same without their tests: all it takes to judge a profile.
+    pub fn builtin_files_to_judge() -> Vec<RuleFile> {
+        load::embedded(BUILTIN, false)
     }
 
     /// The built-in rules, all of them, as they are.

@@ -6,6 +6,7 @@ use pyprof_advise::correlate::correlate;
 use pyprof_advise::cost::{Costed, VOCABULARY, price};
 use pyprof_advise::facts::{self, Answer, Lookup, Member, Table, Value};
 use pyprof_advise::gpu::{Choice, How, select};
+use pyprof_advise::judge::load::RuleFile;
 use pyprof_advise::judge::{RuleSet, Selection, prove};
 use pyprof_advise::profile::{Format, Profile};
 
@@ -27,6 +28,26 @@ pub(super) fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
         _ => None,
     });
     Some(known.collect())
+}
+
+#[test]
+fn built_in_rules_are_the_same_without_their_tests() {
+    let load = |files: &[RuleFile]| {
+        let set = RuleSet::load(files, &Selection::default(), facts::all());
+        set.unwrap_or_else(|complaints| panic!("{complaints}"))
+    };
+    let (whole, untested) = (
+        load(&RuleSet::builtin_files()),
+        load(&RuleSet::builtin_files_to_judge()),
+    );
+    assert_eq!(whole.len(), untested.len());
+    for (whole, untested) in whole.rules().iter().zip(untested.rules()) {
+        assert!(!whole.tests.is_empty() && untested.tests.is_empty());
+        let mut whole = whole.clone();
+        whole.tests.clear();
+        whole.source = untested.source.clone();
+        assert_eq!(format!("{whole:?}"), format!("{untested:?}"));
+    }
 }
 
 #[test]

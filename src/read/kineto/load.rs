@@ -17,7 +17,7 @@ const MAX_RATIO: u64 = 250;
 /// ... unless it is still small: this much is read of any file.
 const HARMLESS: u64 = 256 << 20;
 /// Bytes of a piece.
-const PIECE: usize = 1 << 20;
+const PIECE: usize = 1 << 18;
 /// Pieces that are unpacked ahead of what is being read.
 const AHEAD: usize = 4;
 
