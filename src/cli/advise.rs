@@ -1,5 +1,6 @@
 //! The command without a name: a profile in, advice out. The stations of the road, in order.
 
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::time::Instant;
 
@@ -71,14 +72,15 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     let rules = super::rules::load_to_judge(&args.rules)?;
     let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
     let gates = Gates::load(&args.gates, Some(ran))?;
-    let mut judge = Judge {
+    // The program ends with this: nothing of it needs to be given back.
+    let mut judge = ManuallyDrop::new(Judge {
         args,
         max_sites: sites_shown(&args.report, format),
         // Typing mistakes should not cost the time it takes to read a large file.
         asked: asked_for(args, &rules)?,
         rules,
         costs: super::costs::load(&args.costs)?,
-    };
+    });
     if let Some(asked) = &args.gpu {
         select::find(asked).map_err(super::gpus::refuse)?;
     }

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use super::Failure;
 use super::advise::read_profile;
+use crate::gpu::load;
 use crate::profile::Profile;
 use crate::read;
 
@@ -25,7 +26,12 @@ pub(super) fn start(profiles: &[PathBuf]) -> Option<Early> {
         return None;
     }
     let path = only.clone();
-    let read = std::thread::Builder::new().spawn(move || read_profile(&path, &read::Quiet));
+    let read = std::thread::Builder::new().spawn(move || {
+        let profile = read_profile(&path, &read::Quiet);
+        // What is needed next, while the rules are still being loaded.
+        load::built_in();
+        profile
+    });
     read.ok().map(Early)
 }
 

@@ -188,10 +188,15 @@ impl<'a> Table<'a> {
 
     /// What a member covers, for claims and for saying where it is.
     pub fn stake(&self, member: Member) -> Stake {
-        self.find_stake(member).unwrap_or_default()
+        self.find_stake(member, true).unwrap_or_default()
     }
 
-    fn find_stake(&self, member: Member) -> Option<Stake> {
+    /// The same, but without saying where it is: for those who ask thousands of members.
+    pub fn stake_anywhere(&self, member: Member) -> Stake {
+        self.find_stake(member, false).unwrap_or_default()
+    }
+
+    fn find_stake(&self, member: Member, placed: bool) -> Option<Stake> {
         let run = &self.costed.run;
         Some(match member {
             Member::Run => Stake {
@@ -237,8 +242,8 @@ impl<'a> Table<'a> {
                     sites: self.site_stake(id, None).into_iter().collect(),
                     calls: u64::from(site.calls),
                     time_ns: site.time_ns as f64,
-                    place: self.site_place(id),
-                    layer: self.layer_name(id),
+                    place: placed.then(|| self.site_place(id)).unwrap_or_default(),
+                    layer: placed.then(|| self.layer_name(id)).flatten(),
                     ..Stake::default()
                 }
             }
@@ -251,8 +256,8 @@ impl<'a> Table<'a> {
                         .collect(),
                     calls: u64::from(kernel.count),
                     time_ns: kernel.time_ns as f64,
-                    place: self.site_place(id),
-                    layer: self.layer_name(id),
+                    place: placed.then(|| self.site_place(id)).unwrap_or_default(),
+                    layer: placed.then(|| self.layer_name(id)).flatten(),
                     ..Stake::default()
                 }
             }

@@ -20,6 +20,10 @@ pub trait Bench: Sync {
     fn lookup(&self, member: Member) -> Box<dyn Lookup + '_>;
     /// What one member stands for.
     fn stake(&self, member: Member) -> Stake;
+    /// The same, but it need not say where that is.
+    fn stake_anywhere(&self, member: Member) -> Stake {
+        self.stake(member)
+    }
     /// The run's sums.
     fn totals(&self) -> Totals;
 }
@@ -39,6 +43,10 @@ impl Bench for Table<'_> {
 
     fn stake(&self, member: Member) -> Stake {
         Table::stake(self, member)
+    }
+
+    fn stake_anywhere(&self, member: Member) -> Stake {
+        Table::stake_anywhere(self, member)
     }
 
     fn totals(&self) -> Totals {

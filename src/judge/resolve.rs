@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use rayon::prelude::*;
+
 use super::claim::{self, Claims};
 use super::eval::{Bench, Judged, Pick};
 use super::expr::Scene;
@@ -393,7 +395,7 @@ fn not_judged(rules: &[Rule], judged: &[Judged], bench: &dyn Bench) -> Vec<NotJu
         }
     }
     let mut list: Vec<NotJudged> = by_fact
-        .into_iter()
+        .into_par_iter()
         .map(|(fact, (rules, members))| NotJudged {
             fact: fact.to_owned(),
             needs: bench
@@ -421,7 +423,7 @@ fn time_of(members: &BTreeSet<Member>, bench: &dyn Bench) -> f64 {
     let mut sites: BTreeMap<SiteId, (f64, f64)> = BTreeMap::new();
     let mut without = 0.0_f64;
     for &member in members {
-        let stake = bench.stake(member);
+        let stake = bench.stake_anywhere(member);
         if stake.sites.is_empty() {
             without = without.max(stake.time_ns);
         }
