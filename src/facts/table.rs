@@ -238,17 +238,19 @@ impl<'a> Table<'a> {
             }
             Member::Site(id) => {
                 let site = run.sites.get(id.idx())?;
+                let (place, layer) = self.whereabouts(id, placed);
                 Stake {
                     sites: self.site_stake(id, None).into_iter().collect(),
                     calls: u64::from(site.calls),
                     time_ns: site.time_ns as f64,
-                    place: placed.then(|| self.site_place(id)).unwrap_or_default(),
-                    layer: placed.then(|| self.layer_name(id)).flatten(),
+                    place,
+                    layer,
                     ..Stake::default()
                 }
             }
             Member::Kernel(id, row) => {
                 let kernel = run.sites.get(id.idx())?.kernels.get(row as usize)?;
+                let (place, layer) = self.whereabouts(id, placed);
                 Stake {
                     sites: self
                         .site_stake(id, Some(kernel.time_ns as f64))
@@ -256,8 +258,8 @@ impl<'a> Table<'a> {
                         .collect(),
                     calls: u64::from(kernel.count),
                     time_ns: kernel.time_ns as f64,
-                    place: placed.then(|| self.site_place(id)).unwrap_or_default(),
-                    layer: placed.then(|| self.layer_name(id)).flatten(),
+                    place,
+                    layer,
                     ..Stake::default()
                 }
             }
@@ -352,6 +354,15 @@ impl<'a> Table<'a> {
         self.layer_of(id)
             .map(|l| l.name.clone())
             .filter(|n| !n.is_empty())
+    }
+
+    /// Place and layer of a site, if anybody asks.
+    fn whereabouts(&self, id: SiteId, asked: bool) -> (String, Option<String>) {
+        if asked {
+            (self.site_place(id), self.layer_name(id))
+        } else {
+            (String::new(), None)
+        }
     }
 
     /// `blocks.*.mlp: linear (bprop)`, or the kernel's label when no operator is known.
