@@ -259,7 +259,7 @@ fn a_folder_of_64_files_is_one_report() {
 fn ten_profiles_take_the_memory_of_two() {
     let desk = Desk::bare();
     let mut trace = String::from(r#"{"traceEvents": ["#);
-    for id in 1..=30_000 {
+    for id in 1..=90_000 {
         let at = 100 + 20 * id;
         trace.push_str(&format!(
             r#"{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{at},"dur":9,"args":{{}}}},
