@@ -50,6 +50,37 @@ fn every_target_has_seeds() {
 }
 
 #[test]
+fn the_locked_dependencies_are_ours() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| -> toml::Table {
+        std::fs::read_to_string(root.join(file))
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    let manifest = read("Cargo.toml");
+    let lock = read("fuzz/Cargo.lock");
+    let packages = lock["package"].as_array().unwrap();
+    let us = packages
+        .iter()
+        .find(|p| p["name"].as_str() == manifest["package"]["name"].as_str())
+        .unwrap();
+    let locked: Vec<&str> = us["dependencies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| d.as_str().unwrap())
+        .collect();
+    for (name, how) in manifest["dependencies"].as_table().unwrap() {
+        let optional = how.get("optional").is_some();
+        assert!(
+            optional || locked.contains(&name.as_str()),
+            "{name} is not in fuzz/Cargo.lock: run `cargo metadata --manifest-path fuzz/Cargo.toml`"
+        );
+    }
+}
+
+#[test]
 fn profiles_hold_kernels() {
     for target in ["nsys", "nvprof", "kineto", "scrub"] {
         for path in seeds(target) {

@@ -13,6 +13,7 @@ mod nvprof;
 mod sqlite;
 mod witness;
 
+pub(crate) use kineto::{LONGEST_VALUE, More, Window};
 pub(crate) use witness::Witness;
 
 /// Every format, asked in this order. A new format is one module and one entry here.
@@ -184,9 +185,13 @@ pub(crate) fn after_json_string(text: &[u8], at: usize) -> Option<usize> {
     kineto::after_string(text, at)
 }
 
-/// The unpacked text of a trace, for whoever copies it.
-pub(crate) fn trace_text(path: &Path, progress: &dyn Progress) -> Result<String, ReadError> {
-    kineto::text(path, progress)
+/// Runs `read` on the unpacked text of a trace, for whoever copies it.
+pub(crate) fn trace_text<T>(
+    path: &Path,
+    progress: &dyn Progress,
+    read: impl FnOnce(More<'_>) -> T,
+) -> Result<T, ReadError> {
+    kineto::text(path, progress, read)
 }
 
 /// Whole numbers of a table that is not large enough to deserve a sink of its own.

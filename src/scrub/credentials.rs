@@ -1,6 +1,8 @@
 //! Credentials by their form: the prefixes that issuers publish so that leaks can be found, and the
 //! names under which people keep them.
 
+use rustc_hash::FxHashMap;
+
 /// What follows a credential's prefix.
 #[derive(Clone, Copy)]
 enum Tail {
@@ -44,6 +46,12 @@ const FORMS: &[(&str, Tail, usize)] = &[
     ("dapi", Tail::Word, 32),
     ("eyJ", Tail::Word, 17),
 ];
+
+/// Bytes that credentials begin with.
+pub(super) fn first_bytes() -> impl Iterator<Item = u8> {
+    let prefixes = FORMS.iter().map(|(prefix, ..)| prefix);
+    prefixes.filter_map(|prefix| prefix.bytes().next())
+}
 
 /// What may stand in a credential; JSON web tokens are three parts with dots between them.
 fn belongs(tail: Tail, byte: u8) -> bool {
@@ -125,7 +133,7 @@ pub(super) fn is_secret_in_text(name: &str) -> bool {
     if capitals {
         return is_secret_name(name);
     }
-    PLAIN.contains(&name.to_ascii_lowercase().as_str())
+    PLAIN.iter().any(|plain| name.eq_ignore_ascii_case(plain))
 }
 
 /// Lower-case parts of `HF_TOKEN`, `hf-token`, `hfToken`.
@@ -243,6 +251,27 @@ pub(super) fn meaning(name: &str) -> Meaning {
         Meaning::Place
     } else {
         Meaning::Nothing
+    }
+}
+
+/// Meanings of names that come again and again.
+#[derive(Debug, Default)]
+pub(super) struct Meanings {
+    known: FxHashMap<String, Meaning>,
+}
+
+impl Meanings {
+    pub(super) fn of(&mut self, name: &str) -> Meaning {
+        /// More names than a format has: bounds what a hostile file can fill.
+        const MOST: usize = 1 << 12;
+        if let Some(known) = self.known.get(name) {
+            return *known;
+        }
+        let meaning = meaning(name);
+        if self.known.len() < MOST {
+            self.known.insert(name.to_owned(), meaning);
+        }
+        meaning
     }
 }
 

@@ -58,7 +58,12 @@ fn through(mut source: impl Read, words: &Words) -> io::Result<Rescan> {
         }
         total += read as u64;
         count(&window, shared, words, &mut times);
-        for (first, high) in [(0, 1), (1, 0), (1, 2), (2, 1)] {
+        // Of two bytes of UTF-16 that are one of ASCII, one is zero.
+        let orders: &[_] = match memchr::memchr(0, &window) {
+            Some(_) => &[(0, 1), (1, 0), (1, 2), (2, 1)],
+            None => &[],
+        };
+        for &(first, high) in orders {
             for (at, text) in wide(&window, first, high) {
                 // What lies wholly in the shared part was counted with the window before.
                 let seen = shared.saturating_sub(at) / 2;

@@ -10,10 +10,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-use super::credentials::{Meaning, meaning};
+use super::credentials::{Meaning, Meanings};
 use super::words::{REMOVED, Words};
 use super::{ScrubError, Summary, cannot_write};
-use crate::read::{self, Progress};
+use crate::base::units;
+use crate::read::{self, LONGEST_VALUE, More, Progress, ReadError, Window};
 
 /// Members of the trace object that are copied. Whatever else is there - host, user and job names,
 /// log lines, the file's own name, environment blocks - is left out.
@@ -44,28 +45,40 @@ pub(super) fn copy(
     packed: bool,
     progress: &dyn Progress,
 ) -> Result<(Summary, Words), ScrubError> {
-    let text = read::trace_text(from, progress)?;
-    progress.phase("copying", Some(text.len() as u64));
+    let too_long = || ReadError {
+        path: from.display().to_string(),
+        problem: format!(
+            "holds a value or open brackets of more than {}, which no trace of torch.profiler does",
+            units::bytes(LONGEST_VALUE as f64)
+        ),
+        remedy: "capture it again with `export_chrome_trace` or `tensorboard_trace_handler`"
+            .to_owned(),
+    };
     let mut words = Words::default();
-    learn(&text, &mut words);
+    let whole = read::trace_text(from, progress, |more| learn(more, &mut words))?;
+    if !whole {
+        return Err(too_long().into());
+    }
     words.settle();
     let file = File::create(to).map_err(|e| cannot_write(to, &e))?;
     let out = BufWriter::with_capacity(1 << 20, file);
-    let written = if packed {
-        let mut encoder = GzEncoder::new(out, Compression::default());
-        write(&text, &words, &mut encoder).and_then(|summary| {
+    let written = read::trace_text(from, progress, |more| {
+        if packed {
+            let mut encoder = GzEncoder::new(out, Compression::default());
+            let written = write(more, &words, &mut encoder)?;
             encoder.finish()?.flush()?;
-            Ok(summary)
-        })
-    } else {
-        let mut out = out;
-        write(&text, &words, &mut out).and_then(|summary| {
+            Ok(written)
+        } else {
+            let mut out = out;
+            let written = write(more, &words, &mut out)?;
             out.flush()?;
-            Ok(summary)
-        })
-    };
-    let summary = written.map_err(|e| cannot_write(to, &e))?;
-    Ok((summary, words))
+            Ok(written)
+        }
+    })?;
+    match written.map_err(|e: io::Error| cannot_write(to, &e))? {
+        (summary, true) => Ok((summary, words)),
+        (_, false) => Err(too_long().into()),
+    }
 }
 
 /// Cleans JSON that is a cell of a database.
@@ -74,16 +87,25 @@ pub(super) fn clean_json(text: &str, words: &Words) -> String {
     let mut copy = Copy::new(words, &mut out);
     copy.whole_trace = false;
     // Writing into memory does not fail.
-    let _ = copy.text(text);
+    let _ = copy.all(&mut Tokens::new(&mut once(text)));
     String::from_utf8_lossy(&out).trim_end().to_owned()
 }
 
-/// Names and secrets that the members of the trace object give away.
-fn learn(text: &str, words: &mut Words) {
+/// A text as the only piece of itself.
+fn once(text: &str) -> impl FnMut(&mut String) -> bool {
+    let mut text = Some(text);
+    move |to| text.take().map(|text| to.push_str(text)).is_some()
+}
+
+/// Names and secrets that the members of the trace object give away; false where a value is longer
+/// than any of a trace.
+fn learn(more: More<'_>, words: &mut Words) -> bool {
     let mut depth = 0_usize;
     let mut key = String::new();
     let mut after_colon = false;
-    for token in tokens(text) {
+    let mut meanings = Meanings::default();
+    let mut tokens = Tokens::new(more);
+    while let Some(token) = tokens.next() {
         match token {
             Token::Open(byte) => {
                 depth += 1;
@@ -95,29 +117,36 @@ fn learn(text: &str, words: &mut Words) {
             Token::Mark(_) => after_colon = false,
             Token::Text(raw) if after_colon => {
                 // Events are many and speak of the program; the members around them of the machine.
+                let telling = depth <= 2 || meanings.of(&key) != Meaning::Nothing;
                 let value = decoded(raw);
-                let telling = depth <= 2 || meaning(&key) != Meaning::Nothing;
                 // Words of the format are nobody's name.
                 if telling && !KEPT.contains(&&*value) {
                     words.learn(&key, &value);
                 }
                 after_colon = false;
             }
-            Token::Text(raw) if depth <= 3 => key = decoded(raw).into_owned(),
+            Token::Text(raw) if depth <= 3 => {
+                key.clear();
+                key.push_str(&decoded(raw));
+            }
             Token::Bare(_) => after_colon = false,
             Token::Text(_) | Token::Space(_) => {}
         }
     }
+    tokens.are_all()
 }
 
-fn write(text: &str, words: &Words, out: &mut dyn Write) -> io::Result<Summary> {
+/// What was copied, and whether all was.
+fn write(more: More<'_>, words: &Words, out: &mut dyn Write) -> io::Result<(Summary, bool)> {
     let mut copy = Copy::new(words, out);
-    copy.text(text)?;
-    Ok(Summary {
+    let mut tokens = Tokens::new(more);
+    copy.all(&mut tokens)?;
+    let summary = Summary {
         left_out: copy.left_out,
         changed: copy.changed,
         ..Summary::default()
-    })
+    };
+    Ok((summary, tokens.are_all()))
 }
 
 /// A piece of JSON text.
@@ -130,40 +159,74 @@ enum Token<'t> {
     Text(&'t str),
     /// A number or a word.
     Bare(&'t str),
+    /// Blanks; more may follow.
     Space(&'t str),
 }
 
 /// The pieces of a text; a string that is cut off ends them.
-fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let byte = *bytes.get(at)?;
-        let from = at;
-        let run = |is: fn(&u8) -> bool| {
-            let rest = bytes.get(from..).unwrap_or_default();
-            from + rest.iter().position(|b| !is(b)).unwrap_or(rest.len())
-        };
-        let token = match byte {
-            b'{' | b'[' => Token::Open(byte),
-            b'}' | b']' => Token::Close(byte),
-            b',' | b':' => Token::Mark(byte),
-            b'"' => {
-                at = read::after_json_string(bytes, from)?;
-                return text.get(from..at).map(Token::Text);
-            }
-            b if b.is_ascii_whitespace() => {
-                at = run(u8::is_ascii_whitespace);
-                return text.get(from..at).map(Token::Space);
-            }
-            _ => {
-                at = run(|b| !b.is_ascii_whitespace() && !b"{}[],:\"".contains(b));
-                return text.get(from..at).map(Token::Bare);
+struct Tokens<'m> {
+    window: Window<'m>,
+    /// Open brackets.
+    depth: usize,
+}
+
+impl<'m> Tokens<'m> {
+    fn new(more: More<'m>) -> Self {
+        Tokens {
+            window: Window::new(more),
+            depth: 0,
+        }
+    }
+
+    fn next(&mut self) -> Option<Token<'_>> {
+        let mut ended = false;
+        let end = loop {
+            let at = self.window.at;
+            match token_end(self.window.text.as_bytes(), at, ended) {
+                Some(end) => break end,
+                None if ended || self.window.too_long => return None,
+                None => ended = !self.window.refill(),
             }
         };
-        at += 1;
-        Some(token)
-    })
+        let from = std::mem::replace(&mut self.window.at, end);
+        let text = self.window.text.get(from..end)?;
+        Some(match *text.as_bytes().first()? {
+            byte @ (b'{' | b'[') => {
+                self.depth += 1;
+                if self.depth > LONGEST_VALUE {
+                    self.window.too_long = true;
+                    return None;
+                }
+                Token::Open(byte)
+            }
+            byte @ (b'}' | b']') => {
+                self.depth = self.depth.saturating_sub(1);
+                Token::Close(byte)
+            }
+            byte @ (b',' | b':') => Token::Mark(byte),
+            b'"' => Token::Text(text),
+            byte if byte.is_ascii_whitespace() => Token::Space(text),
+            _ => Token::Bare(text),
+        })
+    }
+
+    /// Whether none was longer than any of a trace, once there are no more.
+    fn are_all(&self) -> bool {
+        !self.window.too_long
+    }
+}
+
+/// Where the token at `at` ends; `None` where the text ends before that is known.
+fn token_end(bytes: &[u8], at: usize, ended: bool) -> Option<usize> {
+    let rest = bytes.get(at..)?;
+    let run = |is: fn(&u8) -> bool| rest.iter().position(|b| !is(b)).map(|length| at + length);
+    match *rest.first()? {
+        b'{' | b'[' | b'}' | b']' | b',' | b':' => Some(at + 1),
+        b'"' => read::after_json_string(bytes, at),
+        b if b.is_ascii_whitespace() => Some(run(u8::is_ascii_whitespace).unwrap_or(bytes.len())),
+        _ => run(|b| !b.is_ascii_whitespace() && !b"{}[],:\"".contains(b))
+            .or_else(|| ended.then_some(bytes.len())),
+    }
 }
 
 /// What a string with its quotes says; as written where it is not valid JSON.
@@ -188,6 +251,7 @@ enum Member {
 struct Copy<'w, 'o> {
     words: &'w Words,
     out: &'o mut dyn Write,
+    meanings: Meanings,
     /// Open brackets.
     open: Vec<u8>,
     /// The next string of an object is a key.
@@ -210,6 +274,7 @@ impl<'w, 'o> Copy<'w, 'o> {
         Copy {
             words,
             out,
+            meanings: Meanings::default(),
             open: Vec::new(),
             key_next: false,
             member: Member::Copied,
@@ -222,8 +287,8 @@ impl<'w, 'o> Copy<'w, 'o> {
         }
     }
 
-    fn text(&mut self, text: &str) -> io::Result<()> {
-        for token in tokens(text) {
+    fn all(&mut self, tokens: &mut Tokens<'_>) -> io::Result<()> {
+        while let Some(token) = tokens.next() {
             match token {
                 Token::Open(byte) => self.opened(byte)?,
                 Token::Close(byte) => {
@@ -336,7 +401,7 @@ impl<'w, 'o> Copy<'w, 'o> {
             self.written = true;
             return self.put(raw.as_bytes());
         }
-        self.member = match meaning(key) {
+        self.member = match self.meanings.of(key) {
             Meaning::Nothing => Member::Copied,
             Meaning::Environment => Member::Dropped,
             Meaning::Secret | Meaning::User | Meaning::Host | Meaning::Place => Member::Hidden,
@@ -388,11 +453,33 @@ mod tests {
 
     fn copied(text: &str) -> String {
         let mut words = Words::default();
-        learn(text, &mut words);
+        assert!(learn(&mut in_pieces(text, usize::MAX), &mut words));
         words.settle();
+        let whole = written(text, usize::MAX, &words);
+        for length in 1..8 {
+            assert_eq!(written(text, length, &words), whole, "{length}");
+        }
+        whole
+    }
+
+    fn written(text: &str, length: usize, words: &Words) -> String {
         let mut out = Vec::new();
-        write(text, &words, &mut out).unwrap();
+        assert!(
+            write(&mut in_pieces(text, length), words, &mut out)
+                .unwrap()
+                .1
+        );
         String::from_utf8(out).unwrap()
+    }
+
+    /// A text that comes in pieces of so many characters.
+    fn in_pieces(text: &str, length: usize) -> impl FnMut(&mut String) -> bool {
+        let mut chars = text.chars().peekable();
+        move |to| {
+            let more = chars.peek().is_some();
+            to.extend(chars.by_ref().take(length));
+            more
+        }
     }
 
     #[test]
@@ -468,6 +555,21 @@ mod tests {
             clean_json(r#"{"a": "/home/dave", "env": {"X": 1}}"#, &words),
             "{\"a\": \"~\", \"env\": null}"
         );
+    }
+
+    #[test]
+    fn what_no_trace_holds_is_given_up() {
+        for (beginning, unit) in [("[\"", "x"), ("", "["), ("[", "1")] {
+            let unit = unit.repeat(1 << 20);
+            let mut pieces = 0;
+            let mut more = |text: &mut String| {
+                text.push_str(if pieces == 0 { beginning } else { &unit });
+                pieces += 1;
+                true
+            };
+            assert!(!learn(&mut more, &mut Words::default()));
+            assert!(pieces << 20 <= 3 * LONGEST_VALUE, "{pieces}");
+        }
     }
 
     proptest! {

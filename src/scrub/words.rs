@@ -15,6 +15,10 @@ const USER: &str = "someone";
 const MAX_KNOWN: usize = 256;
 /// Secrets and names shorter than this are part of too many other words.
 const LEAST: usize = 4;
+/// Bytes, other than letters, at which what has to go is found.
+const MARKS: &[u8] = b"/\\=:@-";
+/// What stands before a token in a header.
+const SCHEMES: &[&str] = &["Bearer ", "bearer ", "Basic "];
 /// Longer values of a variable are not looked for elsewhere.
 const MAX_VALUE: usize = 4096;
 
@@ -77,13 +81,26 @@ struct Known {
 }
 
 /// What was learned from a file's settings and environment, to be found in the rest of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Words {
     learned: BTreeSet<Known>,
     /// Of `learned`, sorted by first byte.
     table: Vec<Known>,
     /// Where in `table` the entries with a first byte begin and end.
-    by_byte: Vec<(usize, usize)>,
+    by_byte: [(usize, usize); 256],
+    /// The bytes at which something to be removed is looked for.
+    telling: [bool; 256],
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Words {
+            learned: BTreeSet::new(),
+            table: Vec::new(),
+            by_byte: [(0, 0); 256],
+            telling: [false; 256],
+        }
+    }
 }
 
 impl Words {
@@ -182,12 +199,24 @@ impl Words {
             let first = k.text.as_bytes().first().copied();
             (first, !k.anywhere, std::cmp::Reverse(k.text.len()))
         });
-        self.by_byte = vec![(0, 0); 256];
+        self.by_byte = [(0, 0); 256];
         for (at, known) in self.table.iter().enumerate() {
             if let Some(first) = known.text.as_bytes().first()
                 && let Some(span) = self.by_byte.get_mut(usize::from(*first))
             {
                 *span = (if span.1 == 0 { at } else { span.0 }, at + 1);
+            }
+        }
+        let known = self.table.iter().filter_map(|k| k.text.bytes().next());
+        let schemes = SCHEMES.iter().filter_map(|scheme| scheme.bytes().next());
+        let all = known
+            .chain(schemes)
+            .chain(credentials::first_bytes())
+            .chain(MARKS.iter().copied());
+        self.telling = [false; 256];
+        for byte in all {
+            if let Some(slot) = self.telling.get_mut(usize::from(byte)) {
+                *slot = true;
             }
         }
     }
@@ -233,12 +262,22 @@ impl Words {
 
     /// The first part of `text` at or behind `from` that has to go.
     pub(super) fn next(&self, text: &[u8], from: usize) -> Option<Found> {
-        (from..text.len()).find_map(|at| self.at(text, at).filter(|f| f.end > f.start))
+        let telling = |byte: &u8| self.telling.get(usize::from(*byte)) == Some(&true);
+        let mut from = from;
+        loop {
+            let at = from + text.get(from..)?.iter().position(telling)?;
+            let found = self.at(text, at).filter(|f| f.end > f.start);
+            if found.is_some() {
+                return found;
+            }
+            from = at + 1;
+        }
     }
 
     fn at(&self, text: &[u8], at: usize) -> Option<Found> {
         let byte = *text.get(at)?;
         let found = match byte {
+            // What is looked for here is also named in `MARKS`.
             b'/' => unix_home(text, at).or_else(|| url_password(text, at)),
             b'\\' => windows_home(text, at),
             b'=' | b':' => assignment(text, at),
@@ -474,9 +513,9 @@ fn assignment(text: &[u8], at: usize) -> Option<Found> {
     let name = name.trim_start_matches('-');
     // `USER=` and `HOSTNAME=` of an environment that was written into a text.
     let capitals = text.get(at) == Some(&b'=') && !name.bytes().any(|b| b.is_ascii_lowercase());
-    let identity = match credentials::meaning(name) {
-        Meaning::User if capitals => Some(Kind::User),
-        Meaning::Host if capitals => Some(Kind::Host),
+    let identity = match capitals.then(|| credentials::meaning(name)) {
+        Some(Meaning::User) => Some(Kind::User),
+        Some(Meaning::Host) => Some(Kind::Host),
         _ => None,
     };
     if identity.is_none() && !credentials::is_secret_in_text(name) {
@@ -612,7 +651,7 @@ fn word_forms(text: &[u8], at: usize) -> Option<Found> {
     {
         return None;
     }
-    for scheme in ["Bearer ", "bearer ", "Basic "] {
+    for scheme in SCHEMES {
         if starts(text, at, scheme) {
             let start = at + scheme.len();
             let end = value_end(text, start);
@@ -720,6 +759,14 @@ mod tests {
             // What was put in its place may meet a neighbour; once more must be enough.
             let again = words.clean(&clean).into_owned();
             prop_assert_eq!(words.next(again.as_bytes(), 0), None);
+        }
+
+        #[test]
+        fn where_nothing_is_looked_for_nothing_is(text in r#"([a-z/\\:=@'" -]|/root/|HF_TOKEN|s3cr3t-value|Basic |ghp_0123456789abcdefghijA|-----BEGIN PRIVATE KEY|é){0,20}"#) {
+            let words = words();
+            let everywhere = (0..text.len())
+                .find_map(|at| words.at(text.as_bytes(), at).filter(|f| f.end > f.start));
+            prop_assert_eq!(words.next(text.as_bytes(), 0), everywhere);
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use serde_json::value::RawValue;
 
+use super::window::{More, Window};
+
 /// Declares an object of which only some fields are read. Of a key that occurs twice the last value
 /// counts, and anything but an object is an empty one.
 macro_rules! object {
@@ -151,37 +153,27 @@ pub(super) trait Sink {
     fn property(&mut self, key: &str, value: &str);
 }
 
-/// No event of a trace is longer, in bytes; one with a deep call stack has some thousand. What is read
-/// must be held as one piece, and a file can be packed so well that there is no end to it.
-pub(super) const LONGEST_VALUE: usize = 64 << 20;
-
 /// How the reading of a trace ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Whole,
     /// The text ends before the trace does.
     Cut,
-    /// What was read ends at a value of more than [`LONGEST_VALUE`] bytes.
+    /// What was read ends at a value of more than [`super::window::LONGEST_VALUE`] bytes.
     TooLong,
     /// Neither an object nor an array, or an object without events.
     NoTrace,
 }
 
-/// Appends more of a text; false where there is no more.
-pub(super) type More<'m> = &'m mut dyn FnMut(&mut String) -> bool;
-
 /// Reads a trace, an object with `traceEvents` or a bare array of events, from a text that comes in
 /// pieces of any size. What it says does not depend on them.
 pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> End {
     let mut reader = Reader {
-        text: String::new(),
-        at: 0,
-        more,
+        window: Window::new(more),
         sink,
-        too_long: false,
     };
-    if reader.peek().is_some() && reader.text.starts_with('\u{feff}') {
-        reader.at = '\u{feff}'.len_utf8();
+    if reader.peek().is_some() && reader.window.text.starts_with('\u{feff}') {
+        reader.window.at = '\u{feff}'.len_utf8();
     }
     reader.skip_space();
     let ended = match reader.peek() {
@@ -192,51 +184,24 @@ pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> End {
     match ended {
         Some(true) => End::Whole,
         Some(false) => End::NoTrace,
-        None if reader.too_long => End::TooLong,
+        None if reader.window.too_long => End::TooLong,
         None => End::Cut,
     }
 }
 
 struct Reader<'m, 's> {
-    /// What is at hand: from the value being read on.
-    text: String,
-    at: usize,
-    more: More<'m>,
+    window: Window<'m>,
     sink: &'s mut dyn Sink,
-    /// A value was given up.
-    too_long: bool,
 }
 
 /// Methods answer `None` where the text ends too early.
 impl Reader<'_, '_> {
-    /// Gets more text, at least as much as is not yet read, so that a long value is not looked at many
-    /// times. What has been read is forgotten; false at the end of the text.
-    fn refill(&mut self) -> bool {
-        let mut from = self.at.min(self.text.len());
-        while !self.text.is_char_boundary(from) {
-            from -= 1;
-        }
-        self.text.drain(..from);
-        self.at -= from;
-        let before = self.text.len();
-        self.too_long |= before > LONGEST_VALUE;
-        if self.too_long {
-            return false;
-        }
-        while self.text.len() <= 2 * before {
-            if !(self.more)(&mut self.text) {
-                break;
-            }
-        }
-        self.text.len() > before
-    }
-
     fn peek(&mut self) -> Option<u8> {
         loop {
-            if let Some(byte) = self.text.as_bytes().get(self.at) {
+            if let Some(byte) = self.window.text.as_bytes().get(self.window.at) {
                 return Some(*byte);
             }
-            if !self.refill() {
+            if !self.window.refill() {
                 return None;
             }
         }
@@ -244,25 +209,30 @@ impl Reader<'_, '_> {
 
     fn skip_space(&mut self) {
         loop {
-            let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+            let rest = self
+                .window
+                .text
+                .as_bytes()
+                .get(self.window.at..)
+                .unwrap_or_default();
             if let Some(space) = rest.iter().position(|b| !b.is_ascii_whitespace()) {
-                self.at += space;
+                self.window.at += space;
                 return;
             }
-            self.at = self.text.len();
-            if !self.refill() {
+            self.window.at = self.window.text.len();
+            if !self.window.refill() {
                 return;
             }
         }
     }
 
-    /// Where a value ends, by one of the functions below; it begins at `self.at`.
+    /// Where a value ends, by one of the functions below; it begins at `self.window.at`.
     fn end(&mut self, of: fn(&[u8], usize) -> Option<usize>) -> Option<usize> {
         loop {
-            if let Some(end) = of(self.text.as_bytes(), self.at) {
+            if let Some(end) = of(self.window.text.as_bytes(), self.window.at) {
                 return Some(end);
             }
-            if !self.refill() {
+            if !self.window.refill() {
                 return None;
             }
         }
@@ -271,51 +241,55 @@ impl Reader<'_, '_> {
     /// The members of the trace object; whether its events were among them.
     fn members(&mut self) -> Option<bool> {
         let mut found = false;
-        self.at += 1;
+        self.window.at += 1;
         loop {
             self.skip_space();
             match self.peek()? {
                 b'}' => return Some(found),
                 b'"' => {
                     let end = self.end(after_string)?;
-                    let key = self.text.get(self.at + 1..end - 1);
+                    let key = self.window.text.get(self.window.at + 1..end - 1);
                     let key = key.unwrap_or_default().to_owned();
-                    self.at = end;
+                    self.window.at = end;
                     self.skip_space();
                     if self.peek()? != b':' {
                         continue;
                     }
-                    self.at += 1;
+                    self.window.at += 1;
                     self.skip_space();
                     if key == "traceEvents" && self.peek()? == b'[' {
                         found = true;
                         self.events()?;
                     } else {
                         let end = self.end(after_value)?;
-                        let value = self.text.get(self.at..end).unwrap_or_default();
+                        let value = self
+                            .window
+                            .text
+                            .get(self.window.at..end)
+                            .unwrap_or_default();
                         self.sink.property(&key, value);
-                        self.at = end;
+                        self.window.at = end;
                     }
                 }
                 // A comma, or something that does not belong here.
-                _ => self.at += 1,
+                _ => self.window.at += 1,
             }
         }
     }
 
     fn events(&mut self) -> Option<()> {
-        self.at += 1;
+        self.window.at += 1;
         loop {
             self.skip_space();
             match self.peek()? {
                 b']' => {
-                    self.at += 1;
+                    self.window.at += 1;
                     return Some(());
                 }
-                b',' => self.at += 1,
+                b',' => self.window.at += 1,
                 b'{' => self.event()?,
                 _ => {
-                    self.at = self.end(after_value)?;
+                    self.window.at = self.end(after_value)?;
                     self.sink.unreadable();
                 }
             }
@@ -324,24 +298,29 @@ impl Reader<'_, '_> {
 
     fn event(&mut self) -> Option<()> {
         loop {
-            let rest = self.text.get(self.at..)?;
+            let rest = self.window.text.get(self.window.at..)?;
             let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Event<'_>>();
             if let Some(Ok(event)) = values.next() {
-                self.at += values.byte_offset();
+                self.window.at += values.byte_offset();
                 self.sink.event(&event);
                 return Some(());
             }
             // Not JSON, or not all of it is here.
-            if let Some(end) = after_value(self.text.as_bytes(), self.at) {
-                let text = repaired(self.text.get(self.at..end).unwrap_or_default());
-                self.at = end;
+            if let Some(end) = after_value(self.window.text.as_bytes(), self.window.at) {
+                let text = repaired(
+                    self.window
+                        .text
+                        .get(self.window.at..end)
+                        .unwrap_or_default(),
+                );
+                self.window.at = end;
                 match serde_json::from_str::<Event<'_>>(&text) {
                     Ok(event) => self.sink.event(&event),
                     Err(_) => self.sink.unreadable(),
                 }
                 return Some(());
             }
-            if !self.refill() {
+            if !self.window.refill() {
                 return None;
             }
         }
@@ -446,6 +425,7 @@ fn repaired(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::window::LONGEST_VALUE;
     use super::*;
     use proptest::prelude::*;
 

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 
 use flate2::read::MultiGzDecoder;
 
+use super::window::More;
 use crate::base::units;
 use crate::read::{Progress, ReadError};
 
@@ -50,33 +51,15 @@ pub(super) fn first(path: &Path, most: u64) -> Vec<u8> {
     text
 }
 
-/// The whole text of a file, and why it ends too early, if it does; a sentence.
-///
-/// # Errors
-/// When the file cannot be read, or is larger than any trace.
-pub(super) fn text(
-    path: &Path,
-    progress: &dyn Progress,
-) -> Result<(String, Option<String>), ReadError> {
-    let mut text = String::new();
-    let mut joint = Joint::default();
-    let damage = pieces(path, HARMLESS, progress, &mut |piece| {
-        joint.append(&mut text, piece);
-        true
-    })?;
-    joint.end(&mut text);
-    Ok((text, damage))
-}
-
 /// Runs `read` on the text of a file while the text is still being unpacked. Gives what `read` gave,
 /// and why the text ends too early, if it does.
 ///
 /// # Errors
-/// As [`text`].
+/// When the file cannot be read, or is larger than any trace.
 pub(super) fn streamed<T>(
     path: &Path,
     progress: &dyn Progress,
-    read: impl FnOnce(&mut dyn FnMut(&mut String) -> bool) -> T,
+    read: impl FnOnce(More<'_>) -> T,
 ) -> Result<(T, Option<String>), ReadError> {
     let (sender, receiver) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
     std::thread::scope(|scope| {
@@ -259,7 +242,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, bytes).unwrap();
-        text(&path, &Quiet)
+        streamed(&path, &Quiet, |more| {
+            let mut text = String::new();
+            while more(&mut text) {}
+            text
+        })
     }
 
     #[test]

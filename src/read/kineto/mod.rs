@@ -20,11 +20,13 @@ mod flows;
 mod json;
 mod load;
 mod number;
+mod window;
 
 use about::About;
 use events::Rows;
 pub(super) use json::after_string;
 pub(super) use load::is_gzip;
+pub(crate) use window::{LONGEST_VALUE, More, Window};
 
 use json::{End, Event, Sink};
 
@@ -129,9 +131,13 @@ impl Sink for Trace {
     }
 }
 
-/// The unpacked text of a trace, as far as it could be unpacked.
-pub(super) fn text(path: &Path, progress: &dyn Progress) -> Result<String, ReadError> {
-    Ok(load::text(path, progress)?.0)
+/// Runs `read` on the unpacked text of a trace, as far as it can be unpacked.
+pub(super) fn text<T>(
+    path: &Path,
+    progress: &dyn Progress,
+    read: impl FnOnce(More<'_>) -> T,
+) -> Result<T, ReadError> {
+    Ok(load::streamed(path, progress, read)?.0)
 }
 
 pub(super) fn first_byte(text: &[u8]) -> Option<u8> {
@@ -180,7 +186,7 @@ fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
             format!(
                 "Reading stopped at a value of more than {}, which no event of a trace is; what \
                  comes before it was read, the rest is missing from all figures.",
-                units::bytes(json::LONGEST_VALUE as f64)
+                units::bytes(LONGEST_VALUE as f64)
             ),
         ),
         (None, End::Whole | End::NoTrace) => {}

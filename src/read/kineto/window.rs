@@ -1,0 +1,51 @@
+//! A text that comes in pieces, of which only what is being read is at hand.
+
+/// No event of a trace is longer, in bytes; one with a deep call stack has some thousand. What is read
+/// must be held as one piece, and a file can be packed so well that there is no end to it.
+pub(crate) const LONGEST_VALUE: usize = 64 << 20;
+
+/// Appends more of a text; false where there is no more.
+pub(crate) type More<'m> = &'m mut dyn FnMut(&mut String) -> bool;
+
+/// The part of a text that is at hand: from the value being read on.
+pub(crate) struct Window<'m> {
+    pub(crate) text: String,
+    /// Up to here `text` was read.
+    pub(crate) at: usize,
+    more: More<'m>,
+    /// A value of more than [`LONGEST_VALUE`] bytes was given up: nothing behind it is read.
+    pub(crate) too_long: bool,
+}
+
+impl<'m> Window<'m> {
+    pub(crate) fn new(more: More<'m>) -> Self {
+        Window {
+            text: String::new(),
+            at: 0,
+            more,
+            too_long: false,
+        }
+    }
+
+    /// Gets more text, at least as much as is not yet read, so that a long value is not looked at many
+    /// times. What has been read is forgotten; false at the end of the text.
+    pub(crate) fn refill(&mut self) -> bool {
+        let mut from = self.at.min(self.text.len());
+        while !self.text.is_char_boundary(from) {
+            from -= 1;
+        }
+        self.text.drain(..from);
+        self.at -= from;
+        let before = self.text.len();
+        self.too_long |= before > LONGEST_VALUE;
+        if self.too_long {
+            return false;
+        }
+        while self.text.len() <= 2 * before {
+            if !(self.more)(&mut self.text) {
+                break;
+            }
+        }
+        self.text.len() > before
+    }
+}
