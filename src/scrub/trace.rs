@@ -54,7 +54,7 @@ pub(super) fn copy(
         remedy: "capture it again with `export_chrome_trace` or `tensorboard_trace_handler`"
             .to_owned(),
     };
-    let mut words = Words::default();
+    let mut words = Words::besides(KEPT);
     let whole = read::trace_text(from, progress, |more| learn(more, &mut words))?;
     if !whole {
         return Err(too_long().into());
@@ -117,11 +117,8 @@ fn learn(more: More<'_>, words: &mut Words) -> bool {
             Token::Mark(_) => after_colon = false,
             Token::Text(raw) if after_colon => {
                 // Events are many and speak of the program; the members around them of the machine.
-                let telling = depth <= 2 || meanings.of(&key) != Meaning::Nothing;
-                let value = decoded(raw);
-                // Words of the format are nobody's name.
-                if telling && !KEPT.contains(&&*value) {
-                    words.learn(&key, &value);
+                if depth <= 2 || meanings.of(&key) != Meaning::Nothing {
+                    words.learn(&key, &decoded(raw));
                 }
                 after_colon = false;
             }
@@ -452,7 +449,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn copied(text: &str) -> String {
-        let mut words = Words::default();
+        let mut words = Words::besides(KEPT);
         assert!(learn(&mut in_pieces(text, usize::MAX), &mut words));
         words.settle();
         let whole = written(text, usize::MAX, &words);
@@ -507,6 +504,14 @@ mod tests {
             (
                 r#"{"host_name": "traceEvents", "traceEvents": [{"name": "x"}]}"#,
                 "{\"traceEvents\":[{\"name\": \"x\"}]}\n",
+            ),
+            (
+                r#"{"my_token": "chemaVersion", "schemaVersion": 1, "traceEvents": [{"a": "xchemaVersiony"}]}"#,
+                "{\"schemaVersion\":1,\"traceEvents\":[{\"a\": \"xchemaVersiony\"}]}\n",
+            ),
+            (
+                r#"{"my_token": "remove", "traceEvents": [{"token": "remove"}]}"#,
+                "{\"traceEvents\":[{\"token\": \"removed\"}]}\n",
             ),
             (
                 r#"{"host_name": ["node17"], "traceEvents": [{"name": "node17 x"}]}"#,

@@ -83,6 +83,8 @@ struct Known {
 /// What was learned from a file's settings and environment, to be found in the rest of it.
 #[derive(Debug)]
 pub(super) struct Words {
+    /// What every copy of this format holds: nobody's name, and no secret.
+    format: &'static [&'static str],
     learned: BTreeSet<Known>,
     /// Of `learned`, sorted by first byte.
     table: Vec<Known>,
@@ -94,16 +96,22 @@ pub(super) struct Words {
 
 impl Default for Words {
     fn default() -> Self {
+        Words::besides(&[])
+    }
+}
+
+impl Words {
+    /// Nothing learned yet, of a format whose own words these are.
+    pub(super) fn besides(format: &'static [&'static str]) -> Self {
         Words {
+            format,
             learned: BTreeSet::new(),
             table: Vec::new(),
             by_byte: [(0, 0); 256],
             telling: [false; 256],
         }
     }
-}
 
-impl Words {
     /// How many names or values of a kind are known.
     pub(super) fn known(&self, kind: Kind) -> usize {
         self.learned.iter().filter(|k| k.kind == kind).count()
@@ -168,20 +176,18 @@ impl Words {
     }
 
     fn add(&mut self, text: &str, kind: Kind, anywhere: bool) {
-        const NOBODY: &[&str] = &[
-            USER,
-            REMOVED,
-            "root",
-            "localhost",
-            "Shared",
-            "Public",
-            "none",
-        ];
+        const NOBODY: &[&str] = &["root", "localhost", "Shared", "Public", "none"];
+        // Secrets count also inside of words.
+        let is_part = |word: &&str| match kind {
+            Kind::Secret => word.contains(text),
+            _ => *word == text,
+        };
+        let ours = self.format.iter().chain(&[USER, REMOVED]).any(is_part);
         let plain = text.bytes().all(|b| b.is_ascii_graphic() || b >= 0x80);
         let fits = kind == Kind::Secret || (text.len() >= LEAST && text.len() <= 80 && plain);
         // A number is a process, a size or an answer to another question.
         let telling = text.bytes().any(|b| b.is_ascii_alphabetic() || b >= 0x80);
-        if fits && telling && !NOBODY.contains(&text) && self.learned.len() < MAX_KNOWN {
+        if fits && telling && !ours && !NOBODY.contains(&text) && self.learned.len() < MAX_KNOWN {
             self.learned.insert(Known {
                 text: text.to_owned(),
                 kind,
