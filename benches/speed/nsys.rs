@@ -59,6 +59,11 @@ const CALLS: [&str; 3] = [
 const FIRST_KERNEL: usize = CALLS.len();
 const KERNEL_NAMES: usize = 120;
 
+/// Blocks of the model: a step does in each what the step before did.
+const LAYERS: i64 = 48;
+/// Operators of a block.
+const OPS: i64 = 12;
+
 /// A program in the middle of its work, on one thread.
 struct Writer<'c> {
     kernel: Statement<'c>,
@@ -132,7 +137,6 @@ fn strings(conn: &Connection) {
 impl Writer<'_> {
     /// One block of the model, forward then backward: twelve operators each, in two processes.
     fn block(&mut self, start: i64, block: i64) -> i64 {
-        const OPS: i64 = 12;
         const OP_NS: i64 = 24_000;
         let mut time = start;
         for backward in [false, true] {
@@ -157,8 +161,8 @@ impl Writer<'_> {
         if backward {
             return;
         }
-        let step = format!("step {}", block / 48);
-        let layer = format!("layer:blocks.{}", block % 48);
+        let step = format!("step {}", block / LAYERS);
+        let layer = format!("layer:blocks.{}", block % LAYERS);
         let names = [step.as_str(), "model", "encoder", "layers", &layer];
         for (inset, name) in (0..).zip(names) {
             self.push(start + inset, end - inset, thread, name.to_owned());
@@ -167,8 +171,9 @@ impl Writer<'_> {
 
     /// One operator with its ranges, calls and kernel.
     fn operator(&mut self, at: i64, thread: i64, process: i64, number: i64, backward: bool) {
-        let (outer, inner) = OPERATORS[(number % 8) as usize];
-        let variant = number / 8 % 40;
+        let of_step = number % (LAYERS * OPS);
+        let (outer, inner) = OPERATORS[(of_step % 8) as usize];
+        let variant = of_step / 8 % 40;
         let id = self.op_id;
         self.op_id += 5;
         let rows = 64 * (1 + variant % 16);
@@ -196,7 +201,7 @@ impl Writer<'_> {
             let last = format!("aten::{inner}_out");
             self.push(at + 2_100, at + 17_000, thread, text(last, id + 4));
         }
-        self.launch(at + 3_000, thread, process, number);
+        self.launch(at + 3_000, thread, process, of_step);
     }
 
     fn launch(&mut self, at: i64, thread: i64, process: i64, number: i64) {

@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use serde_json::Value;
 
 use super::credentials::{Meaning, Meanings};
-use super::words::{REMOVED, Words};
+use super::words::{JSON_WORDS, REMOVED, Words};
 use super::{ScrubError, Summary, cannot_write};
 use crate::base::units;
 use crate::read::{self, LONGEST_VALUE, More, Progress, ReadError, Window};
@@ -427,7 +427,7 @@ impl<'w, 'o> Copy<'w, 'o> {
     fn bare(&mut self, raw: &str) -> io::Result<()> {
         const LONGEST: usize = 64;
         let unsigned = raw.trim_start_matches(['+', '-']);
-        let word = ["true", "false", "null", "NaN", "nan", "Infinity", "inf"].contains(&unsigned);
+        let word = JSON_WORDS.contains(&unsigned);
         let digits = |b: u8| b.is_ascii_digit() || b"+-.eE".contains(&b);
         let known = word || (raw.len() <= LONGEST && raw.bytes().all(digits));
         // A byte order mark is the reader's business.
@@ -508,6 +508,10 @@ mod tests {
             (
                 r#"{"my_token": "chemaVersion", "schemaVersion": 1, "traceEvents": [{"a": "xchemaVersiony"}]}"#,
                 "{\"schemaVersion\":1,\"traceEvents\":[{\"a\": \"xchemaVersiony\"}]}\n",
+            ),
+            (
+                r#"{"host_name": "null[{", "traceEvents": [x[{"host": "null[{"}]]}"#,
+                "{\"traceEvents\":[null[{\"host\": \"removed\"}]]}\n",
             ),
             (
                 r#"{"my_token": "remove", "traceEvents": [{"token": "remove"}]}"#,

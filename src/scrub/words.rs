@@ -187,7 +187,13 @@ impl Words {
         let fits = kind == Kind::Secret || (text.len() >= LEAST && text.len() <= 80 && plain);
         // A number is a process, a size or an answer to another question.
         let telling = text.bytes().any(|b| b.is_ascii_alphabetic() || b >= 0x80);
-        if fits && telling && !ours && !NOBODY.contains(&text) && self.learned.len() < MAX_KNOWN {
+        if fits
+            && telling
+            && !ours
+            && !is_json(text)
+            && !NOBODY.contains(&text)
+            && self.learned.len() < MAX_KNOWN
+        {
             self.learned.insert(Known {
                 text: text.to_owned(),
                 kind,
@@ -382,6 +388,15 @@ fn is_ordinary(name: &str) -> bool {
         || ["aten", "torch", "torch.nn.functional", "Tensor"]
             .iter()
             .any(|m| op(m))
+}
+
+/// The words of JSON and of what profilers write in its place.
+pub(super) const JSON_WORDS: &[&str] = &["true", "false", "null", "NaN", "nan", "Infinity", "inf"];
+
+/// Whether all of a text may stand between the strings of JSON: `null[{` is nobody's name.
+fn is_json(text: &str) -> bool {
+    text.split(|c: char| c.is_ascii_whitespace() || "{}[],:\"+-".contains(c))
+        .all(|part| JSON_WORDS.contains(&part) || part.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn is_word(byte: u8) -> bool {
