@@ -27,6 +27,7 @@ mod steps;
 mod stretched;
 mod sweep;
 mod timeline;
+mod tree;
 
 #[cfg(test)]
 mod real;
@@ -42,9 +43,9 @@ use origins::Origins;
 pub use steps::StepTime;
 use steps::Steps;
 pub(crate) use stretched::waited_share;
-use sweep::Tree;
 pub(crate) use timeline::is_profilers_own;
 use timeline::{Hints, Times};
+use tree::Tree;
 
 handle! {
     /// A node of the scope tree.
@@ -559,8 +560,8 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
     let (times, origins) = rayon::join(
         || times(&profile, &texts, &launches, &steps, vocabulary),
         || {
-            let tree = Tree::grow(&profile, &texts, &arguments, &steps, &mut labels, &launches);
-            Origins::find(&profile, &texts, tree, &brackets, &steps, &launches)
+            let grown = Tree::grow(&profile, &texts, &arguments, &steps, &mut labels, &launches);
+            Origins::find(&profile, &texts, grown, &brackets, &steps, &launches)
         },
     );
     let op_names = texts.op_names;

@@ -9,7 +9,8 @@ use rustc_hash::FxHashSet;
 
 use super::layers::{Brackets, Place};
 use super::marker::{Meaning, Named, Phase, Role, Texts, What};
-use super::sweep::{self, Context, Tree};
+use super::sweep::{self, Sweep};
+use super::tree::{Context, Tree};
 use super::{ArgsId, Direction, LayerSource, OpName, ScopeId};
 use crate::profile::{Number, Profile, Range, RangeId, StrId, ThreadId};
 
@@ -18,6 +19,8 @@ use crate::profile::{Number, Profile, Range, RangeId, StrId, ThreadId};
 pub(crate) struct Surroundings<'t, 'p> {
     pub brackets: &'t Brackets,
     pub tree: &'t Tree<'p>,
+    /// Per thread: it runs autograd nodes and never records a forward operator outside them.
+    pub engine_thread: &'t [bool],
     /// Per autograd node: the forward range that recorded it.
     pub forwards: &'t Forwards,
 }
@@ -280,7 +283,7 @@ impl<'p> Surroundings<'_, 'p> {
             return (direction, false);
         }
         // Between the nodes of an engine thread gradients are summed up.
-        let engine = self.tree.engine_thread.get(spot.thread.idx());
+        let engine = self.engine_thread.get(spot.thread.idx());
         if engine.copied().unwrap_or(false) {
             return (Direction::Bprop, false);
         }
@@ -310,24 +313,29 @@ struct Choice {
 /// origin of the node's name is preferred, and one that was itself recomputed only for the nodes
 /// that run inside another node. Functions written in C++ record no range of their own: what carries
 /// their number is something that ran just before.
-pub(crate) fn forwards(profile: &Profile, texts: &Texts, tree: &mut Tree<'_>) -> Forwards {
+pub(crate) fn forwards(
+    profile: &Profile,
+    texts: &Texts,
+    tree: &mut Tree<'_>,
+    sweep: &mut Sweep<'_>,
+) -> Forwards {
     let nodes = numbered_nodes(profile, tree);
     if nodes.is_empty() {
         return Forwards::default();
     }
     let wanted: FxHashSet<(u32, u64)> = nodes.iter().map(|n| (n.process, n.seq)).collect();
-    let mut origins = origins(profile, texts, tree, &wanted);
+    let mut origins = origins(profile, texts, sweep, &wanted);
     origins.par_sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
     let chosen: Vec<(ScopeId, RangeId)> = nodes
         .par_iter()
         .filter_map(|n| Some((n.scope, origin_of(n, &origins)?)))
         .collect();
     let ranges: Vec<RangeId> = chosen.iter().map(|(_, range)| *range).collect();
-    tree.add_ranges(&ranges);
+    tree.add(&sweep.add_ranges(&ranges));
     let mut forwards = Forwards(vec![None; tree.scopes.len()]);
     for (node, range) in chosen {
         if let Some(slot) = forwards.0.get_mut(node.idx()) {
-            *slot = tree.scope_of(range);
+            *slot = sweep.scope_of(range);
         }
     }
     forwards
@@ -391,7 +399,7 @@ fn numbered_nodes(profile: &Profile, tree: &Tree<'_>) -> Vec<NumberedNode> {
 fn origins(
     profile: &Profile,
     texts: &Texts,
-    tree: &Tree<'_>,
+    sweep: &Sweep<'_>,
     wanted: &FxHashSet<(u32, u64)>,
 ) -> Vec<Origin> {
     (profile.ranges.par_iter())
@@ -413,7 +421,7 @@ fn origins(
                 start: range.span.start,
                 range: RangeId::new(id),
                 stem: Some(named.stem),
-                recomputed: tree.recomputed.get(id).copied().unwrap_or(false),
+                recomputed: sweep.recomputed.get(id).copied().unwrap_or(false),
             })
         })
         .collect()

@@ -12,7 +12,8 @@ use super::layers::{Brackets, LayerTable};
 use super::marker::Texts;
 use super::ops::{self, Draft, LayerName, Setting, Spot, Surroundings};
 use super::steps::Steps;
-use super::sweep::Tree;
+use super::sweep::Sweep;
+use super::tree::Tree;
 use super::{LayerId, Link, Missing, OpCall, Scope, ScopeId};
 use crate::profile::{ApiClass, CallId, Kernel, KernelId, Profile, StrId};
 
@@ -32,21 +33,23 @@ impl Origins {
     pub(crate) fn find<'a>(
         profile: &'a Profile,
         texts: &'a Texts,
-        mut tree: Tree<'a>,
+        (mut tree, mut sweep): (Tree<'a>, Sweep<'a>),
         brackets: &Brackets,
         steps: &Steps,
         launches: &[Option<CallId>],
     ) -> Origins {
-        let forwards = ops::forwards(profile, texts, &mut tree);
-        tree.grown();
+        let forwards = ops::forwards(profile, texts, &mut tree, &mut sweep);
+        sweep.end();
         let around = Surroundings {
             brackets,
             tree: &tree,
+            engine_thread: &sweep.engine_thread,
             forwards: &forwards,
         };
         let launched = Launched {
             profile,
             steps,
+            scope_of_call: &sweep.scope_of_call,
             around,
         };
         let mut found = Found {
@@ -105,6 +108,8 @@ enum Operator<'p> {
 struct Launched<'t, 'p> {
     profile: &'p Profile,
     steps: &'t Steps,
+    /// Innermost scope of each launching call.
+    scope_of_call: &'t [Option<ScopeId>],
     around: Surroundings<'t, 'p>,
 }
 
@@ -134,9 +139,8 @@ impl<'p> Launched<'_, 'p> {
         launch: Option<CallId>,
         before: Option<ScopeId>,
     ) -> Origin<'p> {
-        let tree = self.around.tree;
         let call = launch.and_then(|l| self.profile.calls.get(l.idx()));
-        let scope = launch.and_then(|l| tree.scope_of_call.get(l.idx()).copied().flatten());
+        let scope = launch.and_then(|l| self.scope_of_call.get(l.idx()).copied().flatten());
         let spot = call.map(|call| Spot {
             scope,
             thread: call.thread,

@@ -1,46 +1,41 @@
-//! One pass per thread over time-sorted ranges and launches, and the scope tree it grows.
+//! One pass per thread over time-sorted ranges and launches: which ranges are scopes, and which scope
+//! each stands in.
 //!
-//! What a range inherits from the ranges around it (nearest operator, autograd node, layer names)
-//! is worked out once, when its node is made from its parent's. Asking for the operator around a
-//! launch is therefore one look-up, also below 100,000 ranges that the program never closed.
+//! A range becomes a scope when something was launched in it. Asking for the scope of a launch is then
+//! one look-up, also below 100,000 ranges that the program never closed. What a scope inherits from
+//! those around it is worked out in [`super::tree`], batch by batch, while this pass goes on.
 
-use rustc_hash::FxHashMap;
-
-use super::args::Arguments;
-use super::layers::{Names, Place, PlaceId, Places};
+use super::ScopeId;
 use super::marker::{Meaning, Role, Texts, What};
-use super::steps::Steps;
-use super::{OpName, OpNameId, Scope, ScopeId};
-use crate::profile::{CallId, Number, Profile, Range, RangeId, RangeKind, Strings};
+use crate::profile::{CallId, Number, Profile, Range, RangeId, RangeKind};
 
-/// What a scope knows of itself and the scopes around it.
+/// A range that is a scope; scopes are numbered in the order in which they are found.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Context {
-    /// Innermost operator the cost table knows, inside the autograd node if there is one.
-    pub known: Option<ScopeId>,
-    /// The same among those with arguments.
-    pub with_args: Option<ScopeId>,
-    /// Innermost operator the profiler itself recorded as one, known or not (`vllm::moe_forward`).
-    pub recorded: Option<ScopeId>,
-    /// The innermost autograd node, as the outermost of the ranges that stand for it.
-    pub node: Option<ScopeId>,
-    /// Innermost range with a sequence number.
-    pub seq: Option<ScopeId>,
-    pub place: PlaceId,
+pub(crate) struct Nested {
+    pub range: RangeId,
+    pub parent: Option<ScopeId>,
+    pub role: Role,
+    /// Inside an autograd node, or one itself.
+    pub in_node: bool,
+    /// Inside a forward operator run again in an autograd node.
+    pub recomputed: bool,
 }
 
-/// The scope tree with everything needed while it grows.
+/// What the pass has found so far.
 #[derive(Debug)]
-pub(crate) struct Tree<'a> {
+pub(crate) struct Sweep<'a> {
     profile: &'a Profile,
     texts: &'a Texts,
-    pub arguments: &'a Arguments,
-    pub labels: &'a mut Strings,
-    pub scopes: Vec<Scope>,
-    pub contexts: Vec<Context>,
-    pub places: Places,
     /// Per thread: the ranges that nest, in order of opening.
     ranges: Vec<Vec<u32>>,
+    /// Per thread: the calls that launched kernels, in order of time.
+    calls: Vec<Vec<u32>>,
+    /// Per process: operators that compute gradients are themselves recorded (`create_graph`), so
+    /// a sequence number inside a node does not mean recomputation.
+    records_gradients: Vec<bool>,
+    /// Found, and not yet handed over.
+    found: Vec<Nested>,
+    scopes: usize,
     /// Innermost scope of each launching call.
     pub scope_of_call: Vec<Option<ScopeId>>,
     scope_of_range: Vec<Option<ScopeId>>,
@@ -48,14 +43,20 @@ pub(crate) struct Tree<'a> {
     pub recomputed: Vec<bool>,
     /// Per thread: it runs autograd nodes and never records a forward operator outside them.
     pub engine_thread: Vec<bool>,
-    /// Per process: operators that compute gradients are themselves recorded (`create_graph`), so
-    /// a sequence number inside a node does not mean recomputation.
-    records_gradients: Vec<bool>,
-    /// Per process: first and last launch outside declared warm-up.
-    launch_extent: Vec<(i64, i64)>,
-    /// Numbers of autograd nodes whose engine range carries none.
-    inner_seqs: FxHashMap<ScopeId, u64>,
-    nowhere: PlaceId,
+}
+
+/// Scopes of a batch.
+const BATCH: usize = 1 << 14;
+
+/// How far the pass is.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    thread: usize,
+    /// Ranges and calls of that thread which are behind it.
+    ranges: usize,
+    calls: usize,
+    stack: Stack,
+    seen: Seen,
 }
 
 /// A range that has begun and not ended.
@@ -101,56 +102,98 @@ impl Stack {
     }
 }
 
-impl<'a> Tree<'a> {
-    /// The scopes around every launch.
-    pub(crate) fn grow(
+impl<'a> Sweep<'a> {
+    pub(crate) fn new(
         profile: &'a Profile,
         texts: &'a Texts,
-        arguments: &'a Arguments,
-        steps: &Steps,
-        labels: &'a mut Strings,
         launches: &[Option<CallId>],
-    ) -> Tree<'a> {
-        let mut places = Places::default();
-        let nowhere = places.intern(Place::default());
-        let mut tree = Tree {
+    ) -> Sweep<'a> {
+        Sweep {
             profile,
             texts,
-            arguments,
-            labels,
-            // No page of them is touched before it is needed, and nothing is moved as they grow.
-            scopes: Vec::with_capacity(profile.ranges.len()),
-            contexts: Vec::with_capacity(profile.ranges.len()),
-            places,
-            ranges: Vec::new(),
+            ranges: ranges_by_thread(profile),
+            calls: launching_calls(profile, launches),
+            records_gradients: records_gradients(profile, texts),
+            found: Vec::new(),
+            scopes: 0,
             scope_of_call: vec![None; profile.calls.len()],
             scope_of_range: vec![None; profile.ranges.len()],
             recomputed: vec![false; profile.ranges.len()],
             engine_thread: vec![false; profile.threads.len()],
-            records_gradients: records_gradients(profile, texts),
-            launch_extent: vec![(i64::MAX, i64::MIN); profile.processes.len()],
-            inner_seqs: FxHashMap::default(),
-            nowhere,
-        };
-        let calls = tree.launching_calls(launches, steps);
-        let ranges = ranges_by_thread(profile);
-        for (thread, (ranges, calls)) in ranges.iter().zip(&calls).enumerate() {
-            tree.sweep(thread, ranges, calls);
         }
-        tree.ranges = ranges;
-        tree
     }
 
-    /// Adds scopes for ranges that enclose no launch themselves, with all scopes around them. To be
-    /// called once: the lists of ranges are used up.
-    pub(crate) fn add_ranges(&mut self, wanted: &[RangeId]) {
+    /// The next scopes around launches, at least as many as a batch has; `None` behind the last.
+    pub(crate) fn next(&mut self, place: &mut Place) -> Option<Vec<Nested>> {
+        while place.thread < self.ranges.len() {
+            // Lists are lent to the loop, which changes the rest of what was found.
+            let ranges = self.ranges.get_mut(place.thread).map(std::mem::take)?;
+            let calls = self.calls.get_mut(place.thread).map(std::mem::take)?;
+            let ended = self.advance(place, &ranges, &calls);
+            if let Some(list) = self.ranges.get_mut(place.thread) {
+                *list = ranges;
+            }
+            if let Some(list) = self.calls.get_mut(place.thread) {
+                *list = if ended { Vec::new() } else { calls };
+            }
+            if ended {
+                if let Some(flag) = self.engine_thread.get_mut(place.thread) {
+                    *flag = place.seen.node && !place.seen.forward;
+                }
+                *place = Place {
+                    thread: place.thread + 1,
+                    ..Place::default()
+                };
+            }
+            if self.found.len() >= BATCH {
+                break;
+            }
+        }
+        (!self.found.is_empty()).then(|| std::mem::take(&mut self.found))
+    }
+
+    /// Goes on along one thread until a batch is full; whether it came to the end.
+    fn advance(&mut self, place: &mut Place, ranges: &[u32], calls: &[u32]) -> bool {
+        for call in calls.get(place.calls..).unwrap_or_default() {
+            if self.found.len() >= BATCH {
+                return false;
+            }
+            place.calls += 1;
+            let Some(time) = self.profile.calls.get(*call as usize).map(|c| c.span.start) else {
+                continue;
+            };
+            let begun = ranges.get(place.ranges..).unwrap_or_default();
+            for id in begun {
+                if self.start(*id) > time {
+                    break;
+                }
+                place.ranges += 1;
+                self.open_and_note(&mut place.stack, *id, &mut place.seen);
+            }
+            place.stack.close_until(time);
+            let scope = self.scope_on_top(&mut place.stack);
+            if let Some(slot) = self.scope_of_call.get_mut(*call as usize) {
+                *slot = scope;
+            }
+        }
+        for id in ranges.get(place.ranges..).unwrap_or_default() {
+            self.open_and_note(&mut place.stack, *id, &mut place.seen);
+        }
+        true
+    }
+
+    /// Makes scopes of ranges that enclose no launch themselves, with all around them. To be called
+    /// once: the lists of ranges are used up.
+    pub(crate) fn add_ranges(&mut self, wanted: &[RangeId]) -> Vec<Nested> {
         let mut is_wanted = vec![false; self.profile.ranges.len()];
         let mut has_wanted = vec![false; self.profile.threads.len()];
         for id in wanted {
-            if let (Some(range), Some(flag)) = (
-                self.profile.ranges.get(id.idx()),
-                is_wanted.get_mut(id.idx()),
-            ) {
+            if self.scope_of(*id).is_none()
+                && let (Some(range), Some(flag)) = (
+                    self.profile.ranges.get(id.idx()),
+                    is_wanted.get_mut(id.idx()),
+                )
+            {
                 *flag = true;
                 if let Some(thread) = has_wanted.get_mut(range.thread.idx()) {
                     *thread = true;
@@ -167,10 +210,11 @@ impl<'a> Tree<'a> {
                 }
             }
         }
+        std::mem::take(&mut self.found)
     }
 
-    /// Gives back the memory that only growing needs.
-    pub(crate) fn grown(&mut self) {
+    /// Gives back the memory that only the pass needs.
+    pub(crate) fn end(&mut self) {
         self.ranges = Vec::new();
         self.scope_of_range = Vec::new();
         self.recomputed = Vec::new();
@@ -179,93 +223,6 @@ impl<'a> Tree<'a> {
     /// The scope of a range, if it has one.
     pub(crate) fn scope_of(&self, range: RangeId) -> Option<ScopeId> {
         self.scope_of_range.get(range.idx()).copied().flatten()
-    }
-
-    /// The range of a scope with its meaning.
-    pub(crate) fn range(&self, scope: ScopeId) -> Option<(RangeId, &'a Range, &'a Meaning)> {
-        let id = self.scopes.get(scope.idx())?.range;
-        let range = self.profile.ranges.get(id.idx())?;
-        Some((id, range, self.texts.of(range)))
-    }
-
-    pub(crate) fn op_name(&self, id: OpNameId) -> Option<&OpName> {
-        self.texts.op_names.get(id.idx())
-    }
-
-    /// The sequence number of an autograd node: on its outermost range or on the one inside it.
-    pub(crate) fn node_seq(&self, node: ScopeId) -> Option<u64> {
-        let own = self.range(node)?.1.seq.map(Number::get);
-        own.or_else(|| self.inner_seqs.get(&node).copied())
-    }
-
-    pub(crate) fn context(&self, scope: ScopeId) -> Option<&Context> {
-        self.contexts.get(scope.idx())
-    }
-
-    /// What it takes over from the scopes around it.
-    pub(crate) fn place(&self, context: &Context) -> Place {
-        self.places.get(context.place)
-    }
-
-    /// Calls that launched kernels, by thread and in time order.
-    fn launching_calls(&mut self, launches: &[Option<CallId>], steps: &Steps) -> Vec<Vec<u32>> {
-        let mut launching = vec![false; self.profile.calls.len()];
-        for call in launches.iter().flatten() {
-            if let Some(flag) = launching.get_mut(call.idx()) {
-                *flag = true;
-            }
-        }
-        let mut threads = vec![Vec::new(); self.profile.threads.len()];
-        for ((id, call), _) in (0u32..)
-            .zip(&self.profile.calls)
-            .zip(launching)
-            .filter(|(_, launching)| *launching)
-        {
-            let Some(list) = threads.get_mut(call.thread.idx()) else {
-                continue;
-            };
-            list.push(id);
-            let process = self.profile.threads.get(call.thread.idx());
-            if !steps.is_warmup(call.span.start)
-                && let Some(extent) =
-                    process.and_then(|t| self.launch_extent.get_mut(t.process.idx()))
-            {
-                extent.0 = extent.0.min(call.span.start);
-                extent.1 = extent.1.max(call.span.start);
-            }
-        }
-        let start = |c: &u32| self.profile.calls.get(*c as usize).map(|c| c.span.start);
-        for list in &mut threads {
-            if !list.is_sorted_by_key(start) {
-                list.sort_by_key(start);
-            }
-        }
-        threads
-    }
-
-    fn sweep(&mut self, thread: usize, ranges: &[u32], calls: &[u32]) {
-        let mut stack = Stack::default();
-        let mut ranges = ranges.iter().copied().peekable();
-        let mut seen = Seen::default();
-        for call in calls {
-            let Some(time) = self.profile.calls.get(*call as usize).map(|c| c.span.start) else {
-                continue;
-            };
-            while let Some(id) = ranges.next_if(|r| self.start(*r) <= time) {
-                self.open_and_note(&mut stack, id, &mut seen);
-            }
-            stack.close_until(time);
-            let scope = self.scope_on_top(&mut stack);
-            if let Some(slot) = self.scope_of_call.get_mut(*call as usize) {
-                *slot = scope;
-            }
-        }
-        for id in ranges {
-            self.open_and_note(&mut stack, id, &mut seen);
-        }
-        if let Some(flag) = self.engine_thread.get_mut(thread) {
-            *flag = seen.node && !seen.forward;
-        }
     }
 
     fn start(&self, range: u32) -> i64 {
@@ -373,201 +330,22 @@ impl<'a> Tree<'a> {
         let (outer, missing) = entries.split_at_mut(made);
         let mut parent = outer.last().map_or(base, |e| e.scope);
         for entry in missing {
-            let scope = self.make_scope(RangeId(entry.range), parent, entry);
-            entry.scope = scope;
-            parent = scope.or(parent);
-        }
-    }
-
-    fn make_scope(
-        &mut self,
-        id: RangeId,
-        parent: Option<ScopeId>,
-        entry: &Entry,
-    ) -> Option<ScopeId> {
-        let range = self.profile.ranges.get(id.idx())?;
-        let scope = ScopeId::new(self.scopes.len());
-        let context = self.context_of(range, scope, parent, entry);
-        self.scopes.push(Scope {
-            range: id,
-            parent,
-            text: range.text,
-        });
-        self.contexts.push(context);
-        if let Some(slot) = self.scope_of_range.get_mut(id.idx()) {
-            *slot = Some(scope);
-        }
-        Some(scope)
-    }
-
-    fn context_of(
-        &mut self,
-        range: &Range,
-        scope: ScopeId,
-        parent: Option<ScopeId>,
-        entry: &Entry,
-    ) -> Context {
-        let above = parent.and_then(|p| self.contexts.get(p.idx()).copied());
-        let mut context = above.unwrap_or(Context {
-            known: None,
-            with_args: None,
-            recorded: None,
-            node: None,
-            seq: None,
-            place: self.nowhere,
-        });
-        let inherited = self.places.get(context.place);
-        let mut place = inherited;
-        let meaning = self.texts.of(range);
-        if range.seq.is_some() {
-            context.seq = Some(scope);
-        }
-        place.flags.recomputed = entry.recomputed;
-        match entry.role {
-            Role::Op => {
-                if meaning.named.as_ref().is_some_and(|n| n.known) {
-                    context.known = Some(scope);
-                    if self.args_of(range, meaning) {
-                        context.with_args = Some(scope);
-                    }
-                }
-                // Bare names are also what 2021's traces call the user's own ranges.
-                if range.kind == RangeKind::CpuOp && matches!(meaning.what, What::Operator) {
-                    context.recorded = Some(scope);
-                }
-                let marker = matches!(
-                    meaning.what,
-                    What::Marker {
-                        attribute: false,
-                        ..
-                    }
-                );
-                place.flags.called |= marker && !entry.in_node;
+            let range = RangeId(entry.range);
+            let scope = ScopeId::new(self.scopes);
+            self.scopes += 1;
+            self.found.push(Nested {
+                range,
+                parent,
+                role: entry.role,
+                in_node: entry.in_node,
+                recomputed: entry.recomputed,
+            });
+            if let Some(slot) = self.scope_of_range.get_mut(range.idx()) {
+                *slot = Some(scope);
             }
-            Role::Autograd => {
-                if self.enters_node(range, parent, above) {
-                    place.flags.reentrant = context.node.is_some();
-                    context.node = Some(scope);
-                }
-                // Operators around a node are not what the node computes.
-                context.known = None;
-                context.with_args = None;
-                context.recorded = None;
-                place.flags.called = false;
-            }
-            Role::User => {
-                place.flags.update_range |= matches!(meaning.what, What::Optimizer);
-                if let What::Bare { phase: Some(phase) } = meaning.what {
-                    place.phase = Some(phase);
-                }
-            }
-            Role::Other => match meaning.what {
-                What::Module(_) => place.flags.called |= !entry.in_node,
-                What::Trace { line, update, .. } | What::Frame { line, update } => {
-                    let user = line.is_some();
-                    place.flags.update_frame = update || (!user && place.flags.update_frame);
-                }
-                _ => {}
-            },
+            entry.scope = Some(scope);
+            parent = entry.scope;
         }
-        self.name_place(&mut place, range, meaning, entry.role, parent);
-        if place != inherited {
-            context.place = self.places.intern(place);
-        }
-        context
-    }
-
-    fn args_of(&self, range: &Range, meaning: &Meaning) -> bool {
-        match meaning.what {
-            What::Marker { args, .. } => args.is_some(),
-            _ => self.arguments.of(range.args).args.is_some(),
-        }
-    }
-
-    /// Whether an autograd node begins here. The engine's range and the node's own stand for one run of
-    /// the node.
-    fn enters_node(
-        &mut self,
-        range: &Range,
-        parent: Option<ScopeId>,
-        above: Option<Context>,
-    ) -> bool {
-        let stem = |r: &Range| self.texts.of(r).named.as_ref().map(|n| n.stem);
-        let same = parent.and_then(|p| self.range(p)).is_some_and(|(_, r, m)| {
-            self.texts.role(r, m) == Role::Autograd && stem(r) == stem(range)
-        });
-        if same
-            && let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq.map(Number::get))
-        {
-            self.inner_seqs.entry(node).or_insert(seq);
-        }
-        !same
-    }
-
-    /// Adds the names a range gives to the place it stands in.
-    fn name_place(
-        &mut self,
-        place: &mut Place,
-        range: &Range,
-        meaning: &Meaning,
-        role: Role,
-        parent: Option<ScopeId>,
-    ) {
-        match &meaning.what {
-            What::Layer(name) => place.names.layer = Some(*name),
-            What::Module(name) => {
-                let path = self
-                    .places
-                    .module_path(place.names.module, *name, self.labels);
-                place.names.module = Some(path);
-            }
-            What::Trace { line, module, .. } => {
-                place.names.line = line.or(place.names.line);
-                place.names.module = module.or(place.names.module);
-            }
-            What::Frame { line, .. } => place.names.line = line.or(place.names.line),
-            // A getter's marker is left open when the getter raises, and its trace with it: both
-            // say nothing about what runs later.
-            What::Marker {
-                attribute: true, ..
-            } => place.names = self.names_outside_trace(parent),
-            // The name of a whole pass is no place in the model.
-            What::Bare { phase: Some(_) } => {}
-            _ if role == Role::User && !self.is_whole_capture(range) => {
-                place.names.user = meaning.label.or(place.names.user);
-            }
-            _ if role == Role::Op => {
-                let said = self.arguments.of(range.args);
-                place.names.line = said.line.or(place.names.line);
-                place.names.module = said.module.or(place.names.module);
-            }
-            _ => {}
-        }
-    }
-
-    /// The names around a marker's own trace.
-    fn names_outside_trace(&self, parent: Option<ScopeId>) -> Names {
-        let trace = parent.filter(|p| {
-            self.range(*p)
-                .is_some_and(|(_, _, m)| matches!(m.what, What::Trace { .. }))
-        });
-        let outside = match trace {
-            Some(trace) => self.scopes.get(trace.idx()).and_then(|s| s.parent),
-            None => parent,
-        };
-        outside
-            .and_then(|o| self.contexts.get(o.idx()))
-            .map_or_else(Names::default, |c| self.places.get(c.place).names)
-    }
-
-    /// A range around every launch of its process names no part of the model.
-    fn is_whole_capture(&self, range: &Range) -> bool {
-        let process = self.profile.threads.get(range.thread.idx());
-        process
-            .and_then(|t| self.launch_extent.get(t.process.idx()))
-            .is_some_and(|(first, last)| {
-                first <= last && range.span.start <= *first && *last < range.span.end
-            })
     }
 }
 
@@ -623,6 +401,33 @@ fn ranges_by_thread(profile: &Profile) -> Vec<Vec<u32>> {
     for list in &mut threads {
         if !list.is_sorted_by_key(opening) {
             list.sort_by_key(opening);
+        }
+    }
+    threads
+}
+
+/// Calls that launched kernels, by thread and in order of time.
+fn launching_calls(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Vec<u32>> {
+    let mut launching = vec![false; profile.calls.len()];
+    for call in launches.iter().flatten() {
+        if let Some(flag) = launching.get_mut(call.idx()) {
+            *flag = true;
+        }
+    }
+    let mut threads = vec![Vec::new(); profile.threads.len()];
+    for ((id, call), _) in (0u32..)
+        .zip(&profile.calls)
+        .zip(launching)
+        .filter(|(_, launching)| *launching)
+    {
+        if let Some(list) = threads.get_mut(call.thread.idx()) {
+            list.push(id);
+        }
+    }
+    let start = |c: &u32| profile.calls.get(*c as usize).map(|c| c.span.start);
+    for list in &mut threads {
+        if !list.is_sorted_by_key(start) {
+            list.sort_by_key(start);
         }
     }
     threads

@@ -1,0 +1,308 @@
+//! The scope tree: what every scope inherits from the scopes around it.
+//!
+//! Nearest operator, autograd node and layer names are worked out once, when a scope is made, from its
+//! parent's. [`super::sweep`] says which ranges are scopes.
+
+use rustc_hash::FxHashMap;
+
+use super::args::Arguments;
+use super::layers::{Names, Place, PlaceId, Places};
+use super::marker::{Meaning, Role, Texts, What};
+use super::steps::Steps;
+use super::sweep::{self, Nested, Sweep};
+use super::{OpName, OpNameId, Scope, ScopeId};
+use crate::profile::{CallId, Number, Profile, Range, RangeId, RangeKind, Strings};
+
+/// What a scope knows of itself and the scopes around it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context {
+    /// Innermost operator the cost table knows, inside the autograd node if there is one.
+    pub known: Option<ScopeId>,
+    /// The same among those with arguments.
+    pub with_args: Option<ScopeId>,
+    /// Innermost operator the profiler itself recorded as one, known or not (`vllm::moe_forward`).
+    pub recorded: Option<ScopeId>,
+    /// The innermost autograd node, as the outermost of the ranges that stand for it.
+    pub node: Option<ScopeId>,
+    /// Innermost range with a sequence number.
+    pub seq: Option<ScopeId>,
+    pub place: PlaceId,
+}
+
+/// The scope tree with everything needed while it grows.
+#[derive(Debug)]
+pub(crate) struct Tree<'a> {
+    profile: &'a Profile,
+    texts: &'a Texts,
+    pub arguments: &'a Arguments,
+    pub labels: &'a mut Strings,
+    pub scopes: Vec<Scope>,
+    pub contexts: Vec<Context>,
+    pub places: Places,
+    /// Per process: first and last launch outside declared warm-up.
+    launch_extent: Vec<(i64, i64)>,
+    /// Numbers of autograd nodes whose engine range carries none.
+    inner_seqs: FxHashMap<ScopeId, u64>,
+    nowhere: PlaceId,
+}
+
+impl<'a> Tree<'a> {
+    /// The scopes around every launch, and which scope is whose.
+    pub(crate) fn grow(
+        profile: &'a Profile,
+        texts: &'a Texts,
+        arguments: &'a Arguments,
+        steps: &Steps,
+        labels: &'a mut Strings,
+        launches: &[Option<CallId>],
+    ) -> (Tree<'a>, Sweep<'a>) {
+        let mut places = Places::default();
+        let nowhere = places.intern(Place::default());
+        let mut tree = Tree {
+            profile,
+            texts,
+            arguments,
+            labels,
+            // No page of them is touched before it is needed, and nothing is moved as they grow.
+            scopes: Vec::with_capacity(profile.ranges.len()),
+            contexts: Vec::with_capacity(profile.ranges.len()),
+            places,
+            launch_extent: launch_extent(profile, launches, steps),
+            inner_seqs: FxHashMap::default(),
+            nowhere,
+        };
+        let mut sweep = Sweep::new(profile, texts, launches);
+        let mut place = sweep::Place::default();
+        let mut found = sweep.next(&mut place);
+        while let Some(batch) = found {
+            (found, ()) = rayon::join(|| sweep.next(&mut place), || tree.add(&batch));
+        }
+        (tree, sweep)
+    }
+
+    /// Adds the scopes that were found next.
+    pub(crate) fn add(&mut self, found: &[Nested]) {
+        for nested in found {
+            let Some(range) = self.profile.ranges.get(nested.range.idx()) else {
+                continue;
+            };
+            let scope = ScopeId::new(self.scopes.len());
+            let context = self.context_of(range, scope, nested);
+            self.scopes.push(Scope {
+                range: nested.range,
+                parent: nested.parent,
+                text: range.text,
+            });
+            self.contexts.push(context);
+        }
+    }
+
+    /// The range of a scope with its meaning.
+    pub(crate) fn range(&self, scope: ScopeId) -> Option<(RangeId, &'a Range, &'a Meaning)> {
+        let id = self.scopes.get(scope.idx())?.range;
+        let range = self.profile.ranges.get(id.idx())?;
+        Some((id, range, self.texts.of(range)))
+    }
+
+    pub(crate) fn op_name(&self, id: OpNameId) -> Option<&OpName> {
+        self.texts.op_names.get(id.idx())
+    }
+
+    /// The sequence number of an autograd node: on its outermost range or on the one inside it.
+    pub(crate) fn node_seq(&self, node: ScopeId) -> Option<u64> {
+        let own = self.range(node)?.1.seq.map(Number::get);
+        own.or_else(|| self.inner_seqs.get(&node).copied())
+    }
+
+    pub(crate) fn context(&self, scope: ScopeId) -> Option<&Context> {
+        self.contexts.get(scope.idx())
+    }
+
+    /// What it takes over from the scopes around it.
+    pub(crate) fn place(&self, context: &Context) -> Place {
+        self.places.get(context.place)
+    }
+
+    fn context_of(&mut self, range: &Range, scope: ScopeId, nested: &Nested) -> Context {
+        let parent = nested.parent;
+        let above = parent.and_then(|p| self.contexts.get(p.idx()).copied());
+        let mut context = above.unwrap_or(Context {
+            known: None,
+            with_args: None,
+            recorded: None,
+            node: None,
+            seq: None,
+            place: self.nowhere,
+        });
+        let inherited = self.places.get(context.place);
+        let mut place = inherited;
+        let meaning = self.texts.of(range);
+        if range.seq.is_some() {
+            context.seq = Some(scope);
+        }
+        place.flags.recomputed = nested.recomputed;
+        match nested.role {
+            Role::Op => {
+                if meaning.named.as_ref().is_some_and(|n| n.known) {
+                    context.known = Some(scope);
+                    if self.args_of(range, meaning) {
+                        context.with_args = Some(scope);
+                    }
+                }
+                // Bare names are also what 2021's traces call the user's own ranges.
+                if range.kind == RangeKind::CpuOp && matches!(meaning.what, What::Operator) {
+                    context.recorded = Some(scope);
+                }
+                let marker = matches!(
+                    meaning.what,
+                    What::Marker {
+                        attribute: false,
+                        ..
+                    }
+                );
+                place.flags.called |= marker && !nested.in_node;
+            }
+            Role::Autograd => {
+                if self.enters_node(range, parent, above) {
+                    place.flags.reentrant = context.node.is_some();
+                    context.node = Some(scope);
+                }
+                // Operators around a node are not what the node computes.
+                context.known = None;
+                context.with_args = None;
+                context.recorded = None;
+                place.flags.called = false;
+            }
+            Role::User => {
+                place.flags.update_range |= matches!(meaning.what, What::Optimizer);
+                if let What::Bare { phase: Some(phase) } = meaning.what {
+                    place.phase = Some(phase);
+                }
+            }
+            Role::Other => match meaning.what {
+                What::Module(_) => place.flags.called |= !nested.in_node,
+                What::Trace { line, update, .. } | What::Frame { line, update } => {
+                    let user = line.is_some();
+                    place.flags.update_frame = update || (!user && place.flags.update_frame);
+                }
+                _ => {}
+            },
+        }
+        self.name_place(&mut place, range, meaning, nested.role, parent);
+        if place != inherited {
+            context.place = self.places.intern(place);
+        }
+        context
+    }
+
+    fn args_of(&self, range: &Range, meaning: &Meaning) -> bool {
+        match meaning.what {
+            What::Marker { args, .. } => args.is_some(),
+            _ => self.arguments.of(range.args).args.is_some(),
+        }
+    }
+
+    /// Whether an autograd node begins here. The engine's range and the node's own stand for one run of
+    /// the node.
+    fn enters_node(
+        &mut self,
+        range: &Range,
+        parent: Option<ScopeId>,
+        above: Option<Context>,
+    ) -> bool {
+        let stem = |r: &Range| self.texts.of(r).named.as_ref().map(|n| n.stem);
+        let same = parent.and_then(|p| self.range(p)).is_some_and(|(_, r, m)| {
+            self.texts.role(r, m) == Role::Autograd && stem(r) == stem(range)
+        });
+        if same
+            && let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq.map(Number::get))
+        {
+            self.inner_seqs.entry(node).or_insert(seq);
+        }
+        !same
+    }
+
+    /// Adds the names a range gives to the place it stands in.
+    fn name_place(
+        &mut self,
+        place: &mut Place,
+        range: &Range,
+        meaning: &Meaning,
+        role: Role,
+        parent: Option<ScopeId>,
+    ) {
+        match &meaning.what {
+            What::Layer(name) => place.names.layer = Some(*name),
+            What::Module(name) => {
+                let path = self
+                    .places
+                    .module_path(place.names.module, *name, self.labels);
+                place.names.module = Some(path);
+            }
+            What::Trace { line, module, .. } => {
+                place.names.line = line.or(place.names.line);
+                place.names.module = module.or(place.names.module);
+            }
+            What::Frame { line, .. } => place.names.line = line.or(place.names.line),
+            // A getter's marker is left open when the getter raises, and its trace with it: both
+            // say nothing about what runs later.
+            What::Marker {
+                attribute: true, ..
+            } => place.names = self.names_outside_trace(parent),
+            // The name of a whole pass is no place in the model.
+            What::Bare { phase: Some(_) } => {}
+            _ if role == Role::User && !self.is_whole_capture(range) => {
+                place.names.user = meaning.label.or(place.names.user);
+            }
+            _ if role == Role::Op => {
+                let said = self.arguments.of(range.args);
+                place.names.line = said.line.or(place.names.line);
+                place.names.module = said.module.or(place.names.module);
+            }
+            _ => {}
+        }
+    }
+
+    /// The names around a marker's own trace.
+    fn names_outside_trace(&self, parent: Option<ScopeId>) -> Names {
+        let trace = parent.filter(|p| {
+            self.range(*p)
+                .is_some_and(|(_, _, m)| matches!(m.what, What::Trace { .. }))
+        });
+        let outside = match trace {
+            Some(trace) => self.scopes.get(trace.idx()).and_then(|s| s.parent),
+            None => parent,
+        };
+        outside
+            .and_then(|o| self.contexts.get(o.idx()))
+            .map_or_else(Names::default, |c| self.places.get(c.place).names)
+    }
+
+    /// A range around every launch of its process names no part of the model.
+    fn is_whole_capture(&self, range: &Range) -> bool {
+        let process = self.profile.threads.get(range.thread.idx());
+        process
+            .and_then(|t| self.launch_extent.get(t.process.idx()))
+            .is_some_and(|(first, last)| {
+                first <= last && range.span.start <= *first && *last < range.span.end
+            })
+    }
+}
+
+/// Per process: first and last launch outside declared warm-up.
+fn launch_extent(profile: &Profile, launches: &[Option<CallId>], steps: &Steps) -> Vec<(i64, i64)> {
+    let mut extents = vec![(i64::MAX, i64::MIN); profile.processes.len()];
+    for call in launches.iter().flatten() {
+        let Some(call) = profile.calls.get(call.idx()) else {
+            continue;
+        };
+        let thread = profile.threads.get(call.thread.idx());
+        if let Some(extent) = thread.and_then(|t| extents.get_mut(t.process.idx()))
+            && !steps.is_warmup(call.span.start)
+        {
+            extent.0 = extent.0.min(call.span.start);
+            extent.1 = extent.1.max(call.span.start);
+        }
+    }
+    extents
+}
