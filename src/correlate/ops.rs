@@ -5,14 +5,13 @@ use rayon::iter::{
     IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
 };
 use rayon::slice::ParallelSliceMut;
-use rustc_hash::FxHashSet;
 
 use super::layers::{Brackets, Place};
 use super::marker::{Meaning, Named, Phase, Role, Texts, What};
 use super::sweep::{self, Sweep};
 use super::tree::{Context, Tree};
 use super::{ArgsId, Direction, LayerSource, OpName, ScopeId};
-use crate::profile::{Number, Profile, Range, RangeId, StrId, ThreadId};
+use crate::profile::{Correlated, Number, ProcessId, Profile, Range, RangeId, StrId, ThreadId};
 
 /// Everything the questions about a scope need. Nothing of it changes, so many threads may ask.
 #[derive(Debug, Clone, Copy)]
@@ -323,7 +322,8 @@ pub(crate) fn forwards(
     if nodes.is_empty() {
         return Forwards::default();
     }
-    let wanted: FxHashSet<(u32, u64)> = nodes.iter().map(|n| (n.process, n.seq)).collect();
+    let numbers = nodes.iter().map(|n| (n.process, Number::new(n.seq)));
+    let wanted: Correlated<()> = Correlated::of(profile, numbers);
     let mut origins = origins(profile, texts, sweep, &wanted);
     origins.par_sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
     let chosen: Vec<(ScopeId, RangeId)> = nodes
@@ -354,7 +354,7 @@ impl Forwards {
 #[derive(Debug, Clone, Copy)]
 struct NumberedNode {
     scope: ScopeId,
-    process: u32,
+    process: ProcessId,
     seq: u64,
     start: i64,
     stem: Option<StrId>,
@@ -363,7 +363,7 @@ struct NumberedNode {
 
 #[derive(Debug, Clone, Copy)]
 struct Origin {
-    process: u32,
+    process: ProcessId,
     seq: u64,
     start: i64,
     range: RangeId,
@@ -386,7 +386,7 @@ fn numbered_nodes(profile: &Profile, tree: &Tree<'_>) -> Vec<NumberedNode> {
             }
             Some(NumberedNode {
                 scope,
-                process: profile.threads.get(range.thread.idx())?.process.row(),
+                process: profile.threads.get(range.thread.idx())?.process,
                 seq: tree.node_seq(scope)?,
                 start: range.span.start,
                 stem: meaning.named.as_ref().map(|n| n.stem),
@@ -400,14 +400,14 @@ fn origins(
     profile: &Profile,
     texts: &Texts,
     sweep: &Sweep<'_>,
-    wanted: &FxHashSet<(u32, u64)>,
+    wanted: &Correlated<()>,
 ) -> Vec<Origin> {
     (profile.ranges.par_iter())
         .enumerate()
         .filter_map(|(id, range)| {
-            let seq = range.seq?.get();
-            let process = profile.threads.get(range.thread.idx())?.process.row();
-            if !wanted.contains(&(process, seq)) {
+            let seq = range.seq?;
+            let process = profile.threads.get(range.thread.idx())?.process;
+            if !wanted.asks(process, seq) {
                 return None;
             }
             let meaning = texts.of(range);
@@ -417,7 +417,7 @@ fn origins(
             }
             Some(Origin {
                 process,
-                seq,
+                seq: seq.get(),
                 start: range.span.start,
                 range: RangeId::new(id),
                 stem: Some(named.stem),

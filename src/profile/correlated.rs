@@ -107,6 +107,16 @@ impl<V: Copy> IdMap<V> {
         (word.bits & bit != 0).then_some((word.before + earlier) as usize)
     }
 
+    /// Whether it was asked for.
+    fn asks(&self, id: u64) -> bool {
+        let near = |(word, bit)| {
+            self.words
+                .get(word)
+                .is_some_and(|w: &Word| w.bits & bit != 0)
+        };
+        self.bit(id).is_some_and(near) || (!self.far.is_empty() && self.far.contains_key(&id))
+    }
+
     /// The value of a number, to be set; `None` for one that was not asked for.
     pub(crate) fn slot(&mut self, id: u64) -> Option<&mut Option<V>> {
         match self.place(id) {
@@ -135,8 +145,8 @@ impl IdMap<()> {
     }
 }
 
-/// One value each for the correlation ids that are asked for, process by process: the ids of two
-/// processes collide.
+/// One value each for the correlation ids, or sequence numbers, that are asked for, process by process:
+/// the ids of two processes collide.
 #[derive(Debug, Clone)]
 pub(crate) struct Correlated<V> {
     processes: Vec<IdMap<V>>,
@@ -165,6 +175,12 @@ impl<V: Copy> Correlated<V> {
         }
         all.processes.iter_mut().for_each(IdMap::count);
         all
+    }
+
+    /// Whether an id was asked for.
+    pub(crate) fn asks(&self, process: ProcessId, id: Number) -> bool {
+        let map = self.processes.get(process.idx());
+        map.is_some_and(|map| map.asks(id.get()))
     }
 
     /// As [`IdMap::slot`].
@@ -221,6 +237,7 @@ mod tests {
         }
         for &id in &ids {
             assert_eq!(map.get(id), Some(id));
+            assert!(map.asks(id) && !map.asks(id ^ 1), "{id}");
         }
         assert!(map.slot(1 << 41).is_none());
         assert!(map.slot(501).is_none());
