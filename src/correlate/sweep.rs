@@ -45,8 +45,8 @@ pub(crate) struct Sweep<'a> {
     pub engine_thread: Vec<bool>,
 }
 
-/// Scopes of a batch.
-const BATCH: usize = 1 << 14;
+/// Scopes of a batch; few in tests, which then have many.
+const BATCH: usize = if cfg!(test) { 4 } else { 1 << 14 };
 
 /// How far the pass is.
 #[derive(Debug, Default)]

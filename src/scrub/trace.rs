@@ -407,20 +407,25 @@ impl<'w, 'o> Copy<'w, 'o> {
     }
 
     fn cleaned(&mut self, raw: &str, value: &str) -> io::Result<()> {
-        match self.words.clean(value) {
-            Cow::Borrowed(_) => self.put(raw.as_bytes()),
+        let text = match self.words.clean(value) {
+            Cow::Borrowed(_) => Cow::Borrowed(raw),
             Cow::Owned(clean) => {
                 self.changed += 1;
                 // What did not decode is text as written, and stays so.
                 let valid = serde_json::from_str::<&serde_json::value::RawValue>(raw).is_ok();
-                let text = if valid {
+                Cow::Owned(if valid {
                     Value::String(clean).to_string()
                 } else {
                     format!("\"{clean}\"")
-                };
-                self.put(text.as_bytes())
+                })
             }
+        };
+        // An escape may spell something with what follows it: the host `n1` in a line break and `1`.
+        if text.contains('\\') && self.words.next(text.as_bytes(), 0).is_some() {
+            self.changed += u64::from(matches!(text, Cow::Borrowed(_)));
+            return self.put(format!("\"{REMOVED}\"").as_bytes());
         }
+        self.put(text.as_bytes())
     }
 
     /// Numbers and the words of JSON; of anything else nothing is known.
@@ -549,6 +554,11 @@ mod tests {
     fn escapes_hide_nothing() {
         let text = r#"[{"name": "\u0068f_abcdefghijklmnopqrstuvwxyz0123 \/home\/dave\/x"}]"#;
         assert_eq!(copied(text), "[{\"name\": \"removed ~/x\"}]\n");
+        let spelt = r#"[{"host": "n1.example", "a": "b\n1.example", "c": "d\n2"}]"#;
+        assert_eq!(
+            copied(spelt),
+            "[{\"host\": \"removed\", \"a\": \"removed\", \"c\": \"d\\n2\"}]\n"
+        );
         let wrong = r#"[{"name": "C:\Users\dave\x\q"}]"#;
         assert_eq!(
             copied(wrong),
