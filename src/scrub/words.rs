@@ -399,6 +399,15 @@ fn is_json(text: &str) -> bool {
         .all(|part| JSON_WORDS.contains(&part) || part.bytes().all(|b| b.is_ascii_digit()))
 }
 
+/// Whether a text is what stands in JSON between the end of a string and the next one: the quote before
+/// it, as in `"HF_TOKEN=",`, was no beginning.
+fn follows_string(text: &[u8]) -> bool {
+    let mark = text.trim_ascii_start().first().copied();
+    // Or, in damaged JSON, a word.
+    let behind = mark.is_some_and(|b| b",:]}".contains(&b) || b.is_ascii_alphabetic());
+    behind && std::str::from_utf8(text).is_ok_and(is_json)
+}
+
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
@@ -559,6 +568,9 @@ fn assignment(text: &[u8], at: usize) -> Option<Found> {
         .iter()
         .any(|s| text.get(start..end) == Some(s.as_bytes()))
     {
+        return None;
+    }
+    if quote == Some(b'"') && text.get(start..end).is_some_and(follows_string) {
         return None;
     }
     match identity {
@@ -728,6 +740,7 @@ mod tests {
                 "USER=removed HOSTNAME=removed NODE=12 x",
             ),
             ("0badc0ffee", "removed"),
+            ("HF_TOKEN=\"12-34-56\" x", "HF_TOKEN=\"removed\" x"),
             ("DB_PASSWORD=hunter22 x", "DB_PASSWORD=removed x"),
             (
                 "{'API_KEY': 'abc def', 'n': 3}",
@@ -767,6 +780,8 @@ mod tests {
             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
             "x = a:b, c::d; http://example.org/x:y@z",
             "carolina and malice.b",
+            "{\"a\": \"HF_TOKEN=\",\n        \"b\": 1}",
+            "{\"HF_TOKEN=\": 12345678, \"b\": null}",
         ] {
             assert_eq!(words.clean(text), text);
         }
