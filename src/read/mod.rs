@@ -13,7 +13,9 @@ mod nvprof;
 mod sqlite;
 mod witness;
 
-pub(crate) use kineto::{LONGEST_VALUE, More, Window};
+#[cfg(test)]
+pub(crate) use kineto::in_pieces;
+pub(crate) use kineto::{LONGEST_VALUE, More, Window, after_json_string, trace_text};
 pub(crate) use witness::Witness;
 
 /// Every format, asked in this order. A new format is one module and one entry here.
@@ -177,21 +179,6 @@ pub(crate) fn database(path: &Path) -> Result<rusqlite::Connection, ReadError> {
 /// What an SQLite failure while copying means for the person who gave us the file.
 pub(crate) fn database_error(path: &Path, problem: &rusqlite::Error) -> ReadError {
     sqlite::error(path, problem)
-}
-
-/// Behind the JSON string that begins at `at`; `None` where the text ends in it. For whoever copies a
-/// trace.
-pub(crate) fn after_json_string(text: &[u8], at: usize) -> Option<usize> {
-    kineto::after_string(text, at)
-}
-
-/// Runs `read` on the unpacked text of a trace, for whoever copies it.
-pub(crate) fn trace_text<T>(
-    path: &Path,
-    progress: &dyn Progress,
-    read: impl FnOnce(More<'_>) -> T,
-) -> Result<T, ReadError> {
-    kineto::text(path, progress, read)
 }
 
 /// Whole numbers of a table that is not large enough to deserve a sink of its own.

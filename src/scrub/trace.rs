@@ -9,6 +9,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::credentials::{Meaning, Meanings};
 use super::words::{JSON_WORDS, REMOVED, Words};
@@ -61,19 +62,18 @@ pub(super) fn copy(
     }
     words.settle();
     let file = File::create(to).map_err(|e| cannot_write(to, &e))?;
-    let out = BufWriter::with_capacity(1 << 20, file);
+    let mut out = BufWriter::with_capacity(1 << 20, file);
     let written = read::trace_text(from, progress, |more| {
-        if packed {
-            let mut encoder = GzEncoder::new(out, Compression::default());
+        let written = if packed {
+            let mut encoder = GzEncoder::new(&mut out, Compression::default());
             let written = write(more, &words, &mut encoder)?;
-            encoder.finish()?.flush()?;
-            Ok(written)
+            encoder.finish()?;
+            written
         } else {
-            let mut out = out;
-            let written = write(more, &words, &mut out)?;
-            out.flush()?;
-            Ok(written)
-        }
+            write(more, &words, &mut out)?
+        };
+        out.flush()?;
+        Ok(written)
     })?;
     match written.map_err(|e: io::Error| cannot_write(to, &e))? {
         (summary, true) => Ok((summary, words)),
@@ -176,35 +176,35 @@ impl<'m> Tokens<'m> {
     }
 
     fn next(&mut self) -> Option<Token<'_>> {
-        let mut ended = false;
-        let end = loop {
-            let at = self.window.at;
-            match token_end(self.window.text.as_bytes(), at, ended) {
-                Some(end) => break end,
-                None if ended || self.window.too_long => return None,
-                None => ended = !self.window.refill(),
-            }
+        let end = match self.window.end(token_end) {
+            Some(end) => end,
+            None => self.last()?,
         };
-        let from = std::mem::replace(&mut self.window.at, end);
-        let text = self.window.text.get(from..end)?;
-        Some(match *text.as_bytes().first()? {
-            byte @ (b'{' | b'[') => {
-                self.depth += 1;
-                if self.depth > LONGEST_VALUE {
-                    self.window.too_long = true;
-                    return None;
-                }
-                Token::Open(byte)
-            }
-            byte @ (b'}' | b']') => {
-                self.depth = self.depth.saturating_sub(1);
-                Token::Close(byte)
-            }
-            byte @ (b',' | b':') => Token::Mark(byte),
+        let first = *self.window.rest().first()?;
+        self.depth = match first {
+            b'{' | b'[' => self.depth + 1,
+            b'}' | b']' => self.depth.saturating_sub(1),
+            _ => self.depth,
+        };
+        if self.depth > LONGEST_VALUE {
+            self.window.too_long = true;
+            return None;
+        }
+        let text = self.window.take(end);
+        Some(match first {
+            b'{' | b'[' => Token::Open(first),
+            b'}' | b']' => Token::Close(first),
+            b',' | b':' => Token::Mark(first),
             b'"' => Token::Text(text),
-            byte if byte.is_ascii_whitespace() => Token::Space(text),
+            _ if first.is_ascii_whitespace() => Token::Space(text),
             _ => Token::Bare(text),
         })
+    }
+
+    /// Where the text ends in a number or a word.
+    fn last(&self) -> Option<usize> {
+        let cut = self.window.too_long || *self.window.rest().first()? == b'"';
+        (!cut).then_some(self.window.text.len())
     }
 
     /// Whether none was longer than any of a trace, once there are no more.
@@ -214,15 +214,14 @@ impl<'m> Tokens<'m> {
 }
 
 /// Where the token at `at` ends; `None` where the text ends before that is known.
-fn token_end(bytes: &[u8], at: usize, ended: bool) -> Option<usize> {
+fn token_end(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = bytes.get(at..)?;
     let run = |is: fn(&u8) -> bool| rest.iter().position(|b| !is(b)).map(|length| at + length);
     match *rest.first()? {
         b'{' | b'[' | b'}' | b']' | b',' | b':' => Some(at + 1),
         b'"' => read::after_json_string(bytes, at),
         b if b.is_ascii_whitespace() => Some(run(u8::is_ascii_whitespace).unwrap_or(bytes.len())),
-        _ => run(|b| !b.is_ascii_whitespace() && !b"{}[],:\"".contains(b))
-            .or_else(|| ended.then_some(bytes.len())),
+        _ => run(|b| !b.is_ascii_whitespace() && !b"{}[],:\"".contains(b)),
     }
 }
 
@@ -378,11 +377,14 @@ impl<'w, 'o> Copy<'w, 'o> {
         match self.member {
             Member::Copied => self.cleaned(raw, &value),
             Member::Hidden | Member::Dropped if value.is_empty() => self.put(b"\"\""),
-            Member::Hidden | Member::Dropped => {
-                self.changed += 1;
-                self.put(format!("\"{REMOVED}\"").as_bytes())
-            }
+            Member::Hidden | Member::Dropped => self.removed(),
         }
+    }
+
+    /// What stands in place of a string.
+    fn removed(&mut self) -> io::Result<()> {
+        self.changed += 1;
+        self.put(format!("\"{REMOVED}\"").as_bytes())
     }
 
     fn key(&mut self, raw: &str, key: &str) -> io::Result<()> {
@@ -409,22 +411,17 @@ impl<'w, 'o> Copy<'w, 'o> {
     fn cleaned(&mut self, raw: &str, value: &str) -> io::Result<()> {
         let text = match self.words.clean(value) {
             Cow::Borrowed(_) => Cow::Borrowed(raw),
-            Cow::Owned(clean) => {
-                self.changed += 1;
-                // What did not decode is text as written, and stays so.
-                let valid = serde_json::from_str::<&serde_json::value::RawValue>(raw).is_ok();
-                Cow::Owned(if valid {
-                    Value::String(clean).to_string()
-                } else {
-                    format!("\"{clean}\"")
-                })
-            }
+            // What did not decode is text as written, and stays so.
+            Cow::Owned(clean) => match serde_json::from_str::<&RawValue>(raw) {
+                Ok(_) => Cow::Owned(Value::String(clean).to_string()),
+                Err(_) => Cow::Owned(format!("\"{clean}\"")),
+            },
         };
         // An escape may spell something with what follows it: the host `n1` in a line break and `1`.
         if text.contains('\\') && self.words.next(text.as_bytes(), 0).is_some() {
-            self.changed += u64::from(matches!(text, Cow::Borrowed(_)));
-            return self.put(format!("\"{REMOVED}\"").as_bytes());
+            return self.removed();
         }
+        self.changed += u64::from(matches!(text, Cow::Owned(_)));
         self.put(text.as_bytes())
     }
 
@@ -451,6 +448,7 @@ impl<'w, 'o> Copy<'w, 'o> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::in_pieces;
     use proptest::prelude::*;
 
     fn copied(text: &str) -> String {
@@ -472,16 +470,6 @@ mod tests {
                 .1
         );
         String::from_utf8(out).unwrap()
-    }
-
-    /// A text that comes in pieces of so many characters.
-    fn in_pieces(text: &str, length: usize) -> impl FnMut(&mut String) -> bool {
-        let mut chars = text.chars().peekable();
-        move |to| {
-            let more = chars.peek().is_some();
-            to.extend(chars.by_ref().take(length));
-            more
-        }
     }
 
     #[test]

@@ -172,11 +172,11 @@ pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> End {
         window: Window::new(more),
         sink,
     };
-    if reader.peek().is_some() && reader.window.text.starts_with('\u{feff}') {
+    if reader.window.peek().is_some() && reader.window.text.starts_with('\u{feff}') {
         reader.window.at = '\u{feff}'.len_utf8();
     }
     reader.skip_space();
-    let ended = match reader.peek() {
+    let ended = match reader.window.peek() {
         Some(b'[') => reader.events().map(|()| true),
         Some(b'{') => reader.members(),
         _ => return End::NoTrace,
@@ -196,25 +196,9 @@ struct Reader<'m, 's> {
 
 /// Methods answer `None` where the text ends too early.
 impl Reader<'_, '_> {
-    fn peek(&mut self) -> Option<u8> {
-        loop {
-            if let Some(byte) = self.window.text.as_bytes().get(self.window.at) {
-                return Some(*byte);
-            }
-            if !self.window.refill() {
-                return None;
-            }
-        }
-    }
-
     fn skip_space(&mut self) {
         loop {
-            let rest = self
-                .window
-                .text
-                .as_bytes()
-                .get(self.window.at..)
-                .unwrap_or_default();
+            let rest = self.window.rest();
             if let Some(space) = rest.iter().position(|b| !b.is_ascii_whitespace()) {
                 self.window.at += space;
                 return;
@@ -226,49 +210,33 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Where a value ends, by one of the functions below; it begins at `self.window.at`.
-    fn end(&mut self, of: fn(&[u8], usize) -> Option<usize>) -> Option<usize> {
-        loop {
-            if let Some(end) = of(self.window.text.as_bytes(), self.window.at) {
-                return Some(end);
-            }
-            if !self.window.refill() {
-                return None;
-            }
-        }
-    }
-
     /// The members of the trace object; whether its events were among them.
     fn members(&mut self) -> Option<bool> {
         let mut found = false;
         self.window.at += 1;
         loop {
             self.skip_space();
-            match self.peek()? {
+            match self.window.peek()? {
                 b'}' => return Some(found),
                 b'"' => {
-                    let end = self.end(after_string)?;
-                    let key = self.window.text.get(self.window.at + 1..end - 1);
-                    let key = key.unwrap_or_default().to_owned();
-                    self.window.at = end;
+                    let end = self.window.end(after_string)?;
+                    let key = self.window.take(end);
+                    let key = key
+                        .get(1..key.len().saturating_sub(1))
+                        .unwrap_or_default()
+                        .to_owned();
                     self.skip_space();
-                    if self.peek()? != b':' {
+                    if self.window.peek()? != b':' {
                         continue;
                     }
                     self.window.at += 1;
                     self.skip_space();
-                    if key == "traceEvents" && self.peek()? == b'[' {
+                    if key == "traceEvents" && self.window.peek()? == b'[' {
                         found = true;
                         self.events()?;
                     } else {
-                        let end = self.end(after_value)?;
-                        let value = self
-                            .window
-                            .text
-                            .get(self.window.at..end)
-                            .unwrap_or_default();
-                        self.sink.property(&key, value);
-                        self.window.at = end;
+                        let end = self.window.end(after_value)?;
+                        self.sink.property(&key, self.window.take(end));
                     }
                 }
                 // A comma, or something that does not belong here.
@@ -281,7 +249,7 @@ impl Reader<'_, '_> {
         self.window.at += 1;
         loop {
             self.skip_space();
-            match self.peek()? {
+            match self.window.peek()? {
                 b']' => {
                     self.window.at += 1;
                     return Some(());
@@ -289,7 +257,7 @@ impl Reader<'_, '_> {
                 b',' => self.window.at += 1,
                 b'{' => self.event()?,
                 _ => {
-                    self.window.at = self.end(after_value)?;
+                    self.window.at = self.window.end(after_value)?;
                     self.sink.unreadable();
                 }
             }
@@ -307,13 +275,7 @@ impl Reader<'_, '_> {
             }
             // Not JSON, or not all of it is here.
             if let Some(end) = after_value(self.window.text.as_bytes(), self.window.at) {
-                let text = repaired(
-                    self.window
-                        .text
-                        .get(self.window.at..end)
-                        .unwrap_or_default(),
-                );
-                self.window.at = end;
+                let text = repaired(self.window.take(end));
                 match serde_json::from_str::<Event<'_>>(&text) {
                     Ok(event) => self.sink.event(&event),
                     Err(_) => self.sink.unreadable(),
@@ -328,7 +290,7 @@ impl Reader<'_, '_> {
 }
 
 /// Behind the string that begins at `at`; `None` where the text ends in it.
-pub(in crate::read) fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
+pub(crate) fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
         let rest = bytes.get(at..)?;
@@ -425,7 +387,7 @@ fn repaired(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::window::LONGEST_VALUE;
+    use super::super::window::{self, LONGEST_VALUE};
     use super::*;
     use proptest::prelude::*;
 
@@ -455,13 +417,8 @@ mod tests {
 
     /// Reads a text that comes in pieces of so many characters.
     fn in_pieces(text: &str, length: usize) -> (End, Seen) {
-        let mut chars = text.chars().peekable();
         let mut seen = Seen::default();
-        let mut more = |text: &mut String| {
-            let more = chars.peek().is_some();
-            text.extend(chars.by_ref().take(length));
-            more
-        };
+        let mut more = window::in_pieces(text, length);
         (read(&mut more, &mut seen), seen)
     }
 

@@ -24,8 +24,10 @@ mod window;
 
 use about::About;
 use events::Rows;
-pub(super) use json::after_string;
+pub(crate) use json::after_string as after_json_string;
 pub(super) use load::is_gzip;
+#[cfg(test)]
+pub(crate) use window::in_pieces;
 pub(crate) use window::{LONGEST_VALUE, More, Window};
 
 use json::{End, Event, Sink};
@@ -131,8 +133,8 @@ impl Sink for Trace {
     }
 }
 
-/// Runs `read` on the unpacked text of a trace, as far as it can be unpacked.
-pub(super) fn text<T>(
+/// Runs `read` on the unpacked text of a trace, as far as it can be unpacked: for whoever copies it.
+pub(crate) fn trace_text<T>(
     path: &Path,
     progress: &dyn Progress,
     read: impl FnOnce(More<'_>) -> T,

@@ -48,4 +48,51 @@ impl<'m> Window<'m> {
         }
         self.text.len() > before
     }
+
+    /// What is at hand and not yet read.
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.text.as_bytes().get(self.at..).unwrap_or_default()
+    }
+
+    /// The next byte; `None` at the end of the text.
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        loop {
+            if let Some(byte) = self.rest().first() {
+                return Some(*byte);
+            }
+            if !self.refill() {
+                return None;
+            }
+        }
+    }
+
+    /// Where what is read next ends, by `of`, which tells it from the text and where it begins, or `None`
+    /// as long as more of the text is needed; `None` where the text ends before.
+    pub(crate) fn end(&mut self, of: fn(&[u8], usize) -> Option<usize>) -> Option<usize> {
+        loop {
+            if let Some(end) = of(self.text.as_bytes(), self.at) {
+                return Some(end);
+            }
+            if !self.refill() {
+                return None;
+            }
+        }
+    }
+
+    /// Reads up to `end`.
+    pub(crate) fn take(&mut self, end: usize) -> &str {
+        let from = std::mem::replace(&mut self.at, end);
+        self.text.get(from..end).unwrap_or_default()
+    }
+}
+
+/// A text that comes in pieces of so many characters.
+#[cfg(test)]
+pub(crate) fn in_pieces(text: &str, length: usize) -> impl FnMut(&mut String) -> bool {
+    let mut chars = text.chars().peekable();
+    move |to| {
+        let more = chars.peek().is_some();
+        to.extend(chars.by_ref().take(length));
+        more
+    }
 }
