@@ -330,32 +330,53 @@ pub(super) fn name_range(range: &mut Range, strings: &mut Strings, text: &str) {
     range.args = parts.sizes.map(|sizes| strings.intern(sizes));
 }
 
-/// Sorts rows by start, ties in file order. Most files are in order already, but for a row here and
-/// there that a thread was late to write: those move a few places.
+/// Sorts rows by start, ties in file order. Most files are nearly in order: where threads were late to
+/// write, rows are out of order among their neighbours. So pieces are sorted that no row leaves, which
+/// needs less time and room than sorting all.
 pub(super) fn sort_by_start<T: Copy>(rows: &mut [T], start: impl Fn(&T) -> i64) {
-    /// Moves that are cheaper than sorting everything, per row.
-    const CHEAP: usize = 2;
-    let mut left = rows.len().saturating_mul(CHEAP);
-    let mut sorted = 0;
-    loop {
-        let rest = rows.get(sorted..).unwrap_or_default();
-        let falls = |pair: &[T]| matches!(pair, [a, b] if start(a) > start(b));
-        let Some(fall) = rest.windows(2).position(falls) else {
-            return;
-        };
-        let late = sorted + fall + 1;
-        let (before, from) = rows.split_at(late);
-        let time = from.first().map_or(i64::MIN, &start);
-        let behind = before.iter().rev().take(left + 1);
-        let moves = behind.take_while(|r| start(r) > time).count();
-        if moves > left {
-            return rows.sort_by_key(start);
+    /// Rows whose order is looked at together.
+    const BLOCK: usize = 1024;
+    if rows.is_sorted_by_key(&start) {
+        return;
+    }
+    // Per block: the earliest start in it and behind it.
+    let mut earliest: Vec<i64> = (rows.chunks(BLOCK))
+        .map(|block| block.iter().map(&start).min().unwrap_or(i64::MAX))
+        .collect();
+    lower_to_those_behind(&mut earliest, i64::MAX);
+    let (mut from, mut latest) = (0, i64::MIN);
+    let (mut times, mut behind) = (Vec::new(), Vec::new());
+    for block in 0..earliest.len() {
+        let at = block * BLOCK;
+        times.clear();
+        times.extend(rows.iter().skip(at).take(BLOCK).map(&start));
+        behind.clone_from(&times);
+        lower_to_those_behind(
+            &mut behind,
+            earliest.get(block + 1).copied().unwrap_or(i64::MAX),
+        );
+        for (here, (time, behind)) in (at..).zip(times.iter().zip(&behind)) {
+            // Nothing before this row starts later than anything from here on.
+            if latest <= *behind {
+                if let Some(piece) = rows.get_mut(from..here) {
+                    piece.sort_by_key(&start);
+                }
+                from = here;
+            }
+            latest = latest.max(*time);
         }
-        left -= moves;
-        if let Some(part) = rows.get_mut(late - moves..=late) {
-            part.rotate_right(1);
-        }
-        sorted = late;
+    }
+    if let Some(piece) = rows.get_mut(from..) {
+        piece.sort_by_key(&start);
+    }
+}
+
+/// Makes each time the earliest of itself and those behind it.
+fn lower_to_those_behind(times: &mut [i64], last: i64) {
+    let mut behind = last;
+    for time in times.iter_mut().rev() {
+        behind = behind.min(*time);
+        *time = behind;
     }
 }
 
