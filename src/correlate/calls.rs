@@ -14,7 +14,7 @@ pub(crate) struct Calls<'t> {
     labels: &'t Strings,
     pub layers: LayerTable,
     pub calls: Vec<OpCall>,
-    /// Per call: the innermost user source line.
+    /// Per call: the innermost user source line; ends behind the last call that has one.
     pub lines: Vec<Option<StrId>>,
     /// Per scope: the call it is the operator of.
     call_of: Vec<Option<OpCallId>>,
@@ -115,7 +115,10 @@ impl<'t> Calls<'t> {
             forward: None,
             step: None,
         });
-        self.lines.push(setting.line);
+        if setting.line.is_some() {
+            self.lines.resize(id.idx(), None);
+            self.lines.push(setting.line);
+        }
         if let Some(seq) = draft.node_seq {
             self.backward_of.resize(self.call_of.len(), None);
             if let Some(slot) = self.backward_of.get_mut(draft.operator.idx()) {

@@ -11,7 +11,9 @@ use super::marker::{Meaning, Named, Phase, Role, Texts, What};
 use super::sweep::{self, Sweep};
 use super::tree::{Context, Tree};
 use super::{ArgsId, Direction, LayerSource, OpName, ScopeId};
-use crate::profile::{Correlated, Number, ProcessId, Profile, Range, RangeId, StrId, ThreadId};
+use crate::profile::{
+    Correlated, IdMap, Number, ProcessId, Profile, Range, RangeId, StrId, ThreadId,
+};
 
 /// Everything the questions about a scope need. Nothing of it changes, so many threads may ask.
 #[derive(Debug, Clone, Copy)]
@@ -318,36 +320,46 @@ pub(crate) fn forwards(
     tree: &mut Tree<'_>,
     sweep: &mut Sweep<'_>,
 ) -> Forwards {
-    let nodes = numbered_nodes(profile, tree);
-    if nodes.is_empty() {
-        return Forwards::default();
-    }
-    let numbers = nodes.iter().map(|n| (n.process, Number::new(n.seq)));
-    let wanted: Correlated<()> = Correlated::of(profile, numbers);
-    let mut origins = origins(profile, texts, sweep, &wanted);
-    origins.par_sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
-    let chosen: Vec<(ScopeId, RangeId)> = nodes
-        .par_iter()
-        .filter_map(|n| Some((n.scope, origin_of(n, &origins)?)))
-        .collect();
+    let chosen = chosen(profile, texts, tree, sweep);
     let ranges: Vec<RangeId> = chosen.iter().map(|(_, range)| *range).collect();
     tree.add(&sweep.add_ranges(&ranges));
-    let mut forwards = Forwards(vec![None; tree.scopes.len()]);
+    let nodes = chosen.iter().map(|(node, _)| u64::from(node.row()));
+    let mut forwards = Forwards(IdMap::of(nodes));
     for (node, range) in chosen {
-        if let Some(slot) = forwards.0.get_mut(node.idx()) {
+        if let Some(slot) = forwards.0.slot(u64::from(node.row())) {
             *slot = sweep.scope_of(range);
         }
     }
     forwards
 }
 
+/// Every autograd node that has a number, and the range chosen for it.
+fn chosen(
+    profile: &Profile,
+    texts: &Texts,
+    tree: &Tree<'_>,
+    sweep: &Sweep<'_>,
+) -> Vec<(ScopeId, RangeId)> {
+    let nodes = numbered_nodes(profile, tree);
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let numbers = nodes.iter().map(|n| (n.process, Number::new(n.seq)));
+    let wanted: Correlated<()> = Correlated::of(profile, numbers);
+    let mut origins = origins(profile, texts, sweep, &wanted);
+    origins.par_sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
+    (nodes.par_iter())
+        .filter_map(|n| Some((n.scope, origin_of(n, &origins)?)))
+        .collect()
+}
+
 /// Per scope that is an autograd node: the forward range that recorded it.
-#[derive(Debug, Default)]
-pub(crate) struct Forwards(Vec<Option<ScopeId>>);
+#[derive(Debug)]
+pub(crate) struct Forwards(IdMap<ScopeId>);
 
 impl Forwards {
     fn of(&self, node: ScopeId) -> Option<ScopeId> {
-        *self.0.get(node.idx())?
+        self.0.get(u64::from(node.row()))
     }
 }
 
@@ -421,7 +433,7 @@ fn origins(
                 start: range.span.start,
                 range: RangeId::new(id),
                 stem: Some(named.stem),
-                recomputed: sweep.recomputed.get(id).copied().unwrap_or(false),
+                recomputed: sweep.is_recomputed(RangeId::new(id)),
             })
         })
         .collect()

@@ -39,17 +39,17 @@ impl Origins {
         launches: &[Option<CallId>],
     ) -> Origins {
         let forwards = ops::forwards(profile, texts, &mut tree, &mut sweep);
-        sweep.end();
+        let swept = sweep.end();
         let around = Surroundings {
             brackets,
             tree: &tree,
-            engine_thread: &sweep.engine_thread,
+            engine_thread: &swept.engine_thread,
             forwards: &forwards,
         };
         let launched = Launched {
             profile,
             steps,
-            scope_of_call: &sweep.scope_of_call,
+            scope_of_call: &swept.scope_of_call,
             around,
         };
         let mut found = Found {

@@ -1,9 +1,11 @@
-//! One pass per thread over time-sorted ranges and launches: which ranges are scopes, and which scope
-//! each stands in.
+//! One pass over ranges and launches in order of time: which ranges are scopes, and which scope each
+//! launch stands in.
 //!
 //! A range becomes a scope when something was launched in it. Asking for the scope of a launch is then
 //! one look-up, also below 100,000 ranges that the program never closed. What a scope inherits from
 //! those around it is worked out in [`super::tree`], batch by batch, while this pass goes on.
+
+use std::cmp::Reverse;
 
 use super::ScopeId;
 use super::marker::{Meaning, Role, Texts, What};
@@ -21,48 +23,226 @@ pub(crate) struct Nested {
     pub recomputed: bool,
 }
 
-/// What the pass has found so far.
+/// Scopes of a batch; few in tests, which then have many.
+const BATCH: usize = if cfg!(test) { 4 } else { 1 << 14 };
+
+/// The pass, as far as it has come.
 #[derive(Debug)]
 pub(crate) struct Sweep<'a> {
     profile: &'a Profile,
-    texts: &'a Texts,
-    /// Per thread: the ranges that nest, in order of opening.
-    ranges: Vec<Vec<u32>>,
-    /// Per thread: the calls that launched kernels, in order of time.
-    calls: Vec<Vec<u32>>,
-    /// Per process: operators that compute gradients are themselves recorded (`create_graph`), so
-    /// a sequence number inside a node does not mean recomputation.
-    records_gradients: Vec<bool>,
-    /// Found, and not yet handed over.
-    found: Vec<Nested>,
-    scopes: usize,
+    openings: Openings<'a>,
+    /// Calls behind it.
+    calls: usize,
+    /// Per call: it launched a kernel.
+    launching: Vec<bool>,
+    /// Per thread: what is open there.
+    threads: Vec<Thread>,
+    found: Found<'a>,
     /// Innermost scope of each launching call.
     pub scope_of_call: Vec<Option<ScopeId>>,
-    scope_of_range: Vec<Option<ScopeId>>,
-    /// Per range: a forward operator run again inside an autograd node.
-    pub recomputed: Vec<bool>,
+}
+
+impl<'a> Sweep<'a> {
+    pub(crate) fn new(
+        profile: &'a Profile,
+        texts: &'a Texts,
+        launches: &[Option<CallId>],
+    ) -> Sweep<'a> {
+        let mut launching = vec![false; profile.calls.len()];
+        for call in launches.iter().flatten() {
+            if let Some(flag) = launching.get_mut(call.idx()) {
+                *flag = true;
+            }
+        }
+        Sweep {
+            profile,
+            openings: Openings::of(profile),
+            calls: 0,
+            launching,
+            threads: profile.threads.iter().map(|_| Thread::default()).collect(),
+            found: Found {
+                profile,
+                texts,
+                records_gradients: records_gradients(profile, texts),
+                batch: Vec::new(),
+                scopes: 0,
+                scope_of_range: vec![None; profile.ranges.len()],
+                recomputed: vec![false; profile.ranges.len()],
+            },
+            scope_of_call: vec![None; profile.calls.len()],
+        }
+    }
+
+    /// The next scopes around launches, at least as many as a batch has; `None` behind the last.
+    pub(crate) fn next(&mut self) -> Option<Vec<Nested>> {
+        while self.found.batch.len() < BATCH {
+            let rest = self.launching.get(self.calls..).unwrap_or_default();
+            let Some(next) = rest.iter().position(|launches| *launches) else {
+                self.calls = self.launching.len();
+                self.open_until(i64::MAX);
+                break;
+            };
+            let id = self.calls + next;
+            self.calls = id + 1;
+            let Some(call) = self.profile.calls.get(id) else {
+                continue;
+            };
+            self.open_until(call.span.start);
+            let Some(thread) = self.threads.get_mut(call.thread.idx()) else {
+                continue;
+            };
+            thread.stack.close_until(call.span.start);
+            let scope = self.found.scope_on_top(&mut thread.stack);
+            if let Some(slot) = self.scope_of_call.get_mut(id) {
+                *slot = scope;
+            }
+        }
+        self.found.next_batch()
+    }
+
+    /// Opens the ranges that have begun by then.
+    fn open_until(&mut self, time: i64) {
+        while let Some((id, range)) = self.openings.next_until(time) {
+            if let Some(thread) = self.threads.get_mut(range.thread.idx()) {
+                self.found.open_and_note(thread, id, range);
+            }
+        }
+    }
+
+    /// Makes scopes of ranges that enclose no launch themselves, with all around them.
+    pub(crate) fn add_ranges(&mut self, wanted: &[RangeId]) -> Vec<Nested> {
+        let mut is_wanted = vec![false; self.profile.ranges.len()];
+        let mut stacks: Vec<Option<Stack>> = self.profile.threads.iter().map(|_| None).collect();
+        for id in wanted {
+            if self.scope_of(*id).is_none()
+                && let (Some(range), Some(flag)) = (
+                    self.profile.ranges.get(id.idx()),
+                    is_wanted.get_mut(id.idx()),
+                )
+            {
+                *flag = true;
+                if let Some(stack) = stacks.get_mut(range.thread.idx()) {
+                    *stack = Some(Stack::default());
+                }
+            }
+        }
+        if stacks.iter().all(Option::is_none) {
+            return Vec::new();
+        }
+        let mut openings = Openings::of(self.profile);
+        while let Some((id, range)) = openings.next_until(i64::MAX) {
+            let Some(Some(stack)) = stacks.get_mut(range.thread.idx()) else {
+                continue;
+            };
+            self.found.open(stack, id, range);
+            if is_wanted.get(id.idx()).copied().unwrap_or(false) {
+                self.found.scope_on_top(stack);
+            }
+        }
+        self.found.next_batch().unwrap_or_default()
+    }
+
+    /// The scope of a range, if it has one.
+    pub(crate) fn scope_of(&self, range: RangeId) -> Option<ScopeId> {
+        self.found.scope_of(range)
+    }
+
+    /// Whether a range is a forward operator run again inside an autograd node, or stands in one.
+    pub(crate) fn is_recomputed(&self, range: RangeId) -> bool {
+        self.found
+            .recomputed
+            .get(range.idx())
+            .copied()
+            .unwrap_or(false)
+    }
+
+    /// What is asked for when all scopes have been found; the memory that only the pass needs is given
+    /// back.
+    pub(crate) fn end(self) -> Swept {
+        let engine = |thread: &Thread| thread.node && !thread.forward;
+        Swept {
+            scope_of_call: self.scope_of_call,
+            engine_thread: self.threads.iter().map(engine).collect(),
+        }
+    }
+}
+
+/// Where launches stand.
+#[derive(Debug)]
+pub(crate) struct Swept {
+    /// Innermost scope of each launching call.
+    pub scope_of_call: Vec<Option<ScopeId>>,
     /// Per thread: it runs autograd nodes and never records a forward operator outside them.
     pub engine_thread: Vec<bool>,
 }
 
-/// Scopes of a batch; few in tests, which then have many.
-const BATCH: usize = if cfg!(test) { 4 } else { 1 << 14 };
+/// Ranges that nest, in order of opening: earlier first, of those that begin together the longer first.
+#[derive(Debug)]
+struct Openings<'a> {
+    ranges: &'a [Range],
+    /// Ranges behind it.
+    at: usize,
+    /// Those that begin together and are still to come, the last one first.
+    together: Vec<RangeId>,
+}
 
-/// How far the pass is.
+impl<'a> Openings<'a> {
+    fn of(profile: &'a Profile) -> Openings<'a> {
+        Openings {
+            ranges: &profile.ranges,
+            at: 0,
+            together: Vec::new(),
+        }
+    }
+
+    /// The next one, if it has begun by then. Asked for times in order.
+    fn next_until(&mut self, time: i64) -> Option<(RangeId, &'a Range)> {
+        if self.together.is_empty() {
+            let first = self.next_nesting(time)?;
+            let start = first.1.span.start;
+            let Some((second, _)) = self.next_nesting(start) else {
+                return Some(first);
+            };
+            self.together.extend([first.0, second]);
+            while let Some((next, _)) = self.next_nesting(start) {
+                self.together.push(next);
+            }
+            let end = |id: &RangeId| self.ranges.get(id.idx()).map(|range| range.span.end);
+            self.together.sort_by_key(|id| Reverse(end(id)));
+            self.together.reverse();
+        }
+        let id = self.together.pop()?;
+        Some((id, self.ranges.get(id.idx())?))
+    }
+
+    /// The next in order of the rows.
+    fn next_nesting(&mut self, time: i64) -> Option<(RangeId, &'a Range)> {
+        loop {
+            let range = self.ranges.get(self.at).filter(|r| r.span.start <= time)?;
+            let id = RangeId::new(self.at);
+            self.at += 1;
+            let nests = !matches!(range.kind, RangeKind::StartEnd | RangeKind::Mark);
+            if nests && range.span.end > range.span.start {
+                return Some((id, range));
+            }
+        }
+    }
+}
+
+/// What is open on a thread, and what the pass has met there.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
-    thread: usize,
-    /// Ranges and calls of that thread which are behind it.
-    ranges: usize,
-    calls: usize,
+struct Thread {
     stack: Stack,
-    seen: Seen,
+    /// An autograd node.
+    node: bool,
+    /// A forward operator outside of all.
+    forward: bool,
 }
 
 /// A range that has begun and not ended.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    range: u32,
+    range: RangeId,
     end: i64,
     scope: Option<ScopeId>,
     role: Role,
@@ -102,151 +282,40 @@ impl Stack {
     }
 }
 
-impl<'a> Sweep<'a> {
-    pub(crate) fn new(
-        profile: &'a Profile,
-        texts: &'a Texts,
-        launches: &[Option<CallId>],
-    ) -> Sweep<'a> {
-        Sweep {
-            profile,
-            texts,
-            ranges: ranges_by_thread(profile),
-            calls: launching_calls(profile, launches),
-            records_gradients: records_gradients(profile, texts),
-            found: Vec::new(),
-            scopes: 0,
-            scope_of_call: vec![None; profile.calls.len()],
-            scope_of_range: vec![None; profile.ranges.len()],
-            recomputed: vec![false; profile.ranges.len()],
-            engine_thread: vec![false; profile.threads.len()],
-        }
+/// The scopes found so far.
+#[derive(Debug)]
+struct Found<'a> {
+    profile: &'a Profile,
+    texts: &'a Texts,
+    /// Per process: operators that compute gradients are themselves recorded (`create_graph`), so
+    /// a sequence number inside a node does not mean recomputation.
+    records_gradients: Vec<bool>,
+    /// Not yet handed over.
+    batch: Vec<Nested>,
+    scopes: usize,
+    scope_of_range: Vec<Option<ScopeId>>,
+    /// Per range: a forward operator run again inside an autograd node, or in one.
+    recomputed: Vec<bool>,
+}
+
+impl Found<'_> {
+    fn next_batch(&mut self) -> Option<Vec<Nested>> {
+        (!self.batch.is_empty()).then(|| std::mem::take(&mut self.batch))
     }
 
-    /// The next scopes around launches, at least as many as a batch has; `None` behind the last.
-    pub(crate) fn next(&mut self, place: &mut Place) -> Option<Vec<Nested>> {
-        while place.thread < self.ranges.len() {
-            // Lists are lent to the loop, which changes the rest of what was found.
-            let ranges = self.ranges.get_mut(place.thread).map(std::mem::take)?;
-            let calls = self.calls.get_mut(place.thread).map(std::mem::take)?;
-            let ended = self.advance(place, &ranges, &calls);
-            if let Some(list) = self.ranges.get_mut(place.thread) {
-                *list = ranges;
-            }
-            if let Some(list) = self.calls.get_mut(place.thread) {
-                *list = if ended { Vec::new() } else { calls };
-            }
-            if ended {
-                if let Some(flag) = self.engine_thread.get_mut(place.thread) {
-                    *flag = place.seen.node && !place.seen.forward;
-                }
-                *place = Place {
-                    thread: place.thread + 1,
-                    ..Place::default()
-                };
-            }
-            if self.found.len() >= BATCH {
-                break;
-            }
-        }
-        (!self.found.is_empty()).then(|| std::mem::take(&mut self.found))
-    }
-
-    /// Goes on along one thread until a batch is full; whether it came to the end.
-    fn advance(&mut self, place: &mut Place, ranges: &[u32], calls: &[u32]) -> bool {
-        for call in calls.get(place.calls..).unwrap_or_default() {
-            if self.found.len() >= BATCH {
-                return false;
-            }
-            place.calls += 1;
-            let Some(time) = self.profile.calls.get(*call as usize).map(|c| c.span.start) else {
-                continue;
-            };
-            let begun = ranges.get(place.ranges..).unwrap_or_default();
-            for id in begun {
-                if self.start(*id) > time {
-                    break;
-                }
-                place.ranges += 1;
-                self.open_and_note(&mut place.stack, *id, &mut place.seen);
-            }
-            place.stack.close_until(time);
-            let scope = self.scope_on_top(&mut place.stack);
-            if let Some(slot) = self.scope_of_call.get_mut(*call as usize) {
-                *slot = scope;
-            }
-        }
-        for id in ranges.get(place.ranges..).unwrap_or_default() {
-            self.open_and_note(&mut place.stack, *id, &mut place.seen);
-        }
-        true
-    }
-
-    /// Makes scopes of ranges that enclose no launch themselves, with all around them. To be called
-    /// once: the lists of ranges are used up.
-    pub(crate) fn add_ranges(&mut self, wanted: &[RangeId]) -> Vec<Nested> {
-        let mut is_wanted = vec![false; self.profile.ranges.len()];
-        let mut has_wanted = vec![false; self.profile.threads.len()];
-        for id in wanted {
-            if self.scope_of(*id).is_none()
-                && let (Some(range), Some(flag)) = (
-                    self.profile.ranges.get(id.idx()),
-                    is_wanted.get_mut(id.idx()),
-                )
-            {
-                *flag = true;
-                if let Some(thread) = has_wanted.get_mut(range.thread.idx()) {
-                    *thread = true;
-                }
-            }
-        }
-        let threads = std::mem::take(&mut self.ranges);
-        for (ranges, _) in threads.iter().zip(has_wanted).filter(|(_, wanted)| *wanted) {
-            let mut stack = Stack::default();
-            for id in ranges {
-                self.open(&mut stack, *id);
-                if is_wanted.get(*id as usize).copied().unwrap_or(false) {
-                    self.scope_on_top(&mut stack);
-                }
-            }
-        }
-        std::mem::take(&mut self.found)
-    }
-
-    /// Gives back the memory that only the pass needs.
-    pub(crate) fn end(&mut self) {
-        self.ranges = Vec::new();
-        self.scope_of_range = Vec::new();
-        self.recomputed = Vec::new();
-    }
-
-    /// The scope of a range, if it has one.
-    pub(crate) fn scope_of(&self, range: RangeId) -> Option<ScopeId> {
+    fn scope_of(&self, range: RangeId) -> Option<ScopeId> {
         self.scope_of_range.get(range.idx()).copied().flatten()
     }
 
-    fn start(&self, range: u32) -> i64 {
-        self.profile
-            .ranges
-            .get(range as usize)
-            .map_or(i64::MAX, |r| r.span.start)
-    }
-
-    fn open_and_note(&mut self, stack: &mut Stack, id: u32, seen: &mut Seen) {
-        let Some(entry) = self.open(stack, id) else {
-            return;
-        };
-        seen.node |= entry.role == Role::Autograd;
+    fn open_and_note(&mut self, thread: &mut Thread, id: RangeId, range: &Range) {
+        let entry = self.open(&mut thread.stack, id, range);
+        thread.node |= entry.role == Role::Autograd;
         if entry.recomputed
-            && let Some(flag) = self.recomputed.get_mut(id as usize)
+            && let Some(flag) = self.recomputed.get_mut(id.idx())
         {
             *flag = true;
         }
-        if !seen.forward
-            && entry.role == Role::Op
-            && !entry.in_node
-            && let Some(range) = self.profile.ranges.get(id as usize)
-        {
+        if !thread.forward && entry.role == Role::Op && !entry.in_node {
             let meaning = self.texts.of(range);
             let gradient = meaning.named.as_ref().is_some_and(|n| n.gradient);
             // Old `emit_nvtx` prints the counter even where nothing is recorded; there it is 0.
@@ -255,13 +324,12 @@ impl<'a> Sweep<'a> {
                 Some(_) => true,
                 None => false,
             };
-            seen.forward = matches!(meaning.what, What::Marker { .. }) || (counts && !gradient);
+            thread.forward = matches!(meaning.what, What::Marker { .. }) || (counts && !gradient);
         }
     }
 
     /// Puts a range on the stack, after closing what ended before it.
-    fn open(&self, stack: &mut Stack, id: u32) -> Option<Entry> {
-        let range = self.profile.ranges.get(id as usize)?;
+    fn open(&self, stack: &mut Stack, id: RangeId, range: &Range) -> Entry {
         stack.close_until(range.span.start);
         let meaning = self.texts.of(range);
         let role = self.texts.role(range, meaning);
@@ -269,7 +337,7 @@ impl<'a> Sweep<'a> {
         let mut entry = Entry {
             range: id,
             end: range.span.end,
-            scope: self.scope_of_range.get(id as usize).copied().flatten(),
+            scope: self.scope_of(id),
             role,
             in_node: above.is_some_and(|e| e.in_node),
             checkpoint: above.is_some_and(|e| e.checkpoint),
@@ -286,7 +354,7 @@ impl<'a> Sweep<'a> {
             entry.recomputed |= self.is_recorded(range, meaning, entry.checkpoint);
         }
         stack.push(entry);
-        Some(entry)
+        entry
     }
 
     /// Whether an operator inside an autograd node is forward work: PyTorch numbers an operator
@@ -330,30 +398,22 @@ impl<'a> Sweep<'a> {
         let (outer, missing) = entries.split_at_mut(made);
         let mut parent = outer.last().map_or(base, |e| e.scope);
         for entry in missing {
-            let range = RangeId(entry.range);
             let scope = ScopeId::new(self.scopes);
             self.scopes += 1;
-            self.found.push(Nested {
-                range,
+            self.batch.push(Nested {
+                range: entry.range,
                 parent,
                 role: entry.role,
                 in_node: entry.in_node,
                 recomputed: entry.recomputed,
             });
-            if let Some(slot) = self.scope_of_range.get_mut(range.idx()) {
+            if let Some(slot) = self.scope_of_range.get_mut(entry.range.idx()) {
                 *slot = Some(scope);
             }
             entry.scope = Some(scope);
             parent = entry.scope;
         }
     }
-}
-
-/// What a sweep has met on a thread.
-#[derive(Debug, Default)]
-struct Seen {
-    node: bool,
-    forward: bool,
 }
 
 /// Whether a sequence number is printed only while gradients are recorded: the case since PyTorch
@@ -378,57 +438,4 @@ fn records_gradients(profile: &Profile, texts: &Texts) -> Vec<bool> {
         }
     }
     records
-}
-
-/// Ranges that nest, by thread, in order of opening: earlier first, longer first.
-fn ranges_by_thread(profile: &Profile) -> Vec<Vec<u32>> {
-    let mut threads = vec![Vec::new(); profile.threads.len()];
-    for (id, range) in (0u32..).zip(&profile.ranges) {
-        let nests = !matches!(range.kind, RangeKind::StartEnd | RangeKind::Mark);
-        if let Some(list) = threads.get_mut(range.thread.idx())
-            && nests
-            && range.span.end > range.span.start
-        {
-            list.push(id);
-        }
-    }
-    let opening = |id: &u32| {
-        profile
-            .ranges
-            .get(*id as usize)
-            .map(|r| (r.span.start, std::cmp::Reverse(r.span.end)))
-    };
-    for list in &mut threads {
-        if !list.is_sorted_by_key(opening) {
-            list.sort_by_key(opening);
-        }
-    }
-    threads
-}
-
-/// Calls that launched kernels, by thread and in order of time.
-fn launching_calls(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Vec<u32>> {
-    let mut launching = vec![false; profile.calls.len()];
-    for call in launches.iter().flatten() {
-        if let Some(flag) = launching.get_mut(call.idx()) {
-            *flag = true;
-        }
-    }
-    let mut threads = vec![Vec::new(); profile.threads.len()];
-    for ((id, call), _) in (0u32..)
-        .zip(&profile.calls)
-        .zip(launching)
-        .filter(|(_, launching)| *launching)
-    {
-        if let Some(list) = threads.get_mut(call.thread.idx()) {
-            list.push(id);
-        }
-    }
-    let start = |c: &u32| profile.calls.get(*c as usize).map(|c| c.span.start);
-    for list in &mut threads {
-        if !list.is_sorted_by_key(start) {
-            list.sort_by_key(start);
-        }
-    }
-    threads
 }

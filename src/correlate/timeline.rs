@@ -245,9 +245,11 @@ fn work_by_device(
         profile.copies.len(),
         profile.sets.len(),
     ];
+    // Some do a little more than others.
     let even = all.iter().sum::<usize>() / count.max(1);
+    let room = even + even / 8;
     let mut devices: Vec<Vec<Item>> = Vec::new();
-    devices.resize_with(count, || Vec::with_capacity(even));
+    devices.resize_with(count, || Vec::with_capacity(room));
     let mut last = vec![None; profile.devices.len()];
     let mut add = |device: DeviceId, process, span: Span, kind, row: usize| {
         let (Some(items), Some(last)) = (devices.get_mut(device.idx()), last.get_mut(device.idx()))

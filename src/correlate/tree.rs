@@ -9,7 +9,7 @@ use super::args::Arguments;
 use super::layers::{Names, Place, PlaceId, Places};
 use super::marker::{Meaning, Role, Texts, What};
 use super::steps::Steps;
-use super::sweep::{self, Nested, Sweep};
+use super::sweep::{Nested, Sweep};
 use super::{OpName, OpNameId, Scope, ScopeId};
 use crate::profile::{CallId, Number, Profile, Range, RangeId, RangeKind, Strings};
 
@@ -42,7 +42,7 @@ pub(crate) struct Tree<'a> {
     /// Per process: first and last launch outside declared warm-up.
     launch_extent: Vec<(i64, i64)>,
     /// Numbers of autograd nodes whose engine range carries none.
-    inner_seqs: FxHashMap<ScopeId, u64>,
+    inner_seqs: FxHashMap<ScopeId, Number>,
     nowhere: PlaceId,
 }
 
@@ -72,10 +72,9 @@ impl<'a> Tree<'a> {
             nowhere,
         };
         let mut sweep = Sweep::new(profile, texts, launches);
-        let mut place = sweep::Place::default();
-        let mut found = sweep.next(&mut place);
+        let mut found = sweep.next();
         while let Some(batch) = found {
-            (found, ()) = rayon::join(|| sweep.next(&mut place), || tree.add(&batch));
+            (found, ()) = rayon::join(|| sweep.next(), || tree.add(&batch));
         }
         (tree, sweep)
     }
@@ -110,8 +109,9 @@ impl<'a> Tree<'a> {
 
     /// The sequence number of an autograd node: on its outermost range or on the one inside it.
     pub(crate) fn node_seq(&self, node: ScopeId) -> Option<u64> {
-        let own = self.range(node)?.1.seq.map(Number::get);
-        own.or_else(|| self.inner_seqs.get(&node).copied())
+        let own = self.range(node)?.1.seq;
+        let number = own.or_else(|| self.inner_seqs.get(&node).copied());
+        number.map(Number::get)
     }
 
     pub(crate) fn context(&self, scope: ScopeId) -> Option<&Context> {
@@ -215,7 +215,8 @@ impl<'a> Tree<'a> {
             self.texts.role(r, m) == Role::Autograd && stem(r) == stem(range)
         });
         if same
-            && let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq.map(Number::get))
+            && let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq)
+            && self.range(node).is_some_and(|(_, r, _)| r.seq.is_none())
         {
             self.inner_seqs.entry(node).or_insert(seq);
         }

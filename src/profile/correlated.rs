@@ -108,13 +108,8 @@ impl<V: Copy> IdMap<V> {
     }
 
     /// Whether it was asked for.
-    fn asks(&self, id: u64) -> bool {
-        let near = |(word, bit)| {
-            self.words
-                .get(word)
-                .is_some_and(|w: &Word| w.bits & bit != 0)
-        };
-        self.bit(id).is_some_and(near) || (!self.far.is_empty() && self.far.contains_key(&id))
+    pub(crate) fn asks(&self, id: u64) -> bool {
+        self.place(id).is_some() || (!self.far.is_empty() && self.far.contains_key(&id))
     }
 
     /// The value of a number, to be set; `None` for one that was not asked for.
@@ -132,16 +127,6 @@ impl<V: Copy> IdMap<V> {
             None if self.far.is_empty() => None,
             None => self.far.get(&id).copied().flatten(),
         }
-    }
-}
-
-impl IdMap<()> {
-    /// A set: these numbers have a value, others have none.
-    pub(crate) fn set(ids: impl Iterator<Item = u64> + Clone) -> IdMap<()> {
-        let mut set = IdMap::of(ids);
-        set.near.fill(Some(()));
-        set.far.values_mut().for_each(|value| *value = Some(()));
-        set
     }
 }
 

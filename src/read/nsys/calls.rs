@@ -110,9 +110,8 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
     const PIECE: usize = 1 << 16;
     let profile = &builder.profile;
     let started = (profile.kernels.iter()).filter_map(|kernel| Some(kernel.correlation?.get()));
-    let started = IdMap::set(started);
-    let launched =
-        |call: &ApiCall| (call.correlation).is_some_and(|id| started.get(id.get()).is_some());
+    let started: IdMap<()> = IdMap::of(started);
+    let launched = |call: &ApiCall| (call.correlation).is_some_and(|id| started.asks(id.get()));
     // Piece by piece on all threads, then put together: lists that grow one by one leave holes.
     let pieces: Vec<(bool, FxHashMap<ThreadId, Vec<i64>>)> = (profile.calls)
         .par_chunks(PIECE)

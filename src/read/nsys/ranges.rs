@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::enums::{EventKind, Meaning};
 use super::unasked::{Launches, Unasked};
 use super::{Pids, RANGES, process_key};
 use crate::profile::{
-    Number, ProcessId, Profile, Range, RangeKind, Span, StrId, Strings, ThreadId,
+    Correlated, Number, ProcessId, Profile, Range, RangeKind, Span, StrId, Strings, ThreadId,
 };
 use crate::read::build::{Builder, Damage, Distinct, StringTable, name_range};
 use crate::read::sqlite::{Cells, Db, Sink};
@@ -214,7 +214,7 @@ pub(super) struct Ranges {
     /// Asked for if a backward node has their number, in order of start.
     aside: Vec<Range>,
     /// Numbers of what may be a backward node.
-    nodes: FxHashSet<(ProcessId, Number)>,
+    nodes: Vec<(ProcessId, Number)>,
 }
 
 impl Ranges {
@@ -324,10 +324,12 @@ impl Ranges {
         let before = profile.ranges.len();
         let aside = std::mem::take(&mut self.aside);
         profile.unasked_ranges += aside.len() as u64;
+        let nodes = (self.nodes.iter()).map(|&(process, number)| (process, Some(number)));
+        let nodes: Correlated<()> = Correlated::of(profile, nodes);
         profile.ranges.extend(aside.into_iter().filter(|range| {
             let process = profile.threads.get(range.thread.idx()).map(|t| t.process);
             let number = process.zip(range.seq);
-            all || number.is_some_and(|number| self.nodes.contains(&number))
+            all || number.is_some_and(|(process, number)| nodes.asks(process, number))
         }));
         let back = profile.ranges.len() - before;
         profile.unasked_ranges -= back as u64;
