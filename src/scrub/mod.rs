@@ -51,13 +51,16 @@ pub fn scrub(
     progress: &dyn Progress,
 ) -> Result<Summary, ScrubError> {
     let witness = Witness::of(from);
-    let copied = match read::recognise(from)? {
-        Format::KinetoJson => trace::copy(from, to, packed, progress),
-        _ => database::copy(from, to, progress),
+    let is_trace = read::recognise(from)? == Format::KinetoJson;
+    let copied = if is_trace {
+        trace::copy(from, to, packed, progress)
+    } else {
+        database::copy(from, to, progress)
     };
     let (mut summary, words) = witness.confirm(from, copied)?;
     progress.phase("looking through the copy", None);
-    summary.rescan = rescan::rescan(to, &words).map_err(|e| cannot_write(to, &e))?;
+    let rescan = rescan::rescan(to, &words, is_trace);
+    summary.rescan = rescan.map_err(|e| cannot_write(to, &e))?;
     Ok(summary)
 }
 

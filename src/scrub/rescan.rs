@@ -7,7 +7,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use super::words::{Kind, Words};
+use super::words::{Found, Kind, Words};
 
 /// Bytes looked at in one go.
 const WINDOW: usize = 1 << 20;
@@ -32,19 +32,24 @@ impl Rescan {
     }
 }
 
-pub(super) fn rescan(file: &Path, words: &Words) -> io::Result<Rescan> {
+/// Of a copy that `is_json` the strings are looked through, not what stands between them.
+pub(super) fn rescan(file: &Path, words: &Words, is_json: bool) -> io::Result<Rescan> {
     let mut head = [0; 2];
     let is_packed = File::open(file)?.read_exact(&mut head).is_ok() && head == [0x1f, 0x8b];
     let source = BufReader::with_capacity(WINDOW, File::open(file)?);
     if is_packed {
-        through(MultiGzDecoder::new(source), words)
+        through(MultiGzDecoder::new(source), words, is_json)
     } else {
-        through(source, words)
+        through(source, words, is_json)
     }
 }
 
-fn through(mut source: impl Read, words: &Words) -> io::Result<Rescan> {
+fn through(mut source: impl Read, words: &Words, is_json: bool) -> io::Result<Rescan> {
     let mut times = [0_u64; Kind::ALL.len()];
+    let count = |text: &[u8], seen: usize, times: &mut Times| {
+        let counts = |found: &Found| found.end > seen && !(is_json && is_torn(text, found));
+        count(text, words, counts, times);
+    };
     let mut total = 0;
     let mut window: Vec<u8> = Vec::with_capacity(WINDOW + OVERLAP);
     let mut shared = 0;
@@ -57,7 +62,7 @@ fn through(mut source: impl Read, words: &Words) -> io::Result<Rescan> {
             break;
         }
         total += read as u64;
-        count(&window, shared, words, &mut times);
+        count(&window, shared, &mut times);
         // Of two bytes of UTF-16 that are one of ASCII, one is zero.
         let orders: &[_] = match memchr::memchr(0, &window) {
             Some(_) => &[(0, 1), (1, 0), (1, 2), (2, 1)],
@@ -67,7 +72,7 @@ fn through(mut source: impl Read, words: &Words) -> io::Result<Rescan> {
             for (at, text) in wide(&window, first, high) {
                 // What lies wholly in the shared part was counted with the window before.
                 let seen = shared.saturating_sub(at) / 2;
-                count(&text, seen, words, &mut times);
+                count(&text, seen, &mut times);
             }
         }
         shared = OVERLAP.min(window.len());
@@ -83,18 +88,32 @@ fn through(mut source: impl Read, words: &Words) -> io::Result<Rescan> {
     })
 }
 
-/// Counts what ends behind the first `seen` bytes.
-fn count(text: &[u8], seen: usize, words: &Words, times: &mut [u64; Kind::ALL.len()]) {
+/// How often each kind was found.
+type Times = [u64; Kind::ALL.len()];
+
+/// Counts what is found, if it `counts`.
+fn count(text: &[u8], words: &Words, counts: impl Fn(&Found) -> bool, times: &mut Times) {
     let mut from = 0;
     while let Some(found) = words.next(text, from) {
+        if !counts(&found) {
+            // Something else may begin in it.
+            from = found.start.max(from) + 1;
+            continue;
+        }
         let slot = Kind::ALL.iter().position(|kind| *kind == found.kind);
-        if found.end > seen
-            && let Some(times) = slot.and_then(|slot| times.get_mut(slot))
-        {
+        if let Some(times) = slot.and_then(|slot| times.get_mut(slot)) {
             *times += 1;
         }
         from = found.end;
     }
+}
+
+/// Whether what was found in JSON is of more than one string: inside of one, quotes are escaped. So a
+/// secret `float",` is not `["float", "half"]`.
+fn is_torn(text: &[u8], found: &Found) -> bool {
+    let quotes = memchr::memchr_iter(b'"', text.get(found.start..found.end).unwrap_or_default());
+    let escaped = |at: usize| at.checked_sub(1).and_then(|before| text.get(before)) == Some(&b'\\');
+    quotes.map(|at| found.start + at).any(|at| !escaped(at))
 }
 
 /// Runs of UTF-16 that are ASCII, narrowed, with where they begin: `low` and `high` tell where in the
@@ -129,12 +148,25 @@ fn wide(bytes: &[u8], low: usize, high: usize) -> Vec<(usize, Vec<u8>)> {
 mod tests {
     use super::*;
 
-    fn times(bytes: &[u8]) -> u64 {
+    fn times_of(secret: &str, bytes: &[u8], is_json: bool) -> u64 {
         let mut words = Words::default();
-        words.learn("HF_TOKEN", "s3cr3t-value");
+        words.learn("HF_TOKEN", secret);
         words.settle();
-        let found = through(bytes, &words).unwrap().found;
+        let found = through(bytes, &words, is_json).unwrap().found;
         found.iter().map(|(.., times)| times).sum()
+    }
+
+    fn times(bytes: &[u8]) -> u64 {
+        times_of("s3cr3t-value", bytes, false)
+    }
+
+    #[test]
+    fn nothing_is_found_in_two_strings_of_json() {
+        let json = br#"{"Input type": ["float", "float,half"], "token": "float,half"}"#;
+        assert_eq!(times_of("float\",", json, false), 1);
+        assert_eq!(times_of("float\",", json, true), 0);
+        assert_eq!(times_of("float,half", json, true), 2);
+        assert_eq!(times_of(r#"se\"cret"#, br#"["a se\"cret"]"#, true), 1);
     }
 
     #[test]

@@ -15,8 +15,6 @@ const USER: &str = "someone";
 const MAX_KNOWN: usize = 256;
 /// Secrets and names shorter than this are part of too many other words.
 const LEAST: usize = 4;
-/// Bytes, other than letters, at which what has to go is found.
-const MARKS: &[u8] = b"/\\=:@-";
 /// What stands before a token in a header.
 const SCHEMES: &[&str] = &["Bearer ", "bearer ", "Basic "];
 /// Longer values of a variable are not looked for elsewhere.
@@ -224,7 +222,7 @@ impl Words {
         let all = known
             .chain(schemes)
             .chain(credentials::first_bytes())
-            .chain(MARKS.iter().copied());
+            .chain((0..=u8::MAX).filter(|byte| form_at(*byte).is_some()));
         self.telling = [false; 256];
         for byte in all {
             if let Some(slot) = self.telling.get_mut(usize::from(byte)) {
@@ -288,16 +286,8 @@ impl Words {
 
     fn at(&self, text: &[u8], at: usize) -> Option<Found> {
         let byte = *text.get(at)?;
-        let found = match byte {
-            // What is looked for here is also named in `MARKS`.
-            b'/' => unix_home(text, at).or_else(|| url_password(text, at)),
-            b'\\' => windows_home(text, at),
-            b'=' | b':' => assignment(text, at),
-            b'@' => mail(text, at),
-            b'-' => flag(text, at).or_else(|| private_key(text, at)),
-            _ => None,
-        };
-        found
+        form_at(byte)
+            .and_then(|form| form(text, at))
             .or_else(|| self.known_at(text, at, byte))
             .or_else(|| word_forms(text, at))
     }
@@ -320,6 +310,21 @@ impl Words {
                 })
         })
     }
+}
+
+/// What is found around a byte by its form.
+type Form = fn(&[u8], usize) -> Option<Found>;
+
+/// The form a byte, other than a letter, may be part of.
+fn form_at(byte: u8) -> Option<Form> {
+    Some(match byte {
+        b'/' => |text, at| unix_home(text, at).or_else(|| url_password(text, at)),
+        b'\\' => windows_home,
+        b'=' | b':' => assignment,
+        b'@' => mail,
+        b'-' => |text, at| flag(text, at).or_else(|| private_key(text, at)),
+        _ => return None,
+    })
 }
 
 /// Whether a known text at `at..end` is meant, and not part of another word.
