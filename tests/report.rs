@@ -675,6 +675,19 @@ fn work_a_finding_wants_changed_is_not_left_alone() {
 }
 
 #[test]
+fn the_backward_of_what_is_to_be_fused_is_not_left_alone() {
+    let mut s = sample();
+    let forward = s.site("head", "mm", 6.0, None);
+    let layer = s.costed.run.sites[1].layer;
+    s.costed.run.sites[forward.idx()].layer = layer;
+    s.costed.run.sites[1].direction = Direction::Bprop;
+    s.finding(forward, "Change the forward pass", "head", 1.0);
+    assert_eq!(s.report().leave_alone.len(), 1);
+    s.verdict.findings[1].members = vec![Member::Chain(0)];
+    assert!(s.report().leave_alone.is_empty());
+}
+
+#[test]
 fn environment_is_warned_about_once() {
     let mut s = sample();
     s.costed.run.profile.recorded.environment = true;

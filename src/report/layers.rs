@@ -6,10 +6,10 @@ use rustc_hash::FxHashSet;
 use super::build::{label, priced, share, sum};
 use super::words;
 use super::{LayerRow, LeaveAlone, Omitted};
-use crate::correlate::{Direction, LayerSource, PatternId, Run, Site};
+use crate::correlate::{Direction, LayerSource, OpName, PatternId, Run, Site};
 use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::Member;
-use crate::judge::{SavingKind, Verdict};
+use crate::judge::{Finding, SavingKind, Verdict};
 
 /// Rows of the per-layer table. A report that fits into a pull request has no room for more.
 pub(crate) const MAX_ROWS: usize = 200;
@@ -189,17 +189,27 @@ pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64
 }
 
 /// Work that is near what well-tuned kernels reach on the best unit and precision available, folded
-/// by layer pattern. Work a finding wants changed is not in it, and neither are kernels that only
-/// look good because nothing runs shorter than a launch takes: fewer of those would be better.
+/// by layer pattern. Work a finding wants changed is not in it, nor the backward pass of operators a
+/// finding wants fused or removed, nor kernels that only look good because nothing runs shorter than a
+/// launch takes: fewer of those would be better.
 pub(super) fn leave_alone(costed: &Costed, verdict: &Verdict) -> Vec<LeaveAlone> {
     let run = &costed.run;
     let total = sum(run.sites.iter().map(|s| s.time_ns));
-    let wanted: FxHashSet<usize> = verdict
-        .findings
-        .iter()
-        .filter(|f| f.saving.is_some_and(|s| s.kind == SavingKind::Gpu))
-        .flat_map(|f| f.sites.iter().map(|s| s.idx()))
-        .collect();
+    let display = |site: &Site| site.op.as_ref().map_or(String::new(), OpName::display);
+    let mut wanted: FxHashSet<usize> = FxHashSet::default();
+    let mut rewritten: FxHashSet<(Key, String)> = FxHashSet::default();
+    let saves = |f: &&Finding| f.saving.is_some_and(|s| s.kind == SavingKind::Gpu);
+    for finding in verdict.findings.iter().filter(saves) {
+        wanted.extend(finding.sites.iter().map(|s| s.idx()));
+        if finding
+            .members
+            .iter()
+            .any(|m| matches!(m, Member::Chain(_)))
+        {
+            let sites = finding.sites.iter().filter_map(|s| run.sites.get(s.idx()));
+            rewritten.extend(sites.map(|site| (key(run, site), display(site))));
+        }
+    }
     let mut rows: IndexMap<(Key, String, Direction), LeaveAlone> = IndexMap::new();
     for (i, (site, cost)) in run.sites.iter().zip(&costed.sites).enumerate() {
         let Some(reachable_ns) = at_reachable(site, cost) else {
@@ -208,11 +218,12 @@ pub(super) fn leave_alone(costed: &Costed, verdict: &Verdict) -> Vec<LeaveAlone>
         if wanted.contains(&i) {
             continue;
         }
-        let operator = site
-            .op
-            .as_ref()
-            .map_or(String::new(), crate::correlate::OpName::display);
-        let key = key(run, site);
+        let (key, operator) = (key(run, site), display(site));
+        if site.direction == Direction::Bprop
+            && rewritten.contains(&(key.clone(), operator.clone()))
+        {
+            continue;
+        }
         let place = match &key {
             Key::Pattern(id) => run.patterns.get(id.idx()).map_or("", |p| &p.name),
             Key::Other(_) => "",
