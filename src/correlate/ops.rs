@@ -306,14 +306,6 @@ struct Choice {
 
 /// Finds, for every autograd node around a launch, the forward range that recorded it, and makes
 /// sure that range has a scope.
-///
-/// The counter is read by every operator and advanced by the one that records the node, so of the
-/// ranges that carry a node's number the last one opened before the node is its origin: the
-/// innermost of `linear` and `view`, both numbered 46533. Numbers are counted per thread; where a
-/// thread recomputes forward work, its own numbers collide with those of the forward thread. So an
-/// origin of the node's name is preferred, and one that was itself recomputed only for the nodes
-/// that run inside another node. Functions written in C++ record no range of their own: what carries
-/// their number is something that ran just before.
 pub(crate) fn forwards(
     profile: &Profile,
     texts: &Texts,
@@ -334,6 +326,14 @@ pub(crate) fn forwards(
 }
 
 /// Every autograd node that has a number, and the range chosen for it.
+///
+/// The counter is read by every operator and advanced by the one that records the node, so of the
+/// ranges that carry a node's number the last one opened before the node is its origin: the
+/// innermost of `linear` and `view`, both numbered 46533. Numbers are counted per thread; where a
+/// thread recomputes forward work, its own numbers collide with those of the forward thread. So an
+/// origin of the node's name is preferred, and one that was itself recomputed only for the nodes
+/// that run inside another node. Functions written in C++ record no range of their own: what carries
+/// their number is something that ran just before.
 fn chosen(
     profile: &Profile,
     texts: &Texts,

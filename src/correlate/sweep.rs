@@ -39,7 +39,7 @@ pub(crate) struct Sweep<'a> {
     threads: Vec<Thread>,
     found: Found<'a>,
     /// Innermost scope of each launching call.
-    pub scope_of_call: Vec<Option<ScopeId>>,
+    scope_of_call: Vec<Option<ScopeId>>,
 }
 
 impl<'a> Sweep<'a> {

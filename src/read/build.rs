@@ -345,17 +345,14 @@ pub(super) fn sort_by_start<T: Copy>(rows: &mut [T], start: impl Fn(&T) -> i64) 
         .collect();
     lower_to_those_behind(&mut earliest, i64::MAX);
     let (mut from, mut latest) = (0, i64::MIN);
-    let (mut times, mut behind) = (Vec::new(), Vec::new());
+    let mut behind = Vec::new();
     for block in 0..earliest.len() {
         let at = block * BLOCK;
-        times.clear();
-        times.extend(rows.iter().skip(at).take(BLOCK).map(&start));
-        behind.clone_from(&times);
-        lower_to_those_behind(
-            &mut behind,
-            earliest.get(block + 1).copied().unwrap_or(i64::MAX),
-        );
-        for (here, (time, behind)) in (at..).zip(times.iter().zip(&behind)) {
+        let next = earliest.get(block + 1).copied().unwrap_or(i64::MAX);
+        behind.clear();
+        behind.extend(rows.iter().skip(at).take(BLOCK).map(&start));
+        lower_to_those_behind(&mut behind, next);
+        for (here, behind) in (at..).zip(&behind) {
             // Nothing before this row starts later than anything from here on.
             if latest <= *behind {
                 if let Some(piece) = rows.get_mut(from..here) {
@@ -363,7 +360,7 @@ pub(super) fn sort_by_start<T: Copy>(rows: &mut [T], start: impl Fn(&T) -> i64) 
                 }
                 from = here;
             }
-            latest = latest.max(*time);
+            latest = rows.get(here).map_or(latest, |row| latest.max(start(row)));
         }
     }
     if let Some(piece) = rows.get_mut(from..) {

@@ -45,11 +45,7 @@ pub(super) fn rescan(file: &Path, words: &Words, is_json: bool) -> io::Result<Re
 }
 
 fn through(mut source: impl Read, words: &Words, is_json: bool) -> io::Result<Rescan> {
-    let mut times = [0_u64; Kind::ALL.len()];
-    let count = |text: &[u8], seen: usize, times: &mut Times| {
-        let counts = |found: &Found| found.end > seen && !(is_json && is_torn(text, found));
-        count(text, words, counts, times);
-    };
+    let mut times = Times::default();
     let mut total = 0;
     let mut window: Vec<u8> = Vec::with_capacity(WINDOW + OVERLAP);
     let mut shared = 0;
@@ -62,7 +58,7 @@ fn through(mut source: impl Read, words: &Words, is_json: bool) -> io::Result<Re
             break;
         }
         total += read as u64;
-        count(&window, shared, &mut times);
+        count(&window, shared, words, is_json, &mut times);
         // Of two bytes of UTF-16 that are one of ASCII, one is zero.
         let orders: &[_] = match memchr::memchr(0, &window) {
             Some(_) => &[(0, 1), (1, 0), (1, 2), (2, 1)],
@@ -72,7 +68,7 @@ fn through(mut source: impl Read, words: &Words, is_json: bool) -> io::Result<Re
             for (at, text) in wide(&window, first, high) {
                 // What lies wholly in the shared part was counted with the window before.
                 let seen = shared.saturating_sub(at) / 2;
-                count(&text, seen, &mut times);
+                count(&text, seen, words, is_json, &mut times);
             }
         }
         shared = OVERLAP.min(window.len());
@@ -91,17 +87,19 @@ fn through(mut source: impl Read, words: &Words, is_json: bool) -> io::Result<Re
 /// How often each kind was found.
 type Times = [u64; Kind::ALL.len()];
 
-/// Counts what is found, if it `counts`.
-fn count(text: &[u8], words: &Words, counts: impl Fn(&Found) -> bool, times: &mut Times) {
+/// Counts what ends behind the first `seen` bytes.
+fn count(text: &[u8], seen: usize, words: &Words, is_json: bool, times: &mut Times) {
     let mut from = 0;
     while let Some(found) = words.next(text, from) {
-        if !counts(&found) {
+        if is_json && is_torn(text, &found) {
             // Something else may begin in it.
             from = found.start.max(from) + 1;
             continue;
         }
         let slot = Kind::ALL.iter().position(|kind| *kind == found.kind);
-        if let Some(times) = slot.and_then(|slot| times.get_mut(slot)) {
+        if found.end > seen
+            && let Some(times) = slot.and_then(|slot| times.get_mut(slot))
+        {
             *times += 1;
         }
         from = found.end;
