@@ -6,14 +6,19 @@ use std::collections::BTreeMap;
 use super::eval::{Bench, Pick};
 use super::gather::Draft;
 use super::rule::Rule;
-use super::{Saving, SavingKind};
+use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
 use crate::facts::{Member, Totals};
 
 /// Saving times confidence, best first, then severity, covered time, id and place.
-pub(super) fn by_promise(rules: &[Rule], a: &Draft, b: &Draft) -> Ordering {
-    promise(rules, b)
-        .total_cmp(&promise(rules, a))
+pub(super) fn by_promise(
+    rules: &[Rule],
+    confidence: &[Confidence],
+    a: &Draft,
+    b: &Draft,
+) -> Ordering {
+    promise(confidence, b)
+        .total_cmp(&promise(confidence, a))
         .then_with(|| otherwise(rules, a, b))
 }
 
@@ -27,8 +32,8 @@ pub(super) fn otherwise(rules: &[Rule], a: &Draft, b: &Draft) -> Ordering {
         .then_with(|| a.place.cmp(&b.place))
 }
 
-fn promise(rules: &[Rule], draft: &Draft) -> f64 {
-    let weight = rules.get(draft.rule).map_or(0.0, |r| r.confidence.weight());
+fn promise(confidence: &[Confidence], draft: &Draft) -> f64 {
+    let weight = confidence.get(draft.rule).map_or(0.0, |c| c.weight());
     // Without an estimate, behind all that have one; other things tell those apart.
     draft.high.map_or(-1.0, |high| high * weight)
 }

@@ -98,6 +98,7 @@ fn relations(page: &mut String, rule: &Rule) {
         ("Silences, on the same subject", &rule.supersedes),
         ("Pointless beside", &rule.unless),
         ("Makes meaningless", &rule.vetoes),
+        ("Lowers the confidence of", &rule.lowers_confidence),
     ];
     let mut lines = String::new();
     for (what, globs) in lists {
@@ -105,9 +106,6 @@ fn relations(page: &mut String, rule: &Rule) {
             let ids: Vec<String> = globs.iter().map(|g| format!("`{g}`")).collect();
             let _ = writeln!(lines, "- {what}: {}", ids.join(", "));
         }
-    }
-    for (glob, factor) in &rule.scales {
-        let _ = writeln!(lines, "- Multiplies the savings of `{glob}` by {factor}");
     }
     for (key, value) in &rule.changes {
         let _ = writeln!(

@@ -103,10 +103,10 @@ pub const KEYS: &[Key] = &[
         RULES,
     ),
     key(
-        "scales",
+        "lowers_confidence",
         false,
-        "rules whose savings are multiplied where this holds (category `profile` only)",
-        Shape::Map("", &Shape::Within(0.0, 1.0)),
+        "rules whose confidence drops one level where this holds (category `profile` only)",
+        RULES,
     ),
     key(
         "message",

@@ -94,6 +94,14 @@ pub enum Confidence {
 }
 
 impl Confidence {
+    /// One level less sure; `Low` stays.
+    pub(super) fn lowered(self) -> Confidence {
+        match self {
+            Confidence::High => Confidence::Medium,
+            Confidence::Medium | Confidence::Low => Confidence::Low,
+        }
+    }
+
     /// Every one with the word rule files and reports use, least first.
     pub const ALL: [(Confidence, &'static str); 3] = [
         (Confidence::Low, "low"),

@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
             supersedes: relations.supersedes,
             unless: relations.unless,
             vetoes: relations.vetoes,
-            scales: relations.scales,
+            lowers_confidence: relations.lowers_confidence,
             message: words.message?,
             why: words.why?,
             fix: words.fix?,
@@ -135,8 +135,15 @@ impl<'a> Reader<'a> {
 
     /// Whether everything is there in numbers that checking can keep up with.
     fn bounded(&self, root: &Table<'_>) -> bool {
-        let lists = ["references", "supersedes", "unless", "vetoes"].map(|key| (key, MAX_LIST));
-        let tables = ["let", "params", "changes", "scales"].map(|key| (key, MAX_LIST));
+        let lists = [
+            "references",
+            "supersedes",
+            "unless",
+            "vetoes",
+            "lowers_confidence",
+        ]
+        .map(|key| (key, MAX_LIST));
+        let tables = ["let", "params", "changes"].map(|key| (key, MAX_LIST));
         let all = lists.into_iter().chain(tables).chain([("test", MAX_CASES)]);
         let mut good = true;
         for (key, most) in all {
@@ -223,21 +230,8 @@ impl<'a> Reader<'a> {
             let list = root.get_str_list(key).unwrap_or_default();
             list.iter().map(|item| Glob::new(item.value)).collect()
         };
-        let mut scales = Vec::new();
-        if let Some(table) = root.get_table("scales") {
-            for key in table.keys() {
-                let Some(factor) = table.get_float(key.value) else {
-                    continue;
-                };
-                if !(0.0..=1.0).contains(&factor.value) {
-                    let title = "a saving is scaled by a factor from 0 to 1";
-                    table.complain(factor.span, title, "");
-                }
-                scales.push((Glob::new(key.value), factor.value));
-            }
-        }
         let category = self.file.id.split('/').next().unwrap_or_default();
-        for key in ["vetoes", "scales"] {
+        for key in ["vetoes", "lowers_confidence"] {
             if category != PROFILE
                 && let Some(value) = root.get(key)
             {
@@ -249,7 +243,7 @@ impl<'a> Reader<'a> {
             supersedes: globs("supersedes"),
             unless: globs("unless"),
             vetoes: globs("vetoes"),
-            scales,
+            lowers_confidence: globs("lowers_confidence"),
         }
     }
 
@@ -537,7 +531,7 @@ struct Relations {
     supersedes: Vec<Glob>,
     unless: Vec<Glob>,
     vetoes: Vec<Glob>,
-    scales: Vec<(Glob, f64)>,
+    lowers_confidence: Vec<Glob>,
 }
 
 struct Words {

@@ -1,4 +1,4 @@
-//! From what every rule says to one verdict: vetoes and scales, silencing, contradictions, claims,
+//! From what every rule says to one verdict: vetoes, lowered confidence, silencing, contradictions, claims,
 //! order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -13,7 +13,8 @@ use super::rocm::in_words_of_the_maker;
 use super::rule::{Gather, PROFILE, Rule};
 use super::set::{is_profile, silences};
 use super::template::Template;
-use super::{Fault, Finding, NotJudged, SavingKind, Silenced, Verdict};
+use super::{Confidence, Fault, Finding, NotJudged, SavingKind, Silenced, Verdict};
+use crate::base::glob::Glob;
 use crate::correlate::SiteId;
 use crate::facts::{Fact, Member, Totals};
 
@@ -28,6 +29,7 @@ pub(super) fn resolve(rules: &[Rule], judged: Vec<Judged>, bench: &dyn Bench) ->
     let mut court = Court {
         rules,
         bench,
+        confidence: rules.iter().map(|rule| rule.confidence).collect(),
         drafts: vec![Vec::new(); judged.len()],
         judged,
         silenced: BTreeSet::new(),
@@ -35,13 +37,16 @@ pub(super) fn resolve(rules: &[Rule], judged: Vec<Judged>, bench: &dyn Bench) ->
     court.hear_profile_rules();
     court.silence();
     let mut drafts = court.settle_contradictions();
-    drafts.sort_by(|a, b| claim::by_promise(rules, a, b));
+    drafts.sort_by(|a, b| claim::by_promise(rules, &court.confidence, a, b));
     let mut claims = Claims::new(bench);
     let mut findings: Vec<(usize, Finding)> = Vec::new();
     for draft in &drafts {
         if let Some(rule) = rules.get(draft.rule) {
             let judged = court.judged.get_mut(draft.rule);
             let mut finding = finding(rule, draft, bench, judged);
+            if let Some(confidence) = court.confidence.get(draft.rule) {
+                finding.confidence = *confidence;
+            }
             finding.saving = claims.claim(draft, rule.sure());
             findings.push((findings.len(), finding));
         }
@@ -92,6 +97,8 @@ struct Court<'a> {
     rules: &'a [Rule],
     bench: &'a dyn Bench,
     judged: Vec<Judged>,
+    /// Confidence per rule, after rules about the capture lowered it.
+    confidence: Vec<Confidence>,
     /// Findings per rule.
     drafts: Vec<Vec<Draft>>,
     /// Rule, by which, where.
@@ -99,7 +106,7 @@ struct Court<'a> {
 }
 
 impl Court<'_> {
-    /// Rules about the capture speak first: they veto and scale the others.
+    /// Rules about the capture speak first: they veto others or lower their confidence.
     fn hear_profile_rules(&mut self) {
         let (profile, others): (Vec<usize>, Vec<usize>) =
             (0..self.rules.len()).partition(|&i| self.rules.get(i).is_some_and(is_profile));
@@ -121,21 +128,19 @@ impl Court<'_> {
             return;
         };
         let speakers = heard.iter().filter_map(|&i| self.rules.get(i));
-        let mut factor = 1.0;
+        let applies = |globs: &[Glob], speaker: &Rule| {
+            speaker.id != rule.id && globs.iter().any(|glob| glob.matches(&rule.id))
+        };
         for speaker in speakers.clone() {
-            for (glob, by) in &speaker.scales {
-                if glob.matches(&rule.id) && speaker.id != rule.id {
-                    factor *= by;
-                }
+            if applies(&speaker.lowers_confidence, speaker)
+                && let Some(confidence) = self.confidence.get_mut(index)
+            {
+                *confidence = confidence.lowered();
             }
         }
-        let mut picks = std::mem::take(&mut judged.picks);
-        for pick in &mut picks {
-            pick.saving = pick.saving.map(|saving| saving * factor);
-        }
+        let picks = std::mem::take(&mut judged.picks);
         let drafts = gather::gather(index, rule, &picks, self.bench, judged);
-        let vetoes = |s: &&Rule| s.vetoes.iter().any(|g| g.matches(&rule.id)) && s.id != rule.id;
-        match speakers.clone().find(vetoes) {
+        match speakers.clone().find(|s| applies(&s.vetoes, s)) {
             Some(by) => {
                 for draft in &drafts {
                     self.silenced
@@ -195,7 +200,7 @@ impl Court<'_> {
             .into_iter()
             .flatten()
             .collect();
-        open.sort_by(|a, b| claim::by_promise(self.rules, a, b));
+        open.sort_by(|a, b| claim::by_promise(self.rules, &self.confidence, a, b));
         let mut wanted: HashMap<(Subject, &str), (&str, &str)> = HashMap::new();
         let mut settled = Vec::with_capacity(open.len());
         for draft in open {

@@ -58,7 +58,7 @@ pub struct Rule {
     pub supersedes: Vec<Glob>,
     pub unless: Vec<Glob>,
     pub vetoes: Vec<Glob>,
-    pub scales: Vec<(Glob, f64)>,
+    pub lowers_confidence: Vec<Glob>,
     pub message: Template,
     pub why: Template,
     pub fix: Template,

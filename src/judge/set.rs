@@ -293,12 +293,11 @@ fn unique<'a>(files: &'a [RuleFile], complaints: &Complaints) -> Vec<&'a RuleFil
 /// Complains about relations to rules that do not exist.
 fn check_relations(rules: &[Rule], ids: &[&str], complaints: &Complaints) {
     for rule in rules {
-        let scales: Vec<Glob> = rule.scales.iter().map(|(glob, _)| glob.clone()).collect();
         let relations = [
             ("supersedes", &rule.supersedes),
             ("unless", &rule.unless),
             ("vetoes", &rule.vetoes),
-            ("scales", &scales),
+            ("lowers_confidence", &rule.lowers_confidence),
         ];
         for (key, globs) in relations {
             for glob in globs {

@@ -2,7 +2,9 @@
 
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::facts::Value;
-use pyprof_advise::judge::{Finding, Outcome, SavingKind, Severity, Verdict, prove, why};
+use pyprof_advise::judge::{
+    Confidence, Finding, Outcome, SavingKind, Severity, Verdict, prove, why,
+};
 
 use super::bench::{FACTS, Fake, i, ints, load, rule, s};
 
@@ -345,9 +347,9 @@ fn unless_makes_a_finding_pointless_only_on_the_same_subject() {
 }
 
 #[test]
-fn rules_about_the_capture_veto_and_scale() {
+fn rules_about_the_capture_veto_others_or_lower_their_confidence() {
     let veto = rule(
-        "over = \"run\"\nwhen = '!run.trusted'\nvetoes = [\"host/*\"]\nscales = { \"memory/*\" = 0.5 }",
+        "over = \"run\"\nwhen = '!run.trusted'\nvetoes = [\"host/*\"]\nlowers_confidence = [\"memory/*\"]",
     );
     let kernel = rule("saving_ns = 'site.time_ns'\nmessage = \"{{ found.saving_ns | ns }}\"");
     let files = [
@@ -361,8 +363,8 @@ fn rules_about_the_capture_veto_and_scale() {
     run.run(&[("run.trusted", Value::Bool(false))]);
     let verdict = run.judge(&rules);
     assert_eq!(verdict.findings[0].rule, "memory/b");
-    assert_eq!(verdict.findings[0].message, "50.0 us");
-    assert!((verdict.findings[0].saving.unwrap().high_ns - 5e4).abs() < 1e-9);
+    assert_eq!(verdict.findings[0].message, "100 us");
+    assert_eq!(verdict.findings[0].confidence, Confidence::Medium);
     assert_eq!(verdict.silenced[0].rule, "host/a");
     assert_eq!(verdict.silenced[0].by, "profile/veto");
     run.members.pop();

@@ -184,15 +184,10 @@ fn rules_must_fit_together() {
         ("host/bbb", &rule("")),
     ]);
     assert!(said.unwrap_err().contains("did you mean `host/bbb`?"));
-    for key in ["vetoes = [\"hots/*\"]", "scales = { \"hots/*\" = 0.5 }"] {
+    for key in ["vetoes = [\"hots/*\"]", "lowers_confidence = [\"hots/*\"]"] {
         let said = load(&[("profile/a", &rule(key)), ("host/b", &rule(""))]).unwrap_err();
         assert!(said.contains("names no other rule"), "{said}");
     }
-    let said = load(&[
-        ("profile/a", &rule("scales = { \"*\" = 2 }")),
-        ("host/b", &rule("")),
-    ]);
-    assert!(said.unwrap_err().contains("a factor from 0 to 1"));
     let said = load(&[("hsot/a", &rule(""))]).unwrap_err();
     assert!(
         said.contains("unknown category `hsot`; did you mean `host`"),
@@ -342,7 +337,7 @@ fn nonsense_is_refused_without_a_panic() {
         "test = 3",
         "params = []",
         "let = { a = { b = 1 } }",
-        "scales = 3",
+        "lowers_confidence = 3",
         "changes = []",
     ];
     for text in nonsense {
