@@ -1,5 +1,5 @@
 //! The long fault harness: `cargo run --release --example torture -- FOLDER_OR_PROFILE...`
-//! (default: the folder `PYPROF_ADVISE_PROFILES` names, and the example profile).
+//! (default: `profiles` below the folder `PYPROF_ADVISE_SHARED` names, and the example profile).
 //!
 //! Every profile is cut at 50 places, changed in 1 to 64 bytes in 1,000 variants (in fewer if it is
 //! larger than 256 KiB, so that none takes hours), and edited: every table dropped, times reversed,
@@ -104,7 +104,8 @@ fn profiles() -> Vec<PathBuf> {
     let mut named: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     if named.is_empty() {
         named.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite"));
-        named.extend(std::env::var_os("PYPROF_ADVISE_PROFILES").map(PathBuf::from));
+        let shared = std::env::var_os("PYPROF_ADVISE_SHARED").map(PathBuf::from);
+        named.extend(shared.map(|folder| folder.join("profiles")));
     }
     let mut files = Vec::new();
     for path in named {

@@ -41,6 +41,10 @@ pub mod read;
 pub mod report;
 pub mod scrub;
 
+#[cfg(test)]
+#[path = "../tests/support/shared.rs"]
+mod shared;
+
 /// Doors for the fuzz targets to what is not public; see `fuzz/`.
 #[cfg(fuzzing)]
 pub mod fuzzing {

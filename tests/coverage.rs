@@ -8,6 +8,9 @@
     clippy::print_stderr
 )]
 
+#[path = "support/shared.rs"]
+mod shared;
+
 mod support;
 
 use std::path::Path;
@@ -66,14 +69,7 @@ fn only<'c>(costed: &'c Costed, op: &str, direction: Direction) -> (&'c Site, &'
 #[test]
 fn shaped_calls_of_known_operators_are_priced() {
     let mut files = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite")];
-    match std::env::var_os("PYPROF_ADVISE_PROFILES") {
-        Some(folder) => {
-            let entries = std::fs::read_dir(folder).unwrap();
-            files.extend(entries.map(|entry| entry.unwrap().path()));
-            files.sort();
-        }
-        None => eprintln!("skipped: PYPROF_ADVISE_PROFILES does not name a folder of profiles"),
-    }
+    files.extend(shared::profiles_if_set());
     let mut judged = Vec::new();
     for file in &files {
         // Some captures hold no kernels: other tests say how they are turned away.

@@ -8,9 +8,12 @@
     reason = "a test fails by panicking, and says when it was skipped"
 )]
 
+#[path = "support/shared.rs"]
+mod shared;
+
 mod desk;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use desk::{Desk, ROOT, Said, has, said};
 use pyprof_advise::compare::diff::{Diff, Level, SCHEMA, SiteChange, Unit, json, markdown};
@@ -744,20 +747,6 @@ fn wrong_gates_and_files_are_refused() {
 
 // -------------------------------------------------------------------------------------- real profiles
 
-/// A real profile, or `None` with a word about why not.
-fn real(name: &str) -> Option<PathBuf> {
-    let Some(folder) = std::env::var_os("PYPROF_ADVISE_PROFILES") else {
-        eprintln!("skipped: PYPROF_ADVISE_PROFILES names no folder of profiles");
-        return None;
-    };
-    let path = Path::new(&folder).join(name);
-    if !path.exists() {
-        eprintln!("skipped: there is no {}", path.display());
-        return None;
-    }
-    Some(path)
-}
-
 fn diff_of(before: &Path, after: &Path) -> (Diff, String) {
     let desk = Desk::bare();
     let (before, after) = (before.to_str().unwrap(), after.to_str().unwrap());
@@ -777,7 +766,7 @@ fn real_profiles_are_the_same_as_themselves() {
         "cs336zx_2_7B_compile_ro.sqlite",
         "lm_net.sql",
     ] {
-        let Some(path) = real(name) else { return };
+        let Some(path) = shared::profile(name) else { return };
         let (diff, text) = diff_of(&path, &path);
         assert!(diff.no_change, "{name}: {text}");
         assert_eq!(diff.regression, None, "{name}");
@@ -786,7 +775,7 @@ fn real_profiles_are_the_same_as_themselves() {
 
 #[test]
 fn two_makes_of_gpu_are_explained() {
-    let (Some(h100), Some(mi300)) = (real("tl_h100_qwen.json.gz"), real("tl_mi300_qwen.json.gz"))
+    let (Some(h100), Some(mi300)) = (shared::profile("tl_h100_qwen.json.gz"), shared::profile("tl_mi300_qwen.json.gz"))
     else {
         return;
     };

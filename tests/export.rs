@@ -12,6 +12,9 @@
     reason = "a test fails by panicking, and says when it was skipped"
 )]
 
+#[path = "support/shared.rs"]
+mod shared;
+
 mod desk;
 #[path = "export/engines.rs"]
 mod engines;
@@ -89,12 +92,10 @@ fn profiles_and_their_reports_give_the_same_rows() {
 
 #[test]
 fn a_row_of_several_processes_has_no_rank() {
-    let Some(folder) = std::env::var_os("PYPROF_ADVISE_PROFILES") else {
-        eprintln!("skipped: PYPROF_ADVISE_PROFILES names no folder of real profiles");
+    let Some(profile) = shared::profile("mfu_2gpu_before.sqlite") else {
         return;
     };
     let desk = Desk::bare();
-    let profile = std::path::Path::new(&folder).join("mfu_2gpu_before.sqlite");
     let table = lines(&desk.fine(&format!("export {}", profile.display())));
     assert!(table.len() > 100);
     for row in &table[1..] {

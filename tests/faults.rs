@@ -10,7 +10,10 @@
 )]
 #![allow(clippy::print_stdout)] // to say which tests were skipped
 
-use std::path::{Path, PathBuf};
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::path::Path;
 use std::time::Duration;
 
 #[path = "support/faults.rs"]
@@ -88,8 +91,7 @@ fn files_nobody_writes_by_accident_survive() {
 
 #[test]
 fn real_profiles_survive() {
-    let Some(folder) = std::env::var_os("PYPROF_ADVISE_PROFILES").map(PathBuf::from) else {
-        println!("skipped: PYPROF_ADVISE_PROFILES does not name the folder of real profiles");
+    let Some(folder) = shared::path("profiles") else {
         return;
     };
     let scratch = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! The reference cases of operator costs, each priced three ways: as the operator with its own
 //! arguments, as PyTorch's profiler records that call, and as a PyProf marker.
 //!
-//! Set `PYPROF_ADVISE_REFERENCE` to the folder that holds `golden_ops.json`.
+//! They are in `reference/golden_ops.json` below the folder `PYPROF_ADVISE_SHARED` names.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +9,9 @@
     clippy::indexing_slicing,
     clippy::print_stderr
 )]
+
+#[path = "support/shared.rs"]
+mod shared;
 
 use pyprof_advise::base::DType;
 use pyprof_advise::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor};
@@ -81,11 +84,10 @@ impl Call {
 
 #[test]
 fn every_reference_case_costs_what_it_should() {
-    let Ok(folder) = std::env::var("PYPROF_ADVISE_REFERENCE") else {
-        eprintln!("skipped: PYPROF_ADVISE_REFERENCE is not set");
+    let Some(path) = shared::path("reference/golden_ops.json") else {
         return;
     };
-    let text = std::fs::read_to_string(format!("{folder}/golden_ops.json")).unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
     let file: Value = serde_json::from_str(&text).unwrap();
     let mut wrong = Vec::new();
     let mut checked = [0; 3];

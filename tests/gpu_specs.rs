@@ -8,8 +8,11 @@
     clippy::print_stderr
 )]
 
+#[path = "support/shared.rs"]
+mod shared;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pyprof_advise::base::DType;
 use pyprof_advise::base::diag::Source;
@@ -192,11 +195,10 @@ fn rates_follow_from_the_silicon() {
 
 #[test]
 fn the_reference_table_is_all_there() {
-    let Some(folder) = std::env::var_os("PYPROF_ADVISE_REFERENCE") else {
-        eprintln!("skipped: PYPROF_ADVISE_REFERENCE is not set");
+    let Some(path) = shared::path("reference/gpu_specs.csv") else {
         return;
     };
-    let text = std::fs::read_to_string(PathBuf::from(folder).join("gpu_specs.csv")).unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
     let mut rows = csv(&text).into_iter();
     let header = rows.next().unwrap();
     let mut count = 0;
@@ -489,13 +491,11 @@ fn device_names_of_real_profiles_are_known() {
 
 #[test]
 fn real_profiles_resolve() {
-    let Some(folder) = std::env::var_os("PYPROF_ADVISE_PROFILES") else {
-        eprintln!("skipped: PYPROF_ADVISE_PROFILES is not set");
+    let Some(files) = shared::profiles() else {
         return;
     };
     let mut seen = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for path in files {
         if path.extension().is_none_or(|e| e != "sqlite") {
             continue;
         }

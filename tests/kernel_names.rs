@@ -1,6 +1,8 @@
-//! The kernel name decoder against every real profile in the folder named by
-//! `PYPROF_ADVISE_PROFILES`: it has to know what nearly all GPU time is spent on.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
+//! The kernel name decoder on every real profile below `PYPROF_ADVISE_SHARED`: it has to know what nearly all GPU time is spent on.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+#[path = "support/shared.rs"]
+mod shared;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -78,29 +80,18 @@ fn sqlite(path: &Path) -> Times {
 }
 
 fn profiles() -> Option<Vec<(String, Times)>> {
-    let Ok(folder) = std::env::var("PYPROF_ADVISE_PROFILES") else {
-        eprintln!("skipped: PYPROF_ADVISE_PROFILES does not name a folder of real profiles");
-        return None;
-    };
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    for path in shared::profiles()? {
+        let name = shared::name(&path);
         let times = if name.ends_with(".json") || name.ends_with(".json.gz") {
             kineto(&path)
-        } else if [".sqlite", ".sql", ".nvvp"]
-            .iter()
-            .any(|e| name.ends_with(e))
-        {
-            sqlite(&path)
         } else {
-            continue;
+            sqlite(&path)
         };
         if !times.is_empty() {
             found.push((name, times));
         }
     }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
     Some(found)
 }
 

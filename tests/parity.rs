@@ -5,7 +5,9 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stdout)] // to say which tests were skipped
+
+#[path = "support/shared.rs"]
+mod shared;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -120,7 +122,7 @@ fn the_evidence_scripts_compile() {
         .args(&files)
         .output()
     {
-        Err(error) => println!("skipped: python3 cannot be started ({error})"),
+        Err(error) => shared::skip(&format!("python3 cannot be started ({error})")),
         Ok(output) => assert!(
             output.status.success(),
             "{}",
@@ -168,7 +170,7 @@ fn the_harness_reads_what_the_program_writes() {
         .current_dir(root())
         .output();
     match run {
-        Err(error) => println!("skipped: python3 cannot be started ({error})"),
+        Err(error) => shared::skip(&format!("python3 cannot be started ({error})")),
         Ok(output) => assert!(
             output.status.success(),
             "{}",
@@ -184,7 +186,7 @@ fn the_evidence_page_is_what_the_harness_renders() {
         .current_dir(root())
         .output();
     match render {
-        Err(error) => println!("skipped: python3 cannot be started ({error})"),
+        Err(error) => shared::skip(&format!("python3 cannot be started ({error})")),
         Ok(output) => {
             assert!(
                 output.status.success(),

@@ -8,7 +8,9 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stderr)] // to say which tests were skipped
+
+#[path = "support/shared.rs"]
+mod shared;
 
 mod support;
 
@@ -34,21 +36,8 @@ fn fixture() -> PathBuf {
     root().join("fixtures/net.sqlite")
 }
 
-/// The folder an environment variable names, or `None` after saying that the test did not run.
-fn folder(variable: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os(variable).map(PathBuf::from);
-    if folder.is_none() {
-        eprintln!("skipped: {variable} does not name a folder");
-    }
-    folder
-}
-
-fn profile(name: &str) -> Option<PathBuf> {
-    Some(folder("PYPROF_ADVISE_PROFILES")?.join(name))
-}
-
 fn reference(name: &str) -> Option<String> {
-    let path = folder("PYPROF_ADVISE_REFERENCE")?.join(name);
+    let path = shared::path("reference")?.join(name);
     let mut text = String::new();
     let file = fs::File::open(&path).unwrap();
     if name.ends_with(".gz") {
@@ -387,7 +376,7 @@ fn rows_of_a_call_add_up_to_its_cost() {
 #[test]
 fn rows_of_real_calls_add_up_to_their_cost() {
     for name in ["lm_net.sql", "mmagic.sqlite"] {
-        let Some(path) = profile(name) else { return };
+        let Some(path) = shared::profile(name) else { return };
         let (compared, wrong) = calls_and_rows(&path);
         assert!(compared > 70, "{name}: {compared}");
         assert!(
@@ -408,7 +397,7 @@ fn real_dictionaries_give_the_rows_of_their_profiles() {
         "blink_nccl_8v100.nvvp",
         "cs336zx_2_7B_nvtx.sqlite",
     ] {
-        let Some(path) = profile(name) else { return };
+        let Some(path) = shared::profile(name) else { return };
         let records = records(&path);
         let again = pyprof::read(name, dict(&records).as_bytes()).unwrap();
         assert!(dict(&again) == dict(&records), "{name}");
@@ -497,7 +486,7 @@ fn dict_kind(key: &str, ours: &str, theirs: &str) -> Option<&'static str> {
 
 /// The kinds of difference between our dictionaries and PyProf's.
 fn dictionaries(name: &str, theirs: &str) -> Option<BTreeSet<&'static str>> {
-    let ours = dict(&records(&profile(name)?));
+    let ours = dict(&records(&shared::profile(name)?));
     let theirs = reference(theirs)?;
     assert_eq!(ours.lines().count(), theirs.lines().count());
     let mut kinds = BTreeSet::new();
@@ -699,7 +688,7 @@ const KINDS: &[Kind] = &[
 
 /// The kinds of difference between our rows and PyProf's: `(kind, cells)`.
 fn compare(name: &str, csv: &str) -> Option<BTreeMap<&'static str, usize>> {
-    let path = profile(name)?;
+    let path = shared::profile(name)?;
     let ours = said(&["prof", path.to_str().unwrap(), "-c", "all", "--csv"], "");
     let theirs = table(&reference(csv)?);
     // PyProf leaves out kernels without launch record.
@@ -803,7 +792,7 @@ fn dictionaries_of_pyprof_itself_give_our_rows() {
         ("lm_net.sql", "lm_net.pyprof.dict"),
         ("mmagic.sqlite", "mmagic.pyprof.dict.gz"),
     ] {
-        let (Some(path), Some(theirs)) = (profile(name), reference(file)) else {
+        let (Some(path), Some(theirs)) = (shared::profile(name), reference(file)) else {
             return;
         };
         let theirs = pyprof::read(file, theirs.as_bytes()).unwrap();

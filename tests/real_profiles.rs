@@ -1,5 +1,5 @@
 //! The whole program on real captures: the figures that were read from the files by hand, and what
-//! must hold for every file whatever is in it. `PYPROF_ADVISE_PROFILES` names the folder of them.
+//! must hold for every file whatever is in it. They are below the folder `PYPROF_ADVISE_SHARED` names.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,9 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stdout)] // to say which tests were skipped
+
+#[path = "support/shared.rs"]
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -33,41 +35,15 @@ const WITHOUT_KERNELS: [&str; 4] = [
 
 // ---------------------------------------------------------------------------- running the program
 
-fn folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("PYPROF_ADVISE_PROFILES").map(PathBuf::from);
-    if folder.is_none() {
-        println!(
-            "skipped: PYPROF_ADVISE_PROFILES does not name the folder of real profiles, which are \
-             too large for the repository"
-        );
-    }
-    folder
-}
-
-/// One profile of the folder.
-fn file(name: &str) -> Option<PathBuf> {
-    let path = folder()?.join(name);
-    if !path.exists() {
-        println!("skipped: {} is not there", path.display());
-        return None;
-    }
-    Some(path)
-}
-
 /// Every profile of the formats read, in order of name.
 fn files() -> Vec<PathBuf> {
-    let Some(folder) = folder() else {
+    let Some(mut files) = shared::profiles() else {
         return Vec::new();
     };
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            let extension = path.extension().and_then(|e| e.to_str());
-            matches!(extension, Some("sqlite" | "sql" | "nvvp"))
-        })
-        .collect();
-    files.sort();
+    files.retain(|path| {
+        let extension = path.extension().and_then(|e| e.to_str());
+        matches!(extension, Some("sqlite" | "sql" | "nvvp"))
+    });
     assert!(
         files.len() >= 13,
         "the folder of real profiles is not whole"
@@ -110,7 +86,7 @@ struct Report(Value);
 fn report(file_name: &str, arguments: &[&str]) -> Option<Report> {
     let mut all = vec!["--format", "json"];
     all.extend(arguments);
-    let said = program(&file(file_name)?, &all, None);
+    let said = program(&shared::profile(file_name)?, &all, None);
     assert_eq!(said.code, 0, "{}", said.err);
     Some(Report(serde_json::from_str(&said.out).unwrap()))
 }
@@ -170,7 +146,7 @@ impl Report {
 
 /// The program's own stations, for what a report does not list.
 fn costed(file_name: &str, gpu: Option<&str>) -> Option<Costed> {
-    Some(costed_at(&file(file_name)?, gpu))
+    Some(costed_at(&shared::profile(file_name)?, gpu))
 }
 
 fn costed_at(path: &Path, gpu: Option<&str>) -> Costed {
@@ -646,7 +622,7 @@ fn graph_records_hide_work_and_are_not_idle() {
 #[test]
 fn without_kernels_the_program_says_what_is_missing_and_how_to_capture_it() {
     for name in WITHOUT_KERNELS {
-        let Some(path) = file(name) else { return };
+        let Some(path) = shared::profile(name) else { return };
         let said = program(&path, &[], None);
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{name}");
         assert!(said.err.starts_with("error: "), "{}", said.err);
@@ -679,7 +655,7 @@ fn two_kernels_make_a_short_honest_report() {
         report.number("/claimed/gpu_ns") + report.number("/claimed/idle_ns"),
         0.0
     );
-    let said = program(&file("mock.sqlite").unwrap(), &[], None);
+    let said = program(&shared::profile("mock.sqlite").unwrap(), &[], None);
     assert!(
         said.out.lines().count() < 150,
         "{} lines",
@@ -871,7 +847,7 @@ fn environment(path: &Path) -> BTreeSet<String> {
 #[test]
 fn every_file_takes_a_fifth_of_a_second() {
     if cfg!(debug_assertions) {
-        println!("skipped: measured in optimised builds only (cargo test --release)");
+        shared::skip("measured in optimised builds only (cargo test --release)");
         return;
     }
     for path in files() {

@@ -8,10 +8,12 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stdout)] // to say which tests were skipped
+
+#[path = "support/shared.rs"]
+mod shared;
 
 use rayon::prelude::*;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use flate2::read::MultiGzDecoder;
@@ -446,14 +448,9 @@ fn no_file_is_lost() {
 
 #[test]
 fn advice_on_the_copies_of_real_profiles_is_the_same() {
-    let Some(folder) = std::env::var_os("PYPROF_ADVISE_PROFILES").map(PathBuf::from) else {
-        println!("skipped: PYPROF_ADVISE_PROFILES does not name the folder of real profiles");
+    let Some(files) = shared::profiles() else {
         return;
     };
-    let files: Vec<PathBuf> = (std::fs::read_dir(folder).unwrap())
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_file() && path.extension().is_none_or(|e| e != "md"))
-        .collect();
     files.par_iter().for_each(|from| {
         let copies = tempfile::tempdir().unwrap();
         let to = copies.path().join(from.file_name().unwrap());

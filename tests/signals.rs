@@ -7,7 +7,9 @@
     clippy::panic,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stdout)] // to say which tests were skipped
+
+#[path = "support/shared.rs"]
+mod shared;
 
 use std::fs::File;
 use std::io::Write;
@@ -104,7 +106,7 @@ fn desk() -> Option<tempfile::TempDir> {
         .arg(folder.path().join("pipe"))
         .status();
     if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no mkfifo here");
+        shared::skip("there is no mkfifo");
         return None;
     }
     Some(folder)

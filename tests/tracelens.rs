@@ -1,6 +1,6 @@
 //! FLOPs, bytes, calls and times of three H100 traces against what TraceLens counted, operator by
-//! operator and shape by shape. The folder of traces is in `PYPROF_ADVISE_PROFILES`, that of the tables
-//! in `PYPROF_ADVISE_REFERENCE`.
+//! operator and shape by shape. Traces and tables are below the folder
+//! `PYPROF_ADVISE_SHARED` names.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,10 +9,11 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stdout)] // to say which tests were skipped
+
+#[path = "support/shared.rs"]
+mod shared;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 
 use pyprof_advise::correlate::{ArgValue, OpCallId, Run, correlate};
 use pyprof_advise::cost::{Costed, OpCost, VOCABULARY, price};
@@ -21,18 +22,10 @@ use serde_json::Value;
 
 const NETS: [&str; 3] = ["bertsmall", "qwen", "vit"];
 
-fn folder(variable: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os(variable).map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: {variable} does not name a folder");
-    }
-    folder
-}
-
 /// The trace of a net, and TraceLens' table of it.
 fn real(net: &str) -> Option<(Run, Vec<Vec<String>>)> {
-    let traces = folder("PYPROF_ADVISE_PROFILES")?;
-    let tables = folder("PYPROF_ADVISE_REFERENCE")?;
+    let traces = shared::path("profiles")?;
+    let tables = shared::path("reference")?;
     let path = traces.join(format!("tl_h100_{net}.json.gz"));
     let profile = read::open(&path, &Quiet).unwrap_or_else(|e| panic!("{e}"));
     let run = correlate(profile, &VOCABULARY);

@@ -1,6 +1,6 @@
 //! What must hold of every verdict, whatever the profile: one advice per site, each nanosecond sold
 //! once, nothing small among the first, and nothing at all for a healthy program.
-//! `PYPROF_ADVISE_PROFILES` names the folder of real profiles.
+//! `PYPROF_ADVISE_SHARED` names the folder of real profiles.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,6 +8,9 @@
     reason = "a test fails by panicking"
 )]
 #![allow(clippy::print_stdout)] // to say which tests were skipped
+
+#[path = "support/shared.rs"]
+mod shared;
 
 mod support;
 
@@ -32,19 +35,7 @@ fn root() -> &'static Path {
 /// Every profile that can be read: the fixture, and the real ones where there are any.
 fn profiles() -> Vec<PathBuf> {
     let mut found = vec![root().join("fixtures/net.sqlite")];
-    match std::env::var_os("PYPROF_ADVISE_PROFILES") {
-        Some(folder) => {
-            let entries = std::fs::read_dir(folder).unwrap();
-            found.extend(entries.map(|e| e.unwrap().path()).filter(|p| p.is_file()));
-        }
-        None => {
-            println!(
-                "real profiles skipped: PYPROF_ADVISE_PROFILES does not name their folder, and they \
-                 are too large for the repository"
-            );
-        }
-    }
-    found.sort();
+    found.extend(shared::profiles_if_set());
     found
 }
 

@@ -1,7 +1,4 @@
-//! Real captures, where the folder of them is known: `PYPROF_ADVISE_PROFILES`, and
-//! `PYPROF_ADVISE_REFERENCE` for what PyProf made of them.
-
-use std::path::PathBuf;
+//! Correlation of real captures (`PYPROF_ADVISE_SHARED`), compared with what PyProf made of them.
 
 use super::literal::{self, Literal};
 use super::*;
@@ -63,16 +60,8 @@ const KNOWN: &[&str] = &[
     "zeros_like",
 ];
 
-fn folder(variable: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os(variable).map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: {variable} is not set");
-    }
-    folder
-}
-
 fn run(file: &str) -> Option<Run> {
-    let path = folder("PYPROF_ADVISE_PROFILES")?.join(file);
+    let path = crate::shared::profile(file)?;
     let profile = read::open(&path, &read::Quiet).unwrap();
     let vocabulary = Vocabulary {
         knows_op: &|op| KNOWN.contains(&op.name.as_str()),
@@ -136,7 +125,7 @@ fn language_model_the_decoder_forward_and_backward() {
 #[test]
 fn language_model_agrees_with_pyprof() {
     let Some(run) = run("lm_net.sql") else { return };
-    let Some(reference) = folder("PYPROF_ADVISE_REFERENCE") else {
+    let Some(reference) = crate::shared::path("reference") else {
         return;
     };
     let text = std::fs::read_to_string(reference.join("lm_net.pyprof.dict")).unwrap();

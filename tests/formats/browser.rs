@@ -25,7 +25,7 @@ fn browser() -> Option<PathBuf> {
         .flat_map(|folder| NAMES.map(|name| folder.join(name)))
         .find(|path| path.is_file());
     if found.is_none() {
-        println!("skipped: no chromium in PATH (.ci/run --full installs one where it can)");
+        crate::shared::skip("no chromium in PATH (.ci/run --full installs one)");
     }
     found
 }

@@ -7,7 +7,9 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stdout)] // to say which tests were skipped
+
+#[path = "../support/shared.rs"]
+mod shared;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,25 +61,7 @@ fn all() -> &'static [(String, String)] {
 }
 
 fn real() -> Vec<PathBuf> {
-    let Some(folder) = std::env::var_os("PYPROF_ADVISE_PROFILES") else {
-        println!(
-            "only the fixture: PYPROF_ADVISE_PROFILES does not name the folder of real profiles, \
-             which are too large for the repository"
-        );
-        return Vec::new();
-    };
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            let name = path.to_string_lossy();
-            [".sqlite", ".sql", ".nvvp", ".json", ".json.gz"]
-                .iter()
-                .any(|ending| name.ends_with(ending))
-        })
-        .collect();
-    files.sort();
-    files
+    shared::profiles_if_set()
 }
 
 /// Every report with its name.

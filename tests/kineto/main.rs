@@ -1,5 +1,5 @@
 //! PyTorch profiler traces: small ones written here, and real ones from the folder that
-//! `PYPROF_ADVISE_PROFILES` names, against figures counted in their JSON when they were collected.
+//! `PYPROF_ADVISE_SHARED` names, against figures counted in their JSON when they were collected.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,11 +8,12 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stdout)] // to say which tests were skipped
+
+#[path = "../support/shared.rs"]
+mod shared;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::sync::{LazyLock, OnceLock};
 
 mod reports;
@@ -474,18 +475,10 @@ proptest! {
 
 // ------------------------------------------------------------------------------- real traces
 
-fn folder(variable: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os(variable).map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: {variable} does not name the folder of real traces");
-    }
-    folder
-}
-
 /// A real trace, read and correlated once for all tests.
 fn real(name: &str) -> Option<&'static Run> {
     static RUNS: LazyLock<Vec<OnceLock<Run>>> = LazyLock::new(one_each);
-    let path = folder("PYPROF_ADVISE_PROFILES")?.join(name);
+    let path = shared::profile(name)?;
     let slot = &RUNS[REAL.iter().position(|r| r.0 == name).unwrap()];
     let read = || run(read::open(&path, &Quiet).unwrap_or_else(|e| panic!("{e}")));
     Some(slot.get_or_init(read))
@@ -578,7 +571,7 @@ fn real_traces_have_the_counts_of_their_json() {
 
 #[test]
 fn every_real_trace_is_in_the_table() {
-    let Some(folder) = folder("PYPROF_ADVISE_PROFILES") else {
+    let Some(folder) = shared::path("profiles") else {
         return;
     };
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -620,7 +613,7 @@ fn kernels_without_launch_or_behind_a_graph_are_named_as_such() {
 #[test]
 fn shapes_come_from_nesting_and_not_from_external_ids() {
     const FILE: &str = "switch_a100_b.json";
-    let Some(folder) = folder("PYPROF_ADVISE_PROFILES") else {
+    let Some(folder) = shared::path("profiles") else {
         return;
     };
     let mut text = String::new();

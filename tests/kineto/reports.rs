@@ -14,7 +14,7 @@ use pyprof_advise::pyprof::rows::{self, Row};
 use pyprof_advise::report::{self, Options, Report};
 use serde_json::{Value, json};
 
-use super::{REAL, folder, one_each, real};
+use super::{REAL, one_each, real, shared};
 
 struct Said {
     code: i32,
@@ -34,7 +34,7 @@ fn program(path: &Path, arguments: &[&str]) -> Said {
 
 #[test]
 fn traces_without_kernels_are_told_how_to_get_some() {
-    let Some(folder) = folder("PYPROF_ADVISE_PROFILES") else {
+    let Some(folder) = shared::path("profiles") else {
         return;
     };
     for (file, word) in [
@@ -259,7 +259,7 @@ fn set_up_inside_a_trace_is_not_sold() {
 
 #[test]
 fn parse_and_prof_give_one_row_per_kernel() {
-    let Some(folder) = folder("PYPROF_ADVISE_PROFILES") else {
+    let Some(folder) = shared::path("profiles") else {
         return;
     };
     const FILE: &str = "tl_h100_vit.json.gz";

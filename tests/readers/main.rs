@@ -1,4 +1,4 @@
-//! The readers on real profiles (`PYPROF_ADVISE_PROFILES` names the folder) and on small databases
+//! The readers on real profiles (below the folder `PYPROF_ADVISE_SHARED` names) and on small databases
 //! built here, most of them wrong in one way.
 
 #![allow(
@@ -7,7 +7,9 @@
     clippy::panic,
     clippy::indexing_slicing
 )]
-#![allow(clippy::print_stderr)] // to say which tests were skipped
+
+#[path = "../support/shared.rs"]
+mod shared;
 
 use std::path::{Path, PathBuf};
 

@@ -1,20 +1,10 @@
 //! What the readers make of real captures, counted with SQL when they were collected.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 
 use pyprof_advise::profile::{CopyKind, MemKind, Profile, SyncKind};
 
-use super::{content, note, open, refused, text};
-
-/// The folder of real profiles, or `None` after saying that the test did not run.
-fn profiles() -> Option<PathBuf> {
-    let folder = std::env::var_os("PYPROF_ADVISE_PROFILES").map(PathBuf::from);
-    if folder.is_none() {
-        eprintln!("skipped: PYPROF_ADVISE_PROFILES does not name a folder of real profiles");
-    }
-    folder
-}
+use super::{content, note, open, refused, shared, text};
 
 /// Kernels with a call of the same correlation id in the same process.
 fn launched(p: &Profile) -> usize {
@@ -54,7 +44,7 @@ const REAL: &[Real] = &[
 
 #[test]
 fn real_profiles_have_the_counts_sql_gives() {
-    let Some(folder) = profiles() else { return };
+    let Some(folder) = shared::path("profiles") else { return };
     for &(file, expected, other_rows, gpu) in REAL {
         let p = open(&folder.join(file)).unwrap_or_else(|e| panic!("{e}"));
         let found = [
@@ -78,7 +68,7 @@ fn real_profiles_have_the_counts_sql_gives() {
 
 #[test]
 fn every_real_database_is_in_the_table() {
-    let Some(folder) = profiles() else { return };
+    let Some(folder) = shared::path("profiles") else { return };
     for entry in std::fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let database = [".sqlite", ".sql", ".nvvp"]
@@ -93,7 +83,7 @@ fn every_real_database_is_in_the_table() {
 
 #[test]
 fn real_details_are_right() {
-    let Some(folder) = profiles() else { return };
+    let Some(folder) = shared::path("profiles") else { return };
     let get = |name: &str| open(&folder.join(name)).unwrap();
     let syncs = |p: &Profile, kind: SyncKind| p.syncs.iter().filter(|s| s.kind == kind).count();
 
@@ -155,7 +145,7 @@ fn real_details_are_right() {
 
 #[test]
 fn real_files_stay_as_they_are() {
-    let Some(folder) = profiles() else { return };
+    let Some(folder) = shared::path("profiles") else { return };
     let dir = tempfile::tempdir().unwrap();
     for &(file, ..) in REAL {
         let bytes = std::fs::read(folder.join(file)).unwrap();
@@ -170,7 +160,7 @@ fn real_files_stay_as_they_are() {
 
 #[test]
 fn real_files_cut_anywhere_are_errors() {
-    let Some(folder) = profiles() else { return };
+    let Some(folder) = shared::path("profiles") else { return };
     let dir = tempfile::tempdir().unwrap();
     for name in ["mock.sqlite", "lm_net.sql"] {
         let whole = std::fs::read(folder.join(name)).unwrap();

@@ -1,17 +1,12 @@
 //! Figures of real captures, each worked out a second time with SQL and a plain union of intervals.
 
-use std::path::Path;
-
 use super::*;
 use crate::correlate::GapCause;
 
 /// The capture's profile and times, with kernels joined to their launches; `None` without captures.
 fn times_of(file: &str) -> Option<(Profile, Times)> {
-    let Ok(folder) = std::env::var("PYPROF_ADVISE_PROFILES") else {
-        eprintln!("skipped: PYPROF_ADVISE_PROFILES does not name a folder of real profiles");
-        return None;
-    };
-    let profile = crate::read::open(&Path::new(&folder).join(file), &crate::read::Quiet).unwrap();
+    let path = crate::shared::profile(file)?;
+    let profile = crate::read::open(&path, &crate::read::Quiet).unwrap();
     let mut calls = FxHashMap::default();
     for (index, call) in profile.calls.iter().enumerate() {
         let process = profile.threads.get(call.thread.idx()).unwrap().process;

@@ -1,0 +1,77 @@
+//! Real profiles and reference tables, which are too large for the repository.
+//!
+//! The environment variable `PYPROF_ADVISE_SHARED` names the folder that holds `profiles`,
+//! `profiles_pairs`, `host_profiles`, `attacks` and `reference`. A test that cannot run says so on a
+//! line of its own, past the capturing of `cargo test`; `.ci/skipped` counts these lines.
+
+// Each test program uses its part of this.
+#![allow(dead_code)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The environment variable that names the folder.
+pub(crate) const VARIABLE: &str = "PYPROF_ADVISE_SHARED";
+
+/// Counts the running test as skipped, for a reason that several tests may share.
+pub(crate) fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("unnamed");
+    let line = format!("skipped: {}::{test}: {reason}\n", env!("CARGO_CRATE_NAME"));
+    // `eprintln!` would be captured, and thrown away because the test passes.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// The path of something below the shared folder, or `None` after counting the test as skipped.
+pub(crate) fn path(below: &str) -> Option<PathBuf> {
+    let path = path_if_set(below);
+    if path.is_none() {
+        skip(&format!("{VARIABLE} is not set"));
+    }
+    path
+}
+
+/// As [`path`], for tests that need not be skipped: they have other files to run on.
+pub(crate) fn path_if_set(below: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(std::env::var_os(VARIABLE)?).join(below);
+    assert!(path.exists(), "{VARIABLE}: there is no {}", path.display());
+    Some(path)
+}
+
+/// The path of a real profile, or `None` after counting the test as skipped.
+pub(crate) fn profile(name: &str) -> Option<PathBuf> {
+    path(&format!("profiles/{name}"))
+}
+
+/// Every real profile in order of path, those in folders of several ranks included, or `None` after
+/// counting the test as skipped.
+pub(crate) fn profiles() -> Option<Vec<PathBuf>> {
+    Some(files(&path("profiles")?))
+}
+
+/// As [`profiles`], and empty where the variable is not set.
+pub(crate) fn profiles_if_set() -> Vec<PathBuf> {
+    path_if_set("profiles").map_or_else(Vec::new, |folder| files(&folder))
+}
+
+/// The name of a profile below the folder `profiles`: `lm_net.sql`, `dlrm_8ranks/rank0.json.gz`.
+pub(crate) fn name(profile: &Path) -> String {
+    let folder = path_if_set("profiles").unwrap_or_default();
+    let below = profile.strip_prefix(folder).unwrap_or(profile);
+    below.to_string_lossy().into_owned()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|e| e != "md") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
