@@ -766,7 +766,9 @@ fn real_profiles_are_the_same_as_themselves() {
         "cs336zx_2_7B_compile_ro.sqlite",
         "lm_net.sql",
     ] {
-        let Some(path) = shared::profile(name) else { return };
+        let Some(path) = shared::profile(name) else {
+            return;
+        };
         let (diff, text) = diff_of(&path, &path);
         assert!(diff.no_change, "{name}: {text}");
         assert_eq!(diff.regression, None, "{name}");
@@ -775,8 +777,10 @@ fn real_profiles_are_the_same_as_themselves() {
 
 #[test]
 fn two_makes_of_gpu_are_explained() {
-    let (Some(h100), Some(mi300)) = (shared::profile("tl_h100_qwen.json.gz"), shared::profile("tl_mi300_qwen.json.gz"))
-    else {
+    let (Some(h100), Some(mi300)) = (
+        shared::profile("tl_h100_qwen.json.gz"),
+        shared::profile("tl_mi300_qwen.json.gz"),
+    ) else {
         return;
     };
     let (diff, text) = diff_of(&h100, &mi300);

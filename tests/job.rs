@@ -500,7 +500,9 @@ fn why_is_answered_for_every_file() {
 
 #[test]
 fn two_sampled_ranks_give_the_same_at_once_and_merged() {
-    let Some(folder) = shared::path("profiles") else { return };
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
     let desk = Desk::bare();
     let path = |rank: u32| {
         let file = folder.join(format!("hta_sampled_rank{rank}.json.gz"));
@@ -535,7 +537,9 @@ fn two_sampled_ranks_give_the_same_at_once_and_merged() {
 
 #[test]
 fn every_real_report_is_the_same_after_a_round_trip() {
-    let Some(folder) = shared::path("profiles") else { return };
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
     let desk = Desk::bare();
     let mut read = 0;
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -557,7 +561,9 @@ fn every_real_report_is_the_same_after_a_round_trip() {
 
 #[test]
 fn processes_of_one_file_are_ranks_of_the_job() {
-    let Some(folder) = shared::path("profiles") else { return };
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (mfu, h100) = (path("mfu_2gpu_before.sqlite"), path("h100_2gpu_1s.sqlite"));
     let desk = Desk::bare();

@@ -376,7 +376,9 @@ fn rows_of_a_call_add_up_to_its_cost() {
 #[test]
 fn rows_of_real_calls_add_up_to_their_cost() {
     for name in ["lm_net.sql", "mmagic.sqlite"] {
-        let Some(path) = shared::profile(name) else { return };
+        let Some(path) = shared::profile(name) else {
+            return;
+        };
         let (compared, wrong) = calls_and_rows(&path);
         assert!(compared > 70, "{name}: {compared}");
         assert!(
@@ -397,7 +399,9 @@ fn real_dictionaries_give_the_rows_of_their_profiles() {
         "blink_nccl_8v100.nvvp",
         "cs336zx_2_7B_nvtx.sqlite",
     ] {
-        let Some(path) = shared::profile(name) else { return };
+        let Some(path) = shared::profile(name) else {
+            return;
+        };
         let records = records(&path);
         let again = pyprof::read(name, dict(&records).as_bytes()).unwrap();
         assert!(dict(&again) == dict(&records), "{name}");

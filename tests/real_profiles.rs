@@ -622,7 +622,9 @@ fn graph_records_hide_work_and_are_not_idle() {
 #[test]
 fn without_kernels_the_program_says_what_is_missing_and_how_to_capture_it() {
     for name in WITHOUT_KERNELS {
-        let Some(path) = shared::profile(name) else { return };
+        let Some(path) = shared::profile(name) else {
+            return;
+        };
         let said = program(&path, &[], None);
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{name}");
         assert!(said.err.starts_with("error: "), "{}", said.err);

@@ -42,7 +42,9 @@ fn has_module(desk: &Desk, module: &str) -> bool {
         .output();
     let there = import.is_ok_and(|output| output.status.success());
     if !there {
-        crate::shared::skip(&format!("python3 (or PYPROF_ADVISE_PYTHON) cannot import {module}"));
+        crate::shared::skip(&format!(
+            "python3 (or PYPROF_ADVISE_PYTHON) cannot import {module}"
+        ));
     }
     there
 }

@@ -44,7 +44,9 @@ const REAL: &[Real] = &[
 
 #[test]
 fn real_profiles_have_the_counts_sql_gives() {
-    let Some(folder) = shared::path("profiles") else { return };
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
     for &(file, expected, other_rows, gpu) in REAL {
         let p = open(&folder.join(file)).unwrap_or_else(|e| panic!("{e}"));
         let found = [
@@ -68,7 +70,9 @@ fn real_profiles_have_the_counts_sql_gives() {
 
 #[test]
 fn every_real_database_is_in_the_table() {
-    let Some(folder) = shared::path("profiles") else { return };
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
     for entry in std::fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let database = [".sqlite", ".sql", ".nvvp"]
@@ -83,7 +87,9 @@ fn every_real_database_is_in_the_table() {
 
 #[test]
 fn real_details_are_right() {
-    let Some(folder) = shared::path("profiles") else { return };
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
     let get = |name: &str| open(&folder.join(name)).unwrap();
     let syncs = |p: &Profile, kind: SyncKind| p.syncs.iter().filter(|s| s.kind == kind).count();
 
@@ -145,7 +151,9 @@ fn real_details_are_right() {
 
 #[test]
 fn real_files_stay_as_they_are() {
-    let Some(folder) = shared::path("profiles") else { return };
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
     let dir = tempfile::tempdir().unwrap();
     for &(file, ..) in REAL {
         let bytes = std::fs::read(folder.join(file)).unwrap();
@@ -160,7 +168,9 @@ fn real_files_stay_as_they_are() {
 
 #[test]
 fn real_files_cut_anywhere_are_errors() {
-    let Some(folder) = shared::path("profiles") else { return };
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
     let dir = tempfile::tempdir().unwrap();
     for name in ["mock.sqlite", "lm_net.sql"] {
         let whole = std::fs::read(folder.join(name)).unwrap();

@@ -6,7 +6,11 @@
 
 // Each test program uses its part of this.
 #![allow(dead_code)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
