@@ -8,8 +8,8 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
-mod correlated;
-pub(crate) use correlated::{Correlated, IdMap};
+mod correlation_map;
+pub(crate) use correlation_map::{CorrelationMap, IdMap};
 
 /// Declares a handle into one of the tables of [`Profile`] (or of a later stage): a row number that
 /// leaves room for "none", so that an `Option` of it takes four bytes too. There are millions.
@@ -64,23 +64,23 @@ macro_rules! handle {
 /// A sequence number, operator id or correlation id. PyTorch and CUPTI count them one by one, so they
 /// take six bytes, with or without a value: there are millions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Number {
+pub struct SerialNumber {
     low: [u16; 2],
     /// Complement of the highest 16 bits.
     high: std::num::NonZeroU16,
 }
 
-impl Number {
+impl SerialNumber {
     /// The first number that is none.
     pub const END: u64 = 0xffff << 32;
 
-    /// `None` from [`Number::END`] on.
-    pub const fn new(number: u64) -> Option<Number> {
-        if number >= Number::END {
+    /// `None` from [`SerialNumber::END`] on.
+    pub const fn new(number: u64) -> Option<SerialNumber> {
+        if number >= SerialNumber::END {
             return None;
         }
         match std::num::NonZeroU16::new(!((number >> 32) as u16)) {
-            Some(high) => Some(Number {
+            Some(high) => Some(SerialNumber {
                 low: [number as u16, (number >> 16) as u16],
                 high,
             }),
@@ -94,7 +94,7 @@ impl Number {
     }
 }
 
-impl std::fmt::Debug for Number {
+impl std::fmt::Debug for SerialNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.get().fmt(f)
     }
@@ -222,7 +222,7 @@ pub struct Kernel {
     pub stream: u32,
     pub context: u32,
     /// Joins to [`ApiCall::correlation`] **within the same process** only.
-    pub correlation: Option<Number>,
+    pub correlation: Option<SerialNumber>,
     pub config: ConfigId,
     /// Ran as a node of a CUDA graph, as far as the file says.
     pub in_graph: bool,
@@ -266,7 +266,7 @@ impl LaunchConfig {
 pub struct ApiCall {
     pub span: Span,
     pub thread: ThreadId,
-    pub correlation: Option<Number>,
+    pub correlation: Option<SerialNumber>,
     /// Without version suffix: `cudaLaunchKernel`, not `cudaLaunchKernel_v7000`.
     pub name: StrId,
     pub class: ApiClass,
@@ -360,7 +360,7 @@ impl ApiClass {
     }
 }
 
-/// What kind of interval a [`Range`] is.
+/// What kind of interval a [`HostRange`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RangeKind {
@@ -380,7 +380,7 @@ pub enum RangeKind {
 
 /// A named interval on a host thread.
 #[derive(Debug, Clone, Copy)]
-pub struct Range {
+pub struct HostRange {
     /// `end == i64::MAX` for a range the program never closed.
     pub span: Span,
     pub thread: ThreadId,
@@ -390,9 +390,9 @@ pub struct Range {
     /// NVTX domain, when it is not the default one.
     pub domain: Option<StrId>,
     /// Autograd sequence number (`, seq = N`).
-    pub seq: Option<Number>,
+    pub seq: Option<SerialNumber>,
     /// `, op_id = N` (or Kineto's record function id).
-    pub op_id: Option<Number>,
+    pub op_id: Option<SerialNumber>,
     /// Raw argument text: `[[64, 128], []]` of `, sizes = ...`, or a Kineto args object; parsed
     /// once per distinct text by `correlate`.
     pub args: Option<StrId>,
@@ -479,7 +479,7 @@ pub enum CopyKind {
 /// Where memory lives, from the export's own enumeration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum MemKind {
+pub enum MemoryKind {
     Pageable,
     Pinned,
     Device,
@@ -490,28 +490,28 @@ pub enum MemKind {
 
 /// One memory copy on the GPU's clock.
 #[derive(Debug, Clone, Copy)]
-pub struct Copy {
+pub struct MemoryCopy {
     pub span: Span,
     pub device: DeviceId,
     pub process: ProcessId,
     pub stream: u32,
-    pub correlation: Option<Number>,
+    pub correlation: Option<SerialNumber>,
     pub bytes: u64,
     pub kind: CopyKind,
-    pub src: MemKind,
-    pub dst: MemKind,
+    pub src: MemoryKind,
+    pub dst: MemoryKind,
 }
 
 /// One memset on the GPU's clock.
 #[derive(Debug, Clone, Copy)]
-pub struct Set {
+pub struct MemorySet {
     pub span: Span,
     pub device: DeviceId,
     pub process: ProcessId,
     pub stream: u32,
-    pub correlation: Option<Number>,
+    pub correlation: Option<SerialNumber>,
     pub bytes: u64,
-    pub mem: MemKind,
+    pub mem: MemoryKind,
 }
 
 /// A whole CUDA graph launch recorded as one interval: the kernels inside are not in the file.
@@ -521,16 +521,16 @@ pub struct GraphTrace {
     pub device: DeviceId,
     pub process: ProcessId,
     pub stream: u32,
-    pub correlation: Option<Number>,
+    pub correlation: Option<SerialNumber>,
     pub graph: u64,
 }
 
 /// A host-side synchronisation record (CUPTI SYNCHRONIZATION).
 #[derive(Debug, Clone, Copy)]
-pub struct Sync {
+pub struct Synchronization {
     pub span: Span,
     pub process: ProcessId,
-    pub correlation: Option<Number>,
+    pub correlation: Option<SerialNumber>,
     pub kind: SyncKind,
 }
 
@@ -562,7 +562,7 @@ pub struct Overhead {
 pub struct CudaEvent {
     pub device: Option<DeviceId>,
     pub process: ProcessId,
-    pub correlation: Option<Number>,
+    pub correlation: Option<SerialNumber>,
 }
 
 /// A host thread.
@@ -657,14 +657,14 @@ pub struct Profile {
     pub configs: Vec<LaunchConfig>,
     pub kernels: Vec<Kernel>,
     pub calls: Vec<ApiCall>,
-    pub ranges: Vec<Range>,
+    pub ranges: Vec<HostRange>,
     /// Further ranges of the file that nothing above could ask for, left out by the reader: operators
     /// of PyTorch without a number in which nothing was launched.
-    pub unasked_ranges: u64,
-    pub copies: Vec<Copy>,
-    pub sets: Vec<Set>,
+    pub pruned_ranges: u64,
+    pub copies: Vec<MemoryCopy>,
+    pub sets: Vec<MemorySet>,
     pub graphs: Vec<GraphTrace>,
-    pub syncs: Vec<Sync>,
+    pub syncs: Vec<Synchronization>,
     pub overheads: Vec<Overhead>,
     pub events: Vec<CudaEvent>,
     /// By kernel.
@@ -691,7 +691,7 @@ impl Profile {
             kernels: Vec::new(),
             calls: Vec::new(),
             ranges: Vec::new(),
-            unasked_ranges: 0,
+            pruned_ranges: 0,
             copies: Vec::new(),
             sets: Vec::new(),
             graphs: Vec::new(),
@@ -781,8 +781,8 @@ mod tests {
     fn rows_stay_small() {
         // A profile has millions of each.
         assert_eq!(size_of::<Option<StrId>>(), 4);
-        assert_eq!(size_of::<Option<Number>>(), 6);
-        assert_eq!(size_of::<Range>(), 48);
+        assert_eq!(size_of::<Option<SerialNumber>>(), 6);
+        assert_eq!(size_of::<HostRange>(), 48);
         assert_eq!(size_of::<Kernel>(), 48);
         assert_eq!(size_of::<ApiCall>(), 32);
     }
@@ -796,8 +796,8 @@ mod tests {
         // Beyond every table either way.
         assert_eq!(StrId(u32::MAX), StrId(u32::MAX - 1));
         assert!(StrId(0) < StrId(1));
-        assert_eq!(Number::new(u64::MAX), None);
-        assert_eq!(Number::new(Number::END), None);
+        assert_eq!(SerialNumber::new(u64::MAX), None);
+        assert_eq!(SerialNumber::new(SerialNumber::END), None);
         for number in [
             0,
             7,
@@ -805,9 +805,9 @@ mod tests {
             65_536,
             u64::from(u32::MAX),
             1 << 47,
-            Number::END - 1,
+            SerialNumber::END - 1,
         ] {
-            assert_eq!(Number::new(number).map(Number::get), Some(number));
+            assert_eq!(SerialNumber::new(number).map(SerialNumber::get), Some(number));
         }
     }
 

@@ -12,7 +12,7 @@ mod support;
 
 use std::path::Path;
 
-use pyprof_advise::profile::{ApiCall, ApiClass, Kernel, MemKind, Profile, Range};
+use pyprof_advise::profile::{ApiCall, ApiClass, Kernel, MemoryKind, Profile, HostRange};
 use pyprof_advise::read;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
@@ -140,7 +140,7 @@ fn the_reader_finds_everything_in_the_committed_file() {
     let pageable = profile
         .copies
         .iter()
-        .filter(|c| [c.src, c.dst].contains(&MemKind::Pageable));
+        .filter(|c| [c.src, c.dst].contains(&MemoryKind::Pageable));
     assert_eq!(pageable.count(), 23);
 
     let ranges = |prefix: &str| {
@@ -150,7 +150,7 @@ fn the_reader_finds_everything_in_the_committed_file() {
     assert_eq!((ranges("step "), ranges("layer:blocks.3.attn")), (4, 4 * 3));
     // Registered and inline texts alike: every backward node has the number of a forward call.
     let numbered = profile.ranges.iter().filter(|r| r.seq.is_some());
-    let (backward, forward): (Vec<&Range>, Vec<&Range>) =
+    let (backward, forward): (Vec<&HostRange>, Vec<&HostRange>) =
         numbered.partition(|r| range_text(&profile, r).contains("Backward"));
     // 5 in the stem, 15 in a block, 5 in the bridge, 2 in the head, 4 in the loss.
     assert_eq!(backward.len(), 4 * (5 + 4 * 15 + 5 + 2 + 4));
@@ -163,7 +163,7 @@ fn the_reader_finds_everything_in_the_committed_file() {
     }
 }
 
-fn range_text<'a>(profile: &'a Profile, range: &Range) -> &'a str {
+fn range_text<'a>(profile: &'a Profile, range: &HostRange) -> &'a str {
     profile.text(range.text)
 }
 
@@ -189,7 +189,7 @@ fn both_formats_read_alike() {
     };
     assert_eq!(kernels(&nsys), kernels(&nvprof));
     let ranges = |p: &Profile| -> Vec<_> {
-        let range = |r: &Range| {
+        let range = |r: &HostRange| {
             (
                 range_text(p, r).to_owned(),
                 r.span,

@@ -30,7 +30,7 @@ pub(super) struct Kind {
 pub(super) const PROFILES: Kind = Kind {
     name: "profile",
     is_one: read::is_profile,
-    instead: read::instead_of_profiles,
+    instead: read::folder_remedy,
 };
 
 pub(super) const REPORTS: Kind = Kind {

@@ -6,7 +6,7 @@ use super::layers::LayerTable;
 use super::ops::{Draft, LayerName, Setting};
 use super::{LayerId, OpCall, OpCallId, ScopeId, StepId};
 use crate::handle;
-use crate::profile::{Number, StrId, Strings};
+use crate::profile::{SerialNumber, StrId, Strings};
 
 /// The operator calls so far.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl<'t> Calls<'t> {
             direction: setting.direction,
             recomputed: setting.recomputed,
             layer: setting.layer,
-            seq: draft.seq.and_then(Number::new),
+            seq: draft.seq.and_then(SerialNumber::new),
             forward: None,
             step: None,
         });

@@ -2,13 +2,13 @@
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
-use crate::profile::{ApiCall, ApiClass, CallId, Correlated, Kernel, Profile};
+use crate::profile::{ApiCall, ApiClass, CallId, CorrelationMap, Kernel, Profile};
 
 /// The launch of every kernel: same correlation id **and** same process, for the ids of two ranks
 /// collide.
 pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
     let started = profile.kernels.iter().map(|k| (k.process, k.correlation));
-    let mut best: Correlated<CallId> = Correlated::of(profile, started);
+    let mut best: CorrelationMap<CallId> = CorrelationMap::of(profile, started);
     for (id, call) in (0..).map(CallId).zip(&profile.calls) {
         let Some(slot) = best.slot_of(profile, call) else {
             continue;

@@ -13,7 +13,7 @@ use super::grammar::{
 use super::literal::{self, Literal};
 use super::source::{self, Frame};
 use super::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
-use crate::profile::{Profile, Range, RangeId, RangeKind, StrId, Strings};
+use crate::profile::{Profile, HostRange, RangeId, RangeKind, StrId, Strings};
 
 /// What a text is.
 #[derive(Debug, Clone)]
@@ -206,7 +206,7 @@ impl Texts {
     }
 
     /// What the text of a range is.
-    pub(crate) fn of(&self, range: &Range) -> &Meaning {
+    pub(crate) fn of(&self, range: &HostRange) -> &Meaning {
         self.of_text
             .get(range.text.idx())
             .and_then(|m| self.meanings.get(*m as usize))
@@ -223,7 +223,7 @@ impl Texts {
         &'a self,
         profile: &'a Profile,
         such: impl Fn(&Meaning) -> bool + 'a,
-    ) -> impl Iterator<Item = (RangeId, &'a Range, &'a Meaning)> {
+    ) -> impl Iterator<Item = (RangeId, &'a HostRange, &'a Meaning)> {
         let ranges = match self.any(&such) {
             true => profile.ranges.as_slice(),
             false => &[],
@@ -236,7 +236,7 @@ impl Texts {
     }
 
     /// How a range takes part in the sweep, given what its text is.
-    pub(crate) fn role(&self, range: &Range, meaning: &Meaning) -> Role {
+    pub(crate) fn role(&self, range: &HostRange, meaning: &Meaning) -> Role {
         let carries = range.kind == RangeKind::CpuOp
             || range.seq.is_some()
             || range.op_id.is_some()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
-    CallId, ConfigId, DeviceId, KernelId, Number, Profile, RangeId, Span, StrId, Strings,
+    CallId, ConfigId, DeviceId, KernelId, SerialNumber, Profile, RangeId, Span, StrId, Strings,
 };
 
 pub(crate) mod args;
@@ -202,7 +202,7 @@ pub struct OpCall {
     /// Forward work done again inside the backward pass (activation checkpointing).
     pub recomputed: bool,
     pub layer: Option<LayerId>,
-    pub seq: Option<Number>,
+    pub seq: Option<SerialNumber>,
     /// The forward call of a backward one.
     pub forward: Option<OpCallId>,
     pub step: Option<StepId>,

@@ -12,7 +12,7 @@ use super::sweep::{self, Sweep};
 use super::tree::{Context, Tree};
 use super::{ArgsId, Direction, LayerSource, OpName, ScopeId};
 use crate::profile::{
-    Correlated, IdMap, Number, ProcessId, Profile, Range, RangeId, StrId, ThreadId,
+    CorrelationMap, IdMap, SerialNumber, ProcessId, Profile, HostRange, RangeId, StrId, ThreadId,
 };
 
 /// Everything the questions about a scope need. Nothing of it changes, so many threads may ask.
@@ -157,7 +157,7 @@ impl<'p> Surroundings<'_, 'p> {
         }
     }
 
-    fn args_of(&self, range: &Range, meaning: &Meaning) -> Option<ArgsId> {
+    fn args_of(&self, range: &HostRange, meaning: &Meaning) -> Option<ArgsId> {
         match meaning.what {
             What::Marker { args, .. } => args,
             _ => self.tree.arguments.of(range.args).args,
@@ -184,7 +184,7 @@ impl<'p> Surroundings<'_, 'p> {
     fn seq_of(&self, context: &Context, node: Option<ScopeId>) -> Option<u64> {
         match node {
             Some(node) => self.tree.node_seq(node),
-            None => self.tree.range(context.seq?)?.1.seq.map(Number::get),
+            None => self.tree.range(context.seq?)?.1.seq.map(SerialNumber::get),
         }
     }
 
@@ -344,8 +344,8 @@ fn chosen(
     if nodes.is_empty() {
         return Vec::new();
     }
-    let numbers = nodes.iter().map(|n| (n.process, Number::new(n.seq)));
-    let wanted: Correlated<()> = Correlated::of(profile, numbers);
+    let numbers = nodes.iter().map(|n| (n.process, SerialNumber::new(n.seq)));
+    let wanted: CorrelationMap<()> = CorrelationMap::of(profile, numbers);
     let mut origins = origins(profile, texts, sweep, &wanted);
     origins.par_sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
     (nodes.par_iter())
@@ -412,7 +412,7 @@ fn origins(
     profile: &Profile,
     texts: &Texts,
     sweep: &Sweep<'_>,
-    wanted: &Correlated<()>,
+    wanted: &CorrelationMap<()>,
 ) -> Vec<Origin> {
     (profile.ranges.par_iter())
         .enumerate()

@@ -149,7 +149,7 @@ fn language_model_agrees_with_pyprof() {
                     Literal::Int(i) => i.cast_unsigned(),
                     _ => 0,
                 });
-                assert_eq!(call.seq.map(Number::get), seq);
+                assert_eq!(call.seq.map(SerialNumber::get), seq);
             }
             ("fprop", Direction::Bprop) => {
                 assert!(matches!(op.name.as_str(), "add" | "add_" | "sum"));

@@ -20,7 +20,7 @@ pub(crate) fn reason(
     arguments: &Arguments,
     launches: &[Option<CallId>],
 ) -> Option<String> {
-    let emitted = |r: &crate::profile::Range| {
+    let emitted = |r: &crate::profile::HostRange| {
         r.kind == RangeKind::PushPop && (r.seq.is_some() || r.op_id.is_some())
     };
     let what = if texts.any(|m| matches!(m.what, What::Marker { .. })) {

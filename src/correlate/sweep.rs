@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use super::ScopeId;
 use super::marker::{Meaning, Role, Texts, What};
-use crate::profile::{CallId, Number, Profile, Range, RangeId, RangeKind};
+use crate::profile::{CallId, SerialNumber, Profile, HostRange, RangeId, RangeKind};
 
 /// A range that is a scope; scopes are numbered in the order in which they are found.
 #[derive(Debug, Clone, Copy)]
@@ -179,7 +179,7 @@ pub(crate) struct Swept {
 /// Ranges that nest, in order of opening: earlier first, of those that begin together the longer first.
 #[derive(Debug)]
 struct Openings<'a> {
-    ranges: &'a [Range],
+    ranges: &'a [HostRange],
     /// Ranges behind it.
     at: usize,
     /// Those that begin together and are still to come, the last one first.
@@ -196,7 +196,7 @@ impl<'a> Openings<'a> {
     }
 
     /// The next one, if it has begun by then. Asked for times in order.
-    fn next_until(&mut self, time: i64) -> Option<(RangeId, &'a Range)> {
+    fn next_until(&mut self, time: i64) -> Option<(RangeId, &'a HostRange)> {
         if self.together.is_empty() {
             let first = self.next_nesting(time)?;
             let start = first.1.span.start;
@@ -216,7 +216,7 @@ impl<'a> Openings<'a> {
     }
 
     /// The next in order of the rows.
-    fn next_nesting(&mut self, time: i64) -> Option<(RangeId, &'a Range)> {
+    fn next_nesting(&mut self, time: i64) -> Option<(RangeId, &'a HostRange)> {
         loop {
             let range = self.ranges.get(self.at).filter(|r| r.span.start <= time)?;
             let id = RangeId::new(self.at);
@@ -307,7 +307,7 @@ impl Found<'_> {
         self.scope_of_range.get(range.idx()).copied().flatten()
     }
 
-    fn open_and_note(&mut self, thread: &mut Thread, id: RangeId, range: &Range) {
+    fn open_and_note(&mut self, thread: &mut Thread, id: RangeId, range: &HostRange) {
         let entry = self.open(&mut thread.stack, id, range);
         thread.node |= entry.role == Role::Autograd;
         if entry.recomputed
@@ -319,7 +319,7 @@ impl Found<'_> {
             let meaning = self.texts.of(range);
             let gradient = meaning.named.as_ref().is_some_and(|n| n.gradient);
             // Old `emit_nvtx` prints the counter even where nothing is recorded; there it is 0.
-            let counts = match range.seq.map(Number::get) {
+            let counts = match range.seq.map(SerialNumber::get) {
                 Some(0) => has_modern_seq(range),
                 Some(_) => true,
                 None => false,
@@ -329,7 +329,7 @@ impl Found<'_> {
     }
 
     /// Puts a range on the stack, after closing what ended before it.
-    fn open(&self, stack: &mut Stack, id: RangeId, range: &Range) -> Entry {
+    fn open(&self, stack: &mut Stack, id: RangeId, range: &HostRange) -> Entry {
         stack.close_until(range.span.start);
         let meaning = self.texts.of(range);
         let role = self.texts.role(range, meaning);
@@ -360,8 +360,8 @@ impl Found<'_> {
     /// Whether an operator inside an autograd node is forward work: PyTorch numbers an operator
     /// only while gradients are being recorded, and the engine does not record its own operators
     /// (unless `create_graph` asks for it).
-    fn is_recorded(&self, range: &Range, meaning: &Meaning, in_checkpoint: bool) -> bool {
-        let Some(seq) = range.seq.map(Number::get) else {
+    fn is_recorded(&self, range: &HostRange, meaning: &Meaning, in_checkpoint: bool) -> bool {
+        let Some(seq) = range.seq.map(SerialNumber::get) else {
             return false;
         };
         if meaning.named.as_ref().is_some_and(|n| n.gradient) {
@@ -418,7 +418,7 @@ impl Found<'_> {
 
 /// Whether a sequence number is printed only while gradients are recorded: the case since PyTorch
 /// prints `op_id` too, and in Kineto traces.
-pub(crate) fn has_modern_seq(range: &Range) -> bool {
+pub(crate) fn has_modern_seq(range: &HostRange) -> bool {
     range.kind == RangeKind::CpuOp || range.op_id.is_some()
 }
 

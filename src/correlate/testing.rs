@@ -2,8 +2,8 @@
 
 use super::{OpName, Run, Vocabulary, correlate};
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, Device, DeviceId, Format, Kernel, LaunchConfig, Number, Process,
-    ProcessId, Profile, Range, RangeKind, RangeText, Span, Thread, ThreadId,
+    ApiCall, ApiClass, ConfigId, Device, DeviceId, Format, Kernel, LaunchConfig, SerialNumber, Process,
+    ProcessId, Profile, HostRange, RangeKind, RangeText, Span, Thread, ThreadId,
 };
 
 /// Builds a profile: one process, one thread and one device unless told otherwise.
@@ -38,7 +38,7 @@ impl Builder {
     }
 
     /// A range on thread 0; an end of 0 means never closed.
-    pub(crate) fn range(&mut self, text: &str, start: i64, end: i64) -> &mut Range {
+    pub(crate) fn range(&mut self, text: &str, start: i64, end: i64) -> &mut HostRange {
         self.range_on(ThreadId(0), text, start, end)
     }
 
@@ -48,9 +48,9 @@ impl Builder {
         text: &str,
         start: i64,
         end: i64,
-    ) -> &mut Range {
+    ) -> &mut HostRange {
         let split = RangeText::split(text);
-        let range = Range {
+        let range = HostRange {
             span: Span {
                 start,
                 end: if end == 0 { i64::MAX } else { end },
@@ -59,8 +59,8 @@ impl Builder {
             kind: RangeKind::PushPop,
             text: self.profile.strings.intern(split.name),
             domain: None,
-            seq: split.seq.and_then(Number::new),
-            op_id: split.op_id.and_then(Number::new),
+            seq: split.seq.and_then(SerialNumber::new),
+            op_id: split.op_id.and_then(SerialNumber::new),
             args: split.sizes.map(|s| self.profile.strings.intern(s)),
         };
         self.profile.ranges.push(range);
@@ -96,7 +96,7 @@ impl Builder {
                 end: time + 1,
             },
             thread,
-            correlation: Number::new(correlation),
+            correlation: SerialNumber::new(correlation),
             name: id,
             class: ApiClass::of(name),
         });
@@ -116,7 +116,7 @@ impl Builder {
             process,
             stream: 7,
             context: 1,
-            correlation: Number::new(correlation),
+            correlation: SerialNumber::new(correlation),
             config: ConfigId(0),
             in_graph: false,
         });

@@ -128,7 +128,7 @@ fn a_marker_with_arguments_beats_a_bare_name_inside_it() {
     let kernel = b.launch(30);
     let run = b.run_knowing(&|_| true);
     assert_eq!(op(&run, kernel).as_deref(), Some("Tensor.matmul"));
-    assert_eq!(call(&run, kernel).seq, Number::new(122));
+    assert_eq!(call(&run, kernel).seq, SerialNumber::new(122));
     assert_eq!(call(&run, kernel).direction, Direction::Fprop);
 }
 
@@ -140,7 +140,7 @@ fn without_arguments_the_innermost_known_name_counts() {
     let kernel = b.launch(30);
     let run = b.run();
     assert_eq!(op(&run, kernel).as_deref(), Some("aten::copy_"));
-    assert_eq!(call(&run, kernel).seq, Number::new(3));
+    assert_eq!(call(&run, kernel).seq, SerialNumber::new(3));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_backward_node_inherits_operator_arguments_and_layer() {
     );
     assert_eq!(call.direction, Direction::Bprop);
     assert!(call.args_from_forward && !call.recomputed);
-    assert_eq!(call.seq, Number::new(122));
+    assert_eq!(call.seq, SerialNumber::new(122));
     assert_eq!(call.forward, run.links[forward].op);
     assert_eq!(layer(&run, backward), Some("net.py:7"));
 }

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use rustc_hash::FxHashMap;
 
 use super::{DeviceTimeline, SetUp, Timeline, Window};
-use crate::profile::{CallId, DeviceId, MemKind, ProcessId, Profile, RangeId, Span};
+use crate::profile::{CallId, DeviceId, MemoryKind, ProcessId, Profile, RangeId, Span};
 
 mod gaps;
 pub(crate) use gaps::is_profilers_own;
@@ -210,8 +210,8 @@ fn set_up(profile: &Profile, first: &FirstWork, inside: &[bool]) -> SetUp {
 }
 
 /// Touches memory that can be paged out: the driver has to stage it, and the host waits.
-fn is_pageable(copy: &crate::profile::Copy) -> bool {
-    copy.src == MemKind::Pageable || copy.dst == MemKind::Pageable
+fn is_pageable(copy: &crate::profile::MemoryCopy) -> bool {
+    copy.src == MemoryKind::Pageable || copy.dst == MemoryKind::Pageable
 }
 
 /// What kind of work an item of the sweep is.

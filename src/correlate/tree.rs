@@ -11,7 +11,7 @@ use super::marker::{Meaning, Role, Texts, What};
 use super::steps::Steps;
 use super::sweep::{Nested, Sweep};
 use super::{OpName, OpNameId, Scope, ScopeId};
-use crate::profile::{CallId, Number, Profile, Range, RangeId, RangeKind, Strings};
+use crate::profile::{CallId, SerialNumber, Profile, HostRange, RangeId, RangeKind, Strings};
 
 /// What a scope knows of itself and the scopes around it.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ pub(crate) struct Tree<'a> {
     /// Per process: first and last launch outside declared warm-up.
     launch_extent: Vec<(i64, i64)>,
     /// Numbers of autograd nodes whose engine range carries none.
-    inner_seqs: FxHashMap<ScopeId, Number>,
+    inner_seqs: FxHashMap<ScopeId, SerialNumber>,
     nowhere: PlaceId,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Tree<'a> {
     }
 
     /// The range of a scope with its meaning.
-    pub(crate) fn range(&self, scope: ScopeId) -> Option<(RangeId, &'a Range, &'a Meaning)> {
+    pub(crate) fn range(&self, scope: ScopeId) -> Option<(RangeId, &'a HostRange, &'a Meaning)> {
         let id = self.scopes.get(scope.idx())?.range;
         let range = self.profile.ranges.get(id.idx())?;
         Some((id, range, self.texts.of(range)))
@@ -111,7 +111,7 @@ impl<'a> Tree<'a> {
     pub(crate) fn node_seq(&self, node: ScopeId) -> Option<u64> {
         let own = self.range(node)?.1.seq;
         let number = own.or_else(|| self.inner_seqs.get(&node).copied());
-        number.map(Number::get)
+        number.map(SerialNumber::get)
     }
 
     pub(crate) fn context(&self, scope: ScopeId) -> Option<&Context> {
@@ -123,7 +123,7 @@ impl<'a> Tree<'a> {
         self.places.get(context.place)
     }
 
-    fn context_of(&mut self, range: &Range, scope: ScopeId, nested: &Nested) -> Context {
+    fn context_of(&mut self, range: &HostRange, scope: ScopeId, nested: &Nested) -> Context {
         let parent = nested.parent;
         let above = parent.and_then(|p| self.contexts.get(p.idx()).copied());
         let mut context = above.unwrap_or(Context {
@@ -195,7 +195,7 @@ impl<'a> Tree<'a> {
         context
     }
 
-    fn args_of(&self, range: &Range, meaning: &Meaning) -> bool {
+    fn args_of(&self, range: &HostRange, meaning: &Meaning) -> bool {
         match meaning.what {
             What::Marker { args, .. } => args.is_some(),
             _ => self.arguments.of(range.args).args.is_some(),
@@ -206,11 +206,11 @@ impl<'a> Tree<'a> {
     /// the node.
     fn enters_node(
         &mut self,
-        range: &Range,
+        range: &HostRange,
         parent: Option<ScopeId>,
         above: Option<Context>,
     ) -> bool {
-        let stem = |r: &Range| self.texts.of(r).named.as_ref().map(|n| n.stem);
+        let stem = |r: &HostRange| self.texts.of(r).named.as_ref().map(|n| n.stem);
         let same = parent.and_then(|p| self.range(p)).is_some_and(|(_, r, m)| {
             self.texts.role(r, m) == Role::Autograd && stem(r) == stem(range)
         });
@@ -227,7 +227,7 @@ impl<'a> Tree<'a> {
     fn name_place(
         &mut self,
         place: &mut Place,
-        range: &Range,
+        range: &HostRange,
         meaning: &Meaning,
         role: Role,
         parent: Option<ScopeId>,
@@ -280,7 +280,7 @@ impl<'a> Tree<'a> {
     }
 
     /// A range around every launch of its process names no part of the model.
-    fn is_whole_capture(&self, range: &Range) -> bool {
+    fn is_whole_capture(&self, range: &HostRange) -> bool {
         let process = self.profile.threads.get(range.thread.idx());
         process
             .and_then(|t| self.launch_extent.get(t.process.idx()))

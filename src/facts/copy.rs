@@ -7,15 +7,15 @@ use rustc_hash::FxHashMap;
 use super::{Answer, Entry, Subject, Table, fact};
 use crate::correlate::Run;
 use crate::profile::{
-    ApiCall, ApiClass, CallId, Copy, CopyKind, Correlated, DeviceId, MemKind, Span,
+    ApiCall, ApiClass, CallId, MemoryCopy, CopyKind, CorrelationMap, DeviceId, MemoryKind, Span,
 };
 
 /// Copies with the same direction, memory kinds and kind of call.
 #[derive(Debug, Clone)]
 pub(super) struct CopyGroup {
     pub(super) kind: CopyKind,
-    pub(super) src: MemKind,
-    pub(super) dst: MemKind,
+    pub(super) src: MemoryKind,
+    pub(super) dst: MemoryKind,
     pub(super) sync: Option<bool>,
     pub(super) count: u64,
     pub(super) bytes: f64,
@@ -52,10 +52,10 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
             *slot = device.span;
         }
     }
-    let mut groups: BTreeMap<(CopyKind, MemKind, MemKind, bool), CopyGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<(CopyKind, MemoryKind, MemoryKind, bool), CopyGroup> = BTreeMap::new();
     // Copies that overlap each other are exposed once: the earlier one has the time.
     let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
-    let mut order: Vec<&Copy> = run.profile.copies.iter().collect();
+    let mut order: Vec<&MemoryCopy> = run.profile.copies.iter().collect();
     order.sort_by_key(|copy| (copy.span.start, copy.span.end));
     for copy in order {
         let window = windows.get(copy.device.idx()).unwrap_or(&window);
@@ -108,16 +108,16 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
 
 /// The call behind each copy: the first one with its correlation id in its process.
 #[derive(Debug)]
-pub(super) struct CallsBehind(Correlated<CallId>);
+pub(super) struct CallsBehind(CorrelationMap<CallId>);
 
 impl CallsBehind {
     pub(super) fn of(run: &Run) -> CallsBehind {
         let copies = run.profile.copies.iter();
         let asked = copies.map(|copy| (copy.process, copy.correlation));
-        CallsBehind(Correlated::first_calls(&run.profile, asked))
+        CallsBehind(CorrelationMap::first_calls(&run.profile, asked))
     }
 
-    pub(super) fn of_copy<'r>(&self, run: &'r Run, copy: &Copy) -> Option<&'r ApiCall> {
+    pub(super) fn of_copy<'r>(&self, run: &'r Run, copy: &MemoryCopy) -> Option<&'r ApiCall> {
         let id = self.0.get(copy.process, copy.correlation)?;
         run.profile.calls.get(id.idx())
     }
@@ -199,14 +199,14 @@ impl Union {
     }
 }
 
-fn memory(kind: MemKind) -> &'static str {
+fn memory(kind: MemoryKind) -> &'static str {
     match kind {
-        MemKind::Pageable => "pageable",
-        MemKind::Pinned => "pinned",
-        MemKind::Device => "device",
-        MemKind::Managed => "managed",
-        MemKind::Array => "array",
-        MemKind::Unknown => "unknown",
+        MemoryKind::Pageable => "pageable",
+        MemoryKind::Pinned => "pinned",
+        MemoryKind::Device => "device",
+        MemoryKind::Managed => "managed",
+        MemoryKind::Array => "array",
+        MemoryKind::Unknown => "unknown",
     }
 }
 
@@ -233,7 +233,7 @@ impl CopyGroup {
     }
 
     /// The kind of memory on the host's side.
-    fn host_side(&self) -> Option<MemKind> {
+    fn host_side(&self) -> Option<MemoryKind> {
         match self.kind {
             CopyKind::HtoD => Some(self.src),
             CopyKind::DtoH => Some(self.dst),
@@ -270,7 +270,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         |c| {
             match c.group.host_side() {
                 None => Answer::DoesNotApply,
-                Some(MemKind::Unknown) => Answer::Absent,
+                Some(MemoryKind::Unknown) => Answer::Absent,
                 Some(kind) => Answer::word(memory(kind)),
             }
         }
@@ -291,7 +291,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         &[],
         NOTHING,
         "One of its sides is managed (unified) memory",
-        |c| Answer::flag(c.group.src == MemKind::Managed || c.group.dst == MemKind::Managed)
+        |c| Answer::flag(c.group.src == MemoryKind::Managed || c.group.dst == MemoryKind::Managed)
     ),
     fact!(
         "copy.per_step",

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{Run, is_profilers_own, waited_share};
-use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemKind, Number, ProcessId, Span};
+use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemoryKind, SerialNumber, ProcessId, Span};
 
 /// Counted once per run.
 #[derive(Debug, Clone, Default)]
@@ -58,7 +58,7 @@ impl Host {
         // Only memory the host can reach makes the call wait.
         // Source: CUDA runtime API, "API synchronization behavior", memset.
         let mut reachable =
-            inside().filter(|set| matches!(set.mem, MemKind::Pinned | MemKind::Managed));
+            inside().filter(|set| matches!(set.mem, MemoryKind::Pinned | MemoryKind::Managed));
         let Some(first) = reachable.next() else {
             return;
         };
@@ -76,7 +76,7 @@ impl Host {
 }
 
 /// The synchronous memset calls; of those with one correlation id the first.
-fn blocking_sets(run: &Run) -> FxHashMap<(ProcessId, Number), CallId> {
+fn blocking_sets(run: &Run) -> FxHashMap<(ProcessId, SerialNumber), CallId> {
     let mut blocking = FxHashMap::default();
     for (index, call) in run.profile.calls.iter().enumerate() {
         if call.class == ApiClass::SetSync
@@ -258,7 +258,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
 mod tests {
     use super::*;
     use crate::correlate::{Vocabulary, correlate};
-    use crate::profile::{Copy, Device, Format, Process, Profile};
+    use crate::profile::{MemoryCopy, Device, Format, Process, Profile};
 
     const WINDOW: Span = Span {
         start: 0,
@@ -275,7 +275,7 @@ mod tests {
         });
         profile.devices.push(Device::default());
         for (at, &(kind, bytes)) in (0..).zip(copies) {
-            profile.copies.push(Copy {
+            profile.copies.push(MemoryCopy {
                 span: Span {
                     start: at * 10,
                     end: at * 10 + 5,
@@ -286,8 +286,8 @@ mod tests {
                 correlation: None,
                 bytes,
                 kind,
-                src: MemKind::Unknown,
-                dst: MemKind::Unknown,
+                src: MemoryKind::Unknown,
+                dst: MemoryKind::Unknown,
             });
         }
         correlate(

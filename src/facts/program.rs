@@ -14,7 +14,7 @@ use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::Run;
 use crate::cost::Costed;
-use crate::profile::{Copy, ProcessId, Range, Span, StrId, ThreadId};
+use crate::profile::{MemoryCopy, ProcessId, HostRange, Span, StrId, ThreadId};
 
 /// What a range's name says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -213,7 +213,7 @@ impl Counted {
             .reduce(Counted::default, Counted::and)
     }
 
-    fn add(&mut self, run: &Run, range: &Range, sign: Sign) {
+    fn add(&mut self, run: &Run, range: &HostRange, sign: Sign) {
         self.all = self.all.and(sign);
         self.gloo_calls += u64::from(sign.has(Sign::GLOO));
         if sign.has(Sign::OPTIMIZER) {
@@ -322,7 +322,7 @@ fn copied_in(run: &Run, signs: &Signs, calls: &CallsBehind) -> f64 {
     for range in run.profile.ranges.iter().filter(|r| named(r.text)) {
         ranges.entry(range.thread).or_default().push(range.span);
     }
-    let inside = |copy: &&Copy| {
+    let inside = |copy: &&MemoryCopy| {
         let call = calls.of_copy(run, copy)?;
         let spans = ranges.get(&call.thread)?;
         let after = spans.partition_point(|s| s.start <= call.span.start);

@@ -4,7 +4,7 @@ use super::{Answer, Lookup as _, Member, Over, Table, Value};
 use crate::correlate::testing::Builder;
 use crate::cost::{Costed, price};
 use crate::profile::{
-    Copy, CopyKind, DeviceId, MemKind, Number, ProcessId, RangeKind, Span, ThreadId,
+    MemoryCopy, CopyKind, DeviceId, MemoryKind, SerialNumber, ProcessId, RangeKind, Span, ThreadId,
 };
 
 fn costed(mut profile: Builder) -> Costed {
@@ -118,7 +118,7 @@ fn bucket_copies_are_kernels_and_copies() {
     launch(&mut profile, "vectorized_elementwise_kernel", 1_100);
     for (correlation, time) in [(901, 1_300), (902, 5_000)] {
         profile.call(ThreadId(0), "cudaMemcpyAsync", time, correlation);
-        profile.profile.copies.push(Copy {
+        profile.profile.copies.push(MemoryCopy {
             span: Span {
                 start: time + 200,
                 end: time + 240,
@@ -126,11 +126,11 @@ fn bucket_copies_are_kernels_and_copies() {
             device: DeviceId(0),
             process: ProcessId(0),
             stream: 7,
-            correlation: Number::new(correlation),
+            correlation: SerialNumber::new(correlation),
             bytes: 4096,
             kind: CopyKind::DtoD,
-            src: MemKind::Device,
-            dst: MemKind::Device,
+            src: MemoryKind::Device,
+            dst: MemoryKind::Device,
         });
     }
     let costed = costed(profile);

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::{Text, event};
 use crate::correlate::literal::{self, Literal};
 use crate::correlate::{Run, ScopeId};
-use crate::profile::{Format, Number, Range, RangeKind, StrId};
+use crate::profile::{Format, SerialNumber, HostRange, RangeKind, StrId};
 
 /// Parts of paths that make PyProf leave a line out of a trace: PyTorch's and PyProf's own files.
 const OWN_FILES: [&str; 9] = [
@@ -70,13 +70,13 @@ struct Added {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     text: StrId,
-    seq: Option<Number>,
-    op_id: Option<Number>,
+    seq: Option<SerialNumber>,
+    op_id: Option<SerialNumber>,
     args: Option<StrId>,
 }
 
 impl Key {
-    fn of(range: &Range) -> Key {
+    fn of(range: &HostRange) -> Key {
         Key {
             text: range.text,
             seq: range.seq,
@@ -115,8 +115,8 @@ pub(super) struct Numbered {
     pub text: StrId,
     /// Where they are a list of shapes: [`Around::sizes`].
     args: Option<StrId>,
-    pub seq: Option<Number>,
-    pub op_id: Option<Number>,
+    pub seq: Option<SerialNumber>,
+    pub op_id: Option<SerialNumber>,
     /// The next one outwards, counted from 1; 0 for none.
     outer: u32,
 }
@@ -270,7 +270,7 @@ impl Growing<'_> {
     }
 
     /// A text that surrounds itself counts once: programs leave hundreds of equal ranges open.
-    fn enter(&mut self, outer: Chain, range: &Range) -> Chain {
+    fn enter(&mut self, outer: Chain, range: &HostRange) -> Chain {
         let (inner, kept) =
             if is_operator(range) && matches!(self.around.bin(range.text), Bin::Other) {
                 self.enter_numbered(outer, range)
@@ -284,7 +284,7 @@ impl Growing<'_> {
         }
     }
 
-    fn enter_numbered(&mut self, outer: Chain, range: &Range) -> (Chain, bool) {
+    fn enter_numbered(&mut self, outer: Chain, range: &HostRange) -> (Chain, bool) {
         let key = Key::of(range);
         let repeated = self.around.numbered(outer).any(|other| {
             (other.text, other.seq, other.op_id, other.args)
@@ -304,7 +304,7 @@ impl Growing<'_> {
         (Chain { numbered, ..outer }, true)
     }
 
-    fn enter_setting(&mut self, outer: Chain, range: &Range) -> (Chain, bool) {
+    fn enter_setting(&mut self, outer: Chain, range: &HostRange) -> (Chain, bool) {
         // A layer inside a layer of its name is one more layer, unless it was never closed.
         let layer = matches!(self.around.bin(range.text), Bin::Layer);
         let step = Step {
@@ -396,7 +396,7 @@ fn number(row: usize) -> u32 {
 }
 
 /// Whether PyTorch wrote a range for an operator: it carries a sequence number or an operator id.
-fn is_operator(range: &Range) -> bool {
+fn is_operator(range: &HostRange) -> bool {
     let nests = matches!(
         range.kind,
         RangeKind::PushPop | RangeKind::CpuOp | RangeKind::Annotation

@@ -18,7 +18,7 @@ use super::{
     event, names,
 };
 use crate::correlate::{Direction, Link, Missing, OpCall, Run};
-use crate::profile::{Format, Kernel, Number, StrId, ThreadId};
+use crate::profile::{Format, Kernel, SerialNumber, StrId, ThreadId};
 
 /// Kernels one thread looks at without a break.
 const PIECE: usize = 1024;
@@ -153,7 +153,7 @@ impl Scan {
             marks.read(around, chain);
             self.identify(around, &origin, chain, marks);
             let numbers = marks.list.iter().flat_map(|m| [m.seq, m.op_id]);
-            self.numbers.extend(numbers.flatten().map(Number::get));
+            self.numbers.extend(numbers.flatten().map(SerialNumber::get));
         }
         let in_ranges = self.numbers.len();
         if self.words.len() > self.kernels.last().map_or(0, |k| k.words) {
@@ -275,8 +275,8 @@ struct Marks {
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     text: StrId,
-    seq: Option<Number>,
-    op_id: Option<Number>,
+    seq: Option<SerialNumber>,
+    op_id: Option<SerialNumber>,
     sizes: Option<StrId>,
     /// Where in the keys the text stands that PyProf sorts by, numbers included.
     key: (usize, usize),
@@ -327,7 +327,7 @@ impl Marks {
 
     fn prune(&mut self, around: &Around<'_>) {
         let profile = &around.run.profile;
-        let mut previous: Option<(&str, Option<Number>)> = None;
+        let mut previous: Option<(&str, Option<SerialNumber>)> = None;
         self.list.retain(|mark| {
             let name = profile.text(mark.text);
             // Of ranges with operator ids, which PyProf cannot read, all are kept: one has the shapes.
@@ -346,7 +346,7 @@ impl Marks {
 impl Mark {
     fn numbers(&self) -> Vec<u64> {
         let both = [self.seq, self.op_id].into_iter().flatten();
-        both.map(Number::get).collect()
+        both.map(SerialNumber::get).collect()
     }
 
     /// As the program wrote it, without the numbers.

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use super::sync_kind_of_call;
 use crate::base::units;
 use crate::profile::{
-    ApiCall, ConfigId, Correlated, Device, DeviceId, Format, LaunchConfig, Number, Process,
-    ProcessId, Profile, Range, RangeText, Span, StrId, Strings, SyncKind, Thread, ThreadId,
+    ApiCall, ConfigId, CorrelationMap, Device, DeviceId, Format, LaunchConfig, SerialNumber, Process,
+    ProcessId, Profile, HostRange, RangeText, Span, StrId, Strings, SyncKind, Thread, ThreadId,
 };
 
 /// Later or earlier than this (146 years either way) is not a time but damage. nvprof counts from
@@ -169,7 +169,7 @@ impl StringTable {
 
 /// Rows of one table that could not be taken as they stand.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Damage {
+pub(super) struct SkippedRows {
     pub(super) rows: u64,
     no_start: u64,
     no_end: u64,
@@ -180,7 +180,7 @@ pub(super) struct Damage {
     reversed: u64,
 }
 
-impl Damage {
+impl SkippedRows {
     /// The start of a row, if it is a time at all.
     pub(super) fn start(&mut self, start: Option<i64>) -> Option<i64> {
         let start = start.filter(|t| (-TIME_LIMIT..=TIME_LIMIT).contains(t));
@@ -207,7 +207,7 @@ impl Damage {
         })
     }
 
-    /// As [`Damage::span`], for records of the GPU.
+    /// As [`SkippedRows::span`], for records of the GPU.
     pub(super) fn gpu_span(&mut self, start: Option<i64>, end: Option<i64>) -> Option<Span> {
         if (start, end) == (Some(0), Some(0)) {
             self.untimed = self.untimed.saturating_add(1);
@@ -232,7 +232,7 @@ impl Damage {
         value
     }
 
-    pub(super) fn add(&mut self, other: &Damage) {
+    pub(super) fn add(&mut self, other: &SkippedRows) {
         self.rows += other.rows;
         self.no_start += other.no_start;
         self.no_end += other.no_end;
@@ -293,13 +293,13 @@ pub(super) fn id32(value: Option<i64>) -> Option<u32> {
 }
 
 /// The correlation id of a record. CUPTI counts from 1; 0 stands for "none".
-pub(super) fn correlation(value: Option<i64>) -> Option<Number> {
+pub(super) fn correlation(value: Option<i64>) -> Option<SerialNumber> {
     let id = match value? {
         0 => return None,
         id @ ..0 => u64::from(id32(Some(id))?),
         id => id.cast_unsigned(),
     };
-    Number::new(id)
+    SerialNumber::new(id)
 }
 
 /// A count that fits, or nothing.
@@ -322,11 +322,11 @@ pub(super) fn launch_config(int: impl Fn(usize) -> Option<i64>, first: usize) ->
 }
 
 /// Takes a text apart into the range.
-pub(super) fn name_range(range: &mut Range, strings: &mut Strings, text: &str) {
+pub(super) fn name_range(range: &mut HostRange, strings: &mut Strings, text: &str) {
     let parts = RangeText::split(text);
     range.text = strings.intern(parts.name);
-    range.seq = parts.seq.and_then(Number::new);
-    range.op_id = parts.op_id.and_then(Number::new);
+    range.seq = parts.seq.and_then(SerialNumber::new);
+    range.op_id = parts.op_id.and_then(SerialNumber::new);
     range.args = parts.sizes.map(|sizes| strings.intern(sizes));
 }
 
@@ -489,7 +489,7 @@ impl Builder {
     /// Which process a correlation id belongs to, for GPU records that do not say: the process of
     /// the only call with that id, else the only process there is.
     pub(super) fn owners(&self) -> Owners {
-        let mut by_correlation: FxHashMap<Number, Option<ProcessId>> = FxHashMap::default();
+        let mut by_correlation: FxHashMap<SerialNumber, Option<ProcessId>> = FxHashMap::default();
         for call in &self.profile.calls {
             let process = self.process_of(call);
             let Some(correlation) = call.correlation else {
@@ -527,7 +527,7 @@ impl Builder {
         }
         let syncs = self.profile.syncs.iter();
         let syncs = syncs.map(|s| (s.process, s.correlation));
-        let mut kinds: Correlated<SyncKind> = Correlated::of(&self.profile, syncs);
+        let mut kinds: CorrelationMap<SyncKind> = CorrelationMap::of(&self.profile, syncs);
         for call in &self.profile.calls {
             if let Some(kind @ None) = kinds.slot_of(&self.profile, call) {
                 *kind = sync_kind_of_call(self.profile.text(call.name));
@@ -628,12 +628,12 @@ impl Builder {
 
 /// Processes of GPU records that do not name theirs.
 pub(super) struct Owners {
-    by_correlation: FxHashMap<Number, Option<ProcessId>>,
+    by_correlation: FxHashMap<SerialNumber, Option<ProcessId>>,
     only: Option<ProcessId>,
 }
 
 impl Owners {
-    pub(super) fn of(&self, correlation: Option<Number>) -> Option<ProcessId> {
+    pub(super) fn of(&self, correlation: Option<SerialNumber>) -> Option<ProcessId> {
         let caller = correlation.and_then(|id| *self.by_correlation.get(&id)?);
         caller.or(self.only)
     }
@@ -646,9 +646,9 @@ mod tests {
 
     #[test]
     fn damage_is_counted_and_said() {
-        let mut damage = Damage {
+        let mut damage = SkippedRows {
             rows: 4010,
-            ..Damage::default()
+            ..SkippedRows::default()
         };
         assert_eq!(damage.span(None, Some(1)), None);
         assert_eq!(damage.span(Some(i64::MAX), Some(1)), None);
@@ -682,7 +682,7 @@ mod tests {
         assert_eq!(id32(Some(-354_666_688)), Some(3_940_300_608));
         assert_eq!(id32(Some(3_940_300_608)), Some(3_940_300_608));
         assert_eq!(id32(Some(1 << 40)), None);
-        assert_eq!(correlation(Some(-1)), Number::new(u32::MAX.into()));
+        assert_eq!(correlation(Some(-1)), SerialNumber::new(u32::MAX.into()));
         assert_eq!(correlation(Some(0)), None);
         assert_eq!(correlation(Some(i64::MIN)), None);
         assert_eq!(correlation(Some(i64::MAX)), None);
@@ -712,14 +712,14 @@ mod tests {
         let zero = builder.device(DeviceKey::Ordinal(0));
         let process = builder.process(7, || 7);
         for device in [one, zero] {
-            builder.profile.sets.push(crate::profile::Set {
+            builder.profile.sets.push(crate::profile::MemorySet {
                 span: Span { start: 0, end: 1 },
                 device,
                 process,
                 stream: 0,
                 correlation: None,
                 bytes: 0,
-                mem: crate::profile::MemKind::Unknown,
+                mem: crate::profile::MemoryKind::Unknown,
             });
         }
         let profile = builder.finish(|_, _| {});

@@ -6,17 +6,17 @@ use std::path::Path;
 use crate::profile::{Format, Profile, SyncKind};
 
 mod build;
-mod check;
+mod change_guard;
 mod kineto;
 mod nsys;
 mod nvprof;
+mod recognize;
 mod sqlite;
-mod witness;
 
 #[cfg(test)]
 pub(crate) use kineto::in_pieces;
 pub(crate) use kineto::{LONGEST_VALUE, More, Window, after_json_string, trace_text};
-pub(crate) use witness::Witness;
+pub(crate) use change_guard::ChangeGuard;
 
 /// Every format, asked in this order. A new format is one module and one entry here.
 pub const READERS: &[&dyn Reader] = &[&nvprof::Nvprof, &nsys::Nsys, &kineto::Kineto];
@@ -98,11 +98,11 @@ pub struct ReadError {
 /// an empty file, another kind of file, another program's database, one that is damaged or cut
 /// short, or one that another program writes to meanwhile - a part of a profile is never returned as if it were the whole.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
-    if !check::is_stream(path) {
+    if !recognize::is_stream(path) {
         return open_file(path, progress);
     }
     progress.phase("reading the pipe", None);
-    let file = check::spool(path)?;
+    let file = recognize::spool(path)?;
     let name = path.display().to_string();
     match open_file(file.path(), progress) {
         Ok(profile) => Ok(Profile {
@@ -117,12 +117,12 @@ pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> 
 }
 
 fn open_file(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
-    let witness = Witness::of(path);
+    let guard = ChangeGuard::of(path);
     let read = match reader(path)? {
         Ok(reader) => reader.read(path, progress),
         Err(other) => Err(other),
     };
-    witness.confirm(path, read)
+    guard.confirm(path, read)
 }
 
 /// Whether a file would be read, without reading it: it is of a known format, or a database that
@@ -130,27 +130,27 @@ fn open_file(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError>
 pub fn is_profile(path: &Path) -> bool {
     match reader(path) {
         Ok(found) => found.is_ok(),
-        Err(_) => check::head(path).is_ok_and(|head| check::is_sqlite(&head)),
+        Err(_) => recognize::head(path).is_ok_and(|head| recognize::is_sqlite(&head)),
     }
 }
 
 /// What to do with a folder in which no file is a profile, by what its files are.
-pub fn instead_of_profiles(folder: &Path) -> String {
-    check::instead(folder)
+pub fn folder_remedy(folder: &Path) -> String {
+    recognize::instead(folder)
 }
 
 /// The format of a file, by its content.
 ///
 /// # Errors
 /// As [`open`], of a file that no reader takes.
-pub fn recognise(path: &Path) -> Result<Format, ReadError> {
+pub fn recognize(path: &Path) -> Result<Format, ReadError> {
     Ok(reader(path)??.format())
 }
 
 /// The reader of a file, or what the file is instead.
 fn reader(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadError> {
-    let head = check::head(path)?;
-    let tables = if check::is_sqlite(&head) {
+    let head = recognize::head(path)?;
+    let tables = if recognize::is_sqlite(&head) {
         Some(sqlite::Db::open(path)?.table_names())
     } else {
         None
@@ -166,8 +166,8 @@ fn reader(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadErr
         }
     }
     Ok(Err(match &tables {
-        Some(tables) => check::other_database(path, tables),
-        None => check::not_a_profile(path, &head),
+        Some(tables) => recognize::other_database(path, tables),
+        None => recognize::not_a_profile(path, &head),
     }))
 }
 
@@ -254,7 +254,7 @@ const CUPTI_SYNC_KINDS: [(i64, SyncKind); 4] = [
 
 /// What a synchronisation record is, from the call it belongs to.
 ///
-/// The call is the better witness: exports of 2024 number these records from 0 under an enumeration
+/// The call is more reliable: exports of 2024 number these records from 0 under an enumeration
 /// that numbers them from 1, others file `cudaStreamWaitEvent` under stream synchronisation, and
 /// `cudaEventQuery` leaves a record although it never waits.
 fn sync_kind_of_call(name: &str) -> Option<SyncKind> {

@@ -137,7 +137,7 @@ impl Db {
     pub(super) fn open(path: &Path) -> Result<Db, ReadError> {
         // SQLite looks for the side files beside the file a link points to.
         let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        let head = super::check::head(path)?;
+        let head = super::recognize::head(path)?;
         check_length(path, &real, &head)?;
         let opener = Opener::of(&real);
         let conn = opener.connect().map_err(|e| error(path, &e))?;
@@ -368,7 +368,7 @@ impl Db {
 /// A connection to a file that cannot change it. Tables are not looked at.
 pub(super) fn connect(path: &Path) -> Result<Connection, ReadError> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    check_length(path, &real, &super::check::head(path)?)?;
+    check_length(path, &real, &super::recognize::head(path)?)?;
     Opener::of(&real).connect().map_err(|e| error(path, &e))
 }
 

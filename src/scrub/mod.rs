@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use crate::profile::Format;
-use crate::read::{self, Progress, ReadError, Witness};
+use crate::read::{self, Progress, ReadError, ChangeGuard};
 
 mod credentials;
 mod database;
@@ -50,14 +50,14 @@ pub fn scrub(
     packed: bool,
     progress: &dyn Progress,
 ) -> Result<Summary, ScrubError> {
-    let witness = Witness::of(from);
-    let is_trace = read::recognise(from)? == Format::KinetoJson;
+    let guard = ChangeGuard::of(from);
+    let is_trace = read::recognize(from)? == Format::KinetoJson;
     let copied = if is_trace {
         trace::copy(from, to, packed, progress)
     } else {
         database::copy(from, to, progress)
     };
-    let (mut summary, words) = witness.confirm(from, copied)?;
+    let (mut summary, words) = guard.confirm(from, copied)?;
     progress.phase("looking through the copy", None);
     let rescan = rescan::rescan(to, &words, is_trace);
     summary.rescan = rescan.map_err(|e| cannot_write(to, &e))?;

@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use pyprof_advise::correlate::{Direction, LayerSource, Missing, Run, correlate};
 use pyprof_advise::cost::VOCABULARY;
 use pyprof_advise::profile::{
-    ApiClass, CopyKind, Format, MemKind, Number, Profile, RangeKind, Span, SyncKind,
+    ApiClass, CopyKind, Format, MemoryKind, SerialNumber, Profile, RangeKind, Span, SyncKind,
 };
 use pyprof_advise::read::{self, Quiet, ReadError};
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ fn a_trace_is_attributed_by_nesting() {
     let copy = p.copies[0];
     assert_eq!(
         (copy.kind, copy.src, copy.dst, copy.bytes),
-        (CopyKind::HtoD, MemKind::Pageable, MemKind::Device, 8192)
+        (CopyKind::HtoD, MemoryKind::Pageable, MemoryKind::Device, 8192)
     );
     assert_eq!(note(&p, "whole_microseconds"), None);
 
@@ -151,7 +151,7 @@ fn a_trace_is_attributed_by_nesting() {
     assert_eq!(run.op_name(forward).unwrap().display(), "aten::addmm");
     assert_eq!(
         (forward.direction, forward.seq),
-        (Direction::Fprop, Number::new(11))
+        (Direction::Fprop, SerialNumber::new(11))
     );
     let tensors: Vec<_> = run.args[forward.args.unwrap().idx()].tensors().collect();
     assert_eq!(tensors[1].shape, [64, 32]);
@@ -235,7 +235,7 @@ fn traces_of_2021_are_spelt_differently() {
     );
     assert_eq!((p.processes.len(), p.threads.len()), (1, 1));
     assert_eq!((p.kernels[0].stream, p.kernels[0].device.idx()), (7, 0));
-    assert_eq!((p.sets[0].bytes, p.sets[0].mem), (512, MemKind::Device));
+    assert_eq!((p.sets[0].bytes, p.sets[0].mem), (512, MemoryKind::Device));
     assert!(note(&p, "whole_microseconds").is_some());
     let run = run(p);
     let call = &run.op_calls[run.links[0].op.unwrap().idx()];

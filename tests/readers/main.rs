@@ -14,7 +14,7 @@ mod shared;
 use std::path::{Path, PathBuf};
 
 use pyprof_advise::profile::{
-    ApiClass, CopyKind, Format, Kernel, MemKind, Number, Profile, RangeKind, SyncKind,
+    ApiClass, CopyKind, Format, Kernel, MemoryKind, SerialNumber, Profile, RangeKind, SyncKind,
 };
 use pyprof_advise::read::{self, Quiet, ReadError};
 use rusqlite::Connection;
@@ -115,7 +115,7 @@ fn a_small_export_reads_whole() {
     assert_eq!((kernel.span.start, kernel.span.end), (300, 450));
     assert_eq!(
         (kernel.stream, kernel.context, kernel.correlation),
-        (7, 1, Number::new(7))
+        (7, 1, SerialNumber::new(7))
     );
     assert!(!kernel.in_graph);
     let config = p.config(kernel);
@@ -131,7 +131,7 @@ fn a_small_export_reads_whole() {
     assert_eq!(text(&p, call.name), "cudaLaunchKernel");
     assert_eq!(
         (call.class, call.correlation),
-        (ApiClass::Launch, Number::new(7))
+        (ApiClass::Launch, SerialNumber::new(7))
     );
     let thread = &p.threads[call.thread.idx()];
     assert_eq!((thread.tid, thread.process), (4243, kernel.process));
@@ -141,7 +141,7 @@ fn a_small_export_reads_whole() {
         panic!("one range")
     };
     assert_eq!(text(&p, range.text), "aten::mm");
-    assert_eq!((range.seq, range.op_id), (Number::new(5), Number::new(9)));
+    assert_eq!((range.seq, range.op_id), (SerialNumber::new(5), SerialNumber::new(9)));
     assert_eq!(text(&p, range.args.unwrap()), "[[2, 3], [3, 4]]");
     assert_eq!(range.thread, call.thread);
 
@@ -218,8 +218,8 @@ fn the_exports_own_enumerations_decide() {
     assert_eq!(
         copies,
         [
-            (CopyKind::HtoD, MemKind::Pinned, MemKind::Device),
-            (CopyKind::Other, MemKind::Pageable, MemKind::Unknown)
+            (CopyKind::HtoD, MemoryKind::Pinned, MemoryKind::Device),
+            (CopyKind::Other, MemoryKind::Pageable, MemoryKind::Unknown)
         ]
     );
     // 59 means nothing in this export.
@@ -246,9 +246,9 @@ fn without_enumerations_the_documented_numbers_hold() {
     let copy = p.copies[0];
     assert_eq!(
         (copy.kind, copy.src, copy.dst),
-        (CopyKind::HtoD, MemKind::Pageable, MemKind::Device)
+        (CopyKind::HtoD, MemoryKind::Pageable, MemoryKind::Device)
     );
-    assert_eq!(p.sets[0].mem, MemKind::Pinned);
+    assert_eq!(p.sets[0].mem, MemoryKind::Pinned);
 }
 
 #[test]
@@ -493,13 +493,13 @@ fn a_numbered_operator_comes_back_where_a_node_that_launched_has_its_number() {
     let starts: Vec<i64> = p.ranges.iter().map(|r| r.span.start).collect();
     // One of each kind stays anyway.
     assert_eq!(starts, [0, 2, 10, 50, 260, 300]);
-    assert_eq!(p.unasked_ranges, 2);
+    assert_eq!(p.pruned_ranges, 2);
 
     // A registered text may be that of a node: then all come back.
     let registered =
         format!("{sql} INSERT INTO NVTX_EVENTS VALUES (310, 320, 59, NULL, {TID}, 3, 0);");
     let p = open(&with(&registered).path).unwrap();
-    assert_eq!((p.ranges.len(), p.unasked_ranges), (9, 0));
+    assert_eq!((p.ranges.len(), p.pruned_ranges), (9, 0));
 }
 
 #[test]
@@ -525,7 +525,7 @@ fn order_and_result_do_not_depend_on_threads() {
     assert_eq!(one.kernels.len(), 150_001);
     assert_eq!(one.ranges.len(), 135_001);
     assert!(one.kernels.is_sorted_by_key(|k| k.span.start));
-    let order = |k: &Kernel| (k.span.start, k.correlation.map(Number::get));
+    let order = |k: &Kernel| (k.span.start, k.correlation.map(SerialNumber::get));
     let ties_in_file_order = one.kernels.is_sorted_by_key(order);
     assert!(ties_in_file_order);
     assert_eq!(format!("{one:?}"), format!("{four:?}"));
@@ -620,7 +620,7 @@ fn an_nvprof_database_reads_whole() {
     assert_eq!(p.config(&p.kernels[0]).registers, Some(32));
     assert_eq!(
         (p.copies[0].kind, p.copies[0].src),
-        (CopyKind::HtoD, MemKind::Pageable)
+        (CopyKind::HtoD, MemoryKind::Pageable)
     );
     assert_eq!(p.syncs[0].kind, SyncKind::Stream);
     assert_eq!(p.events[0].device, Some(p.kernels[0].device));
@@ -646,8 +646,8 @@ fn nvprof_markers_are_paired_by_id() {
     assert_eq!(
         ranges,
         [
-            (90, 115, "mm", Number::new(4), RangeKind::PushPop),
-            (95, i64::MAX, "mm", Number::new(4), RangeKind::PushPop),
+            (90, 115, "mm", SerialNumber::new(4), RangeKind::PushPop),
+            (95, i64::MAX, "mm", SerialNumber::new(4), RangeKind::PushPop),
             (96, 96, "volta_sgemm_128x64_nn", None, RangeKind::Mark),
         ]
     );

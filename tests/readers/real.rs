@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pyprof_advise::profile::{CopyKind, MemKind, Profile, SyncKind};
+use pyprof_advise::profile::{CopyKind, MemoryKind, Profile, SyncKind};
 
 use super::{content, note, open, refused, shared, text};
 
@@ -52,7 +52,7 @@ fn real_profiles_have_the_counts_sql_gives() {
         let found = [
             p.kernels.len(),
             launched(&p),
-            p.ranges.len() + p.unasked_ranges as usize + other_rows,
+            p.ranges.len() + p.pruned_ranges as usize + other_rows,
         ];
         assert_eq!(found, expected, "{file}");
         let name = p.devices.first().and_then(|d| d.name.as_deref());
@@ -109,13 +109,13 @@ fn real_details_are_right() {
     let pinned: u64 = h100
         .copies
         .iter()
-        .filter(|c| c.kind == CopyKind::HtoD && c.src == MemKind::Pinned)
+        .filter(|c| c.kind == CopyKind::HtoD && c.src == MemoryKind::Pinned)
         .map(|c| c.bytes)
         .sum();
     assert!((50.0e9..52.0e9).contains(&(pinned as f64)), "{pinned}");
 
     let mmagic = get("mmagic.sqlite");
-    let pageable = mmagic.copies.iter().filter(|c| c.src == MemKind::Pageable);
+    let pageable = mmagic.copies.iter().filter(|c| c.src == MemoryKind::Pageable);
     assert_eq!((pageable.count(), mmagic.listed_gpus), (10, 4));
     assert_eq!(mmagic.devices[0].bandwidth, Some(1_555_200_000_000.0));
     assert_eq!(syncs(&mmagic, SyncKind::StreamWait), 18);

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::{Hints, Item, Kind, is_pageable};
 use crate::correlate::{Gap, GapCause, Timeline};
 use crate::profile::{
-    ApiCall, ApiClass, CallId, Correlated, KernelId, ProcessId, Profile, Span, SyncKind, ThreadId,
+    ApiCall, ApiClass, CallId, CorrelationMap, KernelId, ProcessId, Profile, Span, SyncKind, ThreadId,
 };
 
 /// A launch this long loads code: an ordinary one takes microseconds, even on a loaded host.
@@ -144,7 +144,7 @@ pub(super) struct Host<'a> {
     profile: &'a Profile,
     launches: &'a [Option<CallId>],
     /// The calls behind copies, sets, graphs and synchronisations.
-    calls: Correlated<CallId>,
+    calls: CorrelationMap<CallId>,
     /// Per thread.
     threads: Vec<Thread>,
     /// Synchronisations whose thread is not known.
@@ -320,12 +320,12 @@ fn held(thread: &Thread, gap: Span, launch: &ApiCall) -> Option<(GapCause, Optio
 }
 
 /// The calls behind everything on the GPU that is not a kernel.
-fn calls_behind(profile: &Profile) -> Correlated<CallId> {
+fn calls_behind(profile: &Profile) -> CorrelationMap<CallId> {
     let copies = profile.copies.iter().map(|c| (c.process, c.correlation));
     let sets = profile.sets.iter().map(|s| (s.process, s.correlation));
     let graphs = profile.graphs.iter().map(|g| (g.process, g.correlation));
     let syncs = profile.syncs.iter().map(|s| (s.process, s.correlation));
-    Correlated::first_calls(profile, copies.chain(sets).chain(graphs).chain(syncs))
+    CorrelationMap::first_calls(profile, copies.chain(sets).chain(graphs).chain(syncs))
 }
 
 /// Launches and module loads far longer than any launch takes when the code is there.
@@ -374,7 +374,7 @@ fn sets_up(profile: &Profile, call: &ApiCall) -> bool {
 /// Sorts the calls that hold a thread into `[loading, syncs, copies, allocations, modules, first]`.
 fn collect_calls(
     profile: &Profile,
-    calls: &Correlated<CallId>,
+    calls: &CorrelationMap<CallId>,
     slow: &[CallId],
     kinds: &mut [Collected; 6],
 ) {
@@ -409,7 +409,7 @@ fn collect_calls(
 /// Adds synchronisation records to the thread that waited; returns those whose thread is unknown.
 fn collect_syncs(
     profile: &Profile,
-    calls: &Correlated<CallId>,
+    calls: &CorrelationMap<CallId>,
     syncs: &mut Collected,
 ) -> FxHashMap<ProcessId, Vec<(Span, Option<CallId>)>> {
     let mut loose: FxHashMap<ProcessId, Vec<(Span, Option<CallId>)>> = FxHashMap::default();

@@ -2,8 +2,8 @@ use super::*;
 use crate::correlate::GapCause;
 use crate::profile::KernelId;
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, Copy, CopyKind, Device, Format, GraphTrace, Kernel, Number,
-    Overhead, Process, Range, RangeKind, Sync, SyncKind, Thread, ThreadId,
+    ApiCall, ApiClass, ConfigId, MemoryCopy, CopyKind, Device, Format, GraphTrace, Kernel, SerialNumber,
+    Overhead, Process, HostRange, RangeKind, Synchronization, SyncKind, Thread, ThreadId,
 };
 
 /// A profile under construction; work and the call behind it share a correlation id.
@@ -56,7 +56,7 @@ impl Bench {
         let call = ApiCall {
             span: span(start, end),
             thread: ThreadId(thread),
-            correlation: Number::new(self.correlation),
+            correlation: SerialNumber::new(self.correlation),
             name: self.profile.strings.intern(name),
             class: ApiClass::of(name),
         };
@@ -85,17 +85,17 @@ impl Bench {
         self.kernel_on(0, "k", start, end, Some(call));
     }
 
-    fn copy(&mut self, start: i64, end: i64, src: MemKind, kind: CopyKind) {
-        self.profile.copies.push(Copy {
+    fn copy(&mut self, start: i64, end: i64, src: MemoryKind, kind: CopyKind) {
+        self.profile.copies.push(MemoryCopy {
             span: span(start, end),
             device: DeviceId(0),
             process: ProcessId(0),
             stream: 8,
-            correlation: Number::new(self.correlation),
+            correlation: SerialNumber::new(self.correlation),
             bytes: 100,
             kind,
             src,
-            dst: MemKind::Device,
+            dst: MemoryKind::Device,
         });
     }
 
@@ -124,8 +124,8 @@ fn overlap_counts_once() {
     b.kernel_on(0, "k", 0, 100, None);
     b.kernel_on(0, "k", 50, 150, None);
     b.kernel_on(0, "ncclDevKernel_AllReduce", 140, 300, None);
-    b.copy(250, 400, MemKind::Pinned, CopyKind::HtoD);
-    b.copy(390, 420, MemKind::Pinned, CopyKind::HtoD);
+    b.copy(250, 400, MemoryKind::Pinned, CopyKind::HtoD);
+    b.copy(390, 420, MemoryKind::Pinned, CopyKind::HtoD);
     b.kernel_on(0, "k", 500, 500, None);
     b.kernel_on(0, "k", 600, 610, None);
     let d = b.device();
@@ -173,9 +173,9 @@ fn devices_are_independent() {
 fn copies_before_the_first_kernel_are_set_up() {
     let mut b = Bench::new(1);
     b.call("cudaMemcpyAsync", 0, 90);
-    b.copy(10, 60, MemKind::Pageable, CopyKind::HtoD);
-    b.copy(50, 100, MemKind::Pinned, CopyKind::HtoD);
-    b.copy(190, 250, MemKind::Pinned, CopyKind::HtoD);
+    b.copy(10, 60, MemoryKind::Pageable, CopyKind::HtoD);
+    b.copy(50, 100, MemoryKind::Pinned, CopyKind::HtoD);
+    b.copy(190, 250, MemoryKind::Pinned, CopyKind::HtoD);
     b.kernel_on(0, "k", 200, 210, None);
     let times = b.times();
     let setup = times.window.setup;
@@ -208,7 +208,7 @@ fn graph_traces_are_busy_time() {
 fn nothing_on_the_gpu_is_no_window() {
     let mut b = Bench::new(1);
     b.call("cudaLaunchKernel", 0, 5);
-    b.copy(0, 10, MemKind::Pinned, CopyKind::HtoD);
+    b.copy(0, 10, MemoryKind::Pinned, CopyKind::HtoD);
     let times = b.times();
     assert_eq!(times.window.span, None);
     assert!(times.timeline.devices.is_empty());
@@ -288,10 +288,10 @@ fn gaps_behind_synchronisation() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     b.call("cudaStreamWaitEvent", 20, 105);
-    b.profile.syncs.push(Sync {
+    b.profile.syncs.push(Synchronization {
         span: span(20, 105),
         process: ProcessId(0),
-        correlation: Number::new(b.correlation),
+        correlation: SerialNumber::new(b.correlation),
         kind: SyncKind::StreamWait,
     });
     b.kernel(200, 300, 150);
@@ -310,10 +310,10 @@ fn gaps_behind_synchronisation() {
     // A record without a call row, on some thread of the process.
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
-    b.profile.syncs.push(Sync {
+    b.profile.syncs.push(Synchronization {
         span: span(20, 110),
         process: ProcessId(0),
-        correlation: Number::new(999),
+        correlation: SerialNumber::new(999),
         kind: SyncKind::Stream,
     });
     b.kernel(200, 300, 150);
@@ -325,12 +325,12 @@ fn gaps_behind_copies_and_allocation() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     b.call("cudaMemcpyAsync", 20, 160);
-    b.copy(95, 98, MemKind::Pageable, CopyKind::HtoD);
+    b.copy(95, 98, MemoryKind::Pageable, CopyKind::HtoD);
     b.kernel(200, 300, 170);
     let alloc = b.call("cudaMalloc", 305, 480);
     b.kernel(500, 600, 490);
     b.call("cudaMemcpyAsync", 605, 780);
-    b.copy(595, 598, MemKind::Pinned, CopyKind::HtoD);
+    b.copy(595, 598, MemoryKind::Pinned, CopyKind::HtoD);
     b.kernel(800, 900, 790);
     let d = b.device();
     let causes: Vec<_> = d.gaps.iter().map(|g| g.cause).collect();
@@ -359,7 +359,7 @@ fn a_copy_that_ends_a_gap_is_traced_to_its_call() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     b.call("cudaMemcpyAsync", 150, 160);
-    b.copy(170, 180, MemKind::Pinned, CopyKind::HtoD);
+    b.copy(170, 180, MemoryKind::Pinned, CopyKind::HtoD);
     let d = b.device();
     let gap = d.gaps.first().unwrap();
     assert_eq!((gap.cause, gap.next), (GapCause::HostLate, None));
@@ -370,7 +370,7 @@ fn data_loading_and_overhead_come_first() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     b.call("cudaStreamSynchronize", 20, 105);
-    b.profile.ranges.push(Range {
+    b.profile.ranges.push(HostRange {
         span: span(110, 190),
         thread: ThreadId(0),
         kind: RangeKind::Annotation,
@@ -421,7 +421,7 @@ fn damaged_times_do_no_harm() {
     b.kernel_on(0, "k", 10, -10, Some(launch));
     b.kernel_on(7, "k", 0, 10, None);
     b.kernel_on(0, "k", i64::MAX, i64::MAX, None);
-    b.copy(5, -5, MemKind::Pageable, CopyKind::HtoD);
+    b.copy(5, -5, MemoryKind::Pageable, CopyKind::HtoD);
     b.profile.overheads.push(Overhead {
         span: span(i64::MIN, i64::MAX),
         thread: Some(ThreadId(9)),
@@ -443,7 +443,7 @@ proptest::proptest! {
             let end = start + length;
             match kind {
                 0 => b.kernel_on(0, "nccl", start, end, None),
-                1 => b.copy(start, end, MemKind::Pinned, CopyKind::HtoD),
+                1 => b.copy(start, end, MemoryKind::Pinned, CopyKind::HtoD),
                 _ => b.kernel_on(0, "k", start, end, None),
             }
         }

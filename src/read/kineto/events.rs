@@ -10,10 +10,10 @@ use super::flows::{End, Flows};
 use super::json::{Args, Event, Sink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
 use crate::profile::{
-    ApiCall, ApiClass, Copy, CopyKind, Kernel, LaunchConfig, MemKind, Number, Overhead, ProcessId,
-    Range, RangeKind, Set, Span, StrId, Strings, Sync, SyncKind, ThreadId,
+    ApiCall, ApiClass, MemoryCopy, CopyKind, Kernel, LaunchConfig, MemoryKind, SerialNumber, Overhead, ProcessId,
+    HostRange, RangeKind, MemorySet, Span, StrId, Strings, Synchronization, SyncKind, ThreadId,
 };
-use crate::read::build::{Builder, Damage, DeviceKey, correlation};
+use crate::read::build::{Builder, SkippedRows, DeviceKey, correlation};
 use crate::read::unversioned;
 
 /// What an event is, by its category.
@@ -68,13 +68,13 @@ const NAMED: i64 = 1 << 40;
 /// Rows that could not be taken as they stand, by table.
 #[derive(Debug, Default)]
 pub(super) struct Damages {
-    pub(super) kernels: Damage,
-    pub(super) calls: Damage,
-    pub(super) ranges: Damage,
-    pub(super) copies: Damage,
-    pub(super) sets: Damage,
-    pub(super) syncs: Damage,
-    pub(super) overheads: Damage,
+    pub(super) kernels: SkippedRows,
+    pub(super) calls: SkippedRows,
+    pub(super) ranges: SkippedRows,
+    pub(super) copies: SkippedRows,
+    pub(super) sets: SkippedRows,
+    pub(super) syncs: SkippedRows,
+    pub(super) overheads: SkippedRows,
 }
 
 /// Collects the rows of a trace.
@@ -88,9 +88,9 @@ pub(super) struct Rows {
     /// Some time has a fraction of a microsecond.
     pub(super) fractions: bool,
     /// Launch configurations and sizes that ROCm notes at the call.
-    at_call: FxHashMap<(ProcessId, Number), AtCall>,
+    at_call: FxHashMap<(ProcessId, SerialNumber), AtCall>,
     /// Python frames of threads PyTorch could not identify: no process, no thread.
-    adrift: Vec<Range>,
+    adrift: Vec<HostRange>,
     flows: Flows,
     /// Kernels that say what they send: the rows, and the text.
     pub(super) messages: Vec<(Kernel, StrId)>,
@@ -185,16 +185,16 @@ impl Rows {
             return;
         };
         let args = self.arguments(&event.args);
-        let range = Range {
+        let range = HostRange {
             span,
             thread: ThreadId(u32::MAX),
             kind,
             text: self.name(event),
             domain: None,
-            seq: event.args.sequence.and_then(count).and_then(Number::new),
+            seq: event.args.sequence.and_then(count).and_then(SerialNumber::new),
             op_id: (event.args.record.and_then(count))
                 .filter(|&id| id > 0)
-                .and_then(Number::new),
+                .and_then(SerialNumber::new),
             args,
         };
         let (pid, tid) = self.owner(event);
@@ -203,7 +203,7 @@ impl Rows {
             return;
         }
         let thread = self.thread(pid, tid);
-        self.builder.profile.ranges.push(Range { thread, ..range });
+        self.builder.profile.ranges.push(HostRange { thread, ..range });
     }
 
     fn flow(&mut self, end: End, event: &Event<'_>) {
@@ -234,7 +234,7 @@ impl Rows {
         });
     }
 
-    fn note_call(&mut self, name: &str, call: (ThreadId, Option<Number>), args: &Args<'_>) {
+    fn note_call(&mut self, name: &str, call: (ThreadId, Option<SerialNumber>), args: &Args<'_>) {
         if args.grid.is_none() && args.bytes.is_none() {
             return;
         }
@@ -302,7 +302,7 @@ impl Rows {
         };
         let name = event.name.map(text).unwrap_or_default();
         let (kind, src, dst) = copy_kind(&name);
-        let copy = Copy {
+        let copy = MemoryCopy {
             span,
             device: self.builder.device(DeviceKey::Ordinal(device)),
             process: ProcessId(u32::MAX),
@@ -325,14 +325,14 @@ impl Rows {
             return;
         };
         let name = event.name.map(text).unwrap_or_default();
-        let set = Set {
+        let set = MemorySet {
             span,
             device: self.builder.device(DeviceKey::Ordinal(device)),
             process: ProcessId(u32::MAX),
             stream,
             correlation: correlation(event.args.correlation.and_then(whole)),
             bytes: event.args.bytes.and_then(count).unwrap_or(0),
-            mem: within_brackets(&name).map_or(MemKind::Unknown, memory),
+            mem: within_brackets(&name).map_or(MemoryKind::Unknown, memory),
         };
         self.builder.profile.sets.push(set);
     }
@@ -342,7 +342,7 @@ impl Rows {
             return;
         };
         let name = event.name.map(text).unwrap_or_default();
-        self.builder.profile.syncs.push(Sync {
+        self.builder.profile.syncs.push(Synchronization {
             span,
             process: ProcessId(u32::MAX),
             correlation: correlation(event.args.correlation.and_then(whole)),
@@ -449,7 +449,7 @@ impl Rows {
         }
         let thread = self.thread(0, 0);
         let adrift = std::mem::take(&mut self.adrift);
-        let ranges = adrift.into_iter().map(|r| Range { thread, ..r });
+        let ranges = adrift.into_iter().map(|r| HostRange { thread, ..r });
         self.builder.profile.ranges.extend(ranges);
     }
 
@@ -462,7 +462,7 @@ impl Rows {
             // A trace of the GPU alone.
             None => self.builder.process(0, || 0),
         };
-        let of = |device: Option<usize>, correlation: Option<Number>| {
+        let of = |device: Option<usize>, correlation: Option<SerialNumber>| {
             let usual = device.and_then(|d| by_device.get(&d).copied());
             owners.of(correlation).or(usual).unwrap_or(fallback)
         };
@@ -559,19 +559,19 @@ fn message<'a>(args: &Args<'a>) -> Args<'a> {
 }
 
 /// The interval of an event, in ns.
-fn span(event: &Event<'_>, damage: &mut Damage, fractions: &mut bool) -> Option<Span> {
+fn span(event: &Event<'_>, damage: &mut SkippedRows, fractions: &mut bool) -> Option<Span> {
     let (start, end) = times(event, damage, fractions);
     damage.span(start, end)
 }
 
-fn gpu_span(event: &Event<'_>, damage: &mut Damage, fractions: &mut bool) -> Option<Span> {
+fn gpu_span(event: &Event<'_>, damage: &mut SkippedRows, fractions: &mut bool) -> Option<Span> {
     let (start, end) = times(event, damage, fractions);
     damage.gpu_span(start, end)
 }
 
 fn times(
     event: &Event<'_>,
-    damage: &mut Damage,
+    damage: &mut SkippedRows,
     fractions: &mut bool,
 ) -> (Option<i64>, Option<i64>) {
     damage.rows += 1;
@@ -583,7 +583,7 @@ fn times(
 }
 
 /// Device and stream of an event on the GPU's track: its arguments, else the track it is drawn on.
-fn gpu(event: &Event<'_>, damage: &mut Damage) -> Option<(u32, u32)> {
+fn gpu(event: &Event<'_>, damage: &mut SkippedRows) -> Option<(u32, u32)> {
     let track = |value: Option<&RawValue>| value.and_then(|v| number_in(bare(v)));
     let device = event.args.device.and_then(whole);
     let device = device.or_else(|| track(event.pid));
@@ -608,7 +608,7 @@ fn triple(value: Option<&RawValue>) -> [u32; 3] {
 }
 
 /// `Memcpy HtoD (Pageable -> Device)`; older ROCm writes `CopyHostToDevice`.
-fn copy_kind(name: &str) -> (CopyKind, MemKind, MemKind) {
+fn copy_kind(name: &str) -> (CopyKind, MemoryKind, MemoryKind) {
     const KINDS: [([&str; 2], CopyKind); 5] = [
         (["HtoD", "HostToDevice"], CopyKind::HtoD),
         (["DtoH", "DeviceToHost"], CopyKind::DtoH),
@@ -622,7 +622,7 @@ fn copy_kind(name: &str) -> (CopyKind, MemKind, MemKind) {
         .find(|(words, _)| words.iter().any(|w| direction.ends_with(w)))
         .map_or(CopyKind::Other, |(_, kind)| *kind);
     let ends = within_brackets(name).and_then(|ends| ends.split_once(" -> "));
-    let (src, dst) = ends.map_or((MemKind::Unknown, MemKind::Unknown), |(src, dst)| {
+    let (src, dst) = ends.map_or((MemoryKind::Unknown, MemoryKind::Unknown), |(src, dst)| {
         (memory(src), memory(dst))
     });
     (kind, src, dst)
@@ -632,15 +632,15 @@ fn within_brackets(name: &str) -> Option<&str> {
     name.split_once('(')?.1.strip_suffix(')')
 }
 
-fn memory(word: &str) -> MemKind {
+fn memory(word: &str) -> MemoryKind {
     match word.trim() {
-        "Pageable" => MemKind::Pageable,
-        "Pinned" => MemKind::Pinned,
-        "Device" | "Device Static" => MemKind::Device,
-        "Managed" | "Managed Static" => MemKind::Managed,
-        "Array" => MemKind::Array,
+        "Pageable" => MemoryKind::Pageable,
+        "Pinned" => MemoryKind::Pinned,
+        "Device" | "Device Static" => MemoryKind::Device,
+        "Managed" | "Managed Static" => MemoryKind::Managed,
+        "Array" => MemoryKind::Array,
         // `Host` (ROCm) does not say whether it is pinned.
-        _ => MemKind::Unknown,
+        _ => MemoryKind::Unknown,
     }
 }
 
@@ -665,7 +665,7 @@ mod tests {
 
     #[test]
     fn copies_say_where_from_and_where_to() {
-        use MemKind::{Device, Pageable, Pinned, Unknown};
+        use MemoryKind::{Device, Pageable, Pinned, Unknown};
         for (name, kind) in [
             (
                 "Memcpy HtoD (Pageable -> Device)",

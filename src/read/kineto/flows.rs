@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{Number, Range, RangeKind, Strings, Thread, ThreadId};
+use crate::profile::{SerialNumber, HostRange, RangeKind, Strings, Thread, ThreadId};
 
 /// Numbers given to arrows whose ends have none: beyond any that PyTorch counts to.
 const DRAWN: u64 = 1 << 47;
@@ -42,7 +42,7 @@ impl Flows {
     }
 
     /// Numbers the ranges at both ends of an arrow alike, where one or both have no number.
-    pub(super) fn settle(self, ranges: &mut [Range], threads: &[Thread], strings: &Strings) {
+    pub(super) fn settle(self, ranges: &mut [HostRange], threads: &[Thread], strings: &Strings) {
         if self.forward.is_empty() || self.backward.is_empty() {
             return;
         }
@@ -65,11 +65,11 @@ impl Flows {
     }
 
     /// The ranges that begin where an arrow does.
-    fn begins(&self, ranges: &[Range], strings: &Strings) -> FxHashMap<Spot, Begins> {
+    fn begins(&self, ranges: &[HostRange], strings: &Strings) -> FxHashMap<Spot, Begins> {
         let ends = self.forward.iter().chain(&self.backward);
         let mut begins: FxHashMap<Spot, Begins> =
             ends.map(|(_, spot)| (*spot, Begins::default())).collect();
-        let longer = |known: Option<u32>, range: &Range| {
+        let longer = |known: Option<u32>, range: &HostRange| {
             let known = known.and_then(|at| ranges.get(at as usize));
             known.is_none_or(|known| range.span.end > known.span.end)
         };
@@ -98,10 +98,10 @@ fn is_node(name: &str) -> bool {
     name.contains("Backward") || name.starts_with("autograd::engine::")
 }
 
-fn join(ranges: &mut [Range], forward: usize, node: usize, arrow: usize) {
+fn join(ranges: &mut [HostRange], forward: usize, node: usize, arrow: usize) {
     let number = |at: usize| ranges.get(at).map(|range| range.seq);
     let number = match (number(forward), number(node)) {
-        (Some(None), Some(None)) => Number::new(DRAWN + arrow as u64),
+        (Some(None), Some(None)) => SerialNumber::new(DRAWN + arrow as u64),
         (Some(Some(number)), Some(None)) | (Some(None), Some(Some(number))) => Some(number),
         _ => return,
     };

@@ -37,7 +37,7 @@ pub(super) fn beginning(head: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     // The head ends in the middle of the stream: the error is expected.
     let _ = MultiGzDecoder::new(head)
-        .take(16 * super::super::check::HEAD_BYTES)
+        .take(16 * super::super::recognize::HEAD_BYTES)
         .read_to_end(&mut text);
     text
 }

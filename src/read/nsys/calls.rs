@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Pids;
 use crate::profile::{ApiCall, ApiClass, IdMap, StrId, ThreadId};
-use crate::read::build::{Builder, Damage, Distinct, Names, StringTable, correlation};
+use crate::read::build::{Builder, SkippedRows, Distinct, Names, StringTable, correlation};
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError, unversioned};
 
@@ -17,7 +17,7 @@ struct Part {
     threads: Distinct<i64>,
     whole_threads: Vec<ThreadId>,
     rows: Vec<ApiCall>,
-    damage: Damage,
+    damage: SkippedRows,
 }
 
 impl Sink for Part {
@@ -50,7 +50,7 @@ impl Sink for Part {
 #[derive(Default)]
 pub(super) struct Calls {
     pub(super) names: Names,
-    damage: Damage,
+    damage: SkippedRows,
 }
 
 impl Calls {

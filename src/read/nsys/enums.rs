@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{CopyKind, MemKind, RangeKind, SyncKind};
+use crate::profile::{CopyKind, MemoryKind, RangeKind, SyncKind};
 use crate::read::ReadError;
 use crate::read::sqlite::{Cell, Db};
 
@@ -103,29 +103,29 @@ pub(super) fn copy_kinds(db: &Db) -> Result<Meaning<CopyKind>, ReadError> {
 }
 
 /// `srcKind`, `dstKind`, `memKind`. Not the numbers of CUPTI, which begin with 1 for pageable.
-pub(super) fn memory_kinds(db: &Db) -> Result<Meaning<MemKind>, ReadError> {
+pub(super) fn memory_kinds(db: &Db) -> Result<Meaning<MemoryKind>, ReadError> {
     Meaning::read(
         db,
         "ENUM_CUDA_MEM_KIND",
         |name| {
             Some(match kind(name).as_str() {
-                "PAGEABLE" => MemKind::Pageable,
-                "PINNED" => MemKind::Pinned,
-                "DEVICE" | "DEVICE_STATIC" => MemKind::Device,
-                "MANAGED" | "MANAGED_STATIC" => MemKind::Managed,
-                "ARRAY" => MemKind::Array,
-                _ => MemKind::Unknown,
+                "PAGEABLE" => MemoryKind::Pageable,
+                "PINNED" => MemoryKind::Pinned,
+                "DEVICE" | "DEVICE_STATIC" => MemoryKind::Device,
+                "MANAGED" | "MANAGED_STATIC" => MemoryKind::Managed,
+                "ARRAY" => MemoryKind::Array,
+                _ => MemoryKind::Unknown,
             })
         },
         // As in every export seen.
         &[
-            (0, MemKind::Pageable),
-            (1, MemKind::Pinned),
-            (2, MemKind::Device),
-            (3, MemKind::Array),
-            (4, MemKind::Managed),
-            (5, MemKind::Device),
-            (6, MemKind::Managed),
+            (0, MemoryKind::Pageable),
+            (1, MemoryKind::Pinned),
+            (2, MemoryKind::Device),
+            (3, MemoryKind::Array),
+            (4, MemoryKind::Managed),
+            (5, MemoryKind::Device),
+            (6, MemoryKind::Managed),
         ],
     )
 }

@@ -2,9 +2,9 @@
 
 use super::devices::Gpus;
 use super::{Pids, process_key};
-use crate::profile::{ConfigId, Kernel, LaunchConfig, Number, Span, StrId};
+use crate::profile::{ConfigId, Kernel, LaunchConfig, SerialNumber, Span, StrId};
 use crate::read::build::{
-    Builder, Damage, Distinct, Names, StringTable, correlation, count32, id32, launch_config,
+    Builder, SkippedRows, Distinct, Names, StringTable, correlation, count32, id32, launch_config,
 };
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError};
@@ -16,7 +16,7 @@ struct Part {
     configs: Distinct<LaunchConfig>,
     whole_configs: Vec<ConfigId>,
     rows: Vec<Row>,
-    damage: Damage,
+    damage: SkippedRows,
 }
 
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ struct Row {
     span: Span,
     /// `globalPid`, where the export has it.
     process: Option<i64>,
-    correlation: Option<Number>,
+    correlation: Option<SerialNumber>,
     device: u32,
     stream: u32,
     context: u32,
@@ -88,7 +88,7 @@ impl Sink for Part {
 #[derive(Default)]
 pub(super) struct Kernels {
     pub(super) names: Names,
-    damage: Damage,
+    damage: SkippedRows,
 }
 
 impl Kernels {

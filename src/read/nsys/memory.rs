@@ -3,11 +3,11 @@
 use super::devices::Gpus;
 use super::{Pids, enums, process_key};
 use crate::profile::{
-    Copy, CopyKind, CudaEvent, GraphTrace, MemKind, Number, Overhead, ProcessId, Set, Span, Sync,
+    MemoryCopy, CopyKind, CudaEvent, GraphTrace, MemoryKind, SerialNumber, Overhead, ProcessId, MemorySet, Span, Synchronization,
     SyncKind,
 };
 use crate::read::build::{
-    Builder, Damage, NameKey, Names, Owners, StringTable, correlation, count32, id32,
+    Builder, SkippedRows, NameKey, Names, Owners, StringTable, correlation, count32, id32,
 };
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError, columns, each_ints};
@@ -51,7 +51,7 @@ impl Place<'_> {
         &mut self,
         builder: &mut Builder,
         global: Option<i64>,
-        correlation: Option<Number>,
+        correlation: Option<SerialNumber>,
     ) -> ProcessId {
         match global {
             Some(global) => self.pids.process(builder, global),
@@ -97,7 +97,7 @@ fn copies(
 ) -> Result<(), ReadError> {
     let kinds = enums::copy_kinds(db)?;
     let memory = enums::memory_kinds(db)?;
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     each_ints(db, COPIES, CopyColumns, progress, |row| {
         let [
             start,
@@ -122,7 +122,7 @@ fn copies(
             return;
         };
         let correlation = correlation(id);
-        let copy = Copy {
+        let copy = MemoryCopy {
             span,
             device: place.device(builder, global, device),
             process: place.process(builder, global, correlation),
@@ -130,8 +130,8 @@ fn copies(
             correlation,
             bytes,
             kind: kinds.of(kind).unwrap_or(CopyKind::Other),
-            src: memory.of(src).unwrap_or(MemKind::Unknown),
-            dst: memory.of(dst).unwrap_or(MemKind::Unknown),
+            src: memory.of(src).unwrap_or(MemoryKind::Unknown),
+            dst: memory.of(dst).unwrap_or(MemoryKind::Unknown),
         };
         builder.profile.copies.push(copy);
     })?;
@@ -160,7 +160,7 @@ fn sets(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let memory = enums::memory_kinds(db)?;
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     each_ints(db, SETS, SetColumns, progress, |row| {
         let [start, end, device, global, stream, id, bytes, kind] = row;
         damage.rows += 1;
@@ -174,14 +174,14 @@ fn sets(
             return;
         };
         let correlation = correlation(id);
-        let set = Set {
+        let set = MemorySet {
             span,
             device: place.device(builder, global, device),
             process: place.process(builder, global, correlation),
             stream: id32(stream).unwrap_or_default(),
             correlation,
             bytes,
-            mem: memory.of(kind).unwrap_or(MemKind::Unknown),
+            mem: memory.of(kind).unwrap_or(MemoryKind::Unknown),
         };
         builder.profile.sets.push(set);
     })?;
@@ -208,7 +208,7 @@ fn graphs(
     builder: &mut Builder,
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     each_ints(db, GRAPHS, GraphColumns, progress, |row| {
         let [start, end, device, global, stream, id, graph] = row;
         damage.rows += 1;
@@ -251,7 +251,7 @@ fn syncs(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let kinds = enums::sync_kinds(db)?;
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     each_ints(db, SYNCS, SyncColumns, progress, |row| {
         let [start, end, global, id, kind] = row;
         damage.rows += 1;
@@ -259,7 +259,7 @@ fn syncs(
             return;
         };
         let correlation = correlation(id);
-        let sync = Sync {
+        let sync = Synchronization {
             span,
             process: place.process(builder, global, correlation),
             correlation,
@@ -303,7 +303,7 @@ fn events(
 pub(super) struct Overheads {
     pub(super) names: Names,
     rows: Vec<(Span, Option<i64>, NameKey)>,
-    damage: Damage,
+    damage: SkippedRows,
 }
 
 impl Sink for Overheads {
@@ -339,7 +339,7 @@ pub(super) fn add_overheads(
     pids: &Pids,
     builder: &mut Builder,
 ) {
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     for part in parts {
         damage.add(&part.damage);
         let names = part.names.resolve(strings, &mut builder.profile.strings);

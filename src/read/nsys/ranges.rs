@@ -9,9 +9,9 @@ use super::enums::{EventKind, Meaning};
 use super::unasked::{Launches, Unasked};
 use super::{Pids, RANGES, process_key};
 use crate::profile::{
-    Correlated, Number, ProcessId, Profile, Range, RangeKind, Span, StrId, Strings, ThreadId,
+    CorrelationMap, SerialNumber, ProcessId, Profile, HostRange, RangeKind, Span, StrId, Strings, ThreadId,
 };
-use crate::read::build::{Builder, Damage, Distinct, StringTable, name_range};
+use crate::read::build::{Builder, SkippedRows, Distinct, StringTable, name_range};
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError};
 
@@ -28,10 +28,10 @@ struct Part {
     ids: Distinct<i64>,
     /// Process and domain id of every domain but the default one.
     domains: Distinct<(i64, i64)>,
-    rows: Vec<Range>,
+    rows: Vec<HostRange>,
     /// Domains that got their name here: process, domain id, name or its id.
     named: Vec<(i64, i64, DomainName)>,
-    damage: Damage,
+    damage: SkippedRows,
     unasked: Option<Unasked>,
     /// First and last start, and whether the rows stand in order of start.
     first: i64,
@@ -65,7 +65,7 @@ impl Part {
             domains: Distinct::default(),
             rows: Vec::new(),
             named: Vec::new(),
-            damage: Damage::default(),
+            damage: SkippedRows::default(),
             unasked: launches.map(Unasked::new),
             first: i64::MAX,
             last: i64::MIN,
@@ -141,7 +141,7 @@ impl Sink for Part {
         let Some(thread) = self.damage.owner(cells.int(THREAD)) else {
             return;
         };
-        let mut range = Range {
+        let mut range = HostRange {
             span,
             thread: ThreadId(self.threads.number(thread)),
             kind,
@@ -191,9 +191,9 @@ impl Whole {
         .unwrap_or(StrId(u32::MAX))
     }
 
-    fn range(&self, range: Range) -> Range {
+    fn range(&self, range: HostRange) -> HostRange {
         let domain = |d: StrId| self.domains.get(d.idx()).map(|&number| StrId(number));
-        Range {
+        HostRange {
             text: self.of_text(range.text),
             args: range.args.map(|args| self.of_text(args)),
             domain: range.domain.and_then(domain),
@@ -210,11 +210,11 @@ pub(super) struct Ranges {
     ids: Distinct<i64>,
     domains: Distinct<(i64, i64)>,
     named: Vec<(i64, i64, DomainName)>,
-    damage: Damage,
+    damage: SkippedRows,
     /// Asked for if a backward node has their number, in order of start.
-    aside: Vec<Range>,
+    aside: Vec<HostRange>,
     /// Numbers of what may be a backward node.
-    nodes: Vec<(ProcessId, Number)>,
+    nodes: Vec<(ProcessId, SerialNumber)>,
 }
 
 impl Ranges {
@@ -247,7 +247,7 @@ impl Ranges {
         if choosy && !sorted {
             // Which ranges stand inside others can only be told of rows in order.
             builder.profile.ranges.clear();
-            builder.profile.unasked_ranges = 0;
+            builder.profile.pruned_ranges = 0;
             return Ranges::read(db, kinds, None, pids, builder, progress);
         }
         Ok(ranges)
@@ -270,7 +270,7 @@ impl Ranges {
             whole.domains.push(self.domains.number(domain));
         }
         if let Some(unasked) = &mut part.unasked {
-            builder.profile.unasked_ranges += std::mem::take(&mut unasked.dropped);
+            builder.profile.pruned_ranges += std::mem::take(&mut unasked.dropped);
             let aside = unasked.aside.drain(..).map(|row| whole.range(row));
             self.aside.extend(aside);
             for (thread, seq) in unasked.nodes.drain(..) {
@@ -323,16 +323,16 @@ impl Ranges {
     fn put_back(&mut self, all: bool, profile: &mut Profile) {
         let before = profile.ranges.len();
         let aside = std::mem::take(&mut self.aside);
-        profile.unasked_ranges += aside.len() as u64;
+        profile.pruned_ranges += aside.len() as u64;
         let nodes = (self.nodes.iter()).map(|&(process, number)| (process, Some(number)));
-        let nodes: Correlated<()> = Correlated::of(profile, nodes);
+        let nodes: CorrelationMap<()> = CorrelationMap::of(profile, nodes);
         profile.ranges.extend(aside.into_iter().filter(|range| {
             let process = profile.threads.get(range.thread.idx()).map(|t| t.process);
             let number = process.zip(range.seq);
             all || number.is_some_and(|(process, number)| nodes.asks(process, number))
         }));
         let back = profile.ranges.len() - before;
-        profile.unasked_ranges -= back as u64;
+        profile.pruned_ranges -= back as u64;
         if back > 0 {
             // Two runs to merge.
             profile.ranges.sort_by_key(|range| range.span.start);
@@ -341,9 +341,9 @@ impl Ranges {
     }
 
     /// The parts of every registered text.
-    fn registered(&self, strings: &StringTable, into: &mut Strings) -> Vec<Range> {
+    fn registered(&self, strings: &StringTable, into: &mut Strings) -> Vec<HostRange> {
         let mut split = |id: &i64| {
-            let mut parts = Range {
+            let mut parts = HostRange {
                 span: Span { start: 0, end: 0 },
                 thread: ThreadId(0),
                 kind: RangeKind::PushPop,

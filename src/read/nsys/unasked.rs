@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{Number, Range, RangeKind, Span, StrId, Strings, ThreadId};
+use crate::profile::{SerialNumber, HostRange, RangeKind, Span, StrId, Strings, ThreadId};
 use crate::read::build::Distinct;
 
 /// When each thread (`globalTid`) made a call that is asked for, in time order.
@@ -40,9 +40,9 @@ pub(super) struct Unasked {
     /// Rows dropped since this was last set to 0.
     pub(super) dropped: u64,
     /// Rows that are asked for if a backward node has their number, in order of start.
-    pub(super) aside: Vec<Range>,
+    pub(super) aside: Vec<HostRange>,
     /// Thread and number of what may be a backward node.
-    pub(super) nodes: Vec<(ThreadId, Number)>,
+    pub(super) nodes: Vec<(ThreadId, SerialNumber)>,
 }
 
 /// What becomes of a row.
@@ -75,7 +75,7 @@ impl Unasked {
     /// ranges before and behind it, must be in order of start.
     pub(super) fn drop_from(
         &mut self,
-        rows: &mut Vec<Range>,
+        rows: &mut Vec<HostRange>,
         texts: &Strings,
         threads: &Distinct<i64>,
     ) {
@@ -87,7 +87,7 @@ impl Unasked {
         self.numbered.iter_mut().for_each(Vec::clear);
         self.numbered.resize(threads.values().len(), Vec::new());
         // What a registered text says is not known yet.
-        let may_be_numbered = |row: &Range| row.seq.is_some() || row.text.idx() >= texts.len();
+        let may_be_numbered = |row: &HostRange| row.seq.is_some() || row.text.idx() >= texts.len();
         for row in rows.iter().filter(|row| may_be_numbered(row)) {
             if let Some(times) = self.numbered.get_mut(row.thread.idx()) {
                 times.push(row.span.start);
@@ -110,7 +110,7 @@ impl Unasked {
 
     /// Says what becomes of the rows. What begins with the first row or ends behind the last one may hold
     /// ranges of another rowid range.
-    fn mark(&mut self, rows: &[Range], threads: &Distinct<i64>, (first, last): (i64, i64)) {
+    fn mark(&mut self, rows: &[HostRange], threads: &Distinct<i64>, (first, last): (i64, i64)) {
         let nothing = Vec::new();
         let mut times: Vec<[Cursor<'_>; 2]> = (threads.values().iter())
             .zip(&self.numbered)
@@ -193,18 +193,18 @@ mod tests {
         let mut texts = Strings::default();
         let mut threads = Distinct::default();
         threads.number(THREAD);
-        let mut ranges: Vec<Range> = rows
+        let mut ranges: Vec<HostRange> = rows
             .iter()
             .map(|&(text, start, end)| {
                 let parts = crate::profile::RangeText::split(text);
-                Range {
+                HostRange {
                     span: Span { start, end },
                     thread: ThreadId(0),
                     kind: RangeKind::PushPop,
                     text: texts.intern(parts.name),
                     domain: None,
-                    seq: parts.seq.and_then(Number::new),
-                    op_id: parts.op_id.and_then(Number::new),
+                    seq: parts.seq.and_then(SerialNumber::new),
+                    op_id: parts.op_id.and_then(SerialNumber::new),
                     args: None,
                 }
             })
@@ -214,7 +214,7 @@ mod tests {
         unasked.drop_from(&mut ranges, &texts, &threads);
         let gone = unasked.dropped as usize + unasked.aside.len();
         assert_eq!(gone, rows.len() - ranges.len());
-        let said = |r: &Range| format!("{} {}", texts.get(r.text), r.span.start);
+        let said = |r: &HostRange| format!("{} {}", texts.get(r.text), r.span.start);
         (
             ranges.iter().map(said).collect(),
             unasked.aside.iter().map(said).collect(),

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{Range, RangeKind, Span, StrId, ThreadId};
-use crate::read::build::{Builder, Damage, StringTable, name_range};
+use crate::profile::{HostRange, RangeKind, Span, StrId, ThreadId};
+use crate::read::build::{Builder, SkippedRows, StringTable, name_range};
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError};
 
@@ -23,7 +23,7 @@ const OBJECT_PROCESS: i64 = 1;
 #[derive(Clone, Default)]
 pub(super) struct Markers {
     rows: Vec<Row>,
-    damage: Damage,
+    damage: SkippedRows,
 }
 
 #[derive(Clone, Copy)]
@@ -150,9 +150,9 @@ impl Markers {
 }
 
 impl Row {
-    fn range(&self, strings: &StringTable, builder: &mut Builder) -> Range {
+    fn range(&self, strings: &StringTable, builder: &mut Builder) -> HostRange {
         let mark = self.flags & START == 0;
-        let mut range = Range {
+        let mut range = HostRange {
             span: Span {
                 start: self.time,
                 end: if mark { self.time } else { i64::MAX },

@@ -10,13 +10,13 @@ use std::path::Path;
 use rustc_hash::FxHashSet;
 
 use super::build::{
-    Builder, Damage, DeviceKey, StringTable, correlation, count32, id32, launch_config,
+    Builder, SkippedRows, DeviceKey, StringTable, correlation, count32, id32, launch_config,
 };
 use super::sqlite::{Cells, Db, Sink};
 use super::{CUPTI_SYNC_KINDS, Input, Progress, ReadError, Reader, Sniff, columns, ints};
 use crate::profile::{
-    ApiCall, ApiClass, Copy, CopyKind, CudaEvent, Format, Kernel, MemKind, Number, Overhead,
-    Profile, Set, Sync, SyncKind,
+    ApiCall, ApiClass, MemoryCopy, CopyKind, CudaEvent, Format, Kernel, MemoryKind, SerialNumber, Overhead,
+    Profile, MemorySet, Synchronization, SyncKind,
 };
 
 mod cbid;
@@ -142,11 +142,11 @@ fn calls(
     builder: &mut Builder,
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
-    let launches: FxHashSet<Number> = kernels
+    let launches: FxHashSet<SerialNumber> = kernels
         .iter()
         .filter_map(|row| correlation(row[CORRELATION]))
         .collect();
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     for (table, names) in [
         ("CUPTI_ACTIVITY_KIND_RUNTIME", cbid::RUNTIME),
         ("CUPTI_ACTIVITY_KIND_DRIVER", cbid::DRIVER),
@@ -221,7 +221,7 @@ columns!(
 
 fn add_kernels(rows: Vec<[Option<i64>; 18]>, strings: &StringTable, builder: &mut Builder) {
     let owners = builder.owners();
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     for row in rows {
         let [start, end, device, context, stream, id, name, node, ..] = row;
         damage.rows += 1;
@@ -252,7 +252,7 @@ fn add_kernels(rows: Vec<[Option<i64>; 18]>, strings: &StringTable, builder: &mu
 
 fn owner(
     owners: &super::build::Owners,
-    correlation: Option<Number>,
+    correlation: Option<SerialNumber>,
     builder: &mut Builder,
 ) -> crate::profile::ProcessId {
     owners
@@ -278,7 +278,7 @@ columns!(
 /// Copies, then copies between two GPUs, which have a table of their own.
 fn copies(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
     let owners = builder.owners();
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     for table in ["CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMCPY2"] {
         for row in ints(db, table, CopyColumns, progress)? {
             let [start, end, device, stream, id, bytes, kind, src, dst] = row;
@@ -293,7 +293,7 @@ fn copies(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(),
                 continue;
             };
             let correlation = correlation(id);
-            let copy = Copy {
+            let copy = MemoryCopy {
                 span,
                 device: builder.device(DeviceKey::Ordinal(device)),
                 process: owner(&owners, correlation, builder),
@@ -324,14 +324,14 @@ fn copy_kind(number: Option<i64>) -> CopyKind {
 }
 
 /// `CUpti_ActivityMemoryKind`; Nsight Systems numbers these differently.
-fn memory_kind(number: Option<i64>) -> MemKind {
+fn memory_kind(number: Option<i64>) -> MemoryKind {
     match number {
-        Some(1) => MemKind::Pageable,
-        Some(2) => MemKind::Pinned,
-        Some(3 | 6) => MemKind::Device,
-        Some(4) => MemKind::Array,
-        Some(5 | 7) => MemKind::Managed,
-        _ => MemKind::Unknown,
+        Some(1) => MemoryKind::Pageable,
+        Some(2) => MemoryKind::Pinned,
+        Some(3 | 6) => MemoryKind::Device,
+        Some(4) => MemoryKind::Array,
+        Some(5 | 7) => MemoryKind::Managed,
+        _ => MemoryKind::Unknown,
     }
 }
 
@@ -350,7 +350,7 @@ columns!(
 
 fn sets(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
     let owners = builder.owners();
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     for row in ints(db, "CUPTI_ACTIVITY_KIND_MEMSET", SetColumns, progress)? {
         let [start, end, device, stream, id, bytes, kind] = row;
         damage.rows += 1;
@@ -364,7 +364,7 @@ fn sets(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), R
             continue;
         };
         let correlation = correlation(id);
-        let set = Set {
+        let set = MemorySet {
             span,
             device: builder.device(DeviceKey::Ordinal(device)),
             process: owner(&owners, correlation, builder),
@@ -383,7 +383,7 @@ columns!(SyncColumns, ["start", "end", "correlationId", "type"]);
 
 fn syncs(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
     let owners = builder.owners();
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     let table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
     for [start, end, id, kind] in ints(db, table, SyncColumns, progress)? {
         damage.rows += 1;
@@ -391,7 +391,7 @@ fn syncs(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), 
             continue;
         };
         let correlation = correlation(id);
-        let sync = Sync {
+        let sync = Synchronization {
             span,
             process: owner(&owners, correlation, builder),
             correlation,
@@ -453,7 +453,7 @@ impl Sink for Overheads {
 fn overheads(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
     let table = "CUPTI_ACTIVITY_KIND_OVERHEAD";
     let parts = db.scan(table, &Overheads::default(), progress)?;
-    let mut damage = Damage::default();
+    let mut damage = SkippedRows::default();
     for [start, end, kind, object_kind, object] in parts.into_iter().flat_map(|part| part.0) {
         damage.rows += 1;
         let Some(span) = damage.span(start, end) else {

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{ApiCall, CallId, Number, ProcessId, Profile};
+use super::{ApiCall, CallId, SerialNumber, ProcessId, Profile};
 
 /// Bits there may be per number that is asked for: with these, 32 bytes.
 const BITS_PER_ID: u64 = 256;
@@ -133,16 +133,16 @@ impl<V: Copy> IdMap<V> {
 /// One value each for the correlation ids, or sequence numbers, that are asked for, process by process:
 /// the ids of two processes collide.
 #[derive(Debug, Clone)]
-pub(crate) struct Correlated<V> {
+pub(crate) struct CorrelationMap<V> {
     processes: Vec<IdMap<V>>,
 }
 
-impl<V: Copy> Correlated<V> {
+impl<V: Copy> CorrelationMap<V> {
     /// Room for these ids of the processes of `profile`.
     pub(crate) fn of(
         profile: &Profile,
-        asked: impl Iterator<Item = (ProcessId, Option<Number>)> + Clone,
-    ) -> Correlated<V> {
+        asked: impl Iterator<Item = (ProcessId, Option<SerialNumber>)> + Clone,
+    ) -> CorrelationMap<V> {
         let asked = asked.filter_map(|(process, id)| Some((process, id?.get())));
         let mut extents = vec![Extent::default(); profile.processes.len()];
         for (process, id) in asked.clone() {
@@ -150,7 +150,7 @@ impl<V: Copy> Correlated<V> {
                 extent.add(id);
             }
         }
-        let mut all = Correlated {
+        let mut all = CorrelationMap {
             processes: extents.into_iter().map(IdMap::within).collect(),
         };
         for (process, id) in asked {
@@ -163,7 +163,7 @@ impl<V: Copy> Correlated<V> {
     }
 
     /// Whether an id was asked for.
-    pub(crate) fn asks(&self, process: ProcessId, id: Number) -> bool {
+    pub(crate) fn asks(&self, process: ProcessId, id: SerialNumber) -> bool {
         let map = self.processes.get(process.idx());
         map.is_some_and(|map| map.asks(id.get()))
     }
@@ -172,12 +172,12 @@ impl<V: Copy> Correlated<V> {
     pub(crate) fn slot(
         &mut self,
         process: ProcessId,
-        id: Option<Number>,
+        id: Option<SerialNumber>,
     ) -> Option<&mut Option<V>> {
         self.processes.get_mut(process.idx())?.slot(id?.get())
     }
 
-    pub(crate) fn get(&self, process: ProcessId, id: Option<Number>) -> Option<V> {
+    pub(crate) fn get(&self, process: ProcessId, id: Option<SerialNumber>) -> Option<V> {
         self.processes.get(process.idx())?.get(id?.get())
     }
 
@@ -188,13 +188,13 @@ impl<V: Copy> Correlated<V> {
     }
 }
 
-impl Correlated<CallId> {
+impl CorrelationMap<CallId> {
     /// The call behind each id: the first one of its process that has it.
     pub(crate) fn first_calls(
         profile: &Profile,
-        asked: impl Iterator<Item = (ProcessId, Option<Number>)> + Clone,
-    ) -> Correlated<CallId> {
-        let mut calls = Correlated::of(profile, asked.clone());
+        asked: impl Iterator<Item = (ProcessId, Option<SerialNumber>)> + Clone,
+    ) -> CorrelationMap<CallId> {
+        let mut calls = CorrelationMap::of(profile, asked.clone());
         if asked.clone().next().is_some() {
             for (id, call) in (0..).map(CallId).zip(&profile.calls) {
                 if let Some(slot) = calls.slot_of(profile, call) {

@@ -19,7 +19,7 @@ const HEADER: u64 = 100;
 
 /// What can be seen of a file and its logs from outside.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Witness([Option<Part>; 3]);
+pub(crate) struct ChangeGuard([Option<Part>; 3]);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
@@ -28,11 +28,11 @@ struct Part {
     header: Vec<u8>,
 }
 
-impl Witness {
-    pub(crate) fn of(path: &Path) -> Witness {
+impl ChangeGuard {
+    pub(crate) fn of(path: &Path) -> ChangeGuard {
         // The logs lie beside the file that a link points to.
         let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        Witness(PARTS.map(|suffix| {
+        ChangeGuard(PARTS.map(|suffix| {
             let mut name = OsString::from(real.as_os_str());
             name.push(suffix);
             Part::of(&PathBuf::from(name))
@@ -49,7 +49,7 @@ impl Witness {
         path: &Path,
         read: Result<T, E>,
     ) -> Result<T, E> {
-        if Witness::of(path) == *self {
+        if ChangeGuard::of(path) == *self {
             return read;
         }
         Err(E::from(ReadError {
@@ -86,24 +86,24 @@ mod tests {
     fn a_change_of_the_file_or_its_logs_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("net.sqlite");
-        let fine = |witness: &Witness| witness.confirm(&path, Ok::<(), ReadError>(())).is_ok();
+        let fine = |guard: &ChangeGuard| guard.confirm(&path, Ok::<(), ReadError>(())).is_ok();
         std::fs::write(&path, [1; 200]).unwrap();
-        let witness = Witness::of(&path);
-        assert!(fine(&witness));
+        let guard = ChangeGuard::of(&path);
+        assert!(fine(&guard));
         std::fs::write(folder.path().join("net.sqlite-wal"), []).unwrap();
-        assert!(fine(&witness), "an empty log is none");
+        assert!(fine(&guard), "an empty log is none");
         for log in ["net.sqlite-wal", "net.sqlite-journal"] {
             let log = folder.path().join(log);
             std::fs::write(&log, [7; 40]).unwrap();
-            assert!(!fine(&witness), "{}", log.display());
+            assert!(!fine(&guard), "{}", log.display());
             std::fs::remove_file(log).unwrap();
-            assert!(fine(&witness));
+            assert!(fine(&guard));
         }
         // In the same tick of the clock.
         let written = std::fs::metadata(&path).unwrap().modified().unwrap();
         std::fs::write(&path, [2; 200]).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         file.set_modified(written).unwrap();
-        assert!(!fine(&witness));
+        assert!(!fine(&guard));
     }
 }
