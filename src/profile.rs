@@ -807,7 +807,10 @@ mod tests {
             1 << 47,
             SerialNumber::END - 1,
         ] {
-            assert_eq!(SerialNumber::new(number).map(SerialNumber::get), Some(number));
+            assert_eq!(
+                SerialNumber::new(number).map(SerialNumber::get),
+                Some(number)
+            );
         }
     }
 

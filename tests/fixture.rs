@@ -12,7 +12,7 @@ mod support;
 
 use std::path::Path;
 
-use pyprof_advise::profile::{ApiCall, ApiClass, Kernel, MemoryKind, Profile, HostRange};
+use pyprof_advise::profile::{ApiCall, ApiClass, HostRange, Kernel, MemoryKind, Profile};
 use pyprof_advise::read;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};

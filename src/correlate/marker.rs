@@ -13,7 +13,7 @@ use super::grammar::{
 use super::literal::{self, Literal};
 use super::source::{self, Frame};
 use super::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
-use crate::profile::{Profile, HostRange, RangeId, RangeKind, StrId, Strings};
+use crate::profile::{HostRange, Profile, RangeId, RangeKind, StrId, Strings};
 
 /// What a text is.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
-    CallId, ConfigId, DeviceId, KernelId, SerialNumber, Profile, RangeId, Span, StrId, Strings,
+    CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, SerialNumber, Span, StrId, Strings,
 };
 
 pub(crate) mod args;

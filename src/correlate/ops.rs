@@ -12,7 +12,7 @@ use super::sweep::{self, Sweep};
 use super::tree::{Context, Tree};
 use super::{ArgsId, Direction, LayerSource, OpName, ScopeId};
 use crate::profile::{
-    CorrelationMap, IdMap, SerialNumber, ProcessId, Profile, HostRange, RangeId, StrId, ThreadId,
+    CorrelationMap, HostRange, IdMap, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId,
 };
 
 /// Everything the questions about a scope need. Nothing of it changes, so many threads may ask.

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use super::ScopeId;
 use super::marker::{Meaning, Role, Texts, What};
-use crate::profile::{CallId, SerialNumber, Profile, HostRange, RangeId, RangeKind};
+use crate::profile::{CallId, HostRange, Profile, RangeId, RangeKind, SerialNumber};
 
 /// A range that is a scope; scopes are numbered in the order in which they are found.
 #[derive(Debug, Clone, Copy)]

@@ -2,8 +2,8 @@
 
 use super::{OpName, Run, Vocabulary, correlate};
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, Device, DeviceId, Format, Kernel, LaunchConfig, SerialNumber, Process,
-    ProcessId, Profile, HostRange, RangeKind, RangeText, Span, Thread, ThreadId,
+    ApiCall, ApiClass, ConfigId, Device, DeviceId, Format, HostRange, Kernel, LaunchConfig,
+    Process, ProcessId, Profile, RangeKind, RangeText, SerialNumber, Span, Thread, ThreadId,
 };
 
 /// Builds a profile: one process, one thread and one device unless told otherwise.

@@ -11,7 +11,7 @@ use super::marker::{Meaning, Role, Texts, What};
 use super::steps::Steps;
 use super::sweep::{Nested, Sweep};
 use super::{OpName, OpNameId, Scope, ScopeId};
-use crate::profile::{CallId, SerialNumber, Profile, HostRange, RangeId, RangeKind, Strings};
+use crate::profile::{CallId, HostRange, Profile, RangeId, RangeKind, SerialNumber, Strings};
 
 /// What a scope knows of itself and the scopes around it.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{Answer, Entry, Subject, Table, fact};
 use crate::correlate::Run;
 use crate::profile::{
-    ApiCall, ApiClass, CallId, MemoryCopy, CopyKind, CorrelationMap, DeviceId, MemoryKind, Span,
+    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryCopy, MemoryKind, Span,
 };
 
 /// Copies with the same direction, memory kinds and kind of call.

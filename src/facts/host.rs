@@ -8,7 +8,9 @@ use rustc_hash::FxHashMap;
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{Run, is_profilers_own, waited_share};
-use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemoryKind, SerialNumber, ProcessId, Span};
+use crate::profile::{
+    ApiClass, CallId, CopyKind, DeviceId, MemoryKind, ProcessId, SerialNumber, Span,
+};
 
 /// Counted once per run.
 #[derive(Debug, Clone, Default)]
@@ -258,7 +260,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
 mod tests {
     use super::*;
     use crate::correlate::{Vocabulary, correlate};
-    use crate::profile::{MemoryCopy, Device, Format, Process, Profile};
+    use crate::profile::{Device, Format, MemoryCopy, Process, Profile};
 
     const WINDOW: Span = Span {
         start: 0,

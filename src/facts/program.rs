@@ -14,7 +14,7 @@ use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::Run;
 use crate::cost::Costed;
-use crate::profile::{MemoryCopy, ProcessId, HostRange, Span, StrId, ThreadId};
+use crate::profile::{HostRange, MemoryCopy, ProcessId, Span, StrId, ThreadId};
 
 /// What a range's name says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

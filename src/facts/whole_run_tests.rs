@@ -4,7 +4,7 @@ use super::{Answer, Lookup as _, Member, Over, Table, Value};
 use crate::correlate::testing::Builder;
 use crate::cost::{Costed, price};
 use crate::profile::{
-    MemoryCopy, CopyKind, DeviceId, MemoryKind, SerialNumber, ProcessId, RangeKind, Span, ThreadId,
+    CopyKind, DeviceId, MemoryCopy, MemoryKind, ProcessId, RangeKind, SerialNumber, Span, ThreadId,
 };
 
 fn costed(mut profile: Builder) -> Costed {

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{ApiCall, CallId, SerialNumber, ProcessId, Profile};
+use super::{ApiCall, CallId, ProcessId, Profile, SerialNumber};
 
 /// Bits there may be per number that is asked for: with these, 32 bytes.
 const BITS_PER_ID: u64 = 256;

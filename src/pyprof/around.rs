@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::{Text, event};
 use crate::correlate::literal::{self, Literal};
 use crate::correlate::{Run, ScopeId};
-use crate::profile::{Format, SerialNumber, HostRange, RangeKind, StrId};
+use crate::profile::{Format, HostRange, RangeKind, SerialNumber, StrId};
 
 /// Parts of paths that make PyProf leave a line out of a trace: PyTorch's and PyProf's own files.
 const OWN_FILES: [&str; 9] = [

@@ -153,7 +153,8 @@ impl Scan {
             marks.read(around, chain);
             self.identify(around, &origin, chain, marks);
             let numbers = marks.list.iter().flat_map(|m| [m.seq, m.op_id]);
-            self.numbers.extend(numbers.flatten().map(SerialNumber::get));
+            self.numbers
+                .extend(numbers.flatten().map(SerialNumber::get));
         }
         let in_ranges = self.numbers.len();
         if self.words.len() > self.kernels.last().map_or(0, |k| k.words) {

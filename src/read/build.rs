@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use super::sync_kind_of_call;
 use crate::base::units;
 use crate::profile::{
-    ApiCall, ConfigId, CorrelationMap, Device, DeviceId, Format, LaunchConfig, SerialNumber, Process,
-    ProcessId, Profile, HostRange, RangeText, Span, StrId, Strings, SyncKind, Thread, ThreadId,
+    ApiCall, ConfigId, CorrelationMap, Device, DeviceId, Format, HostRange, LaunchConfig, Process,
+    ProcessId, Profile, RangeText, SerialNumber, Span, StrId, Strings, SyncKind, Thread, ThreadId,
 };
 
 /// Later or earlier than this (146 years either way) is not a time but damage. nvprof counts from

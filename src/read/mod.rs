@@ -13,10 +13,10 @@ mod nvprof;
 mod recognize;
 mod sqlite;
 
+pub(crate) use change_guard::ChangeGuard;
 #[cfg(test)]
 pub(crate) use kineto::in_pieces;
 pub(crate) use kineto::{LONGEST_VALUE, More, Window, after_json_string, trace_text};
-pub(crate) use change_guard::ChangeGuard;
 
 /// Every format, asked in this order. A new format is one module and one entry here.
 pub const READERS: &[&dyn Reader] = &[&nvprof::Nvprof, &nsys::Nsys, &kineto::Kineto];

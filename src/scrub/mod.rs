@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use crate::profile::Format;
-use crate::read::{self, Progress, ReadError, ChangeGuard};
+use crate::read::{self, ChangeGuard, Progress, ReadError};
 
 mod credentials;
 mod database;

@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use pyprof_advise::correlate::{Direction, LayerSource, Missing, Run, correlate};
 use pyprof_advise::cost::VOCABULARY;
 use pyprof_advise::profile::{
-    ApiClass, CopyKind, Format, MemoryKind, SerialNumber, Profile, RangeKind, Span, SyncKind,
+    ApiClass, CopyKind, Format, MemoryKind, Profile, RangeKind, SerialNumber, Span, SyncKind,
 };
 use pyprof_advise::read::{self, Quiet, ReadError};
 use serde_json::{Value, json};
@@ -142,7 +142,12 @@ fn a_trace_is_attributed_by_nesting() {
     let copy = p.copies[0];
     assert_eq!(
         (copy.kind, copy.src, copy.dst, copy.bytes),
-        (CopyKind::HtoD, MemoryKind::Pageable, MemoryKind::Device, 8192)
+        (
+            CopyKind::HtoD,
+            MemoryKind::Pageable,
+            MemoryKind::Device,
+            8192
+        )
     );
     assert_eq!(note(&p, "whole_microseconds"), None);
 

@@ -14,7 +14,7 @@ mod shared;
 use std::path::{Path, PathBuf};
 
 use pyprof_advise::profile::{
-    ApiClass, CopyKind, Format, Kernel, MemoryKind, SerialNumber, Profile, RangeKind, SyncKind,
+    ApiClass, CopyKind, Format, Kernel, MemoryKind, Profile, RangeKind, SerialNumber, SyncKind,
 };
 use pyprof_advise::read::{self, Quiet, ReadError};
 use rusqlite::Connection;
@@ -141,7 +141,10 @@ fn a_small_export_reads_whole() {
         panic!("one range")
     };
     assert_eq!(text(&p, range.text), "aten::mm");
-    assert_eq!((range.seq, range.op_id), (SerialNumber::new(5), SerialNumber::new(9)));
+    assert_eq!(
+        (range.seq, range.op_id),
+        (SerialNumber::new(5), SerialNumber::new(9))
+    );
     assert_eq!(text(&p, range.args.unwrap()), "[[2, 3], [3, 4]]");
     assert_eq!(range.thread, call.thread);
 

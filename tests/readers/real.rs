@@ -115,7 +115,10 @@ fn real_details_are_right() {
     assert!((50.0e9..52.0e9).contains(&(pinned as f64)), "{pinned}");
 
     let mmagic = get("mmagic.sqlite");
-    let pageable = mmagic.copies.iter().filter(|c| c.src == MemoryKind::Pageable);
+    let pageable = mmagic
+        .copies
+        .iter()
+        .filter(|c| c.src == MemoryKind::Pageable);
     assert_eq!((pageable.count(), mmagic.listed_gpus), (10, 4));
     assert_eq!(mmagic.devices[0].bandwidth, Some(1_555_200_000_000.0));
     assert_eq!(syncs(&mmagic, SyncKind::StreamWait), 18);

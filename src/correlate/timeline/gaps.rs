@@ -11,7 +11,8 @@ use rustc_hash::FxHashMap;
 use super::{Hints, Item, Kind, is_pageable};
 use crate::correlate::{Gap, GapCause, Timeline};
 use crate::profile::{
-    ApiCall, ApiClass, CallId, CorrelationMap, KernelId, ProcessId, Profile, Span, SyncKind, ThreadId,
+    ApiCall, ApiClass, CallId, CorrelationMap, KernelId, ProcessId, Profile, Span, SyncKind,
+    ThreadId,
 };
 
 /// A launch this long loads code: an ordinary one takes microseconds, even on a loaded host.

@@ -2,8 +2,9 @@ use super::*;
 use crate::correlate::GapCause;
 use crate::profile::KernelId;
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, MemoryCopy, CopyKind, Device, Format, GraphTrace, Kernel, SerialNumber,
-    Overhead, Process, HostRange, RangeKind, Synchronization, SyncKind, Thread, ThreadId,
+    ApiCall, ApiClass, ConfigId, CopyKind, Device, Format, GraphTrace, HostRange, Kernel,
+    MemoryCopy, Overhead, Process, RangeKind, SerialNumber, SyncKind, Synchronization, Thread,
+    ThreadId,
 };
 
 /// A profile under construction; work and the call behind it share a correlation id.

@@ -10,10 +10,11 @@ use super::flows::{End, Flows};
 use super::json::{Args, Event, Sink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
 use crate::profile::{
-    ApiCall, ApiClass, MemoryCopy, CopyKind, Kernel, LaunchConfig, MemoryKind, SerialNumber, Overhead, ProcessId,
-    HostRange, RangeKind, MemorySet, Span, StrId, Strings, Synchronization, SyncKind, ThreadId,
+    ApiCall, ApiClass, CopyKind, HostRange, Kernel, LaunchConfig, MemoryCopy, MemoryKind,
+    MemorySet, Overhead, ProcessId, RangeKind, SerialNumber, Span, StrId, Strings, SyncKind,
+    Synchronization, ThreadId,
 };
-use crate::read::build::{Builder, SkippedRows, DeviceKey, correlation};
+use crate::read::build::{Builder, DeviceKey, SkippedRows, correlation};
 use crate::read::unversioned;
 
 /// What an event is, by its category.
@@ -191,7 +192,11 @@ impl Rows {
             kind,
             text: self.name(event),
             domain: None,
-            seq: event.args.sequence.and_then(count).and_then(SerialNumber::new),
+            seq: event
+                .args
+                .sequence
+                .and_then(count)
+                .and_then(SerialNumber::new),
             op_id: (event.args.record.and_then(count))
                 .filter(|&id| id > 0)
                 .and_then(SerialNumber::new),
@@ -203,7 +208,10 @@ impl Rows {
             return;
         }
         let thread = self.thread(pid, tid);
-        self.builder.profile.ranges.push(HostRange { thread, ..range });
+        self.builder
+            .profile
+            .ranges
+            .push(HostRange { thread, ..range });
     }
 
     fn flow(&mut self, end: End, event: &Event<'_>) {

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{SerialNumber, HostRange, RangeKind, Strings, Thread, ThreadId};
+use crate::profile::{HostRange, RangeKind, SerialNumber, Strings, Thread, ThreadId};
 
 /// Numbers given to arrows whose ends have none: beyond any that PyTorch counts to.
 const DRAWN: u64 = 1 << 47;

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Pids;
 use crate::profile::{ApiCall, ApiClass, IdMap, StrId, ThreadId};
-use crate::read::build::{Builder, SkippedRows, Distinct, Names, StringTable, correlation};
+use crate::read::build::{Builder, Distinct, Names, SkippedRows, StringTable, correlation};
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError, unversioned};
 

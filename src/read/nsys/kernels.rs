@@ -4,7 +4,7 @@ use super::devices::Gpus;
 use super::{Pids, process_key};
 use crate::profile::{ConfigId, Kernel, LaunchConfig, SerialNumber, Span, StrId};
 use crate::read::build::{
-    Builder, SkippedRows, Distinct, Names, StringTable, correlation, count32, id32, launch_config,
+    Builder, Distinct, Names, SkippedRows, StringTable, correlation, count32, id32, launch_config,
 };
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError};

@@ -3,11 +3,11 @@
 use super::devices::Gpus;
 use super::{Pids, enums, process_key};
 use crate::profile::{
-    MemoryCopy, CopyKind, CudaEvent, GraphTrace, MemoryKind, SerialNumber, Overhead, ProcessId, MemorySet, Span, Synchronization,
-    SyncKind,
+    CopyKind, CudaEvent, GraphTrace, MemoryCopy, MemoryKind, MemorySet, Overhead, ProcessId,
+    SerialNumber, Span, SyncKind, Synchronization,
 };
 use crate::read::build::{
-    Builder, SkippedRows, NameKey, Names, Owners, StringTable, correlation, count32, id32,
+    Builder, NameKey, Names, Owners, SkippedRows, StringTable, correlation, count32, id32,
 };
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError, columns, each_ints};

@@ -9,9 +9,10 @@ use super::enums::{EventKind, Meaning};
 use super::unasked::{Launches, Unasked};
 use super::{Pids, RANGES, process_key};
 use crate::profile::{
-    CorrelationMap, SerialNumber, ProcessId, Profile, HostRange, RangeKind, Span, StrId, Strings, ThreadId,
+    CorrelationMap, HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span, StrId, Strings,
+    ThreadId,
 };
-use crate::read::build::{Builder, SkippedRows, Distinct, StringTable, name_range};
+use crate::read::build::{Builder, Distinct, SkippedRows, StringTable, name_range};
 use crate::read::sqlite::{Cells, Db, Sink};
 use crate::read::{Progress, ReadError};
 

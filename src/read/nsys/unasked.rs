@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{SerialNumber, HostRange, RangeKind, Span, StrId, Strings, ThreadId};
+use crate::profile::{HostRange, RangeKind, SerialNumber, Span, StrId, Strings, ThreadId};
 use crate::read::build::Distinct;
 
 /// When each thread (`globalTid`) made a call that is asked for, in time order.

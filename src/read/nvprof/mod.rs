@@ -10,13 +10,13 @@ use std::path::Path;
 use rustc_hash::FxHashSet;
 
 use super::build::{
-    Builder, SkippedRows, DeviceKey, StringTable, correlation, count32, id32, launch_config,
+    Builder, DeviceKey, SkippedRows, StringTable, correlation, count32, id32, launch_config,
 };
 use super::sqlite::{Cells, Db, Sink};
 use super::{CUPTI_SYNC_KINDS, Input, Progress, ReadError, Reader, Sniff, columns, ints};
 use crate::profile::{
-    ApiCall, ApiClass, MemoryCopy, CopyKind, CudaEvent, Format, Kernel, MemoryKind, SerialNumber, Overhead,
-    Profile, MemorySet, Synchronization, SyncKind,
+    ApiCall, ApiClass, CopyKind, CudaEvent, Format, Kernel, MemoryCopy, MemoryKind, MemorySet,
+    Overhead, Profile, SerialNumber, SyncKind, Synchronization,
 };
 
 mod cbid;
