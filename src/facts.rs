@@ -181,9 +181,9 @@ pub enum Member {
 
 /// What a member stands for when savings are claimed and findings are shown.
 #[derive(Debug, Clone, Default)]
-pub struct Stake {
+pub struct AffectedTime {
     /// The sites whose time it covers: ns, and the ns below which nothing can be claimed.
-    pub sites: Vec<SiteStake>,
+    pub sites: Vec<AffectedSite>,
     /// Idle ns it covers.
     pub idle_ns: f64,
     /// Exposed copy ns it covers.
@@ -197,9 +197,9 @@ pub struct Stake {
     pub layer: Option<String>,
 }
 
-/// A site's part in a stake.
+/// A site's part in a affected.
 #[derive(Debug, Clone, Copy)]
-pub struct SiteStake {
+pub struct AffectedSite {
     pub site: SiteId,
     pub time_ns: f64,
     /// Reachable time: claims never go below it. 0 when unknown.

@@ -21,7 +21,7 @@ use pyprof_advise::correlate::{SiteId, correlate};
 use pyprof_advise::cost::{Costed, VOCABULARY, price};
 use pyprof_advise::facts::{self, Answer, Lookup, Member, Over, Table};
 use pyprof_advise::gpu::select;
-use pyprof_advise::judge::{Bench, FLOOR, Finding, RuleSet, SavingKind, Verdict, judge};
+use pyprof_advise::judge::{RuleInput, FLOOR, Finding, RuleSet, SavingKind, Verdict, judge};
 use pyprof_advise::read;
 use pyprof_advise::report::{Options, Report};
 
@@ -111,8 +111,8 @@ fn what_needs_nothing_is_there(name: &str, table: &Table<'_>) {
 fn subjects(table: &Table<'_>, finding: &Finding) -> Vec<Option<SiteId>> {
     let mut all: Vec<Option<SiteId>> = Vec::new();
     for member in &finding.members {
-        let stake = Bench::stake(table, *member);
-        all.extend(stake.sites.iter().map(|s| Some(s.site)));
+        let affected = RuleInput::affected(table, *member);
+        all.extend(affected.sites.iter().map(|s| Some(s.site)));
         if *member == Member::Run {
             all.push(None);
         }

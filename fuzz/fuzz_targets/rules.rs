@@ -3,7 +3,7 @@
 
 use pyprof_advise::base::diag::Source;
 use pyprof_advise::facts;
-use pyprof_advise::judge::{RuleFile, RuleSet, Selection, prove};
+use pyprof_advise::judge::{RuleFile, RuleSet, Selection, run_tests};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let file = RuleFile {
@@ -14,7 +14,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     };
     match RuleSet::load(&[file], &Selection::default(), facts::all()) {
         Ok(rules) => {
-            let _ = prove(rules.rules(), facts::all(), &|_| None);
+            let _ = run_tests(rules.rules(), facts::all(), &|_| None);
         }
         Err(complaints) => {
             let _ = complaints.render(false);

@@ -225,7 +225,7 @@ fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
 fn test(paths: &[PathBuf], speech: Speech) -> Outcome {
     let (set, own) = with_built_in(paths)?;
     let rules = set.rules().iter().filter(|r| own.contains(&r.id));
-    let proofs = judge::prove(rules, facts::all(), &gpu_facts);
+    let proofs = judge::run_tests(rules, facts::all(), &gpu_facts);
     let mut text = String::new();
     for proof in proofs.iter().filter(|p| speech.verbose || !p.passed()) {
         text.push_str(&format!(

@@ -18,7 +18,7 @@ use super::rhythm::Rhythm;
 use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
 use super::step::{RankScope, Ranks, StepScope, Steps};
-use super::{Answer, Entry, Lookup, Member, Over, SiteStake, Stake, Subject, Totals};
+use super::{Answer, Entry, Lookup, Member, Over, AffectedSite, AffectedTime, Subject, Totals};
 use crate::base::DType;
 use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
@@ -187,33 +187,33 @@ impl<'a> Table<'a> {
     }
 
     /// What a member covers, for claims and for saying where it is.
-    pub fn stake(&self, member: Member) -> Stake {
+    pub fn affected(&self, member: Member) -> AffectedTime {
         self.find_stake(member, true).unwrap_or_default()
     }
 
     /// The same, but without saying where it is: for those who ask thousands of members.
-    pub fn stake_anywhere(&self, member: Member) -> Stake {
+    pub fn affected_without_place(&self, member: Member) -> AffectedTime {
         self.find_stake(member, false).unwrap_or_default()
     }
 
-    fn find_stake(&self, member: Member, placed: bool) -> Option<Stake> {
+    fn find_stake(&self, member: Member, placed: bool) -> Option<AffectedTime> {
         let run = &self.costed.run;
         Some(match member {
-            Member::Run => Stake {
+            Member::Run => AffectedTime {
                 idle_ns: self.totals.idle_ns,
                 copy_ns: self.totals.copy_ns,
                 calls: 1,
                 time_ns: self.totals.gpu_busy_ns,
                 place: "the whole run".into(),
-                ..Stake::default()
+                ..AffectedTime::default()
             },
             Member::Step(i) => {
                 let step = run.steps.get(i as usize)?;
-                Stake {
+                AffectedTime {
                     calls: 1,
                     time_ns: step.span.ns() as f64,
                     place: format!("step {}", step.number),
-                    ..Stake::default()
+                    ..AffectedTime::default()
                 }
             }
             Member::Layer(i) => {
@@ -223,7 +223,7 @@ impl<'a> Table<'a> {
                     .filter(|id| self.layer_of(*id).is_some_and(|l| std::ptr::eq(l, sums)))
                     .filter_map(|id| self.site_stake(id, None))
                     .collect();
-                Stake {
+                AffectedTime {
                     sites,
                     calls: u64::from(sums.instances),
                     time_ns: sums.time_ns,
@@ -233,25 +233,25 @@ impl<'a> Table<'a> {
                         sums.name.clone()
                     },
                     layer: Some(sums.name.clone()).filter(|n| !n.is_empty()),
-                    ..Stake::default()
+                    ..AffectedTime::default()
                 }
             }
             Member::Site(id) => {
                 let site = run.sites.get(id.idx())?;
                 let (place, layer) = self.whereabouts(id, placed);
-                Stake {
+                AffectedTime {
                     sites: self.site_stake(id, None).into_iter().collect(),
                     calls: u64::from(site.calls),
                     time_ns: site.time_ns as f64,
                     place,
                     layer,
-                    ..Stake::default()
+                    ..AffectedTime::default()
                 }
             }
             Member::Kernel(id, row) => {
                 let kernel = run.sites.get(id.idx())?.kernels.get(row as usize)?;
                 let (place, layer) = self.whereabouts(id, placed);
-                Stake {
+                AffectedTime {
                     sites: self
                         .site_stake(id, Some(kernel.time_ns as f64))
                         .into_iter()
@@ -260,7 +260,7 @@ impl<'a> Table<'a> {
                     time_ns: kernel.time_ns as f64,
                     place,
                     layer,
-                    ..Stake::default()
+                    ..AffectedTime::default()
                 }
             }
             Member::Chain(i) => {
@@ -269,10 +269,10 @@ impl<'a> Table<'a> {
                     .sites
                     .iter()
                     .filter_map(|(id, ns)| {
-                        let mut stake = self.site_stake(*id, Some(*ns))?;
+                        let mut affected = self.site_stake(*id, Some(*ns))?;
                         // A fused operator may beat the reachable time of its parts.
-                        stake.floor_ns = 0.0;
-                        Some(stake)
+                        affected.floor_ns = 0.0;
+                        Some(affected)
                     })
                     .collect();
                 let place = if chain.layer.is_empty() {
@@ -285,49 +285,49 @@ impl<'a> Table<'a> {
                         chain.direction.name()
                     )
                 };
-                Stake {
+                AffectedTime {
                     sites,
                     calls: chain.count,
                     time_ns: chain.time_ns,
                     place,
                     layer: Some(chain.layer.clone()).filter(|l| !l.is_empty()),
-                    ..Stake::default()
+                    ..AffectedTime::default()
                 }
             }
             Member::Copy(i) => {
                 let group = self.copies.get(i as usize)?;
-                Stake {
+                AffectedTime {
                     copy_ns: group.exposed_ns,
                     calls: group.count,
                     time_ns: group.time_ns,
                     place: group.place(),
-                    ..Stake::default()
+                    ..AffectedTime::default()
                 }
             }
             Member::Gap(i) => {
                 let group = self.gaps.get(i as usize)?;
-                Stake {
+                AffectedTime {
                     idle_ns: group.time_ns,
                     calls: group.count,
                     time_ns: group.time_ns,
                     place: format!("GPU {} idle", group.ordinal),
-                    ..Stake::default()
+                    ..AffectedTime::default()
                 }
             }
             Member::Rank(i) => {
                 let rank = self.ranks.get(i as usize)?;
-                Stake {
+                AffectedTime {
                     calls: 1,
                     time_ns: rank.kernel_ns,
                     place: format!("rank {}", rank.number),
-                    ..Stake::default()
+                    ..AffectedTime::default()
                 }
             }
         })
     }
 
-    /// A site's part in a stake; `part_ns` when only some of its time is meant.
-    fn site_stake(&self, id: SiteId, part_ns: Option<f64>) -> Option<SiteStake> {
+    /// A site's part in a affected; `part_ns` when only some of its time is meant.
+    fn site_stake(&self, id: SiteId, part_ns: Option<f64>) -> Option<AffectedSite> {
         let site = self.costed.run.sites.get(id.idx())?;
         let whole = site.time_ns as f64;
         let time_ns = part_ns.unwrap_or(whole).min(whole);
@@ -338,7 +338,7 @@ impl<'a> Table<'a> {
             Some(DType::Fp64) => 0.0,
             _ => cost.reachable_ns.unwrap_or(0.0).min(whole) * share,
         };
-        Some(SiteStake {
+        Some(AffectedSite {
             site: id,
             time_ns,
             floor_ns,

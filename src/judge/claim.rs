@@ -3,28 +3,28 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::eval::{Bench, Pick};
-use super::gather::Draft;
+use super::evaluate::{RuleInput, Match};
+use super::gather::FindingDraft;
 use super::rule::Rule;
 use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
 use crate::facts::{Member, Totals};
 
 /// Saving times confidence, best first, then severity, covered time, id and place.
-pub(super) fn by_promise(
+pub(super) fn by_expected_saving(
     rules: &[Rule],
     confidence: &[Confidence],
-    a: &Draft,
-    b: &Draft,
+    a: &FindingDraft,
+    b: &FindingDraft,
 ) -> Ordering {
-    promise(confidence, b)
-        .total_cmp(&promise(confidence, a))
+    expected_saving(confidence, b)
+        .total_cmp(&expected_saving(confidence, a))
         .then_with(|| otherwise(rules, a, b))
 }
 
 /// Severity, covered time, id, place: the order of findings whose savings do not tell them apart.
-pub(super) fn otherwise(rules: &[Rule], a: &Draft, b: &Draft) -> Ordering {
-    let id = |d: &Draft| rules.get(d.rule).map(|r| r.id.as_str());
+pub(super) fn otherwise(rules: &[Rule], a: &FindingDraft, b: &FindingDraft) -> Ordering {
+    let id = |d: &FindingDraft| rules.get(d.rule).map(|r| r.id.as_str());
     b.severity
         .cmp(&a.severity)
         .then(b.time_ns.total_cmp(&a.time_ns))
@@ -32,7 +32,7 @@ pub(super) fn otherwise(rules: &[Rule], a: &Draft, b: &Draft) -> Ordering {
         .then_with(|| a.place.cmp(&b.place))
 }
 
-fn promise(confidence: &[Confidence], draft: &Draft) -> f64 {
+fn expected_saving(confidence: &[Confidence], draft: &FindingDraft) -> f64 {
     let weight = confidence.get(draft.rule).map_or(0.0, |c| c.weight());
     // Without an estimate, behind all that have one; other things tell those apart.
     draft.high.map_or(-1.0, |high| high * weight)
@@ -40,7 +40,7 @@ fn promise(confidence: &[Confidence], draft: &Draft) -> f64 {
 
 /// What has been claimed so far.
 pub(super) struct Claims<'a> {
-    bench: &'a dyn Bench,
+    input: &'a dyn RuleInput,
     totals: Totals,
     /// Claimed of each site, and the site's whole time.
     sites: BTreeMap<SiteId, (f64, f64)>,
@@ -52,10 +52,10 @@ pub(super) struct Claims<'a> {
 }
 
 impl<'a> Claims<'a> {
-    pub(super) fn new(bench: &'a dyn Bench) -> Claims<'a> {
+    pub(super) fn new(input: &'a dyn RuleInput) -> Claims<'a> {
         Claims {
-            bench,
-            totals: bench.totals(),
+            input,
+            totals: input.totals(),
             sites: BTreeMap::new(),
             members: BTreeMap::new(),
             gpu: 0.0,
@@ -65,12 +65,12 @@ impl<'a> Claims<'a> {
     }
 
     /// Claims a finding's saving; better findings must have come before.
-    pub(super) fn claim(&mut self, draft: &Draft, sure: f64) -> Option<Saving> {
+    pub(super) fn claim(&mut self, draft: &FindingDraft, sure: f64) -> Option<Saving> {
         let high_ns = draft.high?;
         let mut claimed_ns = 0.0;
         let mut exposed_ns = 0.0;
-        for pick in &draft.picks {
-            let taken = self.claim_pick(pick, draft.kind);
+        for matched in &draft.matches {
+            let taken = self.claim_match(matched, draft.kind);
             claimed_ns += taken.claimed;
             exposed_ns += taken.exposed;
         }
@@ -85,20 +85,20 @@ impl<'a> Claims<'a> {
         })
     }
 
-    fn claim_pick(&mut self, pick: &Pick, kind: SavingKind) -> Taken {
-        let wanted = pick.saving.unwrap_or(0.0);
+    fn claim_match(&mut self, matched: &Match, kind: SavingKind) -> Taken {
+        let wanted = matched.saving.unwrap_or(0.0);
         match kind {
-            SavingKind::Gpu if pick.stake.sites.is_empty() => Taken::all(self.claim_busy(wanted)),
-            SavingKind::Gpu => self.claim_sites(pick, wanted),
+            SavingKind::Gpu if matched.affected.sites.is_empty() => Taken::all(self.claim_busy(wanted)),
+            SavingKind::Gpu => self.claim_sites(matched, wanted),
             SavingKind::Idle => {
                 let left = self.totals.idle_ns - self.idle;
-                let taken = self.claim_member(pick.member, pick.stake.idle_ns, wanted, left);
+                let taken = self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
                 self.idle += taken;
                 Taken::all(taken)
             }
             SavingKind::Copy => {
                 let left = self.totals.copy_ns - self.copy;
-                let taken = self.claim_member(pick.member, pick.stake.copy_ns, wanted, left);
+                let taken = self.claim_member(matched.member, matched.affected.copy_ns, wanted, left);
                 self.copy += taken;
                 Taken::all(taken)
             }
@@ -113,21 +113,21 @@ impl<'a> Claims<'a> {
     }
 
     /// From each site in turn, never going below its floor.
-    fn claim_sites(&mut self, pick: &Pick, wanted: f64) -> Taken {
+    fn claim_sites(&mut self, matched: &Match, wanted: f64) -> Taken {
         let mut taken = Taken::default();
-        for stake in &pick.stake.sites {
-            let bench = self.bench;
-            let (claimed, whole) = self.sites.entry(stake.site).or_insert_with(|| {
-                let site = bench.stake(Member::Site(stake.site));
-                let own = site.sites.iter().find(|s| s.site == stake.site);
-                (0.0, own.map_or(stake.time_ns, |s| s.time_ns))
+        for affected in &matched.affected.sites {
+            let input = self.input;
+            let (claimed, whole) = self.sites.entry(affected.site).or_insert_with(|| {
+                let site = input.affected(Member::Site(affected.site));
+                let own = site.sites.iter().find(|s| s.site == affected.site);
+                (0.0, own.map_or(affected.time_ns, |s| s.time_ns))
             });
-            let of_site = whole.max(stake.time_ns) - stake.floor_ns - *claimed;
-            let of_stake = stake.time_ns - stake.floor_ns;
+            let of_site = whole.max(affected.time_ns) - affected.floor_ns - *claimed;
+            let of_stake = affected.time_ns - affected.floor_ns;
             let part = (wanted - taken.claimed).min(of_site).min(of_stake).max(0.0);
             *claimed += part;
             taken.claimed += part;
-            taken.exposed += part * stake.exposed_share;
+            taken.exposed += part * affected.exposed_share;
         }
         self.gpu += taken.claimed;
         taken

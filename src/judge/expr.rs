@@ -279,9 +279,9 @@ pub struct Let {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undecided {
     /// These facts apply but are absent. Sorted.
-    NotJudged(Vec<&'static str>),
+    Absent(Vec<&'static str>),
     /// A fact it uses means nothing for this member.
-    Silent,
+    NotApplicable,
     /// The rule failed.
     Fault(String),
 }
@@ -290,27 +290,27 @@ impl Undecided {
     /// Of two undecided sides of `&&` (or `||`). A fault behind an undecided left side is none:
     /// the guard in front of it was not decided.
     fn join(self, right: Undecided, and: bool) -> Undecided {
-        use Undecided::{Fault, NotJudged, Silent};
+        use Undecided::{Absent, Fault, NotApplicable};
         match (self, right) {
             (Fault(message), _) => Fault(message),
             (left, Fault(_)) => left,
-            (NotJudged(mut a), NotJudged(b)) => {
+            (Absent(mut a), Absent(b)) => {
                 a.extend(b);
                 a.sort_unstable();
                 a.dedup();
-                NotJudged(a)
+                Absent(a)
             }
-            (Silent, Silent) => Silent,
-            (absent @ NotJudged(_), Silent) | (Silent, absent @ NotJudged(_)) => {
+            (NotApplicable, NotApplicable) => NotApplicable,
+            (absent @ Absent(_), NotApplicable) | (NotApplicable, absent @ Absent(_)) => {
                 // With the fact collected, `||` could still become true, `&&` could not.
-                if and { Silent } else { absent }
+                if and { NotApplicable } else { absent }
             }
         }
     }
 }
 
 /// Everything one member's expressions can see. Lets are evaluated when first asked for, and once.
-pub struct Scene<'a> {
+pub struct EvalContext<'a> {
     lookup: &'a dyn Lookup,
     params: &'a BTreeMap<String, Value>,
     lets: &'a [Let],
@@ -318,20 +318,20 @@ pub struct Scene<'a> {
     found: Option<&'a Found>,
 }
 
-impl std::fmt::Debug for Scene<'_> {
+impl std::fmt::Debug for EvalContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene").finish_non_exhaustive()
+        f.debug_struct("EvalContext").finish_non_exhaustive()
     }
 }
 
-impl<'a> Scene<'a> {
+impl<'a> EvalContext<'a> {
     pub fn new(
         lookup: &'a dyn Lookup,
         params: &'a BTreeMap<String, Value>,
         lets: &'a [Let],
         found: Option<&'a Found>,
-    ) -> Scene<'a> {
-        Scene {
+    ) -> EvalContext<'a> {
+        EvalContext {
             lookup,
             params,
             lets,
@@ -356,24 +356,24 @@ impl<'a> Scene<'a> {
         self.truth(&expr.node)
     }
 
-    /// A condition that picks members: as [`Scene::holds`], but what is silent is not picked, and
+    /// A condition that picks members: as [`EvalContext::holds`], but what is silent is not picked, and
     /// what follows it in a conjunction is not asked.
     ///
     /// # Errors
     /// Why it is undecided.
-    pub(super) fn picks(&self, expr: &Expr) -> Result<bool, Undecided> {
-        self.pick(&expr.node)
+    pub(super) fn selects(&self, expr: &Expr) -> Result<bool, Undecided> {
+        self.select(&expr.node)
     }
 
-    fn pick(&self, node: &Node) -> Result<bool, Undecided> {
+    fn select(&self, node: &Node) -> Result<bool, Undecided> {
         let Node::And(sides) = node else {
             return self.truth(node);
         };
         let [left, right] = &**sides;
-        match self.pick(left) {
+        match self.select(left) {
             // True and the right side's, or false and silent whatever stands there.
-            Ok(true) => self.pick(right),
-            Ok(false) | Err(Undecided::Silent) => Ok(false),
+            Ok(true) => self.select(right),
+            Ok(false) | Err(Undecided::NotApplicable) => Ok(false),
             Err(left) => conjoin(Err(left), self.truth(right), true),
         }
     }
@@ -404,7 +404,7 @@ impl<'a> Scene<'a> {
             Name::Fact(fact) => self.fact(fact),
             Name::Found(found) => {
                 let value = self.found.and_then(|f| f.get(found)).cloned();
-                value.ok_or_else(|| Undecided::NotJudged(vec![found]))
+                value.ok_or_else(|| Undecided::Absent(vec![found]))
             }
             Name::Param(param) => {
                 let value = self.params.get(param).cloned();
@@ -417,8 +417,8 @@ impl<'a> Scene<'a> {
     fn fact(&self, name: &'static str) -> Result<Value, Undecided> {
         match self.lookup.get(name) {
             Answer::Value(value) => sound(name, value),
-            Answer::DoesNotApply => Err(Undecided::Silent),
-            Answer::Absent => Err(Undecided::NotJudged(vec![name])),
+            Answer::DoesNotApply => Err(Undecided::NotApplicable),
+            Answer::Absent => Err(Undecided::Absent(vec![name])),
         }
     }
 
@@ -581,7 +581,7 @@ fn conjoin(
     }
 }
 
-impl VariableResolver for Scene<'_> {
+impl VariableResolver for EvalContext<'_> {
     fn resolve<'b>(&'b self, name: &str) -> Option<CowVal<'b, 'b>> {
         // The hidden variables of comprehensions live in CEL's own scopes.
         if name.starts_with('@') {

@@ -5,21 +5,21 @@
 
 use std::collections::BTreeMap;
 
-use super::eval::{Bench, Judged, Pick};
-use super::expr::{Found, Scene};
+use super::evaluate::{RuleInput, RuleMatches, Match};
+use super::expr::{Found, EvalContext};
 use super::rule::{Gather, Rule};
 use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
-use crate::facts::{Answer, Member, Stake, Totals, Value};
+use crate::facts::{Answer, Member, AffectedTime, Totals, Value};
 
 /// A finding before it has its place in the report.
 #[derive(Debug, Clone)]
-pub(super) struct Draft {
+pub(super) struct FindingDraft {
     /// Index of the rule.
     pub(super) rule: usize,
-    pub(super) picks: Vec<Pick>,
+    pub(super) matches: Vec<Match>,
     pub(super) found: Found,
-    /// Index of the costliest pick.
+    /// Index of the costliest matched.
     pub(super) worst: usize,
     pub(super) severity: Severity,
     pub(super) kind: SavingKind,
@@ -33,41 +33,41 @@ pub(super) struct Draft {
     pub(super) place: String,
 }
 
-impl Draft {
-    pub(super) fn worst(&self) -> Option<&Pick> {
-        self.picks.get(self.worst)
+impl FindingDraft {
+    pub(super) fn worst(&self) -> Option<&Match> {
+        self.matches.get(self.worst)
     }
 }
 
-/// The findings of a rule's picks that are enough.
+/// The findings of a rule's matches that are enough.
 pub(super) fn gather(
     index: usize,
     rule: &Rule,
-    picks: &[Pick],
-    bench: &dyn Bench,
-    judged: &mut Judged,
-) -> Vec<Draft> {
-    let drafts = drafts(index, rule, picks, bench).into_iter();
+    matches: &[Match],
+    input: &dyn RuleInput,
+    results: &mut RuleMatches,
+) -> Vec<FindingDraft> {
+    let drafts = drafts(index, rule, matches, input).into_iter();
     drafts
-        .filter_map(|draft| settle(rule, draft, bench, judged))
+        .filter_map(|draft| settle(rule, draft, input, results))
         .collect()
 }
 
-/// The findings of a rule's picks, whether they are enough or not.
-pub(super) fn drafts(index: usize, rule: &Rule, picks: &[Pick], bench: &dyn Bench) -> Vec<Draft> {
-    let totals = bench.totals();
-    let mut groups: BTreeMap<Group, Vec<Pick>> = BTreeMap::new();
-    for pick in picks {
-        let group = Group::of(rule, pick, bench);
-        groups.entry(group).or_default().push(pick.clone());
+/// The findings of a rule's matches, whether they are enough or not.
+pub(super) fn drafts(index: usize, rule: &Rule, matches: &[Match], input: &dyn RuleInput) -> Vec<FindingDraft> {
+    let totals = input.totals();
+    let mut groups: BTreeMap<Group, Vec<Match>> = BTreeMap::new();
+    for matched in matches {
+        let group = Group::of(rule, matched, input);
+        groups.entry(group).or_default().push(matched.clone());
     }
     groups
         .into_values()
-        .filter_map(|picks| draft(index, rule, picks, &totals))
+        .filter_map(|matches| draft(index, rule, matches, &totals))
         .collect()
 }
 
-/// What picks must have in common to be one finding.
+/// What matches must have in common to be one finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     All,
@@ -77,16 +77,16 @@ enum Group {
 }
 
 impl Group {
-    fn of(rule: &Rule, pick: &Pick, bench: &dyn Bench) -> Group {
+    fn of(rule: &Rule, matched: &Match, input: &dyn RuleInput) -> Group {
         match rule.gather {
-            None => Group::Place(pick.stake.layer.clone(), pick.stake.place.clone()),
+            None => Group::Place(matched.affected.layer.clone(), matched.affected.place.clone()),
             Some(Gather::Run) => Group::All,
-            Some(Gather::Layer) => Group::Layer(pick.stake.layer.clone()),
-            Some(Gather::Rank) => match pick.member {
+            Some(Gather::Layer) => Group::Layer(matched.affected.layer.clone()),
+            Some(Gather::Rank) => match matched.member {
                 Member::Rank(rank) => Group::Rank(i64::from(rank)),
                 member => {
                     let name = format!("{}.rank", rule.over.word());
-                    match bench.lookup(member).get(&name) {
+                    match input.lookup(member).get(&name) {
                         Answer::Value(Value::Int(rank)) => Group::Rank(rank),
                         _ => Group::All,
                     }
@@ -96,38 +96,38 @@ impl Group {
     }
 }
 
-/// Sums picks up.
-fn draft(index: usize, rule: &Rule, picks: Vec<Pick>, totals: &Totals) -> Option<Draft> {
-    let worst = worst(&picks)?;
+/// Sums matches up.
+fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Option<FindingDraft> {
+    let worst = worst(&matches)?;
     let kind = rule.kind();
-    let time_ns = covered(&picks);
+    let time_ns = covered(&matches);
     let whole = match kind {
         SavingKind::Idle => totals.window_ns,
         SavingKind::Gpu | SavingKind::Copy => totals.gpu_busy_ns,
     };
     let share = part(time_ns, whole);
-    let calls = picks
+    let calls = matches
         .iter()
-        .fold(0_u64, |sum, p| sum.saturating_add(p.stake.calls));
-    let high = picks
+        .fold(0_u64, |sum, p| sum.saturating_add(p.affected.calls));
+    let high = matches
         .iter()
         .filter_map(|p| p.saving)
         .reduce(|sum, saving| sum + saving);
-    let place_of_worst = picks
+    let place_of_worst = matches
         .get(worst)
-        .map(|p| p.stake.place.clone())
+        .map(|p| p.affected.place.clone())
         .unwrap_or_default();
-    let sum = |part: fn(&Stake) -> f64| picks.iter().map(|p| part(&p.stake)).sum::<f64>();
+    let sum = |part: fn(&AffectedTime) -> f64| matches.iter().map(|p| part(&p.affected)).sum::<f64>();
     let double = |value: f64| Value::Double(if value.is_finite() { value } else { 0.0 });
     let count = |value: u64| Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
     let mut found = Found::default();
-    found.set("found.count", count(picks.len() as u64));
+    found.set("found.count", count(matches.len() as u64));
     found.set("found.calls", count(calls));
     found.set("found.time_ns", double(time_ns));
     found.set("found.gpu_share", double(share));
     found.set(
         "found.kernel_share",
-        double(part(in_sites(&picks), totals.kernel_ns)),
+        double(part(in_sites(&matches), totals.kernel_ns)),
     );
     found.set(
         "found.idle_share",
@@ -139,9 +139,9 @@ fn draft(index: usize, rule: &Rule, picks: Vec<Pick>, totals: &Totals) -> Option
     );
     found.set("found.saving_ns", double(high.unwrap_or(0.0)));
     found.set("found.worst", Value::Str(place_of_worst.as_str().into()));
-    Some(Draft {
+    Some(FindingDraft {
         rule: index,
-        place: place(&picks, place_of_worst),
+        place: place(&matches, place_of_worst),
         worst,
         severity: rule.severity,
         kind,
@@ -150,16 +150,16 @@ fn draft(index: usize, rule: &Rule, picks: Vec<Pick>, totals: &Totals) -> Option
         calls,
         high,
         found,
-        picks,
+        matches,
     })
 }
 
 /// Largest saving, else most time, else the first.
-fn worst(picks: &[Pick]) -> Option<usize> {
-    let weight = |p: &Pick| (p.saving.unwrap_or(0.0), p.stake.time_ns);
+fn worst(matches: &[Match]) -> Option<usize> {
+    let weight = |p: &Match| (p.saving.unwrap_or(0.0), p.affected.time_ns);
     let mut best: Option<(usize, (f64, f64))> = None;
-    for (index, pick) in picks.iter().enumerate() {
-        let (saving, time) = weight(pick);
+    for (index, matched) in matches.iter().enumerate() {
+        let (saving, time) = weight(matched);
         let better =
             best.is_none_or(|(_, (s, t))| saving.total_cmp(&s).then(time.total_cmp(&t)).is_gt());
         if better {
@@ -173,26 +173,26 @@ fn part(of: f64, whole: f64) -> f64 {
     if whole > 0.0 { of / whole } else { 0.0 }
 }
 
-/// ns covered by picks, each site once.
-pub(super) fn covered(picks: &[Pick]) -> f64 {
-    let siteless = picks.iter().filter(|p| p.stake.sites.is_empty());
-    siteless.map(|p| p.stake.time_ns).sum::<f64>() + in_sites(picks)
+/// ns covered by matches, each site once.
+pub(super) fn covered(matches: &[Match]) -> f64 {
+    let siteless = matches.iter().filter(|p| p.affected.sites.is_empty());
+    siteless.map(|p| p.affected.time_ns).sum::<f64>() + in_sites(matches)
 }
 
-/// ns of the sites covered by picks.
-fn in_sites(picks: &[Pick]) -> f64 {
-    covered_sites(picks).values().sum()
+/// ns of the sites covered by matches.
+fn in_sites(matches: &[Match]) -> f64 {
+    covered_sites(matches).values().sum()
 }
 
 /// ns covered of each site; parts of a site (its kernels, its share of chains) add up.
-pub(super) fn covered_sites(picks: &[Pick]) -> BTreeMap<SiteId, f64> {
+pub(super) fn covered_sites(matches: &[Match]) -> BTreeMap<SiteId, f64> {
     let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
-    for pick in picks {
-        for stake in &pick.stake.sites {
-            let time = sites.entry(stake.site).or_default();
-            *time = match pick.member {
-                Member::Kernel(..) | Member::Chain(_) => *time + stake.time_ns,
-                _ => time.max(stake.time_ns),
+    for matched in matches {
+        for affected in &matched.affected.sites {
+            let time = sites.entry(affected.site).or_default();
+            *time = match matched.member {
+                Member::Kernel(..) | Member::Chain(_) => *time + affected.time_ns,
+                _ => time.max(affected.time_ns),
             };
         }
     }
@@ -200,8 +200,8 @@ pub(super) fn covered_sites(picks: &[Pick]) -> BTreeMap<SiteId, f64> {
 }
 
 /// One place, or the costliest and how many more.
-fn place(picks: &[Pick], worst: String) -> String {
-    let mut places: Vec<&str> = picks.iter().map(|p| p.stake.place.as_str()).collect();
+fn place(matches: &[Match], worst: String) -> String {
+    let mut places: Vec<&str> = matches.iter().map(|p| p.affected.place.as_str()).collect();
     places.sort_unstable();
     places.dedup();
     match places.len() {
@@ -212,34 +212,34 @@ fn place(picks: &[Pick], worst: String) -> String {
 }
 
 /// Applies `enough` and `error_when`, seen from the costliest member.
-fn settle(rule: &Rule, mut draft: Draft, bench: &dyn Bench, judged: &mut Judged) -> Option<Draft> {
+fn settle(rule: &Rule, mut draft: FindingDraft, input: &dyn RuleInput, results: &mut RuleMatches) -> Option<FindingDraft> {
     if rule.enough.is_none() && rule.error_when.is_none() {
         return Some(draft);
     }
     let member = draft.worst()?.member;
-    let lookup = bench.lookup(member);
-    let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
+    let lookup = input.lookup(member);
+    let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
     if let Some(enough) = &rule.enough {
-        match scene.holds(enough) {
+        match context.holds(enough) {
             Ok(true) => {}
             Ok(false) => return None,
             Err(why) => {
-                judged.undecided(why, member);
+                results.undecided(why, member);
                 return None;
             }
         }
     }
     let mut severity = draft.severity;
     if let Some(error_when) = &rule.error_when {
-        match scene.holds(error_when) {
+        match context.holds(error_when) {
             Ok(true) => severity = Severity::Error,
             Ok(false) => {}
             // Undecided, the file's own severity stands; only a failure is worth a word.
-            Err(why @ super::expr::Undecided::Fault(_)) => judged.undecided(why, member),
+            Err(why @ super::expr::Undecided::Fault(_)) => results.undecided(why, member),
             Err(_) => {}
         }
     }
-    drop(scene);
+    drop(context);
     draft.severity = severity;
     Some(draft)
 }

@@ -12,7 +12,7 @@ use crate::facts::{Member, Over};
 mod cases;
 pub mod check;
 mod claim;
-mod eval;
+mod evaluate;
 pub mod evidence;
 pub mod explain;
 pub mod expr;
@@ -20,20 +20,20 @@ mod gather;
 pub mod keys;
 pub mod load;
 mod lower;
-pub mod prove;
+pub mod rule_tests;
 mod read;
 mod resolve;
-mod rocm;
+mod vendor_words;
 pub mod rule;
 mod scaffold;
 mod set;
 pub mod template;
 mod why;
 
-pub use eval::Bench;
+pub use evaluate::RuleInput;
 pub use explain::explain;
 pub use load::RuleFile;
-pub use prove::{Outcome, Proof, prove};
+pub use rule_tests::{TestOutcome, TestResult, run_tests};
 pub use resolve::{FLOOR, HOST_BOUND};
 pub use rule::{CATEGORIES, Rule};
 pub use scaffold::scaffold;
@@ -42,7 +42,7 @@ pub use why::why;
 
 /// Judges a run: every rule on every member it is over, then one verdict. The same for any number
 /// of threads.
-pub fn judge(rules: &RuleSet, bench: &dyn Bench) -> Verdict {
+pub fn judge(rules: &RuleSet, input: &dyn RuleInput) -> Verdict {
     let rules = rules.rules();
     let kinds = Over::ALL.par_iter().map(|(over, _)| {
         let (places, rules): (Vec<usize>, Vec<&Rule>) = (rules.iter().enumerate())
@@ -51,13 +51,13 @@ pub fn judge(rules: &RuleSet, bench: &dyn Bench) -> Verdict {
         if rules.is_empty() {
             return Vec::new();
         }
-        let judged = eval::examine(&rules, &bench.members(*over), bench);
+        let judged = evaluate::evaluate(&rules, &input.members(*over), input);
         places.into_iter().zip(judged).collect()
     });
     let kinds: Vec<Vec<_>> = kinds.collect();
     let in_order: BTreeMap<usize, _> = kinds.into_iter().flatten().collect();
     let judged = in_order.into_values().collect();
-    resolve::resolve(rules, judged, bench)
+    resolve::resolve(rules, judged, input)
 }
 
 /// How bad a finding is; static, from the rule file.

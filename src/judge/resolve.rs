@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::claim::{self, Claims};
-use super::eval::{Bench, Judged, Pick};
-use super::expr::Scene;
-use super::gather::{self, Draft};
-use super::rocm::in_words_of_the_maker;
+use super::evaluate::{RuleInput, RuleMatches, Match};
+use super::expr::EvalContext;
+use super::gather::{self, FindingDraft};
+use super::vendor_words::in_words_of_the_maker;
 use super::rule::{Gather, PROFILE, Rule};
 use super::set::{is_profile, silences};
 use super::template::Template;
@@ -24,34 +24,34 @@ pub const FLOOR: f64 = 0.005;
 /// Below this weight the host limits the step, and idle time is what to look at first.
 pub const HOST_BOUND: f64 = 0.25;
 
-/// Turns what the rules judged into a verdict. `judged` has one entry per rule, in order.
-pub(super) fn resolve(rules: &[Rule], judged: Vec<Judged>, bench: &dyn Bench) -> Verdict {
-    let mut court = Court {
+/// Turns what the rules results into a verdict. `results` has one entry per rule, in order.
+pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn RuleInput) -> Verdict {
+    let mut resolver = Resolver {
         rules,
-        bench,
+        input,
         confidence: rules.iter().map(|rule| rule.confidence).collect(),
-        drafts: vec![Vec::new(); judged.len()],
-        judged,
+        drafts: vec![Vec::new(); results.len()],
+        results,
         silenced: BTreeSet::new(),
     };
-    court.hear_profile_rules();
-    court.silence();
-    let mut drafts = court.settle_contradictions();
-    drafts.sort_by(|a, b| claim::by_promise(rules, &court.confidence, a, b));
-    let mut claims = Claims::new(bench);
+    resolver.apply_profile_rules();
+    resolver.silence();
+    let mut drafts = resolver.resolve_contradictions();
+    drafts.sort_by(|a, b| claim::by_expected_saving(rules, &resolver.confidence, a, b));
+    let mut claims = Claims::new(input);
     let mut findings: Vec<(usize, Finding)> = Vec::new();
     for draft in &drafts {
         if let Some(rule) = rules.get(draft.rule) {
-            let judged = court.judged.get_mut(draft.rule);
-            let mut finding = finding(rule, draft, bench, judged);
-            if let Some(confidence) = court.confidence.get(draft.rule) {
+            let results = resolver.results.get_mut(draft.rule);
+            let mut finding = finding(rule, draft, input, results);
+            if let Some(confidence) = resolver.confidence.get(draft.rule) {
                 finding.confidence = *confidence;
             }
             finding.saving = claims.claim(draft, rule.sure());
             findings.push((findings.len(), finding));
         }
     }
-    let totals = bench.totals();
+    let totals = input.totals();
     let lead = totals.step_weight.is_some_and(|weight| weight < HOST_BOUND);
     findings.sort_by(|(i, a), (j, b)| {
         let by_key = order(a, lead).partial_cmp(&order(b, lead));
@@ -68,9 +68,9 @@ pub(super) fn resolve(rules: &[Rule], judged: Vec<Judged>, bench: &dyn Bench) ->
         findings,
         minor,
         capture,
-        not_judged: not_judged(rules, &court.judged, bench),
-        faults: faults(rules, &court.judged),
-        silenced: court
+        not_judged: not_judged(rules, &resolver.results, input),
+        faults: faults(rules, &resolver.results),
+        silenced: resolver
             .silenced
             .into_iter()
             .map(|(rule, by, place)| Silenced { rule, by, place })
@@ -87,60 +87,60 @@ enum Subject {
 }
 
 /// The run itself, or what has no sites, is a subject of its own.
-fn subjects(pick: &Pick) -> impl Iterator<Item = Subject> + '_ {
-    let sites = pick.stake.sites.iter().map(|s| Subject::Site(s.site));
-    let own = pick.stake.sites.is_empty() || pick.member == Member::Run;
-    sites.chain(own.then_some(Subject::Other(pick.member)))
+fn subjects(matched: &Match) -> impl Iterator<Item = Subject> + '_ {
+    let sites = matched.affected.sites.iter().map(|s| Subject::Site(s.site));
+    let own = matched.affected.sites.is_empty() || matched.member == Member::Run;
+    sites.chain(own.then_some(Subject::Other(matched.member)))
 }
 
-struct Court<'a> {
+struct Resolver<'a> {
     rules: &'a [Rule],
-    bench: &'a dyn Bench,
-    judged: Vec<Judged>,
+    input: &'a dyn RuleInput,
+    results: Vec<RuleMatches>,
     /// Confidence per rule, after rules about the capture lowered it.
     confidence: Vec<Confidence>,
     /// Findings per rule.
-    drafts: Vec<Vec<Draft>>,
+    drafts: Vec<Vec<FindingDraft>>,
     /// Rule, by which, where.
     silenced: BTreeSet<(String, String, String)>,
 }
 
-impl Court<'_> {
+impl Resolver<'_> {
     /// Rules about the capture speak first: they veto others or lower their confidence.
-    fn hear_profile_rules(&mut self) {
+    fn apply_profile_rules(&mut self) {
         let (profile, others): (Vec<usize>, Vec<usize>) =
             (0..self.rules.len()).partition(|&i| self.rules.get(i).is_some_and(is_profile));
-        let mut heard: Vec<usize> = Vec::new();
+        let mut firing: Vec<usize> = Vec::new();
         for index in profile {
-            self.hear(index, &heard);
+            self.gather_unless_vetoed(index, &firing);
             if self.drafts.get(index).is_some_and(|d| !d.is_empty()) {
-                heard.push(index);
+                firing.push(index);
             }
         }
         for index in others {
-            self.hear(index, &heard);
+            self.gather_unless_vetoed(index, &firing);
         }
     }
 
-    /// Gathers a rule's findings unless a profile rule that was heard vetoes it.
-    fn hear(&mut self, index: usize, heard: &[usize]) {
-        let (Some(rule), Some(judged)) = (self.rules.get(index), self.judged.get_mut(index)) else {
+    /// Gathers a rule's findings unless a profile rule that was firing vetoes it.
+    fn gather_unless_vetoed(&mut self, index: usize, firing: &[usize]) {
+        let (Some(rule), Some(results)) = (self.rules.get(index), self.results.get_mut(index)) else {
             return;
         };
-        let speakers = heard.iter().filter_map(|&i| self.rules.get(i));
-        let applies = |globs: &[Glob], speaker: &Rule| {
-            speaker.id != rule.id && globs.iter().any(|glob| glob.matches(&rule.id))
+        let profile_rules = firing.iter().filter_map(|&i| self.rules.get(i));
+        let applies = |globs: &[Glob], profile_rule: &Rule| {
+            profile_rule.id != rule.id && globs.iter().any(|glob| glob.matches(&rule.id))
         };
-        for speaker in speakers.clone() {
-            if applies(&speaker.lowers_confidence, speaker)
+        for profile_rule in profile_rules.clone() {
+            if applies(&profile_rule.lowers_confidence, profile_rule)
                 && let Some(confidence) = self.confidence.get_mut(index)
             {
                 *confidence = confidence.lowered();
             }
         }
-        let picks = std::mem::take(&mut judged.picks);
-        let drafts = gather::gather(index, rule, &picks, self.bench, judged);
-        match speakers.clone().find(|s| applies(&s.vetoes, s)) {
+        let matches = std::mem::take(&mut results.matches);
+        let drafts = gather::gather(index, rule, &matches, self.input, results);
+        match profile_rules.clone().find(|s| applies(&s.vetoes, s)) {
             Some(by) => {
                 for draft in &drafts {
                     self.silenced
@@ -160,7 +160,7 @@ impl Court<'_> {
     /// A silenced finding still silences: its condition holds, and a third rule made it moot for
     /// the same reason.
     fn silence(&mut self) {
-        let mut kept: Vec<Vec<Draft>> = Vec::with_capacity(self.drafts.len());
+        let mut kept: Vec<Vec<FindingDraft>> = Vec::with_capacity(self.drafts.len());
         let mut covered: HashMap<usize, HashSet<Subject>> = HashMap::new();
         for (index, rule) in self.rules.iter().enumerate() {
             let mut drafts = self.drafts.get(index).cloned().unwrap_or_default();
@@ -174,14 +174,14 @@ impl Court<'_> {
                 let covered = covered.entry(by_index).or_insert_with(|| {
                     their
                         .iter()
-                        .flat_map(|d| &d.picks)
+                        .flat_map(|d| &d.matches)
                         .flat_map(subjects)
                         .collect()
                 });
-                let judged = self.judged.get_mut(index);
+                let results = self.results.get_mut(index);
                 // Whatever is said of any part is said of the whole run too.
-                let (left, dropped) = drop_picks(drafts, rule, self.bench, judged, |pick| {
-                    pick.member == Member::Run || subjects(pick).any(|s| covered.contains(&s))
+                let (left, dropped) = drop_matches(drafts, rule, self.input, results, |matched| {
+                    matched.member == Member::Run || subjects(matched).any(|s| covered.contains(&s))
                 });
                 drafts = left;
                 for place in dropped {
@@ -195,12 +195,12 @@ impl Court<'_> {
     }
 
     /// Two findings that want different things of one site: the one that promises more stays.
-    fn settle_contradictions(&mut self) -> Vec<Draft> {
-        let mut open: Vec<Draft> = std::mem::take(&mut self.drafts)
+    fn resolve_contradictions(&mut self) -> Vec<FindingDraft> {
+        let mut open: Vec<FindingDraft> = std::mem::take(&mut self.drafts)
             .into_iter()
             .flatten()
             .collect();
-        open.sort_by(|a, b| claim::by_promise(self.rules, &self.confidence, a, b));
+        open.sort_by(|a, b| claim::by_expected_saving(self.rules, &self.confidence, a, b));
         let mut wanted: HashMap<(Subject, &str), (&str, &str)> = HashMap::new();
         let mut settled = Vec::with_capacity(open.len());
         for draft in open {
@@ -211,19 +211,19 @@ impl Court<'_> {
                 settled.push(draft);
                 continue;
             }
-            let conflict = |pick: &Pick| {
+            let conflict = |matched: &Match| {
                 let mut keys =
-                    subjects(pick).flat_map(|s| rule.changes.iter().map(move |c| (s, c)));
+                    subjects(matched).flat_map(|s| rule.changes.iter().map(move |c| (s, c)));
                 keys.find_map(|(subject, (key, value))| {
                     let (other, by) = wanted.get(&(subject, key.as_str()))?;
                     (*other != value.as_str()).then_some(*by)
                 })
             };
             let mut by = BTreeSet::new();
-            by.extend(draft.picks.iter().filter_map(conflict));
-            let judged = self.judged.get_mut(draft.rule);
+            by.extend(draft.matches.iter().filter_map(conflict));
+            let results = self.results.get_mut(draft.rule);
             let place = draft.place.clone();
-            let (left, dropped) = drop_picks(vec![draft], rule, self.bench, judged, |p| {
+            let (left, dropped) = drop_matches(vec![draft], rule, self.input, results, |p| {
                 conflict(p).is_some()
             });
             if !dropped.is_empty() {
@@ -232,7 +232,7 @@ impl Court<'_> {
                         .insert((rule.id.clone(), by.to_owned(), place.clone()));
                 }
             }
-            for subject in left.iter().flat_map(|d| &d.picks).flat_map(subjects) {
+            for subject in left.iter().flat_map(|d| &d.matches).flat_map(subjects) {
                 for (key, value) in &rule.changes {
                     wanted
                         .entry((subject, key.as_str()))
@@ -245,28 +245,28 @@ impl Court<'_> {
     }
 }
 
-/// Takes picks away and gathers the rest anew; also says where findings lost some.
-fn drop_picks(
-    drafts: Vec<Draft>,
+/// Takes matches away and gathers the rest anew; also says where findings lost some.
+fn drop_matches(
+    drafts: Vec<FindingDraft>,
     rule: &Rule,
-    bench: &dyn Bench,
-    judged: Option<&mut Judged>,
-    goes: impl Fn(&Pick) -> bool,
-) -> (Vec<Draft>, Vec<String>) {
+    input: &dyn RuleInput,
+    results: Option<&mut RuleMatches>,
+    goes: impl Fn(&Match) -> bool,
+) -> (Vec<FindingDraft>, Vec<String>) {
     let mut left = Vec::new();
     let mut places = Vec::new();
-    let mut scratch = Judged::default();
-    let judged = judged.unwrap_or(&mut scratch);
+    let mut scratch = RuleMatches::default();
+    let results = results.unwrap_or(&mut scratch);
     for draft in drafts {
-        let (gone, stay): (Vec<Pick>, Vec<Pick>) =
-            draft.picks.iter().cloned().partition(|pick| goes(pick));
+        let (gone, stay): (Vec<Match>, Vec<Match>) =
+            draft.matches.iter().cloned().partition(|matched| goes(matched));
         if gone.is_empty() {
             left.push(draft);
             continue;
         }
         places.push(draft.place.clone());
         if !stay.is_empty() {
-            left.extend(gather::gather(draft.rule, rule, &stay, bench, judged));
+            left.extend(gather::gather(draft.rule, rule, &stay, input, results));
         }
     }
     (left, places)
@@ -294,14 +294,14 @@ fn matters(finding: &Finding, totals: &Totals) -> bool {
 }
 
 /// Writes a finding down, seen from its costliest member.
-fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Judged>) -> Finding {
-    let member = draft.worst().map_or(Member::Run, |pick| pick.member);
-    let lookup = bench.lookup(member);
-    let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
+fn finding(rule: &Rule, draft: &FindingDraft, input: &dyn RuleInput, results: Option<&mut RuleMatches>) -> Finding {
+    let member = draft.worst().map_or(Member::Run, |matched| matched.member);
+    let lookup = input.lookup(member);
+    let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
     let mut failures = Vec::new();
     let mut say = |what: &str, template: &Template, otherwise: &str| {
         let text = template
-            .render(&scene, &rule.lets)
+            .render(&context, &rule.lets)
             .unwrap_or_else(|failure| {
                 failures.push(format!("{what}: {failure}"));
                 otherwise.to_owned()
@@ -311,12 +311,12 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
     let message = say("message", &rule.message, &rule.title);
     let why = say("why", &rule.why, "");
     let fix = say("fix", &rule.fix, "");
-    if let Some(judged) = judged {
+    if let Some(results) = results {
         for failure in failures {
-            judged.faults.add(failure);
+            results.faults.add(failure);
         }
     }
-    let covered = super::gather::covered_sites(&draft.picks);
+    let covered = super::gather::covered_sites(&draft.matches);
     Finding {
         rule: rule.id.clone(),
         file: rule.source.name.clone(),
@@ -324,7 +324,7 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
         title: in_words_of_the_maker(rule.title.clone(), &*lookup),
         severity: draft.severity,
         confidence: rule.confidence,
-        members: draft.picks.iter().map(|p| p.member).collect(),
+        members: draft.matches.iter().map(|p| p.member).collect(),
         sites: covered.keys().copied().collect(),
         covered,
         place: draft.place.clone(),
@@ -338,14 +338,14 @@ fn finding(rule: &Rule, draft: &Draft, bench: &dyn Bench, judged: Option<&mut Ju
         why,
         fix,
         references: rule.references.clone(),
-        evidence: evidence(rule, &scene, bench.facts()),
+        evidence: evidence(rule, &context, input.facts()),
         changes: rule.changes.clone(),
     }
 }
 
 /// What a finding is about, in words another run of the same program would use. Which device was
 /// idle, and which rank a process was, differs from run to run.
-fn subject(rule: &Rule, draft: &Draft) -> String {
+fn subject(rule: &Rule, draft: &FindingDraft) -> String {
     let Some(worst) = draft.worst() else {
         return String::new();
     };
@@ -353,18 +353,18 @@ fn subject(rule: &Rule, draft: &Draft) -> String {
         (Some(Gather::Run | Gather::Rank), _) | (None, Member::Gap(_) | Member::Rank(_)) => {
             String::new()
         }
-        (Some(Gather::Layer), _) => worst.stake.layer.clone().unwrap_or_default(),
-        (None, _) => worst.stake.place.clone(),
+        (Some(Gather::Layer), _) => worst.affected.layer.clone().unwrap_or_default(),
+        (None, _) => worst.affected.place.clone(),
     }
 }
 
 /// The places of the members, most time first.
-fn places(draft: &Draft) -> Vec<(String, f64)> {
+fn places(draft: &FindingDraft) -> Vec<(String, f64)> {
     let mut time: BTreeMap<&str, f64> = BTreeMap::new();
-    for pick in &draft.picks {
-        match pick.member {
+    for matched in &draft.matches {
+        match matched.member {
             Member::Run | Member::Step(_) | Member::Gap(_) | Member::Rank(_) => {}
-            _ => *time.entry(&pick.stake.place).or_default() += pick.stake.time_ns,
+            _ => *time.entry(&matched.affected.place).or_default() += matched.affected.time_ns,
         }
     }
     let mut places: Vec<(String, f64)> = time
@@ -376,11 +376,11 @@ fn places(draft: &Draft) -> Vec<(String, f64)> {
 }
 
 /// The facts the condition used, printed; not escaped.
-pub(super) fn evidence(rule: &Rule, scene: &Scene<'_>, facts: &[Fact]) -> Vec<(String, String)> {
+pub(super) fn evidence(rule: &Rule, context: &EvalContext<'_>, facts: &[Fact]) -> Vec<(String, String)> {
     let uses = rule.condition_uses();
     let known = uses.facts.iter().filter_map(|name| {
         let fact = facts.iter().find(|f| f.name == *name)?;
-        let value = scene.get(&super::expr::Name::Fact(fact.name)).ok()?;
+        let value = context.get(&super::expr::Name::Fact(fact.name)).ok()?;
         Some((
             fact.name.to_owned(),
             super::explain::printed(fact.unit, &value),
@@ -390,10 +390,10 @@ pub(super) fn evidence(rule: &Rule, scene: &Scene<'_>, facts: &[Fact]) -> Vec<(S
 }
 
 /// Absent facts with what they would have allowed, most time first.
-fn not_judged(rules: &[Rule], judged: &[Judged], bench: &dyn Bench) -> Vec<NotJudged> {
+fn not_judged(rules: &[Rule], results: &[RuleMatches], input: &dyn RuleInput) -> Vec<NotJudged> {
     let mut by_fact: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<Member>)> = BTreeMap::new();
-    for (rule, judged) in rules.iter().zip(judged) {
-        for (fact, members) in &judged.missing {
+    for (rule, results) in rules.iter().zip(results) {
+        for (fact, members) in &results.missing {
             let (rules, all) = by_fact.entry(fact).or_default();
             rules.insert(&rule.id);
             all.extend(members);
@@ -403,7 +403,7 @@ fn not_judged(rules: &[Rule], judged: &[Judged], bench: &dyn Bench) -> Vec<NotJu
         .into_par_iter()
         .map(|(fact, (rules, members))| NotJudged {
             fact: fact.to_owned(),
-            needs: bench
+            needs: input
                 .facts()
                 .iter()
                 .find(|f| f.name == fact)
@@ -411,7 +411,7 @@ fn not_judged(rules: &[Rule], judged: &[Judged], bench: &dyn Bench) -> Vec<NotJu
                 .unwrap_or_default(),
             rules: rules.into_iter().map(str::to_owned).collect(),
             members: members.len() as u64,
-            time_ns: time_of(&members, bench),
+            time_ns: time_of(&members, input),
         })
         .collect();
     list.sort_by(|a, b| {
@@ -423,16 +423,16 @@ fn not_judged(rules: &[Rule], judged: &[Judged], bench: &dyn Bench) -> Vec<NotJu
 }
 
 /// GPU time of members, each site once; a member without sites covers what it says.
-fn time_of(members: &BTreeSet<Member>, bench: &dyn Bench) -> f64 {
+fn time_of(members: &BTreeSet<Member>, input: &dyn RuleInput) -> f64 {
     // Of a site, what single kernels cover and what members that are about all of it cover.
     let mut sites: BTreeMap<SiteId, (f64, f64)> = BTreeMap::new();
     let mut without = 0.0_f64;
     for &member in members {
-        let stake = bench.stake_anywhere(member);
-        if stake.sites.is_empty() {
-            without = without.max(stake.time_ns);
+        let affected = input.affected_without_place(member);
+        if affected.sites.is_empty() {
+            without = without.max(affected.time_ns);
         }
-        for part in stake.sites {
+        for part in affected.sites {
             let (kernels, whole) = sites.entry(part.site).or_default();
             match member {
                 Member::Kernel(..) => *kernels += part.time_ns,
@@ -449,14 +449,14 @@ fn time_of(members: &BTreeSet<Member>, bench: &dyn Bench) -> f64 {
         .sum()
 }
 
-fn faults(rules: &[Rule], judged: &[Judged]) -> Vec<Fault> {
-    let of = |(rule, judged): (&Rule, &Judged)| -> Vec<Fault> {
-        let each = judged.faults.iter().map(|(message, count)| Fault {
+fn faults(rules: &[Rule], results: &[RuleMatches]) -> Vec<Fault> {
+    let of = |(rule, results): (&Rule, &RuleMatches)| -> Vec<Fault> {
+        let each = results.faults.iter().map(|(message, count)| Fault {
             rule: rule.id.clone(),
             message: message.to_owned(),
             count,
         });
         each.collect()
     };
-    rules.iter().zip(judged).flat_map(of).collect()
+    rules.iter().zip(results).flat_map(of).collect()
 }

@@ -13,7 +13,7 @@ use minijinja::value::{Value as Jinja, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 
 use super::check::{Mistake, NoName, Vocabulary};
-use super::expr::{Let, Name, Scene, Undecided, Uses};
+use super::expr::{Let, Name, EvalContext, Undecided, Uses};
 use crate::base::suggest::did_you_mean;
 use crate::base::{text, units};
 use crate::facts::Value;
@@ -118,33 +118,33 @@ impl Template {
         uses
     }
 
-    /// The sentence for one scene.
+    /// The sentence for one context.
     ///
     /// # Errors
     /// Why it cannot be said: a name without a value that the sentence does not guard with
     /// `is defined`, or a limit.
-    pub fn render(&self, scene: &Scene<'_>, lets: &[Let]) -> Result<String, String> {
-        self.render_in(&MARKDOWN, scene, lets)
+    pub fn render(&self, context: &EvalContext<'_>, lets: &[Let]) -> Result<String, String> {
+        self.render_in(&MARKDOWN, context, lets)
     }
 
     /// The sentence with the words of facts as they are: for comparing, not for showing.
     ///
     /// # Errors
     /// As [`render`](Self::render).
-    pub fn render_plain(&self, scene: &Scene<'_>, lets: &[Let]) -> Result<String, String> {
-        self.render_in(&PLAIN, scene, lets)
+    pub fn render_plain(&self, context: &EvalContext<'_>, lets: &[Let]) -> Result<String, String> {
+        self.render_in(&PLAIN, context, lets)
     }
 
     fn render_in(
         &self,
         environment: &Environment<'_>,
-        scene: &Scene<'_>,
+        context: &EvalContext<'_>,
         lets: &[Let],
     ) -> Result<String, String> {
         let mut root = Branch::default();
         for name in &self.names {
             let text = name.text(lets);
-            match scene.get(name) {
+            match context.get(name) {
                 Ok(value) => root.insert(&text, to_jinja(&value)),
                 Err(Undecided::Fault(why)) => return Err(format!("`{text}`: {why}")),
                 Err(_) => root.prepare(&text),

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::eval::{self, Bench};
+use super::evaluate::{self, RuleInput};
 use super::explain::{MAX_WORD, printed};
-use super::expr::{Expr, FOUND, Name, Node, Scene, Undecided};
-use super::gather::{self, Draft};
+use super::expr::{Expr, FOUND, Name, Node, EvalContext, Undecided};
+use super::gather::{self, FindingDraft};
 use super::resolve::FLOOR;
 use super::rule::Rule;
 use super::{Finding, Verdict};
@@ -20,27 +20,27 @@ use crate::facts::{Fact, Member};
 const SHOWN: usize = 5;
 
 /// Why a rule says what it says about a run. `verdict` is what all rules together came to.
-pub fn why(rule: &Rule, bench: &dyn Bench, verdict: &Verdict) -> String {
+pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}: {}", rule.id, rule.title);
     let _ = writeln!(out, "from {}", text::plain(&rule.source.name));
     let _ = writeln!(out, "when {}", one_line(&rule.when.source));
-    let members = bench.members(rule.over);
+    let members = input.members(rule.over);
     let mut views: Vec<(Came, f64, Member)> = Vec::with_capacity(members.len());
     let mut missing: BTreeMap<&'static str, u64> = BTreeMap::new();
     for &member in &members {
-        let lookup = bench.lookup(member);
-        let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
-        let held = scene.holds(&rule.when);
-        if let Err(Undecided::NotJudged(facts)) = &held {
+        let lookup = input.lookup(member);
+        let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, None);
+        let held = context.holds(&rule.when);
+        if let Err(Undecided::Absent(facts)) = &held {
             for fact in facts {
                 *missing.entry(fact).or_default() += 1;
             }
         }
-        views.push((Came::of(&held), bench.stake(member).time_ns, member));
+        views.push((Came::of(&held), input.affected(member).time_ns, member));
     }
     let count = |came| views.iter().filter(|(v, ..)| *v == came).count();
-    in_report(&mut out, rule, bench, verdict, count(Came::Picked));
+    in_report(&mut out, rule, input, verdict, count(Came::Picked));
     let word = match rule.over.word() {
         "copy" => "kind of copies",
         "gap" => "cause of gaps",
@@ -61,7 +61,7 @@ pub fn why(rule: &Rule, bench: &dyn Bench, verdict: &Verdict) -> String {
         count(Came::Failed),
     );
     for (fact, members) in missing {
-        let needs = bench.facts().iter().find(|f| f.name == fact);
+        let needs = input.facts().iter().find(|f| f.name == fact);
         let needs = needs.map(|f| f.needs).filter(|n| !n.is_empty());
         let needs = needs.map_or(String::new(), |needs| format!("; it needs {needs}"));
         let _ = writeln!(out, "no {fact} in {members} of them{needs}");
@@ -73,7 +73,7 @@ pub fn why(rule: &Rule, bench: &dyn Bench, verdict: &Verdict) -> String {
     });
     for (came, _, member) in views.iter().take(SHOWN) {
         out.push('\n');
-        one_member(&mut out, rule, bench, *member, *came);
+        one_member(&mut out, rule, input, *member, *came);
     }
     let rest = views.len().saturating_sub(SHOWN);
     if rest > 0 {
@@ -83,10 +83,10 @@ pub fn why(rule: &Rule, bench: &dyn Bench, verdict: &Verdict) -> String {
 }
 
 /// What came of the rule in the report.
-fn in_report(out: &mut String, rule: &Rule, bench: &dyn Bench, verdict: &Verdict, picked: usize) {
+fn in_report(out: &mut String, rule: &Rule, input: &dyn RuleInput, verdict: &Verdict, picked: usize) {
     let own = |list: &[Finding]| -> Vec<String> {
         let own = list.iter().filter(|f| f.rule == rule.id);
-        own.map(promise).collect()
+        own.map(expected_saving).collect()
     };
     let floor = format!("under the floor of {}, in the tail", units::percent(FLOOR));
     let mut said = false;
@@ -117,13 +117,13 @@ fn in_report(out: &mut String, rule: &Rule, bench: &dyn Bench, verdict: &Verdict
         return;
     }
     let _ = writeln!(out, "silent: what it picked is not enough");
-    let members = bench.members(rule.over);
-    let judged = eval::examine(&[rule], &members, bench);
-    let picks: Vec<_> = judged.into_iter().flat_map(|j| j.picks).collect();
-    let mut drafts = gather::drafts(0, rule, &picks, bench);
+    let members = input.members(rule.over);
+    let judged = evaluate::evaluate(&[rule], &members, input);
+    let matches: Vec<_> = judged.into_iter().flat_map(|j| j.matches).collect();
+    let mut drafts = gather::drafts(0, rule, &matches, input);
     drafts.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
     for draft in drafts.iter().take(SHOWN) {
-        not_enough(out, rule, bench, draft);
+        not_enough(out, rule, input, draft);
     }
 }
 
@@ -143,7 +143,7 @@ fn listed(out: &mut String, how: &str, lines: &[String]) -> bool {
     true
 }
 
-fn promise(finding: &Finding) -> String {
+fn expected_saving(finding: &Finding) -> String {
     let place = plain(&finding.place);
     let share = units::percent(finding.share);
     match &finding.saving {
@@ -165,12 +165,12 @@ fn promise(finding: &Finding) -> String {
 }
 
 /// A would-be finding that `enough` refused.
-fn not_enough(out: &mut String, rule: &Rule, bench: &dyn Bench, draft: &Draft) {
+fn not_enough(out: &mut String, rule: &Rule, input: &dyn RuleInput, draft: &FindingDraft) {
     let (Some(enough), Some(worst)) = (&rule.enough, draft.worst()) else {
         return;
     };
-    let lookup = bench.lookup(worst.member);
-    let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
+    let lookup = input.lookup(worst.member);
+    let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
     let _ = writeln!(out, "  {}", plain(&draft.place));
     let source = sources_of(enough, rule);
     for (name, ..) in FOUND.iter().filter(|(name, ..)| source.contains(name)) {
@@ -185,9 +185,9 @@ fn not_enough(out: &mut String, rule: &Rule, bench: &dyn Bench, draft: &Draft) {
     }
     for param in &enough.uses.closure(&rule.lets).params {
         let _ = write!(out, "  ");
-        line(out, rule, &scene, &Name::Param(param.clone()), None);
+        line(out, rule, &context, &Name::Param(param.clone()), None);
     }
-    parts(out, "    ", enough, &scene);
+    parts(out, "    ", enough, &context);
 }
 
 /// The text of an expression and of the lets it uses.
@@ -217,8 +217,8 @@ impl Came {
         match held {
             Ok(true) => Came::Picked,
             Ok(false) => Came::Passed,
-            Err(Undecided::NotJudged(_)) => Came::NotJudged,
-            Err(Undecided::Silent) => Came::Silent,
+            Err(Undecided::Absent(_)) => Came::NotJudged,
+            Err(Undecided::NotApplicable) => Came::Silent,
             Err(Undecided::Fault(_)) => Came::Failed,
         }
     }
@@ -234,34 +234,34 @@ impl Came {
     }
 }
 
-fn one_member(out: &mut String, rule: &Rule, bench: &dyn Bench, member: Member, came: Came) {
-    let stake = bench.stake(member);
-    let lookup = bench.lookup(member);
-    let scene = Scene::new(&*lookup, &rule.settings, &rule.lets, None);
-    let place = plain(&stake.place);
+fn one_member(out: &mut String, rule: &Rule, input: &dyn RuleInput, member: Member, came: Came) {
+    let affected = input.affected(member);
+    let lookup = input.lookup(member);
+    let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, None);
+    let place = plain(&affected.place);
     let _ = writeln!(
         out,
         "{place} ({}): {}",
-        units::ns(stake.time_ns),
+        units::ns(affected.time_ns),
         came.word()
     );
     let uses = rule.condition_uses();
     for name in &uses.facts {
         let name = Name::Fact(name);
-        let fact = bench.facts().iter().find(|f| Name::Fact(f.name) == name);
-        line(out, rule, &scene, &name, fact);
+        let fact = input.facts().iter().find(|f| Name::Fact(f.name) == name);
+        line(out, rule, &context, &name, fact);
     }
     for param in &uses.params {
-        line(out, rule, &scene, &Name::Param(param.clone()), None);
+        line(out, rule, &context, &Name::Param(param.clone()), None);
     }
     for index in &uses.lets {
-        line(out, rule, &scene, &Name::Let(*index), None);
+        line(out, rule, &context, &Name::Let(*index), None);
     }
-    parts(out, "  ", &rule.when, &scene);
+    parts(out, "  ", &rule.when, &context);
     if let Some(saving) = &rule.saving_ns
         && came == Came::Picked
     {
-        let said = match scene.number(saving) {
+        let said = match context.number(saving) {
             Ok(ns) => units::ns(ns),
             Err(why) => undecided(&why),
         };
@@ -269,8 +269,8 @@ fn one_member(out: &mut String, rule: &Rule, bench: &dyn Bench, member: Member, 
     }
 }
 
-fn line(out: &mut String, rule: &Rule, scene: &Scene<'_>, name: &Name, fact: Option<&Fact>) {
-    let value = match scene.get(name) {
+fn line(out: &mut String, rule: &Rule, context: &EvalContext<'_>, name: &Name, fact: Option<&Fact>) {
+    let value = match context.get(name) {
         Ok(value) => printed(fact.map_or("", |f| f.unit), &value),
         Err(why) => undecided(&why),
     };
@@ -288,7 +288,7 @@ fn line(out: &mut String, rule: &Rule, scene: &Scene<'_>, name: &Name, fact: Opt
 }
 
 /// Every part of a condition in its own words, with how it came out.
-fn parts(out: &mut String, indent: &str, condition: &Expr, scene: &Scene<'_>) {
+fn parts(out: &mut String, indent: &str, condition: &Expr, context: &EvalContext<'_>) {
     let mut nodes = Vec::new();
     conjuncts(&condition.node, &mut nodes);
     let mut texts = Vec::new();
@@ -297,7 +297,7 @@ fn parts(out: &mut String, indent: &str, condition: &Expr, scene: &Scene<'_>) {
         return;
     }
     for (node, text) in nodes.iter().zip(texts) {
-        let held = outcome(&scene.part_holds(node));
+        let held = outcome(&context.part_holds(node));
         let _ = writeln!(out, "{indent}{}: {held}", one_line(text));
     }
 }
@@ -403,8 +403,8 @@ fn outcome(held: &Result<bool, Undecided>) -> String {
 
 fn undecided(why: &Undecided) -> String {
     match why {
-        Undecided::NotJudged(facts) => format!("unknown (no {})", facts.join(", ")),
-        Undecided::Silent => "does not apply here".to_owned(),
+        Undecided::Absent(facts) => format!("unknown (no {})", facts.join(", ")),
+        Undecided::NotApplicable => "does not apply here".to_owned(),
         Undecided::Fault(message) => format!("failed: {message}"),
     }
 }

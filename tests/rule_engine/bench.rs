@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::cost::Family;
 use pyprof_advise::facts::{
-    Answer, Fact, Lookup, Member, Over, SiteStake, Stake, Totals, Ty, Value,
+    Answer, Fact, Lookup, Member, Over, AffectedSite, AffectedTime, Totals, Ty, Value,
 };
 use pyprof_advise::judge::load::RuleFile;
-use pyprof_advise::judge::{Bench, RuleSet, Selection, Verdict, judge};
+use pyprof_advise::judge::{RuleInput, RuleSet, Selection, Verdict, judge};
 
 const fn fact(name: &'static str, ty: Ty, unit: &'static str) -> Fact {
     Fact {
@@ -115,7 +115,7 @@ pub(super) fn ints(pairs: &[(&str, i64)]) -> Value {
 
 /// A run made by hand.
 pub(super) struct Fake {
-    pub(super) members: Vec<(Member, Facts, Stake)>,
+    pub(super) members: Vec<(Member, Facts, AffectedTime)>,
     pub(super) totals: Totals,
 }
 
@@ -149,8 +149,8 @@ impl Fake {
         let mut facts = Facts::new(facts);
         facts.0.insert("site.time_ns".into(), d(time));
         facts.0.insert("site.reachable_ns".into(), d(floor));
-        let stake = Stake {
-            sites: vec![SiteStake {
+        let affected = AffectedTime {
+            sites: vec![AffectedSite {
                 site: SiteId(number),
                 time_ns: time,
                 floor_ns: floor,
@@ -160,22 +160,22 @@ impl Fake {
             time_ns: time,
             place: format!("{layer}: linear"),
             layer: Some(layer.to_owned()),
-            ..Stake::default()
+            ..AffectedTime::default()
         };
         self.members
-            .push((Member::Site(SiteId(number)), facts, stake));
+            .push((Member::Site(SiteId(number)), facts, affected));
     }
 
     pub(super) fn gap(&mut self, number: u32, time: f64, cause: &str) {
         let facts = Facts::new(&[("gap.time_ns", d(time)), ("gap.cause", s(cause))]);
-        let stake = Stake {
+        let affected = AffectedTime {
             idle_ns: time,
             calls: 1,
             time_ns: time,
             place: format!("gap {number}"),
-            ..Stake::default()
+            ..AffectedTime::default()
         };
-        self.members.push((Member::Gap(number), facts, stake));
+        self.members.push((Member::Gap(number), facts, affected));
     }
 
     pub(super) fn copy(&mut self, number: u32, exposed: f64) {
@@ -183,24 +183,24 @@ impl Fake {
             ("copy.exposed_ns", d(exposed)),
             ("copy.kind", s("pageable")),
         ]);
-        let stake = Stake {
+        let affected = AffectedTime {
             copy_ns: exposed,
             calls: 1,
             time_ns: exposed,
             place: format!("copy {number}"),
-            ..Stake::default()
+            ..AffectedTime::default()
         };
-        self.members.push((Member::Copy(number), facts, stake));
+        self.members.push((Member::Copy(number), facts, affected));
     }
 
     pub(super) fn run(&mut self, facts: &[(&str, Value)]) {
-        let stake = Stake {
+        let affected = AffectedTime {
             calls: 1,
             time_ns: self.totals.gpu_busy_ns,
             place: "the whole run".into(),
-            ..Stake::default()
+            ..AffectedTime::default()
         };
-        self.members.push((Member::Run, Facts::new(facts), stake));
+        self.members.push((Member::Run, Facts::new(facts), affected));
     }
 
     pub(super) fn judge(&self, rules: &RuleSet) -> Verdict {
@@ -208,7 +208,7 @@ impl Fake {
     }
 }
 
-impl Bench for Fake {
+impl RuleInput for Fake {
     fn facts(&self) -> &[Fact] {
         FACTS
     }
@@ -234,9 +234,9 @@ impl Bench for Fake {
         Box::new(found.map(|(_, facts, _)| facts.clone()).unwrap_or_default())
     }
 
-    fn stake(&self, member: Member) -> Stake {
+    fn affected(&self, member: Member) -> AffectedTime {
         let found = self.members.iter().find(|(m, ..)| *m == member);
-        found.map(|(.., stake)| stake.clone()).unwrap_or_default()
+        found.map(|(.., affected)| affected.clone()).unwrap_or_default()
     }
 
     fn totals(&self) -> Totals {

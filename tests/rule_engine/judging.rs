@@ -3,7 +3,7 @@
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::facts::Value;
 use pyprof_advise::judge::{
-    Confidence, Finding, Outcome, SavingKind, Severity, Verdict, prove, why,
+    Confidence, Finding, TestOutcome, SavingKind, Severity, Verdict, run_tests, why,
 };
 
 use super::bench::{FACTS, Fake, i, ints, load, rule, s};
@@ -597,14 +597,14 @@ fn a_rule_explains_itself() {
 }
 
 /// One test of a rule, and how it goes.
-fn proof(body: &str, test: &str) -> Outcome {
+fn proof(body: &str, test: &str) -> TestOutcome {
     let rest =
         "\n[[test]]\nname = \"f\"\nfires = \"says\"\n[[test]]\nname = \"s\"\nsilent = true\n";
     let text = rule(&format!("{body}\n[[test]]\nname = \"t\"\n{test}{rest}"));
     let rules = load(&[("host/x", &text)]).unwrap();
     let gpu =
         |id: &str| (id == "g").then(|| [("gpu.tc_align".to_owned(), ints(&[("fp16", 8)]))].into());
-    let proofs = prove(rules.rules(), FACTS, &gpu);
+    let proofs = run_tests(rules.rules(), FACTS, &gpu);
     proofs.into_iter().find(|p| p.test == "t").unwrap().outcome
 }
 
@@ -614,68 +614,68 @@ fn tests_of_rules_pass_and_fail_for_the_right_reason() {
     let facts = "gpu = \"g\"\nfacts = { \"site.m\" = 9, \"site.label\" = \"a*b\", \"site.time_ns\" = 100, \"found.gpu_share\" = 0.5, site.calls = 4 }\n";
     let says = "m=9 a*b 4 100 ns";
     let fires = format!("{facts}fires = \"{says}\"\n");
-    assert_eq!(proof(body, &fires), Outcome::Pass);
+    assert_eq!(proof(body, &fires), TestOutcome::Pass);
     assert_eq!(
         proof(
             body,
             &format!("{fires}saving_ns = 100\nseverity = \"warning\"")
         ),
-        Outcome::Pass
+        TestOutcome::Pass
     );
     assert!(matches!(
         proof(body, &format!("{fires}saving_ns = 90")),
-        Outcome::Saving { .. }
+        TestOutcome::Saving { .. }
     ));
     assert!(matches!(
         proof(body, &format!("{fires}severity = \"error\"")),
-        Outcome::Severity { .. }
+        TestOutcome::Severity { .. }
     ));
     assert_eq!(
         proof(body, &format!("{facts}fires = \"m=9\"")),
-        Outcome::Sentence {
+        TestOutcome::Sentence {
             want: "m=9".into(),
             got: says.into()
         }
     );
     assert_eq!(
         proof(body, &format!("{facts}silent = true")),
-        Outcome::Noisy(says.into())
+        TestOutcome::Noisy(says.into())
     );
     assert_eq!(
         proof(body, &format!("{fires}params = {{ x = 0.9 }}")),
-        Outcome::Missing("what it found is not enough".into())
+        TestOutcome::Missing("what it found is not enough".into())
     );
     assert!(matches!(
         proof(body, &fires.replace("= 9", "= 2")),
-        Outcome::Missing(_)
+        TestOutcome::Missing(_)
     ));
     assert_eq!(
         proof(body, &fires.replace("\"g\"", "\"v1000\"")),
-        Outcome::NoGpu("v1000".into())
+        TestOutcome::NoGpu("v1000".into())
     );
     let no_gpu = facts.replace("gpu = \"g\"\n", "");
     assert_eq!(
         proof(body, &format!("{no_gpu}not_judged = [\"gpu.tc_align\"]")),
-        Outcome::Pass
+        TestOutcome::Pass
     );
     assert!(matches!(
         proof(body, &format!("{no_gpu}not_judged = [\"site.m\"]")),
-        Outcome::Judged { .. }
+        TestOutcome::NotSkipped { .. }
     ));
     assert!(matches!(
         proof(body, &format!("{facts}not_judged = [\"site.m\"]")),
-        Outcome::Judged { .. }
+        TestOutcome::NotSkipped { .. }
     ));
     assert!(matches!(
         proof(body, &format!("{no_gpu}silent = true")),
-        Outcome::Noisy(_)
+        TestOutcome::Noisy(_)
     ));
     // A fact that does not apply to the family makes the rule silent.
     let norm = "gpu = \"g\"\nfacts = { \"site.family\" = \"norm\" }\nsilent = true";
-    assert_eq!(proof(body, norm), Outcome::Pass);
+    assert_eq!(proof(body, norm), TestOutcome::Pass);
     let faulty = "when = 'site.m / 0 > 3'";
     assert!(matches!(
         proof(faulty, "facts = { \"site.m\" = 1 }\nsilent = true"),
-        Outcome::Fault(_)
+        TestOutcome::Fault(_)
     ));
 }

@@ -317,7 +317,7 @@ fn a_folder_of_rules_is_found_and_a_wrong_path_explained() {
 fn a_new_rule_loads_as_it_is() {
     let text = scaffold("fusion/my-idea");
     let set = load(&[("fusion/my-idea", &text)]).unwrap();
-    let proofs = pyprof_advise::judge::prove(set.rules(), FACTS, &|_| None);
+    let proofs = pyprof_advise::judge::run_tests(set.rules(), FACTS, &|_| None);
     assert_eq!(proofs.len(), 3);
     for proof in proofs {
         assert!(proof.passed(), "{}: {}", proof.test, proof.outcome);

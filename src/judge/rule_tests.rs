@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::eval::{self, Faults};
-use super::expr::{Found, Scene, Undecided};
+use super::evaluate::{self, Faults};
+use super::expr::{Found, EvalContext, Undecided};
 use super::rule::{Case, Expect, Rule};
 use super::{Severity, template};
 use crate::facts::{Answer, Fact, Lookup, Value};
@@ -16,21 +16,21 @@ pub type GpuFacts<'a> = dyn Fn(&str) -> Option<BTreeMap<String, Value>> + Sync +
 
 /// A test and how it went.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Proof {
+pub struct TestResult {
     pub rule: String,
     pub test: String,
-    pub outcome: Outcome,
+    pub outcome: TestOutcome,
 }
 
-impl Proof {
+impl TestResult {
     pub fn passed(&self) -> bool {
-        self.outcome == Outcome::Pass
+        self.outcome == TestOutcome::Pass
     }
 }
 
 /// How a test went.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum TestOutcome {
     Pass,
     /// It should have fired; says what happened instead.
     Missing(String),
@@ -42,7 +42,7 @@ pub enum Outcome {
         got: String,
     },
     /// It should not have been judged for want of some facts; says what happened instead.
-    Judged {
+    NotSkipped {
         want: Vec<String>,
         got: String,
     },
@@ -62,52 +62,52 @@ pub enum Outcome {
     NoGpu(String),
 }
 
-impl std::fmt::Display for Outcome {
+impl std::fmt::Display for TestOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Outcome::Pass => write!(f, "ok"),
-            Outcome::Missing(got) => write!(f, "missing: it should fire, but {got}"),
-            Outcome::Noisy(said) => write!(f, "noisy: it should be silent, but says\n  {said}"),
-            Outcome::Sentence { want, got } => {
+            TestOutcome::Pass => write!(f, "ok"),
+            TestOutcome::Missing(got) => write!(f, "missing: it should fire, but {got}"),
+            TestOutcome::Noisy(said) => write!(f, "noisy: it should be silent, but says\n  {said}"),
+            TestOutcome::Sentence { want, got } => {
                 write!(f, "another sentence\n  wanted: {want}\n  said:   {got}")
             }
-            Outcome::Judged { want, got } => {
+            TestOutcome::NotSkipped { want, got } => {
                 write!(
                     f,
                     "it should not be judged for want of {}, but {got}",
                     want.join(", ")
                 )
             }
-            Outcome::Saving { want, got } => match got {
+            TestOutcome::Saving { want, got } => match got {
                 Some(got) => write!(f, "a saving of {got} ns, not {want} ns"),
                 None => write!(f, "no saving, not {want} ns"),
             },
-            Outcome::Severity { want, got } => {
+            TestOutcome::Severity { want, got } => {
                 write!(f, "severity {}, not {}", got.word(), want.word())
             }
-            Outcome::Fault(message) => write!(f, "the rule failed: {message}"),
-            Outcome::NoGpu(id) => write!(f, "there is no GPU `{id}`"),
+            TestOutcome::Fault(message) => write!(f, "the rule failed: {message}"),
+            TestOutcome::NoGpu(id) => write!(f, "there is no GPU `{id}`"),
         }
     }
 }
 
 /// Runs every test of some rules.
-pub fn prove<'a>(
+pub fn run_tests<'a>(
     rules: impl IntoIterator<Item = &'a Rule>,
     facts: &[Fact],
     gpu: &GpuFacts<'_>,
-) -> Vec<Proof> {
-    let mut proofs = Vec::new();
+) -> Vec<TestResult> {
+    let mut results = Vec::new();
     for rule in rules {
         for case in &rule.tests {
-            proofs.push(Proof {
+            results.push(TestResult {
                 rule: rule.id.clone(),
                 test: case.name.clone(),
                 outcome: run(rule, case, facts, gpu),
             });
         }
     }
-    proofs
+    results
 }
 
 /// The facts of a test.
@@ -152,34 +152,34 @@ enum Said {
     NotJudged(Vec<String>),
 }
 
-fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> Outcome {
+fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutcome {
     let mut given = BTreeMap::new();
     if let Some(id) = &case.gpu {
         match gpu(id) {
             Some(facts) => given = facts,
-            None => return Outcome::NoGpu(id.clone()),
+            None => return TestOutcome::NoGpu(id.clone()),
         }
     }
     given.extend(case.facts.clone());
     match (say(rule, case, &Example { given, facts }), &case.expect) {
-        (Err(fault), _) => Outcome::Fault(fault),
-        (Ok(Said::Fired { message, .. }), Expect::Silent) => Outcome::Noisy(message),
-        (Ok(Said::Nothing(_)), Expect::Silent) => Outcome::Pass,
+        (Err(fault), _) => TestOutcome::Fault(fault),
+        (Ok(Said::Fired { message, .. }), Expect::Silent) => TestOutcome::Noisy(message),
+        (Ok(Said::Nothing(_)), Expect::Silent) => TestOutcome::Pass,
         (Ok(Said::NotJudged(facts)), Expect::Silent) => {
-            Outcome::Noisy(format!("(not judged for want of {})", facts.join(", ")))
+            TestOutcome::Noisy(format!("(not judged for want of {})", facts.join(", ")))
         }
         // What an example leaves out is absent too; it need not list all of that.
         (Ok(Said::NotJudged(got)), Expect::NotJudged(want))
             if want.iter().all(|fact| got.contains(fact)) =>
         {
-            Outcome::Pass
+            TestOutcome::Pass
         }
-        (Ok(said), Expect::NotJudged(want)) => Outcome::Judged {
+        (Ok(said), Expect::NotJudged(want)) => TestOutcome::NotSkipped {
             want: want.clone(),
             got: said.describe(),
         },
         (Ok(said @ (Said::Nothing(_) | Said::NotJudged(_))), Expect::Fires(_)) => {
-            Outcome::Missing(said.describe())
+            TestOutcome::Missing(said.describe())
         }
         (
             Ok(Said::Fired {
@@ -198,9 +198,9 @@ fn compare(
     message: String,
     saving: Option<f64>,
     severity: Severity,
-) -> Outcome {
+) -> TestOutcome {
     if message != want {
-        return Outcome::Sentence {
+        return TestOutcome::Sentence {
             want: want.to_owned(),
             got: message,
         };
@@ -209,15 +209,15 @@ fn compare(
         // Hand-written figures are rounded: one part in a thousand, or a nanosecond.
         let near = |got: f64| (got - want).abs() <= (want.abs() * 1e-3).max(1.0);
         if !saving.is_some_and(near) {
-            return Outcome::Saving { want, got: saving };
+            return TestOutcome::Saving { want, got: saving };
         }
     }
     match case.severity {
-        Some(want) if want != severity => Outcome::Severity {
+        Some(want) if want != severity => TestOutcome::Severity {
             want,
             got: severity,
         },
-        _ => Outcome::Pass,
+        _ => TestOutcome::Pass,
     }
 }
 
@@ -235,21 +235,21 @@ impl Said {
 fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, String> {
     let mut settings = rule.settings.clone();
     settings.extend(case.params.clone());
-    let early = Scene::new(example, &settings, &rule.lets, None);
+    let early = EvalContext::new(example, &settings, &rule.lets, None);
     match early.holds(&rule.when) {
         Ok(true) => {}
         Ok(false) => return Ok(Said::Nothing("its condition does not hold")),
         Err(why) => return undecided(why),
     }
     let mut faults = Faults::default();
-    let saving = eval::saving(rule, &early, &mut faults);
+    let saving = evaluate::saving(rule, &early, &mut faults);
     if let Some((message, _)) = faults.iter().next() {
         return Err(message.to_owned());
     }
     let found = found(rule, example, saving);
-    let scene = Scene::new(example, &settings, &rule.lets, Some(&found));
+    let context = EvalContext::new(example, &settings, &rule.lets, Some(&found));
     if let Some(enough) = &rule.enough {
-        match scene.holds(enough) {
+        match context.holds(enough) {
             Ok(true) => {}
             Ok(false) => return Ok(Said::Nothing("what it found is not enough")),
             Err(why) => return undecided(why),
@@ -257,14 +257,14 @@ fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, String> 
     }
     let mut severity = rule.severity;
     if let Some(error_when) = &rule.error_when {
-        match scene.holds(error_when) {
+        match context.holds(error_when) {
             Ok(true) => severity = Severity::Error,
             Err(Undecided::Fault(message)) => return Err(format!("error_when: {message}")),
             _ => {}
         }
     }
     let sentence = |what: &str, template: &template::Template| {
-        let said = template.render_plain(&scene, &rule.lets);
+        let said = template.render_plain(&context, &rule.lets);
         said.map_err(|failure| format!("{what}: {failure}"))
     };
     sentence("why", &rule.why)?;
@@ -278,9 +278,9 @@ fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, String> 
 
 fn undecided(why: Undecided) -> Result<Said, String> {
     match why {
-        Undecided::Silent => Ok(Said::Nothing("a fact it uses does not apply")),
+        Undecided::NotApplicable => Ok(Said::Nothing("a fact it uses does not apply")),
         Undecided::Fault(message) => Err(message),
-        Undecided::NotJudged(facts) => {
+        Undecided::Absent(facts) => {
             let facts = facts.into_iter().map(str::to_owned).collect();
             Ok(Said::NotJudged(facts))
         }

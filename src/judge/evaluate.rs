@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::expr::{Scene, Undecided};
+use super::expr::{EvalContext, Undecided};
 use super::rule::Rule;
-use crate::facts::{self, Fact, Lookup, Member, Over, Stake, Table, Totals};
+use crate::facts::{self, Fact, Lookup, Member, Over, AffectedTime, Table, Totals};
 
-/// What rules are judged on: members with facts, and the time each stands for.
+/// What rules are results on: members with facts, and the time each stands for.
 ///
 /// The fact table of a run is one; tests have their own.
-pub trait Bench: Sync {
+pub trait RuleInput: Sync {
     /// The fact table.
     fn facts(&self) -> &[Fact];
     /// Everything of one kind, in a fixed order.
@@ -19,16 +19,16 @@ pub trait Bench: Sync {
     /// The facts of one member.
     fn lookup(&self, member: Member) -> Box<dyn Lookup + '_>;
     /// What one member stands for.
-    fn stake(&self, member: Member) -> Stake;
+    fn affected(&self, member: Member) -> AffectedTime;
     /// The same, but it need not say where that is.
-    fn stake_anywhere(&self, member: Member) -> Stake {
-        self.stake(member)
+    fn affected_without_place(&self, member: Member) -> AffectedTime {
+        self.affected(member)
     }
     /// The run's sums.
     fn totals(&self) -> Totals;
 }
 
-impl Bench for Table<'_> {
+impl RuleInput for Table<'_> {
     fn facts(&self) -> &[Fact] {
         facts::all()
     }
@@ -41,12 +41,12 @@ impl Bench for Table<'_> {
         Box::new(self.view(member))
     }
 
-    fn stake(&self, member: Member) -> Stake {
-        Table::stake(self, member)
+    fn affected(&self, member: Member) -> AffectedTime {
+        Table::affected(self, member)
     }
 
-    fn stake_anywhere(&self, member: Member) -> Stake {
-        Table::stake_anywhere(self, member)
+    fn affected_without_place(&self, member: Member) -> AffectedTime {
+        Table::affected_without_place(self, member)
     }
 
     fn totals(&self) -> Totals {
@@ -56,9 +56,9 @@ impl Bench for Table<'_> {
 
 /// A member the condition picked.
 #[derive(Debug, Clone)]
-pub(super) struct Pick {
+pub(super) struct Match {
     pub(super) member: Member,
-    pub(super) stake: Stake,
+    pub(super) affected: AffectedTime,
     /// ns given back, upper end; `None` where it cannot be said.
     pub(super) saving: Option<f64>,
 }
@@ -92,28 +92,28 @@ impl Faults {
     }
 }
 
-/// Members that could not be judged, by the fact that was absent.
+/// Members that could not be results, by the fact that was absent.
 pub(super) type Missing = BTreeMap<&'static str, Vec<Member>>;
 
 /// What a rule makes of a run, before anything is gathered.
 #[derive(Debug, Default)]
-pub(super) struct Judged {
-    pub(super) picks: Vec<Pick>,
+pub(super) struct RuleMatches {
+    pub(super) matches: Vec<Match>,
     pub(super) missing: Missing,
     pub(super) faults: Faults,
 }
 
-impl Judged {
+impl RuleMatches {
     /// Judges the next member.
-    fn member(&mut self, rule: &Rule, member: Member, facts: &dyn Lookup, bench: &dyn Bench) {
-        let scene = Scene::new(facts, &rule.settings, &rule.lets, None);
-        match scene.picks(&rule.when) {
+    fn member(&mut self, rule: &Rule, member: Member, facts: &dyn Lookup, input: &dyn RuleInput) {
+        let context = EvalContext::new(facts, &rule.settings, &rule.lets, None);
+        match context.selects(&rule.when) {
             Ok(false) => {}
             Ok(true) => {
-                let saving = saving(rule, &scene, &mut self.faults);
-                self.picks.push(Pick {
+                let saving = saving(rule, &context, &mut self.faults);
+                self.matches.push(Match {
                     member,
-                    stake: bench.stake(member),
+                    affected: input.affected(member),
                     saving,
                 });
             }
@@ -122,8 +122,8 @@ impl Judged {
     }
 
     /// Adds what was made of the members behind these.
-    fn append(&mut self, behind: Judged) {
-        self.picks.extend(behind.picks);
+    fn append(&mut self, behind: RuleMatches) {
+        self.matches.extend(behind.matches);
         for (fact, members) in behind.missing {
             self.missing.entry(fact).or_default().extend(members);
         }
@@ -135,9 +135,9 @@ impl Judged {
     /// Notes why something was undecided. A fact that does not apply is nobody's business.
     pub(super) fn undecided(&mut self, why: Undecided, member: Member) {
         match why {
-            Undecided::Silent => {}
+            Undecided::NotApplicable => {}
             Undecided::Fault(message) => self.faults.add(message),
-            Undecided::NotJudged(facts) => {
+            Undecided::Absent(facts) => {
                 for fact in facts {
                     self.missing.entry(fact).or_default().push(member);
                 }
@@ -147,22 +147,22 @@ impl Judged {
 }
 
 /// Judges every member of one kind by the rules over that kind: what each rule makes of them.
-pub(super) fn examine(rules: &[&Rule], members: &[Member], bench: &dyn Bench) -> Vec<Judged> {
-    /// Members that one thread judges. Who is judged with whom decides which messages are kept apart.
+pub(super) fn evaluate(rules: &[&Rule], members: &[Member], input: &dyn RuleInput) -> Vec<RuleMatches> {
+    /// Members that one thread judges. Who is results with whom decides which messages are kept apart.
     const PIECE: usize = 64;
-    let none = || rules.iter().map(|_| Judged::default()).collect();
+    let none = || rules.iter().map(|_| RuleMatches::default()).collect();
     let pieces = members.par_chunks(PIECE).map(|members| {
-        let mut judged: Vec<Judged> = none();
+        let mut results: Vec<RuleMatches> = none();
         for &member in members {
-            let lookup = bench.lookup(member);
-            for (rule, judged) in rules.iter().zip(&mut judged) {
-                judged.member(rule, member, &*lookup, bench);
+            let lookup = input.lookup(member);
+            for (rule, results) in rules.iter().zip(&mut results) {
+                results.member(rule, member, &*lookup, input);
             }
         }
-        judged
+        results
     });
     // In order of the members, however the work was shared out.
-    let pieces: Vec<Vec<Judged>> = pieces.collect();
+    let pieces: Vec<Vec<RuleMatches>> = pieces.collect();
     pieces.into_iter().fold(none(), |mut all, piece| {
         for (all, piece) in all.iter_mut().zip(piece) {
             all.append(piece);
@@ -172,8 +172,8 @@ pub(super) fn examine(rules: &[&Rule], members: &[Member], bench: &dyn Bench) ->
 }
 
 /// The saving of a picked member. Without it the finding still stands, so only faults are noted.
-pub(super) fn saving(rule: &Rule, scene: &Scene<'_>, faults: &mut Faults) -> Option<f64> {
-    match scene.number(rule.saving_ns.as_ref()?) {
+pub(super) fn saving(rule: &Rule, context: &EvalContext<'_>, faults: &mut Faults) -> Option<f64> {
+    match context.number(rule.saving_ns.as_ref()?) {
         Ok(saving) => Some(saving.max(0.0)),
         Err(Undecided::Fault(message)) => {
             faults.add(format!("saving_ns: {message}"));
