@@ -21,7 +21,7 @@ use pyprof_advise::correlate::{SiteId, correlate};
 use pyprof_advise::cost::{Costed, VOCABULARY, price};
 use pyprof_advise::facts::{self, Answer, Lookup, Member, Over, Table};
 use pyprof_advise::gpu::select;
-use pyprof_advise::judge::{RuleInput, FLOOR, Finding, RuleSet, SavingKind, Verdict, judge};
+use pyprof_advise::judge::{FLOOR, Finding, RuleInput, RuleSet, SavingKind, Verdict, judge};
 use pyprof_advise::read;
 use pyprof_advise::report::{Options, Report};
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::evaluate::{RuleInput, Match};
+use super::evaluate::{Match, RuleInput};
 use super::gather::FindingDraft;
 use super::rule::Rule;
 use super::{Confidence, Saving, SavingKind};
@@ -88,17 +88,21 @@ impl<'a> Claims<'a> {
     fn claim_match(&mut self, matched: &Match, kind: SavingKind) -> Taken {
         let wanted = matched.saving.unwrap_or(0.0);
         match kind {
-            SavingKind::Gpu if matched.affected.sites.is_empty() => Taken::all(self.claim_busy(wanted)),
+            SavingKind::Gpu if matched.affected.sites.is_empty() => {
+                Taken::all(self.claim_busy(wanted))
+            }
             SavingKind::Gpu => self.claim_sites(matched, wanted),
             SavingKind::Idle => {
                 let left = self.totals.idle_ns - self.idle;
-                let taken = self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
+                let taken =
+                    self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
                 self.idle += taken;
                 Taken::all(taken)
             }
             SavingKind::Copy => {
                 let left = self.totals.copy_ns - self.copy;
-                let taken = self.claim_member(matched.member, matched.affected.copy_ns, wanted, left);
+                let taken =
+                    self.claim_member(matched.member, matched.affected.copy_ns, wanted, left);
                 self.copy += taken;
                 Taken::all(taken)
             }

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::expr::{EvalContext, Undecided};
 use super::rule::Rule;
-use crate::facts::{self, Fact, Lookup, Member, Over, AffectedTime, Table, Totals};
+use crate::facts::{self, AffectedTime, Fact, Lookup, Member, Over, Table, Totals};
 
 /// What rules are results on: members with facts, and the time each stands for.
 ///
@@ -147,7 +147,11 @@ impl RuleMatches {
 }
 
 /// Judges every member of one kind by the rules over that kind: what each rule makes of them.
-pub(super) fn evaluate(rules: &[&Rule], members: &[Member], input: &dyn RuleInput) -> Vec<RuleMatches> {
+pub(super) fn evaluate(
+    rules: &[&Rule],
+    members: &[Member],
+    input: &dyn RuleInput,
+) -> Vec<RuleMatches> {
     /// Members that one thread judges. Who is results with whom decides which messages are kept apart.
     const PIECE: usize = 64;
     let none = || rules.iter().map(|_| RuleMatches::default()).collect();

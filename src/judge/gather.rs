@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use super::evaluate::{RuleInput, RuleMatches, Match};
-use super::expr::{Found, EvalContext};
+use super::evaluate::{Match, RuleInput, RuleMatches};
+use super::expr::{EvalContext, Found};
 use super::rule::{Gather, Rule};
 use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
-use crate::facts::{Answer, Member, AffectedTime, Totals, Value};
+use crate::facts::{AffectedTime, Answer, Member, Totals, Value};
 
 /// A finding before it has its place in the report.
 #[derive(Debug, Clone)]
@@ -54,7 +54,12 @@ pub(super) fn gather(
 }
 
 /// The findings of a rule's matches, whether they are enough or not.
-pub(super) fn drafts(index: usize, rule: &Rule, matches: &[Match], input: &dyn RuleInput) -> Vec<FindingDraft> {
+pub(super) fn drafts(
+    index: usize,
+    rule: &Rule,
+    matches: &[Match],
+    input: &dyn RuleInput,
+) -> Vec<FindingDraft> {
     let totals = input.totals();
     let mut groups: BTreeMap<Group, Vec<Match>> = BTreeMap::new();
     for matched in matches {
@@ -79,7 +84,10 @@ enum Group {
 impl Group {
     fn of(rule: &Rule, matched: &Match, input: &dyn RuleInput) -> Group {
         match rule.gather {
-            None => Group::Place(matched.affected.layer.clone(), matched.affected.place.clone()),
+            None => Group::Place(
+                matched.affected.layer.clone(),
+                matched.affected.place.clone(),
+            ),
             Some(Gather::Run) => Group::All,
             Some(Gather::Layer) => Group::Layer(matched.affected.layer.clone()),
             Some(Gather::Rank) => match matched.member {
@@ -117,7 +125,8 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
         .get(worst)
         .map(|p| p.affected.place.clone())
         .unwrap_or_default();
-    let sum = |part: fn(&AffectedTime) -> f64| matches.iter().map(|p| part(&p.affected)).sum::<f64>();
+    let sum =
+        |part: fn(&AffectedTime) -> f64| matches.iter().map(|p| part(&p.affected)).sum::<f64>();
     let double = |value: f64| Value::Double(if value.is_finite() { value } else { 0.0 });
     let count = |value: u64| Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
     let mut found = Found::default();
@@ -212,7 +221,12 @@ fn place(matches: &[Match], worst: String) -> String {
 }
 
 /// Applies `enough` and `error_when`, seen from the costliest member.
-fn settle(rule: &Rule, mut draft: FindingDraft, input: &dyn RuleInput, results: &mut RuleMatches) -> Option<FindingDraft> {
+fn settle(
+    rule: &Rule,
+    mut draft: FindingDraft,
+    input: &dyn RuleInput,
+    results: &mut RuleMatches,
+) -> Option<FindingDraft> {
     if rule.enough.is_none() && rule.error_when.is_none() {
         return Some(draft);
     }

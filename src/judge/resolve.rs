@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::claim::{self, Claims};
-use super::evaluate::{RuleInput, RuleMatches, Match};
+use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
 use super::gather::{self, FindingDraft};
-use super::vendor_words::in_words_of_the_maker;
 use super::rule::{Gather, PROFILE, Rule};
 use super::set::{is_profile, silences};
 use super::template::Template;
+use super::vendor_words::in_words_of_the_maker;
 use super::{Confidence, Fault, Finding, NotJudged, SavingKind, Silenced, Verdict};
 use crate::base::glob::Glob;
 use crate::correlate::SiteId;
@@ -124,7 +124,8 @@ impl Resolver<'_> {
 
     /// Gathers a rule's findings unless a profile rule that was firing vetoes it.
     fn gather_unless_vetoed(&mut self, index: usize, firing: &[usize]) {
-        let (Some(rule), Some(results)) = (self.rules.get(index), self.results.get_mut(index)) else {
+        let (Some(rule), Some(results)) = (self.rules.get(index), self.results.get_mut(index))
+        else {
             return;
         };
         let profile_rules = firing.iter().filter_map(|&i| self.rules.get(i));
@@ -258,8 +259,11 @@ fn drop_matches(
     let mut scratch = RuleMatches::default();
     let results = results.unwrap_or(&mut scratch);
     for draft in drafts {
-        let (gone, stay): (Vec<Match>, Vec<Match>) =
-            draft.matches.iter().cloned().partition(|matched| goes(matched));
+        let (gone, stay): (Vec<Match>, Vec<Match>) = draft
+            .matches
+            .iter()
+            .cloned()
+            .partition(|matched| goes(matched));
         if gone.is_empty() {
             left.push(draft);
             continue;
@@ -294,7 +298,12 @@ fn matters(finding: &Finding, totals: &Totals) -> bool {
 }
 
 /// Writes a finding down, seen from its costliest member.
-fn finding(rule: &Rule, draft: &FindingDraft, input: &dyn RuleInput, results: Option<&mut RuleMatches>) -> Finding {
+fn finding(
+    rule: &Rule,
+    draft: &FindingDraft,
+    input: &dyn RuleInput,
+    results: Option<&mut RuleMatches>,
+) -> Finding {
     let member = draft.worst().map_or(Member::Run, |matched| matched.member);
     let lookup = input.lookup(member);
     let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
@@ -376,7 +385,11 @@ fn places(draft: &FindingDraft) -> Vec<(String, f64)> {
 }
 
 /// The facts the condition used, printed; not escaped.
-pub(super) fn evidence(rule: &Rule, context: &EvalContext<'_>, facts: &[Fact]) -> Vec<(String, String)> {
+pub(super) fn evidence(
+    rule: &Rule,
+    context: &EvalContext<'_>,
+    facts: &[Fact],
+) -> Vec<(String, String)> {
     let uses = rule.condition_uses();
     let known = uses.facts.iter().filter_map(|name| {
         let fact = facts.iter().find(|f| f.name == *name)?;

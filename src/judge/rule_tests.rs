@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::evaluate::{self, Faults};
-use super::expr::{Found, EvalContext, Undecided};
+use super::expr::{EvalContext, Found, Undecided};
 use super::rule::{Case, Expect, Rule};
 use super::{Severity, template};
 use crate::facts::{Answer, Fact, Lookup, Value};

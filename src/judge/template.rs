@@ -13,7 +13,7 @@ use minijinja::value::{Value as Jinja, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 
 use super::check::{Mistake, NoName, Vocabulary};
-use super::expr::{Let, Name, EvalContext, Undecided, Uses};
+use super::expr::{EvalContext, Let, Name, Undecided, Uses};
 use crate::base::suggest::did_you_mean;
 use crate::base::{text, units};
 use crate::facts::Value;

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::evaluate::{self, RuleInput};
 use super::explain::{MAX_WORD, printed};
-use super::expr::{Expr, FOUND, Name, Node, EvalContext, Undecided};
+use super::expr::{EvalContext, Expr, FOUND, Name, Node, Undecided};
 use super::gather::{self, FindingDraft};
 use super::resolve::FLOOR;
 use super::rule::Rule;
@@ -83,7 +83,13 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
 }
 
 /// What came of the rule in the report.
-fn in_report(out: &mut String, rule: &Rule, input: &dyn RuleInput, verdict: &Verdict, picked: usize) {
+fn in_report(
+    out: &mut String,
+    rule: &Rule,
+    input: &dyn RuleInput,
+    verdict: &Verdict,
+    picked: usize,
+) {
     let own = |list: &[Finding]| -> Vec<String> {
         let own = list.iter().filter(|f| f.rule == rule.id);
         own.map(expected_saving).collect()
@@ -269,7 +275,13 @@ fn one_member(out: &mut String, rule: &Rule, input: &dyn RuleInput, member: Memb
     }
 }
 
-fn line(out: &mut String, rule: &Rule, context: &EvalContext<'_>, name: &Name, fact: Option<&Fact>) {
+fn line(
+    out: &mut String,
+    rule: &Rule,
+    context: &EvalContext<'_>,
+    name: &Name,
+    fact: Option<&Fact>,
+) {
     let value = match context.get(name) {
         Ok(value) => printed(fact.map_or("", |f| f.unit), &value),
         Err(why) => undecided(&why),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::cost::Family;
 use pyprof_advise::facts::{
-    Answer, Fact, Lookup, Member, Over, AffectedSite, AffectedTime, Totals, Ty, Value,
+    AffectedSite, AffectedTime, Answer, Fact, Lookup, Member, Over, Totals, Ty, Value,
 };
 use pyprof_advise::judge::load::RuleFile;
 use pyprof_advise::judge::{RuleInput, RuleSet, Selection, Verdict, judge};
@@ -200,7 +200,8 @@ impl Fake {
             place: "the whole run".into(),
             ..AffectedTime::default()
         };
-        self.members.push((Member::Run, Facts::new(facts), affected));
+        self.members
+            .push((Member::Run, Facts::new(facts), affected));
     }
 
     pub(super) fn judge(&self, rules: &RuleSet) -> Verdict {
@@ -236,7 +237,9 @@ impl RuleInput for Fake {
 
     fn affected(&self, member: Member) -> AffectedTime {
         let found = self.members.iter().find(|(m, ..)| *m == member);
-        found.map(|(.., affected)| affected.clone()).unwrap_or_default()
+        found
+            .map(|(.., affected)| affected.clone())
+            .unwrap_or_default()
     }
 
     fn totals(&self) -> Totals {

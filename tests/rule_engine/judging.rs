@@ -3,7 +3,7 @@
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::facts::Value;
 use pyprof_advise::judge::{
-    Confidence, Finding, TestOutcome, SavingKind, Severity, Verdict, run_tests, why,
+    Confidence, Finding, SavingKind, Severity, TestOutcome, Verdict, run_tests, why,
 };
 
 use super::bench::{FACTS, Fake, i, ints, load, rule, s};
