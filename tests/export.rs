@@ -1,8 +1,7 @@
-//! The table of all ranks' work: the same rows from profiles as from their reports, in CSV and in
-//! Parquet, with what is not known empty; and the examples of docs/clusters.md, run as printed.
+//! `export`: profiles and their reports give the same rows, unknown values are empty, and the examples
+//! of docs/clusters.md run as printed.
 //!
-//! `cargo test --features parquet --test export` tests Parquet as well. What needs DuckDB, Spark or
-//! Ray runs where `python3` (or PYPROF_ADVISE_PYTHON) has them.
+//! Tests that need DuckDB, Spark or Ray run where `python3` (or PYPROF_ADVISE_PYTHON) has them.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,13 +17,11 @@ mod shared;
 mod desk;
 #[path = "export/engines.rs"]
 mod engines;
-#[cfg(feature = "parquet")]
-#[path = "export/parquet.rs"]
-mod parquet;
 
 use desk::ranks::job;
 use desk::{Desk, has, lacks};
 use pyprof_advise::export::COLUMNS;
+use serde_json::{Value, json};
 
 /// Four ranks, of which the third computes longer; and their reports in a folder of their own.
 fn four_ranks() -> Desk {
@@ -91,6 +88,83 @@ fn profiles_and_their_reports_give_the_same_rows() {
 }
 
 #[test]
+fn rows_equal_the_sites_of_the_json_report() {
+    let desk = Desk::new();
+    let report = desk.report("net.sqlite");
+    let table = lines(&desk.fine("export net.sqlite"));
+    let sites = report["sites"].as_array().unwrap();
+    assert_eq!(table.len() - 1, sites.len());
+    assert!(sites.len() > 20);
+    let mut compared = 0;
+    for (row, site) in table[1..].iter().zip(sites) {
+        for (key, value) in site.as_object().unwrap() {
+            // Numbers of findings mean nothing outside their report: `rules` has the names.
+            if key == "findings" {
+                continue;
+            }
+            let cell = &row[at(key)];
+            match value {
+                Value::Null => assert_eq!(cell, "", "{key}"),
+                Value::String(text) => assert_eq!(*cell, text.replace('"', ""), "{key}"),
+                Value::Number(number) if number.is_f64() => {
+                    assert_eq!(cell.parse().ok(), number.as_f64(), "{key}");
+                }
+                other => assert_eq!(*cell, other.to_string(), "{key}"),
+            }
+            compared += 1;
+        }
+        assert_eq!(row[at("file")], "net.sqlite");
+        assert_eq!(row[at("rank")], "");
+        assert_eq!(row[at("gpu")], "Tesla V100-SXM2-16GB");
+        let busy = &report["summary"]["busy_ns"];
+        assert_eq!(row[at("run_busy_ns")], busy.to_string());
+    }
+    assert!(compared >= 20 * 25, "only {compared} cells");
+}
+
+#[test]
+fn a_table_that_cannot_be_written_leaves_no_file() {
+    let desk = four_ranks();
+    let before = desk.names();
+    has(
+        &desk.refused("export reports -o none/sites.csv"),
+        &["no folder"],
+    );
+    std::fs::create_dir(desk.at("sites.csv")).unwrap();
+    has(
+        &desk.refused("export reports -o sites.csv"),
+        &["is a folder"],
+    );
+    std::fs::remove_dir(desk.at("sites.csv")).unwrap();
+    assert_eq!(desk.names(), before);
+}
+
+/// Names and arguments of a profile may be anything: long, empty, hostile, in any alphabet.
+#[test]
+fn hostile_texts_and_extreme_numbers_stay_in_their_cells() {
+    let desk = four_ranks();
+    let mut report = desk.json("reports/r0.json");
+    let odd = "\u{202e}=x\n\u{1b}[31m\"',;\u{0}层".repeat(2000);
+    report["sites"][0]["kernel"] = json!(odd);
+    report["sites"][0]["calls"] = json!(u64::MAX);
+    report["sites"][0]["time_ns"] = json!(i64::MIN);
+    report["sites"][0]["flops"] = json!(1e308);
+    report["title"] = json!("");
+    desk.write("odd.json", &report.to_string());
+    let csv = desk.fine("export odd.json");
+    assert!(!csv.contains('\u{1b}') && !csv.contains('\u{202e}'));
+    let table = lines(&csv);
+    assert_eq!(table.len(), 1 + report["sites"].as_array().unwrap().len());
+    assert!(table.iter().all(|row| row.len() == COLUMNS.len()));
+    let row = &table[1];
+    assert_eq!(row[at("kernel")].matches('层').count(), 2000);
+    assert_eq!(row[at("file")], "");
+    assert_eq!(row[at("calls")], "");
+    assert_eq!(row[at("time_ns")], i64::MIN.to_string());
+    assert_eq!(row[at("flops")].parse(), Ok(1e308));
+}
+
+#[test]
 fn a_row_of_several_processes_has_no_rank() {
     let Some(profile) = shared::profile("mfu_2gpu_before.sqlite") else {
         return;
@@ -142,23 +216,18 @@ fn what_cannot_be_written_is_said_before_anything_is_read() {
     let desk = four_ranks();
     let before = desk.names();
     for (line, words) in [
-        (
-            "export . -o sites.xlsx",
-            &["ends with .parquet or .csv"][..],
-        ),
-        ("export . -o sites", &["ends with .parquet or .csv"]),
+        ("export . -o sites.xlsx", &["ends with .csv"][..]),
+        ("export . -o sites", &["ends with .csv"]),
         ("export trace_0.json -o trace_0.json", &["ends with"]),
         ("export none/", &["none"]),
         ("export", &["<PROFILE|REPORT>"]),
     ] {
         has(&desk.refused(line), words);
     }
-    if cfg!(not(feature = "parquet")) {
-        has(
-            &desk.refused("export . -o sites.parquet"),
-            &["--features parquet", "-o sites.csv"],
-        );
-    }
+    has(
+        &desk.refused("export . -o sites.parquet"),
+        &["ends with .csv", "DuckDB", "sites.parquet"],
+    );
     assert_eq!(desk.names(), before);
     std::fs::rename(desk.at("trace_0.json"), desk.at("t.csv")).unwrap();
     has(&desk.refused("export . -o t.csv"), &["would overwrite"]);

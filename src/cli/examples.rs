@@ -41,8 +41,8 @@ Exit status: 0 the comparison was written, whatever it says; 1 the gate of --fai
 pub(super) const EXPORT: &str = "\
 Examples:
   pyprof-advise export rank*.json.gz -o sites.csv      a row per rank, layer, operator and shapes
-  pyprof-advise export traces/ -o sites.parquet        the same as Parquet (cargo feature `parquet`)
-  pyprof-advise export reports/ -o sites.parquet       from reports written with --format json
+  pyprof-advise export traces/ -o sites.csv            every profile of a folder
+  pyprof-advise export reports/ -o sites.csv           from reports written with --format json
   pyprof-advise export net.sqlite | head               CSV on standard output";
 
 pub(super) const RULES: &str = "\

@@ -22,7 +22,7 @@ pub(super) struct ExportArgs {
     /// Profiles, reports written with `--format json`, or folders of them
     #[arg(value_name = "PROFILE|REPORT", required = true)]
     inputs: Vec<PathBuf>,
-    /// The file to write: `.parquet` or `.csv`; without it CSV on standard output
+    /// The CSV file to write; without it CSV on standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The GPU of profiles: a name from `gpus list` or a TOML file; without it the one they name
@@ -46,16 +46,9 @@ fn columns_help() -> String {
     text
 }
 
-/// Shapes of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Csv,
-    Parquet,
-}
-
 pub(super) fn export(args: ExportArgs, speech: Speech) -> Outcome {
-    // Reading many profiles takes a while: what cannot be written is said before.
-    let shape = shape(args.output.as_deref())?;
+    // Before the profiles are read, which can take a while.
+    check_extension(args.output.as_deref())?;
     let inputs = job::inputs(&args.inputs, job::PROFILES_OR_REPORTS, speech)?;
     for file in &inputs.files {
         advise::refuse_overwriting(file, args.output.as_deref())?;
@@ -79,45 +72,25 @@ pub(super) fn export(args: ExportArgs, speech: Speech) -> Outcome {
         speech.warn(&plain(remark));
     }
     match &args.output {
-        Some(path) => output::write_file_with(path, |out| match shape {
-            Shape::Csv => export::csv(&table, out),
-            Shape::Parquet => parquet(&table, out),
-        }),
+        Some(path) => output::write_file_with(path, |out| export::csv(&table, out)),
         None => output::stream(|out| export::csv(&table, out)),
     }
 }
 
-/// The shape that a file's name asks for.
-fn shape(output: Option<&Path>) -> Result<Shape, Failure> {
+/// Refuses a file name that does not end with `.csv`.
+fn check_extension(output: Option<&Path>) -> Outcome {
     let Some(path) = output else {
-        return Ok(Shape::Csv);
+        return Ok(());
     };
-    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-    match ending.to_str() {
-        Some("csv") => Ok(Shape::Csv),
-        Some("parquet") if cfg!(feature = "parquet") => Ok(Shape::Parquet),
-        Some("parquet") => Err(Failure::Unusable(format!(
-            "cannot write {}: this pyprof-advise was built without Parquet\n  `cargo install --path . \
-             --features parquet` in the source builds one with it; `-o {}` has the same rows and columns",
-            path.display(),
-            path.with_extension("csv").display()
-        ))),
-        _ => Err(Failure::Unusable(format!(
-            "--output {}: expected a file that ends with .parquet or .csv",
-            path.display()
-        ))),
+    let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+    if extension == "csv" {
+        return Ok(());
     }
-}
-
-#[cfg(feature = "parquet")]
-fn parquet(table: &Table, out: &mut (dyn std::io::Write + Send)) -> std::io::Result<()> {
-    export::parquet(table, out)
-}
-
-/// [`shape`] has refused it.
-#[cfg(not(feature = "parquet"))]
-fn parquet(_: &Table, _: &mut (dyn std::io::Write + Send)) -> std::io::Result<()> {
-    Err(std::io::ErrorKind::Unsupported.into())
+    Err(Failure::Unusable(format!(
+        "--output {}: expected a file name that ends with .csv\n  DuckDB converts CSV to Parquet: \
+         COPY (FROM 'sites.csv') TO 'sites.parquet'",
+        path.display()
+    )))
 }
 
 /// Reports were judged already; options that say how to judge mean nothing to them.

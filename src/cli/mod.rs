@@ -112,8 +112,8 @@ enum Command {
     /// Write the work of all ranks as one table, for DuckDB, Spark, polars or a spreadsheet
     #[command(
         long_about = "Writes one row per rank, layer, operator, direction and shapes: what the work is, how \
-long it took, what it should take. Nothing is added up over ranks, so an engine that reads CSV or Parquet (DuckDB, \
-Spark, polars) can hold them against each other as you like. docs/clusters.md has examples."
+long it took, what it should take. Nothing is added up over ranks, so an engine that reads CSV (DuckDB, Spark, \
+polars) can compare them as you like. docs/clusters.md has examples."
     )]
     Export(export::ExportArgs),
     /// Write one dictionary per kernel, as PyProf's `parse` does

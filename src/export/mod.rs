@@ -8,12 +8,8 @@ use crate::compare;
 use crate::report::{Rank, Report, SiteRow};
 
 mod csv;
-#[cfg(feature = "parquet")]
-mod parquet;
 
 pub use csv::csv;
-#[cfg(feature = "parquet")]
-pub use parquet::parquet;
 
 /// The sites of several reports, those of rank 0 first; in each, most time first.
 #[derive(Debug)]
