@@ -14,9 +14,9 @@ use comrak::nodes::NodeValue;
 use comrak::{Arena, Options as Comrak, parse_document};
 use pyprof_advise::base::DType;
 use pyprof_advise::correlate::{
-    Arg, ArgValue, ArgsId, Attribution, DeviceTimeline, Direction, Layer, LayerId, LayerSource,
-    Missing, OpArgs, OpName, Pattern, PatternId, Run, SetUp, Site, SiteId, SiteKernel, Step,
-    Tensor, Timeline, Window,
+    Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, Layer, LayerId,
+    LayerPattern, LayerSource, OpArgs, OpName, PatternId, Run, SetUp, Site, SiteId, SiteKernel,
+    Step, Tensor, Timeline, Window, WithoutOperator,
 };
 use pyprof_advise::cost::{
     Bound, Costed, Coverage, Decoded, Family, FlopsClass, OpCost, SiteCost, TensorCore, Unknown,
@@ -132,8 +132,8 @@ impl Sample {
                     gaps: vec![],
                 }],
             },
-            attribution: Attribution::default(),
-            stretched: None,
+            attribution: AttributionTotals::default(),
+            unreliable_idle: None,
             layer_source: Some(LayerSource::Module),
         };
         Sample {
@@ -165,7 +165,7 @@ impl Sample {
     /// A site of one kernel; without `reachable` it has no price.
     fn site(&mut self, layer: &str, op: &str, ms: f64, reachable: Option<f64>) -> SiteId {
         let run = &mut self.costed.run;
-        run.patterns.push(Pattern {
+        run.patterns.push(LayerPattern {
             name: layer.into(),
             layers: 24,
         });
@@ -502,7 +502,7 @@ fn hostile_text_stays_text() {
     run.profile.devices[0].name = Some(evil.into());
     run.profile.tool_version = Some(evil.into());
     run.profile.note("kernels_missing", evil);
-    run.stretched = Some(evil.into());
+    run.unreliable_idle = Some(evil.into());
     run.sites[0].source_line = Some(evil.into());
     run.args[0].items[0].value = ArgValue::Str(evil.into());
     Arc::make_mut(&mut s.costed.kernels[0][0]).base = evil.into();
@@ -591,7 +591,7 @@ fn copying_and_graphs_are_said_first() {
     let mut s = Sample::new();
     s.site("x", "y", 40.0, None);
     let site = &mut s.costed.run.sites[0];
-    (site.op, site.layer, site.missing) = (None, None, Some(Missing::GraphReplay));
+    (site.op, site.layer, site.missing) = (None, None, Some(WithoutOperator::GraphReplay));
     let report = s.report();
     let said = report.verdict.join(" ");
     assert!(
@@ -606,7 +606,7 @@ fn copying_and_graphs_are_said_first() {
 #[test]
 fn untrusted_idle_promises_no_step_time() {
     let mut s = sample();
-    s.costed.run.stretched = Some("per-op markers stretched the host.".into());
+    s.costed.run.unreliable_idle = Some("per-op markers stretched the host.".into());
     s.saving(0).step_ns = None;
     let report = s.report();
     assert!(

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
 use super::literal::{self, Literal};
-use super::source;
-use super::{Arg, ArgValue, ArgsId, OpArgs, Tensor};
+use super::model::{Arg, ArgValue, ArgsId, OpArgs, Tensor};
+use super::python_frame;
 use crate::base::DType;
 use crate::profile::{KernelId, Profile, StrId, Strings};
 
@@ -96,8 +96,10 @@ impl Arguments {
         let module = word("Module Hierarchy").trim();
         RangeArgs {
             args: self.add(event_args(&event)),
-            line: source::innermost_of_call_stack(word("Call stack")).map(|l| labels.intern(&l)),
-            module: (!module.is_empty()).then(|| labels.intern(&super::grammar::bounded(module))),
+            line: python_frame::innermost_of_call_stack(word("Call stack"))
+                .map(|l| labels.intern(&l)),
+            module: (!module.is_empty())
+                .then(|| labels.intern(&super::range_syntax::bounded(module))),
         }
     }
 

@@ -1,69 +1,211 @@
-//! How much could be attributed, and what named the layers.
+//! Where every kernel comes from: the launch and the ranges around it, the operator call, the step.
+//!
+//! What the ranges around a launch say is worked out by all threads, batch by batch; meanwhile one of
+//! them numbers the calls of the batch before, in the order of the kernels.
 
-use super::layers::LayerTable;
-use super::sites::Members;
-use super::{Attribution, LayerSource, Link, Missing};
-use crate::profile::KernelId;
+use rayon::iter::{IndexedParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSlice;
+use rustc_hash::FxHashMap;
 
-/// How much of the kernel time has a launch, an operator, shapes and a layer.
-pub(super) fn sums(members: &Members<'_>, links: &[Link]) -> Attribution {
-    let mut sums = Attribution::default();
-    for ((id, kernel), link) in (0..).map(KernelId).zip(&members.profile.kernels).zip(links) {
-        let ns = kernel.span.ns();
-        let count = |yes: bool, kernels: &mut u64, time: &mut i64| {
-            if yes {
-                *kernels += 1;
-                *time = time.saturating_add(ns);
-            }
-        };
-        let call = link.op.and_then(|c| members.calls.get(c.idx()));
-        let shapes = call.is_some_and(|c| members.arguments.has_shapes(c.args));
-        let layer = members.layer(id, link).is_some();
-        let is = |missing| link.missing == Some(missing);
-        count(true, &mut sums.kernels, &mut sums.kernel_ns);
-        count(
-            link.launch.is_some(),
-            &mut sums.launched,
-            &mut sums.launched_ns,
-        );
-        count(call.is_some(), &mut sums.with_op, &mut sums.with_op_ns);
-        count(shapes, &mut sums.with_shapes, &mut sums.with_shapes_ns);
-        count(layer, &mut sums.with_layer, &mut sums.with_layer_ns);
-        count(
-            is(Missing::NoLaunch),
-            &mut sums.no_launch,
-            &mut sums.no_launch_ns,
-        );
-        count(
-            is(Missing::GraphReplay),
-            &mut sums.graph_replay,
-            &mut sums.graph_replay_ns,
-        );
-    }
-    sums
+use super::layers::{FsdpBrackets, LayerTable};
+use super::model::{LayerId, Link, OpCall, Scope, ScopeId, WithoutOperator};
+use super::op_calls::OpCallTable;
+use super::range_meaning::RangeInfos;
+use super::scope_builder::ScopeBuilder;
+use super::scope_query::{self, LaunchPoint, LayerName, OpCallDraft, Placement, ScopeQuery};
+use super::scope_tree::ScopeTree;
+use super::steps::Steps;
+use crate::profile::{ApiClass, CallId, Kernel, KernelId, Profile, StrId};
+
+/// Where every kernel comes from.
+pub(crate) struct KernelOrigins {
+    pub links: Vec<Link>,
+    /// What is known of the place of kernels without an operator.
+    pub settings: FxHashMap<KernelId, Placement<LayerId>>,
+    pub scopes: Vec<Scope>,
+    pub op_calls: Vec<OpCall>,
+    /// Per call: the innermost user source line.
+    pub lines: Vec<Option<StrId>>,
+    pub layers: LayerTable,
 }
 
-/// The source that named the layers of most kernel time; operators where nothing names layers.
-pub(super) fn layer_source(
-    members: &Members<'_>,
-    links: &[Link],
-    layers: &LayerTable,
-) -> Option<LayerSource> {
-    let mut time: Vec<(LayerSource, i64)> = Vec::new();
-    for ((id, kernel), link) in (0..).map(KernelId).zip(&members.profile.kernels).zip(links) {
-        let named = members.layer(id, link);
-        let layer = named.and_then(|l| layers.layers.get(l.idx()));
-        let Some(source) = layer.map(|l| l.source).or(link.op.map(|_| LayerSource::Op)) else {
-            continue;
+impl KernelOrigins {
+    pub(crate) fn find<'a>(
+        profile: &'a Profile,
+        texts: &'a RangeInfos,
+        (mut tree, mut sweep): (ScopeTree<'a>, ScopeBuilder<'a>),
+        brackets: &FsdpBrackets,
+        steps: &Steps,
+        launches: &[Option<CallId>],
+    ) -> KernelOrigins {
+        let forwards = scope_query::forwards(profile, texts, &mut tree, &mut sweep);
+        let swept = sweep.end();
+        let around = ScopeQuery {
+            brackets,
+            tree: &tree,
+            engine_thread: &swept.engine_thread,
+            forwards: &forwards,
         };
-        match time.iter_mut().find(|(s, _)| *s == source) {
-            Some((_, ns)) => *ns = ns.saturating_add(kernel.span.ns()),
-            None => time.push((source, kernel.span.ns())),
+        let launched = LaunchContext {
+            profile,
+            steps,
+            scope_of_call: &swept.scope_of_call,
+            around,
+        };
+        let mut found = OriginsSoFar {
+            links: Vec::with_capacity(profile.kernels.len()),
+            settings: FxHashMap::default(),
+            calls: OpCallTable::new(tree.scopes.len(), profile.kernels.len(), tree.labels),
+        };
+        let batches = profile.kernels.chunks(BATCH).zip(launches.chunks(BATCH));
+        let mut batches = batches.map(|(kernels, launches)| launched.origins(kernels, launches));
+        let mut known = batches.next();
+        while let Some(origins) = known {
+            let numbered = || origins.into_iter().flatten().for_each(|o| found.add(o));
+            (known, ()) = rayon::join(|| batches.next(), numbered);
+        }
+        let mut calls = found.calls;
+        calls.link_forwards();
+        calls.calls.shrink_to_fit();
+        let mut scopes = tree.scopes;
+        scopes.shrink_to_fit();
+        KernelOrigins {
+            links: found.links,
+            settings: found.settings,
+            op_calls: calls.calls,
+            lines: calls.lines,
+            layers: calls.layers,
+            scopes,
         }
     }
-    let named = time.iter().filter(|(s, _)| *s != LayerSource::Op);
-    named
-        .max_by_key(|(s, ns)| (*ns, std::cmp::Reverse(*s)))
-        .or(time.first())
-        .map(|(s, _)| *s)
+}
+
+/// Kernels whose origins are known before their calls are numbered.
+const BATCH: usize = 16 * PIECE;
+/// Kernels that one thread looks at.
+const PIECE: usize = 1024;
+
+/// What the launch of a kernel says of it.
+struct KernelOrigin<'p> {
+    /// Without operator.
+    link: Link,
+    operator: FoundOperator<'p>,
+}
+
+/// The operator of a kernel.
+enum FoundOperator<'p> {
+    Call(OpCallDraft<'p>),
+    /// That of the kernel before, launched in the same scope.
+    AsBefore,
+    /// No range around its launch names one.
+    Unnamed(Placement<LayerName>),
+    /// Nobody knows where it was launched.
+    Unknown,
+}
+
+/// What the origin of a kernel is worked out from.
+#[derive(Clone, Copy)]
+struct LaunchContext<'t, 'p> {
+    profile: &'p Profile,
+    steps: &'t Steps,
+    /// Innermost scope of each launching call.
+    scope_of_call: &'t [Option<ScopeId>],
+    around: ScopeQuery<'t, 'p>,
+}
+
+impl<'p> LaunchContext<'_, 'p> {
+    fn origins(
+        &self,
+        kernels: &[Kernel],
+        launches: &[Option<CallId>],
+    ) -> Vec<Vec<KernelOrigin<'p>>> {
+        let pieces = kernels.par_chunks(PIECE).zip(launches.par_chunks(PIECE));
+        let piece = |(kernels, launches): (&[Kernel], &[Option<CallId>])| {
+            let mut before = None;
+            let origin = |(kernel, launch): (&Kernel, &Option<CallId>)| {
+                let origin = self.origin(kernel, *launch, before);
+                before = match origin.operator {
+                    FoundOperator::Call(_) => origin.link.scope,
+                    FoundOperator::AsBefore => before,
+                    FoundOperator::Unnamed(_) | FoundOperator::Unknown => None,
+                };
+                origin
+            };
+            kernels.iter().zip(launches).map(origin).collect()
+        };
+        pieces.map(piece).collect()
+    }
+
+    /// `before` is the scope of the kernel before, if that has an operator.
+    fn origin(
+        &self,
+        kernel: &Kernel,
+        launch: Option<CallId>,
+        before: Option<ScopeId>,
+    ) -> KernelOrigin<'p> {
+        let call = launch.and_then(|l| self.profile.calls.get(l.idx()));
+        let scope = launch.and_then(|l| self.scope_of_call.get(l.idx()).copied().flatten());
+        let spot = call.map(|call| LaunchPoint {
+            scope,
+            thread: call.thread,
+            time: call.span.start,
+        });
+        let replayed = kernel.in_graph || call.is_some_and(|c| c.class == ApiClass::GraphLaunch);
+        let operator = match spot {
+            None => FoundOperator::Unknown,
+            Some(spot) if replayed => {
+                FoundOperator::Unnamed(self.around.setting(spot, None).without_source_line())
+            }
+            Some(_) if scope.is_some() && scope == before => FoundOperator::AsBefore,
+            Some(spot) => match self.around.draft(spot) {
+                Some(draft) => FoundOperator::Call(draft),
+                None => FoundOperator::Unnamed(self.around.setting(spot, None)),
+            },
+        };
+        let missing = match (&operator, replayed, call, scope) {
+            (FoundOperator::Call(_) | FoundOperator::AsBefore, ..) => None,
+            (_, true, ..) => Some(WithoutOperator::GraphReplay),
+            (_, _, None, _) => Some(WithoutOperator::NoLaunch),
+            (_, _, _, None) => Some(WithoutOperator::NoRange),
+            _ => Some(WithoutOperator::NoOperator),
+        };
+        let link = Link {
+            launch,
+            scope,
+            op: None,
+            step: call.and_then(|c| self.steps.at(kernel.process, c.span.start)),
+            site: None,
+            missing,
+        };
+        KernelOrigin { link, operator }
+    }
+}
+
+/// What has been found so far.
+struct OriginsSoFar<'t> {
+    links: Vec<Link>,
+    settings: FxHashMap<KernelId, Placement<LayerId>>,
+    calls: OpCallTable<'t>,
+}
+
+impl OriginsSoFar<'_> {
+    /// Adds the next kernel.
+    fn add(&mut self, origin: KernelOrigin<'_>) {
+        let mut link = origin.link;
+        link.op = match origin.operator {
+            FoundOperator::Call(draft) => Some(self.calls.number(&draft)),
+            FoundOperator::AsBefore => self.links.last().and_then(|before| before.op),
+            FoundOperator::Unnamed(setting) => {
+                let setting = self.calls.placed(setting);
+                self.settings
+                    .insert(KernelId::new(self.links.len()), setting);
+                None
+            }
+            FoundOperator::Unknown => None,
+        };
+        if let Some(call) = link.op {
+            self.calls.launched_in(call, link.step);
+        }
+        self.links.push(link);
+    }
 }

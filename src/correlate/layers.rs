@@ -3,13 +3,13 @@
 
 use rustc_hash::FxHashMap;
 
-use super::marker::{Meaning, Phase, Texts, What};
-use super::{Direction, Layer, LayerId, LayerSource, Pattern, PatternId};
+use super::model::{Direction, Layer, LayerId, LayerPattern, LayerSource, PatternId};
+use super::range_meaning::{FsdpPhase, RangeClass, RangeInfo, RangeInfos};
 use crate::profile::{Profile, StrId, Strings, ThreadId};
 
-/// A row of [`Places`].
+/// A row of [`ScopeTraitsTable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PlaceId(u32);
+pub(crate) struct ScopeTraitsId(u32);
 
 /// Modules named in one layer. Kineto numbers instances per class over the whole model, so the
 /// innermost few say which one it is.
@@ -17,16 +17,16 @@ pub(crate) const MODULE_PARTS: usize = 4;
 
 /// What a range says together with the ranges around it; few say anything new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Place {
-    pub names: Names,
-    pub flags: Flags,
+pub(crate) struct ScopeTraits {
+    pub names: ScopeNames,
+    pub flags: ScopeFlags,
     /// The pass that a range is named after.
     pub phase: Option<Direction>,
 }
 
 /// Yes-or-no facts about a scope and the scopes around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Flags {
+pub(crate) struct ScopeFlags {
     /// In a forward operator that is run again inside an autograd node.
     pub recomputed: bool,
     /// In an autograd node that another one runs (reentrant checkpointing).
@@ -41,7 +41,7 @@ pub(crate) struct Flags {
 
 /// The names of each kind nearest to a range, itself included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Names {
+pub(crate) struct ScopeNames {
     pub layer: Option<StrId>,
     pub module: Option<StrId>,
     pub user: Option<StrId>,
@@ -50,22 +50,22 @@ pub(crate) struct Names {
 
 /// All distinct places; most ranges stand where their parent stands.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    table: Vec<Place>,
-    ids: FxHashMap<Place, PlaceId>,
+pub(crate) struct ScopeTraitsTable {
+    table: Vec<ScopeTraits>,
+    ids: FxHashMap<ScopeTraits, ScopeTraitsId>,
     /// Module path plus one more module.
     paths: FxHashMap<(Option<StrId>, StrId), StrId>,
 }
 
-impl Places {
-    pub(crate) fn intern(&mut self, place: Place) -> PlaceId {
+impl ScopeTraitsTable {
+    pub(crate) fn intern(&mut self, place: ScopeTraits) -> ScopeTraitsId {
         *self.ids.entry(place).or_insert_with(|| {
             self.table.push(place);
-            PlaceId(u32::try_from(self.table.len() - 1).unwrap_or(u32::MAX))
+            ScopeTraitsId(u32::try_from(self.table.len() - 1).unwrap_or(u32::MAX))
         })
     }
 
-    pub(crate) fn get(&self, id: PlaceId) -> Place {
+    pub(crate) fn get(&self, id: ScopeTraitsId) -> ScopeTraits {
         self.table.get(id.0 as usize).copied().unwrap_or_default()
     }
 
@@ -90,33 +90,33 @@ impl Places {
 
 /// The FSDP module at work on each thread over time.
 #[derive(Debug, Default)]
-pub(crate) struct Brackets {
+pub(crate) struct FsdpBrackets {
     /// Per thread: from this time on, this bracket is the innermost open one; in time order.
-    threads: Vec<Vec<(i64, Option<Open>)>>,
+    threads: Vec<Vec<(i64, Option<FsdpBracket>)>>,
 }
 
 /// An open bracket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Open {
-    pub phase: Phase,
+pub(crate) struct FsdpBracket {
+    pub phase: FsdpPhase,
     /// `None` is the root module.
     pub module: Option<StrId>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Edge {
+struct BracketEdge {
     at: i64,
     opens: bool,
-    bracket: Open,
+    bracket: FsdpBracket,
 }
 
-impl Brackets {
+impl FsdpBrackets {
     /// Pairs `pre_...` and `post_...` ranges thread by thread.
-    pub(crate) fn read(profile: &Profile, texts: &Texts) -> Brackets {
-        let mut edges: Vec<Vec<Edge>> = vec![Vec::new(); profile.threads.len()];
-        let brackets = |meaning: &Meaning| matches!(meaning.what, What::Bracket { .. });
+    pub(crate) fn read(profile: &Profile, texts: &RangeInfos) -> FsdpBrackets {
+        let mut edges: Vec<Vec<BracketEdge>> = vec![Vec::new(); profile.threads.len()];
+        let brackets = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::FsdpHook { .. });
         for (_, range, meaning) in texts.ranges(profile, brackets) {
-            let What::Bracket {
+            let RangeClass::FsdpHook {
                 phase,
                 opens,
                 module,
@@ -125,7 +125,7 @@ impl Brackets {
                 continue;
             };
             if let Some(thread) = edges.get_mut(range.thread.idx()) {
-                thread.push(Edge {
+                thread.push(BracketEdge {
                     // A bracket covers the work of both its hooks.
                     at: if opens {
                         range.span.start
@@ -133,26 +133,26 @@ impl Brackets {
                         range.span.end
                     },
                     opens,
-                    bracket: Open { phase, module },
+                    bracket: FsdpBracket { phase, module },
                 });
             }
         }
-        Brackets {
+        FsdpBrackets {
             threads: edges.into_iter().map(innermost_over_time).collect(),
         }
     }
 
     /// The innermost bracket open on a thread at a time.
-    pub(crate) fn at(&self, thread: ThreadId, time: i64) -> Option<Open> {
+    pub(crate) fn at(&self, thread: ThreadId, time: i64) -> Option<FsdpBracket> {
         let changes = self.threads.get(thread.idx())?;
         let after = changes.partition_point(|(at, _)| *at <= time);
         changes.get(after.checked_sub(1)?)?.1
     }
 }
 
-fn innermost_over_time(mut edges: Vec<Edge>) -> Vec<(i64, Option<Open>)> {
+fn innermost_over_time(mut edges: Vec<BracketEdge>) -> Vec<(i64, Option<FsdpBracket>)> {
     edges.sort_by_key(|e| e.at);
-    let mut open: Vec<Open> = open_before_the_capture(&edges);
+    let mut open: Vec<FsdpBracket> = open_before_the_capture(&edges);
     let mut changes = Vec::new();
     if let Some(innermost) = open.last() {
         changes.push((i64::MIN, Some(*innermost)));
@@ -181,13 +181,13 @@ fn innermost_over_time(mut edges: Vec<Edge>) -> Vec<(i64, Option<Open>)> {
     changes
 }
 
-fn key(bracket: &Open) -> (bool, Option<StrId>) {
-    (bracket.phase == Phase::Forward, bracket.module)
+fn key(bracket: &FsdpBracket) -> (bool, Option<StrId>) {
+    (bracket.phase == FsdpPhase::Forward, bracket.module)
 }
 
 /// Brackets whose opening lies before the first recorded event: closed without being opened. The
 /// one closed first is the innermost.
-fn open_before_the_capture(edges: &[Edge]) -> Vec<Open> {
+fn open_before_the_capture(edges: &[BracketEdge]) -> Vec<FsdpBracket> {
     let mut balance: FxHashMap<(bool, Option<StrId>), i64> = FxHashMap::default();
     let mut unopened = Vec::new();
     for edge in edges {
@@ -203,7 +203,7 @@ fn open_before_the_capture(edges: &[Edge]) -> Vec<Open> {
     // Behind the first opening a stray closing is a lost opening, not an early one, unless it
     // closes around everything seen so far; only those before it are certain.
     let first_opening = edges.iter().find(|e| e.opens).map_or(i64::MAX, |e| e.at);
-    let mut early: Vec<Open> = unopened
+    let mut early: Vec<FsdpBracket> = unopened
         .into_iter()
         .filter(|(_, at)| *at <= first_opening)
         .map(|(bracket, _)| bracket)
@@ -216,7 +216,7 @@ fn open_before_the_capture(edges: &[Edge]) -> Vec<Open> {
 #[derive(Debug, Default)]
 pub(crate) struct LayerTable {
     pub layers: Vec<Layer>,
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<LayerPattern>,
     by_label: FxHashMap<(LayerSource, StrId), LayerId>,
     by_pattern: FxHashMap<String, PatternId>,
 }
@@ -247,7 +247,7 @@ impl LayerTable {
         let next = PatternId::new(self.patterns.len());
         let id = *self.by_pattern.entry(name.clone()).or_insert(next);
         if id == next {
-            self.patterns.push(Pattern { name, layers: 0 });
+            self.patterns.push(LayerPattern { name, layers: 0 });
         }
         if let Some(pattern) = self.patterns.get_mut(id.idx()) {
             pattern.layers += 1;
@@ -329,18 +329,18 @@ mod tests {
         assert_eq!(counts, [("b.*", 2), ("c", 1)]);
     }
 
-    fn edge(at: i64, opens: bool, module: u32) -> Edge {
-        Edge {
+    fn edge(at: i64, opens: bool, module: u32) -> BracketEdge {
+        BracketEdge {
             at,
             opens,
-            bracket: Open {
-                phase: Phase::Forward,
+            bracket: FsdpBracket {
+                phase: FsdpPhase::Forward,
                 module: Some(StrId(module)),
             },
         }
     }
 
-    fn modules(edges: Vec<Edge>) -> Vec<(i64, Option<u32>)> {
+    fn modules(edges: Vec<BracketEdge>) -> Vec<(i64, Option<u32>)> {
         innermost_over_time(edges)
             .into_iter()
             .map(|(at, open)| (at, open.and_then(|o| o.module).map(StrId::row)))

@@ -5,17 +5,18 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 
 use super::args::Arguments;
-use super::ops::Setting;
-use super::partners;
-use super::timeline::Times;
-use super::{
-    ArgsId, Direction, LayerId, Link, Missing, OpCall, OpName, OpNameId, Site, SiteId, SiteKernel,
+use super::fwd_bwd_pairs;
+use super::model::{
+    ArgsId, Direction, LayerId, Link, OpCall, OpName, OpNameId, Site, SiteId, SiteKernel,
+    WithoutOperator,
 };
+use super::scope_query::Placement;
+use super::timeline::DeviceTimes;
 use crate::profile::{ConfigId, Kernel, KernelId, Profile, StrId, Strings};
 
 /// What the op calls of a site have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Key {
+enum SiteKey {
     Op {
         layer: Option<LayerId>,
         op: OpNameId,
@@ -30,7 +31,7 @@ enum Key {
     Kernel {
         layer: Option<LayerId>,
         direction: Direction,
-        missing: Missing,
+        missing: WithoutOperator,
         name: StrId,
         config: ConfigId,
         message: Option<u32>,
@@ -39,42 +40,42 @@ enum Key {
 
 /// What grouping needs to know of the kernels and their calls.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Members<'a> {
+pub(crate) struct SiteInputs<'a> {
     pub profile: &'a Profile,
     pub arguments: &'a Arguments,
     pub labels: &'a Strings,
-    pub times: &'a Times,
+    pub times: &'a DeviceTimes,
     pub calls: &'a [OpCall],
     pub op_names: &'a [OpName],
     /// Per call: innermost user source line.
     pub lines: &'a [Option<StrId>],
     /// Per kernel, for those without an operator.
-    pub settings: &'a FxHashMap<KernelId, Setting<LayerId>>,
+    pub settings: &'a FxHashMap<KernelId, Placement<LayerId>>,
     /// What kernels say of their message themselves.
     pub messages: &'a FxHashMap<KernelId, ArgsId>,
 }
 
 /// The sites of all kernels inside the window, largest first, and the site of each kernel.
-pub(crate) fn group(members: &Members<'_>, links: &[Link]) -> (Vec<Site>, Vec<Option<SiteId>>) {
+pub(crate) fn group(members: &SiteInputs<'_>, links: &[Link]) -> (Vec<Site>, Vec<Option<SiteId>>) {
     let mut of_kernel: Vec<Option<SiteId>> = vec![None; links.len()];
     let mut sites: Vec<Site> = Vec::new();
-    let mut by_key: FxHashMap<Key, SiteId> = FxHashMap::default();
+    let mut by_key: FxHashMap<SiteKey, SiteId> = FxHashMap::default();
     let mut site_of_call: Vec<Option<SiteId>> = vec![None; members.calls.len()];
     let mut kernels_of_call: Vec<u32> = vec![0; members.calls.len()];
-    let mut rows = Rows::default();
+    let mut rows = KernelRows::default();
     let partners = members.partners();
-    let mut messages: Vec<Messages> = Vec::new();
+    let mut messages: Vec<SiteMessages> = Vec::new();
     let inside = members.times.inside.iter().copied();
     let kernels = (0..).map(KernelId).zip(links).zip(&mut of_kernel);
     for (((kernel, link), found), _) in kernels.zip(inside).filter(|(_, inside)| *inside) {
-        let call = link.op.map(super::OpCallId::idx);
+        let call = link.op.map(super::model::OpCallId::idx);
         let known = call.and_then(|c| site_of_call.get(c).copied().flatten());
         let site = known.or_else(|| {
             let partner = call.and_then(|c| partners.get(c).copied().flatten());
             let key = members.key(kernel, link, partner)?;
             let site = *by_key.entry(key).or_insert_with(|| {
                 sites.push(members.new_site(kernel, link));
-                messages.push(Messages::default());
+                messages.push(SiteMessages::default());
                 SiteId::new(sites.len() - 1)
             });
             if let Some(slot) = call.and_then(|c| site_of_call.get_mut(c)) {
@@ -108,14 +109,14 @@ pub(crate) fn group(members: &Members<'_>, links: &[Link]) -> (Vec<Site>, Vec<Op
 
 /// What the kernels of a site say of their messages.
 #[derive(Debug, Clone, Copy, Default)]
-struct Messages {
+struct SiteMessages {
     first: Option<ArgsId>,
     count: u32,
     differ: bool,
 }
 
-impl Messages {
-    fn add(&mut self, members: &Members<'_>, message: Option<ArgsId>) {
+impl SiteMessages {
+    fn add(&mut self, members: &SiteInputs<'_>, message: Option<ArgsId>) {
         let Some(message) = message else { return };
         let class = |id| members.arguments.class(Some(id));
         let first = *self.first.get_or_insert(message);
@@ -129,7 +130,7 @@ impl Messages {
     }
 }
 
-impl Members<'_> {
+impl SiteInputs<'_> {
     /// The layer of a kernel: its op call's, or that of the place it was launched from.
     pub(crate) fn layer(&self, kernel: KernelId, link: &Link) -> Option<LayerId> {
         match link.op {
@@ -141,8 +142,8 @@ impl Members<'_> {
     /// Per call, what tells it from calls with the same arguments. Where the other direction is not in
     /// the capture for some of them, they count as the first of those where it is.
     fn partners(&self) -> Vec<Option<u32>> {
-        let mut classes = partners::classes(self.calls, self.arguments);
-        let mut usual: FxHashMap<Key, u32> = FxHashMap::default();
+        let mut classes = fwd_bwd_pairs::classes(self.calls, self.arguments);
+        let mut usual: FxHashMap<SiteKey, u32> = FxHashMap::default();
         for (at, class) in classes.iter().enumerate() {
             if let Some((key, class)) = self.call_key(at).zip(*class) {
                 usual.entry(key).or_insert(class);
@@ -168,9 +169,9 @@ impl Members<'_> {
         (!said).then_some(message)
     }
 
-    fn call_key(&self, at: usize) -> Option<Key> {
+    fn call_key(&self, at: usize) -> Option<SiteKey> {
         let call = self.calls.get(at)?;
-        Some(Key::Op {
+        Some(SiteKey::Op {
             layer: call.layer,
             op: call.op,
             direction: call.direction,
@@ -181,11 +182,11 @@ impl Members<'_> {
         })
     }
 
-    fn key(&self, kernel: KernelId, link: &Link, other: Option<u32>) -> Option<Key> {
+    fn key(&self, kernel: KernelId, link: &Link, other: Option<u32>) -> Option<SiteKey> {
         let sent = self.arguments.class(self.message(kernel, link));
         if let Some(id) = link.op {
             let mut key = self.call_key(id.idx())?;
-            if let Key::Op {
+            if let SiteKey::Op {
                 partner, message, ..
             } = &mut key
             {
@@ -195,7 +196,7 @@ impl Members<'_> {
         }
         let setting = self.settings.get(&kernel);
         let row = self.profile.kernels.get(kernel.idx())?;
-        Some(Key::Kernel {
+        Some(SiteKey::Kernel {
             layer: setting.and_then(|s| s.layer),
             direction: setting.map_or(Direction::Unknown, |s| s.direction),
             missing: link.missing?,
@@ -239,7 +240,7 @@ impl Members<'_> {
         id: SiteId,
         kernel: KernelId,
         order: u32,
-        rows: &mut Rows,
+        rows: &mut KernelRows,
     ) {
         let Some(row) = self.profile.kernels.get(kernel.idx()) else {
             return;
@@ -274,9 +275,9 @@ impl Members<'_> {
 
 /// Where the executions of a kernel are summed up inside their site.
 #[derive(Debug, Default)]
-struct Rows(FxHashMap<(SiteId, StrId, ConfigId), usize>);
+struct KernelRows(FxHashMap<(SiteId, StrId, ConfigId), usize>);
 
-impl Rows {
+impl KernelRows {
     /// Most sites have no more kernels than this, and looking through them is faster than hashing.
     const FEW: usize = 8;
 

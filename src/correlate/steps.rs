@@ -3,8 +3,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::marker::{Meaning, StepFamily, Texts, What};
-use super::{Link, Step, StepId};
+use super::model::{Link, Step, StepId};
+use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, StepFamily};
 use crate::profile::{ProcessId, Profile, RangeKind, Span, ThreadId};
 
 /// The steps of a run, and which process was in which step when.
@@ -18,7 +18,7 @@ pub(crate) struct Steps {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Numbered {
+struct NumberedRange {
     thread: ThreadId,
     family: StepFamily,
     span: Span,
@@ -26,17 +26,17 @@ struct Numbered {
 }
 
 impl Steps {
-    pub(crate) fn read(profile: &Profile, texts: &Texts) -> Steps {
-        let mut numbered: Vec<Vec<Numbered>> = vec![Vec::new(); profile.processes.len()];
+    pub(crate) fn read(profile: &Profile, texts: &RangeInfos) -> Steps {
+        let mut numbered: Vec<Vec<NumberedRange>> = vec![Vec::new(); profile.processes.len()];
         let mut warmup = Vec::new();
-        let speaks = |m: &Meaning| matches!(m.what, What::Step { .. } | What::Warmup);
+        let speaks = |m: &RangeInfo| matches!(m.what, RangeClass::Step { .. } | RangeClass::Warmup);
         let ranges = texts.ranges(profile, speaks);
         for (_, range, meaning) in ranges.filter(|(_, r, _)| r.kind != RangeKind::Mark) {
             match meaning.what {
-                What::Step { family, number } => {
+                RangeClass::Step { family, number } => {
                     let process = profile.threads.get(range.thread.idx());
                     if let Some(list) = process.and_then(|t| numbered.get_mut(t.process.idx())) {
-                        list.push(Numbered {
+                        list.push(NumberedRange {
                             thread: range.thread,
                             family,
                             span: range.span,
@@ -44,7 +44,7 @@ impl Steps {
                         });
                     }
                 }
-                What::Warmup if range.span.end < i64::MAX => warmup.push(range.span),
+                RangeClass::Warmup if range.span.end < i64::MAX => warmup.push(range.span),
                 _ => {}
             }
         }
@@ -79,7 +79,11 @@ impl Steps {
 
     /// Adds one process's steps. Ranks run the same step at about the same time: the n-th step of a
     /// number is the same step as another process's n-th of that number if both overlap in time.
-    fn add_process(&mut self, series: Vec<Numbered>, shared: &mut FxHashMap<(u64, u32), usize>) {
+    fn add_process(
+        &mut self,
+        series: Vec<NumberedRange>,
+        shared: &mut FxHashMap<(u64, u32), usize>,
+    ) {
         let mut spans = Vec::with_capacity(series.len());
         let mut seen: FxHashMap<u64, u32> = FxHashMap::default();
         for step in series {
@@ -203,7 +207,7 @@ fn joined(mut spans: Vec<Span>) -> Vec<Span> {
 }
 
 /// The steps of one process: one spelling on one thread, those inside others left out.
-fn one_series(mut numbered: Vec<Numbered>) -> Vec<Numbered> {
+fn one_series(mut numbered: Vec<NumberedRange>) -> Vec<NumberedRange> {
     // A step that was cut off by the end of the capture has no length to speak of.
     numbered.retain(|n| n.span.end < i64::MAX && n.span.ns() > 0);
     let mut series: FxHashMap<(StepFamily, ThreadId), i64> = FxHashMap::default();

@@ -7,17 +7,17 @@ use crate::profile::{
 };
 
 /// Builds a profile: one process, one thread and one device unless told otherwise.
-pub(crate) struct Builder {
+pub(crate) struct ProfileBuilder {
     pub profile: Profile,
     next: u64,
 }
 
-impl Builder {
-    pub(crate) fn new() -> Builder {
+impl ProfileBuilder {
+    pub(crate) fn new() -> ProfileBuilder {
         let mut profile = Profile::new(Format::NsysSqlite, "test");
         profile.devices.push(Device::default());
         profile.configs.push(LaunchConfig::default());
-        let mut builder = Builder { profile, next: 1 };
+        let mut builder = ProfileBuilder { profile, next: 1 };
         builder.process();
         builder
     }

@@ -1,4 +1,4 @@
-use super::testing::Builder;
+use super::testing::ProfileBuilder;
 use super::*;
 use crate::profile::{ProcessId, RangeKind, ThreadId};
 
@@ -18,7 +18,7 @@ fn layer(run: &Run, kernel: usize) -> Option<&str> {
 
 #[test]
 fn correlation_ids_of_two_processes_do_not_meet() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     let other = b.process();
     b.range("aten::mm", 0, 10);
     b.range_on(other, "aten::add", 0, 10);
@@ -33,7 +33,7 @@ fn correlation_ids_of_two_processes_do_not_meet() {
 
 #[test]
 fn the_runtime_row_of_a_launch_wins_over_the_drivers() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.call(ThreadId(0), "cuLaunchKernel", 3, 7);
     b.call(ThreadId(0), "cudaLaunchKernel", 2, 7);
     b.kernel(ProcessId(0), 100, 7);
@@ -44,7 +44,7 @@ fn the_runtime_row_of_a_launch_wins_over_the_drivers() {
 
 #[test]
 fn every_kernel_without_an_operator_says_why() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     let no_launch = b.kernel(ProcessId(0), 50, 99);
     let no_range = b.launch(1);
     b.range("my range", 10, 20);
@@ -56,10 +56,10 @@ fn every_kernel_without_an_operator_says_why() {
     let known = b.launch(51);
     let run = b.run();
     for (kernel, missing) in [
-        (no_launch, Some(Missing::NoLaunch)),
-        (no_range, Some(Missing::NoRange)),
-        (no_operator, Some(Missing::NoOperator)),
-        (replay, Some(Missing::GraphReplay)),
+        (no_launch, Some(WithoutOperator::NoLaunch)),
+        (no_range, Some(WithoutOperator::NoRange)),
+        (no_operator, Some(WithoutOperator::NoOperator)),
+        (replay, Some(WithoutOperator::GraphReplay)),
         (known, None),
     ] {
         assert_eq!(run.links[kernel].missing, missing, "kernel {kernel}");
@@ -73,7 +73,7 @@ fn every_kernel_without_an_operator_says_why() {
 
 #[test]
 fn a_hundred_thousand_open_getters_hide_nothing() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     for at in 0..100_000 {
         b.range("{'traceMarker': ['stale.py:1']}", 2 * at, 0);
         b.marker("torch", "__getattr__", 2 * at + 1, 0);
@@ -88,14 +88,17 @@ fn a_hundred_thousand_open_getters_hide_nothing() {
         Some("torch.nn.functional.conv2d")
     );
     assert_eq!(layer(&run, inside), Some("net.py:7"));
-    assert_eq!(run.links[outside].missing, Some(Missing::NoOperator));
+    assert_eq!(
+        run.links[outside].missing,
+        Some(WithoutOperator::NoOperator)
+    );
     let site = &run.sites[run.links[outside].site.unwrap().idx()];
     assert_eq!((site.layer, site.source_line.as_deref()), (None, None));
 }
 
 #[test]
 fn a_range_left_open_inside_an_operator_does_not_keep_the_operator_alive() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.marker("torch", "cat", 10, 20);
     b.range("left open", 12, 0);
     let inside = b.launch(15);
@@ -107,15 +110,18 @@ fn a_range_left_open_inside_an_operator_does_not_keep_the_operator_alive() {
 
 #[test]
 fn start_end_ranges_are_never_operators() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.range("aten::mm", 0, 10).kind = RangeKind::StartEnd;
     let kernel = b.launch(5);
-    assert_eq!(b.run().links[kernel].missing, Some(Missing::NoRange));
+    assert_eq!(
+        b.run().links[kernel].missing,
+        Some(WithoutOperator::NoRange)
+    );
 }
 
 #[test]
 fn a_marker_with_arguments_beats_a_bare_name_inside_it() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.marker(
         "torch.nn.functional",
         "multi_head_attention_forward",
@@ -128,24 +134,27 @@ fn a_marker_with_arguments_beats_a_bare_name_inside_it() {
     let kernel = b.launch(30);
     let run = b.run_knowing(&|_| true);
     assert_eq!(op(&run, kernel).as_deref(), Some("Tensor.matmul"));
-    assert_eq!(call(&run, kernel).seq, SerialNumber::new(122));
+    assert_eq!(
+        call(&run, kernel).seq,
+        crate::profile::SerialNumber::new(122)
+    );
     assert_eq!(call(&run, kernel).direction, Direction::Fprop);
 }
 
 #[test]
 fn without_arguments_the_innermost_known_name_counts() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.range("aten::to, seq = 3, op_id = 1", 0, 100);
     b.range("aten::copy_, op_id = 2", 10, 90);
     let kernel = b.launch(30);
     let run = b.run();
     assert_eq!(op(&run, kernel).as_deref(), Some("aten::copy_"));
-    assert_eq!(call(&run, kernel).seq, SerialNumber::new(3));
+    assert_eq!(call(&run, kernel).seq, crate::profile::SerialNumber::new(3));
 }
 
 #[test]
 fn kernels_of_one_range_are_one_call() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.range("aten::mm, op_id = 1", 0, 10);
     b.launch(1);
     b.launch(2);
@@ -160,7 +169,7 @@ fn kernels_of_one_range_are_one_call() {
 
 /// A forward `F.linear` with its `mm` numbered 122, and the node that differentiates it.
 fn linear_and_backward(inside_the_node: &str) -> (Run, usize, usize) {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     let engine = b.thread(ProcessId(0));
     b.range("{'traceMarker': ['net.py:7']}", 0, 100);
     b.marker("torch.nn.functional", "linear", 1, 99);
@@ -182,7 +191,7 @@ fn a_backward_node_inherits_operator_arguments_and_layer() {
     );
     assert_eq!(call.direction, Direction::Bprop);
     assert!(call.args_from_forward && !call.recomputed);
-    assert_eq!(call.seq, SerialNumber::new(122));
+    assert_eq!(call.seq, crate::profile::SerialNumber::new(122));
     assert_eq!(call.forward, run.links[forward].op);
     assert_eq!(layer(&run, backward), Some("net.py:7"));
 }
@@ -199,7 +208,7 @@ fn a_backward_leaf_with_shapes_keeps_its_own() {
 
 #[test]
 fn a_forward_range_without_kernels_still_names_the_layer() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     let engine = b.thread(ProcessId(0));
     b.range("layer:enc.3", 0, 100);
     b.range("aten::expand, seq = 5, op_id = 1", 10, 20);
@@ -214,7 +223,7 @@ fn a_forward_range_without_kernels_still_names_the_layer() {
 
 #[test]
 fn the_backward_of_one_call_is_one_call() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     let engine = b.thread(ProcessId(0));
     b.marker("torch.nn.functional", "cross_entropy", 0, 100);
     b.range("aten::log_softmax, seq = 5, op_id = 1", 10, 20);
@@ -243,7 +252,7 @@ fn the_backward_of_one_call_is_one_call() {
 
 #[test]
 fn the_nearest_earlier_forward_counts() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     for (start, name) in [(0, "layer:a"), (1000, "layer:b"), (5000, "layer:c")] {
         b.range(name, start, start + 100);
         b.range("aten::mm, seq = 9, op_id = 1", start + 10, start + 20);
@@ -261,7 +270,7 @@ fn the_nearest_earlier_forward_counts() {
 
 #[test]
 fn recomputed_forward_work_is_forward_work() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     let engine = b.thread(ProcessId(0));
     b.range("aten::relu, seq = 1194, op_id = 1", 0, 10);
     b.launch(5);
@@ -294,7 +303,7 @@ fn recomputed_forward_work_is_forward_work() {
 
 #[test]
 fn the_backward_of_a_backward_is_not_recomputation() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.range("MulBackward0, seq = 4, op_id = 1", 0, 100);
     b.range("aten::mul, seq = 9, op_id = 2", 10, 20);
     let kernel = b.launch(15);
@@ -306,7 +315,7 @@ fn the_backward_of_a_backward_is_not_recomputation() {
 
 #[test]
 fn directions_need_evidence() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     let engine = b.thread(ProcessId(0));
     let mut cases = Vec::new();
     b.range("aten::mm, op_id = 1", 0, 10);
@@ -345,7 +354,7 @@ fn directions_need_evidence() {
 
 #[test]
 fn layers_come_from_the_best_source() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.range("FSDP::pre_forward (blocks.7._fsdp_wrapped_module)", 0, 5);
     b.range("user", 10, 100);
     b.range("aten::mm, op_id = 1", 20, 30);
@@ -375,7 +384,7 @@ fn layers_come_from_the_best_source() {
 
 #[test]
 fn a_range_around_everything_is_no_layer_and_neither_is_a_step() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.range("main", 0, 1000);
     b.range("step 1", 10, 100);
     b.range("aten::mm, op_id = 1", 20, 30);
@@ -390,7 +399,7 @@ fn a_range_around_everything_is_no_layer_and_neither_is_a_step() {
 
 #[test]
 fn module_stacks_make_paths() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     for (text, start, end) in [
         ("nn.Module: Net_0", 0, 100),
         ("nn.Module: Linear_3", 10, 90),
@@ -403,12 +412,12 @@ fn module_stacks_make_paths() {
     assert_eq!(layer(&run, kernel), Some("Net_0.Linear_3"));
     assert_eq!(run.patterns[0].name, "Net_*.Linear_*");
     assert_eq!(call(&run, kernel).direction, Direction::Fprop);
-    assert!(run.stretched.unwrap().contains("with_stack"));
+    assert!(run.unreliable_idle.unwrap().contains("with_stack"));
 }
 
 #[test]
 fn steps_are_one_series_of_one_thread_shared_by_ranks() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     let rank = b.process();
     for number in 0..3 {
         let at = number * 100;
@@ -429,7 +438,7 @@ fn steps_are_one_series_of_one_thread_shared_by_ranks() {
 
 #[test]
 fn declared_warm_up_is_outside_the_window() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.range("warmup", 0, 50);
     b.range("aten::mm, op_id = 1", 10, 20);
     let warm = b.launch(15);
@@ -444,26 +453,26 @@ fn declared_warm_up_is_outside_the_window() {
 
 #[test]
 fn marked_captures_are_stretched_and_plain_ones_are_not() {
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.range("user", 0, 10);
     b.launch(5);
-    assert_eq!(b.run().stretched, None);
-    let mut b = Builder::new();
+    assert_eq!(b.run().unreliable_idle, None);
+    let mut b = ProfileBuilder::new();
     b.range("aten::mm, op_id = 2", 0, 10);
-    assert!(b.run().stretched.unwrap().contains("emit_nvtx"));
-    let mut b = Builder::new();
+    assert!(b.run().unreliable_idle.unwrap().contains("emit_nvtx"));
+    let mut b = ProfileBuilder::new();
     for i in 0..60 {
         b.launch(i * 100_000);
         b.profile.kernels.last_mut().unwrap().span.end += 30_000;
         b.profile.calls.last_mut().unwrap().span.end += 40_000;
     }
-    assert!(b.run().stretched.unwrap().contains("LAUNCH_BLOCKING"));
+    assert!(b.run().unreliable_idle.unwrap().contains("LAUNCH_BLOCKING"));
 }
 
 #[test]
 fn the_same_profile_gives_the_same_run() {
     let build = || {
-        let mut b = Builder::new();
+        let mut b = ProfileBuilder::new();
         for i in 0..200 {
             let at = i * 100;
             b.range(&format!("layer:l.{}", i % 7), at, at + 50);
@@ -485,7 +494,7 @@ fn the_same_profile_gives_the_same_run() {
 fn an_operator_of_thousands_of_kernels_is_one_call() {
     // More than are looked at together, in two places that take turns.
     const KERNELS: i64 = 40_000;
-    let mut b = Builder::new();
+    let mut b = ProfileBuilder::new();
     b.range("mm, sizes = [[8, 4], [4, 2]]", 0, KERNELS / 2);
     b.range("add, sizes = [[8, 4], [8, 4]]", KERNELS / 2, KERNELS);
     b.range("relu, sizes = [[8, 4]]", KERNELS - 2_000, KERNELS - 1_000);

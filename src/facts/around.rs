@@ -147,7 +147,7 @@ fn operator(name: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::correlate::testing::Builder;
+    use crate::correlate::testing::ProfileBuilder;
 
     fn words(run: &Run) -> Vec<String> {
         let strings = run.profile.strings.iter();
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_site_knows_who_asked_for_it() {
-        let mut b = Builder::new();
+        let mut b = ProfileBuilder::new();
         for at in [0, 1000] {
             b.range("Attention: forward", at, at + 100);
             b.range("aten::repeat_interleave", at + 5, at + 90);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_only_some_calls_stand_in_is_not_said() {
-        let mut b = Builder::new();
+        let mut b = ProfileBuilder::new();
         for (at, asked) in [(0, "aten::contiguous"), (1000, "aten::repeat")] {
             b.range(asked, at, at + 100);
             b.range(

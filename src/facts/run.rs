@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::lengths::Lengths;
 use super::{Answer, Entry, Subject, Table, Value, fact};
 use crate::base::DType;
-use crate::correlate::{Direction, GapCause, Missing, Run, Site, SiteId, StepTime};
+use crate::correlate::{Direction, GapCause, Run, Site, SiteId, StepTime, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 use crate::profile::ApiClass;
@@ -216,7 +216,7 @@ fn devices(t: &Table<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -
         .sum()
 }
 
-fn missing_share(t: &Table<'_>, kinds: &[Missing]) -> Answer {
+fn missing_share(t: &Table<'_>, kinds: &[WithoutOperator]) -> Answer {
     let run = &t.costed.run;
     let ns: i64 = run
         .sites
@@ -382,7 +382,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         TRUSTED_IDLE,
         "The idle share, absent where markers or stacks stretched the host",
         |t| {
-            if t.costed.run.stretched.is_some() {
+            if t.costed.run.unreliable_idle.is_some() {
                 Answer::Absent
             } else {
                 Answer::share(t.totals.idle_ns, t.totals.window_ns)
@@ -396,7 +396,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Markers, stacks or blocking launches stretched the host, so idle is not evidence",
-        |t| Answer::flag(t.costed.run.stretched.is_some())
+        |t| Answer::flag(t.costed.run.unreliable_idle.is_some())
     ),
     fact!(
         "run.devices",
@@ -572,7 +572,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time without a launch row",
-        |t| missing_share(t, &[Missing::NoLaunch])
+        |t| missing_share(t, &[WithoutOperator::NoLaunch])
     ),
     fact!(
         "run.graph_replay_share",
@@ -581,7 +581,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time launched by replaying a CUDA graph",
-        |t| missing_share(t, &[Missing::GraphReplay])
+        |t| missing_share(t, &[WithoutOperator::GraphReplay])
     ),
     fact!(
         "run.no_op_share",
@@ -590,7 +590,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time whose launch is known but whose operator is not",
-        |t| missing_share(t, &[Missing::NoRange, Missing::NoOperator])
+        |t| missing_share(t, &[WithoutOperator::NoRange, WithoutOperator::NoOperator])
     ),
     fact!(
         "run.has_ranges",
@@ -825,12 +825,12 @@ fn loading_ns(run: &Run) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::correlate::testing::Builder;
+    use crate::correlate::testing::ProfileBuilder;
     use crate::facts::{Lookup, Member};
 
     /// Steps of one product each, with these numbers of rows.
     fn steps(rows: &[u64]) -> Answer {
-        let mut b = Builder::new();
+        let mut b = ProfileBuilder::new();
         for (step, rows) in rows.iter().enumerate() {
             let at = step as i64 * 1000;
             b.range(&format!("step {step}"), at, at + 900);

@@ -517,7 +517,7 @@ fn totals(run: &Run) -> Totals {
         copy_ns: sum(|d| d.exposed_copy_ns),
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
         step_weight: run
-            .stretched
+            .unreliable_idle
             .is_none()
             .then(|| ((busy_share - 0.5) / 0.4).clamp(0.0, 1.0)),
     }

@@ -1,13 +1,13 @@
 //! Facts of the run asked of small profiles written by hand.
 
 use super::{Answer, Lookup as _, Member, Over, Table, Value};
-use crate::correlate::testing::Builder;
+use crate::correlate::testing::ProfileBuilder;
 use crate::cost::{Costed, price};
 use crate::profile::{
     CopyKind, DeviceId, MemoryCopy, MemoryKind, ProcessId, RangeKind, SerialNumber, Span, ThreadId,
 };
 
-fn costed(mut profile: Builder) -> Costed {
+fn costed(mut profile: ProfileBuilder) -> Costed {
     profile.profile.recorded.api_calls = true;
     price(profile.run(), None)
 }
@@ -25,7 +25,7 @@ fn double(value: f64) -> Answer {
 }
 
 /// A kernel of this name, launched on thread 0.
-fn launch(profile: &mut Builder, name: &str, time: i64) {
+fn launch(profile: &mut ProfileBuilder, name: &str, time: i64) {
     let kernel = profile.launch(time);
     let name = profile.profile.strings.intern(name);
     profile.profile.kernels[kernel].name = name;
@@ -33,7 +33,7 @@ fn launch(profile: &mut Builder, name: &str, time: i64) {
 
 #[test]
 fn steps_that_repeat() {
-    let mut profile = Builder::new();
+    let mut profile = ProfileBuilder::new();
     for step in 0..5_i64 {
         let start = step * 10_000;
         profile.range(&format!("step {step}"), start, start + 9_000);
@@ -64,7 +64,7 @@ fn steps_that_repeat() {
 
 #[test]
 fn a_share_of_nothing_is_silent_for_no_capture_would_tell_it() {
-    let mut profile = Builder::new();
+    let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 100);
     let costed = costed(profile);
     assert_eq!(of_run(&costed, "run.triton_share"), double(0.0));
@@ -73,7 +73,7 @@ fn a_share_of_nothing_is_silent_for_no_capture_would_tell_it() {
 
 #[test]
 fn without_steps_nothing_is_said_of_them() {
-    let mut profile = Builder::new();
+    let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 100);
     let costed = costed(profile);
     for fact in [
@@ -89,7 +89,7 @@ fn without_steps_nothing_is_said_of_them() {
 
 #[test]
 fn micro_steps_that_reduce_gradients() {
-    let mut profile = Builder::new();
+    let mut profile = ProfileBuilder::new();
     for micro in 0..4_i64 {
         let start = micro * 10_000;
         profile.range("DistributedDataParallel.forward", start, start + 1_000);
@@ -112,7 +112,7 @@ fn micro_steps_that_reduce_gradients() {
 
 #[test]
 fn bucket_copies_are_kernels_and_copies() {
-    let mut profile = Builder::new();
+    let mut profile = ProfileBuilder::new();
     let bucket = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
     profile.range(bucket, 1_000, 2_000).kind = RangeKind::CpuOp;
     launch(&mut profile, "vectorized_elementwise_kernel", 1_100);
@@ -140,7 +140,7 @@ fn bucket_copies_are_kernels_and_copies() {
 
 #[test]
 fn compiled_code_is_counted_by_function() {
-    let mut profile = Builder::new();
+    let mut profile = ProfileBuilder::new();
     for (text, start) in [
         ("Torch-Compiled Region: 0/0", 1_000),
         ("Torch-Compiled Region: 0/3", 2_000),
@@ -158,7 +158,7 @@ fn compiled_code_is_counted_by_function() {
 
 #[test]
 fn compiled_facts_mean_nothing_without_the_compiler() {
-    let mut profile = Builder::new();
+    let mut profile = ProfileBuilder::new();
     profile.range("forward", 0, 500);
     launch(&mut profile, "softmax_warp_forward", 100);
     let costed = costed(profile);
@@ -167,8 +167,8 @@ fn compiled_facts_mean_nothing_without_the_compiler() {
 }
 
 /// Kernels with gaps between them, each behind a wait in an operator of its own.
-fn waiting_in(ops: &[&str]) -> Builder {
-    let mut profile = Builder::new();
+fn waiting_in(ops: &[&str]) -> ProfileBuilder {
+    let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 0);
     for (op, start) in ops.iter().zip((1..).map(|n| n * 10_000)) {
         if !op.is_empty() {
@@ -216,7 +216,7 @@ fn gaps_know_the_operator_that_waited() {
 
 #[test]
 fn a_clock_that_drops_shows_in_equal_products() {
-    let mut profile = Builder::new();
+    let mut profile = ProfileBuilder::new();
     for call in 0..30_i64 {
         let start = call * 10_000;
         let text = "aten::mm, sizes = [[64, 8], [8, 32]]";
@@ -235,7 +235,7 @@ fn a_clock_that_drops_shows_in_equal_products() {
 #[test]
 fn a_host_that_did_something_else_is_named_by_the_range_it_was_in() {
     const MS: i64 = 1_000_000;
-    let mut profile = Builder::new();
+    let mut profile = ProfileBuilder::new();
     profile.range("epoch", 0, 100 * MS);
     profile.range("iteration 3", 0, 60 * MS);
     launch(&mut profile, "softmax_warp_forward", 100);

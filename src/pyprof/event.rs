@@ -4,7 +4,7 @@
 use super::Text;
 use super::python::{push_list, push_str, tuple};
 use crate::base::DType;
-use crate::correlate::source::Frame;
+use crate::correlate::python_frame::PythonFrame;
 use crate::correlate::{Arg, ArgValue, LayerId, OpArgs, OpName, Run, Tensor};
 use crate::profile::StrId;
 
@@ -92,7 +92,7 @@ fn in_python(dtype: DType) -> &'static str {
 /// that 2021's traces note at each operator.
 pub(super) fn trace(run: &Run, frames: &[StrId], stack: Option<StrId>) -> Vec<String> {
     let user = |text: &str| {
-        let frame = Frame::parse(text)?;
+        let frame = PythonFrame::parse(text)?;
         (!frame.is_internal()).then(|| frame.short())
     };
     let lines: Vec<String> = frames

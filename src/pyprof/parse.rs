@@ -17,7 +17,7 @@ use super::{
     DimsId, Dir, Execution, NameId, Place, PlaceId, Pool, Records, Stencil, Text, TidId, count,
     event, names,
 };
-use crate::correlate::{Direction, Link, Missing, OpCall, Run};
+use crate::correlate::{Direction, Link, OpCall, Run, WithoutOperator};
 use crate::profile::{Format, Kernel, SerialNumber, StrId, ThreadId};
 
 /// Kernels one thread looks at without a break.
@@ -261,7 +261,7 @@ impl<'r> Origin<'r> {
     /// Whether anything is known of the launch. Around the replay of a CUDA graph stands nothing that
     /// is true of one of its kernels.
     fn is_known(&self) -> bool {
-        self.thread.is_some() && self.link.missing != Some(Missing::GraphReplay)
+        self.thread.is_some() && self.link.missing != Some(WithoutOperator::GraphReplay)
     }
 }
 

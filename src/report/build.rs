@@ -9,7 +9,7 @@ use super::{
 };
 use crate::base::DType;
 use crate::base::text;
-use crate::correlate::{Missing, Run, Site, StepTime};
+use crate::correlate::{Run, Site, StepTime, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost, Unknown};
 use crate::facts::{Member, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
@@ -181,7 +181,7 @@ fn summary(costed: &Costed) -> Summary {
         priced_ns,
         best_ideal_ns,
         headroom: best_ideal_ns.map(|ideal| priced_ns / ideal),
-        idle_untrusted: run.stretched.as_deref().map(sentence),
+        idle_untrusted: run.unreliable_idle.as_deref().map(sentence),
     }
 }
 
@@ -378,7 +378,7 @@ fn faults(verdict: &Verdict) -> Vec<Fault> {
 
 fn unattributed(run: &Run) -> Vec<Unattributed> {
     let total = sum(run.sites.iter().map(|s| s.time_ns));
-    let mut by_reason: IndexMap<Missing, (u64, i64)> = IndexMap::new();
+    let mut by_reason: IndexMap<WithoutOperator, (u64, i64)> = IndexMap::new();
     for site in &run.sites {
         if let Some(missing) = site.missing {
             let entry = by_reason.entry(missing).or_default();

@@ -3,7 +3,7 @@
 use super::{Because, Claimed, FindingReport, FoundAmong, GoneFinding, Report, Summary};
 use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, times};
-use crate::correlate::Missing;
+use crate::correlate::WithoutOperator;
 use crate::judge::SavingKind;
 use crate::profile::Format;
 
@@ -426,7 +426,7 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
 /// Why kernels have no operator: a stable word, and a sentence that says what to do.
 /// `has_ranges`: operators were recorded.
 pub(super) fn missing(
-    missing: Missing,
+    missing: WithoutOperator,
     format: Format,
     has_ranges: bool,
 ) -> (&'static str, String) {
@@ -441,15 +441,15 @@ pub(super) fn missing(
         _ => "run the model under `torch.autograd.profiler.emit_nvtx(record_shapes=True)`",
     };
     let remedy = match missing {
-        Missing::NoLaunch => {
+        WithoutOperator::NoLaunch => {
             "they were launched before the capture began, or their rows were dropped: capture fewer \
              steps, and start while the GPU is idle"
         }
-        Missing::GraphReplay => {
+        WithoutOperator::GraphReplay => {
             "the replay is the only host event there is: profile one run without graphs to see \
              the operators"
         }
-        Missing::NoRange | Missing::NoOperator => markers,
+        WithoutOperator::NoRange | WithoutOperator::NoOperator => markers,
     };
     (
         missing_word(missing),
@@ -458,32 +458,32 @@ pub(super) fn missing(
 }
 
 /// The reason in a few words.
-pub(super) fn missing_short(missing: Missing) -> &'static str {
+pub(super) fn missing_short(missing: WithoutOperator) -> &'static str {
     match missing {
-        Missing::NoLaunch => "no launch call in the file",
-        Missing::GraphReplay => "replayed by a graph launch",
-        Missing::NoRange => "launched outside every range",
-        Missing::NoOperator => "launched in ranges that name no operator",
+        WithoutOperator::NoLaunch => "no launch call in the file",
+        WithoutOperator::GraphReplay => "replayed by a graph launch",
+        WithoutOperator::NoRange => "launched outside every range",
+        WithoutOperator::NoOperator => "launched in ranges that name no operator",
     }
 }
 
 /// The reason as the name of a row.
-pub(super) fn missing_row(missing: Missing) -> &'static str {
+pub(super) fn missing_row(missing: WithoutOperator) -> &'static str {
     match missing {
-        Missing::NoLaunch => "(no launch call in the file)",
-        Missing::GraphReplay => "(replayed by a graph launch)",
-        Missing::NoRange => "(outside every range)",
-        Missing::NoOperator => "(no operator in its ranges)",
+        WithoutOperator::NoLaunch => "(no launch call in the file)",
+        WithoutOperator::GraphReplay => "(replayed by a graph launch)",
+        WithoutOperator::NoRange => "(outside every range)",
+        WithoutOperator::NoOperator => "(no operator in its ranges)",
     }
 }
 
 /// The reason as programs read it.
-pub(super) fn missing_word(missing: Missing) -> &'static str {
+pub(super) fn missing_word(missing: WithoutOperator) -> &'static str {
     match missing {
-        Missing::NoLaunch => "no_launch",
-        Missing::GraphReplay => "graph_replay",
-        Missing::NoRange => "no_range",
-        Missing::NoOperator => "no_operator",
+        WithoutOperator::NoLaunch => "no_launch",
+        WithoutOperator::GraphReplay => "graph_replay",
+        WithoutOperator::NoRange => "no_range",
+        WithoutOperator::NoOperator => "no_operator",
     }
 }
 

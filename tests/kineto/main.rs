@@ -20,7 +20,7 @@ mod reports;
 mod written;
 
 use proptest::prelude::*;
-use pyprof_advise::correlate::{Direction, LayerSource, Missing, Run, correlate};
+use pyprof_advise::correlate::{Direction, LayerSource, Run, WithoutOperator, correlate};
 use pyprof_advise::cost::VOCABULARY;
 use pyprof_advise::profile::{
     ApiClass, CopyKind, Format, MemoryKind, Profile, RangeKind, SerialNumber, Span, SyncKind,
@@ -172,7 +172,7 @@ fn a_trace_is_attributed_by_nesting() {
         backward.layer, forward.layer,
         "a backward call inherits the layer"
     );
-    assert_eq!(run.links[2].missing, Some(Missing::NoLaunch));
+    assert_eq!(run.links[2].missing, Some(WithoutOperator::NoLaunch));
     let steps: Vec<u64> = run.steps.iter().map(|s| s.number).collect();
     assert_eq!(steps, [7]);
 }
@@ -305,7 +305,7 @@ fn rocm_notes_sizes_and_grids_at_the_call() {
     assert_eq!(p.devices[0].name.as_deref(), Some("AMD Instinct MI300X"));
     let run = run(p);
     let missing: Vec<_> = run.links.iter().map(|l| l.missing).collect();
-    assert_eq!(missing[2..], [Some(Missing::GraphReplay); 2]);
+    assert_eq!(missing[2..], [Some(WithoutOperator::GraphReplay); 2]);
 }
 
 #[test]
@@ -587,7 +587,7 @@ fn every_real_trace_is_in_the_table() {
 }
 
 /// Kernels by the reason why they have no operator.
-fn missing(run: &Run) -> BTreeMap<Missing, usize> {
+fn missing(run: &Run) -> BTreeMap<WithoutOperator, usize> {
     let mut counts = BTreeMap::new();
     for reason in run.links.iter().filter_map(|l| l.missing) {
         *counts.entry(reason).or_default() += 1;
@@ -609,8 +609,8 @@ fn kernels_without_launch_or_behind_a_graph_are_named_as_such() {
         let Some(run) = real(file) else { return };
         let missing = missing(run);
         let count = |reason| missing.get(&reason).copied().unwrap_or(0);
-        assert_eq!(count(Missing::NoLaunch), no_launch, "{file}");
-        assert_eq!(count(Missing::GraphReplay), replayed, "{file}");
+        assert_eq!(count(WithoutOperator::NoLaunch), no_launch, "{file}");
+        assert_eq!(count(WithoutOperator::GraphReplay), replayed, "{file}");
     }
 }
 
@@ -686,7 +686,13 @@ fn directions_layers_and_steps_of_real_traces() {
     assert_eq!(directions.remove(&Direction::Unknown), Some(6));
     assert_eq!(directions.len(), 3, "{directions:?}");
     assert_eq!(resnet.steps.len(), 6);
-    assert!(resnet.stretched.as_ref().unwrap().contains("with_stack"));
+    assert!(
+        resnet
+            .unreliable_idle
+            .as_ref()
+            .unwrap()
+            .contains("with_stack")
+    );
 
     let vit = real("tl_h100_vit.json.gz").unwrap();
     assert_eq!(vit.layer_source, Some(LayerSource::Module));

@@ -1,6 +1,6 @@
 //! Traces of a few events, written here: what is made of strides, messages and arrows.
 
-use pyprof_advise::correlate::{Direction, Missing, Run, SiteId};
+use pyprof_advise::correlate::{Direction, Run, SiteId, WithoutOperator};
 use pyprof_advise::cost::{Costed, Dims, price};
 use pyprof_advise::facts::{Answer, Lookup, Member, Table, Value as Fact};
 use serde_json::{Value, json};
@@ -260,7 +260,7 @@ fn a_kernel_that_names_its_message_needs_no_operator() {
         let alone = json!({"traceEvents": [events[1]]});
         assert_eq!(message(&alone), [Some(2e6), Some(8.0), Some(rate)]);
         let run = run(profile(&alone.to_string()));
-        assert_eq!(run.links[0].missing, Some(Missing::NoLaunch));
+        assert_eq!(run.links[0].missing, Some(WithoutOperator::NoLaunch));
     }
     // A group that is listed and not counted; a list that PyTorch cut says nothing.
     for (ranks, size) in [("[0, 2, 4]", Some(3.0)), ("[0, 1, ..., 63]", None)] {

@@ -8,8 +8,8 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use super::{Hints, Item, Kind, is_pageable};
-use crate::correlate::{Gap, GapCause, Timeline};
+use super::{TimelineInputs, WorkItem, WorkKind, is_pageable};
+use crate::correlate::model::{Gap, GapCause, Timeline};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CorrelationMap, KernelId, ProcessId, Profile, Span, SyncKind,
     ThreadId,
@@ -30,16 +30,16 @@ const ELSEWHERE_NS: i64 = 1_000_000;
 
 /// Disjoint intervals in time order, each with the call it came from.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct Intervals {
     spans: Vec<(Span, Option<CallId>)>,
     /// Where the last question led: the next one is asked of a time close by.
     near: Cell<usize>,
 }
 
-impl Pieces {
+impl Intervals {
     /// The union of intervals; of overlapping ones the first keeps its call (runtime calls start
     /// before the driver calls inside them).
-    pub(super) fn merged(mut spans: Vec<(Span, Option<CallId>)>) -> Pieces {
+    pub(super) fn merged(mut spans: Vec<(Span, Option<CallId>)>) -> Intervals {
         spans.retain(|(span, _)| span.end > span.start);
         spans.sort_by_key(|(span, _)| (span.start, std::cmp::Reverse(span.end)));
         let mut merged: Vec<(Span, Option<CallId>)> = Vec::new();
@@ -49,7 +49,7 @@ impl Pieces {
                 _ => merged.push((span, call)),
             }
         }
-        Pieces {
+        Intervals {
             spans: merged,
             near: Cell::new(0),
         }
@@ -127,13 +127,13 @@ impl Pieces {
 
 /// What held one host thread, by kind.
 #[derive(Debug, Default)]
-struct Thread {
-    loading: Pieces,
-    syncs: Pieces,
-    copies: Pieces,
-    allocations: Pieces,
-    modules: Pieces,
-    first_launches: Pieces,
+struct ThreadActivity {
+    loading: Intervals,
+    syncs: Intervals,
+    copies: Intervals,
+    allocations: Intervals,
+    modules: Intervals,
+    first_launches: Intervals,
 }
 
 /// Intervals of one kind, per thread, before they are merged.
@@ -141,23 +141,23 @@ type Collected = FxHashMap<ThreadId, Vec<(Span, Option<CallId>)>>;
 
 /// The host's side of the capture, arranged for questions about gaps.
 #[derive(Debug)]
-pub(super) struct Host<'a> {
+pub(super) struct HostActivity<'a> {
     profile: &'a Profile,
     launches: &'a [Option<CallId>],
     /// The calls behind copies, sets, graphs and synchronisations.
     calls: CorrelationMap<CallId>,
     /// Per thread.
-    threads: Vec<Thread>,
+    threads: Vec<ThreadActivity>,
     /// Synchronisations whose thread is not known.
-    syncs: FxHashMap<ProcessId, Pieces>,
+    syncs: FxHashMap<ProcessId, Intervals>,
     /// Of one process, or (`None`) of nobody in particular.
-    overheads: FxHashMap<Option<ProcessId>, Pieces>,
+    overheads: FxHashMap<Option<ProcessId>, Intervals>,
     /// Launches and module loads that stand out.
     slow: Vec<CallId>,
 }
 
-impl<'a> Host<'a> {
-    pub(super) fn of(profile: &'a Profile, hints: &Hints<'a>) -> Host<'a> {
+impl<'a> HostActivity<'a> {
+    pub(super) fn of(profile: &'a Profile, hints: &TimelineInputs<'a>) -> HostActivity<'a> {
         let calls = calls_behind(profile);
         let slow = slow_launches(profile);
         let mut kinds: [Collected; 6] = Default::default();
@@ -172,13 +172,13 @@ impl<'a> Host<'a> {
             rows.push((range.span, None));
         }
         let loose = collect_syncs(profile, &calls, syncs);
-        Host {
+        HostActivity {
             profile,
             launches: hints.launches,
             threads: threads(profile, kinds),
             syncs: loose
                 .into_iter()
-                .map(|(process, spans)| (process, Pieces::merged(spans)))
+                .map(|(process, spans)| (process, Intervals::merged(spans)))
                 .collect(),
             overheads: overheads(profile),
             calls,
@@ -187,9 +187,9 @@ impl<'a> Host<'a> {
     }
 
     /// The gap that `ended_by` ended.
-    pub(super) fn gap(&self, span: Span, ended_by: &Item) -> Gap {
+    pub(super) fn gap(&self, span: Span, ended_by: &WorkItem) -> Gap {
         let (cause, call) = self.blame(span, ended_by);
-        let kernel = matches!(ended_by.kind, Kind::Kernel | Kind::Communication);
+        let kernel = matches!(ended_by.kind, WorkKind::Kernel | WorkKind::Communication);
         Gap {
             span,
             cause,
@@ -199,7 +199,7 @@ impl<'a> Host<'a> {
     }
 
     /// The cause of a gap that `ended_by` ended, and the call to blame.
-    fn blame(&self, gap: Span, ended_by: &Item) -> (GapCause, Option<CallId>) {
+    fn blame(&self, gap: Span, ended_by: &WorkItem) -> (GapCause, Option<CallId>) {
         let (process, launch) = self.launch(ended_by);
         if self.overhead(gap, process) > gap.ns() / 2 {
             return (GapCause::ProfilerOverhead, None);
@@ -231,24 +231,24 @@ impl<'a> Host<'a> {
     }
 
     /// The process of an item and the call that launched it.
-    fn launch(&self, item: &Item) -> (Option<ProcessId>, Option<CallId>) {
+    fn launch(&self, item: &WorkItem) -> (Option<ProcessId>, Option<CallId>) {
         let row = item.row as usize;
         let key = match item.kind {
-            Kind::Kernel | Kind::Communication => {
+            WorkKind::Kernel | WorkKind::Communication => {
                 let process = self.profile.kernels.get(row).map(|k| k.process);
                 return (process, self.launches.get(row).copied().flatten());
             }
-            Kind::Copy => self
+            WorkKind::Copy => self
                 .profile
                 .copies
                 .get(row)
                 .map(|c| (c.process, c.correlation)),
-            Kind::Set => self
+            WorkKind::Set => self
                 .profile
                 .sets
                 .get(row)
                 .map(|s| (s.process, s.correlation)),
-            Kind::Graph => self
+            WorkKind::Graph => self
                 .profile
                 .graphs
                 .get(row)
@@ -295,7 +295,11 @@ impl<'a> Host<'a> {
 
 /// What held the launching thread, in the order of [`GapCause`]; but a first launch that fills the gap
 /// is its own explanation, whatever synchronisation came before it.
-fn held(thread: &Thread, gap: Span, launch: &ApiCall) -> Option<(GapCause, Option<CallId>)> {
+fn held(
+    thread: &ThreadActivity,
+    gap: Span,
+    launch: &ApiCall,
+) -> Option<(GapCause, Option<CallId>)> {
     let Span {
         start: at,
         end: until,
@@ -437,10 +441,10 @@ fn collect_syncs(
     loose
 }
 
-fn threads(profile: &Profile, kinds: [Collected; 6]) -> Vec<Thread> {
-    let mut threads: Vec<Thread> = Vec::new();
-    threads.resize_with(profile.threads.len(), Thread::default);
-    let fields: [fn(&mut Thread) -> &mut Pieces; 6] = [
+fn threads(profile: &Profile, kinds: [Collected; 6]) -> Vec<ThreadActivity> {
+    let mut threads: Vec<ThreadActivity> = Vec::new();
+    threads.resize_with(profile.threads.len(), ThreadActivity::default);
+    let fields: [fn(&mut ThreadActivity) -> &mut Intervals; 6] = [
         |t| &mut t.loading,
         |t| &mut t.syncs,
         |t| &mut t.copies,
@@ -451,7 +455,7 @@ fn threads(profile: &Profile, kinds: [Collected; 6]) -> Vec<Thread> {
     for (kind, field) in kinds.into_iter().zip(fields) {
         for (thread, spans) in kind {
             if let Some(thread) = threads.get_mut(thread.idx()) {
-                *field(thread) = Pieces::merged(spans);
+                *field(thread) = Intervals::merged(spans);
             }
         }
     }
@@ -474,7 +478,7 @@ pub(crate) fn is_profilers_own(name: &str) -> bool {
     !NOT_THE_PROFILERS.iter().any(|n| name.starts_with(n))
 }
 
-fn overheads(profile: &Profile) -> FxHashMap<Option<ProcessId>, Pieces> {
+fn overheads(profile: &Profile) -> FxHashMap<Option<ProcessId>, Intervals> {
     let mut spans: FxHashMap<Option<ProcessId>, Vec<(Span, Option<CallId>)>> = FxHashMap::default();
     for overhead in &profile.overheads {
         if !is_profilers_own(profile.text(overhead.name)) {
@@ -491,6 +495,6 @@ fn overheads(profile: &Profile) -> FxHashMap<Option<ProcessId>, Pieces> {
     }
     spans
         .into_iter()
-        .map(|(process, spans)| (process, Pieces::merged(spans)))
+        .map(|(process, spans)| (process, Intervals::merged(spans)))
         .collect()
 }

@@ -100,8 +100,8 @@ impl Bench {
         });
     }
 
-    fn times(&self) -> Times {
-        let hints = Hints {
+    fn times(&self) -> DeviceTimes {
+        let hints = TimelineInputs {
             launches: &self.launches,
             data_loading: &self.loading,
             warmup: &self.warmup,

@@ -9,21 +9,21 @@ use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 
-use super::{DeviceTimeline, SetUp, Timeline, Window};
+use super::model::{DeviceTimeline, SetUp, Timeline, Window};
 use crate::profile::{CallId, DeviceId, MemoryKind, ProcessId, Profile, RangeId, Span};
 
 mod gaps;
 pub(crate) use gaps::is_profilers_own;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::print_stderr)]
-mod real;
+mod real_profile_tests;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
 
 /// What the timeline says of a profile.
 #[derive(Debug)]
-pub(crate) struct Times {
+pub(crate) struct DeviceTimes {
     pub timeline: Timeline,
     pub window: Window,
     /// Per kernel: ns during which nothing else ran on its device, inside the window.
@@ -34,7 +34,7 @@ pub(crate) struct Times {
 
 /// What the other parts of `correlate` have found out already.
 #[derive(Debug)]
-pub(crate) struct Hints<'a> {
+pub(crate) struct TimelineInputs<'a> {
     /// One per kernel.
     pub launches: &'a [Option<CallId>],
     /// Ranges in which data loading happened.
@@ -46,9 +46,9 @@ pub(crate) struct Hints<'a> {
 /// Works out window, timeline and gaps. `is_communication` is asked once per distinct kernel name.
 pub(crate) fn times(
     profile: &Profile,
-    hints: &Hints<'_>,
+    hints: &TimelineInputs<'_>,
     is_communication: &dyn Fn(&str) -> bool,
-) -> Times {
+) -> DeviceTimes {
     let inside = inside(profile, hints);
     let first = FirstWork::of(profile, |_| true);
     let judged = FirstWork::of(profile, |kernel| {
@@ -60,7 +60,7 @@ pub(crate) fn times(
     };
     let mut exposed = vec![0; profile.kernels.len()];
     let mut timeline = Timeline::default();
-    let host = gaps::Host::of(profile, hints);
+    let host = gaps::HostActivity::of(profile, hints);
     let work = work_by_device(profile, &judged, is_communication);
     for (index, items) in work.into_iter().enumerate() {
         let Some(device) = sweep(DeviceId::new(index), &items, &host, &mut exposed) else {
@@ -79,7 +79,7 @@ pub(crate) fn times(
         }
     }
     window.setup.first_launch_ns = host.longest_first_launch(&timeline, window.span);
-    Times {
+    DeviceTimes {
         timeline,
         window,
         exposed,
@@ -90,13 +90,13 @@ pub(crate) fn times(
 /// Per kernel: launched outside declared warm-up. A declaration that covers everything covers
 /// nothing: there would be no run left to judge. The little that ran before the first warm-up, such
 /// as the initialisation of weights, is no steady run either.
-fn inside(profile: &Profile, hints: &Hints<'_>) -> Vec<bool> {
+fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> Vec<bool> {
     /// Share of the kernel time outside warm-up up to which what came before it is little.
     const LITTLE: f64 = 0.1;
     let mut warmup = hints.warmup.to_vec();
     warmup.sort_unstable();
     let first = warmup.first().map(|span| span.start);
-    let warm = gaps::Pieces::merged(warmup.into_iter().map(|span| (span, None)).collect());
+    let warm = gaps::Intervals::merged(warmup.into_iter().map(|span| (span, None)).collect());
     let launched: Vec<i64> = profile
         .kernels
         .iter()
@@ -205,7 +205,7 @@ fn set_up(profile: &Profile, first: &FirstWork, inside: &[bool]) -> SetUp {
         setup.pageable_copies += u64::from(is_pageable(copy));
         spans.push((copy.span, None));
     }
-    setup.copied_ns = gaps::Pieces::merged(spans).total();
+    setup.copied_ns = gaps::Intervals::merged(spans).total();
     setup
 }
 
@@ -216,7 +216,7 @@ fn is_pageable(copy: &crate::profile::MemoryCopy) -> bool {
 
 /// What kind of work an item of the sweep is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum WorkKind {
     Kernel,
     Communication,
     Copy,
@@ -226,9 +226,9 @@ enum Kind {
 
 /// Something that kept a device busy; `row` is its row in the table of its kind.
 #[derive(Debug, Clone, Copy)]
-struct Item {
+struct WorkItem {
     span: Span,
-    kind: Kind,
+    kind: WorkKind,
     row: u32,
 }
 
@@ -237,7 +237,7 @@ fn work_by_device(
     profile: &Profile,
     judged: &FirstWork,
     is_communication: &dyn Fn(&str) -> bool,
-) -> Vec<Vec<Item>> {
+) -> Vec<Vec<WorkItem>> {
     let count = profile.devices.len();
     let all = [
         profile.kernels.len(),
@@ -248,7 +248,7 @@ fn work_by_device(
     // Some do a little more than others.
     let even = all.iter().sum::<usize>() / count.max(1);
     let room = even + even / 8;
-    let mut devices: Vec<Vec<Item>> = Vec::new();
+    let mut devices: Vec<Vec<WorkItem>> = Vec::new();
     devices.resize_with(count, || Vec::with_capacity(room));
     let mut last = vec![None; profile.devices.len()];
     let mut add = |device: DeviceId, process, span: Span, kind, row: usize| {
@@ -271,7 +271,7 @@ fn work_by_device(
         };
         if span.end >= span.start {
             let row = u32::try_from(row).unwrap_or(u32::MAX);
-            items.push(Item { span, kind, row });
+            items.push(WorkItem { span, kind, row });
         }
     };
     let mut asked: Vec<Option<bool>> = vec![None; profile.strings.len()];
@@ -282,23 +282,29 @@ fn work_by_device(
             None => ask(),
         };
         let kind = if communication {
-            Kind::Communication
+            WorkKind::Communication
         } else {
-            Kind::Kernel
+            WorkKind::Kernel
         };
         add(kernel.device, kernel.process, kernel.span, kind, row);
     }
     for (row, graph) in profile.graphs.iter().enumerate() {
-        add(graph.device, graph.process, graph.span, Kind::Graph, row);
+        add(
+            graph.device,
+            graph.process,
+            graph.span,
+            WorkKind::Graph,
+            row,
+        );
     }
     for (row, copy) in profile.copies.iter().enumerate() {
         // Host memory to host memory keeps no device busy.
         if copy.kind != crate::profile::CopyKind::HtoH {
-            add(copy.device, copy.process, copy.span, Kind::Copy, row);
+            add(copy.device, copy.process, copy.span, WorkKind::Copy, row);
         }
     }
     for (row, set) in profile.sets.iter().enumerate() {
-        add(set.device, set.process, set.span, Kind::Set, row);
+        add(set.device, set.process, set.span, WorkKind::Set, row);
     }
     devices
 }
@@ -314,13 +320,13 @@ struct Running {
 }
 
 impl Running {
-    fn change(&mut self, kind: Kind, opens: bool) {
+    fn change(&mut self, kind: WorkKind, opens: bool) {
         let count = match kind {
-            Kind::Kernel => &mut self.kernels,
-            Kind::Communication => &mut self.communication,
-            Kind::Copy => &mut self.copies,
-            Kind::Set => &mut self.sets,
-            Kind::Graph => &mut self.graphs,
+            WorkKind::Kernel => &mut self.kernels,
+            WorkKind::Communication => &mut self.communication,
+            WorkKind::Copy => &mut self.copies,
+            WorkKind::Set => &mut self.sets,
+            WorkKind::Graph => &mut self.graphs,
         };
         *count = if opens {
             count.saturating_add(1)
@@ -345,7 +351,7 @@ impl Running {
 
 /// Lengths of unions, in ns; the fields of [`DeviceTimeline`].
 #[derive(Debug, Default)]
-struct Figures {
+struct UnionTimes {
     busy: i64,
     kernel: i64,
     copy: i64,
@@ -357,7 +363,7 @@ struct Figures {
     alone: i64,
 }
 
-impl Figures {
+impl UnionTimes {
     fn add(&mut self, running: Running, ns: i64) {
         let computing = running.kernels > 0 || running.graphs > 0;
         let kernel = computing || running.communication > 0;
@@ -385,8 +391,8 @@ impl Figures {
 ///
 /// Few items run at a time, so the ends wait in a heap: sorting all of them took several times as
 /// long.
-struct Edges<'a> {
-    items: &'a [Item],
+struct WorkEdges<'a> {
+    items: &'a [WorkItem],
     /// By start.
     opening: std::iter::Peekable<std::vec::IntoIter<u32>>,
     running: BinaryHeap<Reverse<(i64, u32)>>,
@@ -394,33 +400,33 @@ struct Edges<'a> {
 
 /// An item starts or ends.
 #[derive(Debug, Clone, Copy)]
-struct Edge<'a> {
+struct WorkEdge<'a> {
     time: i64,
-    item: &'a Item,
+    item: &'a WorkItem,
     closes: bool,
 }
 
-impl<'a> Edges<'a> {
-    fn of(items: &'a [Item]) -> Edges<'a> {
+impl<'a> WorkEdges<'a> {
+    fn of(items: &'a [WorkItem]) -> WorkEdges<'a> {
         let mut order: Vec<u32> = (0..).zip(items).map(|(at, _)| at).collect();
         // Each table comes in this order, so there are only a few runs to merge.
         order.sort_by_key(|at| items.get(*at as usize).map(|i| i.span.start));
-        Edges {
+        WorkEdges {
             items,
             opening: order.into_iter().peekable(),
             running: BinaryHeap::new(),
         }
     }
 
-    fn item(&self, at: u32) -> Option<&'a Item> {
+    fn item(&self, at: u32) -> Option<&'a WorkItem> {
         self.items.get(at as usize)
     }
 }
 
-impl<'a> Iterator for Edges<'a> {
-    type Item = Edge<'a>;
+impl<'a> Iterator for WorkEdges<'a> {
+    type Item = WorkEdge<'a>;
 
-    fn next(&mut self) -> Option<Edge<'a>> {
+    fn next(&mut self) -> Option<WorkEdge<'a>> {
         let opening = self.opening.peek().copied();
         let opening = opening.and_then(|at| Some((at, self.item(at)?)));
         let closing = self.running.peek().copied();
@@ -431,20 +437,20 @@ impl<'a> Iterator for Edges<'a> {
             self.running.push(Reverse((item.span.end, at)));
             let time = item.span.start;
             let closes = false;
-            return Some(Edge { time, item, closes });
+            return Some(WorkEdge { time, item, closes });
         }
         let Reverse((time, at)) = self.running.pop()?;
         let item = self.item(at)?;
         let closes = true;
-        Some(Edge { time, item, closes })
+        Some(WorkEdge { time, item, closes })
     }
 }
 
 /// Walks over one device's items in time; adds to `exposed` what each kernel ran alone.
 fn sweep(
     device: DeviceId,
-    items: &[Item],
-    host: &gaps::Host<'_>,
+    items: &[WorkItem],
+    host: &gaps::HostActivity<'_>,
     exposed: &mut [i64],
 ) -> Option<DeviceTimeline> {
     let mut span = Span {
@@ -452,10 +458,10 @@ fn sweep(
         end: i64::MIN,
     };
     let mut running = Running::default();
-    let mut figures = Figures::default();
+    let mut figures = UnionTimes::default();
     let mut gaps = Vec::with_capacity(items.len());
     let mut now = span.start;
-    for edge in Edges::of(items) {
+    for edge in WorkEdges::of(items) {
         let work = edge.item;
         span.end = edge.time;
         let past = Span {
@@ -470,7 +476,7 @@ fn sweep(
             now = edge.time;
         }
         running.change(work.kind, !edge.closes);
-        if matches!(work.kind, Kind::Kernel | Kind::Communication)
+        if matches!(work.kind, WorkKind::Kernel | WorkKind::Communication)
             && let Some(time) = exposed.get_mut(work.row as usize)
         {
             // While it runs, "exactly one runs" means that it runs alone.

@@ -5,38 +5,38 @@ use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::args::Arguments;
-use super::grammar::{
-    ATTRIBUTES, DATA_LOADING_WORDS, FRAMEWORK, Node, OPTIMIZER_WORDS, PHASE_WORDS, autograd,
-    bounded, bracket, is_gradient, is_library_domain, is_nccl_call, is_update, is_warmup, is_word,
-    module_of_functions, namespaced, stem, step,
-};
 use super::literal::{self, Literal};
-use super::source::{self, Frame};
-use super::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
+use super::model::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
+use super::python_frame::{self, PythonFrame};
+use super::range_syntax::{
+    ATTRIBUTES, AutogradName, DATA_LOADING_WORDS, FRAMEWORK, OPTIMIZER_WORDS, PHASE_WORDS,
+    autograd, bounded, bracket, is_gradient, is_library_domain, is_nccl_call, is_update, is_warmup,
+    is_word, module_of_functions, namespaced, stem, step,
+};
 use crate::profile::{HostRange, Profile, RangeId, RangeKind, StrId, Strings};
 
 /// What a text is.
 #[derive(Debug, Clone)]
-pub(crate) enum What {
+pub(crate) enum RangeClass {
     /// PyProf's `{'mod': .., 'op': .., 'args': [..]}` around a call from Python.
-    Marker {
+    PyprofMarker {
         args: Option<ArgsId>,
         /// A getter such as `__getattr__`: no work of its own, and left open when it raises.
         attribute: bool,
     },
     /// PyProf's `{'traceMarker': [..], 'funcStack': ..}` around a marker.
-    Trace {
+    PyprofTrace {
         line: Option<StrId>,
         module: Option<StrId>,
         update: bool,
     },
     /// PyProf's `{'mod': .., 'strRepr': ..}`: a module's settings, no name.
-    ModuleRepr,
+    PyprofModule,
     /// `layer:NAME`.
     Layer(StrId),
     /// `FSDP::pre_forward (M)` and kin; `None` is the root module.
-    Bracket {
-        phase: Phase,
+    FsdpHook {
+        phase: FsdpPhase,
         opens: bool,
         module: Option<StrId>,
     },
@@ -57,7 +57,7 @@ pub(crate) enum What {
     /// `nn.Module: Linear_15` of a Python stack; the name behind the colon.
     Module(StrId),
     /// `train.py(54): main` of a Python stack.
-    Frame {
+    PythonFrame {
         line: Option<StrId>,
         update: bool,
     },
@@ -68,16 +68,16 @@ pub(crate) enum What {
     /// `aten::mm`, `nccl:all_reduce`.
     Operator,
     /// Anything else: an operator if it carries `seq` or `op_id`, else the user's own name.
-    Bare {
+    Other {
         phase: Option<Direction>,
     },
 }
 
 /// Which pass an FSDP bracket belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum FsdpPhase {
     Forward,
-    Backward,
+    BackwardCall,
 }
 
 /// Which spelling numbered a step; the first in order of trust.
@@ -91,8 +91,8 @@ pub(crate) enum StepFamily {
 
 /// An operator a text names.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Named {
-    /// A row of [`Texts::op_names`].
+pub(crate) struct NamedOp {
+    /// A row of [`RangeInfos::op_names`].
     pub op: OpNameId,
     /// The cost table or a rule understands it.
     pub known: bool,
@@ -106,16 +106,16 @@ pub(crate) struct Named {
 
 /// A text with its meaning.
 #[derive(Debug, Clone)]
-pub(crate) struct Meaning {
-    pub what: What,
-    pub named: Option<Named>,
+pub(crate) struct RangeInfo {
+    pub what: RangeClass,
+    pub named: Option<NamedOp>,
     /// The text as a label, where it may serve as one.
     pub label: Option<StrId>,
 }
 
 /// How a range takes part in the sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum RangeRole {
     Op,
     Autograd,
     User,
@@ -124,17 +124,17 @@ pub(crate) enum Role {
 
 /// Everything the ranges of a profile say, each once and in order of appearance.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct RangeTexts {
     pub texts: Vec<StrId>,
     pub args: Vec<StrId>,
     pub domains: Vec<StrId>,
 }
 
-impl Said {
-    pub(crate) fn by_ranges(profile: &Profile) -> Said {
+impl RangeTexts {
+    pub(crate) fn by_ranges(profile: &Profile) -> RangeTexts {
         let unseen = vec![false; profile.strings.len()];
         let mut seen = [unseen.clone(), unseen.clone(), unseen];
-        let mut said = Said::default();
+        let mut said = RangeTexts::default();
         for range in &profile.ranges {
             let [texts, args, domains] = &mut seen;
             for (id, seen, list) in [
@@ -155,39 +155,39 @@ impl Said {
 
 /// The meanings of all range texts of a profile.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub(crate) struct RangeInfos {
     of_text: Vec<u32>,
-    meanings: Vec<Meaning>,
+    meanings: Vec<RangeInfo>,
     /// Each once.
     pub op_names: Vec<OpName>,
-    nothing: Meaning,
+    nothing: RangeInfo,
     /// Whether a domain is one in which libraries name ranges.
     library_domains: FxHashMap<StrId, bool>,
 }
 
 const UNREAD: u32 = u32::MAX;
 
-impl Texts {
+impl RangeInfos {
     /// Reads every distinct range text once.
     pub(crate) fn read(
         profile: &Profile,
-        said: &Said,
+        said: &RangeTexts,
         vocabulary: &Vocabulary<'_>,
         arguments: &mut Arguments,
         labels: &mut Strings,
-    ) -> Texts {
-        let mut reader = TextReader {
+    ) -> RangeInfos {
+        let mut reader = RangeTextReader {
             vocabulary,
             arguments,
             labels,
             ops: IndexMap::default(),
         };
-        let mut texts = Texts {
+        let mut texts = RangeInfos {
             of_text: vec![UNREAD; profile.strings.len()],
             meanings: Vec::new(),
             op_names: Vec::new(),
-            nothing: Meaning {
-                what: What::Framework,
+            nothing: RangeInfo {
+                what: RangeClass::Framework,
                 named: None,
                 label: None,
             },
@@ -206,7 +206,7 @@ impl Texts {
     }
 
     /// What the text of a range is.
-    pub(crate) fn of(&self, range: &HostRange) -> &Meaning {
+    pub(crate) fn of(&self, range: &HostRange) -> &RangeInfo {
         self.of_text
             .get(range.text.idx())
             .and_then(|m| self.meanings.get(*m as usize))
@@ -214,7 +214,7 @@ impl Texts {
     }
 
     /// Whether there is a range of such a meaning.
-    pub(crate) fn any(&self, such: impl Fn(&Meaning) -> bool) -> bool {
+    pub(crate) fn any(&self, such: impl Fn(&RangeInfo) -> bool) -> bool {
         self.meanings.iter().any(such)
     }
 
@@ -222,8 +222,8 @@ impl Texts {
     pub(crate) fn ranges<'a>(
         &'a self,
         profile: &'a Profile,
-        such: impl Fn(&Meaning) -> bool + 'a,
-    ) -> impl Iterator<Item = (RangeId, &'a HostRange, &'a Meaning)> {
+        such: impl Fn(&RangeInfo) -> bool + 'a,
+    ) -> impl Iterator<Item = (RangeId, &'a HostRange, &'a RangeInfo)> {
         let ranges = match self.any(&such) {
             true => profile.ranges.as_slice(),
             false => &[],
@@ -236,40 +236,40 @@ impl Texts {
     }
 
     /// How a range takes part in the sweep, given what its text is.
-    pub(crate) fn role(&self, range: &HostRange, meaning: &Meaning) -> Role {
+    pub(crate) fn role(&self, range: &HostRange, meaning: &RangeInfo) -> RangeRole {
         let carries = range.kind == RangeKind::CpuOp
             || range.seq.is_some()
             || range.op_id.is_some()
             || (range.kind == RangeKind::PushPop && range.args.is_some());
         match meaning.what {
-            What::Marker { .. } | What::Operator => Role::Op,
-            What::Autograd { certain, .. } if certain || carries => Role::Autograd,
-            What::Bare { .. } if carries => Role::Op,
-            What::Autograd { .. } | What::Bare { .. } => {
+            RangeClass::PyprofMarker { .. } | RangeClass::Operator => RangeRole::Op,
+            RangeClass::Autograd { certain, .. } if certain || carries => RangeRole::Autograd,
+            RangeClass::Other { .. } if carries => RangeRole::Op,
+            RangeClass::Autograd { .. } | RangeClass::Other { .. } => {
                 let library = range
                     .domain
                     .is_some_and(|d| self.library_domains.get(&d) == Some(&true));
                 if library || range.kind == RangeKind::Python {
-                    Role::Other
+                    RangeRole::Other
                 } else {
-                    Role::User
+                    RangeRole::User
                 }
             }
-            What::Optimizer | What::DataLoading => Role::User,
-            _ => Role::Other,
+            RangeClass::Optimizer | RangeClass::DataLoading => RangeRole::User,
+            _ => RangeRole::Other,
         }
     }
 }
 
-struct TextReader<'a, 'v> {
+struct RangeTextReader<'a, 'v> {
     vocabulary: &'a Vocabulary<'v>,
     arguments: &'a mut Arguments,
     labels: &'a mut Strings,
-    ops: IndexMap<OpName, Named, FxBuildHasher>,
+    ops: IndexMap<OpName, NamedOp, FxBuildHasher>,
 }
 
-impl TextReader<'_, '_> {
-    fn meaning(&mut self, text: &str) -> Meaning {
+impl RangeTextReader<'_, '_> {
+    fn meaning(&mut self, text: &str) -> RangeInfo {
         let text = text.trim();
         if text.starts_with('{')
             && let Some(meaning) = self.pyprof(text)
@@ -277,30 +277,30 @@ impl TextReader<'_, '_> {
             return meaning;
         }
         if let Some(name) = text.strip_prefix("layer:").filter(|n| !n.trim().is_empty()) {
-            return plain(What::Layer(self.labels.intern(&bounded(name.trim()))));
+            return plain(RangeClass::Layer(self.labels.intern(&bounded(name.trim()))));
         }
         if let Some((phase, opens, module)) = bracket(text) {
             let module = module.map(|m| self.labels.intern(&bounded(&m)));
-            return plain(What::Bracket {
+            return plain(RangeClass::FsdpHook {
                 phase,
                 opens,
                 module,
             });
         }
         if let Some((family, number)) = step(text) {
-            return plain(What::Step { family, number });
+            return plain(RangeClass::Step { family, number });
         }
         if is_warmup(text) {
-            return plain(What::Warmup);
+            return plain(RangeClass::Warmup);
         }
         if let Some(name) = text.strip_prefix("nn.Module: ") {
-            return plain(What::Module(self.labels.intern(&bounded(name))));
+            return plain(RangeClass::Module(self.labels.intern(&bounded(name))));
         }
         if text.contains("): ")
-            && let Some(frame) = Frame::parse(text)
+            && let Some(frame) = PythonFrame::parse(text)
         {
             let line = (!frame.is_internal()).then(|| self.labels.intern(&frame.short()));
-            return plain(What::Frame {
+            return plain(RangeClass::PythonFrame {
                 line,
                 update: frame.is_update(),
             });
@@ -309,33 +309,33 @@ impl TextReader<'_, '_> {
     }
 
     /// A text that is a Python dictionary.
-    fn pyprof(&mut self, text: &str) -> Option<Meaning> {
+    fn pyprof(&mut self, text: &str) -> Option<RangeInfo> {
         let entries = match literal::parse(text) {
             Ok(Literal::Dict(entries)) => entries,
             _ => literal::leading_entries(text),
         };
         let get = |key: &str| literal::lookup(&entries, key);
         if let Some(frames) = get("traceMarker").and_then(Literal::items) {
-            let (line, update) = source::innermost(frames.iter().filter_map(Literal::as_str));
+            let (line, update) = python_frame::innermost(frames.iter().filter_map(Literal::as_str));
             let module = get("funcStack")
                 .and_then(Literal::as_str)
                 .and_then(module_of_functions);
-            return Some(plain(What::Trace {
+            return Some(plain(RangeClass::PyprofTrace {
                 line: line.map(|l| self.labels.intern(&l)),
                 module: module.map(|m| self.labels.intern(&m)),
                 update,
             }));
         }
         if get("strRepr").is_some() {
-            return Some(plain(What::ModuleRepr));
+            return Some(plain(RangeClass::PyprofModule));
         }
         let module = get("mod")?.as_str()?;
         let name = get("op")?.as_str()?;
         if name == "DataLoader" && module.contains("dataloader") {
-            return Some(plain(What::DataLoading));
+            return Some(plain(RangeClass::DataLoading));
         }
-        Some(Meaning {
-            what: What::Marker {
+        Some(RangeInfo {
+            what: RangeClass::PyprofMarker {
                 args: get("args").and_then(|list| self.arguments.add_marker(list)),
                 attribute: ATTRIBUTES.contains(&name),
             },
@@ -344,11 +344,11 @@ impl TextReader<'_, '_> {
         })
     }
 
-    fn by_name(&mut self, text: &str) -> Meaning {
+    fn by_name(&mut self, text: &str) -> RangeInfo {
         let label = Some(self.labels.intern(&bounded(text)));
         if let Some(node) = autograd(text) {
-            return Meaning {
-                what: What::Autograd {
+            return RangeInfo {
+                what: RangeClass::Autograd {
                     certain: node.certain,
                     checkpoint: node.base.starts_with("CheckpointFunction"),
                     own: node.own,
@@ -358,25 +358,25 @@ impl TextReader<'_, '_> {
             };
         }
         if FRAMEWORK.iter().any(|prefix| text.starts_with(prefix)) || is_nccl_call(text) {
-            return plain(What::Framework);
+            return plain(RangeClass::Framework);
         }
         if text.starts_with("enumerate(DataLoader)#") || is_word(text, &DATA_LOADING_WORDS) {
-            return Meaning {
-                what: What::DataLoading,
+            return RangeInfo {
+                what: RangeClass::DataLoading,
                 named: None,
                 label,
             };
         }
         if text.starts_with("Optimizer.") || is_word(text, &OPTIMIZER_WORDS) {
-            return Meaning {
-                what: What::Optimizer,
+            return RangeInfo {
+                what: RangeClass::Optimizer,
                 named: None,
                 label,
             };
         }
         if let Some((module, name)) = namespaced(text) {
-            return Meaning {
-                what: What::Operator,
+            return RangeInfo {
+                what: RangeClass::Operator,
                 named: Some(self.named(module, name)),
                 label,
             };
@@ -385,14 +385,14 @@ impl TextReader<'_, '_> {
             .iter()
             .find(|(words, _)| is_word(text, words))
             .map(|(_, direction)| *direction);
-        Meaning {
-            what: What::Bare { phase },
+        RangeInfo {
+            what: RangeClass::Other { phase },
             named: Some(self.named("", &bounded(text))),
             label,
         }
     }
 
-    fn named(&mut self, module: &str, name: &str) -> Named {
+    fn named(&mut self, module: &str, name: &str) -> NamedOp {
         let op = OpName {
             module: module.to_owned(),
             name: name.to_owned(),
@@ -400,7 +400,7 @@ impl TextReader<'_, '_> {
         if let Some(named) = self.ops.get(&op) {
             return *named;
         }
-        let named = Named {
+        let named = NamedOp {
             op: OpNameId::new(self.ops.len()),
             known: (self.vocabulary.knows_op)(&op),
             gradient: is_gradient(name),
@@ -411,15 +411,15 @@ impl TextReader<'_, '_> {
         named
     }
 
-    fn autograd_named(&mut self, node: Node<'_>) -> Named {
+    fn autograd_named(&mut self, node: AutogradName<'_>) -> NamedOp {
         let mut named = self.named("", node.name);
         named.stem = self.labels.intern(&stem(node.base));
         named
     }
 }
 
-fn plain(what: What) -> Meaning {
-    Meaning {
+fn plain(what: RangeClass) -> RangeInfo {
+    RangeInfo {
         what,
         named: None,
         label: None,
@@ -430,12 +430,12 @@ fn plain(what: What) -> Meaning {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Meaning, Option<String>) {
+    fn read(text: &str) -> (RangeInfo, Option<String>) {
         let vocabulary = Vocabulary {
             knows_op: &|op| op.name != "__getattr__",
             is_communication: &|_| false,
         };
-        let mut reader = TextReader {
+        let mut reader = RangeTextReader {
             vocabulary: &vocabulary,
             arguments: &mut Arguments::default(),
             labels: &mut Strings::default(),
@@ -447,7 +447,7 @@ mod tests {
         (meaning, display)
     }
 
-    fn meaning_of(text: &str) -> Meaning {
+    fn meaning_of(text: &str) -> RangeInfo {
         read(text).0
     }
 
@@ -458,23 +458,26 @@ mod tests {
     #[test]
     fn markers_are_known_by_their_keys() {
         let text = "{'mod': 'torch', 'op': 'cat', 'args': []}";
-        assert!(matches!(meaning_of(text).what, What::Marker { .. }));
+        assert!(matches!(
+            meaning_of(text).what,
+            RangeClass::PyprofMarker { .. }
+        ));
         assert_eq!(op(text).as_deref(), Some("torch.cat"));
         // Every word PyProf looked for, and still not an operator.
         let trace = "{'traceMarker': ['/mod/op/args/type/seq.py:3']}";
         assert!(matches!(
             meaning_of(trace).what,
-            What::Trace { line: Some(_), .. }
+            RangeClass::PyprofTrace { line: Some(_), .. }
         ));
         assert!(matches!(
             meaning_of("{'mod': 'Linear', 'strRepr': 'x'}").what,
-            What::ModuleRepr
+            RangeClass::PyprofModule
         ));
         let cut = "{'mod': 'torch', 'op': 'to', 'args': [<device>]}";
         assert_eq!(op(cut).as_deref(), Some("torch.to"));
         assert!(matches!(
             meaning_of("{a user's text}").what,
-            What::Bare { .. }
+            RangeClass::Other { .. }
         ));
     }
 
@@ -482,35 +485,41 @@ mod tests {
     fn operators_have_name_spaces() {
         assert_eq!(op("aten::add.Tensor").as_deref(), Some("aten::add"));
         assert_eq!(op("nccl:all_reduce").as_deref(), Some("nccl::all_reduce"));
-        assert!(matches!(meaning_of("decode: 3").what, What::Bare { .. }));
-        assert!(matches!(meaning_of("ncclSend").what, What::Framework));
+        assert!(matches!(
+            meaning_of("decode: 3").what,
+            RangeClass::Other { .. }
+        ));
+        assert!(matches!(meaning_of("ncclSend").what, RangeClass::Framework));
     }
 
     #[test]
     fn other_ranges() {
         assert!(matches!(
             meaning_of("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__").what,
-            What::DataLoading
+            RangeClass::DataLoading
         ));
         assert!(matches!(
             meaning_of("Optimizer.step#Adam.step").what,
-            What::Optimizer
+            RangeClass::Optimizer
         ));
         assert!(matches!(
             meaning_of("## backward ##").what,
-            What::Bare {
+            RangeClass::Other {
                 phase: Some(Direction::Bprop)
             }
         ));
-        assert!(matches!(meaning_of("Warm-up").what, What::Warmup));
-        assert!(matches!(meaning_of("layer:enc.0").what, What::Layer(_)));
+        assert!(matches!(meaning_of("Warm-up").what, RangeClass::Warmup));
+        assert!(matches!(
+            meaning_of("layer:enc.0").what,
+            RangeClass::Layer(_)
+        ));
         assert!(matches!(
             meaning_of("torch/nn/functional.py(12): relu").what,
-            What::Frame { line: None, .. }
+            RangeClass::PythonFrame { line: None, .. }
         ));
         assert!(matches!(
             meaning_of("model.py(12): forward").what,
-            What::Frame { line: Some(_), .. }
+            RangeClass::PythonFrame { line: Some(_), .. }
         ));
     }
 }

@@ -1,7 +1,7 @@
 //! Whether taking the profile slowed the host down so much that idle time in it is no evidence.
 
 use super::args::Arguments;
-use super::marker::{Texts, What};
+use super::range_meaning::{RangeClass, RangeInfos};
 use crate::profile::{CallId, Profile, RangeKind};
 
 /// Kernels shorter than this may end before their launch returns without anybody waiting.
@@ -16,14 +16,14 @@ const BLOCKING_SHARE: f64 = 0.8;
 /// One sentence saying what stretched the host; `None` when nothing did.
 pub(crate) fn reason(
     profile: &Profile,
-    texts: &Texts,
+    texts: &RangeInfos,
     arguments: &Arguments,
     launches: &[Option<CallId>],
 ) -> Option<String> {
     let emitted = |r: &crate::profile::HostRange| {
         r.kind == RangeKind::PushPop && (r.seq.is_some() || r.op_id.is_some())
     };
-    let what = if texts.any(|m| matches!(m.what, What::Marker { .. })) {
+    let what = if texts.any(|m| matches!(m.what, RangeClass::PyprofMarker { .. })) {
         "PyProf markers around every operator"
     } else if profile.ranges.iter().any(emitted) {
         "NVTX ranges around every operator (`emit_nvtx`)"

@@ -7,16 +7,16 @@
 
 use std::cmp::Reverse;
 
-use super::ScopeId;
-use super::marker::{Meaning, Role, Texts, What};
+use super::model::ScopeId;
+use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use crate::profile::{CallId, HostRange, Profile, RangeId, RangeKind, SerialNumber};
 
 /// A range that is a scope; scopes are numbered in the order in which they are found.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Nested {
+pub(crate) struct NewScope {
     pub range: RangeId,
     pub parent: Option<ScopeId>,
-    pub role: Role,
+    pub role: RangeRole,
     /// Inside an autograd node, or one itself.
     pub in_node: bool,
     /// Inside a forward operator run again in an autograd node.
@@ -28,39 +28,43 @@ const BATCH: usize = if cfg!(test) { 4 } else { 1 << 14 };
 
 /// The pass, as far as it has come.
 #[derive(Debug)]
-pub(crate) struct Sweep<'a> {
+pub(crate) struct ScopeBuilder<'a> {
     profile: &'a Profile,
-    openings: Openings<'a>,
+    openings: NestingRanges<'a>,
     /// Calls behind it.
     calls: usize,
     /// Per call: it launched a kernel.
     launching: Vec<bool>,
     /// Per thread: what is open there.
-    threads: Vec<Thread>,
-    found: Found<'a>,
+    threads: Vec<ThreadRanges>,
+    found: FoundScopes<'a>,
     /// Innermost scope of each launching call.
     scope_of_call: Vec<Option<ScopeId>>,
 }
 
-impl<'a> Sweep<'a> {
+impl<'a> ScopeBuilder<'a> {
     pub(crate) fn new(
         profile: &'a Profile,
-        texts: &'a Texts,
+        texts: &'a RangeInfos,
         launches: &[Option<CallId>],
-    ) -> Sweep<'a> {
+    ) -> ScopeBuilder<'a> {
         let mut launching = vec![false; profile.calls.len()];
         for call in launches.iter().flatten() {
             if let Some(flag) = launching.get_mut(call.idx()) {
                 *flag = true;
             }
         }
-        Sweep {
+        ScopeBuilder {
             profile,
-            openings: Openings::of(profile),
+            openings: NestingRanges::of(profile),
             calls: 0,
             launching,
-            threads: profile.threads.iter().map(|_| Thread::default()).collect(),
-            found: Found {
+            threads: profile
+                .threads
+                .iter()
+                .map(|_| ThreadRanges::default())
+                .collect(),
+            found: FoundScopes {
                 profile,
                 texts,
                 records_gradients: records_gradients(profile, texts),
@@ -74,7 +78,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// The next scopes around launches, at least as many as a batch has; `None` behind the last.
-    pub(crate) fn next(&mut self) -> Option<Vec<Nested>> {
+    pub(crate) fn next(&mut self) -> Option<Vec<NewScope>> {
         while self.found.batch.len() < BATCH {
             let rest = self.launching.get(self.calls..).unwrap_or_default();
             let Some(next) = rest.iter().position(|launches| *launches) else {
@@ -110,9 +114,10 @@ impl<'a> Sweep<'a> {
     }
 
     /// Makes scopes of ranges that enclose no launch themselves, with all around them.
-    pub(crate) fn add_ranges(&mut self, wanted: &[RangeId]) -> Vec<Nested> {
+    pub(crate) fn add_ranges(&mut self, wanted: &[RangeId]) -> Vec<NewScope> {
         let mut is_wanted = vec![false; self.profile.ranges.len()];
-        let mut stacks: Vec<Option<Stack>> = self.profile.threads.iter().map(|_| None).collect();
+        let mut stacks: Vec<Option<RangeStack>> =
+            self.profile.threads.iter().map(|_| None).collect();
         for id in wanted {
             if self.scope_of(*id).is_none()
                 && let (Some(range), Some(flag)) = (
@@ -122,14 +127,14 @@ impl<'a> Sweep<'a> {
             {
                 *flag = true;
                 if let Some(stack) = stacks.get_mut(range.thread.idx()) {
-                    *stack = Some(Stack::default());
+                    *stack = Some(RangeStack::default());
                 }
             }
         }
         if stacks.iter().all(Option::is_none) {
             return Vec::new();
         }
-        let mut openings = Openings::of(self.profile);
+        let mut openings = NestingRanges::of(self.profile);
         while let Some((id, range)) = openings.next_until(i64::MAX) {
             let Some(Some(stack)) = stacks.get_mut(range.thread.idx()) else {
                 continue;
@@ -158,9 +163,9 @@ impl<'a> Sweep<'a> {
 
     /// What is asked for when all scopes have been found; the memory that only the pass needs is given
     /// back.
-    pub(crate) fn end(self) -> Swept {
-        let engine = |thread: &Thread| thread.node && !thread.forward;
-        Swept {
+    pub(crate) fn end(self) -> LaunchScopes {
+        let engine = |thread: &ThreadRanges| thread.node && !thread.forward;
+        LaunchScopes {
             scope_of_call: self.scope_of_call,
             engine_thread: self.threads.iter().map(engine).collect(),
         }
@@ -169,7 +174,7 @@ impl<'a> Sweep<'a> {
 
 /// Where launches stand.
 #[derive(Debug)]
-pub(crate) struct Swept {
+pub(crate) struct LaunchScopes {
     /// Innermost scope of each launching call.
     pub scope_of_call: Vec<Option<ScopeId>>,
     /// Per thread: it runs autograd nodes and never records a forward operator outside them.
@@ -178,7 +183,7 @@ pub(crate) struct Swept {
 
 /// Ranges that nest, in order of opening: earlier first, of those that begin together the longer first.
 #[derive(Debug)]
-struct Openings<'a> {
+struct NestingRanges<'a> {
     ranges: &'a [HostRange],
     /// Ranges behind it.
     at: usize,
@@ -186,9 +191,9 @@ struct Openings<'a> {
     together: Vec<RangeId>,
 }
 
-impl<'a> Openings<'a> {
-    fn of(profile: &'a Profile) -> Openings<'a> {
-        Openings {
+impl<'a> NestingRanges<'a> {
+    fn of(profile: &'a Profile) -> NestingRanges<'a> {
+        NestingRanges {
             ranges: &profile.ranges,
             at: 0,
             together: Vec::new(),
@@ -231,8 +236,8 @@ impl<'a> Openings<'a> {
 
 /// What is open on a thread, and what the pass has met there.
 #[derive(Debug, Default)]
-struct Thread {
-    stack: Stack,
+struct ThreadRanges {
+    stack: RangeStack,
     /// An autograd node.
     node: bool,
     /// A forward operator outside of all.
@@ -241,11 +246,11 @@ struct Thread {
 
 /// A range that has begun and not ended.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct OpenRange {
     range: RangeId,
     end: i64,
     scope: Option<ScopeId>,
-    role: Role,
+    role: RangeRole,
     in_node: bool,
     checkpoint: bool,
     recomputed: bool,
@@ -259,21 +264,21 @@ struct Entry {
 /// follows, and must neither outlive an operator they were opened in nor stand between a launch
 /// and the operator that does end.
 #[derive(Debug, Default)]
-struct Stack {
-    endless: Vec<Entry>,
-    finite: Vec<Entry>,
+struct RangeStack {
+    endless: Vec<OpenRange>,
+    finite: Vec<OpenRange>,
 }
 
-impl Stack {
+impl RangeStack {
     fn close_until(&mut self, time: i64) {
         while self.finite.pop_if(|e| e.end <= time).is_some() {}
     }
 
-    fn top(&self) -> Option<&Entry> {
+    fn top(&self) -> Option<&OpenRange> {
         self.finite.last().or(self.endless.last())
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: OpenRange) {
         if entry.end == i64::MAX {
             self.endless.push(entry);
         } else {
@@ -284,22 +289,22 @@ impl Stack {
 
 /// The scopes found so far.
 #[derive(Debug)]
-struct Found<'a> {
+struct FoundScopes<'a> {
     profile: &'a Profile,
-    texts: &'a Texts,
+    texts: &'a RangeInfos,
     /// Per process: operators that compute gradients are themselves recorded (`create_graph`), so
     /// a sequence number inside a node does not mean recomputation.
     records_gradients: Vec<bool>,
     /// Not yet handed over.
-    batch: Vec<Nested>,
+    batch: Vec<NewScope>,
     scopes: usize,
     scope_of_range: Vec<Option<ScopeId>>,
     /// Per range: a forward operator run again inside an autograd node, or in one.
     recomputed: Vec<bool>,
 }
 
-impl Found<'_> {
-    fn next_batch(&mut self) -> Option<Vec<Nested>> {
+impl FoundScopes<'_> {
+    fn next_batch(&mut self) -> Option<Vec<NewScope>> {
         (!self.batch.is_empty()).then(|| std::mem::take(&mut self.batch))
     }
 
@@ -307,15 +312,15 @@ impl Found<'_> {
         self.scope_of_range.get(range.idx()).copied().flatten()
     }
 
-    fn open_and_note(&mut self, thread: &mut Thread, id: RangeId, range: &HostRange) {
+    fn open_and_note(&mut self, thread: &mut ThreadRanges, id: RangeId, range: &HostRange) {
         let entry = self.open(&mut thread.stack, id, range);
-        thread.node |= entry.role == Role::Autograd;
+        thread.node |= entry.role == RangeRole::Autograd;
         if entry.recomputed
             && let Some(flag) = self.recomputed.get_mut(id.idx())
         {
             *flag = true;
         }
-        if !thread.forward && entry.role == Role::Op && !entry.in_node {
+        if !thread.forward && entry.role == RangeRole::Op && !entry.in_node {
             let meaning = self.texts.of(range);
             let gradient = meaning.named.as_ref().is_some_and(|n| n.gradient);
             // Old `emit_nvtx` prints the counter even where nothing is recorded; there it is 0.
@@ -324,17 +329,18 @@ impl Found<'_> {
                 Some(_) => true,
                 None => false,
             };
-            thread.forward = matches!(meaning.what, What::Marker { .. }) || (counts && !gradient);
+            thread.forward =
+                matches!(meaning.what, RangeClass::PyprofMarker { .. }) || (counts && !gradient);
         }
     }
 
     /// Puts a range on the stack, after closing what ended before it.
-    fn open(&self, stack: &mut Stack, id: RangeId, range: &HostRange) -> Entry {
+    fn open(&self, stack: &mut RangeStack, id: RangeId, range: &HostRange) -> OpenRange {
         stack.close_until(range.span.start);
         let meaning = self.texts.of(range);
         let role = self.texts.role(range, meaning);
         let above = stack.top();
-        let mut entry = Entry {
+        let mut entry = OpenRange {
             range: id,
             end: range.span.end,
             scope: self.scope_of(id),
@@ -344,13 +350,13 @@ impl Found<'_> {
             recomputed: above.is_some_and(|e| e.recomputed),
             endless_around: stack.endless.len(),
         };
-        if let What::Autograd { checkpoint, .. } = meaning.what
-            && role == Role::Autograd
+        if let RangeClass::Autograd { checkpoint, .. } = meaning.what
+            && role == RangeRole::Autograd
         {
             entry.in_node = true;
             entry.recomputed = false;
             entry.checkpoint |= checkpoint;
-        } else if entry.in_node && role == Role::Op {
+        } else if entry.in_node && role == RangeRole::Op {
             entry.recomputed |= self.is_recorded(range, meaning, entry.checkpoint);
         }
         stack.push(entry);
@@ -360,7 +366,7 @@ impl Found<'_> {
     /// Whether an operator inside an autograd node is forward work: PyTorch numbers an operator
     /// only while gradients are being recorded, and the engine does not record its own operators
     /// (unless `create_graph` asks for it).
-    fn is_recorded(&self, range: &HostRange, meaning: &Meaning, in_checkpoint: bool) -> bool {
+    fn is_recorded(&self, range: &HostRange, meaning: &RangeInfo, in_checkpoint: bool) -> bool {
         let Some(seq) = range.seq.map(SerialNumber::get) else {
             return false;
         };
@@ -377,7 +383,7 @@ impl Found<'_> {
     }
 
     /// The scope of the innermost open range; the missing scopes around it are made first.
-    fn scope_on_top(&mut self, stack: &mut Stack) -> Option<ScopeId> {
+    fn scope_on_top(&mut self, stack: &mut RangeStack) -> Option<ScopeId> {
         self.make_scopes(&mut stack.endless, None);
         let around = stack.finite.first().map_or(0, |e| e.endless_around);
         let base = around
@@ -389,7 +395,7 @@ impl Found<'_> {
     }
 
     /// Makes the scopes that a run of nested ranges lacks; `base` is around the outermost.
-    fn make_scopes(&mut self, entries: &mut [Entry], base: Option<ScopeId>) {
+    fn make_scopes(&mut self, entries: &mut [OpenRange], base: Option<ScopeId>) {
         // Scopes are made outermost first, so those that exist are the outer ones.
         let made = entries
             .iter()
@@ -400,7 +406,7 @@ impl Found<'_> {
         for entry in missing {
             let scope = ScopeId::new(self.scopes);
             self.scopes += 1;
-            self.batch.push(Nested {
+            self.batch.push(NewScope {
                 range: entry.range,
                 parent,
                 role: entry.role,
@@ -422,11 +428,13 @@ pub(crate) fn has_modern_seq(range: &HostRange) -> bool {
     range.kind == RangeKind::CpuOp || range.op_id.is_some()
 }
 
-fn records_gradients(profile: &Profile, texts: &Texts) -> Vec<bool> {
+fn records_gradients(profile: &Profile, texts: &RangeInfos) -> Vec<bool> {
     let mut records = vec![false; profile.processes.len()];
-    let gradient = |meaning: &Meaning| {
-        matches!(meaning.what, What::Operator | What::Bare { .. })
-            && meaning.named.as_ref().is_some_and(|n| n.gradient)
+    let gradient = |meaning: &RangeInfo| {
+        matches!(
+            meaning.what,
+            RangeClass::Operator | RangeClass::Other { .. }
+        ) && meaning.named.as_ref().is_some_and(|n| n.gradient)
     };
     for (_, range, _) in texts.ranges(profile, gradient) {
         let thread = profile.threads.get(range.thread.idx());

@@ -6,29 +6,29 @@ use rayon::iter::{
 };
 use rayon::slice::ParallelSliceMut;
 
-use super::layers::{Brackets, Place};
-use super::marker::{Meaning, Named, Phase, Role, Texts, What};
-use super::sweep::{self, Sweep};
-use super::tree::{Context, Tree};
-use super::{ArgsId, Direction, LayerSource, OpName, ScopeId};
+use super::layers::{FsdpBrackets, ScopeTraits};
+use super::model::{ArgsId, Direction, LayerSource, OpName, ScopeId};
+use super::range_meaning::{FsdpPhase, NamedOp, RangeClass, RangeInfo, RangeInfos, RangeRole};
+use super::scope_builder::{self, ScopeBuilder};
+use super::scope_tree::{ScopeContext, ScopeTree};
 use crate::profile::{
     CorrelationMap, HostRange, IdMap, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId,
 };
 
 /// Everything the questions about a scope need. Nothing of it changes, so many threads may ask.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Surroundings<'t, 'p> {
-    pub brackets: &'t Brackets,
-    pub tree: &'t Tree<'p>,
+pub(crate) struct ScopeQuery<'t, 'p> {
+    pub brackets: &'t FsdpBrackets,
+    pub tree: &'t ScopeTree<'p>,
     /// Per thread: it runs autograd nodes and never records a forward operator outside them.
     pub engine_thread: &'t [bool],
     /// Per autograd node: the forward range that recorded it.
-    pub forwards: &'t Forwards,
+    pub forwards: &'t ForwardRanges,
 }
 
 /// Where some work stands: its scope, and thread and time for what is not a scope.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spot {
+pub(crate) struct LaunchPoint {
     pub scope: Option<ScopeId>,
     pub thread: ThreadId,
     pub time: i64,
@@ -36,7 +36,7 @@ pub(crate) struct Spot {
 
 /// What is known of work apart from its operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Setting<L> {
+pub(crate) struct Placement<L> {
     pub layer: Option<L>,
     pub direction: Direction,
     pub recomputed: bool,
@@ -46,18 +46,18 @@ pub(crate) struct Setting<L> {
 /// The best name for where in the model some work is.
 pub(crate) type LayerName = (LayerSource, StrId);
 
-impl Setting<LayerName> {
+impl Placement<LayerName> {
     /// The line that replays a graph is the same for all kernels in it: it says nothing of where in
     /// the model they belong.
     pub(crate) fn without_source_line(self) -> Self {
         let layer = (self.layer).filter(|(source, _)| *source != LayerSource::SourceLine);
-        Setting { layer, ..self }
+        Placement { layer, ..self }
     }
 }
 
 /// The operator call a launch belongs to, before calls are told apart and numbered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Draft<'p> {
+pub(crate) struct OpCallDraft<'p> {
     /// The range that makes the call.
     pub scope: ScopeId,
     /// The one that names operator and arguments.
@@ -66,17 +66,17 @@ pub(crate) struct Draft<'p> {
     pub from_forward: bool,
     pub node_seq: Option<u64>,
     pub range: RangeId,
-    pub named: &'p Named,
+    pub named: &'p NamedOp,
     pub args: Option<ArgsId>,
-    pub setting: Setting<LayerName>,
+    pub setting: Placement<LayerName>,
     pub seq: Option<u64>,
     /// The forward operator of a backward call.
     pub forward: Option<ScopeId>,
 }
 
-impl<'p> Surroundings<'_, 'p> {
+impl<'p> ScopeQuery<'_, 'p> {
     /// The operator call work at a spot belongs to, if any range around it names an operator.
-    pub(crate) fn draft(&self, spot: Spot) -> Option<Draft<'p>> {
+    pub(crate) fn draft(&self, spot: LaunchPoint) -> Option<OpCallDraft<'p>> {
         let scope = spot.scope?;
         let context = *self.tree.context(scope)?;
         let place = self.tree.place(&context);
@@ -87,12 +87,12 @@ impl<'p> Surroundings<'_, 'p> {
         let args = self
             .message_args(choice.operator)
             .or_else(|| self.args_of(operator, meaning));
-        let spot = Spot {
+        let spot = LaunchPoint {
             time: range.span.start,
             ..spot
         };
         let node = context.node.filter(|_| !place.flags.recomputed);
-        Some(Draft {
+        Some(OpCallDraft {
             scope: choice.range,
             operator: choice.operator,
             from_forward: choice.from_forward,
@@ -111,8 +111,8 @@ impl<'p> Surroundings<'_, 'p> {
     }
 
     /// Which range is the operator, in order of preference.
-    fn choose(&self, context: &Context, place: Place) -> Option<Choice> {
-        let own = |operator: ScopeId| Choice {
+    fn choose(&self, context: &ScopeContext, place: ScopeTraits) -> Option<OperatorChoice> {
+        let own = |operator: ScopeId| OperatorChoice {
             range: operator,
             operator,
             from_forward: false,
@@ -130,7 +130,7 @@ impl<'p> Surroundings<'_, 'p> {
             return Some(own(leaf));
         }
         let forward = self.forward_operator(node);
-        let forward_choice = |operator| Choice {
+        let forward_choice = |operator| OperatorChoice {
             range: node,
             operator,
             from_forward: true,
@@ -157,9 +157,9 @@ impl<'p> Surroundings<'_, 'p> {
         }
     }
 
-    fn args_of(&self, range: &HostRange, meaning: &Meaning) -> Option<ArgsId> {
+    fn args_of(&self, range: &HostRange, meaning: &RangeInfo) -> Option<ArgsId> {
         match meaning.what {
-            What::Marker { args, .. } => args,
+            RangeClass::PyprofMarker { args, .. } => args,
             _ => self.tree.arguments.of(range.args).args,
         }
     }
@@ -170,7 +170,7 @@ impl<'p> Surroundings<'_, 'p> {
         let (.., inner) = self.tree.range(scope)?;
         let parent = self.tree.scopes.get(scope.idx())?.parent?;
         let (_, recorded, outer) = self.tree.range(parent)?;
-        let is = |meaning: &Meaning, name: fn(&OpName) -> bool| {
+        let is = |meaning: &RangeInfo, name: fn(&OpName) -> bool| {
             let op = meaning.named.and_then(|named| self.tree.op_name(named.op));
             op.is_some_and(name)
         };
@@ -181,7 +181,7 @@ impl<'p> Surroundings<'_, 'p> {
 
     /// An autograd node's number says which forward call it belongs to; what runs inside it has
     /// none that means anything.
-    fn seq_of(&self, context: &Context, node: Option<ScopeId>) -> Option<u64> {
+    fn seq_of(&self, context: &ScopeContext, node: Option<ScopeId>) -> Option<u64> {
         match node {
             Some(node) => self.tree.node_seq(node),
             None => self.tree.range(context.seq?)?.1.seq.map(SerialNumber::get),
@@ -189,7 +189,7 @@ impl<'p> Surroundings<'_, 'p> {
     }
 
     /// Layer, direction and source line of work at a spot.
-    pub(crate) fn setting(&self, spot: Spot, op: Option<&Named>) -> Setting<LayerName> {
+    pub(crate) fn setting(&self, spot: LaunchPoint, op: Option<&NamedOp>) -> Placement<LayerName> {
         let context = spot.scope.and_then(|s| self.tree.context(s).copied());
         let place = context.map(|c| self.tree.place(&c)).unwrap_or_default();
         let (direction, recomputed) = self.direction(context.as_ref(), place, op, spot);
@@ -197,7 +197,7 @@ impl<'p> Surroundings<'_, 'p> {
         let forward = node.and_then(|n| self.forwards.of(n));
         let inherited = forward.map(|f| {
             let range = self.tree.range(f).map(|(_, range, _)| range);
-            Spot {
+            LaunchPoint {
                 scope: Some(f),
                 thread: range.map_or(spot.thread, |r| r.thread),
                 time: range.map_or(spot.time, |r| r.span.start),
@@ -207,7 +207,7 @@ impl<'p> Surroundings<'_, 'p> {
             Some((Some(name), line)) => (Some(name), line),
             _ => self.layer_name(spot),
         };
-        Setting {
+        Placement {
             layer,
             direction,
             recomputed,
@@ -216,7 +216,7 @@ impl<'p> Surroundings<'_, 'p> {
     }
 
     /// The best name for where a spot is in the model, and its source line.
-    fn layer_name(&self, spot: Spot) -> (Option<LayerName>, Option<StrId>) {
+    fn layer_name(&self, spot: LaunchPoint) -> (Option<LayerName>, Option<StrId>) {
         let names = spot
             .scope
             .and_then(|s| self.tree.context(s))
@@ -238,10 +238,10 @@ impl<'p> Surroundings<'_, 'p> {
     /// Whether autograd recorded the work around a scope: forward work, whatever the user's own
     /// range around it is called. Old `emit_nvtx` prints the counter also where nothing is
     /// recorded; there it stays 0.
-    fn is_recorded(&self, context: &Context) -> bool {
+    fn is_recorded(&self, context: &ScopeContext) -> bool {
         let numbered = context.seq.and_then(|s| self.tree.range(s));
         numbered.is_some_and(|(_, range, _)| {
-            sweep::has_modern_seq(range) || range.seq.is_some_and(|seq| seq.get() > 0)
+            scope_builder::has_modern_seq(range) || range.seq.is_some_and(|seq| seq.get() > 0)
         })
     }
 
@@ -249,10 +249,10 @@ impl<'p> Surroundings<'_, 'p> {
     /// first; without any, unknown.
     fn direction(
         &self,
-        context: Option<&Context>,
-        place: Place,
-        op: Option<&Named>,
-        spot: Spot,
+        context: Option<&ScopeContext>,
+        place: ScopeTraits,
+        op: Option<&NamedOp>,
+        spot: LaunchPoint,
     ) -> (Direction, bool) {
         let flags = place.flags;
         let in_node = context.is_some_and(|c| c.node.is_some());
@@ -278,8 +278,8 @@ impl<'p> Surroundings<'_, 'p> {
         }
         if let Some(open) = self.brackets.at(spot.thread, spot.time) {
             let direction = match open.phase {
-                Phase::Forward => Direction::Fprop,
-                Phase::Backward => Direction::Bprop,
+                FsdpPhase::Forward => Direction::Fprop,
+                FsdpPhase::BackwardCall => Direction::Bprop,
             };
             return (direction, false);
         }
@@ -298,7 +298,7 @@ impl<'p> Surroundings<'_, 'p> {
 /// The range that makes a call, and the one that names its operator and arguments: the same,
 /// except for a backward node that takes both from its forward call.
 #[derive(Debug, Clone, Copy)]
-struct Choice {
+struct OperatorChoice {
     range: ScopeId,
     operator: ScopeId,
     from_forward: bool,
@@ -308,15 +308,15 @@ struct Choice {
 /// sure that range has a scope.
 pub(crate) fn forwards(
     profile: &Profile,
-    texts: &Texts,
-    tree: &mut Tree<'_>,
-    sweep: &mut Sweep<'_>,
-) -> Forwards {
+    texts: &RangeInfos,
+    tree: &mut ScopeTree<'_>,
+    sweep: &mut ScopeBuilder<'_>,
+) -> ForwardRanges {
     let chosen = chosen(profile, texts, tree, sweep);
     let ranges: Vec<RangeId> = chosen.iter().map(|(_, range)| *range).collect();
     tree.add(&sweep.add_ranges(&ranges));
     let nodes = chosen.iter().map(|(node, _)| u64::from(node.row()));
-    let mut forwards = Forwards(IdMap::of(nodes));
+    let mut forwards = ForwardRanges(IdMap::of(nodes));
     for (node, range) in chosen {
         if let Some(slot) = forwards.0.slot(u64::from(node.row())) {
             *slot = sweep.scope_of(range);
@@ -336,9 +336,9 @@ pub(crate) fn forwards(
 /// their number is something that ran just before.
 fn chosen(
     profile: &Profile,
-    texts: &Texts,
-    tree: &Tree<'_>,
-    sweep: &Sweep<'_>,
+    texts: &RangeInfos,
+    tree: &ScopeTree<'_>,
+    sweep: &ScopeBuilder<'_>,
 ) -> Vec<(ScopeId, RangeId)> {
     let nodes = numbered_nodes(profile, tree);
     if nodes.is_empty() {
@@ -355,16 +355,16 @@ fn chosen(
 
 /// Per scope that is an autograd node: the forward range that recorded it.
 #[derive(Debug)]
-pub(crate) struct Forwards(IdMap<ScopeId>);
+pub(crate) struct ForwardRanges(IdMap<ScopeId>);
 
-impl Forwards {
+impl ForwardRanges {
     fn of(&self, node: ScopeId) -> Option<ScopeId> {
         self.0.get(u64::from(node.row()))
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct NumberedNode {
+struct AutogradNode {
     scope: ScopeId,
     process: ProcessId,
     seq: u64,
@@ -374,7 +374,7 @@ struct NumberedNode {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Origin {
+struct ForwardCandidate {
     process: ProcessId,
     seq: u64,
     start: i64,
@@ -383,7 +383,7 @@ struct Origin {
     recomputed: bool,
 }
 
-fn numbered_nodes(profile: &Profile, tree: &Tree<'_>) -> Vec<NumberedNode> {
+fn numbered_nodes(profile: &Profile, tree: &ScopeTree<'_>) -> Vec<AutogradNode> {
     (0..tree.scopes.len())
         .into_par_iter()
         .map(ScopeId::new)
@@ -393,10 +393,10 @@ fn numbered_nodes(profile: &Profile, tree: &Tree<'_>) -> Vec<NumberedNode> {
                 return None;
             }
             let (_, range, meaning) = tree.range(scope)?;
-            if matches!(meaning.what, What::Autograd { own: true, .. }) {
+            if matches!(meaning.what, RangeClass::Autograd { own: true, .. }) {
                 return None;
             }
-            Some(NumberedNode {
+            Some(AutogradNode {
                 scope,
                 process: profile.threads.get(range.thread.idx())?.process,
                 seq: tree.node_seq(scope)?,
@@ -410,10 +410,10 @@ fn numbered_nodes(profile: &Profile, tree: &Tree<'_>) -> Vec<NumberedNode> {
 
 fn origins(
     profile: &Profile,
-    texts: &Texts,
-    sweep: &Sweep<'_>,
+    texts: &RangeInfos,
+    sweep: &ScopeBuilder<'_>,
     wanted: &CorrelationMap<()>,
-) -> Vec<Origin> {
+) -> Vec<ForwardCandidate> {
     (profile.ranges.par_iter())
         .enumerate()
         .filter_map(|(id, range)| {
@@ -424,10 +424,10 @@ fn origins(
             }
             let meaning = texts.of(range);
             let named = meaning.named.as_ref()?;
-            if texts.role(range, meaning) != Role::Op || named.gradient {
+            if texts.role(range, meaning) != RangeRole::Op || named.gradient {
                 return None;
             }
-            Some(Origin {
+            Some(ForwardCandidate {
                 process,
                 seq: seq.get(),
                 start: range.span.start,
@@ -440,7 +440,7 @@ fn origins(
 }
 
 /// The origin of a node among the ranges with its number, sorted.
-fn origin_of(node: &NumberedNode, origins: &[Origin]) -> Option<RangeId> {
+fn origin_of(node: &AutogradNode, origins: &[ForwardCandidate]) -> Option<RangeId> {
     /// More ranges of one number than any operator nests; bounds the work on hostile files.
     const LOOK_BACK: usize = 64;
     let before = origins

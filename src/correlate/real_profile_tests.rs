@@ -149,7 +149,7 @@ fn language_model_agrees_with_pyprof() {
                     Literal::Int(i) => i.cast_unsigned(),
                     _ => 0,
                 });
-                assert_eq!(call.seq.map(SerialNumber::get), seq);
+                assert_eq!(call.seq.map(crate::profile::SerialNumber::get), seq);
             }
             ("fprop", Direction::Bprop) => {
                 assert!(matches!(op.name.as_str(), "add" | "add_" | "sum"));
@@ -176,7 +176,7 @@ fn stale_getters_hide_no_convolution() {
     assert_eq!(convolutions, 90);
     let unknown = run.profile.kernels.iter().zip(&run.links);
     let unknown: Vec<i64> = unknown
-        .filter(|(_, l)| l.missing == Some(Missing::NoOperator))
+        .filter(|(_, l)| l.missing == Some(WithoutOperator::NoOperator))
         .map(|(k, _)| k.span.ns())
         .collect();
     assert!(unknown.len() >= 180);
@@ -196,7 +196,7 @@ fn fsdp_brackets_name_the_layers_of_both_ranks() {
     assert!(
         run.links
             .iter()
-            .all(|l| l.missing != Some(Missing::NoRange))
+            .all(|l| l.missing != Some(WithoutOperator::NoRange))
     );
 }
 

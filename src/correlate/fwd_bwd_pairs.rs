@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use super::args::Arguments;
-use super::{ArgValue, OpArgs, OpCall};
+use super::model::{ArgValue, OpArgs, OpCall};
 
 /// Calls of the other direction that are compared: more than any operator has.
 const MOST: usize = 16;

@@ -2,21 +2,21 @@
 
 /// A frame of a Python call stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct PythonFrame<'a> {
     pub path: &'a str,
     pub line: &'a str,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> PythonFrame<'a> {
     /// `path/file.py:148` (PyProf) or `path/file.py(148): function` (Kineto).
-    pub(crate) fn parse(text: &'a str) -> Option<Frame<'a>> {
+    pub(crate) fn parse(text: &'a str) -> Option<PythonFrame<'a>> {
         let text = text.trim();
         let (path, line) = match text.rsplit_once(": ").map(|(head, _)| head) {
             Some(head) if head.ends_with(')') => head.strip_suffix(')')?.rsplit_once('(')?,
             _ => text.rsplit_once(':')?,
         };
         let numbered = !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit());
-        (numbered && !path.is_empty()).then_some(Frame { path, line })
+        (numbered && !path.is_empty()).then_some(PythonFrame { path, line })
     }
 
     fn components(&self) -> impl DoubleEndedIterator<Item = &'a str> {
@@ -123,7 +123,7 @@ pub(crate) fn innermost<'a>(
     frames: impl DoubleEndedIterator<Item = &'a str>,
 ) -> (Option<String>, bool) {
     let mut update = false;
-    for frame in frames.rev().filter_map(Frame::parse) {
+    for frame in frames.rev().filter_map(PythonFrame::parse) {
         if !frame.is_internal() {
             return (Some(frame.short()), update);
         }
@@ -136,7 +136,7 @@ pub(crate) fn innermost<'a>(
 pub(crate) fn innermost_of_call_stack(stack: &str) -> Option<String> {
     stack
         .split(';')
-        .filter_map(Frame::parse)
+        .filter_map(PythonFrame::parse)
         .find(|f| !f.is_internal())
         .map(|f| f.short())
 }
@@ -147,17 +147,17 @@ mod tests {
 
     #[test]
     fn frames_of_both_spellings() {
-        let frame = Frame::parse("/a/b/train.py:12").unwrap();
+        let frame = PythonFrame::parse("/a/b/train.py:12").unwrap();
         assert_eq!((frame.path, frame.line), ("/a/b/train.py", "12"));
-        let frame = Frame::parse("torch/nn/modules/module.py(1915): __getattr__").unwrap();
+        let frame = PythonFrame::parse("torch/nn/modules/module.py(1915): __getattr__").unwrap();
         assert_eq!(
             (frame.path, frame.line),
             ("torch/nn/modules/module.py", "1915")
         );
         assert!(frame.is_internal());
-        assert_eq!(Frame::parse("<built-in method numel>"), None);
-        assert_eq!(Frame::parse("nn.Module: Linear_15"), None);
-        assert_eq!(Frame::parse("scaled dot product: 7"), None);
+        assert_eq!(PythonFrame::parse("<built-in method numel>"), None);
+        assert_eq!(PythonFrame::parse("nn.Module: Linear_15"), None);
+        assert_eq!(PythonFrame::parse("scaled dot product: 7"), None);
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
             ("/workspace/a/b/c.py:74", "b/c.py:74"),
             ("train.py:3", "train.py:3"),
         ] {
-            assert_eq!(Frame::parse(path).unwrap().short(), short);
+            assert_eq!(PythonFrame::parse(path).unwrap().short(), short);
         }
     }
 }

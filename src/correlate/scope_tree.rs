@@ -6,16 +6,16 @@
 use rustc_hash::FxHashMap;
 
 use super::args::Arguments;
-use super::layers::{Names, Place, PlaceId, Places};
-use super::marker::{Meaning, Role, Texts, What};
+use super::layers::{ScopeNames, ScopeTraits, ScopeTraitsId, ScopeTraitsTable};
+use super::model::{OpName, OpNameId, Scope, ScopeId};
+use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
+use super::scope_builder::{NewScope, ScopeBuilder};
 use super::steps::Steps;
-use super::sweep::{Nested, Sweep};
-use super::{OpName, OpNameId, Scope, ScopeId};
 use crate::profile::{CallId, HostRange, Profile, RangeId, RangeKind, SerialNumber, Strings};
 
 /// What a scope knows of itself and the scopes around it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Context {
+pub(crate) struct ScopeContext {
     /// Innermost operator the cost table knows, inside the autograd node if there is one.
     pub known: Option<ScopeId>,
     /// The same among those with arguments.
@@ -26,39 +26,39 @@ pub(crate) struct Context {
     pub node: Option<ScopeId>,
     /// Innermost range with a sequence number.
     pub seq: Option<ScopeId>,
-    pub place: PlaceId,
+    pub place: ScopeTraitsId,
 }
 
 /// The scope tree with everything needed while it grows.
 #[derive(Debug)]
-pub(crate) struct Tree<'a> {
+pub(crate) struct ScopeTree<'a> {
     profile: &'a Profile,
-    texts: &'a Texts,
+    texts: &'a RangeInfos,
     pub arguments: &'a Arguments,
     pub labels: &'a mut Strings,
     pub scopes: Vec<Scope>,
-    pub contexts: Vec<Context>,
-    pub places: Places,
+    pub contexts: Vec<ScopeContext>,
+    pub places: ScopeTraitsTable,
     /// Per process: first and last launch outside declared warm-up.
     launch_extent: Vec<(i64, i64)>,
     /// Numbers of autograd nodes whose engine range carries none.
     inner_seqs: FxHashMap<ScopeId, SerialNumber>,
-    nowhere: PlaceId,
+    nowhere: ScopeTraitsId,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> ScopeTree<'a> {
     /// The scopes around every launch, and which scope is whose.
     pub(crate) fn grow(
         profile: &'a Profile,
-        texts: &'a Texts,
+        texts: &'a RangeInfos,
         arguments: &'a Arguments,
         steps: &Steps,
         labels: &'a mut Strings,
         launches: &[Option<CallId>],
-    ) -> (Tree<'a>, Sweep<'a>) {
-        let mut places = Places::default();
-        let nowhere = places.intern(Place::default());
-        let mut tree = Tree {
+    ) -> (ScopeTree<'a>, ScopeBuilder<'a>) {
+        let mut places = ScopeTraitsTable::default();
+        let nowhere = places.intern(ScopeTraits::default());
+        let mut tree = ScopeTree {
             profile,
             texts,
             arguments,
@@ -71,7 +71,7 @@ impl<'a> Tree<'a> {
             inner_seqs: FxHashMap::default(),
             nowhere,
         };
-        let mut sweep = Sweep::new(profile, texts, launches);
+        let mut sweep = ScopeBuilder::new(profile, texts, launches);
         let mut found = sweep.next();
         while let Some(batch) = found {
             (found, ()) = rayon::join(|| sweep.next(), || tree.add(&batch));
@@ -80,7 +80,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Adds the scopes that were found next.
-    pub(crate) fn add(&mut self, found: &[Nested]) {
+    pub(crate) fn add(&mut self, found: &[NewScope]) {
         for nested in found {
             let Some(range) = self.profile.ranges.get(nested.range.idx()) else {
                 continue;
@@ -97,7 +97,7 @@ impl<'a> Tree<'a> {
     }
 
     /// The range of a scope with its meaning.
-    pub(crate) fn range(&self, scope: ScopeId) -> Option<(RangeId, &'a HostRange, &'a Meaning)> {
+    pub(crate) fn range(&self, scope: ScopeId) -> Option<(RangeId, &'a HostRange, &'a RangeInfo)> {
         let id = self.scopes.get(scope.idx())?.range;
         let range = self.profile.ranges.get(id.idx())?;
         Some((id, range, self.texts.of(range)))
@@ -114,19 +114,19 @@ impl<'a> Tree<'a> {
         number.map(SerialNumber::get)
     }
 
-    pub(crate) fn context(&self, scope: ScopeId) -> Option<&Context> {
+    pub(crate) fn context(&self, scope: ScopeId) -> Option<&ScopeContext> {
         self.contexts.get(scope.idx())
     }
 
     /// What it takes over from the scopes around it.
-    pub(crate) fn place(&self, context: &Context) -> Place {
+    pub(crate) fn place(&self, context: &ScopeContext) -> ScopeTraits {
         self.places.get(context.place)
     }
 
-    fn context_of(&mut self, range: &HostRange, scope: ScopeId, nested: &Nested) -> Context {
+    fn context_of(&mut self, range: &HostRange, scope: ScopeId, nested: &NewScope) -> ScopeContext {
         let parent = nested.parent;
         let above = parent.and_then(|p| self.contexts.get(p.idx()).copied());
-        let mut context = above.unwrap_or(Context {
+        let mut context = above.unwrap_or(ScopeContext {
             known: None,
             with_args: None,
             recorded: None,
@@ -142,7 +142,7 @@ impl<'a> Tree<'a> {
         }
         place.flags.recomputed = nested.recomputed;
         match nested.role {
-            Role::Op => {
+            RangeRole::Op => {
                 if meaning.named.as_ref().is_some_and(|n| n.known) {
                     context.known = Some(scope);
                     if self.args_of(range, meaning) {
@@ -150,19 +150,19 @@ impl<'a> Tree<'a> {
                     }
                 }
                 // Bare names are also what 2021's traces call the user's own ranges.
-                if range.kind == RangeKind::CpuOp && matches!(meaning.what, What::Operator) {
+                if range.kind == RangeKind::CpuOp && matches!(meaning.what, RangeClass::Operator) {
                     context.recorded = Some(scope);
                 }
                 let marker = matches!(
                     meaning.what,
-                    What::Marker {
+                    RangeClass::PyprofMarker {
                         attribute: false,
                         ..
                     }
                 );
                 place.flags.called |= marker && !nested.in_node;
             }
-            Role::Autograd => {
+            RangeRole::Autograd => {
                 if self.enters_node(range, parent, above) {
                     place.flags.reentrant = context.node.is_some();
                     context.node = Some(scope);
@@ -173,15 +173,16 @@ impl<'a> Tree<'a> {
                 context.recorded = None;
                 place.flags.called = false;
             }
-            Role::User => {
-                place.flags.update_range |= matches!(meaning.what, What::Optimizer);
-                if let What::Bare { phase: Some(phase) } = meaning.what {
+            RangeRole::User => {
+                place.flags.update_range |= matches!(meaning.what, RangeClass::Optimizer);
+                if let RangeClass::Other { phase: Some(phase) } = meaning.what {
                     place.phase = Some(phase);
                 }
             }
-            Role::Other => match meaning.what {
-                What::Module(_) => place.flags.called |= !nested.in_node,
-                What::Trace { line, update, .. } | What::Frame { line, update } => {
+            RangeRole::Other => match meaning.what {
+                RangeClass::Module(_) => place.flags.called |= !nested.in_node,
+                RangeClass::PyprofTrace { line, update, .. }
+                | RangeClass::PythonFrame { line, update } => {
                     let user = line.is_some();
                     place.flags.update_frame = update || (!user && place.flags.update_frame);
                 }
@@ -195,9 +196,9 @@ impl<'a> Tree<'a> {
         context
     }
 
-    fn args_of(&self, range: &HostRange, meaning: &Meaning) -> bool {
+    fn args_of(&self, range: &HostRange, meaning: &RangeInfo) -> bool {
         match meaning.what {
-            What::Marker { args, .. } => args.is_some(),
+            RangeClass::PyprofMarker { args, .. } => args.is_some(),
             _ => self.arguments.of(range.args).args.is_some(),
         }
     }
@@ -208,11 +209,11 @@ impl<'a> Tree<'a> {
         &mut self,
         range: &HostRange,
         parent: Option<ScopeId>,
-        above: Option<Context>,
+        above: Option<ScopeContext>,
     ) -> bool {
         let stem = |r: &HostRange| self.texts.of(r).named.as_ref().map(|n| n.stem);
         let same = parent.and_then(|p| self.range(p)).is_some_and(|(_, r, m)| {
-            self.texts.role(r, m) == Role::Autograd && stem(r) == stem(range)
+            self.texts.role(r, m) == RangeRole::Autograd && stem(r) == stem(range)
         });
         if same
             && let Some((node, seq)) = above.and_then(|a| a.node).zip(range.seq)
@@ -226,36 +227,36 @@ impl<'a> Tree<'a> {
     /// Adds the names a range gives to the place it stands in.
     fn name_place(
         &mut self,
-        place: &mut Place,
+        place: &mut ScopeTraits,
         range: &HostRange,
-        meaning: &Meaning,
-        role: Role,
+        meaning: &RangeInfo,
+        role: RangeRole,
         parent: Option<ScopeId>,
     ) {
         match &meaning.what {
-            What::Layer(name) => place.names.layer = Some(*name),
-            What::Module(name) => {
+            RangeClass::Layer(name) => place.names.layer = Some(*name),
+            RangeClass::Module(name) => {
                 let path = self
                     .places
                     .module_path(place.names.module, *name, self.labels);
                 place.names.module = Some(path);
             }
-            What::Trace { line, module, .. } => {
+            RangeClass::PyprofTrace { line, module, .. } => {
                 place.names.line = line.or(place.names.line);
                 place.names.module = module.or(place.names.module);
             }
-            What::Frame { line, .. } => place.names.line = line.or(place.names.line),
+            RangeClass::PythonFrame { line, .. } => place.names.line = line.or(place.names.line),
             // A getter's marker is left open when the getter raises, and its trace with it: both
             // say nothing about what runs later.
-            What::Marker {
+            RangeClass::PyprofMarker {
                 attribute: true, ..
             } => place.names = self.names_outside_trace(parent),
             // The name of a whole pass is no place in the model.
-            What::Bare { phase: Some(_) } => {}
-            _ if role == Role::User && !self.is_whole_capture(range) => {
+            RangeClass::Other { phase: Some(_) } => {}
+            _ if role == RangeRole::User && !self.is_whole_capture(range) => {
                 place.names.user = meaning.label.or(place.names.user);
             }
-            _ if role == Role::Op => {
+            _ if role == RangeRole::Op => {
                 let said = self.arguments.of(range.args);
                 place.names.line = said.line.or(place.names.line);
                 place.names.module = said.module.or(place.names.module);
@@ -265,10 +266,10 @@ impl<'a> Tree<'a> {
     }
 
     /// The names around a marker's own trace.
-    fn names_outside_trace(&self, parent: Option<ScopeId>) -> Names {
+    fn names_outside_trace(&self, parent: Option<ScopeId>) -> ScopeNames {
         let trace = parent.filter(|p| {
             self.range(*p)
-                .is_some_and(|(_, _, m)| matches!(m.what, What::Trace { .. }))
+                .is_some_and(|(_, _, m)| matches!(m.what, RangeClass::PyprofTrace { .. }))
         });
         let outside = match trace {
             Some(trace) => self.scopes.get(trace.idx()).and_then(|s| s.parent),
@@ -276,7 +277,7 @@ impl<'a> Tree<'a> {
         };
         outside
             .and_then(|o| self.contexts.get(o.idx()))
-            .map_or_else(Names::default, |c| self.places.get(c.place).names)
+            .map_or_else(ScopeNames::default, |c| self.places.get(c.place).names)
     }
 
     /// A range around every launch of its process names no part of the model.

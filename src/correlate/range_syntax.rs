@@ -1,9 +1,9 @@
 //! The grammar of range names: FSDP brackets, steps, autograd nodes, operators with a name space,
 //! and the words users give to whole passes.
 
-use super::Direction;
 use super::layers::MODULE_PARTS;
-use super::marker::{Phase, StepFamily};
+use super::model::Direction;
+use super::range_meaning::{FsdpPhase, StepFamily};
 
 /// Getters PyProf wraps although they launch nothing.
 pub(super) const ATTRIBUTES: [&str; 8] = [
@@ -143,17 +143,17 @@ pub(super) fn bounded(text: &str) -> String {
 
 /// `FSDP::pre_forward (blocks.7._fsdp_wrapped_module)`: phase, whether it opens, the module's name
 /// without what wrappers add to it. FSDP2 writes no name for the root module.
-pub(super) fn bracket(text: &str) -> Option<(Phase, bool, Option<String>)> {
+pub(super) fn bracket(text: &str) -> Option<(FsdpPhase, bool, Option<String>)> {
     let rest = text.strip_prefix("FSDP::")?;
     let (verb, module) = match rest.split_once(" (") {
         Some((verb, module)) => (verb, module.strip_suffix(')')?),
         None => (rest, ""),
     };
     let (phase, opens) = match verb {
-        "pre_forward" => (Phase::Forward, true),
-        "post_forward" => (Phase::Forward, false),
-        "pre_backward" => (Phase::Backward, true),
-        "post_backward" => (Phase::Backward, false),
+        "pre_forward" => (FsdpPhase::Forward, true),
+        "post_forward" => (FsdpPhase::Forward, false),
+        "pre_backward" => (FsdpPhase::BackwardCall, true),
+        "post_backward" => (FsdpPhase::BackwardCall, false),
         _ => return None,
     };
     Some((phase, opens, unwrapped(module)))
@@ -202,7 +202,7 @@ pub(super) fn step(text: &str) -> Option<(StepFamily, u64)> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Node<'a> {
+pub(super) struct AutogradName<'a> {
     /// `AddmmBackward0`.
     pub(super) name: &'a str,
     /// `Addmm`.
@@ -215,12 +215,12 @@ pub(super) struct Node<'a> {
 
 /// A node of the autograd graph: `AddmmBackward0`, with or without the engine's own range around
 /// it, and the nodes that do not end in `Backward`.
-pub(super) fn autograd(text: &str) -> Option<Node<'_>> {
+pub(super) fn autograd(text: &str) -> Option<AutogradName<'_>> {
     let inner = text.strip_prefix("autograd::engine::evaluate_function: ");
     let full = inner.unwrap_or(text);
     let full = full.strip_prefix("struct ").unwrap_or(full);
     if let Some(function) = cpp_function(full) {
-        return Some(Node {
+        return Some(AutogradName {
             name: function,
             base: function,
             certain: true,
@@ -239,13 +239,13 @@ pub(super) fn autograd(text: &str) -> Option<Node<'_>> {
         .strip_suffix("Backward");
     let certain = inner.is_some() || special;
     match base {
-        Some(base) if !base.is_empty() => Some(Node {
+        Some(base) if !base.is_empty() => Some(AutogradName {
             name,
             base,
             certain,
             own: false,
         }),
-        _ if certain => Some(Node {
+        _ if certain => Some(AutogradName {
             name,
             base: name,
             certain,
@@ -367,15 +367,15 @@ mod tests {
     fn fsdp_names_lose_their_wrappers() {
         assert_eq!(
             bracket("FSDP::pre_forward (module.blocks.7._checkpoint_wrapped_module)"),
-            Some((Phase::Forward, true, Some("blocks.7".into())))
+            Some((FsdpPhase::Forward, true, Some("blocks.7".into())))
         );
         assert_eq!(
             bracket("FSDP::post_backward (_orig_mod.a._fsdp_wrapped_module.b)"),
-            Some((Phase::Backward, false, Some("a.b".into())))
+            Some((FsdpPhase::BackwardCall, false, Some("a.b".into())))
         );
         assert_eq!(
             bracket("FSDP::pre_backward"),
-            Some((Phase::Backward, true, None))
+            Some((FsdpPhase::BackwardCall, true, None))
         );
         assert_eq!(bracket("FSDP::all_gather (a)"), None);
     }

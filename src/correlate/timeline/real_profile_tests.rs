@@ -4,7 +4,7 @@ use super::*;
 use crate::correlate::GapCause;
 
 /// The capture's profile and times, with kernels joined to their launches; `None` without captures.
-fn times_of(file: &str) -> Option<(Profile, Times)> {
+fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {
     let path = crate::shared::profile(file)?;
     let profile = crate::read::open(&path, &crate::read::Quiet).unwrap();
     let mut calls = FxHashMap::default();
@@ -17,7 +17,7 @@ fn times_of(file: &str) -> Option<(Profile, Times)> {
         .iter()
         .map(|k| calls.get(&(k.process, Some(k.correlation?))).copied())
         .collect();
-    let hints = Hints {
+    let hints = TimelineInputs {
         launches: &launches,
         data_loading: &[],
         warmup: &[],
@@ -29,7 +29,7 @@ fn times_of(file: &str) -> Option<(Profile, Times)> {
 /// `(span, busy, kernel, exposed copy, exposed communication, graph, gaps, longest gap)` per device.
 type Figures = (i64, i64, i64, i64, i64, i64, usize, i64);
 
-fn figures(times: &Times) -> Vec<Figures> {
+fn figures(times: &DeviceTimes) -> Vec<Figures> {
     times
         .timeline
         .devices

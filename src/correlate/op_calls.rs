@@ -3,14 +3,14 @@
 use rustc_hash::FxHashMap;
 
 use super::layers::LayerTable;
-use super::ops::{Draft, LayerName, Setting};
-use super::{LayerId, OpCall, OpCallId, ScopeId, StepId};
+use super::model::{LayerId, OpCall, OpCallId, ScopeId, StepId};
+use super::scope_query::{LayerName, OpCallDraft, Placement};
 use crate::handle;
 use crate::profile::{SerialNumber, StrId, Strings};
 
 /// The operator calls so far.
 #[derive(Debug)]
-pub(crate) struct Calls<'t> {
+pub(crate) struct OpCallTable<'t> {
     labels: &'t Strings,
     pub layers: LayerTable,
     pub calls: Vec<OpCall>,
@@ -18,34 +18,34 @@ pub(crate) struct Calls<'t> {
     pub lines: Vec<Option<StrId>>,
     /// Per scope: the call it is the operator of.
     call_of: Vec<Option<OpCallId>>,
-    backwards: Vec<Backward>,
+    backwards: Vec<BackwardCall>,
     /// The nodes of a backward behind its first.
-    others: FxHashMap<BackwardId, Vec<u64>>,
+    others: FxHashMap<BackwardCallId, Vec<u64>>,
     /// Per scope of a forward operator: the backward that takes over its arguments. Empty until there
     /// is one.
-    backward_of: Vec<Option<BackwardId>>,
+    backward_of: Vec<Option<BackwardCallId>>,
     /// Forward scopes of backward calls, to be linked once all calls are known.
     pending: Vec<(OpCallId, ScopeId)>,
 }
 
 handle! {
-    /// A row of [`Calls::backwards`].
-    BackwardId,
+    /// A row of [`OpCallTable::backwards`].
+    BackwardCallId,
 }
 
 /// The backward of one forward call: one call too, however many autograd nodes the forward recorded.
 /// `F.cross_entropy` records two, a recurrent cell five, and each would claim the cost of all.
 #[derive(Debug)]
-struct Backward {
+struct BackwardCall {
     call: OpCallId,
     /// The number of the node that ran first. One that comes again begins another pass over the graph.
     first: u64,
 }
 
-impl<'t> Calls<'t> {
+impl<'t> OpCallTable<'t> {
     /// For at most this many calls.
-    pub(crate) fn new(scopes: usize, most: usize, labels: &'t Strings) -> Calls<'t> {
-        Calls {
+    pub(crate) fn new(scopes: usize, most: usize, labels: &'t Strings) -> OpCallTable<'t> {
+        OpCallTable {
             labels,
             layers: LayerTable::default(),
             calls: Vec::with_capacity(most),
@@ -59,7 +59,7 @@ impl<'t> Calls<'t> {
     }
 
     /// The call of a draft: a new one unless a kernel before belongs to the same.
-    pub(crate) fn number(&mut self, draft: &Draft<'_>) -> OpCallId {
+    pub(crate) fn number(&mut self, draft: &OpCallDraft<'_>) -> OpCallId {
         if let Some(call) = self.call_of.get(draft.scope.idx()).copied().flatten() {
             return call;
         }
@@ -78,10 +78,10 @@ impl<'t> Calls<'t> {
     }
 
     /// A setting with its layer numbered.
-    pub(crate) fn placed(&mut self, setting: Setting<LayerName>) -> Setting<LayerId> {
+    pub(crate) fn placed(&mut self, setting: Placement<LayerName>) -> Placement<LayerId> {
         let layer =
             (setting.layer).map(|(source, label)| self.layers.intern(source, label, self.labels));
-        Setting {
+        Placement {
             layer,
             direction: setting.direction,
             recomputed: setting.recomputed,
@@ -99,7 +99,7 @@ impl<'t> Calls<'t> {
         }
     }
 
-    fn add(&mut self, draft: &Draft<'_>) -> OpCallId {
+    fn add(&mut self, draft: &OpCallDraft<'_>) -> OpCallId {
         let id = OpCallId::new(self.calls.len());
         self.pending.extend(draft.forward.map(|scope| (id, scope)));
         let setting = self.placed(draft.setting);
@@ -122,9 +122,9 @@ impl<'t> Calls<'t> {
         if let Some(seq) = draft.node_seq {
             self.backward_of.resize(self.call_of.len(), None);
             if let Some(slot) = self.backward_of.get_mut(draft.operator.idx()) {
-                *slot = Some(BackwardId::new(self.backwards.len()));
+                *slot = Some(BackwardCallId::new(self.backwards.len()));
             }
-            self.backwards.push(Backward {
+            self.backwards.push(BackwardCall {
                 call: id,
                 first: seq,
             });
@@ -133,7 +133,7 @@ impl<'t> Calls<'t> {
     }
 
     /// The call another node of the same forward operator has made in this pass.
-    fn joined(&mut self, draft: &Draft<'_>) -> Option<OpCallId> {
+    fn joined(&mut self, draft: &OpCallDraft<'_>) -> Option<OpCallId> {
         /// More nodes than any operator records; bounds the work on hostile files.
         const MOST_NODES: usize = 64;
         let seq = draft.node_seq?;
