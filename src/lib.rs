@@ -18,6 +18,7 @@
 //! | 6 | [`judge`] | rules: load, check, evaluate, resolve conflicts, claim savings, rank, prove |
 //! | 7 | [`report`] | one `Report`, and the views of it |
 //! | 7 | [`compare`] | several reports put together (the ranks of a job), or one held against another |
+//! | 7 | [`formats`] | the table of output formats: names, file endings, renderers |
 //! | 7 | [`export`] | the work of several ranks as one table, for engines that ask their own questions |
 //! | 7 | [`pyprof`] | PyProf's two outputs: a dictionary and a row of columns per kernel |
 //! | 7 | [`scrub`] | a copy of a profile without what should not leave the machine |
@@ -33,6 +34,7 @@ pub mod correlate;
 pub mod cost;
 pub mod export;
 pub mod facts;
+pub mod formats;
 pub mod gpu;
 pub mod judge;
 pub mod profile;

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::{Command as Process, Stdio};
 
 use desk::{Desk, ROOT, has, lacks, said};
+use pyprof_advise::formats::FORMATS;
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -152,6 +153,27 @@ fn an_output_file_is_written_whole() {
     assert_eq!((said.code, said.out.as_str()), (0, ""));
     assert_eq!(desk.read("advice.md"), printed);
     assert_eq!(desk.names(), ["advice.md", "net.sqlite"]);
+}
+
+#[test]
+fn the_ending_of_the_output_file_selects_the_format() {
+    let desk = Desk::new();
+    for format in FORMATS {
+        let want = desk.fine(&format!("net.sqlite --format {}", format.name));
+        for ending in format.endings {
+            desk.fine(&format!("net.sqlite -o advice{ending}"));
+            let have = desk.read(&format!("advice{ending}"));
+            assert!(have == want, "{ending}");
+        }
+    }
+    let markdown = desk.fine("net.sqlite --format markdown");
+    let have = |options: &str, file: &str| {
+        desk.fine(&format!("net.sqlite {options} -o {file}"));
+        desk.read(file)
+    };
+    assert!(have("--format markdown", "a.html") == markdown);
+    assert!(have("", "a.report") == markdown);
+    assert!(have("--for-pr", "b.json").starts_with("# "));
 }
 
 #[test]

@@ -10,6 +10,7 @@
 mod desk;
 
 use desk::{Desk, ROOT, has, lacks};
+use pyprof_advise::formats::FORMATS;
 use serde_json::{Value, json};
 
 const NET: &str = "net.sqlite --gpu v100";
@@ -50,7 +51,7 @@ fn hidden(report: &Value, because: &str) -> Vec<String> {
 #[test]
 fn a_severity_fails_in_every_format_and_the_report_is_written_first() {
     let desk = Desk::new();
-    for format in ["markdown", "html", "text", "json", "sarif", "github"] {
+    for format in FORMATS.iter().map(|format| format.name) {
         let plain = desk.fine(&format!("{NET} --format {format}"));
         let said = desk.run(&format!("{NET} --format {format} --fail-on error"));
         assert_eq!(said.code, 1, "{format}");

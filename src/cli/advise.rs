@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::gate::Gates;
 use super::progress::Bar;
 use super::{
-    AdviseArgs, Failure, Format, Outcome, ReportArgs, RuleArgs, Speech, config, early, job, merge,
+    AdviseArgs, Failure, Outcome, ReportArgs, RuleArgs, Speech, config, early, job, merge,
     output,
 };
 use crate::base::text::plain;
@@ -17,6 +17,7 @@ use crate::correlate::{Vocabulary, correlate};
 use crate::cost::user::UserCosts;
 use crate::cost::{Costed, VOCABULARY, ops, price_with};
 use crate::facts::Table;
+use crate::formats::{self, Layout, OutputFormat};
 use crate::gpu::select;
 use crate::judge::{Rule, RuleSet, judge, why};
 use crate::profile::{Format as InputFormat, Profile};
@@ -519,30 +520,33 @@ pub(super) fn finish(
     gates.judge(&report)
 }
 
-/// The format asked for, or the one that fits the place the report goes to.
-pub(super) fn format(args: &ReportArgs) -> Result<Format, Failure> {
+/// The format asked for, or the one that fits the file or the terminal the report goes to.
+pub(super) fn format(args: &ReportArgs) -> Result<OutputFormat, Failure> {
     let limited = args.for_pr || args.max_chars.is_some();
-    match args.format {
-        Some(format) if limited && format != Format::Markdown => Err(Failure::Unusable(
-            "--max-chars and --for-pr shorten Markdown; other formats are always whole".into(),
-        )),
-        Some(format) => Ok(format),
-        None if limited || args.output.is_some() || !output::is_terminal() => Ok(Format::Markdown),
-        None => Ok(Format::Text),
-    }
+    Ok(match (args.format, args.output.as_deref()) {
+        (Some(format), _) if limited && !format.can_shorten => {
+            return Err(Failure::Unusable(
+                "--max-chars and --for-pr shorten Markdown; other formats are always whole".into(),
+            ));
+        }
+        (Some(format), _) => format,
+        (None, _) if limited => formats::MARKDOWN,
+        (None, Some(file)) => OutputFormat::of_file(file).unwrap_or(formats::MARKDOWN),
+        (None, None) if output::is_terminal() => formats::TEXT,
+        (None, None) => formats::MARKDOWN,
+    })
 }
 
 /// Formats that list no sites need not make their rows.
-fn sites_shown(args: &ReportArgs, format: Format) -> usize {
+fn sites_shown(args: &ReportArgs, format: OutputFormat) -> usize {
     const FEW: usize = 50;
-    match format {
-        Format::Json | Format::Html => report::MAX_SITES,
-        _ if args.template.is_some() => report::MAX_SITES,
-        _ => FEW,
+    match format.lists_sites || args.template.is_some() {
+        true => report::MAX_SITES,
+        false => FEW,
     }
 }
 
-fn render(args: &ReportArgs, format: Format, report: &Report) -> Result<String, Failure> {
+fn render(args: &ReportArgs, format: OutputFormat, report: &Report) -> Result<String, Failure> {
     if let Some(path) = &args.template {
         let text = std::fs::read_to_string(path).map_err(|e| {
             Failure::Unusable(format!("cannot read the template {}: {e}", path.display()))
@@ -558,15 +562,11 @@ fn render(args: &ReportArgs, format: Format, report: &Report) -> Result<String, 
         Some(chars) => Some(chars as usize),
         None => None,
     };
-    Ok(match (format, max_chars) {
-        (Format::Markdown, Some(max_chars)) => report::markdown_within(report, max_chars)?,
-        (Format::Markdown, None) => report::markdown(report)?,
-        (Format::Html, _) => report::html(report)?,
-        (Format::Text, _) => report::text(report, output::width()),
-        (Format::Json, _) => report::json(report),
-        (Format::Sarif, _) => report::sarif(report),
-        (Format::Github, _) => report::github(report),
-    })
+    let layout = Layout {
+        width: output::width(),
+        max_chars,
+    };
+    Ok((format.report)(report, &layout)?)
 }
 
 fn write(args: &ReportArgs, text: &str) -> Outcome {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{
     AdviseArgs, ConfigArgs, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, Speech, advise,
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::base::units::percent;
 use crate::compare::diff::{self, Diff};
+use crate::formats::OutputFormat;
 use crate::report::Report;
 
 /// What `diff` can be told.
@@ -33,9 +34,9 @@ pub(super) struct DiffArgs {
     /// Write to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Shape of the comparison
-    #[arg(long, value_name = "FORMAT", default_value = "markdown")]
-    format: DiffFormat,
+    /// Output format; without it the ending of the output file decides, else it is `markdown`
+    #[arg(long, value_name = "FORMAT", value_parser = output::diff_formats())]
+    format: Option<OutputFormat>,
     /// Exit with status 1 when the second is slower by more than this, and by more than chance explains:
     /// `regression=3%`. Differences under 2 % are never called slower, nor are those of different GPUs
     #[arg(long, value_name = "GATE")]
@@ -51,17 +52,6 @@ pub(super) struct DiffArgs {
     /// FLOPs and bytes of your own operators, a TOML file; may be repeated
     #[arg(long, value_name = "FILE")]
     costs: Vec<PathBuf>,
-}
-
-/// Output formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DiffFormat {
-    /// For people and pull requests
-    Markdown,
-    /// For people: a page that needs no network
-    Html,
-    /// For programs: every number
-    Json,
 }
 
 /// `regression=3%`: the share by which the second may be slower.
@@ -92,11 +82,9 @@ pub(super) fn diff(args: &DiffArgs, speech: Speech) -> Outcome {
     let gpu_after = args.gpu_after.as_ref().or(args.gpu.as_ref());
     let after = report(args, &args.after, gpu_after, speech)?;
     let diff = diff::diff(&before, &after);
-    let text = match args.format {
-        DiffFormat::Markdown => diff::markdown(&diff)?,
-        DiffFormat::Html => diff::html(&diff)?,
-        DiffFormat::Json => diff::json(&diff),
-    };
+    let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
+    let render = args.format.or_else(of_file).and_then(|format| format.diff);
+    let text = render.unwrap_or(diff::markdown)(&diff)?;
     match &args.output {
         Some(path) => output::write_file(path, &text)?,
         None => output::print(&text)?,

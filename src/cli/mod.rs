@@ -8,6 +8,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::compare::Suppression;
+use crate::formats::OutputFormat;
 
 mod advise;
 mod config;
@@ -202,9 +203,10 @@ pub struct ReportArgs {
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Shape of the report; without it `text` on a terminal and `markdown` elsewhere
-    #[arg(long, value_name = "FORMAT")]
-    pub format: Option<Format>,
+    /// Output format; without it the ending of the output file decides, else it is `text` on a
+    /// terminal and `markdown` elsewhere
+    #[arg(long, value_name = "FORMAT", value_parser = output::report_formats())]
+    pub format: Option<OutputFormat>,
     /// Markdown of at most so many characters: what pays least is left out, and the report says how
     /// much
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(500..))]
@@ -256,23 +258,6 @@ pub struct Speech {
     /// Colours [default: auto]
     #[arg(long, global = true, value_name = "WHEN")]
     pub color: Option<Color>,
-}
-
-/// Output formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people and pull requests
-    Markdown,
-    /// For people: one page with charts and a table of all work, needs no network
-    Html,
-    /// For the terminal
-    Text,
-    /// For programs: every number of the report (`schema report` prints its schema)
-    Json,
-    /// For code scanning: SARIF 2.1.0
-    Sarif,
-    /// For GitHub Actions: annotations of the lines behind the findings
-    Github,
 }
 
 /// Outputs with a schema.

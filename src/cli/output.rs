@@ -6,9 +6,30 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
 use super::{Color, Failure, Outcome};
 use crate::base::diag::Complaints;
 use crate::base::temporary::Temporary;
+use crate::formats::{FORMATS, OutputFormat};
+
+/// Parses the name of a report's format.
+pub(super) fn report_formats() -> impl TypedValueParser<Value = OutputFormat> {
+    one_of(|_| true)
+}
+
+/// Parses the name of a comparison's format.
+pub(super) fn diff_formats() -> impl TypedValueParser<Value = OutputFormat> {
+    one_of(|format| format.diff.is_some())
+}
+
+fn one_of(is_allowed: fn(&OutputFormat) -> bool) -> impl TypedValueParser<Value = OutputFormat> {
+    let allowed = FORMATS.iter().filter(|format| is_allowed(format));
+    let values = allowed.map(|format| PossibleValue::new(format.name).help(format.about));
+    PossibleValuesParser::new(values).try_map(|name| {
+        OutputFormat::named(&name).ok_or_else(|| format!("there is no format `{name}`"))
+    })
+}
 
 /// Applies `--color` to both streams; `auto` asks the terminal and NO_COLOR.
 pub(super) fn set_color(color: Color) {

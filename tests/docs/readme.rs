@@ -1,5 +1,7 @@
 //! README.md: its generated blocks, and the claims that can be checked.
 
+use pyprof_advise::formats::FORMATS;
+
 use super::{fresh, markdown, read, root, said};
 
 /// The commands a newcomer is given, from the blocks before the first section.
@@ -45,6 +47,23 @@ fn the_first_commands_are_what_ci_runs() {
         .replace(" --quiet", "");
     for command in commands {
         assert!(quiet.contains(&command), ".ci/run does not run `{command}`");
+    }
+}
+
+#[test]
+fn every_output_format_has_a_row_in_the_readme() {
+    let readme = read("README.md");
+    let (_, section) = readme.split_once("\n## Formats\n").unwrap();
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows: Vec<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .filter(|name| !name.starts_with('-'))
+        .collect();
+    let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+    assert_eq!(rows, names);
+    for ending in FORMATS.iter().flat_map(|format| format.endings) {
+        assert!(section.contains(&format!("`{ending}`")), "{ending}");
     }
 }
 

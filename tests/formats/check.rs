@@ -206,6 +206,17 @@ pub(super) fn html(page: &str) {
     shown(page, &['\n']);
 }
 
+/// A page of text only.
+pub(super) fn page_without_script(page: &str) {
+    let (head, body) = page.split_once("<style>").unwrap();
+    let (_, body) = body.split_once("</style>").unwrap();
+    for part in [head, body] {
+        tags(part);
+    }
+    assert!(!body.contains("<script"));
+    shown(page, &['\n']);
+}
+
 fn tags(html: &str) {
     for (at, _) in html.match_indices('<') {
         let tag = html[at + 1..].split('>').next().unwrap();

@@ -1,14 +1,19 @@
 //! Markdown, the page without a browser, and the terminal.
 
+use pyprof_advise::formats::{FORMATS, Layout};
 use pyprof_advise::report::{PR_CHARS, html, markdown, markdown_within, text};
 
+use super::poison::check_report;
 use super::{check, example, reports};
 
 #[test]
-fn markdown_renders_right() {
+fn every_format_of_real_reports_is_well_formed() {
     for (name, report) in reports() {
-        println!("{name}");
-        check::markdown(&markdown(&report).unwrap());
+        for format in FORMATS {
+            println!("{name} {}", format.name);
+            let text = (format.report)(&report, &Layout::default()).unwrap();
+            check_report(format.media, &text, name);
+        }
     }
 }
 
@@ -59,7 +64,6 @@ fn pages_hold_their_markup_only() {
     for (name, report) in reports() {
         println!("{name}");
         let page = html(&report).unwrap();
-        check::html(&page);
         for finding in &report.findings {
             let id = format!("id=\"finding-{}\"", finding.number);
             assert!(page.contains(&id), "{id}");

@@ -2,9 +2,9 @@
 //! kernels, ranges, layers, files and devices is more than text. The fuzz target `views` does the same.
 
 use pyprof_advise::base::text::{md, md_code};
-use pyprof_advise::report::{
-    Report, github, html, json, markdown, markdown_within, read_json, sarif, text,
-};
+use pyprof_advise::compare::diff::diff;
+use pyprof_advise::formats::{FORMATS, Layout, Media};
+use pyprof_advise::report::{Report, json, read_json};
 use serde_json::Value;
 
 use super::check;
@@ -83,28 +83,63 @@ pub(super) fn small(mut report: Report) -> Report {
     report
 }
 
-/// Every format of a report, each checked as its readers take it.
+/// Every format of a report and of a comparison, each checked as the programs that read it take it.
 pub(super) fn check_all(report: &Report) {
-    let links = check::markdown(&markdown(report).unwrap());
-    let ours = |link: &String| link.starts_with("https://docs.") || link.starts_with("https://py");
-    let foreign: Vec<&String> = links.iter().filter(|l| !ours(l)).collect();
-    assert!(
-        foreign
-            .iter()
-            .all(|l| !l.contains("e.vil") && l.starts_with("https://")),
-        "{foreign:?}"
-    );
-    check::markdown(&markdown_within(report, 2_000).unwrap());
-    check::html(&html(report).unwrap());
-    check::commands(&github(report), "hostile");
-    let terminal = text(report, 80);
-    check::shown(&terminal, &['\n', '\u{1b}']);
-    check::shown(
-        &anstream::adapter::strip_str(&terminal).to_string(),
-        &['\n'],
-    );
+    let mut slower = report.clone();
+    for site in &mut slower.sites {
+        site.time_ns = site.time_ns.saturating_mul(2);
+    }
+    let comparison = diff(report, &slower);
+    for format in FORMATS {
+        let limits = [None, Some(2_000)];
+        let limits = limits.iter().take(1 + usize::from(format.can_shorten));
+        for &max_chars in limits {
+            let layout = Layout {
+                width: 80,
+                max_chars,
+            };
+            let text = (format.report)(report, &layout).unwrap();
+            check_report(format.media, &text, "hostile");
+        }
+        if let Some(render) = format.diff {
+            check_comparison(format.media, &render(&comparison).unwrap());
+        }
+    }
     assert!(read_json(&json(report)).unwrap() == *report);
-    check_sarif(&sarif(report));
+}
+
+/// A report as the programs that read it take it.
+pub(super) fn check_report(media: Media, text: &str, name: &str) {
+    match media {
+        Media::Markdown => no_foreign_links(&check::markdown(text)),
+        Media::Html => check::html(text),
+        Media::Terminal => {
+            check::shown(text, &['\n', '\u{1b}']);
+            check::shown(&anstream::adapter::strip_str(text).to_string(), &['\n']);
+        }
+        Media::Json => drop(serde_json::from_str::<Value>(text).unwrap()),
+        Media::Sarif => check_sarif(text),
+        Media::WorkflowCommands => check::commands(text, name),
+    }
+}
+
+/// A comparison as the programs that read it take it.
+fn check_comparison(media: Media, text: &str) {
+    match media {
+        Media::Markdown => no_foreign_links(&check::markdown(text)),
+        Media::Html => check::page_without_script(text),
+        Media::Json => drop(serde_json::from_str::<Value>(text).unwrap()),
+        Media::Terminal | Media::Sarif | Media::WorkflowCommands => {
+            panic!("no check of a comparison as {media:?}")
+        }
+    }
+}
+
+/// Links of rules only: to web pages, none of a name's.
+fn no_foreign_links(links: &[String]) {
+    let bad = |link: &&String| link.contains("e.vil") || !link.starts_with("https://");
+    let foreign: Vec<&String> = links.iter().filter(bad).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
 }
 
 fn check_sarif(text: &str) {

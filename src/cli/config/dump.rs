@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::keys::{COLORS, FORMATS, KEYS};
+use super::keys::{COLORS, KEYS};
 use super::{Config, VARIABLE};
 
 /// What stands in for a key without a value, behind a `#`.
@@ -76,7 +76,7 @@ fn value(config: &Config, key: &str) -> Option<String> {
         "ignore" => texts_or_none(&config.ignore),
         "costs" => paths(&config.costs),
         "top" => config.top.map(|top| top.to_string()),
-        "format" => config.format.and_then(|f| word(&FORMATS, f)),
+        "format" => config.format.map(|format| quoted(format.name)),
         "template" => path(&config.template),
         "output" => path(&config.output),
         "max-chars" => config.max_chars.map(|chars| chars.to_string()),

@@ -2,17 +2,9 @@
 //! complete.
 
 use crate::base::schema::{self, Key, Shape, key};
-use crate::cli::{Color, Format};
+use crate::cli::Color;
+use crate::formats::FORMATS;
 
-/// The formats with their words.
-pub(super) const FORMATS: [(Format, &str); 6] = [
-    (Format::Markdown, "markdown"),
-    (Format::Html, "html"),
-    (Format::Text, "text"),
-    (Format::Json, "json"),
-    (Format::Sarif, "sarif"),
-    (Format::Github, "github"),
-];
 /// When to colour, with the words.
 pub(super) const COLORS: [(Color, &str); 3] = [
     (Color::Auto, "auto"),
@@ -79,8 +71,9 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "format",
         false,
-        "shape of the report; without it `text` on a terminal and `markdown` elsewhere",
-        Shape::Word(|| FORMATS.map(|(_, word)| word).into()),
+        "output format; without it the ending of `output` decides, else it is `text` on a terminal and \
+         `markdown` elsewhere",
+        Shape::Word(|| FORMATS.iter().map(|format| format.name).collect()),
     ),
     key(
         "template",

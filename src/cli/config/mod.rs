@@ -11,11 +11,12 @@ use std::sync::Arc;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::{
-    AdviseArgs, Color, FailOn, Failure, Format, GateArgs, Outcome, ReportArgs, RuleArgs, Speech,
+    AdviseArgs, Color, FailOn, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, Speech,
     output,
 };
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::compare::Suppression;
+use crate::formats::OutputFormat;
 use crate::judge::pattern_of;
 
 mod dump;
@@ -37,7 +38,7 @@ pub(super) struct Config {
     pub(super) ignore: Vec<String>,
     pub(super) costs: Vec<PathBuf>,
     pub(super) top: Option<usize>,
-    pub(super) format: Option<Format>,
+    pub(super) format: Option<OutputFormat>,
     pub(super) template: Option<PathBuf>,
     pub(super) output: Option<PathBuf>,
     pub(super) max_chars: Option<u32>,
@@ -177,14 +178,14 @@ impl Config {
     pub(super) fn fill_report(&self, args: &mut ReportArgs) {
         let limited = args.for_pr || args.max_chars.is_some();
         let shaped = args.format.is_some() || args.template.is_some();
-        if !shaped && (!limited || self.format == Some(Format::Markdown)) {
+        if !shaped && (!limited || self.format.is_some_and(|format| format.can_shorten)) {
             args.format = self.format;
         }
         if !shaped && !limited {
             args.template.clone_from(&self.template);
         }
-        let is_markdown = matches!(args.format, None | Some(Format::Markdown));
-        if !limited && is_markdown && args.template.is_none() {
+        let can_shorten = args.format.is_none_or(|format| format.can_shorten);
+        if !limited && can_shorten && args.template.is_none() {
             args.max_chars = self.max_chars;
             args.for_pr = self.for_pr;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ::toml::de::DeValue;
 
-use super::keys::{CHARS, COLORS, FORMATS, KEYS, MAX_LIST, MAX_TEXT, MAX_TOP, SUPPRESS_KEYS};
+use super::keys::{CHARS, COLORS, KEYS, MAX_LIST, MAX_TEXT, MAX_TOP, SUPPRESS_KEYS};
 use super::{Config, RuleName};
 use crate::base::date::Date;
 use crate::base::diag::{Complaints, Source};
@@ -16,6 +16,7 @@ use crate::base::suggest::nearest;
 use crate::base::toml::{self, At, Table, Value};
 use crate::cli::FailOn;
 use crate::compare::Suppression;
+use crate::formats::{FORMATS, OutputFormat};
 
 /// What a file says, as far as it can be understood. `folder` is the one it stands in.
 pub(super) fn config(
@@ -45,7 +46,7 @@ impl<'a> Reader<'a> {
             ignore: self.texts("ignore"),
             costs: self.paths("costs"),
             top: self.whole("top", (0, MAX_TOP)),
-            format: self.word("format", &FORMATS),
+            format: self.word("format", &FORMATS.iter().map(|f| (*f, f.name)).collect::<Vec<_>>()),
             template: self.path("template"),
             output: self.path("output"),
             max_chars: self.whole("max-chars", CHARS),
@@ -107,7 +108,8 @@ impl<'a> Reader<'a> {
         }
         let format = self.root.get("format");
         let format = format.as_ref().map(Value::raw);
-        let other = matches!(format, Some(DeValue::String(word)) if word != "markdown");
+        let other = matches!(format, Some(DeValue::String(word))
+            if OutputFormat::named(word).is_none_or(|format| !format.can_shorten));
         for key in ["max-chars", "for-pr"] {
             if let Some(value) = set(key).filter(|_| other) {
                 let title = format!("`{key}` shortens Markdown, and `format` is another one");
@@ -369,6 +371,17 @@ mod tests {
         assert_eq!(config.baseline, Some(PathBuf::from("ci/../main.json")));
         assert_eq!(config.output, Some(PathBuf::from("ci/a.md")));
         assert_eq!(read("gpu = 'b.toml'").0.gpu.as_deref(), Some("ci/b.toml"));
+    }
+
+    #[test]
+    fn every_output_format_is_read_and_written() {
+        for format in FORMATS {
+            let line = format!("format = \"{}\"\n", format.name);
+            let (config, complaints) = read(&line);
+            assert_eq!(complaints, "");
+            assert_eq!(config.format, Some(*format));
+            assert!(crate::cli::config::dump(&config).contains(&line));
+        }
     }
 
     #[test]
