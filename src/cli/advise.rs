@@ -7,8 +7,7 @@ use std::time::Instant;
 use super::gate::Gates;
 use super::progress::Bar;
 use super::{
-    AdviseArgs, Failure, Outcome, ReportArgs, RuleArgs, Speech, config, early, job, merge,
-    output,
+    AdviseArgs, Failure, Outcome, ReportArgs, RuleArgs, Speech, config, early, job, merge, output,
 };
 use crate::base::text::plain;
 use crate::base::units;

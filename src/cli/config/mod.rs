@@ -11,8 +11,7 @@ use std::sync::Arc;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::{
-    AdviseArgs, Color, FailOn, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, Speech,
-    output,
+    AdviseArgs, Color, FailOn, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, Speech, output,
 };
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::compare::Suppression;

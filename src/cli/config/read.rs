@@ -46,7 +46,10 @@ impl<'a> Reader<'a> {
             ignore: self.texts("ignore"),
             costs: self.paths("costs"),
             top: self.whole("top", (0, MAX_TOP)),
-            format: self.word("format", &FORMATS.iter().map(|f| (*f, f.name)).collect::<Vec<_>>()),
+            format: self.word(
+                "format",
+                &FORMATS.iter().map(|f| (*f, f.name)).collect::<Vec<_>>(),
+            ),
             template: self.path("template"),
             output: self.path("output"),
             max_chars: self.whole("max-chars", CHARS),
