@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-RULE = "layers/norm-written-out"
+RULE = "layers/norm-unfused"
 SETTINGS = {
     "full": {"rows": 16384, "columns": 4096},
     "dry": {"rows": 16, "columns": 16},

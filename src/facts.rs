@@ -35,7 +35,7 @@ pub use table::{Table, View};
 
 /// What a rule is judged over: its `over` key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Over {
+pub enum MemberKind {
     Run,
     Step,
     Layer,
@@ -47,18 +47,18 @@ pub enum Over {
     Rank,
 }
 
-impl Over {
+impl MemberKind {
     /// Every subject with the word rule files use.
-    pub const ALL: [(Over, &'static str); 9] = [
-        (Over::Run, "run"),
-        (Over::Step, "step"),
-        (Over::Layer, "layer"),
-        (Over::Site, "site"),
-        (Over::Chain, "chain"),
-        (Over::Kernel, "kernel"),
-        (Over::Copy, "copy"),
-        (Over::Gap, "gap"),
-        (Over::Rank, "rank"),
+    pub const ALL: [(MemberKind, &'static str); 9] = [
+        (MemberKind::Run, "run"),
+        (MemberKind::Step, "step"),
+        (MemberKind::Layer, "layer"),
+        (MemberKind::Site, "site"),
+        (MemberKind::Chain, "chain"),
+        (MemberKind::Kernel, "kernel"),
+        (MemberKind::Copy, "copy"),
+        (MemberKind::Gap, "gap"),
+        (MemberKind::Rank, "rank"),
     ];
 
     /// The word, which is also the prefix of its facts: `site` for `site.time_ns`.
@@ -70,7 +70,7 @@ impl Over {
     }
 
     /// The subject a word stands for.
-    pub fn parse(word: &str) -> Option<Over> {
+    pub fn parse(word: &str) -> Option<MemberKind> {
         Self::ALL.iter().find(|(_, w)| *w == word).map(|(o, _)| *o)
     }
 
@@ -78,15 +78,15 @@ impl Over {
     /// site its layer; everything has the run and the GPU.
     pub fn prefixes(self) -> &'static [&'static str] {
         match self {
-            Over::Run => &["run", "gpu"],
-            Over::Step => &["step", "run", "gpu"],
-            Over::Layer => &["layer", "run", "gpu"],
-            Over::Site => &["site", "layer", "run", "gpu"],
-            Over::Chain => &["chain", "layer", "run", "gpu"],
-            Over::Kernel => &["kernel", "site", "layer", "run", "gpu"],
-            Over::Copy => &["copy", "run", "gpu"],
-            Over::Gap => &["gap", "run", "gpu"],
-            Over::Rank => &["rank", "run", "gpu"],
+            MemberKind::Run => &["run", "gpu"],
+            MemberKind::Step => &["step", "run", "gpu"],
+            MemberKind::Layer => &["layer", "run", "gpu"],
+            MemberKind::Site => &["site", "layer", "run", "gpu"],
+            MemberKind::Chain => &["chain", "layer", "run", "gpu"],
+            MemberKind::Kernel => &["kernel", "site", "layer", "run", "gpu"],
+            MemberKind::Copy => &["copy", "run", "gpu"],
+            MemberKind::Gap => &["gap", "run", "gpu"],
+            MemberKind::Rank => &["rank", "run", "gpu"],
         }
     }
 }
@@ -417,7 +417,7 @@ mod tests {
             last = fact.name;
             let (prefix, _) = fact.name.split_once('.').expect("prefix.name");
             assert!(
-                prefix == "gpu" || Over::parse(prefix).is_some(),
+                prefix == "gpu" || MemberKind::parse(prefix).is_some(),
                 "{}",
                 fact.name
             );

@@ -586,7 +586,7 @@ fn a_folder_of_rules_keeps_its_paths() {
 const BAD_RULE: &str = r#"title      = "A rule with mistakes"
 severity   = "dreadful"
 confidence = "high"
-over       = "site"
+for_each   = "site"
 when       = '''site.famly == "gemm" && site.time_ns > params.min_ns'''
 message    = "{{ site.opp }} is slow."
 why        = "Because."

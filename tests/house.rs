@@ -79,7 +79,7 @@ fn missing(list: &[(&str, &str)], needed: &BTreeSet<String>) -> Vec<String> {
 /// Facts of the conditions that a profile may lack.
 fn may_be_absent(rule: &Rule) -> BTreeSet<&'static str> {
     let mut uses = rule.condition_uses();
-    if let Some(enough) = &rule.enough {
+    if let Some(enough) = &rule.require {
         uses.extend(&enough.uses.closure(&rule.lets));
     }
     let needs = |name: &str| facts::find(name).is_some_and(|fact| !fact.needs.is_empty());
@@ -127,7 +127,7 @@ fn every_rule_is_shown_firing_silent_and_short_of_facts() {
         assert!(count(|e| matches!(e, Expect::Fires(_))) > 0, "{}", rule.id);
         assert!(count(|e| matches!(e, Expect::Silent)) > 0, "{}", rule.id);
         let may_be_absent = may_be_absent(rule);
-        if may_be_absent.is_empty() || count(|e| matches!(e, Expect::NotJudged(_))) > 0 {
+        if may_be_absent.is_empty() || count(|e| matches!(e, Expect::Skipped(_))) > 0 {
             continue;
         }
         without.insert(rule.id.clone());
@@ -137,7 +137,7 @@ fn every_rule_is_shown_firing_silent_and_short_of_facts() {
     }
     assert!(
         wrong.is_empty(),
-        "no `not_judged` test:\n{}",
+        "no `skipped` test:\n{}",
         wrong.join("\n")
     );
     assert!(missing(JUDGED_ANYWAY, &without).is_empty());
@@ -147,7 +147,7 @@ fn every_rule_is_shown_firing_silent_and_short_of_facts() {
 fn what_a_not_judged_test_waits_for_can_be_absent() {
     for rule in rules().rules() {
         for case in &rule.tests {
-            let Expect::NotJudged(names) = &case.expect else {
+            let Expect::Skipped(names) = &case.expect else {
                 continue;
             };
             for name in names {
@@ -201,7 +201,7 @@ fn idle_time_that_is_no_evidence_is_sold_by_nobody() {
     let mut spared = BTreeSet::new();
     let mut sellers = 0;
     for rule in rules.rules() {
-        if rule.kind() != SavingKind::Idle || rule.saving_ns.is_none() {
+        if rule.saving_kind() != SavingKind::Idle || rule.saving_ns.is_none() {
             continue;
         }
         sellers += 1;
@@ -218,13 +218,13 @@ fn idle_time_that_is_no_evidence_is_sold_by_nobody() {
             uses.facts.contains(&"run.trusted_idle_share"),
             "{id} sells idle time of captures that stretch it"
         );
-        if reached(&find("profile/idle-not-evidence").vetoes, id) {
+        if reached(&find("profile/idle-unreliable").vetoes, id) {
             continue;
         }
         spared.insert(rule.id.clone());
         assert!(
             excepted(CLAIM_NO_IDLE, rule),
-            "profile/idle-not-evidence leaves out {id}"
+            "profile/idle-unreliable leaves out {id}"
         );
     }
     assert!(sellers > 8, "{sellers}");

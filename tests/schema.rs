@@ -145,7 +145,7 @@ fn a_slip_in_any_key_is_refused() {
         (
             0,
             &rule,
-            "not_judged = [\"site.reachable_ns\"]",
+            "skipped = [\"site.reachable_ns\"]",
             "silent = true\nfires = \"x\"",
         ),
         (1, &cost, "family", "familiy"),

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use pyprof_advise::correlate::{SiteId, correlate};
 use pyprof_advise::cost::{Costed, VOCABULARY, price};
-use pyprof_advise::facts::{self, Answer, Lookup, Member, Over, Table};
+use pyprof_advise::facts::{self, Answer, Lookup, Member, MemberKind, Table};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{FLOOR, Finding, RuleInput, RuleSet, SavingKind, Verdict, judge};
 use pyprof_advise::read;
@@ -92,7 +92,7 @@ fn what_needs_nothing_is_there(name: &str, table: &Table<'_>) {
     let always: Vec<&str> = (facts::all().iter().filter(|f| f.needs.is_empty()))
         .map(|f| f.name)
         .collect();
-    for (over, word) in Over::ALL {
+    for (over, word) in MemberKind::ALL {
         let own = format!("{word}.");
         for member in table.members(over).into_iter().take(300) {
             let view = table.view(member);

@@ -1,11 +1,38 @@
 //! "Did you mean": one near name, or none. A far suggestion is worse than no suggestion.
 
-/// The candidate nearest to `wanted`, if it is near enough to be a likely slip.
+/// Names that were renamed before version 0.1, old and new: rule ids, and keys of rule files.
+/// Whoever writes an old one is told the new one.
+const RENAMED: &[(&str, &str)] = &[
+    ("communication/number-collectives", "communication/one-element-collectives"),
+    ("layers/gelu-written-out", "layers/gelu-unfused"),
+    ("layers/norm-written-out", "layers/norm-unfused"),
+    ("layers/products-with-one-input", "layers/projections-unfused"),
+    ("layers/rope-written-out", "layers/rope-unfused"),
+    ("memory/materialised-broadcast", "memory/materialized-broadcast"),
+    ("profile/idle-not-evidence", "profile/idle-unreliable"),
+    ("shapes/tile-quantisation", "shapes/tile-quantization"),
+    ("enough", "require"),
+    ("gather", "group_by"),
+    ("not_judged", "skipped"),
+    ("over", "for_each"),
+    ("saves", "saving_kind"),
+    ("sure", "min_fraction"),
+];
+
+/// The candidate that `wanted` was renamed to, or the nearest one if it is near enough to be a
+/// likely slip.
 ///
 /// Near means a normalised Damerau-Levenshtein similarity of at least 0.7 (cargo and clap use
 /// similar cut-offs).
 pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted_lower = wanted.to_lowercase();
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let renamed = RENAMED.iter().find(|(old, _)| *old == wanted_lower);
+    if let Some((_, new)) = renamed
+        && let Some(known) = candidates.iter().find(|name| *name == new)
+    {
+        return Some(known);
+    }
     candidates
         .into_iter()
         .map(|c| {
@@ -37,5 +64,13 @@ mod tests {
         assert_eq!(nearest("site.time", known), Some("site.time_ns"));
         assert_eq!(nearest("weather", known), None);
         assert_eq!(did_you_mean("weather", known), "");
+    }
+
+    #[test]
+    fn a_renamed_name_is_suggested_where_it_exists() {
+        let known = ["for_each", "other", "layers/norm-unfused"];
+        assert_eq!(nearest("over", known), Some("for_each"));
+        assert_eq!(nearest("layers/norm-written-out", known), Some("layers/norm-unfused"));
+        assert_eq!(nearest("sure", known), None);
     }
 }

@@ -18,7 +18,7 @@ use super::rhythm::Rhythm;
 use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
 use super::step::{RankScope, Ranks, StepScope, Steps};
-use super::{AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, Over, Subject, Totals};
+use super::{AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals};
 use crate::base::DType;
 use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
@@ -121,7 +121,7 @@ impl<'a> Table<'a> {
     }
 
     /// Everything a rule over `over` is judged on, in a fixed order.
-    pub fn members(&self, over: Over) -> Vec<Member> {
+    pub fn members(&self, over: MemberKind) -> Vec<Member> {
         fn rows(count: usize, wrap: fn(u32) -> Member) -> Vec<Member> {
             (0..u32::try_from(count).unwrap_or(u32::MAX))
                 .map(wrap)
@@ -129,15 +129,15 @@ impl<'a> Table<'a> {
         }
         let run = &self.costed.run;
         match over {
-            Over::Run => vec![Member::Run],
-            Over::Step => rows(run.steps.len(), Member::Step),
-            Over::Layer => rows(self.layers.len(), Member::Layer)
+            MemberKind::Run => vec![Member::Run],
+            MemberKind::Step => rows(run.steps.len(), Member::Step),
+            MemberKind::Layer => rows(self.layers.len(), Member::Layer)
                 .into_iter()
                 .filter(|m| matches!(m, Member::Layer(i) if self.layer(*i).is_some_and(|l| l.time_ns > 0.0)))
                 .collect(),
-            Over::Site => (0..run.sites.len()).map(|i| Member::Site(SiteId::new(i))).collect(),
-            Over::Chain => rows(self.chains.len(), Member::Chain),
-            Over::Kernel => run
+            MemberKind::Site => (0..run.sites.len()).map(|i| Member::Site(SiteId::new(i))).collect(),
+            MemberKind::Chain => rows(self.chains.len(), Member::Chain),
+            MemberKind::Kernel => run
                 .sites
                 .iter()
                 .enumerate()
@@ -146,9 +146,9 @@ impl<'a> Table<'a> {
                     (0..kernels).map(move |k| Member::Kernel(SiteId::new(i), k))
                 })
                 .collect(),
-            Over::Copy => rows(self.copies.len(), Member::Copy),
-            Over::Gap => rows(self.gaps.len(), Member::Gap),
-            Over::Rank => rows(self.ranks.len(), Member::Rank),
+            MemberKind::Copy => rows(self.copies.len(), Member::Copy),
+            MemberKind::Gap => rows(self.gaps.len(), Member::Gap),
+            MemberKind::Rank => rows(self.ranks.len(), Member::Rank),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Facts of the run asked of small profiles written by hand.
 
-use super::{Answer, Lookup as _, Member, Over, Table, Value};
+use super::{Answer, Lookup as _, Member, MemberKind, Table, Value};
 use crate::correlate::testing::ProfileBuilder;
 use crate::cost::{Costed, price};
 use crate::profile::{
@@ -196,7 +196,7 @@ fn gaps_know_the_operator_that_waited() {
     let costed = costed(waiting_in(&ops));
     let table = Table::new(&costed);
     let mut seen = Vec::new();
-    for member in table.members(Over::Gap) {
+    for member in table.members(MemberKind::Gap) {
         let view = table.view(member);
         if view.get("gap.cause") != Answer::Value(Value::Str("after_sync".into())) {
             continue;
@@ -246,7 +246,7 @@ fn a_host_that_did_something_else_is_named_by_the_range_it_was_in() {
     let costed = costed(profile);
     let table = Table::new(&costed);
     let mut seen = Vec::new();
-    for member in table.members(Over::Gap) {
+    for member in table.members(MemberKind::Gap) {
         let view = table.view(member);
         assert_eq!(
             view.get("gap.cause"),

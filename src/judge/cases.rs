@@ -14,13 +14,13 @@ use crate::base::diag::Complaint;
 use crate::base::schema::names;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, Table};
-use crate::facts::{Over, Ty, Value};
+use crate::facts::{MemberKind, Ty, Value};
 
 impl Reader<'_> {
     pub(super) fn cases(
         &self,
         root: &Table<'_>,
-        over: Over,
+        over: MemberKind,
         params: &BTreeMap<String, Param>,
     ) -> Vec<Case> {
         let tables = root.get_table_list("test");
@@ -52,7 +52,7 @@ impl Reader<'_> {
     fn case(
         &self,
         table: &Table<'_>,
-        over: Over,
+        over: MemberKind,
         params: &BTreeMap<String, Param>,
     ) -> Option<Case> {
         table.finish(&names(CASE_KEYS));
@@ -73,9 +73,9 @@ impl Reader<'_> {
     }
 
     fn expect(&self, table: &Table<'_>) -> Option<Expect> {
-        let given = ["fires", "silent", "not_judged"].map(|key| table.has(key));
+        let given = ["fires", "silent", "skipped"].map(|key| table.has(key));
         if given.iter().filter(|g| **g).count() != 1 {
-            let title = "a test says exactly one of `fires`, `silent` and `not_judged`";
+            let title = "a test says exactly one of `fires`, `silent` and `skipped`";
             table.complain(table.span(), title, "");
             return None;
         }
@@ -93,7 +93,7 @@ impl Reader<'_> {
             }
             return Some(Expect::Silent);
         }
-        let missing = table.get_str_list("not_judged")?;
+        let missing = table.get_str_list("skipped")?;
         for name in &missing {
             let found = FOUND.iter().any(|(n, ..)| *n == name.value);
             if !found && !self.facts.iter().any(|f| f.name == name.value) {
@@ -105,10 +105,10 @@ impl Reader<'_> {
         let mut names: Vec<String> = missing.iter().map(|n| n.value.to_owned()).collect();
         names.sort();
         names.dedup();
-        Some(Expect::NotJudged(names))
+        Some(Expect::Skipped(names))
     }
 
-    fn case_facts(&self, table: &Table<'_>, over: Over) -> BTreeMap<String, Value> {
+    fn case_facts(&self, table: &Table<'_>, over: MemberKind) -> BTreeMap<String, Value> {
         let mut facts = BTreeMap::new();
         for (key, value) in table.entries() {
             // `site.m = 1` without quotes is a table `site` to TOML.
@@ -131,7 +131,7 @@ impl Reader<'_> {
     fn case_fact(
         &self,
         table: &Table<'_>,
-        over: Over,
+        over: MemberKind,
         name: &str,
         span: &Range<usize>,
         value: &toml::Value<'_>,

@@ -6,7 +6,7 @@ use super::expr::{Expr, FOUND, Let, Name, Uses, fact_type};
 use super::lower::Lowering;
 use crate::base::cel::{self, Names, Type};
 use crate::base::suggest::did_you_mean;
-use crate::facts::{Fact, Over};
+use crate::facts::{Fact, MemberKind};
 
 pub use crate::base::cel::{Mistake, NoName};
 
@@ -15,7 +15,7 @@ pub use crate::base::cel::{Mistake, NoName};
 pub struct Vocabulary<'a> {
     /// Sorted by name.
     pub facts: &'a [Fact],
-    pub over: Over,
+    pub over: MemberKind,
     pub params: &'a BTreeMap<String, Type>,
     /// The lets that are checked; an expression may use them all.
     pub lets: &'a [Let],

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::expr::{EvalContext, Undecided};
 use super::rule::Rule;
-use crate::facts::{self, AffectedTime, Fact, Lookup, Member, Over, Table, Totals};
+use crate::facts::{self, AffectedTime, Fact, Lookup, Member, MemberKind, Table, Totals};
 
 /// What rules are results on: members with facts, and the time each stands for.
 ///
@@ -15,7 +15,7 @@ pub trait RuleInput: Sync {
     /// The fact table.
     fn facts(&self) -> &[Fact];
     /// Everything of one kind, in a fixed order.
-    fn members(&self, over: Over) -> Vec<Member>;
+    fn members(&self, over: MemberKind) -> Vec<Member>;
     /// The facts of one member.
     fn lookup(&self, member: Member) -> Box<dyn Lookup + '_>;
     /// What one member stands for.
@@ -33,7 +33,7 @@ impl RuleInput for Table<'_> {
         facts::all()
     }
 
-    fn members(&self, over: Over) -> Vec<Member> {
+    fn members(&self, over: MemberKind) -> Vec<Member> {
         Table::members(self, over)
     }
 

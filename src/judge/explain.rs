@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::rule::{Expect, Rule, SURE};
+use super::rule::{Expect, Rule, MIN_FRACTION};
 use super::template::plain_number;
 use crate::base::{text, units};
 use crate::facts::Value;
@@ -17,11 +17,11 @@ pub fn explain(rule: &Rule) -> String {
     let _ = writeln!(page, "# {}\n", rule.title);
     let _ = writeln!(
         page,
-        "`{}` · {} · {} confidence · judged over each {}\n",
+        "`{}` · {} · {} confidence · for each {}\n",
         rule.id,
         rule.severity.word(),
         rule.confidence.word(),
-        rule.over.word(),
+        rule.for_each.word(),
     );
     let _ = writeln!(page, "{}\n", rule.why.source.trim());
     let _ = writeln!(page, "## What to do\n\n{}\n", rule.fix.source.trim());
@@ -52,7 +52,7 @@ fn conditions(page: &mut String, rule: &Rule) {
     let _ = writeln!(page, "## When it speaks\n\n```cel");
     let parts = [
         ("when", Some(&rule.when)),
-        ("enough", rule.enough.as_ref()),
+        ("require", rule.require.as_ref()),
         ("error_when", rule.error_when.as_ref()),
         ("saving_ns", rule.saving_ns.as_ref()),
     ];
@@ -65,7 +65,7 @@ fn conditions(page: &mut String, rule: &Rule) {
         let _ = writeln!(page, "{:<10} = {}", named.name, named.expr.source.trim());
     }
     let _ = writeln!(page, "```\n");
-    let gathered = match rule.gather {
+    let gathered = match rule.group_by {
         Some(gather) => format!("All it picks in a {} is one finding.", gather.word()),
         None => "Members of the same place are one finding.".to_owned(),
     };
@@ -83,11 +83,11 @@ fn params(page: &mut String, rule: &Rule) {
         }
         let _ = writeln!(page, "| `{name}` | {shown} | {} |", text::md(&param.doc));
     }
-    if !rule.params.contains_key(SURE) {
-        let sure = rule.sure();
+    if !rule.params.contains_key(MIN_FRACTION) {
+        let fraction = rule.min_fraction();
         let _ = writeln!(
             page,
-            "| `{SURE}` | {sure} | lower end of the saving as a share of the upper end |"
+            "| `{MIN_FRACTION}` | {fraction} | lower end of the saving as a share of the upper end |"
         );
     }
     let _ = writeln!(page, "\nChange one with `--set {}.NAME=VALUE`.\n", rule.id);
@@ -124,7 +124,7 @@ fn examples(page: &mut String, rule: &Rule) {
         let says = match &case.expect {
             Expect::Fires(message) => format!("says: {message}"),
             Expect::Silent => "is silent".to_owned(),
-            Expect::NotJudged(facts) => {
+            Expect::Skipped(facts) => {
                 format!("is not judged for want of `{}`", facts.join("`, `"))
             }
         };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::{EvalContext, Found};
-use super::rule::{Gather, Rule};
+use super::rule::{GroupBy, Rule};
 use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
 use crate::facts::{AffectedTime, Answer, Member, Totals, Value};
@@ -83,17 +83,17 @@ enum Group {
 
 impl Group {
     fn of(rule: &Rule, matched: &Match, input: &dyn RuleInput) -> Group {
-        match rule.gather {
+        match rule.group_by {
             None => Group::Place(
                 matched.affected.layer.clone(),
                 matched.affected.place.clone(),
             ),
-            Some(Gather::Run) => Group::All,
-            Some(Gather::Layer) => Group::Layer(matched.affected.layer.clone()),
-            Some(Gather::Rank) => match matched.member {
+            Some(GroupBy::Run) => Group::All,
+            Some(GroupBy::Layer) => Group::Layer(matched.affected.layer.clone()),
+            Some(GroupBy::Rank) => match matched.member {
                 Member::Rank(rank) => Group::Rank(i64::from(rank)),
                 member => {
-                    let name = format!("{}.rank", rule.over.word());
+                    let name = format!("{}.rank", rule.for_each.word());
                     match input.lookup(member).get(&name) {
                         Answer::Value(Value::Int(rank)) => Group::Rank(rank),
                         _ => Group::All,
@@ -107,7 +107,7 @@ impl Group {
 /// Sums matches up.
 fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Option<FindingDraft> {
     let worst = worst(&matches)?;
-    let kind = rule.kind();
+    let kind = rule.saving_kind();
     let time_ns = covered(&matches);
     let whole = match kind {
         SavingKind::Idle => totals.window_ns,
@@ -220,20 +220,20 @@ fn place(matches: &[Match], worst: String) -> String {
     }
 }
 
-/// Applies `enough` and `error_when`, seen from the costliest member.
+/// Applies `require` and `error_when`, seen from the costliest member.
 fn settle(
     rule: &Rule,
     mut draft: FindingDraft,
     input: &dyn RuleInput,
     results: &mut RuleMatches,
 ) -> Option<FindingDraft> {
-    if rule.enough.is_none() && rule.error_when.is_none() {
+    if rule.require.is_none() && rule.error_when.is_none() {
         return Some(draft);
     }
     let member = draft.worst()?.member;
     let lookup = input.lookup(member);
     let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
-    if let Some(enough) = &rule.enough {
+    if let Some(enough) = &rule.require {
         match context.holds(enough) {
             Ok(true) => {}
             Ok(false) => return None,

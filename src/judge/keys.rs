@@ -2,12 +2,12 @@
 
 use super::load::check_id;
 use super::read::{MAX_LIST, MAX_TITLE, SAVINGS};
-use super::rule::{CATEGORIES, Gather};
+use super::rule::{CATEGORIES, GroupBy};
 use super::{Confidence, Severity};
 use super::{expr, template};
 use crate::base::cel;
 use crate::base::schema::{self, Json, Key, Shape, key, object, text};
-use crate::facts::{self, Over, Ty};
+use crate::facts::{self, MemberKind, Ty};
 
 const EXPRESSION: Shape = Shape::Text(1, cel::MAX_SOURCE);
 const SENTENCE: Shape = Shape::Text(1, template::MAX_SOURCE);
@@ -42,20 +42,20 @@ pub const KEYS: &[Key] = &[
         Shape::Word(|| Confidence::ALL.map(|(_, word)| word).into()),
     ),
     key(
-        "over",
+        "for_each",
         true,
         "what is judged: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`",
-        Shape::Word(|| Over::ALL.map(|(_, word)| word).into()),
+        Shape::Word(|| MemberKind::ALL.map(|(_, word)| word).into()),
     ),
     key("when", true, "the condition that picks members", EXPRESSION),
     key(
-        "gather",
+        "group_by",
         false,
         "make one finding per `run`, `layer` or `rank`; else members of one place are one finding",
-        Shape::Word(|| Gather::ALL.map(|(_, word)| word).into()),
+        Shape::Word(|| GroupBy::ALL.map(|(_, word)| word).into()),
     ),
     key(
-        "enough",
+        "require",
         false,
         "condition on `found.NAME` that a finding must meet",
         EXPRESSION,
@@ -73,9 +73,9 @@ pub const KEYS: &[Key] = &[
         EXPRESSION,
     ),
     key(
-        "saves",
+        "saving_kind",
         false,
-        "`gpu`, `idle` or `copy`: which time, where `over` does not say",
+        "`gpu`, `idle` or `copy`: which kind of time, where `for_each` does not imply it",
         Shape::Word(|| SAVINGS.map(|(_, word)| word).into()),
     ),
     key(
@@ -138,7 +138,7 @@ pub const KEYS: &[Key] = &[
         "test",
         true,
         "examples that prove the rule; at least one fires and one is silent",
-        Shape::Tables(CASE_KEYS, &[&["fires"], &["silent"], &["not_judged"]], 2),
+        Shape::Tables(CASE_KEYS, &[&["fires"], &["silent"], &["skipped"]], 2),
     ),
 ];
 
@@ -177,7 +177,7 @@ pub const CASE_KEYS: &[Key] = &[
     key("fires", false, "the message, word for word", SENTENCE),
     key("silent", false, "`true`: the rule says nothing", Shape::Yes),
     key(
-        "not_judged",
+        "skipped",
         false,
         "facts for want of which the rule cannot say",
         Shape::List(&Shape::Word(fact_names), MAX_LIST),
@@ -225,7 +225,7 @@ fn known_facts() -> Json {
         };
         of(name, doc, json_type(ty))
     });
-    let mut prefixes: Vec<&str> = Over::ALL.iter().map(|(_, word)| *word).collect();
+    let mut prefixes: Vec<&str> = MemberKind::ALL.iter().map(|(_, word)| *word).collect();
     prefixes.extend(["gpu", "found"]);
     // `site.m = 1` without quotes is a table `site` to TOML.
     let nested = format!("^({})$", prefixes.join("|"));

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::correlate::SiteId;
-use crate::facts::{Member, Over};
+use crate::facts::{Member, MemberKind};
 
 mod cases;
 pub mod check;
@@ -44,9 +44,9 @@ pub use why::why;
 /// of threads.
 pub fn judge(rules: &RuleSet, input: &dyn RuleInput) -> Verdict {
     let rules = rules.rules();
-    let kinds = Over::ALL.par_iter().map(|(over, _)| {
+    let kinds = MemberKind::ALL.par_iter().map(|(over, _)| {
         let (places, rules): (Vec<usize>, Vec<&Rule>) = (rules.iter().enumerate())
-            .filter(|(_, rule)| rule.over == *over)
+            .filter(|(_, rule)| rule.for_each == *over)
             .unzip();
         if rules.is_empty() {
             return Vec::new();
@@ -192,7 +192,7 @@ pub struct Finding {
 pub struct Saving {
     /// GPU time (or idle, or exposed copy time), upper end.
     pub high_ns: f64,
-    /// Lower end: upper end x `params.sure`.
+    /// Lower end: upper end x `params.min_fraction`.
     pub low_ns: f64,
     /// What was still unclaimed of the upper end when its turn came.
     pub claimed_ns: f64,

@@ -9,7 +9,7 @@ use super::check::{self, Mistake, Vocabulary};
 use super::expr::{Expr, Let, MAX_ITEMS, Type, Uses};
 use super::keys::{KEYS, PARAM_KEYS};
 use super::load::{RuleFile, check_id};
-use super::rule::{Gather, PROFILE, Param, Rule, SURE};
+use super::rule::{GroupBy, PROFILE, Param, Rule, MIN_FRACTION};
 use super::template::{self, Template};
 use super::{Confidence, SavingKind, Severity};
 use crate::base::cel::FUNCTIONS;
@@ -18,7 +18,7 @@ use crate::base::glob::Glob;
 use crate::base::schema::names;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, At, Table};
-use crate::facts::{Fact, Over, Value};
+use crate::facts::{Fact, MemberKind, Value};
 
 pub(super) const SAVINGS: [(SavingKind, &str); 3] = [
     (SavingKind::Gpu, "gpu"),
@@ -80,21 +80,21 @@ impl<'a> Reader<'a> {
         let title = self.line(&root, "title");
         let severity = self.word(&root, "severity", &Severity::ALL, true);
         let confidence = self.word(&root, "confidence", &Confidence::ALL, true);
-        let over = self.word(&root, "over", &Over::ALL, true);
+        let for_each = self.word(&root, "for_each", &MemberKind::ALL, true);
         let params = self.params(&root);
         let references = self.references(&root);
         let relations = self.relations(&root);
         let changes = self.changes(&root);
-        let gather = self.word(&root, "gather", &Gather::ALL, false);
-        let saves = self.word(&root, "saves", &SAVINGS, false);
+        let group_by = self.word(&root, "group_by", &GroupBy::ALL, false);
+        let saving_kind = self.word(&root, "saving_kind", &SAVINGS, false);
         // Nothing can be said of an expression without knowing what it is over.
-        let over = over?;
+        let for_each = for_each?;
         let types: BTreeMap<String, Type> = params
             .iter()
             .map(|(name, param)| (name.clone(), type_of(&param.value)))
             .collect();
-        let words = self.words(&root, over, &types);
-        let tests = self.cases(&root, over, &params);
+        let words = self.words(&root, for_each, &types);
+        let tests = self.cases(&root, for_each, &params);
         let (words, lets, broken) = words;
         if broken.is_empty() && !self.complaints.has_errors() {
             self.unused(&root, &words, &params, &lets);
@@ -110,13 +110,13 @@ impl<'a> Reader<'a> {
             title: title?,
             severity: severity?,
             confidence: confidence?,
-            over,
+            for_each,
             when: words.when?,
-            gather,
-            enough: words.enough,
+            group_by,
+            require: words.require,
             error_when: words.error_when,
             saving_ns: words.saving_ns,
-            saves,
+            saving_kind,
             changes,
             supersedes: relations.supersedes,
             unless: relations.unless,
@@ -288,10 +288,10 @@ impl<'a> Reader<'a> {
                 entry.complain(span, title, label);
                 continue;
             }
-            if key.value == SURE {
+            if key.value == MIN_FRACTION {
                 let good = matches!(&value, Value::Double(d) if (0.0..=1.0).contains(d));
                 if !good {
-                    entry.complain(span, "`sure` must be a share from 0.0 to 1.0", "");
+                    entry.complain(span, "`min_fraction` must be a fraction from 0.0 to 1.0", "");
                 }
             }
             let doc = doc.map(|d| d.value.trim().to_owned()).unwrap_or_default();
@@ -304,7 +304,7 @@ impl<'a> Reader<'a> {
     fn words(
         &self,
         root: &Table<'_>,
-        over: Over,
+        over: MemberKind,
         params: &BTreeMap<String, Type>,
     ) -> (Words, Vec<Let>, BTreeSet<String>) {
         let (lets, broken) = self.lets(root, over, params);
@@ -336,7 +336,7 @@ impl<'a> Reader<'a> {
         };
         let words = Words {
             when: self.condition(root, "when", &early, true),
-            enough: self.condition(root, "enough", &late, false),
+            require: self.condition(root, "require", &late, false),
             error_when: self.condition(root, "error_when", &late, false),
             saving_ns: self.saving(root, &early),
             message: sentence("message"),
@@ -418,7 +418,7 @@ impl<'a> Reader<'a> {
     fn lets(
         &self,
         root: &Table<'_>,
-        over: Over,
+        over: MemberKind,
         params: &BTreeMap<String, Type>,
     ) -> (Vec<Let>, BTreeSet<String>) {
         let mut lets: Vec<Let> = Vec::new();
@@ -490,7 +490,7 @@ impl<'a> Reader<'a> {
         let mut uses = Uses::default();
         let conditions = [
             &words.when,
-            &words.enough,
+            &words.require,
             &words.error_when,
             &words.saving_ns,
         ];
@@ -513,7 +513,7 @@ impl<'a> Reader<'a> {
                 .map(|k| k.span)
         };
         for name in params.keys() {
-            if name != SURE && !uses.params.contains(name) {
+            if name != MIN_FRACTION && !uses.params.contains(name) {
                 let at = span("params", name).unwrap_or_default();
                 root.complain(at, format!("the param `{name}` is never used"), "");
             }
@@ -536,7 +536,7 @@ struct Relations {
 
 struct Words {
     when: Option<Expr>,
-    enough: Option<Expr>,
+    require: Option<Expr>,
     error_when: Option<Expr>,
     saving_ns: Option<Expr>,
     message: Option<Template>,
@@ -597,7 +597,7 @@ fn bad_let_name(name: &str) -> Option<String> {
     }
     let taken = RESERVED.contains(&name)
         || ["params", "found", "gpu"].contains(&name)
-        || Over::parse(name).is_some()
+        || MemberKind::parse(name).is_some()
         || FUNCTIONS.iter().any(|f| f.name == name);
     taken.then(|| format!("`{name}` already means something else"))
 }

@@ -9,7 +9,7 @@ use super::claim::{self, Claims};
 use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
 use super::gather::{self, FindingDraft};
-use super::rule::{Gather, PROFILE, Rule};
+use super::rule::{GroupBy, PROFILE, Rule};
 use super::set::{is_profile, silences};
 use super::template::Template;
 use super::vendor_words::in_words_of_the_maker;
@@ -47,7 +47,7 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
             if let Some(confidence) = resolver.confidence.get(draft.rule) {
                 finding.confidence = *confidence;
             }
-            finding.saving = claims.claim(draft, rule.sure());
+            finding.saving = claims.claim(draft, rule.min_fraction());
             findings.push((findings.len(), finding));
         }
     }
@@ -358,11 +358,11 @@ fn subject(rule: &Rule, draft: &FindingDraft) -> String {
     let Some(worst) = draft.worst() else {
         return String::new();
     };
-    match (rule.gather, worst.member) {
-        (Some(Gather::Run | Gather::Rank), _) | (None, Member::Gap(_) | Member::Rank(_)) => {
+    match (rule.group_by, worst.member) {
+        (Some(GroupBy::Run | GroupBy::Rank), _) | (None, Member::Gap(_) | Member::Rank(_)) => {
             String::new()
         }
-        (Some(Gather::Layer), _) => worst.affected.layer.clone().unwrap_or_default(),
+        (Some(GroupBy::Layer), _) => worst.affected.layer.clone().unwrap_or_default(),
         (None, _) => worst.affected.place.clone(),
     }
 }

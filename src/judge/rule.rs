@@ -8,7 +8,7 @@ use super::template::Template;
 use super::{Confidence, SavingKind, Severity};
 use crate::base::diag::Source;
 use crate::base::glob::Glob;
-use crate::facts::{Over, Value};
+use crate::facts::{MemberKind, Value};
 
 /// The folders rules live in, with what belongs there. A rule's folder is its category.
 pub const CATEGORIES: &[(&str, &str)] = &[
@@ -47,13 +47,13 @@ pub struct Rule {
     pub title: String,
     pub severity: Severity,
     pub confidence: Confidence,
-    pub over: Over,
+    pub for_each: MemberKind,
     pub when: Expr,
-    pub gather: Option<Gather>,
-    pub enough: Option<Expr>,
+    pub group_by: Option<GroupBy>,
+    pub require: Option<Expr>,
     pub error_when: Option<Expr>,
     pub saving_ns: Option<Expr>,
-    pub saves: Option<SavingKind>,
+    pub saving_kind: Option<SavingKind>,
     pub changes: BTreeMap<String, String>,
     pub supersedes: Vec<Glob>,
     pub unless: Vec<Glob>,
@@ -78,19 +78,19 @@ impl Rule {
             .map_or(USER, |(category, _)| category)
     }
 
-    /// Lower end of a saving as a share of the upper end: `params.sure`.
-    pub fn sure(&self) -> f64 {
-        match self.settings.get(SURE) {
-            Some(Value::Double(sure)) => *sure,
-            _ => DEFAULT_SURE,
+    /// Lower end of a saving as a share of the upper end: `params.min_fraction`.
+    pub fn min_fraction(&self) -> f64 {
+        match self.settings.get(MIN_FRACTION) {
+            Some(Value::Double(fraction)) => *fraction,
+            _ => DEFAULT_MIN_FRACTION,
         }
     }
 
-    /// Which kind of time its findings give back.
-    pub fn kind(&self) -> SavingKind {
-        self.saves.unwrap_or(match self.over {
-            Over::Gap => SavingKind::Idle,
-            Over::Copy => SavingKind::Copy,
+    /// The kind of time its findings save.
+    pub fn saving_kind(&self) -> SavingKind {
+        self.saving_kind.unwrap_or(match self.for_each {
+            MemberKind::Gap => SavingKind::Idle,
+            MemberKind::Copy => SavingKind::Copy,
             _ => SavingKind::Gpu,
         })
     }
@@ -101,24 +101,24 @@ impl Rule {
     }
 }
 
-/// The param every rule has: how much of the saving is sure.
-pub const SURE: &str = "sure";
-/// Its value where a rule does not say: half of an estimate is what its reader may count on.
-pub const DEFAULT_SURE: f64 = 0.5;
+/// The param every rule has: the lower end of a saving as a fraction of the upper end.
+pub const MIN_FRACTION: &str = "min_fraction";
+/// Its value where a rule does not say: half of the estimate.
+pub const DEFAULT_MIN_FRACTION: f64 = 0.5;
 
 /// What members are put together into one finding; by default members of the same place are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gather {
+pub enum GroupBy {
     Run,
     Layer,
     Rank,
 }
 
-impl Gather {
-    pub const ALL: [(Gather, &'static str); 3] = [
-        (Gather::Run, "run"),
-        (Gather::Layer, "layer"),
-        (Gather::Rank, "rank"),
+impl GroupBy {
+    pub const ALL: [(GroupBy, &'static str); 3] = [
+        (GroupBy::Run, "run"),
+        (GroupBy::Layer, "layer"),
+        (GroupBy::Rank, "rank"),
     ];
 
     pub fn word(self) -> &'static str {
@@ -155,7 +155,7 @@ pub enum Expect {
     Fires(String),
     Silent,
     /// Is not judged for want of facts, these among them. In alphabetical order.
-    NotJudged(Vec<String>),
+    Skipped(Vec<String>),
 }
 
 #[cfg(test)]

@@ -169,12 +169,12 @@ fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutc
             TestOutcome::Noisy(format!("(not judged for want of {})", facts.join(", ")))
         }
         // What an example leaves out is absent too; it need not list all of that.
-        (Ok(Said::NotJudged(got)), Expect::NotJudged(want))
+        (Ok(Said::NotJudged(got)), Expect::Skipped(want))
             if want.iter().all(|fact| got.contains(fact)) =>
         {
             TestOutcome::Pass
         }
-        (Ok(said), Expect::NotJudged(want)) => TestOutcome::NotSkipped {
+        (Ok(said), Expect::Skipped(want)) => TestOutcome::NotSkipped {
             want: want.clone(),
             got: said.describe(),
         },
@@ -248,7 +248,7 @@ fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, String> 
     }
     let found = found(rule, example, saving);
     let context = EvalContext::new(example, &settings, &rule.lets, Some(&found));
-    if let Some(enough) = &rule.enough {
+    if let Some(enough) = &rule.require {
         match context.holds(enough) {
             Ok(true) => {}
             Ok(false) => return Ok(Said::Nothing("what it found is not enough")),
@@ -290,7 +290,7 @@ fn undecided(why: Undecided) -> Result<Said, String> {
 /// `found` as the test gives it, else as its one member has it.
 fn found(rule: &Rule, example: &Example<'_>, saving: Option<f64>) -> Found {
     let mut found = Found::default();
-    let member = |name: &str| match example.get(&format!("{}.{name}", rule.over.word())) {
+    let member = |name: &str| match example.get(&format!("{}.{name}", rule.for_each.word())) {
         Answer::Value(value) => Some(value),
         _ => None,
     };

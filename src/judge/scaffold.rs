@@ -17,13 +17,13 @@ title      = "A matrix product is far from what the GPU can do"
 severity   = "warning"
 confidence = "medium"
 # What is judged: run, step, layer, site, chain, kernel, copy, gap or rank.
-over       = "site"
+for_each   = "site"
 # The condition, in the Common Expression Language. It picks members.
 when       = '''site.family == "gemm" && slowdown > params.tolerated'''
 # All it picks is one finding; leave it out for one finding per place.
-gather     = "run"
+group_by   = "run"
 # Whether what was found is worth a word: found.count, found.calls, found.time_ns, found.gpu_share, ...
-enough     = '''found.gpu_share >= params.min_share'''
+require    = '''found.gpu_share >= params.min_share'''
 # Nanoseconds given back, upper end.
 saving_ns  = '''site.time_ns - site.reachable_ns'''
 
@@ -59,7 +59,7 @@ facts  = { "site.family" = "gemm", "site.time_ns" = 1.1e6, "site.reachable_ns" =
 silent = true
 
 [[test]]
-name       = "no shapes in the profile"
-facts      = { "site.family" = "gemm", "site.time_ns" = 1.1e6 }
-not_judged = ["site.reachable_ns"]
+name    = "no shapes in the profile"
+facts   = { "site.family" = "gemm", "site.time_ns" = 1.1e6 }
+skipped = ["site.reachable_ns"]
 "#;

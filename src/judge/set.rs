@@ -8,7 +8,7 @@ use super::cases::type_of;
 use super::expr::Type;
 use super::load::{self, RuleFile};
 use super::read;
-use super::rule::{PROFILE, Rule, SURE};
+use super::rule::{PROFILE, Rule, MIN_FRACTION};
 use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
@@ -153,10 +153,10 @@ impl RuleSet {
         };
         let ty = match rule.params.get(param) {
             Some(known) => type_of(&known.value),
-            None if param == SURE => Type::DOUBLE,
+            None if param == MIN_FRACTION => Type::DOUBLE,
             None => {
                 let known = rule.params.keys().map(String::as_str);
-                let near = did_you_mean(param, known.chain([SURE]));
+                let near = did_you_mean(param, known.chain([MIN_FRACTION]));
                 return Err(format!("the rule `{id}` has no param `{param}`{near}"));
             }
         };
@@ -167,8 +167,8 @@ impl RuleSet {
                 text.trim()
             )
         })?;
-        if param == SURE && !matches!(value, Value::Double(d) if (0.0..=1.0).contains(&d)) {
-            return Err(format!("`{id}.{param}` must be a share from 0 to 1"));
+        if param == MIN_FRACTION && !matches!(value, Value::Double(d) if (0.0..=1.0).contains(&d)) {
+            return Err(format!("`{id}.{param}` must be a fraction from 0 to 1"));
         }
         rule.settings.insert(param.to_owned(), value);
         Ok(())

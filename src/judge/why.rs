@@ -25,7 +25,7 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
     let _ = writeln!(out, "{}: {}", rule.id, rule.title);
     let _ = writeln!(out, "from {}", text::plain(&rule.source.name));
     let _ = writeln!(out, "when {}", one_line(&rule.when.source));
-    let members = input.members(rule.over);
+    let members = input.members(rule.for_each);
     let mut views: Vec<(Came, f64, Member)> = Vec::with_capacity(members.len());
     let mut missing: BTreeMap<&'static str, u64> = BTreeMap::new();
     for &member in &members {
@@ -41,7 +41,7 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
     }
     let count = |came| views.iter().filter(|(v, ..)| *v == came).count();
     in_report(&mut out, rule, input, verdict, count(Came::Picked));
-    let word = match rule.over.word() {
+    let word = match rule.for_each.word() {
         "copy" => "kind of copies",
         "gap" => "cause of gaps",
         word => word,
@@ -123,7 +123,7 @@ fn in_report(
         return;
     }
     let _ = writeln!(out, "silent: what it picked is not enough");
-    let members = input.members(rule.over);
+    let members = input.members(rule.for_each);
     let judged = evaluate::evaluate(&[rule], &members, input);
     let matches: Vec<_> = judged.into_iter().flat_map(|j| j.matches).collect();
     let mut drafts = gather::drafts(0, rule, &matches, input);
@@ -170,9 +170,9 @@ fn expected_saving(finding: &Finding) -> String {
     }
 }
 
-/// A would-be finding that `enough` refused.
+/// A would-be finding that `require` refused.
 fn not_enough(out: &mut String, rule: &Rule, input: &dyn RuleInput, draft: &FindingDraft) {
-    let (Some(enough), Some(worst)) = (&rule.enough, draft.worst()) else {
+    let (Some(enough), Some(worst)) = (&rule.require, draft.worst()) else {
         return;
     };
     let lookup = input.lookup(worst.member);

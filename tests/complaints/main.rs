@@ -50,7 +50,7 @@ const RULE: &[(&str, &str)] = &[
     ("title", "\"A title\""),
     ("severity", "\"warning\""),
     ("confidence", "\"high\""),
-    ("over", "\"site\""),
+    ("for_each", "\"site\""),
     ("when", "'site.family == \"gemm\"'"),
     ("message", "\"says\""),
     ("why", "\"because\""),

@@ -7,7 +7,7 @@ use pyprof_advise::base::cel::FUNCTIONS;
 use pyprof_advise::base::schema::Key;
 use pyprof_advise::base::{DType, units};
 use pyprof_advise::cost::{FlopsClass, Unknown, ops, user};
-use pyprof_advise::facts::{self, Fact, Over};
+use pyprof_advise::facts::{self, Fact, MemberKind};
 use pyprof_advise::gpu::load::Spec;
 use pyprof_advise::gpu::{Gpu, select};
 use pyprof_advise::judge::expr::FOUND;
@@ -40,7 +40,7 @@ pub(crate) fn rules() -> String {
         let rules = of(&set, category);
         let _ = writeln!(page, "**[{category}](#{category})**: {about}\n");
         page.push_str(&table(
-            &["Rule", "Title", "Severity", "Confidence", "Over"],
+            &["Rule", "Title", "Severity", "Confidence", "For each"],
             rules.iter().map(|rule| index_row(rule)),
         ));
         page.push('\n');
@@ -75,7 +75,7 @@ fn index_row(rule: &Rule) -> Vec<String> {
         cell(&rule.title),
         severity.into(),
         confidence.into(),
-        rule.over.word().into(),
+        rule.for_each.word().into(),
     ]
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn facts() -> String {
         let prefix = fact.name.split('.').next().unwrap_or_default();
         groups.entry(prefix).or_default().push(fact);
     }
-    let words = Over::ALL.iter().map(|(_, word)| *word);
+    let words = MemberKind::ALL.iter().map(|(_, word)| *word);
     for prefix in words.chain(["gpu"]) {
         if let Some(group) = groups.remove(prefix) {
             let _ = writeln!(page, "## {prefix}\n\n{}\n", readers(prefix));
@@ -130,12 +130,12 @@ pub(crate) fn facts() -> String {
 
 /// Which rules may use facts of a prefix.
 fn readers(prefix: &str) -> String {
-    let readers: Vec<&str> = Over::ALL
+    let readers: Vec<&str> = MemberKind::ALL
         .iter()
         .filter(|(over, _)| over.prefixes().contains(&prefix))
         .map(|(_, word)| *word)
         .collect();
-    if readers.len() == Over::ALL.len() {
+    if readers.len() == MemberKind::ALL.len() {
         "For every rule.".into()
     } else {
         format!("For rules over {}.", codes(readers))
@@ -156,7 +156,7 @@ fn fact_row(fact: &Fact) -> Vec<String> {
 
 fn found(page: &mut String) {
     page.push_str(
-        "## found\n\nWhat a finding knows of all its members together. For `enough`, `error_when` and \
+        "## found\n\nWhat a finding knows of all its members together. For `require`, `error_when` and \
          the sentences: while `when` picks members, nothing is found yet.\n\n",
     );
     let rows = FOUND.iter().map(|(name, ty, doc)| {

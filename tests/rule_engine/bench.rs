@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::cost::Family;
 use pyprof_advise::facts::{
-    AffectedSite, AffectedTime, Answer, Fact, Lookup, Member, Over, Totals, Ty, Value,
+    AffectedSite, AffectedTime, Answer, Fact, Lookup, Member, MemberKind, Totals, Ty, Value,
 };
 use pyprof_advise::judge::load::RuleFile;
 use pyprof_advise::judge::{RuleInput, RuleSet, Selection, Verdict, judge};
@@ -214,17 +214,17 @@ impl RuleInput for Fake {
         FACTS
     }
 
-    fn members(&self, over: Over) -> Vec<Member> {
+    fn members(&self, over: MemberKind) -> Vec<Member> {
         let of = |member: &Member| match member {
-            Member::Run => Over::Run,
-            Member::Step(_) => Over::Step,
-            Member::Layer(_) => Over::Layer,
-            Member::Site(_) => Over::Site,
-            Member::Chain(_) => Over::Chain,
-            Member::Kernel(..) => Over::Kernel,
-            Member::Copy(_) => Over::Copy,
-            Member::Gap(_) => Over::Gap,
-            Member::Rank(_) => Over::Rank,
+            Member::Run => MemberKind::Run,
+            Member::Step(_) => MemberKind::Step,
+            Member::Layer(_) => MemberKind::Layer,
+            Member::Site(_) => MemberKind::Site,
+            Member::Chain(_) => MemberKind::Chain,
+            Member::Kernel(..) => MemberKind::Kernel,
+            Member::Copy(_) => MemberKind::Copy,
+            Member::Gap(_) => MemberKind::Gap,
+            Member::Rank(_) => MemberKind::Rank,
         };
         let all = self.members.iter().map(|(member, ..)| *member);
         all.filter(|member| of(member) == over).collect()
@@ -273,7 +273,7 @@ pub(super) fn rule(body: &str) -> String {
             ("title", "\"A title\""),
             ("severity", "\"warning\""),
             ("confidence", "\"high\""),
-            ("over", "\"site\""),
+            ("for_each", "\"site\""),
             ("when", "'site.family == \"gemm\"'"),
             ("message", "\"says\""),
             ("why", "\"because\""),

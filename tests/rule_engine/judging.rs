@@ -46,8 +46,8 @@ fn equal_blocks_are_one_finding() {
 fn gathering_sums_up_and_shows_the_worst() {
     let text = rule(
         r#"
-gather = "run"
-enough = 'found.gpu_share >= params.min_share'
+group_by = "run"
+require = 'found.gpu_share >= params.min_share'
 error_when = 'found.count >= 3'
 saving_ns = 'site.time_ns - site.reachable_ns'
 message = "{{ found.count }} with {{ found.calls }} calls, {{ found.time_ns | ns }}, {{ found.gpu_share | percent }} of GPU, {{ found.kernel_share | percent }}, {{ found.saving_ns | ns }}, worst {{ found.worst }} at {{ site.time_ns | ns }}"
@@ -81,7 +81,7 @@ min_share = { value = 0.3, doc = "d" }
 
 #[test]
 fn gathering_by_layer_and_rank() {
-    let by = |gather: &str| load(&[("host/x", &rule(&format!("gather = \"{gather}\"")))]).unwrap();
+    let by = |gather: &str| load(&[("host/x", &rule(&format!("group_by = \"{gather}\"")))]).unwrap();
     let mut run = Fake::default();
     for (n, layer, rank) in [
         (0, "a", 0),
@@ -168,10 +168,10 @@ fn no_nanosecond_is_claimed_twice() {
 
 #[test]
 fn idle_and_copies_have_their_own_accounts() {
-    let idle = rule("over = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'\n");
-    let also = rule("over = \"run\"\nwhen = 'run.trusted'\nsaves = \"idle\"\nsaving_ns = '9e5'");
+    let idle = rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'\n");
+    let also = rule("for_each = \"run\"\nwhen = 'run.trusted'\nsaving_kind = \"idle\"\nsaving_ns = '9e5'");
     let copy = rule(
-        "over = \"copy\"\nwhen = 'copy.exposed_ns > 0.0'\nsaving_ns = 'copy.exposed_ns * 4.0'",
+        "for_each = \"copy\"\nwhen = 'copy.exposed_ns > 0.0'\nsaving_ns = 'copy.exposed_ns * 4.0'",
     );
     let rules = load(&[
         ("host/gaps", &idle),
@@ -223,8 +223,8 @@ fn step_time_is_said_only_where_idle_can_be_trusted() {
 fn what_pays_most_comes_first_and_slivers_last() {
     let kernel = rule("saving_ns = 'site.time_ns'");
     let unknown = rule("severity = \"error\"\nwhen = 'site.time_ns > 0.0'");
-    let idle = rule("over = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'");
-    let note = rule("over = \"run\"\nseverity = \"note\"\nwhen = '!run.trusted'");
+    let idle = rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'");
+    let note = rule("for_each = \"run\"\nseverity = \"note\"\nwhen = '!run.trusted'");
     let files = [
         ("host/kernel", kernel.as_str()),
         ("host/unknown", &unknown),
@@ -279,7 +279,7 @@ fn what_pays_most_comes_first_and_slivers_last() {
 fn the_sharper_finding_silences_the_vaguer_one() {
     let sharp = rule("when = 'site.m > 3'\nsupersedes = [\"memory/vague\"]");
     let vague =
-        rule("gather = \"run\"\nenough = 'found.count >= 2'\nmessage = \"{{ found.count }}\"");
+        rule("group_by = \"run\"\nrequire = 'found.count >= 2'\nmessage = \"{{ found.count }}\"");
     let rules = load(&[("host/sharp", &sharp), ("memory/vague", &vague)]).unwrap();
     let mut run = Fake::default();
     let mut big = gemm();
@@ -339,8 +339,8 @@ fn unless_makes_a_finding_pointless_only_on_the_same_subject() {
         .collect();
     assert_eq!(left, [("host/a", "a: linear"), ("memory/b", "b: linear")]);
     // Two rules about the run are about the same thing.
-    let a = rule("over = \"run\"\nwhen = 'true'");
-    let b = rule("over = \"run\"\nwhen = 'true'\nunless = [\"host/a\"]");
+    let a = rule("for_each = \"run\"\nwhen = 'true'");
+    let b = rule("for_each = \"run\"\nwhen = 'true'\nunless = [\"host/a\"]");
     let rules = load(&[("host/a", &a), ("memory/b", &b)]).unwrap();
     run.run(&[]);
     assert_eq!(only(&run.judge(&rules)).rule, "host/a");
@@ -349,7 +349,7 @@ fn unless_makes_a_finding_pointless_only_on_the_same_subject() {
 #[test]
 fn rules_about_the_capture_veto_others_or_lower_their_confidence() {
     let veto = rule(
-        "over = \"run\"\nwhen = '!run.trusted'\nvetoes = [\"host/*\"]\nlowers_confidence = [\"memory/*\"]",
+        "for_each = \"run\"\nwhen = '!run.trusted'\nvetoes = [\"host/*\"]\nlowers_confidence = [\"memory/*\"]",
     );
     let kernel = rule("saving_ns = 'site.time_ns'\nmessage = \"{{ found.saving_ns | ns }}\"");
     let files = [
@@ -516,8 +516,8 @@ fn a_sentence_that_cannot_be_said_is_a_fault_and_the_title_stands_in() {
 #[test]
 fn the_same_run_gives_the_same_verdict_on_any_number_of_threads() {
     let a = rule("saving_ns = 'site.time_ns * 0.5'\nsupersedes = [\"memory/*\"]");
-    let b = rule("gather = \"run\"\nsaving_ns = 'site.time_ns * 0.5'");
-    let c = rule("gather = \"layer\"\nwhen = 'site.m > 3 || true'");
+    let b = rule("group_by = \"run\"\nsaving_ns = 'site.time_ns * 0.5'");
+    let c = rule("group_by = \"layer\"\nwhen = 'site.m > 3 || true'");
     let rules = load(&[
         ("host/a", &a),
         ("host/b", &b),
@@ -588,7 +588,7 @@ fn a_rule_explains_itself() {
         "# A title",
         "`host/x` · warning · high confidence",
         "when       = site.family == \"gemm\"",
-        "| `sure` | 0.25 |",
+        "| `min_fraction` | 0.25 |",
         "*b*: is silent",
         "--set host/x.NAME=VALUE",
     ] {
@@ -610,7 +610,7 @@ fn proof(body: &str, test: &str) -> TestOutcome {
 
 #[test]
 fn tests_of_rules_pass_and_fail_for_the_right_reason() {
-    let body = "when = 'site.m > 3 && gpu.tc_align.fp16 == 8'\nsaving_ns = 'site.time_ns'\nenough = 'found.gpu_share > params.x'\nerror_when = 'found.count > 1'\nmessage = \"m={{ site.m }} {{ site.label }} {{ found.calls }} {{ found.time_ns | ns }}\"\n[params]\nx = { value = 0.1, doc = \"d\" }";
+    let body = "when = 'site.m > 3 && gpu.tc_align.fp16 == 8'\nsaving_ns = 'site.time_ns'\nrequire = 'found.gpu_share > params.x'\nerror_when = 'found.count > 1'\nmessage = \"m={{ site.m }} {{ site.label }} {{ found.calls }} {{ found.time_ns | ns }}\"\n[params]\nx = { value = 0.1, doc = \"d\" }";
     let facts = "gpu = \"g\"\nfacts = { \"site.m\" = 9, \"site.label\" = \"a*b\", \"site.time_ns\" = 100, \"found.gpu_share\" = 0.5, site.calls = 4 }\n";
     let says = "m=9 a*b 4 100 ns";
     let fires = format!("{facts}fires = \"{says}\"\n");
@@ -655,15 +655,15 @@ fn tests_of_rules_pass_and_fail_for_the_right_reason() {
     );
     let no_gpu = facts.replace("gpu = \"g\"\n", "");
     assert_eq!(
-        proof(body, &format!("{no_gpu}not_judged = [\"gpu.tc_align\"]")),
+        proof(body, &format!("{no_gpu}skipped = [\"gpu.tc_align\"]")),
         TestOutcome::Pass
     );
     assert!(matches!(
-        proof(body, &format!("{no_gpu}not_judged = [\"site.m\"]")),
+        proof(body, &format!("{no_gpu}skipped = [\"site.m\"]")),
         TestOutcome::NotSkipped { .. }
     ));
     assert!(matches!(
-        proof(body, &format!("{facts}not_judged = [\"site.m\"]")),
+        proof(body, &format!("{facts}skipped = [\"site.m\"]")),
         TestOutcome::NotSkipped { .. }
     ));
     assert!(matches!(

@@ -17,11 +17,11 @@ fn a_good_rule_loads() {
     assert_eq!(complaints(&rule("")), "");
     let full = rule(
         r#"
-gather = "run"
-enough = 'found.gpu_share >= params.min_share'
+group_by = "run"
+require = 'found.gpu_share >= params.min_share'
 error_when = 'found.count > 3'
 saving_ns = 'site.time_ns - double(site.calls) * half'
-saves = "gpu"
+saving_kind = "gpu"
 changes = { shape = "padded" }
 message = "{{ site.m }} {{ gpu.flops.bf16 | flop_rate }} {{ half }} {{ found.worst }}{% if site.n is defined %}!{% endif %}"
 references = ["https://example.org/a"]
@@ -64,7 +64,7 @@ fn what_is_missing_is_named() {
         "title",
         "severity",
         "confidence",
-        "over",
+        "for_each",
         "when",
         "message",
         "why",
@@ -267,11 +267,11 @@ fn rules_are_selected_and_tuned() {
     assert!(set("host/a.x=4").is_ok());
     assert!(set("host/a.y=4").is_ok(), "an int may stand for a double");
     assert!(
-        (set("host/a.sure=0.25")
+        (set("host/a.min_fraction=0.25")
             .unwrap()
             .get("host/a")
             .unwrap()
-            .sure()
+            .min_fraction()
             - 0.25)
             .abs()
             < 1e-9
@@ -281,7 +281,7 @@ fn rules_are_selected_and_tuned() {
         ("host/a.y=nan", "must be a double"),
         ("host/a.yy=1", "has no param `yy`"),
         ("host/aa.x=1", "no rule `host/aa`; did you mean `host/a`?"),
-        ("host/a.sure=2", "a share from 0 to 1"),
+        ("host/a.min_fraction=2", "a fraction from 0 to 1"),
         ("host/a", "is not of the form"),
     ] {
         let said = set(setting).unwrap_err();
