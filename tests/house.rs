@@ -135,11 +135,7 @@ fn every_rule_is_shown_firing_silent_and_short_of_facts() {
             wrong.push(format!("{}: {may_be_absent:?}", rule.id));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "no `skipped` test:\n{}",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "no `skipped` test:\n{}", wrong.join("\n"));
     assert!(missing(JUDGED_ANYWAY, &without).is_empty());
 }
 

@@ -3,12 +3,21 @@
 /// Names that were renamed before version 0.1, old and new: rule ids, and keys of rule files.
 /// Whoever writes an old one is told the new one.
 const RENAMED: &[(&str, &str)] = &[
-    ("communication/number-collectives", "communication/one-element-collectives"),
+    (
+        "communication/number-collectives",
+        "communication/one-element-collectives",
+    ),
     ("layers/gelu-written-out", "layers/gelu-unfused"),
     ("layers/norm-written-out", "layers/norm-unfused"),
-    ("layers/products-with-one-input", "layers/projections-unfused"),
+    (
+        "layers/products-with-one-input",
+        "layers/projections-unfused",
+    ),
     ("layers/rope-written-out", "layers/rope-unfused"),
-    ("memory/materialised-broadcast", "memory/materialized-broadcast"),
+    (
+        "memory/materialised-broadcast",
+        "memory/materialized-broadcast",
+    ),
     ("profile/idle-not-evidence", "profile/idle-unreliable"),
     ("shapes/tile-quantisation", "shapes/tile-quantization"),
     ("enough", "require"),
@@ -70,7 +79,10 @@ mod tests {
     fn a_renamed_name_is_suggested_where_it_exists() {
         let known = ["for_each", "other", "layers/norm-unfused"];
         assert_eq!(nearest("over", known), Some("for_each"));
-        assert_eq!(nearest("layers/norm-written-out", known), Some("layers/norm-unfused"));
+        assert_eq!(
+            nearest("layers/norm-written-out", known),
+            Some("layers/norm-unfused")
+        );
         assert_eq!(nearest("sure", known), None);
     }
 }

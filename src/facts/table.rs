@@ -18,7 +18,9 @@ use super::rhythm::Rhythm;
 use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
 use super::step::{RankScope, Ranks, StepScope, Steps};
-use super::{AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals};
+use super::{
+    AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals,
+};
 use crate::base::DType;
 use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::rule::{Expect, Rule, MIN_FRACTION};
+use super::rule::{Expect, MIN_FRACTION, Rule};
 use super::template::plain_number;
 use crate::base::{text, units};
 use crate::facts::Value;

@@ -9,7 +9,7 @@ use super::check::{self, Mistake, Vocabulary};
 use super::expr::{Expr, Let, MAX_ITEMS, Type, Uses};
 use super::keys::{KEYS, PARAM_KEYS};
 use super::load::{RuleFile, check_id};
-use super::rule::{GroupBy, PROFILE, Param, Rule, MIN_FRACTION};
+use super::rule::{GroupBy, MIN_FRACTION, PROFILE, Param, Rule};
 use super::template::{self, Template};
 use super::{Confidence, SavingKind, Severity};
 use crate::base::cel::FUNCTIONS;
@@ -291,7 +291,11 @@ impl<'a> Reader<'a> {
             if key.value == MIN_FRACTION {
                 let good = matches!(&value, Value::Double(d) if (0.0..=1.0).contains(d));
                 if !good {
-                    entry.complain(span, "`min_fraction` must be a fraction from 0.0 to 1.0", "");
+                    entry.complain(
+                        span,
+                        "`min_fraction` must be a fraction from 0.0 to 1.0",
+                        "",
+                    );
                 }
             }
             let doc = doc.map(|d| d.value.trim().to_owned()).unwrap_or_default();

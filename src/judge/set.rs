@@ -8,7 +8,7 @@ use super::cases::type_of;
 use super::expr::Type;
 use super::load::{self, RuleFile};
 use super::read;
-use super::rule::{PROFILE, Rule, MIN_FRACTION};
+use super::rule::{MIN_FRACTION, PROFILE, Rule};
 use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;

@@ -81,7 +81,8 @@ min_share = { value = 0.3, doc = "d" }
 
 #[test]
 fn gathering_by_layer_and_rank() {
-    let by = |gather: &str| load(&[("host/x", &rule(&format!("group_by = \"{gather}\"")))]).unwrap();
+    let by =
+        |gather: &str| load(&[("host/x", &rule(&format!("group_by = \"{gather}\"")))]).unwrap();
     let mut run = Fake::default();
     for (n, layer, rank) in [
         (0, "a", 0),
@@ -169,7 +170,8 @@ fn no_nanosecond_is_claimed_twice() {
 #[test]
 fn idle_and_copies_have_their_own_accounts() {
     let idle = rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'\n");
-    let also = rule("for_each = \"run\"\nwhen = 'run.trusted'\nsaving_kind = \"idle\"\nsaving_ns = '9e5'");
+    let also =
+        rule("for_each = \"run\"\nwhen = 'run.trusted'\nsaving_kind = \"idle\"\nsaving_ns = '9e5'");
     let copy = rule(
         "for_each = \"copy\"\nwhen = 'copy.exposed_ns > 0.0'\nsaving_ns = 'copy.exposed_ns * 4.0'",
     );
