@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-#[path = "../tests/support/faults.rs"]
+#[path = "../tests/support/faults/mod.rs"]
 mod faults;
 
 use faults::damage::Dice;

@@ -12,14 +12,14 @@ use pyprof_advise::judge::RuleSet;
 use pyprof_advise::read::{self, Quiet};
 use pyprof_advise::report::{self, Report};
 
-#[path = "../tests/formats/check.rs"]
+#[path = "../tests/reports/formats/check.rs"]
 #[allow(dead_code)]
 mod check;
-#[path = "../tests/support/faults.rs"]
+#[path = "../tests/support/faults/mod.rs"]
 mod faults;
-#[path = "../tests/formats/poison.rs"]
+#[path = "../tests/reports/formats/hostile_text.rs"]
 #[allow(dead_code)]
-mod poison;
+mod hostile_text;
 pub mod tables;
 
 /// Calls `act` with a file of these bytes, in memory where the system has such a folder.
@@ -96,7 +96,7 @@ pub fn example() -> &'static Report {
             Ok(rules) => rules,
             Err(complaints) => panic!("{}", complaints.render(false)),
         };
-        poison::small(faults::report(&path, &rules).expect("the example has a report"))
+        hostile_text::small(faults::report(&path, &rules).expect("the example has a report"))
     })
 }
 
@@ -116,5 +116,5 @@ pub fn render(report: &Report) {
 /// # Panics
 /// When the name is more than text in one of them.
 pub fn named(name: &str) {
-    poison::check_all(&poison::poisoned(example(), name));
+    hostile_text::check_all(&hostile_text::poisoned(example(), name));
 }

@@ -24,7 +24,7 @@
 //! | 7 | [`scrub`] | a copy of a profile without what should not leave the machine |
 //! | 8 | [`cli`] | one file per command |
 //!
-//! A module uses only lower floors; `tests/tidy.rs` enforces it.
+//! A module uses only lower floors; `tests/repo/repo_conventions.rs` enforces it.
 #![forbid(unsafe_code)]
 
 pub mod base;

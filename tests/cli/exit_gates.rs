@@ -1,0 +1,600 @@
+//! What decides over the exit status: gates, what a baseline knows, what is suppressed.
+
+use crate::cli_sandbox::{Sandbox, ROOT, has, lacks};
+use pyprof_advise::formats::FORMATS;
+use serde_json::{Value, json};
+
+const NET: &str = "net.sqlite --gpu v100";
+/// Seconds since 1970 in the middle of 2026.
+const TODAY: &str = "1782000000";
+
+/// A folder with the report of the example profile in `base.json`.
+fn with_baseline() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.fine(&format!("{NET} --format json -o base.json"));
+    sandbox
+}
+
+impl Sandbox {
+    /// Changes the report in `base.json`.
+    fn edit(&self, change: impl FnOnce(&mut Value)) {
+        let mut report = self.json("base.json");
+        change(&mut report);
+        self.write("base.json", &report.to_string());
+    }
+}
+
+fn rules(list: &Value) -> Vec<&str> {
+    let list = list.as_array().unwrap().iter();
+    list.map(|f| f["rule"].as_str().unwrap()).collect()
+}
+
+fn hidden(report: &Value, because: &str) -> Vec<String> {
+    let hidden = report["hidden"].as_array().unwrap().iter();
+    hidden
+        .filter(|h| h["because"] == because && h["among"] == "findings")
+        .map(|h| h["finding"]["rule"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+// ------------------------------------------------------------------------------------------ gates
+
+#[test]
+fn a_severity_fails_in_every_format_and_the_report_is_written_first() {
+    let sandbox = Sandbox::new();
+    for format in FORMATS.iter().map(|format| format.name) {
+        let plain = sandbox.fine(&format!("{NET} --format {format}"));
+        let said = sandbox.run(&format!("{NET} --format {format} --fail-on error"));
+        assert_eq!(said.code, 1, "{format}");
+        assert!(said.out == plain, "{format}: the gate changed the report");
+        assert_eq!(
+            said.err,
+            "failed: --fail-on error: 1 finding: tensor-cores/gemm-unaligned\n"
+        );
+    }
+    let said = sandbox.run(&format!("{NET} --fail-on warning -o advice.md --quiet"));
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+    has(
+        &said.err,
+        &["--fail-on warning: 10 findings: ", "copies/pageable"],
+    );
+    has(
+        &sandbox.read("advice.md"),
+        &["## What to change", "## How the numbers were made"],
+    );
+}
+
+#[test]
+fn gates_pass_when_there_is_nothing_of_the_kind() {
+    let sandbox = Sandbox::new();
+    sandbox.fine(&format!("{NET} --select parallelism --fail-on error"));
+    sandbox.fine(&format!("{NET} --fail-on saving=60%"));
+    // Without advice there is nothing to win, not even nothing.
+    sandbox.fine(&format!(
+        "{NET} --select communication --fail-on saving=0%,note"
+    ));
+    // --why is a question, not a report.
+    sandbox.fine(&format!(
+        "{NET} --fail-on note --why tensor-cores/gemm-unaligned"
+    ));
+}
+
+#[test]
+fn a_saving_is_what_the_report_says_can_be_won() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.run(&format!("{NET} --fail-on saving=5%,error"));
+    assert_eq!(said.code, 1);
+    has(
+        &said.err,
+        &[
+            "--fail-on saving=5%: up to ",
+            " % of GPU time can be won: ",
+            "; --fail-on error: ",
+        ],
+    );
+    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+    let report = sandbox.report(NET);
+    let won = report["claimed"]["gpu_ns"].as_f64().unwrap()
+        + report["claimed"]["copy_ns"].as_f64().unwrap();
+    let share = won / report["summary"]["busy_ns"].as_f64().unwrap() * 100.0;
+    for (limit, code) in [(share - 0.1, 1), (share + 0.1, 0)] {
+        let said = sandbox.run(&format!("{NET} --fail-on saving={limit:.3}%"));
+        assert_eq!(said.code, code, "{share} % against {limit} %");
+    }
+}
+
+#[test]
+fn what_is_too_small_to_act_on_fails_nothing() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.report(NET);
+    let small = report["minor"][0]["rule"].as_str().unwrap();
+    sandbox.fine(&format!("{NET} --select {small} --fail-on note"));
+}
+
+#[test]
+fn wrong_gates_are_explained() {
+    let sandbox = Sandbox::new();
+    for (gate, says) in [
+        ("eror", "did you mean `error`?"),
+        ("saving=5", "`saving=5%`"),
+        (
+            "regression=3%",
+            "pyprof-advise diff BEFORE AFTER --fail-on regression=3%",
+        ),
+    ] {
+        has(&sandbox.refused(&format!("{NET} --fail-on {gate}")), &[says]);
+    }
+}
+
+// --------------------------------------------------------------------------------------- baseline
+
+#[test]
+fn against_itself_nothing_is_new() {
+    let sandbox = with_baseline();
+    let before = sandbox.json("base.json");
+    let report = sandbox.report(&format!("{NET} --baseline base.json --fail-on note"));
+    assert_eq!(report["findings"], json!([]));
+    assert_eq!(report["minor"], json!([]));
+    assert_eq!(hidden(&report, "known"), rules(&before["findings"]));
+    assert_eq!(report["baseline"]["file"], "base.json");
+    assert_eq!(report["baseline"]["fixed"], json!([]));
+    assert_eq!(report["claimed"]["gpu_ns"], 0.0);
+    for list in ["layers", "sites"] {
+        for row in report[list].as_array().unwrap() {
+            assert_eq!(row["findings"], json!([]), "{row}");
+        }
+    }
+    let text = sandbox.fine(&format!("{NET} --baseline base.json"));
+    has(
+        &text,
+        &[
+            "Nothing new was found. 10 known findings and 1 small one are not shown: the baseline has them.",
+        ],
+    );
+    lacks(
+        &text,
+        &["## What to change", "looked at it and found nothing"],
+    );
+}
+
+#[test]
+fn what_the_baseline_lacks_is_new_and_numbered_from_one() {
+    let sandbox = with_baseline();
+    sandbox.edit(|base| {
+        base["findings"].as_array_mut().unwrap().remove(2);
+    });
+    let arguments = format!("{NET} --baseline base.json");
+    let report = sandbox.report(&arguments);
+    assert_eq!(rules(&report["findings"]), ["precision/amp-partial"]);
+    assert_eq!(report["findings"][0]["number"], 1);
+    assert_eq!(report["findings"][0]["since_baseline"], "new");
+    let layers = report["layers"].as_array().unwrap();
+    let about = layers
+        .iter()
+        .filter(|l| l["findings"] == json!([1]))
+        .count();
+    assert!(about > 0, "no layer names the finding");
+    assert!(
+        layers
+            .iter()
+            .all(|l| l["findings"] == json!([1]) || l["findings"] == json!([]))
+    );
+    assert_eq!(
+        report["claimed"]["gpu_ns"],
+        report["findings"][0]["saving"]["claimed_ns"]
+    );
+    let said = sandbox.run(&format!("{arguments} --fail-on warning"));
+    assert_eq!(said.code, 1);
+    assert_eq!(
+        said.err,
+        "failed: --fail-on warning: 1 finding: precision/amp-partial\n"
+    );
+    has(
+        &said.out,
+        &[
+            "### 1. Mixed precision is on",
+            "9 known findings and 1 small one are not shown",
+        ],
+    );
+    // An error is known, so it fails nothing any more.
+    sandbox.fine(&format!("{arguments} --fail-on error"));
+}
+
+#[test]
+fn a_known_finding_that_became_worse_is_shown_again() {
+    type Change = fn(&mut Value);
+    let cases: [(Change, &str); 3] = [
+        (
+            |f| f["severity"] = json!("note"),
+            "known as a note, and an error now",
+        ),
+        (
+            |f| f["share"] = json!(0.1),
+            "known, and grown from 10 % to 30 %",
+        ),
+        (
+            |f| {
+                f["places"].as_array_mut().unwrap().remove(1);
+            },
+            "known, and new in lm_head",
+        ),
+    ];
+    for (change, says) in cases {
+        let sandbox = with_baseline();
+        sandbox.edit(|base| change(&mut base["findings"][0]));
+        let report = sandbox.report(&format!("{NET} --baseline base.json"));
+        assert_eq!(
+            rules(&report["findings"]),
+            ["tensor-cores/gemm-unaligned"],
+            "{says}"
+        );
+        let since = report["findings"][0]["since_baseline"].as_str().unwrap();
+        has(since, &[says]);
+        let text = sandbox.fine(&format!("{NET} --baseline base.json"));
+        has(&text, &["**Since the baseline:** known"]);
+        let page = sandbox.fine(&format!("{NET} --baseline base.json --format html"));
+        has(&page, &["Since the baseline: known"]);
+        let text = sandbox.fine(&format!(
+            "{NET} --baseline base.json --format text --color never"
+        ));
+        has(&text, &["Since the baseline: known"]);
+    }
+}
+
+#[test]
+fn a_little_more_is_no_news() {
+    let sandbox = with_baseline();
+    sandbox.edit(|base| {
+        for finding in base["findings"].as_array_mut().unwrap() {
+            let share = finding["share"].as_f64().unwrap();
+            finding["share"] = json!(share / 1.9);
+            finding["evidence"] =
+                json!({"facts": [], "operators": [], "kernels": [], "source_lines": []});
+            finding["place"] = json!("named differently");
+            finding["title"] = json!("worded differently");
+        }
+    });
+    let report = sandbox.report(&format!("{NET} --baseline base.json"));
+    assert_eq!(report["findings"], json!([]));
+}
+
+#[test]
+fn what_is_gone_is_fixed_only_if_someone_looked() {
+    let sandbox = with_baseline();
+    sandbox.edit(|base| {
+        let mut gone = base["findings"][1].clone();
+        gone["rule"] = json!("precision/amp-off");
+        gone["place"] = json!("everywhere");
+        base["findings"].as_array_mut().unwrap().push(gone);
+    });
+    let report = sandbox.report(&format!("{NET} --baseline base.json"));
+    assert_eq!(rules(&report["baseline"]["fixed"]), ["precision/amp-off"]);
+    assert_eq!(report["baseline"]["not_looked_at"], json!([]));
+    has(
+        &sandbox.fine(&format!("{NET} --baseline base.json")),
+        &["Fixed since the baseline: precision/amp-off (everywhere)."],
+    );
+    let ignored = format!("{NET} --baseline base.json --ignore precision");
+    let report = sandbox.report(&ignored);
+    assert_eq!(report["baseline"]["fixed"], json!([]));
+    let not_looked_at = rules(&report["baseline"]["not_looked_at"]);
+    assert!(
+        not_looked_at.contains(&"precision/amp-off"),
+        "{not_looked_at:?}"
+    );
+    has(
+        &sandbox.fine(&ignored),
+        &["In the baseline and not looked at this time: "],
+    );
+}
+
+#[test]
+fn a_rule_that_lacks_a_fact_now_has_fixed_nothing() {
+    let sandbox = with_baseline();
+    // Without a GPU, rules that need its peaks cannot look.
+    sandbox.write("small.toml", "");
+    let database = rusqlite::Connection::open(sandbox.at("net.sqlite")).unwrap();
+    database
+        .execute_batch("DELETE FROM TARGET_INFO_GPU")
+        .unwrap();
+    drop(database);
+    let report = sandbox.report("net.sqlite --baseline base.json");
+    let not_looked_at = rules(&report["baseline"]["not_looked_at"]);
+    assert!(
+        not_looked_at.contains(&"tensor-cores/gemm-unaligned"),
+        "{not_looked_at:?}"
+    );
+    let cautions = report["cautions"].to_string();
+    has(
+        &cautions,
+        &[
+            "The baseline was measured against V100 SXM2 16GB",
+            "no known GPU",
+        ],
+    );
+}
+
+#[test]
+fn a_report_that_was_held_against_one_is_as_good_a_baseline() {
+    let sandbox = with_baseline();
+    sandbox.fine(&format!(
+        "{NET} --baseline base.json --format json -o second.json"
+    ));
+    let report = sandbox.report(&format!("{NET} --baseline second.json"));
+    assert_eq!(report["findings"], json!([]));
+    assert_eq!(report["baseline"]["fixed"], json!([]));
+}
+
+#[test]
+fn a_baseline_that_is_none_is_refused_before_the_profile_is_read() {
+    let sandbox = Sandbox::new();
+    sandbox.write("trace.json", "{\"traceEvents\": []}");
+    for (file, says) in [
+        ("none.json", "none.json: "),
+        ("trace.json", "expected a report, found a trace"),
+        ("net.sqlite", "net.sqlite: expected a report"),
+    ] {
+        let error = sandbox.refused(&format!("missing.sqlite --baseline {file}"));
+        has(&error, &["--baseline ", says]);
+    }
+}
+
+#[test]
+fn jobs_have_baselines_too() {
+    let sandbox = Sandbox::new();
+    for rank in ["rank0.sqlite", "rank1.sqlite"] {
+        std::fs::copy(sandbox.at("net.sqlite"), sandbox.at(rank)).unwrap();
+    }
+    let job = "rank0.sqlite rank1.sqlite --gpu v100";
+    sandbox.fine(&format!("{job} --format json -o job.json"));
+    let report = sandbox.report(&format!("{job} --baseline job.json --fail-on note"));
+    assert_eq!(report["findings"], json!([]));
+    // Reports that hide what they know put it all together when they are merged.
+    for rank in ["rank0", "rank1"] {
+        sandbox.fine(&format!(
+            "{rank}.sqlite --gpu v100 --format json -o {rank}.json"
+        ));
+        sandbox.fine(&format!(
+            "{rank}.sqlite --gpu v100 --baseline {rank}.json --format json -o {rank}.new.json"
+        ));
+    }
+    let whole = sandbox.report("merge rank0.json rank1.json");
+    let unhidden = sandbox.report("merge rank0.new.json rank1.new.json");
+    assert_eq!(rules(&whole["findings"]), rules(&unhidden["findings"]));
+    assert_eq!(unhidden["hidden"], json!([]));
+    let said = sandbox.run("merge rank0.json rank1.json --baseline job.json --fail-on note");
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert_eq!(
+        sandbox.run("merge rank0.json rank1.json --fail-on error").code,
+        1
+    );
+    // A single report is shown again, a job's too.
+    assert_eq!(sandbox.report("merge job.json"), sandbox.json("job.json"));
+    assert_eq!(
+        sandbox.fine("merge rank0.new.json"),
+        sandbox.fine("rank0.sqlite --gpu v100 --baseline rank0.json")
+    );
+}
+
+// ------------------------------------------------------------------------------------ suppression
+
+fn suppressing(text: &str) -> Sandbox {
+    let sandbox = Sandbox::new().with("SOURCE_DATE_EPOCH", TODAY);
+    sandbox.write("pa.toml", text);
+    sandbox
+}
+
+const CONFIGURED: &str = "net.sqlite --gpu v100 --config pa.toml";
+
+#[test]
+fn what_is_suppressed_is_neither_shown_nor_counted_and_the_reason_is_told() {
+    let sandbox = suppressing(
+        "[[suppress]]\nrule = 'tensor-cores/gemm-unaligned'\nplace = 'lm_head'\n\
+         reason = 'the tokenizer is fixed'\nuntil = 2026-12-31\n",
+    );
+    let said = sandbox.run(&format!("{CONFIGURED} --fail-on error"));
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    has(
+        &said.out,
+        &[
+            "1 finding is suppressed by the configuration",
+            "- Suppressed: `tensor-cores/gemm-unaligned` at `lm_head` until 2026-12-31, because: the \
+             tokenizer is fixed (hides 1 finding)",
+            "| 1 | host to device copies",
+        ],
+    );
+    let report = sandbox.report(CONFIGURED);
+    assert_eq!(
+        hidden(&report, "suppressed"),
+        ["tensor-cores/gemm-unaligned"]
+    );
+    assert_eq!(report["hidden"][0]["suppression"], 0);
+    assert_eq!(report["suppressions"][0]["state"], "used");
+    let page = sandbox.fine(&format!("{CONFIGURED} --format html"));
+    has(
+        &page,
+        &[
+            "gemm-unaligned</code> at <code>lm_head</code> until",
+            "the tokenizer is fixed",
+        ],
+    );
+    lacks(
+        &page,
+        &["GEMM dimensions miss the Tensor Core alignment</a>"],
+    );
+}
+
+#[test]
+fn a_finding_in_several_places_is_suppressed_when_all_are() {
+    for (place, state) in [("bridge.*", "unused"), ("*", "used"), ("b*", "unused")] {
+        let sandbox = suppressing(&format!(
+            "[[suppress]]\nrule = 'precision/cast-overhead'\nplace = '{place}'\nreason = 'x'\n"
+        ));
+        let report = sandbox.report(CONFIGURED);
+        assert_eq!(report["suppressions"][0]["state"], state, "{place}");
+    }
+}
+
+#[test]
+fn an_expired_suppression_hides_nothing_and_says_so() {
+    let text = "[[suppress]]\nrule = 'copies'\nreason = 'later'\nuntil = 2026-06-20\n";
+    // 2026-06-21 in UTC.
+    let sandbox = suppressing(text);
+    let said = sandbox.run(CONFIGURED);
+    assert_eq!(
+        said.err,
+        "warning: the suppression of copies/* expired on 2026-06-20: 1 finding shown again\n"
+    );
+    has(
+        &said.out,
+        &[
+            "Copies between host and GPU use pageable memory",
+            "1 finding is shown again: its suppression has expired",
+            "(has expired: 1 finding shown again)",
+        ],
+    );
+    // Its last day is a day it holds.
+    let sandbox = suppressing(text).with("SOURCE_DATE_EPOCH", "1781913600");
+    assert_eq!(sandbox.run(CONFIGURED).err, "");
+    assert_eq!(
+        hidden(&sandbox.report(CONFIGURED), "suppressed"),
+        ["copies/pageable"]
+    );
+    // One that holds wins over one that does not.
+    let both = format!("{text}[[suppress]]\nrule = 'copies/pageable'\nreason = 'still'\n");
+    let report = suppressing(&both).report(CONFIGURED);
+    assert_eq!(report["hidden"][0]["suppression"], 1);
+}
+
+#[test]
+fn what_is_good_for_nothing_is_reported() {
+    let sandbox = suppressing(
+        "[[suppress]]\nrule = 'communication/*'\nreason = 'a'\n\
+         [[suppress]]\nrule = 'precision/amp-of'\nreason = 'b'\n\
+         [[suppress]]\nrule = 'precision/amp-off'\nplace = 'head*'\nreason = 'c'\nuntil = 2020-01-01\n",
+    );
+    let said = sandbox.run(CONFIGURED);
+    let lines: Vec<&str> = said.err.lines().collect();
+    assert_eq!(lines.len(), 3, "{}", said.err);
+    has(lines[0], &["communication/*", "hides nothing"]);
+    has(
+        lines[1],
+        &["no such rule; did you mean `precision/amp-off`?"],
+    );
+    has(
+        lines[2],
+        &[
+            "precision/amp-off at head*",
+            "expired on 2020-01-01; take it out",
+        ],
+    );
+    has(
+        &said.out,
+        &[
+            "(hides nothing: there is no such finding)",
+            "has expired, and there is",
+        ],
+    );
+    assert_eq!(sandbox.run(&format!("{CONFIGURED} --quiet")).err, "");
+    // A rule that did not run may well have something to hide.
+    let report = sandbox.report(&format!("{CONFIGURED} --select host"));
+    assert_eq!(report["suppressions"][0]["state"], "not_run");
+}
+
+#[test]
+fn suppressed_and_known_at_once() {
+    let sandbox = with_baseline();
+    sandbox.write("pa.toml", "[[suppress]]\nrule = 'copies'\nreason = 'x'\n");
+    let report = sandbox.report(&format!("{CONFIGURED} --baseline base.json"));
+    assert_eq!(report["findings"], json!([]));
+    assert_eq!(hidden(&report, "suppressed"), ["copies/pageable"]);
+    assert_eq!(hidden(&report, "known").len(), 9);
+    assert_eq!(report["baseline"]["fixed"], json!([]));
+    has(
+        &sandbox.fine(&format!("{CONFIGURED} --baseline base.json")),
+        &[
+            "9 known findings and 1 small one are not shown",
+            "1 finding is suppressed",
+        ],
+    );
+}
+
+#[test]
+fn reasons_and_baselines_are_hostile_text() {
+    let sandbox = suppressing(
+        "[[suppress]]\nrule = 'copies'\nreason = '''<img src=x onerror=alert(1)> @team | [a](javascript:x) `''' \n",
+    );
+    sandbox.fine(&format!("{NET} --format json -o base.json"));
+    sandbox.edit(|base| {
+        let mut gone = base["findings"][1].clone();
+        gone["rule"] = json!("precision/amp-off");
+        gone["place"] = json!("<script>alert(1)</script> @team | ``` ](javascript:x) \u{1b}[31m");
+        base["title"] = json!("<b>x</b>`|@team");
+        base["findings"].as_array_mut().unwrap().push(gone);
+    });
+    let arguments = format!("{CONFIGURED} --baseline base.json");
+    let text = sandbox.fine(&arguments);
+    lacks(&text, &["<img", "<script", "<b>", "@team", "\u{1b}"]);
+    let arena = comrak::Arena::new();
+    let document = comrak::parse_document(&arena, &text, &comrak::Options::default());
+    for node in document.descendants() {
+        if let comrak::nodes::NodeValue::Link(link) = &node.data.borrow().value {
+            assert!(link.url.starts_with("https://"), "{}", link.url);
+        }
+    }
+    let page = sandbox.fine(&format!("{arguments} --format html"));
+    lacks(&page, &["<img", "<script>alert", "<b>x", "\u{1b}"]);
+    let text = sandbox.fine(&format!("{arguments} --format text --color never"));
+    lacks(&text, &["\u{1b}"]);
+}
+
+// ------------------------------------------------------------------------------------------ SARIF
+
+#[test]
+fn sarif_has_its_own_words_for_what_is_hidden() {
+    let sandbox = with_baseline();
+    sandbox.edit(|base| {
+        base["findings"].as_array_mut().unwrap().remove(2);
+    });
+    sandbox.write(
+        "pa.toml",
+        "[[suppress]]\nrule = 'copies'\nreason = 'we know'\n",
+    );
+    let arguments = format!("{CONFIGURED} --baseline base.json --format sarif");
+    let log: Value = serde_json::from_str(&sandbox.fine(&arguments)).unwrap();
+    let schema = format!("{ROOT}/tests/reports/formats/schema");
+    let schema = std::fs::read_dir(schema)
+        .unwrap()
+        .map(|e| e.unwrap().path());
+    let schema = schema
+        .filter(|path| path.to_string_lossy().contains("sarif"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .next()
+        .unwrap();
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    // A bracket without its partner is a pattern to JavaScript only.
+    let mut schema = schema;
+    for part in ["run", "toolComponent"] {
+        let language = &mut schema["definitions"][part]["properties"]["language"];
+        language.as_object_mut().unwrap().remove("pattern");
+    }
+    jsonschema::validate(&schema, &log).unwrap_or_else(|e| panic!("{e}"));
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), 10);
+    let of = |rule: &str| results.iter().find(|r| r["ruleId"] == rule).unwrap();
+    assert_eq!(of("precision/amp-partial")["baselineState"], "new");
+    assert_eq!(of("precision/amp-partial")["suppressions"], json!([]));
+    assert_eq!(
+        of("tensor-cores/gemm-unaligned")["baselineState"],
+        "unchanged"
+    );
+    assert_eq!(of("copies/pageable")["baselineState"], "unchanged");
+    assert_eq!(
+        of("copies/pageable")["suppressions"][0]["justification"],
+        "we know"
+    );
+    // Without either the log says nothing of them.
+    let plain = sandbox.fine(&format!("{NET} --format sarif"));
+    lacks(&plain, &["baselineState", "\"suppressions\""]);
+}

@@ -1,0 +1,26 @@
+//! The built program on the command line: options, exit status, errors, signals, damaged input.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
+
+mod commands;
+mod config;
+mod damaged_profiles;
+mod exit_gates;
+#[cfg(unix)]
+mod github_action;
+mod multi_rank;
+mod shell;
+#[cfg(unix)]
+mod signals;
+mod why;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::{cli_sandbox, shared};

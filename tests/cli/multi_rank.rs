@@ -1,0 +1,573 @@
+//! Several profiles as one job: ranks named, held against each other and reported together; the same
+//! from profiles at once as from reports merged later.
+
+use crate::shared;
+use std::path::PathBuf;
+
+use crate::cli_sandbox::ranks::{Step, Trace, job};
+use crate::cli_sandbox::{Sandbox, Said, has, said};
+use pyprof_advise::report::{json, read_json};
+use serde_json::{Value, json};
+
+impl Sandbox {
+    fn call(&self, arguments: &[&str]) -> Said {
+        self.call_with(arguments, "2")
+    }
+
+    fn call_with(&self, arguments: &[&str], threads: &str) -> Said {
+        let mut command = self.command_of(arguments);
+        said(command.env("RAYON_NUM_THREADS", threads))
+    }
+
+    fn good(&self, arguments: &[&str]) -> String {
+        let said = self.call(arguments);
+        assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
+        said.out
+    }
+
+    fn reported(&self, arguments: &[&str]) -> Value {
+        let arguments = [arguments, &["--format", "json"]].concat();
+        serde_json::from_str(&self.good(&arguments)).unwrap()
+    }
+}
+
+fn comparison(report: &Value) -> String {
+    let sentences = report["job"]["comparison"].as_array().unwrap();
+    let sentences: Vec<&str> = sentences.iter().map(|s| s.as_str().unwrap()).collect();
+    sentences.join("\n")
+}
+
+#[test]
+fn the_rank_that_computes_longer_is_the_straggler() {
+    let sandbox = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
+    let report = sandbox.reported(&["."]);
+    let job = &report["job"];
+    assert_eq!((&job["straggler"], &job["files"]), (&json!(2), &json!(4)));
+    assert_eq!(job["waits"]["compared"], 3);
+    assert_eq!(job["waits"]["transfer_ns"], 300_000.0);
+    let waited: Vec<f64> = report["ranks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["waited_ns"].as_f64().unwrap())
+        .collect();
+    assert_eq!(waited, [1.8e6, 1.8e6, 0.0, 1.8e6]);
+    assert_eq!(report["ranks"][2]["held_up_ns"], 5.4e6);
+    has(
+        &comparison(&report),
+        &[
+            "Steps take equally long on all ranks",
+            "The others wait for rank 2",
+            "100 % of all waiting",
+            "It computes 1.60 ms per step, the others 1.00 ms on average",
+        ],
+    );
+    has(
+        report["verdict"][0].as_str().unwrap(),
+        &["The others wait for rank 2"],
+    );
+    let text = sandbox.good(&["."]);
+    has(&text, &["## Ranks", "| 2 | `trace_2.json` |", "of 4 ranks"]);
+}
+
+#[test]
+fn a_late_host_is_told_from_slow_computing() {
+    let sandbox = job([[(1000, 0), (1000, 700), (1000, 0), (1000, 0)]; 3]);
+    let report = sandbox.reported(&["."]);
+    assert_eq!(report["job"]["straggler"], 1);
+    has(
+        &comparison(&report),
+        &["It does not compute longer", "its host is late"],
+    );
+}
+
+#[test]
+fn a_healthy_job_is_left_in_peace() {
+    let sandbox = job([
+        [(1000, 0), (1010, 0), (1000, 0), (1005, 0)],
+        [(1002, 0), (1000, 0), (1008, 0), (1000, 0)],
+        [(1000, 0), (1003, 0), (1000, 0), (1009, 0)],
+    ]);
+    let report = sandbox.reported(&["."]);
+    assert_eq!(report["job"]["straggler"], Value::Null);
+    let text = comparison(&report);
+    assert!(
+        !text.contains("wait for rank") && !text.contains("longer on"),
+        "{text}"
+    );
+    assert_eq!(report["job"]["doubts"], json!([]));
+}
+
+#[test]
+fn waiting_that_goes_round_has_no_straggler() {
+    let sandbox = job([
+        [(1600, 0), (1000, 0), (1000, 0), (1000, 0)],
+        [(1000, 0), (1600, 0), (1000, 0), (1000, 0)],
+        [(1000, 0), (1000, 0), (1600, 0), (1000, 0)],
+    ]);
+    let report = sandbox.reported(&["."]);
+    assert_eq!(report["job"]["straggler"], Value::Null);
+    has(&comparison(&report), &["No single rank is the late one"]);
+}
+
+#[test]
+fn ranks_of_smaller_groups_do_not_wait_for_each_other() {
+    let sandbox = Sandbox::bare();
+    for rank in 0..4 {
+        let collective = 100 + 500 * rank;
+        let step = Step {
+            compute: 1000,
+            late: 0,
+            collective,
+        };
+        let mut trace = Trace::of(rank, &[step; 3]);
+        trace.group_size = Some(2);
+        sandbox.write(&format!("rank{rank}.json"), &trace.text());
+    }
+    let report = sandbox.reported(&["."]);
+    assert_eq!(report["job"]["waits"]["compared"], 0);
+    has(
+        &comparison(&report),
+        &["groups smaller than the job", "Waiting is not judged"],
+    );
+    assert_eq!(report["ranks"][0]["waited_ns"], Value::Null);
+}
+
+#[test]
+fn files_of_different_jobs_are_doubted_and_not_compared() {
+    let sandbox = Sandbox::bare();
+    let step = Step {
+        compute: 1000,
+        late: 0,
+        collective: 100,
+    };
+    let longer = Step {
+        compute: 3000,
+        ..step
+    };
+    sandbox.write("a.json", &Trace::of(1, &[step; 2]).text());
+    sandbox.write("b.json", &Trace::of(1, &[longer; 2]).text());
+    let mut other = Trace::of(0, &[step; 3]);
+    other.world_size = 8;
+    other.gpu = "NVIDIA H100 80GB HBM3";
+    sandbox.write("c.json", &other.text());
+    let text = sandbox.good(&["a.json", "b.json", "c.json"]);
+    has(
+        &text,
+        &[
+            "Rank 1 is there 2 times (a.json, b.json)",
+            "The GPUs differ (NVIDIA H100 80GB HBM3, NVIDIA A100-SXM4-40GB)",
+            "jobs of different sizes (4, 8 ranks)",
+            "not held against each other",
+        ],
+    );
+    assert!(!text.contains("wait for rank"));
+}
+
+#[test]
+fn ranks_are_named_by_the_profile_then_the_file_then_their_place() {
+    let sandbox = Sandbox::bare();
+    let steps = [Step {
+        compute: 1000,
+        late: 0,
+        collective: 100,
+    }; 2];
+    let unnamed = |compute| {
+        let mut trace = Trace::of(
+            0,
+            &[Step {
+                compute,
+                ..steps[0]
+            }; 2],
+        );
+        trace.rank = None;
+        trace.text()
+    };
+    sandbox.write("rank9_says_3.json", &Trace::of(3, &steps).text());
+    sandbox.write("net_rank1.json", &unnamed(1001));
+    sandbox.write("other.json", &unnamed(1002));
+    let report = sandbox.reported(&["other.json", "rank9_says_3.json", "net_rank1.json"]);
+    let ranks: Vec<(u64, &str, &str)> = report["ranks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| {
+            let word = |key: &str| r[key].as_str().unwrap();
+            (r["rank"].as_u64().unwrap(), word("rank_from"), word("file"))
+        })
+        .collect();
+    assert_eq!(
+        ranks,
+        [
+            (0, "position", "other.json"),
+            (1, "file name", "net_rank1.json"),
+            (3, "profile", "rank9_says_3.json")
+        ]
+    );
+}
+
+// ---------------------------------------------------------------------------------- folding, merging
+
+#[test]
+fn a_folder_of_64_files_is_one_report() {
+    let sandbox = Sandbox::bare();
+    sandbox.example("net_0.sqlite");
+    for rank in 1..64 {
+        let name = format!("net_{rank}.sqlite");
+        std::fs::hard_link(sandbox.at("net_0.sqlite"), sandbox.at(&name)).unwrap();
+    }
+    sandbox.write("notes.txt", "not a profile");
+    let said = sandbox.call(&[".", "--format", "json"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    has(&said.err, &["ignored 1 file", "notes.txt"]);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let ranks = report["ranks"].as_array().unwrap();
+    let numbers: Vec<u64> = ranks.iter().map(|r| r["rank"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..64).collect::<Vec<u64>>());
+    has(
+        report["job"]["doubts"][0].as_str().unwrap(),
+        &["64 files hold the same numbers", "copies"],
+    );
+
+    let single = sandbox.reported(&["net_0.sqlite"]);
+    let (all, one) = (&report["findings"], &single["findings"]);
+    assert_eq!(all.as_array().unwrap().len(), one.as_array().unwrap().len());
+    for (all, one) in all.as_array().unwrap().iter().zip(one.as_array().unwrap()) {
+        assert_eq!(all["rule"], one["rule"]);
+        assert_eq!(all["on_ranks"]["on"], 64);
+        let (sum, part) = (&all["saving"]["claimed_ns"], &one["saving"]["claimed_ns"]);
+        if let (Some(sum), Some(part)) = (sum.as_f64(), part.as_f64()) {
+            assert!((sum - 64.0 * part).abs() <= 1e-9 * sum, "{sum} of {part}");
+            assert_eq!(all["on_ranks"]["least_ns"], all["on_ranks"]["most_ns"]);
+        }
+    }
+    assert!(single["job"].is_null(), "a single file is no job");
+}
+
+/// However many profiles there are, two are in memory: of the others only the report is left. When the
+/// two take most differs from run to run, so this tells two from ten, not from three; how many are read
+/// at once is counted in `src/cli/job.rs`.
+#[test]
+#[cfg(target_os = "linux")]
+fn ten_profiles_do_not_take_the_memory_of_ten() {
+    let sandbox = Sandbox::bare();
+    let ranks = |folder: &str, kernels: u32, ranks: u32| {
+        let mut trace = String::from(r#"{"traceEvents": ["#);
+        for id in 1..=kernels {
+            let at = 100 + 20 * id;
+            trace.push_str(&format!(
+                r#"{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{at},"dur":9,"args":{{}}}},
+{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{at},"dur":4,"args":{{"correlation":{id}}}}},
+{{"ph":"X","cat":"kernel","name":"ampere_sgemm_128x64_tn","pid":0,"tid":7,"ts":{at}5,"dur":8,"args":{{"device":0,"stream":7,"correlation":{id}}}}},
+"#
+            ));
+        }
+        trace.push_str(r#"{}]}"#);
+        sandbox.write(&format!("{folder}/rank0.json"), &trace);
+        for rank in 1..ranks {
+            let first = sandbox.at(folder).join("rank0.json");
+            std::fs::hard_link(first, sandbox.at(folder).join(format!("rank{rank}.json"))).unwrap();
+        }
+        peak_mib(&sandbox, folder)
+    };
+    let small = ranks("small", 10, 1);
+    let (one, ten) = (ranks("one", 60_000, 1), ranks("ten", 60_000, 10));
+    eprintln!("peak of a small one, a large one and ten of them: {small}, {one}, {ten} MiB");
+    let profile = one - small;
+    assert!(
+        profile >= 5,
+        "{small} and {one} MiB: too little to tell one profile from two"
+    );
+    assert!(
+        ten < small + 5 * profile,
+        "{small}, {one}, {ten} MiB: more than two profiles are held"
+    );
+}
+
+/// The most memory that judging a folder takes, as the system counts it.
+#[cfg(target_os = "linux")]
+fn peak_mib(sandbox: &Sandbox, folder: &str) -> i64 {
+    let mut judging = std::process::Command::new(assert_cmd::cargo::cargo_bin("pyprof-advise"))
+        .args([folder, "--quiet", "--format", "json", "-o", "peak.json"])
+        .current_dir(sandbox.at(""))
+        .env("RAYON_NUM_THREADS", "2")
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", judging.id());
+    let mut peak_kib = 0;
+    loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<i64>().ok());
+        peak_kib = peak_kib.max(kib.unwrap_or_default());
+        if let Some(status) = judging.try_wait().unwrap() {
+            assert!(status.success());
+            return peak_kib / 1024;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn reports_merge_to_what_all_profiles_give_in_any_order() {
+    let sandbox = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
+    let mut reports = Vec::new();
+    for rank in 0..4 {
+        let (profile, report) = (format!("trace_{rank}.json"), format!("r{rank}.report"));
+        sandbox.good(&[&profile, "--format", "json", "-o", &report]);
+        reports.push(report);
+    }
+    let files = [
+        "trace_3.json",
+        "trace_0.json",
+        "trace_2.json",
+        "trace_1.json",
+    ];
+    for format in ["json", "markdown"] {
+        let at_once = sandbox.good(&[&files[..], &["--format", format]].concat());
+        for order in [[0, 1, 2, 3], [3, 1, 0, 2]] {
+            let mut merge = vec!["merge", "--format", format];
+            merge.extend(order.iter().map(|&at: &usize| reports[at].as_str()));
+            assert_eq!(sandbox.good(&merge), at_once);
+        }
+        let folder = sandbox.good(&[".", "--format", format]);
+        assert!(folder.replace("./trace_", "trace_") == at_once);
+        let one_thread = sandbox.call_with(&[&files[..], &["--format", format]].concat(), "1");
+        assert_eq!(one_thread.out, at_once);
+    }
+    let alone = sandbox.good(&["merge", "r1.report"]);
+    assert_eq!(alone, sandbox.good(&["trace_1.json"]));
+}
+
+#[test]
+fn a_template_sees_the_job() {
+    let sandbox = job([[(1000, 0); 4]; 3]);
+    sandbox.write(
+        "t.txt",
+        "{{ job.files }} files, {{ ranks | length }} ranks: {{ ranks[3].file }}",
+    );
+    let text = sandbox.good(&[".", "--template", "t.txt"]);
+    assert_eq!(text, "4 files, 4 ranks: trace_3.json");
+}
+
+// ------------------------------------------------------------------------------------------- trouble
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_reported() {
+    let sandbox = Sandbox::bare();
+    sandbox.example("good.sqlite");
+    sandbox.write("bad.sqlite", "SQLite format 3\0 and nothing more");
+    sandbox.write("page.html", "<!DOCTYPE html><p>404");
+    let said = sandbox.call(&[
+        "good.sqlite",
+        "bad.sqlite",
+        "page.html",
+        "good.sqlite",
+        "none.json",
+    ]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    has(
+        &said.err,
+        &[
+            "bad.sqlite",
+            "page.html",
+            "HTML",
+            "none.json",
+            "given twice",
+        ],
+    );
+    has(
+        &said.out,
+        &[
+            "4 files of 5 are not in this report",
+            "Not in this report: `page.html`: expected",
+            "Not in this report: `good.sqlite`: given twice, read once",
+        ],
+    );
+    // A folder takes the damaged database for a profile, and says what is wrong with it.
+    let said = sandbox.call(&["."]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    has(&said.err, &["ignored 1 file", "page.html", "bad.sqlite"]);
+
+    let said = sandbox.call(&["bad.sqlite", "page.html"]);
+    assert_eq!((said.code, said.out.as_str()), (2, ""));
+    has(&said.err, &["none of 2 files", "bad.sqlite", "page.html"]);
+
+    std::fs::create_dir(sandbox.at("empty")).unwrap();
+    let said = sandbox.call(&["empty"]);
+    assert_eq!(said.code, 2);
+    has(&said.err, &["expected profiles in this folder", "no files"]);
+    for (file, words) in [
+        (
+            "events.out.tfevents.17.host.1.0",
+            ["log of TensorBoard", "tensorboard_trace_handler"],
+        ),
+        ("run/x", ["folders inside it are not searched", "empty/run"]),
+        ("net.nsys-rep", ["nsys export", "empty/net.nsys-rep"]),
+    ] {
+        let path = sandbox.at("empty").join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "x").unwrap();
+        let said = sandbox.call(&["empty"]);
+        assert_eq!((said.code, said.out.as_str()), (2, ""));
+        has(&said.err, &words);
+    }
+}
+
+#[test]
+fn a_report_never_replaces_a_profile_of_the_folder() {
+    let sandbox = Sandbox::bare();
+    sandbox.example("a.sqlite");
+    sandbox.example("b.sqlite");
+    let before = std::fs::read(sandbox.at("b.sqlite")).unwrap();
+    let said = sandbox.call(&[".", "-o", "b.sqlite"]);
+    assert_eq!(said.code, 2);
+    has(&said.err, &["would overwrite the profile"]);
+    assert_eq!(std::fs::read(sandbox.at("b.sqlite")).unwrap(), before);
+}
+
+#[test]
+fn merge_refuses_what_is_no_report_of_a_profile() {
+    let sandbox = Sandbox::bare();
+    sandbox.example("net.sqlite");
+    let text = sandbox.good(&["net.sqlite", "--format", "json"]);
+    sandbox.write(
+        "next.json",
+        &text.replacen("\"schema_version\": 1", "\"schema_version\": 2", 1),
+    );
+    sandbox.write("cut.json", &text[..text.len() / 2]);
+    sandbox.write("old.json", r#"{"schema_version": 1, "title": "x"}"#);
+    sandbox.write("other.json", r#"{"a": 1}"#);
+    sandbox.write("list.json", "[1, 2]");
+    sandbox.write("trace.json", r#"{"traceEvents": []}"#);
+    sandbox.write("r.json", &text);
+    sandbox.write("copy.json", &text.replace("net.sqlite", "copy.sqlite"));
+    sandbox.good(&[
+        "merge",
+        "r.json",
+        "copy.json",
+        "--format",
+        "json",
+        "-o",
+        "both.json",
+    ]);
+    for (file, words) in [
+        ("next.json", &["schema_version 1", "schema_version 2"][..]),
+        ("cut.json", &["found no JSON"]),
+        ("old.json", &["damaged, or of another version"]),
+        ("other.json", &["without `schema_version`"]),
+        ("list.json", &["other JSON"]),
+        ("trace.json", &["found a trace", "rank0.json"]),
+        ("net.sqlite", &["no text"]),
+        ("both.json", &["of several profiles already"]),
+        ("none.json", &["none.json"]),
+    ] {
+        // A job's report alone is shown again.
+        if file != "both.json" {
+            let said = sandbox.call(&["merge", file]);
+            assert_eq!((said.code, said.out.as_str()), (2, ""), "{file}");
+            has(&said.err, words);
+        }
+        let said = sandbox.call(&["merge", "r.json", file]);
+        assert_eq!(said.code, 0, "{file}: {}", said.err);
+        has(&said.out, &["Not in this report", file]);
+    }
+}
+
+#[test]
+fn why_is_answered_for_every_file() {
+    let sandbox = Sandbox::bare();
+    sandbox.example("a.sqlite");
+    sandbox.example("b.sqlite");
+    let text = sandbox.good(&["a.sqlite", "b.sqlite", "--why", "precision/amp-off"]);
+    has(&text, &["a.sqlite\n", "b.sqlite\n"]);
+    assert_eq!(text.matches("precision/amp-off").count() % 2, 0);
+}
+
+// ------------------------------------------------------------------------------------- real profiles
+
+#[test]
+fn two_sampled_ranks_give_the_same_at_once_and_merged() {
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
+    let sandbox = Sandbox::bare();
+    let path = |rank: u32| {
+        let file = folder.join(format!("hta_sampled_rank{rank}.json.gz"));
+        file.to_string_lossy().into_owned()
+    };
+    let (zero, one) = (path(0), path(1));
+    sandbox.good(&[&zero, "--format", "json", "-o", "r0.json"]);
+    sandbox.good(&[&one, "--format", "json", "-o", "r1.json"]);
+    for format in ["json", "markdown"] {
+        let at_once = sandbox.good(&[&zero, &one, "--format", format]);
+        let merged = sandbox.good(&["merge", "r0.json", "r1.json", "--format", format]);
+        assert_eq!(merged, at_once);
+    }
+    let report = sandbox.reported(&[&zero, &one]);
+    let job = &report["job"];
+    // The trace says 10 all-to-alls a rank, of a job of 128 ranks.
+    assert_eq!(
+        (&job["waits"]["compared"], &job["waits"]["of"]),
+        (&json!(10), &json!(10))
+    );
+    assert_eq!(job["world_size"], 128);
+    has(
+        &comparison(&report),
+        &["Only 2 of the job's 128 ranks are here"],
+    );
+    // The same program ran on both; how long each waited for its host differs.
+    let findings = report["findings"].as_array().unwrap();
+    for finding in findings.iter().filter(|f| f["category"] != "host") {
+        assert_eq!(finding["on_ranks"]["on"], 2, "{}", finding["rule"]);
+    }
+}
+
+#[test]
+fn every_real_report_is_the_same_after_a_round_trip() {
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
+    let sandbox = Sandbox::bare();
+    let mut read = 0;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    for file in files {
+        let said = sandbox.call(&[&file.to_string_lossy(), "--format", "json"]);
+        if said.code != 0 {
+            continue;
+        }
+        let report = read_json(&said.out).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        assert_eq!(json(&report), said.out, "{}", file.display());
+        read += 1;
+    }
+    assert!(read >= 25, "only {read} profiles could be judged");
+}
+
+#[test]
+fn processes_of_one_file_are_ranks_of_the_job() {
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (mfu, h100) = (path("mfu_2gpu_before.sqlite"), path("h100_2gpu_1s.sqlite"));
+    let sandbox = Sandbox::bare();
+    let report = sandbox.reported(&[&mfu, &h100]);
+    let ranks = report["ranks"].as_array().unwrap();
+    assert_eq!(ranks.len(), 4);
+    let sum = |part: fn(&Value) -> i64| ranks.iter().map(part).sum::<i64>();
+    // Each device belongs to one process, so that ranks add up to the files.
+    let busy = sum(|r| r["times"]["busy_ns"].as_i64().unwrap());
+    assert_eq!(report["summary"]["busy_ns"], busy);
+    let kernels = sum(|r| r["kernel_time_ns"].as_i64().unwrap());
+    assert_eq!(report["summary"]["kernel_time_ns"], kernels);
+    let whole = |file: &str| {
+        sandbox.reported(&[file])["summary"]["busy_ns"]
+            .as_i64()
+            .unwrap()
+    };
+    assert_eq!(busy, whole(&mfu) + whole(&h100));
+}

@@ -1,0 +1,260 @@
+//! What must hold of every verdict, whatever the profile: one advice per site, each nanosecond sold
+//! once, nothing small among the first, and nothing at all for a healthy program.
+//! `PYPROF_ADVISE_SHARED` names the folder of real profiles.
+
+use crate::{shared, synthetic};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use pyprof_advise::correlate::{SiteId, correlate};
+use pyprof_advise::cost::{Costed, VOCABULARY, price};
+use pyprof_advise::facts::{self, Answer, Lookup, Member, MemberKind, Table};
+use pyprof_advise::gpu::select;
+use pyprof_advise::judge::{FLOOR, Finding, RuleInput, RuleSet, SavingKind, Verdict, judge};
+use pyprof_advise::read;
+use pyprof_advise::report::{Options, Report};
+
+/// "What if" GPUs, one per file in turn: other generations let other rules speak.
+const OTHER_GPUS: &[&str] = &["v100-sxm2-16gb", "t4", "a100-sxm4-40gb", "mi300x", "b200"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every profile that can be read: the fixture, and the real ones where there are any.
+fn profiles() -> Vec<PathBuf> {
+    let mut found = vec![root().join("fixtures/net.sqlite")];
+    found.extend(shared::profiles_if_set());
+    found
+}
+
+fn costed(path: &Path, gpu: Option<&str>) -> Option<Costed> {
+    let profile = read::open(path, &read::Quiet).ok()?;
+    if profile.kernels.is_empty() {
+        return None;
+    }
+    let gpu = select::choose(gpu, &profile).ok()?;
+    Some(price(correlate(profile, &VOCABULARY), gpu))
+}
+
+fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
+    let table = Table::new(costed);
+    what_needs_nothing_is_there(name, &table);
+    let verdict = judge(rules, &table);
+    assert!(verdict.faults.is_empty(), "{name}: {:?}", verdict.faults);
+    no_contradiction(name, &table, &verdict);
+    sold_once(name, &table, &verdict);
+    let totals = table.totals();
+    for finding in &verdict.findings {
+        assert_ne!(finding.category, "profile", "{name}: {}", finding.rule);
+        let (amount, whole) = match &finding.saving {
+            Some(s) if s.kind == SavingKind::Idle => (s.claimed_ns, totals.window_ns),
+            Some(s) => (s.claimed_ns, totals.gpu_busy_ns),
+            None => (finding.share, 1.0),
+        };
+        assert!(
+            amount >= FLOOR * whole * 0.999_999,
+            "{name}: {} is under the floor",
+            finding.rule
+        );
+    }
+    for finding in verdict
+        .findings
+        .iter()
+        .chain(&verdict.minor)
+        .chain(&verdict.capture)
+    {
+        let file = format!("rules/{}.toml", finding.rule);
+        assert_eq!(finding.file, file, "{name}");
+        assert!(
+            root().join(&finding.file).exists(),
+            "{name}: {}",
+            finding.file
+        );
+    }
+    report(name, costed, &verdict);
+}
+
+/// A fact may only be absent where its entry says what a profile must carry for it: reports tell
+/// people to collect that.
+fn what_needs_nothing_is_there(name: &str, table: &Table<'_>) {
+    let always: Vec<&str> = (facts::all().iter().filter(|f| f.needs.is_empty()))
+        .map(|f| f.name)
+        .collect();
+    for (over, word) in MemberKind::ALL {
+        let own = format!("{word}.");
+        for member in table.members(over).into_iter().take(300) {
+            let view = table.view(member);
+            for fact in always.iter().filter(|f| f.starts_with(&own)) {
+                let there = view.get(fact) != Answer::Absent;
+                assert!(
+                    there,
+                    "{name}: {fact} of {member:?} is absent, and needs nothing"
+                );
+            }
+        }
+    }
+}
+
+/// The sites a finding is about, the run's own included.
+fn subjects(table: &Table<'_>, finding: &Finding) -> Vec<Option<SiteId>> {
+    let mut all: Vec<Option<SiteId>> = Vec::new();
+    for member in &finding.members {
+        let affected = RuleInput::affected(table, *member);
+        all.extend(affected.sites.iter().map(|s| Some(s.site)));
+        if *member == Member::Run {
+            all.push(None);
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn no_contradiction(name: &str, table: &Table<'_>, verdict: &Verdict) {
+    let mut wanted: BTreeMap<(Option<SiteId>, &str), (&str, &str)> = BTreeMap::new();
+    for finding in verdict.findings.iter().chain(&verdict.minor) {
+        for site in subjects(table, finding) {
+            for (key, value) in &finding.changes {
+                let (other, by) = wanted
+                    .entry((site, key))
+                    .or_insert((value.as_str(), finding.rule.as_str()));
+                assert_eq!(
+                    *other, value,
+                    "{name}: {by} and {} want another `{key}` of {site:?}",
+                    finding.rule
+                );
+            }
+        }
+    }
+}
+
+/// Claims of GPU time fit into the sites they are about, all claims into the whole.
+fn sold_once(name: &str, table: &Table<'_>, verdict: &Verdict) {
+    let totals = table.totals();
+    let mut of_sites: BTreeMap<Vec<Option<SiteId>>, f64> = BTreeMap::new();
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for finding in verdict.findings.iter().chain(&verdict.minor) {
+        let Some(saving) = &finding.saving else {
+            continue;
+        };
+        assert!(
+            saving.claimed_ns >= 0.0 && saving.claimed_ns <= saving.high_ns * 1.000_001,
+            "{name}: {}",
+            finding.rule
+        );
+        let kind = match saving.kind {
+            SavingKind::Gpu => "gpu",
+            SavingKind::Idle => "idle",
+            SavingKind::Copy => "copy",
+        };
+        *sums.entry(kind).or_default() += saving.claimed_ns;
+        if saving.kind == SavingKind::Gpu {
+            *of_sites.entry(subjects(table, finding)).or_default() += saving.claimed_ns;
+        }
+    }
+    let time = |site: &Option<SiteId>| {
+        site.and_then(|id| table.costed.run.sites.get(id.idx()))
+            .map_or(0.0, |site| site.time_ns as f64)
+    };
+    // Whatever group of sites one looks at, the findings inside it sell no more than it took.
+    for group in of_sites
+        .keys()
+        .filter(|g| !g.is_empty() && !g.contains(&None))
+    {
+        let whole: f64 = group.iter().map(time).sum();
+        let inside: f64 = of_sites
+            .iter()
+            .filter(|(other, _)| !other.is_empty() && other.iter().all(|s| group.contains(s)))
+            .map(|(_, claimed)| claimed)
+            .sum();
+        assert!(
+            inside <= whole * 1.000_001 + 1.0,
+            "{name}: {inside} of {whole} ns in {group:?}"
+        );
+    }
+    for (kind, whole) in [
+        ("gpu", totals.gpu_busy_ns.max(totals.kernel_ns)),
+        ("idle", totals.idle_ns),
+        ("copy", totals.copy_ns),
+    ] {
+        let sum = sums.get(kind).copied().unwrap_or(0.0);
+        assert!(
+            sum <= whole * 1.000_001 + 1.0,
+            "{name}: {sum} ns of {whole} ns {kind}"
+        );
+    }
+}
+
+/// At most ten findings are shown by default, each with the file of its rule.
+fn report(name: &str, costed: &Costed, verdict: &Verdict) {
+    let report = Report::new(
+        costed,
+        verdict,
+        &Options {
+            top: 10,
+            max_sites: 50,
+        },
+    );
+    let page = pyprof_advise::report::markdown(&report).unwrap();
+    let shown = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| # |"))
+        .skip(2)
+        .take_while(|line| line.starts_with("| "))
+        .count();
+    assert!(shown <= 10, "{name}: {shown} findings in the table");
+    for finding in verdict.findings.iter().take(10) {
+        let line = format!("- Rule: `{}` in `{}`", finding.rule, finding.file);
+        assert!(page.contains(&line), "{name}: {line}");
+    }
+}
+
+#[test]
+fn no_profile_is_told_two_things_or_sold_anything_twice() {
+    let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
+    let mut judged = 0;
+    for (path, another) in profiles().into_iter().zip(OTHER_GPUS.iter().cycle()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.metadata().unwrap().len() > 300 << 20 {
+            println!("skipped: {name} is larger than a test should read");
+            continue;
+        }
+        // Unknown to most files, so that rules that need a GPU speak too.
+        for gpu in [None, Some("h100"), Some(*another)] {
+            if let Some(costed) = costed(&path, gpu) {
+                hold(&name, &costed, &rules);
+                judged += 1;
+            }
+        }
+    }
+    assert!(judged >= 1, "no profile could be judged");
+}
+
+#[test]
+fn a_healthy_program_is_told_that_it_is() {
+    let text = std::fs::read_to_string(root().join("fixtures/healthy.txt")).unwrap();
+    let built = synthetic::build(&text);
+    let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
+    let costed = costed(&built.path(), None).unwrap();
+    hold("healthy.txt", &costed, &rules);
+    let verdict = judge(&rules, &Table::new(&costed));
+    let said: Vec<&str> = (verdict.findings.iter().chain(&verdict.minor))
+        .map(|f| f.rule.as_str())
+        .collect();
+    assert!(said.is_empty(), "{said:?}");
+    let report = Report::new(
+        &costed,
+        &verdict,
+        &Options {
+            top: 10,
+            max_sites: 50,
+        },
+    );
+    let page = pyprof_advise::report::markdown(&report).unwrap();
+    let opening: String = page.lines().take(12).collect::<Vec<_>>().join("\n");
+    assert!(
+        opening.contains("nothing to change"),
+        "no plain verdict:\n{opening}"
+    );
+}

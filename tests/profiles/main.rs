@@ -1,0 +1,25 @@
+//! From profile to findings: readers, correlation, costs and advice, on profiles made for a test and on
+//! real ones.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
+
+mod cost_coverage;
+mod findings;
+mod kernel_names;
+mod kineto;
+mod readers;
+mod scrub;
+mod synthetic_profiles;
+mod tracelens;
+mod whole_program;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::{shared, synthetic};

@@ -1,0 +1,162 @@
+//! The examples of docs/clusters.md, run as they are printed there.
+
+use assert_cmd::Command;
+
+use crate::cli_sandbox::{Sandbox, ROOT, has};
+use super::four_ranks;
+
+/// The code block behind `<!-- example: NAME -->`.
+fn example(name: &str) -> String {
+    let page = std::fs::read_to_string(format!("{ROOT}/docs/clusters.md")).unwrap();
+    let (_, after) = page
+        .split_once(&format!("<!-- example: {name} -->\n```"))
+        .unwrap_or_else(|| panic!("docs/clusters.md has no example {name}"));
+    let (block, _) = after.split_once("\n```").unwrap();
+    block.split_once('\n').unwrap().1.to_owned()
+}
+
+/// A program in the sandbox's folder that finds pyprof-advise as a shell would.
+fn program(sandbox: &Sandbox, name: &std::ffi::OsStr) -> Command {
+    let advise = assert_cmd::cargo::cargo_bin("pyprof-advise");
+    let mut path = vec![advise.parent().unwrap().to_owned()];
+    path.extend(std::env::split_paths(
+        &std::env::var_os("PATH").unwrap_or_default(),
+    ));
+    let mut command = Command::new(name);
+    command
+        .current_dir(sandbox.at(""))
+        .env_remove("PYPROF_ADVISE_CONFIG")
+        .env("PATH", std::env::join_paths(path).unwrap());
+    command
+}
+
+fn python(sandbox: &Sandbox) -> Command {
+    let python = std::env::var_os("PYPROF_ADVISE_PYTHON");
+    program(sandbox, &python.unwrap_or_else(|| "python3".into()))
+}
+
+/// Whether Python has a module; says so when a test is skipped for the lack of it.
+fn has_module(sandbox: &Sandbox, module: &str) -> bool {
+    let import = python(sandbox)
+        .args(["-c", &format!("import {module}")])
+        .output();
+    let there = import.is_ok_and(|output| output.status.success());
+    if !there {
+        crate::shared::skip(&format!(
+            "python3 (or PYPROF_ADVISE_PYTHON) cannot import {module}"
+        ));
+    }
+    there
+}
+
+#[track_caller]
+fn runs(sandbox: &Sandbox, script: &str) -> String {
+    sandbox.write("script.py", script);
+    let output = python(sandbox).arg("script.py").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{script}\n{}",
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// Without the column names that DuckDB draws a frame around.
+const RUN_SQL: &str = "import duckdb, sys\n\
+    for row in duckdb.sql(open('query.sql').read()).fetchall(): print(*row, sep='|')\n";
+
+#[test]
+fn duckdb_finds_the_rank_that_computes_longer() {
+    let sandbox = four_ranks();
+    if !has_module(&sandbox, "duckdb") {
+        return;
+    }
+    sandbox.fine("export reports -o sites.csv --quiet");
+    sandbox.write("query.sql", &example("duckdb"));
+    let rows = runs(&sandbox, RUN_SQL);
+    // Rank 2 takes 4.8 ms in the product, the others 3.0 ms; waiting in collectives is no work.
+    assert_eq!(
+        rows.lines().collect::<Vec<_>>(),
+        ["aten::mm|None|unknown|2|4.8|3.0|1.8|4"]
+    );
+    // The page converts the table to Parquet in one line.
+    let page = std::fs::read_to_string(format!("{ROOT}/docs/clusters.md")).unwrap();
+    let convert = "COPY (FROM 'sites.csv') TO 'sites.parquet'";
+    assert!(page.contains(convert));
+    let types = format!(
+        "import duckdb\nduckdb.sql(\"{convert}\")\n\
+        for name, kind, *_ in duckdb.sql(\"DESCRIBE SELECT rank, time_ns FROM 'sites.parquet'\")\
+        .fetchall(): print(name, kind)\n"
+    );
+    assert_eq!(runs(&sandbox, &types), "rank BIGINT\ntime_ns BIGINT\n");
+}
+
+/// The traces where the examples look for them, and the folder of reports not there yet.
+fn traces() -> Sandbox {
+    let sandbox = four_ranks();
+    std::fs::create_dir(sandbox.at("traces")).unwrap();
+    for rank in 0..4 {
+        let name = format!("trace_{rank}.json");
+        std::fs::rename(sandbox.at(&name), sandbox.at("traces").join(&name)).unwrap();
+    }
+    std::fs::remove_dir_all(sandbox.at("reports")).unwrap();
+    sandbox
+}
+
+/// What an example leaves in `reports/` merges to what all profiles give, but for where they were.
+fn merges_to_the_same(sandbox: &Sandbox) {
+    let [mut merged, mut whole] =
+        ["merge reports --quiet", "traces --quiet"].map(|line| sandbox.report(line));
+    for report in [&mut merged, &mut whole] {
+        report.as_object_mut().unwrap().remove("file");
+    }
+    assert!(merged == whole, "{merged:#}");
+    assert_eq!(merged["job"]["straggler"], 2);
+}
+
+#[test]
+#[cfg(unix)]
+fn the_task_of_a_slurm_array_judges_its_rank() {
+    let sandbox = traces();
+    for rank in 0..4 {
+        let from = sandbox.at("traces").join(format!("trace_{rank}.json"));
+        std::fs::rename(from, sandbox.at("traces").join(format!("rank{rank}.json"))).unwrap();
+        sandbox.write("task.sh", &example("slurm").replace(".json.gz", ".json"));
+        let mut task = program(&sandbox, "bash".as_ref());
+        task.arg("task.sh")
+            .env("SLURM_ARRAY_TASK_ID", rank.to_string())
+            .assert()
+            .success();
+    }
+    merges_to_the_same(&sandbox);
+}
+
+#[test]
+#[ignore = "starts Ray, which takes its time: cargo test --test export -- --ignored"]
+fn ray_judges_every_rank() {
+    let sandbox = traces();
+    if has_module(&sandbox, "ray") {
+        runs(&sandbox, &example("ray"));
+        merges_to_the_same(&sandbox);
+    }
+}
+
+#[test]
+#[ignore = "starts Spark, which takes its time: cargo test --test export -- --ignored"]
+fn spark_judges_every_rank_and_reads_the_table() {
+    let sandbox = traces();
+    if !has_module(&sandbox, "pyspark") {
+        return;
+    }
+    runs(&sandbox, &example("spark"));
+    merges_to_the_same(&sandbox);
+    sandbox.fine("export reports -o sites.csv --quiet");
+    let shown = runs(&sandbox, &example("spark-query"));
+    // The product of rank 2 leads.
+    let first = shown
+        .lines()
+        .find(|line| line.contains("aten::mm"))
+        .unwrap();
+    has(first, &["4.8", "3.0"]);
+}

@@ -1,0 +1,164 @@
+//! The page in a real browser, where there is one: it runs without a complaint, shows what it should,
+//! stays usable with a hundred thousand sites, and runs nothing that came from a profile.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pyprof_advise::report::{Report, SiteRow, html};
+
+use super::hostile_text::{EVIL, poisoned};
+use super::{example, reports};
+
+const NAMES: [&str; 4] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+];
+/// A browser that hangs must not hang the tests.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn browser() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    let found = std::env::split_paths(&folders)
+        .flat_map(|folder| NAMES.map(|name| folder.join(name)))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        crate::shared::skip("no chromium in PATH (.ci/run --full installs one)");
+    }
+    found
+}
+
+/// What a page became.
+struct Shown {
+    /// The document after its scripts ran.
+    dom: String,
+    /// What the browser complained about.
+    console: Vec<String>,
+}
+
+fn show(browser: &Path, page: &str) -> Shown {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.html");
+    std::fs::write(&file, page).unwrap();
+    let [dom, log] = ["dom", "log"].map(|name| folder.path().join(name));
+    let mut child = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .args([
+            "--disable-dev-shm-usage",
+            "--enable-logging=stderr",
+            "--virtual-time-budget=5000",
+        ])
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.path().join("profile").display()
+        ))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", file.display()))
+        .stdin(Stdio::null())
+        .stdout(std::fs::File::create(&dom).unwrap())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("the browser did not come back");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+    let console = read(&log)
+        .lines()
+        .filter(|line| line.contains(":CONSOLE"))
+        .map(str::to_owned)
+        .collect();
+    Shown {
+        dom: read(&dom),
+        console,
+    }
+}
+
+fn show_report(browser: &Path, report: &Report) -> Shown {
+    let shown = show(browser, &html(report).unwrap());
+    assert!(shown.console.is_empty(), "{:#?}", shown.console);
+    assert!(
+        shown.dom.contains("data-ready=\"true\""),
+        "the script did not finish"
+    );
+    shown
+}
+
+#[test]
+fn the_page_of_the_example_is_whole() {
+    let Some(browser) = browser() else { return };
+    let report = example();
+    let dom = show_report(&browser, &report).dom;
+    assert!(dom.contains("aria-sort=\"descending\""));
+    assert!(dom.contains("role=\"img\" aria-labelledby=\"roofline-text\""));
+    assert!(
+        dom.matches("<circle").count() > 20,
+        "no dots on the roofline"
+    );
+    assert!(
+        dom.matches("class=\"gap doubted\"").count() > 10,
+        "no gaps on the timeline"
+    );
+    let of = format!("1 to 50 of {}", report.sites.len());
+    assert!(dom.contains(&of), "{of}");
+}
+
+#[test]
+fn pages_of_real_profiles_run_clean() {
+    let Some(browser) = browser() else { return };
+    // One browser start each: a few of all kinds are enough here.
+    for (name, report) in reports().step_by(6) {
+        println!("{name}");
+        show_report(&browser, &report);
+    }
+}
+
+#[test]
+fn nothing_of_a_profile_runs() {
+    let Some(browser) = browser() else { return };
+    let dom = show_report(&browser, &poisoned(&example(), EVIL)).dom;
+    assert!(!dom.contains("data-pwned"), "a script of the profile ran");
+    assert!(!dom.contains("<img"));
+    assert!(dom.contains("onerror="), "the names are shown as they are");
+}
+
+#[test]
+fn a_hundred_thousand_sites_stay_usable() {
+    let Some(browser) = browser() else { return };
+    let mut report = example();
+    let sample = report.sites[0].clone();
+    report.sites = (0..100_000_i64)
+        .map(|i| SiteRow {
+            layer: Some(format!("blocks.{i}.mlp")),
+            time_ns: 1_000_000 - i,
+            arguments: format!("fp16[{i}, 1024], fp16[33278, 1024]"),
+            ..sample.clone()
+        })
+        .collect();
+    let page = html(&report).unwrap();
+    assert!(page.len() < 32 << 20, "{} bytes", page.len());
+    let dom = show_report(&browser, &report).dom;
+    assert!(dom.contains("1 to 50 of 100,000"));
+    let (_, rows) = dom.split_once("id=\"site-rows\"").unwrap();
+    let (rows, _) = rows.split_once("</tbody>").unwrap();
+    assert_eq!(rows.matches("<tr").count(), 50);
+}

@@ -1,0 +1,20 @@
+//! What the program writes: the report in every format, comparisons, exported tables, PyProf's tables.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
+
+mod diff;
+mod export;
+mod formats;
+mod pyprof;
+mod report;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::{cli_sandbox, shared, synthetic};

@@ -1,0 +1,762 @@
+//! The report, on verdicts written by hand: what it says first, that hostile text stays text, that
+//! GitHub's Markdown dialect reads it as intended, and that the same input gives the same bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use comrak::nodes::NodeValue;
+use comrak::{Arena, Options as Comrak, parse_document};
+use pyprof_advise::base::DType;
+use pyprof_advise::correlate::{
+    Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, Layer, LayerId,
+    LayerPattern, LayerSource, OpArgs, OpName, PatternId, Run, SetUp, Site, SiteId, SiteKernel,
+    Step, Tensor, Timeline, Window, WithoutOperator,
+};
+use pyprof_advise::cost::{
+    Bound, Costed, Coverage, Decoded, Family, FlopsClass, OpCost, SiteCost, TensorCore, Unknown,
+};
+use pyprof_advise::facts::Member;
+use pyprof_advise::gpu::{Choice, Gpu, How, Vendor};
+use pyprof_advise::judge::{
+    Confidence, Fault, Finding, NotJudged, Saving, SavingKind, Severity, Verdict,
+};
+use pyprof_advise::profile::{ConfigId, Device, DeviceId, Format, KernelId, Profile, Span};
+use pyprof_advise::report::{Options, Report, json, markdown, render_template};
+
+const MS: f64 = 1e6;
+
+fn gpu() -> Gpu {
+    Gpu {
+        id: "v100-sxm2-16gb".into(),
+        name: "V100 SXM2 16GB".into(),
+        vendor: Vendor::Nvidia,
+        architecture: "Volta".into(),
+        compute_capability: Some((7, 0)),
+        sm_count: 80,
+        flops: BTreeMap::from([(DType::Fp32, 15.7e12)]),
+        tensor_flops: BTreeMap::from([(DType::Fp16, 125e12)]),
+        tensor_align: BTreeMap::from([(DType::Fp16, 8)]),
+        bandwidth: 900e9,
+        memory_bytes: None,
+        l2_bytes: None,
+        shared_per_sm: None,
+        registers_per_sm: None,
+        max_threads_per_sm: None,
+        max_blocks_per_sm: None,
+        warp_schedulers: None,
+        pcie_gen: None,
+        nvlink: None,
+        reachable_math: 0.80,
+        reachable_memory: 0.85,
+        sources: vec![],
+    }
+}
+
+fn decoded(base: &str, family: Family) -> Decoded {
+    Decoded {
+        base: base.into(),
+        label: base.into(),
+        family,
+        tensor_core: TensorCore::No,
+        dtype: None,
+        element_bytes: None,
+        tile: None,
+        tile_k: None,
+        align: None,
+        layout: None,
+        split_k: false,
+        persistent: false,
+        arch: None,
+        conv_role: None,
+        strided: None,
+        triton: false,
+        helper: false,
+        causal: None,
+        collective: None,
+        fast_conv: false,
+    }
+}
+
+/// A run and its verdict, built site by site.
+struct Sample {
+    costed: Costed,
+    verdict: Verdict,
+}
+
+impl Sample {
+    fn new() -> Sample {
+        let mut profile = Profile::new(Format::NsysSqlite, "/home/alice/net.sqlite");
+        profile.file_bytes = 1_440_000;
+        profile.tool_version = Some("2024.2.1.106".into());
+        profile.devices.push(Device {
+            name: Some("Tesla V100-SXM2-16GB".into()),
+            ..Device::default()
+        });
+        let span = Span {
+            start: 0,
+            end: 50_000_000,
+        };
+        let run = Run {
+            profile,
+            links: vec![],
+            scopes: vec![],
+            op_calls: vec![],
+            op_names: vec![],
+            args: vec![],
+            layers: vec![],
+            patterns: vec![],
+            sites: vec![],
+            steps: vec![],
+            process_steps: vec![],
+            window: Window {
+                span: Some(span),
+                setup: SetUp::default(),
+            },
+            timeline: Timeline {
+                devices: vec![DeviceTimeline {
+                    device: DeviceId(0),
+                    span,
+                    busy_ns: 40_000_000,
+                    kernel_ns: 40_000_000,
+                    copy_ns: 0,
+                    comm_ns: 0,
+                    exposed_copy_ns: 0,
+                    exposed_comm_ns: 0,
+                    graph_ns: 0,
+                    gaps: vec![],
+                }],
+            },
+            attribution: AttributionTotals::default(),
+            unreliable_idle: None,
+            layer_source: Some(LayerSource::Module),
+        };
+        Sample {
+            costed: Costed {
+                run,
+                gpu: Some(Choice {
+                    gpu: gpu(),
+                    how: How::Named,
+                    remarks: vec![],
+                }),
+                sites: vec![],
+                kernels: vec![],
+                coverage: Coverage {
+                    kernel_ns: 40_000_000,
+                    priced_ns: 36_000_000,
+                    attributable_ns: 38_000_000,
+                    priced_attributable_ns: 36_000_000,
+                    named_family_ns: 40_000_000,
+                },
+                proven_cc: None,
+            },
+            verdict: Verdict {
+                rules_run: 100,
+                ..Verdict::default()
+            },
+        }
+    }
+
+    /// A site of one kernel; without `reachable` it has no price.
+    fn site(&mut self, layer: &str, op: &str, ms: f64, reachable: Option<f64>) -> SiteId {
+        let run = &mut self.costed.run;
+        run.patterns.push(LayerPattern {
+            name: layer.into(),
+            layers: 24,
+        });
+        run.layers.push(Layer {
+            name: layer.into(),
+            source: LayerSource::Module,
+            pattern: PatternId::new(run.patterns.len() - 1),
+        });
+        run.args.push(OpArgs {
+            items: vec![Arg {
+                name: None,
+                value: ArgValue::Tensor(Tensor {
+                    shape: vec![64, 128],
+                    dtype: Some(DType::Fp32),
+                    strides: None,
+                }),
+            }],
+        });
+        let time_ns = (ms * MS) as i64;
+        let kernel = run.profile.strings.intern("volta_sgemm_128x64_nn");
+        run.sites.push(Site {
+            op: Some(OpName {
+                module: "aten".into(),
+                name: op.into(),
+            }),
+            args: Some(ArgsId::new(run.args.len() - 1)),
+            args_from_forward: false,
+            message: None,
+            direction: Direction::Fprop,
+            recomputed: false,
+            layer: Some(LayerId::new(run.layers.len() - 1)),
+            missing: None,
+            calls: 24,
+            time_ns,
+            exposed_ns: time_ns,
+            kernels: vec![SiteKernel {
+                name: kernel,
+                config: ConfigId(0),
+                count: 24,
+                time_ns,
+                exposed_ns: time_ns,
+                min_ns: time_ns / 24,
+                max_ns: time_ns / 24,
+                order: 0,
+            }],
+            source_line: Some("/home/alice/net.py:42".into()),
+            first: KernelId(0),
+        });
+        self.costed.kernels.push(vec![Arc::new(decoded(
+            "volta_sgemm_128x64_nn",
+            Family::Gemm,
+        ))]);
+        let cost = OpCost {
+            family: Family::Gemm,
+            class: FlopsClass::Exact,
+            roles: vec![],
+            note: Some("causal mask not discounted"),
+            bytes_known: true,
+        };
+        self.costed.sites.push(SiteCost {
+            family: Family::Gemm,
+            cost: reachable.map(|_| cost).ok_or(Unknown::UnknownOp),
+            math_dtype: Some(DType::Fp32),
+            tensor_core: TensorCore::No,
+            flops: None,
+            bytes: None,
+            ideal_ns: reachable.map(|r| r * MS * 0.8),
+            best_ideal_ns: reachable.map(|r| r * MS * 0.8),
+            reachable_ns: reachable.map(|r| r * MS),
+            best_dtype: Some(DType::Fp16),
+            bound: reachable.map(|_| Bound::Math),
+            autotuning: false,
+            priced_by: None,
+        });
+        SiteId::new(self.costed.sites.len() - 1)
+    }
+
+    fn finding(&mut self, site: SiteId, title: &str, place: &str, saving_ms: f64) {
+        self.verdict
+            .findings
+            .push(finding(site, title, place, saving_ms));
+    }
+
+    fn saving(&mut self, finding: usize) -> &mut Saving {
+        self.verdict.findings[finding].saving.as_mut().unwrap()
+    }
+
+    fn report(&self) -> Report {
+        Report::new(&self.costed, &self.verdict, &Options::default())
+    }
+
+    fn markdown(&self) -> String {
+        markdown(&self.report()).unwrap()
+    }
+}
+
+const FIX: &str = "Wrap the step:\n\n```python\nwith torch.autocast(\"cuda\", torch.float16):\n    \
+                   loss = model(x)\n```";
+
+fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
+    Finding {
+        rule: "tensor-cores/amp-off".into(),
+        file: "rules/tensor-cores/amp-off.toml".into(),
+        category: "tensor-cores".into(),
+        title: title.into(),
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        members: vec![Member::Site(site)],
+        sites: vec![site],
+        covered: BTreeMap::new(),
+        place: place.into(),
+        subject: place.into(),
+        places: vec![(place.into(), 20.0 * MS)],
+        calls: 24,
+        time_ns: 20.0 * MS,
+        share: 0.5,
+        saving: Some(Saving {
+            high_ns: saving_ms * MS,
+            low_ns: saving_ms * MS / 2.0,
+            claimed_ns: saving_ms * MS,
+            overlap_ns: 0.0,
+            step_ns: Some(saving_ms * MS),
+            kind: SavingKind::Gpu,
+        }),
+        message: "The matmuls run in `fp32`.".into(),
+        why: "Tensor Cores are 8x faster.".into(),
+        fix: FIX.into(),
+        references: vec!["https://docs.nvidia.com/deeplearning/performance/".into()],
+        evidence: vec![("site.math_dtype".into(), "fp32".into())],
+        changes: BTreeMap::new(),
+    }
+}
+
+fn sample() -> Sample {
+    let mut s = Sample::new();
+    let slow = s.site("blocks.*.mlp", "addmm", 24.0, Some(6.0));
+    s.site("head", "mm", 12.0, Some(11.5));
+    s.site("embed", "embedding_custom", 4.0, None);
+    s.finding(
+        slow,
+        "Matmuls do not use Tensor Cores",
+        "blocks.*.mlp (24 layers)",
+        16.0,
+    );
+    s.verdict.not_judged.push(NotJudged {
+        fact: "site.m".into(),
+        needs: "shapes: `emit_nvtx(record_shapes=True)`".into(),
+        rules: vec!["shapes/x".into()],
+        members: 1,
+        time_ns: 4.0 * MS,
+    });
+    s
+}
+
+/// GitHub's dialect, plus the extensions that could trip over stray text.
+fn github() -> Comrak<'static> {
+    let mut options = Comrak::default();
+    options.extension.table = true;
+    options.extension.autolink = true;
+    options.extension.strikethrough = true;
+    options.extension.tasklist = true;
+    options.extension.footnotes = true;
+    options.extension.math_dollars = true;
+    options
+}
+
+/// What a renderer makes of a report.
+#[derive(Default)]
+struct Rendered {
+    links: Vec<String>,
+    /// All text outside code.
+    text: String,
+}
+
+/// Panics unless the document is one GitHub and GitLab render right.
+fn render(text: &str) -> Rendered {
+    let arena = Arena::new();
+    let mut rendered = Rendered::default();
+    for node in parse_document(&arena, text, &github()).descendants() {
+        match &node.data.borrow().value {
+            NodeValue::HtmlBlock(html) => {
+                for line in html.literal.lines() {
+                    assert!(is_allowed_html(line), "{line:?}");
+                }
+            }
+            NodeValue::Link(link) => rendered.links.push(link.url.clone()),
+            NodeValue::Text(t) => {
+                rendered.text.push_str(t);
+                rendered.text.push('\n');
+            }
+            bad @ (NodeValue::HtmlInline(_)
+            | NodeValue::Image(_)
+            | NodeValue::FootnoteDefinition(_)
+            | NodeValue::FootnoteReference(_)
+            | NodeValue::TaskItem(_)
+            | NodeValue::Math(_)) => panic!("{bad:?}"),
+            _ => {}
+        }
+    }
+    // A renderer pads short rows and drops extra cells silently, so the text itself is counted.
+    for table in tables(text) {
+        let widths: Vec<usize> = table.iter().map(|row| cells(row)).collect();
+        assert!(table.len() > 2, "a table without rows: {table:?}");
+        assert!(widths.iter().all(|w| *w == widths[0]), "{table:#?}");
+    }
+    rendered
+}
+
+fn is_allowed_html(line: &str) -> bool {
+    let summary = line
+        .strip_prefix("<summary>")
+        .and_then(|rest| rest.strip_suffix("</summary>"));
+    line.is_empty()
+        || line == "<details>"
+        || line == "</details>"
+        || summary.is_some_and(|text| !text.contains(['<', '>']))
+}
+
+fn tables(text: &str) -> Vec<Vec<&str>> {
+    let lines: Vec<&str> = text.lines().collect();
+    lines
+        .chunk_by(|a, b| a.starts_with('|') == b.starts_with('|'))
+        .filter(|chunk| chunk[0].starts_with('|'))
+        .map(<[&str]>::to_vec)
+        .collect()
+}
+
+fn cells(row: &str) -> usize {
+    assert!(row.ends_with('|'), "{row}");
+    let unescaped = row.replace("\\\\", "").replace("\\|", "");
+    unescaped.matches('|').count() - 1
+}
+
+#[test]
+fn says_first_what_matters_most() {
+    assert_eq!(
+        sample().report().verdict,
+        [
+            "On Tesla V100-SXM2-16GB, a window of 50.0 ms held 40.0 ms of GPU time (busy 80 % of the \
+             window); the work that can be compared with an ideal time (90 % of kernel time) took 2.57x of it.",
+            "The finding below gives back 8.00 to 16.0 ms of GPU time (up to 40 %): \"Matmuls do \
+             not use Tensor Cores\" (blocks.*.mlp (24 layers)).",
+        ]
+    );
+    let text = sample().markdown();
+    let order = [
+        "# GPU advice for `net.sqlite`",
+        "On Tesla V100",
+        "## What to change",
+        "| 1 | blocks.\\*.mlp (24 layers) | Matmuls do not use Tensor Cores | 8.00 to 16.0 ms (40 %) \
+         | 16.0 ms | high |",
+        "### 1. Matmuls",
+        "**What:** The matmuls run in `fp32`.",
+        FIX,
+        "Source: `~/net.py:42`",
+        "fp32\\[64, 128\\]",
+        "## Per layer",
+        "| blocks.\\*.mlp (24 layers) | 24.0 ms | 60 % | 5.00x | math | 1 |",
+        "## Leave alone",
+        "| head | `aten::mm` |",
+        "## What could not be judged",
+        "| shapes: `emit_nvtx(record_shapes=True)` | 4.00 ms | 1 | `site.m` |",
+        "no cost formula for this operator: `aten::embedding_custom`",
+        "## How the numbers were made",
+        "V100 SXM2 16GB (`v100-sxm2-16gb`)",
+    ];
+    let mut at = 0;
+    for expected in order {
+        at += text[at..]
+            .find(expected)
+            .unwrap_or_else(|| panic!("{expected:?} not found in order in\n{text}"));
+    }
+}
+
+#[test]
+fn reads_right_on_github() {
+    let links = render(&sample().markdown()).links;
+    assert_eq!(links, ["https://docs.nvidia.com/deeplearning/performance/"]);
+}
+
+#[test]
+fn json_is_the_report() {
+    let report = sample().report();
+    let value: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    assert_eq!(value["schema_version"], 1);
+    assert_eq!(value["findings"][0]["saving"]["claimed_ns"], 16.0 * MS);
+    assert_eq!(value["layers"][0]["name"], "blocks.*.mlp");
+    assert!(value["summary"]["best_ideal_ns"].is_f64());
+}
+
+#[test]
+fn the_same_twice() {
+    let (a, b) = (sample(), sample());
+    assert_eq!(a.markdown(), b.markdown());
+    assert_eq!(json(&a.report()), json(&b.report()));
+}
+
+#[test]
+fn many_findings_fold() {
+    let mut s = sample();
+    for i in 0..15 {
+        let title = format!("Finding number {i}");
+        s.finding(SiteId(1), &title, "head", 0.5);
+        s.verdict
+            .minor
+            .push(finding(SiteId(1), &title, "head", 0.01));
+    }
+    let text = s.markdown();
+    render(&text);
+    assert!(text.contains("### 10. ") && !text.contains("### 11. "));
+    assert!(text.contains("<summary>6 more findings</summary>\n\n| #"));
+    assert!(text.contains("<summary>15 small findings, too small to act on</summary>\n\n| #"));
+    let report = s.report();
+    let savings = report.findings.iter().filter_map(|f| f.saving.as_ref());
+    let sum: f64 = savings.map(|s| s.claimed_ns).sum();
+    assert!((report.claimed.gpu_ns - sum).abs() < 1.0);
+}
+
+#[test]
+fn hostile_text_stays_text() {
+    let evil = "|x|<script>alert(1)</script>![i](http://e.vil/i) @octocat #1 www.e.vil \u{1b}[31m\
+                \u{202e}`a``b` **b** [l](javascript:1)\n\n# h\n- [ ] t $$m$$ [^1]\0 /home/alice/z";
+    let mut s = Sample::new();
+    let site = s.site(evil, evil, 24.0, Some(6.0));
+    s.site(evil, evil, 12.0, Some(11.5));
+    s.site(evil, evil, 4.0, None);
+    s.finding(site, "Title", evil, 16.0);
+    let f = &mut s.verdict.findings[0];
+    f.evidence = vec![(evil.into(), evil.into())];
+    f.file = evil.into();
+    f.references = vec![evil.into(), "javascript:alert(1)".into()];
+    let run = &mut s.costed.run;
+    run.profile.path = evil.into();
+    run.profile.devices[0].name = Some(evil.into());
+    run.profile.tool_version = Some(evil.into());
+    run.profile.note("kernels_missing", evil);
+    run.unreliable_idle = Some(evil.into());
+    run.sites[0].source_line = Some(evil.into());
+    run.args[0].items[0].value = ArgValue::Str(evil.into());
+    Arc::make_mut(&mut s.costed.kernels[0][0]).base = evil.into();
+    let choice = s.costed.gpu.as_mut().unwrap();
+    choice.remarks.push(evil.into());
+    s.verdict.faults.push(Fault {
+        rule: evil.into(),
+        message: evil.into(),
+        count: 2,
+    });
+    let text = s.markdown();
+    let rendered = render(&text);
+    assert!(rendered.links.is_empty(), "{:?}", rendered.links);
+    for trigger in ["@octocat", "#1 ", "http://", "www.e"] {
+        assert!(!rendered.text.contains(trigger), "{trigger:?} in\n{text}");
+    }
+    for gone in ["\u{1b}", "\u{202e}", "\0", "alice"] {
+        assert!(!text.contains(gone), "{gone:?} in\n{text}");
+    }
+    assert!(!json(&s.report()).contains("alice"));
+}
+
+#[test]
+fn long_labels_are_bounded() {
+    let long = "x".repeat(100_000);
+    let mut s = Sample::new();
+    let site = s.site(&long, &long, 24.0, Some(6.0));
+    s.finding(site, "Title", &long, 16.0);
+    s.verdict.findings[0].evidence = vec![(long.clone(), long.clone())];
+    s.costed.run.profile.note("rows_skipped", long);
+    assert!(s.markdown().len() < 10_000);
+    assert!(json(&s.report()).len() < 20_000);
+}
+
+#[test]
+fn many_layers_fold_and_are_counted() {
+    let mut s = Sample::new();
+    for i in 0..300 {
+        s.site(&format!("layer_{i:03}"), "mm", 0.1, None);
+    }
+    let report = s.report();
+    assert_eq!(report.layers.len(), 200);
+    assert_eq!(report.layers_omitted.count, 100);
+    assert_eq!(report.layers_omitted.time_ns, 10_000_000);
+    let text = s.markdown();
+    render(&text);
+    assert!(text.contains("<summary>185 more rows"), "{text}");
+    assert!(text.contains("100 further rows"));
+    assert!(text.len() < 65_536, "a comment on GitHub holds no more");
+}
+
+#[test]
+fn healthy_and_unjudged_are_different_sentences() {
+    let mut healthy = sample();
+    healthy.verdict.findings.clear();
+    healthy.verdict.not_judged.clear();
+    let said = healthy.report().verdict.join(" ");
+    let expected = "100 rules looked at it and found nothing to change.";
+    assert!(said.contains(expected), "{said}");
+
+    let mut unpriced = Sample::new();
+    unpriced.site("head", "mm", 40.0, None);
+    let said = unpriced.report().verdict.join(" ");
+    assert!(said.contains("no clean bill of health"), "{said}");
+    let text = unpriced.markdown();
+    assert!(text.contains("nothing can be cleared either"), "{text}");
+
+    let mut empty = Sample::new();
+    empty.costed.run.timeline.devices.clear();
+    let said = empty.report().verdict;
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("No GPU work was found"), "{said:?}");
+    render(&empty.markdown());
+}
+
+#[test]
+fn copying_and_graphs_are_said_first() {
+    let mut s = sample();
+    s.costed.run.timeline.devices[0].exposed_copy_ns = 39_000_000;
+    assert!(s.report().verdict[0].starts_with("Most of the GPU time is copying"));
+
+    let mut s = sample();
+    s.costed.run.timeline.devices[0].graph_ns = 30_000_000;
+    assert!(s.report().verdict[0].contains("CUDA graph launches recorded as a whole"));
+
+    let mut s = Sample::new();
+    s.site("x", "y", 40.0, None);
+    let site = &mut s.costed.run.sites[0];
+    (site.op, site.layer, site.missing) = (None, None, Some(WithoutOperator::GraphReplay));
+    let report = s.report();
+    let said = report.verdict.join(" ");
+    assert!(
+        said.contains("100 % of the kernel time has no known operator"),
+        "{said}"
+    );
+    assert_eq!(report.unattributed[0].reason, "graph_replay");
+    assert_eq!(report.layers[0].name, "(replayed by a graph launch)");
+    assert!(!report.layers[0].is_layer);
+}
+
+#[test]
+fn untrusted_idle_promises_no_step_time() {
+    let mut s = sample();
+    s.costed.run.unreliable_idle = Some("per-op markers stretched the host.".into());
+    s.saving(0).step_ns = None;
+    let report = s.report();
+    assert!(
+        report.verdict[2]
+            .ends_with("promised for faster kernels: per-op markers stretched the host.")
+    );
+    let text = s.markdown();
+    assert!(!text.contains("Step time"), "{text}");
+    render(&text);
+}
+
+#[test]
+fn step_time_is_per_step() {
+    let mut s = sample();
+    let mut other = s.costed.run.timeline.devices[0].clone();
+    other.device = DeviceId(1);
+    s.costed.run.timeline.devices.push(other);
+    let span = Span {
+        start: 0,
+        end: 10_000_000,
+    };
+    s.costed.run.steps = (0..5)
+        .map(|number| Step {
+            number,
+            span,
+            gpu: None,
+            warmup: number == 0,
+        })
+        .collect();
+    let report = s.report();
+    assert_eq!((report.summary.steps, report.summary.devices), (4, 2));
+    let saving = report.findings[0].saving.as_ref().unwrap();
+    // 16 ms of one device, over the 5 steps of 10 ms that fit into the window of 50 ms.
+    assert_eq!(saving.step_ns, Some(3.2 * MS));
+    assert_eq!(saving.claimed_share, 0.2);
+    let text = s.markdown();
+    assert!(text.contains("summed over 2 GPUs"), "{text}");
+    assert!(
+        text.contains("a window of 50.0 ms with 4 steps of 10.0 ms each"),
+        "{text}"
+    );
+}
+
+#[test]
+fn overlaps_are_printed() {
+    let mut s = sample();
+    s.finding(SiteId(0), "Also this", "blocks.*.mlp", 4.0);
+    (s.saving(1).claimed_ns, s.saving(1).overlap_ns) = (1.0 * MS, 3.0 * MS);
+    let text = s.markdown();
+    assert!(text.contains("| 0.50 to 1.00 ms (2.5 %) |"), "{text}");
+    let estimate = "2.00 to 4.00 ms on its own; up to 3.00 ms of that is counted in findings above";
+    assert!(text.contains(estimate), "{text}");
+    (s.saving(1).claimed_ns, s.saving(1).overlap_ns) = (0.0, 4.0 * MS);
+    assert!(s.markdown().contains("| in the findings above |"));
+}
+
+#[test]
+fn work_a_finding_wants_changed_is_not_left_alone() {
+    let mut s = sample();
+    assert_eq!(s.report().leave_alone.len(), 1);
+    s.finding(SiteId(1), "Change the head", "head", 1.0);
+    assert!(s.report().leave_alone.is_empty());
+    s.verdict.findings.pop();
+    s.costed.sites[1].bound = Some(Bound::Latency);
+    assert!(s.report().leave_alone.is_empty());
+}
+
+#[test]
+fn the_backward_of_what_is_to_be_fused_is_not_left_alone() {
+    let mut s = sample();
+    let forward = s.site("head", "mm", 6.0, None);
+    let layer = s.costed.run.sites[1].layer;
+    s.costed.run.sites[forward.idx()].layer = layer;
+    s.costed.run.sites[1].direction = Direction::Bprop;
+    s.finding(forward, "Change the forward pass", "head", 1.0);
+    assert_eq!(s.report().leave_alone.len(), 1);
+    s.verdict.findings[1].members = vec![Member::Chain(0)];
+    assert!(s.report().leave_alone.is_empty());
+}
+
+#[test]
+fn environment_is_warned_about_once() {
+    let mut s = sample();
+    s.costed.run.profile.recorded.environment = true;
+    s.costed.run.profile.note("environment_block", "it has one");
+    let text = s.markdown();
+    assert_eq!(text.matches("environment").count(), 1, "{text}");
+    assert!(!text.contains("it has one"));
+    render(&text);
+}
+
+#[test]
+fn set_up_is_named_and_not_sold() {
+    let mut s = sample();
+    s.costed.run.window.setup = SetUp {
+        ns: 900_000_000,
+        copies: 294,
+        copied_bytes: 13_600_000_000,
+        copied_ns: 3_160_000_000,
+        pageable_copies: 294,
+        warmup_kernels: 12,
+        first_launch_ns: 0,
+    };
+    let text = s.markdown();
+    for part in [
+        "no time to be won",
+        "900 ms passed before",
+        "294 copies moved 13.6 GB in 3.16 s",
+        "12 kernels ran in declared warm-up steps or before",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert!(!text.contains("first launch took"));
+}
+
+#[test]
+fn numbers_that_are_not_numbers_do_no_harm() {
+    let mut s = sample();
+    let saving = s.saving(0);
+    (saving.high_ns, saving.low_ns, saving.claimed_ns) = (f64::NAN, f64::INFINITY, f64::NAN);
+    s.costed.sites[0].best_ideal_ns = Some(f64::NAN);
+    s.costed.sites[1].best_ideal_ns = Some(0.0);
+    s.costed.run.sites[2].time_ns = i64::MAX;
+    s.costed.run.sites[1].calls = u32::MAX;
+    render(&s.markdown());
+    assert!(json(&s.report()).contains("null"));
+}
+
+#[test]
+fn users_render_their_own() {
+    let report = sample().report();
+    let template =
+        "{% for f in findings %}{{ f.place | md }}: {{ f.saving.claimed_ns | ns }}{% endfor %}";
+    let made = render_template(&report, "mine.txt", template);
+    assert_eq!(made.unwrap(), "blocks.\\*.mlp (24 layers): 16.0 ms");
+    let html = render_template(&report, "mine.html", "{{ '<b>' }}");
+    assert_eq!(html.unwrap(), "&lt;b&gt;");
+}
+
+#[test]
+fn faults_of_templates_say_where() {
+    let report = sample().report();
+    for (template, line, part) in [
+        ("\n\n{{ nothing }}", 3, "undefined"),
+        ("\n{% for %}", 2, "syntax error"),
+        ("{% include '/etc/passwd' %}", 1, "not found"),
+        ("{{ file | nofilter }}", 1, "nofilter"),
+        (
+            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+            1,
+            "fuel",
+        ),
+    ] {
+        let error = render_template(&report, "mine.md", template).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("mine.md:{line}: ")), "{text}");
+        assert!(text.contains(part), "{text}");
+    }
+}

@@ -1,0 +1,282 @@
+//! Every complaint about a rule, cost or GPU file, with the smallest file that provokes it.
+//!
+//! `rule.txt`, `cost.txt` and `gpu.txt` hold blocks of `=== name`, what the file says, `---`, and
+//! the complaints as they are printed. What a block says of a rule or a GPU is laid over a small
+//! good file. `PYPROF_ADVISE_BLESS=1 cargo test --test complaints` renews the printed parts.
+
+use std::fs;
+use std::path::Path;
+
+use pyprof_advise::base::diag::{Complaints, Source};
+use pyprof_advise::cost::Family;
+use pyprof_advise::cost::user::UserCosts;
+use pyprof_advise::facts::{Fact, Ty};
+use pyprof_advise::gpu;
+use pyprof_advise::judge::load::{RuleFile, find};
+use pyprof_advise::judge::{RuleSet, Selection};
+
+mod sentences;
+
+const fn fact(name: &'static str, ty: Ty) -> Fact {
+    Fact {
+        name,
+        ty,
+        unit: "",
+        doc: "a fact of the tests",
+        families: &[],
+        needs: "",
+    }
+}
+
+static FACTS: &[Fact] = &[
+    fact("gpu.tc_align", Ty::Ints),
+    fact("kernel.registers", Ty::Int),
+    fact("site.family", Ty::Str),
+    Fact {
+        families: &[Family::Gemm],
+        ..fact("site.m", Ty::Int)
+    },
+    fact("site.names", Ty::Strings),
+    fact("site.time_ns", Ty::Double),
+];
+
+const RULE: &[(&str, &str)] = &[
+    ("title", "\"A title\""),
+    ("severity", "\"warning\""),
+    ("confidence", "\"high\""),
+    ("for_each", "\"site\""),
+    ("when", "'site.family == \"gemm\"'"),
+    ("message", "\"says\""),
+    ("why", "\"because\""),
+    ("fix", "\"do it\""),
+];
+
+const GPU: &[(&str, &str)] = &[
+    ("name", "\"A board\""),
+    ("vendor", "\"nvidia\""),
+    ("architecture", "\"Volta\""),
+    ("compute_capability", "\"7.0\""),
+    ("sm_count", "80"),
+    ("boost_mhz", "1530"),
+    ("sources", "[\"a datasheet\"]"),
+    ("flops", "{ fp32 = 15.7 }"),
+    ("memory", "{ bandwidth_gbs = 900 }"),
+];
+
+/// `body` over some defaults: a key it sets is taken from there, and `-key` takes one away.
+fn over(defaults: &[(&str, &str)], body: &str) -> String {
+    let top = match body.starts_with('[') {
+        true => "",
+        false => body.split("\n[").next().unwrap_or_default(),
+    };
+    let set = |key: &str| {
+        let table = [format!("[{key}]"), format!("[[{key}]]")];
+        top.lines().any(|line| {
+            line.split(['=', ' ', '.']).next() == Some(key) || line == format!("-{key}")
+        }) || body.lines().any(|line| table.iter().any(|t| t == line))
+    };
+    let mut text = String::new();
+    for line in body.lines().filter(|line| !line.starts_with('-')) {
+        text.push_str(line);
+        text.push('\n');
+    }
+    let rest: String = defaults
+        .iter()
+        .filter(|(key, _)| !set(key))
+        .map(|(key, value)| format!("{key} = {value}\n"))
+        .collect();
+    // The block's own lines stand first: their numbers are those of the block.
+    let first_table = match text.starts_with('[') {
+        true => Some(0),
+        false => text.find("\n[").map(|at| at + 1),
+    };
+    match first_table {
+        Some(at) => format!("{}{rest}{}", &text[..at], &text[at..]),
+        None => text + &rest,
+    }
+}
+
+fn rule_file(id: &str, body: &str) -> RuleFile {
+    let mut text = over(RULE, body);
+    if !text.contains("[[test]]") && !body.contains("-test") {
+        text.push_str("[[test]]\nname = \"a\"\nfires = \"says\"\n");
+        text.push_str("[[test]]\nname = \"b\"\nsilent = true\n");
+    }
+    RuleFile {
+        id: id.to_owned(),
+        source: Source::new(format!("{id}.toml"), text),
+        builtin: false,
+        untested: false,
+    }
+}
+
+/// What loading says: one rule, or several that stand below lines `## id`.
+fn about_rules(body: &str) -> String {
+    let mut files = Vec::new();
+    let mut selection = Selection::default();
+    let mut parts = body.split("## ");
+    let first = parts.next().unwrap_or_default();
+    if !first.trim().is_empty() {
+        files.push(rule_file("host/x", first));
+    }
+    for part in parts {
+        let (id, text) = part.split_once('\n').unwrap_or((part, ""));
+        match id.split_once(' ') {
+            Some(("--set", value)) => selection.set.push(value.to_owned()),
+            Some(("--select", value)) => selection.select.push(value.to_owned()),
+            Some(("--ignore", value)) => selection.ignore.push(value.to_owned()),
+            _ => files.push(rule_file(id, text)),
+        }
+    }
+    match RuleSet::load(&files, &selection, FACTS) {
+        Ok(_) => String::new(),
+        Err(complaints) => complaints.render(false),
+    }
+}
+
+fn about_costs(body: &str) -> String {
+    let body = body.replace("MANY TESTS\n", &"[[test]]\n".repeat(5_000));
+    match UserCosts::read(&[Source::new("costs.toml", body)]) {
+        Ok(_) => String::new(),
+        Err(complaints) => complaints.render(false),
+    }
+}
+
+fn about_gpu(body: &str) -> String {
+    match gpu::load::parse_source("board", &Source::new("board.toml", over(GPU, body))) {
+        Ok(_) => String::new(),
+        Err(complaints) => complaints.render(false),
+    }
+}
+
+/// A block of a case file.
+struct Case {
+    name: String,
+    body: String,
+    said: String,
+}
+
+fn path(file: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/rules/diagnostics")
+        .join(file)
+}
+
+fn cases(file: &str) -> Vec<Case> {
+    let text = fs::read_to_string(path(file)).unwrap();
+    let blocks = text.split("=== ").skip(1).map(|block| {
+        let (name, rest) = block.split_once('\n').unwrap_or((block, ""));
+        let (body, said) = rest.split_once("---\n").unwrap_or((rest, ""));
+        Case {
+            name: name.to_owned(),
+            body: body.to_owned(),
+            said: said.trim_end().to_owned(),
+        }
+    });
+    blocks.collect()
+}
+
+/// Holds every block of a file to what is said now, or writes down what is.
+fn hold(file: &str, about: fn(&str) -> String) {
+    let bless = std::env::var_os("PYPROF_ADVISE_BLESS").is_some_and(|v| v == "1");
+    let mut wrong = Vec::new();
+    let mut all = String::new();
+    let mut names = Vec::new();
+    for case in cases(file) {
+        let said = about(&case.body);
+        let said = said.trim_end();
+        assert!(
+            !names.contains(&case.name),
+            "two blocks `{}` in {file}",
+            case.name
+        );
+        if said.is_empty() {
+            wrong.push(format!("{file}: `{}` provokes no complaint", case.name));
+        }
+        if said != case.said {
+            wrong.push(format!(
+                "=== {}\nwanted:\n{}\nsaid:\n{said}",
+                case.name, case.said
+            ));
+        }
+        all.push_str(&format!("=== {}\n{}---\n{said}\n\n", case.name, case.body));
+        names.push(case.name);
+    }
+    if bless && !wrong.iter().any(|w| w.ends_with("no complaint")) {
+        fs::write(path(file), all.trim_end().to_owned() + "\n").unwrap();
+        return;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn complaints_about_rules_are_as_written_down() {
+    hold("rule.txt", about_rules);
+}
+
+#[test]
+fn complaints_about_costs_are_as_written_down() {
+    hold("cost.txt", about_costs);
+}
+
+#[test]
+fn complaints_about_gpus_are_as_written_down() {
+    hold("gpu.txt", about_gpu);
+}
+
+#[test]
+fn what_the_cases_are_laid_over_is_good() {
+    assert_eq!(about_rules("saving_ns = '1'\n"), "");
+    assert_eq!(about_gpu(""), "");
+}
+
+/// Complaints about paths: they are made by files that cannot be written down in a text.
+fn about_paths() -> Vec<(&'static str, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("latin.toml"), b"title = \"caf\xe9\"").unwrap();
+    fs::write(at("large.toml"), vec![b'#'; 10 << 20]).unwrap();
+    fs::write(at("Upper Case.toml"), "").unwrap();
+    fs::create_dir_all(at("empty")).unwrap();
+    fs::create_dir_all(at("deep/a/b")).unwrap();
+    fs::write(at("deep/a/b/c.toml"), "").unwrap();
+    fs::create_dir_all(at("typo/hots")).unwrap();
+    fs::write(at("typo/hots/c.toml"), "").unwrap();
+    fs::create_dir_all(at("many")).unwrap();
+    for n in 0..2_001 {
+        fs::write(at(&format!("many/r{n}.toml")), "").unwrap();
+    }
+    let cases = [
+        ("latin.toml", "it is not UTF-8 text (byte 12)"),
+        ("large.toml", "it is larger than 1 MiB"),
+        ("nowhere.toml", "this file cannot be read"),
+        (
+            "Upper Case.toml",
+            "a rule is named in lower-case letters, digits and `-`",
+        ),
+        ("empty", "no rules in this folder"),
+        (
+            "deep",
+            "rules lie in the folder or in one of its category folders",
+        ),
+        ("typo", "unknown category `hots`; did you mean `host`?"),
+        ("many", "more than 2000 rules"),
+    ];
+    let said = cases.map(|(name, want)| {
+        let said = find(&at(name)).unwrap_err().render(false);
+        (want, said)
+    });
+    said.into()
+}
+
+#[test]
+fn complaints_about_paths_say_what_is_wrong() {
+    for (want, said) in about_paths() {
+        assert!(said.contains(want), "{want}\n{said}");
+    }
+    let costs = UserCosts::load(&["/nowhere/costs.toml".into()]);
+    let said: Complaints = costs.unwrap_err();
+    assert!(said.render(false).contains("this file cannot be read"));
+    let gpu = gpu::load::load(Path::new("/nowhere/gpu.toml")).unwrap_err();
+    assert!(gpu.render(false).contains("this file cannot be read"));
+}

@@ -1,0 +1,408 @@
+//! Conditions on one site: three values, lets, limits.
+
+use pyprof_advise::facts::Value;
+use pyprof_advise::judge::Verdict;
+
+use super::fake_table::{Fake, d, i, ints, load, rule, s};
+
+/// What `when` makes of one site with some facts: true, false, the missing facts, silent, a fault.
+fn judge_one(when: &str, lets: &str, facts: &[(&str, Value)]) -> String {
+    let text = rule(&format!("when = '''{when}'''\n[let]\n{lets}"));
+    let rules = load(&[("host/x", &text)]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 1e4, facts);
+    let verdict = run.judge(&rules);
+    describe(&verdict)
+}
+
+fn describe(verdict: &Verdict) -> String {
+    let missing: Vec<&str> = verdict.not_judged.iter().map(|n| n.fact.as_str()).collect();
+    let mut missing = missing;
+    missing.sort_unstable();
+    if let Some(fault) = verdict.faults.first() {
+        format!("fault: {}", fault.message)
+    } else if !missing.is_empty() {
+        format!("no {}", missing.join(", "))
+    } else if verdict.findings.len() + verdict.minor.len() > 0 {
+        "true".into()
+    } else {
+        "not picked".into()
+    }
+}
+
+/// A condition, the facts of the one site, and what is made of it.
+type Case<'a> = (&'a str, &'a [(&'a str, Value)], &'a str);
+
+#[test]
+fn conditions_have_three_values() {
+    let gemm = ("site.family", s("gemm"));
+    let m = ("site.m", i(7));
+    let cases: &[Case<'_>] = &[
+        ("site.m > 3", &[gemm.clone(), m.clone()], "true"),
+        ("site.m > 9", &[gemm.clone(), m.clone()], "not picked"),
+        ("site.m > 3", std::slice::from_ref(&gemm), "no site.m"),
+        // A fact that means nothing for the family: silent.
+        ("site.m > 3", &[("site.family", s("norm"))], "not picked"),
+        ("!(site.m > 3)", &[("site.family", s("norm"))], "not picked"),
+        ("site.m > 3 || true", &[("site.family", s("norm"))], "true"),
+        // The side that decides wins, whichever side it is.
+        (
+            "site.m > 3 || site.family == \"gemm\"",
+            std::slice::from_ref(&gemm),
+            "true",
+        ),
+        (
+            "site.family == \"gemm\" || site.m > 3",
+            std::slice::from_ref(&gemm),
+            "true",
+        ),
+        (
+            "site.m > 3 && site.family == \"conv\"",
+            std::slice::from_ref(&gemm),
+            "not picked",
+        ),
+        (
+            "site.family == \"conv\" && site.m > 3",
+            std::slice::from_ref(&gemm),
+            "not picked",
+        ),
+        (
+            "site.m > 3 && site.n > 3",
+            std::slice::from_ref(&gemm),
+            "no site.m, site.n",
+        ),
+        (
+            "site.m > site.n",
+            std::slice::from_ref(&gemm),
+            "no site.m, site.n",
+        ),
+        (
+            "site.m > 3 || site.n > 3",
+            &[gemm.clone(), m.clone()],
+            "true",
+        ),
+        ("!(site.m > 3)", std::slice::from_ref(&gemm), "no site.m"),
+        (
+            "site.m > 3 && site.calls > 1",
+            &[("site.family", s("norm"))],
+            "not picked",
+        ),
+        (
+            "site.m > 3 || site.calls > 1",
+            &[("site.family", s("norm"))],
+            "no site.calls",
+        ),
+        // What is silent decides a conjunction, also in front of what is absent or fails.
+        (
+            "site.m > 3 && site.calls > 1 && 1 / site.calls > 0",
+            &[("site.family", s("norm")), ("site.calls", i(0))],
+            "not picked",
+        ),
+        (
+            "site.calls > 1 && site.m > 3",
+            &[("site.family", s("norm"))],
+            "not picked",
+        ),
+        // Only the branch that is taken counts.
+        (
+            "site.family == \"gemm\" ? site.m > 3 : site.n > 3",
+            &[gemm.clone(), m.clone()],
+            "true",
+        ),
+        (
+            "site.n > 3 ? true : true",
+            std::slice::from_ref(&gemm),
+            "no site.n",
+        ),
+        (
+            "(site.family == \"gemm\" ? site.m : site.n) > 3",
+            &[gemm.clone(), m.clone()],
+            "true",
+        ),
+        (
+            "(site.family == \"gemm\" ? site.n : site.m) > 3",
+            &[gemm.clone(), m.clone()],
+            "no site.n",
+        ),
+        // Presence can be asked for.
+        (
+            "has(site.m) && site.m > 3",
+            std::slice::from_ref(&gemm),
+            "not picked",
+        ),
+        ("!has(site.m)", std::slice::from_ref(&gemm), "true"),
+        ("has(site.m)", &[gemm.clone(), m.clone()], "true"),
+        // A map fact whose key is missing is the rule's fault, unless it guards.
+        (
+            "gpu.tc_align[site.math_dtype] > 1",
+            &[
+                ("gpu.tc_align", ints(&[("fp16", 8)])),
+                ("site.math_dtype", s("fp32")),
+            ],
+            "fault: no such key `fp32` in a map; guard it with `in`",
+        ),
+        (
+            "site.math_dtype in gpu.tc_align && gpu.tc_align[site.math_dtype] > 1",
+            &[
+                ("gpu.tc_align", ints(&[("fp16", 8)])),
+                ("site.math_dtype", s("fp32")),
+            ],
+            "not picked",
+        ),
+        (
+            "site.math_dtype in gpu.tc_align && gpu.tc_align[site.math_dtype] > 1",
+            &[("site.math_dtype", s("fp32"))],
+            "no gpu.tc_align",
+        ),
+        (
+            "gpu.tc_align.fp16 == 8",
+            &[("gpu.tc_align", ints(&[("fp16", 8)]))],
+            "true",
+        ),
+        // Faults, which CEL would let through as infinities.
+        (
+            "site.time_ns / (site.reachable_ns - site.reachable_ns) > 3.0",
+            &[],
+            "fault: `/`: the result is not a finite number",
+        ),
+        (
+            "site.m / (site.m - site.m) > 3",
+            &[gemm.clone(), m.clone()],
+            "fault: `/`: an int overflow or a division by zero",
+        ),
+        (
+            "site.m % 0 == 0",
+            &[gemm.clone(), m.clone()],
+            "fault: `%`: an int overflow or a division by zero",
+        ),
+        (
+            "site.m * 9223372036854775807 > 0",
+            &[gemm.clone(), m.clone()],
+            "fault: `*`: an int overflow or a division by zero",
+        ),
+        (
+            "divisible(site.m, site.m - 7)",
+            &[gemm.clone(), m.clone()],
+            "fault: `divisible`: a step of 0",
+        ),
+        ("site.calls > 0", &[("site.calls", Value::Int(1))], "true"),
+        (
+            "site.gpu_share < 2.0",
+            &[("site.gpu_share", d(f64::NAN))],
+            "fault: `site.gpu_share` is not a finite number",
+        ),
+        // A fault behind a guard that could not be decided is none.
+        (
+            "site.m > 3 && 1 / 0 > 3",
+            std::slice::from_ref(&gemm),
+            "no site.m",
+        ),
+        (
+            "site.m > 3 || 1 / 0 > 3",
+            &[gemm.clone(), m.clone()],
+            "true",
+        ),
+        // Lists.
+        (
+            "site.names.exists(x, x.contains(\"dgemm\"))",
+            &[(
+                "site.names",
+                Value::Strings(["a".into(), "x_dgemm".into()].into()),
+            )],
+            "true",
+        ),
+        (
+            "site.names.filter(x, x.startsWith(\"a\")).size() == 1 && site.names.all(x, x != \"\") && site.names.exists_one(x, x == \"a\") && site.names.map(x, x.size()) == [1, 2]",
+            &[(
+                "site.names",
+                Value::Strings(["a".into(), "bb".into()].into()),
+            )],
+            "true",
+        ),
+        ("site.names.exists(x, x == \"a\")", &[], "no site.names"),
+        (
+            "site.names[3] == \"a\"",
+            &[("site.names", Value::Strings(["a".into()].into()))],
+            "fault: an index past the end of a list",
+        ),
+        (
+            "site.names.size() > 3",
+            &[("site.names", Value::Strings(vec!["a".into(); 2_000].into()))],
+            "fault: `site.names` has more than 1,024 items",
+        ),
+        // Numbers of two types compare.
+        (
+            "site.m < 7.5 && site.time_ns > 3 && 7 == 7.0",
+            &[gemm.clone(), m.clone()],
+            "true",
+        ),
+        (
+            "site.family in [\"conv\", \"gemm\"] && site.family != \"conv\"",
+            std::slice::from_ref(&gemm),
+            "true",
+        ),
+        (
+            "ceil_to(site.m, 8) == 8 && round(site.time_ns / 1e4) == 10",
+            &[gemm.clone(), m.clone()],
+            "true",
+        ),
+        (
+            "{\"gemm\": 1.5, \"conv\": 2.0}[site.family] > 1.0",
+            std::slice::from_ref(&gemm),
+            "true",
+        ),
+    ];
+    for (when, facts, want) in cases {
+        assert_eq!(judge_one(when, "", facts), *want, "{when} with {facts:?}");
+    }
+}
+
+/// What does not go through CEL comes out as it does there: sums, and lists that are joined, go through
+/// it.
+#[test]
+fn simple_conditions_are_those_of_cel() {
+    let gemm = ("site.family", s("gemm"));
+    let numbers = [i64::MIN, -1, 0, 1, 7, (1 << 53) + 1, i64::MAX];
+    let doubles = [
+        -1.0,
+        0.0,
+        0.5,
+        7.0,
+        9_007_199_254_740_992.0,
+        f64::NAN,
+        f64::INFINITY,
+    ];
+    let mut asked = 0;
+    let mut same = |simple: &str, through: &str, facts: &[(&str, Value)]| {
+        asked += 1;
+        let simple = judge_one(simple, "", facts);
+        assert_eq!(simple, judge_one(through, "", facts), "{through} {facts:?}");
+    };
+    for relation in ["<", "<=", ">", ">=", "==", "!="] {
+        for m in numbers {
+            for n in numbers {
+                let facts = [gemm.clone(), ("site.m", i(m)), ("site.n", i(n))];
+                let through = format!("site.m + 0 {relation} site.n");
+                same(&format!("site.m {relation} site.n"), &through, &facts);
+            }
+            if !["==", "!="].contains(&relation) {
+                for share in doubles {
+                    let facts = [gemm.clone(), ("site.m", i(m)), ("site.gpu_share", d(share))];
+                    let through = format!("site.m + 0 {relation} site.gpu_share");
+                    same(
+                        &format!("site.m {relation} site.gpu_share"),
+                        &through,
+                        &facts,
+                    );
+                    let through = format!("site.gpu_share + 0.0 {relation} site.m");
+                    same(
+                        &format!("site.gpu_share {relation} site.m"),
+                        &through,
+                        &facts,
+                    );
+                }
+            }
+        }
+        for share in doubles {
+            let facts = [gemm.clone(), ("site.gpu_share", d(share))];
+            let through = format!("site.gpu_share + 0.0 {relation} 0.5");
+            same(&format!("site.gpu_share {relation} 0.5"), &through, &facts);
+        }
+        // Absent on one side, on both, and meaning nothing.
+        for facts in [
+            vec![gemm.clone()],
+            vec![gemm.clone(), ("site.m", i(1))],
+            vec![("site.family", s("norm"))],
+            vec![("site.family", s("norm")), ("site.calls", i(1))],
+        ] {
+            for (left, right) in [("m", "n"), ("n", "m"), ("m", "calls"), ("calls", "n")] {
+                let through = format!("site.{left} + 0 {relation} site.{right}");
+                same(
+                    &format!("site.{left} {relation} site.{right}"),
+                    &through,
+                    &facts,
+                );
+            }
+        }
+    }
+    let names = |list: &[&str]| Value::Strings(list.iter().map(|&w| w.into()).collect());
+    for facts in [
+        vec![("site.names", names(&["a", "b"]))],
+        vec![("site.names", names(&["ab"]))],
+        vec![("site.names", names(&[]))],
+        vec![],
+    ] {
+        same(
+            r#""b" in site.names"#,
+            r#"site.names.exists(n, n == "b")"#,
+            &facts,
+        );
+    }
+    for facts in [vec![("run.trusted", Value::Bool(true))], vec![]] {
+        same("run.trusted", "run.trusted == true", &facts);
+    }
+    assert!(asked > 800, "{asked}");
+}
+
+#[test]
+fn lets_use_each_other_and_keep_their_reasons() {
+    let lets = "pad = 'ceil_to(site.n, align)'\nalign = 'gpu.tc_align[site.math_dtype]'\nodd = 'pad != site.n'";
+    let all = [
+        ("site.family", s("gemm")),
+        ("site.n", i(7)),
+        ("site.math_dtype", s("fp16")),
+        ("gpu.tc_align", ints(&[("fp16", 8)])),
+    ];
+    assert_eq!(judge_one("odd", lets, &all), "true");
+    assert_eq!(
+        judge_one("!odd || pad - align == 1", lets, &all),
+        "not picked"
+    );
+    assert_eq!(judge_one("odd", lets, &all[..3]), "no gpu.tc_align");
+    assert_eq!(
+        judge_one("odd && site.n > 3", lets, &all[..3]),
+        "no gpu.tc_align"
+    );
+    let other = [
+        all[0].clone(),
+        all[1].clone(),
+        ("site.math_dtype", s("fp32")),
+        all[3].clone(),
+    ];
+    assert_eq!(
+        judge_one("odd", lets, &other),
+        "fault: no such key `fp32` in a map; guard it with `in`"
+    );
+    assert_eq!(
+        judge_one("pad > 1 && odd", lets, &[("site.family", s("norm"))]),
+        "not picked"
+    );
+}
+
+#[test]
+fn words_do_not_grow_without_bound() {
+    let mut lets = String::from("l0 = 'site.label'");
+    for n in 1..17 {
+        lets.push_str(&format!("\nl{n} = 'l{0} + l{0}'", n - 1));
+    }
+    let facts = [("site.label", s(&"x".repeat(1_000)))];
+    let said = judge_one("l16.contains(\"y\")", &lets, &facts);
+    assert_eq!(said, "fault: `the result` is longer than 1 MiB");
+}
+
+#[test]
+fn the_deepest_expression_runs_on_a_small_stack() {
+    let chain = format!("site.m {} > 0", "- 1 ".repeat(36));
+    let run = move || {
+        judge_one(
+            &chain,
+            "",
+            &[("site.family", s("gemm")), ("site.m", i(1_000))],
+        )
+    };
+    let done = std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(run)
+        .unwrap();
+    assert_eq!(done.join().unwrap(), "true");
+}

@@ -1,0 +1,683 @@
+//! Judging: three values, folding, silencing, claims and order, on runs made by hand.
+
+use pyprof_advise::correlate::SiteId;
+use pyprof_advise::facts::Value;
+use pyprof_advise::judge::{
+    Confidence, Finding, SavingKind, Severity, TestOutcome, Verdict, run_tests, why,
+};
+
+use super::fake_table::{FACTS, Fake, i, ints, load, rule, s};
+
+fn gemm() -> Vec<(&'static str, Value)> {
+    vec![("site.family", s("gemm"))]
+}
+
+fn only(verdict: &Verdict) -> &Finding {
+    assert_eq!(verdict.findings.len(), 1, "{:?}", verdict.findings);
+    &verdict.findings[0]
+}
+
+#[test]
+fn equal_blocks_are_one_finding() {
+    let rules = load(&[(
+        "host/x",
+        &rule("saving_ns = 'site.time_ns - site.reachable_ns'"),
+    )])
+    .unwrap();
+    let mut run = Fake::default();
+    for n in 0..24 {
+        run.site(n, "blocks.*", 1e4 + f64::from(n), 1e3, &gemm());
+    }
+    run.site(24, "head", 9e4, 1e3, &gemm());
+    let verdict = run.judge(&rules);
+    let places: Vec<_> = verdict
+        .findings
+        .iter()
+        .map(|f| (f.place.as_str(), f.members.len(), f.calls))
+        .collect();
+    assert_eq!(
+        places,
+        [("blocks.*: linear", 24, 240), ("head: linear", 1, 10)]
+    );
+    assert_eq!(verdict.findings[0].sites.len(), 24);
+}
+
+#[test]
+fn gathering_sums_up_and_shows_the_worst() {
+    let text = rule(
+        r#"
+group_by = "run"
+require = 'found.gpu_share >= params.min_share'
+error_when = 'found.count >= 3'
+saving_ns = 'site.time_ns - site.reachable_ns'
+message = "{{ found.count }} with {{ found.calls }} calls, {{ found.time_ns | ns }}, {{ found.gpu_share | percent }} of GPU, {{ found.kernel_share | percent }}, {{ found.saving_ns | ns }}, worst {{ found.worst }} at {{ site.time_ns | ns }}"
+[params]
+min_share = { value = 0.3, doc = "d" }
+"#,
+    );
+    let rules = load(&[("host/x", &text)]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 5e4, &gemm());
+    run.site(1, "b", 2e5, 1e5, &gemm());
+    let verdict = run.judge(&rules);
+    let finding = only(&verdict);
+    assert_eq!(
+        finding.message,
+        "2 with 20 calls, 300 us, 30 % of GPU, 30 %, 150 us, worst b: linear at 200 us"
+    );
+    assert_eq!(
+        (finding.severity, finding.place.as_str()),
+        (Severity::Warning, "b: linear and 1 more place")
+    );
+    assert_eq!(
+        finding.evidence,
+        [("site.family".to_owned(), "gemm".to_owned())]
+    );
+    run.site(2, "c", 1e4, 5e3, &gemm());
+    assert_eq!(only(&run.judge(&rules)).severity, Severity::Error);
+    run.totals.gpu_busy_ns = 1e7;
+    assert!(run.judge(&rules).findings.is_empty(), "not enough");
+}
+
+#[test]
+fn gathering_by_layer_and_rank() {
+    let by =
+        |gather: &str| load(&[("host/x", &rule(&format!("group_by = \"{gather}\"")))]).unwrap();
+    let mut run = Fake::default();
+    for (n, layer, rank) in [
+        (0, "a", 0),
+        (1, "b", 0),
+        (2, "a", 1),
+        (3, "b", 1),
+        (4, "c", 1),
+    ] {
+        let mut facts = gemm();
+        facts.push(("site.rank", i(rank)));
+        run.site(n, layer, 1e5, 0.0, &facts);
+    }
+    let count = |gather| {
+        let mut sizes: Vec<_> = run
+            .judge(&by(gather))
+            .findings
+            .iter()
+            .map(|f| f.members.len())
+            .collect();
+        sizes.sort_unstable();
+        sizes
+    };
+    assert_eq!(count("run"), [5]);
+    assert_eq!(count("layer"), [1, 2, 2]);
+    assert_eq!(count("rank"), [2, 3]);
+}
+
+#[test]
+fn a_saving_that_cannot_be_said_leaves_the_finding() {
+    let text = rule("saving_ns = 'site.time_ns - double(site.m)'");
+    let rules = load(&[("host/x", &text)]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 0.0, &gemm());
+    let verdict = run.judge(&rules);
+    assert_eq!(only(&verdict).saving, None);
+    assert!(verdict.not_judged.is_empty() && verdict.faults.is_empty());
+    let text = rule("saving_ns = 'site.time_ns / (site.reachable_ns - site.reachable_ns)'");
+    let verdict = run.judge(&load(&[("host/x", &text)]).unwrap());
+    assert_eq!(only(&verdict).saving, None);
+    assert_eq!(
+        (verdict.faults[0].count, verdict.faults[0].rule.as_str()),
+        (1, "host/x")
+    );
+}
+
+#[test]
+fn no_nanosecond_is_claimed_twice() {
+    let first = rule("title = \"first\"\nsaving_ns = 'site.time_ns * 0.5'");
+    let second =
+        rule("title = \"second\"\nconfidence = \"medium\"\nsaving_ns = 'site.time_ns * 0.6'");
+    let rules = load(&[("host/a", &second), ("host/b", &first)]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 2e4, &gemm());
+    let verdict = run.judge(&rules);
+    let got: Vec<_> = verdict
+        .findings
+        .iter()
+        .map(|f| {
+            let saving = f.saving.unwrap();
+            (
+                f.title.as_str(),
+                saving.high_ns,
+                saving.claimed_ns,
+                saving.overlap_ns,
+                saving.low_ns,
+            )
+        })
+        .collect();
+    // 0.5 x 1.0 beats 0.6 x 0.7; of 80 us above the floor 30 are left for the second.
+    assert_eq!(
+        got,
+        [
+            ("first", 5e4, 5e4, 0.0, 2.5e4),
+            ("second", 6e4, 3e4, 3e4, 3e4)
+        ]
+    );
+    let total: f64 = verdict
+        .findings
+        .iter()
+        .map(|f| f.saving.unwrap().claimed_ns)
+        .sum();
+    assert!(total <= 8e4);
+}
+
+#[test]
+fn idle_and_copies_have_their_own_accounts() {
+    let idle = rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'\n");
+    let also =
+        rule("for_each = \"run\"\nwhen = 'run.trusted'\nsaving_kind = \"idle\"\nsaving_ns = '9e5'");
+    let copy = rule(
+        "for_each = \"copy\"\nwhen = 'copy.exposed_ns > 0.0'\nsaving_ns = 'copy.exposed_ns * 4.0'",
+    );
+    let rules = load(&[
+        ("host/gaps", &idle),
+        ("host/run", &also),
+        ("copies/x", &copy),
+    ])
+    .unwrap();
+    let mut run = Fake::default();
+    run.totals.devices = 2;
+    run.gap(0, 3e5, "x");
+    run.gap(1, 2e5, "x");
+    run.copy(0, 5e4);
+    run.run(&[("run.trusted", Value::Bool(true))]);
+    let verdict = run.judge(&rules);
+    let of = |id: &str| {
+        let found = verdict.findings.iter().filter(|f| f.rule == id);
+        let savings: Vec<_> = found.map(|f| f.saving.unwrap()).collect();
+        (
+            savings.iter().map(|s| s.claimed_ns).sum::<f64>(),
+            savings.iter().map(|s| s.step_ns.unwrap()).sum::<f64>(),
+            savings[0].kind,
+        )
+    };
+    // The run's 900 us promise most; 100 us of idle are left for the gaps.
+    assert_eq!(of("host/run"), (9e5, 4.5e5, SavingKind::Idle));
+    assert_eq!(of("host/gaps"), (1e5, 5e4, SavingKind::Idle));
+    assert_eq!(of("copies/x"), (5e4, 2.5e4, SavingKind::Copy));
+    let gap = verdict
+        .findings
+        .iter()
+        .find(|f| f.place == "gap 0")
+        .unwrap();
+    assert!((gap.share - 0.15).abs() < 1e-9, "of the window");
+}
+
+#[test]
+fn step_time_is_said_only_where_idle_can_be_trusted() {
+    let rules = load(&[("host/x", &rule("saving_ns = 'site.time_ns'"))]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 0.0, &gemm());
+    run.members[0].2.sites[0].exposed_share = 0.5;
+    run.totals.step_weight = Some(0.4);
+    assert_eq!(only(&run.judge(&rules)).saving.unwrap().step_ns, Some(2e4));
+    run.totals.step_weight = None;
+    assert_eq!(only(&run.judge(&rules)).saving.unwrap().step_ns, None);
+}
+
+#[test]
+fn what_pays_most_comes_first_and_slivers_last() {
+    let kernel = rule("saving_ns = 'site.time_ns'");
+    let unknown = rule("severity = \"error\"\nwhen = 'site.time_ns > 0.0'");
+    let idle = rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'");
+    let note = rule("for_each = \"run\"\nseverity = \"note\"\nwhen = '!run.trusted'");
+    let files = [
+        ("host/kernel", kernel.as_str()),
+        ("host/unknown", &unknown),
+        ("host/idle", &idle),
+        ("profile/note", &note),
+    ];
+    let rules = load(&files).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "big", 4e5, 0.0, &gemm());
+    run.site(1, "small", 1e5, 0.0, &gemm());
+    run.site(2, "sliver", 4.9e3, 0.0, &gemm());
+    run.gap(0, 2e5, "x");
+    run.gap(1, 9.9e3, "x");
+    run.run(&[("run.trusted", Value::Bool(false))]);
+    let order = |verdict: &Verdict| {
+        let name = |f: &Finding| format!("{} {}", f.rule, f.place);
+        (
+            verdict.findings.iter().map(name).collect::<Vec<_>>(),
+            verdict.minor.iter().map(name).collect::<Vec<_>>(),
+        )
+    };
+    let verdict = run.judge(&rules);
+    let capture: Vec<&str> = verdict.capture.iter().map(|f| f.rule.as_str()).collect();
+    assert_eq!(capture, ["profile/note"], "no advice on the program");
+    let (findings, minor) = order(&verdict);
+    assert_eq!(
+        findings,
+        [
+            "host/kernel big: linear",
+            "host/idle gap 0",
+            "host/kernel small: linear",
+            "host/unknown big: linear",
+            "host/unknown small: linear",
+        ]
+    );
+    assert_eq!(
+        minor,
+        [
+            "host/idle gap 1",
+            "host/kernel sliver: linear",
+            "host/unknown sliver: linear"
+        ]
+    );
+    // Where the host limits the step, idle time leads and kernels follow.
+    run.totals.step_weight = Some(0.2);
+    assert_eq!(order(&run.judge(&rules)).0[0], "host/idle gap 0");
+    run.totals.step_weight = None;
+    assert_eq!(order(&run.judge(&rules)).0[0], "host/kernel big: linear");
+}
+
+#[test]
+fn the_sharper_finding_silences_the_vaguer_one() {
+    let sharp = rule("when = 'site.m > 3'\nsupersedes = [\"memory/vague\"]");
+    let vague =
+        rule("group_by = \"run\"\nrequire = 'found.count >= 2'\nmessage = \"{{ found.count }}\"");
+    let rules = load(&[("host/sharp", &sharp), ("memory/vague", &vague)]).unwrap();
+    let mut run = Fake::default();
+    let mut big = gemm();
+    big.push(("site.m", i(9)));
+    let mut small = gemm();
+    small.push(("site.m", i(1)));
+    run.site(0, "a", 1e5, 0.0, &big);
+    run.site(1, "b", 1e5, 0.0, &small);
+    run.site(2, "c", 1e5, 0.0, &small);
+    let verdict = run.judge(&rules);
+    let vague = verdict
+        .findings
+        .iter()
+        .find(|f| f.rule == "memory/vague")
+        .unwrap();
+    assert_eq!(
+        (vague.message.as_str(), vague.sites.as_slice()),
+        ("2", &[SiteId(1), SiteId(2)][..])
+    );
+    let silenced: Vec<_> = verdict
+        .silenced
+        .iter()
+        .map(|s| (s.rule.as_str(), s.by.as_str()))
+        .collect();
+    assert_eq!(silenced, [("memory/vague", "host/sharp")]);
+    // What is left must still be enough.
+    run.members.pop();
+    let verdict = run.judge(&rules);
+    assert!(verdict.findings.iter().all(|f| f.rule != "memory/vague"));
+}
+
+#[test]
+fn a_silenced_finding_still_silences() {
+    let a = rule("supersedes = [\"host/b\"]");
+    let b = rule("supersedes = [\"host/c\"]");
+    let rules = load(&[("host/a", &a), ("host/b", &b), ("host/c", &rule(""))]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 0.0, &gemm());
+    assert_eq!(only(&run.judge(&rules)).rule, "host/a");
+}
+
+#[test]
+fn unless_makes_a_finding_pointless_only_on_the_same_subject() {
+    let a = rule("when = 'site.m > 3'");
+    let b = rule("unless = [\"host/*\"]");
+    let rules = load(&[("host/a", &a), ("memory/b", &b)]).unwrap();
+    let mut run = Fake::default();
+    let mut big = gemm();
+    big.push(("site.m", i(9)));
+    run.site(0, "a", 1e5, 0.0, &big);
+    run.site(1, "b", 1e5, 0.0, &gemm());
+    let verdict = run.judge(&rules);
+    let left: Vec<_> = verdict
+        .findings
+        .iter()
+        .map(|f| (f.rule.as_str(), f.place.as_str()))
+        .collect();
+    assert_eq!(left, [("host/a", "a: linear"), ("memory/b", "b: linear")]);
+    // Two rules about the run are about the same thing.
+    let a = rule("for_each = \"run\"\nwhen = 'true'");
+    let b = rule("for_each = \"run\"\nwhen = 'true'\nunless = [\"host/a\"]");
+    let rules = load(&[("host/a", &a), ("memory/b", &b)]).unwrap();
+    run.run(&[]);
+    assert_eq!(only(&run.judge(&rules)).rule, "host/a");
+}
+
+#[test]
+fn rules_about_the_capture_veto_others_or_lower_their_confidence() {
+    let veto = rule(
+        "for_each = \"run\"\nwhen = '!run.trusted'\nvetoes = [\"host/*\"]\nlowers_confidence = [\"memory/*\"]",
+    );
+    let kernel = rule("saving_ns = 'site.time_ns'\nmessage = \"{{ found.saving_ns | ns }}\"");
+    let files = [
+        ("profile/veto", veto.as_str()),
+        ("host/a", &kernel),
+        ("memory/b", &kernel),
+    ];
+    let rules = load(&files).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 0.0, &gemm());
+    run.run(&[("run.trusted", Value::Bool(false))]);
+    let verdict = run.judge(&rules);
+    assert_eq!(verdict.findings[0].rule, "memory/b");
+    assert_eq!(verdict.findings[0].message, "100 us");
+    assert_eq!(verdict.findings[0].confidence, Confidence::Medium);
+    assert_eq!(verdict.silenced[0].rule, "host/a");
+    assert_eq!(verdict.silenced[0].by, "profile/veto");
+    run.members.pop();
+    run.run(&[("run.trusted", Value::Bool(true))]);
+    let verdict = run.judge(&rules);
+    // Both want the same time: the second has nothing of its own left to give back.
+    assert_eq!((verdict.findings.len(), verdict.minor.len()), (1, 1));
+    assert!(verdict.silenced.is_empty());
+}
+
+#[test]
+fn contradicting_advice_keeps_the_better() {
+    let a = rule("changes = { precision = \"bf16\" }\nsaving_ns = 'site.time_ns * 0.5'");
+    let b = rule(
+        "when = 'site.m > 3'\nchanges = { precision = \"fp32\" }\nsaving_ns = 'site.time_ns * 0.9'",
+    );
+    let c = rule("changes = { shape = \"padded\" }\nsaving_ns = 'site.time_ns * 0.1'");
+    let rules = load(&[("host/a", &a), ("host/b", &b), ("host/c", &c)]).unwrap();
+    let mut run = Fake::default();
+    let mut big = gemm();
+    big.push(("site.m", i(9)));
+    run.site(0, "a", 1e5, 0.0, &big);
+    run.site(1, "b", 1e5, 0.0, &gemm());
+    let verdict = run.judge(&rules);
+    let of = |id: &str| -> Vec<SiteId> {
+        verdict
+            .findings
+            .iter()
+            .filter(|f| f.rule == id)
+            .flat_map(|f| f.sites.clone())
+            .collect()
+    };
+    assert_eq!(of("host/b"), [SiteId(0)]);
+    assert_eq!(of("host/a"), [SiteId(1)], "it contradicts host/b on site 0");
+    assert_eq!(of("host/c").len(), 2);
+    assert_eq!(
+        (
+            verdict.silenced[0].rule.as_str(),
+            verdict.silenced[0].by.as_str()
+        ),
+        ("host/a", "host/b")
+    );
+}
+
+#[test]
+fn missing_facts_are_summed_up_once_with_how_to_collect_them() {
+    let a = rule("when = 'site.m > 3'");
+    let b = rule("when = 'site.m > 3 && gpu.tc_align.fp16 > 3'");
+    let rules = load(&[("host/a", &a), ("host/b", &b)]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 0.0, &gemm());
+    run.site(1, "b", 2e5, 0.0, &gemm());
+    let verdict = run.judge(&rules);
+    let shapes = verdict
+        .not_judged
+        .iter()
+        .find(|n| n.fact == "site.m")
+        .unwrap();
+    assert_eq!(shapes.rules, ["host/a", "host/b"]);
+    assert_eq!(
+        (shapes.members, shapes.time_ns, shapes.needs.as_str()),
+        (2, 3e5, "tensor shapes")
+    );
+    assert!(
+        verdict
+            .not_judged
+            .iter()
+            .any(|n| n.fact == "gpu.tc_align" && n.needs.contains("--gpu"))
+    );
+    assert_eq!(verdict.rules_run, 2);
+}
+
+#[test]
+fn profile_text_stays_text() {
+    let text = rule(
+        r#"message = "{{ site.label }} and {{ site.label | code }}"
+fix = """```python
+{{ site.label | word }}
+```"""
+why = "{{ site.names }} {{ site.names | join(' / ') }}""#,
+    );
+    let rules = load(&[("host/x", &text)]).unwrap();
+    let hostile = "<img src=x> [a](http://b) @team `x` | **b**\n# h\u{1b}[31m {{ site.m }} ```";
+    let mut facts = gemm();
+    facts.push(("site.label", s(hostile)));
+    facts.push((
+        "site.names",
+        Value::Strings(["*a*".into(), "<b>".into()].into()),
+    ));
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 0.0, &facts);
+    let verdict = run.judge(&rules);
+    let finding = only(&verdict);
+    for text in [&finding.message, &finding.why] {
+        let bare = text.split('`').next().unwrap();
+        for live in ["<img", "](", "**b", "*a*", "<b>"] {
+            assert!(
+                !bare.replace("\\*", "").replace("\\]", "").contains(live),
+                "{live} in {text}"
+            );
+        }
+        assert!(!text.contains('\n') && !text.contains('\u{1b}'), "{text}");
+    }
+    assert_eq!(finding.fix.matches("```").count(), 2, "{}", finding.fix);
+    assert!(!finding.message.contains("{{ site.m }}") || !finding.message.contains("9"));
+}
+
+#[test]
+fn a_sentence_that_cannot_be_said_is_a_fault_and_the_title_stands_in() {
+    let cases = [
+        ("{{ site.m }}", "guard it with `is defined`"),
+        (
+            "{% for a in site.names %}{% for b in site.names %}{% for c in site.names %}{{ a }}{% endfor %}{% endfor %}{% endfor %}",
+            "",
+        ),
+        (
+            "{% for a in site.names %}{{ site.label }}{% endfor %}",
+            "longer than 4096 bytes",
+        ),
+        ("{{ site.label | ns }}", "a number was expected"),
+        ("{{ site.time_ns | code }}", "a string was expected"),
+        (
+            "{{ gpu.tc_align }}",
+            "a number, a word or a list was expected",
+        ),
+    ];
+    for (message, want) in cases {
+        let rules = load(&[("host/x", &rule(&format!("message = \"{message}\"")))]).unwrap();
+        let mut facts = gemm();
+        facts.push(("site.label", s(&"x".repeat(150))));
+        facts.push((
+            "site.names",
+            Value::Strings(vec!["abcdefgh".into(); 200].into()),
+        ));
+        facts.push(("gpu.tc_align", ints(&[("fp16", 8)])));
+        let mut run = Fake::default();
+        run.site(0, "a", 1e5, 0.0, &facts);
+        let verdict = run.judge(&rules);
+        assert_eq!(only(&verdict).message, "A title");
+        assert!(
+            verdict.faults[0].message.contains(want),
+            "{message}: {:?}",
+            verdict.faults
+        );
+        assert!(verdict.faults[0].message.starts_with("message: "));
+    }
+}
+
+#[test]
+fn the_same_run_gives_the_same_verdict_on_any_number_of_threads() {
+    let a = rule("saving_ns = 'site.time_ns * 0.5'\nsupersedes = [\"memory/*\"]");
+    let b = rule("group_by = \"run\"\nsaving_ns = 'site.time_ns * 0.5'");
+    let c = rule("group_by = \"layer\"\nwhen = 'site.m > 3 || true'");
+    let rules = load(&[
+        ("host/a", &a),
+        ("host/b", &b),
+        ("memory/c", &c),
+        ("memory/d", &b),
+    ])
+    .unwrap();
+    let mut run = Fake::default();
+    for n in 0..200 {
+        run.site(n, &format!("l{}", n % 17), 1e3, 1e2, &gemm());
+    }
+    let print = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| format!("{:?}", run.judge(&rules)))
+    };
+    let one = print(1);
+    for threads in [2, 3, 8] {
+        assert_eq!(print(threads), one, "{threads} threads");
+    }
+}
+
+#[test]
+fn an_empty_run_is_healthy() {
+    let rules = load(&[("host/x", &rule(""))]).unwrap();
+    let verdict = Fake::default().judge(&rules);
+    assert!(verdict.findings.is_empty() && verdict.not_judged.is_empty());
+}
+
+#[test]
+fn a_rule_says_why() {
+    let text = rule(
+        "when = 'site.family == \"gemm\" && site.m > params.least && odd'\nsaving_ns = 'site.time_ns'\n[params]\nleast = { value = 3, doc = \"d\" }\n[let]\nodd = '!divisible(site.m, 8)'",
+    );
+    let rules = load(&[("host/x", &text)]).unwrap();
+    let mut run = Fake::default();
+    let mut known = gemm();
+    known.push(("site.m", i(9)));
+    run.site(0, "a", 1e5, 0.0, &known);
+    run.site(1, "b", 1e5, 0.0, &gemm());
+    run.site(2, "c", 1e5, 0.0, &[("site.family", s("conv"))]);
+    let said = why(&rules.rules()[0], &run, &run.judge(&rules));
+    for want in [
+        "3 sites: 1 picked, 1 passed over, 1 not judged, 0 where it does not apply, 0 failed",
+        "a: linear (100 us): picked",
+        "  site.m = 9",
+        "  params.least = 3",
+        "  odd = yes, from !divisible(site.m, 8)",
+        "  site.family == \"gemm\": true",
+        "  site.m > params.least: unknown (no site.m)",
+        "fires:\n  a: linear: 10 % of the time, gives back 50.0 us to 100 us",
+        "no site.m in 1 of them; it needs tensor shapes",
+        "  saving_ns = 100 us",
+        "  site.m = unknown (no site.m)",
+    ] {
+        assert!(said.contains(want), "{want}\n{said}");
+    }
+}
+
+#[test]
+fn a_rule_explains_itself() {
+    let text = rule("[params]\nsure = { value = 0.25, doc = \"half of *it*\" }");
+    let rules = load(&[("host/x", &text)]).unwrap();
+    let page = pyprof_advise::judge::explain(&rules.rules()[0]);
+    for want in [
+        "# A title",
+        "`host/x` · warning · high confidence",
+        "when       = site.family == \"gemm\"",
+        "| `min_fraction` | 0.25 |",
+        "*b*: is silent",
+        "--set host/x.NAME=VALUE",
+    ] {
+        assert!(page.contains(want), "{want}\n{page}");
+    }
+}
+
+/// One test of a rule, and how it goes.
+fn proof(body: &str, test: &str) -> TestOutcome {
+    let rest =
+        "\n[[test]]\nname = \"f\"\nfires = \"says\"\n[[test]]\nname = \"s\"\nsilent = true\n";
+    let text = rule(&format!("{body}\n[[test]]\nname = \"t\"\n{test}{rest}"));
+    let rules = load(&[("host/x", &text)]).unwrap();
+    let gpu =
+        |id: &str| (id == "g").then(|| [("gpu.tc_align".to_owned(), ints(&[("fp16", 8)]))].into());
+    let proofs = run_tests(rules.rules(), FACTS, &gpu);
+    proofs.into_iter().find(|p| p.test == "t").unwrap().outcome
+}
+
+#[test]
+fn tests_of_rules_pass_and_fail_for_the_right_reason() {
+    let body = "when = 'site.m > 3 && gpu.tc_align.fp16 == 8'\nsaving_ns = 'site.time_ns'\nrequire = 'found.gpu_share > params.x'\nerror_when = 'found.count > 1'\nmessage = \"m={{ site.m }} {{ site.label }} {{ found.calls }} {{ found.time_ns | ns }}\"\n[params]\nx = { value = 0.1, doc = \"d\" }";
+    let facts = "gpu = \"g\"\nfacts = { \"site.m\" = 9, \"site.label\" = \"a*b\", \"site.time_ns\" = 100, \"found.gpu_share\" = 0.5, site.calls = 4 }\n";
+    let says = "m=9 a*b 4 100 ns";
+    let fires = format!("{facts}fires = \"{says}\"\n");
+    assert_eq!(proof(body, &fires), TestOutcome::Pass);
+    assert_eq!(
+        proof(
+            body,
+            &format!("{fires}saving_ns = 100\nseverity = \"warning\"")
+        ),
+        TestOutcome::Pass
+    );
+    assert!(matches!(
+        proof(body, &format!("{fires}saving_ns = 90")),
+        TestOutcome::Saving { .. }
+    ));
+    assert!(matches!(
+        proof(body, &format!("{fires}severity = \"error\"")),
+        TestOutcome::Severity { .. }
+    ));
+    assert_eq!(
+        proof(body, &format!("{facts}fires = \"m=9\"")),
+        TestOutcome::Sentence {
+            want: "m=9".into(),
+            got: says.into()
+        }
+    );
+    assert_eq!(
+        proof(body, &format!("{facts}silent = true")),
+        TestOutcome::Noisy(says.into())
+    );
+    assert_eq!(
+        proof(body, &format!("{fires}params = {{ x = 0.9 }}")),
+        TestOutcome::Missing("what it found is not enough".into())
+    );
+    assert!(matches!(
+        proof(body, &fires.replace("= 9", "= 2")),
+        TestOutcome::Missing(_)
+    ));
+    assert_eq!(
+        proof(body, &fires.replace("\"g\"", "\"v1000\"")),
+        TestOutcome::NoGpu("v1000".into())
+    );
+    let no_gpu = facts.replace("gpu = \"g\"\n", "");
+    assert_eq!(
+        proof(body, &format!("{no_gpu}skipped = [\"gpu.tc_align\"]")),
+        TestOutcome::Pass
+    );
+    assert!(matches!(
+        proof(body, &format!("{no_gpu}skipped = [\"site.m\"]")),
+        TestOutcome::NotSkipped { .. }
+    ));
+    assert!(matches!(
+        proof(body, &format!("{facts}skipped = [\"site.m\"]")),
+        TestOutcome::NotSkipped { .. }
+    ));
+    assert!(matches!(
+        proof(body, &format!("{no_gpu}silent = true")),
+        TestOutcome::Noisy(_)
+    ));
+    // A fact that does not apply to the family makes the rule silent.
+    let norm = "gpu = \"g\"\nfacts = { \"site.family\" = \"norm\" }\nsilent = true";
+    assert_eq!(proof(body, norm), TestOutcome::Pass);
+    let faulty = "when = 'site.m / 0 > 3'";
+    assert!(matches!(
+        proof(faulty, "facts = { \"site.m\" = 1 }\nsilent = true"),
+        TestOutcome::Fault(_)
+    ));
+}

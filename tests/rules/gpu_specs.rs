@@ -1,0 +1,849 @@
+//! The GPU specs that are built in, held against their own rules, against the silicon's arithmetic
+//! and against published figures; and the choice of a GPU for a profile.
+
+use crate::shared;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pyprof_advise::base::DType;
+use pyprof_advise::base::diag::Source;
+use pyprof_advise::gpu::load::{self, Spec};
+use pyprof_advise::gpu::select::{self, SelectError};
+use pyprof_advise::gpu::{Choice, How, Vendor, family, names, show};
+use pyprof_advise::profile::{
+    ConfigId, Device, DeviceId, Format, Kernel, ProcessId, Profile, Span, StrId,
+};
+
+fn spec(id: &str) -> &'static Spec {
+    let found = load::built_in().iter().find(|s| s.gpu.id == id);
+    found.unwrap_or_else(|| panic!("no spec {id}"))
+}
+
+// --- the files -----------------------------------------------------------------------------------
+
+#[test]
+fn every_file_loads_without_a_complaint() {
+    let (specs, complaints) = load::check_built_in();
+    assert_eq!(complaints.render(false), "");
+    let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu_specs")).unwrap();
+    let files = files.filter(|f| {
+        f.as_ref()
+            .unwrap()
+            .path()
+            .extension()
+            .is_some_and(|e| e == "toml")
+    });
+    assert_eq!(specs.len(), files.count());
+    let ids: Vec<_> = specs.iter().map(|s| &s.gpu.id).collect();
+    assert!(ids.is_sorted(), "{ids:?}");
+}
+
+#[test]
+fn every_file_says_what_the_report_needs() {
+    for s in load::built_in() {
+        let gpu = &s.gpu;
+        let id = &gpu.id;
+        assert!(!s.device_names.is_empty(), "{id}");
+        assert!(s.confidence.is_some() && !gpu.sources.is_empty(), "{id}");
+        assert!(gpu.memory_bytes.is_some() && gpu.l2_bytes.is_some(), "{id}");
+        assert!(
+            gpu.max_threads_per_sm.is_some() && gpu.shared_per_sm.is_some(),
+            "{id}"
+        );
+        assert!(gpu.sms().is_some() || id == "b100", "{id}");
+        let usual = if gpu.vendor == Vendor::Amd {
+            0.60
+        } else {
+            0.80
+        };
+        assert_eq!(
+            (gpu.reachable_math, gpu.reachable_memory),
+            (usual, 0.85),
+            "{id}"
+        );
+        for (dtype, elements) in &gpu.tensor_align {
+            assert_eq!(family::alignment(*dtype), Some(*elements), "{id} {dtype}");
+        }
+        if gpu.vendor == Vendor::Nvidia {
+            for dtype in gpu
+                .tensor_flops
+                .keys()
+                .filter(|d| family::alignment(**d).is_some())
+            {
+                assert!(gpu.tensor_align.contains_key(dtype), "{id} {dtype}");
+            }
+        } else {
+            assert!(gpu.tensor_align.is_empty(), "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_name_means_one_board_and_an_alias_has_one_default() {
+    let mut device_names = BTreeMap::new();
+    let mut aliases: BTreeMap<&str, Vec<&Spec>> = BTreeMap::new();
+    for s in load::built_in() {
+        for name in &s.device_names {
+            let taken = device_names.insert(names::normalise(name), &s.gpu.id);
+            assert!(
+                taken.is_none_or(|t| *t == s.gpu.id),
+                "{name} is also {taken:?}"
+            );
+        }
+        for alias in &s.aliases {
+            aliases.entry(alias).or_default().push(s);
+            let is_id = load::built_in().iter().any(|o| o.gpu.id == *alias);
+            assert!(!is_id, "alias {alias} is an id");
+        }
+        assert_eq!(names::asked(&s.gpu.id), [s], "{}", s.gpu.id);
+        assert_eq!(names::asked(&s.gpu.name), [s], "{}", s.gpu.name);
+    }
+    for (alias, specs) in aliases {
+        let stated = specs
+            .iter()
+            .filter(|s| s.default_for.iter().any(|a| a == alias));
+        let expected = usize::from(specs.len() > 1);
+        assert_eq!(
+            stated.count(),
+            expected,
+            "{alias}: defaults among {}",
+            specs.len()
+        );
+        assert_eq!(names::asked(alias).len(), specs.len(), "{alias}");
+    }
+}
+
+#[test]
+fn what_people_type_is_understood() {
+    for (typed, id) in [
+        ("v100", "v100-sxm2-16gb"),
+        ("a100", "a100-sxm4-80gb"),
+        ("a100-40gb", "a100-sxm4-40gb"),
+        ("A100-80GB", "a100-sxm4-80gb"),
+        ("h100", "h100-sxm5-80gb"),
+        ("h200", "h200-sxm-141gb"),
+        ("b200", "b200-sxm"),
+        ("T4", "t4"),
+        ("l4", "l4"),
+        ("l40s", "l40s"),
+        ("a10", "a10"),
+        ("a10g", "a10g"),
+        ("4090", "rtx-4090"),
+        ("rtx4090", "rtx-4090"),
+        ("RTX 4090", "rtx-4090"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("3090", "rtx-3090"),
+        ("5090", "rtx-5090"),
+        ("mi300x", "mi300x"),
+        ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb"),
+    ] {
+        assert_eq!(select::find(typed).unwrap().gpu.id, id, "{typed}");
+    }
+}
+
+/// Published peaks follow from SMs, clock and what an SM does per clock; where they do not, the
+/// maker says so.
+#[test]
+fn rates_follow_from_the_silicon() {
+    // Marketed below the arithmetic, cut for export or for the product, or on clocks that are not
+    // published.
+    const OTHERWISE: &[&str] = &["titan-v", "h20", "h800-sxm", "a10g", "l40", "b300-sxm"];
+    let mut checked = 0;
+    for s in load::built_in() {
+        let gpu = &s.gpu;
+        let (Some(cc), Some(sms), Some(mhz)) = (gpu.compute_capability, gpu.sms(), s.boost_mhz)
+        else {
+            continue;
+        };
+        let Some(family) = family::find(cc, &s.device_names[0]) else {
+            continue;
+        };
+        if OTHERWISE.contains(&gpu.id.as_str()) {
+            continue;
+        }
+        let tensor_mhz = s.tensor_mhz.unwrap_or(mhz);
+        for (ours, rates, mhz) in [
+            (&gpu.flops, family.fma, mhz),
+            (&gpu.tensor_flops, family.tensor, tensor_mhz),
+        ] {
+            for (dtype, derived) in family::peaks(rates, sms, mhz * 1e6) {
+                // fp64 outside the big chips is printed with one digit.
+                let Some(rate) = ours.get(&dtype).filter(|_| dtype != DType::Fp64) else {
+                    continue;
+                };
+                let off = (rate / derived - 1.0).abs();
+                assert!(
+                    off < 0.015,
+                    "{}: {dtype} {rate:e}, derived {derived:e}",
+                    gpu.id
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 250, "{checked}");
+}
+
+#[test]
+fn the_reference_table_is_all_there() {
+    let Some(path) = shared::path("reference/gpu_specs.csv") else {
+        return;
+    };
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut rows = csv(&text).into_iter();
+    let header = rows.next().unwrap();
+    let mut count = 0;
+    for row in rows {
+        let row: BTreeMap<&str, &str> = header
+            .iter()
+            .map(String::as_str)
+            .zip(row.iter().map(String::as_str))
+            .collect();
+        let names: Vec<&str> = row["cuda_device_names"].split(';').collect();
+        let s = load::built_in().iter().find(|s| s.device_names == names);
+        let s = s.unwrap_or_else(|| panic!("no file for {}", row["name"]));
+        compare(s, &row);
+        count += 1;
+    }
+    assert!(count >= 67, "{count}");
+}
+
+fn compare(s: &Spec, row: &BTreeMap<&str, &str>) {
+    let gpu = &s.gpu;
+    let flops = |d| gpu.flops.get(&d).map(|f| f / 1e12);
+    let tensor = |d| gpu.tensor_flops.get(&d).map(|f| f / 1e12);
+    let whole = |n: Option<u32>| n.map(f64::from);
+    let kib = |n: Option<u32>| n.map(|b| f64::from(b) / 1024.0);
+    let columns = [
+        ("sm_count", whole(gpu.sms())),
+        ("boost_clock_mhz", s.boost_mhz),
+        ("tensor_clock_mhz", s.tensor_mhz),
+        ("fp64_tflops", flops(DType::Fp64)),
+        ("fp64_tc_tflops", tensor(DType::Fp64)),
+        ("fp32_tflops", flops(DType::Fp32)),
+        ("tf32_tc_tflops", tensor(DType::Tf32)),
+        ("fp16_nontc_tflops", flops(DType::Fp16)),
+        ("fp16_tc_fp32acc_tflops", tensor(DType::Fp16)),
+        ("bf16_tc_tflops", tensor(DType::Bf16)),
+        ("fp8_tc_fp32acc_tflops", tensor(DType::Fp8)),
+        ("int8_tc_tops", tensor(DType::Int8)),
+        ("fp4_tc_tflops", tensor(DType::Fp4)),
+        ("mem_gb", gpu.memory_bytes.map(|b| b / 1024.0_f64.powi(3))),
+        ("mem_bw_gbs", Some(gpu.bandwidth / 1e9)),
+        ("l2_mb", gpu.l2_bytes.map(|b| b / 1024.0_f64.powi(2))),
+        ("smem_per_sm_kb", kib(gpu.shared_per_sm)),
+        ("max_smem_per_block_kb", kib(s.shared_per_block)),
+        ("regs_per_sm", whole(gpu.registers_per_sm)),
+        ("max_threads_per_sm", whole(gpu.max_threads_per_sm)),
+        ("max_blocks_per_sm", whole(gpu.max_blocks_per_sm)),
+        ("warp_schedulers_per_sm", whole(gpu.warp_schedulers)),
+        ("tdp_w", s.power_w),
+        ("nvlink_gbs", gpu.nvlink.map(|b| b / 1e9)),
+        ("pcie_gen", whole(gpu.pcie_gen)),
+    ];
+    for (column, ours) in columns {
+        let theirs: Option<f64> = row[column].parse().ok();
+        let same = match (ours, theirs) {
+            (Some(a), Some(b)) => (a / b - 1.0).abs() < 1e-9,
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        assert!(same, "{} {column}: {ours:?}, not {theirs:?}", gpu.id);
+    }
+    assert_eq!(
+        s.confidence.as_deref(),
+        Some(row["confidence"]),
+        "{}",
+        gpu.id
+    );
+}
+
+/// Rows of fields; quotes as RFC 4180 has them.
+fn csv(text: &str) -> Vec<Vec<String>> {
+    let mut rows = vec![vec![String::new()]];
+    let mut quoted = false;
+    let mut chars = text.trim_end().chars().peekable();
+    while let Some(c) = chars.next() {
+        let row = rows.last_mut().unwrap();
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                row.last_mut().unwrap().push('"');
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(String::new()),
+            '\n' if !quoted => rows.push(vec![String::new()]),
+            '\r' => {}
+            c => row.last_mut().unwrap().push(c),
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_spec_can_be_shown() {
+    let text = show::show(spec("v100-sxm2-16gb"));
+    for part in [
+        "V100 SXM2 16GB (v100-sxm2-16gb)\n",
+        "fp16 125 TFLOP/s",
+        "16 GiB, HBM2, 900 GB/s",
+        "Volta, GV100, compute capability 7.0",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    for s in load::built_in() {
+        assert!(show::show(s).lines().count() > 12, "{}", s.gpu.id);
+    }
+}
+
+// --- a user's file -------------------------------------------------------------------------------
+
+const MINIMAL: &str = r#"
+name = "X1"
+vendor = "nvidia"
+architecture = "Ampere"
+compute_capability = "8.0"
+sources = ["measured"]
+[flops]
+fp32 = 10
+[memory]
+bandwidth_gbs = 1000
+"#;
+
+fn complaints_of(text: &str) -> String {
+    match load::parse_source("mine", &Source::new("mine.toml", text)) {
+        Ok(_) => String::new(),
+        Err(complaints) => complaints.render(false),
+    }
+}
+
+#[test]
+fn a_small_file_is_enough() {
+    let s = load::parse_source("mine", &Source::new("mine.toml", MINIMAL)).unwrap();
+    assert_eq!((s.gpu.id.as_str(), s.gpu.bandwidth), ("mine", 1e12));
+    assert_eq!((s.gpu.reachable_math, s.gpu.sms()), (0.80, None));
+    assert_eq!(s.gpu.flops[&DType::Fp32], 1e13);
+}
+
+#[test]
+fn all_mistakes_come_out_at_once() {
+    let text = r#"name = 3
+vendor = "nvida"
+architecture = "Ampere"
+sm_cuont = 108
+boost_mhz = -5
+aliases = ["A 100", "ok", "ok"]
+default_for = ["other"]
+confidence = "sure"
+
+[flops]
+fp32 = 19.5
+tf32 = 156
+pf16 = 2
+
+[tensor_flops]
+float16 = 312
+
+[tensor_align]
+fp16 = 7
+
+[memory]
+l2_mb = "40"
+
+[limits]
+threads = 2047
+shared_kb = 48
+shared_per_block_kb = 96
+
+[reachable]
+math = 80
+"#;
+    let shown = complaints_of(text);
+    for part in [
+        "`name` must be a string",
+        "unknown vendor `nvida`",
+        "unknown key `sm_cuont`",
+        "did you mean `sm_count`?",
+        "`boost_mhz` cannot be -5.0",
+        "`A 100` cannot be an alias",
+        "alias `ok` stands twice",
+        "`other` is not an alias of this GPU",
+        "unknown confidence `sure`",
+        "TF32 has no rate outside Tensor Cores",
+        "no rates are kept for a data type `pf16`",
+        "no rates are kept for a data type `float16`",
+        "did you mean `fp16`?",
+        "`tensor_align.fp16` without a rate",
+        "`memory.l2_mb` must be a number",
+        "`memory.bandwidth_gbs` is missing",
+        "`limits.threads` cannot be 2047",
+        "more shared memory than its SM",
+        "`reachable.math` cannot be 80.0",
+        "`sources` is missing",
+        "mine.toml:4:1",
+    ] {
+        assert!(shown.contains(part), "{part:?} is not in\n{shown}");
+    }
+}
+
+#[test]
+fn impossible_values_are_refused() {
+    for (from, to, part) in [
+        ("fp32 = 10", "fp32 = -1", "`flops.fp32` cannot be -1.0"),
+        ("fp32 = 10", "fp32 = nan", "must be a finite number"),
+        ("fp32 = 10", "fp32 = 1e300", "`flops.fp32` cannot be 1e300"),
+        ("fp32 = 10", "fp64 = 10", "`flops.fp32` is missing"),
+        ("\"8.0\"", "\"eight\"", "is not a compute capability"),
+        ("\"8.0\"", "8.0", "`compute_capability` must be a string"),
+        ("[flops]", "sm_count = 0\n[flops]", "`sm_count` cannot be 0"),
+        (
+            "[flops]",
+            "gfx = \"gfx90a\"\n[flops]",
+            "`gfx` does not apply",
+        ),
+        ("1000", "0", "`memory.bandwidth_gbs` cannot be 0.0"),
+        (
+            "[flops]\nfp32 = 10",
+            "sm_count = 80\nboost_mhz = 1530\n[flops]\nfp32 = 15700",
+            "`flops.fp32` is more than this GPU can do",
+        ),
+    ] {
+        let shown = complaints_of(&MINIMAL.replace(from, to));
+        assert!(shown.contains(part), "{part:?} is not in\n{shown}");
+    }
+    assert!(complaints_of("").contains("`name` is missing"));
+    assert!(complaints_of("a = = 1").contains("error"));
+}
+
+// --- the choice ----------------------------------------------------------------------------------
+
+fn profile(devices: Vec<Device>) -> Profile {
+    let mut profile = Profile::new(Format::NsysSqlite, "x.sqlite");
+    profile.devices = devices;
+    profile
+}
+
+fn device(name: &str) -> Device {
+    Device {
+        name: Some(name.into()),
+        ..Device::default()
+    }
+}
+
+fn kernel(device: u32, ns: i64) -> Kernel {
+    Kernel {
+        span: Span { start: 0, end: ns },
+        name: StrId(0),
+        device: DeviceId(device),
+        process: ProcessId(0),
+        stream: 0,
+        context: 0,
+        correlation: None,
+        config: ConfigId(0),
+        in_graph: false,
+    }
+}
+
+fn chosen(asked: Option<&str>, devices: Vec<Device>) -> Choice {
+    select::choose(asked, &profile(devices)).unwrap().unwrap()
+}
+
+#[test]
+fn device_names_of_real_profiles_are_known() {
+    for (name, id) in [
+        ("Tesla V100-SXM2-16GB", "v100-sxm2-16gb"),
+        ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb"),
+        ("Tesla V100-DGXS-32GB", "v100-dgxs-32gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("NVIDIA A100-PG509-200", "a100-sxm4-40gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"),
+        ("NVIDIA GeForce RTX 3080", "rtx-3080-10gb"),
+        ("NVIDIA GeForce RTX 4070 Ti", "rtx-4070-ti"),
+        ("NVIDIA RTX A2000 12GB", "rtx-a2000-12gb"),
+        ("NVIDIA TITAN RTX", "titan-rtx"),
+        ("NVIDIA B200", "b200-sxm"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm5-80gb"),
+        ("AMD Instinct MI210", "mi210"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("AMD Instinct MI300X VF", "mi300x"),
+        // Other spellings of the same.
+        ("A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("nvidia a100_sxm4_40gb", "a100-sxm4-40gb"),
+        ("V100-SXM2-16GB", "v100-sxm2-16gb"),
+    ] {
+        let choice = chosen(None, vec![device(name)]);
+        assert_eq!(
+            (choice.gpu.id.as_str(), choice.how),
+            (id, How::Named),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn real_profiles_resolve() {
+    let Some(files) = shared::profiles() else {
+        return;
+    };
+    let mut seen = 0;
+    for path in files {
+        if path.extension().is_none_or(|e| e != "sqlite") {
+            continue;
+        }
+        for device in nsys_devices(&path) {
+            let choice = select::choose(None, &profile(vec![device.clone()])).unwrap();
+            let choice = choice.unwrap_or_else(|| panic!("{}: {device:?}", path.display()));
+            assert_eq!(choice.how, How::Named, "{}: {device:?}", path.display());
+            assert_eq!(Some(choice.gpu.bandwidth), device.bandwidth);
+            seen += 1;
+        }
+    }
+    assert!(seen > 0, "no device in any profile");
+}
+
+fn nsys_devices(path: &Path) -> Vec<Device> {
+    let url = format!("file:{}?mode=ro&immutable=1", path.display());
+    let db = rusqlite::Connection::open(url).unwrap();
+    let sql = "SELECT name, smCount, memoryBandwidth, clockRate, l2CacheSize, totalMemory, \
+               computeMajor, computeMinor FROM TARGET_INFO_GPU WHERE smCount > 0";
+    let Ok(mut query) = db.prepare(sql) else {
+        return Vec::new();
+    };
+    let rows = query.query_map([], |r| {
+        Ok(Device {
+            name: r.get(0)?,
+            sm_count: r.get(1)?,
+            bandwidth: r.get::<_, Option<i64>>(2)?.map(|b| b as f64),
+            clock_hz: r.get::<_, Option<i64>>(3)?.map(|b| b as f64),
+            l2_bytes: r.get::<_, Option<i64>>(4)?.map(|b| b as u64),
+            memory_bytes: r.get::<_, Option<i64>>(5)?.map(|b| b as u64),
+            compute_capability: Some((r.get(6)?, r.get(7)?)),
+            ..Device::default()
+        })
+    });
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn nothing_known_is_nothing_chosen() {
+    assert_eq!(select::choose(None, &profile(vec![])).unwrap(), None);
+    for name in [
+        "",
+        "AMD Radeon Graphics",
+        "Intel(R) Iris(R) Xe",
+        "AD102",
+        "NVIDIA Next 1",
+    ] {
+        assert_eq!(
+            select::choose(None, &profile(vec![device(name)])).unwrap(),
+            None,
+            "{name}"
+        );
+    }
+    // ROCm's 9.0 is not Hopper.
+    let rocm = Device {
+        compute_capability: Some((9, 4)),
+        sm_count: Some(132),
+        bandwidth: Some(1e12),
+        clock_hz: Some(1e9),
+        ..device("")
+    };
+    assert_eq!(select::choose(None, &profile(vec![rocm])).unwrap(), None);
+}
+
+#[test]
+fn the_profile_speaks_for_itself_where_it_can() {
+    let own = Device {
+        sm_count: Some(108),
+        bandwidth: Some(1.2e12),
+        clock_hz: Some(1.2e9),
+        l2_bytes: Some(20 << 20),
+        memory_bytes: Some(42_297_786_368),
+        max_warps_per_sm: Some(48),
+        max_blocks_per_sm: Some(16),
+        ..device("NVIDIA A100-SXM4-40GB")
+    };
+    let choice = chosen(None, vec![own]);
+    let table = &spec("a100-sxm4-40gb").gpu;
+    assert_eq!(choice.gpu.tensor_flops, table.tensor_flops);
+    assert_eq!(
+        (choice.gpu.bandwidth, choice.gpu.l2_bytes),
+        (1.2e12, Some(f64::from(20 << 20)))
+    );
+    assert_eq!(
+        (choice.gpu.max_threads_per_sm, choice.gpu.max_blocks_per_sm),
+        (Some(1536), Some(16))
+    );
+    let said = choice.remarks.join("\n");
+    assert_eq!(choice.remarks.len(), 3, "{said}");
+    assert!(
+        said.contains("1.20 TB/s of DRAM bandwidth where the table has 1.55 TB/s"),
+        "{said}"
+    );
+    assert!(
+        said.contains("20.0 MiB of L2 cache where the table has 40.0 MiB"),
+        "{said}"
+    );
+    assert!(
+        said.contains("1200 MHz where the table has 1410 MHz"),
+        "{said}"
+    );
+    // Within 3 % there is nothing to say.
+    let near = Device {
+        sm_count: Some(80),
+        bandwidth: Some(898_048_000_000.0),
+        clock_hz: Some(1.53e9),
+        ..device("Tesla V100-SXM2-16GB")
+    };
+    let choice = chosen(None, vec![near]);
+    assert_eq!(
+        (choice.gpu.bandwidth, choice.remarks.len()),
+        (898_048_000_000.0, 0)
+    );
+}
+
+#[test]
+fn bandwidth_of_gb10_comes_from_the_table() {
+    let own = Device {
+        sm_count: Some(48),
+        bandwidth: Some(546e9),
+        ..device("NVIDIA GB10")
+    };
+    let choice = chosen(None, vec![own]);
+    assert_eq!(choice.gpu.bandwidth, 273e9);
+    assert!(
+        choice.remarks[0].contains("known to be wrong"),
+        "{:?}",
+        choice.remarks
+    );
+}
+
+#[test]
+fn another_bin_of_the_same_board_scales() {
+    let own = Device {
+        sm_count: Some(70),
+        bandwidth: Some(912e9),
+        l2_bytes: Some(6 << 20),
+        ..device("NVIDIA GeForce RTX 3080")
+    };
+    let gpu = chosen(None, vec![own]).gpu;
+    // 2.9 % more SMs: inside what the published rates are rounded to.
+    assert_eq!((gpu.sm_count, gpu.bandwidth), (70, 912e9));
+    let own = Device {
+        sm_count: Some(152),
+        ..device("NVIDIA B200")
+    };
+    let half = Device {
+        sm_count: Some(74),
+        ..device("NVIDIA B200")
+    };
+    assert_eq!(
+        chosen(None, vec![own]).gpu.flops,
+        spec("b200-sxm").gpu.flops
+    );
+    let gpu = chosen(None, vec![half]).gpu;
+    assert_eq!(
+        gpu.flops[&DType::Fp32],
+        spec("b200-sxm").gpu.flops[&DType::Fp32] / 2.0
+    );
+}
+
+#[test]
+fn a_mig_slice_is_a_part_of_its_board() {
+    let slice = Device {
+        sm_count: Some(14),
+        bandwidth: Some(1555.2e9),
+        ..device("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+    };
+    let choice = chosen(None, vec![slice]);
+    let table = &spec("a100-sxm4-40gb").gpu;
+    assert_eq!(
+        (choice.gpu.id.as_str(), choice.gpu.sm_count),
+        ("a100-sxm4-40gb", 14)
+    );
+    assert_eq!(choice.gpu.bandwidth, table.bandwidth / 8.0);
+    let rate = choice.gpu.tensor_flops[&DType::Bf16] / table.tensor_flops[&DType::Bf16];
+    assert!((rate - 14.0 / 108.0).abs() < 1e-12, "{rate}");
+    assert!(
+        choice.remarks[0].contains("MIG slice"),
+        "{:?}",
+        choice.remarks
+    );
+}
+
+#[test]
+fn an_unlisted_gpu_is_derived_and_said_to_be() {
+    let own = Device {
+        compute_capability: Some((8, 6)),
+        sm_count: Some(28),
+        bandwidth: Some(360e9),
+        clock_hz: Some(1.777e9),
+        l2_bytes: Some(3 << 20),
+        ..device("NVIDIA GeForce RTX 3060")
+    };
+    let choice = chosen(None, vec![own.clone()]);
+    assert_eq!(choice.how, How::Derived);
+    let tflops = |d| (choice.gpu.tensor_flops[&d] / 1e11).round() / 10.0;
+    assert_eq!((tflops(DType::Fp16), tflops(DType::Int8)), (25.5, 101.9));
+    assert_eq!(choice.gpu.tensor_align[&DType::Bf16], 8);
+    assert_eq!(choice.gpu.max_threads_per_sm, Some(1536));
+    assert_eq!(choice.gpu.bandwidth, 360e9);
+    assert!(choice.remarks[0].contains("compute capability 8.6, 28 SMs and 1.78 GHz"));
+    let clockless = Device {
+        clock_hz: None,
+        ..own
+    };
+    let choice = chosen(None, vec![clockless]);
+    assert!(
+        choice.remarks[0].contains("the usual clock of its generation, 1.71 GHz"),
+        "{:?}",
+        choice.remarks
+    );
+}
+
+#[test]
+fn nameless_amd_gpus_are_told_by_their_attributes() {
+    let mi300 = Device {
+        compute_capability: Some((9, 4)),
+        sm_count: Some(304),
+        memory_bytes: Some(206_141_652_992),
+        ..device("")
+    };
+    let choice = chosen(None, vec![mi300]);
+    assert_eq!(
+        (choice.gpu.id.as_str(), choice.how),
+        ("mi300x", How::Derived)
+    );
+    let mi250 = Device {
+        compute_capability: Some((9, 0)),
+        sm_count: Some(104),
+        memory_bytes: Some(68_702_699_520),
+        ..device("AMD Radeon Graphics")
+    };
+    assert_eq!(chosen(None, vec![mi250]).gpu.id, "mi210");
+}
+
+#[test]
+fn what_is_asked_for_wins_whole() {
+    let v100 = Device {
+        sm_count: Some(80),
+        bandwidth: Some(8e11),
+        compute_capability: Some((7, 0)),
+        ..device("Tesla V100-SXM2-16GB")
+    };
+    let choice = chosen(Some("a100-sxm4-40gb"), vec![v100.clone()]);
+    assert_eq!(
+        (choice.how, &choice.gpu),
+        (How::WhatIf, &spec("a100-sxm4-40gb").gpu)
+    );
+    assert!(
+        choice.remarks[0].starts_with("What if: the profile was taken on Tesla V100-SXM2-16GB")
+    );
+    // The same board: the table's numbers, not the profile's.
+    let choice = chosen(Some("v100-sxm2-16gb"), vec![v100.clone()]);
+    assert_eq!((choice.how, choice.gpu.bandwidth), (How::Asked, 9e11));
+    assert!(choice.remarks.is_empty());
+    // No device in the profile: nothing to disagree with.
+    let choice = chosen(Some("t4"), vec![]);
+    assert_eq!((choice.how, choice.remarks.len()), (How::Asked, 0));
+}
+
+#[test]
+fn an_alias_takes_the_board_the_profile_names() {
+    let choice = chosen(Some("v100"), vec![device("Tesla V100-PCIE-32GB")]);
+    assert_eq!(
+        (choice.gpu.id.as_str(), choice.how),
+        ("v100-pcie-32gb", How::Asked)
+    );
+    assert!(
+        choice.remarks[0].contains("the one the profile names"),
+        "{:?}",
+        choice.remarks
+    );
+    let choice = chosen(Some("v100"), vec![]);
+    assert_eq!(choice.gpu.id, "v100-sxm2-16gb");
+    assert!(
+        choice.remarks[0].contains("the usual one"),
+        "{:?}",
+        choice.remarks
+    );
+    let choice = chosen(Some("v100"), vec![device("NVIDIA A10")]);
+    assert_eq!(
+        (choice.gpu.id.as_str(), choice.how),
+        ("v100-sxm2-16gb", How::WhatIf)
+    );
+}
+
+#[test]
+fn the_busiest_device_is_judged() {
+    let mut profile = profile(vec![
+        Device {
+            sm_count: Some(0),
+            ..device("Intel Iris")
+        },
+        device("NVIDIA A10"),
+        device("Tesla T4"),
+    ]);
+    assert_eq!(
+        select::choose(None, &profile).unwrap().unwrap().gpu.id,
+        "a10"
+    );
+    profile.kernels = vec![
+        kernel(1, 10),
+        kernel(2, 8),
+        kernel(2, 8),
+        kernel(77, i64::MAX),
+    ];
+    let choice = select::choose(None, &profile).unwrap().unwrap();
+    assert_eq!(choice.gpu.id, "t4");
+    assert!(
+        choice.remarks[0].contains("Kernels also ran on NVIDIA A10"),
+        "{:?}",
+        choice.remarks
+    );
+}
+
+#[test]
+fn an_unknown_name_gets_the_nearest() {
+    let error = select::choose(Some("v10"), &profile(vec![])).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.starts_with("no such GPU `v10`; did you mean `v100`? `pyprof-advise gpus list`"),
+        "{said}"
+    );
+    assert!(
+        said.contains("`pyprof-advise gpus list` lists all"),
+        "{said}"
+    );
+    let said = select::find("quantum").unwrap_err().to_string();
+    assert!(
+        said.starts_with("no such GPU `quantum`. `pyprof-advise"),
+        "{said}"
+    );
+    assert!(matches!(
+        select::find("").unwrap_err(),
+        SelectError::Unknown { .. }
+    ));
+}
+
+#[test]
+fn a_file_can_be_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, MINIMAL).unwrap();
+    let choice = chosen(path.to_str(), vec![device("Tesla T4")]);
+    assert_eq!((choice.gpu.id.as_str(), choice.how), ("mine", How::WhatIf));
+    let named = MINIMAL.replace("[flops]", "device_names = [\"NVIDIA X1\"]\n[flops]");
+    std::fs::write(&path, named).unwrap();
+    assert_eq!(
+        chosen(path.to_str(), vec![device("NVIDIA X1")]).how,
+        How::Asked
+    );
+    std::fs::write(&path, "name = 1\n").unwrap();
+    let SelectError::File(complaints) = select::find(path.to_str().unwrap()).unwrap_err() else {
+        panic!("not a complaint about the file");
+    };
+    assert!(complaints.len() > 3);
+    let said = select::find("nowhere/x.toml").unwrap_err().to_string();
+    assert!(said.contains("this file cannot be read"), "{said}");
+}

@@ -1,0 +1,20 @@
+//! Rules, GPU specs and operator costs: how they are loaded and evaluated, and what they keep to.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
+
+mod diagnostics;
+mod engine;
+mod gpu_specs;
+mod reference_costs;
+mod rule_conventions;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::shared;

@@ -1,0 +1,222 @@
+//! What every built-in rule keeps to, beyond what loading it checks: where it comes from, what its
+//! tests cover, what its advice changes, and that no idle time is sold where it is no evidence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pyprof_advise::base::glob::Glob;
+use pyprof_advise::facts;
+use pyprof_advise::judge::{Rule, RuleSet, SavingKind, rule::Expect};
+
+/// Rules whose condition names a fact a profile may lack and that are judged all the same, and why.
+const JUDGED_ANYWAY: &[(&str, &str)] = &[(
+    "parallelism/register-spill",
+    "asks for local memory with `has`: where a trace lacks it, no kernel is suspect",
+)];
+
+/// Categories whose advice rewrites the work of a site.
+const REWRITING: &[&str] = &[
+    "fusion",
+    "layers",
+    "memory",
+    "precision",
+    "shapes",
+    "tensor-cores",
+];
+
+/// Rules of these categories without a `changes` key, and why.
+const CHANGES_NOTHING: &[(&str, &str)] = &[
+    (
+        "fusion/graph-breaks",
+        "the model is compiled already; the advice is to find out what breaks it",
+    ),
+    (
+        "fusion/recompiles",
+        "the model is compiled already; the advice is to find out what recompiles it",
+    ),
+    (
+        "memory/low-bandwidth",
+        "offers several ways that depend on the operator, and insists on none",
+    ),
+    (
+        "tensor-cores/far-from-ideal",
+        "its advice follows the cause it finds; where a cause has a rule, that rule speaks instead",
+    ),
+    (
+        "tensor-cores/older-architecture-kernels",
+        "asks for newer libraries, which leaves the work as it is",
+    ),
+];
+
+/// Findings of idle time that need no trusted idle time, and why.
+const CLAIM_NO_IDLE: &[(&str, &str)] = &[(
+    "host/loader-in-training-process",
+    "says what it saw, and claims time only where idle time is evidence",
+)];
+
+fn rules() -> RuleSet {
+    RuleSet::builtin().unwrap_or_else(|complaints| panic!("{complaints}"))
+}
+
+/// The reason for an exception; each list is one of rules that exist and need it.
+fn excepted(list: &[(&str, &str)], rule: &Rule) -> bool {
+    list.iter().any(|(id, reason)| {
+        assert!(reason.len() > 20, "{id}: no reason");
+        *id == rule.id
+    })
+}
+
+fn missing(list: &[(&str, &str)], needed: &BTreeSet<String>) -> Vec<String> {
+    let idle = list.iter().filter(|(id, _)| !needed.contains(*id));
+    idle.map(|(id, _)| (*id).to_owned()).collect()
+}
+
+/// Facts of the conditions that a profile may lack.
+fn may_be_absent(rule: &Rule) -> BTreeSet<&'static str> {
+    let mut uses = rule.condition_uses();
+    if let Some(enough) = &rule.require {
+        uses.extend(&enough.uses.closure(&rule.lets));
+    }
+    let needs = |name: &str| facts::find(name).is_some_and(|fact| !fact.needs.is_empty());
+    uses.facts.into_iter().filter(|name| needs(name)).collect()
+}
+
+#[test]
+fn every_rule_names_public_sources() {
+    for rule in rules().rules() {
+        assert!(!rule.references.is_empty(), "{}: no references", rule.id);
+        let distinct: BTreeSet<&String> = rule.references.iter().collect();
+        assert_eq!(distinct.len(), rule.references.len(), "{}", rule.id);
+        for reference in &rule.references {
+            let page = reference.strip_prefix("https://");
+            assert!(
+                page.is_some_and(|p| p.contains('.') && !p.contains(char::is_whitespace)),
+                "{}: {reference}",
+                rule.id
+            );
+        }
+    }
+}
+
+#[test]
+fn every_param_says_what_it_is() {
+    for rule in rules().rules() {
+        for (name, param) in &rule.params {
+            assert!(
+                param.doc.split_whitespace().count() >= 3 && !param.doc.ends_with('.'),
+                "{}.{name}: {:?}",
+                rule.id,
+                param.doc
+            );
+        }
+    }
+}
+
+#[test]
+fn every_rule_is_shown_firing_silent_and_short_of_facts() {
+    let mut wrong = Vec::new();
+    let mut without = BTreeSet::new();
+    for rule in rules().rules() {
+        let count =
+            |kind: fn(&Expect) -> bool| rule.tests.iter().filter(|t| kind(&t.expect)).count();
+        assert!(count(|e| matches!(e, Expect::Fires(_))) > 0, "{}", rule.id);
+        assert!(count(|e| matches!(e, Expect::Silent)) > 0, "{}", rule.id);
+        let may_be_absent = may_be_absent(rule);
+        if may_be_absent.is_empty() || count(|e| matches!(e, Expect::Skipped(_))) > 0 {
+            continue;
+        }
+        without.insert(rule.id.clone());
+        if !excepted(JUDGED_ANYWAY, rule) {
+            wrong.push(format!("{}: {may_be_absent:?}", rule.id));
+        }
+    }
+    assert!(wrong.is_empty(), "no `skipped` test:\n{}", wrong.join("\n"));
+    assert!(missing(JUDGED_ANYWAY, &without).is_empty());
+}
+
+#[test]
+fn what_a_not_judged_test_waits_for_can_be_absent() {
+    for rule in rules().rules() {
+        for case in &rule.tests {
+            let Expect::Skipped(names) = &case.expect else {
+                continue;
+            };
+            for name in names {
+                let needs = facts::find(name).map_or("", |fact| fact.needs);
+                assert!(!needs.is_empty(), "{}: `{name}` is always there", rule.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn advice_that_rewrites_work_says_what_it_changes() {
+    let mut wrong = Vec::new();
+    let mut without = BTreeSet::new();
+    for rule in rules().rules() {
+        if !REWRITING.contains(&rule.category()) || !rule.changes.is_empty() {
+            continue;
+        }
+        without.insert(rule.id.clone());
+        if !excepted(CHANGES_NOTHING, rule) {
+            wrong.push(rule.id.clone());
+        }
+    }
+    assert!(wrong.is_empty(), "no `changes`: {}", wrong.join(", "));
+    assert!(missing(CHANGES_NOTHING, &without).is_empty());
+}
+
+#[test]
+fn a_value_that_only_one_rule_asks_for_is_not_a_misspelt_one() {
+    let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for rule in rules().rules() {
+        for (key, value) in &rule.changes {
+            values.entry(key.clone()).or_default().insert(value.clone());
+        }
+    }
+    for (key, values) in &values {
+        let plain: BTreeSet<String> = values
+            .iter()
+            .map(|v| v.chars().filter(char::is_ascii_alphanumeric).collect())
+            .collect();
+        assert_eq!(plain.len(), values.len(), "{key}: {values:?}");
+    }
+}
+
+/// Who judges the capture must reach everybody who sells idle time, those written later too.
+#[test]
+fn idle_time_that_is_no_evidence_is_sold_by_nobody() {
+    let rules = rules();
+    let find = |id: &str| rules.rules().iter().find(|r| r.id == id).unwrap();
+    let reached = |globs: &[Glob], id: &str| globs.iter().any(|glob| glob.matches(id));
+    let mut spared = BTreeSet::new();
+    let mut sellers = 0;
+    for rule in rules.rules() {
+        if rule.saving_kind() != SavingKind::Idle || rule.saving_ns.is_none() {
+            continue;
+        }
+        sellers += 1;
+        let id = rule.id.as_str();
+        assert!(
+            reached(&find("profile/profiler-overhead").lowers_confidence, id),
+            "profiler-overhead leaves out {id}"
+        );
+        let blocking = &find("profile/launch-blocking").vetoes;
+        assert!(reached(blocking, id), "launch-blocking leaves out {id}");
+        let mut uses = rule.condition_uses();
+        uses.extend(&rule.saving_ns.as_ref().unwrap().uses.closure(&rule.lets));
+        assert!(
+            uses.facts.contains(&"run.trusted_idle_share"),
+            "{id} sells idle time of captures that stretch it"
+        );
+        if reached(&find("profile/idle-unreliable").vetoes, id) {
+            continue;
+        }
+        spared.insert(rule.id.clone());
+        assert!(
+            excepted(CLAIM_NO_IDLE, rule),
+            "profile/idle-unreliable leaves out {id}"
+        );
+    }
+    assert!(sellers > 8, "{sellers}");
+    assert!(missing(CLAIM_NO_IDLE, &spared).is_empty());
+}

@@ -1,0 +1,471 @@
+//! Damage, made on purpose and always the same for the same seed: what the short harness
+//! (`tests/cli/damaged_profiles.rs`) and the long one (`examples/torture.rs`) do to profiles, and what must hold
+//! afterwards. After any damage the program ends in time, within a bound of memory, without a panic;
+//! and where kernels can still be read, their total is the file's own total, or a note says what was
+//! left out.
+
+#![allow(dead_code, reason = "each of its users takes a part")]
+
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use pyprof_advise::correlate::correlate;
+use pyprof_advise::cost::{VOCABULARY, price};
+use pyprof_advise::facts::Table;
+use pyprof_advise::gpu::select;
+use pyprof_advise::judge::{RuleSet, judge};
+use pyprof_advise::profile::Profile;
+use pyprof_advise::read::{self, Quiet};
+use pyprof_advise::report::{self, Options, Report};
+use pyprof_advise::scrub;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+
+pub(crate) mod damage;
+pub(crate) mod extremes;
+
+use damage::{Dice, cuts, edits, flips, packed_flips, texts};
+
+/// How long one file may take, and how much memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// Of the processor, by all threads: a machine may have other things to do. On the clock, an hour.
+    pub(crate) time: Duration,
+    /// Growth of resident memory while one file is worked on, whatever its size; not measured where
+    /// it cannot be.
+    pub(crate) bytes: u64,
+    /// More of it for each byte of the file, unpacked.
+    pub(crate) bytes_per_byte: u64,
+}
+
+/// The case in which something was most.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Most<T> {
+    pub(crate) value: T,
+    pub(crate) case: String,
+}
+
+impl<T: PartialOrd> Most<T> {
+    fn see(&mut self, value: T, case: &str) {
+        if value > self.value {
+            self.value = value;
+            case.clone_into(&mut self.case);
+        }
+    }
+}
+
+/// Runs damaged files down the whole road.
+pub(crate) struct Harness {
+    rules: Arc<RuleSet>,
+    limits: Limits,
+    folder: PathBuf,
+    pub(crate) cases: usize,
+    pub(crate) judged: usize,
+    pub(crate) slowest: Most<Duration>,
+    pub(crate) largest: Most<u64>,
+    pub(crate) faults: Vec<String>,
+}
+
+impl Harness {
+    pub(crate) fn new(folder: &Path, limits: Limits) -> Harness {
+        Harness {
+            rules: Arc::new(
+                RuleSet::builtin().unwrap_or_else(|_| panic!("the built-in rules load")),
+            ),
+            limits,
+            folder: folder.to_owned(),
+            cases: 0,
+            judged: 0,
+            slowest: Most::default(),
+            largest: Most::default(),
+            faults: Vec::new(),
+        }
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// One damaged file, as bytes.
+    pub(crate) fn bytes(&mut self, what: &str, bytes: &[u8]) {
+        let path = self.at("case");
+        std::fs::write(&path, bytes).expect("a case can be written");
+        self.file(what, &path);
+    }
+
+    /// One damaged file.
+    pub(crate) fn file(&mut self, what: &str, path: &Path) {
+        self.cases += 1;
+        let watch = Watch::start();
+        let (tell, told) = mpsc::channel();
+        let (rules, owned) = (Arc::clone(&self.rules), path.to_owned());
+        // As large as a main thread's stack: what overflows here overflows there.
+        let started = std::thread::Builder::new()
+            .stack_size(8 << 20)
+            .spawn(move || {
+                let outcome = catch_unwind(AssertUnwindSafe(|| measured(&owned, &rules)));
+                let _ = tell.send(outcome);
+            });
+        started.expect("a thread starts");
+        let outcome = watch.wait(&told, self.limits.time);
+        let took = watch.took();
+        self.slowest.see(took, what);
+        let fault = match outcome {
+            Err(_) => Some(format!("no end after {took:.1?}")),
+            Ok(Err(panic)) => Some(format!("panicked: {}", message(&*panic))),
+            Ok(Ok(Err(fault))) => Some(fault),
+            Ok(Ok(Ok((judged, grown)))) => {
+                self.judged += usize::from(judged);
+                self.largest.see(grown, what);
+                let allowed = self.limits.bytes + self.limits.bytes_per_byte * text_bytes(path);
+                (grown > allowed)
+                    .then(|| format!("took {} MiB, not {} MiB", grown >> 20, allowed >> 20))
+            }
+        };
+        if let Some(fault) = fault {
+            let kept = self.at(&format!("fault-{}", self.faults.len()));
+            let _ = std::fs::copy(path, &kept);
+            self.faults
+                .push(format!("{what}: {fault} (kept as {})", kept.display()));
+        }
+    }
+}
+
+/// Bytes of a file, unpacked as far as any reader would.
+fn text_bytes(path: &Path) -> u64 {
+    const ENOUGH: u64 = 256 << 20;
+    let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
+    let Ok(file) = std::fs::File::open(path) else {
+        return bytes;
+    };
+    // Not packed, or packed badly: what was unpacked until then.
+    let mut unpacked = flate2::read::MultiGzDecoder::new(file).take(ENOUGH);
+    let mut counted = Counter(0);
+    let _ = std::io::copy(&mut unpacked, &mut counted);
+    bytes.max(counted.0)
+}
+
+struct Counter(u64);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How long something takes.
+struct Watch {
+    clock: Instant,
+    /// `None` where it cannot be told.
+    processor: Option<Duration>,
+}
+
+impl Watch {
+    fn start() -> Watch {
+        Watch {
+            clock: Instant::now(),
+            processor: processor_time(),
+        }
+    }
+
+    /// Time of the processor, else on the clock.
+    fn took(&self) -> Duration {
+        match (self.processor, processor_time()) {
+            (Some(before), Some(now)) => now.saturating_sub(before),
+            _ => self.clock.elapsed(),
+        }
+    }
+
+    fn wait<T>(&self, told: &mpsc::Receiver<T>, limit: Duration) -> Result<T, RecvTimeoutError> {
+        const HOUR: Duration = Duration::from_secs(3600);
+        loop {
+            match told.recv_timeout(Duration::from_millis(500)) {
+                Err(RecvTimeoutError::Timeout)
+                    if self.took() < limit && self.clock.elapsed() < HOUR => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// What the process has used, user and system, to the hundredth of a second (`man 5 proc`: fields 14
+/// and 15 of `stat`, in ticks of `_SC_CLK_TCK`, which is 100 on Linux).
+fn processor_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let ticks = fields.split(' ').skip(11).take(2);
+    let ticks: u64 = ticks.map(|t| t.parse::<u64>().unwrap_or(0)).sum();
+    Some(Duration::from_millis(10 * ticks))
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|t| (*t).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
+}
+
+/// The whole road. `Ok(false)` for a file that is refused, which is an answer.
+pub(crate) fn road(path: &Path, rules: &RuleSet) -> Result<bool, String> {
+    measured(path, rules).map(|(judged, _)| judged)
+}
+
+/// Whether a file was judged, and by how much memory grew meanwhile.
+fn measured(path: &Path, rules: &RuleSet) -> Result<(bool, u64), String> {
+    reset_peak();
+    let before = memory("VmRSS:");
+    let copy = path.with_extension("scrubbed");
+    let _ = std::fs::remove_file(&copy);
+    // What is left in a copy may be chance in damaged bytes; that it ends is what counts here.
+    let _ = scrub::scrub(path, &copy, false, &Quiet);
+    let _ = std::fs::remove_file(&copy);
+    let Ok(profile) = read::open(path, &Quiet) else {
+        return Ok((false, memory("VmHWM:").saturating_sub(before)));
+    };
+    let kernels = Kernels::of(&profile);
+    let report = judged(profile, rules);
+    if let Some(report) = &report {
+        views(report)?;
+    }
+    // The sum below is the harness's own work.
+    let grown = memory("VmHWM:").saturating_sub(before);
+    kernels.check(path)?;
+    Ok((report.is_some(), grown))
+}
+
+/// Every view of a report comes about, without a number that is none.
+fn views(report: &Report) -> Result<(), String> {
+    report::markdown(report).map_err(|e| format!("no Markdown: {e}"))?;
+    report::html(report).map_err(|e| format!("no HTML: {e}"))?;
+    let _ = report::github(report);
+    let terminal = report::text(report, 80);
+    let sarif = report::sarif(report);
+    serde_json::from_str::<Value>(&sarif).map_err(|e| format!("no SARIF: {e}"))?;
+    let json: Value =
+        serde_json::from_str(&report::json(report)).map_err(|e| format!("no JSON: {e}"))?;
+    finite(&json.to_string())?;
+    finite(&terminal)
+}
+
+/// The report of a profile; `None` when it cannot be read.
+pub(crate) fn report(path: &Path, rules: &RuleSet) -> Option<Report> {
+    judged(read::open(path, &Quiet).ok()?, rules)
+}
+
+fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {
+    let gpu = select::choose(Some("v100"), &profile).ok()?;
+    let costed = price(correlate(profile, &VOCABULARY), gpu);
+    let verdict = judge(rules, &Table::new(&costed));
+    let options = Options {
+        top: 10,
+        max_sites: 100,
+    };
+    Some(Report::new(&costed, &verdict, &options))
+}
+
+/// A number that is none becomes `null` in JSON; fields that may be absent are `null` too, so only
+/// texts show it.
+fn finite(text: &str) -> Result<(), String> {
+    let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '+' | '.');
+    let mut words = text.split(|c| !part(c));
+    match words.find(|w| ["NaN", "inf", "-inf", "+inf"].contains(w)) {
+        Some(word) => Err(format!("the report says `{word}`")),
+        None => Ok(()),
+    }
+}
+
+/// What a reader made of the kernels.
+pub(crate) struct Kernels {
+    rows: usize,
+    /// ns.
+    total: i128,
+    /// A note says what was left out.
+    explained: bool,
+}
+
+impl Kernels {
+    pub(crate) fn of(profile: &Profile) -> Kernels {
+        const EXPLAINS: [&str; 4] = [
+            "rows_skipped",
+            "reversed_times",
+            "trace_cut",
+            "counters_only",
+        ];
+        Kernels {
+            rows: profile.kernels.len(),
+            total: profile
+                .kernels
+                .iter()
+                .map(|k| i128::from(k.span.ns()))
+                .sum(),
+            explained: profile.notes.iter().any(|n| EXPLAINS.contains(&n.code)),
+        }
+    }
+
+    /// They are as many and as long as a count of their own says, or a note says why not.
+    pub(crate) fn check(&self, path: &Path) -> Result<(), String> {
+        if self.explained {
+            return Ok(());
+        }
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let (rows, total, tolerance) = if bytes.starts_with(b"SQLite format 3\0") {
+            let (rows, total) = sum_of_tables(path);
+            (rows, total, 0)
+        } else {
+            match sum_of_events(&bytes) {
+                // Each kernel's times are rounded to a nanosecond.
+                Some((rows, total)) => (rows, total, 2 * rows as i128),
+                None => return Ok(()),
+            }
+        };
+        if (self.total - total).abs() <= tolerance && self.rows == rows {
+            return Ok(());
+        }
+        Err(format!(
+            "a silent wrong total: {} kernels of {} ns were read, the file holds {rows} of {total} ns",
+            self.rows, self.total
+        ))
+    }
+}
+
+fn sum_of_tables(path: &Path) -> (usize, i128) {
+    let Ok(db) = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY) else {
+        return (0, 0);
+    };
+    let nvprof = db.prepare("SELECT 1 FROM StringTable").is_ok();
+    let tables: &[&str] = if nvprof {
+        &[
+            "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL",
+            "CUPTI_ACTIVITY_KIND_KERNEL",
+        ]
+    } else {
+        &["CUPTI_ACTIVITY_KIND_KERNEL"]
+    };
+    let (mut rows, mut total) = (0, 0);
+    for table in tables {
+        let Ok(mut statement) = db.prepare(&format!("SELECT start, end FROM {table} NOT INDEXED"))
+        else {
+            continue;
+        };
+        let mut found = statement.query([]).expect("no parameters");
+        while let Ok(Some(row)) = found.next() {
+            let number = |at| match row.get_ref(at) {
+                Ok(ValueRef::Integer(n)) => Some(i128::from(n)),
+                Ok(ValueRef::Real(r)) => Some(r as i128),
+                _ => None,
+            };
+            rows += 1;
+            if let (Some(start), Some(end)) = (number(0), number(1)) {
+                total += (end - start).max(0);
+            }
+        }
+    }
+    (rows, total)
+}
+
+/// Of JSON that any parser reads; the reader is more patient.
+fn sum_of_events(bytes: &[u8]) -> Option<(usize, i128)> {
+    const MOST: u64 = 512 << 20;
+    let trace: Value = if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut unpacked = Vec::new();
+        let mut decoder = flate2::read::MultiGzDecoder::new(bytes).take(MOST);
+        decoder.read_to_end(&mut unpacked).ok()?;
+        serde_json::from_slice(&unpacked).ok()?
+    } else {
+        serde_json::from_slice(bytes).ok()?
+    };
+    let events = trace.get("traceEvents").unwrap_or(&trace).as_array()?;
+    let (mut rows, mut total) = (0, 0.0);
+    for event in events {
+        let is = |key: &str, value: &str| {
+            event
+                .get(key)
+                .and_then(Value::as_str)
+                .is_some_and(|v| v.eq_ignore_ascii_case(value))
+        };
+        // Without a phase it is a whole event, for the reader too.
+        let whole = event.get("ph").is_none() || is("ph", "X");
+        if whole && is("cat", "kernel") {
+            rows += 1;
+            total += event
+                .get("dur")
+                .and_then(Value::as_f64)
+                .unwrap_or(0.0)
+                .max(0.0)
+                * 1000.0;
+        }
+    }
+    Some((rows, total as i128))
+}
+
+// ---------------------------------------------------------------------------- memory
+
+fn reset_peak() {
+    // Linux: 5 resets the peak resident set size (`man 5 proc`).
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Resident memory of the process in bytes, of a line of its status: now or at its peak.
+fn memory(line: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix(line));
+    let kib = line.and_then(|l| l.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+// ---------------------------------------------------------------------------- a profile
+
+/// Everything for one profile.
+pub(crate) fn torture(harness: &mut Harness, path: &Path, how: How, dice: &mut Dice) {
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let bytes = std::fs::read(path).expect("a profile");
+    harness.file(&format!("{name} as it is"), path);
+    cuts(harness, &name, &bytes, how.cuts);
+    if bytes.starts_with(b"SQLite format 3\0") {
+        flips(harness, &name, &bytes, how.flips, dice);
+        edits(harness, &name, path, how.one_in, dice);
+        return;
+    }
+    let text = if bytes.starts_with(&[0x1f, 0x8b]) {
+        // Most changes of packed bytes are only ever seen by the checksum.
+        packed_flips(
+            harness,
+            &name,
+            &bytes,
+            how.flips / 4,
+            how.flips - how.flips / 4,
+            dice,
+        );
+        let mut text = Vec::new();
+        let mut decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
+        let _ = decoder.read_to_end(&mut text);
+        text
+    } else {
+        flips(harness, &name, &bytes, how.flips, dice);
+        bytes
+    };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    texts(harness, &name, &text, how.one_in, dice);
+}
+
+/// How much is done to one profile.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) cuts: usize,
+    pub(crate) flips: usize,
+    /// One in so many edits of columns and texts; tables are dropped and times reversed in any case.
+    pub(crate) one_in: usize,
+}
