@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
 
-use crate::cli_sandbox::{Sandbox, ROOT, has, lacks, said};
+use crate::cli_sandbox::{ROOT, Sandbox, has, lacks, said};
 use pyprof_advise::formats::FORMATS;
 use rusqlite::Connection;
 use serde_json::Value;
@@ -74,8 +74,14 @@ fn without_arguments_there_is_help_and_status_2() {
 #[test]
 fn wrong_options_are_named() {
     let sandbox = Sandbox::new();
-    has(&sandbox.refused("net.sqlite --tops 3"), &["--tops", "'--top'"]);
-    has(&sandbox.refused("net.sqlite --top many"), &["--top", "many"]);
+    has(
+        &sandbox.refused("net.sqlite --tops 3"),
+        &["--tops", "'--top'"],
+    );
+    has(
+        &sandbox.refused("net.sqlite --top many"),
+        &["--top", "many"],
+    );
     has(
         &sandbox.refused("net.sqlite --format pdf"),
         &["pdf", "markdown", "json"],
@@ -311,7 +317,9 @@ fn colours_when_asked_for_only() {
     lacks(&sandbox.fine("net.sqlite --color always"), &[ESCAPE]);
     sandbox.write("bad.toml", "title = 1\n");
     has(
-        &sandbox.run("net.sqlite --rules bad.toml --color always").err,
+        &sandbox
+            .run("net.sqlite --rules bad.toml --color always")
+            .err,
         &[ESCAPE],
     );
     lacks(&sandbox.run("net.sqlite --rules bad.toml").err, &[ESCAPE]);
@@ -531,7 +539,10 @@ fn a_users_rule_speaks_is_set_ignored_and_silences_built_in_ones() {
     let (head, tail) = rule.split_at(before("message "));
     let supersedes = "supersedes = [\"layers/double-log-softmax\"]\n";
     sandbox.write("ours.toml", &format!("{head}{supersedes}{tail}"));
-    has(&sandbox.fine("rules test ours.toml"), &["2 passed, 0 failed"]);
+    has(
+        &sandbox.fine("rules test ours.toml"),
+        &["2 passed, 0 failed"],
+    );
     let rules = |arguments: &str| -> Vec<String> {
         let text = sandbox.fine(&format!("net.sqlite --format json {arguments}"));
         let report: Value = serde_json::from_str(&text).unwrap();

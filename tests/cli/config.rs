@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::cli_sandbox::{Sandbox, ROOT, has, lacks};
+use crate::cli_sandbox::{ROOT, Sandbox, has, lacks};
 use serde_json::Value;
 
 /// Everything that can be said at once.
@@ -423,7 +423,10 @@ fn a_file_that_cannot_be_read() {
         "ctrl.toml",
         "gpu = \"a\\u001b[31m\"\nformat = \"\\u001b[31m\"\n",
     );
-    lacks(&sandbox.refused("net.sqlite --config ctrl.toml"), &["\u{1b}"]);
+    lacks(
+        &sandbox.refused("net.sqlite --config ctrl.toml"),
+        &["\u{1b}"],
+    );
 }
 
 #[test]

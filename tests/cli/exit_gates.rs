@@ -1,6 +1,6 @@
 //! What decides over the exit status: gates, what a baseline knows, what is suppressed.
 
-use crate::cli_sandbox::{Sandbox, ROOT, has, lacks};
+use crate::cli_sandbox::{ROOT, Sandbox, has, lacks};
 use pyprof_advise::formats::FORMATS;
 use serde_json::{Value, json};
 
@@ -123,7 +123,10 @@ fn wrong_gates_are_explained() {
             "pyprof-advise diff BEFORE AFTER --fail-on regression=3%",
         ),
     ] {
-        has(&sandbox.refused(&format!("{NET} --fail-on {gate}")), &[says]);
+        has(
+            &sandbox.refused(&format!("{NET} --fail-on {gate}")),
+            &[says],
+        );
     }
 }
 
@@ -366,7 +369,9 @@ fn jobs_have_baselines_too() {
     let said = sandbox.run("merge rank0.json rank1.json --baseline job.json --fail-on note");
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     assert_eq!(
-        sandbox.run("merge rank0.json rank1.json --fail-on error").code,
+        sandbox
+            .run("merge rank0.json rank1.json --fail-on error")
+            .code,
         1
     );
     // A single report is shown again, a job's too.

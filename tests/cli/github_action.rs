@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::cli_sandbox::{Sandbox, ROOT, has, lacks};
+use crate::cli_sandbox::{ROOT, Sandbox, has, lacks};
 use serde_json::Value;
 
 fn action() -> Value {
@@ -176,7 +176,10 @@ impl Runner {
             ("NAME", "default".into()),
             ("VERSION", String::new()),
         ]);
-        Runner { sandbox, environment }
+        Runner {
+            sandbox,
+            environment,
+        }
     }
 
     fn with(mut self, variable: &'static str, value: &str) -> Runner {

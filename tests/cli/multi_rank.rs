@@ -5,7 +5,7 @@ use crate::shared;
 use std::path::PathBuf;
 
 use crate::cli_sandbox::ranks::{Step, Trace, job};
-use crate::cli_sandbox::{Sandbox, Said, has, said};
+use crate::cli_sandbox::{Said, Sandbox, has, said};
 use pyprof_advise::report::{json, read_json};
 use serde_json::{Value, json};
 

@@ -151,7 +151,11 @@ fn in_the_middle_of_a_scrub_there_is_no_copy() {
         send(signal, &child);
         let status = ended(&mut child);
         assert_eq!(status.signal(), Some(number), "{status}");
-        assert_eq!(names(sandbox.path()), ["in.json", "pipe", "tmp"], "{signal}");
+        assert_eq!(
+            names(sandbox.path()),
+            ["in.json", "pipe", "tmp"],
+            "{signal}"
+        );
         assert!(names(&sandbox.path().join("tmp")).is_empty(), "{signal}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::shared;
 use std::path::Path;
 
-use crate::cli_sandbox::{Sandbox, ROOT, Said, has, said};
+use crate::cli_sandbox::{ROOT, Said, Sandbox, has, said};
 use pyprof_advise::compare::diff::{Diff, Level, SCHEMA, SiteChange, Unit, json, markdown};
 use serde_json::{Value, json};
 
@@ -413,7 +413,11 @@ fn twice_the_batch_is_twice_the_work() {
             "per unit of data that is the same",
         ],
     );
-    assert_eq!(sandbox.gate("3%").code, 0, "twice the data in twice the time");
+    assert_eq!(
+        sandbox.gate("3%").code,
+        0,
+        "twice the data in twice the time"
+    );
 
     let sandbox = Sandbox::of(&Program::net(), &bigger(2.5));
     assert!(sandbox.diff().slower.len() >= 2);

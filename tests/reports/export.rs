@@ -5,9 +5,9 @@
 
 mod engines;
 
-use crate::shared;
 use crate::cli_sandbox::ranks::job;
 use crate::cli_sandbox::{Sandbox, has, lacks};
+use crate::shared;
 use pyprof_advise::export::COLUMNS;
 use serde_json::{Value, json};
 
@@ -225,7 +225,10 @@ fn what_cannot_be_written_is_said_before_anything_is_read() {
 fn the_report_of_a_job_is_not_taken_apart() {
     let sandbox = four_ranks();
     sandbox.fine("merge reports --format json -o job.json");
-    has(&sandbox.refused("export job.json"), &["of several profiles"]);
+    has(
+        &sandbox.refused("export job.json"),
+        &["of several profiles"],
+    );
     let said = sandbox.run("export job.json trace_1.json");
     assert_eq!(said.code, 0);
     has(&said.err, &["not in the report", "job.json"]);
@@ -267,7 +270,8 @@ fn reports_in_a_folder_are_merged() {
 
 #[test]
 fn every_column_is_documented() {
-    let page = std::fs::read_to_string(format!("{}/docs/clusters.md", crate::cli_sandbox::ROOT)).unwrap();
+    let page =
+        std::fs::read_to_string(format!("{}/docs/clusters.md", crate::cli_sandbox::ROOT)).unwrap();
     for column in COLUMNS {
         let row = format!(
             "| `{}` | {} | {} |",

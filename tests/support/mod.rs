@@ -1,5 +1,9 @@
 //! What several test programs share.
-#![allow(dead_code, unused_imports, reason = "each test program uses its part of this")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test program uses its part of this"
+)]
 
 pub(crate) mod cli_sandbox;
 pub(crate) mod shared;

@@ -2,8 +2,8 @@
 
 use assert_cmd::Command;
 
-use crate::cli_sandbox::{Sandbox, ROOT, has};
 use super::four_ranks;
+use crate::cli_sandbox::{ROOT, Sandbox, has};
 
 /// The code block behind `<!-- example: NAME -->`.
 fn example(name: &str) -> String {

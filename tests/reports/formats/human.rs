@@ -3,7 +3,7 @@
 use pyprof_advise::formats::{FORMATS, Layout};
 use pyprof_advise::report::{PR_CHARS, html, markdown, markdown_within, text};
 
-use super::poison::check_report;
+use super::hostile_text::check_report;
 use super::{check, example, reports};
 
 #[test]

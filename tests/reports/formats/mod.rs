@@ -15,7 +15,6 @@ mod hostile_text;
 mod human;
 mod machine;
 
-
 /// The report of a profile as JSON; `None` when there is nothing to judge in it.
 fn reported(profile: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
