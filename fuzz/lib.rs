@@ -9,7 +9,7 @@ use pyprof_advise::cost::{VOCABULARY, price};
 use pyprof_advise::facts::Table;
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::RuleSet;
-use pyprof_advise::read::{self, Quiet};
+use pyprof_advise::read::{self, NoProgress};
 use pyprof_advise::report::{self, Report};
 
 #[path = "../tests/reports/formats/check.rs"]
@@ -57,7 +57,7 @@ pub fn file(name: &str) -> PathBuf {
 /// When what was read and the sum differ and no note says why.
 pub fn profile(data: &[u8]) {
     with_file(data, |path| {
-        let Ok(profile) = read::open(path, &Quiet) else {
+        let Ok(profile) = read::open(path, &NoProgress) else {
             return;
         };
         if let Err(fault) = faults::Kernels::of(&profile).check(path) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::correlate::SiteId;
 use crate::cost::Family;
-use crate::profile::{Format, Profile, RangeKind};
+use crate::profile::{Profile, RangeKind};
 
 mod around;
 mod chain;
@@ -275,6 +275,8 @@ pub fn of_gpu(gpu: &crate::gpu::Gpu) -> BTreeMap<String, Value> {
 
 /// What facts need that a profile may not carry, said as how to collect it.
 mod needs {
+    use crate::profile::DataKind;
+
     pub(super) const SHAPES: &str = "tensor shapes: `emit_nvtx(record_shapes=True)`, PyProf markers, or torch.profiler with `record_shapes=True`";
     pub(super) const STRIDES: &str =
         "tensor strides: torch.profiler with `record_shapes=True` of a recent PyTorch";
@@ -303,26 +305,14 @@ mod needs {
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
 
-    /// The same for a torch.profiler trace.
-    pub(super) const IN_A_TRACE: &[(&str, &str)] = &[
-        (
-            SHAPES,
-            "tensor shapes: torch.profiler with `record_shapes=True`",
-        ),
-        (
-            TRUSTED_IDLE,
-            "a capture without call stacks (`with_stack=False`): they slow the host and stretch every gap",
-        ),
-        (
-            LAUNCH_CONFIG,
-            "launch configurations, which torch.profiler does not record for these kernels",
-        ),
-        (STEPS, "numbered steps: `prof.step()` after each iteration"),
-        (
-            API,
-            "the CUDA API call behind it: start the profiler before the work is launched",
-        ),
-        (LAYERS, "layer names: torch.profiler with `with_stack=True`"),
+    /// What a tool may have its own way to record.
+    pub(super) const KINDS: &[(&str, DataKind)] = &[
+        (SHAPES, DataKind::Shapes),
+        (TRUSTED_IDLE, DataKind::TrustedIdle),
+        (LAUNCH_CONFIG, DataKind::LaunchConfig),
+        (STEPS, DataKind::Steps),
+        (API, DataKind::ApiCalls),
+        (LAYERS, DataKind::Layers),
     ];
     /// Of a trace that has shapes already.
     pub(super) const PRICES: &str = "an operator and a price for the work listed below without them; the shapes are there (`--costs` takes formulas of your own)";
@@ -330,17 +320,13 @@ mod needs {
 
 /// How to collect what a fact needs, for the profiler that wrote the file.
 pub fn to_collect<'a>(needs: &'a str, profile: &Profile) -> &'a str {
-    if profile.format != Format::KinetoJson {
-        return needs;
-    }
     let has_operators = || profile.ranges.iter().any(|r| r.kind == RangeKind::CpuOp);
     if needs == needs::SHAPES && profile.recorded.shapes && has_operators() {
         return needs::PRICES;
     }
-    needs::IN_A_TRACE
-        .iter()
-        .find(|(other, _)| *other == needs)
-        .map_or(needs, |(_, here)| here)
+    let kind = needs::KINDS.iter().find(|(name, _)| *name == needs);
+    kind.and_then(|(_, kind)| profile.format.how_to_record(*kind))
+        .unwrap_or(needs)
 }
 
 impl Answer {

@@ -9,7 +9,10 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
 mod correlation_map;
-pub(crate) use correlation_map::{CorrelationMap, IdMap};
+mod format;
+
+pub(crate) use correlation_map::CorrelationMap;
+pub use format::{Container, DataKind, Format, RangeArgs};
 
 /// Declares a handle into one of the tables of [`Profile`] (or of a later stage): a row number that
 /// leaves room for "none", so that an `Option` of it takes four bytes too. There are millions.
@@ -61,36 +64,26 @@ macro_rules! handle {
     )+};
 }
 
-/// A sequence number, operator id or correlation id. PyTorch and CUPTI count them one by one, so they
-/// take six bytes, with or without a value: there are millions.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// A sequence number, operator id or correlation id: PyTorch and CUPTI count them one by one. An
+/// `Option` of it takes eight bytes too.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SerialNumber {
-    low: [u16; 2],
-    /// Complement of the highest 16 bits.
-    high: std::num::NonZeroU16,
+    /// The number plus one.
+    above: std::num::NonZeroU64,
 }
 
 impl SerialNumber {
-    /// The first number that is none.
-    pub const END: u64 = 0xffff << 32;
-
-    /// `None` from [`SerialNumber::END`] on.
+    /// `None` for `u64::MAX`, which stands for "no number" wherever it is written.
     pub const fn new(number: u64) -> Option<SerialNumber> {
-        if number >= SerialNumber::END {
-            return None;
-        }
-        match std::num::NonZeroU16::new(!((number >> 32) as u16)) {
-            Some(high) => Some(SerialNumber {
-                low: [number as u16, (number >> 16) as u16],
-                high,
-            }),
+        match std::num::NonZeroU64::new(number.wrapping_add(1)) {
+            Some(above) => Some(SerialNumber { above }),
             None => None,
         }
     }
 
+    /// The number.
     pub const fn get(self) -> u64 {
-        let [low, middle] = self.low;
-        low as u64 | (middle as u64) << 16 | (!self.high.get() as u64) << 32
+        self.above.get() - 1
     }
 }
 
@@ -182,32 +175,6 @@ impl Span {
 
     pub fn contains(self, time: i64) -> bool {
         self.start <= time && time < self.end
-    }
-}
-
-/// Which kind of file a profile came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// `nsys export --type sqlite`.
-    NsysSqlite,
-    /// `nvprof -o net.sqlite` / `.nvvp`: raw CUPTI records.
-    NvprofSqlite,
-    /// `torch.profiler` / Kineto Chrome trace JSON.
-    KinetoJson,
-    /// The output of PyProf's `parse`.
-    PyprofDict,
-}
-
-impl Format {
-    /// The name used in reports and errors.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::NsysSqlite => "Nsight Systems SQLite export",
-            Format::NvprofSqlite => "nvprof SQLite database",
-            Format::KinetoJson => "PyTorch profiler JSON trace",
-            Format::PyprofDict => "PyProf dictionary file",
-        }
     }
 }
 
@@ -638,7 +605,8 @@ pub struct Message {
 /// Everything read from one file. Kernels, calls and ranges are sorted by start, ties by file order.
 #[derive(Debug, Clone)]
 pub struct Profile {
-    pub format: Format,
+    /// The format of the file.
+    pub format: &'static Format,
     /// The path as the user gave it.
     pub path: String,
     /// File size in bytes.
@@ -675,7 +643,7 @@ pub struct Profile {
 
 impl Profile {
     /// An empty profile of a format, for readers to fill.
-    pub fn new(format: Format, path: &str) -> Profile {
+    pub fn new(format: &'static Format, path: &str) -> Profile {
         Profile {
             format,
             path: path.to_owned(),
@@ -781,14 +749,14 @@ mod tests {
     fn rows_stay_small() {
         // A profile has millions of each.
         assert_eq!(size_of::<Option<StrId>>(), 4);
-        assert_eq!(size_of::<Option<SerialNumber>>(), 6);
-        assert_eq!(size_of::<HostRange>(), 48);
-        assert_eq!(size_of::<Kernel>(), 48);
-        assert_eq!(size_of::<ApiCall>(), 32);
+        assert_eq!(size_of::<Option<SerialNumber>>(), 8);
+        assert_eq!(size_of::<HostRange>(), 56);
+        assert_eq!(size_of::<Kernel>(), 56);
+        assert_eq!(size_of::<ApiCall>(), 40);
     }
 
     #[test]
-    fn handles_and_numbers_give_back_what_they_were_made_of() {
+    fn handles_and_serial_numbers_round_trip() {
         for row in [0, 1, u32::MAX - 1] {
             assert_eq!(StrId(row).row(), row);
             assert_eq!(format!("{:?}", StrId(row)), format!("StrId({row})"));
@@ -797,7 +765,6 @@ mod tests {
         assert_eq!(StrId(u32::MAX), StrId(u32::MAX - 1));
         assert!(StrId(0) < StrId(1));
         assert_eq!(SerialNumber::new(u64::MAX), None);
-        assert_eq!(SerialNumber::new(SerialNumber::END), None);
         for number in [
             0,
             7,
@@ -805,7 +772,7 @@ mod tests {
             65_536,
             u64::from(u32::MAX),
             1 << 47,
-            SerialNumber::END - 1,
+            u64::MAX - 1,
         ] {
             assert_eq!(
                 SerialNumber::new(number).map(SerialNumber::get),

@@ -19,7 +19,7 @@ use crate::facts::Table;
 use crate::formats::{self, Layout, OutputFormat};
 use crate::gpu::select;
 use crate::judge::{Rule, RuleSet, judge, why};
-use crate::profile::{Format as InputFormat, Profile};
+use crate::profile::Profile;
 use crate::read;
 use crate::report::{self, LeftOut, Report};
 
@@ -251,7 +251,7 @@ impl<'a> Judge<'a> {
 
     /// The road of one profile of several.
     fn file(&self, path: &Path, stages: &mut Stages) -> Result<Judged, Failure> {
-        let profile = read_profile(path, &read::Quiet)?;
+        let profile = read_profile(path, &read::NoProgress)?;
         let (judged, _) = self.profile(path, profile, stages)?;
         Ok(judged)
     }
@@ -386,7 +386,7 @@ fn nothing_to_judge(profile: &Profile) -> String {
     let mut text = format!(
         "{}: there is no kernel in this {}, so there is nothing to judge\n  {}",
         plain(&profile.path),
-        profile.format.name(),
+        profile.format.name,
         what_it_holds(profile)
     );
     // What is missing was just said; how the file may be shared is beside the point.
@@ -400,42 +400,18 @@ fn nothing_to_judge(profile: &Profile) -> String {
         text.push_str("\n  ");
         text.push_str(&plain(&note.text));
     }
-    text.push_str(how_to_capture(profile.format));
+    text.push_str(profile.format.how_to_capture);
     text.push_str(
         "\n  docs/capture.md tells what else may be wrong (containers, permissions, capture ranges).",
     );
     text
 }
 
-/// The way to a file with kernels, with the tool this one came from.
-fn how_to_capture(format: InputFormat) -> &'static str {
-    match format {
-        InputFormat::KinetoJson => {
-            "\n  Profile again with both activities, while the GPU works:\n    \
-             with torch.profiler.profile(\n        \
-             activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True,\n    \
-             ) as prof:\n        \
-             train_step()\n        \
-             torch.cuda.synchronize()\n    \
-             prof.export_chrome_trace(\"net.pt.trace.json.gz\")"
-        }
-        _ => {
-            "\n  Capture again with CUDA tracing on, while the GPU works:\n    \
-             nsys profile -t cuda,nvtx -o net python train.py\n    \
-             nsys export --type sqlite -o net.sqlite net.nsys-rep"
-        }
-    }
-}
-
 /// `It holds 1,824 NVTX ranges, but no CUDA API calls: CUDA was not traced.`
 fn what_it_holds(profile: &Profile) -> String {
-    let ranges = match profile.format {
-        InputFormat::KinetoJson => "operators and annotations",
-        _ => "NVTX ranges",
-    };
     let parts = [
         (profile.calls.len(), "CUDA API calls"),
-        (profile.ranges.len(), ranges),
+        (profile.ranges.len(), profile.format.ranges),
     ];
     let has: Vec<String> = parts
         .iter()

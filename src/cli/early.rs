@@ -27,7 +27,7 @@ pub(super) fn start(profiles: &[PathBuf]) -> Option<Early> {
     }
     let path = only.clone();
     let read = std::thread::Builder::new().spawn(move || {
-        let profile = read_profile(&path, &read::Quiet);
+        let profile = read_profile(&path, &read::NoProgress);
         // What is needed next, while the rules are still being loaded.
         load::built_in();
         profile

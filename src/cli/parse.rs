@@ -57,7 +57,7 @@ pub(super) fn run(path: &Path, speech: Speech) -> Result<Run, Failure> {
         let mut text = format!(
             "{}: a {} without a single kernel",
             plain(&profile.path),
-            profile.format.name()
+            profile.format.name
         );
         for note in &profile.notes {
             text.push_str("\n  ");

@@ -8,9 +8,9 @@ use crate::profile::{ApiCall, ApiClass, CallId, CorrelationMap, Kernel, Profile}
 /// collide.
 pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
     let started = profile.kernels.iter().map(|k| (k.process, k.correlation));
-    let mut best: CorrelationMap<CallId> = CorrelationMap::of(profile, started);
+    let mut best: CorrelationMap<CallId> = CorrelationMap::for_numbers(started);
     for (id, call) in (0..).map(CallId).zip(&profile.calls) {
-        let Some(slot) = best.slot_of(profile, call) else {
+        let Some(slot) = best.slot_of_call(profile, call) else {
             continue;
         };
         let known = slot.and_then(|known| profile.calls.get(known.idx()));

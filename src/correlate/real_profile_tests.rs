@@ -62,7 +62,7 @@ const KNOWN: &[&str] = &[
 
 fn run(file: &str) -> Option<Run> {
     let path = crate::shared::profile(file)?;
-    let profile = read::open(&path, &read::Quiet).unwrap();
+    let profile = read::open(&path, &read::NoProgress).unwrap();
     let vocabulary = Vocabulary {
         knows_op: &|op| KNOWN.contains(&op.name.as_str()),
         is_communication: &|name| name.starts_with("nccl"),

@@ -5,15 +5,14 @@ use rayon::iter::{
     IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
 };
 use rayon::slice::ParallelSliceMut;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layers::{FsdpBrackets, ScopeTraits};
 use super::model::{ArgsId, Direction, LayerSource, OpName, ScopeId};
 use super::range_meaning::{FsdpPhase, NamedOp, RangeClass, RangeInfo, RangeInfos, RangeRole};
 use super::scope_builder::{self, ScopeBuilder};
 use super::scope_tree::{ScopeContext, ScopeTree};
-use crate::profile::{
-    CorrelationMap, HostRange, IdMap, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId,
-};
+use crate::profile::{HostRange, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId};
 
 /// Everything the questions about a scope need. Nothing of it changes, so many threads may ask.
 #[derive(Debug, Clone, Copy)]
@@ -315,14 +314,10 @@ pub(crate) fn forwards(
     let chosen = chosen(profile, texts, tree, sweep);
     let ranges: Vec<RangeId> = chosen.iter().map(|(_, range)| *range).collect();
     tree.add(&sweep.add_ranges(&ranges));
-    let nodes = chosen.iter().map(|(node, _)| u64::from(node.row()));
-    let mut forwards = ForwardRanges(IdMap::of(nodes));
-    for (node, range) in chosen {
-        if let Some(slot) = forwards.0.slot(u64::from(node.row())) {
-            *slot = sweep.scope_of(range);
-        }
-    }
-    forwards
+    let scopes = chosen
+        .into_iter()
+        .filter_map(|(node, range)| Some((node, sweep.scope_of(range)?)));
+    ForwardRanges(scopes.collect())
 }
 
 /// Every autograd node that has a number, and the range chosen for it.
@@ -344,8 +339,7 @@ fn chosen(
     if nodes.is_empty() {
         return Vec::new();
     }
-    let numbers = nodes.iter().map(|n| (n.process, SerialNumber::new(n.seq)));
-    let wanted: CorrelationMap<()> = CorrelationMap::of(profile, numbers);
+    let wanted: FxHashSet<(ProcessId, u64)> = nodes.iter().map(|n| (n.process, n.seq)).collect();
     let mut origins = origins(profile, texts, sweep, &wanted);
     origins.par_sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
     (nodes.par_iter())
@@ -355,11 +349,11 @@ fn chosen(
 
 /// Per scope that is an autograd node: the forward range that recorded it.
 #[derive(Debug)]
-pub(crate) struct ForwardRanges(IdMap<ScopeId>);
+pub(crate) struct ForwardRanges(FxHashMap<ScopeId, ScopeId>);
 
 impl ForwardRanges {
     fn of(&self, node: ScopeId) -> Option<ScopeId> {
-        self.0.get(u64::from(node.row()))
+        self.0.get(&node).copied()
     }
 }
 
@@ -412,14 +406,14 @@ fn origins(
     profile: &Profile,
     texts: &RangeInfos,
     sweep: &ScopeBuilder<'_>,
-    wanted: &CorrelationMap<()>,
+    wanted: &FxHashSet<(ProcessId, u64)>,
 ) -> Vec<ForwardCandidate> {
     (profile.ranges.par_iter())
         .enumerate()
         .filter_map(|(id, range)| {
             let seq = range.seq?;
             let process = profile.threads.get(range.thread.idx())?.process;
-            if !wanted.asks(process, seq) {
+            if !wanted.contains(&(process, seq.get())) {
                 return None;
             }
             let meaning = texts.of(range);

@@ -2,8 +2,8 @@
 
 use super::{OpName, Run, Vocabulary, correlate};
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, Device, DeviceId, Format, HostRange, Kernel, LaunchConfig,
-    Process, ProcessId, Profile, RangeKind, RangeText, SerialNumber, Span, Thread, ThreadId,
+    ApiCall, ApiClass, ConfigId, Device, DeviceId, HostRange, Kernel, LaunchConfig, Process,
+    ProcessId, Profile, RangeKind, RangeText, SerialNumber, Span, Thread, ThreadId,
 };
 
 /// Builds a profile: one process, one thread and one device unless told otherwise.
@@ -14,7 +14,7 @@ pub(crate) struct ProfileBuilder {
 
 impl ProfileBuilder {
     pub(crate) fn new() -> ProfileBuilder {
-        let mut profile = Profile::new(Format::NsysSqlite, "test");
+        let mut profile = Profile::new(&crate::read::NSYS_SQLITE, "test");
         profile.devices.push(Device::default());
         profile.configs.push(LaunchConfig::default());
         let mut builder = ProfileBuilder { profile, next: 1 };

@@ -260,7 +260,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
 mod tests {
     use super::*;
     use crate::correlate::{Vocabulary, correlate};
-    use crate::profile::{Device, Format, MemoryCopy, Process, Profile};
+    use crate::profile::{Device, MemoryCopy, Process, Profile};
 
     const WINDOW: Span = Span {
         start: 0,
@@ -269,7 +269,7 @@ mod tests {
 
     /// A run whose only rows are copies: `(kind, bytes)`, one after the other.
     fn copying(copies: &[(CopyKind, u64)]) -> Run {
-        let mut profile = Profile::new(Format::NsysSqlite, "made up");
+        let mut profile = Profile::new(&crate::read::NSYS_SQLITE, "made up");
         profile.processes.push(Process {
             pid: 1,
             rank: None,

@@ -250,15 +250,8 @@ const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         NOTHING,
-        "The input: `nsys_sqlite`, `nvprof_sqlite`, `kineto_json`, `pyprof_dict`",
-        |t| {
-            Answer::word(match t.costed.run.profile.format {
-                crate::profile::Format::NsysSqlite => "nsys_sqlite",
-                crate::profile::Format::NvprofSqlite => "nvprof_sqlite",
-                crate::profile::Format::KinetoJson => "kineto_json",
-                crate::profile::Format::PyprofDict => "pyprof_dict",
-            })
-        }
+        "The input: `nsys_sqlite`, `nvprof_sqlite`, `kineto_json`",
+        |t| { Answer::word(t.costed.run.profile.format.id) }
     ),
     fact!(
         "run.gpu_known",

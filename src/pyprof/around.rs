@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::{Text, event};
 use crate::correlate::literal::{self, Literal};
 use crate::correlate::{Run, ScopeId};
-use crate::profile::{Format, HostRange, RangeKind, SerialNumber, StrId};
+use crate::profile::{HostRange, RangeArgs, RangeKind, SerialNumber, StrId};
 
 /// Parts of paths that make PyProf leave a line out of a trace: PyTorch's and PyProf's own files.
 const OWN_FILES: [&str; 9] = [
@@ -386,7 +386,8 @@ impl Growing<'_> {
     fn holds_stack(&mut self, args: StrId) -> bool {
         let profile = &self.around.run.profile;
         let holds = || event::call_stack(profile.text(args)).is_some();
-        profile.format == Format::KinetoJson && *self.stacks.entry(args).or_insert_with(holds)
+        profile.format.range_args == RangeArgs::TraceEvent
+            && *self.stacks.entry(args).or_insert_with(holds)
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     event, names,
 };
 use crate::correlate::{Direction, Link, OpCall, Run, WithoutOperator};
-use crate::profile::{Format, Kernel, SerialNumber, StrId, ThreadId};
+use crate::profile::{Kernel, RangeArgs, SerialNumber, StrId, ThreadId};
 
 /// Kernels one thread looks at without a break.
 const PIECE: usize = 1024;
@@ -185,7 +185,7 @@ impl Scan {
             row(chain.stack),
             u32::from(recomputed),
         ]);
-        if around.run.profile.format == Format::KinetoJson
+        if around.run.profile.format.range_args == RangeArgs::TraceEvent
             && let Some(op) = origin.op
         {
             let layer = op.layer.map_or(0, |layer| layer.row().saturating_add(1));
@@ -563,7 +563,7 @@ impl<'a, 'r> Writer<'a, 'r> {
         }
         place.seq_markers = marks.list.iter().map(|m| m.stencil(around)).collect();
         self.marks = marks;
-        if profile.format == Format::KinetoJson {
+        if profile.format.range_args == RangeArgs::TraceEvent {
             let lines = event::trace(around.run, &frames, chain.stack);
             place.trace = lines.iter().map(|line| self.pool.text(line)).collect();
             self.take_from_trace(&mut place, origin.op);

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::ReadError;
+use super::reader::ReadError;
 
 /// The files a profile can consist of: itself, and SQLite's logs beside it.
 const PARTS: [&str; 3] = ["", "-wal", "-journal"];

@@ -4,13 +4,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::ReadError;
+use super::magic::{HEAD_BYTES, first_byte, is_gzip, is_sqlite};
+use super::reader::ReadError;
 use crate::base::temporary::Temporary;
-
-/// How much of a file is looked at to recognise it.
-pub(super) const HEAD_BYTES: u64 = 4096;
-
-const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// The first bytes of a regular file.
 ///
@@ -228,8 +224,8 @@ pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
             "write it to a file first: its pages are read in any order, which a pipe does not allow",
         ));
     }
-    let packed = super::kineto::is_gzip(&head);
-    if !packed && !matches!(super::kineto::first_byte(&head), Some(b'{' | b'[')) {
+    let packed = is_gzip(&head);
+    if !packed && !matches!(first_byte(&head), Some(b'{' | b'[')) {
         return Err(not_a_profile(path, &head));
     }
     let mut file = Temporary::scratch().map_err(io)?;
@@ -242,11 +238,6 @@ pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
         ));
     }
     Ok(file)
-}
-
-/// Whether the bytes begin like an SQLite database.
-pub(super) fn is_sqlite(head: &[u8]) -> bool {
-    head.starts_with(SQLITE)
 }
 
 /// What a file that no reader takes is, with the way to a file we can read.

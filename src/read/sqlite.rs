@@ -18,7 +18,7 @@ use rusqlite::functions::{Aggregate, Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
-use super::{Progress, ReadError};
+use super::reader::{Progress, ReadError};
 
 mod chunk;
 mod pages;

@@ -463,7 +463,7 @@ fn method(costed: &Costed, verdict: &Verdict) -> Method {
     assumptions.dedup();
     Method {
         program: concat!("pyprof-advise ", env!("CARGO_PKG_VERSION")).to_owned(),
-        format: profile.format.name().to_owned(),
+        format: profile.format.name.to_owned(),
         file_bytes: profile.file_bytes,
         tool_version: profile.tool_version.as_deref().map(label),
         export_schema: profile.schema_version.as_deref().map(label),

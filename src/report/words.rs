@@ -427,18 +427,12 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
 /// `has_ranges`: operators were recorded.
 pub(super) fn missing(
     missing: WithoutOperator,
-    format: Format,
+    format: &Format,
     has_ranges: bool,
 ) -> (&'static str, String) {
-    let markers = match format {
-        Format::KinetoJson if has_ranges => {
-            "register what launches them as an operator (`torch.library.custom_op`), or name it with \
-             `torch.profiler.record_function`"
-        }
-        Format::KinetoJson => {
-            "record CPU operators too: `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`"
-        }
-        _ => "run the model under `torch.autograd.profiler.emit_nvtx(record_shapes=True)`",
+    let markers = match has_ranges {
+        true => format.name_operators,
+        false => format.record_operators,
     };
     let remedy = match missing {
         WithoutOperator::NoLaunch => {

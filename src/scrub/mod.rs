@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use crate::profile::Format;
+use crate::profile::Container;
 use crate::read::{self, ChangeGuard, Progress, ReadError};
 
 mod credentials;
@@ -51,7 +51,7 @@ pub fn scrub(
     progress: &dyn Progress,
 ) -> Result<Summary, ScrubError> {
     let guard = ChangeGuard::of(from);
-    let is_trace = read::recognize(from)? == Format::KinetoJson;
+    let is_trace = read::recognize(from)?.container == Container::Json;
     let copied = if is_trace {
         trace::copy(from, to, packed, progress)
     } else {

@@ -13,7 +13,7 @@ use pyprof_advise::profile::Profile;
 use pyprof_advise::read;
 
 fn costed(path: &Path, user: &UserCosts) -> Costed {
-    let profile = read::open(path, &read::Quiet).unwrap_or_else(|error| panic!("{error}"));
+    let profile = read::open(path, &read::NoProgress).unwrap_or_else(|error| panic!("{error}"));
     costed_profile(profile, user)
 }
 
@@ -62,7 +62,7 @@ fn shaped_calls_of_known_operators_are_priced() {
     let mut judged = Vec::new();
     for file in &files {
         // Some captures hold no kernels: other tests say how they are turned away.
-        let Ok(profile) = read::open(file, &read::Quiet) else {
+        let Ok(profile) = read::open(file, &read::NoProgress) else {
             continue;
         };
         let costed = costed_profile(profile, &UserCosts::default());

@@ -29,7 +29,7 @@ fn profiles() -> Vec<PathBuf> {
 }
 
 fn costed(path: &Path, gpu: Option<&str>) -> Option<Costed> {
-    let profile = read::open(path, &read::Quiet).ok()?;
+    let profile = read::open(path, &read::NoProgress).ok()?;
     if profile.kernels.is_empty() {
         return None;
     }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use pyprof_advise::correlate::{ArgValue, OpCallId, Run, correlate};
 use pyprof_advise::cost::{Costed, OpCost, VOCABULARY, price};
-use pyprof_advise::read::{self, Quiet};
+use pyprof_advise::read::{self, NoProgress};
 use serde_json::Value;
 
 const NETS: [&str; 3] = ["bertsmall", "qwen", "vit"];
@@ -17,7 +17,7 @@ fn real(net: &str) -> Option<(Run, Vec<Vec<String>>)> {
     let traces = shared::path("profiles")?;
     let tables = shared::path("reference")?;
     let path = traces.join(format!("tl_h100_{net}.json.gz"));
-    let profile = read::open(&path, &Quiet).unwrap_or_else(|e| panic!("{e}"));
+    let profile = read::open(&path, &NoProgress).unwrap_or_else(|e| panic!("{e}"));
     let run = correlate(profile, &VOCABULARY);
     let table = tables.join(format!("tl_h100_{net}.tracelens.csv"));
     Some((run, csv(&std::fs::read_to_string(table).unwrap())))

@@ -140,7 +140,7 @@ fn costed(file_name: &str, gpu: Option<&str>) -> Option<Costed> {
 }
 
 fn costed_at(path: &Path, gpu: Option<&str>) -> Costed {
-    let profile = read::open(path, &read::Quiet).unwrap();
+    let profile = read::open(path, &read::NoProgress).unwrap();
     let gpu = select::choose(gpu, &profile).unwrap();
     price(correlate(profile, &VOCABULARY), gpu)
 }

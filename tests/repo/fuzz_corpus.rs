@@ -9,7 +9,7 @@ use pyprof_advise::cost::user::UserCosts;
 use pyprof_advise::facts;
 use pyprof_advise::gpu::load;
 use pyprof_advise::judge::{RuleFile, RuleSet, Selection};
-use pyprof_advise::read::{self, Quiet};
+use pyprof_advise::read::{self, NoProgress};
 use pyprof_advise::{pyprof, report};
 
 fn seeds(target: &str) -> Vec<PathBuf> {
@@ -78,7 +78,7 @@ fn the_locked_dependencies_are_ours() {
 fn profiles_hold_kernels() {
     for target in ["nsys", "nvprof", "kineto", "scrub"] {
         for path in seeds(target) {
-            let profile = read::open(&path, &Quiet).unwrap();
+            let profile = read::open(&path, &NoProgress).unwrap();
             assert!(!profile.kernels.is_empty(), "{}", path.display());
         }
     }

@@ -40,7 +40,7 @@ fn reference(name: &str) -> Option<String> {
 }
 
 fn run(path: &Path) -> Run {
-    correlate(read::open(path, &read::Quiet).unwrap(), &VOCABULARY)
+    correlate(read::open(path, &read::NoProgress).unwrap(), &VOCABULARY)
 }
 
 fn records(path: &Path) -> Records {

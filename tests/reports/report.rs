@@ -20,7 +20,7 @@ use pyprof_advise::gpu::{Choice, Gpu, How, Vendor};
 use pyprof_advise::judge::{
     Confidence, Fault, Finding, NotJudged, Saving, SavingKind, Severity, Verdict,
 };
-use pyprof_advise::profile::{ConfigId, Device, DeviceId, Format, KernelId, Profile, Span};
+use pyprof_advise::profile::{ConfigId, Device, DeviceId, KernelId, Profile, Span};
 use pyprof_advise::report::{Options, Report, json, markdown, render_template};
 
 const MS: f64 = 1e6;
@@ -85,7 +85,7 @@ struct Sample {
 
 impl Sample {
     fn new() -> Sample {
-        let mut profile = Profile::new(Format::NsysSqlite, "/home/alice/net.sqlite");
+        let mut profile = Profile::new(&pyprof_advise::read::NSYS_SQLITE, "/home/alice/net.sqlite");
         profile.file_bytes = 1_440_000;
         profile.tool_version = Some("2024.2.1.106".into());
         profile.devices.push(Device {

@@ -10,9 +10,7 @@ use pyprof_advise::base::diag::Source;
 use pyprof_advise::gpu::load::{self, Spec};
 use pyprof_advise::gpu::select::{self, SelectError};
 use pyprof_advise::gpu::{Choice, How, Vendor, family, names, show};
-use pyprof_advise::profile::{
-    ConfigId, Device, DeviceId, Format, Kernel, ProcessId, Profile, Span, StrId,
-};
+use pyprof_advise::profile::{ConfigId, Device, DeviceId, Kernel, ProcessId, Profile, Span, StrId};
 
 fn spec(id: &str) -> &'static Spec {
     let found = load::built_in().iter().find(|s| s.gpu.id == id);
@@ -417,7 +415,7 @@ fn impossible_values_are_refused() {
 // --- the choice ----------------------------------------------------------------------------------
 
 fn profile(devices: Vec<Device>) -> Profile {
-    let mut profile = Profile::new(Format::NsysSqlite, "x.sqlite");
+    let mut profile = Profile::new(&pyprof_advise::read::NSYS_SQLITE, "x.sqlite");
     profile.devices = devices;
     profile
 }

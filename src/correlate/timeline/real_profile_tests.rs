@@ -6,7 +6,7 @@ use crate::correlate::GapCause;
 /// The capture's profile and times, with kernels joined to their launches; `None` without captures.
 fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {
     let path = crate::shared::profile(file)?;
-    let profile = crate::read::open(&path, &crate::read::Quiet).unwrap();
+    let profile = crate::read::open(&path, &crate::read::NoProgress).unwrap();
     let mut calls = FxHashMap::default();
     for (index, call) in profile.calls.iter().enumerate() {
         let process = profile.threads.get(call.thread.idx()).unwrap().process;

@@ -2,9 +2,8 @@ use super::*;
 use crate::correlate::GapCause;
 use crate::profile::KernelId;
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, CopyKind, Device, Format, GraphTrace, HostRange, Kernel,
-    MemoryCopy, Overhead, Process, RangeKind, SerialNumber, SyncKind, Synchronization, Thread,
-    ThreadId,
+    ApiCall, ApiClass, ConfigId, CopyKind, Device, GraphTrace, HostRange, Kernel, MemoryCopy,
+    Overhead, Process, RangeKind, SerialNumber, SyncKind, Synchronization, Thread, ThreadId,
 };
 
 /// A profile under construction; work and the call behind it share a correlation id.
@@ -23,7 +22,7 @@ fn span(start: i64, end: i64) -> Span {
 impl Bench {
     /// One process with one thread per device, numbered alike.
     fn new(devices: u32) -> Bench {
-        let mut profile = Profile::new(Format::NsysSqlite, "hand made");
+        let mut profile = Profile::new(&crate::read::NSYS_SQLITE, "hand made");
         for ordinal in 0..devices {
             profile.processes.push(Process {
                 pid: u64::from(ordinal) + 1,

@@ -14,8 +14,9 @@ use crate::profile::{
     MemorySet, Overhead, ProcessId, RangeKind, SerialNumber, Span, StrId, Strings, SyncKind,
     Synchronization, ThreadId,
 };
-use crate::read::build::{Builder, DeviceKey, SkippedRows, correlation};
-use crate::read::unversioned;
+use crate::read::builder::{Builder, DeviceKey};
+use crate::read::cupti::{correlation, take_sync_kinds_from_calls, unversioned};
+use crate::read::skipped_rows::SkippedRows;
 
 /// What an event is, by its category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -445,7 +446,7 @@ impl Rows {
                 copy.bytes = noted.and_then(|c| c.bytes).unwrap_or(0);
             }
         }
-        self.builder.ask_calls();
+        take_sync_kinds_from_calls(&mut self.builder.profile);
     }
 
     /// Frames without a thread are those of helpers (`tqdm`'s monitor, a log writer), unless the
@@ -490,7 +491,7 @@ impl Rows {
     }
 
     /// Which process launched most of what ran on a device, for kernels without a launch.
-    fn usual_owners(&self, owners: &crate::read::build::Owners) -> FxHashMap<usize, ProcessId> {
+    fn usual_owners(&self, owners: &crate::read::builder::Owners) -> FxHashMap<usize, ProcessId> {
         let mut counts: FxHashMap<(usize, ProcessId), u64> = FxHashMap::default();
         for kernel in &self.builder.profile.kernels {
             if let Some(process) = owners.of(kernel.correlation) {

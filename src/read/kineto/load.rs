@@ -9,7 +9,8 @@ use flate2::read::MultiGzDecoder;
 
 use super::window::More;
 use crate::base::units;
-use crate::read::{Progress, ReadError};
+use crate::read::magic::{GZIP, HEAD_BYTES, is_gzip};
+use crate::read::reader::{Progress, ReadError};
 
 /// No trace is larger: 8 GiB of text are some 25 million events.
 const MAX_TEXT: u64 = 8 << 30;
@@ -22,13 +23,6 @@ const PIECE: usize = 1 << 18;
 /// Pieces that are unpacked ahead of what is being read.
 const AHEAD: usize = 4;
 
-const GZIP: &[u8] = &[0x1f, 0x8b];
-
-/// Whether the bytes begin like a gzip file.
-pub(in crate::read) fn is_gzip(head: &[u8]) -> bool {
-    head.starts_with(GZIP)
-}
-
 /// As much text as the first bytes of a file give, unpacked if need be.
 pub(super) fn beginning(head: &[u8]) -> Vec<u8> {
     if !is_gzip(head) {
@@ -37,7 +31,7 @@ pub(super) fn beginning(head: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     // The head ends in the middle of the stream: the error is expected.
     let _ = MultiGzDecoder::new(head)
-        .take(16 * super::super::recognize::HEAD_BYTES)
+        .take(16 * HEAD_BYTES)
         .read_to_end(&mut text);
     text
 }
@@ -229,7 +223,7 @@ fn too_large(path: &Path, packed: bool, limit: u64, file_bytes: u64) -> ReadErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::Quiet;
+    use crate::read::reader::NoProgress;
     use std::io::Write;
 
     fn packed(data: &[u8]) -> Vec<u8> {
@@ -242,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, bytes).unwrap();
-        streamed(&path, &Quiet, |more| {
+        streamed(&path, &NoProgress, |more| {
             let mut text = String::new();
             while more(&mut text) {}
             text
@@ -290,7 +284,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, packed(&vec![b' '; 4 << 20])).unwrap();
-        let Err(error) = pieces(&path, 1000, &Quiet, &mut |_| true) else {
+        let Err(error) = pieces(&path, 1000, &NoProgress, &mut |_| true) else {
             panic!("it was unpacked");
         };
         assert!(error.problem.contains("unpacks to more than"), "{error}");

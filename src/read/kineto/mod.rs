@@ -9,10 +9,13 @@
 
 use std::path::Path;
 
-use super::build::Builder;
-use super::{Input, Progress, ReadError, Reader, Sniff};
+use super::builder::Builder;
+use super::magic::first_byte;
+use super::reader::{Input, Progress, ReadError, Reader, Sniff};
 use crate::base::units;
-use crate::profile::{Format, Kernel, KernelId, Message, Profile, StrId};
+use crate::profile::{
+    Container, DataKind, Format, Kernel, KernelId, Message, Profile, RangeArgs, StrId,
+};
 
 mod about;
 mod events;
@@ -25,12 +28,57 @@ mod window;
 use about::About;
 use events::Rows;
 pub(crate) use json::after_string as after_json_string;
-pub(super) use load::is_gzip;
 #[cfg(test)]
 pub(crate) use window::in_pieces;
 pub(crate) use window::{LONGEST_VALUE, More, Window};
 
 use json::{End, Event, Sink};
+
+/// PyTorch profiler traces, as the rest of the crate knows them.
+pub static FORMAT: Format = Format {
+    id: "kineto_json",
+    name: "PyTorch profiler JSON trace",
+    ranges: "operators and annotations",
+    container: Container::Json,
+    range_args: RangeArgs::TraceEvent,
+    how_to_capture: "\n  Profile again with both activities, while the GPU works:\n    \
+         with torch.profiler.profile(\n        \
+         activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True,\n    \
+         ) as prof:\n        \
+         train_step()\n        \
+         torch.cuda.synchronize()\n    \
+         prof.export_chrome_trace(\"net.pt.trace.json.gz\")",
+    record_operators: "record CPU operators too: \
+         `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`",
+    name_operators: "register what launches them as an operator (`torch.library.custom_op`), or name \
+         it with `torch.profiler.record_function`",
+    how_to_record: &[
+        (
+            DataKind::Shapes,
+            "tensor shapes: torch.profiler with `record_shapes=True`",
+        ),
+        (
+            DataKind::TrustedIdle,
+            "a capture without call stacks (`with_stack=False`): they slow the host and stretch every gap",
+        ),
+        (
+            DataKind::LaunchConfig,
+            "launch configurations, which torch.profiler does not record for these kernels",
+        ),
+        (
+            DataKind::Steps,
+            "numbered steps: `prof.step()` after each iteration",
+        ),
+        (
+            DataKind::ApiCalls,
+            "the CUDA API call behind it: start the profiler before the work is launched",
+        ),
+        (
+            DataKind::Layers,
+            "layer names: torch.profiler with `with_stack=True`",
+        ),
+    ],
+};
 
 /// How far into a text that begins like a trace its events are looked for.
 const LOOK_FOR_EVENTS: u64 = 1 << 20;
@@ -40,8 +88,8 @@ const LOOK_FOR_EVENTS: u64 = 1 << 20;
 pub(super) struct Kineto;
 
 impl Reader for Kineto {
-    fn format(&self) -> Format {
-        Format::KinetoJson
+    fn format(&self) -> &'static Format {
+        &FORMAT
     }
 
     fn sniff(&self, input: &Input<'_>) -> Sniff {
@@ -66,7 +114,7 @@ impl Reader for Kineto {
 
     fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
         let mut trace = Trace {
-            rows: Rows::new(Builder::new(Format::KinetoJson, path)),
+            rows: Rows::new(Builder::new(&FORMAT, path)),
             about: About::default(),
         };
         let (end, damage) = load::streamed(path, progress, |more| json::read(more, &mut trace))?;
@@ -140,11 +188,6 @@ pub(crate) fn trace_text<T>(
     read: impl FnOnce(More<'_>) -> T,
 ) -> Result<T, ReadError> {
     Ok(load::streamed(path, progress, read)?.0)
-}
-
-pub(super) fn first_byte(text: &[u8]) -> Option<u8> {
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    text.trim_ascii_start().first().copied()
 }
 
 fn contains(text: &[u8], word: &[u8]) -> bool {

@@ -2,22 +2,35 @@
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSlice;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Pids;
-use crate::profile::{ApiCall, ApiClass, IdMap, StrId, ThreadId};
-use crate::read::build::{Builder, Distinct, Names, SkippedRows, StringTable, correlation};
+use crate::profile::{ApiCall, ApiClass, SerialNumber, Span, StrId, ThreadId};
+use crate::read::builder::Builder;
+use crate::read::cupti::{correlation, unversioned};
+use crate::read::names::{Distinct, PartName, PartNames, StringTable, TableName, TableNames};
+use crate::read::reader::{Progress, ReadError};
+use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::{Cells, Db, Sink};
-use crate::read::{Progress, ReadError, unversioned};
 
-/// The calls of one rowid range. Threads and names in the rows are numbers of its own.
+/// The calls of one part of a table.
 #[derive(Clone, Default)]
 struct Part {
-    names: Names,
+    names: PartNames,
+    /// `globalTid` of the threads.
     threads: Distinct<i64>,
-    whole_threads: Vec<ThreadId>,
-    rows: Vec<ApiCall>,
-    damage: SkippedRows,
+    profile_threads: Vec<ThreadId>,
+    rows: Vec<CallRow>,
+    skipped: SkippedRows,
+}
+
+#[derive(Clone, Copy)]
+struct CallRow {
+    span: Span,
+    /// Number in [`Part::threads`].
+    thread: u32,
+    correlation: Option<SerialNumber>,
+    name: PartName,
 }
 
 impl Sink for Part {
@@ -25,36 +38,33 @@ impl Sink for Part {
         &["start", "end", "globalTid", "correlationId", "nameId"];
 
     fn row(&mut self, cells: &Cells<'_, '_>) {
-        self.damage.rows += 1;
-        let Some(span) = self.damage.span(cells.int(0), cells.int(1)) else {
+        self.skipped.rows += 1;
+        let Some(span) = self.skipped.span(cells.int(0), cells.int(1)) else {
             return;
         };
-        let Some(thread) = self.damage.owner(cells.int(2)) else {
+        let Some(thread) = self.skipped.owner(cells.int(2)) else {
             return;
         };
-        let name = match cells.int(4) {
-            Some(id) => self.names.id(id),
-            None => self.names.text(cells.bytes(4).unwrap_or_default()),
-        };
-        self.rows.push(ApiCall {
+        self.rows.push(CallRow {
             span,
-            thread: ThreadId(self.threads.number(thread)),
+            thread: self.threads.number(thread),
             correlation: correlation(cells.int(3)),
-            name: name.placeholder(),
-            class: ApiClass::Other,
+            name: self.names.of_cell(cells, 4),
         });
     }
 }
 
-/// What the calls in the profile still lack: their names.
+/// Calls that are in the profile but have no names yet: the string table is read later.
 #[derive(Default)]
-pub(super) struct Calls {
-    pub(super) names: Names,
-    damage: SkippedRows,
+pub(super) struct UnnamedCalls {
+    names: TableNames,
+    /// The name of every call of the profile.
+    of_calls: Vec<TableName>,
+    skipped: SkippedRows,
 }
 
-impl Calls {
-    /// Moves the calls of a table into the profile.
+impl UnnamedCalls {
+    /// Adds the calls of a table to the profile.
     pub(super) fn read(
         &mut self,
         db: &Db,
@@ -65,41 +75,52 @@ impl Calls {
     ) -> Result<(), ReadError> {
         let rows = db.most_rows(table)?;
         builder.profile.calls.reserve(rows);
+        self.of_calls.reserve(rows);
         db.stream(table, &Part::default(), progress, |part| {
-            self.damage.add(&std::mem::take(&mut part.damage));
+            self.skipped.add(&std::mem::take(&mut part.skipped));
             self.names.add(&mut part.names);
-            let known = part.whole_threads.len();
+            let known = part.profile_threads.len();
             for &global in part.threads.values().iter().skip(known) {
-                part.whole_threads.push(pids.thread(builder, global));
+                part.profile_threads.push(pids.thread(builder, global));
             }
-            let rows = part.rows.drain(..).filter_map(|row| {
-                let thread = *part.whole_threads.get(row.thread.idx())?;
-                let name = part.names.whole(row.name);
-                Some(ApiCall {
+            for row in part.rows.drain(..) {
+                let thread = part.profile_threads.get(row.thread as usize);
+                let name = part.names.in_table(row.name);
+                let Some((&thread, name)) = thread.zip(name) else {
+                    continue;
+                };
+                self.of_calls.push(name);
+                builder.profile.calls.push(ApiCall {
+                    span: row.span,
                     thread,
-                    name,
-                    ..row
-                })
-            });
-            builder.profile.calls.extend(rows);
+                    correlation: row.correlation,
+                    name: StrId(0),
+                    class: ApiClass::Other,
+                });
+            }
         })
     }
 
-    /// Names the calls, without version suffix.
+    /// Ids of the string table.
+    pub(super) fn name_ids(&self) -> impl Iterator<Item = i64> {
+        self.names.ids()
+    }
+
+    /// Names the calls, without version suffix. They must be in the order in which they were read.
     pub(super) fn name(self, strings: &StringTable, builder: &mut Builder) {
         let profile = &mut builder.profile;
         let names = self.names.resolve(strings, &mut profile.strings);
-        let mut classes: Vec<Option<(StrId, ApiClass)>> = vec![None; names.places()];
-        for call in &mut profile.calls {
-            let Some(known) = classes.get_mut(call.name.idx()) else {
+        let mut classes: Vec<Option<(StrId, ApiClass)>> = names.map(|_| None);
+        for (call, name) in profile.calls.iter_mut().zip(self.of_calls) {
+            let (Some(known), Some(text)) = (classes.get_mut(name.idx()), names.get(name)) else {
                 continue;
             };
             (call.name, call.class) = *known.get_or_insert_with(|| {
-                let text = unversioned(profile.strings.get(names.of(call.name))).to_owned();
+                let text = unversioned(profile.strings.get(text)).to_owned();
                 (profile.strings.intern(&text), ApiClass::of(&text))
             });
         }
-        self.damage.note(profile, "API call", "thread", "name");
+        self.skipped.note(profile, "API call", "thread", "name");
     }
 }
 
@@ -109,9 +130,10 @@ impl Calls {
 pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
     const PIECE: usize = 1 << 16;
     let profile = &builder.profile;
-    let started = (profile.kernels.iter()).filter_map(|kernel| Some(kernel.correlation?.get()));
-    let started: IdMap<()> = IdMap::of(started);
-    let launched = |call: &ApiCall| (call.correlation).is_some_and(|id| started.asks(id.get()));
+    let started: FxHashSet<SerialNumber> = (profile.kernels.iter())
+        .filter_map(|kernel| kernel.correlation)
+        .collect();
+    let launched = |call: &ApiCall| call.correlation.is_some_and(|id| started.contains(&id));
     // Piece by piece on all threads, then put together: lists that grow one by one leave holes.
     let pieces: Vec<(bool, FxHashMap<ThreadId, Vec<i64>>)> = (profile.calls)
         .par_chunks(PIECE)

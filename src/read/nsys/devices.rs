@@ -4,9 +4,11 @@ use rustc_hash::FxHashMap;
 
 use super::process_key;
 use crate::profile::Device;
-use crate::read::build::{Builder, DeviceKey, count32};
+use crate::read::builder::{Builder, DeviceKey};
+use crate::read::cupti::count32;
+use crate::read::integer_rows::{self, columns};
+use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::{Cells, Db, Sink};
-use crate::read::{Progress, ReadError, columns, ints};
 
 /// The GPUs an export lists.
 pub(super) struct Gpus {
@@ -91,7 +93,7 @@ impl Gpus {
     pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Gpus, ReadError> {
         columns!(Columns, ["gpuId", "cudaId", "pid"]);
         let parts = db.scan("TARGET_INFO_GPU", &Listed::default(), progress)?;
-        let mapped = ints(db, "TARGET_INFO_CUDA_DEVICE", Columns, progress)?;
+        let mapped = integer_rows::rows(db, "TARGET_INFO_CUDA_DEVICE", Columns, progress)?;
         Ok(Gpus {
             listed: parts.into_iter().flat_map(|part| part.0).collect(),
             by_process: mapped

@@ -1,17 +1,19 @@
-//! The export's own enumerations. Their numbers differ between exports and from raw CUPTI, so the
-//! `ENUM_*` tables decide; the numbers below serve only where an export has no such table.
+//! The enumerations of an export. Their numbers differ between exports and from raw CUPTI, so they are
+//! read from the `ENUM_*` tables; the numbers below are used where an export has no such table.
 
 use rustc_hash::FxHashMap;
 
 use crate::profile::{CopyKind, MemoryKind, RangeKind, SyncKind};
-use crate::read::ReadError;
+use crate::read::cupti;
+use crate::read::reader::ReadError;
 use crate::read::sqlite::{Cell, Db};
 
-/// Numbers of an enumeration with what they mean.
+/// The values of an enumeration by their numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Meaning<T>(FxHashMap<i64, T>);
+pub(super) struct Enumeration<T>(FxHashMap<i64, T>);
 
-impl<T: Copy> Meaning<T> {
+impl<T: Copy> Enumeration<T> {
+    /// The value of a number; `None` for an unknown one.
     pub(super) fn of(&self, number: Option<i64>) -> Option<T> {
         self.0.get(&number?).copied()
     }
@@ -25,17 +27,17 @@ impl<T: Copy> Meaning<T> {
     ) -> Result<Self, ReadError> {
         let rows = db.pairs(table, ["id", "name"])?;
         if rows.is_empty() {
-            return Ok(Meaning(fallback.iter().copied().collect()));
+            return Ok(Enumeration(fallback.iter().copied().collect()));
         }
         let known = rows.into_iter().filter_map(|(id, name)| match id {
             Cell::Int(id) => Some((id, parse(&name)?)),
             Cell::Text(_) => None,
         });
-        Ok(Meaning(known.collect()))
+        Ok(Enumeration(known.collect()))
     }
 }
 
-/// What an NVTX row is.
+/// What a row of `NVTX_EVENTS` stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventKind {
     Range(RangeKind),
@@ -44,8 +46,8 @@ pub(super) enum EventKind {
 }
 
 /// `NVTX_EVENTS.eventType`. `Nvtxt...` rows come from imported text files.
-pub(super) fn event_kinds(db: &Db) -> Result<Meaning<EventKind>, ReadError> {
-    Meaning::read(
+pub(super) fn event_kinds(db: &Db) -> Result<Enumeration<EventKind>, ReadError> {
+    Enumeration::read(
         db,
         "ENUM_NSYS_EVENT_TYPE",
         |name| {
@@ -77,8 +79,8 @@ fn kind(name: &str) -> String {
 }
 
 /// `CUPTI_ACTIVITY_KIND_MEMCPY.copyKind`.
-pub(super) fn copy_kinds(db: &Db) -> Result<Meaning<CopyKind>, ReadError> {
-    Meaning::read(
+pub(super) fn copy_kinds(db: &Db) -> Result<Enumeration<CopyKind>, ReadError> {
+    Enumeration::read(
         db,
         "ENUM_CUDA_MEMCPY_OPER",
         |name| {
@@ -103,8 +105,8 @@ pub(super) fn copy_kinds(db: &Db) -> Result<Meaning<CopyKind>, ReadError> {
 }
 
 /// `srcKind`, `dstKind`, `memKind`. Not the numbers of CUPTI, which begin with 1 for pageable.
-pub(super) fn memory_kinds(db: &Db) -> Result<Meaning<MemoryKind>, ReadError> {
-    Meaning::read(
+pub(super) fn memory_kinds(db: &Db) -> Result<Enumeration<MemoryKind>, ReadError> {
+    Enumeration::read(
         db,
         "ENUM_CUDA_MEM_KIND",
         |name| {
@@ -131,8 +133,8 @@ pub(super) fn memory_kinds(db: &Db) -> Result<Meaning<MemoryKind>, ReadError> {
 }
 
 /// `CUPTI_ACTIVITY_KIND_SYNCHRONIZATION.syncType`.
-pub(super) fn sync_kinds(db: &Db) -> Result<Meaning<SyncKind>, ReadError> {
-    Meaning::read(
+pub(super) fn sync_kinds(db: &Db) -> Result<Enumeration<SyncKind>, ReadError> {
+    Enumeration::read(
         db,
         "ENUM_CUPTI_SYNC_TYPE",
         |name| {
@@ -150,6 +152,6 @@ pub(super) fn sync_kinds(db: &Db) -> Result<Meaning<SyncKind>, ReadError> {
                 None
             }
         },
-        &crate::read::CUPTI_SYNC_KINDS,
+        &cupti::SYNC_KINDS,
     )
 }

@@ -3,20 +3,21 @@
 use super::devices::Gpus;
 use super::{Pids, process_key};
 use crate::profile::{ConfigId, Kernel, LaunchConfig, SerialNumber, Span, StrId};
-use crate::read::build::{
-    Builder, Distinct, Names, SkippedRows, StringTable, correlation, count32, id32, launch_config,
-};
+use crate::read::builder::Builder;
+use crate::read::cupti::{correlation, count32, id32, launch_config};
+use crate::read::names::{Distinct, PartName, PartNames, StringTable, TableName, TableNames};
+use crate::read::reader::{Progress, ReadError};
+use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::{Cells, Db, Sink};
-use crate::read::{Progress, ReadError};
 
-/// The kernels of one rowid range.
+/// The kernels of one part of the table.
 #[derive(Clone, Default)]
 struct Part {
-    names: Names,
+    names: PartNames,
     configs: Distinct<LaunchConfig>,
-    whole_configs: Vec<ConfigId>,
+    profile_configs: Vec<ConfigId>,
     rows: Vec<Row>,
-    damage: SkippedRows,
+    skipped: SkippedRows,
 }
 
 #[derive(Clone, Copy)]
@@ -30,8 +31,7 @@ struct Row {
     context: u32,
     /// Number in [`Part::configs`].
     config: u32,
-    /// Placeholder of a name in [`Part::names`].
-    name: StrId,
+    name: PartName,
     in_graph: bool,
 }
 
@@ -59,16 +59,12 @@ impl Sink for Part {
     ];
 
     fn row(&mut self, cells: &Cells<'_, '_>) {
-        self.damage.rows += 1;
-        let Some(span) = self.damage.gpu_span(cells.int(0), cells.int(1)) else {
+        self.skipped.rows += 1;
+        let Some(span) = self.skipped.gpu_span(cells.int(0), cells.int(1)) else {
             return;
         };
-        let Some(device) = self.damage.owner(count32(cells.int(2))) else {
+        let Some(device) = self.skipped.owner(count32(cells.int(2))) else {
             return;
-        };
-        let name = match cells.int(7) {
-            Some(id) => self.names.id(id),
-            None => self.names.text(cells.bytes(7).unwrap_or_default()),
         };
         self.rows.push(Row {
             span,
@@ -78,22 +74,24 @@ impl Sink for Part {
             stream: id32(cells.int(4)).unwrap_or_default(),
             context: id32(cells.int(3)).unwrap_or_default(),
             config: self.configs.number(launch_config(|at| cells.int(at), 9)),
-            name: name.placeholder(),
+            name: self.names.of_cell(cells, 7),
             in_graph: cells.int(8).is_some_and(|node| node != 0),
         });
     }
 }
 
-/// What the kernels in the profile still lack: their names.
+/// Kernels that are in the profile but have no names yet: the string table is read later.
 #[derive(Default)]
-pub(super) struct Kernels {
-    pub(super) names: Names,
-    damage: SkippedRows,
+pub(super) struct UnnamedKernels {
+    names: TableNames,
+    /// The name of every kernel of the profile.
+    of_kernels: Vec<TableName>,
+    skipped: SkippedRows,
 }
 
-impl Kernels {
-    /// Moves the kernels into the profile. Needs the calls: exports without `globalPid` leave only
-    /// the correlation id to tell a kernel's process.
+impl UnnamedKernels {
+    /// Adds the kernels to the profile. The calls must be there already: exports without `globalPid`
+    /// leave only the correlation id to tell the process of a kernel.
     pub(super) fn read(
         &mut self,
         db: &Db,
@@ -103,13 +101,15 @@ impl Kernels {
         progress: &dyn Progress,
     ) -> Result<(), ReadError> {
         let mut owners = None;
-        builder.profile.kernels.reserve(db.most_rows(table)?);
+        let rows = db.most_rows(table)?;
+        builder.profile.kernels.reserve(rows);
+        self.of_kernels.reserve(rows);
         db.stream(table, &Part::default(), progress, |part| {
-            self.damage.add(&std::mem::take(&mut part.damage));
+            self.skipped.add(&std::mem::take(&mut part.skipped));
             self.names.add(&mut part.names);
-            let known = part.whole_configs.len();
+            let known = part.profile_configs.len();
             for &config in part.configs.values().iter().skip(known) {
-                part.whole_configs.push(builder.config(config));
+                part.profile_configs.push(builder.config(config));
             }
             for row in part.rows.drain(..) {
                 let process = match row.process {
@@ -120,13 +120,15 @@ impl Kernels {
                         .unwrap_or_else(|| builder.process(0, || 0)),
                 };
                 let key = gpus.key(row.process.map(process_key), row.device);
-                let Some(&config) = part.whole_configs.get(row.config as usize) else {
+                let config = part.profile_configs.get(row.config as usize);
+                let Some((&config, name)) = config.zip(part.names.in_table(row.name)) else {
                     continue;
                 };
+                self.of_kernels.push(name);
                 let device = builder.device(key);
                 builder.profile.kernels.push(Kernel {
                     span: row.span,
-                    name: part.names.whole(row.name),
+                    name: StrId(0),
                     device,
                     process,
                     stream: row.stream,
@@ -139,12 +141,18 @@ impl Kernels {
         })
     }
 
+    /// Ids of the string table.
+    pub(super) fn name_ids(&self) -> impl Iterator<Item = i64> {
+        self.names.ids()
+    }
+
+    /// Names the kernels. They must be in the order in which they were read.
     pub(super) fn name(self, strings: &StringTable, builder: &mut Builder) {
         let profile = &mut builder.profile;
         let names = self.names.resolve(strings, &mut profile.strings);
-        for kernel in &mut profile.kernels {
-            kernel.name = names.of(kernel.name);
+        for (kernel, name) in profile.kernels.iter_mut().zip(self.of_kernels) {
+            kernel.name = names.get(name).unwrap_or(kernel.name);
         }
-        self.damage.note(profile, "kernel", "device", "name");
+        self.skipped.note(profile, "kernel", "device", "name");
     }
 }

@@ -7,19 +7,21 @@
 
 use std::path::Path;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::build::{Builder, StringTable, sort_by_start};
-use super::sqlite::{Cell, Cells, Db, Sink};
-use super::{Input, Progress, Quiet, ReadError, Reader, Sniff, columns, ints};
+use super::builder::{Builder, sort_by_start};
+use super::integer_rows::{self, columns};
+use super::names::StringTable;
+use super::reader::{Input, NoProgress, Progress, ReadError, Reader, Sniff};
+use super::sqlite::{Cell, Db};
 use crate::base::units;
-use crate::profile::{Format, ProcessId, Profile, ThreadId};
+use crate::profile::{Container, Format, ProcessId, Profile, RangeArgs, ThreadId};
 
+mod activities;
 mod calls;
 mod devices;
 mod enums;
 mod kernels;
-mod memory;
 mod ranges;
 mod unasked;
 
@@ -33,10 +35,24 @@ const RUNTIME: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 /// Older exports keep driver calls apart.
 const DRIVER: &str = "CUPTI_ACTIVITY_KIND_DRIVER";
 const RANGES: &str = "NVTX_EVENTS";
+const STRINGS: &str = "StringIds";
+
+/// SQLite exports of Nsight Systems, as the rest of the crate knows them.
+pub static FORMAT: Format = Format {
+    id: "nsys_sqlite",
+    name: "Nsight Systems SQLite export",
+    ranges: "NVTX ranges",
+    container: Container::Sqlite,
+    range_args: RangeArgs::Sizes,
+    how_to_capture: super::cupti::HOW_TO_CAPTURE,
+    record_operators: super::cupti::RECORD_OPERATORS,
+    name_operators: super::cupti::RECORD_OPERATORS,
+    how_to_record: &[],
+};
 
 impl Reader for Nsys {
-    fn format(&self) -> Format {
-        Format::NsysSqlite
+    fn format(&self) -> &'static Format {
+        &FORMAT
     }
 
     fn sniff(&self, input: &Input<'_>) -> Sniff {
@@ -60,27 +76,27 @@ impl Reader for Nsys {
 
     fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
         let db = Db::open(path)?;
-        let mut builder = Builder::new(Format::NsysSqlite, path);
+        let mut builder = Builder::new(&FORMAT, path);
         read_versions(&db, &mut builder.profile)?;
         let pids = Pids::read(&db)?;
 
         let gpus = devices::Gpus::read(&db, progress)?;
 
-        let mut calls = calls::Calls::default();
+        let mut calls = calls::UnnamedCalls::default();
         for table in [RUNTIME, DRIVER] {
             calls.read(&db, table, &pids, &mut builder, progress)?;
         }
-        let mut kernels = kernels::Kernels::default();
+        let mut kernels = kernels::UnnamedKernels::default();
         kernels.read(&db, KERNELS, (&pids, &gpus), &mut builder, progress)?;
-        let overheads = memory::overheads(&db, progress)?;
-        let names = overheads.iter().map(|o| &o.names);
-        let names = names.chain([&calls.names, &kernels.names]);
-        let wanted = names.flat_map(|names| names.ids().iter().copied());
-        let strings = strings(&db, wanted.collect(), progress)?;
+        let overheads = activities::overheads(&db, progress)?;
+        let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
+            .chain(calls.name_ids())
+            .chain(kernels.name_ids());
+        let strings = StringTable::read(&db, STRINGS, name_ids.collect(), progress)?;
         calls.name(&strings, &mut builder);
         kernels.name(&strings, &mut builder);
-        memory::add_overheads(overheads, &strings, &pids, &mut builder);
-        memory::add(&db, &pids, &gpus, &mut builder, progress)?;
+        activities::add_overheads(overheads, &strings, &pids, &mut builder);
+        activities::add(&db, &pids, &gpus, &mut builder, progress)?;
 
         let kinds = enums::event_kinds(&db)?;
         let launches = calls::launches(&builder);
@@ -91,7 +107,7 @@ impl Reader for Nsys {
             Ranges::read(&db, &kinds, launches, &pids, &mut builder, progress)
         })?;
         builder.profile.calls = calls;
-        let strings = self::strings(&db, ranges.ids().collect(), progress)?;
+        let strings = StringTable::read(&db, STRINGS, ranges.ids().collect(), progress)?;
         ranges.name(&strings, &mut builder);
 
         gpus.add_idle(&mut builder);
@@ -106,7 +122,8 @@ struct Pids(FxHashMap<i64, u64>);
 impl Pids {
     fn read(db: &Db) -> Result<Pids, ReadError> {
         columns!(Columns, ["globalPid", "pid"]);
-        let rows: Vec<[Option<i64>; 2]> = ints(db, "PROCESSES", Columns, &Quiet)?;
+        let rows: Vec<[Option<i64>; 2]> =
+            integer_rows::rows(db, "PROCESSES", Columns, &NoProgress)?;
         Ok(Pids(
             rows.into_iter()
                 .filter_map(|[global, pid]| Some((global?, u64::try_from(pid?).ok()?)))
@@ -157,45 +174,6 @@ fn read_versions(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// The rows of `StringIds` that are referred to. The rest stays unread: the captured machine's
-/// environment variables are among them.
-#[derive(Clone, Default)]
-struct Strings {
-    wanted: std::sync::Arc<FxHashSet<i64>>,
-    found: FxHashMap<i64, Box<str>>,
-}
-
-impl Sink for Strings {
-    const COLUMNS: &'static [&'static str] = &["id", "value"];
-
-    fn row(&mut self, cells: &Cells<'_, '_>) {
-        if let Some(id) = cells.int(0)
-            && self.wanted.contains(&id)
-            && let Some(bytes) = cells.bytes(1)
-        {
-            self.found.insert(id, String::from_utf8_lossy(bytes).into());
-        }
-    }
-}
-
-fn strings(
-    db: &Db,
-    wanted: FxHashSet<i64>,
-    progress: &dyn Progress,
-) -> Result<StringTable, ReadError> {
-    if wanted.is_empty() {
-        return Ok(StringTable::default());
-    }
-    let sink = Strings {
-        wanted: wanted.into(),
-        found: FxHashMap::default(),
-    };
-    let parts = db.scan("StringIds", &sink, progress)?;
-    Ok(StringTable(
-        parts.into_iter().flat_map(|part| part.found).collect(),
-    ))
-}
-
 /// Tells "none happened" from "nobody looked". CUDA tracing is one switch: where kernels or calls
 /// were recorded, copies and synchronisations would have been too.
 fn record(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
@@ -204,8 +182,8 @@ fn record(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     recorded.api_calls = !profile.calls.is_empty();
     recorded.ranges = !profile.ranges.is_empty() || db.has(RANGES);
     let cuda = recorded.kernels || recorded.api_calls || !profile.graphs.is_empty();
-    recorded.copies = cuda || db.has(memory::COPIES);
-    recorded.syncs = cuda || db.has(memory::SYNCS);
+    recorded.copies = cuda || db.has(activities::COPIES);
+    recorded.syncs = cuda || db.has(activities::SYNCS);
     recorded.environment = db.has_rows("TARGET_INFO_SYSTEM_ENV")? || captured_environment(db)?;
     notes(profile);
     Ok(())

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::enums::{EventKind, Meaning};
+use super::enums::{Enumeration, EventKind};
 use super::unasked::{Launches, Unasked};
 use super::{Pids, RANGES, process_key};
 use crate::profile::{
-    CorrelationMap, HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span, StrId, Strings,
-    ThreadId,
+    HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span, StrId, Strings, ThreadId,
 };
-use crate::read::build::{Builder, Distinct, SkippedRows, StringTable, name_range};
+use crate::read::builder::{Builder, name_range};
+use crate::read::names::{Distinct, StringTable};
+use crate::read::reader::{Progress, ReadError};
+use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::{Cells, Db, Sink};
-use crate::read::{Progress, ReadError};
 
 /// Set in the text of a range whose text is registered: the rest is a number of its id.
 const REGISTERED: u32 = 1 << 31;
@@ -22,7 +23,7 @@ const REGISTERED: u32 = 1 << 31;
 /// The ranges of one rowid range. Texts, threads and domains in the rows are numbers of its own.
 #[derive(Clone)]
 struct Part {
-    kinds: Meaning<EventKind>,
+    kinds: Enumeration<EventKind>,
     texts: Strings,
     threads: Distinct<i64>,
     /// Ids of registered texts.
@@ -57,7 +58,7 @@ enum DomainName {
 }
 
 impl Part {
-    fn new(kinds: Meaning<EventKind>, launches: Option<Arc<Launches>>) -> Part {
+    fn new(kinds: Enumeration<EventKind>, launches: Option<Arc<Launches>>) -> Part {
         Part {
             kinds,
             texts: Strings::default(),
@@ -223,7 +224,7 @@ impl Ranges {
     /// out.
     pub(super) fn read(
         db: &Db,
-        kinds: &Meaning<EventKind>,
+        kinds: &Enumeration<EventKind>,
         launches: Option<Launches>,
         pids: &Pids,
         builder: &mut Builder,
@@ -325,12 +326,11 @@ impl Ranges {
         let before = profile.ranges.len();
         let aside = std::mem::take(&mut self.aside);
         profile.pruned_ranges += aside.len() as u64;
-        let nodes = (self.nodes.iter()).map(|&(process, number)| (process, Some(number)));
-        let nodes: CorrelationMap<()> = CorrelationMap::of(profile, nodes);
+        let nodes: FxHashSet<(ProcessId, SerialNumber)> = self.nodes.iter().copied().collect();
         profile.ranges.extend(aside.into_iter().filter(|range| {
             let process = profile.threads.get(range.thread.idx()).map(|t| t.process);
             let number = process.zip(range.seq);
-            all || number.is_some_and(|(process, number)| nodes.asks(process, number))
+            all || number.is_some_and(|number| nodes.contains(&number))
         }));
         let back = profile.ranges.len() - before;
         profile.pruned_ranges -= back as u64;

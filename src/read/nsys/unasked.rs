@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::profile::{HostRange, RangeKind, SerialNumber, Span, StrId, Strings, ThreadId};
-use crate::read::build::Distinct;
+use crate::read::names::Distinct;
 
 /// When each thread (`globalTid`) made a call that is asked for, in time order.
 pub(super) type Launches = FxHashMap<i64, Vec<i64>>;

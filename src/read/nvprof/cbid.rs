@@ -305,7 +305,7 @@ mod tests {
             assert!(names.table.is_sorted_by(|a, b| a.0 < b.0), "{}", names.api);
             for (id, name) in names.table {
                 assert!(name.starts_with(prefix), "{id} {name}");
-                assert_eq!(crate::read::unversioned(name), *name);
+                assert_eq!(crate::read::cupti::unversioned(name), *name);
             }
         }
     }

@@ -3,9 +3,12 @@
 use rustc_hash::FxHashMap;
 
 use crate::profile::Device;
-use crate::read::build::{Builder, DeviceKey, StringTable, count32};
+use crate::read::builder::{Builder, DeviceKey};
+use crate::read::cupti::count32;
+use crate::read::integer_rows::{self, columns};
+use crate::read::names::StringTable;
+use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::Db;
-use crate::read::{Progress, ReadError, columns, ints};
 
 /// What the file says of its GPUs.
 pub(super) struct Devices {
@@ -38,8 +41,9 @@ columns!(ContextColumns, ["contextId", "deviceId"]);
 impl Devices {
     pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Devices, ReadError> {
         let rows: Vec<[Option<i64>; 14]> =
-            ints(db, "CUPTI_ACTIVITY_KIND_DEVICE", DeviceColumns, progress)?;
-        let contexts = ints(db, "CUPTI_ACTIVITY_KIND_CONTEXT", ContextColumns, progress)?;
+            integer_rows::rows(db, "CUPTI_ACTIVITY_KIND_DEVICE", DeviceColumns, progress)?;
+        let contexts =
+            integer_rows::rows(db, "CUPTI_ACTIVITY_KIND_CONTEXT", ContextColumns, progress)?;
         Ok(Devices {
             rows: rows
                 .into_iter()

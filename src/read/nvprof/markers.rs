@@ -3,9 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use crate::profile::{HostRange, RangeKind, Span, StrId, ThreadId};
-use crate::read::build::{Builder, SkippedRows, StringTable, name_range};
+use crate::read::builder::{Builder, name_range};
+use crate::read::names::StringTable;
+use crate::read::reader::{Progress, ReadError};
+use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::{Cells, Db, Sink};
-use crate::read::{Progress, ReadError};
 
 /// `CUpti_ActivityFlag` of a marker: a point in time.
 const INSTANTANEOUS: i64 = 1;

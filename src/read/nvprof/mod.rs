@@ -9,14 +9,16 @@ use std::path::Path;
 
 use rustc_hash::FxHashSet;
 
-use super::build::{
-    Builder, DeviceKey, SkippedRows, StringTable, correlation, count32, id32, launch_config,
-};
+use super::builder::{Builder, DeviceKey, Owners};
+use super::cupti::{self, Cupti, correlation, count32, id32, launch_config};
+use super::integer_rows::{self, columns};
+use super::names::StringTable;
+use super::reader::{Input, Progress, ReadError, Reader, Sniff};
+use super::skipped_rows::SkippedRows;
 use super::sqlite::{Cells, Db, Sink};
-use super::{CUPTI_SYNC_KINDS, Input, Progress, ReadError, Reader, Sniff, columns, ints};
 use crate::profile::{
-    ApiCall, ApiClass, CopyKind, CudaEvent, Format, Kernel, MemoryCopy, MemoryKind, MemorySet,
-    Overhead, Profile, SerialNumber, SyncKind, Synchronization,
+    ApiCall, ApiClass, Container, CopyKind, CudaEvent, DeviceId, Format, Kernel, MemoryKind,
+    Overhead, ProcessId, Profile, RangeArgs, SerialNumber, SyncKind,
 };
 
 mod cbid;
@@ -32,9 +34,27 @@ const KERNELS: [&str; 2] = [
     "CUPTI_ACTIVITY_KIND_KERNEL",
 ];
 
+/// Copies, then copies between two GPUs, which have a table of their own.
+const COPIES: [&str; 2] = ["CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMCPY2"];
+const SETS: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
+const SYNCS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
+
+/// Databases of nvprof, as the rest of the crate knows them.
+pub static FORMAT: Format = Format {
+    id: "nvprof_sqlite",
+    name: "nvprof SQLite database",
+    ranges: "NVTX ranges",
+    container: Container::Sqlite,
+    range_args: RangeArgs::Sizes,
+    how_to_capture: cupti::HOW_TO_CAPTURE,
+    record_operators: cupti::RECORD_OPERATORS,
+    name_operators: cupti::RECORD_OPERATORS,
+    how_to_record: &[],
+};
+
 impl Reader for Nvprof {
-    fn format(&self) -> Format {
-        Format::NvprofSqlite
+    fn format(&self) -> &'static Format {
+        &FORMAT
     }
 
     fn sniff(&self, input: &Input<'_>) -> Sniff {
@@ -47,11 +67,11 @@ impl Reader for Nvprof {
 
     fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
         let db = Db::open(path)?;
-        let mut builder = Builder::new(Format::NvprofSqlite, path);
+        let mut builder = Builder::new(&FORMAT, path);
         builder.profile.schema_version = version(&db, progress)?;
         let mut kernels: Vec<[Option<i64>; 18]> = Vec::new();
         for table in KERNELS {
-            kernels.extend(ints(&db, table, KernelColumns, progress)?);
+            kernels.extend(integer_rows::rows(&db, table, KernelColumns, progress)?);
         }
         let markers = markers::read(&db, progress)?;
         let devices = devices::Devices::read(&db, progress)?;
@@ -61,14 +81,17 @@ impl Reader for Nvprof {
             .chain(markers.names())
             .chain(devices.names())
             .collect();
-        let strings = strings(&db, wanted, progress)?;
+        let strings = StringTable::read(&db, "StringTable", wanted, progress)?;
 
         calls(&db, &kernels, &mut builder, progress)?;
-        add_kernels(kernels, &strings, &mut builder);
-        copies(&db, &mut builder, progress)?;
-        sets(&db, &mut builder, progress)?;
-        syncs(&db, &mut builder, progress)?;
-        events(&db, &devices, &mut builder, progress)?;
+        let mut records = NvprofRecords {
+            owners: builder.owners(),
+        };
+        add_kernels(kernels, &strings, &mut records, &mut builder);
+        cupti::copies(&db, &COPIES, &mut records, &mut builder, progress)?;
+        cupti::sets(&db, SETS, &mut records, &mut builder, progress)?;
+        cupti::syncs(&db, SYNCS, &mut records, &mut builder, progress)?;
+        events(&db, &devices, &mut records, &mut builder, progress)?;
         overheads(&db, &mut builder, progress)?;
         markers.add(&strings, &mut builder);
         devices.add_idle(&mut builder);
@@ -80,47 +103,11 @@ impl Reader for Nvprof {
 columns!(VersionColumns, ["version"]);
 
 fn version(db: &Db, progress: &dyn Progress) -> Result<Option<String>, ReadError> {
-    let rows = ints(db, "Version", VersionColumns, progress)?;
+    let rows = integer_rows::rows(db, "Version", VersionColumns, progress)?;
     Ok(rows
         .first()
         .and_then(|[version]| *version)
         .map(|version| version.to_string()))
-}
-
-/// The rows of `StringTable` that are referred to.
-#[derive(Clone, Default)]
-struct Strings {
-    wanted: std::sync::Arc<FxHashSet<i64>>,
-    found: StringTable,
-}
-
-impl Sink for Strings {
-    const COLUMNS: &'static [&'static str] = &["_id_", "value"];
-
-    fn row(&mut self, cells: &Cells<'_, '_>) {
-        if let Some(id) = cells.int(0)
-            && self.wanted.contains(&id)
-            && let Some(bytes) = cells.bytes(1)
-        {
-            let text = String::from_utf8_lossy(bytes).into();
-            self.found.0.insert(id, text);
-        }
-    }
-}
-
-fn strings(
-    db: &Db,
-    wanted: FxHashSet<i64>,
-    progress: &dyn Progress,
-) -> Result<StringTable, ReadError> {
-    let sink = Strings {
-        wanted: wanted.into(),
-        found: StringTable::default(),
-    };
-    let parts = db.scan("StringTable", &sink, progress)?;
-    Ok(StringTable(
-        parts.into_iter().flat_map(|part| part.found.0).collect(),
-    ))
 }
 
 columns!(
@@ -146,21 +133,23 @@ fn calls(
         .iter()
         .filter_map(|row| correlation(row[CORRELATION]))
         .collect();
-    let mut damage = SkippedRows::default();
+    let mut skipped = SkippedRows::default();
     for (table, names) in [
         ("CUPTI_ACTIVITY_KIND_RUNTIME", cbid::RUNTIME),
         ("CUPTI_ACTIVITY_KIND_DRIVER", cbid::DRIVER),
     ] {
-        for [start, end, process, thread, id, cbid] in ints(db, table, CallColumns, progress)? {
-            damage.rows += 1;
-            let Some(span) = damage.span(start, end) else {
+        for [start, end, process, thread, id, cbid] in
+            integer_rows::rows(db, table, CallColumns, progress)?
+        {
+            skipped.rows += 1;
+            let Some(span) = skipped.span(start, end) else {
                 continue;
             };
             let owner = count32(process).zip(id32(thread));
-            let Some((process, thread)) = damage.owner(owner) else {
+            let Some((process, thread)) = skipped.owner(owner) else {
                 continue;
             };
-            let Some(cbid) = damage.value(count32(cbid)) else {
+            let Some(cbid) = skipped.value(count32(cbid)) else {
                 continue;
             };
             let correlation = correlation(id);
@@ -181,7 +170,7 @@ fn calls(
             builder.profile.calls.push(call);
         }
     }
-    damage.note(
+    skipped.note(
         &mut builder.profile,
         "API call",
         "process and thread",
@@ -219,16 +208,20 @@ columns!(
     ]
 );
 
-fn add_kernels(rows: Vec<[Option<i64>; 18]>, strings: &StringTable, builder: &mut Builder) {
-    let owners = builder.owners();
-    let mut damage = SkippedRows::default();
+fn add_kernels(
+    rows: Vec<[Option<i64>; 18]>,
+    strings: &StringTable,
+    records: &mut NvprofRecords,
+    builder: &mut Builder,
+) {
+    let mut skipped = SkippedRows::default();
     for row in rows {
         let [start, end, device, context, stream, id, name, node, ..] = row;
-        damage.rows += 1;
-        let Some(span) = damage.gpu_span(start, end) else {
+        skipped.rows += 1;
+        let Some(span) = skipped.gpu_span(start, end) else {
             continue;
         };
-        let Some(device) = damage.owner(count32(device)) else {
+        let Some(device) = skipped.owner(count32(device)) else {
             continue;
         };
         let correlation = correlation(id);
@@ -238,7 +231,7 @@ fn add_kernels(rows: Vec<[Option<i64>; 18]>, strings: &StringTable, builder: &mu
             span,
             name: builder.profile.strings.intern(name),
             device: builder.device(DeviceKey::Ordinal(device)),
-            process: owner(&owners, correlation, builder),
+            process: records.process(builder, None, correlation),
             stream: id32(stream).unwrap_or_default(),
             context: id32(context).unwrap_or_default(),
             correlation,
@@ -247,164 +240,62 @@ fn add_kernels(rows: Vec<[Option<i64>; 18]>, strings: &StringTable, builder: &mu
         };
         builder.profile.kernels.push(kernel);
     }
-    damage.note(&mut builder.profile, "kernel", "device", "name");
+    skipped.note(&mut builder.profile, "kernel", "device", "name");
 }
 
-fn owner(
-    owners: &super::build::Owners,
-    correlation: Option<SerialNumber>,
-    builder: &mut Builder,
-) -> crate::profile::ProcessId {
-    owners
-        .of(correlation)
-        .unwrap_or_else(|| builder.process(0, || 0))
+/// What the records of a database refer to. They do not name their process, and devices go by their
+/// ordinal alone.
+struct NvprofRecords {
+    owners: Owners,
 }
 
-columns!(
-    CopyColumns,
-    [
-        "start",
-        "end",
-        "deviceId",
-        "streamId",
-        "correlationId",
-        "bytes",
-        "copyKind",
-        "srcKind",
-        "dstKind"
-    ]
-);
+impl Cupti for NvprofRecords {
+    fn process(
+        &mut self,
+        builder: &mut Builder,
+        _process: Option<i64>,
+        correlation: Option<SerialNumber>,
+    ) -> ProcessId {
+        self.owners
+            .of(correlation)
+            .unwrap_or_else(|| builder.process(0, || 0))
+    }
 
-/// Copies, then copies between two GPUs, which have a table of their own.
-fn copies(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
-    let owners = builder.owners();
-    let mut damage = SkippedRows::default();
-    for table in ["CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMCPY2"] {
-        for row in ints(db, table, CopyColumns, progress)? {
-            let [start, end, device, stream, id, bytes, kind, src, dst] = row;
-            damage.rows += 1;
-            let Some(span) = damage.gpu_span(start, end) else {
-                continue;
-            };
-            let Some(device) = damage.owner(count32(device)) else {
-                continue;
-            };
-            let Some(bytes) = damage.value(bytes.and_then(|b| u64::try_from(b).ok())) else {
-                continue;
-            };
-            let correlation = correlation(id);
-            let copy = MemoryCopy {
-                span,
-                device: builder.device(DeviceKey::Ordinal(device)),
-                process: owner(&owners, correlation, builder),
-                stream: id32(stream).unwrap_or_default(),
-                correlation,
-                bytes,
-                kind: copy_kind(kind),
-                src: memory_kind(src),
-                dst: memory_kind(dst),
-            };
-            builder.profile.copies.push(copy);
+    fn device(&self, builder: &mut Builder, _process: Option<i64>, ordinal: u32) -> DeviceId {
+        builder.device(DeviceKey::Ordinal(ordinal))
+    }
+
+    /// `CUpti_ActivityMemcpyKind`.
+    fn copy_kind(&self, number: Option<i64>) -> CopyKind {
+        match number {
+            Some(1) => CopyKind::HtoD,
+            Some(2) => CopyKind::DtoH,
+            Some(8) => CopyKind::DtoD,
+            Some(9) => CopyKind::HtoH,
+            Some(10) => CopyKind::PtoP,
+            _ => CopyKind::Other,
         }
     }
-    damage.note(&mut builder.profile, "memory copy", "device", "size");
-    Ok(())
-}
 
-/// `CUpti_ActivityMemcpyKind`.
-fn copy_kind(number: Option<i64>) -> CopyKind {
-    match number {
-        Some(1) => CopyKind::HtoD,
-        Some(2) => CopyKind::DtoH,
-        Some(8) => CopyKind::DtoD,
-        Some(9) => CopyKind::HtoH,
-        Some(10) => CopyKind::PtoP,
-        _ => CopyKind::Other,
+    /// `CUpti_ActivityMemoryKind`; Nsight Systems numbers these differently.
+    fn memory_kind(&self, number: Option<i64>) -> MemoryKind {
+        match number {
+            Some(1) => MemoryKind::Pageable,
+            Some(2) => MemoryKind::Pinned,
+            Some(3 | 6) => MemoryKind::Device,
+            Some(4) => MemoryKind::Array,
+            Some(5 | 7) => MemoryKind::Managed,
+            _ => MemoryKind::Unknown,
+        }
     }
-}
 
-/// `CUpti_ActivityMemoryKind`; Nsight Systems numbers these differently.
-fn memory_kind(number: Option<i64>) -> MemoryKind {
-    match number {
-        Some(1) => MemoryKind::Pageable,
-        Some(2) => MemoryKind::Pinned,
-        Some(3 | 6) => MemoryKind::Device,
-        Some(4) => MemoryKind::Array,
-        Some(5 | 7) => MemoryKind::Managed,
-        _ => MemoryKind::Unknown,
+    /// `CUpti_ActivitySynchronizationType`.
+    fn sync_kind(&self, number: Option<i64>) -> SyncKind {
+        cupti::SYNC_KINDS
+            .iter()
+            .find(|(known, _)| Some(*known) == number)
+            .map_or(SyncKind::Unknown, |(_, kind)| *kind)
     }
-}
-
-columns!(
-    SetColumns,
-    [
-        "start",
-        "end",
-        "deviceId",
-        "streamId",
-        "correlationId",
-        "bytes",
-        "memoryKind"
-    ]
-);
-
-fn sets(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
-    let owners = builder.owners();
-    let mut damage = SkippedRows::default();
-    for row in ints(db, "CUPTI_ACTIVITY_KIND_MEMSET", SetColumns, progress)? {
-        let [start, end, device, stream, id, bytes, kind] = row;
-        damage.rows += 1;
-        let Some(span) = damage.gpu_span(start, end) else {
-            continue;
-        };
-        let Some(device) = damage.owner(count32(device)) else {
-            continue;
-        };
-        let Some(bytes) = damage.value(bytes.and_then(|b| u64::try_from(b).ok())) else {
-            continue;
-        };
-        let correlation = correlation(id);
-        let set = MemorySet {
-            span,
-            device: builder.device(DeviceKey::Ordinal(device)),
-            process: owner(&owners, correlation, builder),
-            stream: id32(stream).unwrap_or_default(),
-            correlation,
-            bytes,
-            mem: memory_kind(kind),
-        };
-        builder.profile.sets.push(set);
-    }
-    damage.note(&mut builder.profile, "memory set", "device", "size");
-    Ok(())
-}
-
-columns!(SyncColumns, ["start", "end", "correlationId", "type"]);
-
-fn syncs(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
-    let owners = builder.owners();
-    let mut damage = SkippedRows::default();
-    let table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
-    for [start, end, id, kind] in ints(db, table, SyncColumns, progress)? {
-        damage.rows += 1;
-        let Some(span) = damage.span(start, end) else {
-            continue;
-        };
-        let correlation = correlation(id);
-        let sync = Synchronization {
-            span,
-            process: owner(&owners, correlation, builder),
-            correlation,
-            kind: CUPTI_SYNC_KINDS
-                .iter()
-                .find(|(number, _)| Some(*number) == kind)
-                .map_or(SyncKind::Unknown, |(_, kind)| *kind),
-        };
-        builder.profile.syncs.push(sync);
-    }
-    builder.ask_calls();
-    damage.note(&mut builder.profile, "synchronisation", "process", "type");
-    Ok(())
 }
 
 columns!(EventColumns, ["contextId", "correlationId"]);
@@ -412,17 +303,17 @@ columns!(EventColumns, ["contextId", "correlationId"]);
 fn events(
     db: &Db,
     devices: &devices::Devices,
+    records: &mut NvprofRecords,
     builder: &mut Builder,
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
-    let owners = builder.owners();
     let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
-    for [context, id] in ints(db, table, EventColumns, progress)? {
+    for [context, id] in integer_rows::rows(db, table, EventColumns, progress)? {
         let correlation = correlation(id);
         let device = devices.of_context(context);
         let event = CudaEvent {
             device: device.map(|d| builder.device(DeviceKey::Ordinal(d))),
-            process: owner(&owners, correlation, builder),
+            process: records.process(builder, None, correlation),
             correlation,
         };
         builder.profile.events.push(event);
@@ -453,10 +344,10 @@ impl Sink for Overheads {
 fn overheads(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
     let table = "CUPTI_ACTIVITY_KIND_OVERHEAD";
     let parts = db.scan(table, &Overheads::default(), progress)?;
-    let mut damage = SkippedRows::default();
+    let mut skipped = SkippedRows::default();
     for [start, end, kind, object_kind, object] in parts.into_iter().flat_map(|part| part.0) {
-        damage.rows += 1;
-        let Some(span) = damage.span(start, end) else {
+        skipped.rows += 1;
+        let Some(span) = skipped.span(start, end) else {
             continue;
         };
         // `CUpti_ActivityOverheadKind`.
@@ -477,7 +368,7 @@ fn overheads(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<
         };
         builder.profile.overheads.push(overhead);
     }
-    damage.note(&mut builder.profile, "profiler overhead", "thread", "kind");
+    skipped.note(&mut builder.profile, "profiler overhead", "thread", "kind");
     Ok(())
 }
 

@@ -50,7 +50,9 @@ fn both_ways(path: &Path) -> [Vec<String>; 2] {
     let mut db = Db::open(path).unwrap();
     assert!(db.pages.is_some());
     let said = |db: &Db| {
-        let parts = db.scan("t", &Said::default(), &crate::read::Quiet).unwrap();
+        let parts = db
+            .scan("t", &Said::default(), &crate::read::NoProgress)
+            .unwrap();
         parts.into_iter().flat_map(|part| part.0).collect()
     };
     let direct = said(&db);
@@ -149,7 +151,7 @@ fn a_tree_that_contradicts_the_format_is_damage() {
         change(&mut bytes);
         std::fs::write(&path, bytes).unwrap();
         let db = Db::open(&path)?;
-        db.scan("t", &Said::default(), &crate::read::Quiet)
+        db.scan("t", &Said::default(), &crate::read::NoProgress)
     };
     assert!(with(&|_| {}).is_ok());
     // The last child of the root is the root, no page, a page behind the end; a leaf has a kind
@@ -215,7 +217,7 @@ fn long_rows_that_share_their_pages_are_damage() {
     bytes[leaf + 10..leaf + 12].copy_from_slice(&cell);
     std::fs::write(&path, bytes).unwrap();
     let db = Db::open(&path).unwrap();
-    let read = db.scan("t", &Said::default(), &crate::read::Quiet);
+    let read = db.scan("t", &Said::default(), &crate::read::NoProgress);
     let error = read.err().unwrap().to_string();
     assert!(error.contains("longer than the file"), "{error}");
 }

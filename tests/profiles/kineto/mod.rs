@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use pyprof_advise::correlate::{Direction, LayerSource, Run, WithoutOperator, correlate};
 use pyprof_advise::cost::VOCABULARY;
 use pyprof_advise::profile::{
-    ApiClass, CopyKind, Format, MemoryKind, Profile, RangeKind, SerialNumber, Span, SyncKind,
+    ApiClass, CopyKind, MemoryKind, Profile, RangeKind, SerialNumber, Span, SyncKind,
 };
-use pyprof_advise::read::{self, Quiet, ReadError};
+use pyprof_advise::read::{self, NoProgress, ReadError};
 use serde_json::{Value, json};
 
 // ------------------------------------------------------------------------------- small traces
@@ -24,7 +24,7 @@ fn open(bytes: &[u8]) -> Result<Profile, ReadError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("net.pt.trace.json");
     std::fs::write(&path, bytes).unwrap();
-    read::open(&path, &Quiet)
+    read::open(&path, &NoProgress)
 }
 
 fn profile(text: &str) -> Profile {
@@ -105,7 +105,7 @@ fn today() -> Value {
 #[test]
 fn a_trace_is_attributed_by_nesting() {
     let p = profile(&today().to_string());
-    assert_eq!(p.format, Format::KinetoJson);
+    assert_eq!(p.format.id, "kineto_json");
     assert_eq!((p.kernels.len(), p.calls.len(), p.ranges.len()), (3, 2, 8));
     assert_eq!(p.processes.len(), 1);
     assert_eq!((p.processes[0].pid, p.processes[0].rank), (42, Some(2)));
@@ -475,7 +475,7 @@ fn real(name: &str) -> Option<&'static Run> {
     static RUNS: LazyLock<Vec<OnceLock<Run>>> = LazyLock::new(one_each);
     let path = shared::profile(name)?;
     let slot = &RUNS[REAL.iter().position(|r| r.0 == name).unwrap()];
-    let read = || run(read::open(&path, &Quiet).unwrap_or_else(|e| panic!("{e}")));
+    let read = || run(read::open(&path, &NoProgress).unwrap_or_else(|e| panic!("{e}")));
     Some(slot.get_or_init(read))
 }
 

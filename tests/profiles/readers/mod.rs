@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use pyprof_advise::profile::{
-    ApiClass, CopyKind, Format, Kernel, MemoryKind, Profile, RangeKind, SerialNumber, SyncKind,
+    ApiClass, CopyKind, Kernel, MemoryKind, Profile, RangeKind, SerialNumber, SyncKind,
 };
-use pyprof_advise::read::{self, Quiet, ReadError};
+use pyprof_advise::read::{self, NoProgress, ReadError};
 use rusqlite::Connection;
 
 mod read_only;
@@ -27,7 +27,7 @@ fn build(name: &str, sql: &str) -> Built {
 }
 
 fn open(path: &Path) -> Result<Profile, ReadError> {
-    read::open(path, &Quiet)
+    read::open(path, &NoProgress)
 }
 
 fn text(profile: &Profile, id: pyprof_advise::profile::StrId) -> &str {
@@ -93,7 +93,7 @@ fn a_small_export_reads_whole() {
     let built = with("");
     let before = content(built.dir.path());
     let p = open(&built.path).unwrap();
-    assert_eq!(p.format, Format::NsysSqlite);
+    assert_eq!(p.format.id, "nsys_sqlite");
     assert_eq!(p.tool_version.as_deref(), Some("2024.2.1.106"));
     assert_eq!(p.schema_version.as_deref(), Some("3.11.1"));
     assert_eq!(p.file_bytes, before[0].1.len() as u64);
@@ -591,7 +591,7 @@ fn nvprof_database() -> Built {
 fn an_nvprof_database_reads_whole() {
     let built = nvprof_database();
     let p = open(&built.path).unwrap();
-    assert_eq!(p.format, Format::NvprofSqlite);
+    assert_eq!(p.format.id, "nvprof_sqlite");
     assert_eq!(p.schema_version.as_deref(), Some("12"));
     let calls: Vec<_> = p
         .calls

@@ -8,7 +8,7 @@ use pyprof_advise::facts::{self, Answer, Lookup, Member, Table, Value};
 use pyprof_advise::gpu::{Choice, How, select};
 use pyprof_advise::judge::load::RuleFile;
 use pyprof_advise::judge::{RuleSet, Selection, run_tests};
-use pyprof_advise::profile::{Format, Profile};
+use pyprof_advise::profile::Profile;
 
 /// The facts of a GPU, asked of an empty run on it.
 pub(super) fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
@@ -18,7 +18,10 @@ pub(super) fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
         how: How::Asked,
         remarks: Vec::new(),
     };
-    let run = correlate(Profile::new(Format::NsysSqlite, "empty"), &VOCABULARY);
+    let run = correlate(
+        Profile::new(&pyprof_advise::read::NSYS_SQLITE, "empty"),
+        &VOCABULARY,
+    );
     let costed: Costed = price(run, Some(choice));
     let table = Table::new(&costed);
     let view = table.view(Member::Run);

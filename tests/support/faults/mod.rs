@@ -19,7 +19,7 @@ use pyprof_advise::facts::Table;
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{RuleSet, judge};
 use pyprof_advise::profile::Profile;
-use pyprof_advise::read::{self, Quiet};
+use pyprof_advise::read::{self, NoProgress};
 use pyprof_advise::report::{self, Options, Report};
 use pyprof_advise::scrub;
 use rusqlite::types::ValueRef;
@@ -226,9 +226,9 @@ fn measured(path: &Path, rules: &RuleSet) -> Result<(bool, u64), String> {
     let copy = path.with_extension("scrubbed");
     let _ = std::fs::remove_file(&copy);
     // What is left in a copy may be chance in damaged bytes; that it ends is what counts here.
-    let _ = scrub::scrub(path, &copy, false, &Quiet);
+    let _ = scrub::scrub(path, &copy, false, &NoProgress);
     let _ = std::fs::remove_file(&copy);
-    let Ok(profile) = read::open(path, &Quiet) else {
+    let Ok(profile) = read::open(path, &NoProgress) else {
         return Ok((false, memory("VmHWM:").saturating_sub(before)));
     };
     let kernels = Kernels::of(&profile);
@@ -258,7 +258,7 @@ fn views(report: &Report) -> Result<(), String> {
 
 /// The report of a profile; `None` when it cannot be read.
 pub(crate) fn report(path: &Path, rules: &RuleSet) -> Option<Report> {
-    judged(read::open(path, &Quiet).ok()?, rules)
+    judged(read::open(path, &NoProgress).ok()?, rules)
 }
 
 fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {

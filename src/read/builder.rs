@@ -1,0 +1,311 @@
+//! Fills a [`Profile`]: the tables of processes, threads, devices and launch configurations, and the
+//! order in which rows are left.
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::{
+    ApiCall, ConfigId, Device, DeviceId, Format, HostRange, LaunchConfig, Process, ProcessId,
+    Profile, RangeText, SerialNumber, Strings, Thread, ThreadId,
+};
+
+/// Splits a range text into the fields of the range.
+pub(super) fn name_range(range: &mut HostRange, strings: &mut Strings, text: &str) {
+    let parts = RangeText::split(text);
+    range.text = strings.intern(parts.name);
+    range.seq = parts.seq.and_then(SerialNumber::new);
+    range.op_id = parts.op_id.and_then(SerialNumber::new);
+    range.args = parts.sizes.map(|sizes| strings.intern(sizes));
+}
+
+/// Sorts rows by start, ties in file order. Most files are in order already.
+pub(super) fn sort_by_start<T>(rows: &mut [T], start: impl Fn(&T) -> i64) {
+    if !rows.is_sorted_by_key(&start) {
+        rows.sort_by_key(&start);
+    }
+}
+
+/// Fills a profile, handing out processes, threads, devices and configurations as rows name them.
+pub(super) struct Builder {
+    pub(super) profile: Profile,
+    processes: FxHashMap<i64, ProcessId>,
+    threads: FxHashMap<(i64, u64), ThreadId>,
+    devices: FxHashMap<DeviceKey, DeviceId>,
+    configs: FxHashMap<LaunchConfig, ConfigId>,
+    last_process: Option<(i64, ProcessId)>,
+    last_device: Option<(DeviceKey, DeviceId)>,
+}
+
+/// What tells two GPUs apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum DeviceKey {
+    /// The CUDA ordinal, where that is all the file says.
+    Ordinal(u32),
+    /// The ordinal a process uses, and the row of the GPU table behind it: with
+    /// `CUDA_VISIBLE_DEVICES` every process may call its own GPU number 0.
+    Listed { ordinal: u32, gpu: i64 },
+}
+
+impl DeviceKey {
+    pub(super) fn ordinal(self) -> u32 {
+        match self {
+            DeviceKey::Ordinal(ordinal) | DeviceKey::Listed { ordinal, .. } => ordinal,
+        }
+    }
+}
+
+impl Builder {
+    pub(super) fn new(format: &'static Format, path: &std::path::Path) -> Builder {
+        let mut profile = Profile::new(format, &path.display().to_string());
+        profile.file_bytes = std::fs::metadata(path).map_or(0, |m| m.len());
+        Builder {
+            profile,
+            processes: FxHashMap::default(),
+            threads: FxHashMap::default(),
+            devices: FxHashMap::default(),
+            configs: FxHashMap::default(),
+            last_process: None,
+            last_device: None,
+        }
+    }
+
+    /// The process with this key; `pid` is asked for once.
+    pub(super) fn process(&mut self, key: i64, pid: impl FnOnce() -> u64) -> ProcessId {
+        if let Some((last, id)) = self.last_process
+            && last == key
+        {
+            return id;
+        }
+        let processes = &mut self.profile.processes;
+        let id = *self.processes.entry(key).or_insert_with(|| {
+            processes.push(Process {
+                pid: pid(),
+                rank: None,
+                world_size: None,
+            });
+            ProcessId::new(processes.len() - 1)
+        });
+        self.last_process = Some((key, id));
+        id
+    }
+
+    /// The thread of a process.
+    pub(super) fn thread(&mut self, key: i64, pid: impl FnOnce() -> u64, tid: u64) -> ThreadId {
+        let process = self.process(key, pid);
+        let threads = &mut self.profile.threads;
+        *self.threads.entry((key, tid)).or_insert_with(|| {
+            threads.push(Thread { process, tid });
+            ThreadId::new(threads.len() - 1)
+        })
+    }
+
+    /// The threads, by the number Nsight Systems gives them: process key and thread in one.
+    pub(super) fn global_threads(&self) -> Vec<(i64, ThreadId)> {
+        let global = |(key, tid): &(i64, u64)| key | tid.cast_signed();
+        (self.threads.iter())
+            .map(|(key, thread)| (global(key), *thread))
+            .collect()
+    }
+
+    /// The device with this key.
+    pub(super) fn device(&mut self, key: DeviceKey) -> DeviceId {
+        if let Some((last, id)) = self.last_device
+            && last == key
+        {
+            return id;
+        }
+        let devices = &mut self.profile.devices;
+        let id = *self.devices.entry(key).or_insert_with(|| {
+            devices.push(Device {
+                ordinal: key.ordinal(),
+                ..Device::default()
+            });
+            DeviceId::new(devices.len() - 1)
+        });
+        self.last_device = Some((key, id));
+        id
+    }
+
+    pub(super) fn config(&mut self, config: LaunchConfig) -> ConfigId {
+        let configs = &mut self.profile.configs;
+        *self.configs.entry(config).or_insert_with(|| {
+            configs.push(config);
+            ConfigId::new(configs.len() - 1)
+        })
+    }
+
+    /// Which process a correlation id belongs to, for GPU records that do not say: the process of
+    /// the only call with that id, else the only process there is.
+    pub(super) fn owners(&self) -> Owners {
+        let mut by_correlation: FxHashMap<SerialNumber, Option<ProcessId>> = FxHashMap::default();
+        for call in &self.profile.calls {
+            let process = self.process_of(call);
+            let Some(correlation) = call.correlation else {
+                continue;
+            };
+            by_correlation
+                .entry(correlation)
+                .and_modify(|p| {
+                    if *p != process {
+                        *p = None;
+                    }
+                })
+                .or_insert(process);
+        }
+        Owners {
+            by_correlation,
+            only: match self.profile.processes.as_slice() {
+                [_] => Some(ProcessId(0)),
+                _ => None,
+            },
+        }
+    }
+
+    pub(super) fn process_of(&self, call: &ApiCall) -> Option<ProcessId> {
+        self.profile
+            .threads
+            .get(call.thread.idx())
+            .map(|t| t.process)
+    }
+
+    /// Sorts every table and the devices, describes the devices, and hands the profile out.
+    pub(super) fn finish(mut self, describe: impl Fn(DeviceKey, &mut Device)) -> Profile {
+        self.sort_devices(describe);
+        let mut profile = self.profile;
+        let (kernels, calls, ranges) = (
+            &mut profile.kernels,
+            &mut profile.calls,
+            &mut profile.ranges,
+        );
+        rayon::join(
+            || sort_by_start(ranges, |r| r.span.start),
+            || {
+                sort_by_start(kernels, |k| k.span.start);
+                sort_by_start(calls, |c| c.span.start);
+            },
+        );
+        sort_by_start(&mut profile.copies, |c| c.span.start);
+        sort_by_start(&mut profile.sets, |s| s.span.start);
+        sort_by_start(&mut profile.graphs, |g| g.span.start);
+        sort_by_start(&mut profile.syncs, |s| s.span.start);
+        sort_by_start(&mut profile.overheads, |o| o.span.start);
+        profile
+    }
+
+    fn sort_devices(&mut self, describe: impl Fn(DeviceKey, &mut Device)) {
+        let mut order: Vec<(DeviceKey, DeviceId)> =
+            self.devices.iter().map(|(k, id)| (*k, *id)).collect();
+        order.sort_unstable_by_key(|(key, id)| (key.ordinal(), *key, *id));
+        // Two GPUs under one ordinal: only their numbers in the file tell them apart.
+        let ambiguous = order
+            .windows(2)
+            .any(|pair| matches!(pair, [a, b] if a.0.ordinal() == b.0.ordinal()));
+        let mut devices: Vec<(Device, DeviceId)> = order
+            .iter()
+            .map(|&(key, old)| {
+                let mut device = self
+                    .profile
+                    .devices
+                    .get(old.idx())
+                    .cloned()
+                    .unwrap_or_default();
+                describe(key, &mut device);
+                if let (true, DeviceKey::Listed { gpu, .. }) = (ambiguous, key) {
+                    device.ordinal = u32::try_from(gpu).unwrap_or(device.ordinal);
+                }
+                (device, old)
+            })
+            .collect();
+        devices.sort_by_key(|(device, _)| device.ordinal);
+        let mut renamed = vec![DeviceId(0); devices.len()];
+        for (new, (_, old)) in devices.iter().enumerate() {
+            if let Some(slot) = renamed.get_mut(old.idx()) {
+                *slot = DeviceId::new(new);
+            }
+        }
+        self.profile.devices = devices.into_iter().map(|(device, _)| device).collect();
+        if renamed.iter().enumerate().all(|(i, id)| id.idx() == i) {
+            return;
+        }
+        let rename = |id: &mut DeviceId| {
+            if let Some(new) = renamed.get(id.idx()) {
+                *id = *new;
+            }
+        };
+        let profile = &mut self.profile;
+        profile
+            .kernels
+            .iter_mut()
+            .for_each(|k| rename(&mut k.device));
+        profile
+            .copies
+            .iter_mut()
+            .for_each(|c| rename(&mut c.device));
+        profile.sets.iter_mut().for_each(|s| rename(&mut s.device));
+        profile
+            .graphs
+            .iter_mut()
+            .for_each(|g| rename(&mut g.device));
+        profile
+            .events
+            .iter_mut()
+            .filter_map(|e| e.device.as_mut())
+            .for_each(rename);
+    }
+}
+
+/// Processes of GPU records that do not name theirs.
+pub(super) struct Owners {
+    by_correlation: FxHashMap<SerialNumber, Option<ProcessId>>,
+    only: Option<ProcessId>,
+}
+
+impl Owners {
+    pub(super) fn of(&self, correlation: Option<SerialNumber>) -> Option<ProcessId> {
+        let caller = correlation.and_then(|id| *self.by_correlation.get(&id)?);
+        caller.or(self.only)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use crate::profile::Span;
+
+    #[test]
+    fn rows_with_equal_starts_keep_their_order() {
+        for stride in [1, 7, 8191] {
+            let mut rows: Vec<(i64, usize)> = (0..20_000_usize)
+                .map(|at| ((at * stride % 20_011 / 3) as i64, at))
+                .collect();
+            let mut expected = rows.clone();
+            expected.sort_by_key(|row| row.0);
+            sort_by_start(&mut rows, |row| row.0);
+            assert_eq!(rows, expected);
+        }
+    }
+
+    #[test]
+    fn devices_are_sorted_and_rows_follow() {
+        let mut builder = Builder::new(&crate::read::NSYS_SQLITE, std::path::Path::new("x"));
+        let one = builder.device(DeviceKey::Ordinal(1));
+        let zero = builder.device(DeviceKey::Ordinal(0));
+        let process = builder.process(7, || 7);
+        for device in [one, zero] {
+            builder.profile.sets.push(crate::profile::MemorySet {
+                span: Span { start: 0, end: 1 },
+                device,
+                process,
+                stream: 0,
+                correlation: None,
+                bytes: 0,
+                mem: crate::profile::MemoryKind::Unknown,
+            });
+        }
+        let profile = builder.finish(|_, _| {});
+        let ordinals: Vec<u32> = profile.devices.iter().map(|d| d.ordinal).collect();
+        assert_eq!(ordinals, [0, 1]);
+        let of = |i: usize| profile.devices[profile.sets[i].device.idx()].ordinal;
+        assert_eq!((of(0), of(1)), (1, 0));
+    }
+}

@@ -1,0 +1,343 @@
+//! CUPTI records as the databases of Nsight Systems and nvprof store them: ids, launch
+//! configurations, memory copies, memsets and synchronisations. The columns are the same; who an
+//! activity belongs to and how enumerations are numbered is up to [`Cupti`].
+
+use super::builder::Builder;
+use super::integer_rows::{columns, for_each_row};
+use super::reader::{Progress, ReadError};
+use super::skipped_rows::SkippedRows;
+use super::sqlite::Db;
+use crate::profile::{
+    CopyKind, CorrelationMap, DeviceId, LaunchConfig, MemoryCopy, MemoryKind, MemorySet, ProcessId,
+    Profile, SerialNumber, SyncKind, Synchronization,
+};
+
+/// How to record a profile with kernels, for either tool: nvprof is no longer developed.
+pub(super) const HOW_TO_CAPTURE: &str = "\n  Capture again with CUDA tracing on, while the GPU works:\n    \
+     nsys profile -t cuda,nvtx -o net python train.py\n    \
+     nsys export --type sqlite -o net.sqlite net.nsys-rep";
+/// How to record operators as NVTX ranges.
+pub(super) const RECORD_OPERATORS: &str =
+    "run the model under `torch.autograd.profiler.emit_nvtx(record_shapes=True)`";
+
+/// What the two tools store differently.
+pub(super) trait Cupti: Send {
+    /// The process of an activity: `process` is its column, where the file has one.
+    fn process(
+        &mut self,
+        builder: &mut Builder,
+        process: Option<i64>,
+        correlation: Option<SerialNumber>,
+    ) -> ProcessId;
+    /// The device that a process calls `ordinal`.
+    fn device(&self, builder: &mut Builder, process: Option<i64>, ordinal: u32) -> DeviceId;
+    /// The meaning of `copyKind`.
+    fn copy_kind(&self, number: Option<i64>) -> CopyKind;
+    /// The meaning of `srcKind`, `dstKind` and `memKind`.
+    fn memory_kind(&self, number: Option<i64>) -> MemoryKind;
+    /// The meaning of `syncType`.
+    fn sync_kind(&self, number: Option<i64>) -> SyncKind;
+}
+
+columns!(
+    CopyColumns,
+    [
+        "start",
+        "end",
+        "deviceId=0",
+        "globalPid",
+        "streamId",
+        "correlationId",
+        "bytes",
+        "copyKind",
+        "srcKind",
+        "dstKind"
+    ]
+);
+
+/// Adds the memory copies of these tables to the profile.
+pub(super) fn copies(
+    db: &Db,
+    tables: &[&str],
+    cupti: &mut dyn Cupti,
+    builder: &mut Builder,
+    progress: &dyn Progress,
+) -> Result<(), ReadError> {
+    let mut skipped = SkippedRows::default();
+    for table in tables {
+        for_each_row(db, table, CopyColumns, progress, |row| {
+            let [
+                start,
+                end,
+                ordinal,
+                process,
+                stream,
+                id,
+                bytes,
+                kind,
+                src,
+                dst,
+            ] = row;
+            skipped.rows += 1;
+            let Some(span) = skipped.gpu_span(start, end) else {
+                return;
+            };
+            let Some(ordinal) = skipped.owner(count32(ordinal)) else {
+                return;
+            };
+            let Some(bytes) = skipped.value(count64(bytes)) else {
+                return;
+            };
+            let correlation = correlation(id);
+            let copy = MemoryCopy {
+                span,
+                device: cupti.device(builder, process, ordinal),
+                process: cupti.process(builder, process, correlation),
+                stream: id32(stream).unwrap_or_default(),
+                correlation,
+                bytes,
+                kind: cupti.copy_kind(kind),
+                src: cupti.memory_kind(src),
+                dst: cupti.memory_kind(dst),
+            };
+            builder.profile.copies.push(copy);
+        })?;
+    }
+    skipped.note(&mut builder.profile, "memory copy", "device", "size");
+    Ok(())
+}
+
+columns!(
+    SetColumns,
+    [
+        "start",
+        "end",
+        "deviceId=0",
+        "globalPid",
+        "streamId",
+        "correlationId",
+        "bytes",
+        "memKind|memoryKind"
+    ]
+);
+
+/// Adds the memsets of a table to the profile.
+pub(super) fn sets(
+    db: &Db,
+    table: &str,
+    cupti: &mut dyn Cupti,
+    builder: &mut Builder,
+    progress: &dyn Progress,
+) -> Result<(), ReadError> {
+    let mut skipped = SkippedRows::default();
+    for_each_row(db, table, SetColumns, progress, |row| {
+        let [start, end, ordinal, process, stream, id, bytes, kind] = row;
+        skipped.rows += 1;
+        let Some(span) = skipped.gpu_span(start, end) else {
+            return;
+        };
+        let Some(ordinal) = skipped.owner(count32(ordinal)) else {
+            return;
+        };
+        let Some(bytes) = skipped.value(count64(bytes)) else {
+            return;
+        };
+        let correlation = correlation(id);
+        let set = MemorySet {
+            span,
+            device: cupti.device(builder, process, ordinal),
+            process: cupti.process(builder, process, correlation),
+            stream: id32(stream).unwrap_or_default(),
+            correlation,
+            bytes,
+            mem: cupti.memory_kind(kind),
+        };
+        builder.profile.sets.push(set);
+    })?;
+    skipped.note(&mut builder.profile, "memory set", "device", "size");
+    Ok(())
+}
+
+columns!(
+    SyncColumns,
+    [
+        "start",
+        "end",
+        "globalPid",
+        "correlationId",
+        "syncType|deprecatedSyncType|type"
+    ]
+);
+
+/// Adds the synchronisations of a table to the profile. The calls must be there already: where they
+/// say more than the record about what was waited for, they are used.
+pub(super) fn syncs(
+    db: &Db,
+    table: &str,
+    cupti: &mut dyn Cupti,
+    builder: &mut Builder,
+    progress: &dyn Progress,
+) -> Result<(), ReadError> {
+    let mut skipped = SkippedRows::default();
+    for_each_row(db, table, SyncColumns, progress, |row| {
+        let [start, end, process, id, kind] = row;
+        skipped.rows += 1;
+        let Some(span) = skipped.span(start, end) else {
+            return;
+        };
+        let correlation = correlation(id);
+        let sync = Synchronization {
+            span,
+            process: cupti.process(builder, process, correlation),
+            correlation,
+            kind: cupti.sync_kind(kind),
+        };
+        builder.profile.syncs.push(sync);
+    })?;
+    take_sync_kinds_from_calls(&mut builder.profile);
+    skipped.note(&mut builder.profile, "synchronisation", "process", "type");
+    Ok(())
+}
+
+/// `CUpti_ActivitySynchronizationType` (cupti_activity.h).
+pub(super) const SYNC_KINDS: [(i64, SyncKind); 4] = [
+    (1, SyncKind::Event),
+    (2, SyncKind::StreamWait),
+    (3, SyncKind::Stream),
+    (4, SyncKind::Context),
+];
+
+/// The kind of a synchronisation record, from the name of the API call it belongs to.
+///
+/// The call is more reliable than the record: exports of 2024 number the kinds from 0 under an
+/// enumeration that numbers them from 1, others file `cudaStreamWaitEvent` under stream
+/// synchronisation, and `cudaEventQuery` leaves a record although it never waits.
+fn sync_kind_of_call(name: &str) -> Option<SyncKind> {
+    let has = |word: &str| name.contains(word);
+    if has("StreamWaitEvent") {
+        Some(SyncKind::StreamWait)
+    } else if has("StreamSynchronize") {
+        Some(SyncKind::Stream)
+    } else if has("EventSynchronize") {
+        Some(SyncKind::Event)
+    } else if has("DeviceSynchronize") || has("CtxSynchronize") || has("ThreadSynchronize") {
+        Some(SyncKind::Context)
+    } else if has("Query") {
+        Some(SyncKind::Unknown)
+    } else {
+        None
+    }
+}
+
+/// Takes the kinds of synchronisations from the calls they belong to, where these tell.
+pub(super) fn take_sync_kinds_from_calls(profile: &mut Profile) {
+    if profile.syncs.is_empty() {
+        return;
+    }
+    let syncs = profile.syncs.iter();
+    let mut kinds: CorrelationMap<SyncKind> =
+        CorrelationMap::for_numbers(syncs.map(|s| (s.process, s.correlation)));
+    for call in &profile.calls {
+        if let Some(kind @ None) = kinds.slot_of_call(profile, call) {
+            *kind = sync_kind_of_call(profile.text(call.name));
+        }
+    }
+    for sync in &mut profile.syncs {
+        if let Some(kind) = kinds.get(sync.process, sync.correlation) {
+            sync.kind = kind;
+        }
+    }
+}
+
+/// An API name without version and default-stream suffixes: `_v7000`, `_v2`, `_ptsz`, `_ptds`.
+pub(super) fn unversioned(name: &str) -> &str {
+    let mut name = name;
+    while let Some((rest, suffix)) = name.rsplit_once('_') {
+        let version = suffix
+            .strip_prefix('v')
+            .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
+        if rest.is_empty() || !(version || suffix == "ptsz" || suffix == "ptds") {
+            break;
+        }
+        name = rest;
+    }
+    name
+}
+
+/// A CUPTI id: an unsigned 32-bit number, which some exports store as a signed one.
+pub(super) fn id32(value: Option<i64>) -> Option<u32> {
+    let value = value?;
+    u32::try_from(value)
+        .ok()
+        .or_else(|| i32::try_from(value).ok().map(i32::cast_unsigned))
+}
+
+/// The correlation id of a record. CUPTI counts from 1; 0 stands for "none".
+pub(super) fn correlation(value: Option<i64>) -> Option<SerialNumber> {
+    let id = match value? {
+        0 => return None,
+        id @ ..0 => u64::from(id32(Some(id))?),
+        id => id.cast_unsigned(),
+    };
+    SerialNumber::new(id)
+}
+
+/// A count; `None` for a negative or too large one.
+pub(super) fn count32(value: Option<i64>) -> Option<u32> {
+    value.and_then(|v| u32::try_from(v).ok())
+}
+
+/// A launch configuration from ten neighbouring columns, starting at `first`: three of the grid, three
+/// of the block, registers per thread, static and dynamic shared memory, local memory per thread.
+/// Dimensions that cannot be read are 0.
+pub(super) fn launch_config(int: impl Fn(usize) -> Option<i64>, first: usize) -> LaunchConfig {
+    let count = |offset: usize| count32(int(first + offset));
+    let dim = |offset: usize| count(offset).unwrap_or(0);
+    LaunchConfig {
+        grid: [dim(0), dim(1), dim(2)],
+        block: [dim(3), dim(4), dim(5)],
+        registers: count(6),
+        static_shared: count(7),
+        dynamic_shared: count(8),
+        local_per_thread: count(9),
+    }
+}
+
+/// A size in bytes; `None` for a negative one.
+fn count64(value: Option<i64>) -> Option<u64> {
+    value.and_then(|v| u64::try_from(v).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signed_and_unsigned_ids_agree() {
+        assert_eq!(id32(Some(-354_666_688)), Some(3_940_300_608));
+        assert_eq!(id32(Some(3_940_300_608)), Some(3_940_300_608));
+        assert_eq!(id32(Some(1 << 40)), None);
+        assert_eq!(correlation(Some(-1)), SerialNumber::new(u32::MAX.into()));
+        assert_eq!(correlation(Some(0)), None);
+        assert_eq!(correlation(Some(i64::MIN)), None);
+    }
+
+    #[test]
+    fn suffixes_of_api_names_are_stripped() {
+        for (raw, plain) in [
+            ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
+            ("cudaLaunchKernel_ptsz_v7000", "cudaLaunchKernel"),
+            (
+                "cudaGetDeviceProperties_v2_v12000",
+                "cudaGetDeviceProperties",
+            ),
+            ("cuMemcpyHtoD_v2_ptds", "cuMemcpyHtoD"),
+            ("cuLaunchKernelEx", "cuLaunchKernelEx"),
+            ("a_version", "a_version"),
+            ("_v1", "_v1"),
+            ("x_v", "x_v"),
+        ] {
+            assert_eq!(unversioned(raw), plain);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Copies, memsets, whole-graph records, synchronisations, CUDA events and profiler overhead.
+
+use super::devices::Gpus;
+use super::enums::{self, Enumeration};
+use super::{Pids, process_key};
+use crate::profile::{
+    CopyKind, CudaEvent, DeviceId, GraphTrace, MemoryKind, Overhead, ProcessId, SerialNumber, Span,
+    SyncKind,
+};
+use crate::read::builder::{Builder, Owners};
+use crate::read::cupti::{self, Cupti, correlation, count32, id32};
+use crate::read::integer_rows::{columns, for_each_row};
+use crate::read::names::{PartName, PartNames, StringTable};
+use crate::read::reader::{Progress, ReadError};
+use crate::read::skipped_rows::SkippedRows;
+use crate::read::sqlite::{Cells, Db, Sink};
+
+pub(super) const COPIES: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
+const SETS: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
+const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
+pub(super) const SYNCS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
+const EVENTS: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
+
+/// Adds all of them but the overheads to the profile.
+pub(super) fn add(
+    db: &Db,
+    pids: &Pids,
+    gpus: &Gpus,
+    builder: &mut Builder,
+    progress: &dyn Progress,
+) -> Result<(), ReadError> {
+    let mut records = NsysRecords {
+        pids,
+        gpus,
+        owners: None,
+        copy_kinds: enums::copy_kinds(db)?,
+        memory_kinds: enums::memory_kinds(db)?,
+        sync_kinds: enums::sync_kinds(db)?,
+    };
+    cupti::copies(db, &[COPIES], &mut records, builder, progress)?;
+    cupti::sets(db, SETS, &mut records, builder, progress)?;
+    graphs(db, &mut records, builder, progress)?;
+    cupti::syncs(db, SYNCS, &mut records, builder, progress)?;
+    events(db, &mut records, builder, progress)
+}
+
+/// What the records of an export refer to.
+struct NsysRecords<'a> {
+    pids: &'a Pids,
+    gpus: &'a Gpus,
+    /// Built when the first record does not name its process.
+    owners: Option<Owners>,
+    copy_kinds: Enumeration<CopyKind>,
+    memory_kinds: Enumeration<MemoryKind>,
+    sync_kinds: Enumeration<SyncKind>,
+}
+
+impl Cupti for NsysRecords<'_> {
+    fn process(
+        &mut self,
+        builder: &mut Builder,
+        process: Option<i64>,
+        correlation: Option<SerialNumber>,
+    ) -> ProcessId {
+        match process {
+            Some(global) => self.pids.process(builder, global),
+            None => self
+                .owners
+                .get_or_insert_with(|| builder.owners())
+                .of(correlation)
+                .unwrap_or_else(|| builder.process(0, || 0)),
+        }
+    }
+
+    fn device(&self, builder: &mut Builder, process: Option<i64>, ordinal: u32) -> DeviceId {
+        builder.device(self.gpus.key(process.map(process_key), ordinal))
+    }
+
+    fn copy_kind(&self, number: Option<i64>) -> CopyKind {
+        self.copy_kinds.of(number).unwrap_or(CopyKind::Other)
+    }
+
+    fn memory_kind(&self, number: Option<i64>) -> MemoryKind {
+        self.memory_kinds.of(number).unwrap_or(MemoryKind::Unknown)
+    }
+
+    fn sync_kind(&self, number: Option<i64>) -> SyncKind {
+        self.sync_kinds.of(number).unwrap_or(SyncKind::Unknown)
+    }
+}
+
+columns!(
+    GraphColumns,
+    [
+        "start",
+        "end",
+        "deviceId=0",
+        "globalPid",
+        "streamId",
+        "correlationId",
+        "graphId|graphExecId"
+    ]
+);
+
+fn graphs(
+    db: &Db,
+    records: &mut NsysRecords<'_>,
+    builder: &mut Builder,
+    progress: &dyn Progress,
+) -> Result<(), ReadError> {
+    let mut skipped = SkippedRows::default();
+    for_each_row(db, GRAPHS, GraphColumns, progress, |row| {
+        let [start, end, ordinal, process, stream, id, graph] = row;
+        skipped.rows += 1;
+        let Some(span) = skipped.gpu_span(start, end) else {
+            return;
+        };
+        let Some(ordinal) = skipped.owner(count32(ordinal)) else {
+            return;
+        };
+        let correlation = correlation(id);
+        let trace = GraphTrace {
+            span,
+            device: records.device(builder, process, ordinal),
+            process: records.process(builder, process, correlation),
+            stream: id32(stream).unwrap_or_default(),
+            correlation,
+            graph: graph.map_or(0, i64::cast_unsigned),
+        };
+        builder.profile.graphs.push(trace);
+    })?;
+    skipped.note(&mut builder.profile, "CUDA graph", "device", "id");
+    Ok(())
+}
+
+columns!(EventColumns, ["deviceId", "globalPid", "correlationId"]);
+
+fn events(
+    db: &Db,
+    records: &mut NsysRecords<'_>,
+    builder: &mut Builder,
+    progress: &dyn Progress,
+) -> Result<(), ReadError> {
+    for_each_row(
+        db,
+        EVENTS,
+        EventColumns,
+        progress,
+        |[ordinal, process, id]| {
+            let correlation = correlation(id);
+            let event = CudaEvent {
+                device: count32(ordinal).map(|o| records.device(builder, process, o)),
+                process: records.process(builder, process, correlation),
+                correlation,
+            };
+            builder.profile.events.push(event);
+        },
+    )?;
+    Ok(())
+}
+
+/// The overhead records of one part of a table.
+#[derive(Clone, Default)]
+pub(super) struct Overheads {
+    names: PartNames,
+    rows: Vec<(Span, Option<i64>, PartName)>,
+    skipped: SkippedRows,
+}
+
+impl Sink for Overheads {
+    const COLUMNS: &'static [&'static str] = &["start", "end", "globalTid", "nameId"];
+
+    fn row(&mut self, cells: &Cells<'_, '_>) {
+        self.skipped.rows += 1;
+        let Some(span) = self.skipped.span(cells.int(0), cells.int(1)) else {
+            return;
+        };
+        let name = self.names.of_cell(cells, 3);
+        self.rows.push((span, cells.int(2), name));
+    }
+}
+
+impl Overheads {
+    /// Ids of the string table.
+    pub(super) fn name_ids(&self) -> impl Iterator<Item = i64> {
+        self.names.ids()
+    }
+}
+
+/// The overhead records of Nsight Systems itself, then those of CUPTI.
+pub(super) fn overheads(db: &Db, progress: &dyn Progress) -> Result<Vec<Overheads>, ReadError> {
+    let mut parts = db.scan("PROFILER_OVERHEAD", &Overheads::default(), progress)?;
+    parts.extend(db.scan(
+        "CUPTI_ACTIVITY_KIND_OVERHEAD",
+        &Overheads::default(),
+        progress,
+    )?);
+    Ok(parts)
+}
+
+/// Names the overhead records and adds them to the profile.
+pub(super) fn add_overheads(
+    parts: Vec<Overheads>,
+    strings: &StringTable,
+    pids: &Pids,
+    builder: &mut Builder,
+) {
+    let mut skipped = SkippedRows::default();
+    for part in parts {
+        skipped.add(&part.skipped);
+        let names = part.names.resolve(strings, &mut builder.profile.strings);
+        for (span, global, name) in part.rows {
+            let Some(name) = names.get(name) else {
+                continue;
+            };
+            let overhead = Overhead {
+                span,
+                thread: global.map(|global| pids.thread(builder, global)),
+                name,
+            };
+            builder.profile.overheads.push(overhead);
+        }
+    }
+    skipped.note(&mut builder.profile, "profiler overhead", "thread", "name");
+}

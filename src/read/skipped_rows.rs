@@ -1,0 +1,168 @@
+//! Accounts for rows that cannot be read as they stand.
+
+use crate::base::units;
+use crate::profile::{Profile, Span};
+
+/// Times beyond this, in ns (146 years either way), are damaged. nvprof counts from 1970, Nsight
+/// Systems from the start of the capture.
+const TIME_LIMIT: i64 = 1 << 62;
+/// An activity or a call longer than this, in ns (30 days), has a damaged end time.
+const LONGEST: i64 = 30 * 24 * 3600 * 1_000_000_000;
+
+/// Counts the rows of one table that were skipped or repaired, by reason.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SkippedRows {
+    /// All rows of the table that were read.
+    pub(super) rows: u64,
+    no_start: u64,
+    no_end: u64,
+    /// Both times are 0: CUPTI has no times for the record.
+    untimed: u64,
+    no_owner: u64,
+    no_value: u64,
+    reversed: u64,
+}
+
+impl SkippedRows {
+    /// The start of a row, if it is a plausible time.
+    pub(super) fn start(&mut self, start: Option<i64>) -> Option<i64> {
+        let start = start.filter(|t| (-TIME_LIMIT..=TIME_LIMIT).contains(t));
+        if start.is_none() {
+            self.no_start = self.no_start.saturating_add(1);
+        }
+        start
+    }
+
+    /// A closed interval; one that ends before it starts keeps its start and has no length.
+    pub(super) fn span(&mut self, start: Option<i64>, end: Option<i64>) -> Option<Span> {
+        let start = self.start(start)?;
+        let end = end.filter(|&t| t <= TIME_LIMIT && t.saturating_sub(start) <= LONGEST);
+        let Some(end) = end else {
+            self.no_end = self.no_end.saturating_add(1);
+            return None;
+        };
+        if end < start {
+            self.reversed = self.reversed.saturating_add(1);
+        }
+        Some(Span {
+            start,
+            end: end.max(start),
+        })
+    }
+
+    /// As [`SkippedRows::span`], for GPU records.
+    pub(super) fn gpu_span(&mut self, start: Option<i64>, end: Option<i64>) -> Option<Span> {
+        if (start, end) == (Some(0), Some(0)) {
+            self.untimed = self.untimed.saturating_add(1);
+            return None;
+        }
+        self.span(start, end)
+    }
+
+    /// The device, thread or process of a row; a row without it is skipped.
+    pub(super) fn owner<T>(&mut self, owner: Option<T>) -> Option<T> {
+        if owner.is_none() {
+            self.no_owner = self.no_owner.saturating_add(1);
+        }
+        owner
+    }
+
+    /// A quantity that a row is skipped without.
+    pub(super) fn value<T>(&mut self, value: Option<T>) -> Option<T> {
+        if value.is_none() {
+            self.no_value = self.no_value.saturating_add(1);
+        }
+        value
+    }
+
+    /// Adds the counts of another part of the table.
+    pub(super) fn add(&mut self, other: &SkippedRows) {
+        self.rows += other.rows;
+        self.no_start += other.no_start;
+        self.no_end += other.no_end;
+        self.untimed += other.untimed;
+        self.no_owner += other.no_owner;
+        self.no_value += other.no_value;
+        self.reversed += other.reversed;
+    }
+
+    /// Adds notes on what was skipped to the profile. `owner` and `value` name those columns of this
+    /// table, `kind` its rows.
+    pub(super) fn note(&self, profile: &mut Profile, kind: &str, owner: &str, value: &str) {
+        let rows = units::count(self.rows);
+        for (count, what) in [
+            (self.no_start, "start time"),
+            (self.no_end, "end time"),
+            (self.no_owner, owner),
+            (self.no_value, value),
+        ] {
+            if count > 0 {
+                let count = units::count(count);
+                profile.note(
+                    "rows_skipped",
+                    format!(
+                        "{count} of {rows} {kind} rows had no readable {what} and were skipped."
+                    ),
+                );
+            }
+        }
+        if self.untimed > 0 {
+            let count = units::count(self.untimed);
+            profile.note(
+                "rows_skipped",
+                format!(
+                    "{count} of {rows} {kind} rows were skipped: the profiler could not collect \
+                     their times."
+                ),
+            );
+        }
+        if self.reversed > 0 {
+            let count = units::count(self.reversed);
+            profile.note(
+                "reversed_times",
+                format!(
+                    "{count} of {rows} {kind} rows end before they start; they are kept with a \
+                     length of zero."
+                ),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_rows_are_counted_and_noted() {
+        let mut skipped = SkippedRows {
+            rows: 4010,
+            ..SkippedRows::default()
+        };
+        assert_eq!(skipped.span(None, Some(1)), None);
+        assert_eq!(skipped.span(Some(i64::MAX), Some(1)), None);
+        assert_eq!(skipped.span(Some(1), Some(i64::MAX)), None);
+        assert_eq!(skipped.gpu_span(Some(0), Some(0)), None);
+        assert_eq!(
+            skipped.span(Some(10), Some(4)),
+            Some(Span { start: 10, end: 10 })
+        );
+        assert_eq!(
+            skipped.span(Some(-10), Some(4)),
+            Some(Span { start: -10, end: 4 })
+        );
+        let mut profile = Profile::new(&crate::read::NSYS_SQLITE, "x");
+        skipped.note(&mut profile, "kernel", "device", "size");
+        let notes: Vec<&str> = profile.notes.iter().map(|n| n.text.as_str()).collect();
+        assert_eq!(
+            notes,
+            [
+                "2 of 4,010 kernel rows had no readable start time and were skipped.",
+                "1 of 4,010 kernel rows had no readable end time and were skipped.",
+                "1 of 4,010 kernel rows were skipped: the profiler could not collect their times.",
+                "1 of 4,010 kernel rows end before they start; they are kept with a length of \
+                 zero.",
+            ]
+        );
+    }
+}
