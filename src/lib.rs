@@ -1,7 +1,18 @@
-//! `pyprof-advise` reads a GPU profile of a PyTorch program and says, layer by layer, what to
-//! change, in what order, how much time it should give back, and why it believes so.
+//! Reads a GPU profile of a PyTorch program and reports, layer by layer, what to change, in what order,
+//! how much time it could save, and why.
 //!
-//! One road, and data flows one way:
+//! ```
+//! use pyprof_advise::{Advisor, report};
+//!
+//! # fn main() -> Result<(), pyprof_advise::Error> {
+//! let advisor = Advisor::new()?;
+//! let report = advisor.report("fixtures/net.sqlite")?;
+//! println!("{}", report::markdown(&report)?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Data flows one way, and [`Advisor::analyze`] runs the stations in this order:
 //!
 //! ```text
 //! file -read-> Profile -correlate-> Run -cost-> Costed -facts, judge-> Verdict -report-> Markdown, JSON
@@ -9,29 +20,33 @@
 //!
 //! | floor | module | what it is |
 //! | --- | --- | --- |
-//! | 0 | [`base`] | data types, units and their printing, spanned diagnostics, "did you mean", escaping |
-//! | 1 | [`profile`], [`gpu`] | the neutral model every reader fills; a GPU's peaks and limits |
+//! | 0 | [`base`] | data types, units and their printing, diagnostics with source spans, "did you mean", escaping |
+//! | 1 | [`profile`], [`gpu`] | the data model that every reader fills; a GPU's peaks and limits |
 //! | 2 | [`read`] | one module per input format behind one trait |
 //! | 3 | [`correlate`] | kernel, launch, ranges, operator, arguments, layer, direction, step, timeline |
 //! | 4 | [`cost`] | operator and shapes to FLOPs and bytes; kernel names; the roofline |
-//! | 5 | [`facts`] | the waist: one table of facts; above it there are only names and values |
-//! | 6 | [`judge`] | rules: load, check, evaluate, resolve conflicts, claim savings, rank, prove |
-//! | 7 | [`report`] | one `Report`, and the views of it |
-//! | 7 | [`compare`] | several reports put together (the ranks of a job), or one held against another |
+//! | 5 | [`facts`] | one table of facts; modules above it see only names and values |
+//! | 6 | [`judge`] | rules: load, check, evaluate, resolve conflicts, assign savings, rank, test |
+//! | 7 | [`report`] | one `Report` and its output formats |
+//! | 7 | [`compare`] | several reports merged (the ranks of a job), or two compared |
 //! | 7 | [`formats`] | the table of output formats: names, file endings, renderers |
-//! | 7 | [`export`] | the work of several ranks as one table, for engines that ask their own questions |
+//! | 7 | [`export`] | the work of several ranks as one table, for DuckDB, Spark or polars |
 //! | 7 | [`pyprof`] | PyProf's two outputs: a dictionary and a row of columns per kernel |
-//! | 7 | [`scrub`] | a copy of a profile without what should not leave the machine |
-//! | 8 | [`cli`] | one file per command |
+//! | 7 | [`scrub`] | a copy of a profile without private data |
+//! | 8 | [`advisor`], `error` | the facade of the library: the stations in order, and its error type |
+//! | 9 | `cli` | the command line, one file per command (feature `cli`, on by default) |
 //!
-//! A module uses only lower floors; `tests/repo/repo_conventions.rs` enforces it.
+//! A module uses only modules of lower floors; `tests/repo/repo_conventions.rs` enforces it.
 #![forbid(unsafe_code)]
 
+pub mod advisor;
 pub mod base;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod compare;
 pub mod correlate;
 pub mod cost;
+mod error;
 pub mod export;
 pub mod facts;
 pub mod formats;
@@ -43,20 +58,23 @@ pub mod read;
 pub mod report;
 pub mod scrub;
 
+pub use advisor::Advisor;
+pub use error::Error;
+
 #[cfg(test)]
 #[path = "../tests/support/shared.rs"]
 mod shared;
 
-/// Doors for the fuzz targets to what is not public; see `fuzz/`.
+/// Access for the fuzz targets to private functions; see `fuzz/`.
 #[cfg(fuzzing)]
 pub mod fuzzing {
-    /// Reads a Python literal, and the entries of a dictionary that is cut off.
+    /// Parses a Python literal, and the leading entries of a truncated dictionary.
     pub fn literal(text: &str) {
         let _ = crate::correlate::literal::parse(text);
         let _ = crate::correlate::literal::leading_entries(text);
     }
 
-    /// Reads a configuration, and what is written of it again.
+    /// Parses a configuration, writes it, and parses the result.
     pub fn configuration(text: &str) {
         crate::cli::configuration(text);
     }

@@ -1,4 +1,4 @@
-//! The command line of pyprof-advise; everything it does is in the library.
+//! The `pyprof-advise` command; everything it does is in the library.
 
 use std::process::ExitCode;
 

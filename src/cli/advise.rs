@@ -1,29 +1,26 @@
-//! The command without a name: a profile in, advice out. The stations of the road, in order.
+//! The command without a name: a profile in, a report out.
 
-use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::time::Instant;
 
-use super::gate::Gates;
+use super::exit_gates::Gates;
 use super::progress::Bar;
 use super::{
-    AdviseArgs, Failure, Outcome, ReportArgs, RuleArgs, Speech, config, early, job, merge, output,
+    AdviseArgs, Failure, Outcome, ReportArgs, RuleArgs, Speech, config, merge, multi_rank, output,
 };
+use crate::advisor::{Advisor, Analysis, Stage, open};
 use crate::base::text::plain;
 use crate::base::units;
 use crate::compare;
-use crate::correlate::{Vocabulary, correlate};
+use crate::cost::Costed;
 use crate::cost::user::UserCosts;
-use crate::cost::{Costed, VOCABULARY, ops, price_with};
-use crate::facts::Table;
 use crate::formats::{self, Layout, OutputFormat};
-use crate::gpu::select;
-use crate::judge::{Rule, RuleSet, judge, why};
+use crate::judge::{Rule, RuleSet};
 use crate::profile::Profile;
 use crate::read;
 use crate::report::{self, LeftOut, Report};
 
-/// The options of the command line over those of the configuration, and advice with them.
+/// Merges the options of the command line with those of the configuration, then runs [`advise`].
 pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
     let config = config::load(args.config.config.as_deref())?;
     config.fill_speech(&mut speech);
@@ -47,17 +44,17 @@ pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
     ];
     for (what, path) in read {
         if let Some(path) = path {
-            refuse_overwriting_the(what, path, args.report.output.as_deref())?;
+            refuse_overwriting_input(what, path, args.report.output.as_deref())?;
         }
     }
     advise(&args, speech)
 }
 
-/// Reads, correlates, prices, judges and reports one profile, or several as the ranks of one job.
+/// Writes the report of one profile, or of several as the ranks of one job.
 ///
 /// # Errors
-/// When no profile holds anything to judge, a file cannot be read or written, or a rule, a GPU or a
-/// template is wrong: [`Failure::Unusable`] with what to do.
+/// When no profile can be analyzed, a file cannot be read or written, or a rule, a GPU or a template has
+/// mistakes: [`Failure::Unusable`] with what to do.
 pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
     if args.profiles.is_empty() {
         return Err(Failure::Unusable("no profile given".into()));
@@ -67,254 +64,246 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
         refuse_overwriting(path, output)?;
     }
     let format = format(&args.report)?;
-    let mut stages = Stages::new(speech);
-    let early = early::start(&args.profiles);
-    let rules = super::rules::load_to_judge(&args.rules)?;
+    let mut timer = StageTimer::new(speech);
+    // Everything that can be wrong with the arguments is checked before a large file is read.
+    let rules = super::rules::load_for_analysis(&args.rules)?;
     let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
     let gates = Gates::load(&args.gates, Some(ran))?;
-    // The program ends with this: nothing of it needs to be given back.
-    let mut judge = ManuallyDrop::new(Judge {
-        args,
-        max_sites: sites_shown(&args.report, format),
-        // Typing mistakes should not cost the time it takes to read a large file.
-        asked: asked_for(args, &rules)?,
-        rules,
-        costs: super::costs::load(&args.costs)?,
-    });
-    if let Some(asked) = &args.gpu {
-        select::find(asked).map_err(super::gpus::refuse)?;
-    }
-    stages.done("loaded rules");
-    let inputs = job::inputs(&args.profiles, job::PROFILES, speech)?;
+    let mut session = Session::new(args, rules)?;
+    timer.done("loaded rules");
+    let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, speech)?;
     if inputs.is_job {
-        // Reports are put together whole, whatever is shown of them in the end.
-        judge.max_sites = report::MAX_SITES;
-        return several(&judge, &gates, inputs, speech);
+        // Reports are merged whole, whatever is shown of them in the end.
+        session.advisor = session.advisor.options(options(args, report::MAX_SITES));
+        return run_job(&session, &gates, inputs, speech);
     }
+    let max_sites = sites_shown(&args.report, format);
+    session.advisor = session.advisor.options(options(args, max_sites));
     let path = inputs
         .files
         .first()
         .ok_or_else(|| Failure::Unusable("no profile given".into()))?;
     let bar = Bar::new(speech.quiet);
-    let profile = match early {
-        Some(early) => early.finish(),
-        None => read_profile(path, &bar),
-    };
+    let profile = open(path, &bar);
     bar.done();
-    let (judged, costed) = judge.profile(path, profile?, &mut stages)?;
-    // The program ends when the report is written: that need not wait for millions of rows to be
-    // given back.
-    rayon::spawn(move || drop(costed));
-    for warning in &judged.warnings {
+    let result = session.analyze(path, profile?, &mut timer)?;
+    for warning in &result.warnings {
         speech.warn(warning);
     }
-    match judged.outcome {
-        Said::Why(text) => write(&args.report, &text),
-        Said::Report(report) => {
-            let outcome = finish(&args.report, &gates, *report, speech);
-            stages.done("reported");
+    match result.output {
+        Output::Why(text) => write(&args.report, &text),
+        Output::Report(report) => {
+            let outcome = write_and_gate(&args.report, &gates, *report, speech);
+            timer.done("wrote the report");
             outcome
         }
     }
 }
 
-/// The profiles of a job, and one report of all that could be read.
-fn several(judge: &Judge<'_>, gates: &Gates<'_>, inputs: job::Inputs, speech: Speech) -> Outcome {
+/// Writes one report of all profiles of a job that can be read.
+fn run_job(
+    session: &Session<'_>,
+    gates: &Gates<'_>,
+    inputs: multi_rank::Inputs,
+    speech: Speech,
+) -> Outcome {
     for file in &inputs.files {
-        refuse_overwriting(file, judge.args.report.output.as_deref())?;
+        refuse_overwriting(file, session.args.report.output.as_deref())?;
     }
-    for twice in &inputs.repeated {
-        speech.warn(&format!("{}: {}", plain(&twice.file), twice.why));
+    for repeated in &inputs.repeated {
+        speech.warn(&format!("{}: {}", plain(&repeated.file), repeated.why));
     }
-    let all = together(inputs, speech, |file, stages| judge.file(file, stages))?;
-    if judge.args.why.is_some() {
-        return write(&judge.args.report, &all.whys);
+    let result = analyze_all(inputs, speech, |file, timer| session.file(file, timer))?;
+    if session.args.why.is_some() {
+        return write(&session.args.report, &result.whys);
     }
-    finish(&judge.args.report, gates, all.report()?, speech)
+    write_and_gate(&session.args.report, gates, result.report()?, speech)
 }
 
-/// What came of the profiles of a job.
-struct Together {
+/// The results of the profiles of a job.
+struct JobResult {
     reports: Vec<Report>,
     /// The answers to `--why`.
     whys: String,
     left_out: Vec<LeftOut>,
 }
 
-impl Together {
+impl JobResult {
     fn report(self) -> Result<Report, Failure> {
         compare::merge(self.reports, self.left_out)
-            .ok_or_else(|| Failure::Unusable("no profile could be judged".into()))
+            .ok_or_else(|| Failure::Unusable("no profile could be analyzed".into()))
     }
 }
 
-/// Judges the profiles of a job, two at a time: `one` returns without its profile.
-fn together(
-    inputs: job::Inputs,
+/// Analyzes the profiles of a job, two at a time; `analyze` must not keep the profile.
+fn analyze_all(
+    inputs: multi_rank::Inputs,
     speech: Speech,
-    one: impl Fn(&Path, &mut Stages) -> Result<Judged, Failure> + Sync,
-) -> Result<Together, Failure> {
-    // Several files at once would talk over each other.
+    analyze: impl Fn(&Path, &mut StageTimer) -> Result<ProfileResult, Failure> + Sync,
+) -> Result<JobResult, Failure> {
+    // Stage times of several files at once would be interleaved.
     let silent = Speech {
         verbose: false,
         ..speech
     };
-    let results = job::each(&inputs.files, speech, |file| {
-        one(file, &mut Stages::new(silent))
+    let results = multi_rank::each(&inputs.files, speech, |file| {
+        analyze(file, &mut StageTimer::new(silent))
     });
-    let mut all = Together {
+    let mut all = JobResult {
         reports: Vec::new(),
         whys: String::new(),
         left_out: inputs.repeated,
     };
     let mut warnings = Vec::new();
-    for one in job::usable(&inputs.files, results, &mut all.left_out, speech)? {
-        warnings.push((one.file.clone(), one.warnings));
-        match one.outcome {
-            Said::Why(text) => {
-                let file = plain(&one.file);
+    for result in multi_rank::usable(&inputs.files, results, &mut all.left_out, speech)? {
+        warnings.push((result.file.clone(), result.warnings));
+        match result.output {
+            Output::Why(text) => {
+                let file = plain(&result.file);
                 all.whys.push_str(&format!("{file}\n\n{text}\n"));
             }
-            Said::Report(report) => all.reports.push(*report),
+            Output::Report(report) => all.reports.push(*report),
         }
     }
-    job::warn(&warnings, speech);
+    multi_rank::warn(&warnings, speech);
     Ok(all)
 }
 
-/// The report of a profile, or of a job's, for those who do something else with it.
+/// The report of a profile or of a job, for commands that process reports.
 pub(super) fn report_of(args: &AdviseArgs, speech: Speech) -> Result<Report, Failure> {
-    let judge = Judge::whole(args)?;
-    let inputs = job::inputs(&args.profiles, job::PROFILES, speech)?;
-    together(inputs, speech, |file, stages| judge.file(file, stages))?.report()
+    let session = Session::for_reports(args)?;
+    let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, speech)?;
+    analyze_all(inputs, speech, |file, timer| session.file(file, timer))?.report()
 }
 
-/// The reports of profiles, each on its own, and of files that are reports already.
+/// One report per input; an input that is a report already is returned as it is.
 pub(super) fn reports_of(
     args: &AdviseArgs,
-    inputs: job::Inputs,
+    inputs: multi_rank::Inputs,
     speech: Speech,
 ) -> Result<Vec<Report>, Failure> {
-    let judge = Judge::whole(args)?;
-    let all = together(inputs, speech, |file, stages| {
+    let session = Session::for_reports(args)?;
+    let all = analyze_all(inputs, speech, |file, timer| {
         if !merge::is_report(file) {
-            return judge.file(file, stages);
+            return session.file(file, timer);
         }
-        Ok(Judged {
-            file: job::shown(file),
-            outcome: Said::Report(Box::new(merge::one(file)?)),
+        Ok(ProfileResult {
+            file: multi_rank::shown(file),
+            output: Output::Report(Box::new(merge::one(file)?)),
             warnings: Vec::new(),
         })
     })?;
     Ok(all.reports)
 }
 
-/// All that is needed to judge any number of profiles.
-struct Judge<'a> {
+/// Everything needed to analyze any number of profiles.
+struct Session<'a> {
     args: &'a AdviseArgs,
-    /// Rows of the table of sites that the format asked for shows.
-    max_sites: usize,
-    rules: RuleSet,
-    /// The rule `--why` asks for, the rules it runs with, and whether it was left out of the others.
-    asked: Option<(Rule, RuleSet, bool)>,
-    costs: UserCosts,
+    advisor: Advisor,
+    /// The rule that `--why` asks for, and whether it was deselected.
+    asked: Option<(Rule, bool)>,
 }
 
-/// What came of one profile.
-struct Judged {
+/// The result of one profile.
+struct ProfileResult {
     file: String,
-    outcome: Said,
-    /// What the person at the terminal should know besides.
+    output: Output,
+    /// For standard error.
     warnings: Vec<String>,
 }
 
-/// The report, or the answer to `--why`.
-enum Said {
+/// A report, or the answer to `--why`.
+enum Output {
     Report(Box<Report>),
     Why(String),
 }
 
-impl<'a> Judge<'a> {
-    /// For reports that are kept whole.
-    fn whole(args: &'a AdviseArgs) -> Result<Judge<'a>, Failure> {
-        if let Some(asked) = &args.gpu {
-            select::find(asked).map_err(super::gpus::refuse)?;
+impl<'a> Session<'a> {
+    fn new(args: &'a AdviseArgs, rules: RuleSet) -> Result<Session<'a>, Failure> {
+        let (rules, asked) = match asked_for(args, &rules)? {
+            Some((rule, all, deselected)) => (all, Some((rule, deselected))),
+            None => (rules, None),
+        };
+        let costs = super::costs::load(&args.costs)?;
+        let mut advisor = Advisor::with_rules(rules).costs(costs);
+        if let Some(gpu) = &args.gpu {
+            advisor = advisor.gpu(gpu)?;
         }
-        Ok(Judge {
+        Ok(Session {
             args,
-            max_sites: report::MAX_SITES,
-            asked: None,
-            rules: super::rules::load_to_judge(&args.rules)?,
-            costs: super::costs::load(&args.costs)?,
+            advisor,
+            asked,
         })
     }
 
-    /// The road of one profile of several.
-    fn file(&self, path: &Path, stages: &mut Stages) -> Result<Judged, Failure> {
-        let profile = read_profile(path, &read::NoProgress)?;
-        let (judged, _) = self.profile(path, profile, stages)?;
-        Ok(judged)
+    /// For commands that keep reports whole.
+    fn for_reports(args: &'a AdviseArgs) -> Result<Session<'a>, Failure> {
+        let rules = super::rules::load_for_analysis(&args.rules)?;
+        let mut session = Session::new(args, rules)?;
+        session.advisor = session.advisor.options(options(args, report::MAX_SITES));
+        Ok(session)
     }
 
-    /// The road of one profile, and what it was judged by.
-    fn profile(
+    /// Reads and analyzes one of several profiles.
+    fn file(&self, path: &Path, timer: &mut StageTimer) -> Result<ProfileResult, Failure> {
+        let profile = open(path, &read::NoProgress)?;
+        self.analyze(path, profile, timer)
+    }
+
+    fn analyze(
         &self,
         path: &Path,
         profile: Profile,
-        stages: &mut Stages,
-    ) -> Result<(Judged, Costed), Failure> {
-        stages.done("read");
-        let gpu =
-            select::choose(self.args.gpu.as_deref(), &profile).map_err(super::gpus::refuse)?;
-        let run = correlate(
-            profile,
-            &Vocabulary {
-                knows_op: &|op| ops::knows(op) || self.costs.knows(op),
-                ..VOCABULARY
-            },
-        );
-        stages.done("correlated");
-        let costed = price_with(run, gpu, &self.costs);
-        let table = Table::new(&costed);
-        stages.done("priced");
-        let mut judged = Judged {
-            file: job::shown(path),
-            outcome: Said::Why(String::new()),
-            warnings: Vec::new(),
-        };
-        if let Some((rule, rules, left_out)) = &self.asked {
-            let told = why(rule, &table, &judge(rules, &table));
-            let heading = if *left_out {
-                "left out by --select or --ignore; with all rules it would say:\n\n"
-            } else {
-                ""
+        timer: &mut StageTimer,
+    ) -> Result<ProfileResult, Failure> {
+        timer.done("read");
+        let file = multi_rank::shown(path);
+        let done = &mut |stage| timer.stage(stage);
+        if let Some((rule, deselected)) = &self.asked {
+            let why = self.advisor.why(rule, profile, done)?;
+            let heading = match deselected {
+                true => "deselected by --select or --ignore; with all rules selected:\n\n",
+                false => "",
             };
-            judged.outcome = Said::Why(format!("{heading}{told}"));
-            return Ok((judged, costed));
+            return Ok(ProfileResult {
+                file,
+                output: Output::Why(format!("{heading}{why}")),
+                warnings: Vec::new(),
+            });
         }
-        let verdict = judge(&self.rules, &table);
-        stages.done("judged");
+        let Analysis {
+            costed,
+            verdict,
+            report,
+        } = self.advisor.analyze(profile, done)?;
         for silenced in &verdict.silenced {
             let place = plain(&silenced.place);
-            stages.speech.remark(&format!(
+            timer.speech.remark(&format!(
                 "{} is silenced by {} at {place}",
                 silenced.rule, silenced.by
             ));
         }
-        let options = report::Options {
-            top: self.args.report.top(),
-            max_sites: self.max_sites,
-        };
-        let report = Report::new(&costed, &verdict, &options);
-        judged.warnings = warnings(&costed, &report);
-        judged.warnings.extend(unused(&self.costs, &costed));
-        judged.outcome = Said::Report(Box::new(report));
-        Ok((judged, costed))
+        let mut warnings = warnings(&costed, &report);
+        warnings.extend(unused(self.advisor.user_costs(), &costed));
+        // Freeing millions of rows takes long; the report need not wait for it.
+        rayon::spawn(move || drop(costed));
+        Ok(ProfileResult {
+            file,
+            output: Output::Report(Box::new(report)),
+            warnings,
+        })
     }
 }
 
-/// The rule `--why` asks for among rules it can run with, and whether they are more than were
-/// selected: a rule that was left out is asked what it would have said.
+fn options(args: &AdviseArgs, max_sites: usize) -> report::Options {
+    report::Options {
+        top: args.report.top(),
+        max_sites,
+    }
+}
+
+/// The rule that `--why` asks for, the rules to evaluate with it, and whether `--select` or `--ignore`
+/// deselected it. A deselected rule is evaluated with all rules.
 fn asked_for(args: &AdviseArgs, rules: &RuleSet) -> Result<Option<(Rule, RuleSet, bool)>, Failure> {
     let Some(id) = &args.why else {
         return Ok(None);
@@ -322,7 +311,7 @@ fn asked_for(args: &AdviseArgs, rules: &RuleSet) -> Result<Option<(Rule, RuleSet
     if let Some(rule) = rules.get(id) {
         return Ok(Some((rule.clone(), rules.clone(), false)));
     }
-    let everything = super::rules::load_to_judge(&RuleArgs {
+    let everything = super::rules::load_for_analysis(&RuleArgs {
         select: Vec::new(),
         ignore: Vec::new(),
         ..args.rules.clone()
@@ -331,21 +320,30 @@ fn asked_for(args: &AdviseArgs, rules: &RuleSet) -> Result<Option<(Rule, RuleSet
     Ok(Some((rule, everything, true)))
 }
 
-/// Says how long each stage took, to those who asked for more.
-struct Stages {
+/// Prints how long each stage took, with `--verbose`.
+struct StageTimer {
     speech: Speech,
     since: Instant,
 }
 
-impl Stages {
-    fn new(speech: Speech) -> Stages {
-        Stages {
+impl StageTimer {
+    fn new(speech: Speech) -> StageTimer {
+        StageTimer {
             speech,
             since: Instant::now(),
         }
     }
 
-    /// The stage that ends here, in the past tense.
+    fn stage(&mut self, stage: Stage) {
+        self.done(match stage {
+            Stage::Correlated => "correlated",
+            Stage::Costed => "costed",
+            Stage::Evaluated => "evaluated rules",
+            Stage::Reported => "built the report",
+        });
+    }
+
+    /// Prints the time since the stage before; `stage` is in the past tense.
     fn done(&mut self, stage: &str) {
         let took = i64::try_from(self.since.elapsed().as_nanos()).unwrap_or(i64::MAX);
         self.speech
@@ -354,12 +352,12 @@ impl Stages {
     }
 }
 
-/// The report must never replace its own input.
+/// Refuses an output file that is the input.
 pub(super) fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome {
-    refuse_overwriting_the("profile", input, output)
+    refuse_overwriting_input("profile", input, output)
 }
 
-pub(super) fn refuse_overwriting_the(what: &str, input: &Path, output: Option<&Path>) -> Outcome {
+pub(super) fn refuse_overwriting_input(what: &str, input: &Path, output: Option<&Path>) -> Outcome {
     let same = output.is_some_and(|out| match (input.canonicalize(), out.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,
@@ -373,76 +371,7 @@ pub(super) fn refuse_overwriting_the(what: &str, input: &Path, output: Option<&P
     Ok(())
 }
 
-pub(super) fn read_profile(path: &Path, progress: &dyn read::Progress) -> Result<Profile, Failure> {
-    let profile = read::open(path, progress)?;
-    if profile.kernels.is_empty() && profile.graphs.is_empty() {
-        return Err(Failure::Unusable(nothing_to_judge(&profile)));
-    }
-    Ok(profile)
-}
-
-/// What a file without GPU work lacks, and how to capture it.
-fn nothing_to_judge(profile: &Profile) -> String {
-    let mut text = format!(
-        "{}: there is no kernel in this {}, so there is nothing to judge\n  {}",
-        plain(&profile.path),
-        profile.format.name,
-        what_it_holds(profile)
-    );
-    // What is missing was just said; how the file may be shared is beside the point.
-    let said = [
-        "kernels_missing",
-        "calls_missing",
-        "ranges_missing",
-        "environment_block",
-    ];
-    for note in profile.notes.iter().filter(|n| !said.contains(&n.code)) {
-        text.push_str("\n  ");
-        text.push_str(&plain(&note.text));
-    }
-    text.push_str(profile.format.how_to_capture);
-    text.push_str(
-        "\n  docs/capture.md tells what else may be wrong (containers, permissions, capture ranges).",
-    );
-    text
-}
-
-/// `It holds 1,824 NVTX ranges, but no CUDA API calls: CUDA was not traced.`
-fn what_it_holds(profile: &Profile) -> String {
-    let parts = [
-        (profile.calls.len(), "CUDA API calls"),
-        (profile.ranges.len(), profile.format.ranges),
-    ];
-    let has: Vec<String> = parts
-        .iter()
-        .filter(|(rows, _)| *rows > 0)
-        .map(|(rows, what)| format!("{} {what}", units::count(*rows as u64)))
-        .collect();
-    let lacks: Vec<&str> = parts
-        .iter()
-        .filter(|(rows, _)| *rows == 0)
-        .map(|(_, what)| *what)
-        .collect();
-    let conclusion = if profile.calls.is_empty() {
-        "CUDA was not traced, or the program never used the GPU"
-    } else {
-        "the GPU ran nothing while it was recorded, or its records were lost"
-    };
-    match (has.as_slice(), lacks.as_slice()) {
-        ([], _) => format!(
-            "It holds no {} either: {conclusion}.",
-            lacks.join(" and no ")
-        ),
-        (_, []) => format!("It holds {}: {conclusion}.", has.join(" and ")),
-        _ => format!(
-            "It holds {}, but no {}: {conclusion}.",
-            has.join(" and "),
-            lacks.join(" and no ")
-        ),
-    }
-}
-
-/// What the person at the terminal should know besides the report.
+/// Warnings for standard error.
 fn warnings(costed: &Costed, report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     if costed.run.profile.recorded.environment {
@@ -462,7 +391,8 @@ fn warnings(costed: &Costed, report: &Report) -> Vec<String> {
     warnings
 }
 
-/// A cost file that changes nothing is likely to name its operators in another way.
+/// Warnings about cost files that match no operator of the profile: their operator names are likely
+/// misspelled.
 fn unused(costs: &UserCosts, costed: &Costed) -> Vec<String> {
     let mut files: Vec<&str> = costs.costs().iter().map(|c| &*c.file).collect();
     files.dedup();
@@ -473,18 +403,12 @@ fn unused(costs: &UserCosts, costed: &Costed) -> Vec<String> {
     files
         .iter()
         .filter(|file| !used(file))
-        .map(|file| {
-            format!(
-                "{}: no operator of this profile is one of its costs",
-                plain(file)
-            )
-        })
+        .map(|file| format!("{}: this profile has none of its operators", plain(file)))
         .collect()
 }
 
-/// Takes out of a report what is not to be shown, writes it where it is wanted, and only then lets
-/// the gates judge it.
-pub(super) fn finish(
+/// Applies suppressions and the baseline to a report, writes it, and then checks the gates.
+pub(super) fn write_and_gate(
     args: &ReportArgs,
     gates: &Gates<'_>,
     mut report: Report,
@@ -495,7 +419,7 @@ pub(super) fn finish(
     gates.judge(&report)
 }
 
-/// The format asked for, or the one that fits the file or the terminal the report goes to.
+/// The requested format, or the default of the file or terminal that the report goes to.
 pub(super) fn format(args: &ReportArgs) -> Result<OutputFormat, Failure> {
     let limited = args.for_pr || args.max_chars.is_some();
     Ok(match (args.format, args.output.as_deref()) {
@@ -512,7 +436,7 @@ pub(super) fn format(args: &ReportArgs) -> Result<OutputFormat, Failure> {
     })
 }
 
-/// Formats that list no sites need not make their rows.
+/// Rows of the table of sites to build: few for formats that do not list it.
 fn sites_shown(args: &ReportArgs, format: OutputFormat) -> usize {
     const FEW: usize = 50;
     match format.lists_sites || args.template.is_some() {

@@ -66,10 +66,7 @@ pub(super) fn run(command: CostsCommand, speech: Speech) -> Outcome {
 
 /// The costs of a user's files.
 pub(super) fn load(files: &[PathBuf]) -> Result<UserCosts, Failure> {
-    UserCosts::load(files).map_err(|complaints| {
-        output::complain(&complaints.render(output::stderr_color()));
-        Failure::Unusable(complaints.summary())
-    })
+    Ok(UserCosts::load(files)?)
 }
 
 /// The costs of files that are being looked over: mistakes fail the gate.
@@ -77,7 +74,7 @@ fn load_own(files: &[PathBuf]) -> Result<UserCosts, Failure> {
     UserCosts::load(files).map_err(|complaints| {
         output::complain(&complaints.render(output::stderr_color()));
         output::labelled("error", anstyle::AnsiColor::Red, &complaints.summary());
-        Failure::Gate
+        Failure::GateFailed
     })
 }
 
@@ -217,7 +214,7 @@ fn test(files: &[PathBuf], speech: Speech) -> Outcome {
     }
     output::print(&text)?;
     if failed > 0 {
-        Err(Failure::Gate)
+        Err(Failure::GateFailed)
     } else {
         Ok(())
     }

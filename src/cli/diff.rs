@@ -116,7 +116,7 @@ impl Gate {
                         percent(self.0)
                     ),
                 );
-                Err(Failure::Gate)
+                Err(Failure::GateFailed)
             }
             _ => Ok(()),
         }

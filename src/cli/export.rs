@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     AdviseArgs, ConfigArgs, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, Speech, advise,
-    examples, job, merge, output,
+    examples, merge, multi_rank, output,
 };
 use crate::base::text::plain;
 use crate::base::units::counted;
@@ -49,7 +49,7 @@ fn columns_help() -> String {
 pub(super) fn export(args: ExportArgs, speech: Speech) -> Outcome {
     // Before the profiles are read, which can take a while.
     check_extension(args.output.as_deref())?;
-    let inputs = job::inputs(&args.inputs, job::PROFILES_OR_REPORTS, speech)?;
+    let inputs = multi_rank::inputs(&args.inputs, multi_rank::PROFILES_OR_REPORTS, speech)?;
     for file in &inputs.files {
         advise::refuse_overwriting(file, args.output.as_deref())?;
     }

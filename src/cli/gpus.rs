@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 
-use super::{Failure, Outcome, examples, output};
+use super::{Outcome, examples, output};
 use crate::gpu::load::{self, built_in};
-use crate::gpu::select::{self, SelectError};
+use crate::gpu::select;
 use crate::gpu::show;
 
 /// What can be asked of the GPU table.
@@ -26,20 +26,12 @@ pub(super) fn run(command: GpusCommand) -> Outcome {
     match command {
         GpusCommand::List => output::print(&list()),
         GpusCommand::Show { name } => {
-            let spec = select::find(&name).map_err(refuse)?;
+            let spec = select::find(&name)?;
             match load::text_of(&spec.gpu.id).filter(|_| built_in().contains(&spec)) {
                 Some(file) => output::print(file),
                 None => output::print(&show::show(&spec)),
             }
         }
-    }
-}
-
-/// Why there is no such GPU; mistakes in a file are shown where they stand.
-pub(super) fn refuse(error: SelectError) -> Failure {
-    match error {
-        SelectError::File(complaints) => output::refuse(&complaints),
-        unknown @ SelectError::Unknown { .. } => Failure::Unusable(unknown.to_string()),
     }
 }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::gate::Gates;
-use super::{Failure, GateArgs, Outcome, ReportArgs, Speech, advise, config, job};
+use super::exit_gates::Gates;
+use super::{Failure, GateArgs, Outcome, ReportArgs, Speech, advise, config, multi_rank};
 use crate::base::units;
 use crate::compare;
 use crate::report::{self, Report};
@@ -51,21 +51,21 @@ pub(super) fn merge(mut args: MergeArgs, mut speech: Speech) -> Outcome {
     config.fill_report(&mut args.report);
     config.fill_gates(&mut args.gates);
     let gates = Gates::load(&args.gates, None)?;
-    let inputs = job::inputs(&args.reports, job::REPORTS, speech)?;
+    let inputs = multi_rank::inputs(&args.reports, multi_rank::REPORTS, speech)?;
     for path in &inputs.files {
-        advise::refuse_overwriting_the("report", path, args.report.output.as_deref())?;
+        advise::refuse_overwriting_input("report", path, args.report.output.as_deref())?;
     }
     let results = match inputs.files.as_slice() {
         [only] => vec![read(only)],
-        several => job::each(several, speech, one),
+        several => multi_rank::each(several, speech, one),
     };
     let mut left_out = inputs.repeated;
-    let reports = job::usable(&inputs.files, results, &mut left_out, speech)?;
+    let reports = multi_rank::usable(&inputs.files, results, &mut left_out, speech)?;
     let Some(mut merged) = compare::merge(reports, left_out) else {
         return Err(Failure::Unusable("no report given".into()));
     };
     merged.top = args.report.top.unwrap_or(merged.top);
-    advise::finish(&args.report, &gates, merged, speech)
+    advise::write_and_gate(&args.report, &gates, merged, speech)
 }
 
 /// One of several reports: a job's can be shown again, but not taken apart.

@@ -7,21 +7,22 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::Error;
 use crate::compare::Suppression;
 use crate::formats::OutputFormat;
+use crate::gpu::select::SelectError;
 
 mod advise;
 mod config;
 mod costs;
 mod diff;
-mod early;
 mod examples;
+mod exit_gates;
 mod export;
-mod gate;
 mod gpus;
-mod job;
 mod man;
 mod merge;
+mod multi_rank;
 mod output;
 mod parse;
 mod prof;
@@ -33,7 +34,7 @@ mod signals;
 pub use advise::advise;
 #[cfg(fuzzing)]
 pub(crate) use config::round_trip as configuration;
-pub use gate::FailOn;
+pub use exit_gates::FailOn;
 
 /// Findings shown in full.
 const DEFAULT_TOP: usize = 10;
@@ -47,17 +48,23 @@ const UNUSABLE: u8 = 2;
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub enum Failure {
-    /// Something was checked and found wrong: exit status 1. The text was printed already.
-    Gate,
-    /// Nothing could be done: exit status 2. What was expected and what to do was printed already.
-    Told,
-    /// Nothing could be done: exit status 2, with what was expected and what to do.
+    /// A gate failed, or checked files have mistakes: exit status 1. The reason was printed already.
+    GateFailed,
+    /// The command could not run: exit status 2. The reason was printed already.
+    AlreadyReported,
+    /// The command could not run: exit status 2, with what was expected and what to do.
     Unusable(String),
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+/// Every library error fails a command; mistakes in files are printed with their lines.
+impl<E: Into<Error>> From<E> for Failure {
     fn from(error: E) -> Failure {
-        Failure::Unusable(error.to_string())
+        match error.into() {
+            Error::Files(complaints) | Error::Gpu(SelectError::File(complaints)) => {
+                output::refuse(&complaints)
+            }
+            error => Failure::Unusable(error.to_string()),
+        }
     }
 }
 
@@ -320,8 +327,8 @@ pub fn main() -> ExitCode {
     let outcome = refuse_strays(&matches).and_then(|()| run(cli));
     match outcome {
         Ok(()) => ExitCode::from(OK),
-        Err(Failure::Gate) => ExitCode::from(GATE),
-        Err(Failure::Told) => ExitCode::from(UNUSABLE),
+        Err(Failure::GateFailed) => ExitCode::from(GATE),
+        Err(Failure::AlreadyReported) => ExitCode::from(UNUSABLE),
         Err(Failure::Unusable(text)) => {
             output::labelled("error", anstyle::AnsiColor::Red, &text);
             ExitCode::from(UNUSABLE)

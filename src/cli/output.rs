@@ -95,7 +95,7 @@ pub(super) fn refuse(complaints: &Complaints) -> Failure {
     if complaints.len() > 1 {
         Failure::Unusable(complaints.summary())
     } else {
-        Failure::Told
+        Failure::AlreadyReported
     }
 }
 

@@ -19,14 +19,14 @@ pub(super) struct ParseArgs {
     /// The profile: an Nsight Systems SQLite export or an nvprof database
     #[arg(value_name = "PROFILE")]
     profile: PathBuf,
-    /// Shape of a line
+    /// LineFormat of a line
     #[arg(long, value_name = "FORMAT", default_value = "dict")]
-    format: Lines,
+    format: ParseFormat,
 }
 
 /// Shapes of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Lines {
+enum ParseFormat {
     /// A Python dictionary, as PyProf writes it
     Dict,
     /// A JSON object with the same keys
@@ -36,8 +36,8 @@ enum Lines {
 pub(super) fn parse(args: &ParseArgs, speech: Speech) -> Outcome {
     let run = run(&args.profile, speech)?;
     let shape = match args.format {
-        Lines::Dict => pyprof::Shape::Python,
-        Lines::Jsonl => pyprof::Shape::Json,
+        ParseFormat::Dict => pyprof::LineFormat::Python,
+        ParseFormat::Jsonl => pyprof::LineFormat::Json,
     };
     let bar = Bar::new(speech.quiet);
     bar.phase("writing", Some(run.profile.kernels.len() as u64));

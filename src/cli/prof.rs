@@ -41,11 +41,11 @@ pub(super) fn prof(args: &ProfArgs, speech: Speech) -> Outcome {
     let columns = table::columns(&args.c).map_err(Failure::Unusable)?;
     let layout = match args.w {
         // PyProf's own default.
-        None | Some(0) if !args.csv => table::Layout::Spaces,
+        None | Some(0) if !args.csv => table::TableLayout::Spaces,
         Some(width) if width > 0 => {
-            table::Layout::fixed(&columns, width).map_err(Failure::Unusable)?
+            table::TableLayout::fixed(&columns, width).map_err(Failure::Unusable)?
         }
-        _ => table::Layout::Csv,
+        _ => table::TableLayout::Csv,
     };
     let records = records(args.file.as_deref(), speech)?;
     let rows = rows::rows(&records);

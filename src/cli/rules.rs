@@ -105,7 +105,7 @@ fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
 }
 
 /// The same, to judge a profile with: built-in rules without their tests.
-pub(super) fn load_to_judge(args: &RuleArgs) -> Result<RuleSet, Failure> {
+pub(super) fn load_for_analysis(args: &RuleArgs) -> Result<RuleSet, Failure> {
     load_with(RuleSet::builtin_files_to_judge(), args)
 }
 
@@ -116,8 +116,7 @@ fn load_with(mut files: Vec<RuleFile>, args: &RuleArgs) -> Result<RuleSet, Failu
         ignore: args.ignore.clone(),
         set: args.set.clone(),
     };
-    RuleSet::load(&files, &selection, facts::all())
-        .map_err(|complaints| output::refuse(&complaints))
+    Ok(RuleSet::load(&files, &selection, facts::all())?)
 }
 
 /// The rule of an id, or an error that suggests a near one.
@@ -135,7 +134,7 @@ pub(super) fn ids(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
 fn found(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
     let mut files = Vec::new();
     for path in paths {
-        files.extend(judge::load::find(path).map_err(|complaints| output::refuse(&complaints))?);
+        files.extend(judge::load::find(path)?);
     }
     Ok(files)
 }
@@ -209,7 +208,7 @@ fn with_built_in(paths: &[PathBuf]) -> Result<(RuleSet, BTreeSet<String>), Failu
             if let Failure::Unusable(summary) = output::refuse(&complaints) {
                 output::labelled("error", anstyle::AnsiColor::Red, &summary);
             }
-            Err(Failure::Gate)
+            Err(Failure::GateFailed)
         }
     }
 }
@@ -240,7 +239,7 @@ fn test(paths: &[PathBuf], speech: Speech) -> Outcome {
     }
     output::print(&text)?;
     if failed > 0 {
-        Err(Failure::Gate)
+        Err(Failure::GateFailed)
     } else {
         Ok(())
     }

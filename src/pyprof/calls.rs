@@ -6,36 +6,36 @@
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::choice::{Choice, Choices};
-use super::{ChoiceId, Dir, OpId, PlaceId, Record, Records, ShapesId};
+use super::op_choice::{OpChoice, OpChoices};
+use super::{ChoiceId, ContextId, Dir, OpId, Record, Records, ShapesId};
 use crate::base::DType;
 use crate::correlate::{Direction, OpArgs, OpName};
 use crate::cost::{Decoded, Family, OpCost, Role, RoleCost, Unknown, ops, stored};
 
 /// All kernels with what has been found out about them.
 #[derive(Debug)]
-pub(super) struct Works<'r> {
+pub(super) struct KernelTable<'r> {
     pub records: &'r Records,
-    pub choices: Choices,
+    pub choices: OpChoices,
     /// One per record.
     pub chosen: Vec<ChoiceId>,
     /// One per name.
     pub decoded: Vec<Decoded>,
-    /// Numbers by name: equal for equal long names.
+    /// SequenceColumns by name: equal for equal long names.
     pub long_names: Vec<u32>,
-    /// Numbers by place: equal for equal markers, source lines and layers.
+    /// SequenceColumns by context: equal for equal markers, source lines and layers.
     pub alike: Vec<u32>,
 }
 
 /// A kernel with what has been found out about it.
 #[derive(Debug, Clone, Copy)]
-struct Work<'w> {
+struct KernelInfo<'w> {
     record: Record<'w>,
-    choice: &'w Choice,
+    choice: &'w OpChoice,
     decoded: &'w Decoded,
 }
 
-impl<'w> Work<'w> {
+impl<'w> KernelInfo<'w> {
     /// The range it was chosen by, as something to compare.
     fn range(&self) -> Option<(u32, &'w [u64])> {
         let range = self.choice.range?;
@@ -43,10 +43,10 @@ impl<'w> Work<'w> {
     }
 }
 
-impl Works<'_> {
-    fn get(&self, at: usize) -> Option<Work<'_>> {
+impl KernelTable<'_> {
+    fn get(&self, at: usize) -> Option<KernelInfo<'_>> {
         let record = self.records.get(at)?;
-        Some(Work {
+        Some(KernelInfo {
             record,
             choice: self.choices.get(*self.chosen.get(at)?)?,
             decoded: self.decoded.get(record.own.name.idx())?,
@@ -72,7 +72,7 @@ pub(super) struct Share {
 /// The kernels of every call, in order.
 #[derive(Debug)]
 struct Calls {
-    /// Rows of records, call by call.
+    /// KernelRows of records, call by call.
     members: Vec<u32>,
     /// Where each call ends.
     ends: Vec<usize>,
@@ -90,9 +90,9 @@ impl Calls {
 }
 
 /// The share of every kernel in the cost of its call, same order.
-pub(super) fn shares(works: &Works<'_>) -> Vec<Share> {
+pub(super) fn shares(works: &KernelTable<'_>) -> Vec<Share> {
     let calls = group(works);
-    let mut prices = Prices::new(works);
+    let mut prices = CallCosts::new(works);
     let mut shares = vec![Share::default(); works.records.len()];
     let mut several = Vec::new();
     for call in calls.iter() {
@@ -110,7 +110,7 @@ pub(super) fn shares(works: &Works<'_>) -> Vec<Share> {
         .par_iter()
         .with_min_len(64)
         .map(|(call, price)| {
-            let members: Vec<Work<'_>> = call
+            let members: Vec<KernelInfo<'_>> = call
                 .iter()
                 .filter_map(|&at| works.get(at as usize))
                 .collect();
@@ -132,7 +132,7 @@ pub(super) fn shares(works: &Works<'_>) -> Vec<Share> {
 /// Records do not number calls. Kernels of one thread that follow each other with the same markers
 /// and source lines are one call, or several equal ones where the same kernels repeat, as in a loop
 /// over parameters. Backward kernels of one sequence number are one call of an autograd node.
-fn group(works: &Works<'_>) -> Calls {
+fn group(works: &KernelTable<'_>) -> Calls {
     let runs = runs(works);
     let mut ends: Vec<usize> = Vec::with_capacity(runs.ends.len());
     let mut splitter = Splitter {
@@ -155,7 +155,7 @@ fn group(works: &Works<'_>) -> Calls {
 }
 
 /// Kernels that follow each other in one call or in several equal ones.
-fn runs(works: &Works<'_>) -> Calls {
+fn runs(works: &KernelTable<'_>) -> Calls {
     /// Of a record without arguments.
     const NONE: u32 = u32::MAX;
     let mut run_of: Vec<u32> = Vec::with_capacity(works.records.len());
@@ -195,7 +195,7 @@ fn runs(works: &Works<'_>) -> Calls {
     in_runs(&run_of, lasts.iter().map(|(_, count)| *count))
 }
 
-/// Rows by run, each run's in order.
+/// KernelRows by run, each run's in order.
 fn in_runs(run_of: &[u32], counts: impl Iterator<Item = usize>) -> Calls {
     let mut next: Vec<usize> = Vec::new();
     let mut end = 0;
@@ -208,27 +208,27 @@ fn in_runs(run_of: &[u32], counts: impl Iterator<Item = usize>) -> Calls {
         .collect();
     let mut members = vec![0; end];
     for (row, run) in (0_u32..).zip(run_of) {
-        if let Some(place) = next.get_mut(*run as usize)
-            && let Some(slot) = members.get_mut(*place)
+        if let Some(context) = next.get_mut(*run as usize)
+            && let Some(slot) = members.get_mut(*context)
         {
             *slot = row;
-            *place += 1;
+            *context += 1;
         }
     }
     Calls { members, ends }
 }
 
-fn same_call(works: &Works<'_>, a: &Work<'_>, b: &Work<'_>) -> bool {
+fn same_call(works: &KernelTable<'_>, a: &KernelInfo<'_>, b: &KernelInfo<'_>) -> bool {
     let (x, y) = (a.choice, b.choice);
-    let (p, q) = (a.record.own.place, b.record.own.place);
-    let dir = a.record.place().dir;
-    if dir != b.record.place().dir || x.from_forward != y.from_forward {
+    let (p, q) = (a.record.own.context, b.record.own.context);
+    let dir = a.record.context().dir;
+    if dir != b.record.context().dir || x.from_forward != y.from_forward {
         return false;
     }
     if dir == Dir::Bprop && x.from_forward {
         return a.record.seq() == b.record.seq() && x.op == y.op;
     }
-    let alike = |place: PlaceId| works.alike.get(place.idx());
+    let alike = |context: ContextId| works.alike.get(context.idx());
     a.range() == b.range() && (p == q || alike(p) == alike(q))
 }
 
@@ -253,7 +253,7 @@ const REPEATING: [Family; 14] = [
 
 /// Finds how long the calls are that a run is made of.
 struct Splitter<'w> {
-    works: &'w Works<'w>,
+    works: &'w KernelTable<'w>,
     /// By operator: whether its calls launch each of their kernels once.
     repeating: FxHashMap<OpId, bool>,
 }
@@ -266,7 +266,7 @@ impl Splitter<'_> {
             return run.len();
         };
         let choice = first.choice;
-        let node = first.record.place().dir == Dir::Bprop && choice.from_forward;
+        let node = first.record.context().dir == Dir::Bprop && choice.from_forward;
         let numbered = choice.range.is_some_and(|range| range.numbered);
         if node || numbered || !self.repeats(choice.op) {
             return run.len();
@@ -312,12 +312,12 @@ fn period<T: PartialEq>(list: &[T]) -> usize {
     }
 }
 
-/// A price in [`Prices`]; `None` where there is none.
-type Price = Option<u32>;
+/// A price in [`CallCosts`]; `None` where there is none.
+type CostId = Option<u32>;
 
 /// What decides a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Priced {
+struct CostKey {
     op: OpId,
     args: ShapesId,
     backward: bool,
@@ -327,19 +327,19 @@ struct Priced {
 }
 
 /// The costs of calls, each worked out once.
-struct Prices<'w> {
-    works: &'w Works<'w>,
+struct CallCosts<'w> {
+    works: &'w KernelTable<'w>,
     list: Vec<OpCost>,
     /// Without a price: whether operators of the other direction might help.
-    known: FxHashMap<Priced, Result<u32, bool>>,
+    known: FxHashMap<CostKey, Result<u32, bool>>,
     /// What a kernel has of a call it is alone in, by price and name.
     alone: FxHashMap<(u32, u32), Share>,
     partners: Option<Partners>,
 }
 
-impl<'w> Prices<'w> {
-    fn new(works: &'w Works<'w>) -> Prices<'w> {
-        Prices {
+impl<'w> CallCosts<'w> {
+    fn new(works: &'w KernelTable<'w>) -> CallCosts<'w> {
+        CallCosts {
             works,
             list: Vec::new(),
             known: FxHashMap::default(),
@@ -348,11 +348,11 @@ impl<'w> Prices<'w> {
         }
     }
 
-    fn get(&self, price: Price) -> Option<&OpCost> {
+    fn get(&self, price: CostId) -> Option<&OpCost> {
         self.list.get(price? as usize)
     }
 
-    fn of(&mut self, call: &[u32]) -> Price {
+    fn of(&mut self, call: &[u32]) -> CostId {
         let works = self.works;
         let first = works.get(*call.first()? as usize)?;
         let proven = match call {
@@ -362,10 +362,10 @@ impl<'w> Prices<'w> {
                 .filter(|w| !w.decoded.helper)
                 .max_by_key(|w| w.record.duration()),
         };
-        let key = Priced {
+        let key = CostKey {
             op: first.choice.op,
             args: first.choice.args?,
-            backward: first.record.place().dir == Dir::Bprop,
+            backward: first.record.context().dir == Dir::Bprop,
             own: !first.choice.from_forward,
             proven: proven.and_then(|w| stored(w.decoded)),
         };
@@ -392,7 +392,7 @@ impl<'w> Prices<'w> {
         u32::try_from(self.list.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn with_partners(&mut self, key: &Priced, record: Record<'_>) -> Price {
+    fn with_partners(&mut self, key: &CostKey, record: Record<'_>) -> CostId {
         let works = self.works;
         let partners = self.partners.get_or_insert_with(|| Partners::of(works));
         let named: Vec<(&OpName, &OpArgs)> = partners
@@ -411,7 +411,7 @@ impl<'w> Prices<'w> {
 
     /// The share of a kernel that is a call of its own: it takes the same part of a price whenever it
     /// has the same name.
-    fn alone(&mut self, at: u32, price: Price) -> Share {
+    fn alone(&mut self, at: u32, price: CostId) -> Share {
         let (Some(number), Some(work)) = (price, self.works.get(at as usize)) else {
             return Share::default();
         };
@@ -426,7 +426,7 @@ impl<'w> Prices<'w> {
     }
 }
 
-fn cost(choices: &Choices, key: &Priced) -> Result<OpCost, Unknown> {
+fn cost(choices: &OpChoices, key: &CostKey) -> Result<OpCost, Unknown> {
     let op = choices.op(key.op).ok_or(Unknown::UnknownOp)?;
     let args = choices.shapes(key.args).ok_or(Unknown::NoShapes)?;
     let direction = match key.backward {
@@ -445,7 +445,7 @@ impl Partners {
     /// Of one number: more than an operator has.
     const MOST: usize = 16;
 
-    fn of(works: &Works<'_>) -> Partners {
+    fn of(works: &KernelTable<'_>) -> Partners {
         let mut partners = Partners::default();
         for (record, chosen) in works.records.iter().zip(&works.chosen) {
             let own = works.choices.get(*chosen);
@@ -455,7 +455,7 @@ impl Partners {
             let (Some(args), Some(seq)) = (own.args, record.seq().first()) else {
                 continue;
             };
-            let key = (record.device(), *seq, record.place().dir == Dir::Bprop);
+            let key = (record.device(), *seq, record.context().dir == Dir::Bprop);
             let known = partners.0.entry(key).or_default();
             let operator = (own.op, args);
             if known.len() < Self::MOST && !known.contains(&operator) {
@@ -467,7 +467,7 @@ impl Partners {
 
     /// The operators of the other direction.
     fn of_record(&self, record: Record<'_>) -> &[(OpId, ShapesId)] {
-        let other = record.place().dir != Dir::Bprop;
+        let other = record.context().dir != Dir::Bprop;
         let key = (record.seq().first()).map(|seq| (record.device(), *seq, other));
         key.and_then(|key| self.0.get(&key))
             .map_or(&[], Vec::as_slice)
@@ -475,12 +475,13 @@ impl Partners {
 }
 
 /// The cost of a call, shared over its kernels: one share per member.
-fn share(call: &[Work<'_>], cost: Option<&OpCost>) -> Vec<Share> {
+fn share(call: &[KernelInfo<'_>], cost: Option<&OpCost>) -> Vec<Share> {
     let Some(cost) = cost else {
         return vec![Share::default(); call.len()];
     };
     let wants_math = cost.family.is_math();
-    let is_main = |w: &Work<'_>| !w.decoded.helper && (!wants_math || w.decoded.family.is_math());
+    let is_main =
+        |w: &KernelInfo<'_>| !w.decoded.helper && (!wants_math || w.decoded.family.is_math());
     let mut mains: Vec<usize> = positions(call, is_main);
     if mains.is_empty() {
         mains = positions(call, |w| !w.decoded.helper);
@@ -508,7 +509,7 @@ fn share(call: &[Work<'_>], cost: Option<&OpCost>) -> Vec<Share> {
     shares
 }
 
-fn positions(call: &[Work<'_>], wanted: impl Fn(&Work<'_>) -> bool) -> Vec<usize> {
+fn positions(call: &[KernelInfo<'_>], wanted: impl Fn(&KernelInfo<'_>) -> bool) -> Vec<usize> {
     (0..)
         .zip(call)
         .filter(|(_, work)| wanted(work))
@@ -519,7 +520,7 @@ fn positions(call: &[Work<'_>], wanted: impl Fn(&Work<'_>) -> bool) -> Vec<usize
 /// Which kernels did which piece of work: by name where names tell, one piece per kernel where there
 /// are at least as many pieces, else all of it by all of them.
 fn assign(
-    call: &[Work<'_>],
+    call: &[KernelInfo<'_>],
     mains: &[usize],
     roles: &[RoleCost],
 ) -> Vec<(Vec<usize>, Vec<RoleCost>)> {
@@ -550,7 +551,7 @@ fn assign(
 
 /// Shares pieces of work by time; the parts add up to the whole.
 fn give(
-    call: &[Work<'_>],
+    call: &[KernelInfo<'_>],
     members: &[usize],
     roles: &[RoleCost],
     bytes_known: bool,

@@ -1,49 +1,25 @@
 //! One line per kernel: a Python dictionary with PyProf's keys in PyProf's order, or the same in
 //! JSON. What kernels share is put into words once; a line copies it and adds the numbers.
 
-use super::ordered::{push_number, push_signed};
-use super::stencil::Stencil;
-use super::{Dims, Name, Place, Record, Records, Text, python};
+use super::range_template::RangeTemplate;
+use super::{KernelName, LaunchContext, LaunchDims, Record, Records, Text, push_number, python};
 
 /// Shapes of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum LineFormat {
     /// A Python dictionary, as PyProf writes it.
     Python,
     /// A JSON object with the same keys.
     Json,
 }
 
-/// PyProf's keys, in its order.
-pub(super) const KEYS: [&str; 19] = [
-    "kShortName",
-    "kDuration",
-    "layer",
-    "trace",
-    "reprMarkers",
-    "marker",
-    "seqMarker",
-    "seqId",
-    "subSeqId",
-    "altSeqId",
-    "dir",
-    "mod",
-    "op",
-    "tid",
-    "device",
-    "stream",
-    "grid",
-    "block",
-    "kLongName",
-];
-
 /// The pieces of lines.
 #[derive(Debug)]
-pub(super) struct Lines {
-    shape: Shape,
+pub(super) struct LineWriter {
+    shape: LineFormat,
     keys: Keys,
     names: Vec<NamePiece>,
-    places: Vec<PlacePiece>,
+    contexts: Vec<PlacePiece>,
     tids: Vec<Vec<u8>>,
     dims: Vec<Vec<u8>>,
 }
@@ -64,24 +40,24 @@ struct NamePiece {
     long: Vec<u8>,
 }
 
-/// The values of a place. The sequence numbers stand between two groups of them.
+/// The values of a context. The sequence numbers stand between two groups of them.
 #[derive(Debug)]
 struct PlacePiece {
     text: Vec<u8>,
     /// Where the numbers of ranges go.
-    holes: Vec<usize>,
+    slots: Vec<usize>,
     /// Where the sequence numbers go.
     seq: usize,
 }
 
-impl Lines {
-    pub(super) fn new(shape: Shape) -> Lines {
+impl LineWriter {
+    pub(super) fn new(shape: LineFormat) -> LineWriter {
         let key = |name: &str| {
             let mut out = Vec::new();
             shape.key(&mut out, name);
             out
         };
-        Lines {
+        LineWriter {
             shape,
             keys: Keys {
                 sub: key("subSeqId"),
@@ -90,7 +66,7 @@ impl Lines {
                 stream: key("stream"),
             },
             names: Vec::new(),
-            places: Vec::new(),
+            contexts: Vec::new(),
             tids: Vec::new(),
             dims: Vec::new(),
         }
@@ -101,71 +77,59 @@ impl Lines {
         let shape = self.shape;
         let names = records.names.iter().skip(self.names.len());
         self.names.extend(names.map(|name| shape.name(name)));
-        let places = records.places.iter().skip(self.places.len());
-        self.places.extend(places.map(|place| shape.place(place)));
+        let contexts = records.contexts.iter().skip(self.contexts.len());
+        self.contexts
+            .extend(contexts.map(|context| shape.context(context)));
         let tids = records.tids.iter().skip(self.tids.len());
         self.tids.extend(tids.map(|tid| shape.tid(*tid)));
         let dims = records.dims.iter().skip(self.dims.len());
         self.dims.extend(dims.map(|dims| shape.dims(dims)));
     }
 
-    /// About how many bytes a record's line has.
-    pub(super) fn length(&self, record: Record<'_>) -> usize {
-        /// Numbers and the keys between them.
-        const REST: usize = 300;
-        let place = self.places.get(record.own.place.idx());
-        let name = self.names.get(record.own.name.idx());
-        let names = name.map_or(0, |n| n.short.len().saturating_add(n.long.len()));
-        place
-            .map_or(0, |p| p.text.len())
-            .saturating_add(names)
-            .saturating_add(REST)
-    }
-
     /// Appends a record's line, without the line end.
     pub(super) fn push(&self, out: &mut Vec<u8>, record: Record<'_>) {
         let own = record.own;
-        let (Some(name), Some(place)) = (
+        let (Some(name), Some(context)) = (
             self.names.get(own.name.idx()),
-            self.places.get(own.place.idx()),
+            self.contexts.get(own.context.idx()),
         ) else {
             return;
         };
         out.extend_from_slice(&name.short);
-        push_signed(out, record.duration());
+        push_number(out, record.duration());
         let mut from = 0;
-        for (hole, number) in place.holes.iter().zip(record.in_ranges()) {
-            out.extend_from_slice(place.text.get(from..*hole).unwrap_or_default());
+        for (slot, number) in context.slots.iter().zip(record.in_ranges()) {
+            out.extend_from_slice(context.text.get(from..*slot).unwrap_or_default());
             push_number(out, *number);
-            from = *hole;
+            from = *slot;
         }
-        out.extend_from_slice(place.text.get(from..place.seq).unwrap_or_default());
+        out.extend_from_slice(context.text.get(from..context.seq).unwrap_or_default());
         self.shape.numbers(out, record.seq());
         out.extend_from_slice(&self.keys.sub);
         push_number(out, record.sub());
         out.extend_from_slice(&self.keys.alt);
         self.shape.numbers(out, record.alt());
-        out.extend_from_slice(place.text.get(place.seq..).unwrap_or_default());
+        out.extend_from_slice(context.text.get(context.seq..).unwrap_or_default());
         out.extend_from_slice(self.tids.get(own.tid.idx()).map_or(&[], Vec::as_slice));
         out.extend_from_slice(&self.keys.device);
-        push_number(out, own.device.into());
+        push_number(out, own.device);
         out.extend_from_slice(&self.keys.stream);
-        push_number(out, own.stream.into());
+        push_number(out, own.stream);
         out.extend_from_slice(self.dims.get(own.dims.idx()).map_or(&[], Vec::as_slice));
         out.extend_from_slice(&name.long);
     }
 }
 
-impl Shape {
+impl LineFormat {
     fn is_python(self) -> bool {
-        self == Shape::Python
+        self == LineFormat::Python
     }
 
     /// `, 'name': `, as it stands behind another value.
     fn key(self, out: &mut Vec<u8>, name: &str) {
         let (before, after) = match self {
-            Shape::Python => (", '", "': "),
-            Shape::Json => (",\"", "\":"),
+            LineFormat::Python => (", '", "': "),
+            LineFormat::Json => (",\"", "\":"),
         };
         for part in [before, name, after] {
             out.extend_from_slice(part.as_bytes());
@@ -175,8 +139,8 @@ impl Shape {
     fn string(self, out: &mut Vec<u8>, text: &str) {
         let mut literal = String::with_capacity(text.len() + 2);
         match self {
-            Shape::Python => python::push_str(&mut literal, text),
-            Shape::Json => literal.push_str(&json(text)),
+            LineFormat::Python => python::push_str(&mut literal, text),
+            LineFormat::Json => literal.push_str(&json(text)),
         }
         out.extend_from_slice(literal.as_bytes());
     }
@@ -200,7 +164,7 @@ impl Shape {
         self.list(out, list, |out, number| push_number(out, *number));
     }
 
-    fn name(self, name: &Name) -> NamePiece {
+    fn name(self, name: &KernelName) -> NamePiece {
         let mut short = Vec::new();
         // The first key has nothing before it.
         self.key(&mut short, "kShortName");
@@ -216,48 +180,53 @@ impl Shape {
         NamePiece { short, long }
     }
 
-    fn place(self, place: &Place) -> PlacePiece {
+    fn context(self, context: &LaunchContext) -> PlacePiece {
         let mut text = Vec::new();
         for (key, list) in [
-            ("layer", &place.layer),
-            ("trace", &place.trace),
-            ("reprMarkers", &place.reprs),
-            ("marker", &place.markers),
+            ("layer", &context.layer),
+            ("trace", &context.trace),
+            ("reprMarkers", &context.reprs),
+            ("marker", &context.markers),
         ] {
             self.key(&mut text, key);
             self.strings(&mut text, list);
         }
         self.key(&mut text, "seqMarker");
-        let mut holes = Vec::new();
-        self.list(&mut text, &place.seq_markers, |out, stencil| {
-            self.stencil(out, stencil, &mut holes);
+        let mut slots = Vec::new();
+        self.list(&mut text, &context.seq_markers, |out, range_template| {
+            self.range_template(out, range_template, &mut slots);
         });
         self.key(&mut text, "seqId");
         let seq = text.len();
         self.key(&mut text, "dir");
-        self.string(&mut text, place.dir.name());
+        self.string(&mut text, context.dir.name());
         self.key(&mut text, "mod");
-        self.strings(&mut text, &place.mods);
+        self.strings(&mut text, &context.mods);
         self.key(&mut text, "op");
-        self.strings(&mut text, &place.ops);
+        self.strings(&mut text, &context.ops);
         self.key(&mut text, "tid");
-        PlacePiece { text, holes, seq }
+        PlacePiece { text, slots, seq }
     }
 
     /// A string with numbers to come. Digits neither need escapes nor decide the quotes.
-    fn stencil(self, out: &mut Vec<u8>, stencil: &Stencil, holes: &mut Vec<usize>) {
+    fn range_template(
+        self,
+        out: &mut Vec<u8>,
+        range_template: &RangeTemplate,
+        slots: &mut Vec<usize>,
+    ) {
         let quote = match self {
-            Shape::Python => python::quote(stencil.blank()),
-            Shape::Json => '"',
+            LineFormat::Python => python::quote(range_template.blank()),
+            LineFormat::Json => '"',
         };
         let mut literal = String::from(quote);
-        for (at, piece) in stencil.pieces().enumerate() {
+        for (at, piece) in range_template.pieces().enumerate() {
             if at > 0 {
-                holes.push(out.len() + literal.len());
+                slots.push(out.len() + literal.len());
             }
             match self {
-                Shape::Python => python::push_inside(&mut literal, piece, quote),
-                Shape::Json => {
+                LineFormat::Python => python::push_inside(&mut literal, piece, quote),
+                LineFormat::Json => {
                     let quoted = json(piece);
                     let inside = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"'));
                     literal.push_str(inside.unwrap_or_default());
@@ -277,13 +246,13 @@ impl Shape {
         out
     }
 
-    fn dims(self, dims: &Dims) -> Vec<u8> {
+    fn dims(self, dims: &LaunchDims) -> Vec<u8> {
         let mut out = Vec::new();
         for (key, sizes) in [("grid", &dims.grid), ("block", &dims.block)] {
             self.key(&mut out, key);
             let shown = match self {
-                Shape::Python => python::tuple(sizes),
-                Shape::Json => {
+                LineFormat::Python => python::tuple(sizes),
+                LineFormat::Json => {
                     let [x, y, z] = sizes;
                     format!("[{x},{y},{z}]")
                 }

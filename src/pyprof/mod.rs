@@ -7,7 +7,7 @@
 //! profile and the dictionaries made from it never disagree. `docs/pyprof-differences.md` lists where
 //! the output differs from PyProf's, and why.
 //!
-//! A million kernels stand in some hundred different places. So everything that repeats is kept once
+//! A million kernels stand in some hundred different contexts. So everything that repeats is kept once
 //! and put into words once, and a kernel is numbers: see [`Records`].
 
 use std::sync::Arc;
@@ -17,29 +17,27 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::handle;
 
-mod around;
 mod calls;
-mod choice;
-mod cut;
+mod enclosing_ranges;
 mod event;
 mod formats;
 mod lines;
 mod marker;
 mod names;
-mod ordered;
+mod op_choice;
 mod params;
 mod parse;
 mod python;
+mod range_template;
 mod read;
 pub mod rows;
 mod sequence;
-mod stencil;
 pub mod table;
 
-pub use lines::Shape;
+pub use lines::LineFormat;
 pub use parse::{records, write};
+pub use range_template::RangeTemplate;
 pub use read::{ReadError, read};
-pub use stencil::Stencil;
 
 /// A piece of profile text, kept once for all kernels that carry it.
 pub type Text = Arc<str>;
@@ -47,8 +45,8 @@ pub type Text = Arc<str>;
 handle! {
     /// A name in [`Records`].
     NameId,
-    /// A place in [`Records`].
-    PlaceId,
+    /// A context in [`Records`].
+    ContextId,
     /// A thread in [`Records`].
     TidId,
     /// A launch configuration in [`Records`].
@@ -69,10 +67,10 @@ pub struct Records {
     executions: Vec<Execution>,
     /// Of each execution: the numbers in its ranges, then `seq`, then `alt`.
     numbers: Vec<u64>,
-    names: IndexSet<Name, FxBuildHasher>,
-    places: IndexSet<Place, FxBuildHasher>,
+    names: IndexSet<KernelName, FxBuildHasher>,
+    contexts: IndexSet<LaunchContext, FxBuildHasher>,
     tids: IndexSet<Option<u64>, FxBuildHasher>,
-    dims: IndexSet<Dims, FxBuildHasher>,
+    dims: IndexSet<LaunchDims, FxBuildHasher>,
 }
 
 /// A kernel execution: what does not repeat, and handles of what does.
@@ -84,7 +82,7 @@ struct Execution {
     numbers: usize,
     counts: [u32; 3],
     name: NameId,
-    place: PlaceId,
+    context: ContextId,
     tid: TidId,
     dims: DimsId,
     device: u32,
@@ -93,21 +91,21 @@ struct Execution {
 
 /// A kernel's names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Name {
+struct KernelName {
     short: Text,
     long: Text,
 }
 
 /// Thread blocks of a grid, and threads of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Dims {
+struct LaunchDims {
     grid: [u32; 3],
     block: [u32; 3],
 }
 
 /// What stands around a launch, shared by all kernels with the same surroundings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Place {
+pub struct LaunchContext {
     /// Names of `layer:` ranges, outermost first.
     pub layer: Vec<Text>,
     /// Source lines, outermost first, without those of PyTorch and PyProf themselves.
@@ -117,7 +115,7 @@ pub struct Place {
     /// Operator markers of PyProf, outermost first, each once.
     pub markers: Vec<Text>,
     /// Ranges of `emit_nvtx`, in PyProf's order; their numbers are the kernel's.
-    pub seq_markers: Vec<Stencil>,
+    pub seq_markers: Vec<RangeTemplate>,
     pub dir: Dir,
     pub mods: Vec<Text>,
     pub ops: Vec<Text>,
@@ -160,7 +158,7 @@ impl<'a> Record<'a> {
         self.name().map_or("", |name| &name.long)
     }
 
-    fn name(self) -> Option<&'a Name> {
+    fn name(self) -> Option<&'a KernelName> {
         self.all.names.get_index(self.own.name.idx())
     }
 
@@ -169,8 +167,8 @@ impl<'a> Record<'a> {
         self.own.duration
     }
 
-    pub fn place(self) -> &'a Place {
-        static NOWHERE: Place = Place {
+    pub fn context(self) -> &'a LaunchContext {
+        static NOWHERE: LaunchContext = LaunchContext {
             layer: Vec::new(),
             trace: Vec::new(),
             reprs: Vec::new(),
@@ -181,12 +179,12 @@ impl<'a> Record<'a> {
             ops: Vec::new(),
         };
         self.all
-            .places
-            .get_index(self.own.place.idx())
+            .contexts
+            .get_index(self.own.context.idx())
             .unwrap_or(&NOWHERE)
     }
 
-    /// The numbers of the ranges in its place: a list in the order of [`Place::seq_markers`].
+    /// The numbers of the ranges in its context: a list in the order of [`LaunchContext::seq_markers`].
     pub fn in_ranges(self) -> &'a [u64] {
         self.numbers(0)
     }
@@ -236,7 +234,7 @@ impl<'a> Record<'a> {
         self.dims().map_or([0; 3], |dims| dims.block)
     }
 
-    fn dims(self) -> Option<&'a Dims> {
+    fn dims(self) -> Option<&'a LaunchDims> {
         self.all.dims.get_index(self.own.dims.idx())
     }
 }
@@ -261,8 +259,8 @@ impl Records {
     }
 
     /// The lines of `parse`, without their ends.
-    pub fn lines(&self, shape: Shape) -> impl Iterator<Item = String> {
-        let mut lines = lines::Lines::new(shape);
+    pub fn lines(&self, shape: LineFormat) -> impl Iterator<Item = String> {
+        let mut lines = lines::LineWriter::new(shape);
         lines.learn(self);
         self.iter().map(move |record| {
             let mut out = Vec::new();
@@ -283,11 +281,11 @@ impl Records {
     }
 
     fn name(&mut self, short: Text, long: Text) -> NameId {
-        NameId::new(self.names.insert_full(Name { short, long }).0)
+        NameId::new(self.names.insert_full(KernelName { short, long }).0)
     }
 
-    fn place(&mut self, place: Place) -> PlaceId {
-        PlaceId::new(self.places.insert_full(place).0)
+    fn context(&mut self, context: LaunchContext) -> ContextId {
+        ContextId::new(self.contexts.insert_full(context).0)
     }
 
     fn tid(&mut self, tid: Option<u64>) -> TidId {
@@ -295,7 +293,7 @@ impl Records {
     }
 
     fn dims(&mut self, grid: [u32; 3], block: [u32; 3]) -> DimsId {
-        DimsId::new(self.dims.insert_full(Dims { grid, block }).0)
+        DimsId::new(self.dims.insert_full(LaunchDims { grid, block }).0)
     }
 }
 
@@ -304,11 +302,16 @@ fn count(before: usize, after: usize) -> u32 {
     u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX)
 }
 
+/// Appends a whole number in decimal.
+fn push_number(out: &mut Vec<u8>, number: impl itoa::Integer) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
 /// Keeps equal texts once.
 #[derive(Debug, Default)]
-struct Pool(FxHashSet<Text>);
+struct TextPool(FxHashSet<Text>);
 
-impl Pool {
+impl TextPool {
     fn text(&mut self, text: &str) -> Text {
         if let Some(known) = self.0.get(text) {
             return Arc::clone(known);

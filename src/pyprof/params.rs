@@ -99,7 +99,7 @@ impl<'a> Input<'a> {
         self.arg(0, "input").or_else(|| args.first())
     }
 
-    /// Shape and type of a tensor argument.
+    /// LineFormat and type of a tensor argument.
     fn tensor(&self, index: usize, keyword: &str) -> Option<(&'a [i64], &'a str)> {
         let arg = self.arg(index, keyword)?;
         Some((arg.tensor()?, &arg.dtype))

@@ -9,13 +9,14 @@ use indexmap::IndexSet;
 use rayon::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::around::{Around, Bin, Chain, Effect, Numbered, layer_name};
-use super::lines::{Lines, Shape};
-use super::ordered::{self, Batch, Shelf, push_number};
-use super::sequence::{Counted, Numbering, Numbers, is_cell};
+use super::enclosing_ranges::{
+    Effect, EnclosingRanges, Numbered, RangeChain, RangeRole, layer_name,
+};
+use super::lines::{LineFormat, LineWriter};
+use super::sequence::{Counted, Numbering, SequenceColumns, is_cell};
 use super::{
-    DimsId, Dir, Execution, NameId, Place, PlaceId, Pool, Records, Stencil, Text, TidId, count,
-    event, names,
+    ContextId, DimsId, Dir, Execution, LaunchContext, NameId, RangeTemplate, Records, Text,
+    TextPool, TidId, count, event, names, push_number,
 };
 use crate::correlate::{Direction, Link, OpCall, Run, WithoutOperator};
 use crate::profile::{Kernel, RangeArgs, SerialNumber, StrId, ThreadId};
@@ -26,93 +27,65 @@ const PIECE: usize = 1024;
 /// Kernels of a batch: enough for sixteen threads, and some ten megabytes of lines.
 const BATCH: usize = 16 * PIECE;
 
-/// The records of all kernels, also of those PyProf drops, in order of their start.
+/// The records of all kernels, in order of their start, including those that PyProf drops.
 pub fn records(run: &Run) -> Records {
-    let around = Around::of(run);
+    let around = EnclosingRanges::of(run);
     let kernels = run.profile.kernels.len();
-    let mut writer = Writer::new(&around);
+    let mut writer = RecordBuilder::new(&around);
     let mut all = Records::default();
     all.executions.reserve_exact(kernels);
-    let mut next = scan(&around, 0);
-    let mut first = 0;
-    while first < kernels {
-        let scans = std::mem::take(&mut next);
-        let (_, following) = rayon::join(
-            || writer.take(first, &scans, &mut all),
-            || scan(&around, first + BATCH),
-        );
-        next = following;
-        first += BATCH;
+    for first in (0..kernels).step_by(BATCH) {
+        writer.take(first, &scan(&around, first), &mut all);
     }
     all
 }
 
-/// Writes a line per kernel, as [`records`] gives them, and says how many have been written since
-/// the last time.
+/// Writes a line per kernel, as [`records`] returns them. `written` is called with the number of lines
+/// written since the last call.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(
     out: &mut dyn io::Write,
     run: &Run,
-    shape: Shape,
-    written: &(dyn Fn(u64) + Sync),
+    shape: LineFormat,
+    written: &dyn Fn(u64),
 ) -> io::Result<()> {
-    let around = Around::of(run);
-    let shelf = Shelf::default();
-    ordered::write(out, &shelf, |sink| {
-        let kernels = run.profile.kernels.len();
-        let mut writer = Writer::new(&around);
-        let mut lines = Lines::new(shape);
-        let mut batch = Records::default();
-        let mut next = scan(&around, 0);
-        let mut first = 0;
-        while first < kernels {
-            batch.clear();
-            writer.take(first, &next, &mut batch);
-            lines.learn(&batch);
-            first += BATCH;
-            let (made, following) =
-                rayon::join(|| in_words(&batch, &lines, &shelf), || scan(&around, first));
-            next = following;
-            written(batch.len() as u64);
-            if !sink.send(made) {
-                return;
-            }
+    let around = EnclosingRanges::of(run);
+    let mut writer = RecordBuilder::new(&around);
+    let mut lines = LineWriter::new(shape);
+    let mut batch = Records::default();
+    for first in (0..run.profile.kernels.len()).step_by(BATCH) {
+        batch.clear();
+        writer.take(first, &scan(&around, first), &mut batch);
+        lines.learn(&batch);
+        for text in lines_of(&batch, &lines) {
+            out.write_all(&text)?;
         }
-    })
+        written(batch.len() as u64);
+    }
+    Ok(())
 }
 
-/// The lines of a batch.
-fn in_words(batch: &Records, lines: &Lines, shelf: &Shelf) -> Batch {
-    /// Bytes of a buffer; a line may be longer.
-    const BUFFER: usize = 1 << 20;
-    let mut pieces = Vec::new();
-    let (mut from, mut bytes) = (0, 0_usize);
-    for (at, record) in batch.iter().enumerate() {
-        bytes = bytes.saturating_add(lines.length(record));
-        if bytes >= BUFFER || at + 1 - from == PIECE {
-            pieces.push(from..at + 1);
-            (from, bytes) = (at + 1, 0);
-        }
-    }
-    pieces.push(from..batch.len());
-    let text = |piece: std::ops::Range<usize>| {
-        let mut out = shelf.take();
-        for record in piece.filter_map(|at| batch.get(at)) {
+/// The lines of a batch, in pieces that follow each other.
+fn lines_of(batch: &Records, lines: &LineWriter) -> Vec<Vec<u8>> {
+    let piece = |start: usize| {
+        let mut out = Vec::new();
+        for record in (start..start + PIECE).map_while(|at| batch.get(at)) {
             lines.push(&mut out, record);
             out.push(b'\n');
         }
         out
     };
-    pieces.into_par_iter().map(text).collect()
+    let starts: Vec<usize> = (0..batch.len()).step_by(PIECE).collect();
+    starts.into_par_iter().map(piece).collect()
 }
 
 /// What is found around the launches of a piece of a batch.
 #[derive(Debug, Default)]
 struct Scan {
     kernels: Vec<Scanned>,
-    /// Of each kernel: what its place depends on. Equal words, equal places.
+    /// Of each kernel: what its context depends on. Equal words, equal contexts.
     words: Vec<u32>,
     /// Of each kernel: the numbers in its ranges, then its sequence numbers, ascending.
     numbers: Vec<u64>,
@@ -127,7 +100,7 @@ struct Scanned {
 }
 
 /// Looks at the batch that begins with kernel `first`, on all threads.
-fn scan(around: &Around<'_>, first: usize) -> Vec<Scan> {
+fn scan(around: &EnclosingRanges<'_>, first: usize) -> Vec<Scan> {
     let end = around
         .run
         .profile
@@ -147,7 +120,7 @@ fn scan(around: &Around<'_>, first: usize) -> Vec<Scan> {
 }
 
 impl Scan {
-    fn look(&mut self, around: &Around<'_>, at: usize, marks: &mut Marks) {
+    fn look(&mut self, around: &EnclosingRanges<'_>, at: usize, marks: &mut Marks) {
         if let Some(origin) = Origin::of(around.run, at).filter(Origin::is_known) {
             let chain = around.chain(origin.link.scope);
             marks.read(around, chain);
@@ -172,8 +145,14 @@ impl Scan {
         });
     }
 
-    /// The words of a known place: never none.
-    fn identify(&mut self, around: &Around<'_>, origin: &Origin<'_>, chain: Chain, marks: &Marks) {
+    /// The words of a known context: never none.
+    fn identify(
+        &mut self,
+        around: &EnclosingRanges<'_>,
+        origin: &Origin<'_>,
+        chain: RangeChain,
+        marks: &Marks,
+    ) {
         let row = |id: Option<StrId>| id.map_or(0, |id| id.row().saturating_add(1));
         // The innermost text counts only where nothing better names the operator.
         let unnamed = marks.list.is_empty() && !around.in_marker(chain);
@@ -258,7 +237,7 @@ impl<'r> Origin<'r> {
         })
     }
 
-    /// Whether anything is known of the launch. Around the replay of a CUDA graph stands nothing that
+    /// Whether anything is known of the launch. EnclosingRanges the replay of a CUDA graph stands nothing that
     /// is true of one of its kernels.
     fn is_known(&self) -> bool {
         self.thread.is_some() && self.link.missing != Some(WithoutOperator::GraphReplay)
@@ -286,7 +265,7 @@ struct Mark {
 impl Marks {
     /// The marks of a chain in PyProf's order, each once, and of neighbours with one number and
     /// similar names the first.
-    fn read(&mut self, around: &Around<'_>, chain: Chain) {
+    fn read(&mut self, around: &EnclosingRanges<'_>, chain: RangeChain) {
         self.list.clear();
         let mark = |range: &Numbered| Mark {
             text: range.text,
@@ -305,7 +284,7 @@ impl Marks {
         }
     }
 
-    fn sort(&mut self, around: &Around<'_>) {
+    fn sort(&mut self, around: &EnclosingRanges<'_>) {
         let profile = &around.run.profile;
         self.keys.clear();
         for mark in &mut self.list {
@@ -321,12 +300,12 @@ impl Marks {
         let keys = &self.keys;
         self.list.sort_by(|a, b| {
             let key = |mark: &Mark| keys.get(mark.key.0..mark.key.1);
-            let text = |mark: &Mark| mark.stencil(around).filled(&mark.numbers());
+            let text = |mark: &Mark| mark.range_template(around).filled(&mark.numbers());
             key(a).cmp(&key(b)).then_with(|| text(a).cmp(&text(b)))
         });
     }
 
-    fn prune(&mut self, around: &Around<'_>) {
+    fn prune(&mut self, around: &EnclosingRanges<'_>) {
         let profile = &around.run.profile;
         let mut previous: Option<(&str, Option<SerialNumber>)> = None;
         self.list.retain(|mark| {
@@ -351,15 +330,15 @@ impl Mark {
     }
 
     /// As the program wrote it, without the numbers.
-    fn stencil(&self, around: &Around<'_>) -> Stencil {
+    fn range_template(&self, around: &EnclosingRanges<'_>) -> RangeTemplate {
         let profile = &around.run.profile;
         let mut text = profile.text(self.text).to_owned();
-        let mut holes = [None; 2];
-        let mut slots = holes.iter_mut();
+        let mut slots = [None; 2];
+        let mut free = slots.iter_mut();
         for (number, key) in [(self.seq, ", seq = "), (self.op_id, ", op_id = ")] {
             if number.is_some() {
                 text.push_str(key);
-                if let Some(slot) = slots.next() {
+                if let Some(slot) = free.next() {
                     *slot = Some(text.len());
                 }
             }
@@ -368,7 +347,7 @@ impl Mark {
             text.push_str(", sizes = ");
             text.push_str(profile.text(sizes));
         }
-        Stencil::new(text.into(), holes)
+        RangeTemplate::new(text.into(), slots)
     }
 
     /// PyProf knows `Backward` and `Backward0`; newer autograd nodes also end in other digits.
@@ -379,13 +358,13 @@ impl Mark {
 }
 
 /// Makes records of what was found.
-struct Writer<'a, 'r> {
-    around: &'a Around<'r>,
-    pool: Pool,
+struct RecordBuilder<'a, 'r> {
+    around: &'a EnclosingRanges<'r>,
+    pool: TextPool,
     marks: Marks,
     /// By words.
-    places: FxHashMap<Box<[u32]>, PlaceId>,
-    /// By place.
+    contexts: FxHashMap<Box<[u32]>, ContextId>,
+    /// By context.
     counted: Vec<Counted>,
     operators: IndexSet<Vec<Text>, FxBuildHasher>,
     names: FxHashMap<StrId, NameId>,
@@ -396,14 +375,14 @@ struct Writer<'a, 'r> {
     numbering: Numbering,
 }
 
-impl<'a, 'r> Writer<'a, 'r> {
-    fn new(around: &'a Around<'r>) -> Writer<'a, 'r> {
+impl<'a, 'r> RecordBuilder<'a, 'r> {
+    fn new(around: &'a EnclosingRanges<'r>) -> RecordBuilder<'a, 'r> {
         let profile = &around.run.profile;
-        Writer {
+        RecordBuilder {
             around,
-            pool: Pool::default(),
+            pool: TextPool::default(),
             marks: Marks::default(),
-            places: FxHashMap::default(),
+            contexts: FxHashMap::default(),
             counted: Vec::new(),
             operators: IndexSet::default(),
             names: FxHashMap::default(),
@@ -419,21 +398,21 @@ impl<'a, 'r> Writer<'a, 'r> {
             let Some(origin) = Origin::of(self.around.run, at) else {
                 continue;
             };
-            let place = self.place(words, &origin, records);
-            let numbers = match (origin.thread, self.counted.get(place.idx())) {
+            let context = self.context(words, &origin, records);
+            let numbers = match (origin.thread, self.counted.get(context.idx())) {
                 (Some(thread), Some(counted)) => self.numbering.next(thread, ids, *counted),
-                _ => Numbers::default(),
+                _ => SequenceColumns::default(),
             };
-            self.push(&origin, place, in_ranges, &numbers, records);
+            self.push(&origin, context, in_ranges, &numbers, records);
         }
     }
 
     fn push(
         &mut self,
         origin: &Origin<'_>,
-        place: PlaceId,
+        context: ContextId,
         in_ranges: &[u64],
-        numbers: &Numbers<'_>,
+        numbers: &SequenceColumns<'_>,
         records: &mut Records,
     ) {
         let kernel = origin.kernel;
@@ -457,7 +436,7 @@ impl<'a, 'r> Writer<'a, 'r> {
             numbers: start,
             counts: [count(start, seq), count(seq, alt), count(alt, end)],
             name,
-            place,
+            context,
             tid,
             dims,
             device: device.map_or(0, |d| d.ordinal),
@@ -503,50 +482,51 @@ impl<'a, 'r> Writer<'a, 'r> {
         dims
     }
 
-    fn place(&mut self, words: &[u32], origin: &Origin<'_>, records: &mut Records) -> PlaceId {
-        if let Some(known) = self.places.get(words) {
+    fn context(&mut self, words: &[u32], origin: &Origin<'_>, records: &mut Records) -> ContextId {
+        if let Some(known) = self.contexts.get(words) {
             return *known;
         }
-        let place = if words.is_empty() {
-            Place {
+        let context = if words.is_empty() {
+            LaunchContext {
                 dir: Dir::Na,
                 mods: vec![self.pool.text("na")],
-                ..Place::default()
+                ..LaunchContext::default()
             }
         } else {
             self.describe(origin)
         };
         let counted = Counted {
-            dir: place.dir,
-            ops: u32::try_from(self.operators.insert_full(place.ops.clone()).0).unwrap_or(u32::MAX),
-            cell: is_cell(&place),
+            dir: context.dir,
+            ops: u32::try_from(self.operators.insert_full(context.ops.clone()).0)
+                .unwrap_or(u32::MAX),
+            cell: is_cell(&context),
         };
-        let id = records.place(place);
+        let id = records.context(context);
         if id.idx() == self.counted.len() {
             self.counted.push(counted);
         }
-        self.places.insert(words.into(), id);
+        self.contexts.insert(words.into(), id);
         id
     }
 
     /// Sorts the ranges around a launch into PyProf's bins.
-    fn describe(&mut self, origin: &Origin<'_>) -> Place {
+    fn describe(&mut self, origin: &Origin<'_>) -> LaunchContext {
         let (around, profile) = (self.around, &self.around.run.profile);
         let chain = around.chain(origin.link.scope);
-        let mut place = Place::default();
+        let mut context = LaunchContext::default();
         let mut frames = Vec::new();
         for effect in around.effects(chain) {
             match effect {
-                Effect::Marker(text) => self.add_marker(&mut place, text),
+                Effect::Marker(text) => self.add_marker(&mut context, text),
                 Effect::Layer(text) => {
                     let name = layer_name(profile.text(text)).unwrap_or_default();
-                    place.layer.push(self.pool.text(name));
+                    context.layer.push(self.pool.text(name));
                 }
-                Effect::Repr(text) => place.reprs.push(self.pool.text(profile.text(text))),
+                Effect::Repr(text) => context.reprs.push(self.pool.text(profile.text(text))),
                 Effect::Frame(text) => frames.push(text),
                 Effect::Trace(text) => {
-                    if let Bin::Trace(lines) = around.bin(text) {
-                        place.trace = lines.iter().map(|line| self.pool.text(line)).collect();
+                    if let RangeRole::Trace(lines) = around.bin(text) {
+                        context.trace = lines.iter().map(|line| self.pool.text(line)).collect();
                     }
                 }
             }
@@ -556,49 +536,53 @@ impl<'a, 'r> Writer<'a, 'r> {
         let backward = |m: &Mark| m.is_backward(profile.text(m.text));
         let recomputed = origin.op.is_some_and(|op| op.recomputed);
         if !recomputed && marks.list.iter().any(backward) {
-            place.dir = Dir::Bprop;
+            context.dir = Dir::Bprop;
         }
-        if place.ops.is_empty() {
-            self.name_operator(&mut place, &marks, around.other(chain));
+        if context.ops.is_empty() {
+            self.name_operator(&mut context, &marks, around.other(chain));
         }
-        place.seq_markers = marks.list.iter().map(|m| m.stencil(around)).collect();
+        context.seq_markers = marks
+            .list
+            .iter()
+            .map(|m| m.range_template(around))
+            .collect();
         self.marks = marks;
         if profile.format.range_args == RangeArgs::TraceEvent {
             let lines = event::trace(around.run, &frames, chain.stack);
-            place.trace = lines.iter().map(|line| self.pool.text(line)).collect();
-            self.take_from_trace(&mut place, origin.op);
+            context.trace = lines.iter().map(|line| self.pool.text(line)).collect();
+            self.take_from_trace(&mut context, origin.op);
         }
-        place
+        context
     }
 
-    fn add_marker(&mut self, place: &mut Place, text: StrId) {
-        let Bin::Marker(operator) = self.around.bin(text) else {
+    fn add_marker(&mut self, context: &mut LaunchContext, text: StrId) {
+        let RangeRole::Marker(operator) = self.around.bin(text) else {
             return;
         };
         let text = self.around.run.profile.text(text);
-        place.markers.push(self.pool.text(text));
-        place.mods.push(self.pool.text(&operator.module));
-        place.ops.push(self.pool.text(&operator.name));
+        context.markers.push(self.pool.text(text));
+        context.mods.push(self.pool.text(&operator.module));
+        context.ops.push(self.pool.text(&operator.name));
     }
 
     /// What a trace of torch.profiler says in its own way: the operator with its arguments, the layer
     /// by modules and annotations, and the direction.
-    fn take_from_trace(&mut self, place: &mut Place, op: Option<&OpCall>) {
+    fn take_from_trace(&mut self, context: &mut LaunchContext, op: Option<&OpCall>) {
         let run = self.around.run;
         let layer = op.and_then(|op| event::layer(run, op.layer?));
-        if place.layer.is_empty() {
-            place.layer.extend(layer);
+        if context.layer.is_empty() {
+            context.layer.extend(layer);
         }
         let Some(op) = op else { return };
-        place.dir = match op.direction {
+        context.dir = match op.direction {
             Direction::Bprop => Dir::Bprop,
             _ => Dir::Fprop,
         };
         let Some(name) = run.op_name(op) else { return };
         let args = op.args.filter(|_| !op.args_from_forward);
         if let Some(args) = args.and_then(|args| run.args.get(args.idx())) {
-            place.markers = vec![self.pool.text(&event::marker(name, args))];
-        } else if op.args_from_forward || place.dir == Dir::Bprop {
+            context.markers = vec![self.pool.text(&event::marker(name, args))];
+        } else if op.args_from_forward || context.dir == Dir::Bprop {
             // Of a backward node the forward operator says more than the node.
             return;
         }
@@ -606,13 +590,13 @@ impl<'a, 'r> Writer<'a, 'r> {
             "" => "na",
             module => module,
         };
-        place.mods = vec![self.pool.text(module)];
-        place.ops = vec![self.pool.text(&name.name)];
+        context.mods = vec![self.pool.text(module)];
+        context.ops = vec![self.pool.text(&name.name)];
     }
 
     /// Module and operator of a launch without PyProf's markers: backward nodes first, then any
     /// numbered range, then the innermost range there is.
-    fn name_operator(&mut self, place: &mut Place, marks: &Marks, other: Option<StrId>) {
+    fn name_operator(&mut self, context: &mut LaunchContext, marks: &Marks, other: Option<StrId>) {
         let profile = &self.around.run.profile;
         let name = |mark: &Mark| profile.text(mark.text);
         let mut ops: Vec<Text> = marks
@@ -627,11 +611,11 @@ impl<'a, 'r> Writer<'a, 'r> {
             ops = names.map(|name| self.pool.text(name)).collect();
         }
         let na = self.pool.text("na");
-        place.mods = vec![na; ops.len().max(1)];
+        context.mods = vec![na; ops.len().max(1)];
         if let (true, Some(other)) = (ops.is_empty(), other) {
             ops.push(self.pool.text(profile.text(other)));
         }
-        place.ops = ops;
+        context.ops = ops;
     }
 }
 

@@ -3,11 +3,10 @@
 use std::io::{BufRead, Read};
 
 use rayon::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use serde_json::Value;
 
-use super::cut::{Cuts, Usual};
-use super::{Dir, Execution, NameId, Place, PlaceId, Pool, Records, Stencil, Text, count, names};
+use super::{Dir, Execution, LaunchContext, RangeTemplate, Records, Text, TextPool, count, names};
 use crate::correlate::literal::{self, Literal};
 
 /// A longer line is refused: PyProf's own longest, with one marker repeated 702 times, has 90 KB.
@@ -26,34 +25,43 @@ pub struct ReadError {
 const REMEDY: &str = "expected one dictionary per line, as `pyprof-advise parse` and PyProf's `parse` write them; \
      make the file again from the profile";
 
-/// Bytes read at a time, and bytes one thread takes apart without a break.
+/// Bytes read at a time.
 const BLOCK: u64 = 8 << 20;
-const PIECE: usize = 128 << 10;
 
-/// Bytes of names and places that are kept to know lines by.
-const MOST_REMEMBERED: usize = 64 << 20;
-
-/// Reads one dictionary per line: Python's, or JSON of `parse --format jsonl`. Empty lines count for
-/// nothing. `file` is for messages.
+/// Reads one dictionary per line: a Python literal, or JSON of `parse --format jsonl`. Empty lines are
+/// skipped. `file` names the input in errors.
 ///
 /// # Errors
 /// At the first line that cannot be read, is not a dictionary, or lacks one of PyProf's keys.
 pub fn read(file: &str, mut input: impl BufRead) -> Result<Records, ReadError> {
-    let mut reader = Reader::default();
+    let mut records = Records::default();
+    let mut pool = TextPool::default();
+    let mut line = 0;
     let mut block = Vec::new();
+    let error = |line, problem| ReadError {
+        file: file.to_owned(),
+        line,
+        problem,
+    };
     loop {
         let problem = fill(&mut block, &mut input);
-        if block.is_empty() && problem.is_none() {
-            return Ok(reader.records);
+        let lines: Vec<&[u8]> = block.split_inclusive(|b| *b == b'\n').collect();
+        if lines.is_empty() && problem.is_none() {
+            return Ok(records);
         }
-        let failed = |(line, problem)| ReadError {
-            file: file.to_owned(),
-            line,
-            problem,
-        };
-        reader.take(&block).map_err(failed)?;
+        let parsed: Vec<Result<Option<Literal<'_>>, String>> =
+            lines.into_par_iter().map(parse_line).collect();
+        for parsed in parsed {
+            line += 1;
+            let added = match parsed {
+                Ok(None) => Ok(()),
+                Ok(Some(entry)) => add(&entry, &mut pool, &mut records),
+                Err(problem) => Err(problem),
+            };
+            added.map_err(|problem| error(line, problem))?;
+        }
         if let Some(problem) = problem {
-            return Err(failed((reader.lines + 1, problem)));
+            return Err(error(line + 1, problem));
         }
     }
 }
@@ -92,151 +100,16 @@ fn last_line(block: &[u8]) -> usize {
     end.map_or(0, |end| end + 1)
 }
 
-/// A line that cannot be read: its number, counted from 1, and what is wrong.
-type Wrong = (u64, String);
-
-#[derive(Debug, Default)]
-struct Reader {
-    records: Records,
-    pool: Pool,
-    /// Lines read so far.
-    lines: u64,
-    /// Names and places of lines of the usual form, by their bytes.
-    names: FxHashMap<Box<[u8]>, NameId>,
-    places: FxHashMap<Box<[u8]>, PlaceId>,
-    /// How many bytes those are, about.
-    remembered: usize,
-}
-
-impl Reader {
-    /// Takes whole lines: their form on all threads, what they say one by one.
-    fn take(&mut self, block: &[u8]) -> Result<(), Wrong> {
-        let cut: Vec<Cut<'_>> = pieces(block).into_par_iter().map(Cut::of).collect();
-        for piece in &cut {
-            let mut from = Ends::default();
-            for (line, usual) in &piece.lines {
-                self.lines += 1;
-                let known = usual
-                    .as_ref()
-                    .is_some_and(|usual| self.known(&piece.cuts, usual, &mut from));
-                if !known {
-                    self.read(line).map_err(|problem| (self.lines, problem))?;
-                    if usual.is_some() {
-                        self.remember(&piece.cuts, &from);
-                    }
-                }
-            }
-        }
-        Ok(())
+/// The literal in a line; `None` for an empty line.
+fn parse_line(line: &[u8]) -> Result<Option<Literal<'_>>, String> {
+    let text = std::str::from_utf8(line)
+        .map_err(|_| "bytes that are not UTF-8 text".to_owned())?
+        .trim_start_matches('\u{feff}')
+        .trim();
+    match text {
+        "" => Ok(None),
+        text => entry(text).map(Some),
     }
-
-    /// Adds a line of the usual form whose names and place are known. Moves on to the next one.
-    fn known(&mut self, cuts: &Cuts, usual: &Usual, from: &mut Ends) -> bool {
-        let place = self
-            .places
-            .get(cuts.bytes.get(from.end..usual.place).unwrap_or_default());
-        let name = self
-            .names
-            .get(cuts.bytes.get(usual.place..usual.names).unwrap_or_default());
-        let numbers: usize = usual.counts.iter().sum();
-        let own = cuts.numbers.get(from.numbers..from.numbers + numbers);
-        *from = Ends {
-            start: from.end,
-            place: usual.place,
-            end: usual.names,
-            numbers: from.numbers + numbers,
-        };
-        let (Some(place), Some(name), Some(own)) = (place, name, own) else {
-            return false;
-        };
-        let records = &mut self.records;
-        let execution = Execution {
-            duration: usual.duration,
-            sub: usual.sub,
-            numbers: records.numbers.len(),
-            counts: usual.counts.map(|list| count(0, list)),
-            name: *name,
-            place: *place,
-            tid: records.tid(usual.tid),
-            dims: records.dims(usual.grid, usual.block),
-            device: usual.device,
-            stream: usual.stream,
-        };
-        records.numbers.extend_from_slice(own);
-        records.push(execution);
-        true
-    }
-
-    /// Notes what the line that was read last says, by its bytes.
-    fn remember(&mut self, cuts: &Cuts, ends: &Ends) {
-        let Some(read) = self.records.executions.last() else {
-            return;
-        };
-        // Where hardly a line repeats, remembering helps nobody.
-        if self.remembered > MOST_REMEMBERED {
-            return;
-        }
-        self.remembered += ends.end.saturating_sub(ends.start);
-        let bytes = |from, to| cuts.bytes.get(from..to).unwrap_or_default().into();
-        self.places
-            .insert(bytes(ends.start, ends.place), read.place);
-        self.names.insert(bytes(ends.place, ends.end), read.name);
-    }
-
-    /// Reads a line of any form.
-    fn read(&mut self, line: &[u8]) -> Result<(), String> {
-        let text = std::str::from_utf8(line)
-            .map_err(|_| "bytes that are not UTF-8 text".to_owned())?
-            .trim_start_matches('\u{feff}')
-            .trim();
-        if text.is_empty() {
-            return Ok(());
-        }
-        add(&entry(text)?, &mut self.pool, &mut self.records)
-    }
-}
-
-/// Where a line's bytes begin and end, and the numbers behind it begin.
-#[derive(Debug, Default)]
-struct Ends {
-    start: usize,
-    place: usize,
-    end: usize,
-    numbers: usize,
-}
-
-/// Lines with what those of the usual form say.
-#[derive(Debug)]
-struct Cut<'b> {
-    lines: Vec<(&'b [u8], Option<Usual>)>,
-    cuts: Cuts,
-}
-
-impl<'b> Cut<'b> {
-    fn of(piece: &'b [u8]) -> Cut<'b> {
-        let mut cuts = Cuts::default();
-        let lines = piece.split_inclusive(|b| *b == b'\n');
-        let lines = lines.map(|line| (line, cuts.take(line.trim_ascii())));
-        Cut {
-            lines: lines.collect(),
-            cuts,
-        }
-    }
-}
-
-/// A block in pieces of whole lines.
-fn pieces(mut block: &[u8]) -> Vec<&[u8]> {
-    let mut pieces = Vec::with_capacity(block.len() / PIECE + 1);
-    while let Some(behind) = block.get(PIECE..) {
-        let Some(end) = behind.iter().position(|b| *b == b'\n') else {
-            break;
-        };
-        let (piece, rest) = block.split_at(PIECE + end + 1);
-        pieces.push(piece);
-        block = rest;
-    }
-    pieces.push(block);
-    pieces
 }
 
 /// A line as a literal; JSON says `null` for Python's `None`.
@@ -270,7 +143,7 @@ fn of_json(value: Value) -> Literal<'static> {
 }
 
 /// Adds what a line says.
-fn add(entry: &Literal<'_>, pool: &mut Pool, records: &mut Records) -> Result<(), String> {
+fn add(entry: &Literal<'_>, pool: &mut TextPool, records: &mut Records) -> Result<(), String> {
     if !matches!(entry, Literal::Dict(_)) {
         return Err("not a dictionary".into());
     }
@@ -278,13 +151,13 @@ fn add(entry: &Literal<'_>, pool: &mut Pool, records: &mut Records) -> Result<()
     let mut in_ranges = Vec::new();
     let mut texts =
         |key: &str| strings(get(key)?, pool).ok_or_else(|| wrong(key, "a list of strings"));
-    let mut place = Place {
+    let mut context = LaunchContext {
         layer: texts("layer")?,
         trace: texts("trace")?,
         reprs: texts("reprMarkers")?,
         markers: texts("marker")?,
         seq_markers: (texts("seqMarker")?.iter())
-            .map(|text| Stencil::cut(text, &mut in_ranges))
+            .map(|text| RangeTemplate::cut(text, &mut in_ranges))
             .collect(),
         dir: match get("dir")?.as_str() {
             Some("fprop") => Dir::Fprop,
@@ -294,7 +167,7 @@ fn add(entry: &Literal<'_>, pool: &mut Pool, records: &mut Records) -> Result<()
         mods: texts("mod")?,
         ops: texts("op")?,
     };
-    once(&mut place);
+    once(&mut context);
     let text = |key: &str| {
         let value = get(key)?.as_str();
         value.ok_or_else(|| wrong(key, "a string"))
@@ -335,7 +208,7 @@ fn add(entry: &Literal<'_>, pool: &mut Pool, records: &mut Records) -> Result<()
         numbers,
         counts: lists.map(|list| count(0, list.len())),
         name: records.name(pool.text(&short), pool.text(long)),
-        place: records.place(place),
+        context: records.context(context),
         tid: records.tid(tid),
         dims,
         device,
@@ -350,9 +223,9 @@ fn wrong(key: &str, expected: &str) -> String {
 }
 
 /// PyProf repeats a marker once for each range that carries it; the first says it all.
-fn once(place: &mut Place) {
+fn once(context: &mut LaunchContext) {
     let mut seen: FxHashSet<Text> = FxHashSet::default();
-    let first: Vec<bool> = place
+    let first: Vec<bool> = context
         .markers
         .iter()
         .map(|marker| seen.insert(Text::clone(marker)))
@@ -361,13 +234,13 @@ fn once(place: &mut Place) {
         return;
     }
     // Modules and operators stand beside their markers.
-    for list in [&mut place.markers, &mut place.mods, &mut place.ops] {
+    for list in [&mut context.markers, &mut context.mods, &mut context.ops] {
         let mut keep = first.iter();
         list.retain(|_| keep.next().copied().unwrap_or(true));
     }
 }
 
-fn strings(value: &Literal<'_>, pool: &mut Pool) -> Option<Vec<Text>> {
+fn strings(value: &Literal<'_>, pool: &mut TextPool) -> Option<Vec<Text>> {
     let items = value.items()?.iter();
     items.map(|item| Some(pool.text(item.as_str()?))).collect()
 }
@@ -391,14 +264,14 @@ fn triple(value: &Literal<'_>) -> Option<[u32; 3]> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::pyprof::Shape;
+    use crate::pyprof::LineFormat;
 
     const LINE: &str = "{'kShortName': 'k', 'kDuration': 5, 'layer': ['a'], 'trace': [], \
         'reprMarkers': [], 'marker': [\"{'mod': 'm'}\"], 'seqMarker': [], 'seqId': [1], \
         'subSeqId': 2, 'altSeqId': [3], 'dir': 'bprop', 'mod': ['m'], 'op': ['o'], 'tid': None, \
         'device': 0, 'stream': 7, 'grid': (1, 2, 3), 'block': (4, 5, 6), 'kLongName': 'k<1>'}";
 
-    fn lines(records: &Records, shape: Shape) -> Vec<String> {
+    fn lines(records: &Records, shape: LineFormat) -> Vec<String> {
         records.lines(shape).collect()
     }
 
@@ -410,9 +283,9 @@ mod tests {
     fn lines_are_read_and_written_unchanged() {
         let records = of(&format!("{LINE}\n\n{LINE}")).unwrap();
         assert_eq!(records.len(), 2);
-        assert_eq!(lines(&records, Shape::Python), [LINE, LINE]);
-        let json = lines(&records, Shape::Json).join("\n");
-        assert_eq!(lines(&of(&json).unwrap(), Shape::Python), [LINE, LINE]);
+        assert_eq!(lines(&records, LineFormat::Python), [LINE, LINE]);
+        let json = lines(&records, LineFormat::Json).join("\n");
+        assert_eq!(lines(&of(&json).unwrap(), LineFormat::Python), [LINE, LINE]);
     }
 
     #[test]
@@ -424,8 +297,8 @@ mod tests {
                 "'mod': ['A', 'A', 'B', 'A'], 'op': ['x', 'x', 'y', 'x']",
             );
         let records = of(&many).unwrap();
-        let place = records.get(0).unwrap().place();
-        let lists = [&place.markers, &place.mods, &place.ops];
+        let context = records.get(0).unwrap().context();
+        let lists = [&context.markers, &context.mods, &context.ops];
         assert_eq!(
             lists.map(|l| l.iter().map(|t| &**t).collect::<Vec<_>>()),
             [["a", "b"], ["A", "B"], ["x", "y"]]
@@ -436,14 +309,14 @@ mod tests {
     fn lines_of_any_form_mean_the_same() {
         let spaced = LINE.replace("'kDuration': 5, ", "'kDuration' :  5 ,");
         let escaped = LINE.replace("'op': ['o']", "'op': ['\\x6f']");
-        let json = lines(&of(LINE).unwrap(), Shape::Json).join("");
+        let json = lines(&of(LINE).unwrap(), LineFormat::Json).join("");
         for other in [&spaced, &escaped, &json] {
             for text in [
                 format!("{LINE}\n{other}\n{LINE}\n{other}"),
                 format!("{other}\r\n\n{LINE}\r\n{other}\n  {LINE}  \n"),
             ] {
                 let read = of(&text).unwrap();
-                assert_eq!(lines(&read, Shape::Python), [LINE; 4], "{text}");
+                assert_eq!(lines(&read, LineFormat::Python), [LINE; 4], "{text}");
             }
         }
     }

@@ -4,19 +4,19 @@ use indexmap::IndexSet;
 use rayon::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::calls::{self, Share, Works};
-use super::choice::{self, Choice, Choices};
+use super::calls::{self, KernelTable, Share};
+use super::op_choice::{self, OpChoice, OpChoices};
 use super::params::{self, Input};
-use super::{CellsId, ChoiceId, Dir, NameId, Place, PlaceId, Record, Records};
+use super::{CellsId, ChoiceId, ContextId, Dir, LaunchContext, NameId, Record, Records};
 use crate::correlate::{ArgValue, OpArgs};
 use crate::cost::kernel_name::decode;
 use crate::cost::{Decoded, TensorCore};
 
 /// What `prof` adds to a record. Cells hold profile text, not yet made safe for a terminal.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row<'a> {
+pub struct KernelRow<'a> {
     /// Layer and source lines: for a backward kernel those of its forward kernel.
-    pub place: &'a Place,
+    pub context: &'a LaunchContext,
     pub module: &'a str,
     pub op: &'a str,
     pub params: &'a str,
@@ -30,7 +30,7 @@ pub struct Row<'a> {
 
 /// The rows of all records.
 #[derive(Debug)]
-pub struct Rows<'r> {
+pub struct KernelRows<'r> {
     pub(super) records: &'r Records,
     list: Vec<Own>,
     pub(super) cells: IndexSet<Cells, FxBuildHasher>,
@@ -41,7 +41,7 @@ pub struct Rows<'r> {
 /// A row: what does not repeat, and handles of what does.
 #[derive(Debug, Clone, Copy)]
 struct Own {
-    place: PlaceId,
+    context: ContextId,
     cells: CellsId,
     share: Share,
 }
@@ -61,13 +61,13 @@ pub(super) struct Line<'r> {
     pub at: usize,
     pub record: Record<'r>,
     /// Where layer and source lines are from.
-    pub place: PlaceId,
+    pub context: ContextId,
     pub cells: CellsId,
     pub flops: Option<u64>,
     pub bytes: Option<u64>,
 }
 
-impl<'r> Rows<'r> {
+impl<'r> KernelRows<'r> {
     pub fn len(&self) -> usize {
         self.list.len()
     }
@@ -76,12 +76,12 @@ impl<'r> Rows<'r> {
         self.list.is_empty()
     }
 
-    pub fn get(&self, at: usize) -> Option<Row<'_>> {
+    pub fn get(&self, at: usize) -> Option<KernelRow<'_>> {
         let line = self.line(at)?;
         let cells = self.cells.get_index(line.cells.idx())?;
         let tensor_core = self.tensor_core.get(line.record.own.name.idx());
-        Some(Row {
-            place: self.records.places.get_index(line.place.idx())?,
+        Some(KernelRow {
+            context: self.records.contexts.get_index(line.context.idx())?,
             module: &cells.module,
             op: &cells.op,
             params: &cells.params,
@@ -91,7 +91,7 @@ impl<'r> Rows<'r> {
         })
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = KernelRow<'_>> {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
@@ -100,7 +100,7 @@ impl<'r> Rows<'r> {
         Some(Line {
             at,
             record: self.records.get(at)?,
-            place: own.place,
+            context: own.context,
             cells: own.cells,
             flops: own.share.flops,
             bytes: own.share.bytes,
@@ -110,12 +110,12 @@ impl<'r> Rows<'r> {
 
 /// The rows of all records, same order. Each call is priced once and its cost shared over its
 /// kernels.
-pub fn rows(records: &Records) -> Rows<'_> {
+pub fn rows(records: &Records) -> KernelRows<'_> {
     let names: Vec<&str> = records.names.iter().map(|name| &*name.long).collect();
     let decoded: Vec<Decoded> = names.par_iter().map(|name| decode(name)).collect();
     let tensor_core = decoded.iter().map(tensor_core).collect();
-    let (choices, chosen) = choice::choose(records);
-    let works = Works {
+    let (choices, chosen) = op_choice::choose(records);
+    let works = KernelTable {
         records,
         choices,
         chosen,
@@ -123,13 +123,13 @@ pub fn rows(records: &Records) -> Rows<'_> {
         long_names: numbered(names.iter()),
         alike: numbered(
             records
-                .places
+                .contexts
                 .iter()
                 .map(|p| (&p.markers, &p.trace, &p.layer)),
         ),
     };
     let shares = calls::shares(&works);
-    let mut writer = Writer {
+    let mut writer = RowBuilder {
         works: &works,
         cells: IndexSet::default(),
         known: FxHashMap::default(),
@@ -140,7 +140,7 @@ pub fn rows(records: &Records) -> Rows<'_> {
         .zip(shares)
         .map(|((record, chosen), share)| writer.row(record, *chosen, share))
         .collect();
-    Rows {
+    KernelRows {
         records,
         list,
         cells: writer.cells,
@@ -174,13 +174,13 @@ struct Decides {
 }
 
 /// Puts choices into words, each once.
-struct Writer<'w> {
-    works: &'w Works<'w>,
+struct RowBuilder<'w> {
+    works: &'w KernelTable<'w>,
     cells: IndexSet<Cells, FxBuildHasher>,
-    known: FxHashMap<Decides, (PlaceId, CellsId)>,
+    known: FxHashMap<Decides, (ContextId, CellsId)>,
 }
 
-impl Writer<'_> {
+impl RowBuilder<'_> {
     fn row(&mut self, record: Record<'_>, chosen: ChoiceId, share: Share) -> Own {
         let works = self.works;
         let choice = works.choices.get(chosen);
@@ -189,36 +189,36 @@ impl Writer<'_> {
             choice: chosen,
             kernel: marked.then(|| {
                 let sub = params::sub_that_counts(record.sub());
-                (record.place().dir, sub, record.own.name)
+                (record.context().dir, sub, record.own.name)
             }),
         };
-        let (place, cells) = match (self.known.get(&decides), choice) {
+        let (context, cells) = match (self.known.get(&decides), choice) {
             (Some(known), _) => *known,
             (None, Some(choice)) => {
                 let cells = cells(&works.choices, choice, record, &works.decoded);
                 let id = CellsId::new(self.cells.insert_full(cells).0);
-                self.known.insert(decides, (choice.place, id));
-                (choice.place, id)
+                self.known.insert(decides, (choice.context, id));
+                (choice.context, id)
             }
             // Every record has a choice.
-            (None, None) => (record.own.place, CellsId(0)),
+            (None, None) => (record.own.context, CellsId(0)),
         };
         Own {
-            place,
+            context,
             cells,
             share,
         }
     }
 }
 
-fn cells(choices: &Choices, choice: &Choice, record: Record<'_>, decoded: &[Decoded]) -> Cells {
+fn cells(choices: &OpChoices, choice: &OpChoice, record: Record<'_>, decoded: &[Decoded]) -> Cells {
     let name = choices.op(choice.op);
     let kernel = decoded.get(record.own.name.idx());
     let (op, params) = match (&choice.marker, kernel) {
         (Some(marker), Some(kernel)) => params::cells(&Input {
             marker,
             dir: if choice.from_forward {
-                record.place().dir
+                record.context().dir
             } else {
                 // Arguments of its own are those of the product at hand, whichever way it goes.
                 Dir::Fprop
@@ -252,8 +252,8 @@ fn cells(choices: &Choices, choice: &Choice, record: Record<'_>, decoded: &[Deco
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Name,
-    /// The kernel's own place.
-    Place,
+    /// The kernel's own context.
+    Context,
     /// Where layer and source lines are from.
     Source,
     Cells,
@@ -263,11 +263,11 @@ pub(super) enum Of {
 
 impl Of {
     /// How many there are.
-    pub(super) fn count(self, rows: &Rows<'_>) -> usize {
+    pub(super) fn count(self, rows: &KernelRows<'_>) -> usize {
         let records = rows.records;
         match self {
             Of::Name => records.names.len(),
-            Of::Place | Of::Source => records.places.len(),
+            Of::Context | Of::Source => records.contexts.len(),
             Of::Cells => rows.cells.len(),
             Of::Tid => records.tids.len(),
             Of::Dims => records.dims.len(),
@@ -279,8 +279,8 @@ impl Of {
         let own = line.record.own;
         match self {
             Of::Name => own.name.idx(),
-            Of::Place => own.place.idx(),
-            Of::Source => line.place.idx(),
+            Of::Context => own.context.idx(),
+            Of::Source => line.context.idx(),
             Of::Cells => line.cells.idx(),
             Of::Tid => own.tid.idx(),
             Of::Dims => own.dims.idx(),

@@ -1,12 +1,12 @@
 //! PyProf's sequence numbers: which one a kernel belongs to, which others stand around it, and how
 //! its kernels are counted.
 
-use super::{Dir, Place};
+use super::{Dir, LaunchContext};
 use crate::profile::ThreadId;
 
 /// What a kernel's sequence columns hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Numbers<'i> {
+pub(super) struct SequenceColumns<'i> {
     /// The numbers around the launch.
     pub ids: &'i [u64],
     /// The one the kernel belongs to; all others in `ids` are alternatives. It need not be there.
@@ -14,7 +14,7 @@ pub(super) struct Numbers<'i> {
     pub sub: u64,
 }
 
-/// What counting needs to know of a place.
+/// What counting needs to know of a context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
     pub dir: Dir,
@@ -32,7 +32,7 @@ struct Last {
     ops: u32,
 }
 
-/// Numbers the kernels of a profile, in the order in which they are printed.
+/// SequenceColumns the kernels of a profile, in the order in which they are printed.
 ///
 /// A forward kernel belongs to the first number around it that is larger than the previous one of
 /// its thread; where none is, to that previous one, which then stands in neither list. A backward
@@ -61,18 +61,18 @@ impl Numbering {
         &mut self,
         thread: ThreadId,
         ids: &'i [u64],
-        place: Counted,
-    ) -> Numbers<'i> {
+        context: Counted,
+    ) -> SequenceColumns<'i> {
         // Old `emit_nvtx` prints 0 where autograd records nothing.
         let ids = match ids {
             [0, rest @ ..] if !rest.is_empty() => rest,
             all => all,
         };
         let (Some(&first), Some(&largest)) = (ids.first(), ids.last()) else {
-            return Numbers::default();
+            return SequenceColumns::default();
         };
         let last = self.last.get(thread.idx()).copied().flatten();
-        let current = match (place.dir, last.map(|l| l.seq)) {
+        let current = match (context.dir, last.map(|l| l.seq)) {
             (Dir::Fprop, Some(previous)) if largest <= previous => previous,
             (Dir::Fprop, Some(previous)) => ids
                 .iter()
@@ -82,16 +82,16 @@ impl Numbering {
             _ => first,
         };
         let sub = last
-            .filter(|l| l.ops == place.ops && (l.seq == current || place.cell))
+            .filter(|l| l.ops == context.ops && (l.seq == current || context.cell))
             .map_or(0, |l| l.sub + 1);
         if let Some(slot) = self.last.get_mut(thread.idx()) {
             *slot = Some(Last {
                 seq: current,
                 sub,
-                ops: place.ops,
+                ops: context.ops,
             });
         }
-        Numbers {
+        SequenceColumns {
             ids,
             own: Some(current),
             sub,
@@ -99,9 +99,9 @@ impl Numbering {
     }
 }
 
-pub(super) fn is_cell(place: &Place) -> bool {
-    place.ops.first().is_some_and(|op| &**op == "forward")
-        && place.mods.first().is_some_and(|m| CELLS.contains(&&**m))
+pub(super) fn is_cell(context: &LaunchContext) -> bool {
+    context.ops.first().is_some_and(|op| &**op == "forward")
+        && context.mods.first().is_some_and(|m| CELLS.contains(&&**m))
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     const MAIN: ThreadId = ThreadId(0);
     const ENGINE: ThreadId = ThreadId(1);
 
-    fn place(dir: Dir, ops: u32) -> Counted {
+    fn context(dir: Dir, ops: u32) -> Counted {
         Counted {
             dir,
             ops,
@@ -120,7 +120,7 @@ mod tests {
     }
 
     /// The columns: the kernel's number, the others, and the count.
-    fn columns(numbers: Numbers<'_>) -> (Vec<u64>, Vec<u64>, u64) {
+    fn columns(numbers: SequenceColumns<'_>) -> (Vec<u64>, Vec<u64>, u64) {
         let (seq, alt) = (numbers.ids.iter()).partition(|&&id| Some(id) == numbers.own);
         (seq, alt, numbers.sub)
     }
@@ -132,17 +132,17 @@ mod tests {
     #[test]
     fn kernels_of_one_number_are_counted() {
         let mut numbering = Numbering::new(1);
-        let mut next = |ids: &[u64], place| columns(numbering.next(MAIN, ids, place));
-        let mm = place(Dir::Fprop, 0);
+        let mut next = |ids: &[u64], context| columns(numbering.next(MAIN, ids, context));
+        let mm = context(Dir::Fprop, 0);
         assert_eq!(next(&[71, 72], mm), is(&[71], &[72], 0));
         assert_eq!(next(&[71], mm), is(&[71], &[], 1));
-        let add = place(Dir::Fprop, 1);
+        let add = context(Dir::Fprop, 1);
         assert_eq!(next(&[71], add), is(&[71], &[], 0));
         assert_eq!(next(&[], add), is(&[], &[], 0));
-        let backward = place(Dir::Bprop, 2);
+        let backward = context(Dir::Bprop, 2);
         assert_eq!(next(&[0, 72], backward), is(&[72], &[], 0));
         // A gradient sum: nothing new, so it belongs to what ran before it.
-        let sum = place(Dir::Fprop, 3);
+        let sum = context(Dir::Fprop, 3);
         assert_eq!(next(&[0], sum), is(&[], &[0], 0));
         assert_eq!(next(&[0], sum), is(&[], &[0], 1));
     }
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn threads_do_not_disturb_each_other() {
         let mut n = Numbering::new(2);
-        let mm = place(Dir::Bprop, 0);
+        let mm = context(Dir::Bprop, 0);
         let subs = [MAIN, ENGINE, MAIN, ENGINE].map(|thread| n.next(thread, &[9], mm).sub);
         assert_eq!(subs, [0, 0, 1, 1]);
     }
@@ -158,21 +158,21 @@ mod tests {
     #[test]
     fn no_number_is_lost() {
         let mut n = Numbering::new(1);
-        let numbers = n.next(MAIN, &[1, 2, 3, 4], place(Dir::Bprop, 0));
+        let numbers = n.next(MAIN, &[1, 2, 3, 4], context(Dir::Bprop, 0));
         assert_eq!(columns(numbers), is(&[1], &[2, 3, 4], 0));
     }
 
     #[test]
     fn cells_are_counted_through() {
         let mut n = Numbering::new(1);
-        let lstm = Place {
+        let lstm = LaunchContext {
             mods: vec!["LSTMCell".into()],
             ops: vec!["forward".into()],
-            ..Place::default()
+            ..LaunchContext::default()
         };
         let cell = Counted {
             cell: is_cell(&lstm),
-            ..place(Dir::Fprop, 0)
+            ..context(Dir::Fprop, 0)
         };
         let subs = [5, 6, 7].map(|s| n.next(MAIN, &[s], cell).sub);
         assert_eq!(subs, [0, 1, 2]);

@@ -4,15 +4,14 @@ use std::io::{self, Write};
 
 use rayon::prelude::*;
 
-use super::ordered::{self, Batch, Shelf, push_number, push_signed};
-use super::rows::{Line, Of, Rows};
-use super::{Name, Place, Text};
+use super::rows::{KernelRows, Line, Of};
+use super::{KernelName, LaunchContext, Text, push_number};
 use crate::base::suggest::did_you_mean;
 use crate::base::text::plain;
 
 /// A column of the table.
 #[derive(Debug)]
-pub struct Column {
+pub struct ProfColumn {
     /// What `-c` calls it.
     pub key: &'static str,
     /// Its first line.
@@ -29,7 +28,7 @@ pub struct Column {
 /// What stands in the cells of a column.
 #[derive(Debug, Clone, Copy)]
 enum Cell {
-    /// Numbers and commas, the kernel's own.
+    /// SequenceColumns and commas, the kernel's own.
     Own(fn(&mut Vec<u8>, &Line<'_>)),
     /// A text of what the kernel shares with others: profile text.
     Shared(Of, fn(&Shared<'_>) -> String),
@@ -37,7 +36,7 @@ enum Cell {
 
 /// Where the text of a cell comes from that kernels share.
 struct Shared<'a> {
-    rows: &'a Rows<'a>,
+    rows: &'a KernelRows<'a>,
     /// Which of its kind.
     at: usize,
     /// Columns of fixed width: long cells are shortened to what tells most.
@@ -45,12 +44,12 @@ struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    fn name(&self) -> Option<&'a Name> {
+    fn name(&self) -> Option<&'a KernelName> {
         self.rows.records.names.get_index(self.at)
     }
 
-    fn place(&self) -> Option<&'a Place> {
-        self.rows.records.places.get_index(self.at)
+    fn context(&self) -> Option<&'a LaunchContext> {
+        self.rows.records.contexts.get_index(self.at)
     }
 
     fn cells(&self, of: fn(&super::rows::Cells) -> &str) -> String {
@@ -58,7 +57,7 @@ impl<'a> Shared<'a> {
         cells.map(of).unwrap_or_default().to_owned()
     }
 
-    fn dims(&self, of: fn(&super::Dims) -> [u32; 3]) -> String {
+    fn dims(&self, of: fn(&super::LaunchDims) -> [u32; 3]) -> String {
         let dims = self.rows.records.dims.get_index(self.at);
         let [x, y, z] = dims.map_or([0; 3], of);
         format!("{x},{y},{z}")
@@ -72,8 +71,8 @@ const fn column(
     number: bool,
     about: &'static str,
     cell: Cell,
-) -> Column {
-    Column {
+) -> ProfColumn {
+    ProfColumn {
         key,
         header,
         about,
@@ -84,14 +83,14 @@ const fn column(
 }
 
 /// PyProf's 20 columns with its keys, headers and widths.
-pub const COLUMNS: &[Column] = &[
+pub const COLUMNS: &[ProfColumn] = &[
     column(
         "idx",
         "Idx",
         7,
         true,
         "number of the kernel, from 1",
-        Cell::Own(|out, l| push_number(out, l.at as u64 + 1)),
+        Cell::Own(|out, l| push_number(out, l.at + 1)),
     ),
     column(
         "seq",
@@ -127,7 +126,7 @@ pub const COLUMNS: &[Column] = &[
         false,
         "your `layer:` ranges, outermost first",
         Cell::Shared(Of::Source, |s| {
-            or_dash(s.place().map(|p| p.layer.join(":")).unwrap_or_default())
+            or_dash(s.context().map(|p| p.layer.join(":")).unwrap_or_default())
         }),
     ),
     column(
@@ -137,7 +136,7 @@ pub const COLUMNS: &[Column] = &[
         false,
         "source lines of the call",
         Cell::Shared(Of::Source, |s| {
-            trace(s.place().map_or(&[], |p| p.trace.as_slice()), s.fixed)
+            trace(s.context().map_or(&[], |p| p.trace.as_slice()), s.fixed)
         }),
     ),
     column(
@@ -146,8 +145,8 @@ pub const COLUMNS: &[Column] = &[
         5,
         false,
         "fprop or bprop",
-        Cell::Shared(Of::Place, |s| {
-            s.place().map_or("na", |p| p.dir.name()).to_owned()
+        Cell::Shared(Of::Context, |s| {
+            s.context().map_or("na", |p| p.dir.name()).to_owned()
         }),
     ),
     column(
@@ -198,7 +197,7 @@ pub const COLUMNS: &[Column] = &[
         10,
         true,
         "time on the GPU, ns",
-        Cell::Own(|out, l| push_signed(out, l.record.duration())),
+        Cell::Own(|out, l| push_number(out, l.record.duration())),
     ),
     column(
         "tc",
@@ -219,7 +218,7 @@ pub const COLUMNS: &[Column] = &[
         3,
         true,
         "number of the GPU",
-        Cell::Own(|out, l| push_number(out, l.record.device().into())),
+        Cell::Own(|out, l| push_number(out, l.record.device())),
     ),
     column(
         "stream",
@@ -227,7 +226,7 @@ pub const COLUMNS: &[Column] = &[
         3,
         true,
         "CUDA stream",
-        Cell::Own(|out, l| push_number(out, l.record.stream().into())),
+        Cell::Own(|out, l| push_number(out, l.record.stream())),
     ),
     column(
         "grid",
@@ -300,7 +299,7 @@ fn trace(lines: &[Text], fixed: bool) -> String {
 ///
 /// # Errors
 /// The first name that is no column, with the nearest one and all there are.
-pub fn columns(list: &str) -> Result<Vec<&'static Column>, String> {
+pub fn columns(list: &str) -> Result<Vec<&'static ProfColumn>, String> {
     if list.trim() == "all" {
         return Ok(COLUMNS.iter().collect());
     }
@@ -322,7 +321,7 @@ pub fn columns(list: &str) -> Result<Vec<&'static Column>, String> {
 
 /// How a line is put together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Layout {
+pub enum TableLayout {
     /// One space between cells; spaces inside become `_`.
     Spaces,
     /// Every cell quoted, quotes inside doubled (RFC 4180).
@@ -331,15 +330,15 @@ pub enum Layout {
     Fixed(Vec<usize>),
 }
 
-impl Layout {
+impl TableLayout {
     /// Columns of fixed width: kernel and parameters share what the others leave of `width`. As in
     /// PyProf, the space behind each column does not count.
     ///
     /// # Errors
     /// When the columns need more, with how much.
-    pub fn fixed(columns: &[&Column], width: usize) -> Result<Layout, String> {
+    pub fn fixed(columns: &[&ProfColumn], width: usize) -> Result<TableLayout, String> {
         let taken: usize = columns.iter().map(|c| c.width).sum();
-        let sharing: Vec<&&Column> = columns.iter().filter(|c| c.width == 0).collect();
+        let sharing: Vec<&&ProfColumn> = columns.iter().filter(|c| c.width == 0).collect();
         let least: usize = sharing.iter().map(|c| c.header.len()).max().unwrap_or(0);
         let needed = taken + least * sharing.len();
         if width < needed {
@@ -351,15 +350,15 @@ impl Layout {
         let widths = columns
             .iter()
             .map(|c| if c.width == 0 { each } else { c.width });
-        Ok(Layout::Fixed(widths.collect()))
+        Ok(TableLayout::Fixed(widths.collect()))
     }
 
     /// What stands between two cells, and behind the last.
     fn between(&self) -> (&'static [u8], &'static [u8]) {
         match self {
-            Layout::Spaces => (b" ", b"\n"),
-            Layout::Csv => (b",", b"\n"),
-            Layout::Fixed(_) => (b" ", b" \n"),
+            TableLayout::Spaces => (b" ", b"\n"),
+            TableLayout::Csv => (b",", b"\n"),
+            TableLayout::Fixed(_) => (b" ", b" \n"),
         }
     }
 
@@ -367,9 +366,9 @@ impl Layout {
     fn cell(&self, at: usize, text: &str, number: bool) -> String {
         let word = plain(text);
         match self {
-            Layout::Csv => format!("\"{}\"", word.replace('"', "\"\"")),
-            Layout::Spaces => word.replace(char::is_whitespace, "_"),
-            Layout::Fixed(widths) => {
+            TableLayout::Csv => format!("\"{}\"", word.replace('"', "\"\"")),
+            TableLayout::Spaces => word.replace(char::is_whitespace, "_"),
+            TableLayout::Fixed(widths) => {
                 let width = widths.get(at).copied().unwrap_or(0);
                 if number {
                     format!("{word:>width$}")
@@ -385,17 +384,17 @@ impl Layout {
         &self,
         out: &mut Vec<u8>,
         at: usize,
-        column: &Column,
+        column: &ProfColumn,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         match self {
-            Layout::Spaces => write(out),
-            Layout::Csv => {
+            TableLayout::Spaces => write(out),
+            TableLayout::Csv => {
                 out.push(b'"');
                 write(out);
                 out.push(b'"');
             }
-            Layout::Fixed(_) => {
+            TableLayout::Fixed(_) => {
                 let start = out.len();
                 write(out);
                 let written = out.split_off(start);
@@ -416,7 +415,7 @@ fn fitted(text: &str, width: usize) -> String {
 }
 
 /// A header as PyProf prints it: above a narrow column without its end.
-fn header(column: &Column, fixed: bool) -> &'static str {
+fn header(column: &ProfColumn, fixed: bool) -> &'static str {
     let cut = if fixed && column.width > 0 {
         column.header.get(..column.width)
     } else {
@@ -431,46 +430,49 @@ fn header(column: &Column, fixed: bool) -> &'static str {
 /// Those of `out`.
 pub fn write(
     out: &mut dyn Write,
-    columns: &[&Column],
-    layout: &Layout,
-    rows: &Rows<'_>,
+    columns: &[&ProfColumn],
+    layout: &TableLayout,
+    rows: &KernelRows<'_>,
 ) -> io::Result<()> {
     let (between, end) = layout.between();
     // Headers stand to the left of their column, also above numbers.
-    let fixed = matches!(layout, Layout::Fixed(_));
+    let fixed = matches!(layout, TableLayout::Fixed(_));
     let headers = (columns.iter().enumerate())
         .map(|(at, c)| layout.cell(at, header(c, fixed), false).into_bytes());
     out.write_all(&headers.collect::<Vec<_>>().join(between))?;
     out.write_all(end)?;
     let table = Table::new(columns, layout, rows);
-    let shelf = Shelf::default();
-    ordered::write(out, &shelf, |sink| {
-        let mut first = 0;
-        while first < rows.len() && sink.send(table.batch(first, &shelf)) {
-            first += BATCH;
+    for first in (0..rows.len()).step_by(BATCH) {
+        for text in table.batch(first) {
+            out.write_all(&text)?;
         }
-    })
+    }
+    Ok(())
 }
 
-/// Rows one thread writes without a break.
+/// KernelRows one thread writes without a break.
 const PIECE: usize = 1024;
 
-/// Rows of a batch: enough for sixteen threads.
+/// KernelRows of a batch: enough for sixteen threads.
 const BATCH: usize = 16 * PIECE;
 
 /// The table, with every text that rows share made ready.
 struct Table<'a> {
-    columns: &'a [&'a Column],
-    layout: &'a Layout,
-    rows: &'a Rows<'a>,
+    columns: &'a [&'a ProfColumn],
+    layout: &'a TableLayout,
+    rows: &'a KernelRows<'a>,
     /// By column; empty for one of numbers.
     ready: Vec<Vec<String>>,
 }
 
 impl<'a> Table<'a> {
-    fn new(columns: &'a [&'a Column], layout: &'a Layout, rows: &'a Rows<'a>) -> Table<'a> {
-        let fixed = matches!(layout, Layout::Fixed(_));
-        let ready = |(column, c): (usize, &&Column)| match c.cell {
+    fn new(
+        columns: &'a [&'a ProfColumn],
+        layout: &'a TableLayout,
+        rows: &'a KernelRows<'a>,
+    ) -> Table<'a> {
+        let fixed = matches!(layout, TableLayout::Fixed(_));
+        let ready = |(column, c): (usize, &&ProfColumn)| match c.cell {
             Cell::Own(_) => Vec::new(),
             Cell::Shared(of, text) => (0..of.count(rows))
                 .into_par_iter()
@@ -486,11 +488,11 @@ impl<'a> Table<'a> {
     }
 
     /// The lines of the batch that begins with row `first`.
-    fn batch(&self, first: usize, shelf: &Shelf) -> Batch {
+    fn batch(&self, first: usize) -> Vec<Vec<u8>> {
         let end = self.rows.len().min(first.saturating_add(BATCH));
         let starts: Vec<usize> = (first..end).step_by(PIECE).collect();
         let piece = |start: &usize| {
-            let mut out = shelf.take();
+            let mut out = Vec::new();
             for line in (*start..end.min(start + PIECE)).filter_map(|at| self.rows.line(at)) {
                 self.push(&mut out, &line);
             }
@@ -522,7 +524,7 @@ impl<'a> Table<'a> {
 mod tests {
     use super::*;
 
-    fn line(layout: &Layout, cells: &[&str]) -> String {
+    fn line(layout: &TableLayout, cells: &[&str]) -> String {
         let (between, end) = layout.between();
         let cells: Vec<String> = (0..)
             .zip(cells)
@@ -547,23 +549,23 @@ mod tests {
     fn cells_stay_cells() {
         let cells = ["a b", "say \"x\"", "1,2\n3", "\u{1b}[31m"];
         assert_eq!(
-            line(&Layout::Csv, &cells).matches("\",\"").count(),
+            line(&TableLayout::Csv, &cells).matches("\",\"").count(),
             3,
             "{}",
-            line(&Layout::Csv, &cells)
+            line(&TableLayout::Csv, &cells)
         );
-        assert!(line(&Layout::Csv, &cells).contains("\"say \"\"x\"\"\""));
-        assert_eq!(line(&Layout::Spaces, &cells).split(' ').count(), 4);
-        assert!(!line(&Layout::Spaces, &cells).contains('\u{1b}'));
+        assert!(line(&TableLayout::Csv, &cells).contains("\"say \"\"x\"\"\""));
+        assert_eq!(line(&TableLayout::Spaces, &cells).split(' ').count(), 4);
+        assert!(!line(&TableLayout::Spaces, &cells).contains('\u{1b}'));
     }
 
     #[test]
     fn fixed_columns_share_what_is_left() {
         let all = columns("idx,kernel,params,sil").unwrap();
-        let layout = Layout::fixed(&all, 57).unwrap();
-        assert_eq!(layout, Layout::Fixed(vec![7, 20, 20, 10]));
-        let said = Layout::fixed(&all, 20).unwrap_err();
+        let layout = TableLayout::fixed(&all, 57).unwrap();
+        assert_eq!(layout, TableLayout::Fixed(vec![7, 20, 20, 10]));
+        let said = TableLayout::fixed(&all, 20).unwrap_err();
         assert!(said.contains("at least 29"), "{said}");
-        assert_eq!(line(&Layout::Fixed(vec![4]), &["volta"]), "vol… ");
+        assert_eq!(line(&TableLayout::Fixed(vec![4]), &["volta"]), "vol… ");
     }
 }

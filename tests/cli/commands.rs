@@ -336,7 +336,7 @@ fn quiet_and_verbose() {
     assert_eq!(sandbox.run("net.sqlite --quiet").err, "");
     has(
         &sandbox.run("net.sqlite -v").err,
-        &["note: read in ", "note: judged in "],
+        &["note: read in ", "note: evaluated rules in "],
     );
     has(&sandbox.run("missing.sqlite -q").err, &["error: "]);
 }
@@ -387,7 +387,7 @@ fn a_profile_without_kernels_says_what_it_lacks_and_how_to_get_it() {
     has(
         &error,
         &[
-            "there is no kernel in this Nsight Systems SQLite export",
+            "this Nsight Systems SQLite export has no kernels",
             "CUDA API calls",
             "nsys profile",
         ],

@@ -37,7 +37,7 @@ fn it_tells_what_became_of_a_rule() {
         ),
         (
             "--why tensor-cores/gemm-unaligned --ignore tensor-cores",
-            "left out by --select or --ignore; with all rules it would say:\n\ntensor-cores/gemm-unaligned",
+            "deselected by --select or --ignore; with all rules selected:\n\ntensor-cores/gemm-unaligned",
         ),
         (
             "--why tensor-cores/kernel-misaligned",

@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 use pyprof_advise::correlate::{Run, correlate};
 use pyprof_advise::cost::{VOCABULARY, ops};
 use pyprof_advise::profile::KernelId;
-use pyprof_advise::pyprof::{self, Records, Shape, rows, table};
+use pyprof_advise::pyprof::{self, LineFormat, Records, rows, table};
 use pyprof_advise::read;
 
 const PAGE: &str = include_str!("../../docs/pyprof-differences.md");
@@ -48,7 +48,10 @@ fn records(path: &Path) -> Records {
 }
 
 fn dict(records: &Records) -> String {
-    records.lines(Shape::Python).map(|l| l + "\n").collect()
+    records
+        .lines(LineFormat::Python)
+        .map(|l| l + "\n")
+        .collect()
 }
 
 /// Every cell of the rows.
@@ -56,7 +59,7 @@ fn cells(records: &Records) -> String {
     let columns = table::columns("all").unwrap();
     let mut out = Vec::new();
     let rows = rows::rows(records);
-    table::write(&mut out, &columns, &table::Layout::Csv, &rows).unwrap();
+    table::write(&mut out, &columns, &table::TableLayout::Csv, &rows).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -232,7 +235,10 @@ fn columns_are_chosen_and_given_a_width() {
 
 #[test]
 fn wrong_input_is_named_with_its_line() {
-    let line = records(&fixture()).lines(Shape::Python).next().unwrap();
+    let line = records(&fixture())
+        .lines(LineFormat::Python)
+        .next()
+        .unwrap();
     let error = refused(&["prof"], &format!("{line}\nprint(1)\n"));
     assert!(error.contains("standard input:2: "), "{error}");
     let error = refused(&["prof", "README.md"], "");
@@ -277,12 +283,12 @@ range aten::mm
         (records.get(at).unwrap(), rows.get(at).unwrap())
     };
     let (_, product) = of("volta_sgemm_64x32_nn");
-    assert_eq!(product.place.layer.join(":"), "enc:att");
+    assert_eq!(product.context.layer.join(":"), "enc:att");
     assert_eq!(product.params, "M=8,N=64,K=32,fp32,");
     assert_eq!(product.flops, Some(2 * 64 * 32 * 8));
     for name in ["alone", "replayed"] {
         let (record, row) = of(name);
-        assert_eq!(record.place().dir.name(), "na", "{name}");
+        assert_eq!(record.context().dir.name(), "na", "{name}");
         assert_eq!((row.op, row.flops), ("na", None), "{name}");
     }
     assert_eq!(of("alone").0.tid(), None);

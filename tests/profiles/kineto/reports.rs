@@ -11,7 +11,7 @@ use pyprof_advise::facts::{self, Answer, Lookup, Member, Table};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{RuleSet, judge};
 use pyprof_advise::pyprof;
-use pyprof_advise::pyprof::rows::{self, Row};
+use pyprof_advise::pyprof::rows::{self, KernelRow};
 use pyprof_advise::report::{self, Options, Report};
 use serde_json::{Value, json};
 
@@ -310,17 +310,18 @@ fn prof_and_advise_agree_on_the_work() {
         let Some(run) = real(file) else { return };
         let records = pyprof::records(run);
         let rows = rows::rows(&records);
-        let known =
-            |row: &Row<'_>| row.op == op && row.module == "aten" && !row.params.contains("na");
+        let known = |row: &KernelRow<'_>| {
+            row.op == op && row.module == "aten" && !row.params.contains("na")
+        };
         assert!(rows.iter().any(|row| known(&row)), "{file}");
-        let lines = rows.iter().flat_map(|row| &row.place.trace);
+        let lines = rows.iter().flat_map(|row| &row.context.trace);
         let mut lines = lines.filter(|l| l.contains(line));
         assert!(lines.next().is_some(), "{file}");
 
         let costed = price(run.clone(), None);
         let advised =
             |of: fn(&SiteCost) -> Option<f64>| -> f64 { costed.sites.iter().filter_map(of).sum() };
-        let printed = |of: fn(Row<'_>) -> Option<u64>| -> f64 {
+        let printed = |of: fn(KernelRow<'_>) -> Option<u64>| -> f64 {
             rows.iter().filter_map(of).map(|n| n as f64).sum()
         };
         for (name, ours, theirs) in [

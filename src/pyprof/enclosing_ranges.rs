@@ -2,7 +2,7 @@
 //!
 //! There are as many ranges as launches, but few different ones: `emit_nvtx` writes numbers into
 //! them, everything else repeats. So ranges with numbers are kept one by one, and all others as
-//! *settings*: one for each different way to stand in ranges, however often the program goes it.
+//! *nestings*: one for each different way to stand in ranges, however often the program goes it.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -27,7 +27,7 @@ const OWN_FILES: [&str; 9] = [
 
 /// What a range's text is to PyProf.
 #[derive(Debug, Clone, Default)]
-pub(super) enum Bin {
+pub(super) enum RangeRole {
     #[default]
     Other,
     Marker(Box<Operator>),
@@ -47,12 +47,12 @@ pub(super) struct Operator {
     pub name: Text,
 }
 
-/// What a range adds to the place of the launches in it.
+/// What a range adds to the context of the launches in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Effect {
     Marker(StrId),
     Layer(StrId),
-    /// Takes the place of the trace around it.
+    /// Takes the context of the trace around it.
     Trace(StrId),
     Repr(StrId),
     /// A Python frame of torch.profiler.
@@ -61,7 +61,7 @@ pub(super) enum Effect {
 
 /// An effect on top of others; the first entry of the table is none.
 #[derive(Debug, Clone, Copy)]
-struct Added {
+struct EffectNode {
     below: u32,
     effect: Option<Effect>,
 }
@@ -88,8 +88,8 @@ impl Key {
 
 /// A way to stand in ranges without numbers; the first entry of the table is in none.
 #[derive(Debug, Clone, Copy, Default)]
-struct Setting {
-    /// The setting around its innermost range.
+struct Nesting {
+    /// The nesting around its innermost range.
     outer: u32,
     /// Its innermost range.
     key: Option<Key>,
@@ -99,7 +99,7 @@ struct Setting {
     in_marker: bool,
 }
 
-/// A step from one setting into another.
+/// A step from one nesting into another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Step {
     from: u32,
@@ -113,7 +113,7 @@ struct Step {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbered {
     pub text: StrId,
-    /// Where they are a list of shapes: [`Around::sizes`].
+    /// Where they are a list of shapes: [`EnclosingRanges::sizes`].
     args: Option<StrId>,
     pub seq: Option<SerialNumber>,
     pub op_id: Option<SerialNumber>,
@@ -123,8 +123,8 @@ pub(super) struct Numbered {
 
 /// The ranges around a scope.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Chain {
-    setting: u32,
+pub(super) struct RangeChain {
+    nesting: u32,
     /// The innermost one, counted from 1; 0 for none.
     numbered: u32,
     /// Arguments of the innermost range that holds a call stack.
@@ -133,21 +133,21 @@ pub(super) struct Chain {
 
 /// The ranges around all scopes of a run.
 #[derive(Debug)]
-pub(super) struct Around<'r> {
+pub(super) struct EnclosingRanges<'r> {
     pub run: &'r Run,
     /// By text.
-    bins: Vec<Bin>,
+    bins: Vec<RangeRole>,
     /// By text: whether it is a list.
     lists: Vec<bool>,
-    effects: Vec<Added>,
-    settings: Vec<Setting>,
+    effects: Vec<EffectNode>,
+    nestings: Vec<Nesting>,
     numbered: Vec<Numbered>,
     /// One per scope.
-    chains: Vec<Chain>,
+    chains: Vec<RangeChain>,
 }
 
-impl<'r> Around<'r> {
-    pub(super) fn of(run: &'r Run) -> Around<'r> {
+impl<'r> EnclosingRanges<'r> {
+    pub(super) fn of(run: &'r Run) -> EnclosingRanges<'r> {
         let mut used = vec![false; run.profile.strings.len()];
         for scope in &run.scopes {
             if let Some(range) = run.profile.ranges.get(scope.range.idx())
@@ -157,24 +157,30 @@ impl<'r> Around<'r> {
             }
         }
         let text = |at: usize| run.profile.text(StrId::new(at));
-        let around = Around {
+        let around = EnclosingRanges {
             run,
             bins: (used.par_iter().enumerate())
-                .map(|(at, used)| if *used { bin_of(text(at)) } else { Bin::Other })
+                .map(|(at, used)| {
+                    if *used {
+                        bin_of(text(at))
+                    } else {
+                        RangeRole::Other
+                    }
+                })
                 .collect(),
             lists: (0..used.len())
                 .into_par_iter()
                 .map(|at| text(at).starts_with('['))
                 .collect(),
-            effects: vec![Added {
+            effects: vec![EffectNode {
                 below: 0,
                 effect: None,
             }],
-            settings: vec![Setting::default()],
+            nestings: vec![Nesting::default()],
             numbered: Vec::new(),
             chains: Vec::with_capacity(run.scopes.len()),
         };
-        let mut growing = Growing {
+        let mut growing = Builder {
             around,
             steps: FxHashMap::default(),
             known_effects: FxHashMap::default(),
@@ -185,14 +191,14 @@ impl<'r> Around<'r> {
     }
 
     /// What stands around a scope; in none stands nothing.
-    pub(super) fn chain(&self, scope: Option<ScopeId>) -> Chain {
+    pub(super) fn chain(&self, scope: Option<ScopeId>) -> RangeChain {
         scope
             .and_then(|scope| self.chains.get(scope.idx()).copied())
             .unwrap_or_default()
     }
 
-    pub(super) fn bin(&self, text: StrId) -> &Bin {
-        self.bins.get(text.idx()).unwrap_or(&Bin::Other)
+    pub(super) fn bin(&self, text: StrId) -> &RangeRole {
+        self.bins.get(text.idx()).unwrap_or(&RangeRole::Other)
     }
 
     /// Shapes of a range, where `emit_nvtx` printed them.
@@ -203,7 +209,7 @@ impl<'r> Around<'r> {
     }
 
     /// Ranges with numbers, from the innermost outwards.
-    pub(super) fn numbered(&self, chain: Chain) -> impl Iterator<Item = &Numbered> {
+    pub(super) fn numbered(&self, chain: RangeChain) -> impl Iterator<Item = &Numbered> {
         let mut next = chain.numbered;
         std::iter::from_fn(move || {
             let range = self.numbered.get((next as usize).checked_sub(1)?)?;
@@ -213,13 +219,13 @@ impl<'r> Around<'r> {
     }
 
     /// A number that is the same where the ranges without numbers have the same effects.
-    pub(super) fn effects_id(&self, chain: Chain) -> u32 {
-        self.setting(chain).effects
+    pub(super) fn effects_id(&self, chain: RangeChain) -> u32 {
+        self.nesting(chain).effects
     }
 
     /// What the ranges without numbers add, outermost first.
-    pub(super) fn effects(&self, chain: Chain) -> Vec<Effect> {
-        let mut next = self.setting(chain).effects;
+    pub(super) fn effects(&self, chain: RangeChain) -> Vec<Effect> {
+        let mut next = self.nesting(chain).effects;
         let mut list: Vec<Effect> = std::iter::from_fn(|| {
             let added = self.effects.get(next as usize)?;
             next = added.below;
@@ -231,24 +237,24 @@ impl<'r> Around<'r> {
     }
 
     /// The innermost text that is nothing special.
-    pub(super) fn other(&self, chain: Chain) -> Option<StrId> {
-        self.setting(chain).other
+    pub(super) fn other(&self, chain: RangeChain) -> Option<StrId> {
+        self.nesting(chain).other
     }
 
     /// Whether a marker of PyProf stands around.
-    pub(super) fn in_marker(&self, chain: Chain) -> bool {
-        self.setting(chain).in_marker
+    pub(super) fn in_marker(&self, chain: RangeChain) -> bool {
+        self.nesting(chain).in_marker
     }
 
-    fn setting(&self, chain: Chain) -> Setting {
-        let setting = self.settings.get(chain.setting as usize);
-        setting.copied().unwrap_or_default()
+    fn nesting(&self, chain: RangeChain) -> Nesting {
+        let nesting = self.nestings.get(chain.nesting as usize);
+        nesting.copied().unwrap_or_default()
     }
 }
 
-/// [`Around`] while it is made.
-struct Growing<'r> {
-    around: Around<'r>,
+/// [`EnclosingRanges`] while it is made.
+struct Builder<'r> {
+    around: EnclosingRanges<'r>,
     /// Where a step leads, and whether the range counts.
     steps: FxHashMap<Step, (u32, bool)>,
     known_effects: FxHashMap<(u32, Effect), u32>,
@@ -256,7 +262,7 @@ struct Growing<'r> {
     stacks: FxHashMap<StrId, bool>,
 }
 
-impl Growing<'_> {
+impl Builder<'_> {
     /// The ranges around a scope are those around its parent, which comes first in the table, and its
     /// own.
     fn grow(&mut self) {
@@ -270,21 +276,21 @@ impl Growing<'_> {
     }
 
     /// A text that surrounds itself counts once: programs leave hundreds of equal ranges open.
-    fn enter(&mut self, outer: Chain, range: &HostRange) -> Chain {
+    fn enter(&mut self, outer: RangeChain, range: &HostRange) -> RangeChain {
         let (inner, kept) =
-            if is_operator(range) && matches!(self.around.bin(range.text), Bin::Other) {
+            if is_operator(range) && matches!(self.around.bin(range.text), RangeRole::Other) {
                 self.enter_numbered(outer, range)
             } else {
-                self.enter_setting(outer, range)
+                self.enter_nesting(outer, range)
             };
         let stack = range.args.filter(|args| kept && self.holds_stack(*args));
-        Chain {
+        RangeChain {
             stack: stack.or(outer.stack),
             ..inner
         }
     }
 
-    fn enter_numbered(&mut self, outer: Chain, range: &HostRange) -> (Chain, bool) {
+    fn enter_numbered(&mut self, outer: RangeChain, range: &HostRange) -> (RangeChain, bool) {
         let key = Key::of(range);
         let repeated = self.around.numbered(outer).any(|other| {
             (other.text, other.seq, other.op_id, other.args)
@@ -301,19 +307,19 @@ impl Growing<'_> {
             outer: outer.numbered,
         });
         let numbered = number(self.around.numbered.len());
-        (Chain { numbered, ..outer }, true)
+        (RangeChain { numbered, ..outer }, true)
     }
 
-    fn enter_setting(&mut self, outer: Chain, range: &HostRange) -> (Chain, bool) {
+    fn enter_nesting(&mut self, outer: RangeChain, range: &HostRange) -> (RangeChain, bool) {
         // A layer inside a layer of its name is one more layer, unless it was never closed.
-        let layer = matches!(self.around.bin(range.text), Bin::Layer);
+        let layer = matches!(self.around.bin(range.text), RangeRole::Layer);
         let step = Step {
-            from: outer.setting,
+            from: outer.nesting,
             key: Key::of(range),
             counted: layer && range.span.end != i64::MAX,
             python: range.kind == RangeKind::Python,
         };
-        let (setting, kept) = match self.steps.get(&step) {
+        let (nesting, kept) = match self.steps.get(&step) {
             Some(known) => *known,
             None => {
                 let new = self.take(step);
@@ -321,28 +327,28 @@ impl Growing<'_> {
                 new
             }
         };
-        (Chain { setting, ..outer }, kept)
+        (RangeChain { nesting, ..outer }, kept)
     }
 
     /// Where a step leads that was not taken before.
     fn take(&mut self, step: Step) -> (u32, bool) {
         let text = step.key.text;
         let kept = step.counted || !self.stands_in(step.from, &step.key);
-        let outer = self.around.settings.get(step.from as usize);
+        let outer = self.around.nestings.get(step.from as usize);
         let mut own = outer.copied().unwrap_or_default();
         own.outer = step.from;
         own.key = Some(step.key);
         let effect = match self.around.bin(text) {
-            Bin::Trace(_) => Some(Effect::Trace(text)),
+            RangeRole::Trace(_) => Some(Effect::Trace(text)),
             _ if !kept => return (step.from, false),
-            Bin::Marker(_) => {
+            RangeRole::Marker(_) => {
                 own.in_marker = true;
                 Some(Effect::Marker(text))
             }
-            Bin::Layer => Some(Effect::Layer(text)),
-            Bin::Repr => Some(Effect::Repr(text)),
-            Bin::Ignored => None,
-            Bin::Other => {
+            RangeRole::Layer => Some(Effect::Layer(text)),
+            RangeRole::Repr => Some(Effect::Repr(text)),
+            RangeRole::Ignored => None,
+            RangeRole::Other => {
                 let words = Some(text).filter(|t| !self.around.run.profile.text(*t).is_empty());
                 own.other = words.or(own.other);
                 None
@@ -352,18 +358,18 @@ impl Growing<'_> {
         for effect in frame.into_iter().chain(effect) {
             own.effects = self.add(own.effects, effect);
         }
-        let setting = number(self.around.settings.len());
-        self.around.settings.push(own);
-        (setting, kept)
+        let nesting = number(self.around.nestings.len());
+        self.around.nestings.push(own);
+        (nesting, kept)
     }
 
-    fn stands_in(&self, setting: u32, key: &Key) -> bool {
-        let mut next = setting;
-        while let Some(setting) = self.around.settings.get(next as usize) {
-            match &setting.key {
+    fn stands_in(&self, nesting: u32, key: &Key) -> bool {
+        let mut next = nesting;
+        while let Some(nesting) = self.around.nestings.get(next as usize) {
+            match &nesting.key {
                 None => return false,
                 Some(other) if other == key => return true,
-                Some(_) => next = setting.outer,
+                Some(_) => next = nesting.outer,
             }
         }
         false
@@ -375,7 +381,7 @@ impl Growing<'_> {
             .known_effects
             .entry((below, effect))
             .or_insert_with(|| {
-                effects.push(Added {
+                effects.push(EffectNode {
                     below,
                     effect: Some(effect),
                 });
@@ -410,24 +416,24 @@ pub(super) fn layer_name(text: &str) -> Option<&str> {
     text.trim_start().strip_prefix("layer:")
 }
 
-fn bin_of(text: &str) -> Bin {
+fn bin_of(text: &str) -> RangeRole {
     if text.trim_start().starts_with('{')
         && let Some(bin) = dictionary(text)
     {
         return bin;
     }
     if layer_name(text).is_some() {
-        return Bin::Layer;
+        return RangeRole::Layer;
     }
     if text.contains("CheckpointFunctionBackward") {
-        return Bin::Ignored;
+        return RangeRole::Ignored;
     }
-    Bin::Other
+    RangeRole::Other
 }
 
 /// A text that is one of PyProf's own dictionaries, by its keys. PyProf looks for the words anywhere
 /// in the text.
-fn dictionary(text: &str) -> Option<Bin> {
+fn dictionary(text: &str) -> Option<RangeRole> {
     let entries = match literal::parse(text) {
         Ok(Literal::Dict(entries)) => entries,
         _ => literal::leading_entries(text),
@@ -436,12 +442,12 @@ fn dictionary(text: &str) -> Option<Bin> {
     if let Some(frames) = get("traceMarker").and_then(Literal::items) {
         let lines = frames.iter().filter_map(Literal::as_str);
         let users = lines.filter(|line| !OWN_FILES.iter().any(|own| line.contains(own)));
-        return Some(Bin::Trace(users.map(Text::from).collect()));
+        return Some(RangeRole::Trace(users.map(Text::from).collect()));
     }
     if get("strRepr").is_some() {
-        return Some(Bin::Repr);
+        return Some(RangeRole::Repr);
     }
-    Some(Bin::Marker(Box::new(Operator {
+    Some(RangeRole::Marker(Box::new(Operator {
         module: get("mod")?.as_str()?.into(),
         name: get("op")?.as_str()?.into(),
     })))

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Failure, GateArgs, Outcome, Speech, job, merge, output};
+use super::{Failure, GateArgs, Outcome, Speech, merge, multi_rank, output};
 use crate::base::date::Date;
 use crate::base::glob::Glob;
 use crate::base::suggest::did_you_mean;
@@ -145,7 +145,7 @@ pub(super) struct Gates<'a> {
 impl<'a> Gates<'a> {
     pub(super) fn load(args: &'a GateArgs, ran: Option<Vec<String>>) -> Result<Gates<'a>, Failure> {
         let baseline = match args.baseline.as_deref() {
-            Some(path) => Some((job::shown(path), read_baseline(path)?)),
+            Some(path) => Some((multi_rank::shown(path), read_baseline(path)?)),
             None => None,
         };
         Ok(Gates {
@@ -181,7 +181,7 @@ impl<'a> Gates<'a> {
         match reason(report, &self.args.fail_on) {
             Some(reason) => {
                 output::labelled("failed", anstyle::AnsiColor::Red, &reason);
-                Err(Failure::Gate)
+                Err(Failure::GateFailed)
             }
             None => Ok(()),
         }

@@ -10,15 +10,15 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::marker::Marker;
-use super::stencil::Stencil;
-use super::{ChoiceId, Dir, OpId, Place, PlaceId, Record, Records, ShapesId, Text};
+use super::range_template::RangeTemplate;
+use super::{ChoiceId, ContextId, Dir, LaunchContext, OpId, Record, Records, ShapesId, Text};
 use crate::correlate::{OpArgs, OpName, args};
 use crate::cost::ops;
 use crate::profile::RangeText;
 
 /// What a kernel's row says of its operator. Kernels share choices.
 #[derive(Debug, Clone)]
-pub(super) struct Choice {
+pub(super) struct OpChoice {
     pub op: OpId,
     /// The marker it stands in, when PyProf's markers name it.
     pub marker: Option<Arc<Marker>>,
@@ -29,7 +29,7 @@ pub(super) struct Choice {
     /// The range the choice is from.
     pub range: Option<ChosenRange>,
     /// Where layer and source lines are from: the forward kernel's for backward ones.
-    pub place: PlaceId,
+    pub context: ContextId,
 }
 
 /// A range around a kernel. With the same numbers, kernels in it are of one call.
@@ -54,14 +54,14 @@ impl ChosenRange {
 
 /// All choices there are, and what they are made of.
 #[derive(Debug, Default)]
-pub(super) struct Choices {
-    list: Vec<Choice>,
+pub(super) struct OpChoices {
+    list: Vec<OpChoice>,
     ops: IndexSet<OpName, FxBuildHasher>,
     shapes: Vec<OpArgs>,
 }
 
-impl Choices {
-    pub(super) fn get(&self, id: ChoiceId) -> Option<&Choice> {
+impl OpChoices {
+    pub(super) fn get(&self, id: ChoiceId) -> Option<&OpChoice> {
         self.list.get(id.idx())
     }
 
@@ -73,7 +73,7 @@ impl Choices {
         self.shapes.get(id.idx())
     }
 
-    fn add(&mut self, choice: Choice) -> ChoiceId {
+    fn add(&mut self, choice: OpChoice) -> ChoiceId {
         self.list.push(choice);
         ChoiceId::new(self.list.len() - 1)
     }
@@ -89,7 +89,7 @@ impl Choices {
 }
 
 /// The choice of every kernel, same order.
-pub(super) fn choose(records: &Records) -> (Choices, Vec<ChoiceId>) {
+pub(super) fn choose(records: &Records) -> (OpChoices, Vec<ChoiceId>) {
     let mut chooser = Chooser::new(records);
     let chosen = records.iter().map(|record| chooser.next(record)).collect();
     (chooser.known.choices, chosen)
@@ -99,7 +99,7 @@ pub(super) fn choose(records: &Records) -> (Choices, Vec<ChoiceId>) {
 #[derive(Debug)]
 struct Chooser {
     known: Reading,
-    /// By place: the operator among the ranges around a launch itself.
+    /// By context: the operator among the ranges around a launch itself.
     owns: Vec<Own>,
     /// What backward kernels do, by what they carry and what their forward kernel does.
     backward: FxHashMap<(ChoiceId, ChoiceId), ChoiceId>,
@@ -109,7 +109,7 @@ struct Chooser {
     by_alt: FxHashMap<(u32, u64), ChoiceId>,
 }
 
-/// The operator of a place.
+/// The operator of a context.
 #[derive(Debug)]
 enum Own {
     Is(ChoiceId),
@@ -156,8 +156,10 @@ impl Candidate {
 impl Chooser {
     fn new(records: &Records) -> Chooser {
         let mut known = Reading::default();
-        let places = (0..).map(PlaceId).zip(&records.places);
-        let owns = places.map(|(id, place)| known.own(id, place)).collect();
+        let contexts = (0..).map(ContextId).zip(&records.contexts);
+        let owns = contexts
+            .map(|(id, context)| known.own(id, context))
+            .collect();
         Chooser {
             known,
             owns,
@@ -171,7 +173,7 @@ impl Chooser {
     fn next(&mut self, record: Record<'_>) -> ChoiceId {
         let own = self.own(record);
         let device = record.device();
-        if record.place().dir != Dir::Bprop {
+        if record.context().dir != Dir::Bprop {
             for id in record.seq() {
                 self.by_seq.insert((device, *id), own);
             }
@@ -193,7 +195,7 @@ impl Chooser {
     }
 
     fn own(&self, record: Record<'_>) -> ChoiceId {
-        match self.owns.get(record.own.place.idx()) {
+        match self.owns.get(record.own.context.idx()) {
             Some(Own::Is(choice)) => *choice,
             Some(Own::OneOf(candidates)) => {
                 let best = candidates.iter().max_by_key(|c| c.rank(record));
@@ -207,26 +209,26 @@ impl Chooser {
 /// Reads markers and ranges, once per distinct text.
 #[derive(Debug, Default)]
 struct Reading {
-    choices: Choices,
+    choices: OpChoices,
     markers: FxHashMap<Text, Option<(Arc<Marker>, ShapesId)>>,
     sizes: FxHashMap<String, Option<ShapesId>>,
-    texts: IndexSet<Stencil, FxBuildHasher>,
-    /// By place: whether it has source lines or a layer.
-    with_lines: Vec<bool>,
+    texts: IndexSet<RangeTemplate, FxBuildHasher>,
+    /// By context: whether it has source lines or a layer.
+    has_lines: Vec<bool>,
 }
 
 impl Reading {
-    fn own(&mut self, id: PlaceId, place: &Place) -> Own {
-        self.with_lines
-            .push(!place.trace.is_empty() || !place.layer.is_empty());
-        match self.marked(id, place) {
+    fn own(&mut self, id: ContextId, context: &LaunchContext) -> Own {
+        self.has_lines
+            .push(!context.trace.is_empty() || !context.layer.is_empty());
+        match self.marked(id, context) {
             Some(choice) => Own::Is(self.choices.add(choice)),
-            None => self.ranged(id, place),
+            None => self.ranged(id, context),
         }
     }
 
-    fn marked(&mut self, id: PlaceId, place: &Place) -> Option<Choice> {
-        let read: Vec<(&Text, (Arc<Marker>, ShapesId))> = place
+    fn marked(&mut self, id: ContextId, context: &LaunchContext) -> Option<OpChoice> {
+        let read: Vec<(&Text, (Arc<Marker>, ShapesId))> = context
             .markers
             .iter()
             .filter_map(|text| Some((text, self.marker(text)?)))
@@ -239,38 +241,38 @@ impl Reading {
             .or_else(|| innermost(&|m| ops::knows(&m.op)))
             .or_else(|| innermost(&|m| !is_attribute(&m.op.name)))
             .or_else(|| read.first())?;
-        Some(Choice {
+        Some(OpChoice {
             op: self.choices.add_op(marker.op.clone()),
             args: Some(*shapes),
             marker: Some(Arc::clone(marker)),
             from_forward: false,
-            range: Some(self.range(&Stencil::new(Text::clone(text), [None; 2]), 0)),
-            place: id,
+            range: Some(self.range(&RangeTemplate::new(Text::clone(text), [None; 2]), 0)),
+            context: id,
         })
     }
 
     /// From ranges of `emit_nvtx` alone. They stand in PyProf's order, not in that of nesting: of two
     /// the one with the higher operator id or sequence number began later, inside the other.
-    fn ranged(&mut self, id: PlaceId, place: &Place) -> Own {
+    fn ranged(&mut self, id: ContextId, context: &LaunchContext) -> Own {
         // What it is when no range is more than a name.
         let first = |list: &[Text]| list.first().map_or("", |text| text).to_owned();
-        let nameless = Choice {
+        let nameless = OpChoice {
             op: self.choices.add_op(OpName {
-                module: first(&place.mods),
-                name: first(&place.ops),
+                module: first(&context.mods),
+                name: first(&context.ops),
             }),
             marker: None,
             args: None,
             from_forward: false,
             range: None,
-            place: id,
+            context: id,
         };
         let nameless = self.choices.add(nameless);
         let mut from = 0;
-        let mut candidates = Vec::with_capacity(place.seq_markers.len());
-        for stencil in &place.seq_markers {
-            candidates.push(self.candidate(stencil, from, id, place.dir, nameless));
-            from += stencil.holes();
+        let mut candidates = Vec::with_capacity(context.seq_markers.len());
+        for range_template in &context.seq_markers {
+            candidates.push(self.candidate(range_template, from, id, context.dir, nameless));
+            from += range_template.slots();
         }
         match candidates.as_slice() {
             [] => Own::Is(nameless),
@@ -281,20 +283,20 @@ impl Reading {
 
     fn candidate(
         &mut self,
-        stencil: &Stencil,
+        range_template: &RangeTemplate,
         from: usize,
-        id: PlaceId,
+        id: ContextId,
         dir: Dir,
         nameless: ChoiceId,
     ) -> Candidate {
-        /// Numbers to know the holes by.
+        /// SequenceColumns to know the slots by.
         const MARKS: [u64; 2] = [7_700_000_000_000_000_001, 7_700_000_000_000_000_002];
-        let text = stencil.filled(&MARKS);
+        let text = range_template.filled(&MARKS);
         let parts = RangeText::split(&text);
         let source = |number: Option<u64>| {
-            let mut marks = MARKS.iter().take(stencil.holes());
+            let mut marks = MARKS.iter().take(range_template.slots());
             match marks.position(|mark| Some(*mark) == number) {
-                Some(hole) => Source::InRanges(from + hole),
+                Some(slot) => Source::InRanges(from + slot),
                 None => Source::Text(number),
             }
         };
@@ -304,13 +306,13 @@ impl Reading {
         // Inside an autograd node only a range with shapes says more than the node.
         let tells = args.is_some() || (known && dir != Dir::Bprop);
         let choice = if tells {
-            let own = Choice {
+            let own = OpChoice {
                 op: self.choices.add_op(op),
                 marker: None,
                 args,
                 from_forward: false,
-                range: Some(self.range(stencil, from)),
-                place: id,
+                range: Some(self.range(range_template, from)),
+                context: id,
             };
             self.choices.add(own)
         } else {
@@ -325,13 +327,13 @@ impl Reading {
         }
     }
 
-    fn range(&mut self, stencil: &Stencil, from: usize) -> ChosenRange {
-        let text = self.texts.insert_full(stencil.clone()).0;
+    fn range(&mut self, range_template: &RangeTemplate, from: usize) -> ChosenRange {
+        let text = self.texts.insert_full(range_template.clone()).0;
         ChosenRange {
             text: u32::try_from(text).unwrap_or(u32::MAX),
-            numbered: stencil.blank().contains(", op_id = "),
+            numbered: range_template.blank().contains(", op_id = "),
             from,
-            to: from + stencil.holes(),
+            to: from + range_template.slots(),
         }
     }
 
@@ -341,20 +343,20 @@ impl Reading {
             return own;
         };
         // Autograd's thread has no source lines.
-        let lines = self.with_lines.get(mine.place.idx()) == Some(&true);
-        let place = if mine.marker.is_some() && lines {
-            mine.place
+        let lines = self.has_lines.get(mine.context.idx()) == Some(&true);
+        let context = if mine.marker.is_some() && lines {
+            mine.context
         } else {
-            theirs.place
+            theirs.context
         };
         let new = if mine.marker.is_some() || mine.args.is_some() {
             // Arguments of its own need nothing from the forward.
-            Choice {
-                place,
+            OpChoice {
+                context,
                 ..mine.clone()
             }
         } else {
-            Choice {
+            OpChoice {
                 from_forward: theirs.args.is_some(),
                 range: None,
                 ..theirs.clone()

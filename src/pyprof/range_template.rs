@@ -6,22 +6,22 @@ use crate::profile::RangeText;
 
 /// A text with its numbers taken out: those behind the first `, seq = ` and the first `, op_id = `.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Stencil {
+pub struct RangeTemplate {
     /// Without the numbers.
     text: Text,
     /// Where in it they stand, in order.
-    holes: [Option<usize>; 2],
+    slots: [Option<usize>; 2],
 }
 
-impl Stencil {
-    /// `text` has no numbers yet; `holes` are places in it, in order.
-    pub(super) fn new(text: Text, holes: [Option<usize>; 2]) -> Stencil {
-        Stencil { text, holes }
+impl RangeTemplate {
+    /// `text` has no numbers yet; `slots` are places in it, in order.
+    pub(super) fn new(text: Text, slots: [Option<usize>; 2]) -> RangeTemplate {
+        RangeTemplate { text, slots }
     }
 
     /// How many numbers it takes.
-    pub(super) fn holes(&self) -> usize {
-        self.holes.iter().flatten().count()
+    pub(super) fn slots(&self) -> usize {
+        self.slots.iter().flatten().count()
     }
 
     /// The text without its numbers.
@@ -31,7 +31,7 @@ impl Stencil {
 
     /// The pieces between the numbers: one more than there are numbers.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &str> {
-        let ends = self.holes.iter().flatten().copied();
+        let ends = self.slots.iter().flatten().copied();
         let mut from = 0;
         ends.chain([self.text.len()]).map(move |end| {
             let piece = self.text.get(from..end).unwrap_or_default();
@@ -57,37 +57,37 @@ impl Stencil {
 
     /// Takes a text apart; its numbers are added to `numbers`. Equal stencils with equal numbers are
     /// equal texts, and the other way round.
-    pub(super) fn cut(text: &str, numbers: &mut Vec<u64>) -> Stencil {
+    pub(super) fn cut(text: &str, numbers: &mut Vec<u64>) -> RangeTemplate {
         let mut blank = String::with_capacity(text.len());
-        let mut holes = [None; 2];
+        let mut slots = [None; 2];
         let mut from = 0;
-        for (slot, hole) in holes.iter_mut().zip(found(text).into_iter().flatten()) {
-            blank.push_str(text.get(from..hole.start).unwrap_or_default());
-            *slot = Some(blank.len());
-            numbers.push(hole.number);
-            from = hole.end;
+        for (place, slot) in slots.iter_mut().zip(found(text).into_iter().flatten()) {
+            blank.push_str(text.get(from..slot.start).unwrap_or_default());
+            *place = Some(blank.len());
+            numbers.push(slot.number);
+            from = slot.end;
         }
         blank.push_str(text.get(from..).unwrap_or_default());
-        Stencil::new(blank.into(), holes)
+        RangeTemplate::new(blank.into(), slots)
     }
 }
 
 /// A number in a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hole {
+pub(super) struct Slot {
     pub start: usize,
     pub end: usize,
     pub number: u64,
 }
 
 /// The numbers of a text, in order.
-pub(super) fn found(text: &str) -> [Option<Hole>; 2] {
+pub(super) fn found(text: &str) -> [Option<Slot>; 2] {
     // PyProf's own dictionaries hold what they hold.
     if text.starts_with('{') {
         return [None; 2];
     }
     let places = RangeText::key_places(text);
-    let hole = |which: usize| {
+    let slot = |which: usize| {
         let start = places.get(which).copied()?? + RangeText::KEYS.get(which)?.len();
         let rest = text.get(start..)?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -97,12 +97,12 @@ pub(super) fn found(text: &str) -> [Option<Hole>; 2] {
         // `007` would come back as `7`.
         let canonical = digits == 1 || !written.starts_with('0');
         let ends = end == text.len() || places.contains(&Some(end));
-        (canonical && ends).then_some(Hole { start, end, number })
+        (canonical && ends).then_some(Slot { start, end, number })
     };
-    match (hole(0), hole(1)) {
+    match (slot(0), slot(1)) {
         (Some(seq), Some(id)) if id.start < seq.start => [Some(id), Some(seq)],
         (None, id) => [id, None],
-        holes => holes.into(),
+        slots => slots.into(),
     }
 }
 
@@ -136,11 +136,11 @@ mod tests {
             ("é, seq = 1", "é, seq = ", &[1]),
         ] {
             let mut numbers = Vec::new();
-            let stencil = Stencil::cut(text, &mut numbers);
-            assert_eq!(&**stencil.blank(), blank);
+            let range_template = RangeTemplate::cut(text, &mut numbers);
+            assert_eq!(&**range_template.blank(), blank);
             assert_eq!(numbers, wanted, "{text}");
-            assert_eq!(stencil.filled(&numbers), text);
-            assert_eq!(stencil.holes(), wanted.len());
+            assert_eq!(range_template.filled(&numbers), text);
+            assert_eq!(range_template.slots(), wanted.len());
         }
     }
 }

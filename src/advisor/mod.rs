@@ -1,0 +1,185 @@
+//! Floor 8: the facade of the library. [`Advisor`] runs the stations of the crate in order; the command
+//! line uses it too.
+
+use std::path::Path;
+
+use crate::Error;
+use crate::correlate::{Vocabulary, correlate};
+use crate::cost::user::UserCosts;
+use crate::cost::{Costed, VOCABULARY, ops, price_with};
+use crate::facts::{self, Table};
+use crate::gpu::select;
+use crate::judge::{Rule, RuleSet, Selection, Verdict, judge, why};
+use crate::profile::Profile;
+use crate::read::{self, NoProgress, Progress};
+use crate::report::{Options, Report};
+
+mod no_kernels;
+
+/// Analyzes profiles with one set of rules, costs and report options.
+///
+/// ```
+/// use pyprof_advise::{Advisor, report};
+///
+/// # fn main() -> Result<(), pyprof_advise::Error> {
+/// let advisor = Advisor::new()?.gpu("v100")?;
+/// let report = advisor.report("fixtures/net.sqlite")?;
+/// println!("{}", report::markdown(&report)?);
+/// # assert!(!report.findings.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Advisor {
+    rules: RuleSet,
+    costs: UserCosts,
+    gpu: Option<String>,
+    options: Options,
+}
+
+/// A station that has been completed on the way from a profile to its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Kernels were attributed to launches, operators, layers and steps.
+    Correlated,
+    /// FLOPs, bytes and ideal times were computed, and the table of facts was built.
+    Costed,
+    /// The rules were evaluated.
+    Evaluated,
+    /// The report was built.
+    Reported,
+}
+
+/// A report and what it was built from.
+#[derive(Debug)]
+pub struct Analysis {
+    /// The profile with every kernel attributed and every known cost.
+    pub costed: Costed,
+    /// The findings of all rules, conflicts resolved and savings assigned.
+    pub verdict: Verdict,
+    /// The report.
+    pub report: Report,
+}
+
+impl Advisor {
+    /// An advisor with the built-in rules and the GPU that each profile names.
+    ///
+    /// # Errors
+    /// When a built-in rule has a mistake, which the tests of this crate rule out.
+    pub fn new() -> Result<Advisor, Error> {
+        let files = RuleSet::builtin_files_to_judge();
+        let rules = RuleSet::load(&files, &Selection::default(), facts::all())?;
+        Ok(Advisor::with_rules(rules))
+    }
+
+    /// An advisor with other rules: selected ones, or rules of your own.
+    pub fn with_rules(rules: RuleSet) -> Advisor {
+        Advisor {
+            rules,
+            costs: UserCosts::default(),
+            gpu: None,
+            options: Options::default(),
+        }
+    }
+
+    /// Computes ideal times for this GPU instead of the one a profile names: a name or alias of the
+    /// built-in table (`v100`), or the path of a TOML file.
+    ///
+    /// # Errors
+    /// When the GPU is unknown or its file has mistakes.
+    pub fn gpu(mut self, name_or_file: &str) -> Result<Advisor, Error> {
+        select::find(name_or_file)?;
+        self.gpu = Some(name_or_file.to_owned());
+        Ok(self)
+    }
+
+    /// Adds costs of operators that the built-in cost model does not know.
+    pub fn costs(mut self, costs: UserCosts) -> Advisor {
+        self.costs = costs;
+        self
+    }
+
+    /// Sets how much a report lists.
+    pub fn options(mut self, options: Options) -> Advisor {
+        self.options = options;
+        self
+    }
+
+    /// The report of the profile in a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or has no GPU work.
+    pub fn report(&self, path: impl AsRef<Path>) -> Result<Report, Error> {
+        let profile = open(path.as_ref(), &NoProgress)?;
+        Ok(self.analyze(profile, &mut |_| {})?.report)
+    }
+
+    /// Runs every station after reading: correlate, cost, evaluate the rules, report. `done` is called
+    /// as each one ends.
+    ///
+    /// # Errors
+    /// When the GPU's file has changed since [`Advisor::gpu`] and has mistakes.
+    pub fn analyze(
+        &self,
+        profile: Profile,
+        done: &mut dyn FnMut(Stage),
+    ) -> Result<Analysis, Error> {
+        let costed = self.cost(profile, done)?;
+        let facts = Table::new(&costed);
+        done(Stage::Costed);
+        let verdict = judge(&self.rules, &facts);
+        done(Stage::Evaluated);
+        let report = Report::new(&costed, &verdict, &self.options);
+        done(Stage::Reported);
+        Ok(Analysis {
+            costed,
+            verdict,
+            report,
+        })
+    }
+
+    /// Why a rule does or does not have findings on a profile, as text: its conditions with their
+    /// values, member by member.
+    ///
+    /// # Errors
+    /// As [`Advisor::analyze`].
+    pub fn why(
+        &self,
+        rule: &Rule,
+        profile: Profile,
+        done: &mut dyn FnMut(Stage),
+    ) -> Result<String, Error> {
+        let costed = self.cost(profile, done)?;
+        let facts = Table::new(&costed);
+        done(Stage::Costed);
+        Ok(why(rule, &facts, &judge(&self.rules, &facts)))
+    }
+
+    /// The costs this advisor adds to the built-in ones.
+    pub fn user_costs(&self) -> &UserCosts {
+        &self.costs
+    }
+
+    fn cost(&self, profile: Profile, done: &mut dyn FnMut(Stage)) -> Result<Costed, Error> {
+        let gpu = select::choose(self.gpu.as_deref(), &profile)?;
+        let vocabulary = Vocabulary {
+            knows_op: &|op| ops::knows(op) || self.costs.knows(op),
+            ..VOCABULARY
+        };
+        let run = correlate(profile, &vocabulary);
+        done(Stage::Correlated);
+        Ok(price_with(run, gpu, &self.costs))
+    }
+}
+
+/// Reads a profile that has GPU work.
+///
+/// # Errors
+/// When the file cannot be read, or has neither kernels nor CUDA graphs.
+pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, Error> {
+    let profile = read::open(path, progress)?;
+    if profile.kernels.is_empty() && profile.graphs.is_empty() {
+        return Err(Error::NoKernels(no_kernels::explain(&profile)));
+    }
+    Ok(profile)
+}

@@ -1,0 +1,66 @@
+//! The error text for a profile without GPU work.
+
+use crate::base::text::plain;
+use crate::base::units;
+use crate::profile::Profile;
+
+/// What the profile lacks, what it contains instead, and how to record GPU work.
+pub(super) fn explain(profile: &Profile) -> String {
+    let mut text = format!(
+        "{}: this {} has no kernels, so there is nothing to analyze\n  {}",
+        plain(&profile.path),
+        profile.format.name,
+        what_it_holds(profile)
+    );
+    // Notes that repeat the sentences above, or concern sharing the file, are left out.
+    let said = [
+        "kernels_missing",
+        "calls_missing",
+        "ranges_missing",
+        "environment_block",
+    ];
+    for note in profile.notes.iter().filter(|n| !said.contains(&n.code)) {
+        text.push_str("\n  ");
+        text.push_str(&plain(&note.text));
+    }
+    text.push_str(profile.format.how_to_capture);
+    text.push_str(
+        "\n  docs/capture.md lists other causes (containers, permissions, capture ranges).",
+    );
+    text
+}
+
+/// `It holds 1,824 NVTX ranges, but no CUDA API calls: CUDA was not traced.`
+fn what_it_holds(profile: &Profile) -> String {
+    let parts = [
+        (profile.calls.len(), "CUDA API calls"),
+        (profile.ranges.len(), profile.format.ranges),
+    ];
+    let has: Vec<String> = parts
+        .iter()
+        .filter(|(rows, _)| *rows > 0)
+        .map(|(rows, what)| format!("{} {what}", units::count(*rows as u64)))
+        .collect();
+    let lacks: Vec<&str> = parts
+        .iter()
+        .filter(|(rows, _)| *rows == 0)
+        .map(|(_, what)| *what)
+        .collect();
+    let conclusion = if profile.calls.is_empty() {
+        "CUDA was not traced, or the program never used the GPU"
+    } else {
+        "the GPU ran nothing while it was recorded, or its records were lost"
+    };
+    match (has.as_slice(), lacks.as_slice()) {
+        ([], _) => format!(
+            "It holds no {} either: {conclusion}.",
+            lacks.join(" and no ")
+        ),
+        (_, []) => format!("It holds {}: {conclusion}.", has.join(" and ")),
+        _ => format!(
+            "It holds {}, but no {}: {conclusion}.",
+            has.join(" and "),
+            lacks.join(" and no ")
+        ),
+    }
+}
