@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use pyprof_advise::correlate::correlate;
-use pyprof_advise::cost::{VOCABULARY, price};
-use pyprof_advise::facts::Table;
+use pyprof_advise::cost::{VOCABULARY, estimate_costs};
+use pyprof_advise::facts::FactTable;
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::RuleSet;
 use pyprof_advise::read::{self, NoProgress};
@@ -67,8 +67,8 @@ pub fn profile(data: &[u8]) {
             return;
         };
         let run = correlate(profile, &VOCABULARY);
-        let costed = price(run, gpu);
-        let _ = Table::new(&costed);
+        let costed = estimate_costs(run, gpu);
+        let _ = FactTable::new(&costed);
     });
 }
 

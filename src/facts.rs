@@ -9,29 +9,28 @@ use crate::correlate::SiteId;
 use crate::cost::Family;
 use crate::profile::{Profile, RangeKind};
 
-mod around;
 mod chain;
 mod copy;
+mod enclosing_ops;
+mod framework_signs;
 mod gap;
 mod gpu;
 mod host;
 mod kernel;
 mod layer;
-mod lengths;
 mod main_kernel;
 mod message;
-mod paths;
-mod program;
-mod rhythm;
+mod range_paths;
 mod run;
 mod site;
 mod step;
+mod step_stability;
 mod table;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod whole_run_tests;
 
-pub use table::{Table, View};
+pub use table::{FactTable, FactView};
 
 /// What a rule is judged over: its `over` key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -315,14 +314,14 @@ mod needs {
         (LAYERS, DataKind::Layers),
     ];
     /// Of a trace that has shapes already.
-    pub(super) const PRICES: &str = "an operator and a price for the work listed below without them; the shapes are there (`--costs` takes formulas of your own)";
+    pub(super) const COSTS: &str = "an operator and a price for the work listed below without them; the shapes are there (`--costs` takes formulas of your own)";
 }
 
 /// How to collect what a fact needs, for the profiler that wrote the file.
 pub fn to_collect<'a>(needs: &'a str, profile: &Profile) -> &'a str {
     let has_operators = || profile.ranges.iter().any(|r| r.kind == RangeKind::CpuOp);
     if needs == needs::SHAPES && profile.recorded.shapes && has_operators() {
-        return needs::PRICES;
+        return needs::COSTS;
     }
     let kind = needs::KINDS.iter().find(|(name, _)| *name == needs);
     kind.and_then(|(_, kind)| profile.format.how_to_record(*kind))
@@ -373,6 +372,12 @@ impl Answer {
     }
 }
 
+/// The value in the middle, the upper one of two; reorders `values`. `None` when there are none.
+fn median(values: &mut [i64]) -> Option<i64> {
+    let middle = values.len() / 2;
+    (middle < values.len()).then(|| *values.select_nth_unstable(middle).1)
+}
+
 /// One table entry, written on few lines: name, type, unit, families, needs, sentence, getter.
 macro_rules! fact {
     ($name:literal, $ty:ident, $unit:literal, $families:expr, $needs:ident, $doc:literal, $get:expr) => {
@@ -394,6 +399,14 @@ use fact;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn median_is_the_upper_middle_value() {
+        assert_eq!(median(&mut []), None);
+        assert_eq!(median(&mut [7]), Some(7));
+        assert_eq!(median(&mut [7, 0]), Some(7));
+        assert_eq!(median(&mut [9, 3, 0, 4, 3]), Some(3));
+    }
 
     #[test]
     fn the_table_is_unique_documented_and_typed_by_its_names() {

@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::Error;
 use crate::correlate::{Vocabulary, correlate};
 use crate::cost::user::UserCosts;
-use crate::cost::{Costed, VOCABULARY, ops, price_with};
-use crate::facts::{self, Table};
+use crate::cost::{Costed, VOCABULARY, estimate_costs_with, ops};
+use crate::facts::{self, FactTable};
 use crate::gpu::select;
 use crate::judge::{Rule, RuleSet, Selection, Verdict, judge, why};
 use crate::profile::Profile;
@@ -125,7 +125,7 @@ impl Advisor {
         done: &mut dyn FnMut(Stage),
     ) -> Result<Analysis, Error> {
         let costed = self.cost(profile, done)?;
-        let facts = Table::new(&costed);
+        let facts = FactTable::new(&costed);
         done(Stage::Costed);
         let verdict = judge(&self.rules, &facts);
         done(Stage::Evaluated);
@@ -150,7 +150,7 @@ impl Advisor {
         done: &mut dyn FnMut(Stage),
     ) -> Result<String, Error> {
         let costed = self.cost(profile, done)?;
-        let facts = Table::new(&costed);
+        let facts = FactTable::new(&costed);
         done(Stage::Costed);
         Ok(why(rule, &facts, &judge(&self.rules, &facts)))
     }
@@ -168,7 +168,7 @@ impl Advisor {
         };
         let run = correlate(profile, &vocabulary);
         done(Stage::Correlated);
-        Ok(price_with(run, gpu, &self.costs))
+        Ok(estimate_costs_with(run, gpu, &self.costs))
     }
 }
 

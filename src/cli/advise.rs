@@ -397,7 +397,7 @@ fn unused(costs: &UserCosts, costed: &Costed) -> Vec<String> {
     let mut files: Vec<&str> = costs.costs().iter().map(|c| &*c.file).collect();
     files.dedup();
     let used = |file: &&str| {
-        let by = costed.sites.iter().filter_map(|s| s.priced_by.as_deref());
+        let by = costed.sites.iter().filter_map(|s| s.cost_file.as_deref());
         by.into_iter().any(|by| by == *file)
     };
     files

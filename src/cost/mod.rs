@@ -11,16 +11,16 @@ use crate::base::DType;
 use crate::correlate::{Run, Vocabulary};
 use crate::gpu::Choice;
 
+mod estimate;
 pub mod kernel_name;
 pub mod ops;
-mod price;
 pub mod roofline;
 pub mod transfer;
 pub mod user;
 
-pub use kernel_name::{Decoded, Family, TensorCore};
-pub(crate) use price::stored;
-pub use price::{price, price_with};
+pub(crate) use estimate::dtype_in_memory;
+pub use estimate::{estimate_costs, estimate_costs_with};
+pub use kernel_name::{DecodedName, Family, TensorCore};
 
 /// The names of operators and kernels that this floor understands, for
 /// [`correlate`](crate::correlate::correlate).
@@ -37,7 +37,7 @@ pub struct Costed {
     /// One per site, same index.
     pub sites: Vec<SiteCost>,
     /// One per site, same index; one per `Site::kernels` inside.
-    pub kernels: Vec<Vec<Arc<Decoded>>>,
+    pub kernels: Vec<Vec<Arc<DecodedName>>>,
     pub coverage: Coverage,
     /// Compute capability running kernels prove at least (an `sm80_` kernel means 8.0).
     pub proven_cc: Option<(u32, u32)>,
@@ -48,7 +48,7 @@ pub struct Costed {
 pub struct SiteCost {
     pub family: Family,
     /// Cost of ONE call; `Err` says why it is unknown.
-    pub cost: Result<OpCost, Unknown>,
+    pub cost: Result<OpCost, UnknownCost>,
     /// The dtype the math runs in (`Tf32` when the kernel's name says so), when known.
     pub math_dtype: Option<DType>,
     /// Over the site's math kernels: yes, no, or unknown (also when they differ).
@@ -68,7 +68,7 @@ pub struct SiteCost {
     /// More main kernels than roles in one call: an autotuning search, not judged.
     pub autotuning: bool,
     /// The user's file the cost comes from; `None` for the built-in table.
-    pub priced_by: Option<Arc<str>>,
+    pub cost_file: Option<Arc<str>>,
 }
 
 /// What limits the ideal time.
@@ -268,7 +268,7 @@ pub enum FlopsClass {
 /// Why an operator has no price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unknown {
+pub enum UnknownCost {
     /// No operator is known for these kernels.
     NoOperator,
     /// The profile records no shapes for it.
@@ -285,42 +285,42 @@ pub enum Unknown {
     BadArguments,
 }
 
-impl Unknown {
-    pub const ALL: [Unknown; 7] = [
-        Unknown::NoOperator,
-        Unknown::NoShapes,
-        Unknown::NoScalars,
-        Unknown::NoDType,
-        Unknown::UnknownOp,
-        Unknown::DataDependent,
-        Unknown::BadArguments,
+impl UnknownCost {
+    pub const ALL: [UnknownCost; 7] = [
+        UnknownCost::NoOperator,
+        UnknownCost::NoShapes,
+        UnknownCost::NoScalars,
+        UnknownCost::NoDType,
+        UnknownCost::UnknownOp,
+        UnknownCost::DataDependent,
+        UnknownCost::BadArguments,
     ];
 
     /// The word used in cost files.
     pub fn name(self) -> &'static str {
         match self {
-            Unknown::NoOperator => "no_operator",
-            Unknown::NoShapes => "no_shapes",
-            Unknown::NoScalars => "no_scalars",
-            Unknown::NoDType => "no_dtype",
-            Unknown::UnknownOp => "unknown_op",
-            Unknown::DataDependent => "data_dependent",
-            Unknown::BadArguments => "bad_arguments",
+            UnknownCost::NoOperator => "no_operator",
+            UnknownCost::NoShapes => "no_shapes",
+            UnknownCost::NoScalars => "no_scalars",
+            UnknownCost::NoDType => "no_dtype",
+            UnknownCost::UnknownOp => "unknown_op",
+            UnknownCost::DataDependent => "data_dependent",
+            UnknownCost::BadArguments => "bad_arguments",
         }
     }
 
     /// How the report says it.
     pub fn describe(self) -> &'static str {
         match self {
-            Unknown::NoOperator => "no operator known",
-            Unknown::NoShapes => "no shapes recorded",
-            Unknown::NoScalars => {
+            UnknownCost::NoOperator => "no operator known",
+            UnknownCost::NoShapes => "no shapes recorded",
+            UnknownCost::NoScalars => {
                 "shapes recorded, but not the numbers (strides, dimensions) beside them"
             }
-            Unknown::NoDType => "element type not recorded",
-            Unknown::UnknownOp => "no cost formula for this operator",
-            Unknown::DataDependent => "cost depends on data not in the profile",
-            Unknown::BadArguments => "arguments do not fit the operator",
+            UnknownCost::NoDType => "element type not recorded",
+            UnknownCost::UnknownOp => "no cost formula for this operator",
+            UnknownCost::DataDependent => "cost depends on data not in the profile",
+            UnknownCost::BadArguments => "arguments do not fit the operator",
         }
     }
 }
@@ -329,11 +329,11 @@ impl Unknown {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Coverage {
     pub kernel_ns: i64,
-    pub priced_ns: i64,
+    pub cost_known_ns: i64,
     /// Kernel time whose launch and operator are known.
     pub attributable_ns: i64,
     /// Priced part of that.
-    pub priced_attributable_ns: i64,
+    pub attributable_cost_known_ns: i64,
     /// Kernel time whose name the decoder recognises.
     pub named_family_ns: i64,
 }

@@ -1,5 +1,5 @@
-//! Recognised sequences of operator calls: attention written out, a norm written out, runs of
-//! pointwise work, convolution + norm, a log-softmax of a log-softmax, and those of [`known`].
+//! Recognized sequences of operator calls: attention written out, a norm written out, runs of
+//! pointwise work, convolution + norm, a log-softmax of a log-softmax, and those of [`patterns`].
 //!
 //! Calls are taken in the order their kernels ran on one stream. Recognition looks at families,
 //! names and shapes; it never needs a GPU. What the sequence would cost as one fused operator is a
@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use self::found::Found;
-use super::around::Around;
-use super::{Answer, Entry, Subject, Table, Value, fact};
+use self::matches::Matches;
+use super::enclosing_ops::EnclosingOps;
+use super::{Answer, Entry, FactTable, Subject, Value, fact};
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
 use crate::profile::{DeviceId, ProcessId};
 
-mod found;
-mod known;
+mod matches;
+mod patterns;
 #[cfg(test)]
 mod tests;
 
-/// What was recognised.
+/// What was recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Kind {
     Attention,
@@ -86,7 +86,7 @@ pub(super) struct Chain {
 
 /// A chain in its table.
 pub(super) struct ChainScope<'a> {
-    pub(super) table: &'a Table<'a>,
+    pub(super) table: &'a FactTable<'a>,
     pub(super) chain: &'a Chain,
 }
 
@@ -130,9 +130,9 @@ pub(super) fn plain_name(name: &str) -> &str {
 
 /// Every chain of the run, by kind, layer and operators. `around` is asked only where it may tell a
 /// bias from a residual.
-pub(super) fn recognise<'r>(
+pub(super) fn recognize<'r>(
     costed: &'r Costed,
-    around: &(dyn Fn() -> &'r Around + Sync),
+    around: &(dyn Fn() -> &'r EnclosingOps + Sync),
 ) -> Vec<Chain> {
     let adds_bias = |link: &Link<'_>| {
         let words = around().site(link.site);
@@ -147,7 +147,7 @@ pub(super) fn recognise<'r>(
             runs.collect()
         })
         .collect();
-    let mut found = Found::of(costed);
+    let mut found = Matches::of(costed);
     for hit in hits.into_iter().flatten() {
         found.add(&hit, &adds_bias);
     }
@@ -227,7 +227,7 @@ fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbrok
         .collect()
 }
 
-/// A sequence that was recognised.
+/// A sequence that was recognized.
 struct Hit<'s> {
     kind: Kind,
     calls: &'s [Link<'s>],
@@ -237,9 +237,9 @@ fn scan<'s>(calls: &'s [Link<'s>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Vec
     let mut hits = Vec::new();
     let mut rest = calls;
     while !rest.is_empty() {
-        let hit = match known::expert_loop(rest) {
+        let hit = match patterns::expert_loop(rest) {
             Some(length) => Some((Kind::ExpertLoop, length)),
-            None => recognise_at(rest.get(..LONGEST).unwrap_or(rest), adds_bias),
+            None => recognize_at(rest.get(..LONGEST).unwrap_or(rest), adds_bias),
         };
         let length = match hit {
             Some((kind, length)) => {
@@ -257,12 +257,12 @@ fn scan<'s>(calls: &'s [Link<'s>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Vec
 /// Longest sequence looked at from one position.
 const LONGEST: usize = 24;
 
-fn recognise_at(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
+fn recognize_at(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
     attention(run)
         .or_else(|| norm(run))
         .or_else(|| double_log_softmax(run))
         .or_else(|| conv_norm(run, adds_bias))
-        .or_else(|| known::recognise(run))
+        .or_else(|| patterns::recognize(run))
         .or_else(|| pointwise(run))
 }
 
@@ -493,7 +493,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         |c| Answer::double(c.chain.time_ns)
     ),
     fact!(
-        "chain.rest_ns",
+        "chain.after_first_ns",
         Double,
         "ns",
         &[],
@@ -538,7 +538,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         |c| Answer::double(c.chain.bias_ns)
     ),
     fact!(
-        "chain.inside",
+        "chain.enclosing_ops",
         Strings,
         "",
         &[],
@@ -546,7 +546,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         "Operators around nine tenths of the time of each of its calls, plainly spelled: `scaled_dot_product_attention`",
         |c| {
             let sites = c.chain.sites.keys().copied();
-            Answer::Value(Value::Strings(c.table.around.sites(sites)))
+            Answer::Value(Value::Strings(c.table.enclosing_ops.sites(sites)))
         }
     ),
     fact!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::{Answer, Entry, Subject, Table, fact};
+use super::{Answer, Entry, FactTable, Subject, fact};
 use crate::correlate::Run;
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryCopy, MemoryKind, Span,
@@ -30,7 +30,7 @@ pub(super) struct CopyGroup {
 
 /// A group in its table.
 pub(super) struct CopyScope<'a> {
-    pub(super) table: &'a Table<'a>,
+    pub(super) table: &'a FactTable<'a>,
     pub(super) group: &'a CopyGroup,
 }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::chain::plain_name;
-use super::{Answer, Entry, Subject, Table, fact};
+use super::{Answer, Entry, FactTable, Subject, fact, median};
 use crate::correlate::{GapCause, Run};
 use crate::profile::{CallId, RangeKind, StrId};
 
-mod elsewhere;
+mod host_activity;
 
 /// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub(super) struct GapGroup {
 
 /// A group in its table.
 pub(super) struct GapScope<'a> {
-    pub(super) table: &'a Table<'a>,
+    pub(super) table: &'a FactTable<'a>,
     pub(super) group: &'a GapGroup,
 }
 
@@ -61,7 +61,7 @@ type Key = (GapCause, Option<StrId>);
 
 /// All gaps inside the window in groups, by device, cause and operator.
 pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
-    let (ops, elsewhere) = rayon::join(|| operators(run), || elsewhere::ranges(run));
+    let (ops, elsewhere) = rayon::join(|| operators(run), || host_activity::ranges(run));
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         let mut rows: FxHashMap<Key, usize> = FxHashMap::default();
@@ -117,8 +117,6 @@ fn group(
     window_ns: i64,
 ) -> GapGroup {
     let gaps = &mut lengths.gaps;
-    let middle = gaps.len() / 2;
-    let median = (middle < gaps.len()).then(|| *gaps.select_nth_unstable(middle).1);
     GapGroup {
         ordinal,
         cause,
@@ -126,7 +124,7 @@ fn group(
         count: gaps.len() as u64,
         time_ns: gaps.iter().map(|&ns| ns as f64).sum(),
         longest_ns: gaps.iter().copied().max().unwrap_or(0) as f64,
-        median_ns: median.unwrap_or(0) as f64,
+        median_ns: median(gaps).unwrap_or(0) as f64,
         window_ns: window_ns as f64,
         api: lengths
             .blamed

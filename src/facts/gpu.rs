@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Answer, Entry, Subject, Table, Value, fact};
+use super::{Answer, Entry, FactTable, Subject, Value, fact};
 use crate::base::DType;
 use crate::gpu::{Gpu, How, Vendor};
 
@@ -44,7 +44,7 @@ pub(super) struct GpuScope<'a> {
 }
 
 impl<'a> GpuScope<'a> {
-    pub(super) fn new(table: &'a Table<'_>) -> GpuScope<'a> {
+    pub(super) fn new(table: &'a FactTable<'_>) -> GpuScope<'a> {
         let costed = table.costed;
         GpuScope {
             gpu: costed.gpu.as_ref().map(|choice| &choice.gpu),
@@ -140,7 +140,7 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         |t| Answer::flag(t.what_if)
     ),
     fact!(
-        "gpu.tf32_pays",
+        "gpu.tf32_faster",
         Bool,
         "",
         &[],

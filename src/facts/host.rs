@@ -182,7 +182,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::or_silent(t.host.overhead_share, Answer::double)
     ),
     fact!(
-        "run.waited_share",
+        "run.blocking_launch_share",
         Double,
         "share",
         &[],

@@ -4,7 +4,7 @@ use super::site::SiteScope;
 use super::{Answer, Entry, Subject, fact};
 use crate::base::DType;
 use crate::correlate::SiteKernel;
-use crate::cost::{Decoded, Family, TensorCore};
+use crate::cost::{DecodedName, Family, TensorCore};
 use crate::gpu::{Gpu, Vendor};
 use crate::profile::LaunchConfig;
 
@@ -12,7 +12,7 @@ use crate::profile::LaunchConfig;
 pub(super) struct KernelScope<'a> {
     pub(super) site: SiteScope<'a>,
     pub(super) kernel: &'a SiteKernel,
-    pub(super) name: &'a Decoded,
+    pub(super) name: &'a DecodedName,
     pub(super) config: LaunchConfig,
 }
 

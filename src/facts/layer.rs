@@ -1,6 +1,6 @@
 //! Facts of a layer pattern: layers that differ only in instance numbers.
 
-use super::{Answer, Entry, Subject, Table, fact};
+use super::{Answer, Entry, FactTable, Subject, fact};
 
 /// One layer pattern with its sums.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ pub(super) struct LayerSums {
 
 /// A layer in its table.
 pub(super) struct LayerScope<'a> {
-    pub(super) table: &'a Table<'a>,
+    pub(super) table: &'a FactTable<'a>,
     pub(super) sums: &'a LayerSums,
 }
 
@@ -89,7 +89,7 @@ pub(super) const ENTRIES: &[Entry<Layers>] = &[
         |l| Answer::double(l.sums.memory_ns / l.sums.time_ns)
     ),
     fact!(
-        "layer.headroom",
+        "layer.slowdown",
         Double,
         "",
         &[],

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::lengths::Lengths;
-use super::{Answer, Entry, Subject, Table, Value, fact};
+use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
 use crate::base::DType;
 use crate::correlate::{Direction, GapCause, Run, Site, SiteId, StepTime, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
@@ -27,7 +26,7 @@ pub(super) struct Sums {
     pub(super) tensor_core_ns: f64,
     pub(super) not_tensor_core_ns: f64,
     /// Math kernels whose operator has a price.
-    pub(super) priced_math_ns: f64,
+    pub(super) math_cost_known_ns: f64,
     /// Math kernels whose operator is known, its shapes are not.
     pub(super) unshaped_math_ns: f64,
     pub(super) memory_ns: f64,
@@ -108,7 +107,7 @@ impl Sums {
                     crate::cost::TensorCore::Unknown => {}
                 }
                 if cost.flops.is_some() {
-                    sums.priced_math_ns += ns;
+                    sums.math_cost_known_ns += ns;
                 }
                 if site.op.is_some() && !has_shapes(run, site) {
                     sums.unshaped_math_ns += ns;
@@ -123,17 +122,17 @@ impl Sums {
 
     fn durations(&mut self, costed: &Costed) {
         let run = &costed.run;
-        let mut durations = Lengths::default();
+        let mut durations = Vec::new();
         let kernels = run.profile.kernels.iter().zip(&run.links);
         for (kernel, _) in kernels.filter(|(_, link)| link.site.is_some()) {
             let ns = kernel.span.ns();
-            durations.add(ns);
+            durations.push(ns);
             if ns < SMALL_KERNEL_NS {
                 self.small_kernels += 1;
                 self.small_kernel_ns += ns as f64;
             }
         }
-        self.median_kernel_ns = durations.median().unwrap_or(0) as f64;
+        self.median_kernel_ns = median(&mut durations).unwrap_or(0) as f64;
         let steps = StepTime::of(&run.steps);
         self.steps = steps.map_or(0, |s| s.steps);
         self.step_ns = steps.map(|s| s.ns());
@@ -142,15 +141,15 @@ impl Sums {
     }
 
     fn host(&mut self, costed: &Costed) {
-        let mut launches = Lengths::default();
+        let mut launches = Vec::new();
         for call in &costed.run.profile.calls {
             match call.class {
-                ApiClass::Launch => launches.add(call.span.ns()),
+                ApiClass::Launch => launches.push(call.span.ns()),
                 ApiClass::GraphLaunch => self.graph_launches += 1,
                 _ => {}
             }
         }
-        self.launch_median_ns = launches.median().map(|ns| ns as f64);
+        self.launch_median_ns = median(&mut launches).map(|ns| ns as f64);
     }
 }
 
@@ -206,7 +205,7 @@ fn has_shapes(run: &Run, site: &Site) -> bool {
         .is_some_and(|args| args.tensors().any(|t| !t.shape.is_empty()))
 }
 
-fn devices(t: &Table<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -> f64 {
+fn devices(t: &FactTable<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -> f64 {
     t.costed
         .run
         .timeline
@@ -216,7 +215,7 @@ fn devices(t: &Table<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -
         .sum()
 }
 
-fn missing_share(t: &Table<'_>, kinds: &[WithoutOperator]) -> Answer {
+fn missing_share(t: &FactTable<'_>, kinds: &[WithoutOperator]) -> Answer {
     let run = &t.costed.run;
     let ns: i64 = run
         .sites
@@ -230,15 +229,15 @@ fn missing_share(t: &Table<'_>, kinds: &[WithoutOperator]) -> Answer {
 /// What these facts are asked of.
 pub(super) struct Runs;
 impl Subject for Runs {
-    type Of<'a> = Table<'a>;
+    type Of<'a> = FactTable<'a>;
 }
 
 /// All facts of the run, wherever they are worked out.
 pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
     let elsewhere = [
         super::host::ENTRIES,
-        super::program::ENTRIES,
-        super::rhythm::ENTRIES,
+        super::framework_signs::ENTRIES,
+        super::step_stability::ENTRIES,
     ];
     ENTRIES.iter().chain(elsewhere.into_iter().flatten())
 }
@@ -368,7 +367,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::share(t.totals.idle_ns, t.totals.window_ns)
     ),
     fact!(
-        "run.trusted_idle_share",
+        "run.reliable_idle_share",
         Double,
         "share",
         &[],
@@ -383,7 +382,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         }
     ),
     fact!(
-        "run.stretched",
+        "run.idle_unreliable",
         Bool,
         "",
         &[],
@@ -577,7 +576,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| missing_share(t, &[WithoutOperator::GraphReplay])
     ),
     fact!(
-        "run.no_op_share",
+        "run.unknown_op_share",
         Double,
         "share",
         &[],
@@ -604,13 +603,13 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::share(t.sums.math_ns, t.sums.kernel_ns)
     ),
     fact!(
-        "run.priced_math_share",
+        "run.math_cost_known_share",
         Double,
         "share",
         &[],
         NOTHING,
         "Share of that math time whose operator has shapes and a cost",
-        |t| Answer::share(t.sums.priced_math_ns, t.sums.math_ns)
+        |t| Answer::share(t.sums.math_cost_known_ns, t.sums.math_ns)
     ),
     fact!(
         "run.unshaped_math_share",
@@ -649,7 +648,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::share(t.sums.tf32_math_ns, t.sums.math_ns)
     ),
     fact!(
-        "run.tf32_product_share",
+        "run.tf32_gemm_share",
         Double,
         "share",
         &[],
@@ -711,7 +710,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         NOTHING,
-        "Share of kernel time in kernels whose name is not recognised",
+        "Share of kernel time in kernels whose name is not recognized",
         |t| Answer::share(t.sums.unknown_family_ns, t.sums.kernel_ns)
     ),
     fact!(
@@ -788,7 +787,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::double(t.costed.run.window.setup.copied_ns as f64)
     ),
     fact!(
-        "run.loading_ns",
+        "run.module_load_idle_ns",
         Double,
         "ns",
         &[],
@@ -831,8 +830,10 @@ mod tests {
             b.range(&text, at + 10, at + 20);
             b.launch(at + 12);
         }
-        let costed = crate::cost::price(b.run(), None);
-        Table::new(&costed).view(Member::Run).get("run.step_shapes")
+        let costed = crate::cost::estimate_costs(b.run(), None);
+        FactTable::new(&costed)
+            .view(Member::Run)
+            .get("run.step_shapes")
     }
 
     #[test]

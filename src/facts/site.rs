@@ -1,15 +1,15 @@
 //! Facts of a site: all op calls with the same layer, operator, direction, shapes and dtypes.
 
-use super::{Answer, Entry, Subject, Table, Value, fact};
+use super::{Answer, Entry, FactTable, Subject, Value, fact};
 use crate::base::DType;
 use crate::correlate::{OpArgs, Site, SiteId, Tensor};
-use crate::cost::{Decoded, Dims, Family, OpCost, SiteCost, TensorCore};
+use crate::cost::{DecodedName, Dims, Family, OpCost, SiteCost, TensorCore};
 use crate::gpu::How;
 
 /// A site in its table.
 #[derive(Clone, Copy)]
 pub(super) struct SiteScope<'a> {
-    pub(super) table: &'a Table<'a>,
+    pub(super) table: &'a FactTable<'a>,
     pub(super) id: SiteId,
     pub(super) site: &'a Site,
     pub(super) cost: &'a SiteCost,
@@ -22,7 +22,7 @@ impl Subject for Sites {
 }
 
 impl<'a> SiteScope<'a> {
-    pub(super) fn new(table: &'a Table<'a>, id: SiteId) -> Option<SiteScope<'a>> {
+    pub(super) fn new(table: &'a FactTable<'a>, id: SiteId) -> Option<SiteScope<'a>> {
         let site = table.costed.run.sites.get(id.idx())?;
         let cost = table.costed.sites.get(id.idx())?;
         Some(SiteScope {
@@ -39,7 +39,7 @@ impl<'a> SiteScope<'a> {
             .and_then(|id| self.table.costed.run.args.get(id.idx()))
     }
 
-    fn priced(&self) -> Option<&'a OpCost> {
+    fn known_cost(&self) -> Option<&'a OpCost> {
         self.cost
             .cost
             .as_ref()
@@ -49,7 +49,7 @@ impl<'a> SiteScope<'a> {
 
     /// The dimensions of the first piece of work: for a backward call those of its forward.
     pub(super) fn dims(&self) -> Dims {
-        self.priced()
+        self.known_cost()
             .and_then(|c| c.roles.first())
             .map_or(Dims::None, |r| r.dims)
     }
@@ -72,7 +72,7 @@ impl<'a> SiteScope<'a> {
         self.args().and_then(|a| a.tensors().next())
     }
 
-    pub(super) fn decoded(&self) -> &'a [std::sync::Arc<Decoded>] {
+    pub(super) fn decoded(&self) -> &'a [std::sync::Arc<DecodedName>] {
         self.table
             .costed
             .kernels
@@ -81,7 +81,7 @@ impl<'a> SiteScope<'a> {
     }
 
     /// The kernel that stands for the site: the longest that is not a helper.
-    fn main_kernel(&self) -> Option<&'a Decoded> {
+    fn main_kernel(&self) -> Option<&'a DecodedName> {
         let decoded = self.decoded();
         decoded
             .iter()
@@ -239,13 +239,13 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         }
     ),
     fact!(
-        "site.inside",
+        "site.enclosing_ops",
         Strings,
         "",
         &[],
         NOTHING,
         "The operator and those around nine tenths of its time, plainly spelled: `copy`, `clone`, `contiguous`",
-        |s| { Answer::Value(Value::Strings(s.table.around.site(s.id))) }
+        |s| { Answer::Value(Value::Strings(s.table.enclosing_ops.site(s.id))) }
     ),
     fact!(
         "site.has_op",
@@ -505,7 +505,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         }
     ),
     fact!(
-        "site.headroom",
+        "site.slowdown",
         Double,
         "",
         &[],
@@ -537,7 +537,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         |s| Answer::flag(s.cost.autotuning)
     ),
     fact!(
-        "site.transformed",
+        "site.winograd_or_fft",
         Bool,
         "",
         CONV,

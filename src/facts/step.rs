@@ -1,11 +1,11 @@
 //! Facts of numbered steps and of ranks (one process each).
 
-use super::{Answer, Entry, Subject, Table, fact};
+use super::{Answer, Entry, FactTable, Subject, fact};
 use crate::correlate::Step;
 
 /// A step in its run.
 pub(super) struct StepScope<'a> {
-    pub(super) table: &'a Table<'a>,
+    pub(super) table: &'a FactTable<'a>,
     pub(super) step: &'a Step,
 }
 

@@ -4,20 +4,20 @@ use std::sync::{LazyLock, OnceLock};
 
 use rustc_hash::FxHashMap;
 
-use super::around::{Around, operator_in};
 use super::chain::{self, Chain, ChainScope, Chains};
 use super::copy::{self, CallsBehind, Copies, CopyGroup, CopyScope};
+use super::enclosing_ops::{EnclosingOps, operator_in};
+use super::framework_signs::{self, FrameworkSigns, Signs};
 use super::gap::{self, GapGroup, GapScope, Gaps};
 use super::gpu::{GpuScope, Gpus};
 use super::host::Host;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
-use super::paths::{Paths, by_string};
-use super::program::{self, Program, Signs};
-use super::rhythm::Rhythm;
+use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
 use super::step::{RankScope, Ranks, StepScope, Steps};
+use super::step_stability::StepStability;
 use super::{
     AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals,
 };
@@ -28,16 +28,16 @@ use crate::cost::{Costed, Family};
 
 /// The facts of one run: sums that many facts share, and the members that are not rows of the run.
 #[derive(Debug)]
-pub struct Table<'a> {
+pub struct FactTable<'a> {
     /// What the facts are about.
     pub costed: &'a Costed,
     pub(super) totals: Totals,
     pub(super) sums: Sums,
     pub(super) host: Host,
-    pub(super) program: Program,
-    pub(super) rhythm: Rhythm,
+    pub(super) framework: FrameworkSigns,
+    pub(super) step_stability: StepStability,
     pub(super) processes: usize,
-    pub(super) around: Around,
+    pub(super) enclosing_ops: EnclosingOps,
     copies: Vec<CopyGroup>,
     gaps: Vec<GapGroup>,
     chains: Vec<Chain>,
@@ -50,67 +50,75 @@ pub struct Table<'a> {
 }
 
 /// The facts of one member.
-pub struct View<'a> {
-    table: &'a Table<'a>,
+pub struct FactView<'a> {
+    table: &'a FactTable<'a>,
     member: Member,
     /// Looked up once: dozens of rules ask for several facts each.
     site: Option<SiteScope<'a>>,
     kernel: Option<KernelScope<'a>>,
 }
 
-impl std::fmt::Debug for View<'_> {
+impl std::fmt::Debug for FactView<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("View").field(&self.member).finish()
+        f.debug_tuple("FactView").field(&self.member).finish()
     }
 }
 
-impl<'a> Table<'a> {
-    /// Gathers everything the facts need, once.
-    pub fn new(costed: &'a Costed) -> Table<'a> {
+impl<'a> FactTable<'a> {
+    /// Gathers everything the facts need, once, on all threads.
+    pub fn new(costed: &'a Costed) -> FactTable<'a> {
         let run = &costed.run;
         let signs = Signs::of(run);
         let counts = by_string(run, |name| {
-            program::says(name) || operator_in(name).is_some()
+            framework_signs::is_sign(name) || operator_in(name).is_some()
         });
-        let looked: OnceLock<(Paths, Around)> = OnceLock::new();
-        // On one thread: one that looked for other work in here could come upon work that waits.
+        let looked: OnceLock<(RangePaths, EnclosingOps)> = OnceLock::new();
+        // Neither of the two may use rayon: a thread that waits inside the lock for parallel work
+        // could start a job that waits for the lock.
         let look = || {
             looked.get_or_init(|| {
-                let paths = Paths::of(run, &counts);
-                let around = Around::of(run, &paths);
-                (paths, around)
+                let paths = RangePaths::of(run, &counts);
+                let enclosing_ops = EnclosingOps::of(run, &paths);
+                (paths, enclosing_ops)
             })
         };
-        // Independent of each other, apart from what is asked of `look`: whoever comes first looks.
-        let host = || rayon::join(|| Host::of(run), || Rhythm::of(costed));
-        let idle = || rayon::join(|| gap::groups(run), host);
-        let chains = || chain::recognise(costed, &|| &look().1);
-        let copied = || {
-            let calls = CallsBehind::of(run);
-            let program = || Program::of(costed, &signs, &calls);
-            rayon::join(|| copy::groups(run, &calls), program)
-        };
-        let sums = || rayon::join(|| Sums::of(costed), || ranks(costed));
-        let ((_, (sums, ranks)), ((copies, program), (chains, (gaps, (host, rhythm))))) =
-            rayon::join(
-                || rayon::join(look, sums),
-                || rayon::join(copied, || rayon::join(chains, idle)),
-            );
+        let (mut sums, mut ranks) = (Sums::default(), Vec::new());
+        let (mut copies, mut framework) = (Vec::new(), FrameworkSigns::default());
+        let (mut chains, mut gaps) = (Vec::new(), Vec::new());
+        let (mut host, mut step_stability) = (Host::default(), StepStability::default());
+        rayon::scope(|jobs| {
+            // First, because it takes longest and recognizing chains may wait for it.
+            jobs.spawn(|_| {
+                look();
+            });
+            jobs.spawn(|_| sums = Sums::of(costed));
+            jobs.spawn(|_| ranks = self::ranks(costed));
+            jobs.spawn(|_| {
+                let calls = CallsBehind::of(run);
+                (copies, framework) = rayon::join(
+                    || copy::groups(run, &calls),
+                    || FrameworkSigns::of(costed, &signs, &calls),
+                );
+            });
+            jobs.spawn(|_| chains = chain::recognize(costed, &|| &look().1));
+            jobs.spawn(|_| gaps = gap::groups(run));
+            jobs.spawn(|_| host = Host::of(run));
+            jobs.spawn(|_| step_stability = StepStability::of(costed));
+        });
         let layers = layers(costed);
-        let (paths, around) = looked.into_inner().unwrap_or_default();
-        let program = program.with_paths(&signs, &paths);
-        Table {
+        let (paths, enclosing_ops) = looked.into_inner().unwrap_or_default();
+        FactTable {
             costed,
             totals: totals(run),
             sums,
             host,
-            program,
-            rhythm,
+            framework: framework.with_paths(&signs, &paths),
+            step_stability,
             processes: ranks.len(),
             copies,
             gaps,
             chains,
-            around,
+            enclosing_ops,
             layer_rows: first_rows(&layers),
             layers,
             ranks,
@@ -155,7 +163,7 @@ impl<'a> Table<'a> {
     }
 
     /// The facts of a member.
-    pub fn view(&self, member: Member) -> View<'_> {
+    pub fn view(&self, member: Member) -> FactView<'_> {
         let site = match member {
             Member::Site(id) | Member::Kernel(id, _) => SiteScope::new(self, id),
             _ => None,
@@ -164,7 +172,7 @@ impl<'a> Table<'a> {
             Member::Kernel(_, row) => site.and_then(|site| KernelScope::new(site, row as usize)),
             _ => None,
         };
-        View {
+        FactView {
             table: self,
             member,
             site,
@@ -432,13 +440,13 @@ static QUESTIONS: LazyLock<FxHashMap<&'static str, Question>> = LazyLock::new(||
     all
 });
 
-impl Lookup for View<'_> {
+impl Lookup for FactView<'_> {
     fn get(&self, name: &str) -> Answer {
         self.answer(name).unwrap_or(Answer::Absent)
     }
 }
 
-impl View<'_> {
+impl FactView<'_> {
     /// `None` for what the member does not have: a run has no site.
     fn answer(&self, name: &str) -> Option<Answer> {
         let table = self.table;

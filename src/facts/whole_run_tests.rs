@@ -1,19 +1,19 @@
 //! Facts of the run asked of small profiles written by hand.
 
-use super::{Answer, Lookup as _, Member, MemberKind, Table, Value};
+use super::{Answer, FactTable, Lookup as _, Member, MemberKind, Value};
 use crate::correlate::testing::ProfileBuilder;
-use crate::cost::{Costed, price};
+use crate::cost::{Costed, estimate_costs};
 use crate::profile::{
     CopyKind, DeviceId, MemoryCopy, MemoryKind, ProcessId, RangeKind, SerialNumber, Span, ThreadId,
 };
 
 fn costed(mut profile: ProfileBuilder) -> Costed {
     profile.profile.recorded.api_calls = true;
-    price(profile.run(), None)
+    estimate_costs(profile.run(), None)
 }
 
 fn of_run(costed: &Costed, fact: &str) -> Answer {
-    Table::new(costed).view(Member::Run).get(fact)
+    FactTable::new(costed).view(Member::Run).get(fact)
 }
 
 fn int(value: i64) -> Answer {
@@ -194,7 +194,7 @@ fn gaps_know_the_operator_that_waited() {
         "aten::nonzero",
     ];
     let costed = costed(waiting_in(&ops));
-    let table = Table::new(&costed);
+    let table = FactTable::new(&costed);
     let mut seen = Vec::new();
     for member in table.members(MemberKind::Gap) {
         let view = table.view(member);
@@ -228,8 +228,8 @@ fn a_clock_that_drops_shows_in_equal_products() {
         kernel.span.end = kernel.span.start + if call < 15 { 1_000 } else { 1_250 };
     }
     let costed = costed(profile);
-    assert_eq!(of_run(&costed, "run.math_slowdown"), double(1.25));
-    assert_eq!(of_run(&costed, "run.paced_share"), double(1.0));
+    assert_eq!(of_run(&costed, "run.math_late_over_early"), double(1.25));
+    assert_eq!(of_run(&costed, "run.repeated_math_share"), double(1.0));
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_host_that_did_something_else_is_named_by_the_range_it_was_in() {
     launch(&mut profile, "softmax_warp_forward", 40 * MS);
     launch(&mut profile, "softmax_warp_forward", 90 * MS);
     let costed = costed(profile);
-    let table = Table::new(&costed);
+    let table = FactTable::new(&costed);
     let mut seen = Vec::new();
     for member in table.members(MemberKind::Gap) {
         let view = table.view(member);
@@ -259,5 +259,5 @@ fn a_host_that_did_something_else_is_named_by_the_range_it_was_in() {
     seen.sort();
     // The innermost one around most of it; a numbered step says nothing.
     assert_eq!(seen, ["epoch", "preprocess"]);
-    assert_eq!(of_run(&costed, "run.loading_ns"), double(0.0));
+    assert_eq!(of_run(&costed, "run.module_load_idle_ns"), double(0.0));
 }

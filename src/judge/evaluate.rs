@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::expr::{EvalContext, Undecided};
 use super::rule::Rule;
-use crate::facts::{self, AffectedTime, Fact, Lookup, Member, MemberKind, Table, Totals};
+use crate::facts::{self, AffectedTime, Fact, FactTable, Lookup, Member, MemberKind, Totals};
 
 /// What rules are results on: members with facts, and the time each stands for.
 ///
@@ -28,13 +28,13 @@ pub trait RuleInput: Sync {
     fn totals(&self) -> Totals;
 }
 
-impl RuleInput for Table<'_> {
+impl RuleInput for FactTable<'_> {
     fn facts(&self) -> &[Fact] {
         facts::all()
     }
 
     fn members(&self, over: MemberKind) -> Vec<Member> {
-        Table::members(self, over)
+        FactTable::members(self, over)
     }
 
     fn lookup(&self, member: Member) -> Box<dyn Lookup + '_> {
@@ -42,15 +42,15 @@ impl RuleInput for Table<'_> {
     }
 
     fn affected(&self, member: Member) -> AffectedTime {
-        Table::affected(self, member)
+        FactTable::affected(self, member)
     }
 
     fn affected_without_place(&self, member: Member) -> AffectedTime {
-        Table::affected_without_place(self, member)
+        FactTable::affected_without_place(self, member)
     }
 
     fn totals(&self) -> Totals {
-        Table::totals(self)
+        FactTable::totals(self)
     }
 }
 

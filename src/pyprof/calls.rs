@@ -10,7 +10,7 @@ use super::op_choice::{OpChoice, OpChoices};
 use super::{ChoiceId, ContextId, Dir, OpId, Record, Records, ShapesId};
 use crate::base::DType;
 use crate::correlate::{Direction, OpArgs, OpName};
-use crate::cost::{Decoded, Family, OpCost, Role, RoleCost, Unknown, ops, stored};
+use crate::cost::{DecodedName, Family, OpCost, Role, RoleCost, UnknownCost, dtype_in_memory, ops};
 
 /// All kernels with what has been found out about them.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct KernelTable<'r> {
     /// One per record.
     pub chosen: Vec<ChoiceId>,
     /// One per name.
-    pub decoded: Vec<Decoded>,
+    pub decoded: Vec<DecodedName>,
     /// SequenceColumns by name: equal for equal long names.
     pub long_names: Vec<u32>,
     /// SequenceColumns by context: equal for equal markers, source lines and layers.
@@ -32,7 +32,7 @@ pub(super) struct KernelTable<'r> {
 struct KernelInfo<'w> {
     record: Record<'w>,
     choice: &'w OpChoice,
-    decoded: &'w Decoded,
+    decoded: &'w DecodedName,
 }
 
 impl<'w> KernelInfo<'w> {
@@ -367,14 +367,14 @@ impl<'w> CallCosts<'w> {
             args: first.choice.args?,
             backward: first.record.context().dir == Dir::Bprop,
             own: !first.choice.from_forward,
-            proven: proven.and_then(|w| stored(w.decoded)),
+            proven: proven.and_then(|w| dtype_in_memory(w.decoded)),
         };
         let known = match self.known.get(&key) {
             Some(known) => *known,
             None => {
                 let new = match cost(&works.choices, &key) {
                     Ok(cost) => Ok(self.add(cost)),
-                    Err(problem) => Err(key.own && problem == Unknown::NoScalars),
+                    Err(problem) => Err(key.own && problem == UnknownCost::NoScalars),
                 };
                 self.known.insert(key, new);
                 new
@@ -426,9 +426,9 @@ impl<'w> CallCosts<'w> {
     }
 }
 
-fn cost(choices: &OpChoices, key: &CostKey) -> Result<OpCost, Unknown> {
-    let op = choices.op(key.op).ok_or(Unknown::UnknownOp)?;
-    let args = choices.shapes(key.args).ok_or(Unknown::NoShapes)?;
+fn cost(choices: &OpChoices, key: &CostKey) -> Result<OpCost, UnknownCost> {
+    let op = choices.op(key.op).ok_or(UnknownCost::UnknownOp)?;
+    let args = choices.shapes(key.args).ok_or(UnknownCost::NoShapes)?;
     let direction = match key.backward {
         true => Direction::Bprop,
         false => Direction::Fprop,

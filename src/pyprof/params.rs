@@ -4,7 +4,7 @@ use super::Dir;
 use super::formats::FORMATS;
 use super::marker::{Marker, MarkerArg, Value, short_type};
 use super::python::tuple;
-use crate::cost::{Decoded, Family};
+use crate::cost::{DecodedName, Family};
 
 /// What the cells `Op` and `Params` are made of.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ pub(super) struct Input<'a> {
     pub marker: &'a Marker,
     pub dir: Dir,
     pub sub: u64,
-    pub kernel: &'a Decoded,
+    pub kernel: &'a DecodedName,
 }
 
 /// The cells `Op` and `Params` of a kernel in a marker. Operators without a format, or with
@@ -41,7 +41,7 @@ pub(super) fn sub_that_counts(sub: u64) -> u64 {
     }
 }
 
-fn is_product(kernel: &Decoded) -> bool {
+fn is_product(kernel: &DecodedName) -> bool {
     const OTHERS: [&str; 2] = ["gemv", "dot_kernel"];
     kernel.family.is_math()
         || kernel.helper

@@ -10,7 +10,7 @@ use super::params::{self, Input};
 use super::{CellsId, ChoiceId, ContextId, Dir, LaunchContext, NameId, Record, Records};
 use crate::correlate::{ArgValue, OpArgs};
 use crate::cost::kernel_name::decode;
-use crate::cost::{Decoded, TensorCore};
+use crate::cost::{DecodedName, TensorCore};
 
 /// What `prof` adds to a record. Cells hold profile text, not yet made safe for a terminal.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -112,7 +112,7 @@ impl<'r> KernelRows<'r> {
 /// kernels.
 pub fn rows(records: &Records) -> KernelRows<'_> {
     let names: Vec<&str> = records.names.iter().map(|name| &*name.long).collect();
-    let decoded: Vec<Decoded> = names.par_iter().map(|name| decode(name)).collect();
+    let decoded: Vec<DecodedName> = names.par_iter().map(|name| decode(name)).collect();
     let tensor_core = decoded.iter().map(tensor_core).collect();
     let (choices, chosen) = op_choice::choose(records);
     let works = KernelTable {
@@ -156,7 +156,7 @@ fn numbered<T: std::hash::Hash + Eq>(items: impl Iterator<Item = T>) -> Vec<u32>
         .collect()
 }
 
-fn tensor_core(kernel: &Decoded) -> Option<bool> {
+fn tensor_core(kernel: &DecodedName) -> Option<bool> {
     match kernel.tensor_core {
         _ if !kernel.family.is_math() => None,
         TensorCore::Yes => Some(true),
@@ -211,7 +211,12 @@ impl RowBuilder<'_> {
     }
 }
 
-fn cells(choices: &OpChoices, choice: &OpChoice, record: Record<'_>, decoded: &[Decoded]) -> Cells {
+fn cells(
+    choices: &OpChoices,
+    choice: &OpChoice,
+    record: Record<'_>,
+    decoded: &[DecodedName],
+) -> Cells {
     let name = choices.op(choice.op);
     let kernel = decoded.get(record.own.name.idx());
     let (op, params) = match (&choice.marker, kernel) {

@@ -10,7 +10,7 @@ use super::{
 use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{Run, Site, StepTime, WithoutOperator};
-use crate::cost::{Bound, Costed, Family, SiteCost, Unknown};
+use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
 use crate::facts::{Member, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
@@ -406,7 +406,7 @@ fn unattributed(run: &Run) -> Vec<Unattributed> {
 fn unpriced(costed: &Costed) -> Vec<Unpriced> {
     let sites = &costed.run.sites;
     let total = sum(sites.iter().map(|s| s.time_ns));
-    let mut by_reason: IndexMap<Unknown, IndexMap<String, i64>> = IndexMap::new();
+    let mut by_reason: IndexMap<UnknownCost, IndexMap<String, i64>> = IndexMap::new();
     for (site, cost) in sites.iter().zip(&costed.sites) {
         // Kernels without an operator have their own list.
         if let (Err(unknown), Some(op)) = (&cost.cost, &site.op) {
@@ -469,10 +469,10 @@ fn method(costed: &Costed, verdict: &Verdict) -> Method {
         export_schema: profile.schema_version.as_deref().map(label),
         devices: device_names(costed),
         gpu: costed.gpu.as_ref().map(gpu_used),
-        priced_share: share_of(coverage.priced_ns, coverage.kernel_ns),
+        priced_share: share_of(coverage.cost_known_ns, coverage.kernel_ns),
         attributable_share: share_of(coverage.attributable_ns, coverage.kernel_ns),
         priced_attributable_share: share_of(
-            coverage.priced_attributable_ns,
+            coverage.attributable_cost_known_ns,
             coverage.attributable_ns,
         ),
         layer_source: costed.run.layer_source.map(|s| s.describe().to_owned()),
@@ -486,7 +486,7 @@ fn method(costed: &Costed, verdict: &Verdict) -> Method {
 fn user_costs(costed: &Costed) -> Vec<UserCosted> {
     let mut files: IndexMap<&str, UserCosted> = IndexMap::new();
     for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
-        let (Some(file), Some(op)) = (&cost.priced_by, &site.op) else {
+        let (Some(file), Some(op)) = (&cost.cost_file, &site.op) else {
             continue;
         };
         let used = files.entry(file).or_insert_with(|| UserCosted {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::base::{DType, text};
 use crate::correlate::{ArgValue, OpArgs, Run, Site, SiteId, Tensor};
-use crate::cost::{Costed, Decoded};
+use crate::cost::{Costed, DecodedName};
 use crate::facts::Member;
 use crate::judge::Finding;
 
@@ -26,7 +26,7 @@ const MAX_VALUE: usize = 120;
 /// A site, as far as a finding is about it.
 struct Covered<'a> {
     site: &'a Site,
-    decoded: &'a [Arc<Decoded>],
+    decoded: &'a [Arc<DecodedName>],
     /// Share of its time: the rest belongs to other kernels, or to calls outside the sequence.
     part: f64,
     /// The rows of its kernels that are meant; `None` for all.
@@ -159,7 +159,7 @@ fn kernels(run: &Run, sites: &[Covered<'_>]) -> Vec<KernelUse> {
 
 /// The base name, with the label where that tells more: `vectorized_elementwise_kernel` alone says
 /// nothing about the work.
-pub(super) fn kernel_name(full: &str, decoded: Option<&Decoded>) -> String {
+pub(super) fn kernel_name(full: &str, decoded: Option<&DecodedName>) -> String {
     match decoded.filter(|d| !d.base.is_empty()) {
         Some(d) if d.label.is_empty() || d.base.ends_with(&d.label) => label(&d.base),
         Some(d) => format!("{} ({})", label(&d.base), label(&d.label)),

@@ -7,7 +7,7 @@ use super::build::{kernel_count, label, share, sum};
 use super::evidence::{arguments, kernel_name};
 use super::words;
 use crate::correlate::Site;
-use crate::cost::{Bound, Costed, Decoded, Family, SiteCost, TensorCore};
+use crate::cost::{Bound, Costed, DecodedName, Family, SiteCost, TensorCore};
 
 /// All calls of one operator in one layer, direction and shape; or, without an operator, all runs of
 /// one kernel. Times, FLOPs and bytes are sums over the calls.
@@ -165,7 +165,7 @@ fn main_kernel(costed: &Costed, site: &Site, index: usize) -> Option<String> {
         .rev()
         .max_by_key(|(_, k)| k.time_ns)?;
     let decoded = costed.kernels.get(index).and_then(|list| list.get(at));
-    let decoded: Option<&Decoded> = decoded.map(AsRef::as_ref);
+    let decoded: Option<&DecodedName> = decoded.map(AsRef::as_ref);
     let name = costed.run.profile.text(kernel.name);
     Some(kernel_name(name, decoded))
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 use pyprof_advise::base::diag::Source;
 use pyprof_advise::correlate::{ArgValue, Direction, Site, Vocabulary, correlate};
 use pyprof_advise::cost::user::UserCosts;
-use pyprof_advise::cost::{Costed, Role, SiteCost, Unknown, kernel_name, ops, price_with};
+use pyprof_advise::cost::{
+    Costed, Role, SiteCost, UnknownCost, estimate_costs_with, kernel_name, ops,
+};
 use pyprof_advise::gpu::select;
 use pyprof_advise::profile::Profile;
 use pyprof_advise::read;
@@ -26,7 +28,7 @@ fn costed_profile(profile: Profile, user: &UserCosts) -> Costed {
             is_communication: &kernel_name::is_communication,
         },
     );
-    price_with(run, gpu, user)
+    estimate_costs_with(run, gpu, user)
 }
 
 /// The sites of a described capture with an operator of this name, with their costs.
@@ -76,9 +78,9 @@ fn shaped_calls_of_known_operators_are_priced() {
             };
             // Traces before 2023 record no scalars, and no trace records lengths and indices.
             let silent = args.is_some_and(|a| a.items.iter().any(|a| is_silent(&a.value)));
-            if matches!(&cost.cost, Err(Unknown::DataDependent))
-                || matches!(&cost.cost, Err(Unknown::NoScalars))
-                || matches!(&cost.cost, Err(Unknown::NoShapes) if silent)
+            if matches!(&cost.cost, Err(UnknownCost::DataDependent))
+                || matches!(&cost.cost, Err(UnknownCost::NoScalars))
+                || matches!(&cost.cost, Err(UnknownCost::NoShapes) if silent)
             {
                 continue;
             }
@@ -134,7 +136,7 @@ kernel some_kernel 4 20us
             .first()
             .map(|(_, cost)| cost.cost.clone().unwrap_err())
     };
-    assert_eq!(reason("torch.einsum"), Some(Unknown::DataDependent));
+    assert_eq!(reason("torch.einsum"), Some(UnknownCost::DataDependent));
     for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
         assert!(cost.cost.is_err(), "{site:?}");
         assert!(!cost.cost.as_ref().unwrap_err().describe().is_empty());
@@ -286,11 +288,11 @@ fn a_cost_of_the_users_own_prices_calls_once() {
     let (site, cost) = only(&costed, "my_lib::fused_mlp", Direction::Fprop);
     assert_eq!((site.calls, site.kernels.len()), (3, 2));
     assert_eq!(cost.flops, Some(3.0 * 524_288.0));
-    assert_eq!(cost.priced_by.as_deref(), Some("own.toml"));
+    assert_eq!(cost.cost_file.as_deref(), Some("own.toml"));
     let (_, cost) = only(&costed, "my_lib::fused_mlp", Direction::Bprop);
     assert_eq!(cost.flops, Some(3.0 * 1_048_576.0));
     assert_eq!(cost.cost.as_ref().unwrap().roles[0].role, Role::Bwd);
-    assert_eq!(costed.coverage.priced_ns, costed.coverage.kernel_ns);
+    assert_eq!(costed.coverage.cost_known_ns, costed.coverage.kernel_ns);
 }
 
 #[test]
@@ -311,7 +313,7 @@ op torch.nn.functional.linear f16[64,32] f16[128,32] None @ net.py:1
     assert_eq!(cost.flops, Some(2.0 * GEMM as f64));
     let without = costed(&built.path(), &UserCosts::default());
     let (_, cost) = only(&without, "torch.nn.functional.linear", Direction::Fprop);
-    assert_eq!((cost.flops, &cost.priced_by), (Some(GEMM as f64), &None));
+    assert_eq!((cost.flops, &cost.cost_file), (Some(GEMM as f64), &None));
 }
 
 mod command_line {

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use pyprof_advise::correlate::{SiteId, correlate};
-use pyprof_advise::cost::{Costed, VOCABULARY, price};
-use pyprof_advise::facts::{self, Answer, Lookup, Member, MemberKind, Table};
+use pyprof_advise::cost::{Costed, VOCABULARY, estimate_costs};
+use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member, MemberKind};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{FLOOR, Finding, RuleInput, RuleSet, SavingKind, Verdict, judge};
 use pyprof_advise::read;
@@ -34,11 +34,11 @@ fn costed(path: &Path, gpu: Option<&str>) -> Option<Costed> {
         return None;
     }
     let gpu = select::choose(gpu, &profile).ok()?;
-    Some(price(correlate(profile, &VOCABULARY), gpu))
+    Some(estimate_costs(correlate(profile, &VOCABULARY), gpu))
 }
 
 fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
-    let table = Table::new(costed);
+    let table = FactTable::new(costed);
     what_needs_nothing_is_there(name, &table);
     let verdict = judge(rules, &table);
     assert!(verdict.faults.is_empty(), "{name}: {:?}", verdict.faults);
@@ -77,7 +77,7 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
 
 /// A fact may only be absent where its entry says what a profile must carry for it: reports tell
 /// people to collect that.
-fn what_needs_nothing_is_there(name: &str, table: &Table<'_>) {
+fn what_needs_nothing_is_there(name: &str, table: &FactTable<'_>) {
     let always: Vec<&str> = (facts::all().iter().filter(|f| f.needs.is_empty()))
         .map(|f| f.name)
         .collect();
@@ -97,7 +97,7 @@ fn what_needs_nothing_is_there(name: &str, table: &Table<'_>) {
 }
 
 /// The sites a finding is about, the run's own included.
-fn subjects(table: &Table<'_>, finding: &Finding) -> Vec<Option<SiteId>> {
+fn subjects(table: &FactTable<'_>, finding: &Finding) -> Vec<Option<SiteId>> {
     let mut all: Vec<Option<SiteId>> = Vec::new();
     for member in &finding.members {
         let affected = RuleInput::affected(table, *member);
@@ -111,7 +111,7 @@ fn subjects(table: &Table<'_>, finding: &Finding) -> Vec<Option<SiteId>> {
     all
 }
 
-fn no_contradiction(name: &str, table: &Table<'_>, verdict: &Verdict) {
+fn no_contradiction(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
     let mut wanted: BTreeMap<(Option<SiteId>, &str), (&str, &str)> = BTreeMap::new();
     for finding in verdict.findings.iter().chain(&verdict.minor) {
         for site in subjects(table, finding) {
@@ -130,7 +130,7 @@ fn no_contradiction(name: &str, table: &Table<'_>, verdict: &Verdict) {
 }
 
 /// Claims of GPU time fit into the sites they are about, all claims into the whole.
-fn sold_once(name: &str, table: &Table<'_>, verdict: &Verdict) {
+fn sold_once(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
     let totals = table.totals();
     let mut of_sites: BTreeMap<Vec<Option<SiteId>>, f64> = BTreeMap::new();
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
@@ -238,7 +238,7 @@ fn a_healthy_program_is_told_that_it_is() {
     let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
     let costed = costed(&built.path(), None).unwrap();
     hold("healthy.txt", &costed, &rules);
-    let verdict = judge(&rules, &Table::new(&costed));
+    let verdict = judge(&rules, &FactTable::new(&costed));
     let said: Vec<&str> = (verdict.findings.iter().chain(&verdict.minor))
         .map(|f| f.rule.as_str())
         .collect();

@@ -6,7 +6,7 @@ use crate::shared;
 use std::collections::{HashMap, HashSet};
 
 use pyprof_advise::correlate::{ArgValue, OpCallId, Run, correlate};
-use pyprof_advise::cost::{Costed, OpCost, VOCABULARY, price};
+use pyprof_advise::cost::{Costed, OpCost, VOCABULARY, estimate_costs};
 use pyprof_advise::read::{self, NoProgress};
 use serde_json::Value;
 
@@ -175,7 +175,7 @@ fn flops_and_bytes_are_those_of_tracelens_or_differ_for_a_known_reason() {
     for net in NETS {
         let Some((run, rows)) = real(net) else { return };
         let theirs = theirs(&rows);
-        let costed = price(run, None);
+        let costed = estimate_costs(run, None);
         let run = &costed.run;
         let mut calls: HashMap<&Key, HashSet<usize>> = HashMap::new();
         for (kernel, link) in run.links.iter().enumerate() {

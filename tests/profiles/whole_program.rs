@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pyprof_advise::correlate::{ArgValue, Direction, LayerSource, Run, correlate};
-use pyprof_advise::cost::{Costed, Dims, Family, Role, TensorCore, VOCABULARY, price};
+use pyprof_advise::cost::{Costed, Dims, Family, Role, TensorCore, VOCABULARY, estimate_costs};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{RuleSet, explain};
 use pyprof_advise::read;
@@ -142,7 +142,7 @@ fn costed(file_name: &str, gpu: Option<&str>) -> Option<Costed> {
 fn costed_at(path: &Path, gpu: Option<&str>) -> Costed {
     let profile = read::open(path, &read::NoProgress).unwrap();
     let gpu = select::choose(gpu, &profile).unwrap();
-    price(correlate(profile, &VOCABULARY), gpu)
+    estimate_costs(correlate(profile, &VOCABULARY), gpu)
 }
 
 fn message(finding: &Value) -> &str {

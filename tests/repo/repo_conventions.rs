@@ -84,7 +84,7 @@ fn floors() -> BTreeMap<String, u32> {
     floors
 }
 
-/// The module of `src/` a file belongs to: `cost` for `src/cost/price.rs`.
+/// The module of `src/` a file belongs to: `cost` for `src/cost/estimate.rs`.
 fn module(file: &str) -> &str {
     let inner = file.strip_prefix("src/").unwrap_or(file);
     let first = inner.split('/').next().unwrap_or(inner);

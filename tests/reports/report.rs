@@ -13,7 +13,8 @@ use pyprof_advise::correlate::{
     Step, Tensor, Timeline, Window, WithoutOperator,
 };
 use pyprof_advise::cost::{
-    Bound, Costed, Coverage, Decoded, Family, FlopsClass, OpCost, SiteCost, TensorCore, Unknown,
+    Bound, Costed, Coverage, DecodedName, Family, FlopsClass, OpCost, SiteCost, TensorCore,
+    UnknownCost,
 };
 use pyprof_advise::facts::Member;
 use pyprof_advise::gpu::{Choice, Gpu, How, Vendor};
@@ -52,8 +53,8 @@ fn gpu() -> Gpu {
     }
 }
 
-fn decoded(base: &str, family: Family) -> Decoded {
-    Decoded {
+fn decoded(base: &str, family: Family) -> DecodedName {
+    DecodedName {
         base: base.into(),
         label: base.into(),
         family,
@@ -142,9 +143,9 @@ impl Sample {
                 kernels: vec![],
                 coverage: Coverage {
                     kernel_ns: 40_000_000,
-                    priced_ns: 36_000_000,
+                    cost_known_ns: 36_000_000,
                     attributable_ns: 38_000_000,
-                    priced_attributable_ns: 36_000_000,
+                    attributable_cost_known_ns: 36_000_000,
                     named_family_ns: 40_000_000,
                 },
                 proven_cc: None,
@@ -221,7 +222,7 @@ impl Sample {
         };
         self.costed.sites.push(SiteCost {
             family: Family::Gemm,
-            cost: reachable.map(|_| cost).ok_or(Unknown::UnknownOp),
+            cost: reachable.map(|_| cost).ok_or(UnknownCost::UnknownOp),
             math_dtype: Some(DType::Fp32),
             tensor_core: TensorCore::No,
             flops: None,
@@ -232,7 +233,7 @@ impl Sample {
             best_dtype: Some(DType::Fp16),
             bound: reachable.map(|_| Bound::Math),
             autotuning: false,
-            priced_by: None,
+            cost_file: None,
         });
         SiteId::new(self.costed.sites.len() - 1)
     }

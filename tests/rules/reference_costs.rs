@@ -6,7 +6,7 @@
 use crate::shared;
 use pyprof_advise::base::DType;
 use pyprof_advise::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor};
-use pyprof_advise::cost::{Dims, OpCost, Role, Unknown, ops};
+use pyprof_advise::cost::{Dims, OpCost, Role, UnknownCost, ops};
 use serde_json::Value;
 
 /// Cases we cannot price, with the reason. The test fails when one of them starts to pass.
@@ -62,7 +62,7 @@ struct Call {
 }
 
 impl Call {
-    fn price(&self) -> Result<OpCost, Unknown> {
+    fn price(&self) -> Result<OpCost, UnknownCost> {
         ops::cost(
             &self.op,
             &self.args,

@@ -205,7 +205,7 @@ fn idle_time_that_is_no_evidence_is_sold_by_nobody() {
         let mut uses = rule.condition_uses();
         uses.extend(&rule.saving_ns.as_ref().unwrap().uses.closure(&rule.lets));
         assert!(
-            uses.facts.contains(&"run.trusted_idle_share"),
+            uses.facts.contains(&"run.reliable_idle_share"),
             "{id} sells idle time of captures that stretch it"
         );
         if reached(&find("profile/idle-unreliable").vetoes, id) {

@@ -6,11 +6,11 @@
 
 use super::scan::{self, Parts};
 use super::tokens::{arch, arch_in};
-use super::{Decoded, Family, TensorCore};
+use super::{DecodedName, Family, TensorCore};
 use crate::base::DType;
 
 /// Decodes a fused attention kernel.
-pub(super) fn read(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn read(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     flash2(parts, out)
         || flash3(parts, out)
         || memory_efficient(parts, out)
@@ -19,14 +19,14 @@ pub(super) fn read(parts: &Parts<'_>, out: &mut Decoded) -> bool {
         || triton(parts, out)
 }
 
-fn attention(out: &mut Decoded, tensor_core: TensorCore) -> bool {
+fn attention(out: &mut DecodedName, tensor_core: TensorCore) -> bool {
     out.family = Family::Attention;
     out.tensor_core = tensor_core;
     true
 }
 
 /// A step around the attention proper: combining splits, converting gradients.
-fn helper(out: &mut Decoded) -> bool {
+fn helper(out: &mut DecodedName) -> bool {
     out.family = Family::Helper;
     out.helper = true;
     true
@@ -49,7 +49,7 @@ fn is_step(text: &str) -> bool {
 }
 
 /// `flash::flash_fwd_kernel<Flash_fwd_kernel_traits<d, m, n, ..., type>, dropout, causal, ...>`.
-fn flash2(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn flash2(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let leaf = parts.leaf.as_str();
     if !(leaf.starts_with("flash_fwd") || leaf.starts_with("flash_bwd")) {
         return false;
@@ -75,7 +75,7 @@ fn flash2(parts: &Parts<'_>, out: &mut Decoded) -> bool {
     true
 }
 
-fn tile_of_traits(traits: &str, out: &mut Decoded) {
+fn tile_of_traits(traits: &str, out: &mut DecodedName) {
     let Some(open) = traits.find('<') else { return };
     let inner = scan::split_args(traits.get(open + 1..).unwrap_or_default());
     let mut numbers = inner.iter().map_while(|a| scan::number(a)).skip(1);
@@ -85,7 +85,7 @@ fn tile_of_traits(traits: &str, out: &mut Decoded) {
 }
 
 /// `cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<...>>>`, `flash::compute_attn_ws`.
-fn flash3(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn flash3(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let early = parts.leaf.starts_with("compute_attn_ws");
     let wrapped = parts.leaf.contains("device_kernel") && parts.args.contains("FlashAttn");
     if !(early || wrapped) {
@@ -124,7 +124,7 @@ fn flash3(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`, and the `AttentionKernel<...>` spelled as C++ types.
-fn memory_efficient(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn memory_efficient(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let named = parts.leaf.starts_with("fmha_cutlass");
     let typed =
         parts.args.contains("AttentionKernel<") || parts.args.contains("AttentionBackwardKernel<");
@@ -165,7 +165,7 @@ fn memory_efficient(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// cuDNN's generated kernels and NVIDIA's `fmha` families, whose base name is the whole story.
-fn generated(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn generated(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let leaf = parts.leaf.as_str();
     let sdpa =
         leaf.starts_with("cudnn_generated") && (leaf.contains("sdpa") || leaf.contains("mha"));
@@ -201,7 +201,7 @@ fn generated(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// `fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvCausalP16VarSeqQ128Kv128PersistentContext`.
-fn trt_llm(rest: &str, out: &mut Decoded) {
+fn trt_llm(rest: &str, out: &mut DecodedName) {
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     out.arch = rest.get(..digits).and_then(|d| arch(&format!("sm{d}")));
     let operand = rest
@@ -237,7 +237,7 @@ fn trt_llm(rest: &str, out: &mut Decoded) {
 }
 
 /// Attention of serving engines: prefill on matrix units, decode of one token on plain ones.
-fn served(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn served(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let leaf = parts.leaf.as_str();
     let paged = leaf.starts_with("paged_attention") || leaf.starts_with("single_query_cached_kv");
     let flashinfer = parts.path.starts_with("flashinfer::");
@@ -282,7 +282,7 @@ const TRITON: [&str; 9] = [
     "_fwd_grouped_kernel_stage1",
 ];
 
-fn triton(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn triton(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if parts.params {
         return false;
     }

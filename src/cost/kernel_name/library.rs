@@ -6,7 +6,7 @@
 
 use super::scan::{self, Parts};
 use super::tokens::{Instruction, arch, arch_in, capability, dims, is_layout, type_token};
-use super::{Decoded, Family, LABEL, TensorCore};
+use super::{DecodedName, Family, LABEL, TensorCore};
 use crate::base::DType;
 use crate::cost::Role;
 
@@ -26,7 +26,7 @@ enum Scheme {
 }
 
 /// Decodes a library GEMM or convolution.
-pub(super) fn read(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn read(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if let Some((ident, scheme)) = decisive(parts) {
         match scheme {
             Scheme::Nvjet => nvjet(&ident, out),
@@ -82,7 +82,7 @@ fn is_tokens(name: &str) -> bool {
         })
 }
 
-fn set_tile(out: &mut Decoded, dims: &[u32]) {
+fn set_tile(out: &mut DecodedName, dims: &[u32]) {
     match (out.tile, dims) {
         (None, &[m, n]) => out.tile = Some((m, n)),
         (None, &[m, n, k]) => {
@@ -112,7 +112,7 @@ struct Seen {
 
 impl Seen {
     /// Takes in a token that carries a value.
-    fn value(&mut self, token: &str, previous: &str, out: &mut Decoded) {
+    fn value(&mut self, token: &str, previous: &str, out: &mut DecodedName) {
         if let Some(found) = arch(token) {
             out.arch.get_or_insert(found);
         } else if previous == "cutlass" && capability(token).is_some() {
@@ -138,7 +138,7 @@ impl Seen {
     }
 
     /// Takes in a token that is a word.
-    fn word(&mut self, token: &str, out: &mut Decoded) {
+    fn word(&mut self, token: &str, out: &mut DecodedName) {
         match token {
             "fprop" => out.conv_role = Some(Role::Fwd),
             "dgrad" | "deconv" => out.conv_role = Some(Role::Dgrad),
@@ -158,7 +158,7 @@ impl Seen {
     }
 
     /// Draws the conclusions that need more than one token.
-    fn conclude(mut self, name: &str, out: &mut Decoded) {
+    fn conclude(mut self, name: &str, out: &mut DecodedName) {
         if let Some(i) = self.instruction {
             self.conv |= i.conv;
             out.conv_role = out.conv_role.or(i.role);
@@ -192,7 +192,7 @@ impl Seen {
 }
 
 /// Names cuBLAS, cuDNN and CUTLASS build from tokens.
-fn nvidia(name: &str, out: &mut Decoded) {
+fn nvidia(name: &str, out: &mut DecodedName) {
     let lower = name.to_ascii_lowercase();
     let mut seen = Seen::default();
     let mut previous = "";
@@ -220,7 +220,11 @@ fn splits_k(lower: &str) -> bool {
 }
 
 /// The type the multiplication runs in: the operands', with TF32 told from FP32 by the instruction.
-fn math_type(types: &[DType], instruction: Option<Instruction>, out: &Decoded) -> Option<DType> {
+fn math_type(
+    types: &[DType],
+    instruction: Option<Instruction>,
+    out: &DecodedName,
+) -> Option<DType> {
     let tensor = out.tensor_core == TensorCore::Yes;
     let ampere = out.arch >= Some((8, 0)) || out.arch.is_none();
     let named = instruction
@@ -246,7 +250,7 @@ fn math_type(types: &[DType], instruction: Option<Instruction>, out: &Decoded) -
 }
 
 /// `nvjet_[sm100_]<types>_<m>x<n>_<k>x<stages>_<cluster>_..._<layout>`.
-fn nvjet(name: &str, out: &mut Decoded) {
+fn nvjet(name: &str, out: &mut DecodedName) {
     out.family = Family::Gemm;
     out.tensor_core = TensorCore::Yes;
     out.persistent = true;
@@ -272,7 +276,7 @@ fn nvjet(name: &str, out: &mut Decoded) {
 }
 
 /// `bmm_<out>_<a><b>_Fp32_t<m>x<n>x<k>[u2]_..._<layout>_..._sm100f`.
-fn trt_llm(name: &str, out: &mut Decoded) {
+fn trt_llm(name: &str, out: &mut DecodedName) {
     out.family = Family::Gemm;
     out.tensor_core = TensorCore::Yes;
     for (position, token) in name.split('_').enumerate() {
@@ -310,7 +314,7 @@ fn operand_types(token: &str) -> Option<DType> {
 }
 
 /// `Cijk_<A>_<B>_<types>_..._MT<m>x<n>x<k>_MI<m>x<n>x..`.
-fn tensile(name: &str, out: &mut Decoded) {
+fn tensile(name: &str, out: &mut DecodedName) {
     if name.contains("_PostGSU") {
         out.family = Family::Helper;
         out.helper = true;
@@ -372,7 +376,7 @@ fn tensile(name: &str, out: &mut Decoded) {
 }
 
 /// `igemm_{fwd,bwd,wrw}_gtc[x]_<layout>_<type>_..._bt<m>x<n>x<k>`.
-fn igemm(name: &str, out: &mut Decoded) {
+fn igemm(name: &str, out: &mut DecodedName) {
     out.family = Family::Conv;
     out.tensor_core = if name.contains("gtc") {
         TensorCore::Yes
@@ -399,7 +403,7 @@ fn igemm(name: &str, out: &mut Decoded) {
 }
 
 /// CUTLASS kernels spelled out as C++ types: `cutlass::device_kernel<cutlass::gemm::kernel::...>`.
-fn cutlass_templates(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn cutlass_templates(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let wrapper = matches!(
         parts.leaf.as_str(),
         "kernel" | "kernel2" | "device_kernel" | "device_kernel_sm90" | "enable_3x_kernel_for_sm9x"
@@ -467,7 +471,7 @@ fn cutlass_templates(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// AMD's Composable Kernel and its successor CK Tile.
-fn composable(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn composable(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let ck = parts.path.starts_with("ck::") || parts.path.starts_with("ck_tile::");
     if !ck {
         return false;
@@ -600,7 +604,7 @@ const TYPED: &[Typed] = {
     ]
 };
 
-fn typed(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn typed(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if sp3_winograd(parts, out) || deep_gemm(parts, out) {
         return true;
     }
@@ -632,7 +636,7 @@ fn typed(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// `miopenSp3AsmConv_v30_3_1_gfx94x_fp32_f3x2_stride1`: Winograd on the vector units.
-fn sp3_winograd(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn sp3_winograd(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if !(parts.leaf.starts_with("miopensp3asm") || parts.leaf.starts_with("sp3asmconv")) {
         return false;
     }
@@ -644,7 +648,7 @@ fn sp3_winograd(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// DeepSeek's `deep_gemm::fp8_gemm_kernel` and its successors: Hopper and Blackwell only.
-fn deep_gemm(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn deep_gemm(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if !(parts.path.starts_with("deep_gemm::") && parts.leaf.contains("gemm")) {
         return false;
     }
@@ -657,7 +661,7 @@ fn deep_gemm(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// The identifier if it is short, else what tells it from its sisters.
-fn label(ident: &str, out: &Decoded) -> String {
+fn label(ident: &str, out: &DecodedName) -> String {
     if ident.len() <= LABEL {
         return ident.to_owned();
     }

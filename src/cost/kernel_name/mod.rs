@@ -18,7 +18,7 @@ mod tests;
 mod tokens;
 
 /// Recognises one group of kernels: fills in what the name says and answers whether it was one.
-type Reader = fn(&scan::Parts<'_>, &mut Decoded) -> bool;
+type Reader = fn(&scan::Parts<'_>, &mut DecodedName) -> bool;
 
 /// In this order; the first that recognises the name decides.
 const READERS: &[Reader] = &[
@@ -41,10 +41,10 @@ const LABEL: usize = 60;
 
 /// Decodes a kernel's name, demangled or not. Any text is accepted; the work is linear in its length
 /// and only the first 16 KiB are looked at.
-pub fn decode(name: &str) -> Decoded {
+pub fn decode(name: &str) -> DecodedName {
     let text = scan::readable(name);
     let parts = scan::Parts::of(&text);
-    let mut out = Decoded::of_base(&parts);
+    let mut out = DecodedName::of_base(&parts);
     if !READERS.iter().any(|reader| reader(&parts, &mut out)) {
         out.family = Family::Unknown;
     }
@@ -70,7 +70,7 @@ pub fn readable(name: &str) -> std::borrow::Cow<'_, str> {
 pub fn is_communication(name: &str) -> bool {
     let text = scan::readable(name);
     let parts = scan::Parts::of(&text);
-    let mut out = Decoded::of_base(&parts);
+    let mut out = DecodedName::of_base(&parts);
     !native::inductor(&parts, &mut out) && native::communication(&parts, &mut out)
 }
 
@@ -196,7 +196,7 @@ pub enum TensorCore {
 
 /// Everything a kernel's name gives away.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Decoded {
+pub struct DecodedName {
     /// The function's own name without return type, namespaces kept, template arguments and
     /// parameters cut: `at::native::vectorized_elementwise_kernel`, `ampere_sgemm_128x64_tn`.
     pub base: String,
@@ -238,10 +238,10 @@ pub struct Decoded {
     pub fast_conv: bool,
 }
 
-impl Decoded {
+impl DecodedName {
     /// What is known before any reader has looked: the name itself.
-    fn of_base(parts: &scan::Parts<'_>) -> Decoded {
-        Decoded {
+    fn of_base(parts: &scan::Parts<'_>) -> DecodedName {
+        DecodedName {
             base: parts.base.clone(),
             label: scan::cut(parts.name(), 240).to_owned(),
             family: Family::Unknown,

@@ -2,11 +2,11 @@
 //! softmax, multi-tensor optimizers, and the ones Inductor generates.
 
 use super::scan::{self, Ident, Parts};
-use super::{Decoded, Family, TensorCore};
+use super::{DecodedName, Family, TensorCore};
 use crate::base::DType;
 
 /// Memory operations some profilers list among the kernels.
-pub(super) fn memory(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn memory(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     out.family = match parts.leaf.split(' ').next() {
         Some("memcpy") => Family::Memcpy,
         Some("memset") => Family::Memset,
@@ -17,7 +17,7 @@ pub(super) fn memory(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 
 /// `triton_<kind>_fused_<ops>_<n>`: the kind decides. The listed operators are what was fused, and
 /// may be anything: `triton_poi_fused__scaled_dot_product_...` is a pointwise kernel.
-pub(super) fn inductor(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn inductor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if parts.leaf.ends_with("_triton") {
         out.triton = true;
         return false;
@@ -244,7 +244,7 @@ const LOOPS: &[(&str, Option<bool>)] = &[
 ];
 
 /// Elementwise kernels; the functor says which operator.
-pub(super) fn elementwise(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn elementwise(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let leaf = parts.leaf.as_str();
     let Some((base, strided)) = LOOPS.iter().find(|l| leaf.starts_with(l.0)) else {
         return false;
@@ -330,7 +330,7 @@ fn offsets(args: &str) -> Option<bool> {
 }
 
 /// Tells copies that change the element type from those that only move data.
-fn copies(op: &str, args: &str, out: &mut Decoded) {
+fn copies(op: &str, args: &str, out: &mut DecodedName) {
     const NAMED: [(&str, &str, DType); 4] = [
         ("bfloat16_copy", "float -> bf16", DType::Bf16),
         ("float16_copy", "float -> fp16", DType::Fp16),
@@ -355,7 +355,7 @@ fn copies(op: &str, args: &str, out: &mut Decoded) {
 }
 
 /// `reduce_kernel<512, 1, ReduceOp<float, MeanOps<float, ...>, ...>>`.
-pub(super) fn reduce(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn reduce(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if parts.leaf != "reduce_kernel" || !parts.path.starts_with("at::") {
         return false;
     }
@@ -371,7 +371,7 @@ pub(super) fn reduce(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// `cunn_SoftMaxForward<...LogSoftMaxForwardEpilogue>`, `softmax_warp_forward<..., is_log, ...>`.
-pub(super) fn softmax(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn softmax(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let leaf = parts.leaf.as_str();
     let warp = leaf.starts_with("softmax_warp_");
     let block = leaf.contains("cunn_softmax") || leaf.contains("cunn_spatialsoftmax");
@@ -397,7 +397,7 @@ pub(super) fn softmax(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 
 /// `multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, ...>`: optimizers and
 /// `_foreach_` operators, of PyTorch and Apex.
-pub(super) fn multi_tensor(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn multi_tensor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if !parts.leaf.starts_with("multi_tensor_apply_kernel") {
         return false;
     }
@@ -423,7 +423,7 @@ pub(super) fn multi_tensor(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// Collective communication: NCCL, RCCL, and the custom ones of serving engines.
-pub(super) fn communication(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn communication(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     const COLLECTIVES: [(&str, &str); 14] = [
         ("allreduce", "all_reduce"),
         ("all_reduce", "all_reduce"),

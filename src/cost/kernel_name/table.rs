@@ -1,7 +1,7 @@
 //! Kernels known by their own name, and the words that tell a family when nothing else does.
 
 use super::scan::{self, Parts};
-use super::{Decoded, Family, TensorCore};
+use super::{DecodedName, Family, TensorCore};
 
 /// Where in the name a row's text has to stand. All lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -321,7 +321,7 @@ fn hit(row: &Row, parts: &Parts<'_>, words: &[String]) -> bool {
     }
 }
 
-fn apply(row: &Row, parts: &Parts<'_>, out: &mut Decoded) -> bool {
+fn apply(row: &Row, parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     out.family = row.family;
     out.dtype = out.dtype.or_else(|| scan::first_type(parts.args, true));
     if !row.label.is_empty() {
@@ -331,7 +331,7 @@ fn apply(row: &Row, parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// Kernels that only help a GEMM, a convolution or attention.
-pub(super) fn helpers(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn helpers(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let Some(row) = HELPERS.iter().find(|r| hit(r, parts, &[])) else {
         return false;
     };
@@ -342,7 +342,7 @@ pub(super) fn helpers(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// Kernels by name.
-pub(super) fn kernels(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn kernels(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let Some(row) = KERNELS.iter().find(|r| hit(r, parts, &[])) else {
         return false;
     };
@@ -357,7 +357,7 @@ pub(super) fn kernels(parts: &Parts<'_>, out: &mut Decoded) -> bool {
 }
 
 /// Kernels by the words in their name, which is the last resort.
-pub(super) fn words(parts: &Parts<'_>, out: &mut Decoded) -> bool {
+pub(super) fn words(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let words = scan::words(parts.name());
     let Some(row) = WORDS.iter().find(|r| hit(r, parts, &words)) else {
         return false;

@@ -5,7 +5,8 @@ use super::call::{Call, count, product, sum, total};
 use crate::base::DType;
 use crate::correlate::Tensor;
 use crate::cost::{
-    Dims, Family, FlopsClass, OpCost, Unknown, causal_pairs_at_the_end, causal_pairs_at_the_start,
+    Dims, Family, FlopsClass, OpCost, UnknownCost, causal_pairs_at_the_end,
+    causal_pairs_at_the_start,
 };
 
 const FLOPS: &str = "2 B H Sq Sk (Dqk + Dv), H the query heads; the full square also under a causal mask, whose count is kept beside it and makes the ideal time";
@@ -33,7 +34,7 @@ const fn entry(
     names: &'static [&'static str],
     namespaces: &'static [&'static str],
     backward: &'static str,
-    handler: fn(&Call) -> Result<OpCost, Unknown>,
+    handler: fn(&Call) -> Result<OpCost, UnknownCost>,
 ) -> Entry {
     Entry {
         names,
@@ -237,17 +238,18 @@ fn sizes(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
-) -> Result<Attention, Unknown> {
+) -> Result<Attention, UnknownCost> {
     if l.sequence_first && q.shape.len() == 3 {
         return packed(call, l, q, k, v);
     }
-    let of = |t: &Tensor| heads_and_length(&t.shape, l.sequence_first).ok_or(Unknown::BadArguments);
+    let of =
+        |t: &Tensor| heads_and_length(&t.shape, l.sequence_first).ok_or(UnknownCost::BadArguments);
     let (batch, heads, seq_q, d_qk) = of(q)?;
     let (_, k_heads, seq_k, k_dim) = of(k)?;
     let (_, _, v_len, d_v) = of(v)?;
     let grouped = k_heads == 0 || heads.checked_rem(k_heads) == Some(0);
     if k_dim != d_qk || v_len != seq_k || !grouped {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     Ok(Attention {
         batch,
@@ -268,19 +270,19 @@ fn packed(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
-) -> Result<Attention, Unknown> {
+) -> Result<Attention, UnknownCost> {
     let ([t_q, heads, d_qk], [t_k, _, _], [_, _, d_v]) =
         (q.shape.as_slice(), k.shape.as_slice(), v.shape.as_slice())
     else {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     };
-    let (lengths_at, _) = l.varlen.ok_or(Unknown::BadArguments)?;
+    let (lengths_at, _) = l.varlen.ok_or(UnknownCost::BadArguments)?;
     let lengths = call
         .optional(lengths_at, &["cu_seqlens_q", "cum_seq_q", "cu_seqlens"])
-        .ok_or(Unknown::DataDependent)?;
+        .ok_or(UnknownCost::DataDependent)?;
     let batch = count(&lengths.shape).saturating_sub(1);
     if batch == 0 {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     Ok(Attention {
         batch,
@@ -293,18 +295,18 @@ fn packed(
     })
 }
 
-fn forward(call: &Call) -> Result<OpCost, Unknown> {
+fn forward(call: &Call) -> Result<OpCost, UnknownCost> {
     let q = call.tensor(0, &["query", "q"])?;
     let k = call.tensor(1, &["key", "k"])?;
     let v = call.tensor(2, &["value", "v"])?;
     work(call, [q, k, v], call.backward)
 }
 
-fn paged(_call: &Call) -> Result<OpCost, Unknown> {
-    Err(Unknown::DataDependent)
+fn paged(_call: &Call) -> Result<OpCost, UnknownCost> {
+    Err(UnknownCost::DataDependent)
 }
 
-fn backward(call: &Call) -> Result<OpCost, Unknown> {
+fn backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let q = call.tensor(1, &["query", "q"])?;
     let k = call.tensor(2, &["key", "k"])?;
     let v = call.tensor(3, &["value", "v"])?;
@@ -319,7 +321,7 @@ fn mask_type(call: &Call) -> Option<bool> {
     call.int(9, &["custom_mask_type"]).value().map(|t| t != 0)
 }
 
-fn work(call: &Call, [q, k, v]: [&Tensor; 3], gradients: bool) -> Result<OpCost, Unknown> {
+fn work(call: &Call, [q, k, v]: [&Tensor; 3], gradients: bool) -> Result<OpCost, UnknownCost> {
     let l = layout(call);
     let a = sizes(call, &l, q, k, v)?;
     let causal = l

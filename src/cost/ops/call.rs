@@ -7,13 +7,13 @@
 
 use crate::base::DType;
 use crate::correlate::{ArgValue, OpArgs, Tensor};
-use crate::cost::{Dims, OpCost, Role, RoleCost, Unknown};
+use crate::cost::{Dims, OpCost, Role, RoleCost, UnknownCost};
 
 use super::Entry;
 use super::name::Origin;
 
 /// Bytes, when every element type is known.
-pub(super) type Bytes = Result<u64, Unknown>;
+pub(super) type Bytes = Result<u64, UnknownCost>;
 
 /// One operator call.
 #[derive(Debug, Clone, Copy)]
@@ -43,10 +43,10 @@ pub(super) enum Given<T> {
 
 impl<T> Given<T> {
     /// The value, the default, or the reason there is neither.
-    pub(super) fn or(self, default: T) -> Result<T, Unknown> {
+    pub(super) fn or(self, default: T) -> Result<T, UnknownCost> {
         match self {
             Given::Default => Ok(default),
-            Given::Hidden => Err(Unknown::NoScalars),
+            Given::Hidden => Err(UnknownCost::NoScalars),
             Given::Value(v) => Ok(v),
         }
     }
@@ -102,17 +102,17 @@ impl<'a> Call<'a> {
     }
 
     /// A tensor the operator cannot do without.
-    pub(super) fn tensor(&self, index: usize, names: &[&str]) -> Result<&'a Tensor, Unknown> {
+    pub(super) fn tensor(&self, index: usize, names: &[&str]) -> Result<&'a Tensor, UnknownCost> {
         match self.arg(index, names) {
             Some(ArgValue::Tensor(t)) => Ok(t),
-            Some(ArgValue::Unknown) => Err(Unknown::NoShapes),
-            None if self.args.items.is_empty() => Err(Unknown::NoShapes),
-            _ => Err(Unknown::BadArguments),
+            Some(ArgValue::Unknown) => Err(UnknownCost::NoShapes),
+            None if self.args.items.is_empty() => Err(UnknownCost::NoShapes),
+            _ => Err(UnknownCost::BadArguments),
         }
     }
 
     /// The first operand, under the names PyTorch gives it.
-    pub(super) fn input(&self) -> Result<&'a Tensor, Unknown> {
+    pub(super) fn input(&self) -> Result<&'a Tensor, UnknownCost> {
         self.tensor(0, &["input", "self"])
     }
 
@@ -126,20 +126,24 @@ impl<'a> Call<'a> {
     }
 
     /// A list of tensors. Kineto sometimes records only `[]` for it.
-    pub(super) fn tensors(&self, index: usize, names: &[&str]) -> Result<Vec<&'a Tensor>, Unknown> {
+    pub(super) fn tensors(
+        &self,
+        index: usize,
+        names: &[&str],
+    ) -> Result<Vec<&'a Tensor>, UnknownCost> {
         match self.arg(index, names) {
             Some(ArgValue::List(items)) => items
                 .iter()
                 .map(|v| match v {
                     ArgValue::Tensor(t) => Ok(t),
-                    ArgValue::Unknown => Err(Unknown::NoShapes),
-                    _ => Err(Unknown::BadArguments),
+                    ArgValue::Unknown => Err(UnknownCost::NoShapes),
+                    _ => Err(UnknownCost::BadArguments),
                 })
                 .collect(),
-            Some(ArgValue::Tensor(t)) if t.shape.is_empty() => Err(Unknown::NoShapes),
-            Some(ArgValue::Unknown) => Err(Unknown::NoShapes),
-            None if self.args.items.is_empty() => Err(Unknown::NoShapes),
-            _ => Err(Unknown::BadArguments),
+            Some(ArgValue::Tensor(t)) if t.shape.is_empty() => Err(UnknownCost::NoShapes),
+            Some(ArgValue::Unknown) => Err(UnknownCost::NoShapes),
+            None if self.args.items.is_empty() => Err(UnknownCost::NoShapes),
+            _ => Err(UnknownCost::BadArguments),
         }
     }
 
@@ -208,8 +212,8 @@ impl<'a> Call<'a> {
     }
 
     /// The element type of a floating operand.
-    pub(super) fn dtype(&self, t: &Tensor) -> Result<DType, Unknown> {
-        t.dtype.or(self.default_dtype).ok_or(Unknown::NoDType)
+    pub(super) fn dtype(&self, t: &Tensor) -> Result<DType, UnknownCost> {
+        t.dtype.or(self.default_dtype).ok_or(UnknownCost::NoDType)
     }
 
     /// Bytes of the distinct elements of a floating operand. A scalar whose type is not recorded
@@ -246,13 +250,13 @@ impl<'a> Call<'a> {
 
     /// The cost these parts make. Without element types the bytes of GEMM-like work stay open, but
     /// its FLOPs are worth having; anything else is memory bound and has no price without bytes.
-    pub(super) fn priced(&self, parts: Vec<Part>) -> Result<OpCost, Unknown> {
+    pub(super) fn cost_of(&self, parts: Vec<Part>) -> Result<OpCost, UnknownCost> {
         let mut bytes_known = true;
         let mut roles = Vec::with_capacity(parts.len());
         for part in parts {
             let bytes = match part.bytes {
                 Ok(bytes) => bytes,
-                Err(Unknown::NoDType) if self.entry.family.is_math() => {
+                Err(UnknownCost::NoDType) if self.entry.family.is_math() => {
                     bytes_known = false;
                     0
                 }
@@ -275,13 +279,18 @@ impl<'a> Call<'a> {
     }
 
     /// The cost of work that is one piece.
-    pub(super) fn one(&self, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Unknown> {
-        self.priced(vec![Part::new(self.role(), flops, bytes, dims)])
+    pub(super) fn one(&self, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, UnknownCost> {
+        self.cost_of(vec![Part::new(self.role(), flops, bytes, dims)])
     }
 
     /// The cost of a backward operator with arguments of its own.
-    pub(super) fn gradient(&self, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Unknown> {
-        self.priced(vec![Part::new(Role::Bwd, flops, bytes, dims)])
+    pub(super) fn gradient(
+        &self,
+        flops: u64,
+        bytes: Bytes,
+        dims: Dims,
+    ) -> Result<OpCost, UnknownCost> {
+        self.cost_of(vec![Part::new(Role::Bwd, flops, bytes, dims)])
     }
 }
 
@@ -353,7 +362,7 @@ pub(super) fn sum(parts: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 /// The shape two shapes broadcast to.
-pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Result<Vec<u64>, Unknown> {
+pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Result<Vec<u64>, UnknownCost> {
     let rank = a.len().max(b.len());
     let at = |shape: &[u64], from_last: usize| {
         shape
@@ -368,30 +377,30 @@ pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Result<Vec<u64>, Unknown> {
             (1, y) => Ok(y),
             (x, 1) => Ok(x),
             (x, y) if x == y => Ok(x),
-            _ => Err(Unknown::BadArguments),
+            _ => Err(UnknownCost::BadArguments),
         })
         .collect()
 }
 
 /// The index a PyTorch dimension number stands for.
-pub(super) fn axis(dim: i64, rank: usize) -> Result<usize, Unknown> {
+pub(super) fn axis(dim: i64, rank: usize) -> Result<usize, UnknownCost> {
     // A scalar accepts 0 and -1 as if it had one dimension.
-    let rank = i64::try_from(rank.max(1)).map_err(|_| Unknown::BadArguments)?;
+    let rank = i64::try_from(rank.max(1)).map_err(|_| UnknownCost::BadArguments)?;
     let dim = if dim < 0 {
         dim.saturating_add(rank)
     } else {
         dim
     };
     if (0..rank).contains(&dim) {
-        usize::try_from(dim).map_err(|_| Unknown::BadArguments)
+        usize::try_from(dim).map_err(|_| UnknownCost::BadArguments)
     } else {
-        Err(Unknown::BadArguments)
+        Err(UnknownCost::BadArguments)
     }
 }
 
 /// Converts a size that may not be negative.
-pub(super) fn size(value: i64) -> Result<u64, Unknown> {
-    u64::try_from(value).map_err(|_| Unknown::BadArguments)
+pub(super) fn size(value: i64) -> Result<u64, UnknownCost> {
+    u64::try_from(value).map_err(|_| UnknownCost::BadArguments)
 }
 
 /// The type PyTorch promotes a set of tensors to: the highest category wins, then the widest type;
@@ -477,7 +486,7 @@ mod tests {
     fn broadcasting_follows_numpy() {
         assert_eq!(broadcast(&[8, 1, 64], &[4, 64]), Ok(vec![8, 4, 64]));
         assert_eq!(broadcast(&[], &[3]), Ok(vec![3]));
-        assert_eq!(broadcast(&[2], &[3]), Err(Unknown::BadArguments));
+        assert_eq!(broadcast(&[2], &[3]), Err(UnknownCost::BadArguments));
         assert_eq!(broadcast(&[0], &[1]), Ok(vec![0]));
     }
 
@@ -497,7 +506,7 @@ mod tests {
     fn axes_count_from_either_end() {
         assert_eq!(axis(-1, 3), Ok(2));
         assert_eq!(axis(0, 0), Ok(0));
-        assert_eq!(axis(3, 3), Err(Unknown::BadArguments));
-        assert_eq!(axis(i64::MIN, 3), Err(Unknown::BadArguments));
+        assert_eq!(axis(3, 3), Err(UnknownCost::BadArguments));
+        assert_eq!(axis(i64::MIN, 3), Err(UnknownCost::BadArguments));
     }
 }

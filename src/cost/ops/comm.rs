@@ -7,7 +7,7 @@ use super::call::{Call, product, size, sum};
 use super::name::{Name, Origin};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const NOTE: &str =
     "local memory traffic only: a collective is limited by links and by the slowest rank";
@@ -125,13 +125,13 @@ fn wire(collective: &str, bytes: u64, ranks: Option<u64>) -> Option<u64> {
     u64::try_from(sent).ok()
 }
 
-fn priced(
+fn message_cost(
     call: &Call,
     collective: &str,
     local: u64,
     message: u64,
     ranks: Option<u64>,
-) -> Result<OpCost, Unknown> {
+) -> Result<OpCost, UnknownCost> {
     let dims = Dims::Message {
         bytes: message,
         ranks,
@@ -153,10 +153,10 @@ fn ranks(call: &Call) -> Option<u64> {
 }
 
 /// Kineto's fields of the call, as keyword arguments under their own names.
-fn message(call: &Call) -> Result<OpCost, Unknown> {
+fn message(call: &Call) -> Result<OpCost, UnknownCost> {
     let elements = |name| match call.keyword(&[name]) {
         Some(ArgValue::Int(n)) => size(*n),
-        _ => Err(Unknown::NoShapes),
+        _ => Err(UnknownCost::NoShapes),
     };
     let Ok(incoming) = elements("In msg nelems") else {
         return tensors(call);
@@ -168,9 +168,9 @@ fn message(call: &Call) -> Result<OpCost, Unknown> {
     };
     let e = (word("dtype").and_then(DType::parse))
         .or(call.default_dtype)
-        .ok_or(Unknown::NoDType)?
+        .ok_or(UnknownCost::NoDType)?
         .bytes();
-    priced(
+    message_cost(
         call,
         word("Collective name").unwrap_or(call.name),
         product([sum([incoming, outgoing]), e]),
@@ -180,7 +180,7 @@ fn message(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// From the tensors: the argument with most bytes is the message.
-fn tensors(call: &Call) -> Result<OpCost, Unknown> {
+fn tensors(call: &Call) -> Result<OpCost, UnknownCost> {
     let mut local = 0_u64;
     let mut message = 0_u64;
     let mut any = false;
@@ -199,9 +199,9 @@ fn tensors(call: &Call) -> Result<OpCost, Unknown> {
         message = message.max(bytes);
     }
     if !any {
-        return Err(Unknown::NoShapes);
+        return Err(UnknownCost::NoShapes);
     }
-    priced(call, call.name, local, message, ranks(call))
+    message_cost(call, call.name, local, message, ranks(call))
 }
 
 fn tensor(value: &ArgValue) -> Option<&Tensor> {

@@ -4,7 +4,7 @@
 use super::Entry;
 use super::call::{Call, Given, Part, count, product, size, total};
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
 
 mod pair;
 
@@ -260,7 +260,7 @@ fn order(call: &Call) -> Order {
     }
 }
 
-fn forward(call: &Call) -> Result<OpCost, Unknown> {
+fn forward(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let w = call.tensor(1, &["weight"])?;
     let order = order(call);
@@ -292,9 +292,9 @@ fn gradients(
     conv: Conv,
     x: &Tensor,
     w: &Tensor,
-    dy: Result<u64, Unknown>,
+    dy: Result<u64, UnknownCost>,
     mask: Mask,
-) -> Result<OpCost, Unknown> {
+) -> Result<OpCost, UnknownCost> {
     let dims = conv.dims();
     let mut parts = Vec::with_capacity(3);
     if mask.input {
@@ -310,11 +310,11 @@ fn gradients(
         let dims = Dims::Elements { numel: conv.out() };
         parts.push(Part::new(Role::BiasGrad, conv.out(), bytes, dims));
     }
-    call.priced(parts)
+    call.cost_of(parts)
 }
 
 /// The sizes, and the number of output elements.
-fn sizes(call: &Call, order: &Order, x: &Tensor, w: &Tensor) -> Result<(Conv, u64), Unknown> {
+fn sizes(call: &Call, order: &Order, x: &Tensor, w: &Tensor) -> Result<(Conv, u64), UnknownCost> {
     let transposed = match order.transposed {
         Transposed::Never => false,
         Transposed::Always => true,
@@ -324,7 +324,7 @@ fn sizes(call: &Call, order: &Order, x: &Tensor, w: &Tensor) -> Result<(Conv, u6
         Some(at) => size(call.int(at, &["groups"]).or(1)?)?,
         None => native_groups(call, x),
     };
-    let filter = w.shape.get(2..).ok_or(Unknown::BadArguments)?;
+    let filter = w.shape.get(2..).ok_or(UnknownCost::BadArguments)?;
     let spatial = spatial(x, filter.len())?;
     let stride = per_dim(call.ints(order.stride, &["stride"]), 1, filter.len())?;
     let dilation = per_dim(call.ints(order.dilation, &["dilation"]), 1, filter.len())?;
@@ -372,12 +372,12 @@ fn assemble(
     transposed: bool,
     out_spatial: u64,
     stride: u64,
-) -> Result<Conv, Unknown> {
+) -> Result<Conv, UnknownCost> {
     let [first, second, filter @ ..] = w.shape.as_slice() else {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     };
     if filter.is_empty() || groups == 0 {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     let spatial = spatial(x, filter.len())?;
     // An input without batch dimension is one image.
@@ -387,14 +387,14 @@ fn assemble(
         1
     };
     let channels = x.shape.get(x.shape.len().saturating_sub(filter.len() + 1));
-    let c = channels.copied().ok_or(Unknown::BadArguments)?;
+    let c = channels.copied().ok_or(UnknownCost::BadArguments)?;
     let fits = if transposed {
         *first == c
     } else {
         second.saturating_mul(groups) == c
     };
     if !fits {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     let k = if transposed {
         second.saturating_mul(groups)
@@ -415,31 +415,31 @@ fn assemble(
     })
 }
 
-fn spatial(x: &Tensor, dims: usize) -> Result<&[u64], Unknown> {
+fn spatial(x: &Tensor, dims: usize) -> Result<&[u64], UnknownCost> {
     let rank = x.shape.len();
     if dims == 0 || !(rank == dims + 1 || rank == dims + 2) {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
-    x.shape.get(rank - dims..).ok_or(Unknown::BadArguments)
+    x.shape.get(rank - dims..).ok_or(UnknownCost::BadArguments)
 }
 
 /// One number for all dimensions, or one each.
-fn per_dim(given: Given<Vec<i64>>, default: i64, dims: usize) -> Result<Vec<i64>, Unknown> {
+fn per_dim(given: Given<Vec<i64>>, default: i64, dims: usize) -> Result<Vec<i64>, UnknownCost> {
     let list = given.or(vec![default])?;
     match list.as_slice() {
         [] => Ok(vec![default; dims]),
         [one] => Ok(vec![*one; dims]),
         many if many.len() == dims => Ok(list),
-        _ => Err(Unknown::BadArguments),
+        _ => Err(UnknownCost::BadArguments),
     }
 }
 
 /// Padding by number or by word: "valid" is none, "same" keeps the size.
-fn padding(call: &Call, at: usize, filter: &[u64]) -> Result<Vec<i64>, Unknown> {
+fn padding(call: &Call, at: usize, filter: &[u64]) -> Result<Vec<i64>, UnknownCost> {
     match call.text(at, &["padding"]) {
         Some("valid") => Ok(vec![0; filter.len()]),
         Some("same") => Ok(vec![SAME; filter.len()]),
-        Some(_) => Err(Unknown::BadArguments),
+        Some(_) => Err(UnknownCost::BadArguments),
         None => per_dim(call.ints(at, &["padding"]), 0, filter.len()),
     }
 }
@@ -459,12 +459,12 @@ struct Window {
 }
 
 /// Output length of one dimension (torch.nn.Conv2d and ConvTranspose2d documentation).
-fn out_len(w: Window) -> Result<u64, Unknown> {
+fn out_len(w: Window) -> Result<u64, UnknownCost> {
     if w.padding == SAME {
         return Ok(w.len);
     }
     if w.stride <= 0 || w.dilation <= 0 || w.padding < 0 || w.output_padding < 0 || w.taps == 0 {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     let [len, taps] = [w.len, w.taps].map(i128::from);
     let [stride, padding] = [w.stride, w.padding].map(i128::from);
@@ -479,16 +479,16 @@ fn out_len(w: Window) -> Result<u64, Unknown> {
     } else {
         let free = (len + 2 * padding).saturating_sub(reach).saturating_sub(1);
         if free < 0 {
-            return Err(Unknown::BadArguments);
+            return Err(UnknownCost::BadArguments);
         }
         free / stride + 1
     };
-    u64::try_from(out).map_err(|_| Unknown::BadArguments)
+    u64::try_from(out).map_err(|_| UnknownCost::BadArguments)
 }
 
 /// The backward operators with arguments of their own: dY's shape is given, so neither strides nor
 /// padding are needed.
-fn backward(call: &Call) -> Result<OpCost, Unknown> {
+fn backward(call: &Call) -> Result<OpCost, UnknownCost> {
     if call.name.ends_with("_input") || call.name.ends_with("_weight") {
         return one_gradient(call);
     }
@@ -566,25 +566,25 @@ fn looks_transposed(dy: &Tensor, x: &Tensor, w: &Tensor) -> bool {
     channels(dy) != first && channels(x) == first
 }
 
-fn deduced_groups(x: &Tensor, w: &Tensor, transposed: bool) -> Result<u64, Unknown> {
+fn deduced_groups(x: &Tensor, w: &Tensor, transposed: bool) -> Result<u64, UnknownCost> {
     if transposed {
         return Ok(1);
     }
     match (x.shape.get(1), w.shape.get(1)) {
-        (Some(c), Some(per_group)) => c.checked_div(*per_group).ok_or(Unknown::BadArguments),
-        _ => Err(Unknown::BadArguments),
+        (Some(c), Some(per_group)) => c.checked_div(*per_group).ok_or(UnknownCost::BadArguments),
+        _ => Err(UnknownCost::BadArguments),
     }
 }
 
 /// `cudnn_convolution_backward_input(input_size, dY, w, ...)` and
 /// `..._weight(weight_size, dY, x, ...)`: the missing operand is only a size.
-fn one_gradient(call: &Call) -> Result<OpCost, Unknown> {
+fn one_gradient(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(1, &["grad_output"])?;
     let given = call.tensor(2, &["weight", "input", "self"])?;
     let sizes = call
         .ints(0, &["self_size", "input_size", "weight_size"])
         .value()
-        .ok_or(Unknown::NoScalars)?;
+        .ok_or(UnknownCost::NoScalars)?;
     let missing = Tensor {
         shape: sizes.iter().map(|&s| size(s)).collect::<Result<_, _>>()?,
         dtype: dy.dtype,

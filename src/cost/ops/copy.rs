@@ -4,7 +4,7 @@ use super::Entry;
 use super::call::{Call, axis, count, product, promote, size, sum, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const COPY: Entry = Entry {
     names: &["copy", "foreach_copy"],
@@ -173,7 +173,7 @@ fn elements(n: u64) -> Dims {
     Dims::Elements { numel: n }
 }
 
-fn copy(call: &Call) -> Result<OpCost, Unknown> {
+fn copy(call: &Call) -> Result<OpCost, UnknownCost> {
     if call.name == "foreach_copy" {
         return super::optim::foreach_copy(call);
     }
@@ -189,7 +189,7 @@ fn copy(call: &Call) -> Result<OpCost, Unknown> {
     Ok(cost)
 }
 
-fn duplicate(call: &Call) -> Result<OpCost, Unknown> {
+fn duplicate(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
     call.one(0, total([call.bytes(x), call.dense(n, x)]), elements(n))
@@ -231,12 +231,12 @@ fn target(call: &Call) -> Option<DType> {
         .or(call.default_dtype)
 }
 
-fn cast(call: &Call) -> Result<OpCost, Unknown> {
+fn cast(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
-    let to = target(call).ok_or(Unknown::NoDType)?;
+    let to = target(call).ok_or(UnknownCost::NoDType)?;
     // The type the kernel's name proves may be the source's or the target's: never use it for both.
-    let from = x.dtype.ok_or(Unknown::NoDType)?;
+    let from = x.dtype.ok_or(UnknownCost::NoDType)?;
     let bytes = total([call.bytes(x), Ok(n.saturating_mul(to.bytes()))]);
     let mut cost = call.one(0, bytes, elements(n))?;
     if from == to {
@@ -246,7 +246,7 @@ fn cast(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// The tensors of a list, or of the arguments themselves: PyProf's markers unpack the list.
-fn pieces<'a>(call: &Call<'a>) -> Result<Vec<&'a Tensor>, Unknown> {
+fn pieces<'a>(call: &Call<'a>) -> Result<Vec<&'a Tensor>, UnknownCost> {
     if let Some(ArgValue::List(_)) = call.arg(0, &["tensors"]) {
         return call.tensors(0, &["tensors"]);
     }
@@ -256,12 +256,12 @@ fn pieces<'a>(call: &Call<'a>) -> Result<Vec<&'a Tensor>, Unknown> {
         .filter(|t| !t.shape.is_empty())
         .collect();
     if found.is_empty() {
-        return Err(Unknown::NoShapes);
+        return Err(UnknownCost::NoShapes);
     }
     Ok(found)
 }
 
-fn cat(call: &Call) -> Result<OpCost, Unknown> {
+fn cat(call: &Call) -> Result<OpCost, UnknownCost> {
     let pieces = pieces(call)?;
     let n = sum(pieces.iter().map(|t| count(&t.shape)));
     let mut types = Vec::with_capacity(pieces.len());
@@ -270,13 +270,13 @@ fn cat(call: &Call) -> Result<OpCost, Unknown> {
         types.push((call.dtype(t)?, true));
         read = read.saturating_add(call.bytes(t)?);
     }
-    let out = promote(types).ok_or(Unknown::BadArguments)?;
+    let out = promote(types).ok_or(UnknownCost::BadArguments)?;
     let bytes = read.saturating_add(n.saturating_mul(out.bytes()));
     call.one(0, Ok(bytes), elements(n))
 }
 
 /// `select_backward(dY, input_sizes, dim, index)`, or the view's own arguments on its node.
-fn view_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn view_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let first = call.tensor(0, &["grad_output", "input", "self"])?;
     if call.backward {
         // The size of the slice is not worth chasing: at least the whole gradient is written.
@@ -286,7 +286,7 @@ fn view_backward(call: &Call) -> Result<OpCost, Unknown> {
     let sizes = call
         .ints(1, &["input_sizes"])
         .value()
-        .ok_or(Unknown::NoShapes)?;
+        .ok_or(UnknownCost::NoShapes)?;
     let n = count(
         &sizes
             .iter()
@@ -297,7 +297,7 @@ fn view_backward(call: &Call) -> Result<OpCost, Unknown> {
     call.gradient(0, total([part, call.dense(n, first), part]), elements(n))
 }
 
-fn fill(call: &Call) -> Result<OpCost, Unknown> {
+fn fill(call: &Call) -> Result<OpCost, UnknownCost> {
     if let Some(ArgValue::List(_)) = call.arg(0, &["self"]) {
         let list = call.tensors(0, &["self"])?;
         let bytes = list
@@ -325,7 +325,7 @@ impl Call<'_> {
 }
 
 /// New tensors: the shape of another one, or a list of sizes.
-fn create(call: &Call) -> Result<OpCost, Unknown> {
+fn create(call: &Call) -> Result<OpCost, UnknownCost> {
     let like = call.name.ends_with("_like");
     let stated = call.dtype_arg(usize::MAX, &["dtype"]).value();
     if let Some(ArgValue::Tensor(t)) = call.arg(0, &["input", "self"]) {
@@ -344,7 +344,7 @@ fn create(call: &Call) -> Result<OpCost, Unknown> {
         // `ones_like` of a Python number, as PyProf records a 0-dim tensor.
         Some(ArgValue::Float(_) | ArgValue::Bool(_)) => 1,
         Some(ArgValue::Int(_)) if like => 1,
-        _ if call.name == "randint" => return Err(Unknown::NoShapes),
+        _ if call.name == "randint" => return Err(UnknownCost::NoShapes),
         _ => count(&shape(call, 0)?),
     };
     let filled_with_int =
@@ -359,12 +359,15 @@ fn create(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// Sizes as one list, or as numbers side by side.
-fn shape(call: &Call, at: usize) -> Result<Vec<u64>, Unknown> {
+fn shape(call: &Call, at: usize) -> Result<Vec<u64>, UnknownCost> {
     if call.args.items.is_empty() {
-        return Err(Unknown::NoShapes);
+        return Err(UnknownCost::NoShapes);
     }
     if let Some(ArgValue::List(_)) = call.arg(at, &["size"]) {
-        let list = call.ints(at, &["size"]).value().ok_or(Unknown::NoShapes)?;
+        let list = call
+            .ints(at, &["size"])
+            .value()
+            .ok_or(UnknownCost::NoShapes)?;
         return list.iter().map(|&s| size(s)).collect();
     }
     let positional = call.args.items.iter().skip(at);
@@ -375,28 +378,28 @@ fn shape(call: &Call, at: usize) -> Result<Vec<u64>, Unknown> {
     });
     let sizes = numbers.map(size).collect::<Result<Vec<u64>, _>>()?;
     if sizes.is_empty() {
-        return Err(Unknown::NoShapes);
+        return Err(UnknownCost::NoShapes);
     }
     Ok(sizes)
 }
 
-fn arange(call: &Call) -> Result<OpCost, Unknown> {
+fn arange(call: &Call) -> Result<OpCost, UnknownCost> {
     if let Some(out) = call.args.tensors().find(|t| !t.shape.is_empty()) {
         let n = count(&out.shape);
         return call.one(0, call.dense(n, out), elements(n));
     }
     if call.name != "arange" {
-        return Err(Unknown::NoShapes);
+        return Err(UnknownCost::NoShapes);
     }
     let bound = |i| call.number(i, &[]).value();
     let (start, end, step) = match (bound(0), bound(1), bound(2)) {
         (Some(end), None, _) => (0.0, end, 1.0),
         (Some(start), Some(end), step) => (start, end, step.unwrap_or(1.0)),
-        _ => return Err(Unknown::NoShapes),
+        _ => return Err(UnknownCost::NoShapes),
     };
     let steps = ((end - start) / step).ceil();
     if !(0.0..9e15).contains(&steps) {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     let floats = call
         .args
@@ -413,7 +416,7 @@ fn arange(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// Sizes and type after indexing away a dimension; shared with the indexing operators.
-pub(super) fn without(t: &Tensor, dim: i64) -> Result<Vec<u64>, Unknown> {
+pub(super) fn without(t: &Tensor, dim: i64) -> Result<Vec<u64>, UnknownCost> {
     let gone = axis(dim, t.shape.len())?;
     let kept = t.shape.iter().enumerate().filter(|(i, _)| *i != gone);
     Ok(kept.map(|(_, &d)| d).collect())

@@ -5,7 +5,7 @@ use super::call::{Call, count, product, sum, total};
 use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::Tensor;
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const EMBEDDING: Entry = Entry {
     names: &["embedding", "embedding_dense"],
@@ -65,16 +65,19 @@ const EQUAL_USE: &str = "batched embedding tables taken as equally often used: w
 
 /// `(_, dev_weights, uvm_weights, cache, placements, weights_offsets, D_offsets, total_D, max_D,
 /// hash_size_cumsum, hash_bits, indices, offsets, ...)`: many tables in one flat buffer.
-fn batched_tables(call: &Call) -> Result<OpCost, Unknown> {
+fn batched_tables(call: &Call) -> Result<OpCost, UnknownCost> {
     let weights = call.tensor(1, &["dev_weights"])?;
     let columns = call.tensor(6, &["D_offsets"])?;
     let indices = call.tensor(11, &["indices"])?;
     let offsets = call.tensor(12, &["offsets"])?;
-    let width = call.int(7, &["total_D"]).value().ok_or(Unknown::NoShapes)?;
+    let width = call
+        .int(7, &["total_D"])
+        .value()
+        .ok_or(UnknownCost::NoShapes)?;
     let width = super::call::size(width)?;
     let tables = count(&columns.shape).saturating_sub(1);
     let lookups = count(&indices.shape);
-    let mean = |whole: u64| whole.checked_div(tables).ok_or(Unknown::BadArguments);
+    let mean = |whole: u64| whole.checked_div(tables).ok_or(UnknownCost::BadArguments);
     let gathered = mean(product([lookups, width]))?;
     let bags = mean(count(&offsets.shape).saturating_sub(1))?;
     let bytes = total([
@@ -90,7 +93,7 @@ fn batched_tables(call: &Call) -> Result<OpCost, Unknown> {
 
 /// Table and indices. `F.embedding` takes the indices first; on a backward node the arguments may
 /// be those of either spelling, and then the types tell.
-fn table_and_indices<'a>(call: &Call<'a>) -> Result<(&'a Tensor, &'a Tensor), Unknown> {
+fn table_and_indices<'a>(call: &Call<'a>) -> Result<(&'a Tensor, &'a Tensor), UnknownCost> {
     let first = call.tensor(0, &["input", "weight"])?;
     let second = call.tensor(1, &["weight", "indices"])?;
     let integral = |t: &Tensor| t.dtype.map(|d| !d.is_float());
@@ -106,7 +109,7 @@ fn table_and_indices<'a>(call: &Call<'a>) -> Result<(&'a Tensor, &'a Tensor), Un
     if table.shape.len() == 2 {
         Ok((table, indices))
     } else {
-        Err(Unknown::BadArguments)
+        Err(UnknownCost::BadArguments)
     }
 }
 
@@ -121,7 +124,7 @@ fn dims(lookups: u64, width: u64) -> Dims {
     }
 }
 
-fn embedding(call: &Call) -> Result<OpCost, Unknown> {
+fn embedding(call: &Call) -> Result<OpCost, UnknownCost> {
     let (table, indices) = table_and_indices(call)?;
     let lookups = count(&indices.shape);
     let out = product([lookups, width(table)]);
@@ -141,7 +144,7 @@ fn gradient(
     like: &Tensor,
     (lookups, width, height): (u64, u64, u64),
     indices: u64,
-) -> Result<OpCost, Unknown> {
+) -> Result<OpCost, UnknownCost> {
     let incoming = product([lookups, width]);
     // No more rows are touched than there are, nor than lookups.
     let touched = call.dense(product([lookups.min(height), width]), like);
@@ -158,30 +161,30 @@ fn gradient(
 }
 
 /// `embedding_dense_backward(dY, indices, num_weights, padding_idx, scale_grad_by_freq)`.
-fn embedding_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn embedding_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output", "grad"])?;
     let indices = call.tensor(1, &["indices"])?;
     let height = call
         .int(2, &["num_weights"])
         .value()
-        .ok_or(Unknown::NoShapes)?;
+        .ok_or(UnknownCost::NoShapes)?;
     let height = super::call::size(height)?;
-    let width = dy.shape.last().copied().ok_or(Unknown::BadArguments)?;
+    let width = dy.shape.last().copied().ok_or(UnknownCost::BadArguments)?;
     let bytes = call.bytes_as(Some(indices), DType::Int64);
     gradient(call, dy, (count(&indices.shape), width, height), bytes)
 }
 
-fn embedding_bag(call: &Call) -> Result<OpCost, Unknown> {
+fn embedding_bag(call: &Call) -> Result<OpCost, UnknownCost> {
     let (table, indices) = table_and_indices(call)?;
     let offsets = call.optional(2, &["offsets"]);
     if call.backward {
-        return Err(Unknown::UnknownOp);
+        return Err(UnknownCost::UnknownOp);
     }
     let lookups = count(&indices.shape);
     let bags = match (offsets, indices.shape.as_slice()) {
         (Some(offsets), [_]) => count(&offsets.shape),
         (_, [bags, _]) => *bags,
-        _ => return Err(Unknown::NoShapes),
+        _ => return Err(UnknownCost::NoShapes),
     };
     let gathered = product([lookups, width(table)]);
     let index_bytes = sum([

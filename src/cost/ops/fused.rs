@@ -3,7 +3,7 @@
 
 use super::Entry;
 use super::call::Call;
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const NOTE: &str =
     "a compiled kernel: its arithmetic is not in the profile, in-out pointers count once";
@@ -37,7 +37,7 @@ pub(super) fn entry(base: &str) -> Option<&'static Entry> {
     }
 }
 
-fn pointers(call: &Call) -> Result<OpCost, Unknown> {
+fn pointers(call: &Call) -> Result<OpCost, UnknownCost> {
     let mut bytes = 0_u64;
     let mut n = 0_u64;
     for t in call.args.tensors().filter(|t| !t.shape.is_empty()) {
@@ -45,7 +45,7 @@ fn pointers(call: &Call) -> Result<OpCost, Unknown> {
         n = n.max(super::call::count(&t.shape));
     }
     if n == 0 {
-        return Err(Unknown::NoShapes);
+        return Err(UnknownCost::NoShapes);
     }
     let mut cost = call.one(0, Ok(bytes), Dims::Elements { numel: n })?;
     cost.note = Some(NOTE);

@@ -4,7 +4,7 @@ use super::Entry;
 use super::call::{Bytes, Call, Given, Part, broadcast, count, distinct, product, sum, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
 
 const SOURCE: &str = "torch.utils.flop_counter; NVIDIA Matrix Multiplication Background guide";
 const BACKWARD: &str =
@@ -170,7 +170,7 @@ fn parts(call: &Call, gemm: Gemm, a: Bytes, b: Bytes, c: Bytes, bias: Option<Byt
 }
 
 /// `mm`, `bmm`, `matmul` and the vector products: one rule, `torch.matmul`'s.
-fn matmul(call: &Call) -> Result<OpCost, Unknown> {
+fn matmul(call: &Call) -> Result<OpCost, UnknownCost> {
     let a = call.tensor(0, &["input", "self", "tensor"])?;
     let b = call.tensor(1, &["mat2", "other", "vec", "tensor", "vec2"])?;
     let gemm = product_of(a, b)?;
@@ -182,23 +182,23 @@ fn matmul(call: &Call) -> Result<OpCost, Unknown> {
         call.dense(gemm.out(), a),
         None,
     );
-    call.priced(parts)
+    call.cost_of(parts)
 }
 
 /// Sizes of `a @ b` under `torch.matmul`'s rules.
-fn product_of(a: &Tensor, b: &Tensor) -> Result<Gemm, Unknown> {
+fn product_of(a: &Tensor, b: &Tensor) -> Result<Gemm, UnknownCost> {
     let (a_batch, a_rows, a_cols) = match a.shape.as_slice() {
         [k] => (&[][..], 1, *k),
         [batch @ .., m, k] => (batch, *m, *k),
-        [] => return Err(Unknown::BadArguments),
+        [] => return Err(UnknownCost::BadArguments),
     };
     let (b_batch, b_rows, b_cols) = match b.shape.as_slice() {
         [k] => (&[][..], *k, 1),
         [batch @ .., k, n] => (batch, *k, *n),
-        [] => return Err(Unknown::BadArguments),
+        [] => return Err(UnknownCost::BadArguments),
     };
     if a_cols != b_rows {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     let contiguous = contiguous(a, b);
     // PyTorch folds the batch of A into the rows when B is one matrix.
@@ -247,7 +247,7 @@ fn last_or_previous(t: &Tensor) -> Option<Contiguous> {
 }
 
 /// `self + mat1 mat2`, where `self` is a bias row or a whole matrix.
-fn addmm(call: &Call) -> Result<OpCost, Unknown> {
+fn addmm(call: &Call) -> Result<OpCost, UnknownCost> {
     let added = call.input()?;
     let a = call.tensor(1, &["mat1", "batch1", "mat"])?;
     let Some(b) = call.optional(2, &["mat2", "batch2", "vec"]) else {
@@ -279,15 +279,15 @@ fn addmm(call: &Call) -> Result<OpCost, Unknown> {
         // The gradient of a whole added matrix is dC itself.
         roles.retain(|p| p.role != Role::BiasGrad);
     }
-    call.priced(roles)
+    call.cost_of(roles)
 }
 
-fn addr(call: &Call) -> Result<OpCost, Unknown> {
+fn addr(call: &Call) -> Result<OpCost, UnknownCost> {
     let added = call.input()?;
     let a = call.tensor(1, &["vec1"])?;
     let b = call.tensor(2, &["vec2"])?;
     if call.backward {
-        return Err(Unknown::UnknownOp);
+        return Err(UnknownCost::UnknownOp);
     }
     let gemm = Gemm {
         batch: 1,
@@ -298,19 +298,19 @@ fn addr(call: &Call) -> Result<OpCost, Unknown> {
     };
     let c = call.dense(gemm.out(), a);
     let bias = Some(call.bytes(added));
-    call.priced(parts(call, gemm, call.bytes(a), call.bytes(b), c, bias))
+    call.cost_of(parts(call, gemm, call.bytes(a), call.bytes(b), c, bias))
 }
 
 /// `y = x w^T + b`.
-fn linear(call: &Call) -> Result<OpCost, Unknown> {
+fn linear(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let w = call.tensor(1, &["weight"])?;
     let bias = call.optional(2, &["bias"]);
-    let (&k, rows) = x.shape.split_last().ok_or(Unknown::BadArguments)?;
+    let (&k, rows) = x.shape.split_last().ok_or(UnknownCost::BadArguments)?;
     let n = match w.shape.as_slice() {
         [n, in_features] if *in_features == k => *n,
         [in_features] if *in_features == k => 1,
-        _ => return Err(Unknown::BadArguments),
+        _ => return Err(UnknownCost::BadArguments),
     };
     let gemm = Gemm {
         batch: 1,
@@ -321,7 +321,7 @@ fn linear(call: &Call) -> Result<OpCost, Unknown> {
     };
     let y = call.dense(gemm.out(), x);
     let bias = bias.map(|b| call.bytes(b));
-    call.priced(parts(call, gemm, call.bytes(x), call.bytes(w), y, bias))
+    call.cost_of(parts(call, gemm, call.bytes(x), call.bytes(w), y, bias))
 }
 
 /// The same for x[.., k] and w[n, k]: as they are usually laid out both along k, and the number of rows
@@ -335,25 +335,30 @@ fn contiguous_linear(x: &Tensor, w: &Tensor) -> (bool, bool, bool) {
 
 /// A contraction of two operands. With more, the order of contraction decides, and the profile does
 /// not hold it.
-fn einsum(call: &Call) -> Result<OpCost, Unknown> {
+fn einsum(call: &Call) -> Result<OpCost, UnknownCost> {
     let equation = match call.arg(0, &["equation"]) {
         Some(ArgValue::Str(text)) => text,
-        Some(ArgValue::Unknown | ArgValue::Tensor(_)) | None => return Err(Unknown::NoShapes),
-        _ => return Err(Unknown::BadArguments),
+        Some(ArgValue::Unknown | ArgValue::Tensor(_)) | None => return Err(UnknownCost::NoShapes),
+        _ => return Err(UnknownCost::BadArguments),
     };
     let operands: Vec<&Tensor> = call.args.tensors().take(3).collect();
     let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     match operands.as_slice() {
-        [] => Err(Unknown::NoShapes),
+        [] => Err(UnknownCost::NoShapes),
         [a] => one_operand(call, &equation, a),
         [a, b] => two_operands(call, &equation, a, b),
-        _ => Err(Unknown::DataDependent),
+        _ => Err(UnknownCost::DataDependent),
     }
 }
 
-fn two_operands(call: &Call, equation: &str, a: &Tensor, b: &Tensor) -> Result<OpCost, Unknown> {
+fn two_operands(
+    call: &Call,
+    equation: &str,
+    a: &Tensor,
+    b: &Tensor,
+) -> Result<OpCost, UnknownCost> {
     let (inputs, output) = sides(equation);
-    let (left, right) = inputs.split_once(',').ok_or(Unknown::BadArguments)?;
+    let (left, right) = inputs.split_once(',').ok_or(UnknownCost::BadArguments)?;
     let (left, right) = (letters(left, a)?, letters(right, b)?);
     let sizes: Vec<(char, u64)> = left.iter().chain(&right).copied().collect();
     let output = result(output, &sizes);
@@ -367,17 +372,17 @@ fn two_operands(call: &Call, equation: &str, a: &Tensor, b: &Tensor) -> Result<O
         call.dense(gemm.out(), a),
         None,
     );
-    call.priced(parts)
+    call.cost_of(parts)
 }
 
 /// A transposition, a diagonal, or a sum over the letters that are left out.
-fn one_operand(call: &Call, equation: &str, a: &Tensor) -> Result<OpCost, Unknown> {
+fn one_operand(call: &Call, equation: &str, a: &Tensor) -> Result<OpCost, UnknownCost> {
     let (input, output) = sides(equation);
     let sizes = letters(input, a)?;
     let output = result(output, &sizes);
     let size_of = |letter: char| sizes.iter().find(|(l, _)| *l == letter).map(|(_, d)| *d);
     let kept: Option<Vec<u64>> = output.chars().map(size_of).collect();
-    let out = count(&kept.ok_or(Unknown::BadArguments)?);
+    let out = count(&kept.ok_or(UnknownCost::BadArguments)?);
     let summed = sizes.iter().any(|(letter, _)| !output.contains(*letter));
     let flops = if summed { count(&a.shape) } else { 0 };
     let bytes = total([call.bytes(a), call.dense(out, a)]);
@@ -396,12 +401,12 @@ fn sides(equation: &str) -> (&str, Option<&str>) {
 const ELLIPSIS: std::ops::RangeInclusive<char> = '0'..='9';
 
 /// An operand's letters with their sizes; an ellipsis is spelled out.
-fn letters(subscripts: &str, t: &Tensor) -> Result<Vec<(char, u64)>, Unknown> {
+fn letters(subscripts: &str, t: &Tensor) -> Result<Vec<(char, u64)>, UnknownCost> {
     let named = subscripts.replacen("...", "", 1);
     if !named.chars().all(|c| c.is_ascii_alphabetic()) {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
-    let hidden = (t.shape.len().checked_sub(named.len())).ok_or(Unknown::BadArguments)?;
+    let hidden = (t.shape.len().checked_sub(named.len())).ok_or(UnknownCost::BadArguments)?;
     let all = match subscripts.split_once("...") {
         Some((before, after)) => {
             let places: Vec<char> = ELLIPSIS.take(hidden).collect();
@@ -411,7 +416,7 @@ fn letters(subscripts: &str, t: &Tensor) -> Result<Vec<(char, u64)>, Unknown> {
         None => named,
     };
     if all.chars().count() != t.shape.len() {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     Ok(all.chars().zip(t.shape.iter().copied()).collect())
 }
@@ -447,9 +452,9 @@ fn contraction(
     right: &str,
     output: &str,
     sizes: &[(char, u64)],
-) -> Result<Gemm, Unknown> {
+) -> Result<Gemm, UnknownCost> {
     if !output.chars().all(|c| sizes.iter().any(|(l, _)| *l == c)) {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     let mut seen: Vec<char> = Vec::new();
     let (mut batch, mut m, mut n, mut k) = (1_u64, 1_u64, 1_u64, 1_u64);
@@ -490,7 +495,7 @@ fn contraction(
     })
 }
 
-fn scaled_mm(call: &Call) -> Result<OpCost, Unknown> {
+fn scaled_mm(call: &Call) -> Result<OpCost, UnknownCost> {
     let a = call.input()?;
     let b = call.tensor(1, &["mat2", "other"])?;
     let gemm = product_of(a, b)?;
@@ -508,14 +513,14 @@ fn scaled_mm(call: &Call) -> Result<OpCost, Unknown> {
     let out = match (named, call.dtype_arg(6, &["out_dtype"])) {
         (Some(d), _) | (None, Given::Value(d)) => Ok(d),
         (None, Given::Default) => call.dtype(a),
-        (None, Given::Hidden) => Err(Unknown::NoDType),
+        (None, Given::Hidden) => Err(UnknownCost::NoDType),
     };
     let c = out.map(|d| gemm.out().saturating_mul(d.bytes()));
     let bytes = total([call.bytes(a), call.bytes(b), c, Ok(scales)]);
     call.one(gemm.flops(), bytes, gemm.dims())
 }
 
-fn int_mm(call: &Call) -> Result<OpCost, Unknown> {
+fn int_mm(call: &Call) -> Result<OpCost, UnknownCost> {
     let a = call.input()?;
     let b = call.tensor(1, &["mat2"])?;
     let gemm = product_of(a, b)?;
@@ -526,7 +531,7 @@ fn int_mm(call: &Call) -> Result<OpCost, Unknown> {
 
 /// Groups of rows, columns or of the dimension summed over, each with a matrix of its own.
 /// `_scaled_grouped_mm(a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)`.
-fn grouped_mm(call: &Call) -> Result<OpCost, Unknown> {
+fn grouped_mm(call: &Call) -> Result<OpCost, UnknownCost> {
     let scaled = call.name.starts_with("scaled");
     let offsets = if scaled { 4 } else { 2 };
     let a = call.input()?;
@@ -540,10 +545,10 @@ fn grouped_mm(call: &Call) -> Result<OpCost, Unknown> {
             let groups = call
                 .optional(offsets, &["offs"])
                 .map(|t| count(&t.shape))
-                .ok_or(Unknown::NoShapes)?;
+                .ok_or(UnknownCost::NoShapes)?;
             (1, *m, *k, *n, product([groups, *m, *n]))
         }
-        _ => return Err(Unknown::BadArguments),
+        _ => return Err(UnknownCost::BadArguments),
     };
     let gemm = Gemm {
         batch,
@@ -565,16 +570,16 @@ fn grouped_mm(call: &Call) -> Result<OpCost, Unknown> {
     call.one(gemm.flops(), bytes, gemm.dims())
 }
 
-fn bilinear(call: &Call) -> Result<OpCost, Unknown> {
+fn bilinear(call: &Call) -> Result<OpCost, UnknownCost> {
     let left = call.tensor(0, &["input1"])?;
     let right = call.tensor(1, &["input2"])?;
     let w = call.tensor(2, &["weight"])?;
     let [out, in1, in2] = *w.shape.as_slice() else {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     };
-    let (_, rows) = left.shape.split_last().ok_or(Unknown::BadArguments)?;
+    let (_, rows) = left.shape.split_last().ok_or(UnknownCost::BadArguments)?;
     if call.backward {
-        return Err(Unknown::UnknownOp);
+        return Err(UnknownCost::UnknownOp);
     }
     let gemm = Gemm {
         batch: 1,

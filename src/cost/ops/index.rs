@@ -5,7 +5,7 @@ use super::call::{Call, Given, axis, broadcast, count, distinct, product, size, 
 use super::copy::without;
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const WORST_CASE: &str = "worst case: every element selected (the output's size is data)";
 const SORT_NOTE: &str = "compulsory bytes only: a radix sort makes several passes";
@@ -202,7 +202,7 @@ fn elements(n: u64) -> Dims {
 
 /// Gathers `n` elements of `from` by an index of `index` bytes. The gradient scatters them back into
 /// a zero-filled copy.
-fn gathered(call: &Call, from: &Tensor, n: u64, index: u64) -> Result<OpCost, Unknown> {
+fn gathered(call: &Call, from: &Tensor, n: u64, index: u64) -> Result<OpCost, UnknownCost> {
     let part = call.dense(n, from);
     if !call.backward {
         return call.one(0, total([Ok(index), part, part]), elements(n));
@@ -218,25 +218,25 @@ fn index_bytes(call: &Call, index: &Tensor) -> u64 {
     call.bytes_as(Some(index), DType::Int64)
 }
 
-fn gather(call: &Call) -> Result<OpCost, Unknown> {
+fn gather(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let at = if call.name == "gather" { 2 } else { 1 };
     let index = call.tensor(at, &["index", "indices"])?;
     gathered(call, x, count(&index.shape), index_bytes(call, index))
 }
 
-fn index_select(call: &Call) -> Result<OpCost, Unknown> {
+fn index_select(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let index = call.tensor(2, &["index"])?;
     let n = match (call.int(1, &["dim"]), x.shape.as_slice()) {
         (Given::Value(dim), _) => product([count(&without(x, dim)?), count(&index.shape)]),
         (_, [_]) => count(&index.shape),
-        _ => return Err(Unknown::NoShapes),
+        _ => return Err(UnknownCost::NoShapes),
     };
     gathered(call, x, n, index_bytes(call, index))
 }
 
-fn take(call: &Call) -> Result<OpCost, Unknown> {
+fn take(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let index = call.tensor(1, &["index"])?;
     gathered(call, x, count(&index.shape), index_bytes(call, index))
@@ -244,12 +244,12 @@ fn take(call: &Call) -> Result<OpCost, Unknown> {
 
 /// The index tensors of `x[i, :, j]` and the shape they select: the indexed dimensions give way to
 /// the shape the indices broadcast to.
-fn selection(call: &Call, x: &Tensor) -> Result<(u64, u64), Unknown> {
+fn selection(call: &Call, x: &Tensor) -> Result<(u64, u64), UnknownCost> {
     let indices: Vec<&ArgValue> = match call.arg(1, &["indices"]) {
         Some(ArgValue::List(items)) => items.iter().collect(),
         Some(one @ ArgValue::Tensor(_)) => vec![one],
-        Some(ArgValue::Unknown) | None => return Err(Unknown::NoShapes),
-        _ => return Err(Unknown::BadArguments),
+        Some(ArgValue::Unknown) | None => return Err(UnknownCost::NoShapes),
+        _ => return Err(UnknownCost::BadArguments),
     };
     let mut shape = Vec::new();
     let mut bytes = 0_u64;
@@ -263,28 +263,34 @@ fn selection(call: &Call, x: &Tensor) -> Result<(u64, u64), Unknown> {
             continue;
         }
         if index.dtype == Some(DType::Bool) {
-            return Err(Unknown::DataDependent);
+            return Err(UnknownCost::DataDependent);
         }
-        let slot = kept.get_mut(dim).ok_or(Unknown::BadArguments)?;
+        let slot = kept.get_mut(dim).ok_or(UnknownCost::BadArguments)?;
         *slot = 1;
         shape = broadcast(&shape, &index.shape)?;
         bytes = bytes.saturating_add(index_bytes(call, index));
         found = true;
     }
     if !found {
-        return Err(Unknown::NoShapes);
+        return Err(UnknownCost::NoShapes);
     }
     Ok((product([count(&kept), count(&shape)]), bytes))
 }
 
-fn index(call: &Call) -> Result<OpCost, Unknown> {
+fn index(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let (n, bytes) = selection(call, x)?;
     gathered(call, x, n, bytes)
 }
 
 /// Writes `n` elements into `to`: with `adds`, reads them first. Out of place, the rest is copied.
-fn scattered(call: &Call, to: &Tensor, n: u64, inputs: u64, adds: bool) -> Result<OpCost, Unknown> {
+fn scattered(
+    call: &Call,
+    to: &Tensor,
+    n: u64,
+    inputs: u64,
+    adds: bool,
+) -> Result<OpCost, UnknownCost> {
     let part = call.dense(n, to)?;
     let touched = if adds { part.saturating_mul(2) } else { part };
     let copied = if call.in_place {
@@ -300,16 +306,16 @@ fn scattered(call: &Call, to: &Tensor, n: u64, inputs: u64, adds: bool) -> Resul
     Ok(cost)
 }
 
-fn not_a_gradient(call: &Call) -> Result<(), Unknown> {
+fn not_a_gradient(call: &Call) -> Result<(), UnknownCost> {
     if call.backward {
-        Err(Unknown::UnknownOp)
+        Err(UnknownCost::UnknownOp)
     } else {
         Ok(())
     }
 }
 
 /// `scatter_(self, dim, index, src)`.
-fn scatter(call: &Call) -> Result<OpCost, Unknown> {
+fn scatter(call: &Call) -> Result<OpCost, UnknownCost> {
     not_a_gradient(call)?;
     let to = call.input()?;
     let index = call.tensor(2, &["index"])?;
@@ -325,7 +331,7 @@ fn scatter(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// `index_put_(self, indices, values, accumulate)`.
-fn index_put(call: &Call) -> Result<OpCost, Unknown> {
+fn index_put(call: &Call) -> Result<OpCost, UnknownCost> {
     not_a_gradient(call)?;
     let to = call.input()?;
     let (n, indices) = selection(call, to)?;
@@ -335,14 +341,14 @@ fn index_put(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// `index_add_(self, dim, index, source)`.
-fn index_add(call: &Call) -> Result<OpCost, Unknown> {
+fn index_add(call: &Call) -> Result<OpCost, UnknownCost> {
     not_a_gradient(call)?;
     let to = call.input()?;
     let index = call.tensor(2, &["index"])?;
     let (n, source) = match call.arg(3, &["source", "tensor", "value"]) {
         Some(ArgValue::Tensor(t)) if !t.shape.is_empty() => (count(&t.shape), call.bytes(t)?),
         _ => {
-            let dim = call.int(1, &["dim"]).value().ok_or(Unknown::NoShapes)?;
+            let dim = call.int(1, &["dim"]).value().ok_or(UnknownCost::NoShapes)?;
             (product([count(&without(to, dim)?), count(&index.shape)]), 0)
         }
     };
@@ -350,7 +356,7 @@ fn index_add(call: &Call) -> Result<OpCost, Unknown> {
     scattered(call, to, n, sum([index_bytes(call, index), source]), adds)
 }
 
-fn masked_fill(call: &Call) -> Result<OpCost, Unknown> {
+fn masked_fill(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let mask = call.tensor(1, &["mask"])?;
     let n = if call.in_place {
@@ -369,7 +375,7 @@ fn masked_fill(call: &Call) -> Result<OpCost, Unknown> {
     call.one(0, bytes, elements(n))
 }
 
-fn masked_select(call: &Call) -> Result<OpCost, Unknown> {
+fn masked_select(call: &Call) -> Result<OpCost, UnknownCost> {
     not_a_gradient(call)?;
     let x = call.input()?;
     let mask = call.tensor(1, &["mask"])?;
@@ -384,7 +390,7 @@ fn masked_select(call: &Call) -> Result<OpCost, Unknown> {
     Ok(cost)
 }
 
-fn nonzero(call: &Call) -> Result<OpCost, Unknown> {
+fn nonzero(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
     let out = product([n, x.shape.len() as u64, 8]);
@@ -393,22 +399,22 @@ fn nonzero(call: &Call) -> Result<OpCost, Unknown> {
     Ok(cost)
 }
 
-fn rearrange(call: &Call) -> Result<OpCost, Unknown> {
+fn rearrange(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
     call.one(0, total([call.bytes(x), call.dense(n, x)]), elements(n))
 }
 
-fn repeat(call: &Call) -> Result<OpCost, Unknown> {
+fn repeat(call: &Call) -> Result<OpCost, UnknownCost> {
     not_a_gradient(call)?;
     let x = call.input()?;
     if call.name == "repeat_interleave" && call.optional(1, &["repeats"]).is_some() {
-        return Err(Unknown::DataDependent);
+        return Err(UnknownCost::DataDependent);
     }
     let times = call
         .ints(1, &["repeats", "dims"])
         .value()
-        .ok_or(Unknown::NoShapes)?;
+        .ok_or(UnknownCost::NoShapes)?;
     // `x.repeat(2, 3)` as PyProf records it: the numbers stand side by side.
     let more = call.args.items.iter().skip(2).map_while(|a| match a.value {
         ArgValue::Int(v) if a.name.is_none() && call.name != "repeat_interleave" => Some(v),
@@ -421,36 +427,38 @@ fn repeat(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// `pad` lists two numbers per dimension, the last dimension first; negative ones cut.
-fn pad(call: &Call) -> Result<OpCost, Unknown> {
+fn pad(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let pads = call
         .ints(1, &["pad", "padding"])
         .value()
-        .ok_or(Unknown::NoShapes)?;
+        .ok_or(UnknownCost::NoShapes)?;
     if pads.len() % 2 != 0 || pads.len() / 2 > x.shape.len() {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     let mut shape = x.shape.clone();
     for (dim, pair) in shape.iter_mut().rev().zip(pads.chunks(2)) {
         let added = pair.iter().fold(0_i64, |s, &p| s.saturating_add(p));
-        *dim = dim.checked_add_signed(added).ok_or(Unknown::BadArguments)?;
+        *dim = dim
+            .checked_add_signed(added)
+            .ok_or(UnknownCost::BadArguments)?;
     }
     let n = count(&shape);
     call.one(0, total([call.bytes(x), call.dense(n, x)]), elements(n))
 }
 
-fn one_hot(call: &Call) -> Result<OpCost, Unknown> {
+fn one_hot(call: &Call) -> Result<OpCost, UnknownCost> {
     let index = call.input()?;
     let classes = match call.int(1, &["num_classes"]) {
         Given::Value(n) if n > 0 => size(n)?,
-        _ => return Err(Unknown::DataDependent),
+        _ => return Err(UnknownCost::DataDependent),
     };
     let n = product([count(&index.shape), classes]);
     let out = n.saturating_mul(8);
     call.one(0, Ok(sum([index_bytes(call, index), out])), elements(n))
 }
 
-fn last_dim(call: &Call, x: &Tensor, at: usize) -> Result<u64, Unknown> {
+fn last_dim(call: &Call, x: &Tensor, at: usize) -> Result<u64, UnknownCost> {
     let dim = match call.int(at, &["dim"]) {
         Given::Value(dim) => axis(dim, x.shape.len())?,
         _ => x.shape.len().saturating_sub(1),
@@ -465,7 +473,7 @@ fn rows(n: u64, cols: u64) -> Dims {
     }
 }
 
-fn sort(call: &Call) -> Result<OpCost, Unknown> {
+fn sort(call: &Call) -> Result<OpCost, UnknownCost> {
     not_a_gradient(call)?;
     let x = call.input()?;
     let n = count(&x.shape);
@@ -482,13 +490,13 @@ fn sort(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// `topk(x, k, dim)`, `kthvalue(x, k, dim)`, `median(x, dim)`, `mode(x, dim)`.
-fn topk(call: &Call) -> Result<OpCost, Unknown> {
+fn topk(call: &Call) -> Result<OpCost, UnknownCost> {
     not_a_gradient(call)?;
     let x = call.input()?;
     let n = count(&x.shape);
     let (k, dim_at) = match call.name {
         "topk" => (
-            size(call.int(1, &["k"]).value().ok_or(Unknown::NoShapes)?)?,
+            size(call.int(1, &["k"]).value().ok_or(UnknownCost::NoShapes)?)?,
             2,
         ),
         "kthvalue" => (1, 2),
@@ -506,7 +514,7 @@ fn topk(call: &Call) -> Result<OpCost, Unknown> {
     Ok(cost)
 }
 
-fn search(call: &Call) -> Result<OpCost, Unknown> {
+fn search(call: &Call) -> Result<OpCost, UnknownCost> {
     let first = call.tensor(0, &["input", "sorted_sequence", "self"])?;
     let second = call.tensor(1, &["boundaries", "input", "self"])?;
     let values = if call.name == "bucketize" {
@@ -523,29 +531,29 @@ fn search(call: &Call) -> Result<OpCost, Unknown> {
     call.one(0, bytes, elements(n))
 }
 
-fn data_dependent(call: &Call) -> Result<OpCost, Unknown> {
+fn data_dependent(call: &Call) -> Result<OpCost, UnknownCost> {
     call.input()?;
-    Err(Unknown::DataDependent)
+    Err(UnknownCost::DataDependent)
 }
 
-fn randperm(call: &Call) -> Result<OpCost, Unknown> {
-    let n = size(call.int(0, &["n"]).value().ok_or(Unknown::NoShapes)?)?;
+fn randperm(call: &Call) -> Result<OpCost, UnknownCost> {
+    let n = size(call.int(0, &["n"]).value().ok_or(UnknownCost::NoShapes)?)?;
     let dtype = call.dtype_arg(usize::MAX, &["dtype"]).value();
     let bytes = n.saturating_mul(dtype.unwrap_or(DType::Int64).bytes());
     call.one(0, Ok(bytes), elements(n))
 }
 
-fn multinomial(call: &Call) -> Result<OpCost, Unknown> {
+fn multinomial(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let samples = size(
         call.int(1, &["num_samples"])
             .value()
-            .ok_or(Unknown::NoShapes)?,
+            .ok_or(UnknownCost::NoShapes)?,
     )?;
     let rows = match x.shape.as_slice() {
         [_] => 1,
         [rows, _] => *rows,
-        _ => return Err(Unknown::BadArguments),
+        _ => return Err(UnknownCost::BadArguments),
     };
     let read = distinct(x).saturating_mul(call.dtype(x)?.bytes());
     let n = product([rows, samples]);

@@ -5,7 +5,7 @@ use super::call::{Bytes, Call, count, product, sum, total};
 use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const ELEMENTWISE: Entry = Entry {
     names: &[
@@ -136,7 +136,7 @@ fn weights<'a>(call: &Call<'a>, first: usize) -> [Option<&'a Tensor>; 2] {
     [call.optional(first, &["weight"]), position]
 }
 
-fn elementwise(call: &Call) -> Result<OpCost, Unknown> {
+fn elementwise(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let target = call.tensor(1, &["target"])?;
     let n = count(&x.shape);
@@ -160,7 +160,7 @@ fn elementwise(call: &Call) -> Result<OpCost, Unknown> {
     call.one(flops, bytes, Dims::Elements { numel: n })
 }
 
-fn elementwise_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn elementwise_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output"])?;
     let x = call.tensor(1, &["input", "self"])?;
     let target = call.tensor(2, &["target"])?;
@@ -202,7 +202,7 @@ fn picked(call: &Call, x: &Tensor, target: &Tensor, unreduced: bool) -> Bytes {
     ]))
 }
 
-fn nll(call: &Call) -> Result<OpCost, Unknown> {
+fn nll(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let target = call.tensor(1, &["target"])?;
     let (_, dims) = classes(x);
@@ -217,7 +217,7 @@ fn nll(call: &Call) -> Result<OpCost, Unknown> {
     call.one(rows, total([picked, weight, gradient]), dims)
 }
 
-fn nll_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn nll_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output"])?;
     let x = call.tensor(1, &["input", "self"])?;
     let target = call.tensor(2, &["target"])?;
@@ -234,7 +234,7 @@ fn nll_backward(call: &Call) -> Result<OpCost, Unknown> {
     call.gradient(rows, bytes, dims)
 }
 
-fn cross_entropy(call: &Call) -> Result<OpCost, Unknown> {
+fn cross_entropy(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let target = call.tensor(1, &["target"])?;
     let n = count(&x.shape);

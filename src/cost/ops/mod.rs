@@ -8,7 +8,7 @@
 //!   once, at their own element sizes (NVIDIA, GPU Performance Background); an argument that is
 //!   changed is read and written, unless the operator only writes it;
 //! * a cost belongs to the operator call: the kernels of the call share it;
-//! * what cannot be known is an [`Unknown`] with its reason, never 0.
+//! * what cannot be known is an [`UnknownCost`] with its reason, never 0.
 //!
 //! An operator's cost is one entry and one function in the file of its family.
 
@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::{Family, FlopsClass, OpCost, Role, Unknown};
+use super::{Family, FlopsClass, OpCost, Role, UnknownCost};
 use crate::base::DType;
 use crate::correlate::{Direction, OpArgs, OpName};
 use call::Call;
@@ -59,7 +59,7 @@ pub struct Entry {
     pub backward: &'static str,
     /// Where formula or convention comes from.
     pub source: &'static str,
-    handler: fn(&Call) -> Result<OpCost, Unknown>,
+    handler: fn(&Call) -> Result<OpCost, UnknownCost>,
 }
 
 const PARTS: &[&[Entry]] = &[
@@ -153,8 +153,8 @@ pub fn cost(
     direction: Direction,
     args_from_forward: bool,
     default_dtype: Option<DType>,
-) -> Result<OpCost, Unknown> {
-    let name = name::normalise(op).ok_or(Unknown::UnknownOp)?;
+) -> Result<OpCost, UnknownCost> {
+    let name = name::normalise(op).ok_or(UnknownCost::UnknownOp)?;
     let unlisted = || {
         resolve(&name)
             .is_none()
@@ -165,9 +165,9 @@ pub fn cost(
         let call = call(&name, &name.base, entry, args, false, default_dtype);
         return (entry.handler)(&call);
     }
-    let (entry, key) = resolve(&name).ok_or(Unknown::UnknownOp)?;
+    let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
     if name.autograd && !args_from_forward {
-        return Err(Unknown::NoShapes);
+        return Err(UnknownCost::NoShapes);
     }
     let backward = args_from_forward && (name.autograd || direction == Direction::Bprop);
     let (entry, key) = if backward {
@@ -193,17 +193,17 @@ pub fn cost(
 /// calls of a forward one, the forward call of a backward one.
 ///
 /// # Errors
-/// As [`cost`]; [`Unknown::NoScalars`] where partners do not help either.
+/// As [`cost`]; [`UnknownCost::NoScalars`] where partners do not help either.
 pub(crate) fn cost_with_partners(
     op: &OpName,
     args: &OpArgs,
     partners: &[(&OpName, &OpArgs)],
     default_dtype: Option<DType>,
-) -> Result<OpCost, Unknown> {
-    let name = name::normalise(op).ok_or(Unknown::UnknownOp)?;
-    let (entry, key) = resolve(&name).ok_or(Unknown::UnknownOp)?;
+) -> Result<OpCost, UnknownCost> {
+    let name = name::normalise(op).ok_or(UnknownCost::UnknownOp)?;
+    let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
     if entry.family != Family::Conv {
-        return Err(Unknown::NoScalars);
+        return Err(UnknownCost::NoScalars);
     }
     let call = call(&name, key, entry, args, false, default_dtype);
     conv::with_partners(&call, partners)

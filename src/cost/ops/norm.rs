@@ -5,7 +5,7 @@ use super::call::{Bytes, Call, Given, axis, count, product, sum, total};
 use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const SOFTMAX: Entry = Entry {
     names: &["softmax", "log_softmax", "softmin"],
@@ -131,7 +131,7 @@ fn rows(elements: u64, cols: u64) -> Dims {
 }
 
 /// Columns of a softmax: the dimension it sums over, the last one where that is not recorded.
-fn softmax_dims(call: &Call, t: &Tensor, at: usize) -> Result<Dims, Unknown> {
+fn softmax_dims(call: &Call, t: &Tensor, at: usize) -> Result<Dims, UnknownCost> {
     let dim = match call.int(at, &["dim"]) {
         Given::Value(dim) => axis(dim, t.shape.len())?,
         _ => t.shape.len().saturating_sub(1),
@@ -140,7 +140,7 @@ fn softmax_dims(call: &Call, t: &Tensor, at: usize) -> Result<Dims, Unknown> {
     Ok(rows(count(&t.shape), cols))
 }
 
-fn softmax(call: &Call) -> Result<OpCost, Unknown> {
+fn softmax(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
     let dims = softmax_dims(call, x, 1)?;
@@ -153,7 +153,7 @@ fn softmax(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// `_softmax(x, dim, half_to_float)`, `softmax(x, dim, dtype)`, `F.softmax(x, dim, _, dtype)`.
-fn softmax_out(call: &Call, x: &Tensor) -> Result<DType, Unknown> {
+fn softmax_out(call: &Call, x: &Tensor) -> Result<DType, UnknownCost> {
     if let Some(ArgValue::Bool(true)) = call.arg(2, &["half_to_float"]) {
         return Ok(DType::Fp32);
     }
@@ -168,7 +168,7 @@ fn softmax_out(call: &Call, x: &Tensor) -> Result<DType, Unknown> {
     }
 }
 
-fn softmax_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn softmax_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output", "grad"])?;
     let y = call.tensor(1, &["output"])?;
     let n = count(&y.shape);
@@ -181,7 +181,12 @@ fn softmax_backward(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// Elements of one normalised row: the normalised shape, the weight's, or the last dimension.
-fn normalised(call: &Call, at: usize, x: &Tensor, weight: Option<&Tensor>) -> Result<u64, Unknown> {
+fn normalised(
+    call: &Call,
+    at: usize,
+    x: &Tensor,
+    weight: Option<&Tensor>,
+) -> Result<u64, UnknownCost> {
     let cols = match (call.ints(at, &["normalized_shape"]), weight) {
         (Given::Value(list), _) if !list.is_empty() => {
             let sizes = list.iter().map(|&d| super::call::size(d));
@@ -195,7 +200,7 @@ fn normalised(call: &Call, at: usize, x: &Tensor, weight: Option<&Tensor>) -> Re
     if whole {
         Ok(cols)
     } else {
-        Err(Unknown::BadArguments)
+        Err(UnknownCost::BadArguments)
     }
 }
 
@@ -221,7 +226,7 @@ impl Norm<'_> {
         Ok(self.statistics.saturating_mul(4))
     }
 
-    fn forward(&self, call: &Call, x: &Tensor, plain: u64) -> Result<OpCost, Unknown> {
+    fn forward(&self, call: &Call, x: &Tensor, plain: u64) -> Result<OpCost, UnknownCost> {
         let per_element = plain + u64::from(self.weight.is_some());
         let bytes = total([
             call.bytes(x),
@@ -234,7 +239,7 @@ impl Norm<'_> {
     }
 
     /// Reads dY, x, the statistics and the weight; writes dX and the gradients of weight and bias.
-    fn backward(&self, call: &Call, x: &Tensor, per_element: u64) -> Result<OpCost, Unknown> {
+    fn backward(&self, call: &Call, x: &Tensor, per_element: u64) -> Result<OpCost, UnknownCost> {
         let bytes = total([
             call.dense(self.n, x),
             call.bytes(x),
@@ -249,7 +254,7 @@ impl Norm<'_> {
     }
 }
 
-fn layer_norm(call: &Call) -> Result<OpCost, Unknown> {
+fn layer_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let weight = call.optional(2, &["weight"]);
     let norm = layer(call, x, 1, weight, call.optional(3, &["bias"]), 2)?;
@@ -267,7 +272,7 @@ fn layer<'a>(
     weight: Option<&'a Tensor>,
     bias: Option<&'a Tensor>,
     statistics: u64,
-) -> Result<Norm<'a>, Unknown> {
+) -> Result<Norm<'a>, UnknownCost> {
     let cols = normalised(call, shape_at, x, weight)?;
     let n = count(&x.shape);
     let rows = n.checked_div(cols).unwrap_or(0);
@@ -281,13 +286,13 @@ fn layer<'a>(
     })
 }
 
-fn layer_norm_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn layer_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.tensor(1, &["input"])?;
     let weight = call.optional(5, &["weight"]);
     layer(call, x, 2, weight, call.optional(6, &["bias"]), 2)?.backward(call, x, 9)
 }
 
-fn rms_norm(call: &Call) -> Result<OpCost, Unknown> {
+fn rms_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let norm = layer(call, x, 1, call.optional(2, &["weight"]), None, 1)?;
     if call.backward {
@@ -297,13 +302,13 @@ fn rms_norm(call: &Call) -> Result<OpCost, Unknown> {
     }
 }
 
-fn rms_norm_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn rms_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.tensor(1, &["input"])?;
     layer(call, x, 2, call.optional(4, &["weight"]), None, 1)?.backward(call, x, 10)
 }
 
 /// vLLM: `rms_norm(out, x, weight, eps)` and `fused_add_rms_norm(x, residual, weight, eps)`.
-fn serving_rms_norm(call: &Call) -> Result<OpCost, Unknown> {
+fn serving_rms_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     let first = call.tensor(0, &["out", "result", "input"])?;
     let second = call.tensor(1, &["input", "residual"])?;
     let weight = call.tensor(2, &["weight"])?;
@@ -318,7 +323,7 @@ fn serving_rms_norm(call: &Call) -> Result<OpCost, Unknown> {
     call.one(product([per_element, n]), bytes, dims)
 }
 
-fn batch_norm(call: &Call) -> Result<OpCost, Unknown> {
+fn batch_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     // F.batch_norm(x, running_mean, running_var, weight, bias, training); aten and torch put
     // weight and bias first.
@@ -333,7 +338,7 @@ fn batch_norm(call: &Call) -> Result<OpCost, Unknown> {
     let running_var = call.optional(running + 1, &["running_var"]);
     let vector = |t| call.bytes_as(t, DType::Fp32);
     let running = sum([vector(running_mean), vector(running_var)]);
-    let channels = x.shape.get(1).copied().ok_or(Unknown::BadArguments)?;
+    let channels = x.shape.get(1).copied().ok_or(UnknownCost::BadArguments)?;
     let training = match call.name {
         "batch_norm_with_update" => true,
         _ => call.flag(5, &["training"]).or(false).unwrap_or(true),
@@ -359,7 +364,7 @@ fn batch_norm(call: &Call) -> Result<OpCost, Unknown> {
     call.one(product([per_element, n]), bytes, dims)
 }
 
-fn batch_norm_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn batch_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     // The two large operands are dY and x, in either order; the rest are C-vectors.
     let first = call.tensor(0, &["input", "grad_out", "grad_output"])?;
     let (dy, x) = if call.name.starts_with("batch_norm_impl") {
@@ -371,7 +376,7 @@ fn batch_norm_backward(call: &Call) -> Result<OpCost, Unknown> {
     } else {
         (call.tensor(1, &["grad_output", "input"])?, first)
     };
-    let channels = x.shape.get(1).copied().ok_or(Unknown::BadArguments)?;
+    let channels = x.shape.get(1).copied().ok_or(UnknownCost::BadArguments)?;
     let vectors = call.args.items.iter().filter_map(|a| match &a.value {
         ArgValue::Tensor(t) if t.shape.len() == 1 => Some(t),
         _ => None,
@@ -391,10 +396,10 @@ fn batch_norm_backward(call: &Call) -> Result<OpCost, Unknown> {
     call.gradient(product([9, n]), bytes, dims)
 }
 
-fn group_norm(call: &Call) -> Result<OpCost, Unknown> {
+fn group_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let [batch, channels, ..] = *x.shape.as_slice() else {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     };
     // native: (x, w, b, N, C, HxW, groups, eps); torch: (x, groups, w, b, eps);
     // instance_norm: (x, mean, var, w, b, ...) in F, (x, w, b, mean, var, ...) in torch.
@@ -408,7 +413,7 @@ fn group_norm(call: &Call) -> Result<OpCost, Unknown> {
         Given::Value(g) => super::call::size(g)?,
         // One group per channel is what instance norm means.
         Given::Default => channels,
-        Given::Hidden => return Err(Unknown::NoShapes),
+        Given::Hidden => return Err(UnknownCost::NoShapes),
     };
     let n = count(&x.shape);
     let statistics = batch.saturating_mul(groups);
@@ -427,7 +432,7 @@ fn group_norm(call: &Call) -> Result<OpCost, Unknown> {
     }
 }
 
-fn group_norm_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn group_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.tensor(1, &["input"])?;
     let mean = call.tensor(2, &["mean"])?;
     let weight = call.optional(4, &["weight"]);

@@ -3,7 +3,7 @@
 use super::Entry;
 use super::call::{Call, Part, count, distinct, product, sum};
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
 
 const SAME_LIST: &str = "three different lists assumed; one passed twice would be read once";
 
@@ -109,7 +109,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 ];
 
 /// Elements, and bytes at each tensor's own type.
-fn measure(call: &Call, list: &[&Tensor]) -> Result<(u64, u64), Unknown> {
+fn measure(call: &Call, list: &[&Tensor]) -> Result<(u64, u64), UnknownCost> {
     let mut bytes = 0_u64;
     for t in list {
         // Without a type a 0-dim tensor would count nothing; in a list it is a parameter.
@@ -119,16 +119,16 @@ fn measure(call: &Call, list: &[&Tensor]) -> Result<(u64, u64), Unknown> {
     Ok((sum(list.iter().map(|t| count(&t.shape))), bytes))
 }
 
-fn cost(call: &Call, flops: u64, bytes: u64, n: u64) -> Result<OpCost, Unknown> {
+fn cost(call: &Call, flops: u64, bytes: u64, n: u64) -> Result<OpCost, UnknownCost> {
     call.one(flops, Ok(bytes), Dims::Elements { numel: n })
 }
 
-fn update(call: &Call, flops: u64, bytes: u64, n: u64) -> Result<OpCost, Unknown> {
+fn update(call: &Call, flops: u64, bytes: u64, n: u64) -> Result<OpCost, UnknownCost> {
     let dims = Dims::Elements { numel: n };
-    call.priced(vec![Part::new(Role::Opt, flops, Ok(bytes), dims)])
+    call.cost_of(vec![Part::new(Role::Opt, flops, Ok(bytes), dims)])
 }
 
-fn first(call: &Call) -> Result<(u64, u64), Unknown> {
+fn first(call: &Call) -> Result<(u64, u64), UnknownCost> {
     measure(call, &call.tensors(0, &["self", "tensors1"])?)
 }
 
@@ -139,7 +139,7 @@ fn is_list(call: &Call, at: usize) -> bool {
     }
 }
 
-fn binary(call: &Call) -> Result<OpCost, Unknown> {
+fn binary(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, bytes) = first(call)?;
     if !is_list(call, 1) {
         return cost(call, n, bytes.saturating_mul(2), n);
@@ -152,12 +152,12 @@ fn binary(call: &Call) -> Result<OpCost, Unknown> {
     cost(call, product([per_element, n]), bytes, n)
 }
 
-fn unary(call: &Call) -> Result<OpCost, Unknown> {
+fn unary(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, bytes) = first(call)?;
     cost(call, n, bytes.saturating_mul(2), n)
 }
 
-fn lerp(call: &Call) -> Result<OpCost, Unknown> {
+fn lerp(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, bytes) = first(call)?;
     let (_, end) = measure(call, &call.tensors(1, &["tensors1"])?)?;
     let weights = match call.arg(2, &["weights"]) {
@@ -169,7 +169,7 @@ fn lerp(call: &Call) -> Result<OpCost, Unknown> {
     cost(call, product([3, n]), sum([bytes, bytes, end, weights]), n)
 }
 
-fn ternary(call: &Call) -> Result<OpCost, Unknown> {
+fn ternary(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, bytes) = first(call)?;
     let (_, one) = measure(call, &call.tensors(1, &["tensor1"])?)?;
     let (_, two) = measure(call, &call.tensors(2, &["tensor2"])?)?;
@@ -178,7 +178,7 @@ fn ternary(call: &Call) -> Result<OpCost, Unknown> {
     Ok(cost)
 }
 
-fn norm(call: &Call) -> Result<OpCost, Unknown> {
+fn norm(call: &Call) -> Result<OpCost, UnknownCost> {
     let list = call.tensors(0, &["self"])?;
     let (n, bytes) = measure(call, &list)?;
     let mut out = 0_u64;
@@ -189,14 +189,14 @@ fn norm(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// `_foreach_copy_(to, from)`: nothing but movement.
-pub(super) fn foreach_copy(call: &Call) -> Result<OpCost, Unknown> {
+pub(super) fn foreach_copy(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, to) = measure(call, &call.tensors(0, &["self"])?)?;
     let (_, from) = measure(call, &call.tensors(1, &["src"])?)?;
     cost(call, 0, sum([to, from]), n)
 }
 
 /// A list that may be empty, as `max_exp_avg_sqs` is without amsgrad.
-fn perhaps(call: &Call, at: usize, names: &[&str]) -> Result<u64, Unknown> {
+fn perhaps(call: &Call, at: usize, names: &[&str]) -> Result<u64, UnknownCost> {
     match call.arg(at, names) {
         Some(ArgValue::List(items)) if !items.is_empty() => {
             Ok(measure(call, &call.tensors(at, names)?)?.1)
@@ -206,7 +206,7 @@ fn perhaps(call: &Call, at: usize, names: &[&str]) -> Result<u64, Unknown> {
 }
 
 /// `(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, ...)`.
-fn fused_adam(call: &Call) -> Result<OpCost, Unknown> {
+fn fused_adam(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, params) = first(call)?;
     let (_, grads) = measure(call, &call.tensors(1, &["grads"])?)?;
     let (_, mean) = measure(call, &call.tensors(2, &["exp_avgs"])?)?;
@@ -218,7 +218,7 @@ fn fused_adam(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// `(params, grads, momentum_buffer_list, ...)`.
-fn fused_sgd(call: &Call) -> Result<OpCost, Unknown> {
+fn fused_sgd(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, params) = first(call)?;
     let (_, grads) = measure(call, &call.tensors(1, &["grads"])?)?;
     let momentum = perhaps(call, 2, &["momentum_buffer_list"])?;
@@ -226,7 +226,7 @@ fn fused_sgd(call: &Call) -> Result<OpCost, Unknown> {
     update(call, product([4, n]), sum([changed, grads]), n)
 }
 
-fn fused_adagrad(call: &Call) -> Result<OpCost, Unknown> {
+fn fused_adagrad(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, params) = first(call)?;
     let (_, grads) = measure(call, &call.tensors(1, &["grads"])?)?;
     let (_, sums) = measure(call, &call.tensors(2, &["state_sums"])?)?;
@@ -235,7 +235,7 @@ fn fused_adagrad(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// Apex: `adam(weight, half_copy, m, v, gradient, ...)`; the copy is an empty tensor when unused.
-fn apex_adam(call: &Call) -> Result<OpCost, Unknown> {
+fn apex_adam(call: &Call) -> Result<OpCost, UnknownCost> {
     let tensor = |at| call.tensor(at, &[]);
     let (w, copy, m, v, g) = (tensor(0)?, tensor(1)?, tensor(2)?, tensor(3)?, tensor(4)?);
     let n = count(&w.shape);
@@ -244,7 +244,7 @@ fn apex_adam(call: &Call) -> Result<OpCost, Unknown> {
     update(call, product([15, n]), sum([changed, changed, rest]), n)
 }
 
-fn unscale(call: &Call) -> Result<OpCost, Unknown> {
+fn unscale(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, bytes) = first(call)?;
     update(call, n, bytes.saturating_mul(2), n)
 }

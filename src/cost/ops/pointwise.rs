@@ -5,7 +5,7 @@ use super::Entry;
 use super::call::{Bytes, Call, Given, broadcast, count, distinct, product, promote, sum, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const SOURCE: &str = "convention: one FLOP per output element, as TraceLens and DeepSpeed";
 
@@ -282,7 +282,7 @@ fn operands<'a>(
     call: &Call<'a>,
     arity: usize,
     names: [&[&str]; 3],
-) -> Result<Vec<Operand<'a>>, Unknown> {
+) -> Result<Vec<Operand<'a>>, UnknownCost> {
     let mut found = Vec::with_capacity(arity);
     for (i, names) in names.iter().take(arity).enumerate() {
         match call.arg(i, names) {
@@ -292,13 +292,13 @@ fn operands<'a>(
                 found.push(Operand::Number(false));
             }
             Some(ArgValue::None) => {}
-            Some(ArgValue::List(_) | ArgValue::Str(_)) => return Err(Unknown::BadArguments),
-            None if call.args.items.is_empty() => return Err(Unknown::NoShapes),
+            Some(ArgValue::List(_) | ArgValue::Str(_)) => return Err(UnknownCost::BadArguments),
+            None if call.args.items.is_empty() => return Err(UnknownCost::NoShapes),
             None => {}
         }
     }
     if tensors(&found).next().is_none() {
-        return Err(Unknown::NoShapes);
+        return Err(UnknownCost::NoShapes);
     }
     Ok(found)
 }
@@ -310,12 +310,12 @@ fn tensors<'a>(operands: &[Operand<'a>]) -> impl Iterator<Item = &'a Tensor> {
     })
 }
 
-fn broadcast_all(operands: &[Operand]) -> Result<Vec<u64>, Unknown> {
+fn broadcast_all(operands: &[Operand]) -> Result<Vec<u64>, UnknownCost> {
     tensors(operands).try_fold(Vec::new(), |shape, t| broadcast(&shape, &t.shape))
 }
 
 /// Result type of the operands; division of integers and floating functions give the default float.
-fn result_type(call: &Call, operands: &[Operand], float: bool) -> Result<DType, Unknown> {
+fn result_type(call: &Call, operands: &[Operand], float: bool) -> Result<DType, UnknownCost> {
     let mut types = Vec::with_capacity(operands.len());
     for t in tensors(operands) {
         // A scalar without a type cannot widen a tensor within its category.
@@ -324,7 +324,7 @@ fn result_type(call: &Call, operands: &[Operand], float: bool) -> Result<DType, 
         }
         types.push((call.dtype(t)?, !t.shape.is_empty()));
     }
-    let promoted = promote(types).ok_or(Unknown::NoDType)?;
+    let promoted = promote(types).ok_or(UnknownCost::NoDType)?;
     let float = float || operands.iter().any(|o| matches!(o, Operand::Number(true)));
     let integral =
         !promoted.is_float() && !matches!(promoted, DType::Complex64 | DType::Complex128);
@@ -345,13 +345,18 @@ enum Out {
 }
 
 /// The forward of any pointwise operator.
-fn map(call: &Call, operands: &[Operand], per_element: u64, out: Out) -> Result<OpCost, Unknown> {
+fn map(
+    call: &Call,
+    operands: &[Operand],
+    per_element: u64,
+    out: Out,
+) -> Result<OpCost, UnknownCost> {
     let shape = broadcast_all(operands)?;
     let n = count(&shape);
     let dtype = match out {
         _ if call.in_place => match operands.first() {
             Some(Operand::Tensor(t)) => call.dtype(t),
-            _ => Err(Unknown::BadArguments),
+            _ => Err(UnknownCost::BadArguments),
         },
         Out::Bool => Ok(DType::Bool),
         Out::Promoted => result_type(call, operands, false),
@@ -367,13 +372,13 @@ fn map(call: &Call, operands: &[Operand], per_element: u64, out: Out) -> Result<
     )
 }
 
-fn read(call: &Call, operands: &[Operand]) -> Result<Vec<u64>, Unknown> {
+fn read(call: &Call, operands: &[Operand]) -> Result<Vec<u64>, UnknownCost> {
     tensors(operands).map(|t| call.bytes(t)).collect()
 }
 
 /// The generic gradient: for each tensor operand one pass that reads dY and all operands and writes
 /// the operand's gradient (first at full size when it was broadcast).
-fn gradients(call: &Call, operands: &[Operand]) -> Result<OpCost, Unknown> {
+fn gradients(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     let shape = broadcast_all(operands)?;
     let n = count(&shape);
     let e = result_type(call, operands, true)?.bytes();
@@ -413,11 +418,11 @@ fn saves_nothing(name: &str, operands: &[Operand]) -> bool {
 }
 
 /// Summing a full-size gradient down to a broadcast operand.
-fn unbroadcast(call: &Call, t: &Tensor, n: u64, full: u64) -> Result<(u64, u64), Unknown> {
+fn unbroadcast(call: &Call, t: &Tensor, n: u64, full: u64) -> Result<(u64, u64), UnknownCost> {
     Ok((n, full.saturating_add(call.dense(count(&t.shape), t)?)))
 }
 
-fn unary(call: &Call) -> Result<OpCost, Unknown> {
+fn unary(call: &Call) -> Result<OpCost, UnknownCost> {
     let names: [&[&str]; 3] = [&["input", "self"], &[], &[]];
     let operands = operands(call, 1, names)?;
     if call.backward {
@@ -453,7 +458,7 @@ fn unary(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// Two operands; also `max` and `min` of two tensors.
-pub(super) fn binary(call: &Call) -> Result<OpCost, Unknown> {
+pub(super) fn binary(call: &Call) -> Result<OpCost, UnknownCost> {
     let names: [&[&str]; 3] = [
         &["input", "self"],
         &["other", "exponent", "weight", "vec2"],
@@ -507,7 +512,7 @@ pub(super) fn binary(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// The gradient of a sum is dY; only a broadcast operand costs something: its sum.
-fn sum_backward(call: &Call, operands: &[Operand]) -> Result<OpCost, Unknown> {
+fn sum_backward(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     let n = count(&broadcast_all(operands)?);
     let full = n.saturating_mul(result_type(call, operands, false)?.bytes());
     let mut flops = 0_u64;
@@ -519,28 +524,28 @@ fn sum_backward(call: &Call, operands: &[Operand]) -> Result<OpCost, Unknown> {
     }
     if bytes == 0 {
         // A kernel ran, and it is none of the gradient's: nothing here explains it.
-        return Err(Unknown::UnknownOp);
+        return Err(UnknownCost::UnknownOp);
     }
     call.one(flops, Ok(bytes), Dims::Elements { numel: n })
 }
 
-fn outer(call: &Call, operands: &[Operand]) -> Result<OpCost, Unknown> {
+fn outer(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     let [Operand::Tensor(a), Operand::Tensor(b)] = operands else {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     };
     let n = count(&a.shape).saturating_mul(count(&b.shape));
     let e = result_type(call, operands, false)?.bytes();
     let bytes = total([call.bytes(a), call.bytes(b), Ok(n.saturating_mul(e))]);
     if call.backward {
-        return Err(Unknown::UnknownOp);
+        return Err(UnknownCost::UnknownOp);
     }
     call.one(n, bytes, Dims::Elements { numel: n })
 }
 
 /// The weight of `prelu` runs along dimension 1, not along the last.
-fn prelu(call: &Call, operands: &[Operand]) -> Result<OpCost, Unknown> {
+fn prelu(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     let [Operand::Tensor(x), Operand::Tensor(w)] = operands else {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     };
     let n = count(&x.shape);
     let dims = Dims::Elements { numel: n };
@@ -559,7 +564,7 @@ fn prelu(call: &Call, operands: &[Operand]) -> Result<OpCost, Unknown> {
     call.one(n, bytes, dims)
 }
 
-fn clamp(call: &Call) -> Result<OpCost, Unknown> {
+fn clamp(call: &Call) -> Result<OpCost, UnknownCost> {
     let names: [&[&str]; 3] = [&["input", "self"], &["min"], &["max"]];
     let operands = operands(call, 3, names)?;
     if call.backward {
@@ -569,7 +574,7 @@ fn clamp(call: &Call) -> Result<OpCost, Unknown> {
     map(call, &operands, bounds as u64, Out::Promoted)
 }
 
-fn glu(call: &Call) -> Result<OpCost, Unknown> {
+fn glu(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape) / 2;
     let dims = Dims::Elements { numel: n };
@@ -580,7 +585,7 @@ fn glu(call: &Call) -> Result<OpCost, Unknown> {
     call.one(product([2, n]), total([call.bytes(x), y]), dims)
 }
 
-fn compare(call: &Call) -> Result<OpCost, Unknown> {
+fn compare(call: &Call) -> Result<OpCost, UnknownCost> {
     let names: [&[&str]; 3] = [
         &["input", "self", "elements"],
         &["other", "test_elements"],
@@ -588,16 +593,16 @@ fn compare(call: &Call) -> Result<OpCost, Unknown> {
     ];
     let operands = operands(call, 2, names)?;
     if call.backward {
-        return Err(Unknown::UnknownOp);
+        return Err(UnknownCost::UnknownOp);
     }
     map(call, &operands, 1, Out::Bool)
 }
 
-fn logic(call: &Call) -> Result<OpCost, Unknown> {
+fn logic(call: &Call) -> Result<OpCost, UnknownCost> {
     let names: [&[&str]; 3] = [&["input", "self"], &["other"], &[]];
     let operands = operands(call, 2, names)?;
     if call.backward {
-        return Err(Unknown::UnknownOp);
+        return Err(UnknownCost::UnknownOp);
     }
     let out = if call.name.starts_with("logical") {
         Out::Bool
@@ -607,7 +612,7 @@ fn logic(call: &Call) -> Result<OpCost, Unknown> {
     map(call, &operands, 0, out)
 }
 
-fn where_(call: &Call) -> Result<OpCost, Unknown> {
+fn where_(call: &Call) -> Result<OpCost, UnknownCost> {
     let condition = call.tensor(0, &["condition"])?;
     let mask = call.bytes_as(Some(condition), DType::Bool);
     let names: [&[&str]; 3] = [&["condition"], &["input", "self"], &["other"]];
@@ -621,7 +626,7 @@ fn where_(call: &Call) -> Result<OpCost, Unknown> {
             let bytes = Ok(mask.saturating_add(n.saturating_mul(4)));
             call.one(n, bytes, Dims::Elements { numel: n })
         } else {
-            Err(Unknown::DataDependent)
+            Err(UnknownCost::DataDependent)
         };
     }
     let n = count(&broadcast_all(&operands)?);
@@ -637,7 +642,7 @@ fn where_(call: &Call) -> Result<OpCost, Unknown> {
     call.one(n, Ok(sum([mask, read, full])), dims)
 }
 
-fn ternary(call: &Call) -> Result<OpCost, Unknown> {
+fn ternary(call: &Call) -> Result<OpCost, UnknownCost> {
     let names: [&[&str]; 3] = [
         &["input", "self"],
         &["tensor1", "end"],
@@ -651,7 +656,7 @@ fn ternary(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// `sigmoid_backward(dY, saved, ...)`.
-fn activation_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn activation_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output", "grad"])?;
     let saved = call.tensor(1, &["self", "output", "result", "self_or_result"])?;
     let n = count(&saved.shape);
@@ -659,7 +664,7 @@ fn activation_backward(call: &Call) -> Result<OpCost, Unknown> {
     call.gradient(n, bytes, Dims::Elements { numel: n })
 }
 
-fn dropout(call: &Call) -> Result<OpCost, Unknown> {
+fn dropout(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
     let dims = Dims::Elements { numel: n };
@@ -688,7 +693,7 @@ fn dropout(call: &Call) -> Result<OpCost, Unknown> {
     call.one(product([2, n]), bytes, dims)
 }
 
-fn dropout_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn dropout_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output", "self"])?;
     let mask = call.tensor(1, &["mask"])?;
     let n = count(&dy.shape);

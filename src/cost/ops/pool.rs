@@ -4,7 +4,7 @@ use super::Entry;
 use super::call::{Call, Given, count, product, size, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const MAX: Entry = Entry {
     names: &[
@@ -153,21 +153,24 @@ fn spatial_dims(name: &str) -> usize {
 }
 
 /// The leading dimensions' elements and the spatial sizes.
-fn split(x: &Tensor, dims: usize) -> Result<(u64, &[u64]), Unknown> {
+fn split(x: &Tensor, dims: usize) -> Result<(u64, &[u64]), UnknownCost> {
     let at = x
         .shape
         .len()
         .checked_sub(dims)
-        .ok_or(Unknown::BadArguments)?;
-    let (leading, spatial) = x.shape.split_at_checked(at).ok_or(Unknown::BadArguments)?;
+        .ok_or(UnknownCost::BadArguments)?;
+    let (leading, spatial) = x
+        .shape
+        .split_at_checked(at)
+        .ok_or(UnknownCost::BadArguments)?;
     Ok((count(leading), spatial))
 }
 
-fn per_dim(list: Vec<i64>, dims: usize) -> Result<Vec<i64>, Unknown> {
+fn per_dim(list: Vec<i64>, dims: usize) -> Result<Vec<i64>, UnknownCost> {
     match list.as_slice() {
         [one] => Ok(vec![*one; dims]),
         many if many.len() == dims => Ok(list),
-        _ => Err(Unknown::BadArguments),
+        _ => Err(UnknownCost::BadArguments),
     }
 }
 
@@ -177,17 +180,17 @@ fn window(
     x: &Tensor,
     dilation_at: Option<usize>,
     ceil_at: usize,
-) -> Result<(u64, u64), Unknown> {
+) -> Result<(u64, u64), UnknownCost> {
     let dims = spatial_dims(call.name);
     let (leading, spatial) = split(x, dims)?;
     let kernel = call
         .ints(1, &["kernel_size"])
         .value()
-        .ok_or(Unknown::NoShapes)?;
+        .ok_or(UnknownCost::NoShapes)?;
     let kernel = per_dim(kernel, dims)?;
     let stride = match call.ints(2, &["stride"]) {
         Given::Value(s) if !s.is_empty() => per_dim(s, dims)?,
-        Given::Hidden => return Err(Unknown::NoShapes),
+        Given::Hidden => return Err(UnknownCost::NoShapes),
         _ => kernel.clone(),
     };
     let padding = per_dim(call.ints(3, &["padding"]).or(vec![0])?, dims)?;
@@ -201,18 +204,18 @@ fn window(
         let at = |list: &[i64]| list.get(i).copied().map_or(0, i128::from);
         let (k, s, p, d) = (at(&kernel), at(&stride), at(&padding), at(&dilation));
         if k <= 0 || s <= 0 || p < 0 || d <= 0 {
-            return Err(Unknown::BadArguments);
+            return Err(UnknownCost::BadArguments);
         }
         let free = i128::from(len) + 2 * p - d * (k - 1) - 1;
         if free < 0 {
-            return Err(Unknown::BadArguments);
+            return Err(UnknownCost::BadArguments);
         }
         let mut steps = if ceil { (free + s - 1) / s } else { free / s } + 1;
         // The last window must start inside the input or the left padding.
         if ceil && (steps - 1) * s >= i128::from(len) + p {
             steps -= 1;
         }
-        out = out.saturating_mul(u64::try_from(steps).map_err(|_| Unknown::BadArguments)?);
+        out = out.saturating_mul(u64::try_from(steps).map_err(|_| UnknownCost::BadArguments)?);
     }
     let taps = kernel
         .iter()
@@ -221,7 +224,7 @@ fn window(
     Ok((out, count(&taps)))
 }
 
-fn max_pool(call: &Call) -> Result<OpCost, Unknown> {
+fn max_pool(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let (out, taps) = window(call, x, Some(4), 5)?;
     let indices = Ok(out.saturating_mul(8));
@@ -234,7 +237,7 @@ fn max_pool(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// `(dY, x, kernel, stride, padding, dilation, ceil_mode, indices)`.
-fn max_pool_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn max_pool_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output"])?;
     let x = call.tensor(1, &["input", "self"])?;
     let n = count(&dy.shape);
@@ -246,11 +249,11 @@ fn max_pool_backward(call: &Call) -> Result<OpCost, Unknown> {
     call.gradient(n, bytes, elements(n))
 }
 
-fn avg_pool(call: &Call) -> Result<OpCost, Unknown> {
+fn avg_pool(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let (out, taps) = if call.name.starts_with("lp_") {
         // (x, norm_type, kernel, stride, ceil_mode): not the order of the others.
-        return Err(Unknown::UnknownOp);
+        return Err(UnknownCost::UnknownOp);
     } else {
         window(call, x, None, 4)?
     };
@@ -264,7 +267,7 @@ fn avg_pool(call: &Call) -> Result<OpCost, Unknown> {
     call.one(flops, bytes, elements(out))
 }
 
-fn adaptive_pool(call: &Call) -> Result<OpCost, Unknown> {
+fn adaptive_pool(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let dims = spatial_dims(call.name);
     let (leading, spatial) = split(x, dims)?;
@@ -281,24 +284,24 @@ fn adaptive_pool(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// One size for all, one each, or `None` where the input's is kept.
-fn output_sizes(call: &Call, spatial: &[u64]) -> Result<Vec<u64>, Unknown> {
+fn output_sizes(call: &Call, spatial: &[u64]) -> Result<Vec<u64>, UnknownCost> {
     match call.arg(1, &["output_size"]) {
         Some(ArgValue::Int(n)) => Ok(vec![size(*n)?; spatial.len()]),
         Some(ArgValue::List(items)) => {
             let one = |(i, &kept): (usize, &u64)| match items.get(i).or_else(|| items.first()) {
                 Some(ArgValue::Int(n)) => size(*n),
                 Some(ArgValue::None) => Ok(kept),
-                _ => Err(Unknown::NoShapes),
+                _ => Err(UnknownCost::NoShapes),
             };
             spatial.iter().enumerate().map(one).collect()
         }
         Some(ArgValue::None) => Ok(spatial.to_vec()),
-        Some(_) => Err(Unknown::NoShapes),
-        None => Err(Unknown::BadArguments),
+        Some(_) => Err(UnknownCost::NoShapes),
+        None => Err(UnknownCost::BadArguments),
     }
 }
 
-fn avg_pool_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn avg_pool_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output"])?;
     let x = call.tensor(1, &["input", "self"])?;
     let n = count(&x.shape);
@@ -323,7 +326,7 @@ fn weights(mode: &str) -> (u64, u64) {
     }
 }
 
-fn upsample(call: &Call) -> Result<OpCost, Unknown> {
+fn upsample(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let python = matches!(call.name, "interpolate" | "upsample");
     let mode = if python {
@@ -350,7 +353,7 @@ fn upsample(call: &Call) -> Result<OpCost, Unknown> {
 
 /// Elements of the resized spatial dimensions: from the size, or from the scale (rounded down, as
 /// torch.nn.functional.interpolate documents).
-fn resized(call: &Call, spatial: &[u64], python: bool) -> Result<u64, Unknown> {
+fn resized(call: &Call, spatial: &[u64], python: bool) -> Result<u64, UnknownCost> {
     if let Given::Value(sizes) = call.ints(1, &["size", "output_size"])
         && !sizes.is_empty()
     {
@@ -370,15 +373,15 @@ fn resized(call: &Call, spatial: &[u64], python: bool) -> Result<u64, Unknown> {
                 _ => None,
             })
             .collect(),
-        None if python => return Err(Unknown::BadArguments),
-        _ => return Err(Unknown::NoShapes),
+        None if python => return Err(UnknownCost::BadArguments),
+        _ => return Err(UnknownCost::NoShapes),
     };
     let scale = |i: usize| scales.get(i).or_else(|| scales.first()).copied();
     let mut all = 1_u64;
     for (i, &len) in spatial.iter().enumerate() {
-        let scaled = (len as f64 * scale(i).ok_or(Unknown::NoShapes)?).floor();
+        let scaled = (len as f64 * scale(i).ok_or(UnknownCost::NoShapes)?).floor();
         if !(0.0..9e15).contains(&scaled) {
-            return Err(Unknown::BadArguments);
+            return Err(UnknownCost::BadArguments);
         }
         all = all.saturating_mul(scaled as u64);
     }
@@ -386,12 +389,12 @@ fn resized(call: &Call, spatial: &[u64], python: bool) -> Result<u64, Unknown> {
 }
 
 /// `(dY, output_size, input_size, ...)`.
-fn upsample_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn upsample_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output"])?;
     let sizes = call
         .ints(2, &["input_size"])
         .value()
-        .ok_or(Unknown::NoShapes)?;
+        .ok_or(UnknownCost::NoShapes)?;
     let sizes = sizes.into_iter().map(size).collect::<Result<Vec<_>, _>>()?;
     let n = count(&dy.shape);
     let (_, per_output) = weights(call.name);
@@ -399,11 +402,11 @@ fn upsample_backward(call: &Call) -> Result<OpCost, Unknown> {
     call.gradient(product([per_output, n]), bytes, elements(n))
 }
 
-fn grid_sample(call: &Call) -> Result<OpCost, Unknown> {
+fn grid_sample(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let grid = call.tensor(1, &["grid"])?;
     let [batch, channels, ..] = *x.shape.as_slice() else {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     };
     let points = grid.shape.split_last().map(|(_, p)| p).unwrap_or_default();
     let points = count(points.get(1..).unwrap_or_default());

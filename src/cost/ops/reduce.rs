@@ -4,7 +4,7 @@ use super::Entry;
 use super::call::{Bytes, Call, Given, axis, count, product, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const SUM: Entry = Entry {
     names: &["sum", "mean", "nansum", "nanmean", "prod", "sum_to_size"],
@@ -77,7 +77,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 const OUTPUT_NOT_COUNTED: &str = "reduced dimensions not recorded: the output is not counted";
 
 /// What is left after reducing `dims`, or `None` when they are not recorded.
-fn kept(t: &Tensor, dims: Given<Vec<i64>>) -> Result<Option<u64>, Unknown> {
+fn kept(t: &Tensor, dims: Given<Vec<i64>>) -> Result<Option<u64>, UnknownCost> {
     let dims = match dims {
         Given::Default => return Ok(Some(1)),
         Given::Hidden => return Ok(None),
@@ -109,7 +109,7 @@ fn dims(call: &Call) -> Given<Vec<i64>> {
     }
 }
 
-fn reduce(call: &Call) -> Result<OpCost, Unknown> {
+fn reduce(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
     let per_element = match call.name {
@@ -128,7 +128,7 @@ fn reduce(call: &Call) -> Result<OpCost, Unknown> {
     finish(call, x, product([per_element, n]), out, kept)
 }
 
-fn out_dtype(call: &Call, x: &Tensor) -> Result<DType, Unknown> {
+fn out_dtype(call: &Call, x: &Tensor) -> Result<DType, UnknownCost> {
     if let Given::Value(dtype) = call.dtype_arg(usize::MAX, &["dtype"]) {
         return Ok(dtype);
     }
@@ -153,7 +153,7 @@ fn finish(
     flops: u64,
     out: Bytes,
     kept: Option<u64>,
-) -> Result<OpCost, Unknown> {
+) -> Result<OpCost, UnknownCost> {
     let n = count(&x.shape);
     let dims = match kept {
         Some(rows) => Dims::Rows {
@@ -176,7 +176,7 @@ fn finish(
 }
 
 /// `max(x)`, `max(x, dim)`, `max(x, other)`, `argmax(x, dim)`.
-fn extremum(call: &Call) -> Result<OpCost, Unknown> {
+fn extremum(call: &Call) -> Result<OpCost, UnknownCost> {
     let arg = call.name.starts_with("arg");
     if !arg && call.optional(1, &["other"]).is_some() {
         let mut cost = super::pointwise::binary(call)?;
@@ -196,7 +196,7 @@ fn extremum(call: &Call) -> Result<OpCost, Unknown> {
     finish(call, x, n, out, kept)
 }
 
-fn equal(call: &Call) -> Result<OpCost, Unknown> {
+fn equal(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let other = call.optional(1, &["other"]);
     let n = count(&x.shape);
@@ -204,7 +204,7 @@ fn equal(call: &Call) -> Result<OpCost, Unknown> {
     call.one(n, bytes, Dims::Elements { numel: n })
 }
 
-fn scan(call: &Call) -> Result<OpCost, Unknown> {
+fn scan(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
     let dtype = match (call.dtype_arg(usize::MAX, &["dtype"]), call.dtype(x)?) {

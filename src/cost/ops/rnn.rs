@@ -5,7 +5,7 @@ use super::Entry;
 use super::call::{Bytes, Call, Given, Part, count, product, size, sum, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, Unknown};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
 
 const SOURCE: &str =
     "closed form of the layers' GEMMs; equals torch.utils.flop_counter for GRU and RNN";
@@ -102,21 +102,21 @@ fn rnn_dims(rows: u64, n: u64, k: u64) -> Dims {
 }
 
 /// Forward, or the two gradients of the same size.
-fn parts(call: &Call, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Unknown> {
+fn parts(call: &Call, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, UnknownCost> {
     if !call.backward && !call.name.ends_with("_backward") {
         return call.one(flops, bytes, dims);
     }
-    call.priced(vec![
+    call.cost_of(vec![
         Part::new(Role::Dgrad, flops, bytes, dims),
         Part::new(Role::Wgrad, flops, bytes, dims),
     ])
 }
 
-fn layers(call: &Call) -> Result<OpCost, Unknown> {
+fn layers(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let vendor = vendor(call).is_some();
     let [_, _, _] = *x.shape.as_slice() else {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     };
     let rows = count(x.shape.get(..2).unwrap_or_default());
     let weights = if vendor {
@@ -127,16 +127,16 @@ fn layers(call: &Call) -> Result<OpCost, Unknown> {
     match weights {
         Ok(weights) if !weights.is_empty() => listed(call, x, rows, &weights),
         _ if vendor => described(call, x, rows),
-        _ => Err(Unknown::NoShapes),
+        _ => Err(UnknownCost::NoShapes),
     }
 }
 
 /// From the weights themselves; projections are matrices like the others.
-fn listed(call: &Call, x: &Tensor, rows: u64, weights: &[&Tensor]) -> Result<OpCost, Unknown> {
+fn listed(call: &Call, x: &Tensor, rows: u64, weights: &[&Tensor]) -> Result<OpCost, UnknownCost> {
     let matrices = || weights.iter().filter(|w| w.shape.len() == 2);
     let elements = sum(matrices().map(|w| count(&w.shape)));
     let all = sum(weights.iter().map(|w| count(&w.shape)));
-    let first = weights.first().ok_or(Unknown::BadArguments)?;
+    let first = weights.first().ok_or(UnknownCost::BadArguments)?;
     // The last matrix is [g H, H], or the projection [P, H].
     let gates = first.shape.first().copied().unwrap_or(0);
     let hidden = weights
@@ -193,21 +193,21 @@ fn vendor(call: &Call) -> Option<Described> {
     })
 }
 
-fn bidirectional(call: &Call) -> Result<bool, Unknown> {
+fn bidirectional(call: &Call) -> Result<bool, UnknownCost> {
     let at = vendor(call).map_or(7, |described| described.bidirectional);
     call.flag(at, &["bidirectional"]).or(false)
 }
 
 /// From the description, when the list of weights is not recorded.
-fn described(call: &Call, x: &Tensor, rows: u64) -> Result<OpCost, Unknown> {
-    let at = vendor(call).ok_or(Unknown::NoShapes)?;
-    let need = |given: Given<i64>| given.value().ok_or(Unknown::NoShapes).and_then(size);
+fn described(call: &Call, x: &Tensor, rows: u64) -> Result<OpCost, UnknownCost> {
+    let at = vendor(call).ok_or(UnknownCost::NoShapes)?;
+    let need = |given: Given<i64>| given.value().ok_or(UnknownCost::NoShapes).and_then(size);
     // cudnnRNNMode_t: relu, tanh, LSTM, GRU.
     let gates = match need(call.int(at.mode, &["mode"]))? {
         0 | 1 => 1,
         2 => 4,
         3 => 3,
-        _ => return Err(Unknown::BadArguments),
+        _ => return Err(UnknownCost::BadArguments),
     };
     let hidden = need(call.int(at.hidden, &["hidden_size"]))?;
     let layers = need(call.int(at.layers, &["num_layers"]))?;
@@ -235,7 +235,7 @@ fn described(call: &Call, x: &Tensor, rows: u64) -> Result<OpCost, Unknown> {
 }
 
 /// A cell's two GEMMs: `[B, I] x [I, g H]` and `[B, H] x [H, g H]`.
-fn cell(call: &Call) -> Result<OpCost, Unknown> {
+fn cell(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let h = state(call)?;
     let gates = match (call.name, call.origin) {
@@ -244,12 +244,12 @@ fn cell(call: &Call) -> Result<OpCost, Unknown> {
         _ => 1,
     };
     let (Some(&input), Some(&hidden)) = (x.shape.last(), h.shape.last()) else {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     };
     let batch = match *x.shape.as_slice() {
         [b, _] => b,
         [_] => 1,
-        _ => return Err(Unknown::BadArguments),
+        _ => return Err(UnknownCost::BadArguments),
     };
     let n = product([gates, hidden]);
     let gemm = |k: u64| {
@@ -267,21 +267,21 @@ fn cell(call: &Call) -> Result<OpCost, Unknown> {
 }
 
 /// The hidden state, alone or first of a pair.
-fn state<'a>(call: &Call<'a>) -> Result<&'a Tensor, Unknown> {
+fn state<'a>(call: &Call<'a>) -> Result<&'a Tensor, UnknownCost> {
     match call.arg(1, &["hx"]) {
         Some(ArgValue::Tensor(t)) => Ok(t),
         Some(ArgValue::List(items)) => match items.first() {
             Some(ArgValue::Tensor(t)) => Ok(t),
-            _ => Err(Unknown::NoShapes),
+            _ => Err(UnknownCost::NoShapes),
         },
         // Called without a state: the module made one of zeros, and its size is not recorded.
-        _ => Err(Unknown::NoShapes),
+        _ => Err(UnknownCost::NoShapes),
     }
 }
 
 /// Reads the gradients of the new states, the old and new one and the four gates; writes the gates'
 /// gradients and the old state's.
-fn fused_lstm_cell_backward(call: &Call) -> Result<OpCost, Unknown> {
+fn fused_lstm_cell_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let state = call.tensor(2, &["cx"])?;
     let gates = call.tensor(4, &["workspace"])?;
     let hidden = count(&state.shape);
@@ -301,7 +301,7 @@ fn fused_lstm_cell_backward(call: &Call) -> Result<OpCost, Unknown> {
     call.gradient(product([hidden, 10]), bytes, dims)
 }
 
-fn fused_cell(call: &Call) -> Result<OpCost, Unknown> {
+fn fused_cell(call: &Call) -> Result<OpCost, UnknownCost> {
     let gates = call.tensor(0, &["input_gates"])?;
     let hidden_gates = call.tensor(1, &["hidden_gates"])?;
     let (per_element, share, states) = if call.name == "thnn_fused_lstm_cell" {
@@ -310,7 +310,7 @@ fn fused_cell(call: &Call) -> Result<OpCost, Unknown> {
         (8, 3, 2)
     };
     if call.backward {
-        return Err(Unknown::UnknownOp);
+        return Err(UnknownCost::UnknownOp);
     }
     let hidden = count(&gates.shape) / share;
     let bytes = total([

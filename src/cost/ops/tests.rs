@@ -56,15 +56,15 @@ fn ints(values: &[i64]) -> ArgValue {
     ArgValue::List(values.iter().map(|v| ArgValue::Int(*v)).collect())
 }
 
-fn fprop(name: &str, values: Vec<ArgValue>) -> Result<OpCost, Unknown> {
+fn fprop(name: &str, values: Vec<ArgValue>) -> Result<OpCost, UnknownCost> {
     cost(&op(name), &args(values), Direction::Fprop, false, None)
 }
 
-fn bprop(name: &str, values: Vec<ArgValue>) -> Result<OpCost, Unknown> {
+fn bprop(name: &str, values: Vec<ArgValue>) -> Result<OpCost, UnknownCost> {
     cost(&op(name), &args(values), Direction::Bprop, true, None)
 }
 
-fn totals(cost: Result<OpCost, Unknown>) -> (u64, u64) {
+fn totals(cost: Result<OpCost, UnknownCost>) -> (u64, u64) {
     let cost = cost.unwrap();
     (cost.flops(), cost.bytes())
 }
@@ -220,7 +220,7 @@ fn without_types_a_gemm_still_has_flops() {
     // anything bound by memory has no price
     assert_eq!(
         fprop("aten::relu", vec![untyped(&[4])]),
-        Err(Unknown::NoDType)
+        Err(UnknownCost::NoDType)
     );
 }
 
@@ -236,7 +236,7 @@ fn einsum_sorts_its_letters() {
     );
 }
 
-fn einsum(equation: &str, operands: Vec<ArgValue>) -> Result<OpCost, Unknown> {
+fn einsum(equation: &str, operands: Vec<ArgValue>) -> Result<OpCost, UnknownCost> {
     let mut values = vec![ArgValue::Str(equation.into())];
     values.extend(operands);
     fprop("torch.einsum", values)
@@ -266,10 +266,10 @@ fn einsum_in_all_its_forms() {
     assert_eq!(totals(einsum("bij->b", vec![a()])), (42, 4 * 49));
     // Three: the order of contraction is not in the profile.
     let three = einsum("ij,jk,kl->il", vec![a(), b(), a()]);
-    assert_eq!(three, Err(Unknown::DataDependent));
+    assert_eq!(three, Err(UnknownCost::DataDependent));
     assert_eq!(
         einsum("ij,jk->ik", vec![a(), b()]),
-        Err(Unknown::BadArguments)
+        Err(UnknownCost::BadArguments)
     );
 }
 
@@ -356,7 +356,7 @@ fn paged_attention_depends_on_what_was_cached() {
         "vllm::unified_attention_with_output",
         vec![q.clone(), q.clone(), q],
     );
-    assert_eq!(cost, Err(Unknown::DataDependent));
+    assert_eq!(cost, Err(UnknownCost::DataDependent));
 }
 
 #[test]
@@ -405,7 +405,11 @@ fn whatever_a_communication_library_runs_is_communication() {
         "torch.distributed.distributed_c10d.all_reduce",
     ] {
         assert_eq!(family(&op(name)), Some(Family::Communication), "{name}");
-        assert_eq!(fprop(name, Vec::new()), Err(Unknown::NoShapes), "{name}");
+        assert_eq!(
+            fprop(name, Vec::new()),
+            Err(UnknownCost::NoShapes),
+            "{name}"
+        );
     }
     assert_eq!(family(&op("nccl_tools::all_reduce")), None);
 }
@@ -460,7 +464,7 @@ fn batched_embedding_tables() {
     assert_eq!(cost.bytes(), 80 + 56 + 2 * 120 + 2 * 72);
     assert!(cost.note.is_some());
     values[7] = hidden();
-    assert_eq!(fprop(name, values), Err(Unknown::NoShapes));
+    assert_eq!(fprop(name, values), Err(UnknownCost::NoShapes));
 }
 
 #[test]
@@ -512,7 +516,7 @@ fn a_convolution_without_its_strides_has_no_price() {
         hidden(),
         hidden(),
     ];
-    assert_eq!(fprop("aten::conv2d", values), Err(Unknown::NoScalars));
+    assert_eq!(fprop("aten::conv2d", values), Err(UnknownCost::NoScalars));
 }
 
 #[test]
@@ -545,7 +549,7 @@ fn attention_packs_equal_sequences() {
     assert!(cost.note.is_some());
     // without lengths the work is data
     let alone = fprop("aten::_flash_attention_forward", vec![qkv(), qkv(), qkv()]);
-    assert_eq!(alone, Err(Unknown::DataDependent));
+    assert_eq!(alone, Err(UnknownCost::DataDependent));
 }
 
 #[test]
@@ -674,10 +678,13 @@ fn a_call_without_arguments_has_no_shapes() {
     for entry in TABLE.iter().filter(|e| e.namespaces.is_empty()) {
         for name in entry.names {
             let unknown = fprop(name, Vec::new()).unwrap_err();
-            assert_eq!(unknown, Unknown::NoShapes, "{name}");
+            assert_eq!(unknown, UnknownCost::NoShapes, "{name}");
         }
     }
-    assert_eq!(fprop("aten::nonsense", Vec::new()), Err(Unknown::UnknownOp));
+    assert_eq!(
+        fprop("aten::nonsense", Vec::new()),
+        Err(UnknownCost::UnknownOp)
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::argument::MAX_RANK;
 use super::read::DIRECTIONS;
 use crate::base::cel;
 use crate::base::schema::{self, Key, Shape, key};
-use crate::cost::{Family, Unknown};
+use crate::cost::{Family, UnknownCost};
 
 const EXPRESSION: Shape = Shape::Text(1, cel::MAX_SOURCE);
 const DIRECTION: Shape = Shape::Word(|| DIRECTIONS.map(|(_, word)| word).into());
@@ -142,7 +142,7 @@ pub const TEST_KEYS: &[Key] = &[
         "unknown",
         false,
         "why it should have no price: `no_shapes`, `no_dtype` or `bad_arguments`",
-        Shape::Word(|| Unknown::ALL.map(Unknown::name).into()),
+        Shape::Word(|| UnknownCost::ALL.map(UnknownCost::name).into()),
     ),
 ];
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use cel::ExecutionError;
 use cel::common::ast::IdedExpr;
 
-use super::{Dims, Family, FlopsClass, OpCost, Role, RoleCost, Unknown};
+use super::{Dims, Family, FlopsClass, OpCost, Role, RoleCost, UnknownCost};
 use crate::base::DType;
 use crate::base::cel::{ROOT, explain};
 use crate::base::diag::{Complaints, Source};
@@ -108,11 +108,11 @@ pub enum Expect {
         flops: Option<u64>,
         bytes: Option<u64>,
     },
-    Unknown(Unknown),
+    Unknown(UnknownCost),
 }
 
 /// Why a formula has no value: the reason, and the same in words for the author.
-type Trouble = (Unknown, String);
+type Trouble = (UnknownCost, String);
 
 impl UserCosts {
     /// Reads and checks the files at some paths.
@@ -204,13 +204,13 @@ impl UserCost {
     /// What one call costs.
     ///
     /// # Errors
-    /// What the profile does not record, or [`Unknown::BadArguments`] where the formulas fail.
+    /// What the profile does not record, or [`UnknownCost::BadArguments`] where the formulas fail.
     pub fn cost(
         &self,
         args: &OpArgs,
         direction: Direction,
         kernel_dtype: Option<DType>,
-    ) -> Result<OpCost, Unknown> {
+    ) -> Result<OpCost, UnknownCost> {
         self.price(args, direction, kernel_dtype)
             .map_err(|(reason, _)| reason)
     }
@@ -226,7 +226,7 @@ impl UserCost {
         let (bytes, bytes_known) = match value(&self.bytes) {
             Ok(bytes) => (bytes, true),
             // As for built-in costs: the FLOPs of matrix work are worth having alone.
-            Err((Unknown::NoDType, _)) if self.family.is_math() => (0, false),
+            Err((UnknownCost::NoDType, _)) if self.family.is_math() => (0, false),
             Err(trouble) => return Err(trouble),
         };
         let dims = match &self.dims {
@@ -275,7 +275,7 @@ impl Formula {
         };
         let mut scope = ROOT.new_inner_scope();
         scope.set_variable_resolver(&scene);
-        let fault = |why: String| (Unknown::BadArguments, format!("`{}`: {why}", self.text));
+        let fault = |why: String| (UnknownCost::BadArguments, format!("`{}`: {why}", self.text));
         match cel::Value::resolve(&self.ast, &scope) {
             Ok(cel::Value::Int(i)) => {
                 u64::try_from(i).map_err(|_| fault(format!("{i} is negative")))
@@ -287,7 +287,7 @@ impl Formula {
             Ok(cel::Value::Float(d)) => Err(fault(format!("{d} is no count"))),
             Ok(_) => Err(fault("no number".into())),
             Err(ExecutionError::UndeclaredReference(name)) => {
-                let reason = scene.reason(&name).unwrap_or(Unknown::BadArguments);
+                let reason = scene.reason(&name).unwrap_or(UnknownCost::BadArguments);
                 Err((reason, format!("`{name}`: {}", reason.describe())))
             }
             Err(error) => Err(fault(explain(&error))),

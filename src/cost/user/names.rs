@@ -12,7 +12,7 @@ use crate::base::DType;
 use crate::base::cel::{Disguised, Mistaken, Names, NoName, Type};
 use crate::base::suggest::did_you_mean;
 use crate::correlate::{ArgValue, OpArgs, Tensor};
-use crate::cost::Unknown;
+use crate::cost::UnknownCost;
 use crate::cost::ops::{count, distinct};
 
 /// One function of cost expressions.
@@ -24,7 +24,7 @@ pub struct Function {
     pub doc: &'static str,
     pub ty: Type,
     takes: &'static [Takes],
-    run: fn(&Scene<'_>, &Query) -> Result<Value, Unknown>,
+    run: fn(&Scene<'_>, &Query) -> Result<Value, UnknownCost>,
 }
 
 /// What a function takes at one place.
@@ -80,7 +80,7 @@ pub const FUNCTIONS: &[Function] = &[
             };
             match scene.arg(at)? {
                 ArgValue::List(items) => int(items.len() as u64),
-                _ => Err(Unknown::BadArguments),
+                _ => Err(UnknownCost::BadArguments),
             }
         },
     },
@@ -108,7 +108,7 @@ pub const FUNCTIONS: &[Function] = &[
         takes: &[Arg, Default],
         run: |scene, q| match scene.value(q)? {
             Ok(ArgValue::Bool(b)) => Ok(Value::Bool(*b)),
-            Ok(_) => Err(Unknown::BadArguments),
+            Ok(_) => Err(UnknownCost::BadArguments),
             Err(default) => Ok(default),
         },
     },
@@ -137,7 +137,7 @@ pub const FUNCTIONS: &[Function] = &[
         takes: &[Arg, Default],
         run: |scene, q| match scene.value(q)? {
             Ok(ArgValue::Int(i)) => Ok(Value::Int(*i)),
-            Ok(_) => Err(Unknown::BadArguments),
+            Ok(_) => Err(UnknownCost::BadArguments),
             Err(default) => Ok(default),
         },
     },
@@ -150,10 +150,10 @@ pub const FUNCTIONS: &[Function] = &[
         run: |scene, q| match scene.required(q)? {
             ArgValue::List(items) => match nth(items, q.index)? {
                 ArgValue::Int(i) => Ok(Value::Int(*i)),
-                ArgValue::Unknown => Err(Unknown::NoShapes),
-                _ => Err(Unknown::BadArguments),
+                ArgValue::Unknown => Err(UnknownCost::NoShapes),
+                _ => Err(UnknownCost::BadArguments),
             },
-            _ => Err(Unknown::BadArguments),
+            _ => Err(UnknownCost::BadArguments),
         },
     },
     Function {
@@ -173,7 +173,7 @@ pub const FUNCTIONS: &[Function] = &[
         run: |scene, q| match scene.value(q)? {
             Ok(ArgValue::Float(f)) if f.is_finite() => Ok(Value::Double(*f)),
             Ok(ArgValue::Int(i)) => Ok(Value::Double(*i as f64)),
-            Ok(_) => Err(Unknown::BadArguments),
+            Ok(_) => Err(UnknownCost::BadArguments),
             Err(default) => Ok(default),
         },
     },
@@ -202,7 +202,7 @@ pub const FUNCTIONS: &[Function] = &[
         takes: &[Arg, Default],
         run: |scene, q| match scene.value(q)? {
             Ok(ArgValue::Str(s)) => Ok(Value::Str(s.clone())),
-            Ok(_) => Err(Unknown::BadArguments),
+            Ok(_) => Err(UnknownCost::BadArguments),
             Err(default) => Ok(default),
         },
     },
@@ -228,21 +228,22 @@ impl Value {
     }
 }
 
-fn int(value: u64) -> Result<Value, Unknown> {
+fn int(value: u64) -> Result<Value, UnknownCost> {
     i64::try_from(value)
         .map(Value::Int)
-        .map_err(|_| Unknown::BadArguments)
+        .map_err(|_| UnknownCost::BadArguments)
 }
 
 /// An item by number; negative numbers count from the end.
-fn nth<T>(items: &[T], index: i64) -> Result<&T, Unknown> {
+fn nth<T>(items: &[T], index: i64) -> Result<&T, UnknownCost> {
     let at = match usize::try_from(index) {
         Ok(at) => Some(at),
         Err(_) => usize::try_from(index.unsigned_abs())
             .ok()
             .and_then(|back| items.len().checked_sub(back)),
     };
-    at.and_then(|at| items.get(at)).ok_or(Unknown::BadArguments)
+    at.and_then(|at| items.get(at))
+        .ok_or(UnknownCost::BadArguments)
 }
 
 /// An argument of the operator: by position, or by the name the cost gives that position, which is
@@ -432,11 +433,11 @@ pub(super) struct Scene<'a> {
 
 impl Scene<'_> {
     /// Why a name of the expression has no value, if it has none.
-    pub(super) fn reason(&self, name: &str) -> Option<Unknown> {
+    pub(super) fn reason(&self, name: &str) -> Option<UnknownCost> {
         self.ask(name)?.err()
     }
 
-    fn ask(&self, name: &str) -> Option<Result<Value, Unknown>> {
+    fn ask(&self, name: &str) -> Option<Result<Value, UnknownCost>> {
         let query = self.queries.iter().find(|q| q.text == name)?;
         Some((query.function.run)(self, query))
     }
@@ -455,53 +456,53 @@ impl Scene<'_> {
         found.map(|a| &a.value)
     }
 
-    fn arg(&self, place: &Place) -> Result<&ArgValue, Unknown> {
+    fn arg(&self, place: &Place) -> Result<&ArgValue, UnknownCost> {
         match self.find(place) {
-            Some(ArgValue::Unknown) => Err(Unknown::NoShapes),
+            Some(ArgValue::Unknown) => Err(UnknownCost::NoShapes),
             Some(value) => Ok(value),
-            None if self.args.items.is_empty() => Err(Unknown::NoShapes),
-            None => Err(Unknown::BadArguments),
+            None if self.args.items.is_empty() => Err(UnknownCost::NoShapes),
+            None => Err(UnknownCost::BadArguments),
         }
     }
 
     /// The argument a query is about.
-    fn required(&self, query: &Query) -> Result<&ArgValue, Unknown> {
-        self.arg(query.arg.as_ref().ok_or(Unknown::BadArguments)?)
+    fn required(&self, query: &Query) -> Result<&ArgValue, UnknownCost> {
+        self.arg(query.arg.as_ref().ok_or(UnknownCost::BadArguments)?)
     }
 
-    fn tensor(&self, query: &Query) -> Result<&Tensor, Unknown> {
+    fn tensor(&self, query: &Query) -> Result<&Tensor, UnknownCost> {
         match self.required(query)? {
             ArgValue::Tensor(t) => Ok(t),
-            _ => Err(Unknown::BadArguments),
+            _ => Err(UnknownCost::BadArguments),
         }
     }
 
     /// The argument, or (as an error) the default for one that was not passed.
-    fn value(&self, query: &Query) -> Result<Result<&ArgValue, Value>, Unknown> {
-        let place = query.arg.as_ref().ok_or(Unknown::BadArguments)?;
+    fn value(&self, query: &Query) -> Result<Result<&ArgValue, Value>, UnknownCost> {
+        let place = query.arg.as_ref().ok_or(UnknownCost::BadArguments)?;
         match (self.find(place), &query.default) {
             (None | Some(ArgValue::None), Some(default)) => Ok(Err(default.clone())),
             _ => self.arg(place).map(Ok),
         }
     }
 
-    fn dtype(&self, t: &Tensor, query: &Query) -> Result<DType, Unknown> {
+    fn dtype(&self, t: &Tensor, query: &Query) -> Result<DType, UnknownCost> {
         t.dtype
             .or(query.dtype)
             .or(self.kernel_dtype)
-            .ok_or(Unknown::NoDType)
+            .ok_or(UnknownCost::NoDType)
     }
 
     /// A sum over the tensor or tensors a query is about.
     fn sum(
         &self,
         query: &Query,
-        each: impl Fn(&Tensor) -> Result<u64, Unknown>,
-    ) -> Result<u64, Unknown> {
+        each: impl Fn(&Tensor) -> Result<u64, UnknownCost>,
+    ) -> Result<u64, UnknownCost> {
         let add = |sum: u64, t: &Tensor| Ok(sum.saturating_add(each(t)?));
         let Some(place) = &query.arg else {
             if self.args.tensors().next().is_none() {
-                return Err(Unknown::NoShapes);
+                return Err(UnknownCost::NoShapes);
             }
             return self.args.tensors().try_fold(0, add);
         };
@@ -509,10 +510,10 @@ impl Scene<'_> {
             ArgValue::Tensor(t) => each(t),
             ArgValue::List(items) => items.iter().try_fold(0, |sum, item| match item {
                 ArgValue::Tensor(t) => add(sum, t),
-                ArgValue::Unknown => Err(Unknown::NoShapes),
-                _ => Err(Unknown::BadArguments),
+                ArgValue::Unknown => Err(UnknownCost::NoShapes),
+                _ => Err(UnknownCost::BadArguments),
             }),
-            _ => Err(Unknown::BadArguments),
+            _ => Err(UnknownCost::BadArguments),
         }
     }
 }

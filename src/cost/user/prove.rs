@@ -2,7 +2,7 @@
 
 use super::{Case, Expect, UserCost, UserCosts};
 use crate::base::units::{self, count};
-use crate::cost::{OpCost, Unknown};
+use crate::cost::{OpCost, UnknownCost};
 
 /// A test and how it went.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,14 +34,14 @@ pub enum Outcome {
     Unpriced(String),
     /// It should have no price, or no bytes, and has.
     Priced {
-        want: Unknown,
+        want: UnknownCost,
         flops: u64,
         bytes: u64,
     },
     /// It should have no price, for another reason.
     Reason {
-        want: Unknown,
-        got: Unknown,
+        want: UnknownCost,
+        got: UnknownCost,
     },
 }
 
@@ -122,7 +122,7 @@ fn example(case: &Case) -> String {
 
 fn compare(cost: &OpCost, flops: Option<u64>, bytes: Option<u64>) -> Outcome {
     if bytes.is_some() && !cost.bytes_known {
-        return Outcome::Unpriced(format!("its bytes: {}", Unknown::NoDType.describe()));
+        return Outcome::Unpriced(format!("its bytes: {}", UnknownCost::NoDType.describe()));
     }
     let figures = [
         ("FLOPs", flops, cost.flops()),

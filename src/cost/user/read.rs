@@ -14,7 +14,7 @@ use crate::base::schema::names;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, At, Table};
 use crate::correlate::{Direction, OpArgs, OpName};
-use crate::cost::{Family, Unknown};
+use crate::cost::{Family, UnknownCost};
 
 pub(super) const DIRECTIONS: [(Direction, &str); 3] = [
     (Direction::Fprop, "fprop"),
@@ -303,7 +303,7 @@ impl Reader<'_> {
             }
         };
         let (flops, bytes) = (figure("flops"), figure("bytes"));
-        let reasons = Unknown::ALL.map(|u| (u, u.name()));
+        let reasons = UnknownCost::ALL.map(|u| (u, u.name()));
         let has_unknown = table.has("unknown");
         let unknown = one_of(table, "unknown", &reasons, false);
         match (flops?, bytes?, unknown) {

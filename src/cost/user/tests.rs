@@ -77,7 +77,7 @@ fn args(values: Vec<(Option<&str>, ArgValue)>) -> OpArgs {
 }
 
 /// The FLOPs an expression gives for some arguments.
-fn flops(expression: &str, values: Vec<(Option<&str>, ArgValue)>) -> Result<u64, Unknown> {
+fn flops(expression: &str, values: Vec<(Option<&str>, ArgValue)>) -> Result<u64, UnknownCost> {
     let costs = read(&with(expression, "1")).unwrap_or_else(|c| panic!("{expression}: {c}"));
     let cost = &costs.costs()[0];
     let price = cost.cost(&args(values), Direction::Fprop, None);
@@ -144,7 +144,7 @@ fn functions_answer_from_the_arguments() {
     let f32 = Some(DType::Fp32);
     let list = || ArgValue::List(vec![tensor(&[2, 3], f32), tensor(&[5], Some(DType::Fp16))]);
     let x = || (None, tensor(&[4, 6], f32));
-    let cases: Vec<(&str, Vec<_>, Result<u64, Unknown>)> = vec![
+    let cases: Vec<(&str, Vec<_>, Result<u64, UnknownCost>)> = vec![
         ("dim(0, -1) * dim(0, 0)", vec![x()], Ok(24)),
         (
             "dim(\"x\", 1)",
@@ -152,14 +152,14 @@ fn functions_answer_from_the_arguments() {
             Ok(6),
         ),
         ("dim(0, 1)", vec![(Some("x"), tensor(&[4, 6], f32))], Ok(6)),
-        ("dim(0, 2)", vec![x()], Err(Unknown::BadArguments)),
-        ("dim(0, -3)", vec![x()], Err(Unknown::BadArguments)),
-        ("dim(1, 0)", vec![x()], Err(Unknown::BadArguments)),
-        ("dim(0, 0)", vec![], Err(Unknown::NoShapes)),
+        ("dim(0, 2)", vec![x()], Err(UnknownCost::BadArguments)),
+        ("dim(0, -3)", vec![x()], Err(UnknownCost::BadArguments)),
+        ("dim(1, 0)", vec![x()], Err(UnknownCost::BadArguments)),
+        ("dim(0, 0)", vec![], Err(UnknownCost::NoShapes)),
         (
             "dim(0, 0)",
             vec![(None, ArgValue::Unknown)],
-            Err(Unknown::NoShapes),
+            Err(UnknownCost::NoShapes),
         ),
         ("rank(0) + count()", vec![x(), x()], Ok(4)),
         ("numel(0)", vec![(None, list())], Ok(11)),
@@ -169,7 +169,7 @@ fn functions_answer_from_the_arguments() {
         (
             "bytes(0)",
             vec![(None, tensor(&[4], None))],
-            Err(Unknown::NoDType),
+            Err(UnknownCost::NoDType),
         ),
         (
             "bytes(0, \"int64\")",
@@ -184,9 +184,9 @@ fn functions_answer_from_the_arguments() {
         (
             "integer(1, 7)",
             vec![x(), (None, ArgValue::Unknown)],
-            Err(Unknown::NoShapes),
+            Err(UnknownCost::NoShapes),
         ),
-        ("integer(1)", vec![x()], Err(Unknown::BadArguments)),
+        ("integer(1)", vec![x()], Err(UnknownCost::BadArguments)),
         (
             "item(1, -1)",
             vec![x(), (None, ArgValue::List(vec![ArgValue::Int(5)]))],
@@ -208,21 +208,21 @@ fn functions_answer_from_the_arguments() {
         ("ceil_to(dim(0, 1), 8)", vec![x()], Ok(8)),
         // What is not asked for does no harm.
         ("rank(0) == 2 ? 1 : dim(0, 5)", vec![x()], Ok(1)),
-        ("dim(0, 0) - 5", vec![x()], Err(Unknown::BadArguments)),
+        ("dim(0, 0) - 5", vec![x()], Err(UnknownCost::BadArguments)),
         (
             "dim(0, 0) / (dim(0, 0) - 4)",
             vec![x()],
-            Err(Unknown::BadArguments),
+            Err(UnknownCost::BadArguments),
         ),
         (
             "numel(0) * 4",
             vec![(None, tensor(&[1 << 62], f32))],
-            Err(Unknown::BadArguments),
+            Err(UnknownCost::BadArguments),
         ),
         (
             "numel(0)",
             vec![(None, tensor(&[u64::MAX, 3], f32))],
-            Err(Unknown::BadArguments),
+            Err(UnknownCost::BadArguments),
         ),
     ];
     for (expression, values, want) in cases {
@@ -240,7 +240,7 @@ fn the_kernel_can_prove_a_type_the_profile_lacks() {
     let untyped = args(vec![(None, tensor(&[4], None))]);
     let cost = |dtype| costs.costs()[0].cost(&untyped, Direction::Fprop, dtype);
     assert_eq!(cost(Some(DType::Fp16)).unwrap().bytes(), 8);
-    assert_eq!(cost(None), Err(Unknown::NoDType));
+    assert_eq!(cost(None), Err(UnknownCost::NoDType));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use super::known::{self, recognise};
+use super::patterns::{self, recognize};
 use super::*;
 
 fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
@@ -66,7 +66,7 @@ fn softmax(name: &str, rows: u64, cols: u64) -> Link<'_> {
 }
 
 fn hit(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
-    recognise(links).map(|(kind, length)| (kind.name(), length))
+    recognize(links).map(|(kind, length)| (kind.name(), length))
 }
 
 /// All of one size.
@@ -118,7 +118,7 @@ fn a_gate_may_wait_for_the_product_it_is_multiplied_with() {
     assert_eq!(hit(&[silu(), mul()]), Some(("gated_activation", 2)));
     let between = [silu(), product(64, 256, 32), mul()];
     assert_eq!(hit(&between), Some(("gated_activation", 3)));
-    let kept = known::kept(Kind::GatedActivation, &between);
+    let kept = patterns::kept(Kind::GatedActivation, &between);
     let names: Vec<&str> = kept.iter().map(|l| l.name).collect();
     assert_eq!(names, ["silu", "mul"]);
     assert_eq!(hit(&[silu(), pointwise_on("mul", 64)]), None);
@@ -182,14 +182,14 @@ fn experts_need_indexing_and_changing_numbers_of_rows() {
     };
     let loop_ = experts(&|e| 10 + e, true);
     // The first product begins the loop; the index before it is only found by the next position.
-    assert_eq!(known::expert_loop(&loop_), None);
+    assert_eq!(patterns::expert_loop(&loop_), None);
     let rest = loop_.get(1..).unwrap();
-    assert_eq!(known::expert_loop(rest), Some(rest.len() - 2));
-    assert_eq!(known::kept(Kind::ExpertLoop, rest).len(), 8);
+    assert_eq!(patterns::expert_loop(rest), Some(rest.len() - 2));
+    assert_eq!(patterns::kept(Kind::ExpertLoop, rest).len(), 8);
     // The blocks of a transformer: the same rows each time, or no indexing.
     let blocks = experts(&|_| 10, true);
-    assert_eq!(known::expert_loop(blocks.get(1..).unwrap()), None);
-    assert_eq!(known::expert_loop(&experts(&|e| 10 + e, false)), None);
+    assert_eq!(patterns::expert_loop(blocks.get(1..).unwrap()), None);
+    assert_eq!(patterns::expert_loop(&experts(&|e| 10 + e, false)), None);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_bias_between_convolution_and_norm_is_told_from_a_residual() {
 }
 
 fn any(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
-    recognise_at(links, &|_| false).map(|(kind, length)| (kind.name(), length))
+    recognize_at(links, &|_| false).map(|(kind, length)| (kind.name(), length))
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::{LazyLock, OnceLock};
 
 use pyprof_advise::correlate::{Direction, SiteId, Tensor};
-use pyprof_advise::cost::{SiteCost, kernel_name, price};
-use pyprof_advise::facts::{self, Answer, Lookup, Member, Table};
+use pyprof_advise::cost::{SiteCost, estimate_costs, kernel_name};
+use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{RuleSet, judge};
 use pyprof_advise::pyprof;
@@ -81,8 +81,8 @@ fn judged(file: &str) -> Option<&'static (Report, Value)> {
     let slot = &REPORTS[REAL.iter().position(|r| r.0 == file).unwrap()];
     Some(slot.get_or_init(|| {
         let gpu = select::choose(None, &run.profile).unwrap();
-        let costed = price(run.clone(), gpu);
-        let verdict = judge(&RULES, &Table::new(&costed));
+        let costed = estimate_costs(run.clone(), gpu);
+        let verdict = judge(&RULES, &FactTable::new(&costed));
         let options = Options {
             top: 10,
             max_sites: 1000,
@@ -159,7 +159,7 @@ fn convolutions_of_2021_are_priced_in_pairs() {
     assert!(priced > 0.99, "{priced}");
     // ResNet-50 at 224x224 is 4.1 GMAC an image forward, and twice that backward: 32 images, 6 steps.
     let run = real("kineto_resnet50_w0.pt.trace.json.gz").unwrap();
-    let costed = price(run.clone(), None);
+    let costed = estimate_costs(run.clone(), None);
     let forward: f64 = costed
         .run
         .sites
@@ -318,7 +318,7 @@ fn prof_and_advise_agree_on_the_work() {
         let mut lines = lines.filter(|l| l.contains(line));
         assert!(lines.next().is_some(), "{file}");
 
-        let costed = price(run.clone(), None);
+        let costed = estimate_costs(run.clone(), None);
         let advised =
             |of: fn(&SiteCost) -> Option<f64>| -> f64 { costed.sites.iter().filter_map(of).sum() };
         let printed = |of: fn(KernelRow<'_>) -> Option<u64>| -> f64 {
@@ -394,8 +394,8 @@ fn collectives_have_their_size_and_their_group() {
     let Some(run) = real("tl_mi300_resnet_ckpt.json.gz") else {
         return;
     };
-    let costed = price(run.clone(), None);
-    let table = Table::new(&costed);
+    let costed = estimate_costs(run.clone(), None);
+    let table = FactTable::new(&costed);
     let mut sizes = Vec::new();
     for (index, site) in costed.run.sites.iter().enumerate() {
         if site.op.as_ref().is_some_and(|op| op.name == "all_reduce") {

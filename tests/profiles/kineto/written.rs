@@ -1,8 +1,8 @@
 //! Traces of a few events, written here: what is made of strides, messages and arrows.
 
 use pyprof_advise::correlate::{Direction, Run, SiteId, WithoutOperator};
-use pyprof_advise::cost::{Costed, Dims, price};
-use pyprof_advise::facts::{Answer, Lookup, Member, Table, Value as Fact};
+use pyprof_advise::cost::{Costed, Dims, estimate_costs};
+use pyprof_advise::facts::{Answer, FactTable, Lookup, Member, Value as Fact};
 use serde_json::{Value, json};
 
 use super::{profile, run};
@@ -44,7 +44,7 @@ fn tensors(dtype: &str, shapes: &[(&[u64], &[i64])]) -> Value {
 }
 
 fn costed(trace: &Value) -> Costed {
-    price(run(profile(&trace.to_string())), None)
+    estimate_costs(run(profile(&trace.to_string())), None)
 }
 
 /// Bytes of the only operator of a trace.
@@ -234,7 +234,7 @@ fn sent(collective: &str, elements: u64) -> Value {
 /// Message bytes, group size and bytes on the wire of the largest site.
 fn message(trace: &Value) -> [Option<f64>; 3] {
     let costed = costed(trace);
-    let table = Table::new(&costed);
+    let table = FactTable::new(&costed);
     let view = table.view(Member::Site(SiteId::new(0)));
     [
         "site.message_bytes",

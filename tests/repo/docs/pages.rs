@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use pyprof_advise::base::cel::FUNCTIONS;
 use pyprof_advise::base::schema::Key;
 use pyprof_advise::base::{DType, units};
-use pyprof_advise::cost::{FlopsClass, Unknown, ops, user};
+use pyprof_advise::cost::{FlopsClass, UnknownCost, ops, user};
 use pyprof_advise::facts::{self, Fact, MemberKind};
 use pyprof_advise::gpu::load::Spec;
 use pyprof_advise::gpu::{Gpu, select};
@@ -251,7 +251,7 @@ fn own_costs() -> String {
     let language = FUNCTIONS
         .iter()
         .map(|f| vec![format!("`{}`", f.usage), cell(f.doc)]);
-    let reasons = Unknown::ALL
+    let reasons = UnknownCost::ALL
         .iter()
         .map(|why| vec![format!("`{}`", why.name()), cell(why.describe())]);
     format!(

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pyprof_advise::correlate::correlate;
-use pyprof_advise::cost::{Costed, VOCABULARY, price};
-use pyprof_advise::facts::{self, Answer, Lookup, Member, Table, Value};
+use pyprof_advise::cost::{Costed, VOCABULARY, estimate_costs};
+use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member, Value};
 use pyprof_advise::gpu::{Choice, How, select};
 use pyprof_advise::judge::load::RuleFile;
 use pyprof_advise::judge::{RuleSet, Selection, run_tests};
@@ -22,8 +22,8 @@ pub(super) fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
         Profile::new(&pyprof_advise::read::NSYS_SQLITE, "empty"),
         &VOCABULARY,
     );
-    let costed: Costed = price(run, Some(choice));
-    let table = Table::new(&costed);
+    let costed: Costed = estimate_costs(run, Some(choice));
+    let table = FactTable::new(&costed);
     let view = table.view(Member::Run);
     let of_gpu = facts::all().iter().filter(|f| f.name.starts_with("gpu."));
     let known = of_gpu.filter_map(|f| match view.get(f.name) {

@@ -14,8 +14,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use pyprof_advise::correlate::correlate;
-use pyprof_advise::cost::{VOCABULARY, price};
-use pyprof_advise::facts::Table;
+use pyprof_advise::cost::{VOCABULARY, estimate_costs};
+use pyprof_advise::facts::FactTable;
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{RuleSet, judge};
 use pyprof_advise::profile::Profile;
@@ -263,8 +263,8 @@ pub(crate) fn report(path: &Path, rules: &RuleSet) -> Option<Report> {
 
 fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {
     let gpu = select::choose(Some("v100"), &profile).ok()?;
-    let costed = price(correlate(profile, &VOCABULARY), gpu);
-    let verdict = judge(rules, &Table::new(&costed));
+    let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
+    let verdict = judge(rules, &FactTable::new(&costed));
     let options = Options {
         top: 10,
         max_sites: 100,

@@ -10,7 +10,7 @@ mod math;
 mod others;
 
 /// `gemm yes fp16 128x64x32 align8 tn sm8.0 splitk | label`.
-fn describe(d: &Decoded) -> String {
+fn describe(d: &DecodedName) -> String {
     let tensor_core = match d.tensor_core {
         TensorCore::Yes => "yes",
         TensorCore::No => "no",

@@ -5,7 +5,7 @@
 use super::{Mask, assemble, deduced_groups, gradients, spatial};
 use crate::correlate::{OpArgs, OpName, Tensor};
 use crate::cost::ops::call::{Call, count, total};
-use crate::cost::{OpCost, Unknown};
+use crate::cost::{OpCost, UnknownCost};
 
 /// The operands a call of either direction lists.
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,13 +56,13 @@ fn operands<'a>(name: &str, args: &'a OpArgs) -> Option<Operands<'a>> {
 /// direction: all of them must agree on what is missing.
 ///
 /// # Errors
-/// [`Unknown::NoScalars`] where a shape is still missing or partners differ,
-/// [`Unknown::BadArguments`] where the shapes do not make one convolution.
+/// [`UnknownCost::NoScalars`] where a shape is still missing or partners differ,
+/// [`UnknownCost::BadArguments`] where the shapes do not make one convolution.
 pub(in crate::cost) fn with_partners(
     call: &Call,
     partners: &[(&OpName, &OpArgs)],
-) -> Result<OpCost, Unknown> {
-    let own = operands(call.name, call.args).ok_or(Unknown::NoScalars)?;
+) -> Result<OpCost, UnknownCost> {
+    let own = operands(call.name, call.args).ok_or(UnknownCost::NoScalars)?;
     let others: Vec<Operands<'_>> = partners
         .iter()
         .filter_map(|(op, args)| operands(&op.name, args))
@@ -71,9 +71,9 @@ pub(in crate::cost) fn with_partners(
         own.cloned()
             .or_else(|| agreed(others.iter().filter_map(of)))
     };
-    let x = find(own.x, |o| o.x.cloned()).ok_or(Unknown::NoScalars)?;
-    let w = find(own.w, |o| o.w.cloned()).ok_or(Unknown::NoScalars)?;
-    let dy = find(own.dy, |o| o.dy.cloned()).ok_or(Unknown::NoScalars)?;
+    let x = find(own.x, |o| o.x.cloned()).ok_or(UnknownCost::NoScalars)?;
+    let w = find(own.w, |o| o.w.cloned()).ok_or(UnknownCost::NoScalars)?;
+    let dy = find(own.dy, |o| o.dy.cloned()).ok_or(UnknownCost::NoScalars)?;
 
     let groups = deduced_groups(&x, &w, false)?;
     let dims = w.shape.len().saturating_sub(2);
@@ -84,7 +84,7 @@ pub(in crate::cost) fn with_partners(
         && groups > 0
         && conv.k % groups == 0;
     if !fits {
-        return Err(Unknown::BadArguments);
+        return Err(UnknownCost::BadArguments);
     }
     let backward = own.dy.is_some() || call.backward;
     if backward {

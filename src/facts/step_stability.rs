@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use super::run::Runs;
-use super::{Answer, Entry, fact};
+use super::{Answer, Entry, fact, median};
 use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
 
 /// What the steps have in common, and the pace of the math.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Rhythm {
+pub(super) struct StepStability {
     /// First step over the median of the others; three steps at least.
     first_over_median: Option<f64>,
     /// Standard deviation over mean, of the steps after the first; three of those at least.
@@ -49,34 +49,38 @@ const PACED_SITES: usize = 16;
 /// Executions of one kernel from which early and late ones are compared.
 const FEWEST_EXECUTIONS: usize = 20;
 
-impl Rhythm {
-    pub(super) fn of(costed: &Costed) -> Rhythm {
+impl StepStability {
+    pub(super) fn of(costed: &Costed) -> StepStability {
         let run = &costed.run;
-        let mut rhythm = Rhythm::default();
-        rhythm.durations(run);
+        let mut stability = StepStability::default();
+        stability.durations(run);
         if !run.steps.is_empty() {
-            rhythm.work(run);
-            rhythm.host(run);
+            stability.work(run);
+            stability.host(run);
         }
-        rhythm.pace(costed);
-        rhythm
+        stability.pace(costed);
+        stability
     }
 
     fn durations(&mut self, run: &Run) {
-        let lengths: Vec<f64> = (run.steps.iter().filter(|s| !s.warmup))
-            .map(|s| s.span.ns() as f64)
+        let mut lengths: Vec<i64> = (run.steps.iter().filter(|s| !s.warmup))
+            .map(|s| s.span.ns())
             .collect();
-        let Some((first, rest)) = lengths.split_first() else {
+        let steps = lengths.len();
+        let Some((first, rest)) = lengths.split_first_mut() else {
             return;
         };
-        let median = median(rest.to_vec());
-        if lengths.len() >= FEWEST {
-            self.first_over_median = median.filter(|m| *m > 0.0).map(|m| first / m);
+        // Before `median` reorders them: the order decides how the sums round.
+        let spread = spread(rest);
+        let longest = rest.iter().copied().max();
+        let median = median(rest).filter(|median| *median > 0);
+        let over_median = |ns: i64| Some(ns as f64 / median? as f64);
+        if steps >= FEWEST {
+            self.first_over_median = over_median(*first);
         }
         if rest.len() >= FEWEST {
-            let longest = rest.iter().copied().fold(0.0, f64::max);
-            self.longest_over_median = median.filter(|m| *m > 0.0).map(|m| longest / m);
-            self.spread = spread(rest);
+            self.longest_over_median = longest.and_then(over_median);
+            self.spread = spread;
         }
     }
 
@@ -200,19 +204,20 @@ impl Rhythm {
         }
         let (mut early, mut late, mut covered) = (0.0, 0.0, 0.0);
         for ids in groups.values().filter(|g| g.len() >= FEWEST_EXECUTIONS) {
-            let lengths: Vec<f64> = ids
+            let mut lengths: Vec<i64> = ids
                 .iter()
                 .filter_map(|id| run.profile.kernels.get(id.idx()))
-                .map(|k| k.span.ns() as f64)
+                .map(|k| k.span.ns())
                 .collect();
-            let third = lengths.len() / 3;
-            let first = median(lengths.iter().take(third).copied().collect());
-            let last = median(lengths.iter().rev().take(third).copied().collect());
+            let (third, weight) = (lengths.len() / 3, lengths.len() as f64);
+            let sum: f64 = lengths.iter().map(|ns| *ns as f64).sum();
+            let first = lengths.get_mut(..third).and_then(median);
+            let from = lengths.len() - third;
+            let last = lengths.get_mut(from..).and_then(median);
             if let Some((first, last)) = first.zip(last) {
-                let weight = lengths.len() as f64;
-                early += first * weight;
-                late += last * weight;
-                covered += lengths.iter().sum::<f64>();
+                early += first as f64 * weight;
+                late += last as f64 * weight;
+                covered += sum;
             }
         }
         let total: f64 = run.sites.iter().map(|s| s.time_ns as f64).sum();
@@ -234,16 +239,12 @@ fn fingerprint(name: StrId, config: ConfigId) -> u64 {
     rustc_hash::FxBuildHasher.hash_one((name, config)) | 1
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 /// Standard deviation over mean.
-fn spread(values: &[f64]) -> Option<f64> {
+fn spread(values: &[i64]) -> Option<f64> {
     let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+    let values = || values.iter().map(|ns| *ns as f64);
+    let mean = values().sum::<f64>() / count;
+    let variance = values().map(|ns| (ns - mean).powi(2)).sum::<f64>() / count;
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
@@ -255,7 +256,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         MORE_STEPS,
         "Duration of the first step over the median of the others",
-        |t| Answer::maybe(t.rhythm.first_over_median, Answer::double)
+        |t| Answer::maybe(t.step_stability.first_over_median, Answer::double)
     ),
     fact!(
         "run.step_spread",
@@ -264,7 +265,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         MORE_STEPS,
         "Standard deviation of the step durations over their mean, without the first step",
-        |t| Answer::maybe(t.rhythm.spread, Answer::double)
+        |t| Answer::maybe(t.step_stability.spread, Answer::double)
     ),
     fact!(
         "run.longest_step_over_median",
@@ -273,7 +274,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         MORE_STEPS,
         "Duration of the longest step over the median, without the first step",
-        |t| Answer::maybe(t.rhythm.longest_over_median, Answer::double)
+        |t| Answer::maybe(t.step_stability.longest_over_median, Answer::double)
     ),
     fact!(
         "run.repeating_steps",
@@ -282,7 +283,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         STEPS,
         "Most steps in a row that ran the same kernels with the same launch configurations",
-        |t| Answer::maybe(t.rhythm.repeating, Answer::int)
+        |t| Answer::maybe(t.step_stability.repeating, Answer::int)
     ),
     fact!(
         "run.outside_steps_share",
@@ -291,7 +292,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         STEPS,
         "Share of the launched kernel time that was launched outside numbered steps",
-        |t| Answer::maybe(t.rhythm.outside_share, Answer::double)
+        |t| Answer::maybe(t.step_stability.outside_share, Answer::double)
     ),
     fact!(
         "run.syncs_per_step",
@@ -300,7 +301,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         STEPS,
         "Blocking synchronisation calls per step, on threads that launch kernels",
-        |t| Answer::maybe(t.rhythm.syncs_per_step, Answer::double)
+        |t| Answer::maybe(t.step_stability.syncs_per_step, Answer::double)
     ),
     fact!(
         "run.allocations_per_step",
@@ -310,7 +311,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         MORE_STEPS,
         "Calls per step that ask the driver for memory or give it back, after the second step",
         |t| Answer::maybe(
-            t.rhythm
+            t.step_stability
                 .allocations
                 .filter(|a| a.steps > 0)
                 .map(|a| a.calls as f64 / a.steps as f64),
@@ -325,7 +326,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         MORE_STEPS,
         "Share of the time after the second step that the host spent in those calls",
         |t| Answer::maybe(
-            t.rhythm
+            t.step_stability
                 .allocations
                 .filter(|a| a.of_ns > 0.0)
                 .map(|a| a.ns / a.of_ns),
@@ -333,22 +334,22 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         )
     ),
     fact!(
-        "run.math_slowdown",
+        "run.math_late_over_early",
         Double,
         "",
         &[],
         MORE_MATH,
         "Median duration of the same matrix kernels in the last third of the run over the first third",
-        |t| Answer::maybe(t.rhythm.slowdown, Answer::double)
+        |t| Answer::maybe(t.step_stability.slowdown, Answer::double)
     ),
     fact!(
-        "run.paced_share",
+        "run.repeated_math_share",
         Double,
         "share",
         &[],
         NOTHING,
         "Share of kernel time in the matrix kernels compared for that",
-        |t| Answer::double(t.rhythm.paced_share)
+        |t| Answer::double(t.step_stability.paced_share)
     ),
 ];
 
@@ -358,9 +359,9 @@ mod tests {
 
     #[test]
     fn spread_is_relative() {
-        assert_eq!(spread(&[2.0, 2.0, 2.0]), Some(0.0));
-        assert_eq!(spread(&[1.0, 3.0]), Some(0.5));
-        assert_eq!(spread(&[0.0]), None);
+        assert_eq!(spread(&[2, 2, 2]), Some(0.0));
+        assert_eq!(spread(&[1, 3]), Some(0.5));
+        assert_eq!(spread(&[0]), None);
         assert_eq!(spread(&[]), None);
     }
 

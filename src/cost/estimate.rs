@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::kernel_name::{Decoded, decode};
+use super::kernel_name::{DecodedName, decode};
 use super::roofline::roofline;
 use super::user::{UserCost, UserCosts};
-use super::{Costed, Coverage, Dims, Family, OpCost, SiteCost, TensorCore, Unknown, ops};
+use super::{Costed, Coverage, Dims, Family, OpCost, SiteCost, TensorCore, UnknownCost, ops};
 use crate::base::DType;
 use crate::correlate::{
     ArgValue, Direction, OpArgs, OpCallId, OpName, Run, Site, SiteId, SiteKernel,
@@ -17,14 +17,14 @@ use crate::gpu::{Choice, Gpu};
 use crate::profile::StrId;
 
 /// Decodes every kernel name, costs every site and puts it on the roofline of `gpu`.
-pub fn price(run: Run, gpu: Option<Choice>) -> Costed {
-    price_with(run, gpu, &UserCosts::default())
+pub fn estimate_costs(run: Run, gpu: Option<Choice>) -> Costed {
+    estimate_costs_with(run, gpu, &UserCosts::default())
 }
 
 /// The same with costs of the user's own, which win over the built-in ones.
-pub fn price_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
+pub fn estimate_costs_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
     let names = decode_names(&run);
-    let kernels: Vec<Vec<Arc<Decoded>>> = run
+    let kernels: Vec<Vec<Arc<DecodedName>>> = run
         .sites
         .iter()
         .map(|site| {
@@ -46,7 +46,7 @@ pub fn price_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
                 let all = partners.get_or_init(|| Partners::of(&run));
                 all.of_site(&run, SiteId::new(index))
             };
-            price_site(&run, site, &partners, decoded, gpu, user)
+            site_cost(&run, site, &partners, decoded, gpu, user)
         })
         .collect();
     let coverage = coverage(&run, &sites, &kernels);
@@ -69,7 +69,7 @@ pub fn price_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
 }
 
 /// One decoding per distinct kernel name.
-fn decode_names(run: &Run) -> FxHashMap<StrId, Arc<Decoded>> {
+fn decode_names(run: &Run) -> FxHashMap<StrId, Arc<DecodedName>> {
     let mut distinct: Vec<StrId> = run
         .sites
         .iter()
@@ -83,11 +83,11 @@ fn decode_names(run: &Run) -> FxHashMap<StrId, Arc<Decoded>> {
         .collect()
 }
 
-fn price_site(
+fn site_cost(
     run: &Run,
     site: &Site,
     partners: &PartnersOf<'_>,
-    decoded: &[Arc<Decoded>],
+    decoded: &[Arc<DecodedName>],
     gpu: Option<&Gpu>,
     user: &UserCosts,
 ) -> SiteCost {
@@ -154,7 +154,7 @@ fn price_site(
         best_dtype: line.and_then(|l| l.best_dtype),
         bound: line.map(|l| l.bound),
         autotuning,
-        priced_by: own.map(|own| Arc::clone(&own.file)),
+        cost_file: own.map(|own| Arc::clone(&own.file)),
         cost,
     }
 }
@@ -165,14 +165,14 @@ fn cost_of(
     partners: &PartnersOf<'_>,
     stored: Option<DType>,
     own: Option<&UserCost>,
-) -> Result<OpCost, Unknown> {
-    let op = site.op.as_ref().ok_or(Unknown::NoOperator)?;
-    let args = args.ok_or(Unknown::NoShapes)?;
+) -> Result<OpCost, UnknownCost> {
+    let op = site.op.as_ref().ok_or(UnknownCost::NoOperator)?;
+    let args = args.ok_or(UnknownCost::NoShapes)?;
     if let Some(own) = own {
         return own.cost(args, site.direction, stored);
     }
     let cost = ops::cost(op, args, site.direction, site.args_from_forward, stored);
-    if cost == Err(Unknown::NoScalars) && !site.args_from_forward {
+    if cost == Err(UnknownCost::NoScalars) && !site.args_from_forward {
         let partners = partners();
         if !partners.is_empty() {
             return ops::cost_with_partners(op, args, &partners, stored);
@@ -190,7 +190,7 @@ fn message_cost(
     run: &Run,
     site: &Site,
     main: &MainKernels,
-    cost: &Result<OpCost, Unknown>,
+    cost: &Result<OpCost, UnknownCost>,
 ) -> Option<OpCost> {
     let sends = main.family == Family::Communication;
     let args = run.args.get(site.message.filter(|_| sends)?.idx())?;
@@ -256,7 +256,7 @@ impl Partners {
     }
 }
 
-fn moves_only(cost: &Result<OpCost, Unknown>) -> bool {
+fn moves_only(cost: &Result<OpCost, UnknownCost>) -> bool {
     cost.as_ref().is_ok_and(|cost| cost.flops() == 0)
 }
 
@@ -281,7 +281,7 @@ struct MainKernels {
 }
 
 impl MainKernels {
-    fn of(site: &Site, decoded: &[Arc<Decoded>], op_family: Option<Family>) -> MainKernels {
+    fn of(site: &Site, decoded: &[Arc<DecodedName>], op_family: Option<Family>) -> MainKernels {
         let rows = || site.kernels.iter().zip(decoded);
         let family = rows().find(|(_, d)| !d.helper).map_or_else(
             || rows().next().map_or(Family::Unknown, |(_, d)| d.family),
@@ -321,13 +321,13 @@ fn in_memory(dtype: DType) -> DType {
 }
 
 /// The elements in memory of a kernel, as far as its name says.
-pub(crate) fn stored(kernel: &Decoded) -> Option<DType> {
+pub(crate) fn dtype_in_memory(kernel: &DecodedName) -> Option<DType> {
     let sized = || of_size(kernel.element_bytes?);
     kernel.dtype.map(in_memory).or_else(sized)
 }
 
 /// Stands for the elements of a kernel whose name gives their size only.
-fn sized(mains: &[(&SiteKernel, &Arc<Decoded>)]) -> Option<DType> {
+fn sized(mains: &[(&SiteKernel, &Arc<DecodedName>)]) -> Option<DType> {
     of_size(mains.iter().find_map(|(_, d)| d.element_bytes)?)
 }
 
@@ -352,7 +352,7 @@ fn is_search(site: &Site, main: &MainKernels, cost: &OpCost) -> bool {
         && main.count > (roles + 1) * u64::from(site.calls)
 }
 
-fn is_causal(cost: &OpCost, decoded: &[Arc<Decoded>]) -> bool {
+fn is_causal(cost: &OpCost, decoded: &[Arc<DecodedName>]) -> bool {
     let said = cost.roles.iter().any(|r| {
         matches!(
             r.dims,
@@ -365,7 +365,7 @@ fn is_causal(cost: &OpCost, decoded: &[Arc<Decoded>]) -> bool {
     said || decoded.iter().any(|d| d.causal == Some(true))
 }
 
-fn coverage(run: &Run, sites: &[SiteCost], kernels: &[Vec<Arc<Decoded>>]) -> Coverage {
+fn coverage(run: &Run, sites: &[SiteCost], kernels: &[Vec<Arc<DecodedName>>]) -> Coverage {
     let mut coverage = Coverage::default();
     for ((site, cost), decoded) in run.sites.iter().zip(sites).zip(kernels) {
         coverage.kernel_ns += site.time_ns;
@@ -373,9 +373,9 @@ fn coverage(run: &Run, sites: &[SiteCost], kernels: &[Vec<Arc<Decoded>>]) -> Cov
             coverage.attributable_ns += site.time_ns;
         }
         if cost.cost.is_ok() {
-            coverage.priced_ns += site.time_ns;
+            coverage.cost_known_ns += site.time_ns;
             if site.op.is_some() {
-                coverage.priced_attributable_ns += site.time_ns;
+                coverage.attributable_cost_known_ns += site.time_ns;
             }
         }
         for (kernel, decoded) in site.kernels.iter().zip(decoded) {

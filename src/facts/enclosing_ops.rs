@@ -6,12 +6,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::chain::plain_name;
-use super::paths::{NodeId, Paths};
+use super::range_paths::{NodeId, RangePaths};
 use crate::correlate::{Run, SiteId};
 
 /// Names per site.
 #[derive(Debug, Default)]
-pub(super) struct Around(Vec<Words>);
+pub(super) struct EnclosingOps(Vec<Words>);
 
 /// Names of operators, sorted.
 pub(super) type Words = Arc<[Arc<str>]>;
@@ -24,9 +24,9 @@ const MOST: f64 = 0.9;
 /// Longest name of an operator, in bytes.
 const NAME: usize = 64;
 
-impl Around {
+impl EnclosingOps {
     /// Looks at the time of every site in every path; `paths` hold all operators.
-    pub(super) fn of(run: &Run, paths: &Paths) -> Around {
+    pub(super) fn of(run: &Run, paths: &RangePaths) -> EnclosingOps {
         let names = Names::of(run, paths);
         let mut by_word: FxHashMap<(SiteId, u32), i64> = FxHashMap::default();
         for time in paths.times() {
@@ -57,7 +57,7 @@ impl Around {
             words.dedup();
             words.into()
         });
-        Around(sorted.collect())
+        EnclosingOps(sorted.collect())
     }
 
     /// The operator of a site and those around nine tenths of its time, plainly spelled: `copy`,
@@ -90,7 +90,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(run: &Run, paths: &Paths) -> Names {
+    fn of(run: &Run, paths: &RangePaths) -> Names {
         let mut names = Names::default();
         let mut ids: FxHashMap<Arc<str>, u32> = FxHashMap::default();
         for node in paths.nodes() {
@@ -154,8 +154,8 @@ mod tests {
         let counts: Vec<bool> = strings
             .map(|(_, text)| operator_in(text).is_some())
             .collect();
-        let paths = Paths::of(run, &counts);
-        let words = Around::of(run, &paths).site(SiteId(0));
+        let paths = RangePaths::of(run, &counts);
+        let words = EnclosingOps::of(run, &paths).site(SiteId(0));
         words.iter().map(ToString::to_string).collect()
     }
 

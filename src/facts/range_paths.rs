@@ -9,20 +9,20 @@ use crate::handle;
 use crate::profile::StrId;
 
 handle! {
-    /// A row of [`Paths::nodes`].
+    /// A row of [`RangePaths::nodes`].
     NodeId,
 }
 
 /// A name, and the path around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Node {
+pub(super) struct RangeNode {
     pub(super) around: Option<NodeId>,
     pub(super) name: StrId,
 }
 
 /// Kernel time of a site whose innermost name is this node.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Time {
+pub(super) struct PathTime {
     pub(super) site: SiteId,
     pub(super) node: NodeId,
     pub(super) ns: i64,
@@ -30,17 +30,17 @@ pub(super) struct Time {
 
 /// The tree, and the time spent in it.
 #[derive(Debug, Default)]
-pub(super) struct Paths {
+pub(super) struct RangePaths {
     /// What is around a node stands before it.
-    nodes: Vec<Node>,
-    times: Vec<Time>,
+    nodes: Vec<RangeNode>,
+    times: Vec<PathTime>,
 }
 
-impl Paths {
+impl RangePaths {
     /// The paths of the kernels inside the window; `counts` says of each string whether it does:
     /// numbered names would make every call a path of its own.
-    pub(super) fn of(run: &Run, counts: &[bool]) -> Paths {
-        let mut paths = Paths::default();
+    pub(super) fn of(run: &Run, counts: &[bool]) -> RangePaths {
+        let mut paths = RangePaths::default();
         let of_scope = paths.grow(run, counts);
         let mut times: FxHashMap<(SiteId, NodeId), i64> = FxHashMap::default();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
@@ -52,24 +52,24 @@ impl Paths {
         }
         let times = times.into_iter();
         paths.times = times
-            .map(|((site, node), ns)| Time { site, node, ns })
+            .map(|((site, node), ns)| PathTime { site, node, ns })
             .collect();
         paths
     }
 
     /// Every name that stands around another one stands before it.
-    pub(super) fn nodes(&self) -> &[Node] {
+    pub(super) fn nodes(&self) -> &[RangeNode] {
         &self.nodes
     }
 
     /// In no order.
-    pub(super) fn times(&self) -> &[Time] {
+    pub(super) fn times(&self) -> &[PathTime] {
         &self.times
     }
 
     /// Per scope its innermost node. Scopes come after those around them.
     fn grow(&mut self, run: &Run, counts: &[bool]) -> Vec<Option<NodeId>> {
-        let mut known: FxHashMap<Node, NodeId> = FxHashMap::default();
+        let mut known: FxHashMap<RangeNode, NodeId> = FxHashMap::default();
         let mut of_scope: Vec<Option<NodeId>> = Vec::with_capacity(run.scopes.len());
         for scope in &run.scopes {
             let name = Some(scope.text).filter(|name| counts.get(name.idx()) == Some(&true));
@@ -78,7 +78,7 @@ impl Paths {
             of_scope.push(match name {
                 None => around,
                 Some(name) => {
-                    let node = Node { around, name };
+                    let node = RangeNode { around, name };
                     Some(*known.entry(node).or_insert_with(|| {
                         self.nodes.push(node);
                         NodeId::new(self.nodes.len() - 1)

@@ -2,19 +2,19 @@
 //! logarithm of a softmax, logits converted for a loss, products that share an input, experts run
 //! one after the other.
 //!
-//! Each recogniser looks at the calls from one position on and answers how many of them it takes.
+//! Each recognizer looks at the calls from one position on and answers how many of them it takes.
 //! Names, families and dimensions decide; where they do not prove the data flow, the sequence is not
-//! recognised.
+//! recognized.
 
 use super::{Kind, Link};
 use crate::correlate::Direction;
 use crate::cost::{Dims, Family};
 
-/// What a recogniser finds: the kind, and how many calls it takes.
+/// What a recognizer finds: the kind, and how many calls it takes.
 type Hit = Option<(Kind, usize)>;
 
-/// In this order; the first that recognises the calls decides.
-pub(super) fn recognise(run: &[Link<'_>]) -> Hit {
+/// In this order; the first that recognizes the calls decides.
+pub(super) fn recognize(run: &[Link<'_>]) -> Hit {
     logits_upcast(run)
         .or_else(|| log_of_softmax(run))
         .or_else(|| rope(run))
@@ -189,7 +189,7 @@ fn same_weights(a: Dims, b: Dims) -> bool {
 
 /// Calls between two experts' products of one kind, at most.
 const EXPERT: usize = 24;
-/// Products from which a loop over experts is recognised.
+/// Products from which a loop over experts is recognized.
 const EXPERTS: usize = 8;
 /// Longest loop looked at, in calls.
 const LOOP: usize = 4096;

@@ -1,17 +1,17 @@
-//! The recognised sequences of a run put together: equal ones are one chain, with what all its
+//! The recognized sequences of a run put together: equal ones are one chain, with what all its
 //! occurrences take and what one fused operator would.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::known;
+use super::patterns;
 use super::{Chain, Hit, Kind, Link};
 use crate::correlate::{Direction, Run, SiteId};
 use crate::cost::{Costed, Dims};
 
 /// The chains found so far.
-pub(super) struct Found<'r> {
+pub(super) struct Matches<'r> {
     costed: &'r Costed,
     chains: Vec<Chain>,
     /// Rows of `chains`.
@@ -29,9 +29,9 @@ struct Repeated {
     times: Vec<i64>,
 }
 
-impl<'r> Found<'r> {
-    pub(super) fn of(costed: &'r Costed) -> Found<'r> {
-        Found {
+impl<'r> Matches<'r> {
+    pub(super) fn of(costed: &'r Costed) -> Matches<'r> {
+        Matches {
             costed,
             chains: Vec::new(),
             by_name: FxHashMap::default(),
@@ -41,7 +41,7 @@ impl<'r> Found<'r> {
 
     pub(super) fn add(&mut self, hit: &Hit<'_>, adds_bias: &dyn Fn(&Link<'_>) -> bool) {
         let kind = hit.kind;
-        let members = known::kept(kind, hit.calls);
+        let members = patterns::kept(kind, hit.calls);
         let Some(first) = members.first() else { return };
         let sites: Vec<SiteId> = members.iter().map(|l| l.site).collect();
         let key = (kind, sites);

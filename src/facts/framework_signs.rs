@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::copy::CallsBehind;
-use super::paths::{Paths, by_string};
+use super::range_paths::{RangePaths, by_string};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::Run;
@@ -143,7 +143,7 @@ const REDUCTIONS: &[&str] = &["all_reduce", "reduce_scatter"];
 
 /// What was found, counted once per run.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Program {
+pub(super) struct FrameworkSigns {
     lone_loader: bool,
     data_parallel: bool,
     ddp: bool,
@@ -181,7 +181,7 @@ impl Signs {
 }
 
 /// Whether a range's name says something.
-pub(super) fn says(name: &str) -> bool {
+pub(super) fn is_sign(name: &str) -> bool {
     Sign::of(name) != Sign::NONE
 }
 
@@ -243,16 +243,16 @@ impl Counted {
 /// Ranges one thread counts at a time.
 const RANGES: usize = 1 << 16;
 
-impl Program {
+impl FrameworkSigns {
     /// All but what [`with_paths`](Self::with_paths) adds.
-    pub(super) fn of(costed: &Costed, signs: &Signs, calls: &CallsBehind) -> Program {
-        let mut program = Program::default();
+    pub(super) fn of(costed: &Costed, signs: &Signs, calls: &CallsBehind) -> FrameworkSigns {
+        let mut signs_found = FrameworkSigns::default();
         if !signs.say_nothing() {
-            program.count_ranges(costed, signs);
-            program.count_regions(&costed.run, signs);
-            program.bucket_copy_ns = copied_in(&costed.run, signs, calls);
+            signs_found.count_ranges(costed, signs);
+            signs_found.count_regions(&costed.run, signs);
+            signs_found.bucket_copy_ns = copied_in(&costed.run, signs, calls);
         }
-        program
+        signs_found
     }
 
     fn count_ranges(&mut self, costed: &Costed, signs: &Signs) {
@@ -290,7 +290,7 @@ impl Program {
 
     /// Adds the kernel time launched inside ranges that say something; `paths` hold the names that
     /// [`says`] lets through.
-    pub(super) fn with_paths(mut self, signs: &Signs, paths: &Paths) -> Program {
+    pub(super) fn with_paths(mut self, signs: &Signs, paths: &RangePaths) -> FrameworkSigns {
         let mut inherited: Vec<Sign> = Vec::with_capacity(paths.nodes().len());
         for node in paths.nodes() {
             let outer = node.around.and_then(|around| inherited.get(around.idx()));
@@ -388,27 +388,27 @@ fn region(text: &str) -> Option<(u64, u64)> {
     Some((frame.parse().ok()?, compilation.parse().ok()?))
 }
 
-fn of_compiled(t: &super::Table<'_>, value: Option<u64>) -> Answer {
-    if t.program.compiled {
+fn of_compiled(t: &super::FactTable<'_>, value: Option<u64>) -> Answer {
+    if t.framework.compiled {
         Answer::maybe(value, Answer::int)
     } else {
         Answer::DoesNotApply
     }
 }
 
-fn share_of_kernels(t: &super::Table<'_>, ns: f64) -> Answer {
+fn share_of_kernels(t: &super::FactTable<'_>, ns: f64) -> Answer {
     Answer::share(ns, t.sums.kernel_ns)
 }
 
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
     fact!(
-        "run.lone_loader",
+        "run.loader_without_workers",
         Bool,
         "",
         &[],
         NOTHING,
         "A DataLoader without worker processes was seen: it loads in the training process",
-        |t| Answer::flag(t.program.lone_loader)
+        |t| Answer::flag(t.framework.lone_loader)
     ),
     fact!(
         "run.data_parallel",
@@ -417,7 +417,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Forward passes of `nn.DataParallel` were seen",
-        |t| Answer::flag(t.program.data_parallel)
+        |t| Answer::flag(t.framework.data_parallel)
     ),
     fact!(
         "run.ddp",
@@ -426,7 +426,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Forward passes of DistributedDataParallel were seen",
-        |t| Answer::flag(t.program.ddp)
+        |t| Answer::flag(t.framework.ddp)
     ),
     fact!(
         "run.fsdp",
@@ -435,7 +435,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Ranges of fully sharded data parallelism were seen",
-        |t| Answer::flag(t.program.fsdp)
+        |t| Answer::flag(t.framework.fsdp)
     ),
     fact!(
         "run.distributed",
@@ -445,9 +445,9 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "One of several processes, as far as collectives, wrappers or a rank in the file say",
         |t| Answer::flag(
-            t.program.ddp
-                || t.program.fsdp
-                || t.program.gloo_calls > 0
+            t.framework.ddp
+                || t.framework.fsdp
+                || t.framework.gloo_calls > 0
                 || t.sums.comm_kernel_ns > 0.0
                 || t.processes > 1
                 || t.costed
@@ -465,7 +465,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Collectives of the gloo backend, which run on the CPU",
-        |t| Answer::int(t.program.gloo_calls)
+        |t| Answer::int(t.framework.gloo_calls)
     ),
     fact!(
         "run.compiled_frames",
@@ -474,7 +474,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         COMPILE_IDS,
         "Different functions compiled by torch.compile that ran; graph breaks split one into several; silent without torch.compile",
-        |t| of_compiled(t, t.program.compiled_frames)
+        |t| of_compiled(t, t.framework.compiled_frames)
     ),
     fact!(
         "run.recompilations",
@@ -483,7 +483,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         COMPILE_IDS,
         "How often the most recompiled function had been compiled anew; silent without torch.compile",
-        |t| of_compiled(t, t.program.recompilations)
+        |t| of_compiled(t, t.framework.recompilations)
     ),
     fact!(
         "run.compiled_share",
@@ -492,7 +492,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of kernel time launched inside code that torch.compile made",
-        |t| share_of_kernels(t, t.program.compiled_ns)
+        |t| share_of_kernels(t, t.framework.compiled_ns)
     ),
     fact!(
         "run.bucket_copy_share",
@@ -501,7 +501,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of GPU busy time in DDP copying reduced buckets back into gradients",
-        |t| Answer::share(t.program.bucket_copy_ns, t.totals.gpu_busy_ns)
+        |t| Answer::share(t.framework.bucket_copy_ns, t.totals.gpu_busy_ns)
     ),
     fact!(
         "run.bucket_copy_ns",
@@ -510,7 +510,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Time of kernels and copies in which DDP copies reduced buckets back into gradients",
-        |t| Answer::double(t.program.bucket_copy_ns)
+        |t| Answer::double(t.framework.bucket_copy_ns)
     ),
     fact!(
         "run.optimizer_steps",
@@ -519,7 +519,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Optimizer steps seen by their ranges; 0 when nothing records them",
-        |t| Answer::int(t.program.optimizer_steps)
+        |t| Answer::int(t.framework.optimizer_steps)
     ),
     fact!(
         "run.synced_forwards",
@@ -528,7 +528,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "DDP forward passes after which gradients were reduced before the next one began",
-        |t| Answer::int(t.program.synced_forwards)
+        |t| Answer::int(t.framework.synced_forwards)
     ),
 ];
 
