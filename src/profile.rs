@@ -1,8 +1,10 @@
-//! Floor 1: the neutral model every reader fills and everything above reads.
+//! Floor 1: the neutral model of a profile, which every reader fills and everything above reads.
 //!
 //! Typed tables with `u32` handles, interned strings, times as signed nanoseconds (real files hold
 //! negative ones). A reader copies what the file says and absorbs every schema difference; it draws
 //! no conclusions.
+//!
+//! An `Option` is `None` where the file does not say.
 
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
@@ -14,10 +16,10 @@ mod format;
 pub(crate) use correlation_map::CorrelationMap;
 pub use format::{Container, DataKind, Format, RangeArgs};
 
-/// Declares a handle into one of the tables of [`Profile`] (or of a later stage): a row number that
-/// leaves room for "none", so that an `Option` of it takes four bytes too. There are millions.
+/// Declares handle types: row numbers in one of the tables of [`Profile`] or of a later stage.
 ///
-/// `Name(row)` makes one, as if it were a tuple struct.
+/// An `Option` of a handle takes four bytes too; there are millions of them. `Name(row)` makes one, as
+/// if it were a tuple struct.
 #[macro_export]
 macro_rules! handle {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
@@ -135,10 +137,12 @@ impl Strings {
         self.0.get_index(id.idx()).map_or("", |s| s)
     }
 
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -152,15 +156,17 @@ impl Strings {
     }
 }
 
-/// A half-open interval of nanoseconds on the profile's clock.
+/// A half-open interval on the clock of the profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Span {
+    /// In ns.
     pub start: i64,
+    /// In ns; the first moment behind the interval.
     pub end: i64,
 }
 
 impl Span {
-    /// Nanoseconds; 0 for an interval that ends before it starts.
+    /// The length in ns; 0 for an interval that ends before it starts.
     pub fn ns(self) -> i64 {
         self.end.saturating_sub(self.start).max(0)
     }
@@ -173,6 +179,7 @@ impl Span {
         }
     }
 
+    /// Whether a time in ns lies inside.
     pub fn contains(self, time: i64) -> bool {
         self.start <= time && time < self.end
     }
@@ -181,48 +188,55 @@ impl Span {
 /// One GPU execution of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
+    /// When it ran.
     pub span: Span,
-    /// The demangled name as the file gives it (or the mangled one when there is no other).
+    /// The demangled name as the file gives it, or the mangled one when there is no other.
     pub name: StrId,
+    /// The GPU it ran on.
     pub device: DeviceId,
+    /// The process that launched it.
     pub process: ProcessId,
+    /// The CUDA stream; unique within its context.
     pub stream: u32,
+    /// The CUDA context; 0 where the file does not say.
     pub context: u32,
     /// Joins to [`ApiCall::correlation`] **within the same process** only.
     pub correlation: Option<SerialNumber>,
+    /// Its launch configuration.
     pub config: ConfigId,
-    /// Ran as a node of a CUDA graph, as far as the file says.
+    /// Whether it ran as a node of a CUDA graph, as far as the file says.
     pub in_graph: bool,
 }
 
-/// A kernel's launch configuration; interned, for few of them exist. Grid and block are all 0 where
-/// the file does not say.
+/// The launch configuration of a kernel. Interned: few distinct ones exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct LaunchConfig {
+    /// Thread blocks by dimension; all 0 where the file does not say.
     pub grid: [u32; 3],
+    /// Threads per block by dimension; all 0 where the file does not say.
     pub block: [u32; 3],
-    /// Per thread; `None` when the file does not say.
+    /// Registers per thread.
     pub registers: Option<u32>,
-    /// Bytes.
+    /// Static shared memory per block, in bytes.
     pub static_shared: Option<u32>,
-    /// Bytes.
+    /// Dynamic shared memory per block, in bytes.
     pub dynamic_shared: Option<u32>,
-    /// Bytes per thread; above 0 usually means registers were spilled.
+    /// Local memory per thread, in bytes; above 0 usually means that registers were spilled.
     pub local_per_thread: Option<u32>,
 }
 
 impl LaunchConfig {
-    /// Whether the file says how the kernel was launched; without a launch call many do not.
+    /// Whether the file gives grid and block. Many do not for kernels without a launch call.
     pub fn is_known(&self) -> bool {
         self.grid != [0; 3] && self.block != [0; 3]
     }
 
-    /// Thread blocks in the grid.
+    /// The number of thread blocks in the grid.
     pub fn blocks(&self) -> u64 {
         self.grid.iter().map(|&d| u64::from(d.max(1))).product()
     }
 
-    /// Threads per block.
+    /// The number of threads per block.
     pub fn threads(&self) -> u64 {
         self.block.iter().map(|&d| u64::from(d.max(1))).product()
     }
@@ -231,32 +245,44 @@ impl LaunchConfig {
 /// One CUDA runtime or driver call on the host.
 #[derive(Debug, Clone, Copy)]
 pub struct ApiCall {
+    /// From entering to leaving the call.
     pub span: Span,
+    /// The host thread that made it.
     pub thread: ThreadId,
+    /// Joins to the GPU work it started, **within the same process** only.
     pub correlation: Option<SerialNumber>,
     /// Without version suffix: `cudaLaunchKernel`, not `cudaLaunchKernel_v7000`.
     pub name: StrId,
+    /// What it does.
     pub class: ApiClass,
 }
 
-/// What a CUDA call does, as far as advice is concerned.
+/// What an API call of CUDA or HIP does, as far as rules need to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApiClass {
+    /// Launches a kernel.
     Launch,
+    /// Launches a CUDA graph.
     GraphLaunch,
-    /// `cudaMemcpy` and kin without `Async`.
+    /// Copies memory: `cudaMemcpy` and the like without `Async`.
     CopySync,
+    /// Copies memory asynchronously.
     CopyAsync,
+    /// Sets memory: `cudaMemset` and the like without `Async`.
     SetSync,
+    /// Sets memory asynchronously.
     SetAsync,
-    /// `cudaDeviceSynchronize`, `cudaStreamSynchronize`, `cudaEventSynchronize`, `cuCtxSynchronize`.
-    /// Not `cudaStreamWaitEvent`, which does not block the host.
+    /// Waits: `cudaDeviceSynchronize`, `cudaStreamSynchronize`, `cudaEventSynchronize`,
+    /// `cuCtxSynchronize`. Not `cudaStreamWaitEvent`, which does not block the host.
     Sync,
+    /// Allocates, maps or registers memory.
     Alloc,
+    /// Frees, unmaps or unregisters memory.
     Free,
-    /// Loading a module or a library, often hidden in the first launch.
+    /// Loads or unloads a module or a library, often as part of the first launch.
     ModuleLoad,
+    /// Anything else.
     Other,
 }
 
@@ -327,7 +353,7 @@ impl ApiClass {
     }
 }
 
-/// What kind of interval a [`HostRange`] is.
+/// The kind of a [`HostRange`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RangeKind {
@@ -335,7 +361,7 @@ pub enum RangeKind {
     PushPop,
     /// NVTX start/end (nsys eventType 60): may overlap others; never an operator.
     StartEnd,
-    /// A point in time.
+    /// An NVTX mark: a point in time.
     Mark,
     /// Kineto `cpu_op`.
     CpuOp,
@@ -348,32 +374,38 @@ pub enum RangeKind {
 /// A named interval on a host thread.
 #[derive(Debug, Clone, Copy)]
 pub struct HostRange {
-    /// `end == i64::MAX` for a range the program never closed.
+    /// When it was open; `end == i64::MAX` for a range the program never closed.
     pub span: Span,
+    /// The host thread that opened it.
     pub thread: ThreadId,
+    /// What kind of range it is.
     pub kind: RangeKind,
     /// The text without the suffixes of [`RangeText`].
     pub text: StrId,
-    /// NVTX domain, when it is not the default one.
+    /// The NVTX domain, when it is not the default one.
     pub domain: Option<StrId>,
-    /// Autograd sequence number (`, seq = N`).
+    /// The autograd sequence number (`, seq = N`).
     pub seq: Option<SerialNumber>,
-    /// `, op_id = N` (or Kineto's record function id).
+    /// The number of the operator call: `, op_id = N`, or the record function id of Kineto.
     pub op_id: Option<SerialNumber>,
-    /// Raw argument text: `[[64, 128], []]` of `, sizes = ...`, or a Kineto args object; parsed
-    /// once per distinct text by `correlate`.
+    /// The text of the arguments, in the notation of [`Format::range_args`]. `correlate` parses each
+    /// distinct text once.
     pub args: Option<StrId>,
 }
 
-/// An `emit_nvtx` range text taken apart without allocating.
+/// The parts of an `emit_nvtx` range text.
 ///
 /// PyTorch writes `name[, seq = N][, op_id = N][, sizes = [..]][, input_op_ids = [..]]`, in this or
 /// another order depending on the version; every part but the name may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RangeText<'a> {
+    /// What stands before the first suffix.
     pub name: &'a str,
+    /// The autograd sequence number; `None` where PyTorch printed "no number" (2^64 - 1).
     pub seq: Option<u64>,
+    /// The number of the operator call.
     pub op_id: Option<u64>,
+    /// The sizes of the operands: `[[64, 128], []]`.
     pub sizes: Option<&'a str>,
 }
 
@@ -382,9 +414,9 @@ impl<'a> RangeText<'a> {
     pub(crate) const KEYS: [&'static str; 4] =
         [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
 
-    /// Takes `text` apart. A text with none of the suffixes is all name.
+    /// Splits `text`. A text without any of the suffixes is all name.
     pub fn split(text: &'a str) -> RangeText<'a> {
-        // PyProf markers are Python literals: commas inside them are theirs.
+        // PyProf markers are Python literals: commas inside them separate their own members.
         let places = match text.starts_with('{') {
             true => [None; 4],
             false => Self::key_places(text),
@@ -407,8 +439,8 @@ impl<'a> RangeText<'a> {
         }
     }
 
-    /// The first place of each of [`Self::KEYS`]. There are millions of texts: lists of sizes are full
-    /// of commas, an equals sign stands in a key and hardly anywhere else.
+    /// Where each of [`Self::KEYS`] first occurs. Searches for equals signs because they are rare outside
+    /// the keys, whereas lists of sizes are full of commas; there are millions of texts.
     pub(crate) fn key_places(text: &str) -> [Option<usize>; 4] {
         let mut places = [None; 4];
         let bytes = text.as_bytes();
@@ -425,83 +457,120 @@ impl<'a> RangeText<'a> {
     }
 }
 
-/// A number as PyTorch prints it; without the detour over trimming where nothing is to be trimmed.
+/// A number as PyTorch prints it. Trimmed only if it does not parse as it stands.
 fn number(text: &str) -> Option<u64> {
     text.parse().or_else(|_| text.trim().parse()).ok()
 }
 
-/// Direction of a memory copy.
+/// The direction of a memory copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyKind {
+    /// Host to device.
     HtoD,
+    /// Device to host.
     DtoH,
+    /// Within a device.
     DtoD,
+    /// Host to host.
     HtoH,
+    /// From one device to another.
     PtoP,
     /// Unified-memory migrations, array copies, anything else.
     Other,
 }
 
-/// Where memory lives, from the export's own enumeration.
+/// Where memory lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {
+    /// Host memory that the operating system may swap out.
     Pageable,
+    /// Page-locked host memory.
     Pinned,
+    /// Device memory.
     Device,
+    /// Unified memory.
     Managed,
+    /// A CUDA array.
     Array,
+    /// The file does not say.
     Unknown,
 }
 
 /// One memory copy on the GPU's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryCopy {
+    /// When it ran.
     pub span: Span,
+    /// The GPU it ran on; for a copy between two GPUs, the one that recorded it.
     pub device: DeviceId,
+    /// The process that started it.
     pub process: ProcessId,
+    /// The CUDA stream.
     pub stream: u32,
+    /// Joins to [`ApiCall::correlation`] **within the same process** only.
     pub correlation: Option<SerialNumber>,
+    /// Bytes copied.
     pub bytes: u64,
+    /// The direction.
     pub kind: CopyKind,
+    /// Where the source lies.
     pub src: MemoryKind,
+    /// Where the destination lies.
     pub dst: MemoryKind,
 }
 
 /// One memset on the GPU's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct MemorySet {
+    /// When it ran.
     pub span: Span,
+    /// The GPU it ran on.
     pub device: DeviceId,
+    /// The process that started it.
     pub process: ProcessId,
+    /// The CUDA stream.
     pub stream: u32,
+    /// Joins to [`ApiCall::correlation`] **within the same process** only.
     pub correlation: Option<SerialNumber>,
+    /// Bytes set.
     pub bytes: u64,
+    /// Where they lie.
     pub mem: MemoryKind,
 }
 
 /// A whole CUDA graph launch recorded as one interval: the kernels inside are not in the file.
 #[derive(Debug, Clone, Copy)]
 pub struct GraphTrace {
+    /// When it ran.
     pub span: Span,
+    /// The GPU it ran on.
     pub device: DeviceId,
+    /// The process that started it.
     pub process: ProcessId,
+    /// The CUDA stream.
     pub stream: u32,
+    /// Joins to [`ApiCall::correlation`] **within the same process** only.
     pub correlation: Option<SerialNumber>,
+    /// The id of the graph, or of its executable instance in older exports.
     pub graph: u64,
 }
 
-/// A host-side synchronisation record (CUPTI SYNCHRONIZATION).
+/// A synchronisation on the host or between streams (CUPTI SYNCHRONIZATION).
 #[derive(Debug, Clone, Copy)]
 pub struct Synchronization {
+    /// How long it took.
     pub span: Span,
+    /// The process that asked for it.
     pub process: ProcessId,
+    /// Joins to [`ApiCall::correlation`] **within the same process** only.
     pub correlation: Option<SerialNumber>,
+    /// What was waited for.
     pub kind: SyncKind,
 }
 
-/// What was waited for.
+/// What a synchronisation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncKind {
@@ -513,90 +582,115 @@ pub enum SyncKind {
     Stream,
     /// The host blocks on the whole context or device.
     Context,
+    /// Nothing was waited for, or the file does not say.
     Unknown,
 }
 
-/// Time the profiler itself took.
+/// Time spent by the profiler itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Overhead {
+    /// When it was spent.
     pub span: Span,
+    /// The host thread it was spent on.
     pub thread: Option<ThreadId>,
+    /// What it was spent on.
     pub name: StrId,
 }
 
 /// A recorded CUDA event (`cudaEventRecord`).
 #[derive(Debug, Clone, Copy)]
 pub struct CudaEvent {
+    /// The GPU of its stream.
     pub device: Option<DeviceId>,
+    /// The process that recorded it.
     pub process: ProcessId,
+    /// Joins to [`ApiCall::correlation`] **within the same process** only.
     pub correlation: Option<SerialNumber>,
 }
 
 /// A host thread.
 #[derive(Debug, Clone)]
 pub struct Thread {
+    /// The process it belongs to.
     pub process: ProcessId,
+    /// Its number in the operating system, as far as the file says.
     pub tid: u64,
 }
 
 /// A process of the captured program.
 #[derive(Debug, Clone)]
 pub struct Process {
+    /// Its number in the operating system, as far as the file says.
     pub pid: u64,
-    /// Distributed rank, when the file says.
+    /// The distributed rank.
     pub rank: Option<u32>,
-    /// Ranks of the whole job, when the file says.
+    /// The number of ranks in the job.
     pub world_size: Option<u32>,
 }
 
-/// A GPU that ran something, with whatever the file says of it.
+/// A GPU, as the file describes it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Device {
     /// The CUDA ordinal used by the kernel rows.
     pub ordinal: u32,
     /// As CUDA reports it, e.g. `NVIDIA A100-SXM4-40GB`.
     pub name: Option<String>,
+    /// Major and minor compute capability.
     pub compute_capability: Option<(u32, u32)>,
+    /// Streaming multiprocessors.
     pub sm_count: Option<u32>,
-    /// DRAM bytes per second.
+    /// DRAM bandwidth in bytes per second.
     pub bandwidth: Option<f64>,
     /// Core clock in Hz.
     pub clock_hz: Option<f64>,
+    /// L2 cache in bytes.
     pub l2_bytes: Option<u64>,
+    /// DRAM in bytes.
     pub memory_bytes: Option<u64>,
+    /// Warps that a multiprocessor can hold.
     pub max_warps_per_sm: Option<u32>,
+    /// Thread blocks that a multiprocessor can hold.
     pub max_blocks_per_sm: Option<u32>,
+    /// 32-bit registers per multiprocessor.
     pub registers_per_sm: Option<u32>,
+    /// Shared memory per multiprocessor, in bytes.
     pub shared_per_sm: Option<u32>,
+    /// Shared memory that a thread block can opt in to, in bytes.
     pub shared_per_block_optin: Option<u32>,
 }
 
-/// Something a reader wants the report to say about the file itself.
+/// A remark of the reader about the file, for the report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// Stable, for rules and tests: `kernels_missing`, `rows_skipped`, `environment_block`, ...
+    /// A permanent word for rules and tests: `kernels_missing`, `rows_skipped`, `environment_block`, ...
     pub code: &'static str,
     /// One sentence with the numbers. Plain text, not yet escaped.
     pub text: String,
 }
 
-/// What the capture recorded, to tell "none happened" from "nobody looked".
+/// What the capture recorded. Tells "there were none" from "not recorded".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Recorded {
+    /// Kernels.
     pub kernels: bool,
+    /// API calls.
     pub api_calls: bool,
+    /// Host ranges.
     pub ranges: bool,
+    /// Memory copies and memsets.
     pub copies: bool,
+    /// Synchronisations.
     pub syncs: bool,
     /// Shapes of operands, for operators that have any.
     pub shapes: bool,
-    /// The export carries a block of environment variables (never printed, only warned about).
+    /// Environment variables of the captured machine. They are never printed, only warned about.
     pub environment: bool,
 }
 
-/// What the record of a kernel itself says of the message it sends to other GPUs.
+/// The message that a collective kernel exchanges with other GPUs, as its own record describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
+    /// The kernel.
     pub kernel: KernelId,
     /// A JSON object: `Collective name`, `In msg nelems`, `Out msg nelems`, `Group size`, `dtype`.
     pub args: StrId,
@@ -611,33 +705,48 @@ pub struct Profile {
     pub path: String,
     /// File size in bytes.
     pub file_bytes: u64,
-    /// e.g. `2024.2.1.106`.
+    /// The version of the profiler, such as `2024.2.1.106`.
     pub tool_version: Option<String>,
-    /// e.g. `3.11.1`.
+    /// The version of the schema, such as `3.11.1`.
     pub schema_version: Option<String>,
+    /// All strings that other tables refer to.
     pub strings: Strings,
+    /// The processes of the program.
     pub processes: Vec<Process>,
+    /// Their host threads.
     pub threads: Vec<Thread>,
-    /// Only devices that ran something or were recorded for this process; sorted by ordinal.
+    /// The GPUs that ran something, or all listed ones where none did; sorted by ordinal.
     pub devices: Vec<Device>,
-    /// GPUs listed in the file, whether used or not (for "unused GPUs"); never integrated ones.
+    /// GPUs listed in the file, whether used or not; never integrated ones.
     pub listed_gpus: u32,
+    /// Distinct launch configurations.
     pub configs: Vec<LaunchConfig>,
+    /// Kernel executions.
     pub kernels: Vec<Kernel>,
+    /// API calls.
     pub calls: Vec<ApiCall>,
+    /// Host ranges.
     pub ranges: Vec<HostRange>,
-    /// Further ranges of the file that nothing above could ask for, left out by the reader: operators
-    /// of PyTorch without a number in which nothing was launched.
+    /// The number of ranges that the reader left out because nothing above needs them: operators of
+    /// PyTorch without a number in which nothing was launched.
     pub pruned_ranges: u64,
+    /// Memory copies.
     pub copies: Vec<MemoryCopy>,
+    /// Memsets.
     pub sets: Vec<MemorySet>,
+    /// CUDA graphs that were recorded as a whole.
     pub graphs: Vec<GraphTrace>,
+    /// Synchronisations.
     pub syncs: Vec<Synchronization>,
+    /// Time spent by the profiler.
     pub overheads: Vec<Overhead>,
+    /// Recorded CUDA events.
     pub events: Vec<CudaEvent>,
-    /// By kernel.
+    /// Messages of collectives, sorted by kernel.
     pub messages: Vec<Message>,
+    /// What the capture recorded.
     pub recorded: Recorded,
+    /// Remarks about the file.
     pub notes: Vec<Note>,
 }
 
@@ -702,7 +811,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn range_texts_come_apart() {
+    fn range_texts_are_split() {
         let t = RangeText::split("aten::addmm, seq = 12, op_id = 34, sizes = [[64], [8, 16]]");
         assert_eq!(t.name, "aten::addmm");
         assert_eq!(
@@ -727,7 +836,7 @@ mod tests {
     }
 
     #[test]
-    fn api_names_have_classes() {
+    fn api_calls_are_classified_by_name() {
         for (name, class) in [
             ("cudaLaunchKernel", ApiClass::Launch),
             ("cudaLaunchKernelExC", ApiClass::Launch),
@@ -746,7 +855,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stay_small() {
+    fn row_types_stay_small() {
         // A profile has millions of each.
         assert_eq!(size_of::<Option<StrId>>(), 4);
         assert_eq!(size_of::<Option<SerialNumber>>(), 8);

@@ -1,5 +1,5 @@
-//! What there is to say about an input format. Each reader declares one [`Format`]; nothing above the
-//! readers asks which one it is.
+//! Descriptions of input formats. Each reader declares one [`Format`]; nothing above the readers depends
+//! on which one it is.
 
 use std::fmt;
 

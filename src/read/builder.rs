@@ -35,17 +35,18 @@ pub(super) struct Builder {
     last_device: Option<(DeviceKey, DeviceId)>,
 }
 
-/// What tells two GPUs apart.
+/// Identifies a GPU of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum DeviceKey {
-    /// The CUDA ordinal, where that is all the file says.
+    /// The CUDA ordinal, where the file gives nothing else.
     Ordinal(u32),
-    /// The ordinal a process uses, and the row of the GPU table behind it: with
+    /// The ordinal a process uses, and the row of the GPU table it stands for: with
     /// `CUDA_VISIBLE_DEVICES` every process may call its own GPU number 0.
     Listed { ordinal: u32, gpu: i64 },
 }
 
 impl DeviceKey {
+    /// The CUDA ordinal.
     pub(super) fn ordinal(self) -> u32 {
         match self {
             DeviceKey::Ordinal(ordinal) | DeviceKey::Listed { ordinal, .. } => ordinal,
@@ -54,6 +55,7 @@ impl DeviceKey {
 }
 
 impl Builder {
+    /// An empty profile of the file at `path`.
     pub(super) fn new(format: &'static Format, path: &std::path::Path) -> Builder {
         let mut profile = Profile::new(format, &path.display().to_string());
         profile.file_bytes = std::fs::metadata(path).map_or(0, |m| m.len());
@@ -68,7 +70,7 @@ impl Builder {
         }
     }
 
-    /// The process with this key; `pid` is asked for once.
+    /// The process with this key; `pid` is called once per process.
     pub(super) fn process(&mut self, key: i64, pid: impl FnOnce() -> u64) -> ProcessId {
         if let Some((last, id)) = self.last_process
             && last == key
@@ -125,6 +127,7 @@ impl Builder {
         id
     }
 
+    /// The launch configuration, interned.
     pub(super) fn config(&mut self, config: LaunchConfig) -> ConfigId {
         let configs = &mut self.profile.configs;
         *self.configs.entry(config).or_insert_with(|| {
@@ -133,8 +136,8 @@ impl Builder {
         })
     }
 
-    /// Which process a correlation id belongs to, for GPU records that do not say: the process of
-    /// the only call with that id, else the only process there is.
+    /// The processes of correlation ids, for GPU records that do not name theirs: the process of the
+    /// only call with that id, else the only process there is.
     pub(super) fn owners(&self) -> Owners {
         let mut by_correlation: FxHashMap<SerialNumber, Option<ProcessId>> = FxHashMap::default();
         for call in &self.profile.calls {
@@ -160,6 +163,7 @@ impl Builder {
         }
     }
 
+    /// The process that made a call.
     pub(super) fn process_of(&self, call: &ApiCall) -> Option<ProcessId> {
         self.profile
             .threads
@@ -167,7 +171,7 @@ impl Builder {
             .map(|t| t.process)
     }
 
-    /// Sorts every table and the devices, describes the devices, and hands the profile out.
+    /// The finished profile: `describe` fills in the devices, and all tables are sorted.
     pub(super) fn finish(mut self, describe: impl Fn(DeviceKey, &mut Device)) -> Profile {
         self.sort_devices(describe);
         let mut profile = self.profile;
@@ -195,7 +199,7 @@ impl Builder {
         let mut order: Vec<(DeviceKey, DeviceId)> =
             self.devices.iter().map(|(k, id)| (*k, *id)).collect();
         order.sort_unstable_by_key(|(key, id)| (key.ordinal(), *key, *id));
-        // Two GPUs under one ordinal: only their numbers in the file tell them apart.
+        // Two GPUs with one ordinal differ only in their numbers in the file.
         let ambiguous = order
             .windows(2)
             .any(|pair| matches!(pair, [a, b] if a.0.ordinal() == b.0.ordinal()));
@@ -253,13 +257,14 @@ impl Builder {
     }
 }
 
-/// Processes of GPU records that do not name theirs.
+/// The processes of GPU records that do not name theirs.
 pub(super) struct Owners {
     by_correlation: FxHashMap<SerialNumber, Option<ProcessId>>,
     only: Option<ProcessId>,
 }
 
 impl Owners {
+    /// The process of a record with this correlation id.
     pub(super) fn of(&self, correlation: Option<SerialNumber>) -> Option<ProcessId> {
         let caller = correlation.and_then(|id| *self.by_correlation.get(&id)?);
         caller.or(self.only)
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_sorted_and_rows_follow() {
+    fn rows_refer_to_their_device_after_devices_are_sorted() {
         let mut builder = Builder::new(&crate::read::NSYS_SQLITE, std::path::Path::new("x"));
         let one = builder.device(DeviceKey::Ordinal(1));
         let zero = builder.device(DeviceKey::Ordinal(0));

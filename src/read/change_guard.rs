@@ -1,5 +1,5 @@
-//! Whether a file stayed as it was while it was read. Databases are read without locks, which would
-//! need files of our own beside them; so a program that writes meanwhile is found out afterwards.
+//! Detects that a file changed while it was read. Databases are read without locks, because locking
+//! creates files beside them, so a concurrent writer can only be detected afterwards.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -11,13 +11,13 @@ use super::reader::ReadError;
 
 /// The files a profile can consist of: itself, and SQLite's logs beside it.
 const PARTS: [&str; 3] = ["", "-wal", "-journal"];
-/// Bytes in which SQLite counts its transactions, wherever they are noted: the header of a database
-/// (100, change counter at 24) and of a write-ahead log (32, salts at 16); see
-/// <https://www.sqlite.org/fileformat.html>, sections 1.3 and 4.1. A clock alone is too coarse: two
-/// writes can fall into one of its ticks.
+/// The first bytes of a file, in which SQLite counts its transactions: the header of a database (100
+/// bytes, change counter at 24) or of a write-ahead log (32 bytes, salts at 16); see
+/// <https://www.sqlite.org/fileformat.html>, sections 1.3 and 4.1. The modification time alone is too
+/// coarse: two writes can fall into one tick of the clock.
 const HEADER: u64 = 100;
 
-/// What can be seen of a file and its logs from outside.
+/// The state of a file and its logs at one moment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ChangeGuard([Option<Part>; 3]);
 
@@ -29,6 +29,7 @@ struct Part {
 }
 
 impl ChangeGuard {
+    /// The present state of `path`.
     pub(crate) fn of(path: &Path) -> ChangeGuard {
         // The logs lie beside the file that a link points to.
         let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
@@ -39,11 +40,11 @@ impl ChangeGuard {
         }))
     }
 
-    /// What came of reading `path`, unless somebody wrote to it since.
+    /// The result of reading `path`, unless the file has changed since.
     ///
     /// # Errors
-    /// That of reading, or that the file was written to: then neither a result nor another error
-    /// means anything.
+    /// The error of reading, or that the file has changed: then neither the result nor another error is
+    /// reliable.
     pub(crate) fn confirm<T, E: From<ReadError>>(
         &self,
         path: &Path,
@@ -61,7 +62,7 @@ impl ChangeGuard {
 }
 
 impl Part {
-    /// `None` for what is no regular file; an empty log says no more than none.
+    /// `None` for anything but a regular file, and for an empty one: an empty log means no log.
     fn of(path: &Path) -> Option<Part> {
         let meta: Metadata = std::fs::metadata(path).ok()?;
         if !meta.is_file() || meta.len() == 0 {
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_the_file_or_its_logs_is_seen() {
+    fn changes_of_the_file_or_its_logs_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("net.sqlite");
         let fine = |guard: &ChangeGuard| guard.confirm(&path, Ok::<(), ReadError>(())).is_ok();

@@ -1,6 +1,6 @@
 //! CUPTI records as the databases of Nsight Systems and nvprof store them: ids, launch
-//! configurations, memory copies, memsets and synchronisations. The columns are the same; who an
-//! activity belongs to and how enumerations are numbered is up to [`Cupti`].
+//! configurations, memory copies, memsets and synchronisations. The columns are the same. What differs,
+//! owners of activities and numbers of enumerations, is [`Cupti`].
 
 use super::builder::Builder;
 use super::integer_rows::{columns, for_each_row};
@@ -169,8 +169,8 @@ columns!(
     ]
 );
 
-/// Adds the synchronisations of a table to the profile. The calls must be there already: where they
-/// say more than the record about what was waited for, they are used.
+/// Adds the synchronisations of a table to the profile. The API calls must be there already: what was
+/// waited for is taken from them where possible.
 pub(super) fn syncs(
     db: &Db,
     table: &str,
@@ -229,7 +229,7 @@ fn sync_kind_of_call(name: &str) -> Option<SyncKind> {
     }
 }
 
-/// Takes the kinds of synchronisations from the calls they belong to, where these tell.
+/// Replaces the kinds of synchronisations by those of the calls they belong to, where these have one.
 pub(super) fn take_sync_kinds_from_calls(profile: &mut Profile) {
     if profile.syncs.is_empty() {
         return;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_of_api_names_are_stripped() {
+    fn version_suffixes_of_api_names_are_stripped() {
         for (raw, plain) in [
             ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
             ("cudaLaunchKernel_ptsz_v7000", "cudaLaunchKernel"),

@@ -30,20 +30,21 @@ pub use nsys::FORMAT as NSYS_SQLITE;
 pub use nvprof::FORMAT as NVPROF_SQLITE;
 pub use reader::{Input, NoProgress, Progress, ReadError, Reader, Sniff};
 
-/// The reader of every format, in the order in which they are asked. A new format is one module and
+/// The readers of all formats, in the order in which they are tried. A new format is one module and
 /// one entry here.
 pub const READERS: &[&dyn Reader] = &[&nvprof::Nvprof, &nsys::Nsys, &kineto::Kineto];
 
 /// Recognizes a file by its content and reads it.
 ///
-/// The file is opened read-only, its bytes stay as they are, and nothing is created beside it.
+/// The file is opened read-only, and nothing is created beside it.
 /// Kernels, calls and ranges of the profile are sorted by start, ties by file order; the result
-/// does not depend on the number of threads. A trace may also come out of a pipe.
+/// does not depend on the number of threads. A trace may also be read from a pipe.
 ///
 /// # Errors
 /// One [`ReadError`] with what was expected, what was found and what to do: no such file, a folder,
-/// an empty file, another kind of file, another program's database, one that is damaged or cut
-/// short, or one that another program writes to meanwhile - a part of a profile is never returned as if it were the whole.
+/// an empty file, another kind of file, the database of another program, one that is damaged or cut
+/// short, or one that another program writes to meanwhile. A part of a database is never returned as
+/// if it were all of it.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
     if !recognize::is_stream(path) {
         return open_file(path, progress);
@@ -72,8 +73,8 @@ fn open_file(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError>
     guard.confirm(path, read)
 }
 
-/// Whether a file would be read, without reading it: it is of a known format, or a database that
-/// is damaged and might be one.
+/// Whether [`open`] would try to read a file: it is of a known format, or a damaged database that might
+/// be.
 pub fn is_profile(path: &Path) -> bool {
     match reader(path) {
         Ok(found) => found.is_ok(),
@@ -81,20 +82,20 @@ pub fn is_profile(path: &Path) -> bool {
     }
 }
 
-/// What to do with a folder in which no file is a profile, by what its files are.
+/// What to do with a folder in which no file is a profile, given what its files are.
 pub fn folder_remedy(folder: &Path) -> String {
-    recognize::instead(folder)
+    recognize::folder_remedy(folder)
 }
 
 /// The format of a file, by its content.
 ///
 /// # Errors
-/// As [`open`], of a file that no reader takes.
+/// As [`open`], for a file that no reader recognizes.
 pub fn recognize(path: &Path) -> Result<&'static Format, ReadError> {
     Ok(reader(path)??.format())
 }
 
-/// The reader of a file, or what the file is instead.
+/// The reader of a file, or an error that says what the file is instead.
 fn reader(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadError> {
     let head = recognize::head(path)?;
     let tables = if magic::is_sqlite(&head) {
@@ -118,12 +119,12 @@ fn reader(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadErr
     }))
 }
 
-/// A database opened as the readers open it, for whoever copies it.
+/// Opens a database as the readers do.
 pub(crate) fn database(path: &Path) -> Result<rusqlite::Connection, ReadError> {
     sqlite::connect(path)
 }
 
-/// What an SQLite failure while copying means for the person who gave us the file.
+/// The error for a failure of SQLite while `path` was copied.
 pub(crate) fn database_error(path: &Path, problem: &rusqlite::Error) -> ReadError {
     sqlite::error(path, problem)
 }
@@ -132,7 +133,7 @@ pub(crate) fn database_error(path: &Path, problem: &rusqlite::Error) -> ReadErro
 mod tests {
     use super::*;
 
-    fn recognised(tables: &[&str]) -> Option<&'static str> {
+    fn recognized(tables: &[&str]) -> Option<&'static str> {
         let tables: Vec<String> = tables.iter().map(|&t| t.to_owned()).collect();
         let input = Input {
             path: Path::new("x"),
@@ -146,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_told_apart_by_their_tables() {
+    fn databases_are_recognized_by_their_tables() {
         let nsys = Some("nsys_sqlite");
-        assert_eq!(recognised(&["StringIds", "NVTX_EVENTS"]), nsys);
-        assert_eq!(recognised(&["StringIds", "TARGET_INFO_GPU"]), nsys);
-        assert_eq!(recognised(&["CUPTI_ACTIVITY_KIND_KERNEL"]), nsys);
-        assert_eq!(recognised(&["META_DATA_EXPORT"]), nsys);
+        assert_eq!(recognized(&["StringIds", "NVTX_EVENTS"]), nsys);
+        assert_eq!(recognized(&["StringIds", "TARGET_INFO_GPU"]), nsys);
+        assert_eq!(recognized(&["CUPTI_ACTIVITY_KIND_KERNEL"]), nsys);
+        assert_eq!(recognized(&["META_DATA_EXPORT"]), nsys);
         assert_eq!(
-            recognised(&["StringTable", "CUPTI_ACTIVITY_KIND_KERNEL"]),
+            recognized(&["StringTable", "CUPTI_ACTIVITY_KIND_KERNEL"]),
             Some("nvprof_sqlite")
         );
-        assert_eq!(recognised(&["moz_places", "StringIds"]), None);
-        assert_eq!(recognised(&[]), None);
+        assert_eq!(recognized(&["moz_places", "StringIds"]), None);
+        assert_eq!(recognized(&[]), None);
     }
 }

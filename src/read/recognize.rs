@@ -1,4 +1,4 @@
-//! What a file is, from its first bytes, and what to say when it is not a profile we read.
+//! Recognizes files that are not profiles, by their first bytes, and says how to get a profile.
 
 use std::fs::File;
 use std::io::Read;
@@ -53,9 +53,9 @@ pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
     Ok(head)
 }
 
-/// Names of what is in a folder, sorted.
+/// The names of the entries of a folder, sorted.
 fn names_in(path: &Path) -> Vec<String> {
-    /// Entries looked at: a folder may hold millions.
+    /// The number of entries listed: a folder may hold millions.
     const MOST: usize = 10_000;
     let mut names: Vec<String> = std::fs::read_dir(path)
         .into_iter()
@@ -67,9 +67,9 @@ fn names_in(path: &Path) -> Vec<String> {
     names
 }
 
-/// The paths of some files of a folder as words of a shell command, one a line.
+/// The paths of some files of a folder, one per line, quoted for a shell.
 fn commands(path: &Path, found: &[&String]) -> String {
-    /// Files named.
+    /// The number of files listed.
     const SHOWN: usize = 4;
     let mut lines: Vec<String> = found
         .iter()
@@ -89,8 +89,8 @@ fn is_log(name: &str) -> bool {
 const TRACES_BESIDE_LOGS: &str = "its scalars say nothing about the GPU; write traces beside them: \
      `torch.profiler.profile(on_trace_ready=tensorboard_trace_handler(\"log\"), ...)`";
 
-/// What to do with a folder in which no file is a profile by its content.
-pub(super) fn instead(path: &Path) -> String {
+/// What to do with a folder in which no file is a profile, by its content.
+pub(super) fn folder_remedy(path: &Path) -> String {
     let names = names_in(path);
     let reports: Vec<&String> = names.iter().filter(|name| is_report(name)).collect();
     if !reports.is_empty() {
@@ -117,7 +117,7 @@ pub(super) fn instead(path: &Path) -> String {
         .to_owned()
 }
 
-/// What a folder holds that could be meant, by the names of its files.
+/// The error for a folder: lists the files in it that may be profiles, by their names.
 fn folder(path: &Path) -> ReadError {
     let names = names_in(path);
     let with = |wanted: fn(&str) -> bool| -> Vec<&String> {
@@ -177,7 +177,8 @@ fn counted(count: usize, what: &str) -> String {
     crate::base::units::counted(count as u64, what)
 }
 
-/// Reports have no published beginning: here, and only to word a remedy, the name decides.
+/// Whether a file is a report of Nsight Systems, by its name: the format has no published signature.
+/// Only the text of a remedy depends on it.
 fn is_report(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     [".nsys-rep", ".qdrep", ".qdstrm"]
@@ -185,10 +186,10 @@ fn is_report(name: &str) -> bool {
         .any(|end| lower.ends_with(end))
 }
 
-/// Most that is taken from a pipe: as much text as the largest trace has.
+/// The most bytes that are read from a pipe; no trace is longer.
 const MAX_STREAM: u64 = 8 << 30;
 
-/// Whether a path names a pipe (`/dev/stdin` behind `zcat`, `<(...)` of a shell).
+/// Whether a path names a pipe (`/dev/stdin` after `zcat`, `<(...)` of a shell).
 pub(super) fn is_stream(path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -202,8 +203,8 @@ pub(super) fn is_stream(path: &Path) -> bool {
     }
 }
 
-/// What comes out of a pipe, in a temporary file that goes away with the handle: a trace is looked
-/// at more than once.
+/// Copies what comes out of a pipe to a temporary file, which is deleted with the handle: a trace is read
+/// more than once.
 ///
 /// # Errors
 /// When it does not begin like a trace, cannot be read, or never ends.
@@ -240,9 +241,9 @@ pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
     Ok(file)
 }
 
-/// What a file that no reader takes is, with the way to a file we can read.
+/// The error for a file that no reader recognizes: what it is, and how to get a profile instead.
 pub(super) fn not_a_profile(path: &Path, head: &[u8]) -> ReadError {
-    let (found, remedy) = recognise(path, head);
+    let (found, remedy) = describe(path, head);
     ReadError {
         path: path.display().to_string(),
         problem: format!(
@@ -253,7 +254,7 @@ pub(super) fn not_a_profile(path: &Path, head: &[u8]) -> ReadError {
     }
 }
 
-/// Beginnings of files people give instead of a profile.
+/// First bytes of files that are given instead of a profile, what they are, and what to do.
 const BEGINNINGS: &[(&[u8], &str, &str)] = &[
     (
         b"version https://git-lfs.github.com",
@@ -285,7 +286,7 @@ const BEGINNINGS: &[(&[u8], &str, &str)] = &[
     ),
 ];
 
-fn recognise(path: &Path, head: &[u8]) -> (&'static str, String) {
+fn describe(path: &Path, head: &[u8]) -> (&'static str, String) {
     for (beginning, found, remedy) in BEGINNINGS {
         if head.starts_with(beginning) {
             return (found, (*remedy).to_owned());
@@ -424,7 +425,7 @@ pub(super) fn other_database(path: &Path, tables: &[String]) -> ReadError {
     }
 }
 
-/// A path as one word of a POSIX shell command.
+/// A path quoted for a POSIX shell.
 fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -439,8 +440,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_wrong_file_is_named() {
-        let name = |file: &str, head: &[u8]| recognise(Path::new(file), head);
+    fn wrong_files_are_described() {
+        let name = |file: &str, head: &[u8]| describe(Path::new(file), head);
         for (head, word) in [
             (&b"version https://git-lfs.github.com/spec/v1\n"[..], "LFS"),
             (b"\x1f\x8b\x08\0", "gzip"),
@@ -476,13 +477,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_looked_into() {
+    fn errors_for_folders_list_candidates() {
         let dir = tempfile::tempdir().unwrap();
-        let said = || {
+        let message = || {
             let error = head(dir.path()).unwrap_err();
             format!("{error}")
         };
-        assert!(said().contains("no file in it"), "{}", said());
+        assert!(message().contains("no file in it"), "{}", message());
         for (file, words) in [
             (
                 "events.out.tfevents.1",
@@ -504,7 +505,7 @@ mod tests {
         ] {
             std::fs::write(dir.path().join(file), "x").unwrap();
             for word in words {
-                assert!(said().contains(word), "{file}: {}", said());
+                assert!(message().contains(word), "{file}: {}", message());
             }
         }
     }

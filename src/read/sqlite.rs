@@ -1,10 +1,9 @@
-//! SQLite files, opened so that nothing is changed and nothing is created, and read fast.
+//! Reads SQLite files fast, without changing them or creating files beside them.
 //!
-//! Schemas differ from one version of a tool to the next, so a [`Sink`] names the columns it would
-//! like, and [`Db::scan`] asks the file which of them it has. Ordinary tables are read from their
-//! [`pages`]. Of any other, rows are pushed by SQLite into the sink as an aggregate function (no call
-//! per column and row from our side). Either way a large table is cut into parts that all threads take
-//! from one queue, and the sinks come back in rowid order.
+//! Schemas differ between versions of a tool, so a [`Sink`] names the columns it wants, and [`Db::scan`]
+//! finds out which of them the file has. Ordinary tables are read from their [`pages`]. Rows of other
+//! tables are passed to the sink by an aggregate function inside SQLite, which saves a call per row and
+//! column. Large tables are read in parts by all threads, and the sinks are returned in rowid order.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,29 +24,31 @@ mod pages;
 use chunk::Chunk;
 use pages::{Broken, Layout, Leaves, Pages, Wanted};
 
-/// Fewer bytes than this no row of interest takes; rowids may lie far apart (rows deleted, or cut
-/// out of a longer capture), so their span alone says little about the number of rows.
+/// The fewest bytes that a row takes. Bounds the number of rows of a file: rowids may have gaps, so their
+/// span alone does not.
 const ROW_BYTES: u64 = 64;
-/// Leaf pages that are read in one go, with some tens of rows each.
+/// Leaf pages per part of a table; each has some tens of rows.
 const CHUNK_LEAVES: usize = 256;
 
-/// Takes the rows of one table. Cloned once per rowid range.
+/// Receives the rows of one table. Cloned for parts of the table that are read at the same time.
 pub(super) trait Sink: Clone + Send + Sync + 'static {
     /// The columns wanted, in the order [`Cells`] numbers them. `a|b` is the first of them that
     /// exists and is not NULL; `a=7` is 7 in files that have no such column (otherwise NULL).
     const COLUMNS: &'static [&'static str];
+    /// Receives one row.
     fn row(&mut self, cells: &Cells<'_, '_>);
-    /// Called once behind the last row of a rowid range.
+    /// Called after the last row of each part of the table.
     fn finish(&mut self) {}
 }
 
-/// The wanted columns of one row.
+/// The columns of one row that a [`Sink`] wants.
 pub(super) enum Cells<'a, 'c> {
     Sql(&'a Context<'c>),
     Page(pages::Row<'a>),
 }
 
 impl<'a> Cells<'a, '_> {
+    /// The value in a column; NULL for a column that the file does not have.
     #[inline]
     pub(super) fn raw(&self, column: usize) -> ValueRef<'a> {
         match self {
@@ -57,12 +58,12 @@ impl<'a> Cells<'a, '_> {
         }
     }
 
-    /// A whole number; `None` for NULL and for what is not one.
+    /// The integer in a column; `None` for any other value.
     pub(super) fn int(&self, column: usize) -> Option<i64> {
         int(self.raw(column))
     }
 
-    /// Bytes of a text (or of a blob, where a damaged file holds one).
+    /// The bytes of the text or blob in a column.
     pub(super) fn bytes(&self, column: usize) -> Option<&'a [u8]> {
         match self.raw(column) {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes),
@@ -71,7 +72,7 @@ impl<'a> Cells<'a, '_> {
     }
 }
 
-/// A whole number, also where a file without column types stores it as a real.
+/// An integer, also where a file without column types stores it as a real.
 pub(super) fn int(value: ValueRef<'_>) -> Option<i64> {
     match value {
         ValueRef::Integer(i) => Some(i),
@@ -80,40 +81,40 @@ pub(super) fn int(value: ValueRef<'_>) -> Option<i64> {
     }
 }
 
-/// Tables as the file declares them.
+/// A table as the file declares it.
 #[derive(Debug, Clone, Default)]
 struct Table {
     name: String,
     columns: Vec<String>,
-    /// The name under which the row number can be asked for; `None` for `WITHOUT ROWID` tables.
+    /// A name of the rowid that no column hides; `None` for `WITHOUT ROWID` tables.
     rowid: Option<&'static str>,
-    /// For a table whose pages can be read as they are.
+    /// Set for a table whose pages can be read directly.
     stored: Option<Stored>,
 }
 
 /// How the rows of a table are stored.
 #[derive(Debug, Clone, Copy)]
 struct Stored {
-    /// The page its tree begins with.
+    /// The root page of its tree.
     root: u32,
     /// The column that is another name of the rowid.
     alias: Option<usize>,
 }
 
-/// A table whose columns nobody has asked for yet: an export has eighty, and few are read.
+/// A table whose columns have not been read yet: an export has eighty tables, and few are needed.
 #[derive(Debug, Clone)]
 struct Entry {
     name: String,
     has_rowid: bool,
 }
 
-/// How to open one more connection to the same file.
+/// Opens connections to a file.
 #[derive(Debug, Clone)]
 struct Opener {
     uri: String,
-    /// A write-ahead log stands beside the file and has to be read with it.
+    /// Whether a write-ahead log has to be read along.
     wal: bool,
-    /// Nothing stands beside the file.
+    /// Whether there is neither a log nor a journal.
     alone: bool,
 }
 
@@ -122,10 +123,10 @@ pub(super) struct Db {
     path: PathBuf,
     conn: Connection,
     opener: Opener,
-    /// Of a file whose pages are all there is to it.
+    /// Set for a file whose pages can be read directly.
     pages: Option<Pages>,
     tables: BTreeMap<String, Entry>,
-    /// Of the file.
+    /// The size of the file.
     bytes: u64,
 }
 
@@ -159,6 +160,7 @@ impl Db {
         self.tables.values().map(|t| t.name.clone()).collect()
     }
 
+    /// Whether there is a table of this name.
     pub(super) fn has(&self, table: &str) -> bool {
         self.tables.contains_key(&table.to_ascii_lowercase())
     }
@@ -238,8 +240,8 @@ impl Db {
         run().map_err(|e| error(&self.path, &e))
     }
 
-    /// Pushes every row of a table through clones of `sink`; they come back in row order, and there
-    /// are none when the table does not exist.
+    /// Passes every row of a table to clones of `sink` and returns them in row order; none when the table
+    /// does not exist.
     pub(super) fn scan<S: Sink>(
         &self,
         table: &str,
@@ -253,9 +255,9 @@ impl Db {
         Ok(filled)
     }
 
-    /// Pushes every row of a table through clones of `sink`, one rowid range at a time, and shows
-    /// each filled one to `take`, in row order. `take` leaves it without rows: it is filled again,
-    /// so that what it has interned serves the next range, and its memory too.
+    /// Passes every row of a table to clones of `sink`, part by part, and each filled one to `take`, in
+    /// row order. `take` must empty the rows: a sink is filled again, so that later parts reuse what it
+    /// has interned and its memory.
     pub(super) fn stream<S: Sink>(
         &self,
         table: &str,
@@ -312,7 +314,7 @@ impl Db {
         }
     }
 
-    /// At most this many rows a table holds; 0 for one that does not exist.
+    /// An upper bound of the rows of a table; 0 for one that does not exist.
     pub(super) fn most_rows(&self, table: &str) -> Result<usize, ReadError> {
         let Some(table) = self.table(table)? else {
             return Ok(0);
@@ -328,7 +330,7 @@ impl Db {
             .min(self.bytes / ROW_BYTES)
     }
 
-    /// Rowid ranges that cover a table.
+    /// The rowid ranges in which a table is read.
     fn chunks(&self, table: &Table) -> rusqlite::Result<Vec<Chunk>> {
         let Some(rowid) = table.rowid else {
             return Ok(vec![Chunk::ALL]);
@@ -346,8 +348,8 @@ impl Db {
         Ok(Chunk { low, high }.split(self.bytes / ROW_BYTES))
     }
 
-    /// Whether every row is found in one of these ranges. In a damaged table rows may not be in order of
-    /// their ids; then SQLite finds only some of them, and says nothing.
+    /// Whether these ranges find every row. In a damaged table rows may be out of order; then SQLite
+    /// silently finds only some of them.
     fn finds_all(&self, table: &Table, chunks: &[Chunk]) -> rusqlite::Result<bool> {
         let Some(rowid) = table.rowid else {
             return Ok(true);
@@ -384,7 +386,7 @@ impl Table {
         self.columns.iter().any(|c| c.eq_ignore_ascii_case(column))
     }
 
-    /// The arguments of the collecting function: what exists of the wanted columns.
+    /// The arguments of the collecting function: the wanted columns that exist.
     fn select(&self, wanted: &[&'static str]) -> Vec<String> {
         wanted
             .iter()
@@ -471,9 +473,8 @@ fn scan_pages<S: Sink>(
     parallel(chunks.len(), open, empty, take)
 }
 
-/// Fills sinks with the parts of a table on all threads, and hands them on in order: whichever thread
-/// has filled one also takes what is next in line, unless another thread is at it. `open` begins work
-/// on a thread; what it returns fills a sink with the part of a number.
+/// Fills sinks with the parts of a table on all threads and passes them to `take` in order. `open` is
+/// called once per thread; what it returns fills a sink with the part of the given number.
 fn parallel<S: Sink, E: Send, W: FnMut(usize, S) -> Result<S, E>>(
     parts: usize,
     open: impl Fn() -> Result<W, E> + Sync,
@@ -481,7 +482,7 @@ fn parallel<S: Sink, E: Send, W: FnMut(usize, S) -> Result<S, E>>(
     take: impl FnMut(&mut S) + Send,
 ) -> Result<(), E> {
     let queue = AtomicUsize::new(0);
-    let line = Line {
+    let in_order = InOrder {
         filled: Mutex::default(),
         spare: Mutex::default(),
         taker: Mutex::new((0, take)),
@@ -494,13 +495,13 @@ fn parallel<S: Sink, E: Send, W: FnMut(usize, S) -> Result<S, E>>(
             if at >= parts {
                 return Ok(());
             }
-            let sink = line.spare().unwrap_or_else(|| empty.clone());
-            line.put(at, fill(at, sink)?);
+            let sink = in_order.spare().unwrap_or_else(|| empty.clone());
+            in_order.put(at, fill(at, sink)?);
         }
     };
     let attempt = || {
         if let Err(error) = work() {
-            // Nobody begins another part.
+            // No thread begins another part.
             queue.store(parts, Ordering::Relaxed);
             if let Ok(mut slot) = failed.lock() {
                 slot.get_or_insert(error);
@@ -521,15 +522,16 @@ fn parallel<S: Sink, E: Send, W: FnMut(usize, S) -> Result<S, E>>(
     }
 }
 
-/// Sinks that were filled and wait for those before them.
-struct Line<S, F> {
+/// Passes filled sinks on in order. The thread that has filled one also passes on those that are next,
+/// unless another thread is doing so.
+struct InOrder<S, F> {
     filled: Mutex<BTreeMap<usize, S>>,
     spare: Mutex<Vec<S>>,
-    /// The number of the next one, and who takes it.
+    /// The number of the next sink, and the function that takes it.
     taker: Mutex<(usize, F)>,
 }
 
-impl<S, F: FnMut(&mut S)> Line<S, F> {
+impl<S, F: FnMut(&mut S)> InOrder<S, F> {
     fn spare(&self) -> Option<S> {
         self.spare.lock().ok()?.pop()
     }
@@ -542,7 +544,7 @@ impl<S, F: FnMut(&mut S)> Line<S, F> {
         if let Ok(mut filled) = self.filled.lock() {
             filled.insert(at, sink);
         }
-        // Again if one came in while the taker was leaving.
+        // Repeated if the next sink was filled while the lock was held.
         while let Ok(mut taker) = self.taker.try_lock() {
             let (next, take) = &mut *taker;
             while let Some(mut sink) = self.filled.lock().ok().and_then(|mut f| f.remove(next)) {
@@ -561,7 +563,7 @@ impl<S, F: FnMut(&mut S)> Line<S, F> {
     }
 }
 
-/// The aggregate function that hands each row to a sink, and counts them.
+/// The aggregate function that passes rows to a sink and counts them.
 struct Collect<S> {
     empty: Arc<Mutex<Option<S>>>,
     filled: Arc<Mutex<Option<S>>>,
@@ -631,7 +633,7 @@ impl Scan<'_> {
             None => conn.query_row(&all, [], count)?,
         };
         self.progress.advance(u64::try_from(rows).unwrap_or(0));
-        // Without a row the function has never begun.
+        // The function is not initialized when there are no rows.
         let taken = |slot: &Mutex<Option<S>>| slot.lock().ok().and_then(|mut slot| slot.take());
         taken(&filled)
             .or_else(|| taken(&empty))
@@ -678,14 +680,14 @@ impl Opener {
     }
 }
 
-/// A file that SQLite keeps beside a database: its log, or the journal of a transaction.
+/// A file that SQLite creates beside a database: its log, or the journal of a transaction.
 fn beside(real: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(real.as_os_str());
     name.push(suffix);
     name.into()
 }
 
-/// A `file:` URI in which no byte of the path means anything but itself.
+/// The `file:` URI of a path, with special characters escaped.
 fn file_uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     #[cfg(unix)]
@@ -711,8 +713,8 @@ fn file_uri(path: &Path) -> String {
     uri
 }
 
-/// The length of a database stands in its header (<https://www.sqlite.org/fileformat.html>, offsets
-/// 16, 24, 28 and 92): a shorter file is a cut copy, even if the part that is there reads well.
+/// Checks the length of a database against its header (<https://www.sqlite.org/fileformat.html>,
+/// offsets 16, 24, 28 and 92). A shorter file is a truncated copy, even if what is there can be read.
 fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> {
     let long = |at: usize| -> u64 {
         head.get(at..at + 4)
@@ -725,7 +727,7 @@ fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> 
     let expected = page.saturating_mul(long(28));
     if header_valid && is < expected && !beside(real, "-wal").exists() {
         if beside(real, "-journal").exists() {
-            // The header is written before the pages it promises.
+            // The header is written before the pages it counts.
             return Err(unfinished(path));
         }
         return Err(damaged(
@@ -736,7 +738,8 @@ fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> 
     Ok(())
 }
 
-/// The tables that can be read without running anything a file says: no views, no virtual tables.
+/// The ordinary tables. Views and virtual tables are left out: reading them would execute what the file
+/// says.
 fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Entry>> {
     let mut statement = conn.prepare("PRAGMA table_list")?;
     let mut found = Vec::new();
@@ -763,7 +766,7 @@ fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Entry>> {
 /// The columns of a table.
 struct Columns {
     names: Vec<String>,
-    /// Records hold just these: no column is computed, or has a value where a record ends before it.
+    /// Whether records hold just these: no column is computed or has a default.
     plain: bool,
     /// The column that is another name of the rowid: <https://www.sqlite.org/lang_createtable.html#rowid>.
     alias: Option<usize>,
@@ -817,7 +820,7 @@ fn root(conn: &Connection, table: &str) -> rusqlite::Result<(Option<u32>, String
     Ok((page.filter(|page| *page > 0), declared))
 }
 
-/// What an SQLite failure means for the person who gave us the file.
+/// The error for a failure of SQLite.
 pub(super) fn error(path: &Path, error: &rusqlite::Error) -> ReadError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
@@ -837,7 +840,7 @@ pub(super) fn error(path: &Path, error: &rusqlite::Error) -> ReadError {
     }
 }
 
-/// A transaction was begun and not ended.
+/// The error for a file with an unfinished transaction.
 fn unfinished(path: &Path) -> ReadError {
     ReadError {
         path: path.display().to_string(),
@@ -850,7 +853,7 @@ fn unfinished(path: &Path) -> ReadError {
     }
 }
 
-/// The one message for a file that is cut short or overwritten.
+/// The error for a truncated or overwritten file.
 fn damaged(path: &Path, what: &str) -> ReadError {
     ReadError {
         path: path.display().to_string(),

@@ -1,5 +1,5 @@
-//! Credentials by their form: the prefixes that issuers publish so that leaks can be found, and the
-//! names under which people keep them.
+//! Recognizes credentials by the prefixes that issuers publish for secret scanning, and by the names of
+//! the variables that hold them.
 
 use rustc_hash::FxHashMap;
 
@@ -53,7 +53,7 @@ pub(super) fn first_bytes() -> impl Iterator<Item = u8> {
     prefixes.filter_map(|prefix| prefix.bytes().next())
 }
 
-/// What may stand in a credential; JSON web tokens are three parts with dots between them.
+/// Whether a byte may be part of a credential. JSON web tokens are three parts separated by dots.
 fn belongs(tail: Tail, byte: u8) -> bool {
     match tail {
         Tail::Word => byte.is_ascii_alphanumeric() || b"_-.".contains(&byte),
@@ -68,20 +68,20 @@ pub(super) fn known_form(text: &[u8]) -> Option<usize> {
         .find(|(prefix, ..)| text.starts_with(prefix.as_bytes()))?;
     let rest = text.get(prefix.len()..)?;
     let run = |text: &[u8]| text.iter().take_while(|&&b| belongs(*tail, b)).count();
-    // The beginning decides, so that a long row of look-alikes costs no more than its length.
+    // Only the beginning is checked, which keeps the search linear.
     let looked_at = rest.get(..LOOKED_AT).unwrap_or(rest);
     let length = run(looked_at);
     let beginning = looked_at.get(..length)?;
-    // Words and names of kernels have no digits among their letters; what issuers draw has.
-    let drawn = beginning.iter().any(u8::is_ascii_digit);
+    // Random tokens contain digits; words and names of kernels rarely do.
+    let random = beginning.iter().any(u8::is_ascii_digit);
     let jwt = *prefix != "eyJ" || beginning.contains(&b'.');
-    (length >= *least && drawn && jwt).then(|| prefix.len() + run(rest))
+    (length >= *least && random && jwt).then(|| prefix.len() + run(rest))
 }
 
-/// How much of a word decides whether it is a credential.
+/// The number of bytes of a word that are checked.
 const LOOKED_AT: usize = 512;
 
-/// Parts of a name that say its value is a secret.
+/// Parts of names of secrets.
 const SECRET_PARTS: &[&str] = &[
     "token",
     "secret",
@@ -95,7 +95,7 @@ const SECRET_PARTS: &[&str] = &[
     "authorization",
     "cookie",
 ];
-/// The same, behind another part only: a `key` alone is a tensor of attention.
+/// Parts of names of secrets that follow another part: a `key` alone is a tensor of attention.
 const SECRET_ENDS: &[&str] = &["key", "auth", "pat", "pass", "sas", "dsn"];
 
 /// Whether a variable, a setting or a JSON key of this name holds a secret: `HF_TOKEN`, `apiKey`,
@@ -106,8 +106,8 @@ pub(super) fn is_secret_name(name: &str) -> bool {
     parts.iter().any(|p| is(p, SECRET_PARTS)) || parts.iter().skip(1).any(|p| is(p, SECRET_ENDS))
 }
 
-/// Names as they stand in the text of a program, where `key_mask=` and `num_tokens=` are no secrets:
-/// environment variables in capitals, and names that mean nothing else.
+/// Whether a variable in the text of a program holds a secret. There `key_mask=` and `num_tokens=` are
+/// none: only environment variables in capitals and unambiguous names count.
 pub(super) fn is_secret_in_text(name: &str) -> bool {
     const PLAIN: &[&str] = &[
         "password",
@@ -156,7 +156,7 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// Names under which a person stands.
+/// Names of variables that hold the name of a person.
 const USER_NAMES: &[&str] = &[
     "user",
     "username",
@@ -176,7 +176,7 @@ const USER_NAMES: &[&str] = &[
     "unixname",
     "ldap",
 ];
-/// Names under which a machine stands.
+/// Names of variables that hold the name of a machine.
 const HOST_NAMES: &[&str] = &[
     "host",
     "hostname",
@@ -197,7 +197,7 @@ const HOST_NAMES: &[&str] = &[
     "hostip",
     "ipaddress",
 ];
-/// Names under which the folders of a person stand.
+/// Names of variables that hold a folder of a person.
 const PLACE_NAMES: &[&str] = &[
     "home",
     "cwd",
@@ -207,7 +207,7 @@ const PLACE_NAMES: &[&str] = &[
     "workingdir",
     "userprofile",
 ];
-/// Names under which a whole environment stands.
+/// Names of members that hold an environment.
 const ENVIRONMENTS: &[&str] = &[
     "env",
     "envs",
@@ -222,9 +222,9 @@ const ENVIRONMENTS: &[&str] = &[
     "jobenvironment",
 ];
 
-/// What a name says of its value.
+/// What the value of a name holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum NameMeaning {
     Secret,
     User,
     Host,
@@ -233,36 +233,36 @@ pub(super) enum Meaning {
     Nothing,
 }
 
-/// What the name of a setting or a JSON key says of its value. Of `PROCESS_0:USER_NAME` the last part
-/// decides.
-pub(super) fn meaning(name: &str) -> Meaning {
+/// What the value of a setting or a JSON key of this name holds. Of `PROCESS_0:USER_NAME` only the last
+/// part counts.
+pub(super) fn meaning(name: &str) -> NameMeaning {
     let last = name.rsplit([':', '.', '/']).next().unwrap_or(name);
     let joined: String = parts(last).concat();
     let is = |of: &[&str]| of.contains(&joined.as_str());
     if is(ENVIRONMENTS) {
-        Meaning::Environment
+        NameMeaning::Environment
     } else if is_secret_name(last) {
-        Meaning::Secret
+        NameMeaning::Secret
     } else if is(USER_NAMES) {
-        Meaning::User
+        NameMeaning::User
     } else if is(HOST_NAMES) {
-        Meaning::Host
+        NameMeaning::Host
     } else if is(PLACE_NAMES) {
-        Meaning::Place
+        NameMeaning::Place
     } else {
-        Meaning::Nothing
+        NameMeaning::Nothing
     }
 }
 
-/// Meanings of names that come again and again.
+/// Caches the meanings of names.
 #[derive(Debug, Default)]
-pub(super) struct Meanings {
-    known: FxHashMap<String, Meaning>,
+pub(super) struct NameMeanings {
+    known: FxHashMap<String, NameMeaning>,
 }
 
-impl Meanings {
-    pub(super) fn of(&mut self, name: &str) -> Meaning {
-        /// More names than a format has: bounds what a hostile file can fill.
+impl NameMeanings {
+    pub(super) fn of(&mut self, name: &str) -> NameMeaning {
+        /// The most names that are kept; bounds the memory a hostile file can take.
         const MOST: usize = 1 << 12;
         if let Some(known) = self.known.get(name) {
             return *known;
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_known_by_their_form() {
+    fn credentials_are_recognized_by_their_form() {
         for text in [
             "ghp_0123456789abcdefghijABCDEFGHIJ012345",
             "hf_abcdefghijklmnopqrstuvwxyz0123456789",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_they_hold() {
+    fn names_are_classified_by_what_they_hold() {
         for name in [
             "HF_TOKEN",
             "AWS_SECRET_ACCESS_KEY",
@@ -311,24 +311,24 @@ mod tests {
             "db.password",
             "X_PAT",
         ] {
-            assert_eq!(meaning(name), Meaning::Secret, "{name}");
+            assert_eq!(meaning(name), NameMeaning::Secret, "{name}");
         }
         for (name, what) in [
-            ("PROCESS_0:USER_NAME", Meaning::User),
-            ("DEVICE_DISPLAY_NAME", Meaning::Host),
-            ("host_name", Meaning::Host),
-            ("HOME", Meaning::Place),
-            ("job_env", Meaning::Environment),
-            ("key", Meaning::Nothing),
-            ("num_tokens", Meaning::Nothing),
-            ("name", Meaning::Nothing),
+            ("PROCESS_0:USER_NAME", NameMeaning::User),
+            ("DEVICE_DISPLAY_NAME", NameMeaning::Host),
+            ("host_name", NameMeaning::Host),
+            ("HOME", NameMeaning::Place),
+            ("job_env", NameMeaning::Environment),
+            ("key", NameMeaning::Nothing),
+            ("num_tokens", NameMeaning::Nothing),
+            ("name", NameMeaning::Nothing),
         ] {
             assert_eq!(meaning(name), what, "{name}");
         }
     }
 
     #[test]
-    fn text_of_a_program_is_not_full_of_secrets() {
+    fn common_variables_of_programs_are_no_secrets() {
         for name in [
             "key_padding_mask",
             "token",

@@ -1,8 +1,7 @@
-//! A database of Nsight Systems or nvprof, made anew table by table.
+//! Copies a database of Nsight Systems or nvprof table by table.
 //!
-//! What each table may carry over is said by one list, [`TABLES`]; of tables that are not in it only
-//! the numbers are copied. Indexes, views, triggers and constraints are not: they are SQL text that
-//! anybody may have written, and no reader needs them.
+//! [`TABLES`] lists what is copied of each table; of other tables only numbers are. Indexes, views,
+//! triggers and constraints are not copied: they are arbitrary SQL text, and no reader needs them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +9,7 @@ use std::path::Path;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 
-use super::words::{REMOVED, Words};
+use super::redactor::{REMOVED, Redactor};
 use super::{ScrubError, Summary, cannot_write, trace};
 use crate::read::{self, Progress};
 
@@ -21,9 +20,9 @@ enum Content {
     Cleaned,
     /// Numbers, and these texts, cleaned.
     Columns(&'static [&'static str]),
-    /// Rows of names and values: names, and values that cannot tell anything.
+    /// Rows of names and values: the names, and harmless values.
     Settings,
-    /// Strings that other tables refer to by number: those that tables with texts refer to.
+    /// Of the strings that other tables refer to by number, those that tables with texts refer to.
     Strings { id: &'static str },
     /// No rows.
     Emptied,
@@ -31,7 +30,7 @@ enum Content {
     Numbers,
 }
 
-/// By the beginning of a table's name, in any case; the first that fits counts.
+/// Content by the beginning of the name of a table, ignoring case. The first match counts.
 const TABLES: &[(&str, Content)] = &[
     ("StringIds", Content::Strings { id: "id" }),
     ("StringTable", Content::Strings { id: "_id_" }),
@@ -56,7 +55,7 @@ const TABLES: &[(&str, Content)] = &[
     ("NCCL_", Content::Cleaned),
 ];
 
-/// Columns of which nothing is copied: contents of files and buffers, identities.
+/// Columns that are emptied: contents of files and buffers, identities.
 const EMPTIED: &[&str] = &[
     "binaryData",
     "content",
@@ -66,7 +65,7 @@ const EMPTIED: &[&str] = &[
     "localTime",
 ];
 
-/// Names of settings whose values come from a fixed list of words.
+/// Settings whose values come from a fixed list of words.
 const HARMLESS: &[&str] = &[
     "EXPORT_PRODUCT_NAME",
     "EXPORT_PRODUCT_VERSION",
@@ -83,7 +82,7 @@ const HARMLESS: &[&str] = &[
     "COLLECTION_MODE",
 ];
 
-/// Bytes of a text of [`HARMLESS`] at most.
+/// The longest value of a setting in [`HARMLESS`] that is copied, in bytes.
 const LONGEST_SETTING: usize = 64;
 
 fn content(table: &str) -> Content {
@@ -98,24 +97,25 @@ fn content(table: &str) -> Content {
         .map_or(Content::Numbers, |(_, content)| *content)
 }
 
+/// Copies the database `from` to `to`.
 pub(super) fn copy(
     from: &Path,
     to: &Path,
     progress: &dyn Progress,
-) -> Result<(Summary, Words), ScrubError> {
+) -> Result<(Summary, Redactor), ScrubError> {
     let source = read::database(from)?;
     let unreadable = |e: &rusqlite::Error| ScrubError::Read(read::database_error(from, e));
     let tables = tables(&source).map_err(|e| unreadable(&e))?;
-    let mut words = Words::default();
+    let mut redactor = Redactor::default();
     for table in &tables {
-        learn(&source, table, &mut words).map_err(|e| unreadable(&e))?;
+        learn(&source, table, &mut redactor).map_err(|e| unreadable(&e))?;
     }
-    words.settle();
+    redactor.build_index();
     let wanted = wanted(&source, &tables).map_err(|e| unreadable(&e))?;
 
     let target = create(to, &source).map_err(|e| cannot_write(to, &e))?;
     let mut job = Job {
-        words: &words,
+        redactor: &redactor,
         wanted: &wanted,
         summary: Summary::default(),
     };
@@ -132,10 +132,10 @@ pub(super) fn copy(
         .map_err(|e| cannot_write(to, &e))?;
     let summary = job.summary;
     target.close().map_err(|(_, e)| cannot_write(to, &e))?;
-    Ok((summary, words))
+    Ok((summary, redactor))
 }
 
-/// Which side failed.
+/// The side that failed.
 enum Fault {
     Reading(rusqlite::Error),
     Writing(rusqlite::Error),
@@ -155,7 +155,7 @@ impl Table {
             .position(|(column, _)| column.eq_ignore_ascii_case(name))
     }
 
-    /// Every row, in row order: an index that covers the columns would be walked in its own.
+    /// Selects every row in row order: SQLite would walk an index that covers the columns in its own.
     fn select(&self) -> String {
         format!(
             "SELECT {} FROM {} NOT INDEXED",
@@ -174,7 +174,7 @@ fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The tables that can be read without running anything the file says.
+/// The ordinary tables. Reading views and virtual tables would execute what the file says.
 fn tables(source: &Connection) -> rusqlite::Result<Vec<Table>> {
     let mut statement = source.prepare("PRAGMA table_list")?;
     let mut rows = statement.query([])?;
@@ -216,8 +216,8 @@ fn lossy(value: ValueRef<'_>) -> String {
     }
 }
 
-/// Takes names and secrets from settings, environments and strings.
-fn learn(source: &Connection, table: &Table, words: &mut Words) -> rusqlite::Result<()> {
+/// Learns names and secrets from settings, environments and strings.
+fn learn(source: &Connection, table: &Table, redactor: &mut Redactor) -> rusqlite::Result<()> {
     let named = matches!(table.content, Content::Settings | Content::Emptied);
     let strings = matches!(table.content, Content::Strings { .. });
     let is_text = |(name, kind): &&(String, String)| {
@@ -239,15 +239,17 @@ fn learn(source: &Connection, table: &Table, words: &mut Words) -> rusqlite::Res
             };
             let text = String::from_utf8_lossy(text);
             match name {
-                Some(name) if value == Some(at) => words.learn(&lossy(row.get_ref(name)?), &text),
-                _ => words.learn(column, &text),
+                Some(name) if value == Some(at) => {
+                    redactor.learn(&lossy(row.get_ref(name)?), &text)
+                }
+                _ => redactor.learn(column, &text),
             }
         }
     }
     Ok(())
 }
 
-/// Numbers of the strings that tables with texts refer to: names of kernels, calls and ranges.
+/// Ids of the strings that tables with texts refer to: names of kernels, calls and ranges.
 fn wanted(source: &Connection, tables: &[Table]) -> rusqlite::Result<BTreeSet<i64>> {
     let mut wanted = BTreeSet::new();
     for table in tables.iter().filter(|t| t.content == Content::Cleaned) {
@@ -269,30 +271,30 @@ fn wanted(source: &Connection, tables: &[Table]) -> rusqlite::Result<BTreeSet<i6
     Ok(wanted)
 }
 
-/// Whether a column of this name holds numbers of strings.
+/// Whether a column of this name holds ids of strings.
 fn refers(column: &str) -> bool {
     let name = column.to_ascii_lowercase();
     let ends = ["name", "nameid", "textid", "jsontextid"];
     !name.starts_with("file") && ends.iter().any(|end| name.ends_with(end))
 }
 
-/// A new database like the old one, in a transaction.
+/// Creates a database with the settings of the original and begins a transaction.
 fn create(to: &Path, source: &Connection) -> rusqlite::Result<Connection> {
     let encoding: String = source.query_row("PRAGMA encoding", [], |row| row.get(0))?;
     let page: i64 = source.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     let target = Connection::open(to)?;
-    // One of SQLite's own three names, and a number.
+    // One of three names of SQLite, and a number.
     target.execute_batch(&format!(
         "PRAGMA page_size = {page}; PRAGMA encoding = \"{encoding}\"; PRAGMA synchronous = OFF;"
     ))?;
-    // Nothing beside the file: if writing fails, the file goes as a whole.
+    // No journal: if writing fails, the file is deleted.
     target.query_row("PRAGMA journal_mode = OFF", [], |_| Ok(()))?;
     target.execute_batch("BEGIN")?;
     Ok(target)
 }
 
 struct Job<'a> {
-    words: &'a Words,
+    redactor: &'a Redactor,
     wanted: &'a BTreeSet<i64>,
     summary: Summary,
 }
@@ -312,7 +314,7 @@ impl Job<'_> {
             .chain([&table.name]);
         if names
             .into_iter()
-            .any(|name| self.words.clean(name) != *name)
+            .any(|name| self.redactor.clean(name) != *name)
         {
             self.summary.left_out += 1;
             return Ok(());
@@ -370,7 +372,7 @@ impl Job<'_> {
                 let mut row =
                     self.cells(table, cells, |column| column.eq_ignore_ascii_case("name"));
                 if let Some(cell) = table.column("value").and_then(|at| row.get_mut(at)) {
-                    let kept = is_harmless(&name, &value) && self.words.clean(&value) == value;
+                    let kept = is_harmless(&name, &value) && self.redactor.clean(&value) == value;
                     *cell = Cell::Own(Value::Text(if kept { value } else { REMOVED.into() }));
                     self.summary.changed += u64::from(!kept);
                 }
@@ -384,7 +386,7 @@ impl Job<'_> {
         }
     }
 
-    /// `python` is worth knowing of a process; anything else may be anybody's.
+    /// Keeps the name of a process only if it is `python`; any other may identify somebody.
     fn process_name<'r>(&mut self, table: &Table, cells: &[ValueRef<'r>]) -> Vec<Cell<'r>> {
         let mut row = self.cells(table, cells, |_| false);
         if table.name.eq_ignore_ascii_case("PROCESSES")
@@ -425,8 +427,8 @@ impl Job<'_> {
                 Some(clean) => Value::Text(clean),
                 None => return Cell::Kept(cell),
             },
-            // The readers take numbers out of some; text in them would be seen in the bytes.
-            ValueRef::Blob(bytes) if kept && self.words.next(bytes, 0).is_none() => {
+            // The readers take numbers from some blobs. Text in them is found in their bytes.
+            ValueRef::Blob(bytes) if kept && self.redactor.next(bytes, 0).is_none() => {
                 return Cell::Kept(cell);
             }
             ValueRef::Blob(_) => Value::Null,
@@ -435,16 +437,16 @@ impl Job<'_> {
         Cell::Own(clean)
     }
 
-    /// A text without what has to go; `None` if there is nothing of it.
+    /// A text with everything found in it replaced; `None` if nothing is found.
     fn text(&self, text: &[u8]) -> Option<String> {
         let whole = String::from_utf8_lossy(text);
         let as_json = whole.starts_with(['{', '['])
             && serde_json::from_str::<serde::de::IgnoredAny>(&whole).is_ok();
         if as_json {
-            let clean = trace::clean_json(&whole, self.words);
+            let clean = trace::clean_json(&whole, self.redactor);
             return (clean != whole.trim_end()).then_some(clean);
         }
-        match self.words.clean(&whole) {
+        match self.redactor.clean(&whole) {
             std::borrow::Cow::Borrowed(_) => None,
             std::borrow::Cow::Owned(clean) => Some(clean),
         }
@@ -466,8 +468,8 @@ impl Cell<'_> {
     }
 }
 
-/// The type a column is declared with, as one of SQLite's five affinities: the text of a declaration
-/// can be anything. See <https://www.sqlite.org/datatype3.html>, section 3.1.
+/// The declared type of a column as one of the five affinities of SQLite: the declaration itself is
+/// arbitrary text. See <https://www.sqlite.org/datatype3.html>, section 3.1.
 fn affinity(declared: &str) -> &'static str {
     let upper = declared.to_ascii_uppercase();
     let has = |words: &[&str]| words.iter().any(|word| upper.contains(word));
@@ -484,7 +486,7 @@ fn affinity(declared: &str) -> &'static str {
     }
 }
 
-/// Whether a row of settings is one: not a variable of an environment, nor an argument.
+/// Whether a row of settings is a setting: not an environment variable or an argument.
 fn is_setting(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_:.- ".contains(&b);
@@ -494,7 +496,7 @@ fn is_setting(name: &str) -> bool {
     !is_variable && !upper.contains("ARGUMENT") && upper.len() <= 80 && upper.bytes().all(plain)
 }
 
-/// Whether a value tells nothing: a switch, a number, or a word of a fixed list.
+/// Whether a value is harmless: a switch, a number, or a word of a fixed list.
 fn is_harmless(name: &str, value: &str) -> bool {
     let number = value.len() <= 20
         && value

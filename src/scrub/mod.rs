@@ -1,10 +1,10 @@
-//! A copy of a profile without what should not leave the machine: environment variables, tokens,
-//! names of users and machines, home folders.
+//! Copies a profile without what should not leave the machine: environment variables, tokens, names of
+//! users and machines, home folders.
 //!
-//! Nothing is taken out of a copy of the file: a new file is made, and only what is known to be
-//! harmless or was cleaned goes in. So no free page, deleted row, index, trigger, write-ahead log or
-//! compressed remainder can carry anything over. Afterwards the bytes of the copy are looked
-//! through for everything that was to be removed.
+//! The copy is a new file, into which only content that is known to be harmless or was cleaned is
+//! written. So no free page, deleted row, index, trigger, write-ahead log or compressed remainder can
+//! carry anything over. Afterwards the bytes of the copy are searched for everything that was to be
+//! removed.
 
 use std::path::Path;
 
@@ -13,37 +13,45 @@ use crate::read::{self, ChangeGuard, Progress, ReadError};
 
 mod credentials;
 mod database;
+mod redactor;
 mod rescan;
 mod trace;
-mod words;
 
+pub use redactor::RedactionKind;
 pub use rescan::Rescan;
-pub use words::Kind;
 
 /// Why no copy was made.
 #[derive(Debug, thiserror::Error)]
 pub enum ScrubError {
+    /// The profile could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The copy could not be written.
     #[error("{file}: {problem}")]
-    Write { file: String, problem: String },
+    Write {
+        /// The copy.
+        file: String,
+        /// What went wrong.
+        problem: String,
+    },
 }
 
-/// What was done.
+/// What was removed, and what the search of the copy found.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// Rows and members that were left out whole: variables, settings, unreferenced strings.
+    /// Rows and members that were left out: variables, settings, unreferenced strings.
     pub left_out: u64,
     /// Texts that were shortened or emptied.
     pub changed: u64,
-    /// What the bytes of the copy were searched for, and how often it was found.
+    /// The search of the finished copy.
     pub rescan: Rescan,
 }
 
-/// Writes a copy of the profile `from` to `to`, an empty file, and looks through it.
+/// Writes a copy of the profile `from` to `to`, an empty file, and searches it for what was to be removed.
+/// `packed` compresses the copy of a trace.
 ///
 /// # Errors
-/// When `from` is no profile, is damaged, or cannot be read whole; when `to` cannot be written.
+/// When `from` is no profile, is damaged, or cannot be read to its end; when `to` cannot be written.
 pub fn scrub(
     from: &Path,
     to: &Path,
@@ -57,9 +65,9 @@ pub fn scrub(
     } else {
         database::copy(from, to, progress)
     };
-    let (mut summary, words) = guard.confirm(from, copied)?;
+    let (mut summary, redactor) = guard.confirm(from, copied)?;
     progress.phase("looking through the copy", None);
-    let rescan = rescan::rescan(to, &words, is_trace);
+    let rescan = rescan::rescan(to, &redactor, is_trace);
     summary.rescan = rescan.map_err(|e| cannot_write(to, &e))?;
     Ok(summary)
 }

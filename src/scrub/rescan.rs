@@ -1,5 +1,5 @@
-//! Looks through the bytes of a finished copy, as no reader of its format would: free space, headers
-//! and all, as UTF-8 and as UTF-16 of either byte order.
+//! Searches all bytes of a finished copy, including free space and headers, as UTF-8 and as UTF-16 of
+//! either byte order.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -7,22 +7,22 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use super::words::{Found, Kind, Words};
+use super::redactor::{Redaction, RedactionKind, Redactor};
 
-/// Bytes looked at in one go.
+/// The number of bytes that are searched at a time.
 const WINDOW: usize = 1 << 20;
-/// What a window shares with the next one, so that nothing is cut in two unseen.
+/// The overlap of two windows in bytes, so that nothing is missed at their border.
 const OVERLAP: usize = 8 << 10;
-/// Shorter runs of UTF-16 hold nothing that is looked for.
+/// The shortest run of UTF-16 that is searched, in code units.
 const LEAST_UNITS: usize = 6;
 
-/// What was looked for and found.
+/// The result of searching a copy.
 #[derive(Debug, Clone, Default)]
 pub struct Rescan {
-    /// Bytes looked through, of a packed file the unpacked ones.
+    /// The number of bytes searched; those of a packed file unpacked.
     pub bytes: u64,
-    /// Kind, how many of it the original gave away by name, how often it is in the copy.
-    pub found: Vec<(Kind, usize, u64)>,
+    /// By kind: how many names and values of it the original gave, and how often the kind was found.
+    pub found: Vec<(RedactionKind, usize, u64)>,
 }
 
 impl Rescan {
@@ -32,19 +32,19 @@ impl Rescan {
     }
 }
 
-/// Of a copy that `is_json` the strings are looked through, not what stands between them.
-pub(super) fn rescan(file: &Path, words: &Words, is_json: bool) -> io::Result<Rescan> {
+/// Searches a copy. Where it `is_json`, a match must lie within one string.
+pub(super) fn rescan(file: &Path, redactor: &Redactor, is_json: bool) -> io::Result<Rescan> {
     let mut head = [0; 2];
     let is_packed = File::open(file)?.read_exact(&mut head).is_ok() && head == [0x1f, 0x8b];
     let source = BufReader::with_capacity(WINDOW, File::open(file)?);
     if is_packed {
-        through(MultiGzDecoder::new(source), words, is_json)
+        through(MultiGzDecoder::new(source), redactor, is_json)
     } else {
-        through(source, words, is_json)
+        through(source, redactor, is_json)
     }
 }
 
-fn through(mut source: impl Read, words: &Words, is_json: bool) -> io::Result<Rescan> {
+fn through(mut source: impl Read, redactor: &Redactor, is_json: bool) -> io::Result<Rescan> {
     let mut times = Times::default();
     let mut total = 0;
     let mut window: Vec<u8> = Vec::with_capacity(WINDOW + OVERLAP);
@@ -58,7 +58,7 @@ fn through(mut source: impl Read, words: &Words, is_json: bool) -> io::Result<Re
             break;
         }
         total += read as u64;
-        count(&window, shared, words, is_json, &mut times);
+        count(&window, shared, redactor, is_json, &mut times);
         // Of two bytes of UTF-16 that are one of ASCII, one is zero.
         let orders: &[_] = match memchr::memchr(0, &window) {
             Some(_) => &[(0, 1), (1, 0), (1, 2), (2, 1)],
@@ -66,9 +66,9 @@ fn through(mut source: impl Read, words: &Words, is_json: bool) -> io::Result<Re
         };
         for &(first, high) in orders {
             for (at, text) in wide(&window, first, high) {
-                // What lies wholly in the shared part was counted with the window before.
+                // What lies in the overlap was counted with the previous window.
                 let seen = shared.saturating_sub(at) / 2;
-                count(&text, seen, words, is_json, &mut times);
+                count(&text, seen, redactor, is_json, &mut times);
             }
         }
         shared = OVERLAP.min(window.len());
@@ -76,27 +76,29 @@ fn through(mut source: impl Read, words: &Words, is_json: bool) -> io::Result<Re
     }
     Ok(Rescan {
         bytes: total,
-        found: Kind::ALL
+        found: RedactionKind::ALL
             .into_iter()
             .zip(times)
-            .map(|(kind, times)| (kind, words.known(kind), times))
+            .map(|(kind, times)| (kind, redactor.known(kind), times))
             .collect(),
     })
 }
 
-/// How often each kind was found.
-type Times = [u64; Kind::ALL.len()];
+/// By kind: how often it was found.
+type Times = [u64; RedactionKind::ALL.len()];
 
-/// Counts what ends behind the first `seen` bytes.
-fn count(text: &[u8], seen: usize, words: &Words, is_json: bool, times: &mut Times) {
+/// Counts matches that end after the first `seen` bytes.
+fn count(text: &[u8], seen: usize, redactor: &Redactor, is_json: bool, times: &mut Times) {
     let mut from = 0;
-    while let Some(found) = words.next(text, from) {
+    while let Some(found) = redactor.next(text, from) {
         if is_json && is_torn(text, &found) {
-            // Something else may begin in it.
+            // Another match may begin in it.
             from = found.start.max(from) + 1;
             continue;
         }
-        let slot = Kind::ALL.iter().position(|kind| *kind == found.kind);
+        let slot = RedactionKind::ALL
+            .iter()
+            .position(|kind| *kind == found.kind);
         if found.end > seen
             && let Some(times) = slot.and_then(|slot| times.get_mut(slot))
         {
@@ -106,16 +108,16 @@ fn count(text: &[u8], seen: usize, words: &Words, is_json: bool, times: &mut Tim
     }
 }
 
-/// Whether what was found in JSON is of more than one string: inside of one, quotes are escaped. So a
-/// secret `float",` is not `["float", "half"]`.
-fn is_torn(text: &[u8], found: &Found) -> bool {
+/// Whether a match in JSON spans more than one string: inside a string, quotes are escaped. So the
+/// secret `float",` does not match `["float", "half"]`.
+fn is_torn(text: &[u8], found: &Redaction) -> bool {
     let quotes = memchr::memchr_iter(b'"', text.get(found.start..found.end).unwrap_or_default());
     let escaped = |at: usize| at.checked_sub(1).and_then(|before| text.get(before)) == Some(&b'\\');
     quotes.map(|at| found.start + at).any(|at| !escaped(at))
 }
 
-/// Runs of UTF-16 that are ASCII, narrowed, with where they begin: `low` and `high` tell where in the
-/// first pair its two bytes lie.
+/// Runs of ASCII in UTF-16, as single bytes, with their start. `low` and `high` are the offsets of the two
+/// bytes of the first pair.
 fn wide(bytes: &[u8], low: usize, high: usize) -> Vec<(usize, Vec<u8>)> {
     let first = low.min(high);
     let mut runs = Vec::new();
@@ -147,10 +149,10 @@ mod tests {
     use super::*;
 
     fn times_of(secret: &str, bytes: &[u8], is_json: bool) -> u64 {
-        let mut words = Words::default();
-        words.learn("HF_TOKEN", secret);
-        words.settle();
-        let found = through(bytes, &words, is_json).unwrap().found;
+        let mut redactor = Redactor::default();
+        redactor.learn("HF_TOKEN", secret);
+        redactor.build_index();
+        let found = through(bytes, &redactor, is_json).unwrap().found;
         found.iter().map(|(.., times)| times).sum()
     }
 
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_in_two_strings_of_json() {
+    fn matches_do_not_span_strings_of_json() {
         let json = br#"{"Input type": ["float", "float,half"], "token": "float,half"}"#;
         assert_eq!(times_of("float\",", json, false), 1);
         assert_eq!(times_of("float\",", json, true), 0);
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_encoding_and_offset_is_seen() {
+    fn secrets_are_found_in_every_encoding_and_at_every_offset() {
         let secret = "s3cr3t-value";
         let le: Vec<u8> = secret.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let be: Vec<u8> = secret.encode_utf16().flat_map(u16::to_be_bytes).collect();

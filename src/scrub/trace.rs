@@ -1,5 +1,5 @@
-//! A trace of torch.profiler, copied token by token: members of the trace object that no report
-//! needs are left out, strings are cleaned, everything else stays as it was written.
+//! Copies a trace of torch.profiler token by token: members of the trace object that no report needs are
+//! left out, strings are cleaned, and everything else is copied as it is.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -11,14 +11,14 @@ use flate2::write::GzEncoder;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::credentials::{Meaning, Meanings};
-use super::words::{JSON_WORDS, REMOVED, Words};
+use super::credentials::{NameMeaning, NameMeanings};
+use super::redactor::{JSON_WORDS, REMOVED, Redactor};
 use super::{ScrubError, Summary, cannot_write};
 use crate::base::units;
 use crate::read::{self, LONGEST_VALUE, More, Progress, ReadError, Window};
 
-/// Members of the trace object that are copied. Whatever else is there - host, user and job names,
-/// log lines, the file's own name, environment blocks - is left out.
+/// Members of the trace object that are copied. Others (host, user and job names, log lines, the name of
+/// the file, environments) are left out.
 const KEPT: &[&str] = &[
     "schemaVersion",
     "deviceProperties",
@@ -40,12 +40,13 @@ const KEPT: &[&str] = &[
     "traceEvents",
 ];
 
+/// Copies the trace `from` to `to`, compressed if `packed`.
 pub(super) fn copy(
     from: &Path,
     to: &Path,
     packed: bool,
     progress: &dyn Progress,
-) -> Result<(Summary, Words), ScrubError> {
+) -> Result<(Summary, Redactor), ScrubError> {
     let too_long = || ReadError {
         path: from.display().to_string(),
         problem: format!(
@@ -55,70 +56,70 @@ pub(super) fn copy(
         remedy: "capture it again with `export_chrome_trace` or `tensorboard_trace_handler`"
             .to_owned(),
     };
-    let mut words = Words::besides(KEPT);
-    let whole = read::trace_text(from, progress, |more| learn(more, &mut words))?;
+    let mut redactor = Redactor::with_format_words(KEPT);
+    let whole = read::trace_text(from, progress, |more| learn(more, &mut redactor))?;
     if !whole {
         return Err(too_long().into());
     }
-    words.settle();
+    redactor.build_index();
     let file = File::create(to).map_err(|e| cannot_write(to, &e))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let written = read::trace_text(from, progress, |more| {
         let written = if packed {
             let mut encoder = GzEncoder::new(&mut out, Compression::default());
-            let written = write(more, &words, &mut encoder)?;
+            let written = write(more, &redactor, &mut encoder)?;
             encoder.finish()?;
             written
         } else {
-            write(more, &words, &mut out)?
+            write(more, &redactor, &mut out)?
         };
         out.flush()?;
         Ok(written)
     })?;
     match written.map_err(|e: io::Error| cannot_write(to, &e))? {
-        (summary, true) => Ok((summary, words)),
+        (summary, true) => Ok((summary, redactor)),
         (_, false) => Err(too_long().into()),
     }
 }
 
-/// Cleans JSON that is a cell of a database.
-pub(super) fn clean_json(text: &str, words: &Words) -> String {
+/// Cleans JSON in a cell of a database.
+pub(super) fn clean_json(text: &str, redactor: &Redactor) -> String {
     let mut out = Vec::new();
-    let mut copy = Copy::new(words, &mut out);
+    let mut copy = TraceCopier::new(redactor, &mut out);
     copy.whole_trace = false;
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     let _ = copy.all(&mut Tokens::new(&mut once(text)));
     String::from_utf8_lossy(&out).trim_end().to_owned()
 }
 
-/// A text as the only piece of itself.
+/// A [`More`] that appends a text as one piece.
 fn once(text: &str) -> impl FnMut(&mut String) -> bool {
     let mut text = Some(text);
     move |to| text.take().map(|text| to.push_str(text)).is_some()
 }
 
-/// Names and secrets that the members of the trace object give away; false where a value is longer
+/// Learns names and secrets from the members of the trace object. Returns false where a value is longer
 /// than any of a trace.
-fn learn(more: More<'_>, words: &mut Words) -> bool {
+fn learn(more: More<'_>, redactor: &mut Redactor) -> bool {
     let mut depth = 0_usize;
     let mut key = String::new();
     let mut after_colon = false;
-    let mut meanings = Meanings::default();
+    let mut meanings = NameMeanings::default();
     let mut tokens = Tokens::new(more);
     while let Some(token) = tokens.next() {
         match token {
             Token::Open(byte) => {
                 depth += 1;
-                // `{"user": ["a"]}` has a name behind its bracket, `{"user": {"id": 1}}` a key.
+                // In `{"user": ["a"]}` a value follows the bracket, in `{"user": {"id": 1}}` a key.
                 after_colon &= byte == b'[';
             }
             Token::Close(_) => depth = depth.saturating_sub(1),
             Token::Mark(b':') => after_colon = true,
             Token::Mark(_) => after_colon = false,
             Token::Text(raw) if after_colon => {
-                // Events are many and speak of the program; the members around them of the machine.
-                if depth <= 2 || meanings.of(&key) != Meaning::Nothing {
-                    words.learn(&key, &decoded(raw));
+                // Events describe the program, the members around them the machine.
+                if depth <= 2 || meanings.of(&key) != NameMeaning::Nothing {
+                    redactor.learn(&key, &decoded(raw));
                 }
                 after_colon = false;
             }
@@ -130,12 +131,12 @@ fn learn(more: More<'_>, words: &mut Words) -> bool {
             Token::Text(_) | Token::Space(_) => {}
         }
     }
-    tokens.are_all()
+    tokens.is_complete()
 }
 
-/// What was copied, and whether all was.
-fn write(more: More<'_>, words: &Words, out: &mut dyn Write) -> io::Result<(Summary, bool)> {
-    let mut copy = Copy::new(words, out);
+/// Copies a trace to `out`. Returns what was removed, and whether the copy is complete.
+fn write(more: More<'_>, redactor: &Redactor, out: &mut dyn Write) -> io::Result<(Summary, bool)> {
+    let mut copy = TraceCopier::new(redactor, out);
     let mut tokens = Tokens::new(more);
     copy.all(&mut tokens)?;
     let summary = Summary {
@@ -143,10 +144,10 @@ fn write(more: More<'_>, words: &Words, out: &mut dyn Write) -> io::Result<(Summ
         changed: copy.changed,
         ..Summary::default()
     };
-    Ok((summary, tokens.are_all()))
+    Ok((summary, tokens.is_complete()))
 }
 
-/// A piece of JSON text.
+/// A token of JSON text.
 enum Token<'t> {
     Open(u8),
     Close(u8),
@@ -160,7 +161,7 @@ enum Token<'t> {
     Space(&'t str),
 }
 
-/// The pieces of a text; a string that is cut off ends them.
+/// The tokens of a text; a truncated string ends them.
 struct Tokens<'m> {
     window: Window<'m>,
     /// Open brackets.
@@ -201,19 +202,19 @@ impl<'m> Tokens<'m> {
         })
     }
 
-    /// Where the text ends in a number or a word.
+    /// The end of a number or word at the end of the text.
     fn last(&self) -> Option<usize> {
         let cut = self.window.too_long || *self.window.rest().first()? == b'"';
         (!cut).then_some(self.window.text.len())
     }
 
-    /// Whether none was longer than any of a trace, once there are no more.
-    fn are_all(&self) -> bool {
+    /// Whether the tokens did not end at one that is longer than any of a trace.
+    fn is_complete(&self) -> bool {
         !self.window.too_long
     }
 }
 
-/// Where the token at `at` ends; `None` where the text ends before that is known.
+/// The end of the token at `at`; `None` where more text is needed to find it.
 fn token_end(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = bytes.get(at..)?;
     let run = |is: fn(&u8) -> bool| rest.iter().position(|b| !is(b)).map(|length| at + length);
@@ -225,7 +226,7 @@ fn token_end(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// What a string with its quotes says; as written where it is not valid JSON.
+/// The value of a string with its quotes; as written where it is not valid JSON.
 fn decoded(raw: &str) -> Cow<'_, str> {
     let inner = raw.get(1..raw.len() - 1).unwrap_or_default();
     if !inner.contains('\\') {
@@ -234,43 +235,43 @@ fn decoded(raw: &str) -> Cow<'_, str> {
     serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
 }
 
-/// What is done with the value of the member at hand.
+/// What is done with the value of the present member.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     Copied,
-    /// A text that names a person, a machine or a secret.
+    /// Removed: a text that names a person, a machine or a secret.
     Hidden,
-    /// An environment: nothing of it is copied.
+    /// Not copied: an environment.
     Dropped,
 }
 
-struct Copy<'w, 'o> {
-    words: &'w Words,
+struct TraceCopier<'w, 'o> {
+    redactor: &'w Redactor,
     out: &'o mut dyn Write,
-    meanings: Meanings,
+    meanings: NameMeanings,
     /// Open brackets.
     open: Vec<u8>,
-    /// The next string of an object is a key.
+    /// Whether the next string of an object is a key.
     key_next: bool,
     member: Member,
-    /// Nothing is written until the brackets are this few again.
+    /// Nothing is written until the number of open brackets is this again.
     skipped_to: Option<usize>,
-    /// A comma of the trace object that is written with the next member that is kept.
+    /// Whether a comma of the trace object is to be written before the next member.
     comma: bool,
-    /// A member of the trace object was written.
+    /// Whether a member of the trace object was written.
     written: bool,
-    /// The outermost object is a trace, of which only known members are kept.
+    /// Whether the outermost object is a trace, of which only [`KEPT`] members are copied.
     whole_trace: bool,
     left_out: u64,
     changed: u64,
 }
 
-impl<'w, 'o> Copy<'w, 'o> {
-    fn new(words: &'w Words, out: &'o mut dyn Write) -> Self {
-        Copy {
-            words,
+impl<'w, 'o> TraceCopier<'w, 'o> {
+    fn new(redactor: &'w Redactor, out: &'o mut dyn Write) -> Self {
+        TraceCopier {
+            redactor,
             out,
-            meanings: Meanings::default(),
+            meanings: NameMeanings::default(),
             open: Vec::new(),
             key_next: false,
             member: Member::Copied,
@@ -290,7 +291,7 @@ impl<'w, 'o> Copy<'w, 'o> {
                 Token::Close(byte) => {
                     self.closed(byte)?;
                     if self.open.is_empty() {
-                        // Nothing that follows belongs to the trace.
+                        // What follows does not belong to the trace.
                         return self.out.write_all(b"\n");
                     }
                 }
@@ -325,7 +326,7 @@ impl<'w, 'o> Copy<'w, 'o> {
         self.put(&[byte])?;
         self.open.push(byte);
         self.key_next = byte == b'{';
-        // `{"user": ["a", "b"]}`: what hides a text hides a list of them.
+        // `{"user": ["a", "b"]}`: the texts of a list are removed like a single one.
         if byte == b'{' {
             self.member = Member::Copied;
         }
@@ -381,7 +382,7 @@ impl<'w, 'o> Copy<'w, 'o> {
         }
     }
 
-    /// What stands in place of a string.
+    /// Writes the replacement of a string.
     fn removed(&mut self) -> io::Result<()> {
         self.changed += 1;
         self.put(format!("\"{REMOVED}\"").as_bytes())
@@ -401,40 +402,42 @@ impl<'w, 'o> Copy<'w, 'o> {
             return self.put(raw.as_bytes());
         }
         self.member = match self.meanings.of(key) {
-            Meaning::Nothing => Member::Copied,
-            Meaning::Environment => Member::Dropped,
-            Meaning::Secret | Meaning::User | Meaning::Host | Meaning::Place => Member::Hidden,
+            NameMeaning::Nothing => Member::Copied,
+            NameMeaning::Environment => Member::Dropped,
+            NameMeaning::Secret | NameMeaning::User | NameMeaning::Host | NameMeaning::Place => {
+                Member::Hidden
+            }
         };
         self.cleaned(raw, key)
     }
 
     fn cleaned(&mut self, raw: &str, value: &str) -> io::Result<()> {
-        let text = match self.words.clean(value) {
+        let text = match self.redactor.clean(value) {
             Cow::Borrowed(_) => Cow::Borrowed(raw),
-            // What did not decode is text as written, and stays so.
+            // What did not decode is written as it is.
             Cow::Owned(clean) => match serde_json::from_str::<&RawValue>(raw) {
                 Ok(_) => Cow::Owned(Value::String(clean).to_string()),
                 Err(_) => Cow::Owned(format!("\"{clean}\"")),
             },
         };
-        // An escape may spell something with what follows it: the host `n1` in a line break and `1`.
-        if text.contains('\\') && self.words.next(text.as_bytes(), 0).is_some() {
+        // An escape may match together with what follows it: the host `n1` in `\n1`.
+        if text.contains('\\') && self.redactor.next(text.as_bytes(), 0).is_some() {
             return self.removed();
         }
         self.changed += u64::from(matches!(text, Cow::Owned(_)));
         self.put(text.as_bytes())
     }
 
-    /// Numbers and the words of JSON; of anything else nothing is known.
+    /// Copies numbers and keywords of JSON; replaces anything else by `null`.
     fn bare(&mut self, raw: &str) -> io::Result<()> {
         const LONGEST: usize = 64;
         let unsigned = raw.trim_start_matches(['+', '-']);
         let word = JSON_WORDS.contains(&unsigned);
         let digits = |b: u8| b.is_ascii_digit() || b"+-.eE".contains(&b);
         let known = word || (raw.len() <= LONGEST && raw.bytes().all(digits));
-        // A byte order mark is the reader's business.
+        // Outside there may be a byte order mark.
         let outside = self.open.is_empty();
-        let kept = known && matches!(self.words.clean(raw), Cow::Borrowed(_));
+        let kept = known && matches!(self.redactor.clean(raw), Cow::Borrowed(_));
         self.put(if kept && !outside {
             raw.as_bytes()
         } else if outside {
@@ -452,20 +455,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn copied(text: &str) -> String {
-        let mut words = Words::besides(KEPT);
-        assert!(learn(&mut in_pieces(text, usize::MAX), &mut words));
-        words.settle();
-        let whole = written(text, usize::MAX, &words);
+        let mut redactor = Redactor::with_format_words(KEPT);
+        assert!(learn(&mut in_pieces(text, usize::MAX), &mut redactor));
+        redactor.build_index();
+        let whole = written(text, usize::MAX, &redactor);
         for length in 1..8 {
-            assert_eq!(written(text, length, &words), whole, "{length}");
+            assert_eq!(written(text, length, &redactor), whole, "{length}");
         }
         whole
     }
 
-    fn written(text: &str, length: usize, words: &Words) -> String {
+    fn written(text: &str, length: usize, redactor: &Redactor) -> String {
         let mut out = Vec::new();
         assert!(
-            write(&mut in_pieces(text, length), words, &mut out)
+            write(&mut in_pieces(text, length), redactor, &mut out)
                 .unwrap()
                 .1
         );
@@ -473,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_tell_of_the_machine_are_left_out() {
+    fn members_about_the_machine_are_left_out() {
         let text = r#"{"host_name": "node17.example", "schemaVersion": 1, "env": {"A": [1, {"b": 2}]},
             "job": "x", "traceEvents": [{"name": "on node17.example", "ts": 1.50, "args": {"user": "x", "env": {"A": "b"}, "n": [1, 2]}}],
             "traceName": "/tmp/x.json"} secret"#;
@@ -484,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_format_are_nobodys_name() {
+    fn words_of_the_format_are_not_removed() {
         for (text, copy) in [
             (
                 r#"{"host_name": {"tensorcore": 1}, "traceEvents": [{"name": "tensorcore x"}]}"#,
@@ -520,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_events_and_damaged_ones_stay_what_they_are() {
+    fn lists_and_damaged_events_are_copied_as_they_are() {
         for text in [
             "[{\"ph\": \"X\", \"dur\": NaN, \"a\": [1e400, -2, {}]}]\n",
             "[{\"ph\": \"X\", \"b\": \"C:\\data\\x\"}]\n",
@@ -539,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_hide_nothing() {
+    fn escapes_do_not_hide_secrets() {
         let text = r#"[{"name": "\u0068f_abcdefghijklmnopqrstuvwxyz0123 \/home\/dave\/x"}]"#;
         assert_eq!(copied(text), "[{\"name\": \"removed ~/x\"}]\n");
         let spelt = r#"[{"host": "n1.example", "a": "b\n1.example", "c": "d\n2"}]"#;
@@ -555,17 +558,17 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_a_database_keep_their_members() {
-        let mut words = Words::default();
-        words.settle();
+    fn json_cells_of_a_database_keep_their_members() {
+        let mut redactor = Redactor::default();
+        redactor.build_index();
         assert_eq!(
-            clean_json(r#"{"a": "/home/dave", "env": {"X": 1}}"#, &words),
+            clean_json(r#"{"a": "/home/dave", "env": {"X": 1}}"#, &redactor),
             "{\"a\": \"~\", \"env\": null}"
         );
     }
 
     #[test]
-    fn what_no_trace_holds_is_given_up() {
+    fn overlong_values_stop_the_copy() {
         for (beginning, unit) in [("[\"", "x"), ("", "["), ("[", "1")] {
             let unit = unit.repeat(1 << 20);
             let mut pieces = 0;
@@ -574,7 +577,7 @@ mod tests {
                 pieces += 1;
                 true
             };
-            assert!(!learn(&mut more, &mut Words::default()));
+            assert!(!learn(&mut more, &mut Redactor::default()));
             assert!(pieces << 20 <= 3 * LONGEST_VALUE, "{pieces}");
         }
     }

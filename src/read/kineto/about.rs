@@ -1,5 +1,5 @@
-//! What a trace says beside its events: the GPUs, the rank, and whether it carries more of the
-//! machine than it should.
+//! The description of a trace outside its events: the GPUs, the rank, and whether it carries
+//! environment variables.
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -36,9 +36,9 @@ object! {
     }
 }
 
-/// More GPUs than a machine holds: bounds what a hostile file can make us keep.
+/// More GPUs than a machine has: bounds the memory a hostile file can take.
 const MAX_DEVICES: usize = 4096;
-/// Members of a trace object that describe the capture.
+/// Members of a trace object that describe the capture and hold no environment.
 const KNOWN: [&str; 14] = [
     "schemaVersion",
     "deviceProperties",
@@ -56,13 +56,16 @@ const KNOWN: [&str; 14] = [
     "INFO",
 ];
 
-/// What is kept of the trace object's members.
+/// What the members of the trace object say.
 #[derive(Debug, Default)]
 pub(super) struct About {
+    /// The version of the schema.
     pub(super) schema: Option<String>,
+    /// The distributed rank.
     pub(super) rank: Option<u32>,
-    /// `record_shapes` was on; traces before torch 1.11 do not say.
+    /// Whether `record_shapes` was on; absent in traces before torch 1.11.
     pub(super) shapes: Option<bool>,
+    /// The number of ranks.
     pub(super) world_size: Option<u32>,
     /// The trace carries environment variables.
     pub(super) environment: bool,
@@ -70,7 +73,7 @@ pub(super) struct About {
 }
 
 impl About {
-    /// Takes in one member of the trace object; `value` is JSON text.
+    /// Reads one member of the trace object; `value` is JSON text.
     pub(super) fn property(&mut self, key: &str, value: &str) {
         match key {
             "schemaVersion" => self.schema = short(value),
@@ -86,13 +89,16 @@ impl About {
         }
     }
 
-    /// Fills in what the trace says of a device. ROCm counts the processors of the host too, so
-    /// that a lone GPU may run as number 9; where all listed GPUs are alike any will do.
+    /// Fills in the description of a device. ROCm counts the processors of the host too, so that the
+    /// only GPU may be number 9: where all listed GPUs are of one model, any of them is used.
     pub(super) fn describe(&self, ordinal: u32, device: &mut Device) {
         let mut listed = self.devices.values();
         let first = listed.next();
-        let alike = |first: &&Device| listed.all(|d| same_board(d, first));
-        let found = self.devices.get(&ordinal).or_else(|| first.filter(alike));
+        let same_model = |first: &&Device| listed.all(|d| same_board(d, first));
+        let found = self
+            .devices
+            .get(&ordinal)
+            .or_else(|| first.filter(same_model));
         if let Some(found) = found {
             *device = Device {
                 ordinal,
@@ -147,10 +153,10 @@ fn short(value: &str) -> Option<String> {
     (value.len() <= 20 && !value.is_empty() && value.chars().all(plain)).then(|| value.to_owned())
 }
 
-/// Whether a member holds environment variables: it is called so, or holds ones every shell sets.
-/// Some clusters add them to the trace's metadata.
+/// Whether a member holds environment variables: by its name, or because it holds ones that every shell
+/// sets. Some clusters add them to the metadata of the trace.
 fn is_environment(key: &str, value: &str) -> bool {
-    /// Longer blocks are looked at by name only.
+    /// Longer values are checked by name only.
     const LOOKED_AT: usize = 1 << 20;
     let key = key.to_ascii_lowercase();
     let mut words = key.split(|c: char| !c.is_ascii_alphanumeric());
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn unlike_devices_do_not_stand_in_for_each_other() {
+    fn devices_of_other_models_are_not_substituted() {
         let mut about = About::default();
         about.property(
             "deviceProperties",
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn environments_are_noticed() {
+    fn environments_are_detected() {
         assert!(is_environment("environment", r#"{"A": 1}"#));
         assert!(is_environment("job_env", r#"["A=1"]"#));
         assert!(is_environment("metadata", r#"{"PATH": "/bin"}"#));

@@ -1,7 +1,7 @@
 //! From trace events to rows of a profile.
 //!
-//! Host events carry process and thread; events of the GPU carry the device in place of the process
-//! and are given to the process of the call with their correlation id, once all calls are known.
+//! Host events have a process and a thread. GPU events have a device in place of the process; they are
+//! assigned to the process of the call with their correlation id, once all calls are known.
 
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
@@ -32,8 +32,8 @@ enum Category {
     Counters,
 }
 
-/// Categories as PyTorch spells them today and, capitalised, in 2021; ASCII case is ignored. The
-/// rest (flow arrows, memory events, annotations drawn on the GPU's track) says nothing new.
+/// Categories as PyTorch spells them today and, capitalised, in 2021; ASCII case is ignored. Other
+/// categories (memory events, annotations on the GPU's track) carry nothing that is needed.
 const CATEGORIES: &[(&str, Category)] = &[
     ("cpu_op", Category::Range(RangeKind::CpuOp)),
     ("python_function", Category::Range(RangeKind::Python)),
@@ -64,12 +64,12 @@ fn category(name: &str) -> Option<Category> {
         .map(|(_, category)| *category)
 }
 
-/// Numbers given to processes and threads that have a name instead: beyond any real one.
+/// The first number for processes and threads that have a name instead: beyond any real one.
 const NAMED: i64 = 1 << 40;
 
-/// Rows that could not be taken as they stand, by table.
+/// Skipped rows by table.
 #[derive(Debug, Default)]
-pub(super) struct Damages {
+pub(super) struct SkippedByTable {
     pub(super) kernels: SkippedRows,
     pub(super) calls: SkippedRows,
     pub(super) ranges: SkippedRows,
@@ -82,35 +82,35 @@ pub(super) struct Damages {
 /// Collects the rows of a trace.
 pub(super) struct Rows {
     pub(super) builder: Builder,
-    pub(super) damages: Damages,
-    /// Events without a shape of their own: not JSON, or no object.
+    pub(super) skipped: SkippedByTable,
+    /// Events that are not JSON or not an object.
     pub(super) unreadable: u64,
     /// Hardware counters of kernels (`CUPTI` range profiler).
     pub(super) counters: u64,
-    /// Some time has a fraction of a microsecond.
+    /// Whether any time has a fraction of a microsecond.
     pub(super) fractions: bool,
-    /// Launch configurations and sizes that ROCm notes at the call.
+    /// Launch configurations and sizes that ROCm writes at the call.
     at_call: FxHashMap<(ProcessId, SerialNumber), AtCall>,
-    /// Python frames of threads PyTorch could not identify: no process, no thread.
-    adrift: Vec<HostRange>,
+    /// Python frames of threads that PyTorch could not identify: without process and thread.
+    without_thread: Vec<HostRange>,
     flows: Flows,
-    /// Kernels that say what they send: the rows, and the text.
+    /// Kernels whose events describe the message they send, with the description.
     pub(super) messages: Vec<(Kernel, StrId)>,
     names: Strings,
     line: String,
     events: u64,
-    /// Some event is of a kind that PyTorch's profiler writes.
+    /// Whether any event has a category that PyTorch's profiler writes.
     known: bool,
 }
 
-/// What a call says of the work it starts.
+/// What the event of a call says about the work it starts.
 #[derive(Debug, Clone, Copy, Default)]
 struct AtCall {
     grid: [u32; 3],
     block: [u32; 3],
     shared: Option<u32>,
     bytes: Option<u64>,
-    /// The grid is in work items, not in blocks.
+    /// Whether the grid is in work items, not in blocks.
     in_items: bool,
 }
 
@@ -148,12 +148,12 @@ impl Rows {
     pub(super) fn new(builder: Builder) -> Rows {
         Rows {
             builder,
-            damages: Damages::default(),
+            skipped: SkippedByTable::default(),
             unreadable: 0,
             counters: 0,
             fractions: false,
             at_call: FxHashMap::default(),
-            adrift: Vec::new(),
+            without_thread: Vec::new(),
             flows: Flows::default(),
             messages: Vec::new(),
             names: Strings::default(),
@@ -183,7 +183,7 @@ impl Rows {
     }
 
     fn range(&mut self, kind: RangeKind, event: &Event<'_>) {
-        let Some(span) = span(event, &mut self.damages.ranges, &mut self.fractions) else {
+        let Some(span) = span(event, &mut self.skipped.ranges, &mut self.fractions) else {
             return;
         };
         let args = self.arguments(&event.args);
@@ -205,7 +205,7 @@ impl Rows {
         };
         let (pid, tid) = self.owner(event);
         if kind == RangeKind::Python && (pid, tid) == (0, 0) {
-            self.adrift.push(range);
+            self.without_thread.push(range);
             return;
         }
         let thread = self.thread(pid, tid);
@@ -225,7 +225,7 @@ impl Rows {
     }
 
     fn call(&mut self, event: &Event<'_>) {
-        let Some(span) = span(event, &mut self.damages.calls, &mut self.fractions) else {
+        let Some(span) = span(event, &mut self.skipped.calls, &mut self.fractions) else {
             return;
         };
         let (pid, tid) = self.owner(event);
@@ -265,11 +265,11 @@ impl Rows {
     }
 
     fn kernel(&mut self, event: &Event<'_>) {
-        let damage = &mut self.damages.kernels;
-        let Some(span) = gpu_span(event, damage, &mut self.fractions) else {
+        let skipped = &mut self.skipped.kernels;
+        let Some(span) = gpu_span(event, skipped, &mut self.fractions) else {
             return;
         };
-        let Some((device, stream)) = gpu(event, damage) else {
+        let Some((device, stream)) = gpu(event, skipped) else {
             return;
         };
         let args = &event.args;
@@ -278,7 +278,7 @@ impl Rows {
             block: triple(args.block),
             registers: args.registers.and_then(count32),
             static_shared: None,
-            // Static and dynamic together: the trace does not tell them apart.
+            // The trace has only the sum of static and dynamic.
             dynamic_shared: args.shared.and_then(count32),
             local_per_thread: None,
         };
@@ -295,18 +295,18 @@ impl Rows {
         };
         self.builder.profile.kernels.push(kernel);
         if args.in_elements.is_some()
-            && let Some(said) = self.arguments(&message(args))
+            && let Some(message) = self.arguments(&message(args))
         {
-            self.messages.push((kernel, said));
+            self.messages.push((kernel, message));
         }
     }
 
     fn copy(&mut self, event: &Event<'_>) {
-        let damage = &mut self.damages.copies;
-        let Some(span) = gpu_span(event, damage, &mut self.fractions) else {
+        let skipped = &mut self.skipped.copies;
+        let Some(span) = gpu_span(event, skipped, &mut self.fractions) else {
             return;
         };
-        let Some((device, stream)) = gpu(event, damage) else {
+        let Some((device, stream)) = gpu(event, skipped) else {
             return;
         };
         let name = event.name.map(text).unwrap_or_default();
@@ -326,11 +326,11 @@ impl Rows {
     }
 
     fn set(&mut self, event: &Event<'_>) {
-        let damage = &mut self.damages.sets;
-        let Some(span) = gpu_span(event, damage, &mut self.fractions) else {
+        let skipped = &mut self.skipped.sets;
+        let Some(span) = gpu_span(event, skipped, &mut self.fractions) else {
             return;
         };
-        let Some((device, stream)) = gpu(event, damage) else {
+        let Some((device, stream)) = gpu(event, skipped) else {
             return;
         };
         let name = event.name.map(text).unwrap_or_default();
@@ -347,7 +347,7 @@ impl Rows {
     }
 
     fn sync(&mut self, event: &Event<'_>) {
-        let Some(span) = span(event, &mut self.damages.syncs, &mut self.fractions) else {
+        let Some(span) = span(event, &mut self.skipped.syncs, &mut self.fractions) else {
             return;
         };
         let name = event.name.map(text).unwrap_or_default();
@@ -360,10 +360,10 @@ impl Rows {
     }
 
     fn overhead(&mut self, event: &Event<'_>) {
-        let damage = &mut self.damages.overheads;
-        if let Some(span) = span(event, damage, &mut self.fractions) {
+        let skipped = &mut self.skipped.overheads;
+        if let Some(span) = span(event, skipped, &mut self.fractions) {
             let name = self.name(event);
-            // Its process is -1, and its thread says nothing.
+            // Its process is -1, and its thread is no host thread.
             self.builder.profile.overheads.push(Overhead {
                 span,
                 thread: None,
@@ -392,8 +392,8 @@ impl Rows {
             .thread(pid, || pid.cast_unsigned(), tid.cast_unsigned())
     }
 
-    /// The arguments that say what an operator worked on, as a JSON object without what differs
-    /// from call to call (ids): equal calls share one text.
+    /// The arguments that describe the operands of an operator, as a JSON object without what differs
+    /// from call to call (ids), so that equal calls share one text.
     fn arguments(&mut self, args: &Args<'_>) -> Option<StrId> {
         let line = &mut self.line;
         line.clear();
@@ -428,13 +428,13 @@ impl Rows {
         Some(self.builder.profile.strings.intern(line))
     }
 
-    /// Ties the rows of the GPU to processes, and to what ROCm notes at the calls.
-    pub(super) fn settle(&mut self) {
-        self.settle_adrift();
-        self.settle_processes();
-        self.settle_configs();
+    /// Completes the rows once all events are read: processes, and what ROCm writes at the calls.
+    pub(super) fn complete(&mut self) {
+        self.add_without_thread();
+        self.assign_processes();
+        self.complete_configs();
         let Builder { profile, .. } = &mut self.builder;
-        std::mem::take(&mut self.flows).settle(
+        std::mem::take(&mut self.flows).number(
             &mut profile.ranges,
             &profile.threads,
             &profile.strings,
@@ -449,20 +449,22 @@ impl Rows {
         take_sync_kinds_from_calls(&mut self.builder.profile);
     }
 
-    /// Frames without a thread are those of helpers (`tqdm`'s monitor, a log writer), unless the
-    /// whole trace knows no thread.
-    fn settle_adrift(&mut self) {
-        let nobody = self.builder.profile.processes.iter().all(|p| p.pid == 0);
-        if !nobody || self.adrift.is_empty() {
+    /// Adds frames without a thread if no event of the trace has one. Otherwise they belong to helpers
+    /// (`tqdm`'s monitor, a log writer).
+    fn add_without_thread(&mut self) {
+        let no_process = self.builder.profile.processes.iter().all(|p| p.pid == 0);
+        if !no_process || self.without_thread.is_empty() {
             return;
         }
         let thread = self.thread(0, 0);
-        let adrift = std::mem::take(&mut self.adrift);
-        let ranges = adrift.into_iter().map(|r| HostRange { thread, ..r });
+        let without_thread = std::mem::take(&mut self.without_thread);
+        let ranges = without_thread
+            .into_iter()
+            .map(|r| HostRange { thread, ..r });
         self.builder.profile.ranges.extend(ranges);
     }
 
-    fn settle_processes(&mut self) {
+    fn assign_processes(&mut self) {
         let owners = self.builder.owners();
         let by_device = self.usual_owners(&owners);
         let busiest = self.busiest();
@@ -490,7 +492,7 @@ impl Rows {
         }
     }
 
-    /// Which process launched most of what ran on a device, for kernels without a launch.
+    /// Per device, the process that launched most of its kernels, for kernels without a launch.
     fn usual_owners(&self, owners: &crate::read::builder::Owners) -> FxHashMap<usize, ProcessId> {
         let mut counts: FxHashMap<(usize, ProcessId), u64> = FxHashMap::default();
         for kernel in &self.builder.profile.kernels {
@@ -522,7 +524,7 @@ impl Rows {
     }
 
     /// Launch configurations of kernels whose own event has none, in blocks.
-    fn settle_configs(&mut self) {
+    fn complete_configs(&mut self) {
         if self.at_call.is_empty() {
             return;
         }
@@ -554,7 +556,7 @@ impl Rows {
     }
 }
 
-/// What an event says of a message, alone.
+/// The arguments that describe a message.
 fn message<'a>(args: &Args<'a>) -> Args<'a> {
     Args {
         collective: args.collective,
@@ -568,22 +570,22 @@ fn message<'a>(args: &Args<'a>) -> Args<'a> {
 }
 
 /// The interval of an event, in ns.
-fn span(event: &Event<'_>, damage: &mut SkippedRows, fractions: &mut bool) -> Option<Span> {
-    let (start, end) = times(event, damage, fractions);
-    damage.span(start, end)
+fn span(event: &Event<'_>, skipped: &mut SkippedRows, fractions: &mut bool) -> Option<Span> {
+    let (start, end) = times(event, skipped, fractions);
+    skipped.span(start, end)
 }
 
-fn gpu_span(event: &Event<'_>, damage: &mut SkippedRows, fractions: &mut bool) -> Option<Span> {
-    let (start, end) = times(event, damage, fractions);
-    damage.gpu_span(start, end)
+fn gpu_span(event: &Event<'_>, skipped: &mut SkippedRows, fractions: &mut bool) -> Option<Span> {
+    let (start, end) = times(event, skipped, fractions);
+    skipped.gpu_span(start, end)
 }
 
 fn times(
     event: &Event<'_>,
-    damage: &mut SkippedRows,
+    skipped: &mut SkippedRows,
     fractions: &mut bool,
 ) -> (Option<i64>, Option<i64>) {
-    damage.rows += 1;
+    skipped.rows += 1;
     let start = event.ts.and_then(nanoseconds);
     let length = event.dur.and_then(nanoseconds);
     let end = start.zip(length).and_then(|(s, l)| s.checked_add(l));
@@ -591,12 +593,12 @@ fn times(
     (start, end)
 }
 
-/// Device and stream of an event on the GPU's track: its arguments, else the track it is drawn on.
-fn gpu(event: &Event<'_>, damage: &mut SkippedRows) -> Option<(u32, u32)> {
+/// The device and stream of a GPU event: from its arguments, else from the track it is drawn on.
+fn gpu(event: &Event<'_>, skipped: &mut SkippedRows) -> Option<(u32, u32)> {
     let track = |value: Option<&RawValue>| value.and_then(|v| number_in(bare(v)));
     let device = event.args.device.and_then(whole);
     let device = device.or_else(|| track(event.pid));
-    let device = damage.owner(device.and_then(|d| u32::try_from(d).ok()))?;
+    let device = skipped.owner(device.and_then(|d| u32::try_from(d).ok()))?;
     let stream = event.args.stream.and_then(whole);
     let stream = stream.or_else(|| track(event.tid));
     Some((
@@ -648,7 +650,7 @@ fn memory(word: &str) -> MemoryKind {
         "Device" | "Device Static" => MemoryKind::Device,
         "Managed" | "Managed Static" => MemoryKind::Managed,
         "Array" => MemoryKind::Array,
-        // `Host` (ROCm) does not say whether it is pinned.
+        // `Host` (ROCm) may be pageable or pinned.
         _ => MemoryKind::Unknown,
     }
 }
@@ -673,7 +675,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_say_where_from_and_where_to() {
+    fn copy_names_give_direction_and_memory_kinds() {
         use MemoryKind::{Device, Pageable, Pinned, Unknown};
         for (name, kind) in [
             (
@@ -705,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_stream_is_no_waiting_host() {
+    fn stream_waits_do_not_block_the_host() {
         assert_eq!(sync_kind("Stream Wait Event"), SyncKind::StreamWait);
         assert_eq!(sync_kind("Stream Sync"), SyncKind::Stream);
         assert_eq!(sync_kind("Event Sync"), SyncKind::Event);
@@ -714,7 +716,7 @@ mod tests {
     }
 
     #[test]
-    fn categories_of_2021_and_today() {
+    fn categories_of_2021_and_today_are_known() {
         assert_eq!(category("Operator"), category("cpu_op"));
         assert_eq!(category("Kernel"), Some(Category::Kernel));
         assert_eq!(category("Runtime"), Some(Category::Call));

@@ -1,32 +1,33 @@
-//! Arrows from a forward operator to the range of its backward, for traces that leave out sequence
-//! numbers: what the arrow joins is numbered alike, and from then on read as if PyTorch had done so.
+//! Flow arrows from a forward operator to the range of its backward, for traces without sequence
+//! numbers: both ends of an arrow get the same number, as if PyTorch had written it.
 //!
-//! A number that stands in the trace is never changed: it is what PyTorch draws the arrow from.
+//! A number in the trace is never changed: PyTorch draws the arrow from it.
 
 use rustc_hash::FxHashMap;
 
 use crate::profile::{HostRange, RangeKind, SerialNumber, Strings, Thread, ThreadId};
 
-/// Numbers given to arrows whose ends have none: beyond any that PyTorch counts to.
+/// The first number for arrows whose ends have none: beyond any that PyTorch counts to.
 const DRAWN: u64 = 1 << 47;
 
+/// The two ends of an arrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Forward,
     Backward,
 }
 
-/// An end of an arrow stands at the start of its range.
-type Spot = (ThreadId, i64);
+/// Where an arrow ends: at the start of a range.
+type RangeStart = (ThreadId, i64);
 
 /// The arrows of a trace, by their end.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    forward: Vec<(i64, Spot)>,
-    backward: Vec<(i64, Spot)>,
+    forward: Vec<(i64, RangeStart)>,
+    backward: Vec<(i64, RangeStart)>,
 }
 
-/// Where ranges begin together: the first of these (the outermost) by kind of end.
+/// The outermost ranges that begin at one place, by the end of an arrow they can be.
 #[derive(Debug, Clone, Copy, Default)]
 struct Begins {
     operator: Option<u32>,
@@ -34,6 +35,7 @@ struct Begins {
 }
 
 impl Flows {
+    /// Adds one end of the arrow `id`, at the time `at` in ns.
     pub(super) fn add(&mut self, end: End, id: i64, thread: ThreadId, at: i64) {
         match end {
             End::Forward => self.forward.push((id, (thread, at))),
@@ -41,15 +43,15 @@ impl Flows {
         }
     }
 
-    /// Numbers the ranges at both ends of an arrow alike, where one or both have no number.
-    pub(super) fn settle(self, ranges: &mut [HostRange], threads: &[Thread], strings: &Strings) {
+    /// Gives the ranges at both ends of an arrow the same number, where one or both have none.
+    pub(super) fn number(self, ranges: &mut [HostRange], threads: &[Thread], strings: &Strings) {
         if self.forward.is_empty() || self.backward.is_empty() {
             return;
         }
         let begins = self.begins(ranges, strings);
         // Ids are counted per process.
-        let process = |spot: Spot| threads.get(spot.0.idx()).map(|t| t.process);
-        let backward: FxHashMap<_, Spot> = self
+        let process = |spot: RangeStart| threads.get(spot.0.idx()).map(|t| t.process);
+        let backward: FxHashMap<_, RangeStart> = self
             .backward
             .iter()
             .map(|(id, spot)| ((process(*spot), *id), *spot))
@@ -64,10 +66,10 @@ impl Flows {
         }
     }
 
-    /// The ranges that begin where an arrow does.
-    fn begins(&self, ranges: &[HostRange], strings: &Strings) -> FxHashMap<Spot, Begins> {
+    /// The ranges that begin where an arrow ends.
+    fn begins(&self, ranges: &[HostRange], strings: &Strings) -> FxHashMap<RangeStart, Begins> {
         let ends = self.forward.iter().chain(&self.backward);
-        let mut begins: FxHashMap<Spot, Begins> =
+        let mut begins: FxHashMap<RangeStart, Begins> =
             ends.map(|(_, spot)| (*spot, Begins::default())).collect();
         let longer = |known: Option<u32>, range: &HostRange| {
             let known = known.and_then(|at| ranges.get(at as usize));
@@ -93,7 +95,7 @@ impl Flows {
     }
 }
 
-/// `AddmmBackward0`, with or without the range of the engine around it.
+/// Whether a range is a backward node: `AddmmBackward0`, or the range of the engine around it.
 fn is_node(name: &str) -> bool {
     name.contains("Backward") || name.starts_with("autograd::engine::")
 }

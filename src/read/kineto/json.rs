@@ -1,12 +1,12 @@
-//! The JSON of a trace, one event at a time: nothing but the event being read is kept, a damaged
-//! event costs that event, and a file that was cut off gives what it holds.
+//! Parses the JSON of a trace one event at a time. Only the event being read is kept, a damaged event is
+//! skipped, and a truncated file yields the events before its end.
 
 use serde_json::value::RawValue;
 
 use super::window::{More, Window};
 
-/// Declares an object of which only some fields are read. Of a key that occurs twice the last value
-/// counts, and anything but an object is an empty one.
+/// Declares an object of which only some fields are read. When a key occurs twice, the last value counts.
+/// Any other JSON value is read as an empty object.
 macro_rules! object {
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $field:ident: $kind:ty = $($key:literal)|+,)+ }) => {
         $(#[$doc])*
@@ -95,14 +95,14 @@ pub(super) use object;
 type Raw<'a> = Option<&'a RawValue>;
 
 object! {
-    /// One trace event, values still as JSON text.
+    /// One trace event, its values as JSON text.
     Event {
         ph: Raw<'a> = "ph",
         cat: Raw<'a> = "cat",
         name: Raw<'a> = "name",
         pid: Raw<'a> = "pid",
         tid: Raw<'a> = "tid",
-        /// Of a flow: what its two ends have in common.
+        /// The id that the two ends of a flow share.
         id: Raw<'a> = "id",
         /// Microseconds.
         ts: Raw<'a> = "ts",
@@ -144,29 +144,31 @@ object! {
     }
 }
 
-/// Told what a trace holds, in file order.
+/// Receives the content of a trace, in file order.
 pub(super) trait Sink {
+    /// An event.
     fn event(&mut self, event: &Event<'_>);
-    /// Something that should have been an event and is none.
+    /// An entry of the list of events that is not an event.
     fn unreadable(&mut self);
     /// A member of the trace object other than its events; `value` is JSON text.
     fn property(&mut self, key: &str, value: &str);
 }
 
-/// How the reading of a trace ended.
+/// How a trace ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
+    /// Completely.
     Whole,
     /// The text ends before the trace does.
     Cut,
-    /// What was read ends at a value of more than [`super::window::LONGEST_VALUE`] bytes.
+    /// Reading stopped at a value of more than [`super::window::LONGEST_VALUE`] bytes.
     TooLong,
     /// Neither an object nor an array, or an object without events.
     NoTrace,
 }
 
 /// Reads a trace, an object with `traceEvents` or a bare array of events, from a text that comes in
-/// pieces of any size. What it says does not depend on them.
+/// pieces of any size. The result does not depend on the pieces.
 pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> End {
     let mut reader = Reader {
         window: Window::new(more),
@@ -194,7 +196,7 @@ struct Reader<'m, 's> {
     sink: &'s mut dyn Sink,
 }
 
-/// Methods answer `None` where the text ends too early.
+/// Methods return `None` where the text ends too early.
 impl Reader<'_, '_> {
     fn skip_space(&mut self) {
         loop {
@@ -210,7 +212,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The members of the trace object; whether its events were among them.
+    /// Reads the members of the trace object; returns whether its events were among them.
     fn members(&mut self) -> Option<bool> {
         let mut found = false;
         self.window.at += 1;
@@ -239,7 +241,7 @@ impl Reader<'_, '_> {
                         self.sink.property(&key, self.window.take(end));
                     }
                 }
-                // A comma, or something that does not belong here.
+                // A comma, or something invalid.
                 _ => self.window.at += 1,
             }
         }
@@ -289,7 +291,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Behind the string that begins at `at`; `None` where the text ends in it.
+/// The position after the string that begins at `at`; `None` where the text ends in it.
 pub(crate) fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
@@ -302,7 +304,8 @@ pub(crate) fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Behind the value that begins at `at`, and always further on; brackets are counted, not matched.
+/// The position after the value that begins at `at`, always beyond `at`. Brackets are counted, not
+/// matched.
 fn after_value(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(at)? {
         b'"' => after_string(bytes, at),
@@ -338,8 +341,8 @@ fn after_value(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// What profilers write that is not JSON, made JSON: `NaN` and `inf` become `null`, line breaks
-/// inside strings blanks, and the backslashes of Windows paths ordinary characters.
+/// Turns what profilers write into valid JSON: `NaN` and `inf` become `null`, line breaks inside strings
+/// become blanks, and backslashes of Windows paths are escaped.
 fn repaired(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();
@@ -370,7 +373,7 @@ fn repaired(text: &str) -> String {
                 let known = matches!(word.as_str(), "true" | "false" | "null");
                 out.push_str(if number || known { &word } else { "null" });
             }
-            // The exponent of a number begins with a letter, and is no word.
+            // The exponent of a number begins with a letter but is no word.
             c if !in_string && c.is_ascii_digit() => {
                 out.push(c);
                 while let Some(next) =
@@ -423,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_and_arrays() {
+    fn traces_are_objects_or_arrays() {
         let (end, s) = seen(r#"{"a": {"]": 1}, "traceEvents": [{"name": 1}, {"name": 2}], "b":3}"#);
         assert_eq!((end, s.names.len(), s.unreadable), (End::Whole, 2, 0));
         let keys: Vec<_> = s.properties.iter().map(|(k, v)| (&**k, &**v)).collect();
@@ -437,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_text_gives_what_it_holds() {
+    fn truncated_texts_yield_the_events_before_the_end() {
         let text = r#"{"traceEvents": [{"name": 1}, {"name": "x]}", "args": {"a": [1]}}]}"#;
         for cut in 1..text.len() {
             let (end, s) = seen(&text[..cut]);
@@ -448,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_without_end_is_given_up() {
+    fn endless_values_stop_the_reading() {
         let before = r#"{"traceEvents": [{"name": 1}, "#;
         for (value, unit) in [("\"", "x"), ("[", "["), ("1", "1"), ("{\"name\": \"", " ")] {
             let unit = unit.repeat(1 << 20);
@@ -470,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_event_costs_one_event() {
+    fn damaged_events_are_skipped_alone() {
         let (end, s) = seen(
             r#"[{"name": 1, "dur": NaN, "a": -Infinity, "b": [nan, 1e5, -2.5e-3, true]},
                 {"name": "C:\Users\x"}, 7, "x", {"name": 3,,}, {"name": 4}, {"name": "a
@@ -481,7 +484,7 @@ b"}]"#,
     }
 
     #[test]
-    fn duplicate_keys_and_odd_arguments() {
+    fn last_duplicate_key_counts_and_odd_arguments_are_empty() {
         let (_, s) = seen(r#"[{"name": 1, "name": 2, "args": {"device": 1, "device": 2}}]"#);
         assert_eq!(s.names, ["2"]);
         for args in ["null", "3", "-3", "2.5", "true", "\"x\"", "[1, {}]"] {
@@ -491,7 +494,7 @@ b"}]"#,
     }
 
     #[test]
-    fn depth_is_no_danger() {
+    fn deep_nesting_does_not_overflow_the_stack() {
         let deep = format!("[{{\"name\": 1, \"x\": {}", "[".repeat(200_000));
         assert_eq!(seen(&deep).0, End::Cut);
         let closed = format!(
@@ -503,7 +506,7 @@ b"}]"#,
     }
 
     #[test]
-    fn pieces_of_any_size_read_the_same() {
+    fn the_size_of_pieces_does_not_matter() {
         let text = "\u{feff} {\"a\": {\"]\": 1}, \u{4e2d}, \"traceEvents\": [{\"name\": \"\u{e9}]}\"}, 7,\n \
                     {\"name\": 3,,}, {\"name\": NaN, \"args\": {\"a\": [1]}}], \"b\": \"x\"}";
         let whole = seen(text);
@@ -516,7 +519,7 @@ b"}]"#,
 
     proptest! {
         #[test]
-        fn pieces_of_any_text_read_the_same(
+        fn the_size_of_pieces_does_not_matter_for_any_text(
             text in r#"[\[\]{}",:\\a0-9eN\u{e9} \n-]{0,60}"#,
             length in 1_usize..20,
         ) {
@@ -526,7 +529,7 @@ b"}]"#,
         }
 
         #[test]
-        fn any_text_ends(text in r#"[\[\]{}",:\\a0-9eN \n-]{0,60}"#) {
+        fn reading_any_text_terminates(text in r#"[\[\]{}",:\\a0-9eN \n-]{0,60}"#) {
             seen(&text);
             seen(&format!("[{{{text}"));
             seen(&format!("{{\"traceEvents\": [{text}"));

@@ -1,4 +1,5 @@
-//! The text of a trace, plain or gzip, piece by piece: bounded, and as much of it as there is.
+//! Loads the text of a trace, plain or gzip, piece by piece and up to a limit. A damaged file yields the
+//! text before the damage.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,18 +13,19 @@ use crate::base::units;
 use crate::read::magic::{GZIP, HEAD_BYTES, is_gzip};
 use crate::read::reader::{Progress, ReadError};
 
-/// No trace is larger: 8 GiB of text are some 25 million events.
+/// The longest text that is read, in bytes: some 25 million events.
 const MAX_TEXT: u64 = 8 << 30;
-/// Traces shrink 10 to 60 times. A file that grows more than this was made to fill memory...
+/// The greatest compression ratio that is accepted. Traces reach 10 to 60; a file beyond this was made
+/// to exhaust memory ...
 const MAX_RATIO: u64 = 250;
-/// ... unless it is still small: this much is read of any file.
-const HARMLESS: u64 = 256 << 20;
-/// Bytes of a piece.
+/// ... unless its text is short: this many bytes are read of any file.
+const ACCEPTED: u64 = 256 << 20;
+/// The length of a piece, in bytes.
 const PIECE: usize = 1 << 18;
-/// Pieces that are unpacked ahead of what is being read.
+/// The number of pieces that are unpacked ahead.
 const AHEAD: usize = 4;
 
-/// As much text as the first bytes of a file give, unpacked if need be.
+/// The text in the first bytes of a file, unpacked if necessary.
 pub(super) fn beginning(head: &[u8]) -> Vec<u8> {
     if !is_gzip(head) {
         return head.to_vec();
@@ -45,8 +47,8 @@ pub(super) fn first(path: &Path, most: u64) -> Vec<u8> {
     text
 }
 
-/// Runs `read` on the text of a file while the text is still being unpacked. Gives what `read` gave,
-/// and why the text ends too early, if it does.
+/// Runs `read` on the text of a file while another thread unpacks it. Returns the result of `read`, and
+/// why the text ends too early, if it does.
 ///
 /// # Errors
 /// When the file cannot be read, or is larger than any trace.
@@ -58,21 +60,21 @@ pub(super) fn streamed<T>(
     let (sender, receiver) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
     std::thread::scope(|scope| {
         let unpacked = scope.spawn(move || {
-            pieces(path, HARMLESS, progress, &mut |piece| {
+            pieces(path, ACCEPTED, progress, &mut |piece| {
                 sender.send(piece).is_ok()
             })
         });
-        let mut joint = Some(Joint::default());
+        let mut joiner = Some(Utf8Joiner::default());
         let made = read(&mut |text| match receiver.recv() {
             Ok(piece) => {
-                if let Some(joint) = &mut joint {
-                    joint.append(text, piece);
+                if let Some(joiner) = &mut joiner {
+                    joiner.append(text, piece);
                 }
                 true
             }
-            Err(_) => joint.take().is_some_and(|joint| joint.end(text)),
+            Err(_) => joiner.take().is_some_and(|joiner| joiner.end(text)),
         });
-        // What follows the trace is of interest only for whether the file is whole.
+        // The rest is read only to find out whether the file is complete.
         receiver.iter().for_each(drop);
         let damage = unpacked.join().unwrap_or_else(|_| {
             Err(ReadError {
@@ -85,14 +87,14 @@ pub(super) fn streamed<T>(
     })
 }
 
-/// Text from bytes that were cut anywhere.
+/// Joins pieces of bytes, cut anywhere, to a text.
 #[derive(Debug, Default)]
-struct Joint {
-    /// The beginning of a character whose end is in the next piece.
+struct Utf8Joiner {
+    /// The beginning of a character that continues in the next piece.
     open: Vec<u8>,
 }
 
-impl Joint {
+impl Utf8Joiner {
     fn append(&mut self, text: &mut String, piece: Vec<u8>) {
         let mut bytes = std::mem::take(&mut self.open);
         let bytes = if bytes.is_empty() {
@@ -114,7 +116,7 @@ impl Joint {
         }
     }
 
-    /// Whether something was left.
+    /// Ends the text; returns whether a cut character was left.
     fn end(self, text: &mut String) -> bool {
         if !self.open.is_empty() {
             text.push(char::REPLACEMENT_CHARACTER);
@@ -123,11 +125,11 @@ impl Joint {
     }
 }
 
-/// Hands the unpacked bytes of a file to `take`, until it wants no more; why they end too early, if
-/// they do.
+/// Passes the unpacked bytes of a file to `take` until it returns false. Returns why they end too early,
+/// if they do.
 fn pieces(
     path: &Path,
-    harmless: u64,
+    accepted: u64,
     progress: &dyn Progress,
     take: &mut dyn FnMut(Vec<u8>) -> bool,
 ) -> Result<Option<String>, ReadError> {
@@ -139,7 +141,7 @@ fn pieces(
     let file_bytes = std::fs::metadata(path).map_err(|e| io(&e))?.len();
     let (mut source, packed) = source(path).map_err(|e| io(&e))?;
     let limit = if packed {
-        MAX_TEXT.min(harmless.max(file_bytes.saturating_mul(MAX_RATIO)))
+        MAX_TEXT.min(accepted.max(file_bytes.saturating_mul(MAX_RATIO)))
     } else {
         MAX_TEXT
     };
@@ -190,7 +192,7 @@ fn source(path: &Path) -> std::io::Result<(Box<dyn Read>, bool)> {
     })
 }
 
-/// The size gzip notes in its last four bytes, modulo 4 GiB; only a hint.
+/// The unpacked size in the last four bytes of a gzip file, modulo 4 GiB; only a hint.
 fn unpacked_size(path: &Path) -> u64 {
     use std::io::{Seek, SeekFrom};
     let mut last = [0; 4];
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_packed_and_several_members_read_the_same() {
+    fn plain_text_and_gzip_members_read_the_same() {
         let text = |bytes: &[u8]| load(bytes).unwrap().0;
         assert_eq!(text(b"[1]"), "[1]");
         assert_eq!(text(&packed(b"[1]")), "[1]");
@@ -259,18 +261,18 @@ mod tests {
         let damaged = [bytes, b"\xf0\x9f x \xff\xfe\xe4\xb8"].concat();
         for bytes in [bytes, &damaged] {
             for length in 1..=bytes.len() {
-                let (mut text, mut joint) = (String::new(), Joint::default());
+                let (mut text, mut joiner) = (String::new(), Utf8Joiner::default());
                 for piece in bytes.chunks(length) {
-                    joint.append(&mut text, piece.to_vec());
+                    joiner.append(&mut text, piece.to_vec());
                 }
-                joint.end(&mut text);
+                joiner.end(&mut text);
                 assert_eq!(text, String::from_utf8_lossy(bytes), "{length}");
             }
         }
     }
 
     #[test]
-    fn what_is_left_of_a_damaged_file_is_read() {
+    fn damaged_files_are_read_up_to_the_damage() {
         let data: String = (0..20_000).map(|i| format!("{i},")).collect();
         let whole = packed(data.as_bytes());
         let (half, damage) = load(&whole[..whole.len() / 2]).unwrap();
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_not_unpacked() {
+    fn decompression_bombs_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, packed(&vec![b' '; 4 << 20])).unwrap();

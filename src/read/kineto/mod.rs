@@ -1,10 +1,10 @@
 //! PyTorch profiler traces: the Chrome JSON that `torch.profiler` (Kineto) exports, plain or gzip,
 //! from torch 1.8 to today, NVIDIA and AMD.
 //!
-//! One pass: events become rows while the text is still being unpacked by another thread, and neither
-//! the text nor an event is kept.
+//! Read in one pass: events become rows while another thread unpacks the text, and neither the text nor
+//! the events are kept.
 //!
-//! A kernel is tied to its launch by the correlation id, and the launch to the operators around it
+//! A kernel is joined to its launch by the correlation id, and the launch to the operators around it
 //! by time and thread, as in every other format. `External id` is not used.
 
 use std::path::Path;
@@ -80,10 +80,10 @@ pub static FORMAT: Format = Format {
     ],
 };
 
-/// How far into a text that begins like a trace its events are looked for.
+/// How many bytes of a JSON text are searched for its events.
 const LOOK_FOR_EVENTS: u64 = 1 << 20;
 
-/// PyTorch profiler traces.
+/// Reads PyTorch profiler traces.
 #[derive(Debug)]
 pub(super) struct Kineto;
 
@@ -141,7 +141,7 @@ impl Reader for Kineto {
                     .into(),
             });
         }
-        rows.settle();
+        rows.complete();
         note_damage(&mut rows, end, damage);
         let counters = rows.counters;
         let coarse = !rows.fractions;
@@ -161,7 +161,7 @@ impl Reader for Kineto {
     }
 }
 
-/// Events to the rows, everything else to what is known about the trace.
+/// Passes events to the rows and everything else to the description of the trace.
 struct Trace {
     rows: Rows,
     about: About,
@@ -181,7 +181,10 @@ impl Sink for Trace {
     }
 }
 
-/// Runs `read` on the unpacked text of a trace, as far as it can be unpacked: for whoever copies it.
+/// Runs `read` on the unpacked text of a trace, as far as it can be unpacked.
+///
+/// # Errors
+/// When the file cannot be read, or is larger than any trace.
 pub(crate) fn trace_text<T>(
     path: &Path,
     progress: &dyn Progress,
@@ -194,18 +197,18 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part == word)
 }
 
-/// Says what could not be read.
+/// Notes what could not be read.
 fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
-    let damages = std::mem::take(&mut rows.damages);
+    let skipped = std::mem::take(&mut rows.skipped);
     let profile = &mut rows.builder.profile;
     for (table, kind) in [
-        (&damages.kernels, "kernel"),
-        (&damages.calls, "API call"),
-        (&damages.ranges, "range"),
-        (&damages.copies, "copy"),
-        (&damages.sets, "memset"),
-        (&damages.syncs, "synchronisation"),
-        (&damages.overheads, "overhead"),
+        (&skipped.kernels, "kernel"),
+        (&skipped.calls, "API call"),
+        (&skipped.ranges, "range"),
+        (&skipped.copies, "copy"),
+        (&skipped.sets, "memset"),
+        (&skipped.syncs, "synchronisation"),
+        (&skipped.overheads, "overhead"),
     ] {
         table.note(profile, kind, "device", "size");
     }
@@ -238,17 +241,17 @@ fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
     }
 }
 
-/// The messages with the kernels they are of, which have been sorted since.
+/// The messages with the handles of their kernels, which have been sorted since.
 fn of_kernels(messages: &[(Kernel, StrId)], kernels: &[Kernel]) -> Vec<Message> {
-    /// Kernels that start together; bounds the work on hostile files.
+    /// Kernels with the same start that are compared; bounds the work on hostile files.
     const MOST: usize = 64;
     let mut found: Vec<Message> = messages
         .iter()
-        .filter_map(|(said, args)| {
-            let from = kernels.partition_point(|k| k.span.start < said.span.start);
+        .filter_map(|(sender, args)| {
+            let from = kernels.partition_point(|k| k.span.start < sender.span.start);
             let same = |k: &Kernel| {
                 (k.span, k.name, k.stream, k.correlation)
-                    == (said.span, said.name, said.stream, said.correlation)
+                    == (sender.span, sender.name, sender.stream, sender.correlation)
             };
             let at = from + kernels.iter().skip(from).take(MOST).position(same)?;
             Some(Message {
@@ -262,8 +265,8 @@ fn of_kernels(messages: &[(Kernel, StrId)], kernels: &[Kernel]) -> Vec<Message> 
     found
 }
 
-/// Tells "none happened" from "nobody looked". `ProfilerActivity.CUDA` is one switch: with kernels
-/// or calls come copies and synchronisations.
+/// Fills in what was recorded. `ProfilerActivity.CUDA` is one switch: with kernels or calls, copies and
+/// synchronisations are recorded too.
 fn record(profile: &mut Profile, about: &About) {
     let has_dims = || {
         let mut args = profile.ranges.iter().filter_map(|range| range.args);

@@ -1,5 +1,5 @@
-//! Numbers and words of trace events, read from their JSON text: the same field is a number in one
-//! PyTorch release and a string in the next, and times must not pass through floating point.
+//! Numbers and words of trace events, parsed from their JSON text: a field may be a number in one PyTorch
+//! release and a string in the next, and floating point would round times.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ pub(super) fn text(value: &RawValue) -> Cow<'_, str> {
     Cow::Borrowed(bare(value))
 }
 
-/// A whole number, written as number or string.
+/// An integer, written as a number or a string.
 pub(super) fn whole(value: &RawValue) -> Option<i64> {
     let text = bare(value);
     text.parse()
@@ -38,7 +38,7 @@ pub(super) fn whole(value: &RawValue) -> Option<i64> {
         .or_else(|| scaled(text, 0))
 }
 
-/// A whole number that cannot be negative.
+/// A non-negative integer.
 pub(super) fn count(value: &RawValue) -> Option<u64> {
     whole(value).and_then(|n| u64::try_from(n).ok())
 }
@@ -56,7 +56,7 @@ pub(super) fn number_in(text: &str) -> Option<i64> {
     text.get(from..)?.get(1..)?.parse().ok()
 }
 
-/// Microseconds in decimal notation as whole nanoseconds, rounded at the fourth decimal.
+/// Microseconds in decimal notation, in ns, rounded to the nearest.
 pub(super) fn nanoseconds(value: &RawValue) -> Option<i64> {
     scaled(bare(value), 3)
 }

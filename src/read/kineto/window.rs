@@ -1,23 +1,25 @@
-//! A text that comes in pieces, of which only what is being read is at hand.
+//! A window over a text that arrives in pieces: only the part being read is kept.
 
-/// No event of a trace is longer, in bytes; one with a deep call stack has some thousand. What is read
-/// must be held as one piece, and a file can be packed so well that there is no end to it.
+/// The longest value that is read, in bytes. An event with a deep call stack has some thousand. A value
+/// has to fit into memory, and a well-packed file can hold one of any length.
 pub(crate) const LONGEST_VALUE: usize = 64 << 20;
 
-/// Appends more of a text; false where there is no more.
+/// Appends more of a text; returns false at its end.
 pub(crate) type More<'m> = &'m mut dyn FnMut(&mut String) -> bool;
 
-/// The part of a text that is at hand: from the value being read on.
+/// The part of a text that is in memory, from the value being read on.
 pub(crate) struct Window<'m> {
+    /// The text in memory.
     pub(crate) text: String,
-    /// Up to here `text` was read.
+    /// Where the unread part of `text` begins.
     pub(crate) at: usize,
     more: More<'m>,
-    /// A value of more than [`LONGEST_VALUE`] bytes was given up: nothing behind it is read.
+    /// Whether a value of more than [`LONGEST_VALUE`] bytes was met; nothing after it is read.
     pub(crate) too_long: bool,
 }
 
 impl<'m> Window<'m> {
+    /// A window at the beginning of the text that `more` appends.
     pub(crate) fn new(more: More<'m>) -> Self {
         Window {
             text: String::new(),
@@ -27,8 +29,8 @@ impl<'m> Window<'m> {
         }
     }
 
-    /// Gets more text, at least as much as is not yet read, so that a long value is not looked at many
-    /// times. What has been read is forgotten; false at the end of the text.
+    /// Drops the text that has been read and appends at least as much as is unread, so that a long value
+    /// is not scanned many times. Returns false at the end of the text.
     pub(crate) fn refill(&mut self) -> bool {
         let mut from = self.at.min(self.text.len());
         while !self.text.is_char_boundary(from) {
@@ -49,7 +51,7 @@ impl<'m> Window<'m> {
         self.text.len() > before
     }
 
-    /// What is at hand and not yet read.
+    /// The unread part of the text in memory.
     pub(crate) fn rest(&self) -> &[u8] {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
@@ -66,8 +68,8 @@ impl<'m> Window<'m> {
         }
     }
 
-    /// Where what is read next ends, by `of`, which tells it from the text and where it begins, or `None`
-    /// as long as more of the text is needed; `None` where the text ends before.
+    /// The end of the next token. `of` finds it from the text and the token's start; it returns `None`
+    /// while it needs more text. `None` where the text ends in the token.
     pub(crate) fn end(&mut self, of: fn(&[u8], usize) -> Option<usize>) -> Option<usize> {
         loop {
             if let Some(end) = of(self.text.as_bytes(), self.at) {
@@ -79,14 +81,14 @@ impl<'m> Window<'m> {
         }
     }
 
-    /// Reads up to `end`.
+    /// The text up to `end`, which is read by this.
     pub(crate) fn take(&mut self, end: usize) -> &str {
         let from = std::mem::replace(&mut self.at, end);
         self.text.get(from..end).unwrap_or_default()
     }
 }
 
-/// A text that comes in pieces of so many characters.
+/// A [`More`] that appends `text` in pieces of `length` characters.
 #[cfg(test)]
 pub(crate) fn in_pieces(text: &str, length: usize) -> impl FnMut(&mut String) -> bool {
     let mut chars = text.chars().peekable();

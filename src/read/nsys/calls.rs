@@ -124,9 +124,9 @@ impl UnnamedCalls {
     }
 }
 
-/// When each thread (`globalTid`) made a call that is asked for, in time order: one that launched a
-/// kernel, or one that may be blamed for idle time. Every call that shares its correlation id with a
-/// kernel of whatever process counts as a launch. `None` where nothing was launched.
+/// The times, per thread (`globalTid`) and in order, of calls whose enclosing ranges are needed: calls
+/// that launched a kernel and calls that may have caused idle time. Every call that shares its
+/// correlation id with a kernel of any process counts as a launch. `None` where nothing was launched.
 pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
     const PIECE: usize = 1 << 16;
     let profile = &builder.profile;
@@ -134,7 +134,7 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
         .filter_map(|kernel| kernel.correlation)
         .collect();
     let launched = |call: &ApiCall| call.correlation.is_some_and(|id| started.contains(&id));
-    // Piece by piece on all threads, then put together: lists that grow one by one leave holes.
+    // Collected in pieces and concatenated: vectors that grow one by one leave unused capacity.
     let pieces: Vec<(bool, FxHashMap<ThreadId, Vec<i64>>)> = (profile.calls)
         .par_chunks(PIECE)
         .map(|calls| {
@@ -143,7 +143,7 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
             for call in calls {
                 let launched = launched(call);
                 any |= launched;
-                if launched || may_hold(call) {
+                if launched || may_block(call) {
                     let times = threads.entry(call.thread).or_default();
                     times.push(call.span.start);
                 }
@@ -176,8 +176,8 @@ pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
     })
 }
 
-/// Whether a call may be what held its thread up while the GPU was idle. Any call may that takes long.
-fn may_hold(call: &ApiCall) -> bool {
+/// Whether a call may have blocked its thread while the GPU was idle. Any long call may have.
+fn may_block(call: &ApiCall) -> bool {
     const LONG_NS: i64 = 1_000_000;
     match call.class {
         ApiClass::Launch | ApiClass::GraphLaunch | ApiClass::SetAsync | ApiClass::Other => {

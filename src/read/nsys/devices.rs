@@ -1,4 +1,4 @@
-//! GPUs: which one a row means, and what the export says of it.
+//! GPUs of an export, and the ordinals by which rows refer to them.
 
 use rustc_hash::FxHashMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Gpus {
 #[derive(Clone)]
 struct Gpu {
     id: i64,
-    /// The CUDA ordinal, where the export knows it; else rows mean `id`.
+    /// The CUDA ordinal, where the export has it; otherwise rows refer to `id`.
     cuda: Option<i64>,
     discrete: bool,
     device: Device,
@@ -103,7 +103,7 @@ impl Gpus {
         })
     }
 
-    /// The device a row of a process (its `globalPid`) means by an ordinal.
+    /// The device that a process (its `globalPid`) calls `ordinal`.
     pub(super) fn key(&self, process: Option<i64>, ordinal: u32) -> DeviceKey {
         let pid = process.map(|key| (process_key(key) >> 24) & 0xFF_FFFF);
         match pid.and_then(|pid| self.by_process.get(&(pid, ordinal))) {
@@ -112,7 +112,7 @@ impl Gpus {
         }
     }
 
-    /// Fills in what the export says of a device; leaves it empty where it says nothing.
+    /// Fills in the description of a device, where the export has one.
     pub(super) fn describe(&self, key: DeviceKey, device: &mut Device) {
         let found = match key {
             DeviceKey::Listed { gpu, .. } => self.listed.iter().find(|g| g.id == gpu),
@@ -129,8 +129,8 @@ impl Gpus {
         }
     }
 
-    /// Counts the listed GPUs; where nothing ran on any, they are the devices of the profile, so
-    /// that a report can still say which machine it was.
+    /// Counts the listed GPUs. Where nothing ran on any of them, they become the devices of the profile,
+    /// so that a report can still name the GPU.
     pub(super) fn add_idle(&self, builder: &mut Builder) {
         let discrete = self.listed.iter().filter(|g| g.discrete).count();
         builder.profile.listed_gpus = u32::try_from(discrete).unwrap_or(u32::MAX);

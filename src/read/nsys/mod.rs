@@ -27,7 +27,7 @@ mod unasked;
 
 use ranges::Ranges;
 
-/// The reader of Nsight Systems exports.
+/// Reads exports of Nsight Systems.
 pub(super) struct Nsys;
 
 const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
@@ -56,7 +56,7 @@ impl Reader for Nsys {
     }
 
     fn sniff(&self, input: &Input<'_>) -> Sniff {
-        // `StringIds` alone could be anybody's.
+        // `StringIds` alone does not identify Nsight Systems.
         const OWN: [&str; 6] = [
             "CUPTI_ACTIVITY_KIND_",
             "NVTX_EVENTS",
@@ -116,7 +116,7 @@ impl Reader for Nsys {
     }
 }
 
-/// Names of the processes' ids, where the export lists them.
+/// The process ids of `globalPid`s, where the export lists them.
 struct Pids(FxHashMap<i64, u64>);
 
 impl Pids {
@@ -131,12 +131,13 @@ impl Pids {
         ))
     }
 
-    /// The process a `globalPid` or `globalTid` belongs to.
+    /// The process of a `globalPid` or `globalTid`.
     fn process(&self, builder: &mut Builder, global: i64) -> ProcessId {
         let key = process_key(global);
         builder.process(key, || self.pid(key))
     }
 
+    /// The thread of a `globalTid`.
     fn thread(&self, builder: &mut Builder, global: i64) -> ThreadId {
         let key = process_key(global);
         let tid = (global & THREAD_BITS).cast_unsigned();
@@ -151,12 +152,12 @@ impl Pids {
 
 const THREAD_BITS: i64 = 0xFF_FFFF;
 
-/// What identifies a process: everything but the thread.
+/// The process part of a `globalTid`.
 fn process_key(global: i64) -> i64 {
     global & !THREAD_BITS
 }
 
-/// Versions, from the table that was called `EXPORT_META_DATA` before schema 3.
+/// Reads the versions of tool and schema. Their table was called `EXPORT_META_DATA` before schema 3.
 fn read_versions(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     let mut rows = db.pairs("META_DATA_EXPORT", ["name", "value"])?;
     rows.extend(db.pairs("EXPORT_META_DATA", ["name", "value"])?);
@@ -174,8 +175,8 @@ fn read_versions(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Tells "none happened" from "nobody looked". CUDA tracing is one switch: where kernels or calls
-/// were recorded, copies and synchronisations would have been too.
+/// Fills in what was recorded. CUDA tracing is one switch: where kernels or calls were recorded, copies
+/// and synchronisations were too.
 fn record(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     let recorded = &mut profile.recorded;
     recorded.kernels = !profile.kernels.is_empty();
@@ -189,7 +190,7 @@ fn record(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Whether the capture settings list environment variables. Only names of settings are looked at.
+/// Whether the capture settings list environment variables. Reads only names of settings.
 fn captured_environment(db: &Db) -> Result<bool, ReadError> {
     let rows = db.pairs("META_DATA_CAPTURE", ["id", "name"])?;
     let named = db.pairs("META_DATA_CAPTURE", ["name", "name"])?;

@@ -17,10 +17,10 @@ use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::{Cells, Db, Sink};
 
-/// Set in the text of a range whose text is registered: the rest is a number of its id.
+/// Set in the text of a range whose text is registered; the rest numbers its id.
 const REGISTERED: u32 = 1 << 31;
 
-/// The ranges of one rowid range. Texts, threads and domains in the rows are numbers of its own.
+/// The ranges of one part of the table. Texts, threads and domains in the rows are numbers of the part.
 #[derive(Clone)]
 struct Part {
     kinds: Enumeration<EventKind>,
@@ -31,18 +31,18 @@ struct Part {
     /// Process and domain id of every domain but the default one.
     domains: Distinct<(i64, i64)>,
     rows: Vec<HostRange>,
-    /// Domains that got their name here: process, domain id, name or its id.
+    /// Domains named in this part: process, domain id, name or its id.
     named: Vec<(i64, i64, DomainName)>,
     damage: SkippedRows,
     unasked: Option<Unasked>,
-    /// First and last start, and whether the rows stand in order of start.
+    /// First and last start, and whether the rows are in order of start.
     first: i64,
     last: i64,
     sorted: bool,
     whole: Whole,
 }
 
-/// What the numbers of a [`Part`] are in the profile, as far as they have been asked for.
+/// The numbers of a [`Part`] translated to those of the profile, as far as needed yet.
 #[derive(Debug, Clone, Default)]
 struct Whole {
     texts: Vec<StrId>,
@@ -158,7 +158,7 @@ impl Sink for Part {
         }
         match Self::text(cells) {
             Err(bytes) => {
-                // Nearly all are UTF-8, and checking that is much faster than mending.
+                // Nearly all are UTF-8, and checking is much faster than replacing.
                 match std::str::from_utf8(bytes) {
                     Ok(text) => name_range(&mut range, &mut self.texts, text),
                     Err(_) => {
@@ -205,23 +205,22 @@ impl Whole {
     }
 }
 
-/// What the ranges in the profile still lack: registered texts, names of domains, and those that were
-/// set aside.
+/// What is still to be added to the ranges in the profile: registered texts, names of domains, and
+/// ranges that were set aside.
 #[derive(Default)]
 pub(super) struct Ranges {
     ids: Distinct<i64>,
     domains: Distinct<(i64, i64)>,
     named: Vec<(i64, i64, DomainName)>,
     damage: SkippedRows,
-    /// Asked for if a backward node has their number, in order of start.
+    /// Ranges that are needed if a backward node has their number, in order of start.
     aside: Vec<HostRange>,
-    /// Numbers of what may be a backward node.
+    /// Sequence numbers of ranges that may be backward nodes.
     nodes: Vec<(ProcessId, SerialNumber)>,
 }
 
 impl Ranges {
-    /// Moves the ranges into the profile. With `launches` some that nobody will ask for are left
-    /// out.
+    /// Adds the ranges to the profile. With `launches`, ranges that no analysis needs are left out.
     pub(super) fn read(
         db: &Db,
         kinds: &Enumeration<EventKind>,
@@ -232,10 +231,10 @@ impl Ranges {
     ) -> Result<Ranges, ReadError> {
         let rows = db.most_rows(RANGES)?;
         builder.profile.ranges.reserve(rows);
-        let choosy = launches.is_some();
+        let prunes = launches.is_some();
         let empty = Part::new(kinds.clone(), launches.map(Arc::new));
         let mut ranges = Ranges {
-            aside: Vec::with_capacity(if choosy { rows } else { 0 }),
+            aside: Vec::with_capacity(if prunes { rows } else { 0 }),
             ..Ranges::default()
         };
         let mut sorted = true;
@@ -246,8 +245,8 @@ impl Ranges {
             (part.first, part.last, part.sorted) = (i64::MAX, i64::MIN, true);
             ranges.take(part, pids, builder);
         })?;
-        if choosy && !sorted {
-            // Which ranges stand inside others can only be told of rows in order.
+        if prunes && !sorted {
+            // Nesting can only be derived from rows in order.
             builder.profile.ranges.clear();
             builder.profile.pruned_ranges = 0;
             return Ranges::read(db, kinds, None, pids, builder, progress);
@@ -294,12 +293,12 @@ impl Ranges {
         self.ids.values().iter().copied().chain(domains)
     }
 
-    /// Gives the ranges their texts and domains.
+    /// Sets the texts and domains of the ranges.
     pub(super) fn name(mut self, strings: &StringTable, builder: &mut Builder) {
         let profile = &mut builder.profile;
         let registered = self.registered(strings, &mut profile.strings);
         let domains = self.domains(strings, &mut profile.strings);
-        // What is registered may be a node too.
+        // A range with a registered text may be a node too.
         let all = registered.iter().any(|parts| parts.seq.is_some());
         self.put_back(all, profile);
         if !registered.is_empty() || !domains.is_empty() {
@@ -321,7 +320,7 @@ impl Ranges {
         self.damage.note(profile, "NVTX", "thread", "event type");
     }
 
-    /// Puts back those that were set aside and are asked for.
+    /// Adds the ranges that were set aside and turn out to be needed.
     fn put_back(&mut self, all: bool, profile: &mut Profile) {
         let before = profile.ranges.len();
         let aside = std::mem::take(&mut self.aside);
@@ -360,7 +359,7 @@ impl Ranges {
         self.ids.values().iter().map(&mut split).collect()
     }
 
-    /// Names of the domains; the first row that names one wins.
+    /// The names of the domains; the first row that names one counts.
     fn domains(&self, strings: &StringTable, into: &mut Strings) -> Vec<StrId> {
         let mut names: FxHashMap<(i64, i64), &str> = FxHashMap::default();
         for (process, domain, name) in &self.named {

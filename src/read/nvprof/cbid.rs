@@ -300,7 +300,7 @@ mod tests {
     use crate::profile::ApiClass;
 
     #[test]
-    fn tables_are_sorted_and_named_alike() {
+    fn tables_are_sorted_and_names_have_no_version() {
         for (names, prefix) in [(RUNTIME, "cuda"), (DRIVER, "cu")] {
             assert!(names.table.is_sorted_by(|a, b| a.0 < b.0), "{}", names.api);
             for (id, name) in names.table {

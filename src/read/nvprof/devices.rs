@@ -10,7 +10,7 @@ use crate::read::names::StringTable;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::Db;
 
-/// What the file says of its GPUs.
+/// The GPUs and contexts of a file.
 pub(super) struct Devices {
     rows: Vec<[Option<i64>; 14]>,
     /// Context to device.
@@ -61,11 +61,12 @@ impl Devices {
         self.rows.iter().filter_map(|[_, name, ..]| *name)
     }
 
+    /// The ordinal of the GPU of a context.
     pub(super) fn of_context(&self, context: Option<i64>) -> Option<u32> {
         self.contexts.get(&context?).copied()
     }
 
-    /// Counts the listed GPUs; where nothing ran on any, they are the devices of the profile.
+    /// Counts the listed GPUs. Where nothing ran on any of them, they become the devices of the profile.
     pub(super) fn add_idle(&self, builder: &mut Builder) {
         builder.profile.listed_gpus = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
         if builder.profile.devices.is_empty() {
@@ -77,7 +78,7 @@ impl Devices {
         }
     }
 
-    /// Fills in what the file says of a device.
+    /// Fills in the description of a device.
     pub(super) fn describe(&self, key: DeviceKey, strings: &StringTable, device: &mut Device) {
         let ordinal = match key {
             DeviceKey::Ordinal(ordinal) | DeviceKey::Listed { ordinal, .. } => ordinal,

@@ -35,7 +35,7 @@ struct Row {
     id: i64,
     /// Process and thread, packed as in the file.
     object: i64,
-    /// In `StringTable`; 0 stands for none.
+    /// Id in `StringTable`; 0 means none.
     name: i64,
     domain: i64,
 }
@@ -59,7 +59,7 @@ impl Sink for Markers {
         let object = cells.bytes(4).and_then(object);
         let object = match cells.int(3) {
             Some(OBJECT_THREAD) => object,
-            // Only the process half means something.
+            // Only the process half is set.
             Some(OBJECT_PROCESS) => object.map(|o| o & 0xFFFF_FFFF),
             _ => None,
         };
@@ -100,7 +100,7 @@ pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Markers, ReadErro
         all.rows.append(&mut part.rows);
         all.damage.add(&part.damage);
     }
-    // Rows stand in the order in which buffers were flushed: an end may precede its start.
+    // Rows are in the order in which buffers were flushed: an end may precede its start.
     all.rows.sort_by_key(|row| row.time);
     Ok(all)
 }

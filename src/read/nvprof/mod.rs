@@ -25,7 +25,7 @@ mod cbid;
 mod devices;
 mod markers;
 
-/// The reader of nvprof databases.
+/// Reads databases of nvprof.
 pub(super) struct Nvprof;
 
 /// Kernels recorded with concurrency, and kernels that were serialised by the profiler.
@@ -122,7 +122,8 @@ columns!(
     ]
 );
 
-/// Runtime calls, then driver calls. A call that a kernel came from is a launch, whatever its id.
+/// Adds runtime calls, then driver calls. A call that started a kernel is a launch, whatever its
+/// callback id.
 fn calls(
     db: &Db,
     kernels: &[[Option<i64>; 18]],
@@ -321,7 +322,7 @@ fn events(
     Ok(())
 }
 
-/// The profiler's own time.
+/// Time spent by the profiler.
 #[derive(Clone, Default)]
 struct Overheads(Vec<[Option<i64>; 5]>);
 
@@ -372,7 +373,7 @@ fn overheads(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<
     Ok(())
 }
 
-/// Tells "none happened" from "nobody looked", and says how to look.
+/// Fills in what was recorded, and notes how to record what is missing.
 fn record(profile: &mut Profile) {
     const AGAIN: &str = "capture again with `nvprof -o net.sql python train.py` (or, on newer \
                          GPUs, with `nsys profile -t cuda,nvtx`)";

@@ -1,9 +1,9 @@
-//! Tables are read in ranges of rowids, side by side.
+//! Ranges of rowids, in which tables are read in parallel.
 
-/// Rows of one rowid range. Smaller tables are read in one go on the connection that is open
-/// anyway: opening another one and parsing its schema costs more than the rows.
+/// Rows per range. A smaller table is read by one thread: opening another connection and parsing the
+/// schema takes longer than reading the rows.
 const CHUNK_ROWS: u64 = 65_536;
-/// A bound for hostile rowids that lie far apart; more chunks than this gain nothing.
+/// The most ranges of a table. Bounds the work on hostile rowids that lie far apart.
 pub(super) const MAX_CHUNKS: u64 = 256;
 
 /// A closed range of rowids.

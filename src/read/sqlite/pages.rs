@@ -1,10 +1,10 @@
-//! Rows of ordinary tables, taken from the pages of the file itself: no statement per row, no copy of
-//! a page in a cache, no call per column. Reading a large export takes a third of the time.
+//! Reads rows of ordinary tables directly from the pages of a file: without a statement per row, a page
+//! cache or a call per column. A large export is read in a third of the time.
 //!
-//! The format is documented and promised to stay: <https://www.sqlite.org/fileformat2.html>, sections
-//! 1.3 (header), 1.6 (b-tree pages) and 2.1 (records). What is not an ordinary table of an ordinary
-//! file (a write-ahead log beside it, another encoding, generated columns) is left to SQLite. What
-//! contradicts the format is damage, as it is for SQLite.
+//! The format is documented and stable: <https://www.sqlite.org/fileformat2.html>, sections 1.3
+//! (header), 1.6 (b-tree pages) and 2.1 (records). Anything but an ordinary table of an ordinary file (a
+//! write-ahead log, another encoding, generated columns) is left to SQLite. A violation of the format is
+//! an error, as it is for SQLite.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,10 +14,10 @@ use rusqlite::types::ValueRef;
 
 /// Deeper than any table: SQLite itself stops at 20 levels.
 const MAX_DEPTH: u32 = 20;
-/// Neighbouring pages fetched by one call.
+/// The most neighbouring pages that are read by one call.
 const PAGES_AT_ONCE: u32 = 64;
 
-/// What a file contradicts the format in, or why it cannot be read.
+/// A violation of the file format, or why the file cannot be read.
 #[derive(Debug)]
 pub(super) enum Broken {
     Damaged(String),
@@ -37,7 +37,7 @@ fn damaged(what: impl Into<String>) -> Broken {
     Broken::Damaged(what.into())
 }
 
-/// Bytes of a page, from the header of a file.
+/// The size of a page in bytes, from the header of a file.
 pub(super) fn page_bytes(head: &[u8]) -> Option<u32> {
     match u16::from_be_bytes(array(head, 16)?) {
         1 => Some(65_536),
@@ -45,19 +45,18 @@ pub(super) fn page_bytes(head: &[u8]) -> Option<u32> {
     }
 }
 
-/// A file whose pages can be read as they are.
+/// A file whose pages can be read directly.
 #[derive(Debug, Clone)]
 pub(super) struct Pages {
     path: PathBuf,
     page_bytes: u32,
-    /// Without the bytes at the end of every page that extensions reserve.
+    /// The bytes of a page, without those at its end that extensions reserve.
     usable: usize,
     count: u32,
 }
 
 impl Pages {
-    /// `None` for a file that is better left to SQLite. Nothing may stand beside the file (a log, a
-    /// journal): its pages must be all there is.
+    /// `None` for a file that is left to SQLite. There must be neither a log nor a journal.
     pub(super) fn of(path: &Path, head: &[u8]) -> Option<Pages> {
         const UTF_8: u32 = 1;
         let page_bytes = page_bytes(head)?;
@@ -97,7 +96,7 @@ impl Pages {
                 Some(&INTERIOR) if depth < MAX_DEPTH => {
                     let mut below = children(bytes, header)
                         .ok_or_else(|| damaged(format!("page {page} ends too early")))?;
-                    // All children of a page are alike: one of them tells whether they are leaves.
+                    // All children of a page have one kind.
                     let first = below.first().copied().unwrap_or_default();
                     if reader.page(first)?.get(header_at(first)) == Some(&LEAF) {
                         left = left
@@ -118,7 +117,7 @@ impl Pages {
 const INTERIOR: u8 = 5;
 const LEAF: u8 = 13;
 
-/// Where a page's own header begins: the first page begins with that of the file.
+/// The offset of the header of a page: the first page begins with the header of the file.
 fn header_at(page: u32) -> usize {
     if page == 1 { 100 } else { 0 }
 }
@@ -143,7 +142,7 @@ fn children(bytes: &[u8], header: usize) -> Option<Vec<u32>> {
     Some(below)
 }
 
-/// Fetches pages, neighbours together.
+/// Reads pages, several neighbouring ones at a time.
 struct Reader<'p> {
     pages: &'p Pages,
     file: File,
@@ -190,18 +189,18 @@ impl<'p> Reader<'p> {
     }
 }
 
-/// One of the columns wanted.
+/// A wanted column.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wanted {
-    /// Its number in the record; `None` where the table has no such column.
+    /// Its index in the record; `None` where the table has no such column.
     pub(super) column: Option<usize>,
-    /// Columns to look at while those before are NULL.
+    /// Columns that are used while those before are NULL.
     pub(super) others: Vec<usize>,
     /// The value where the table has no such column.
     pub(super) default: Option<i64>,
 }
 
-/// What is wanted of the rows of a table.
+/// The wanted columns of a table.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) wanted: Vec<Wanted>,
@@ -209,16 +208,16 @@ pub(super) struct Layout {
     pub(super) rowid: Option<usize>,
 }
 
-/// Where a value lies.
+/// The type and position of a value in a record.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     /// Its serial type.
     kind: u32,
-    /// Its first byte in the record.
+    /// The offset of its first byte.
     at: u32,
 }
 
-/// A row as it stands in its page.
+/// A row in its page.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::read) struct Row<'a> {
     layout: &'a Layout,
@@ -242,7 +241,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The value where a column holds NULL.
+    /// The value where a column is NULL: the rowid, or that of the other columns.
     #[cold]
     fn other(&self, column: usize, others: &[usize]) -> ValueRef<'a> {
         if self.layout.rowid == Some(column) {
@@ -257,7 +256,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The value in a column; NULL behind the end of the record: columns were added to the table later.
+    /// The value in a column. NULL after the end of the record: columns were added to the table later.
     #[inline]
     fn column(&self, column: usize) -> ValueRef<'a> {
         let Some(&Place { kind, at }) = self.places.get(column) else {
@@ -293,7 +292,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Bytes of a value, by its serial type.
+/// The length of a value in bytes, by its serial type.
 #[inline]
 fn length(kind: u32) -> u32 {
     const FIXED: [u8; 12] = [0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0];
@@ -303,7 +302,7 @@ fn length(kind: u32) -> u32 {
     }
 }
 
-/// A number of one to nine bytes, and what is behind it.
+/// A number of one to nine bytes, and the bytes after it.
 #[inline]
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
@@ -327,13 +326,14 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 /// Reads the rows of leaf pages.
 pub(super) struct Leaves<'p> {
     reader: Reader<'p>,
-    /// For the parts of long records, which lie in pages of their own.
+    /// Reads overflow pages, which hold the rest of long records.
     more: Reader<'p>,
     layout: &'p Layout,
-    /// Of the columns that are looked at, and those before them.
+    /// The places of the wanted columns and those before them.
     places: Vec<Place>,
     long: Vec<u8>,
-    /// Bytes that rows may still have outside their leaves: no two of them share a page.
+    /// Bytes that may still follow in overflow pages. Rows do not share them, so there are at most as many
+    /// as the file has.
     outside: u64,
 }
 
@@ -351,7 +351,7 @@ impl<'p> Leaves<'p> {
         })
     }
 
-    /// Shows every row of these pages to `take`, and counts them.
+    /// Passes every row of these pages to `take`; returns their number.
     pub(super) fn rows(
         &mut self,
         leaves: &[u32],
@@ -413,7 +413,7 @@ impl<'p> Leaves<'p> {
     }
 }
 
-/// How many of a record's bytes lie in its leaf; the rest overflows into other pages.
+/// The number of bytes of a record in its leaf; the rest is in overflow pages.
 fn in_page(size: usize, usable: usize) -> usize {
     let most = usable.saturating_sub(35);
     if size <= most {
@@ -424,7 +424,7 @@ fn in_page(size: usize, usable: usize) -> usize {
     if kept <= most { kept } else { least }
 }
 
-/// Appends the bytes a record has outside its leaf.
+/// Appends the bytes of a record in overflow pages.
 fn overflow(
     reader: &mut Reader<'_>,
     mut page: u32,
@@ -445,8 +445,8 @@ fn overflow(
     Ok(())
 }
 
-/// Finds where the first columns of a record lie, and how many it has of them; `None` for a record that
-/// ends before they do.
+/// Finds the places of the first columns of a record and returns how many of them it has; `None` for a
+/// record that ends within them.
 #[inline]
 fn places(record: &[u8], into: &mut [Place]) -> Option<usize> {
     let (header, rest) = varint(record)?;

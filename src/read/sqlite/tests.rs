@@ -45,23 +45,23 @@ impl Sink for Said {
     }
 }
 
-/// What a table says when it is read from its pages, and through SQLite.
+/// The rows of a table, read from its pages and through SQLite.
 fn both_ways(path: &Path) -> [Vec<String>; 2] {
     let mut db = Db::open(path).unwrap();
     assert!(db.pages.is_some());
-    let said = |db: &Db| {
+    let rows = |db: &Db| {
         let parts = db
             .scan("t", &Said::default(), &crate::read::NoProgress)
             .unwrap();
         parts.into_iter().flat_map(|part| part.0).collect()
     };
-    let direct = said(&db);
+    let direct = rows(&db);
     db.pages = None;
-    [direct, said(&db)]
+    [direct, rows(&db)]
 }
 
 #[test]
-fn pages_say_what_sqlite_says() {
+fn pages_and_sqlite_yield_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
     let declarations = [
         "id INTEGER PRIMARY KEY, a, b TEXT, c REAL, z BLOB",

@@ -1,28 +1,28 @@
-//! Which parts of a text tell a secret, a person or a machine, and the text without them.
+//! Finds secrets and names of persons and machines in texts, and replaces them.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::credentials::{self, Meaning};
+use super::credentials::{self, NameMeaning};
 use crate::correlate::OpName;
 use crate::cost::ops;
 
-/// What stands where something was removed.
+/// Replaces what was removed.
 pub(super) const REMOVED: &str = "removed";
-/// What stands for a user's name inside a path.
+/// Replaces the name of a user inside a path.
 const USER: &str = "someone";
-/// More names than one capture has: bounds the work a hostile file can ask for.
+/// The most names and values that are learned; bounds the work on hostile files.
 const MAX_KNOWN: usize = 256;
-/// Secrets and names shorter than this are part of too many other words.
+/// The shortest name that is looked for, in bytes: shorter ones occur in too many other words.
 const LEAST: usize = 4;
-/// What stands before a token in a header.
+/// What precedes a token in a header.
 const SCHEMES: &[&str] = &["Bearer ", "bearer ", "Basic "];
-/// Longer values of a variable are not looked for elsewhere.
+/// The longest value of a variable that is looked for elsewhere, in bytes.
 const MAX_VALUE: usize = 4096;
 
-/// Kinds of what is removed, in the order they are reported.
+/// The kinds of what is removed, in the order in which they are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum RedactionKind {
     /// The value of a variable or setting that is named like a secret.
     Secret,
     /// A token, key or password, by its form or by the name before it.
@@ -37,97 +37,99 @@ pub enum Kind {
     Mail,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 6] = [
-        Kind::Secret,
-        Kind::Credential,
-        Kind::HomeFolder,
-        Kind::User,
-        Kind::Host,
-        Kind::Mail,
+impl RedactionKind {
+    /// All kinds, in the order in which they are reported.
+    pub const ALL: [RedactionKind; 6] = [
+        RedactionKind::Secret,
+        RedactionKind::Credential,
+        RedactionKind::HomeFolder,
+        RedactionKind::User,
+        RedactionKind::Host,
+        RedactionKind::Mail,
     ];
 
-    /// In the plural, for a list.
+    /// The name for a list, in the plural.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Secret => "values of secret variables",
-            Kind::Credential => "tokens, keys and passwords by their form",
-            Kind::HomeFolder => "home folders",
-            Kind::User => "user names",
-            Kind::Host => "host names",
-            Kind::Mail => "e-mail addresses",
+            RedactionKind::Secret => "values of secret variables",
+            RedactionKind::Credential => "tokens, keys and passwords by their form",
+            RedactionKind::HomeFolder => "home folders",
+            RedactionKind::User => "user names",
+            RedactionKind::Host => "host names",
+            RedactionKind::Mail => "e-mail addresses",
         }
     }
 }
 
-/// A part of a text that has to go.
+/// A part of a text that is to be replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Redaction {
     pub(super) start: usize,
     pub(super) end: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: RedactionKind,
     with: &'static str,
 }
 
-/// A name or value the file itself gave away.
+/// A name or value that the file itself gives, in a setting or a variable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Known {
     text: String,
-    kind: Kind,
-    /// Counts wherever it stands as a word, not only in paths and before an `@`.
+    kind: RedactionKind,
+    /// Whether it is replaced wherever it occurs as a word, not only in paths and before an `@`.
     anywhere: bool,
 }
 
-/// What was learned from a file's settings and environment, to be found in the rest of it.
+/// Finds what is to be removed: by its form, and because the settings or the environment of the file
+/// give it as a secret or a name.
 #[derive(Debug)]
-pub(super) struct Words {
-    /// What every copy of this format holds: nobody's name, and no secret.
-    format: &'static [&'static str],
+pub(super) struct Redactor {
+    /// Words of the file format, which are never removed.
+    format_words: &'static [&'static str],
     learned: BTreeSet<Known>,
-    /// Of `learned`, sorted by first byte.
+    /// The texts in `learned`, sorted by first byte.
     table: Vec<Known>,
-    /// Where in `table` the entries with a first byte begin and end.
+    /// By first byte: where its entries in `table` begin and end.
     by_byte: [(usize, usize); 256],
-    /// The bytes at which something to be removed is looked for.
-    telling: [bool; 256],
+    /// Whether anything that is looked for begins with, or is recognized at, a byte.
+    starts_any: [bool; 256],
 }
 
-impl Default for Words {
+impl Default for Redactor {
     fn default() -> Self {
-        Words::besides(&[])
+        Redactor::with_format_words(&[])
     }
 }
 
-impl Words {
-    /// Nothing learned yet, of a format whose own words these are.
-    pub(super) fn besides(format: &'static [&'static str]) -> Self {
-        Words {
-            format,
+impl Redactor {
+    /// Has learned nothing yet; never removes these words.
+    pub(super) fn with_format_words(format_words: &'static [&'static str]) -> Self {
+        Redactor {
+            format_words,
             learned: BTreeSet::new(),
             table: Vec::new(),
             by_byte: [(0, 0); 256],
-            telling: [false; 256],
+            starts_any: [false; 256],
         }
     }
 
-    /// How many names or values of a kind are known.
-    pub(super) fn known(&self, kind: Kind) -> usize {
+    /// The number of names or values of a kind that were learned.
+    pub(super) fn known(&self, kind: RedactionKind) -> usize {
         self.learned.iter().filter(|k| k.kind == kind).count()
     }
 
-    /// Takes in a setting, a variable or a JSON member.
+    /// Learns from a setting, a variable or a JSON member.
     pub(super) fn learn(&mut self, name: &str, value: &str) {
         let value = value.trim();
         match credentials::meaning(name) {
-            Meaning::Secret => self.secret(value),
-            Meaning::User => self.user(value),
-            Meaning::Host => self.host(value),
+            NameMeaning::Secret => self.secret(value),
+            NameMeaning::User => self.user(value),
+            NameMeaning::Host => self.host(value),
             _ => {}
         }
         self.learn_from_text(value);
     }
 
-    /// Takes in `NAME=value` and home folders that a text holds.
+    /// Learns from `NAME=value` and home folders in a text.
     pub(super) fn learn_from_text(&mut self, text: &str) {
         let bytes = text.as_bytes();
         for (at, _) in text.match_indices('=') {
@@ -139,9 +141,9 @@ impl Words {
                 let end = value_end(window, at + 1);
                 let value = text.get(at + 1..end).unwrap_or_default();
                 match credentials::meaning(name) {
-                    Meaning::Secret => self.secret(value),
-                    Meaning::User => self.user(value),
-                    Meaning::Host => self.host(value),
+                    NameMeaning::Secret => self.secret(value),
+                    NameMeaning::User => self.user(value),
+                    NameMeaning::Host => self.host(value),
                     _ => {}
                 }
             }
@@ -150,46 +152,55 @@ impl Words {
             for (at, _) in text.match_indices(prefix) {
                 let from = at + prefix.len();
                 let end = name_end(text.as_bytes(), from);
-                self.add(text.get(from..end).unwrap_or_default(), Kind::User, false);
+                self.add(
+                    text.get(from..end).unwrap_or_default(),
+                    RedactionKind::User,
+                    false,
+                );
             }
         }
     }
 
     fn secret(&mut self, value: &str) {
         if value.len() >= 6 && !value.bytes().all(|b| b.is_ascii_digit()) {
-            self.add(value, Kind::Secret, true);
+            self.add(value, RedactionKind::Secret, true);
         }
     }
 
     fn user(&mut self, value: &str) {
         let name = value.split('@').next().unwrap_or(value);
-        self.add(name, Kind::User, !is_ordinary(name));
+        self.add(name, RedactionKind::User, !is_ordinary(name));
     }
 
     fn host(&mut self, value: &str) {
-        self.add(value, Kind::Host, !is_ordinary(value));
+        self.add(value, RedactionKind::Host, !is_ordinary(value));
         if let Some((short, _)) = value.split_once('.') {
-            self.add(short, Kind::Host, !is_ordinary(short));
+            self.add(short, RedactionKind::Host, !is_ordinary(short));
         }
     }
 
-    fn add(&mut self, text: &str, kind: Kind, anywhere: bool) {
-        const NOBODY: &[&str] = &["root", "localhost", "Shared", "Public", "none"];
-        // Secrets count also inside of words.
+    fn add(&mut self, text: &str, kind: RedactionKind, anywhere: bool) {
+        const NO_NAMES: &[&str] = &["root", "localhost", "Shared", "Public", "none"];
+        // Secrets are removed inside of words too.
         let is_part = |word: &&str| match kind {
-            Kind::Secret => word.contains(text),
+            RedactionKind::Secret => word.contains(text),
             _ => *word == text,
         };
-        let ours = self.format.iter().chain(&[USER, REMOVED]).any(is_part);
+        let ours = self
+            .format_words
+            .iter()
+            .chain(&[USER, REMOVED])
+            .any(is_part);
         let plain = text.bytes().all(|b| b.is_ascii_graphic() || b >= 0x80);
-        let fits = kind == Kind::Secret || (text.len() >= LEAST && text.len() <= 80 && plain);
-        // A number is a process, a size or an answer to another question.
-        let telling = text.bytes().any(|b| b.is_ascii_alphabetic() || b >= 0x80);
+        let fits =
+            kind == RedactionKind::Secret || (text.len() >= LEAST && text.len() <= 80 && plain);
+        // A number alone may be anything: a process, a size.
+        let starts_any = text.bytes().any(|b| b.is_ascii_alphabetic() || b >= 0x80);
         if fits
-            && telling
+            && starts_any
             && !ours
             && !is_json(text)
-            && !NOBODY.contains(&text)
+            && !NO_NAMES.contains(&text)
             && self.learned.len() < MAX_KNOWN
         {
             self.learned.insert(Known {
@@ -200,10 +211,9 @@ impl Words {
         }
     }
 
-    /// To be called once everything is learned.
-    pub(super) fn settle(&mut self) {
-        // Kinds that count anywhere first, longer texts first: the whole of a host's name goes before
-        // its first part.
+    /// Prepares for searching. Must be called after the last text was learned.
+    pub(super) fn build_index(&mut self) {
+        // Longer texts first, so that a full host name is found before its first part.
         self.table = self.learned.iter().cloned().collect();
         self.table.sort_by_key(|k| {
             let first = k.text.as_bytes().first().copied();
@@ -223,17 +233,17 @@ impl Words {
             .chain(schemes)
             .chain(credentials::first_bytes())
             .chain((0..=u8::MAX).filter(|byte| form_at(*byte).is_some()));
-        self.telling = [false; 256];
+        self.starts_any = [false; 256];
         for byte in all {
-            if let Some(slot) = self.telling.get_mut(usize::from(byte)) {
+            if let Some(slot) = self.starts_any.get_mut(usize::from(byte)) {
                 *slot = true;
             }
         }
     }
 
-    /// The text without what has to go.
+    /// The text with everything found in it replaced.
     pub(super) fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        /// What is put in may, with its neighbours, mean something again; rarely, and never for long.
+        /// A replacement may, with its neighbours, match again; this is rare.
         const PASSES: usize = 4;
         let Some(mut clean) = self.pass(text) else {
             return Cow::Borrowed(text);
@@ -247,13 +257,13 @@ impl Words {
         Cow::Owned(clean)
     }
 
-    /// The text without what is found in it; `None` when nothing is.
+    /// The text with what is found in it replaced; `None` when nothing is found.
     fn pass(&self, text: &str) -> Option<String> {
         let mut out = String::new();
         let mut done = 0;
         let mut from = 0;
         while let Some(found) = self.next(text.as_bytes(), from) {
-            // An address is found at its `@`, when its beginning may be gone already.
+            // An address is found at its `@`; its beginning may have been replaced already.
             let kept = text.get(done..found.start.max(done));
             from = found.end;
             if let Some(kept) = kept
@@ -270,12 +280,12 @@ impl Words {
         })
     }
 
-    /// The first part of `text` at or behind `from` that has to go.
-    pub(super) fn next(&self, text: &[u8], from: usize) -> Option<Found> {
-        let telling = |byte: &u8| self.telling.get(usize::from(*byte)) == Some(&true);
+    /// The first part of `text`, from `from` on, that is to be replaced.
+    pub(super) fn next(&self, text: &[u8], from: usize) -> Option<Redaction> {
+        let starts_any = |byte: &u8| self.starts_any.get(usize::from(*byte)) == Some(&true);
         let mut from = from;
         loop {
-            let at = from + text.get(from..)?.iter().position(telling)?;
+            let at = from + text.get(from..)?.iter().position(starts_any)?;
             let found = self.at(text, at).filter(|f| f.end > f.start);
             if found.is_some() {
                 return found;
@@ -284,7 +294,7 @@ impl Words {
         }
     }
 
-    fn at(&self, text: &[u8], at: usize) -> Option<Found> {
+    fn at(&self, text: &[u8], at: usize) -> Option<Redaction> {
         let byte = *text.get(at)?;
         form_at(byte)
             .and_then(|form| form(text, at))
@@ -292,17 +302,17 @@ impl Words {
             .or_else(|| word_forms(text, at))
     }
 
-    fn known_at(&self, text: &[u8], at: usize, byte: u8) -> Option<Found> {
+    fn known_at(&self, text: &[u8], at: usize, byte: u8) -> Option<Redaction> {
         let (from, to) = *self.by_byte.get(usize::from(byte))?;
         let rest = text.get(at..)?;
         self.table.get(from..to)?.iter().find_map(|known| {
             let end = at + known.text.len();
             (rest.starts_with(known.text.as_bytes()) && stands_alone(text, at, end, known))
-                .then_some(Found {
+                .then_some(Redaction {
                     start: at,
                     end,
                     kind: known.kind,
-                    with: if known.kind == Kind::User {
+                    with: if known.kind == RedactionKind::User {
                         USER
                     } else {
                         REMOVED
@@ -312,10 +322,10 @@ impl Words {
     }
 }
 
-/// What is found around a byte by its form.
-type Form = fn(&[u8], usize) -> Option<Found>;
+/// Finds something by its form, around a byte.
+type Form = fn(&[u8], usize) -> Option<Redaction>;
 
-/// The form a byte, other than a letter, may be part of.
+/// The form that is looked for at a byte other than a letter.
 fn form_at(byte: u8) -> Option<Form> {
     Some(match byte {
         b'/' => |text, at| unix_home(text, at).or_else(|| url_password(text, at)),
@@ -327,9 +337,9 @@ fn form_at(byte: u8) -> Option<Form> {
     })
 }
 
-/// Whether a known text at `at..end` is meant, and not part of another word.
+/// Whether a known text at `at..end` is a word of its own.
 fn stands_alone(text: &[u8], at: usize, end: usize, known: &Known) -> bool {
-    if known.kind == Kind::Secret {
+    if known.kind == RedactionKind::Secret {
         return true;
     }
     let before = at.checked_sub(1).and_then(|i| text.get(i)).copied();
@@ -339,7 +349,7 @@ fn stands_alone(text: &[u8], at: usize, end: usize, known: &Known) -> bool {
     bounded && (known.anywhere || in_path || before == Some(b'@'))
 }
 
-/// Names that also mean something else in a profile: an operator, an account every machine has.
+/// Whether a name also has another meaning in a profile: an operator, a common account.
 fn is_ordinary(name: &str) -> bool {
     const ORDINARY: &[&str] = &[
         "admin",
@@ -395,20 +405,20 @@ fn is_ordinary(name: &str) -> bool {
             .any(|m| op(m))
 }
 
-/// The words of JSON and of what profilers write in its place.
+/// The keywords of JSON, and those that profilers write in their place.
 pub(super) const JSON_WORDS: &[&str] = &["true", "false", "null", "NaN", "nan", "Infinity", "inf"];
 
-/// Whether all of a text may stand between the strings of JSON: `null[{` is nobody's name.
+/// Whether a text consists of JSON tokens outside strings, such as `null[{`: then it is no name.
 fn is_json(text: &str) -> bool {
     text.split(|c: char| c.is_ascii_whitespace() || "{}[],:\"+-".contains(c))
         .all(|part| JSON_WORDS.contains(&part) || part.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Whether a text is what stands in JSON between the end of a string and the next one: the quote before
-/// it, as in `"HF_TOKEN=",`, was no beginning.
+/// Whether a text is what follows a string in JSON, up to the next one: then the quote before it, as in
+/// `"HF_TOKEN=",`, ends a string.
 fn follows_string(text: &[u8]) -> bool {
     let mark = text.trim_ascii_start().first().copied();
-    // Or, in damaged JSON, a word.
+    // In damaged JSON a word may follow.
     let behind = mark.is_some_and(|b| b",:]}".contains(&b) || b.is_ascii_alphabetic());
     behind && std::str::from_utf8(text).is_ok_and(is_json)
 }
@@ -417,7 +427,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// What may stand in the name of a home folder.
+/// Whether a byte may be part of the name of a home folder.
 fn is_name(byte: u8) -> bool {
     is_word(byte) || b".-@+$".contains(&byte)
 }
@@ -427,15 +437,15 @@ fn name_end(text: &[u8], from: usize) -> usize {
     from + rest.iter().take_while(|&&b| is_name(b)).count()
 }
 
-/// Where the word that ends at `end` begins.
+/// The start of the word that ends at `end`.
 fn word_start(text: &[u8], end: usize) -> usize {
     let before = text.get(..end).unwrap_or_default();
     let is = |b: &&u8| is_word(**b) || **b == b'-';
-    // A variable's name is short; the bound keeps a line of a million letters and `=` linear.
+    // Names of variables are short; the bound keeps the search linear on a line of a million letters.
     end - before.iter().rev().take(80).take_while(is).count()
 }
 
-/// Where a value that begins at `from` ends.
+/// The end of a value that begins at `from`.
 fn value_end(text: &[u8], from: usize) -> usize {
     let rest = text.get(from..).unwrap_or_default();
     let inside = |b: &&u8| {
@@ -450,14 +460,14 @@ fn starts(text: &[u8], at: usize, word: &str) -> bool {
 }
 
 /// `/home/NAME` becomes `~` where a path begins, and `/home/someone` inside one.
-fn unix_home(text: &[u8], at: usize) -> Option<Found> {
+fn unix_home(text: &[u8], at: usize) -> Option<Redaction> {
     let before = at.checked_sub(1).and_then(|i| text.get(i)).copied();
     let inside = before.is_some_and(|b| is_name(b) || b"/\\~".contains(&b));
     let found = |start, end, with| {
-        Some(Found {
+        Some(Redaction {
             start,
             end,
-            kind: Kind::HomeFolder,
+            kind: RedactionKind::HomeFolder,
             with,
         })
     };
@@ -494,32 +504,32 @@ fn unix_home(text: &[u8], at: usize) -> Option<Found> {
 }
 
 /// `C:\Users\NAME`, also with the backslashes doubled as in source code.
-fn windows_home(text: &[u8], at: usize) -> Option<Found> {
+fn windows_home(text: &[u8], at: usize) -> Option<Redaction> {
     let prefix = ["\\\\Users\\\\", "\\Users\\"]
         .into_iter()
         .find(|prefix| starts(text, at, prefix))?;
     let from = at + prefix.len();
     let end = name_end(text, from);
     let name = text.get(from..end)?;
-    (!name.is_empty() && !is_gone(name)).then_some(Found {
+    (!name.is_empty() && !is_gone(name)).then_some(Redaction {
         start: from,
         end,
-        kind: Kind::HomeFolder,
+        kind: RedactionKind::HomeFolder,
         with: USER,
     })
 }
 
-fn credential(start: usize, end: usize) -> Found {
-    Found {
+fn credential(start: usize, end: usize) -> Redaction {
+    Redaction {
         start,
         end,
-        kind: Kind::Credential,
+        kind: RedactionKind::Credential,
         with: REMOVED,
     }
 }
 
-/// Whether this is what was put in place of something. In the bytes of a database the next cell
-/// follows without a gap, and UTF-16 looked at one byte off lacks its last letter.
+/// Whether a value is a replacement. In the bytes of a database the next cell follows without a gap, and
+/// UTF-16 read at the wrong byte lacks its last letter.
 fn is_gone(value: &[u8]) -> bool {
     [REMOVED, USER].iter().any(|word| {
         let word = word.as_bytes();
@@ -527,17 +537,17 @@ fn is_gone(value: &[u8]) -> bool {
     })
 }
 
-/// The value if it is one worth hiding.
-fn hidden(text: &[u8], start: usize, end: usize) -> Option<Found> {
+/// The value, if it has to be hidden.
+fn hidden(text: &[u8], start: usize, end: usize) -> Option<Redaction> {
     let value = text.get(start..end)?;
-    let telling = value.len() >= 6
+    let starts_any = value.len() >= 6
         && !is_gone(value)
         && value.iter().any(|b| !b.is_ascii_digit() && *b != b'.');
-    telling.then(|| credential(start, end))
+    starts_any.then(|| credential(start, end))
 }
 
-/// `NAME=value`, `'NAME': 'value'`: the value, where the name says it is a secret.
-fn assignment(text: &[u8], at: usize) -> Option<Found> {
+/// The value in `NAME=value` and `'NAME': 'value'`, where the name is that of a secret.
+fn assignment(text: &[u8], at: usize) -> Option<Redaction> {
     let quoted = at
         .checked_sub(1)
         .and_then(|i| text.get(i))
@@ -549,8 +559,8 @@ fn assignment(text: &[u8], at: usize) -> Option<Found> {
     // `USER=` and `HOSTNAME=` of an environment that was written into a text.
     let capitals = text.get(at) == Some(&b'=') && !name.bytes().any(|b| b.is_ascii_lowercase());
     let identity = match capitals.then(|| credentials::meaning(name)) {
-        Some(Meaning::User) => Some(Kind::User),
-        Some(Meaning::Host) => Some(Kind::Host),
+        Some(NameMeaning::User) => Some(RedactionKind::User),
+        Some(NameMeaning::Host) => Some(RedactionKind::Host),
         _ => None,
     };
     if identity.is_none() && !credentials::is_secret_in_text(name) {
@@ -567,7 +577,7 @@ fn assignment(text: &[u8], at: usize) -> Option<Found> {
         }
         None => value_end(text, start),
     };
-    // The scheme of `Authorization: Bearer ...` is no secret, what follows it is.
+    // In `Authorization: Bearer ...` the scheme is kept and the token removed.
     let scheme = ["Bearer", "bearer", "Basic", "Token"];
     if scheme
         .iter()
@@ -584,11 +594,11 @@ fn assignment(text: &[u8], at: usize) -> Option<Found> {
     }
 }
 
-/// The name of a person or a machine behind a `=`.
-fn hidden_name(text: &[u8], start: usize, end: usize, kind: Kind) -> Option<Found> {
+/// The name of a person or a machine after a `=`.
+fn hidden_name(text: &[u8], start: usize, end: usize, kind: RedactionKind) -> Option<Redaction> {
     let value = text.get(start..end)?;
-    let telling = value.len() >= LEAST && value.iter().any(u8::is_ascii_alphabetic);
-    (telling && !is_gone(value)).then_some(Found {
+    let starts_any = value.len() >= LEAST && value.iter().any(u8::is_ascii_alphabetic);
+    (starts_any && !is_gone(value)).then_some(Redaction {
         start,
         end,
         kind,
@@ -596,8 +606,8 @@ fn hidden_name(text: &[u8], start: usize, end: usize, kind: Kind) -> Option<Foun
     })
 }
 
-/// `--hf-token VALUE` on a command line.
-fn flag(text: &[u8], at: usize) -> Option<Found> {
+/// The value in `--hf-token VALUE` on a command line.
+fn flag(text: &[u8], at: usize) -> Option<Redaction> {
     if !starts(text, at, "--")
         || at
             .checked_sub(1)
@@ -624,8 +634,8 @@ fn flag(text: &[u8], at: usize) -> Option<Found> {
     hidden(text, start, value_end(text, start))
 }
 
-/// `scheme://user:password@host`: user and password.
-fn url_password(text: &[u8], at: usize) -> Option<Found> {
+/// User and password in `scheme://user:password@host`.
+fn url_password(text: &[u8], at: usize) -> Option<Redaction> {
     if !starts(text, at, "//") || at == 0 || text.get(at - 1) != Some(&b':') {
         return None;
     }
@@ -638,8 +648,8 @@ fn url_password(text: &[u8], at: usize) -> Option<Found> {
         .then(|| credential(start, start + length))
 }
 
-/// `-----BEGIN ... PRIVATE KEY-----` to the end of the text it stands in.
-fn private_key(text: &[u8], at: usize) -> Option<Found> {
+/// `-----BEGIN ... PRIVATE KEY-----` up to the end of the text.
+fn private_key(text: &[u8], at: usize) -> Option<Redaction> {
     if !starts(text, at, "-----BEGIN ") {
         return None;
     }
@@ -653,7 +663,7 @@ fn private_key(text: &[u8], at: usize) -> Option<Found> {
 }
 
 /// `name@example.org`.
-fn mail(text: &[u8], at: usize) -> Option<Found> {
+fn mail(text: &[u8], at: usize) -> Option<Redaction> {
     let before = text.get(..at)?;
     let name = |b: &&u8| b.is_ascii_alphanumeric() || b"._+-".contains(*b);
     let start = at - before.iter().rev().take(64).take_while(name).count();
@@ -671,16 +681,16 @@ fn mail(text: &[u8], at: usize) -> Option<Found> {
         // Versioned symbols: `memcpy@GLIBC.PRIVATE`; a call such as `a@b.sum(`.
         && !host.bytes().any(|b| b.is_ascii_uppercase())
         && after != Some(b'(');
-    (start < at && is_domain).then(|| Found {
+    (start < at && is_domain).then(|| Redaction {
         start,
         end: at + 1 + host.len(),
-        kind: Kind::Mail,
+        kind: RedactionKind::Mail,
         with: REMOVED,
     })
 }
 
-/// Tokens with a known beginning, and what follows `Bearer`.
-fn word_forms(text: &[u8], at: usize) -> Option<Found> {
+/// Tokens with a known prefix, and what follows `Bearer`.
+fn word_forms(text: &[u8], at: usize) -> Option<Redaction> {
     if at
         .checked_sub(1)
         .and_then(|i| text.get(i))
@@ -706,19 +716,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn words() -> Words {
-        let mut words = Words::default();
+    fn words() -> Redactor {
+        let mut words = Redactor::default();
         words.learn("HF_TOKEN", "s3cr3t-value");
         words.learn("EXPORT_USER", "alice.b");
         words.learn("HOSTNAME", "node17.cluster.example");
         words.learn_from_text("x /home/rob_ert/y LOGNAME=carol WANDB_API_KEY=0badc0ffee");
         words.learn("USER", "linear");
-        words.settle();
+        words.build_index();
         words
     }
 
     #[test]
-    fn what_tells_a_secret_goes() {
+    fn secrets_and_names_are_removed() {
         let words = words();
         for (text, clean) in [
             ("/home/rob_ert/net.py:3", "~/net.py:3"),
@@ -771,7 +781,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_report_needs_stays() {
+    fn what_reports_need_is_kept() {
         let words = words();
         for text in [
             "aten::linear, seq = 3, op_id = 7",
@@ -797,13 +807,13 @@ mod tests {
         fn nothing_is_left_after_cleaning(text in r#"([a-z/\\:=@'" -]|/home/|\\Users\\|HF_TOKEN|carol|é|--key |ghp_0123456789abcdefghijA|\x00){0,30}"#) {
             let words = words();
             let clean = words.clean(&text).into_owned();
-            // What was put in its place may meet a neighbour; once more must be enough.
+            // A replacement may match with its neighbours; cleaning once more must be enough.
             let again = words.clean(&clean).into_owned();
             prop_assert_eq!(words.next(again.as_bytes(), 0), None);
         }
 
         #[test]
-        fn where_nothing_is_looked_for_nothing_is(text in r#"([a-z/\\:=@'" -]|/root/|HF_TOKEN|s3cr3t-value|Basic |ghp_0123456789abcdefghijA|-----BEGIN PRIVATE KEY|é){0,20}"#) {
+        fn skipped_bytes_begin_nothing(text in r#"([a-z/\\:=@'" -]|/root/|HF_TOKEN|s3cr3t-value|Basic |ghp_0123456789abcdefghijA|-----BEGIN PRIVATE KEY|é){0,20}"#) {
             let words = words();
             let everywhere = (0..text.len())
                 .find_map(|at| words.at(text.as_bytes(), at).filter(|f| f.end > f.start));
