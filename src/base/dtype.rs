@@ -6,27 +6,39 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DType {
+    /// 64-bit floating point.
     Fp64,
+    /// 32-bit floating point.
     Fp32,
     /// fp32 tensors multiplied with 10-bit mantissas on Tensor Cores. Never a storage type.
     Tf32,
+    /// IEEE 16-bit floating point.
     Fp16,
+    /// 16-bit floating point with the exponent range of fp32.
     Bf16,
     /// Any 8-bit floating point format.
     Fp8,
     /// Any 4-bit floating point format.
     Fp4,
+    /// 64-bit integer, signed or unsigned.
     Int64,
+    /// 32-bit integer, signed or unsigned.
     Int32,
+    /// 16-bit integer, signed or unsigned.
     Int16,
+    /// Signed 8-bit integer.
     Int8,
+    /// Unsigned 8-bit integer.
     Uint8,
+    /// Boolean, one byte.
     Bool,
+    /// Two fp32 numbers.
     Complex64,
+    /// Two fp64 numbers.
     Complex128,
 }
 
-/// Never reached: the table lists every variant, and a test holds it to that.
+/// Unreachable: a test checks that the table lists every variant.
 const FALLBACK: &Row = &(DType::Fp32, "fp32", 4, &[]);
 
 type Row = (DType, &'static str, u64, &'static [&'static str]);

@@ -1,20 +1,24 @@
-//! Patterns of names in which `*` stands for anything.
+//! Name patterns with `*`.
 
 use std::fmt;
 
-/// A name, or several with `*`: `host/*`, `*`, `launch/many-*`. A star matches anything.
+/// A pattern for names: `host/*`, `launch/many-*`. `*` matches any text, `/` included; every other character
+/// matches itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Glob(String);
 
 impl Glob {
+    /// The pattern of a text.
     pub fn new(pattern: &str) -> Glob {
         Glob(pattern.to_owned())
     }
 
+    /// The text of the pattern.
     pub fn text(&self) -> &str {
         &self.0
     }
 
+    /// Whether the whole of `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
         let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else {

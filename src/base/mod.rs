@@ -1,4 +1,4 @@
-//! Floor 0: what everything else stands on. Knows no GPU and no profile format.
+//! Floor 0: utilities without knowledge of GPUs or profile formats.
 
 pub mod cel;
 pub mod date;

@@ -1,4 +1,4 @@
-//! "Did you mean": one near name, or none. A far suggestion is worse than no suggestion.
+//! "Did you mean": suggests the one similar name, or none.
 
 /// Names that were renamed before version 0.1, old and new: rule ids, and keys of rule files.
 /// Whoever writes an old one is told the new one.
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_is_suggested_far_is_not() {
+    fn only_similar_names_are_suggested() {
         let known = ["site.time_ns", "site.family", "gpu.sm_count"];
         assert_eq!(nearest("site.famliy", known), Some("site.family"));
         assert_eq!(nearest("site.time", known), Some("site.time_ns"));

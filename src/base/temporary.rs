@@ -1,6 +1,5 @@
-//! Temporary files that go away with the program, whatever ends it: a handle that is dropped removes
-//! its file, and [`lock_and_remove_all`] removes those of all handles when a signal is about to end the
-//! process, in which nothing is dropped.
+//! Temporary files that are removed however the program ends: dropping a handle removes its file, and
+//! [`lock_and_remove_all`] removes the files of all handles before a signal ends the process.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -9,42 +8,42 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::NamedTempFile;
 
-/// The files there are. Whoever makes, keeps or drops one holds the lock, so that none is made unseen.
+/// All temporary files. Creating, keeping or removing one takes the lock.
 static ALIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn alive() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    // A set of paths is as good after a panic as before.
+    // The set is valid even if a thread panicked while it held the lock.
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An open file with a name, to be renamed or to disappear.
 #[derive(Debug)]
 pub struct Temporary {
-    /// `None` once it was kept.
+    /// `None` after the file was renamed.
     file: Option<NamedTempFile>,
     path: PathBuf,
 }
 
 impl Temporary {
-    /// An empty file in `folder`, as readable as any other new file there: it is meant to be kept.
+    /// Creates an empty file in `folder` with the permissions of a new file, to be kept.
     ///
     /// # Errors
-    /// When no file can be made there.
+    /// When the file cannot be created.
     pub fn beside(folder: &Path) -> io::Result<Temporary> {
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // Like every new file: the system takes the umask off.
+            // The system applies the umask.
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
         Temporary::made(|| builder.tempfile_in(folder))
     }
 
-    /// An empty file in the system's folder for such files, for nobody but its user.
+    /// Creates an empty file in the system's temporary folder, readable only by the user.
     ///
     /// # Errors
-    /// When no file can be made there.
+    /// When the file cannot be created.
     pub fn scratch() -> io::Result<Temporary> {
         Temporary::made(NamedTempFile::new)
     }
@@ -60,22 +59,23 @@ impl Temporary {
         })
     }
 
+    /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Renames the file to `target`, in place of what is there.
+    /// Renames the file to `target`, replacing an existing file.
     ///
     /// # Errors
-    /// When it cannot be renamed; it is removed then.
+    /// When the file cannot be renamed; it is removed then.
     pub fn persist(self, target: &Path) -> io::Result<()> {
         self.kept(|file| file.persist(target).map_err(|e| e.error))
     }
 
-    /// Renames the file to `target`, where nothing may be.
+    /// Renames the file to `target`, which must not exist.
     ///
     /// # Errors
-    /// When something is there or it cannot be renamed; it is removed then.
+    /// When `target` exists or the file cannot be renamed; the file is removed then.
     pub fn persist_noclobber(self, target: &Path) -> io::Result<()> {
         self.kept(|file| file.persist_noclobber(target).map_err(|e| e.error))
     }
@@ -95,7 +95,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // A kept file has gone out of the set already, and another may have its name by now.
+        // A renamed file has left the set already, and another file may have its name.
         if let Some(file) = self.file.take() {
             let mut alive = alive();
             drop(file);
@@ -117,12 +117,12 @@ impl Write for Temporary {
     }
 }
 
-/// Removes the files of all handles; as long as the guard lives, none is made or kept.
-#[must_use = "files can be made again once the guard is dropped"]
+/// Removes the files of all handles. While the guard lives, no file can be created or kept.
+#[must_use = "files can be created again when the guard is dropped"]
 pub fn lock_and_remove_all() -> impl Sized {
     let mut alive = alive();
     for path in std::mem::take(&mut *alive) {
-        // What cannot be removed could not be told to anybody either.
+        // The process is ending: there is nobody to report an error to.
         let _ = std::fs::remove_file(path);
     }
     alive
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_files_stay_and_others_go() {
+    fn renamed_files_remain_and_dropped_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("report.md");
         let mut file = Temporary::beside(folder.path()).unwrap();

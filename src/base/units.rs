@@ -1,6 +1,6 @@
-//! Numbers as people read them: three significant digits, SI units, a thin-space-free ASCII form.
+//! Numbers for reports: three significant digits, SI units, ASCII.
 //!
-//! Printing never rounds before a comparison: callers compare the raw numbers.
+//! Callers compare the raw numbers, never the rounded text.
 
 /// A duration in nanoseconds: `850 ns`, `12.3 us`, `4.56 ms`, `1.23 s`.
 pub fn ns(value: f64) -> String {
@@ -8,7 +8,7 @@ pub fn ns(value: f64) -> String {
 }
 
 /// Two durations in the unit of the longer one: `1.20 to 2.40 ms`; `up to 2.40 ms` when the shorter
-/// one is nothing beside it, `2.40 ms` when they print the same.
+/// one rounds to zero, `2.40 ms` when they print the same.
 pub fn ns_range(low: f64, high: f64) -> String {
     let whole = ns(high);
     let Some((upper, unit)) = whole.split_once(' ') else {

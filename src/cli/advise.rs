@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::exit_gates::Gates;
 use super::progress::Bar;
 use super::{
-    AdviseArgs, Failure, Outcome, ReportArgs, RuleArgs, Speech, config, merge, multi_rank, output,
+    AdviseArgs, Console, Failure, Outcome, ReportArgs, RuleArgs, config, merge, multi_rank, output,
 };
 use crate::advisor::{Advisor, Analysis, Stage, open};
 use crate::base::text::plain;
@@ -21,9 +21,9 @@ use crate::read;
 use crate::report::{self, LeftOut, Report};
 
 /// Merges the options of the command line with those of the configuration, then runs [`advise`].
-pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
+pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> Outcome {
     let config = config::load(args.config.config.as_deref())?;
-    config.fill_speech(&mut speech);
+    config.fill_console(&mut console);
     config.fill_report(&mut args.report);
     config.fill_rules(&mut args.rules);
     config.fill_gates(&mut args.gates);
@@ -33,9 +33,9 @@ pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
     if args.costs.is_empty() {
         args.costs.clone_from(&config.costs);
     }
-    output::set_color(speech.color());
+    output::set_color(console.color());
     if args.config.dump_config {
-        return output::print(&config::dump(&config::effective(&args, speech)));
+        return output::print(&config::dump(&config::effective(&args, console)));
     }
     config.check_rules(&args.rules.paths)?;
     let read = [
@@ -47,7 +47,7 @@ pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
             refuse_overwriting_input(what, path, args.report.output.as_deref())?;
         }
     }
-    advise(&args, speech)
+    advise(&args, console)
 }
 
 /// Writes the report of one profile, or of several as the ranks of one job.
@@ -55,7 +55,7 @@ pub(super) fn run(mut args: AdviseArgs, mut speech: Speech) -> Outcome {
 /// # Errors
 /// When no profile can be analyzed, a file cannot be read or written, or a rule, a GPU or a template has
 /// mistakes: [`Failure::Unusable`] with what to do.
-pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
+pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     if args.profiles.is_empty() {
         return Err(Failure::Unusable("no profile given".into()));
     }
@@ -64,18 +64,18 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
         refuse_overwriting(path, output)?;
     }
     let format = format(&args.report)?;
-    let mut timer = StageTimer::new(speech);
+    let mut timer = StageTimer::new(console);
     // Everything that can be wrong with the arguments is checked before a large file is read.
     let rules = super::rules::load_for_analysis(&args.rules)?;
     let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
     let gates = Gates::load(&args.gates, Some(ran))?;
     let mut session = Session::new(args, rules)?;
     timer.done("loaded rules");
-    let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, speech)?;
+    let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
     if inputs.is_job {
         // Reports are merged whole, whatever is shown of them in the end.
         session.advisor = session.advisor.options(options(args, report::MAX_SITES));
-        return run_job(&session, &gates, inputs, speech);
+        return run_job(&session, &gates, inputs, console);
     }
     let max_sites = sites_shown(&args.report, format);
     session.advisor = session.advisor.options(options(args, max_sites));
@@ -83,17 +83,17 @@ pub fn advise(args: &AdviseArgs, speech: Speech) -> Outcome {
         .files
         .first()
         .ok_or_else(|| Failure::Unusable("no profile given".into()))?;
-    let bar = Bar::new(speech.quiet);
+    let bar = Bar::new(console.quiet);
     let profile = open(path, &bar);
     bar.done();
     let result = session.analyze(path, profile?, &mut timer)?;
     for warning in &result.warnings {
-        speech.warn(warning);
+        console.warn(warning);
     }
     match result.output {
         Output::Why(text) => write(&args.report, &text),
         Output::Report(report) => {
-            let outcome = write_and_gate(&args.report, &gates, *report, speech);
+            let outcome = write_and_gate(&args.report, &gates, *report, console);
             timer.done("wrote the report");
             outcome
         }
@@ -105,19 +105,19 @@ fn run_job(
     session: &Session<'_>,
     gates: &Gates<'_>,
     inputs: multi_rank::Inputs,
-    speech: Speech,
+    console: Console,
 ) -> Outcome {
     for file in &inputs.files {
         refuse_overwriting(file, session.args.report.output.as_deref())?;
     }
     for repeated in &inputs.repeated {
-        speech.warn(&format!("{}: {}", plain(&repeated.file), repeated.why));
+        console.warn(&format!("{}: {}", plain(&repeated.file), repeated.why));
     }
-    let result = analyze_all(inputs, speech, |file, timer| session.file(file, timer))?;
+    let result = analyze_all(inputs, console, |file, timer| session.file(file, timer))?;
     if session.args.why.is_some() {
         return write(&session.args.report, &result.whys);
     }
-    write_and_gate(&session.args.report, gates, result.report()?, speech)
+    write_and_gate(&session.args.report, gates, result.report()?, console)
 }
 
 /// The results of the profiles of a job.
@@ -138,15 +138,15 @@ impl JobResult {
 /// Analyzes the profiles of a job, two at a time; `analyze` must not keep the profile.
 fn analyze_all(
     inputs: multi_rank::Inputs,
-    speech: Speech,
+    console: Console,
     analyze: impl Fn(&Path, &mut StageTimer) -> Result<ProfileResult, Failure> + Sync,
 ) -> Result<JobResult, Failure> {
     // Stage times of several files at once would be interleaved.
-    let silent = Speech {
+    let silent = Console {
         verbose: false,
-        ..speech
+        ..console
     };
-    let results = multi_rank::each(&inputs.files, speech, |file| {
+    let results = multi_rank::each(&inputs.files, console, |file| {
         analyze(file, &mut StageTimer::new(silent))
     });
     let mut all = JobResult {
@@ -155,7 +155,7 @@ fn analyze_all(
         left_out: inputs.repeated,
     };
     let mut warnings = Vec::new();
-    for result in multi_rank::usable(&inputs.files, results, &mut all.left_out, speech)? {
+    for result in multi_rank::usable(&inputs.files, results, &mut all.left_out, console)? {
         warnings.push((result.file.clone(), result.warnings));
         match result.output {
             Output::Why(text) => {
@@ -165,25 +165,25 @@ fn analyze_all(
             Output::Report(report) => all.reports.push(*report),
         }
     }
-    multi_rank::warn(&warnings, speech);
+    multi_rank::warn(&warnings, console);
     Ok(all)
 }
 
 /// The report of a profile or of a job, for commands that process reports.
-pub(super) fn report_of(args: &AdviseArgs, speech: Speech) -> Result<Report, Failure> {
+pub(super) fn report_of(args: &AdviseArgs, console: Console) -> Result<Report, Failure> {
     let session = Session::for_reports(args)?;
-    let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, speech)?;
-    analyze_all(inputs, speech, |file, timer| session.file(file, timer))?.report()
+    let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
+    analyze_all(inputs, console, |file, timer| session.file(file, timer))?.report()
 }
 
 /// One report per input; an input that is a report already is returned as it is.
 pub(super) fn reports_of(
     args: &AdviseArgs,
     inputs: multi_rank::Inputs,
-    speech: Speech,
+    console: Console,
 ) -> Result<Vec<Report>, Failure> {
     let session = Session::for_reports(args)?;
-    let all = analyze_all(inputs, speech, |file, timer| {
+    let all = analyze_all(inputs, console, |file, timer| {
         if !merge::is_report(file) {
             return session.file(file, timer);
         }
@@ -278,7 +278,7 @@ impl<'a> Session<'a> {
         } = self.advisor.analyze(profile, done)?;
         for silenced in &verdict.silenced {
             let place = plain(&silenced.place);
-            timer.speech.remark(&format!(
+            timer.console.note(&format!(
                 "{} is silenced by {} at {place}",
                 silenced.rule, silenced.by
             ));
@@ -322,14 +322,14 @@ fn asked_for(args: &AdviseArgs, rules: &RuleSet) -> Result<Option<(Rule, RuleSet
 
 /// Prints how long each stage took, with `--verbose`.
 struct StageTimer {
-    speech: Speech,
+    console: Console,
     since: Instant,
 }
 
 impl StageTimer {
-    fn new(speech: Speech) -> StageTimer {
+    fn new(console: Console) -> StageTimer {
         StageTimer {
-            speech,
+            console,
             since: Instant::now(),
         }
     }
@@ -346,8 +346,8 @@ impl StageTimer {
     /// Prints the time since the stage before; `stage` is in the past tense.
     fn done(&mut self, stage: &str) {
         let took = i64::try_from(self.since.elapsed().as_nanos()).unwrap_or(i64::MAX);
-        self.speech
-            .remark(&format!("{stage} in {}", units::ns(took as f64)));
+        self.console
+            .note(&format!("{stage} in {}", units::ns(took as f64)));
         self.since = Instant::now();
     }
 }
@@ -412,11 +412,11 @@ pub(super) fn write_and_gate(
     args: &ReportArgs,
     gates: &Gates<'_>,
     mut report: Report,
-    speech: Speech,
+    console: Console,
 ) -> Outcome {
-    gates.filter(&mut report, speech);
+    gates.filter(&mut report, console);
     write(args, &render(args, format(args)?, &report)?)?;
-    gates.judge(&report)
+    gates.check(&report)
 }
 
 /// The requested format, or the default of the file or terminal that the report goes to.

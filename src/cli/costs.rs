@@ -1,10 +1,10 @@
-//! `pyprof-advise costs`: what operators cost, and costs of one's own.
+//! `pyprof-advise costs`: lists, explains, checks and tests the costs of operators.
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{Failure, Outcome, Speech, examples, output};
+use super::{Console, Failure, Outcome, examples, output};
 use crate::base::suggest::did_you_mean;
 use crate::base::text::plain;
 use crate::base::units::counted;
@@ -12,31 +12,31 @@ use crate::cost::ops::{self, Entry};
 use crate::cost::user::names::FUNCTIONS;
 use crate::cost::user::{UserCost, UserCosts, op_name};
 
-/// What can be asked of costs.
+/// Commands of `costs`.
 #[derive(Debug, Subcommand)]
 pub(super) enum CostsCommand {
-    /// Every operator with a price
+    /// List every operator with a known cost
     #[command(after_help = examples::COSTS_LIST)]
     List {
         /// Only operators whose name contains this
         part: Option<String>,
-        /// A cost file of your own besides; may be repeated
+        /// A cost file of your own, in addition; may be repeated
         #[arg(long, value_name = "FILE")]
         costs: Vec<PathBuf>,
     },
-    /// How the FLOPs and bytes of an operator are counted
+    /// Explain how the FLOPs and bytes of an operator are counted
     #[command(after_help = examples::COSTS_EXPLAIN)]
     Explain {
         /// The operator as reports show it: `aten::addmm`, `my_lib::fused_mlp`
         op: String,
-        /// A cost file of your own; it wins over the built-in table; may be repeated
+        /// A cost file of your own; it takes precedence over the built-in table; may be repeated
         #[arg(long, value_name = "FILE")]
         costs: Vec<PathBuf>,
     },
-    /// Every function that the expressions of cost files can use
+    /// List every function that the expressions of cost files can use
     #[command(after_help = examples::COSTS_FUNCTIONS)]
     Functions,
-    /// Look cost files over and name every mistake
+    /// Check cost files and report every mistake
     #[command(after_help = examples::COSTS_CHECK)]
     Check {
         /// Cost files
@@ -52,15 +52,15 @@ pub(super) enum CostsCommand {
     },
 }
 
-pub(super) fn run(command: CostsCommand, speech: Speech) -> Outcome {
+pub(super) fn run(command: CostsCommand, console: Console) -> Outcome {
     match command {
         CostsCommand::List { part, costs } => {
             output::print(&list(part.as_deref(), &load(&costs)?)?)
         }
         CostsCommand::Explain { op, costs } => output::print(&explain(&op, &load(&costs)?)?),
         CostsCommand::Functions => output::print(&functions()),
-        CostsCommand::Check { files } => check(&files, speech),
-        CostsCommand::Test { files } => test(&files, speech),
+        CostsCommand::Check { files } => check(&files, console),
+        CostsCommand::Test { files } => test(&files, console),
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn load(files: &[PathBuf]) -> Result<UserCosts, Failure> {
     Ok(UserCosts::load(files)?)
 }
 
-/// The costs of files that are being looked over: mistakes fail the gate.
+/// The costs of files to check: mistakes fail the gate.
 fn load_own(files: &[PathBuf]) -> Result<UserCosts, Failure> {
     UserCosts::load(files).map_err(|complaints| {
         output::complain(&complaints.render(output::stderr_color()));
@@ -90,7 +90,7 @@ fn list(part: Option<&str>, user: &UserCosts) -> Result<String, Failure> {
     }
     rows.retain(|(op, ..)| part.is_none_or(|p| op.contains(p)));
     if let (Some(part), true) = (part, rows.is_empty()) {
-        let why = format!("no operator with a price has `{part}` in its name");
+        let why = format!("no operator with a known cost has `{part}` in its name");
         return Err(Failure::Unusable(why));
     }
     let width = rows.iter().map(|(op, ..)| op.len()).max().unwrap_or(0);
@@ -127,7 +127,9 @@ fn explain(op: &str, user: &UserCosts) -> Result<String, Failure> {
                 &near
             };
             let op = plain(op);
-            Err(Failure::Unusable(format!("`{op}` has no price{hint}")))
+            Err(Failure::Unusable(format!(
+                "the cost of `{op}` is unknown{hint}"
+            )))
         }
     }
 }
@@ -186,9 +188,9 @@ fn functions() -> String {
     FUNCTIONS.iter().map(entry).collect()
 }
 
-fn check(files: &[PathBuf], speech: Speech) -> Outcome {
+fn check(files: &[PathBuf], console: Console) -> Outcome {
     let user = load_own(files)?;
-    if speech.quiet {
+    if console.quiet {
         return Ok(());
     }
     let n = user.costs().len() as u64;
@@ -196,10 +198,10 @@ fn check(files: &[PathBuf], speech: Speech) -> Outcome {
     output::print(&format!("{} {verb} fine\n", counted(n, "cost")))
 }
 
-fn test(files: &[PathBuf], speech: Speech) -> Outcome {
+fn test(files: &[PathBuf], console: Console) -> Outcome {
     let proofs = load_own(files)?.prove();
     let mut text = String::new();
-    for proof in proofs.iter().filter(|p| speech.verbose || !p.passed()) {
+    for proof in proofs.iter().filter(|p| console.verbose || !p.passed()) {
         text.push_str(&format!(
             "{}: {}: {}\n",
             plain(&proof.file),
@@ -208,7 +210,7 @@ fn test(files: &[PathBuf], speech: Speech) -> Outcome {
         ));
     }
     let failed = proofs.iter().filter(|p| !p.passed()).count();
-    if failed > 0 || !speech.quiet {
+    if failed > 0 || !console.quiet {
         let passed = proofs.len() - failed;
         text.push_str(&format!("{passed} passed, {failed} failed\n"));
     }

@@ -1,4 +1,4 @@
-//! `pyprof-advise diff`: a profile held against the one before a change.
+//! `pyprof-advise diff`: compares the profiles before and after a change.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 
 use super::{
-    AdviseArgs, ConfigArgs, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, Speech, advise,
+    AdviseArgs, ConfigArgs, Console, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, advise,
     examples, merge, output,
 };
 use crate::base::units::percent;
@@ -14,21 +14,20 @@ use crate::compare::diff::{self, Diff};
 use crate::formats::OutputFormat;
 use crate::report::Report;
 
-/// What `diff` can be told.
+/// Arguments of `diff`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    long_about = "Holds a profile against the one before a change: what got slower, faster, appeared and \
-vanished, which findings are fixed or new, whether the difference is more than the noise of the steps, and \
-how sure all of that is. Both may be profiles, folders with the profiles of a job, or reports written with \
-`--format json`. Times are compared per step where both mark numbered steps, else call by call, never by the \
-length of a capture.",
+    long_about = "Compares the profiles before and after a change: what got slower or faster, what appeared or \
+vanished, which findings are fixed or new, and whether the difference exceeds the noise between steps. Both \
+sides may be profiles, folders with the profiles of a job, or reports written with `--format json`. Times are \
+compared per step where both sides mark numbered steps, else per call, never by the length of a capture.",
     after_help = examples::DIFF
 )]
 pub(super) struct DiffArgs {
     /// The profile, report or folder before the change
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
-    /// The one after it
+    /// The profile, report or folder after the change
     #[arg(value_name = "AFTER")]
     after: PathBuf,
     /// Write to a file instead of standard output
@@ -37,24 +36,24 @@ pub(super) struct DiffArgs {
     /// Output format; without it the ending of the output file decides, else it is `markdown`
     #[arg(long, value_name = "FORMAT", value_parser = output::diff_formats())]
     format: Option<OutputFormat>,
-    /// Exit with status 1 when the second is slower by more than this, and by more than chance explains:
-    /// `regression=3%`. Differences under 2 % are never called slower, nor are those of different GPUs
+    /// Exit with status 1 when AFTER is slower by more than this and by more than the run-to-run noise:
+    /// `regression=3%`. Differences below 2 %, or between different GPUs, never fail
     #[arg(long, value_name = "GATE")]
     fail_on: Option<Gate>,
     /// The GPU of both profiles: a name from `gpus list` or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     gpu: Option<String>,
-    /// The GPU of the second, where it is another one
+    /// The GPU of AFTER, if it differs
     #[arg(long, value_name = "NAME|FILE")]
     gpu_after: Option<String>,
     #[command(flatten)]
     rules: RuleArgs,
-    /// FLOPs and bytes of your own operators, a TOML file; may be repeated
+    /// A TOML file with FLOPs and bytes of your own operators; may be repeated
     #[arg(long, value_name = "FILE")]
     costs: Vec<PathBuf>,
 }
 
-/// `regression=3%`: the share by which the second may be slower.
+/// The largest slowdown that passes, as a share: 0.03 for `regression=3%`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Gate(f64);
 
@@ -74,13 +73,13 @@ impl FromStr for Gate {
     }
 }
 
-pub(super) fn diff(args: &DiffArgs, speech: Speech) -> Outcome {
+pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
     for path in [&args.before, &args.after] {
         advise::refuse_overwriting(path, args.output.as_deref())?;
     }
-    let before = report(args, &args.before, args.gpu.as_ref(), speech)?;
+    let before = report(args, &args.before, args.gpu.as_ref(), console)?;
     let gpu_after = args.gpu_after.as_ref().or(args.gpu.as_ref());
-    let after = report(args, &args.after, gpu_after, speech)?;
+    let after = report(args, &args.after, gpu_after, console)?;
     let diff = diff::diff(&before, &after);
     let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
     let render = args.format.or_else(of_file).and_then(|format| format.diff);
@@ -90,14 +89,14 @@ pub(super) fn diff(args: &DiffArgs, speech: Speech) -> Outcome {
         None => output::print(&text)?,
     }
     args.fail_on
-        .map_or(Ok(()), |gate| gate.judge(&diff, speech))
+        .map_or(Ok(()), |gate| gate.judge(&diff, console))
 }
 
 impl Gate {
-    fn judge(self, diff: &Diff, speech: Speech) -> Outcome {
+    fn judge(self, diff: &Diff, console: Console) -> Outcome {
         if let Some(why) = &diff.regression_not_judged {
-            speech.warn(&format!(
-                "--fail-on regression was not judged: {}",
+            console.warn(&format!(
+                "--fail-on regression was not checked: {}",
                 crate::base::text::plain(why)
             ));
         }
@@ -105,7 +104,7 @@ impl Gate {
             Some(slower) if slower > self.0 => {
                 let unknown = match diff.noise {
                     Some(_) => "",
-                    None => "; how much runs differ by chance is not known",
+                    None => "; the run-to-run noise is unknown",
                 };
                 output::labelled(
                     "failed",
@@ -123,16 +122,16 @@ impl Gate {
     }
 }
 
-/// The report of one side: read where it is one, made where it is a profile or a folder of them.
+/// The report of one side: read from a report, or built from a profile or a folder of profiles.
 fn report(
     args: &DiffArgs,
     path: &Path,
     gpu: Option<&String>,
-    speech: Speech,
+    console: Console,
 ) -> Result<Report, Failure> {
     if merge::is_report(path) {
         let mut report = merge::read(path)?;
-        // What a baseline or a suppression hid is there all the same.
+        // Findings hidden by a baseline or a suppression count too.
         report.unhide();
         return Ok(report);
     }
@@ -146,7 +145,7 @@ fn report(
         gates: GateArgs::default(),
         config: ConfigArgs::default(),
     };
-    advise::report_of(&advise, speech)
+    advise::report_of(&advise, console)
 }
 
 #[cfg(test)]
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_are_shares() {
+    fn regression_gates_are_parsed_as_shares() {
         let share = |text: &str| text.parse::<Gate>().map(|gate| gate.0).ok();
         assert_eq!(share("regression=3%"), Some(0.03));
         assert_eq!(share("regression=0%"), Some(0.0));

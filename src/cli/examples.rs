@@ -1,35 +1,35 @@
-//! What `--help` ends with: examples, from the most common one on.
+//! The examples at the end of `--help`, most common first.
 
 pub(super) const ADVISE: &str = "\
 Examples:
-  pyprof-advise net.sqlite                          advice, with the GPU the profile names
-  pyprof-advise net.sqlite --for-pr -o pr.md        into a file that fits a pull request
+  pyprof-advise net.sqlite                          advice for the GPU that the profile names
+  pyprof-advise net.sqlite --for-pr -o pr.md        a file that fits a pull request
   pyprof-advise net.sqlite --format html -o a.html  a page with charts and a table of all work
   pyprof-advise net.sqlite --gpu v100               as if on a V100
-  pyprof-advise net.pt.trace.json.gz                the same from a trace of torch.profiler
-  pyprof-advise rank*.json.gz -o job.md             the ranks of one job, in one report
-  pyprof-advise diff before.sqlite after.sqlite     what a change did: slower, faster, fixed, new
-  pyprof-advise net.sqlite --rules my-rules/        your own rules as well
-  pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not
-  pyprof-advise rules explain precision/amp-off     what a rule looks for and advises
-  pyprof-advise net.sqlite --costs my-costs.toml    with what your own operators cost
+  pyprof-advise net.pt.trace.json.gz                the same, from a torch.profiler trace
+  pyprof-advise rank*.json.gz -o job.md             one report of all ranks of a job
+  pyprof-advise diff before.sqlite after.sqlite     the effect of a change
+  pyprof-advise net.sqlite --rules my-rules/        with your own rules too
+  pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not fire
+  pyprof-advise rules explain precision/amp-off     what a rule detects and advises
+  pyprof-advise net.sqlite --costs my-costs.toml    with costs of your own operators
   pyprof-advise gpus list                           names for --gpu
   pyprof-advise prof net.sqlite --csv               PyProf's columns, one row per kernel
-  pyprof-advise scrub net.sqlite safe.sqlite        a copy without secrets, names and home folders
-  pyprof-advise net.sqlite --fail-on error          status 1 when there is an error
-  pyprof-advise net.sqlite --baseline main.json     only what is new since that report
-  pyprof-advise --dump-config > pyprof-advise.toml  a file for --config to start from
+  pyprof-advise scrub net.sqlite safe.sqlite        a copy without private data
+  pyprof-advise net.sqlite --fail-on error          exit status 1 if there is an error
+  pyprof-advise net.sqlite --baseline main.json     only findings that are new since that report
+  pyprof-advise --dump-config > pyprof-advise.toml  a configuration file to start from
 
 A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems or nvprof:
   nsys profile -t cuda,nvtx -o net python train.py
   nsys export --type sqlite -o net.sqlite net.nsys-rep
 
-Exit status: 0 a report was written, whatever it says; 1 a gate failed (--fail-on, here and of
-diff, and test and check of rules and costs); 2 nothing could be judged, or the command line was wrong.";
+Exit status: 0 a report was written, whatever it says; 1 a gate failed (--fail-on of this command and of
+diff; test and check of rules and costs); 2 nothing could be analyzed, or the command line was wrong.";
 
 pub(super) const DIFF: &str = "\
 Examples:
-  pyprof-advise diff before.sqlite after.sqlite                  what the change did
+  pyprof-advise diff before.sqlite after.sqlite                  the effect of a change
   pyprof-advise diff main.json after.sqlite -o diff.md           a report kept from main, and a profile
   pyprof-advise diff before/ after/                              two jobs, a folder of profiles each
   pyprof-advise diff h100.json.gz mi300.json.gz --format html -o diff.html
@@ -48,16 +48,16 @@ Examples:
 pub(super) const RULES: &str = "\
 Examples:
   pyprof-advise rules list                             every rule with its title
-  pyprof-advise rules list --select precision          those of a category
-  pyprof-advise rules explain precision/amp-off        what it looks for and advises
+  pyprof-advise rules list --select precision          the rules of a category
+  pyprof-advise rules explain precision/amp-off        what it detects and advises
   pyprof-advise rules new fusion/my-idea               a file to start from, in rules/
   pyprof-advise rules check rules/ && pyprof-advise rules test rules/";
 
 pub(super) const COSTS: &str = "\
 Examples:
   pyprof-advise costs explain aten::addmm              how FLOPs and bytes are counted
-  pyprof-advise costs list attention                   operators with it in their name
-  pyprof-advise costs test my-costs.toml               your own, held to their examples";
+  pyprof-advise costs list attention                   operators with this in their name
+  pyprof-advise costs test my-costs.toml               test your own costs";
 
 pub(super) const GPUS: &str = "\
 Examples:
@@ -66,9 +66,9 @@ Examples:
 
 pub(super) const SCHEMA: &str = "\
 Examples:
-  pyprof-advise schema report > report.json            of what --format json prints
-  pyprof-advise schema diff > diff.json                of what diff --format json prints
-  pyprof-advise schema config > config.json            of the file --config reads, for your editor";
+  pyprof-advise schema report > report.json            the schema of --format json
+  pyprof-advise schema diff > diff.json                the schema of diff --format json
+  pyprof-advise schema config > config.json            the schema of --config files, for your editor";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:
@@ -80,11 +80,11 @@ pub(super) const MAN: &str = "\
 Examples:
   pyprof-advise man | man -l -                         read it
   pyprof-advise man > /usr/local/share/man/man1/pyprof-advise.1
-  pyprof-advise man rules list | man -l -              of a command";
+  pyprof-advise man rules list | man -l -              the page of a command";
 
 pub(super) const PARSE: &str = "\
 Examples:
-  pyprof-advise parse net.sqlite > net.dict            for prof, and for scripts made for PyProf
+  pyprof-advise parse net.sqlite > net.dict            for prof, and for scripts written for PyProf
   pyprof-advise parse net.sqlite --format jsonl        a JSON object per kernel";
 
 pub(super) const PROF: &str = "\
@@ -117,7 +117,7 @@ Examples:
 pub(super) const RULES_TEST: &str = "\
 Examples:
   pyprof-advise rules test                             the built-in rules
-  pyprof-advise rules test my-rules/ --verbose         yours, every test by name";
+  pyprof-advise rules test my-rules/ --verbose         your rules, listing every test";
 
 pub(super) const RULES_SCHEMA: &str = "\
 Examples:
@@ -159,4 +159,4 @@ Examples:
 pub(super) const GPUS_SHOW: &str = "\
 Examples:
   pyprof-advise gpus show h100 > my-board.toml
-  pyprof-advise gpus show my-board.toml                how your file is read";
+  pyprof-advise gpus show my-board.toml                how your file was understood";

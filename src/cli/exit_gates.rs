@@ -1,13 +1,13 @@
-//! What decides over the exit status once the report is written: what of it is shown at all, and
-//! what it is held to.
+//! Suppressions, the baseline and `--fail-on`: which findings are shown, and whether the exit status of a
+//! written report is 1.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Failure, GateArgs, Outcome, Speech, merge, multi_rank, output};
-use crate::base::date::Date;
+use super::{Console, Failure, GateArgs, Outcome, merge, multi_rank, output};
+use crate::base::date::{self, Date};
 use crate::base::glob::Glob;
 use crate::base::suggest::did_you_mean;
 use crate::base::text::{plain, some};
@@ -18,17 +18,18 @@ use crate::report::{FindingReport, Report, Suppression, SuppressionState};
 
 /// Rule ids named in one line.
 const NAMED: usize = 10;
-/// The day it is, for suppressions that end, in seconds since 1970, so that a run can be repeated:
+/// Overrides the current date, in seconds since 1970, so that runs with expiring suppressions can be
+/// repeated:
 /// <https://reproducible-builds.org/specs/source-date-epoch/>.
 const TODAY: &str = "SOURCE_DATE_EPOCH";
 
-/// What a report must not have.
+/// A condition of `--fail-on` under which a report fails.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FailOn {
     /// A finding of this severity or above.
     Severity(Severity),
-    /// Findings that together give back so many percent or more: of GPU time, or of the window for
-    /// idle time, upper ends, as the first paragraph of the report has them.
+    /// Findings with an estimated total saving of this many percent or more (0 to 100): of GPU time,
+    /// or of the window for idle time. Upper ends, as in the first paragraph of the report.
     Saving(f64),
 }
 
@@ -42,7 +43,7 @@ impl FromStr for FailOn {
         }
         match text.split_once('=') {
             Some(("saving", share)) => parse_percent(share).map(FailOn::Saving).ok_or_else(|| {
-                format!("`{share}` is no share of the time: `saving=5%`, from 0% to 100%")
+                format!("expected a percentage from 0% to 100%, as in `saving=5%`, got `{share}`")
             }),
             Some(("regression", share)) => Err(format!(
                 "`regression` compares two runs: `pyprof-advise diff BEFORE AFTER --fail-on \
@@ -74,7 +75,7 @@ impl fmt::Display for FailOn {
     }
 }
 
-/// Why a report fails: one line that names the rules; `None` when it passes.
+/// Why a report fails, in one line that names the rules; `None` when it passes.
 fn reason(report: &Report, gates: &[FailOn]) -> Option<String> {
     let reasons: Vec<String> = gates
         .iter()
@@ -103,7 +104,7 @@ fn saving(report: &Report, limit: f64) -> Option<Failed<'_>> {
     let of = |ns: f64, whole: i64| if whole > 0 { ns / whole as f64 } else { 0.0 };
     let gpu = of(claimed.gpu_ns + claimed.copy_ns, summary.busy_ns);
     let idle = of(claimed.idle_ns, summary.device_window_ns);
-    let parts: Vec<String> = [(gpu, "GPU time"), (idle, "the window, now idle")]
+    let parts: Vec<String> = [(gpu, "GPU time"), (idle, "the window (idle time)")]
         .iter()
         .filter(|(share, _)| *share > 0.0 && *share >= limit)
         .map(|(share, of)| format!("up to {} of {of}", percent(*share)))
@@ -117,7 +118,7 @@ fn saving(report: &Report, limit: f64) -> Option<Failed<'_>> {
         saving.is_some_and(|s| share(s) >= limit)
     };
     let findings: Vec<&FindingReport> = report.findings.iter().filter(paying).collect();
-    let why = format!("{} can be won", parts.join(" and "));
+    let why = format!("estimated saving: {}", parts.join(" and "));
     (!parts.is_empty()).then_some((why, findings))
 }
 
@@ -133,12 +134,11 @@ fn rules(findings: &[&FindingReport]) -> String {
     some(&ids, NAMED)
 }
 
-/// The gates of a run, ready before a profile is read: a slip in them should not cost the time that
-/// takes.
+/// The gates of a run, loaded before a profile is read so that mistakes are reported at once.
 pub(super) struct Gates<'a> {
     args: &'a GateArgs,
     baseline: Option<(String, Report)>,
-    /// The rules that run; `None` where others ran them before.
+    /// The rules that are evaluated; `None` for reports that are only merged.
     ran: Option<Vec<String>>,
 }
 
@@ -155,8 +155,8 @@ impl<'a> Gates<'a> {
         })
     }
 
-    /// Takes out of the report what is suppressed, and then what the baseline has.
-    pub(super) fn filter(&self, report: &mut Report, speech: Speech) {
+    /// Hides suppressed findings, then findings that the baseline has.
+    pub(super) fn filter(&self, report: &mut Report, console: Console) {
         let ran = |rules: &Glob| match &self.ran {
             Some(ran) => ran.iter().any(|id| rules.matches(id)),
             None => true,
@@ -164,7 +164,7 @@ impl<'a> Gates<'a> {
         compare::suppress(report, &self.args.suppressions, today(), &ran);
         for suppression in &report.suppressions {
             if let Some(warning) = warning(suppression) {
-                speech.warn(&warning);
+                console.warn(&warning);
             }
         }
         if let Some((file, baseline)) = &self.baseline {
@@ -176,8 +176,8 @@ impl<'a> Gates<'a> {
         }
     }
 
-    /// The exit status of a written report.
-    pub(super) fn judge(&self, report: &Report) -> Outcome {
+    /// Fails when the written report meets a condition of `--fail-on`.
+    pub(super) fn check(&self, report: &Report) -> Outcome {
         match reason(report, &self.args.fail_on) {
             Some(reason) => {
                 output::labelled("failed", anstyle::AnsiColor::Red, &reason);
@@ -195,7 +195,7 @@ fn read_baseline(path: &Path) -> Result<Report, Failure> {
     })
 }
 
-/// What to say of a suppression that is good for nothing.
+/// The warning about a suppression without effect.
 fn warning(s: &Suppression) -> Option<String> {
     let at = s
         .place
@@ -209,9 +209,9 @@ fn warning(s: &Suppression) -> Option<String> {
             "{which} expired on {until}: {} shown again",
             counted(s.findings, "finding")
         )),
-        SuppressionState::Expired => Some(format!("{which} expired on {until}; take it out")),
+        SuppressionState::Expired => Some(format!("{which} expired on {until}; remove it")),
         SuppressionState::Unused => Some(format!(
-            "{which} hides nothing: there is no such finding, or it is elsewhere too"
+            "{which} hides nothing: no finding matches, or a matching finding is also elsewhere"
         )),
         SuppressionState::NotRun => {
             let files = RuleSet::builtin_files();
@@ -226,7 +226,7 @@ fn warning(s: &Suppression) -> Option<String> {
     }
 }
 
-/// The day it is in UTC, or the one [`TODAY`] says.
+/// The current date in UTC, or the date in [`TODAY`].
 fn today() -> Date {
     let told = std::env::var(TODAY)
         .ok()
@@ -235,7 +235,7 @@ fn today() -> Date {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         since.map_or(0, |since| since.as_secs())
     });
-    Date::of_unix(seconds)
+    date::of_unix(seconds)
 }
 
 #[cfg(test)]
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_are_read_and_written_alike() {
+    fn gates_round_trip_through_text() {
         for text in [
             "note",
             "warning",
@@ -259,15 +259,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_gate_is_explained() {
+    fn invalid_gates_are_explained() {
         for (text, says) in [
             ("warnings", "did you mean `warning`?"),
             ("", "expected `note`"),
             ("saving", "`saving=5%`"),
-            ("saving=5", "no share"),
-            ("saving=-1%", "no share"),
-            ("saving=NaN%", "no share"),
-            ("saving=1e3%", "no share"),
+            ("saving=5", "expected a percentage"),
+            ("saving=-1%", "expected a percentage"),
+            ("saving=NaN%", "expected a percentage"),
+            ("saving=1e3%", "expected a percentage"),
             ("regression=3%", "diff BEFORE AFTER --fail-on regression=3%"),
         ] {
             let error = text.parse::<FailOn>().unwrap_err();

@@ -1,18 +1,18 @@
-//! `pyprof-advise export`: the work of all ranks as one table in a file.
+//! `pyprof-advise export`: writes the work of all ranks as one table.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::{
-    AdviseArgs, ConfigArgs, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, Speech, advise,
+    AdviseArgs, ConfigArgs, Console, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, advise,
     examples, merge, multi_rank, output,
 };
 use crate::base::text::plain;
 use crate::base::units::counted;
 use crate::export::{self, COLUMNS, Table};
 
-/// What `export` can be told.
+/// Arguments of `export`.
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = examples::EXPORT,
@@ -22,15 +22,15 @@ pub(super) struct ExportArgs {
     /// Profiles, reports written with `--format json`, or folders of them
     #[arg(value_name = "PROFILE|REPORT", required = true)]
     inputs: Vec<PathBuf>,
-    /// The CSV file to write; without it CSV on standard output
+    /// The CSV file to write; by default CSV goes to standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The GPU of profiles: a name from `gpus list` or a TOML file; without it the one they name
+    /// The GPU of the profiles: a name from `gpus list` or a TOML file; by default the GPU they name
     #[arg(long, value_name = "NAME|FILE")]
     gpu: Option<String>,
     #[command(flatten)]
     rules: RuleArgs,
-    /// FLOPs and bytes of your own operators, a TOML file; may be repeated
+    /// A TOML file with FLOPs and bytes of your own operators; may be repeated
     #[arg(long, value_name = "FILE")]
     costs: Vec<PathBuf>,
 }
@@ -46,15 +46,15 @@ fn columns_help() -> String {
     text
 }
 
-pub(super) fn export(args: ExportArgs, speech: Speech) -> Outcome {
+pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
     // Before the profiles are read, which can take a while.
     check_extension(args.output.as_deref())?;
-    let inputs = multi_rank::inputs(&args.inputs, multi_rank::PROFILES_OR_REPORTS, speech)?;
+    let inputs = multi_rank::inputs(&args.inputs, multi_rank::PROFILES_OR_REPORTS, console)?;
     for file in &inputs.files {
         advise::refuse_overwriting(file, args.output.as_deref())?;
     }
     for twice in &inputs.repeated {
-        speech.warn(&format!("{}: {}", plain(&twice.file), twice.why));
+        console.warn(&format!("{}: {}", plain(&twice.file), twice.why));
     }
     let judging = AdviseArgs {
         profiles: args.inputs,
@@ -66,10 +66,10 @@ pub(super) fn export(args: ExportArgs, speech: Speech) -> Outcome {
         gates: GateArgs::default(),
         config: ConfigArgs::default(),
     };
-    warn_of_reports(&judging, &inputs.files, speech);
-    let table = Table::new(advise::reports_of(&judging, inputs, speech)?);
+    warn_of_reports(&judging, &inputs.files, console);
+    let table = Table::new(advise::reports_of(&judging, inputs, console)?);
     for remark in &table.remarks {
-        speech.warn(&plain(remark));
+        console.warn(&plain(remark));
     }
     match &args.output {
         Some(path) => output::write_file_with(path, |out| export::csv(&table, out)),
@@ -93,8 +93,8 @@ fn check_extension(output: Option<&Path>) -> Outcome {
     )))
 }
 
-/// Reports were judged already; options that say how to judge mean nothing to them.
-fn warn_of_reports(judging: &AdviseArgs, files: &[PathBuf], speech: Speech) {
+/// Warns that options of the analysis do not apply to inputs that are reports already.
+fn warn_of_reports(judging: &AdviseArgs, files: &[PathBuf], console: Console) {
     let rules = &judging.rules;
     let lists = [&rules.select, &rules.ignore, &rules.set];
     let paths = [&rules.paths, &judging.costs];
@@ -103,7 +103,7 @@ fn warn_of_reports(judging: &AdviseArgs, files: &[PathBuf], speech: Speech) {
         || paths.iter().any(|list| !list.is_empty());
     let reports = files.iter().filter(|file| merge::is_report(file)).count();
     if asked && reports > 0 {
-        speech.warn(&format!(
+        console.warn(&format!(
             "{} taken as {}: --gpu, --costs and options of rules are for profiles",
             counted(reports as u64, "report"),
             if reports == 1 { "it is" } else { "they are" }

@@ -1,4 +1,4 @@
-//! `pyprof-advise gpus`: which boards `--gpu` knows, and what is known of each.
+//! `pyprof-advise gpus`: lists and shows the boards that `--gpu` knows.
 
 use clap::Subcommand;
 
@@ -7,14 +7,14 @@ use crate::gpu::load::{self, built_in};
 use crate::gpu::select;
 use crate::gpu::show;
 
-/// What can be asked of the GPU table.
+/// Commands of `gpus`.
 #[derive(Debug, Subcommand)]
 pub(super) enum GpusCommand {
-    /// Every board with the names --gpu takes
+    /// List every board with the names that --gpu accepts
     #[command(after_help = examples::GPUS_LIST)]
     List,
-    /// One board as the TOML file it is, with sources: a start for a file of your own. Of your own
-    /// file: how it is read
+    /// Show a built-in board as a TOML file with sources, to start your own file from; or show how
+    /// your own file is understood
     #[command(after_help = examples::GPUS_SHOW)]
     Show {
         /// A name from `gpus list`, or a TOML file

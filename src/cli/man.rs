@@ -1,4 +1,4 @@
-//! `pyprof-advise man`: a manual page of the program or of one of its commands, as troff.
+//! `pyprof-advise man`: the manual page of the program or of a command, as troff.
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -6,7 +6,7 @@ use clap_mangen::Man;
 use super::{Cli, Failure, Outcome, output};
 use crate::base::suggest::did_you_mean;
 
-/// The page of a command: `["rules", "list"]`; of the program without one.
+/// Prints the page of a command such as `["rules", "list"]`; of the program for an empty path.
 pub(super) fn man(path: &[String]) -> Outcome {
     let mut program = Cli::command();
     program.build();
@@ -37,7 +37,7 @@ fn find<'a>(program: &'a Command, path: &[String]) -> Result<&'a Command, Failur
     })
 }
 
-/// What `--help` ends with, line by line: filled, columns would run into each other.
+/// The examples of `--help`, unfilled so that their columns stay aligned.
 fn examples(command: &Command) -> String {
     let Some(text) = command.get_after_help() else {
         return String::new();
@@ -48,7 +48,7 @@ fn examples(command: &Command) -> String {
     format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", lines.join("\n"))
 }
 
-/// A line that troff takes for text: no request, no escape, hyphens that can be copied.
+/// Escapes a line for troff, with hyphens that can be copied.
 fn line(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     match escaped.starts_with(['.', '\'']) {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_text() {
+    fn lines_are_escaped_for_troff() {
         assert_eq!(line(".nf"), "\\&.nf");
         assert_eq!(line("a\\b --c"), "a\\eb \\-\\-c");
     }

@@ -1,5 +1,5 @@
-//! `pyprof-advise merge`: reports of the ranks of a job, written as JSON on different machines, made
-//! one. It gives what all profiles at once would have given.
+//! `pyprof-advise merge`: merges the JSON reports of the ranks of a job. The result equals the report of
+//! all profiles analyzed at once.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,29 +8,29 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::exit_gates::Gates;
-use super::{Failure, GateArgs, Outcome, ReportArgs, Speech, advise, config, multi_rank};
+use super::{Console, Failure, GateArgs, Outcome, ReportArgs, advise, config, multi_rank};
 use crate::base::units;
 use crate::compare;
 use crate::report::{self, Report};
 
-/// Larger than any report; what is larger is something else, and not worth the memory.
+/// Largest report file read, in bytes; real reports are smaller.
 const MAX_BYTES: u64 = 256 << 20;
-/// How much of a file is looked at to tell a report from a trace.
+/// Bytes of a file that [`is_report`] reads.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// What `merge` can be told.
+/// Arguments of `merge`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct MergeArgs {
-    /// Reports written with `--format json`, one per profile, or folders of them; a single one is
-    /// only shown again
+    /// Reports written with `--format json`, one per profile, or folders of them; a single report is
+    /// rendered again
     #[arg(value_name = "REPORT", required = true)]
     reports: Vec<PathBuf>,
     #[command(flatten)]
     report: ReportArgs,
     #[command(flatten)]
     gates: GateArgs,
-    /// Take options from this TOML file; those given here win
+    /// Read options from this TOML file; command-line options take precedence
     #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
     config: Option<PathBuf>,
 }
@@ -39,48 +39,48 @@ const EXAMPLES: &str = "\
 Examples:
   pyprof-advise rank0.json.gz --format json -o r0.json      on one machine
   pyprof-advise rank1.json.gz --format json -o r1.json      on another
-  pyprof-advise merge r0.json r1.json -o advice.md          as if both had been given at once
+  pyprof-advise merge r0.json r1.json -o advice.md          as if both profiles were analyzed at once
   pyprof-advise merge reports/ -o advice.md                 all reports in a folder
   pyprof-advise merge r0.json --format html -o advice.html  the same report in another format
 
-Reports are taken at their word: merge only those of profiles and rules that you trust.";
+Reports are not verified: merge only reports that you trust.";
 
-pub(super) fn merge(mut args: MergeArgs, mut speech: Speech) -> Outcome {
+pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> Outcome {
     let config = config::load(args.config.as_deref())?;
-    config.fill_speech(&mut speech);
+    config.fill_console(&mut console);
     config.fill_report(&mut args.report);
     config.fill_gates(&mut args.gates);
     let gates = Gates::load(&args.gates, None)?;
-    let inputs = multi_rank::inputs(&args.reports, multi_rank::REPORTS, speech)?;
+    let inputs = multi_rank::inputs(&args.reports, multi_rank::REPORTS, console)?;
     for path in &inputs.files {
         advise::refuse_overwriting_input("report", path, args.report.output.as_deref())?;
     }
     let results = match inputs.files.as_slice() {
         [only] => vec![read(only)],
-        several => multi_rank::each(several, speech, one),
+        several => multi_rank::each(several, console, one),
     };
     let mut left_out = inputs.repeated;
-    let reports = multi_rank::usable(&inputs.files, results, &mut left_out, speech)?;
+    let reports = multi_rank::usable(&inputs.files, results, &mut left_out, console)?;
     let Some(mut merged) = compare::merge(reports, left_out) else {
         return Err(Failure::Unusable("no report given".into()));
     };
     merged.top = args.report.top.unwrap_or(merged.top);
-    advise::write_and_gate(&args.report, &gates, merged, speech)
+    advise::write_and_gate(&args.report, &gates, merged, console)
 }
 
-/// One of several reports: a job's can be shown again, but not taken apart.
+/// Reads one of several reports; the report of a job is refused, because it cannot be split.
 pub(super) fn one(path: &Path) -> Result<Report, Failure> {
     let report = read(path)?;
     if report.job.is_some() {
         return Err(Failure::Unusable(format!(
-            "{}: this report is of several profiles already\n  give the reports it was made of",
+            "{}: this report is of several profiles already\n  give the reports that it was merged from",
             path.display()
         )));
     }
     Ok(report)
 }
 
-/// The report of one file or of a job, as it was written.
+/// Reads a report of one profile or of a job.
 pub(super) fn read(path: &Path) -> Result<Report, Failure> {
     let fail = |why: String| Failure::Unusable(format!("{}: {why}", path.display()));
     let mut text = String::new();
@@ -103,7 +103,7 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
     report::read_json(&text).map_err(|error| fail(error.to_string()))
 }
 
-/// Whether a file is a report of ours and no trace: by the beginning of its text.
+/// Whether a file looks like a JSON report of this program, by the beginning of its text.
 pub(super) fn is_report(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = std::fs::metadata(path)

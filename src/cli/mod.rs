@@ -1,5 +1,5 @@
-//! Floor 8: the command line. One file per command; this one holds the arguments, the way to speak
-//! to a person (errors, warnings, progress), and the exit status.
+//! Floor 9: the command line, one file per command. This file defines the arguments, prints errors and
+//! warnings, and sets the exit status.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,7 +42,7 @@ const DEFAULT_TOP: usize = 10;
 const OK: u8 = 0;
 /// Exit status: a gate failed (`--fail-on`, `check` and `test` of rules and costs).
 const GATE: u8 = 1;
-/// Exit status: nothing could be judged, or the command line was wrong.
+/// Exit status: nothing could be analyzed, or the command line was wrong.
 const UNUSABLE: u8 = 2;
 
 /// Why a command did not succeed.
@@ -68,7 +68,7 @@ impl<E: Into<Error>> From<E> for Failure {
     }
 }
 
-/// What a command ends with.
+/// The result of a command.
 pub type Outcome = Result<(), Failure>;
 
 #[derive(Debug, Parser)]
@@ -76,8 +76,8 @@ pub type Outcome = Result<(), Failure>;
     name = "pyprof-advise",
     version,
     about = "Advice from GPU profiles of PyTorch programs: what to change, in what order, and why",
-    long_about = "Reads a GPU profile of a PyTorch program, works out what every kernel was for and how long it \
-should have taken, runs a set of rules over it, and writes prioritised advice per layer as Markdown.",
+    long_about = "Reads a GPU profile of a PyTorch program, finds the operator behind every kernel and the time it \
+should take, evaluates a set of rules, and writes prioritized advice per layer as Markdown.",
     after_help = examples::ADVISE,
     override_usage = "pyprof-advise [OPTIONS] <PROFILE>...\n       pyprof-advise <COMMAND>",
     subcommand_negates_reqs = true,
@@ -90,7 +90,7 @@ struct Cli {
     #[command(flatten)]
     advise: AdviseArgs,
     #[command(flatten)]
-    speech: Speech,
+    console: Console,
 }
 
 #[derive(Debug, Subcommand)]
@@ -101,7 +101,7 @@ enum Command {
         #[command(subcommand)]
         command: rules::RulesCommand,
     },
-    /// List, explain, check and test what operators cost, your own included
+    /// List, explain, check and test the costs of operators, your own included
     #[command(after_help = examples::COSTS)]
     Costs {
         #[command(subcommand)]
@@ -113,15 +113,15 @@ enum Command {
         #[command(subcommand)]
         command: gpus::GpusCommand,
     },
-    /// Compare a profile with the one before a change
+    /// Compare the profiles before and after a change
     Diff(diff::DiffArgs),
-    /// Put the JSON reports of several ranks together
+    /// Merge the JSON reports of several ranks
     Merge(merge::MergeArgs),
     /// Write the work of all ranks as one table, for DuckDB, Spark, polars or a spreadsheet
     #[command(
         long_about = "Writes one row per rank, layer, operator, direction and shapes: what the work is, how \
-long it took, what it should take. Nothing is added up over ranks, so an engine that reads CSV (DuckDB, Spark, \
-polars) can compare them as you like. docs/clusters.md has examples."
+long it took, and how long it should take. Ranks are not summed up, so an engine that reads CSV (DuckDB, Spark, \
+polars) can compare them. docs/clusters.md has examples."
     )]
     Export(export::ExportArgs),
     /// Write one dictionary per kernel, as PyProf's `parse` does
@@ -131,10 +131,10 @@ polars) can compare them as you like. docs/clusters.md has examples."
     /// Print the JSON Schema of an output or of the configuration
     #[command(after_help = examples::SCHEMA)]
     Schema {
-        /// Of what; `rules schema` has those of rules, costs and GPUs
+        /// Which schema; `rules schema` prints those of rules, costs and GPUs
         what: Schema,
     },
-    /// Make a copy of a profile that is safe to attach: no variables, tokens, names, home folders
+    /// Copy a profile without private data: no environment variables, tokens, names, home folders
     Scrub(scrub::ScrubArgs),
     /// Write a shell completion script to standard output
     #[command(after_help = examples::COMPLETIONS)]
@@ -145,31 +145,31 @@ polars) can compare them as you like. docs/clusters.md has examples."
     /// Write a manual page to standard output
     #[command(after_help = examples::MAN)]
     Man {
-        /// The command it is about: `rules list`; without it the program itself
+        /// The command, such as `rules list`; by default the program itself
         command: Vec<String>,
     },
 }
 
-/// Everything `advise` (the command without a name) can be told.
+/// Arguments of the command without a name.
 #[derive(Debug, Clone, Args)]
 pub struct AdviseArgs {
-    /// The profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database.
-    /// Several, or a folder of them, are the ranks of one job
+    /// A profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database.
+    /// Several profiles, or a folder, are the ranks of one job
     #[arg(value_name = "PROFILE", required_unless_present = "dump_config")]
     pub profiles: Vec<PathBuf>,
-    /// The GPU: a name from `gpus list` (v100, a100, h100, 4090, ...) or a TOML file of your own;
-    /// without it the one the profile names
+    /// The GPU: a name from `gpus list` (v100, a100, h100, 4090, ...) or a TOML file; by default the
+    /// GPU that the profile names
     #[arg(long, value_name = "NAME|FILE")]
     pub gpu: Option<String>,
     #[command(flatten)]
     pub report: ReportArgs,
     #[command(flatten)]
     pub rules: RuleArgs,
-    /// FLOPs and bytes of your own operators, a TOML file (`costs explain` shows how one counts); may
-    /// be repeated
+    /// A TOML file with FLOPs and bytes of your own operators (`costs explain` shows how they are
+    /// counted); may be repeated
     #[arg(long, value_name = "FILE")]
     pub costs: Vec<PathBuf>,
-    /// Say why a rule fired or did not on this profile, instead of the report
+    /// Explain why a rule fired or did not fire, instead of writing the report
     #[arg(long, value_name = "RULE")]
     pub why: Option<String>,
     #[command(flatten)]
@@ -178,33 +178,35 @@ pub struct AdviseArgs {
     pub config: ConfigArgs,
 }
 
-/// What a report is held to.
+/// Conditions under which the exit status is 1, and findings to hide.
 #[derive(Debug, Clone, Default, Args)]
 pub struct GateArgs {
-    /// Exit with status 1, once the report is written, when it has a finding of this severity or
-    /// above (`note`, `warning`, `error`), or gives back so much (`saving=5%`); several with commas
+    /// After writing the report, exit with status 1 when it has a finding of this severity or above
+    /// (`note`, `warning`, `error`), or when the estimated saving reaches a threshold (`saving=5%`);
+    /// several with commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub fail_on: Vec<FailOn>,
-    /// Show and count only what this report does not have: one written with `--format json`
+    /// Show only findings that this report, written with `--format json`, does not have
     #[arg(long, value_name = "REPORT")]
     pub baseline: Option<PathBuf>,
-    /// Findings the configuration asks not to show.
+    /// Findings that the configuration hides.
     #[arg(skip)]
     pub suppressions: Vec<Suppression>,
 }
 
-/// Where options come from besides the command line.
+/// Where options come from, other than the command line.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigArgs {
-    /// Take options from this TOML file; those of the command line win. Without it none is read
+    /// Read options from this TOML file; command-line options take precedence. No configuration file
+    /// is loaded unless you name one
     #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
     pub config: Option<PathBuf>,
-    /// Print the options in force as such a file, instead of a report
+    /// Print the effective options as a configuration file, instead of a report
     #[arg(long)]
     pub dump_config: bool,
 }
 
-/// Where a report goes, and in which shape.
+/// Where and in which format a report is written.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ReportArgs {
     /// Write the report to a file instead of standard output
@@ -214,17 +216,17 @@ pub struct ReportArgs {
     /// terminal and `markdown` elsewhere
     #[arg(long, value_name = "FORMAT", value_parser = output::report_formats())]
     pub format: Option<OutputFormat>,
-    /// Markdown of at most so many characters: what pays least is left out, and the report says how
-    /// much
+    /// Markdown of at most N characters: the lowest-value findings are dropped first; the report
+    /// says how many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(500..))]
     pub max_chars: Option<u32>,
-    /// Markdown that fits a comment on GitHub: `--max-chars 65000`
+    /// Markdown that fits a GitHub comment: `--max-chars 65000`
     #[arg(long, conflicts_with = "max_chars")]
     pub for_pr: bool,
-    /// Render the report with a minijinja template of your own
+    /// Render the report with your own minijinja template
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub template: Option<PathBuf>,
-    /// Findings shown in full; the rest is folded [default: 10]
+    /// Number of findings shown in full; the others are folded [default: 10]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
 }
@@ -236,33 +238,34 @@ impl ReportArgs {
     }
 }
 
-/// Which rules run, and with which settings.
+/// Which rules are evaluated, and with which parameters.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RuleArgs {
-    /// A rule file or a folder of them, besides the built-in ones; may be repeated
+    /// A rule file or a folder of rule files, in addition to the built-in rules; may be repeated
     #[arg(long = "rules", value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Run only these rules: ids, categories or patterns such as `precision/*`
+    /// Evaluate only these rules: ids, categories or patterns such as `precision/*`
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     pub select: Vec<String>,
-    /// Do not run these rules: ids, categories or patterns
+    /// Do not evaluate these rules: ids, categories or patterns
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     pub ignore: Vec<String>,
-    /// Set a threshold: `precision/amp-off.min_share=0.1`; may be repeated
+    /// Set a parameter of a rule: `precision/amp-off.min_share=0.1`; may be repeated
     #[arg(long, value_name = "RULE.PARAM=VALUE")]
     pub set: Vec<String>,
 }
 
-/// How to speak to the person at the terminal.
+/// What is printed to the terminal.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Speech {
-    /// No progress and no warnings
+pub struct Console {
+    /// Print no progress and no warnings
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// More: which finding silenced which, and every test of `rules test` and `costs test`
+    /// Print more: the time of each stage, findings that others replace, and every test of
+    /// `rules test` and `costs test`
     #[arg(short, long, global = true)]
     pub verbose: bool,
-    /// Colours [default: auto]
+    /// When to use color [default: auto]
     #[arg(long, global = true, value_name = "WHEN")]
     pub color: Option<Color>,
 }
@@ -278,7 +281,7 @@ enum Schema {
     Config,
 }
 
-/// When to colour.
+/// When to use color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set
@@ -289,20 +292,20 @@ pub enum Color {
     Never,
 }
 
-impl Speech {
+impl Console {
     fn color(self) -> Color {
         self.color.unwrap_or(Color::Auto)
     }
 
-    /// A warning on standard error: plain words, escaped by the caller where they hold profile text.
+    /// Prints a warning, unless `--quiet`. The caller escapes text from profiles.
     pub fn warn(self, text: &str) {
         if !self.quiet {
             output::labelled("warning", anstyle::AnsiColor::Yellow, text);
         }
     }
 
-    /// A remark for those who asked for more.
-    pub fn remark(self, text: &str) {
+    /// Prints a note, with `--verbose`.
+    pub fn note(self, text: &str) {
         if self.verbose {
             output::labelled("note", anstyle::AnsiColor::Cyan, text);
         }
@@ -323,8 +326,8 @@ pub fn main() -> ExitCode {
         }
     };
     signals::install();
-    output::set_color(cli.speech.color());
-    let outcome = refuse_strays(&matches).and_then(|()| run(cli));
+    output::set_color(cli.console.color());
+    let outcome = refuse_misplaced_options(&matches).and_then(|()| run(cli));
     match outcome {
         Ok(()) => ExitCode::from(OK),
         Err(Failure::GateFailed) => ExitCode::from(GATE),
@@ -337,34 +340,34 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Outcome {
-    let speech = cli.speech;
+    let console = cli.console;
     match cli.command {
         None => {
             refuse_commands(&cli.advise.profiles)?;
-            advise::run(cli.advise, speech)
+            advise::run(cli.advise, console)
         }
-        Some(Command::Rules { command }) => rules::run(command, speech),
-        Some(Command::Costs { command }) => costs::run(command, speech),
+        Some(Command::Rules { command }) => rules::run(command, console),
+        Some(Command::Costs { command }) => costs::run(command, console),
         Some(Command::Gpus { command }) => gpus::run(command),
-        Some(Command::Diff(args)) => diff::diff(&args, speech),
-        Some(Command::Merge(args)) => merge::merge(args, speech),
-        Some(Command::Export(args)) => export::export(args, speech),
-        Some(Command::Parse(args)) => parse::parse(&args, speech),
-        Some(Command::Prof(args)) => prof::prof(&args, speech),
+        Some(Command::Diff(args)) => diff::diff(&args, console),
+        Some(Command::Merge(args)) => merge::merge(args, console),
+        Some(Command::Export(args)) => export::export(args, console),
+        Some(Command::Parse(args)) => parse::parse(&args, console),
+        Some(Command::Prof(args)) => prof::prof(&args, console),
         Some(Command::Schema { what }) => match what {
             Schema::Report => output::print(crate::report::SCHEMA),
             Schema::Diff => output::print(crate::compare::diff::SCHEMA),
             Schema::Config => output::print(&config::schema()),
         },
-        Some(Command::Scrub(args)) => scrub::scrub(&args, speech),
+        Some(Command::Scrub(args)) => scrub::scrub(&args, console),
         Some(Command::Completions { shell }) => completions(shell),
         Some(Command::Man { command }) => man::man(&command),
     }
 }
 
-/// In front of a command only the options of all commands mean something; the others would be
-/// dropped without a word.
-fn refuse_strays(matches: &ArgMatches) -> Outcome {
+/// Refuses options and profiles before a command: only global options apply there, and the others would
+/// be ignored.
+fn refuse_misplaced_options(matches: &ArgMatches) -> Outcome {
     let Some(name) = matches.subcommand_name() else {
         return Ok(());
     };
@@ -375,22 +378,21 @@ fn refuse_strays(matches: &ArgMatches) -> Outcome {
     });
     match given.next().map(|arg| arg.get_long()) {
         Some(Some(option)) => Err(Failure::Unusable(format!(
-            "`--{option}` stands in front of the command `{name}`\n  options of a command stand behind \
-             it; `pyprof-advise {name} --help` lists them"
+            "`--{option}` is before the command `{name}`\n  put options after the command; \
+             `pyprof-advise {name} --help` lists them"
         ))),
-        Some(None) => Err(behind_a_profile(name)),
+        Some(None) => Err(command_after_profile(name)),
         None => Ok(()),
     }
 }
 
-fn behind_a_profile(name: &str) -> Failure {
+fn command_after_profile(name: &str) -> Failure {
     Failure::Unusable(format!(
-        "unexpected command `{name}` behind a profile\n  a command stands first: `pyprof-advise {name} ...`"
+        "unexpected command `{name}` after a profile\n  the command comes first: `pyprof-advise {name} ...`"
     ))
 }
 
-/// Behind a profile a command's name is one more file. Where there is no such file, the command was
-/// meant.
+/// Refuses a command's name in place of a profile, unless a file has that name: the command was meant.
 fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
     let command = Cli::command();
     let names: Vec<&str> = command
@@ -401,7 +403,7 @@ fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
         .iter()
         .filter_map(|path| path.to_str())
         .find(|name| names.contains(name) && !std::path::Path::new(name).exists());
-    meant.map_or(Ok(()), |name| Err(behind_a_profile(name)))
+    meant.map_or(Ok(()), |name| Err(command_after_profile(name)))
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {

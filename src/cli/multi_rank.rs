@@ -5,25 +5,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::progress::Bar;
-use super::{Failure, Speech, merge};
+use super::{Console, Failure, merge};
 use crate::base::text::{home, plain};
 use crate::base::units::counted;
 use crate::read;
 use crate::report::LeftOut;
 
-/// Profiles in memory at the same time, whatever the number of threads: a profile takes some times
-/// the size of its file, and a machine that captured 64 ranks need not hold them all.
+/// Profiles in memory at the same time, whatever the number of threads: a profile takes a multiple of the
+/// size of its file, and jobs have hundreds of ranks.
 const AT_ONCE: usize = 2;
 /// Files named in one line.
 const NAMED: usize = 5;
 
-/// What a command takes, to tell it from other files of a folder.
+/// A kind of input file, to select from the files of a folder.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
-    /// One of them.
+    /// What one file is called in messages.
     name: &'static str,
     is_one: fn(&Path) -> bool,
-    /// What to do with a folder that has none.
+    /// The remedy for a folder that has none.
     instead: fn(&Path) -> String,
 }
 
@@ -50,15 +50,15 @@ pub(super) struct Inputs {
     pub(super) files: Vec<PathBuf>,
     /// Given more than once.
     pub(super) repeated: Vec<LeftOut>,
-    /// Several files were meant, even where one was found.
+    /// Several files or a folder were given, even if only one file was found.
     pub(super) is_job: bool,
 }
 
-/// Files as they are, folders as the files of that kind in them; every file once.
+/// The files of `paths`; a folder stands for its files of this kind. Every file is listed once.
 ///
 /// # Errors
 /// When a folder cannot be listed, or there is nothing of that kind in it.
-pub(super) fn inputs(paths: &[PathBuf], kind: Kind, speech: Speech) -> Result<Inputs, Failure> {
+pub(super) fn inputs(paths: &[PathBuf], kind: Kind, console: Console) -> Result<Inputs, Failure> {
     let mut inputs = Inputs {
         files: Vec::new(),
         repeated: Vec::new(),
@@ -68,12 +68,12 @@ pub(super) fn inputs(paths: &[PathBuf], kind: Kind, speech: Speech) -> Result<In
     for path in paths {
         let files = if path.is_dir() {
             inputs.is_job = true;
-            in_folder(path, kind, speech)?
+            in_folder(path, kind, console)?
         } else {
             vec![path.clone()]
         };
         for file in files {
-            // What cannot be resolved is told apart by its name and complained about when read.
+            // A path that cannot be resolved is reported when it is read.
             let real = file.canonicalize().unwrap_or_else(|_| file.clone());
             if seen.insert(real) {
                 inputs.files.push(file);
@@ -88,8 +88,8 @@ pub(super) fn inputs(paths: &[PathBuf], kind: Kind, speech: Speech) -> Result<In
     Ok(inputs)
 }
 
-/// The files of a kind in a folder, by name. Folders inside it are left alone.
-fn in_folder(folder: &Path, kind: Kind, speech: Speech) -> Result<Vec<PathBuf>, Failure> {
+/// The files of a kind in a folder, sorted by name; subfolders are not searched.
+fn in_folder(folder: &Path, kind: Kind, console: Console) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error: &std::io::Error| {
         Failure::Unusable(format!("cannot list {}: {error}", plain(&shown(folder))))
     };
@@ -115,7 +115,7 @@ fn in_folder(folder: &Path, kind: Kind, speech: Speech) -> Result<Vec<PathBuf>, 
         )));
     }
     if !others.is_empty() {
-        speech.warn(&format!(
+        console.warn(&format!(
             "{}: ignored {} that {} no {}: {}",
             plain(&shown(folder)),
             counted(others.len() as u64, "file"),
@@ -144,16 +144,16 @@ pub(super) fn shown(path: &Path) -> String {
     home(&path.to_string_lossy()).into_owned()
 }
 
-/// Does `work` with every file, two at a time; what it made is in the order of the files.
+/// Calls `work` with every file, two at a time; returns the results in the order of the files.
 pub(super) fn each<T: Send>(
     files: &[PathBuf],
-    speech: Speech,
+    console: Console,
     work: impl Fn(&Path) -> T + Sync,
 ) -> Vec<T> {
-    let bar = Bar::of_files(speech.quiet, files.len() as u64);
+    let bar = Bar::of_files(console.quiet, files.len() as u64);
     let next = AtomicUsize::new(0);
     let made: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(files.len()));
-    // Threads of their own, not rayon's: a reader that waits for its parts would begin another file.
+    // Not rayon's threads: a reader that waits for its own tasks would start on another file.
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(files.len()) {
             scope.spawn(|| {
@@ -175,7 +175,7 @@ pub(super) fn each<T: Send>(
     made.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Parts results from failures: the failures are told on standard error and kept for the report.
+/// The results of files that could be processed. Failures become warnings and are noted for the report.
 ///
 /// # Errors
 /// When there is no result at all.
@@ -183,7 +183,7 @@ pub(super) fn usable<T>(
     files: &[PathBuf],
     results: Vec<Result<T, Failure>>,
     left_out: &mut Vec<LeftOut>,
-    speech: Speech,
+    console: Console,
 ) -> Result<Vec<T>, Failure> {
     let mut good = Vec::new();
     let mut bad: Vec<(&PathBuf, String)> = Vec::new();
@@ -198,12 +198,12 @@ pub(super) fn usable<T>(
         let texts: Vec<String> = bad.into_iter().map(|(_, text)| text).collect();
         let lead = match texts.len() {
             1 => String::new(),
-            n => format!("none of {n} files could be judged\n"),
+            n => format!("none of {n} files could be read\n"),
         };
         return Err(Failure::Unusable(format!("{lead}{}", texts.join("\n"))));
     }
     for (file, text) in bad {
-        speech.warn(&format!("not in the report: {}", beginning(&text)));
+        console.warn(&format!("not in the report: {}", beginning(&text)));
         left_out.push(LeftOut {
             file: shown(file),
             why: why(file, &text),
@@ -212,8 +212,8 @@ pub(super) fn usable<T>(
     Ok(good)
 }
 
-/// The problem and the line behind it, which says what to do or what was found. How to capture again
-/// takes a screen, and is said when a file is judged alone.
+/// The first two lines of an error: the problem, and what was found or what to do. How to capture again is
+/// printed only when a file is given alone.
 fn beginning(text: &str) -> String {
     text.lines().take(2).collect::<Vec<_>>().join("\n")
 }
@@ -227,8 +227,8 @@ fn why(file: &Path, text: &str) -> String {
     home(line.trim_start_matches([':', ' '])).into_owned()
 }
 
-/// Says each warning once, with the files it is about.
-pub(super) fn warn(warnings: &[(String, Vec<String>)], speech: Speech) {
+/// Prints each warning once, with the files it applies to.
+pub(super) fn warn(warnings: &[(String, Vec<String>)], console: Console) {
     let mut by_text: indexmap::IndexMap<&str, Vec<&str>> = indexmap::IndexMap::new();
     for (file, texts) in warnings {
         for text in texts {
@@ -240,7 +240,7 @@ pub(super) fn warn(warnings: &[(String, Vec<String>)], speech: Speech) {
             [one] => plain(one),
             all => counted(all.len() as u64, "file"),
         };
-        speech.warn(&format!("{whose}: {text}"));
+        console.warn(&format!("{whose}: {text}"));
     }
 }
 
@@ -249,15 +249,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_at_a_time_and_in_order() {
+    fn files_are_processed_two_at_a_time_and_returned_in_order() {
         let files: Vec<PathBuf> = (0..40).map(|i| PathBuf::from(i.to_string())).collect();
-        let speech = Speech {
+        let console = Console {
             quiet: true,
             verbose: false,
             color: Some(super::super::Color::Never),
         };
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let made = each(&files, speech, |file| {
+        let made = each(&files, console, |file| {
             let at_once = now.fetch_add(1, Ordering::SeqCst) + 1;
             most.fetch_max(at_once, Ordering::SeqCst);
             std::thread::sleep(std::time::Duration::from_millis(2));

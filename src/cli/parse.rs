@@ -5,26 +5,26 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::progress::Bar;
-use super::{Failure, Outcome, Speech, examples, output};
+use super::{Console, Failure, Outcome, examples, output};
 use crate::base::text::plain;
 use crate::correlate::{Run, correlate};
 use crate::cost::VOCABULARY;
 use crate::pyprof;
 use crate::read::{self, Progress};
 
-/// What `parse` can be told.
+/// Arguments of `parse`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = examples::PARSE)]
 pub(super) struct ParseArgs {
     /// The profile: an Nsight Systems SQLite export or an nvprof database
     #[arg(value_name = "PROFILE")]
     profile: PathBuf,
-    /// LineFormat of a line
+    /// Format of a line
     #[arg(long, value_name = "FORMAT", default_value = "dict")]
     format: ParseFormat,
 }
 
-/// Shapes of a line.
+/// Formats of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ParseFormat {
     /// A Python dictionary, as PyProf writes it
@@ -33,13 +33,13 @@ enum ParseFormat {
     Jsonl,
 }
 
-pub(super) fn parse(args: &ParseArgs, speech: Speech) -> Outcome {
-    let run = run(&args.profile, speech)?;
+pub(super) fn parse(args: &ParseArgs, console: Console) -> Outcome {
+    let run = run(&args.profile, console)?;
     let shape = match args.format {
         ParseFormat::Dict => pyprof::LineFormat::Python,
         ParseFormat::Jsonl => pyprof::LineFormat::Json,
     };
-    let bar = Bar::new(speech.quiet);
+    let bar = Bar::new(console.quiet);
     bar.phase("writing", Some(run.profile.kernels.len() as u64));
     let written = |lines| bar.advance(lines);
     let outcome = output::stream(|out| pyprof::write(out, &run, shape, &written));
@@ -48,8 +48,8 @@ pub(super) fn parse(args: &ParseArgs, speech: Speech) -> Outcome {
 }
 
 /// A profile with everything its rows say together.
-pub(super) fn run(path: &Path, speech: Speech) -> Result<Run, Failure> {
-    let bar = Bar::new(speech.quiet);
+pub(super) fn run(path: &Path, console: Console) -> Result<Run, Failure> {
+    let bar = Bar::new(console.quiet);
     let profile = read::open(path, &bar);
     bar.done();
     let profile = profile?;

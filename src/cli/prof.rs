@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Failure, Outcome, Speech, examples, output};
+use super::{Console, Failure, Outcome, examples, output};
 use crate::pyprof::{self, Records, rows, table};
 
-/// What `prof` can be told.
+/// Arguments of `prof`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = examples::PROF, after_long_help = columns_help())]
 pub(super) struct ProfArgs {
-    /// Dictionaries written by `parse` (or by PyProf's), or a profile; without it, standard input
+    /// Dictionaries written by `parse` (or by PyProf's), or a profile; by default standard input
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Columns, in this order
@@ -22,7 +22,7 @@ pub(super) struct ProfArgs {
     /// Comma-separated values with quotes around every cell
     #[arg(long, conflicts_with = "w")]
     csv: bool,
-    /// Columns of fixed width, this many characters in all
+    /// Columns of fixed width, WIDTH characters per line
     #[arg(short, value_name = "WIDTH")]
     w: Option<usize>,
 }
@@ -32,12 +32,12 @@ fn columns_help() -> String {
     for column in table::COLUMNS {
         text.push_str(&format!("  {:8} {}\n", column.key, column.about));
     }
-    text.push_str("  all      every one of them\n\n");
+    text.push_str("  all      all of them\n\n");
     text.push_str(examples::PROF);
     text
 }
 
-pub(super) fn prof(args: &ProfArgs, speech: Speech) -> Outcome {
+pub(super) fn prof(args: &ProfArgs, console: Console) -> Outcome {
     let columns = table::columns(&args.c).map_err(Failure::Unusable)?;
     let layout = match args.w {
         // PyProf's own default.
@@ -47,17 +47,17 @@ pub(super) fn prof(args: &ProfArgs, speech: Speech) -> Outcome {
         }
         _ => table::TableLayout::Csv,
     };
-    let records = records(args.file.as_deref(), speech)?;
+    let records = records(args.file.as_deref(), console)?;
     let rows = rows::rows(&records);
     output::stream(|out| table::write(out, &columns, &layout, &rows))
 }
 
-fn records(file: Option<&Path>, speech: Speech) -> Result<Records, Failure> {
+fn records(file: Option<&Path>, console: Console) -> Result<Records, Failure> {
     let Some(path) = file.filter(|path| path.as_os_str() != "-") else {
         return from_stdin();
     };
     if !is_dictionaries(path) {
-        let run = super::parse::run(path, speech)?;
+        let run = super::parse::run(path, console)?;
         return Ok(pyprof::records(&run));
     }
     let open = File::open(path)

@@ -1,4 +1,4 @@
-//! Progress on standard error, only when a person watches.
+//! Progress on standard error, only on a terminal.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -7,12 +7,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::read::Progress;
 
-/// A bar on the terminal, or nothing.
+/// A progress bar, or nothing if standard error is not a terminal.
 #[derive(Debug)]
 pub(super) struct Bar(Option<Mutex<ProgressBar>>);
 
 impl Bar {
-    /// A bar if standard error is a terminal and nobody asked for quiet.
+    /// A bar, unless `quiet` or standard error is not a terminal.
     pub(super) fn new(quiet: bool) -> Bar {
         let wanted = !quiet && std::io::stderr().is_terminal();
         Bar(wanted.then(|| Mutex::new(ProgressBar::hidden())))
@@ -31,7 +31,7 @@ impl Bar {
         bar
     }
 
-    /// One file more.
+    /// Counts one file.
     pub(super) fn file_done(&self) {
         self.with(|bar| bar.inc(1));
     }

@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 
-use super::{Failure, Outcome, RuleArgs, Speech, examples, output};
+use super::{Console, Failure, Outcome, RuleArgs, examples, output};
 use crate::base::units::counted;
 use crate::cost::user;
 use crate::facts;
 use crate::gpu::{self, load::built_in};
 use crate::judge::{self, Rule, RuleFile, RuleSet, Selection};
 
-/// What can be asked of rules.
+/// Commands of `rules`.
 #[derive(Debug, Subcommand)]
 pub(super) enum RulesCommand {
-    /// Every rule with its title
+    /// List every rule with its title
     #[command(after_help = examples::RULES_LIST)]
     List {
         #[command(flatten)]
         rules: RuleArgs,
     },
-    /// What a rule looks for, its thresholds, its advice and its examples
+    /// Explain what a rule detects, its parameters, its advice and its examples
     #[command(after_help = examples::RULES_EXPLAIN)]
     Explain {
         /// The rule's id, as `rules list` shows it
@@ -29,26 +29,26 @@ pub(super) enum RulesCommand {
         #[command(flatten)]
         rules: RuleArgs,
     },
-    /// Every fact that conditions and sentences can use
+    /// List every fact that conditions and sentences can use
     #[command(after_help = examples::RULES_FACTS)]
     Facts {
         /// Only facts whose name contains this, e.g. `site.` or `share`
         part: Option<String>,
     },
-    /// Look rule files over and name every mistake, without running them
+    /// Check rule files and report every mistake, without running their tests
     #[command(after_help = examples::RULES_CHECK)]
     Check {
         /// Rule files or folders
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Run the tests inside rule files; without a path those of the built-in rules
+    /// Run the tests inside rule files; by default those of the built-in rules
     #[command(after_help = examples::RULES_TEST)]
     Test {
         /// Rule files or folders
         paths: Vec<PathBuf>,
     },
-    /// The JSON Schema of a kind of file, for editors that complete and check TOML
+    /// Print the JSON Schema of rule, cost or GPU files, for editors that check TOML
     #[command(after_help = examples::RULES_SCHEMA)]
     Schema {
         /// Which files: rules, costs (`--costs`) or GPUs (`--gpu FILE`)
@@ -84,7 +84,7 @@ impl SchemaOf {
     }
 }
 
-pub(super) fn run(command: RulesCommand, speech: Speech) -> Outcome {
+pub(super) fn run(command: RulesCommand, console: Console) -> Outcome {
     match command {
         RulesCommand::List { rules } => output::print(&list(&load(&rules)?)),
         RulesCommand::Explain { id, rules } => {
@@ -92,19 +92,19 @@ pub(super) fn run(command: RulesCommand, speech: Speech) -> Outcome {
             output::print(&judge::explain(find(&set, &id)?))
         }
         RulesCommand::Facts { part } => output::print(&facts_list(part.as_deref())?),
-        RulesCommand::Check { paths } => check(&paths, speech),
-        RulesCommand::Test { paths } => test(&paths, speech),
+        RulesCommand::Check { paths } => check(&paths, console),
+        RulesCommand::Test { paths } => test(&paths, console),
         RulesCommand::Schema { of } => output::print(&of.schema()),
-        RulesCommand::New { id, folder } => new(&id, &folder, speech),
+        RulesCommand::New { id, folder } => new(&id, &folder, console),
     }
 }
 
-/// The built-in rules and the user's, selected and set as asked.
+/// The built-in rules and the user's, with `--select`, `--ignore` and `--set` applied.
 fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
     load_with(RuleSet::builtin_files(), args)
 }
 
-/// The same, to judge a profile with: built-in rules without their tests.
+/// Like [`load`], but without the tests of the built-in rules: loads faster.
 pub(super) fn load_for_analysis(args: &RuleArgs) -> Result<RuleSet, Failure> {
     load_with(RuleSet::builtin_files_to_judge(), args)
 }
@@ -119,7 +119,7 @@ fn load_with(mut files: Vec<RuleFile>, args: &RuleArgs) -> Result<RuleSet, Failu
     Ok(RuleSet::load(&files, &selection, facts::all())?)
 }
 
-/// The rule of an id, or an error that suggests a near one.
+/// The rule of an id, or an error that suggests a similar id.
 pub(super) fn find<'a>(set: &'a RuleSet, id: &str) -> Result<&'a Rule, Failure> {
     set.find(id).map_err(Failure::Unusable)
 }
@@ -180,10 +180,10 @@ fn facts_list(part: Option<&str>) -> Result<String, Failure> {
     }
 }
 
-fn check(paths: &[PathBuf], speech: Speech) -> Outcome {
+fn check(paths: &[PathBuf], console: Console) -> Outcome {
     let (set, own) = with_built_in(paths)?;
     let checked = set.rules().iter().filter(|r| own.contains(&r.id)).count();
-    if !speech.quiet {
+    if !console.quiet {
         let verb = if checked == 1 { "is" } else { "are" };
         output::print(&format!(
             "{} {verb} fine\n",
@@ -193,8 +193,8 @@ fn check(paths: &[PathBuf], speech: Speech) -> Outcome {
     Ok(())
 }
 
-/// The rules at `paths` together with the built-in ones they may refer to; mistakes fail the gate.
-/// Files of the built-in folder itself are checked in their place.
+/// The rules at `paths` together with the built-in rules that they may refer to; mistakes fail the gate.
+/// A file of the built-in folder replaces the built-in rule of its id.
 fn with_built_in(paths: &[PathBuf]) -> Result<(RuleSet, BTreeSet<String>), Failure> {
     let own = judge_files(paths)?;
     let ids: BTreeSet<String> = own.iter().map(|f| f.id.clone()).collect();
@@ -221,12 +221,12 @@ fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
     }
 }
 
-fn test(paths: &[PathBuf], speech: Speech) -> Outcome {
+fn test(paths: &[PathBuf], console: Console) -> Outcome {
     let (set, own) = with_built_in(paths)?;
     let rules = set.rules().iter().filter(|r| own.contains(&r.id));
     let proofs = judge::run_tests(rules, facts::all(), &gpu_facts);
     let mut text = String::new();
-    for proof in proofs.iter().filter(|p| speech.verbose || !p.passed()) {
+    for proof in proofs.iter().filter(|p| console.verbose || !p.passed()) {
         text.push_str(&format!(
             "{}: {}: {}\n",
             proof.rule, proof.test, proof.outcome
@@ -234,7 +234,7 @@ fn test(paths: &[PathBuf], speech: Speech) -> Outcome {
     }
     let failed = proofs.iter().filter(|p| !p.passed()).count();
     let passed = proofs.len() - failed;
-    if failed > 0 || !speech.quiet {
+    if failed > 0 || !console.quiet {
         text.push_str(&format!("{passed} passed, {failed} failed\n"));
     }
     output::print(&text)?;
@@ -251,7 +251,7 @@ fn gpu_facts(id: &str) -> Option<BTreeMap<String, facts::Value>> {
     Some(facts::of_gpu(&spec.gpu))
 }
 
-fn new(id: &str, folder: &Path, speech: Speech) -> Outcome {
+fn new(id: &str, folder: &Path, console: Console) -> Outcome {
     if let Some(problem) = judge::load::check_id(id) {
         return Err(Failure::Unusable(format!("`{id}`: {problem}")));
     }
@@ -267,7 +267,7 @@ fn new(id: &str, folder: &Path, speech: Speech) -> Outcome {
             .map_err(|e| Failure::Unusable(format!("cannot make {}: {e}", parent.display())))?;
     }
     output::write_file(&path, &judge::scaffold(id))?;
-    if !speech.quiet {
+    if !console.quiet {
         output::print(&format!(
             "{0}\n  edit it, then: pyprof-advise rules test {0}\n",
             path.display()

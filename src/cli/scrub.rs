@@ -1,29 +1,29 @@
-//! `pyprof-advise scrub`: a copy of a profile that is safe to attach to an issue.
+//! `pyprof-advise scrub`: copies a profile without private data.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::progress::Bar;
-use super::{Failure, Outcome, Speech, output};
+use super::{Console, Failure, Outcome, output};
 use crate::base::text::plain;
 use crate::base::units;
 use crate::scrub::{self, Rescan, Summary};
 
-/// What `scrub` can be told.
+/// Arguments of `scrub`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    long_about = "Makes a copy of a profile that is safe to attach to an issue: without environment \
-variables, tokens, host, display and user names, and with home folders shortened to `~`. A new file is \
-made from what reports need, so nothing hides in free pages; then its bytes are searched for everything \
-that was to be removed. Advice on the copy has the same numbers, findings and order.",
+    long_about = "Copies a profile so that it is safe to attach to an issue: without environment variables, \
+tokens, host, display and user names, and with home folders shortened to `~`. The new file contains only what \
+reports need, so nothing remains in free pages. Its bytes are then searched for everything that should have \
+been removed. The report of the copy has the same numbers, findings and order.",
     after_help = EXAMPLES
 )]
 pub(super) struct ScrubArgs {
-    /// The profile; it is never changed
+    /// The profile; it is not changed
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The copy; a trace is packed if the name ends in `.gz`
+    /// The copy; a trace is compressed if the name ends in `.gz`
     #[arg(value_name = "OUT")]
     output: PathBuf,
     /// Replace OUT if it exists
@@ -37,16 +37,16 @@ Examples:
   pyprof-advise scrub net.pt.trace.json.gz safe.json.gz
   pyprof-advise scrub net.sqlite safe.sqlite --force    replaces safe.sqlite
 
-Exit status: 0 the copy was written, and nothing was found in it; 2 there is no copy.";
+Exit status: 0 the copy was written and contains no private data; 2 no copy was written.";
 
-pub(super) fn scrub(args: &ScrubArgs, speech: Speech) -> Outcome {
+pub(super) fn scrub(args: &ScrubArgs, console: Console) -> Outcome {
     refuse_loss(args)?;
     let temporary = output::temporary_for(&args.output)?;
     let packed = args
         .output
         .extension()
         .is_some_and(|e| e.eq_ignore_ascii_case("gz"));
-    let bar = Bar::new(speech.quiet);
+    let bar = Bar::new(console.quiet);
     let made = scrub::scrub(&args.input, temporary.path(), packed, &bar);
     bar.done();
     let summary = made?;
@@ -59,7 +59,7 @@ pub(super) fn scrub(args: &ScrubArgs, speech: Speech) -> Outcome {
     let persisted = if args.force {
         temporary.persist(&args.output)
     } else {
-        // Somebody else may have made the file in the meantime.
+        // Another process may have created the file in the meantime.
         temporary.persist_noclobber(&args.output)
     };
     persisted
@@ -67,7 +67,7 @@ pub(super) fn scrub(args: &ScrubArgs, speech: Speech) -> Outcome {
     output::print(&told)
 }
 
-/// The input is never replaced, and another file only when asked to.
+/// Refuses to replace the input, and any other file without `--force`.
 fn refuse_loss(args: &ScrubArgs) -> Outcome {
     let out = args.output.display();
     if is_same(&args.input, &args.output) {

@@ -1,9 +1,9 @@
-//! What ends the program from outside: Ctrl-C, `kill`, a terminal that was closed. It ends at once and
-//! by that signal, as shells and schedulers expect, and leaves no temporary file behind.
+//! Removes temporary files when SIGINT, SIGTERM or SIGHUP ends the program. The process still dies of that
+//! signal, as shells and schedulers expect.
 //!
-//! Only on Unix: elsewhere the system ends the program, and a temporary file may stay.
+//! Unix only: elsewhere a temporary file may remain.
 
-/// Makes it so. Without a thread to spare everything stays as the system has it.
+/// Installs the handlers; does nothing if no thread can be started.
 #[cfg(unix)]
 pub(super) fn install() {
     use std::sync::mpsc;
@@ -30,7 +30,7 @@ pub(super) fn install() {
     let wanted = wanted
         .iter()
         .filter(|&&signal| !is_ignored(&status, signal));
-    // Nobody listens without the thread: then no signal is caught.
+    // Without the thread no signal is caught.
     if waiting.is_ok()
         && let Ok(signals) = Signals::new(wanted)
     {
@@ -41,8 +41,8 @@ pub(super) fn install() {
 #[cfg(not(unix))]
 pub(super) fn install() {}
 
-/// Whether whoever started the program had it ignore a signal (`nohup`, `&` in a script), by its mask
-/// in `/proc/self/status` (`man 5 proc`); where there is no such file, no.
+/// Whether the parent process set a signal to be ignored (`nohup`, `&` in a script), by the mask in
+/// `/proc/self/status` (see `man 5 proc`); `false` without that file.
 #[cfg(unix)]
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -57,7 +57,7 @@ mod tests {
     use super::is_ignored;
 
     #[test]
-    fn the_mask_counts_from_one() {
+    fn signal_numbers_in_the_mask_start_at_one() {
         let status = "Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\tffffffffffffffff\n";
         assert!(is_ignored(status, 1), "SIGHUP, as nohup leaves it");
         assert!(is_ignored(status, 13), "SIGPIPE, as Rust leaves it");

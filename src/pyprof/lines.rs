@@ -1,5 +1,5 @@
-//! One line per kernel: a Python dictionary with PyProf's keys in PyProf's order, or the same in
-//! JSON. What kernels share is put into words once; a line copies it and adds the numbers.
+//! One line per kernel: a Python dictionary with PyProf's keys in PyProf's order, or the same as JSON.
+//! Shared parts are formatted once; a line copies them and adds the numbers.
 
 use super::range_template::RangeTemplate;
 use super::{KernelName, LaunchContext, LaunchDims, Record, Records, Text, push_number, python};
@@ -13,7 +13,7 @@ pub enum LineFormat {
     Json,
 }
 
-/// The pieces of lines.
+/// Formats lines from pieces that many lines share.
 #[derive(Debug)]
 pub(super) struct LineWriter {
     shape: LineFormat,
@@ -33,14 +33,14 @@ struct Keys {
     stream: Vec<u8>,
 }
 
-/// The first and the last value of a line with what stands around them.
+/// The beginning and the end of a line: short and long name.
 #[derive(Debug)]
 struct NamePiece {
     short: Vec<u8>,
     long: Vec<u8>,
 }
 
-/// The values of a context. The sequence numbers stand between two groups of them.
+/// The values of a context, with offsets where numbers are inserted.
 #[derive(Debug)]
 struct PlacePiece {
     text: Vec<u8>,
@@ -72,7 +72,7 @@ impl LineWriter {
         }
     }
 
-    /// Puts into words what has come to `records` since the last time.
+    /// Formats the shared parts that `records` has gained since the last call.
     pub(super) fn learn(&mut self, records: &Records) {
         let shape = self.shape;
         let names = records.names.iter().skip(self.names.len());
@@ -125,7 +125,7 @@ impl LineFormat {
         self == LineFormat::Python
     }
 
-    /// `, 'name': `, as it stands behind another value.
+    /// Appends `, 'name': `.
     fn key(self, out: &mut Vec<u8>, name: &str) {
         let (before, after) = match self {
             LineFormat::Python => (", '", "': "),
@@ -208,7 +208,7 @@ impl LineFormat {
         PlacePiece { text, slots, seq }
     }
 
-    /// A string with numbers to come. Digits neither need escapes nor decide the quotes.
+    /// Appends a string without its numbers, which need no escapes and do not affect the quotes.
     fn range_template(
         self,
         out: &mut Vec<u8>,
@@ -264,6 +264,6 @@ impl LineFormat {
 }
 
 fn json(text: &str) -> String {
-    // A string: nothing that could fail.
+    // Serializing a string cannot fail.
     serde_json::to_string(text).unwrap_or_default()
 }

@@ -1,14 +1,14 @@
-//! Floor 7: what NVIDIA's PyProf printed, for those who have scripts that read it.
+//! Floor 7: the output formats of NVIDIA's PyProf, for scripts that read them.
 //!
 //! PyProf (<https://github.com/NVIDIA/PyProf>, archived 2021) worked in two steps: `parse` wrote
 //! one Python dictionary per kernel, `prof` read them back and wrote one row of columns each. Both
-//! outputs are made here: [`records`] gives what the dictionaries of a [`Run`](crate::correlate::Run)
-//! hold, [`read`] what those of a file hold, and [`rows`](rows::rows) the rows of either, so that a
-//! profile and the dictionaries made from it never disagree. `docs/pyprof-differences.md` lists where
-//! the output differs from PyProf's, and why.
+//! outputs are written here: [`records`] returns the content of the dictionaries of a
+//! [`Run`](crate::correlate::Run), [`read`] that of a file of dictionaries, and [`rows`](rows::rows) the rows
+//! of either, so that a profile and its dictionaries have the same rows. `docs/pyprof-differences.md` lists
+//! how the output differs from PyProf's, and why.
 //!
-//! A million kernels stand in some hundred different contexts. So everything that repeats is kept once
-//! and put into words once, and a kernel is numbers: see [`Records`].
+//! A million kernels have a few hundred different contexts. Everything that repeats is stored and formatted
+//! once, and a kernel is a row of numbers: see [`Records`].
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub use parse::{records, write};
 pub use range_template::RangeTemplate;
 pub use read::{ReadError, read};
 
-/// A piece of profile text, kept once for all kernels that carry it.
+/// A text of a profile, shared by all kernels that have it.
 pub type Text = Arc<str>;
 
 handle! {
@@ -51,17 +51,17 @@ handle! {
     TidId,
     /// A launch configuration in [`Records`].
     DimsId,
-    /// A choice of an operator.
+    /// A chosen operator with its arguments.
     ChoiceId,
-    /// An operator that was chosen.
+    /// The name of a chosen operator.
     OpId,
-    /// The arguments of an operator that was chosen.
+    /// The arguments of a chosen operator.
     ShapesId,
-    /// The words of a row.
+    /// The formatted cells of a row.
     CellsId,
 }
 
-/// What PyProf knows of the kernels of a profile, in the order of their start: also of those it drops.
+/// PyProf's records of the kernels of a profile, in order of start time, including kernels that PyProf drops.
 #[derive(Debug, Clone, Default)]
 pub struct Records {
     executions: Vec<Execution>,
@@ -73,7 +73,7 @@ pub struct Records {
     dims: IndexSet<LaunchDims, FxBuildHasher>,
 }
 
-/// A kernel execution: what does not repeat, and handles of what does.
+/// A kernel execution: its own numbers, and handles of shared parts.
 #[derive(Debug, Clone, Copy)]
 struct Execution {
     duration: i64,
@@ -103,31 +103,36 @@ struct LaunchDims {
     block: [u32; 3],
 }
 
-/// What stands around a launch, shared by all kernels with the same surroundings.
+/// The ranges around a kernel's launch, sorted into PyProf's lists. Shared by all kernels with equal lists.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LaunchContext {
     /// Names of `layer:` ranges, outermost first.
     pub layer: Vec<Text>,
     /// Source lines, outermost first, without those of PyTorch and PyProf themselves.
     pub trace: Vec<Text>,
-    /// Markers with the settings of a module.
+    /// Markers with the `repr` of a module.
     pub reprs: Vec<Text>,
     /// Operator markers of PyProf, outermost first, each once.
     pub markers: Vec<Text>,
-    /// Ranges of `emit_nvtx`, in PyProf's order; their numbers are the kernel's.
+    /// Ranges of `emit_nvtx`, in PyProf's order; [`Record::in_ranges`] has their numbers.
     pub seq_markers: Vec<RangeTemplate>,
+    /// Forward or backward.
     pub dir: Dir,
+    /// Modules of the markers, same order; `na` without markers.
     pub mods: Vec<Text>,
+    /// Operators of the markers, same order; without markers, names of ranges.
     pub ops: Vec<Text>,
 }
 
-/// PyProf's directions. It knows of no update and calls everything `fprop` that is not `bprop`.
+/// PyProf's directions. Optimizer work is `fprop`, like everything that is not `bprop`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Dir {
+    /// Forward, and everything else that is not backward.
     #[default]
     Fprop,
+    /// Backward.
     Bprop,
-    /// Nothing is known of the launch. PyProf drops such kernels.
+    /// The launch is unknown. PyProf drops such kernels.
     Na,
 }
 
@@ -142,7 +147,7 @@ impl Dir {
     }
 }
 
-/// What PyProf knows of one kernel execution: a line of `parse`'s output.
+/// The record of one kernel execution: a line of `parse`.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     all: &'a Records,
@@ -150,10 +155,12 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// PyProf's short name of the kernel, or a better one where PyProf prints none.
     pub fn short_name(self) -> &'a str {
         self.name().map_or("", |name| &name.short)
     }
 
+    /// The demangled name of the kernel.
     pub fn long_name(self) -> &'a str {
         self.name().map_or("", |name| &name.long)
     }
@@ -167,6 +174,7 @@ impl<'a> Record<'a> {
         self.own.duration
     }
 
+    /// The ranges around the launch.
     pub fn context(self) -> &'a LaunchContext {
         static NOWHERE: LaunchContext = LaunchContext {
             layer: Vec::new(),
@@ -184,7 +192,7 @@ impl<'a> Record<'a> {
             .unwrap_or(&NOWHERE)
     }
 
-    /// The numbers of the ranges in its context: a list in the order of [`LaunchContext::seq_markers`].
+    /// The numbers of the ranges in [`LaunchContext::seq_markers`], in their order.
     pub fn in_ranges(self) -> &'a [u64] {
         self.numbers(0)
     }
@@ -208,7 +216,7 @@ impl<'a> Record<'a> {
         self.all.numbers.get(start..end).unwrap_or_default()
     }
 
-    /// Counts the kernels of one sequence number and operator.
+    /// Index of the kernel among those of one sequence number and operator, from 0.
     pub fn sub(self) -> u64 {
         self.own.sub
     }
@@ -218,18 +226,22 @@ impl<'a> Record<'a> {
         self.all.tids.get_index(self.own.tid.idx()).copied()?
     }
 
+    /// Number of the GPU.
     pub fn device(self) -> u32 {
         self.own.device
     }
 
+    /// CUDA stream.
     pub fn stream(self) -> u32 {
         self.own.stream
     }
 
+    /// Thread blocks in x, y and z; zeros if unknown.
     pub fn grid(self) -> [u32; 3] {
         self.dims().map_or([0; 3], |dims| dims.grid)
     }
 
+    /// Threads per block in x, y and z; zeros if unknown.
     pub fn block(self) -> [u32; 3] {
         self.dims().map_or([0; 3], |dims| dims.block)
     }
@@ -240,25 +252,29 @@ impl<'a> Record<'a> {
 }
 
 impl Records {
+    /// Number of kernels.
     pub fn len(&self) -> usize {
         self.executions.len()
     }
 
+    /// Whether there are no kernels.
     pub fn is_empty(&self) -> bool {
         self.executions.is_empty()
     }
 
+    /// The record at an index, in order of start time.
     pub fn get(&self, at: usize) -> Option<Record<'_>> {
         let own = self.executions.get(at)?;
         Some(Record { all: self, own })
     }
 
+    /// All records, in order of start time.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         let all = self;
         self.executions.iter().map(move |own| Record { all, own })
     }
 
-    /// The lines of `parse`, without their ends.
+    /// The lines of `parse`, without line endings.
     pub fn lines(&self, shape: LineFormat) -> impl Iterator<Item = String> {
         let mut lines = lines::LineWriter::new(shape);
         lines.learn(self);
@@ -269,12 +285,12 @@ impl Records {
         })
     }
 
-    /// Adds an execution. Its numbers have been pushed from `numbers` on.
+    /// Adds an execution, whose numbers have been pushed before.
     fn push(&mut self, execution: Execution) {
         self.executions.push(execution);
     }
 
-    /// Forgets the executions and keeps what they were made of.
+    /// Removes the executions and keeps the shared parts.
     fn clear(&mut self) {
         self.executions.clear();
         self.numbers.clear();
@@ -297,7 +313,7 @@ impl Records {
     }
 }
 
-/// A count of a kernel's numbers. Nobody has four billion of them.
+/// The difference of two lengths, capped at `u32::MAX`.
 fn count(before: usize, after: usize) -> u32 {
     u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX)
 }
@@ -307,7 +323,7 @@ fn push_number(out: &mut Vec<u8>, number: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Keeps equal texts once.
+/// Stores equal texts once.
 #[derive(Debug, Default)]
 struct TextPool(FxHashSet<Text>);
 

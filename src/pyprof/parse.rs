@@ -1,7 +1,7 @@
-//! From a run to PyProf's records, and to the lines of them.
+//! Builds PyProf's records from a run, and writes their lines.
 //!
-//! In batches: while one is put into words, the ranges around the next one's launches are looked up.
-//! Only what depends on the kernel before, the sequence numbers, is done one by one.
+//! In batches: the ranges around launches are looked up in parallel, then sequence numbers, which depend on
+//! the kernel before, are assigned one by one, then lines are formatted in parallel.
 
 use std::io;
 
@@ -21,10 +21,10 @@ use super::{
 use crate::correlate::{Direction, Link, OpCall, Run, WithoutOperator};
 use crate::profile::{Kernel, RangeArgs, SerialNumber, StrId, ThreadId};
 
-/// Kernels one thread looks at without a break.
+/// Kernels processed by one task.
 const PIECE: usize = 1024;
 
-/// Kernels of a batch: enough for sixteen threads, and some ten megabytes of lines.
+/// Kernels of a batch: enough for 16 threads; their lines take some ten megabytes.
 const BATCH: usize = 16 * PIECE;
 
 /// The records of all kernels, in order of their start, including those that PyProf drops.
@@ -81,17 +81,17 @@ fn lines_of(batch: &Records, lines: &LineWriter) -> Vec<Vec<u8>> {
     starts.into_par_iter().map(piece).collect()
 }
 
-/// What is found around the launches of a piece of a batch.
+/// The ranges around the launches of some kernels.
 #[derive(Debug, Default)]
 struct Scan {
     kernels: Vec<Scanned>,
-    /// Of each kernel: what its context depends on. Equal words, equal contexts.
+    /// Of each kernel: the key of its context; equal keys have equal contexts.
     words: Vec<u32>,
     /// Of each kernel: the numbers in its ranges, then its sequence numbers, ascending.
     numbers: Vec<u64>,
 }
 
-/// Where a kernel's words and numbers end.
+/// Where a kernel's key and numbers end.
 #[derive(Debug)]
 struct Scanned {
     words: usize,
@@ -99,7 +99,7 @@ struct Scanned {
     ids: usize,
 }
 
-/// Looks at the batch that begins with kernel `first`, on all threads.
+/// Looks up the ranges of the batch that begins with kernel `first`, in parallel.
 fn scan(around: &EnclosingRanges<'_>, first: usize) -> Vec<Scan> {
     let end = around
         .run
@@ -145,7 +145,7 @@ impl Scan {
         });
     }
 
-    /// The words of a known context: never none.
+    /// Appends the key of a kernel with a known launch, which is never empty.
     fn identify(
         &mut self,
         around: &EnclosingRanges<'_>,
@@ -154,7 +154,7 @@ impl Scan {
         marks: &Marks,
     ) {
         let row = |id: Option<StrId>| id.map_or(0, |id| id.row().saturating_add(1));
-        // The innermost text counts only where nothing better names the operator.
+        // The innermost range matters only where nothing better names the operator.
         let unnamed = marks.list.is_empty() && !around.in_marker(chain);
         let other = around.other(chain).filter(|_| unnamed);
         let recomputed = origin.op.is_some_and(|op| op.recomputed);
@@ -183,7 +183,7 @@ impl Scan {
         }
     }
 
-    /// Drops repeated numbers behind `from`.
+    /// Removes repeated numbers from `from` on.
     fn dedup_from(&mut self, from: usize) {
         let mut kept = from;
         for at in from..self.numbers.len() {
@@ -200,7 +200,7 @@ impl Scan {
         self.numbers.truncate(kept);
     }
 
-    /// Each kernel's words, the numbers in its ranges, and its sequence numbers.
+    /// Each kernel's key, the numbers in its ranges, and its sequence numbers.
     fn each(&self) -> impl Iterator<Item = (&[u32], &[u64], &[u64])> {
         let mut from = (0, 0);
         self.kernels.iter().map(move |kernel| {
@@ -217,7 +217,7 @@ impl Scan {
     }
 }
 
-/// Where a kernel comes from.
+/// A kernel with its launch.
 struct Origin<'r> {
     kernel: &'r Kernel,
     link: &'r Link,
@@ -258,13 +258,13 @@ struct Mark {
     seq: Option<SerialNumber>,
     op_id: Option<SerialNumber>,
     sizes: Option<StrId>,
-    /// Where in the keys the text stands that PyProf sorts by, numbers included.
+    /// Where in [`Marks::keys`] its sort key is: the text with its number, as in PyProf.
     key: (usize, usize),
 }
 
 impl Marks {
-    /// The marks of a chain in PyProf's order, each once, and of neighbours with one number and
-    /// similar names the first.
+    /// The marks of a chain in PyProf's order, without repetitions; of neighbors with the same number and
+    /// similar names only the first.
     fn read(&mut self, around: &EnclosingRanges<'_>, chain: RangeChain) {
         self.list.clear();
         let mark = |range: &Numbered| Mark {
@@ -310,7 +310,7 @@ impl Marks {
         let mut previous: Option<(&str, Option<SerialNumber>)> = None;
         self.list.retain(|mark| {
             let name = profile.text(mark.text);
-            // Of ranges with operator ids, which PyProf cannot read, all are kept: one has the shapes.
+            // Ranges with operator ids, which PyProf cannot read, are all kept: one has the shapes.
             let number = mark.seq.filter(|_| mark.op_id.is_none());
             let similar = previous.is_some_and(|(other, before)| {
                 number.is_some()
@@ -329,7 +329,7 @@ impl Mark {
         both.map(SerialNumber::get).collect()
     }
 
-    /// As the program wrote it, without the numbers.
+    /// The text as the program wrote it, without the numbers.
     fn range_template(&self, around: &EnclosingRanges<'_>) -> RangeTemplate {
         let profile = &around.run.profile;
         let mut text = profile.text(self.text).to_owned();
@@ -350,19 +350,19 @@ impl Mark {
         RangeTemplate::new(text.into(), slots)
     }
 
-    /// PyProf knows `Backward` and `Backward0`; newer autograd nodes also end in other digits.
+    /// Whether the range is an autograd node: names end in `Backward`, in newer versions with digits.
     fn is_backward(&self, name: &str) -> bool {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         self.seq.is_some() && (stem.ends_with("Backward") || name.ends_with("backward"))
     }
 }
 
-/// Makes records of what was found.
+/// Builds records from scans.
 struct RecordBuilder<'a, 'r> {
     around: &'a EnclosingRanges<'r>,
     pool: TextPool,
     marks: Marks,
-    /// By words.
+    /// By key.
     contexts: FxHashMap<Box<[u32]>, ContextId>,
     /// By context.
     counted: Vec<Counted>,
@@ -509,7 +509,7 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
         id
     }
 
-    /// Sorts the ranges around a launch into PyProf's bins.
+    /// Sorts the ranges around a launch into PyProf's lists.
     fn describe(&mut self, origin: &Origin<'_>) -> LaunchContext {
         let (around, profile) = (self.around, &self.around.run.profile);
         let chain = around.chain(origin.link.scope);
@@ -565,8 +565,8 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
         context.ops.push(self.pool.text(&operator.name));
     }
 
-    /// What a trace of torch.profiler says in its own way: the operator with its arguments, the layer
-    /// by modules and annotations, and the direction.
+    /// Takes operator, arguments, layer and direction from a torch.profiler trace, which has them without
+    /// markers.
     fn take_from_trace(&mut self, context: &mut LaunchContext, op: Option<&OpCall>) {
         let run = self.around.run;
         let layer = op.and_then(|op| event::layer(run, op.layer?));
@@ -583,7 +583,7 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
         if let Some(args) = args.and_then(|args| run.args.get(args.idx())) {
             context.markers = vec![self.pool.text(&event::marker(name, args))];
         } else if op.args_from_forward || context.dir == Dir::Bprop {
-            // Of a backward node the forward operator says more than the node.
+            // For a backward node, the forward operator is more informative.
             return;
         }
         let module = match name.module.as_str() {

@@ -1,25 +1,25 @@
-//! Texts that differ in numbers only: `aten::mm, seq = 7, op_id = 9` of one call is
-//! `aten::mm, seq = 8, op_id = 12` of the next. What stays is kept once, the numbers with each kernel.
+//! Range texts without their numbers. `aten::mm, seq = 7, op_id = 9` and `aten::mm, seq = 8, op_id = 12`
+//! have the same template, which is stored once; each kernel has its own numbers.
 
 use super::Text;
 use crate::profile::RangeText;
 
-/// A text with its numbers taken out: those behind the first `, seq = ` and the first `, op_id = `.
+/// A range text without the numbers after its first `, seq = ` and its first `, op_id = `.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RangeTemplate {
     /// Without the numbers.
     text: Text,
-    /// Where in it they stand, in order.
+    /// Byte offsets in `text` at which the numbers are inserted, ascending.
     slots: [Option<usize>; 2],
 }
 
 impl RangeTemplate {
-    /// `text` has no numbers yet; `slots` are places in it, in order.
+    /// A template of a text without numbers; `slots` are byte offsets in it, ascending.
     pub(super) fn new(text: Text, slots: [Option<usize>; 2]) -> RangeTemplate {
         RangeTemplate { text, slots }
     }
 
-    /// How many numbers it takes.
+    /// How many numbers the text has.
     pub(super) fn slots(&self) -> usize {
         self.slots.iter().flatten().count()
     }
@@ -29,7 +29,7 @@ impl RangeTemplate {
         &self.text
     }
 
-    /// The pieces between the numbers: one more than there are numbers.
+    /// The parts between the numbers: one more than there are numbers.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &str> {
         let ends = self.slots.iter().flatten().copied();
         let mut from = 0;
@@ -40,7 +40,7 @@ impl RangeTemplate {
         })
     }
 
-    /// The text with numbers; none stands for those that are missing.
+    /// The text with `numbers` inserted; missing numbers are left out.
     pub fn filled(&self, numbers: &[u64]) -> String {
         let mut out = String::with_capacity(self.text.len() + 24);
         let mut numbers = numbers.iter();
@@ -55,8 +55,8 @@ impl RangeTemplate {
         out
     }
 
-    /// Takes a text apart; its numbers are added to `numbers`. Equal stencils with equal numbers are
-    /// equal texts, and the other way round.
+    /// The template of a text; its numbers are appended to `numbers`. Two texts are equal exactly when their
+    /// templates and their numbers are.
     pub(super) fn cut(text: &str, numbers: &mut Vec<u64>) -> RangeTemplate {
         let mut blank = String::with_capacity(text.len());
         let mut slots = [None; 2];
@@ -82,7 +82,7 @@ pub(super) struct Slot {
 
 /// The numbers of a text, in order.
 pub(super) fn found(text: &str) -> [Option<Slot>; 2] {
-    // PyProf's own dictionaries hold what they hold.
+    // PyProf's markers are data, not range names.
     if text.starts_with('{') {
         return [None; 2];
     }
@@ -94,7 +94,7 @@ pub(super) fn found(text: &str) -> [Option<Slot>; 2] {
         let written = rest.get(..digits)?;
         let number: u64 = written.parse().ok()?;
         let end = start + digits;
-        // `007` would come back as `7`.
+        // `007` would be printed as `7`.
         let canonical = digits == 1 || !written.starts_with('0');
         let ends = end == text.len() || places.contains(&Some(end));
         (canonical && ends).then_some(Slot { start, end, number })
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_out_and_go_back_in() {
+    fn numbers_are_removed_and_inserted_again() {
         for (text, blank, wanted) in [
             ("aten::mm", "aten::mm", &[][..]),
             ("mm, seq = 7", "mm, seq = ", &[7]),
@@ -122,7 +122,7 @@ mod tests {
             ),
             ("mm, op_id = 19, seq = 7", "mm, op_id = , seq = ", &[19, 7]),
             ("mm, op_id = 0", "mm, op_id = ", &[0]),
-            // No numbers, or none that would come back as they were.
+            // No numbers, or numbers that would be printed differently.
             ("mm, seq = 07", "mm, seq = 07", &[]),
             ("mm, seq = -1, op_id = 3", "mm, seq = -1, op_id = ", &[3]),
             ("mm, seq = 5 apples", "mm, seq = 5 apples", &[]),

@@ -1,4 +1,4 @@
-//! Reads PyProf's dictionaries back, as data: PyProf evaluates them.
+//! Reads PyProf's dictionaries as data; PyProf itself evaluates them as code.
 
 use std::io::{BufRead, Read};
 
@@ -16,14 +16,16 @@ const LONGEST_LINE: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{line}: {problem}\n  {REMEDY}")]
 pub struct ReadError {
+    /// The input, as named by the caller.
     pub file: String,
     /// Counted from 1.
     pub line: u64,
+    /// What is wrong with the line.
     pub problem: String,
 }
 
 const REMEDY: &str = "expected one dictionary per line, as `pyprof-advise parse` and PyProf's `parse` write them; \
-     make the file again from the profile";
+     write the file again from the profile";
 
 /// Bytes read at a time.
 const BLOCK: u64 = 8 << 20;
@@ -66,8 +68,8 @@ pub fn read(file: &str, mut input: impl BufRead) -> Result<Records, ReadError> {
     }
 }
 
-/// Reads whole lines: as many as fit, one at least. What keeps the next line from being read comes
-/// with the lines before it.
+/// Fills `block` with whole lines: as many as fit, at least one. Returns the problem that prevented reading
+/// the next line, if any.
 fn fill(block: &mut Vec<u8>, input: &mut impl BufRead) -> Option<String> {
     block.clear();
     let broken = |error| format!("cannot be read: {error}");
@@ -94,7 +96,7 @@ fn fill(block: &mut Vec<u8>, input: &mut impl BufRead) -> Option<String> {
     problem
 }
 
-/// Where the line begins that has not ended.
+/// Where the incomplete last line begins.
 fn last_line(block: &[u8]) -> usize {
     let end = block.iter().rposition(|b| *b == b'\n');
     end.map_or(0, |end| end + 1)
@@ -142,7 +144,7 @@ fn of_json(value: Value) -> Literal<'static> {
     }
 }
 
-/// Adds what a line says.
+/// Adds the record of a line.
 fn add(entry: &Literal<'_>, pool: &mut TextPool, records: &mut Records) -> Result<(), String> {
     if !matches!(entry, Literal::Dict(_)) {
         return Err("not a dictionary".into());
@@ -188,7 +190,7 @@ fn add(entry: &Literal<'_>, pool: &mut TextPool, records: &mut Records) -> Resul
         _ => whole(key).map(Some),
     };
     let long = text("kLongName")?;
-    // A name that PyProf cut is repaired here too; one that somebody wrote stays.
+    // A name that PyProf truncated is repaired; any other name is kept.
     let short = match text("kShortName")? {
         cut if cut == names::as_pyprof(long) => names::short(long),
         own => own.to_owned(),
@@ -222,7 +224,7 @@ fn wrong(key: &str, expected: &str) -> String {
     format!("'{key}' is not {expected}")
 }
 
-/// PyProf repeats a marker once for each range that carries it; the first says it all.
+/// Keeps the first of equal markers: PyProf repeats a marker for each range that carries it.
 fn once(context: &mut LaunchContext) {
     let mut seen: FxHashSet<Text> = FxHashSet::default();
     let first: Vec<bool> = context
@@ -233,7 +235,7 @@ fn once(context: &mut LaunchContext) {
     if first.iter().all(|first| *first) {
         return;
     }
-    // Modules and operators stand beside their markers.
+    // Modules and operators are parallel to the markers.
     for list in [&mut context.markers, &mut context.mods, &mut context.ops] {
         let mut keep = first.iter();
         list.retain(|_| keep.next().copied().unwrap_or(true));
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_any_form_mean_the_same() {
+    fn formatting_of_lines_does_not_matter() {
         let spaced = LINE.replace("'kDuration': 5, ", "'kDuration' :  5 ,");
         let escaped = LINE.replace("'op': ['o']", "'op': ['\\x6f']");
         let json = lines(&of(LINE).unwrap(), LineFormat::Json).join("");
@@ -321,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Gives so many bytes at a time, and an error at the end.
+    /// A reader that returns a few bytes at a time, and an error at the end.
     struct Slow<'a>(&'a [u8], usize);
 
     impl std::io::Read for Slow<'_> {
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_in_which_the_input_breaks_off_is_named() {
+    fn read_errors_name_the_line() {
         let whole = format!("{LINE}\n{LINE}\n");
         for (text, want) in [
             (whole.clone(), "net.dict:3: cannot be read: gone"),
@@ -354,9 +356,8 @@ mod tests {
         }
     }
 
-    /// More than a block, with a mistake far behind.
     #[test]
-    fn lines_are_counted_through_all_blocks() {
+    fn line_numbers_continue_across_blocks() {
         let lines = BLOCK as usize / LINE.len() + 1000;
         let mut text = format!("{LINE}\n").repeat(lines);
         assert_eq!(of(&text).unwrap().len(), lines);
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn invalid_lines_are_reported_with_their_number() {
         for (text, want) in [
             (
                 "__import__('os').system('x')",

@@ -1,4 +1,4 @@
-//! One row per kernel: the operator behind it and what it cost.
+//! One row per kernel: its operator and its share of the cost.
 
 use indexmap::IndexSet;
 use rayon::prelude::*;
@@ -12,19 +12,22 @@ use crate::correlate::{ArgValue, OpArgs};
 use crate::cost::kernel_name::decode;
 use crate::cost::{DecodedName, TensorCore};
 
-/// What `prof` adds to a record. Cells hold profile text, not yet made safe for a terminal.
+/// What `prof` adds to a record. Texts are not escaped for a terminal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KernelRow<'a> {
     /// Layer and source lines: for a backward kernel those of its forward kernel.
     pub context: &'a LaunchContext,
+    /// Module of the operator; `na` if unknown.
     pub module: &'a str,
+    /// The operator; `na` if unknown.
     pub op: &'a str,
+    /// Shapes and types of its arguments, in PyProf's spelling.
     pub params: &'a str,
-    /// `None` where the question does not apply or the kernel's name does not answer it.
+    /// Whether the kernel runs on Tensor Cores; `None` for other work or an undecoded name.
     pub tensor_core: Option<bool>,
-    /// The kernel's share of its call; `None` when unknown.
+    /// The kernel's share of the FLOPs of its call; `None` if unknown.
     pub flops: Option<u64>,
-    /// DRAM bytes, likewise.
+    /// The kernel's share of the DRAM bytes of its call; `None` if unknown.
     pub bytes: Option<u64>,
 }
 
@@ -38,7 +41,7 @@ pub struct KernelRows<'r> {
     pub(super) tensor_core: Vec<Option<bool>>,
 }
 
-/// A row: what does not repeat, and handles of what does.
+/// A row: its own numbers, and handles of shared parts.
 #[derive(Debug, Clone, Copy)]
 struct Own {
     context: ContextId,
@@ -46,7 +49,7 @@ struct Own {
     share: Share,
 }
 
-/// The words of a row.
+/// The formatted cells of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Cells {
     pub module: String,
@@ -68,14 +71,17 @@ pub(super) struct Line<'r> {
 }
 
 impl<'r> KernelRows<'r> {
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
+    /// The row of the kernel at an index.
     pub fn get(&self, at: usize) -> Option<KernelRow<'_>> {
         let line = self.line(at)?;
         let cells = self.cells.get_index(line.cells.idx())?;
@@ -91,6 +97,7 @@ impl<'r> KernelRows<'r> {
         })
     }
 
+    /// All rows, in order of start time.
     pub fn iter(&self) -> impl Iterator<Item = KernelRow<'_>> {
         (0..self.len()).filter_map(|at| self.get(at))
     }
@@ -108,7 +115,7 @@ impl<'r> KernelRows<'r> {
     }
 }
 
-/// The rows of all records, same order. Each call is priced once and its cost shared over its
+/// The rows of all records, in their order. The cost of a call is computed once and shared over its
 /// kernels.
 pub fn rows(records: &Records) -> KernelRows<'_> {
     let names: Vec<&str> = records.names.iter().map(|name| &*name.long).collect();
@@ -165,7 +172,7 @@ fn tensor_core(kernel: &DecodedName) -> Option<bool> {
     }
 }
 
-/// What decides the cells of a row.
+/// The key of the cells of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Decides {
     choice: ChoiceId,
@@ -173,7 +180,7 @@ struct Decides {
     kernel: Option<(Dir, u64, NameId)>,
 }
 
-/// Puts choices into words, each once.
+/// Formats each chosen operator once.
 struct RowBuilder<'w> {
     works: &'w KernelTable<'w>,
     cells: IndexSet<Cells, FxBuildHasher>,
@@ -253,7 +260,7 @@ fn cells(
     }
 }
 
-/// A column of texts that kernels share, by what they share.
+/// What the texts of a column depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Name,

@@ -14,23 +14,23 @@ use crate::base::text::plain;
 pub struct ProfColumn {
     /// What `-c` calls it.
     pub key: &'static str,
-    /// Its first line.
+    /// Its heading.
     pub header: &'static str,
     /// For the help text.
     pub about: &'static str,
-    /// Characters it takes with `-w`, at least; 0 for a column that shares what is left.
+    /// Minimum characters with `-w`; 0 for a column that shares the remaining width.
     pub width: usize,
     /// Aligned to the right with `-w`.
     number: bool,
     cell: Cell,
 }
 
-/// What stands in the cells of a column.
+/// How the cells of a column are formatted.
 #[derive(Debug, Clone, Copy)]
 enum Cell {
     /// SequenceColumns and commas, the kernel's own.
     Own(fn(&mut Vec<u8>, &Line<'_>)),
-    /// A text of what the kernel shares with others: profile text.
+    /// A text that depends on a shared part of the kernel.
     Shared(Of, fn(&Shared<'_>) -> String),
 }
 
@@ -39,7 +39,7 @@ struct Shared<'a> {
     rows: &'a KernelRows<'a>,
     /// Which of its kind.
     at: usize,
-    /// Columns of fixed width: long cells are shortened to what tells most.
+    /// Columns have fixed width: long cells are shortened.
     fixed: bool,
 }
 
@@ -262,7 +262,7 @@ pub const COLUMNS: &[ProfColumn] = &[
     ),
 ];
 
-/// What `prof` prints unless told otherwise.
+/// The default columns of `prof`.
 pub const DEFAULT: &str = "idx,dir,sub,mod,op,kernel,params,sil";
 
 fn or_dash(text: String) -> String {
@@ -298,7 +298,7 @@ fn trace(lines: &[Text], fixed: bool) -> String {
 /// The columns of a list of keys, or all of them for `all`.
 ///
 /// # Errors
-/// The first name that is no column, with the nearest one and all there are.
+/// At the first unknown column, with a suggestion and the list of columns.
 pub fn columns(list: &str) -> Result<Vec<&'static ProfColumn>, String> {
     if list.trim() == "all" {
         return Ok(COLUMNS.iter().collect());
@@ -309,7 +309,7 @@ pub fn columns(list: &str) -> Result<Vec<&'static ProfColumn>, String> {
             let key = key.trim();
             COLUMNS.iter().find(|c| c.key == key).ok_or_else(|| {
                 format!(
-                    "`{}` is no column{}\n  columns: {}",
+                    "unknown column `{}`{}\n  columns: {}",
                     plain(key),
                     did_you_mean(key, keys()),
                     keys().collect::<Vec<_>>().join(",")
@@ -319,7 +319,7 @@ pub fn columns(list: &str) -> Result<Vec<&'static ProfColumn>, String> {
         .collect()
 }
 
-/// How a line is put together.
+/// The layout of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TableLayout {
     /// One space between cells; spaces inside become `_`.
@@ -353,7 +353,7 @@ impl TableLayout {
         Ok(TableLayout::Fixed(widths.collect()))
     }
 
-    /// What stands between two cells, and behind the last.
+    /// The separator between cells, and the line ending.
     fn between(&self) -> (&'static [u8], &'static [u8]) {
         match self {
             TableLayout::Spaces => (b" ", b"\n"),
@@ -456,12 +456,12 @@ const PIECE: usize = 1024;
 /// KernelRows of a batch: enough for sixteen threads.
 const BATCH: usize = 16 * PIECE;
 
-/// The table, with every text that rows share made ready.
+/// The table with every shared text formatted.
 struct Table<'a> {
     columns: &'a [&'a ProfColumn],
     layout: &'a TableLayout,
     rows: &'a KernelRows<'a>,
-    /// By column; empty for one of numbers.
+    /// By column; empty for a column of numbers.
     ready: Vec<Vec<String>>,
 }
 
@@ -487,7 +487,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The lines of the batch that begins with row `first`.
+    /// The lines of the batch that begins with row `first`, in pieces.
     fn batch(&self, first: usize) -> Vec<Vec<u8>> {
         let end = self.rows.len().min(first.saturating_add(BATCH));
         let starts: Vec<usize> = (first..end).step_by(PIECE).collect();
@@ -535,18 +535,18 @@ mod tests {
     }
 
     #[test]
-    fn there_are_twenty_columns_and_the_default_is_among_them() {
+    fn there_are_twenty_columns_and_the_defaults_are_valid() {
         assert_eq!(columns("all").unwrap().len(), 20);
         assert_eq!(columns(DEFAULT).unwrap().len(), 8);
         let said = columns("idx,kernle").unwrap_err();
         assert!(
-            said.contains("`kernle` is no column; did you mean `kernel`?"),
+            said.contains("unknown column `kernle`; did you mean `kernel`?"),
             "{said}"
         );
     }
 
     #[test]
-    fn cells_stay_cells() {
+    fn separators_in_cells_are_escaped() {
         let cells = ["a b", "say \"x\"", "1,2\n3", "\u{1b}[31m"];
         assert_eq!(
             line(&TableLayout::Csv, &cells).matches("\",\"").count(),
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_columns_share_what_is_left() {
+    fn columns_without_width_share_the_remaining_width() {
         let all = columns("idx,kernel,params,sil").unwrap();
         let layout = TableLayout::fixed(&all, 57).unwrap();
         assert_eq!(layout, TableLayout::Fixed(vec![7, 20, 20, 10]));

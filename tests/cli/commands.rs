@@ -92,7 +92,7 @@ fn wrong_options_are_named() {
     );
     has(
         &sandbox.refused("net.sqlite gpus list"),
-        &["`gpus`", "a command stands first"],
+        &["`gpus`", "the command comes first"],
     );
     has(&sandbox.refused("completions tcsh"), &["tcsh", "bash"]);
 }

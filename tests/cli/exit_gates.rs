@@ -89,7 +89,7 @@ fn a_saving_is_what_the_report_says_can_be_won() {
         &said.err,
         &[
             "--fail-on saving=5%: up to ",
-            " % of GPU time can be won: ",
+            " % of GPU time: ",
             "; --fail-on error: ",
         ],
     );
@@ -491,7 +491,7 @@ fn what_is_good_for_nothing_is_reported() {
         lines[2],
         &[
             "precision/amp-off at head*",
-            "expired on 2020-01-01; take it out",
+            "expired on 2020-01-01; remove it",
         ],
     );
     has(

@@ -44,16 +44,16 @@ fn other_options_in_front_of_a_command_are_not_dropped_silently() {
     let sandbox = Sandbox::new();
     has(
         &sandbox.refused("--gpu v100 rules list"),
-        &["`--gpu` stands in front of the command `rules`"],
+        &["`--gpu` is before the command `rules`"],
     );
     has(
         &sandbox.refused("--top 3 merge a.json"),
-        &["`--top` stands in front of the command `merge`"],
+        &["`--top` is before the command `merge`"],
     );
     for line in ["net.sqlite --gpu v100 rules list", "net.sqlite rules list"] {
         has(
             &sandbox.refused(line),
-            &["`rules` behind a profile", "a command stands first"],
+            &["`rules` after a profile", "the command comes first"],
         );
     }
     // A variable is no option on this line.

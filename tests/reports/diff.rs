@@ -599,7 +599,7 @@ fn other_gpus_are_said_first_and_explained() {
     );
     let said = sandbox.gate("0%");
     assert_eq!(said.code, 0);
-    has(&said.err, &["was not judged: the GPUs differ"]);
+    has(&said.err, &["was not checked: the GPUs differ"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::{
-    AdviseArgs, Color, FailOn, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, Speech, output,
+    AdviseArgs, Color, Console, FailOn, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, output,
 };
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::compare::Suppression;
@@ -111,7 +111,7 @@ pub(crate) fn round_trip(text: &str) {
 }
 
 /// What is in force: the command line over the configuration.
-pub(super) fn effective(args: &AdviseArgs, speech: Speech) -> Config {
+pub(super) fn effective(args: &AdviseArgs, console: Console) -> Config {
     Config {
         gpu: args.gpu.clone(),
         rules: args.rules.paths.clone(),
@@ -126,9 +126,9 @@ pub(super) fn effective(args: &AdviseArgs, speech: Speech) -> Config {
         for_pr: args.report.for_pr,
         fail_on: args.gates.fail_on.clone(),
         baseline: args.gates.baseline.clone(),
-        quiet: speech.quiet,
-        verbose: speech.verbose,
-        color: Some(speech.color()),
+        quiet: console.quiet,
+        verbose: console.verbose,
+        color: Some(console.color()),
         set: args.rules.set.clone(),
         suppress: args.gates.suppressions.clone(),
         names: Vec::new(),
@@ -198,11 +198,11 @@ impl Config {
         args.suppressions.clone_from(&self.suppress);
     }
 
-    pub(super) fn fill_speech(&self, speech: &mut Speech) {
-        let asked = speech.quiet || speech.verbose;
-        speech.quiet |= self.quiet && !asked;
-        speech.verbose |= self.verbose && !asked;
-        speech.color = speech.color.or(self.color);
+    pub(super) fn fill_console(&self, console: &mut Console) {
+        let asked = console.quiet || console.verbose;
+        console.quiet |= self.quiet && !asked;
+        console.verbose |= self.verbose && !asked;
+        console.color = console.color.or(self.color);
     }
 }
 

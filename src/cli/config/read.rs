@@ -8,7 +8,7 @@ use ::toml::de::DeValue;
 
 use super::keys::{CHARS, COLORS, KEYS, MAX_LIST, MAX_TEXT, MAX_TOP, SUPPRESS_KEYS};
 use super::{Config, RuleName};
-use crate::base::date::Date;
+use crate::base::date::{self, Date};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
 use crate::base::schema::names;
@@ -293,11 +293,8 @@ fn suppression(table: &Table<'_>) -> Option<Suppression> {
 /// A day, as TOML writes it or as a string.
 fn day(value: &Value<'_>) -> Option<Date> {
     let day = match value.raw() {
-        DeValue::Datetime(when) if when.time.is_none() && when.offset.is_none() => {
-            let day = when.date.as_ref();
-            day.and_then(|day| Date::new(day.year, day.month, day.day))
-        }
-        DeValue::String(text) => text.parse().ok(),
+        DeValue::Datetime(when) if when.time.is_none() && when.offset.is_none() => when.date,
+        DeValue::String(text) => date::parse(text),
         _ => None,
     };
     if day.is_none() {
@@ -420,7 +417,7 @@ mod tests {
             (first.rule.text(), first.reason.as_str()),
             ("precision/*", "known")
         );
-        assert_eq!(first.until, Date::new(2026, 12, 31));
-        assert_eq!(second.until, Date::new(2027, 1, 1));
+        assert_eq!(first.until, date::parse("2026-12-31"));
+        assert_eq!(second.until, date::parse("2027-01-01"));
     }
 }
