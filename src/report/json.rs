@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_is_that_of_the_types() {
+    fn report_schema_is_fresh() {
         let mut schema = schemars::schema_for!(Report);
         schema.insert(
             "$id".to_owned(),
@@ -114,7 +114,7 @@ mod tests {
         }
         assert!(
             made == SCHEMA,
-            "docs/schema/report.json is stale: PYPROF_ADVISE_BLESS=1 cargo test --lib report::json"
+            "docs/schema/report.json is stale: PYPROF_ADVISE_BLESS=1 cargo test fresh"
         );
     }
 }

@@ -19,7 +19,7 @@ fn example_rule() -> String {
 // ------------------------------------------------------------------------------------------- help
 
 #[test]
-fn help_teaches() {
+fn help_has_examples_and_lists_every_command() {
     let sandbox = Sandbox::new();
     let long = sandbox.fine("--help");
     has(
@@ -56,7 +56,7 @@ fn help_teaches() {
 }
 
 #[test]
-fn the_version_is_that_of_the_package() {
+fn version_matches_the_package() {
     let version = Sandbox::new().fine("--version");
     assert_eq!(
         version.trim(),
@@ -65,14 +65,14 @@ fn the_version_is_that_of_the_package() {
 }
 
 #[test]
-fn without_arguments_there_is_help_and_status_2() {
+fn no_arguments_prints_help_and_exits_with_2() {
     let said = Sandbox::new().run("");
     assert_eq!((said.code, said.out.as_str()), (2, ""));
     has(&said.err, &["Usage:", "Examples:"]);
 }
 
 #[test]
-fn wrong_options_are_named() {
+fn invalid_options_are_named() {
     let sandbox = Sandbox::new();
     has(
         &sandbox.refused("net.sqlite --tops 3"),
@@ -138,7 +138,7 @@ fn json_has_a_schema_version() {
 }
 
 #[test]
-fn an_output_file_is_written_whole() {
+fn output_file_is_replaced_atomically() {
     let sandbox = Sandbox::new();
     let printed = sandbox.fine("net.sqlite");
     sandbox.write(
@@ -173,7 +173,7 @@ fn the_ending_of_the_output_file_selects_the_format() {
 }
 
 #[test]
-fn an_output_file_is_never_the_profile() {
+fn output_file_never_replaces_the_profile() {
     let sandbox = Sandbox::new();
     let before = std::fs::read(sandbox.at("net.sqlite")).unwrap();
     for output in ["net.sqlite", "./net.sqlite"] {
@@ -184,7 +184,7 @@ fn an_output_file_is_never_the_profile() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_named_without_our_temporary_file() {
+fn unwritable_output_is_named_without_the_temporary_file() {
     let sandbox = Sandbox::new();
     let error = sandbox.refused("net.sqlite -o nowhere/advice.md");
     has(
@@ -205,7 +205,7 @@ fn an_output_that_cannot_be_written_is_named_without_our_temporary_file() {
 
 #[cfg(unix)]
 #[test]
-fn devices_and_links_are_written_to_and_never_replaced() {
+fn devices_and_links_are_written_through() {
     use std::os::unix::fs::FileTypeExt;
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.fine("net.sqlite -o /dev/null"), "");
@@ -219,7 +219,7 @@ fn devices_and_links_are_written_to_and_never_replaced() {
 }
 
 #[test]
-fn a_template_of_ones_own() {
+fn user_templates_render_the_report() {
     let sandbox = Sandbox::new();
     sandbox.write("short.j2", "{{ file }}: {{ findings | length }} findings\n");
     let text = sandbox.fine("net.sqlite --template short.j2");
@@ -252,7 +252,7 @@ fn a_template_of_ones_own() {
 }
 
 #[test]
-fn top_folds_the_rest() {
+fn top_limits_the_findings_shown() {
     let sandbox = Sandbox::new();
     let headings = |text: &str| text.lines().filter(|l| l.starts_with("### ")).count();
     assert_eq!(headings(&sandbox.fine("net.sqlite --top 3")), 3);
@@ -261,7 +261,7 @@ fn top_folds_the_rest() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_not_an_error() {
+fn closed_pipe_is_not_an_error() {
     let sandbox = Sandbox::new();
     for arguments in [&["net.sqlite"][..], &["rules", "facts"], &["gpus", "list"]] {
         let mut child = Process::new(env!("CARGO_BIN_EXE_pyprof-advise"))
@@ -280,7 +280,7 @@ fn a_reader_that_goes_away_is_not_an_error() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_an_error() {
+fn full_disk_is_an_error() {
     let sandbox = Sandbox::new();
     let full = std::fs::OpenOptions::new()
         .write(true)
@@ -304,7 +304,7 @@ fn a_full_disk_is_an_error() {
 const ESCAPE: &str = "\u{1b}[";
 
 #[test]
-fn colours_when_asked_for_only() {
+fn color_only_on_request() {
     let sandbox = Sandbox::new();
     lacks(&sandbox.refused("missing.sqlite"), &[ESCAPE]);
     lacks(&sandbox.refused("missing.sqlite --color never"), &[ESCAPE]);
@@ -326,7 +326,7 @@ fn colours_when_asked_for_only() {
 }
 
 #[test]
-fn quiet_and_verbose() {
+fn quiet_and_verbose_set_the_amount_of_messages() {
     let sandbox = Sandbox::new();
     with_secrets(&sandbox);
     let said = sandbox.run("net.sqlite");
@@ -344,7 +344,7 @@ fn quiet_and_verbose() {
 // -------------------------------------------------------------------------------- unusable inputs
 
 #[test]
-fn a_file_that_is_no_profile_is_one_clear_error() {
+fn unsupported_files_give_one_error() {
     let sandbox = Sandbox::new();
     sandbox.write("empty.sqlite", "");
     sandbox.write("notes.txt", "see the meeting notes\n");
@@ -375,7 +375,7 @@ fn a_file_that_is_no_profile_is_one_clear_error() {
 }
 
 #[test]
-fn a_profile_without_kernels_says_what_it_lacks_and_how_to_get_it() {
+fn profile_without_kernels_explains_how_to_record_them() {
     let sandbox = Sandbox::new();
     with_secrets(&sandbox);
     let database = Connection::open(sandbox.at("net.sqlite")).unwrap();
@@ -442,7 +442,7 @@ fn the_environment_of_the_captured_machine_is_never_printed() {
 // -------------------------------------------------------------------------------------------- GPUs
 
 #[test]
-fn an_unknown_gpu_has_near_names() {
+fn unknown_gpu_suggests_similar_names() {
     let sandbox = Sandbox::new();
     for arguments in ["net.sqlite --gpu v1000", "gpus show v1000"] {
         has(
@@ -462,7 +462,7 @@ fn an_unknown_gpu_has_near_names() {
 }
 
 #[test]
-fn a_board_of_ones_own_starts_from_a_known_one() {
+fn custom_gpu_extends_a_known_gpu() {
     let sandbox = Sandbox::new();
     sandbox.write("my.toml", &sandbox.fine("gpus show v100"));
     let report: Value =
@@ -473,7 +473,7 @@ fn a_board_of_ones_own_starts_from_a_known_one() {
 }
 
 #[test]
-fn a_broken_board_is_shown_where_it_is_broken() {
+fn errors_in_gpu_files_show_their_place() {
     let sandbox = Sandbox::new();
     let text = sandbox.fine("gpus show v100");
     sandbox.write(
@@ -532,7 +532,7 @@ fn the_example_rule_of_the_readme_works() {
 }
 
 #[test]
-fn a_users_rule_speaks_is_set_ignored_and_silences_built_in_ones() {
+fn user_rules_report_can_be_set_ignored_and_suppress_built_in_rules() {
     let sandbox = Sandbox::new();
     let rule = example_rule();
     let before = |key: &str| rule.find(key).unwrap();
@@ -601,7 +601,7 @@ fires = "gemm is slow."
 "#;
 
 #[test]
-fn every_mistake_of_a_rule_file_is_named_at_once() {
+fn all_errors_of_a_rule_file_are_reported_together() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.toml", BAD_RULE);
     let error = sandbox.refused("net.sqlite --rules bad.toml");
@@ -631,7 +631,7 @@ fn every_mistake_of_a_rule_file_is_named_at_once() {
 }
 
 #[test]
-fn a_rule_that_fails_its_tests_fails_the_gate() {
+fn failing_rule_tests_give_exit_status_1() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "long-softmax.toml",
@@ -702,7 +702,7 @@ fn rules_are_selected_ignored_and_set() {
 }
 
 #[test]
-fn misspelt_rules_and_params_have_near_names() {
+fn misspelt_rules_and_params_get_suggestions() {
     let sandbox = Sandbox::new();
     for (arguments, parts) in [
         (
@@ -744,7 +744,7 @@ fn misspelt_rules_and_params_have_near_names() {
 }
 
 #[test]
-fn why_tells_what_a_rule_saw() {
+fn why_shows_the_values_a_rule_used() {
     let sandbox = Sandbox::new();
     let why = sandbox.fine("net.sqlite --why precision/amp-partial");
     has(
@@ -775,7 +775,7 @@ fn the_built_in_rules_are_listed_explained_and_proven() {
 }
 
 #[test]
-fn a_new_rule_is_sound_from_the_start_and_never_overwrites() {
+fn new_rule_passes_its_tests_and_never_overwrites() {
     let sandbox = Sandbox::new();
     has(
         &sandbox.fine("rules new fusion/my-idea"),

@@ -145,7 +145,7 @@ fn the_keys_are_the_options() {
 // ---------------------------------------------------------------------------------------- the schema
 
 #[test]
-fn the_schema_is_committed_and_true() {
+fn config_schema_is_fresh() {
     let sandbox = configured(FULL);
     let schema = sandbox.fine("schema config");
     let committed = Path::new(ROOT).join("docs/schema/config.json");
@@ -154,7 +154,7 @@ fn the_schema_is_committed_and_true() {
     }
     assert!(
         std::fs::read_to_string(&committed).unwrap_or_default() == schema,
-        "docs/schema/config.json is stale: `PYPROF_ADVISE_BLESS=1 cargo test --test config`"
+        "docs/schema/config.json is stale: `PYPROF_ADVISE_BLESS=1 cargo test fresh`"
     );
     let schema: Value = serde_json::from_str(&schema).unwrap();
     assert!(jsonschema::meta::is_valid(&schema));
@@ -183,7 +183,7 @@ fn the_schema_is_committed_and_true() {
 // ------------------------------------------------------------------------------------- what wins
 
 #[test]
-fn no_file_is_read_unasked() {
+fn no_configuration_is_loaded_unless_named() {
     let sandbox = Sandbox::new();
     for name in ["pyprof-advise.toml", ".pyprof-advise.toml", "config.toml"] {
         sandbox.write(name, "this is = not even TOML");
@@ -215,7 +215,7 @@ fn the_variable_names_a_file_and_the_option_another() {
 }
 
 #[test]
-fn the_command_line_wins() {
+fn command_line_takes_precedence() {
     let sandbox = configured(
         "gpu = \"a100\"\nselect = [\"precision\"]\ntop = 1\nformat = \"json\"\ncolor = \"never\"\n\
          [set]\n\"precision/amp-partial\".min_share = 0.9\n\"precision/fp64-leak\".min_share = 0.9\n",
@@ -242,7 +242,7 @@ fn the_command_line_wins() {
 }
 
 #[test]
-fn one_shape_wins_over_another() {
+fn later_output_format_replaces_earlier() {
     let sandbox = configured("for-pr = true\n");
     sandbox.write("limit.j2", "{{ title }}");
     sandbox.report("net.sqlite --config pa.toml");
@@ -296,7 +296,7 @@ fn everything_in_a_file_works_and_its_paths_are_relative_to_it() {
 // ------------------------------------------------------------------------------------- complaints
 
 #[test]
-fn all_mistakes_at_once_each_with_its_place() {
+fn all_errors_are_reported_with_their_place() {
     let sandbox = configured(
         "gpu_name = \"v100\"\ntop = \"ten\"\nformat = \"markdwon\"\nselect = \"precision\"\nfail-on = [\"regression=3%\", 5]\n\
          [set]\n\"precision/amp-off.min_share\" = 0.1\n\"precision/amp-off\".sure = 2026-01-01\n\
@@ -390,7 +390,7 @@ fn keys_that_contradict_each_other() {
 }
 
 #[test]
-fn a_report_never_takes_the_place_of_the_file() {
+fn output_never_replaces_the_configuration() {
     let sandbox = configured("top = 1\noutput = \"pa.toml\"\n");
     let error = sandbox.refused("net.sqlite --config pa.toml");
     has(

@@ -37,7 +37,7 @@ fn unharmed(harness: &Harness, judged_at_least: usize) {
 }
 
 #[test]
-fn the_example_profile_survives() {
+fn damaged_example_profile_does_not_crash() {
     let folder = tempfile::tempdir().unwrap();
     let mut harness = Harness::new(folder.path(), LIMITS);
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite");
@@ -51,7 +51,7 @@ fn the_example_profile_survives() {
 }
 
 #[test]
-fn a_small_trace_survives() {
+fn damaged_trace_does_not_crash() {
     let folder = tempfile::tempdir().unwrap();
     let mut harness = Harness::new(folder.path(), LIMITS);
     let trace = r#"{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-16GB"}],
@@ -72,7 +72,7 @@ fn a_small_trace_survives() {
 }
 
 #[test]
-fn files_nobody_writes_by_accident_survive() {
+fn extreme_files_do_not_crash() {
     let folder = tempfile::tempdir().unwrap();
     let mut harness = Harness::new(folder.path(), LIMITS);
     extremes(&mut harness, 100_000, 100_000, 24);
@@ -80,7 +80,7 @@ fn files_nobody_writes_by_accident_survive() {
 }
 
 #[test]
-fn real_profiles_survive() {
+fn damaged_real_profiles_do_not_crash() {
     let Some(folder) = shared::path("profiles") else {
         return;
     };

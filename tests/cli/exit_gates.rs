@@ -81,7 +81,7 @@ fn gates_pass_when_there_is_nothing_of_the_kind() {
 }
 
 #[test]
-fn a_saving_is_what_the_report_says_can_be_won() {
+fn saving_gate_uses_the_total_saving_of_the_report() {
     let sandbox = Sandbox::new();
     let said = sandbox.run(&format!("{NET} --fail-on saving=5%,error"));
     assert_eq!(said.code, 1);
@@ -105,7 +105,7 @@ fn a_saving_is_what_the_report_says_can_be_won() {
 }
 
 #[test]
-fn what_is_too_small_to_act_on_fails_nothing() {
+fn minor_findings_do_not_fail_gates() {
     let sandbox = Sandbox::new();
     let report = sandbox.report(NET);
     let small = report["minor"][0]["rule"].as_str().unwrap();
@@ -133,7 +133,7 @@ fn wrong_gates_are_explained() {
 // --------------------------------------------------------------------------------------- baseline
 
 #[test]
-fn against_itself_nothing_is_new() {
+fn report_as_its_own_baseline_has_no_new_findings() {
     let sandbox = with_baseline();
     let before = sandbox.json("base.json");
     let report = sandbox.report(&format!("{NET} --baseline base.json --fail-on note"));
@@ -246,7 +246,7 @@ fn a_known_finding_that_became_worse_is_shown_again() {
 }
 
 #[test]
-fn a_little_more_is_no_news() {
+fn small_increases_are_not_worse() {
     let sandbox = with_baseline();
     sandbox.edit(|base| {
         for finding in base["findings"].as_array_mut().unwrap() {
@@ -263,7 +263,7 @@ fn a_little_more_is_no_news() {
 }
 
 #[test]
-fn what_is_gone_is_fixed_only_if_someone_looked() {
+fn missing_findings_count_as_fixed_only_if_the_rule_ran() {
     let sandbox = with_baseline();
     sandbox.edit(|base| {
         let mut gone = base["findings"][1].clone();
@@ -293,7 +293,7 @@ fn what_is_gone_is_fixed_only_if_someone_looked() {
 }
 
 #[test]
-fn a_rule_that_lacks_a_fact_now_has_fixed_nothing() {
+fn skipped_rules_do_not_count_as_fixed() {
     let sandbox = with_baseline();
     // Without a GPU, rules that need its peaks cannot look.
     sandbox.write("small.toml", "");
@@ -319,7 +319,7 @@ fn a_rule_that_lacks_a_fact_now_has_fixed_nothing() {
 }
 
 #[test]
-fn a_report_that_was_held_against_one_is_as_good_a_baseline() {
+fn report_made_with_a_baseline_can_be_a_baseline() {
     let sandbox = with_baseline();
     sandbox.fine(&format!(
         "{NET} --baseline base.json --format json -o second.json"
@@ -330,7 +330,7 @@ fn a_report_that_was_held_against_one_is_as_good_a_baseline() {
 }
 
 #[test]
-fn a_baseline_that_is_none_is_refused_before_the_profile_is_read() {
+fn invalid_baseline_is_refused_before_the_profile_is_read() {
     let sandbox = Sandbox::new();
     sandbox.write("trace.json", "{\"traceEvents\": []}");
     for (file, says) in [
@@ -473,7 +473,7 @@ fn an_expired_suppression_hides_nothing_and_says_so() {
 }
 
 #[test]
-fn what_is_good_for_nothing_is_reported() {
+fn unused_suppressions_are_reported() {
     let sandbox = suppressing(
         "[[suppress]]\nrule = 'communication/*'\nreason = 'a'\n\
          [[suppress]]\nrule = 'precision/amp-of'\nreason = 'b'\n\
@@ -557,7 +557,7 @@ fn reasons_and_baselines_are_hostile_text() {
 // ------------------------------------------------------------------------------------------ SARIF
 
 #[test]
-fn sarif_has_its_own_words_for_what_is_hidden() {
+fn sarif_marks_suppressed_and_unchanged_results() {
     let sandbox = with_baseline();
     sandbox.edit(|base| {
         base["findings"].as_array_mut().unwrap().remove(2);

@@ -71,7 +71,7 @@ fn the_rank_that_computes_longer_is_the_straggler() {
 }
 
 #[test]
-fn a_late_host_is_told_from_slow_computing() {
+fn late_host_and_slow_compute_are_distinguished() {
     let sandbox = job([[(1000, 0), (1000, 700), (1000, 0), (1000, 0)]; 3]);
     let report = sandbox.reported(&["."]);
     assert_eq!(report["job"]["straggler"], 1);
@@ -82,7 +82,7 @@ fn a_late_host_is_told_from_slow_computing() {
 }
 
 #[test]
-fn a_healthy_job_is_left_in_peace() {
+fn healthy_job_has_no_straggler() {
     let sandbox = job([
         [(1000, 0), (1010, 0), (1000, 0), (1005, 0)],
         [(1002, 0), (1000, 0), (1008, 0), (1000, 0)],
@@ -99,7 +99,7 @@ fn a_healthy_job_is_left_in_peace() {
 }
 
 #[test]
-fn waiting_that_goes_round_has_no_straggler() {
+fn alternating_late_ranks_are_not_stragglers() {
     let sandbox = job([
         [(1600, 0), (1000, 0), (1000, 0), (1000, 0)],
         [(1000, 0), (1600, 0), (1000, 0), (1000, 0)],
@@ -134,7 +134,7 @@ fn ranks_of_smaller_groups_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn files_of_different_jobs_are_doubted_and_not_compared() {
+fn profiles_of_different_jobs_are_not_compared() {
     let sandbox = Sandbox::bare();
     let step = Step {
         compute: 1000,
@@ -249,7 +249,7 @@ fn a_folder_of_64_files_is_one_report() {
 /// at once is counted in `src/cli/job.rs`.
 #[test]
 #[cfg(target_os = "linux")]
-fn ten_profiles_do_not_take_the_memory_of_ten() {
+fn memory_does_not_grow_with_the_number_of_profiles() {
     let sandbox = Sandbox::bare();
     let ranks = |folder: &str, kernels: u32, ranks: u32| {
         let mut trace = String::from(r#"{"traceEvents": ["#);
@@ -340,7 +340,7 @@ fn reports_merge_to_what_all_profiles_give_in_any_order() {
 }
 
 #[test]
-fn a_template_sees_the_job() {
+fn templates_can_use_job_fields() {
     let sandbox = job([[(1000, 0); 4]; 3]);
     sandbox.write(
         "t.txt",
@@ -353,7 +353,7 @@ fn a_template_sees_the_job() {
 // ------------------------------------------------------------------------------------------- trouble
 
 #[test]
-fn what_cannot_be_read_is_named_and_the_rest_reported() {
+fn unreadable_files_are_named_and_the_rest_is_reported() {
     let sandbox = Sandbox::bare();
     sandbox.example("good.sqlite");
     sandbox.write("bad.sqlite", "SQLite format 3\0 and nothing more");
@@ -427,7 +427,7 @@ fn a_report_never_replaces_a_profile_of_the_folder() {
 }
 
 #[test]
-fn merge_refuses_what_is_no_report_of_a_profile() {
+fn merge_refuses_files_that_are_not_reports() {
     let sandbox = Sandbox::bare();
     sandbox.example("net.sqlite");
     let text = sandbox.good(&["net.sqlite", "--format", "json"]);

@@ -60,7 +60,7 @@ fn only<'c>(costed: &'c Costed, op: &str, direction: Direction) -> (&'c Site, &'
 #[test]
 fn shaped_calls_of_known_operators_are_priced() {
     let mut files = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite")];
-    files.extend(shared::profiles_if_set());
+    files.extend(shared::profiles_or_fixtures());
     let mut judged = Vec::new();
     for file in &files {
         // Some captures hold no kernels: other tests say how they are turned away.
@@ -335,7 +335,7 @@ mod command_line {
     }
 
     #[test]
-    fn the_report_names_the_file() {
+    fn report_names_the_cost_file() {
         let (_folder, mut command) = program(FUSED);
         command
             .args(["net.sqlite", "--costs", "own.toml"])

@@ -24,7 +24,7 @@ fn root() -> &'static Path {
 /// Every profile that can be read: the fixture, and the real ones where there are any.
 fn profiles() -> Vec<PathBuf> {
     let mut found = vec![root().join("fixtures/net.sqlite")];
-    found.extend(shared::profiles_if_set());
+    found.extend(shared::profiles_or_fixtures());
     found
 }
 
@@ -211,7 +211,7 @@ fn report(name: &str, costed: &Costed, verdict: &Verdict) {
 }
 
 #[test]
-fn no_profile_is_told_two_things_or_sold_anything_twice() {
+fn findings_do_not_contradict_or_share_savings() {
     let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
     let mut judged = 0;
     for (path, another) in profiles().into_iter().zip(OTHER_GPUS.iter().cycle()) {
@@ -232,7 +232,7 @@ fn no_profile_is_told_two_things_or_sold_anything_twice() {
 }
 
 #[test]
-fn a_healthy_program_is_told_that_it_is() {
+fn healthy_program_has_no_findings() {
     let text = std::fs::read_to_string(root().join("fixtures/healthy.txt")).unwrap();
     let built = synthetic::build(&text);
     let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));

@@ -379,7 +379,7 @@ fn nothing_planted_in_a_trace_is_left() {
 }
 
 #[test]
-fn no_file_is_lost() {
+fn failed_scrub_keeps_existing_files() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite");

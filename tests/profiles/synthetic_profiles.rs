@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/net.txt");
 const DATABASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/net.sqlite");
-const RENEW: &str = "renew it with PYPROF_ADVISE_BLESS=1 cargo test --test fixture";
+const RENEW: &str = "renew it with PYPROF_ADVISE_BLESS=1 cargo test fresh";
 
 /// A table: its statement and its rows, in file order.
 type Table = (String, Vec<Vec<Value>>);
@@ -67,7 +67,7 @@ fn texts(built: &synthetic::Built, query: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_committed_file_holds_what_its_text_says() {
+fn synthetic_database_is_fresh() {
     let description = std::fs::read_to_string(TEXT).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let fresh = folder.path().join("net.sqlite");

@@ -239,7 +239,7 @@ fn language_model_the_decoder_has_shapes_in_both_directions() {
 }
 
 #[test]
-fn language_model_a_good_share_of_the_wrong_peak_is_not_left_alone() {
+fn language_model_fp32_gemms_are_not_called_fast() {
     let Some(costed) = costed("lm_net.sql", Some("v100")) else {
         return;
     };
@@ -344,7 +344,7 @@ fn super_resolution_operators_are_the_real_ones() {
 }
 
 #[test]
-fn super_resolution_unknown_stays_unknown() {
+fn super_resolution_unknown_operators_stay_unknown() {
     let Some(report) = report("mmagic.sqlite", &[]) else {
         return;
     };
@@ -537,7 +537,7 @@ fn streaming_wall_time_is_divided_by_the_devices_once() {
 
 /// A verdict that promises no step time for kernels is not followed by any.
 #[test]
-fn streaming_keeps_its_word_on_step_time() {
+fn streaming_step_time_saving_is_consistent() {
     for gpu in GPUS {
         let Some(report) = streaming(gpu) else { return };
         if !report.verdict().contains("no step time is promised") {
@@ -556,7 +556,7 @@ fn streaming_keeps_its_word_on_step_time() {
 // ------------------------------------------------------- cs336zx: set-up, and whole-graph records
 
 #[test]
-fn copies_before_the_first_kernel_are_set_up() {
+fn copies_before_the_first_kernel_are_setup() {
     for (file, copies, bytes) in [
         ("cs336zx_2_7B_nvtx.sqlite", 294, 13_627_402_240_i64),
         ("cs336zx_result.sqlite", 114, 514_534_400),
@@ -766,7 +766,7 @@ fn every_file_has_its_kernel_names_understood() {
 
 /// Long values that describe the captured machine: none may stand in anything printed.
 #[test]
-fn no_file_gives_its_environment_away() {
+fn no_report_contains_environment_variables() {
     let ours = words_of_rules();
     for path in files() {
         let secrets = environment(&path);

@@ -13,6 +13,7 @@ mod evidence;
 mod fuzz_corpus;
 mod repo_conventions;
 mod schema;
+mod skipped_tests;
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -157,7 +157,7 @@ fn modules_use_lower_floors_only() {
 }
 
 #[test]
-fn the_floors_are_checked_for_real() {
+fn module_order_check_detects_violations() {
     let used =
         modules_used("use crate::{base, judge::Verdict};\n// crate::cli\nfoo(crate::cost::X)");
     let names: Vec<&str> = used.keys().map(String::as_str).collect();
@@ -167,7 +167,7 @@ fn the_floors_are_checked_for_real() {
 }
 
 #[test]
-fn files_stay_readable() {
+fn files_are_at_most_900_lines_long() {
     let long: Vec<String> = ["src", "tests", "benches"]
         .iter()
         .flat_map(|folder| files(folder, ".rs"))
@@ -179,7 +179,7 @@ fn files_stay_readable() {
 }
 
 #[test]
-fn nothing_forbidden_is_written() {
+fn forbidden_constructs_are_absent() {
     let mut complaints = Vec::new();
     for file in files("src", ".rs") {
         let text = read(&file);
@@ -196,7 +196,7 @@ fn nothing_forbidden_is_written() {
 }
 
 #[test]
-fn modules_say_what_they_are_for() {
+fn every_module_has_a_doc_comment() {
     let silent: Vec<String> = files("src", ".rs")
         .into_iter()
         .filter(|file| !file.ends_with("/tests.rs") && !read(file).starts_with("//!"))
@@ -205,7 +205,7 @@ fn modules_say_what_they_are_for() {
 }
 
 #[test]
-fn links_between_documents_lead_somewhere() {
+fn links_between_documents_resolve() {
     let mut documents = files("docs", ".md");
     documents.extend(["README.md".to_owned(), "CHANGELOG.md".to_owned()]);
     let mut broken = Vec::new();
@@ -237,7 +237,7 @@ fn link_targets(markdown: &str) -> Vec<String> {
 
 /// Without `cargo deny` at hand: nothing that `deny.toml` bans is locked.
 #[test]
-fn nothing_speaks_to_a_network() {
+fn no_dependency_uses_the_network() {
     let deny = read("deny.toml");
     let (_, list) = deny.split_once("\ndeny = [").unwrap();
     let (list, _) = list.split_once(']').unwrap();

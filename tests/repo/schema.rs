@@ -53,7 +53,7 @@ fn toml_files(folder: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_committed_schemas_are_fresh() {
+fn schemas_are_fresh() {
     for (kind, make) in KINDS {
         let file = root().join(format!("docs/schema/{kind}.json"));
         let have = fs::read_to_string(&file).unwrap_or_default();
@@ -66,7 +66,7 @@ fn the_committed_schemas_are_fresh() {
             continue;
         }
         panic!(
-            "docs/schema/{kind}.json is stale: `PYPROF_ADVISE_BLESS=1 cargo test --test schema`"
+            "docs/schema/{kind}.json is stale: `PYPROF_ADVISE_BLESS=1 cargo test fresh`"
         );
     }
 }
@@ -118,7 +118,7 @@ fn the_examples_of_the_documents_are_valid() {
 }
 
 #[test]
-fn a_slip_in_any_key_is_refused() {
+fn misspelt_keys_are_refused() {
     let rule = judge::scaffold("fusion/x");
     let cost = blocks("README.md")
         .into_iter()

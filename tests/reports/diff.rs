@@ -560,7 +560,7 @@ fn a_host_that_runs_ahead_does_not_hide_the_noise() {
 }
 
 #[test]
-fn other_gpus_are_said_first_and_explained() {
+fn diff_names_different_gpus_first() {
     let mut after = Program::net().with(|op| {
         op.kernel = match op.kernel {
             GEMM => "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNN",
@@ -689,7 +689,7 @@ fn reports_give_what_profiles_give_and_pages_are_whole() {
 }
 
 #[test]
-fn hostile_names_stay_text() {
+fn hostile_names_are_escaped() {
     let evil =
         "|x|`a` **b** </details><script>alert(1)</script> [l](javascript:alert(1)) @octocat # h";
     let evil_kernel = "k|`x`</td><img src=x onerror=alert(1)>@octocat";
@@ -768,7 +768,7 @@ fn real_profiles_are_the_same_as_themselves() {
 }
 
 #[test]
-fn two_makes_of_gpu_are_explained() {
+fn diff_explains_different_gpu_vendors() {
     let (Some(h100), Some(mi300)) = (
         shared::profile("tl_h100_qwen.json.gz"),
         shared::profile("tl_mi300_qwen.json.gz"),

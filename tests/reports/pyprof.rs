@@ -99,7 +99,7 @@ fn refused(arguments: &[&str], input: &str) -> String {
 // ------------------------------------------------------------------------------ the example profile
 
 #[test]
-fn a_profile_and_its_dictionaries_give_the_same_rows() {
+fn profile_and_its_dictionaries_give_the_same_rows() {
     let net = fixture();
     let net = net.to_str().unwrap();
     let columns = ["-c", "all", "--csv"];
@@ -152,7 +152,7 @@ fn many(kernels: usize) -> synthetic::Built {
 }
 
 #[test]
-fn the_number_of_threads_does_not_show() {
+fn output_does_not_depend_on_threads() {
     let many = many(MANY);
     let profile = many.path();
     let profile = profile.to_str().unwrap();

@@ -480,7 +480,7 @@ fn many_findings_fold() {
 }
 
 #[test]
-fn hostile_text_stays_text() {
+fn hostile_text_is_escaped() {
     let evil = "|x|<script>alert(1)</script>![i](http://e.vil/i) @octocat #1 www.e.vil \u{1b}[31m\
                 \u{202e}`a``b` **b** [l](javascript:1)\n\n# h\n- [ ] t $$m$$ [^1]\0 /home/alice/z";
     let mut s = Sample::new();
@@ -550,7 +550,7 @@ fn many_layers_fold_and_are_counted() {
 }
 
 #[test]
-fn healthy_and_unjudged_are_different_sentences() {
+fn healthy_and_skipped_have_different_messages() {
     let mut healthy = sample();
     healthy.verdict.findings.clear();
     healthy.verdict.not_judged.clear();
@@ -599,7 +599,7 @@ fn copying_and_graphs_are_said_first() {
 }
 
 #[test]
-fn untrusted_idle_promises_no_step_time() {
+fn untrusted_idle_gives_no_step_time_saving() {
     let mut s = sample();
     s.costed.run.unreliable_idle = Some("per-op markers stretched the host.".into());
     s.saving(0).step_ns = None;
@@ -694,7 +694,7 @@ fn environment_is_warned_about_once() {
 }
 
 #[test]
-fn set_up_is_named_and_not_sold() {
+fn setup_has_no_saving() {
     let mut s = sample();
     s.costed.run.window.setup = SetUp {
         ns: 900_000_000,

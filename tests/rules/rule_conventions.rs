@@ -112,7 +112,7 @@ fn every_param_says_what_it_is() {
 }
 
 #[test]
-fn every_rule_is_shown_firing_silent_and_short_of_facts() {
+fn every_rule_tests_firing_silent_and_missing_facts() {
     let mut wrong = Vec::new();
     let mut without = BTreeSet::new();
     for rule in rules().rules() {
@@ -134,7 +134,7 @@ fn every_rule_is_shown_firing_silent_and_short_of_facts() {
 }
 
 #[test]
-fn what_a_not_judged_test_waits_for_can_be_absent() {
+fn skipped_tests_only_omit_optional_facts() {
     for rule in rules().rules() {
         for case in &rule.tests {
             let Expect::Skipped(names) = &case.expect else {
@@ -149,7 +149,7 @@ fn what_a_not_judged_test_waits_for_can_be_absent() {
 }
 
 #[test]
-fn advice_that_rewrites_work_says_what_it_changes() {
+fn rewriting_fixes_name_the_work_they_change() {
     let mut wrong = Vec::new();
     let mut without = BTreeSet::new();
     for rule in rules().rules() {
@@ -166,7 +166,7 @@ fn advice_that_rewrites_work_says_what_it_changes() {
 }
 
 #[test]
-fn a_value_that_only_one_rule_asks_for_is_not_a_misspelt_one() {
+fn string_values_used_by_one_rule_are_allowed_values() {
     let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for rule in rules().rules() {
         for (key, value) in &rule.changes {
@@ -184,7 +184,7 @@ fn a_value_that_only_one_rule_asks_for_is_not_a_misspelt_one() {
 
 /// Who judges the capture must reach everybody who sells idle time, those written later too.
 #[test]
-fn idle_time_that_is_no_evidence_is_sold_by_nobody() {
+fn idle_rules_require_trusted_idle_time() {
     let rules = rules();
     let find = |id: &str| rules.rules().iter().find(|r| r.id == id).unwrap();
     let reached = |globs: &[Glob], id: &str| globs.iter().any(|glob| glob.matches(id));

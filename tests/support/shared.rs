@@ -43,9 +43,12 @@ pub(crate) fn path_if_set(below: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The path of a real profile, or `None` after counting the test as skipped.
+/// The path of a real profile, or `None` after counting the test as skipped. Where the variable is not
+/// set, the scrubbed copy in `fixtures/real` stands in.
 pub(crate) fn profile(name: &str) -> Option<PathBuf> {
-    path(&format!("profiles/{name}"))
+    let below = format!("profiles/{name}");
+    let copy = fixtures().join(name);
+    path_if_set(&below).or_else(|| if copy.exists() { Some(copy) } else { path(&below) })
 }
 
 /// Every real profile in order of path, those in folders of several ranks included, or `None` after
@@ -54,14 +57,19 @@ pub(crate) fn profiles() -> Option<Vec<PathBuf>> {
     Some(files(&path("profiles")?))
 }
 
-/// As [`profiles`], and empty where the variable is not set.
-pub(crate) fn profiles_if_set() -> Vec<PathBuf> {
-    path_if_set("profiles").map_or_else(Vec::new, |folder| files(&folder))
+/// As [`profiles`], and those of the repository where the variable is not set.
+pub(crate) fn profiles_or_fixtures() -> Vec<PathBuf> {
+    files(&path_if_set("profiles").unwrap_or_else(fixtures))
+}
+
+/// The folder of small real profiles in the repository.
+pub(crate) fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/real")
 }
 
 /// The name of a profile below the folder `profiles`: `lm_net.sql`, `dlrm_8ranks/rank0.json.gz`.
 pub(crate) fn name(profile: &Path) -> String {
-    let folder = path_if_set("profiles").unwrap_or_default();
+    let folder = path_if_set("profiles").unwrap_or_else(fixtures);
     let below = profile.strip_prefix(folder).unwrap_or(profile);
     below.to_string_lossy().into_owned()
 }

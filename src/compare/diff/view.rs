@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_is_that_of_the_types() {
+    fn diff_schema_is_fresh() {
         let mut schema = schemars::schema_for!(Diff);
         let id = format!("urn:pyprof-advise:diff:{SCHEMA_VERSION}");
         schema.insert("$id".to_owned(), id.into());
@@ -79,7 +79,7 @@ mod tests {
         }
         assert!(
             made == SCHEMA,
-            "docs/schema/diff.json is stale: PYPROF_ADVISE_BLESS=1 cargo test --lib diff::view"
+            "docs/schema/diff.json is stale: PYPROF_ADVISE_BLESS=1 cargo test fresh"
         );
     }
 }

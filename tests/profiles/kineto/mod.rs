@@ -488,15 +488,29 @@ fn one_each<T>() -> Vec<OnceLock<T>> {
 /// shapes; GPU.
 type Real = (&'static str, [usize; 3], Option<&'static str>);
 
+const A100_40: Option<&str> = Some("NVIDIA A100-SXM4-40GB");
+const V100_32: Option<&str> = Some("Tesla V100-SXM2-32GB");
 const META_A100: Option<&str> = Some("NVIDIA A100-PG509-200");
 const H100: Option<&str> = Some("NVIDIA H100 80GB HBM3");
 const MI300X: Option<&str> = Some("AMD Instinct MI300X");
 
 #[rustfmt::skip]
 const REAL: &[Real] = &[
+    ("andrewlala_resnet50_t4.json", [335, 335, 335], Some("Tesla T4")),
+    ("deepseek_h800_train.json", [963, 963, 0], Some("NVIDIA H800")),
+    ("dlrm_8ranks/worker0.pt.trace.json.gz", [245, 245, 245], V100_32),
+    ("dlrm_8ranks/worker1.pt.trace.json.gz", [310, 246, 246], V100_32),
+    ("dlrm_8ranks/worker2.pt.trace.json.gz", [246, 246, 246], V100_32),
+    ("dlrm_8ranks/worker3.pt.trace.json.gz", [315, 251, 251], V100_32),
+    ("dlrm_8ranks/worker4.pt.trace.json.gz", [251, 251, 251], V100_32),
+    ("dlrm_8ranks/worker5.pt.trace.json.gz", [245, 245, 245], V100_32),
+    ("dlrm_8ranks/worker6.pt.trace.json.gz", [246, 246, 246], V100_32),
+    ("dlrm_8ranks/worker7.pt.trace.json.gz", [246, 246, 246], V100_32),
     ("hta_alexnet.json.gz", [79, 79, 0], META_A100),
     ("hta_cupti_profiler.json.gz", [0, 0, 0], None),
+    ("hta_df_index_resolver.json.gz", [19_370, 19_370, 0], V100_32),
     ("hta_mi250_rocm62.json.gz", [14, 14, 14], Some("AMD Radeon Graphics")),
+    ("hta_negqueue_rank0.json.gz", [6080, 5375, 5285], Some("NVIDIA A100-SXM4-80GB")),
     ("hta_nodist_cpu.json.gz", [0, 0, 0], None),
     ("hta_ns_resolution.json.gz", [4350, 4350, 0], Some("Tesla V100-SXM2-32GB")),
     ("hta_sampled_rank0.json.gz", [1154, 1154, 1138], None),
@@ -504,16 +518,27 @@ const REAL: &[Real] = &[
     ("hta_trace_diff_test.json.gz", [9876, 9330, 9222], Some("Tesla V100-SXM2-16GB")),
     ("hta_triton_example.json.gz", [1, 1, 1], META_A100),
     ("kineto_resnet50_w0.pt.trace.json.gz", [8772, 8772, 8772], Some("Tesla V100-DGXS-32GB")),
+    ("marcalph_gh200.pt.trace.json", [48, 48, 48], Some("NVIDIA GH200 480GB")),
+    ("marcalph_t4_custom.pt.trace.json", [6, 6, 3], Some("Tesla T4")),
+    ("saf_False_b.json.gz", [5770, 5770, 5770], A100_40),
+    ("saf_True_b.json.gz", [4582, 4582, 3286], A100_40),
+    ("saf_True_c.json.gz", [2338, 2338, 2026], A100_40),
     ("switch_a100_b.json", [474, 474, 474], Some("NVIDIA A100 80GB PCIe")),
     ("tl_b200_eager.json.gz", [768, 768, 766], Some("NVIDIA B200")),
     ("tl_h100_bertsmall.json.gz", [60, 60, 60], H100),
+    ("tl_h100_owlv2.json.gz", [4330, 4330, 4330], H100),
     ("tl_h100_qwen.json.gz", [1465, 1029, 1029], H100),
+    ("tl_h100_timesformer.json.gz", [446, 446, 446], H100),
     ("tl_h100_vit.json.gz", [154, 154, 154], H100),
     ("tl_mi210_gpu_only.json.gz", [562, 562, 0], Some("AMD Instinct MI210")),
+    ("tl_mi300_ddp_resnet18.json.gz", [2360, 2360, 2360], MI300X),
+    ("tl_mi300_owlv2.json.gz", [4255, 4255, 4255], Some("AMD Instinct MI300X VF")),
     ("tl_mi300_qwen.json.gz", [1516, 1053, 1053], Some("AMD Instinct MI300X VF")),
     ("tl_mi300_resnet_ckpt.json.gz", [2995, 2238, 2238], MI300X),
     ("tl_sglang_decode.json.gz", [555, 555, 8], MI300X),
+    ("tl_sglang_prefilldecode.json.gz", [527, 527, 525], MI300X),
     ("tl_vllm_decode_full.json.gz", [425, 425, 4], None),
+    ("tl_vllm_pd_piecewise.json.gz", [413, 413, 52], None),
     ("zoology_a100_nokernels.json", [0, 0, 0], None),
 ];
 
@@ -540,7 +565,7 @@ fn shapes_of(p: &Profile, range: usize) -> Option<&str> {
 #[test]
 fn real_traces_have_the_counts_of_their_json() {
     for &(file, expected, gpu) in REAL {
-        let Some(run) = real(file) else { return };
+        let Some(run) = real(file) else { continue };
         let p = &run.profile;
         let calls: HashSet<_> = p
             .calls
@@ -566,11 +591,11 @@ fn real_traces_have_the_counts_of_their_json() {
 
 #[test]
 fn every_real_trace_is_in_the_table() {
-    let Some(folder) = shared::path("profiles") else {
+    let Some(files) = shared::profiles() else {
         return;
     };
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
+    for file in files {
+        let name = shared::name(&file);
         let trace = name.ends_with(".json") || name.ends_with(".json.gz");
         assert!(!trace || REAL.iter().any(|r| r.0 == name), "{name}");
     }

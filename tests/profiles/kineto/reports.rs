@@ -248,7 +248,7 @@ fn steps_are_as_long_as_the_gpu_needs() {
 }
 
 #[test]
-fn set_up_inside_a_trace_is_not_sold() {
+fn setup_inside_a_trace_has_no_saving() {
     let Some(report) = report("hta_alexnet.json.gz") else {
         return;
     };

@@ -28,28 +28,40 @@ const A100: Option<&str> = Some("NVIDIA A100-SXM4-80GB");
 
 #[rustfmt::skip]
 const REAL: &[Real] = &[
+    ("askliar_trace_name.prof", [99, 98, 238], 118, Some("GeForce 840M")),
     ("blink_nccl_8v100.nvvp", [24, 24, 0], 0, Some("Tesla V100-SXM2-32GB")),
+    ("cs336athrun_win.sqlite", [4485, 4485, 180], 0, Some("NVIDIA RTX 5000 Ada Generation Laptop GPU")),
     ("cs336ihor_nocuda.sqlite", [0, 0, 0], 0, Some("NVIDIA GeForce RTX 4070 Ti")),
+    ("cs336jsun.sqlite", [17_032, 17_032, 32], 1, Some("NVIDIA GeForce RTX 3070 Ti")),
     ("cs336zx_2_7B_compile_ro.sqlite", [30, 30, 0], 0, A100),
     ("cs336zx_2_7B_nvtx.sqlite", [7328, 7328, 516], 0, A100),
     ("cs336zx_result.sqlite", [2768, 2768, 0], 0, A100),
+    ("da6bcc3_net.sql", [284, 284, 2390], 1195, Some("Tesla V100-SXM2-16GB")),
+    ("dlprof_wrelu_nsys.sqlite", [59, 59, 166], 0, Some("NVIDIA GeForce RTX 2070 SUPER")),
     ("dynamicvit.sqlite", [0, 0, 0], 0, Some("NVIDIA RTX A2000 12GB")),
     ("ecf_baseline.sqlite", [0, 0, 1824], 0, Some("NVIDIA TITAN RTX")),
     ("ecf_poolformer_trt.sqlite", [0, 0, 21_998], 2, Some("NVIDIA TITAN RTX")),
+    ("fuser_h200.sqlite", [18, 18, 13_513], 0, Some("NVIDIA H200")),
     ("h100_2gpu_1s.sqlite", [3442, 1632, 16_782], 0, None),
     ("lm_net.sql", [160, 160, 1366], 683, Some("Tesla V100-SXM2-16GB")),
+    ("memfusion_trt.sqlite", [36, 36, 60], 1, Some("NVIDIA GeForce RTX 3090")),
+    ("mfu_2gpu_after.sqlite", [3587, 3577, 17_113], 0, None),
     ("mfu_2gpu_before.sqlite", [4010, 3986, 19_118], 0, None),
+    ("mixq_src1.sqlite", [14, 14, 0], 0, Some("NVIDIA A100-PCIE-40GB")),
     ("mmagic.sqlite", [328, 328, 1956], 0, Some("NVIDIA A100-SXM4-40GB")),
     ("mock.sqlite", [2, 2, 0], 0, Some("NVIDIA GeForce RTX 3080")),
+    ("timp_results.nvprof", [26, 26, 0], 0, Some("NVIDIA GeForce RTX 2080 Ti")),
+    ("tunguz_gb10.sqlite", [1, 1, 0], 0, Some("NVIDIA GB10")),
+    ("wenscarl_cutlass.sqlite", [6, 6, 0], 0, Some("NVIDIA A100-PCIE-40GB")),
 ];
 
 #[test]
 fn real_profiles_have_the_counts_sql_gives() {
-    let Some(folder) = shared::path("profiles") else {
-        return;
-    };
     for &(file, expected, other_rows, gpu) in REAL {
-        let p = open(&folder.join(file)).unwrap_or_else(|e| panic!("{e}"));
+        let Some(path) = shared::profile(file) else {
+            continue;
+        };
+        let p = open(&path).unwrap_or_else(|e| panic!("{e}"));
         let found = [
             p.kernels.len(),
             launched(&p),
@@ -71,16 +83,13 @@ fn real_profiles_have_the_counts_sql_gives() {
 
 #[test]
 fn every_real_database_is_in_the_table() {
-    let Some(folder) = shared::path("profiles") else {
+    let Some(files) = shared::profiles() else {
         return;
     };
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let database = [".sqlite", ".sql", ".nvvp"]
-            .iter()
-            .any(|e| name.ends_with(e));
+    for name in files.iter().map(|file| shared::name(file)) {
+        let trace = name.ends_with(".json") || name.ends_with(".json.gz");
         assert!(
-            !database || REAL.iter().any(|r| r.0 == name),
+            trace || REAL.iter().any(|r| r.0 == name),
             "{name} has no expectation"
         );
     }

@@ -1,7 +1,7 @@
 //! The documents say what the program does: generated pages are as the program would write them now,
 //! examples load and pass, commands run.
 //!
-//! `PYPROF_ADVISE_BLESS=1 cargo test --test docs` renews what is generated.
+//! `PYPROF_ADVISE_BLESS=1 cargo test fresh` renews what is generated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn fresh(file: &str, want: &str) {
         .take_while(|(a, b)| a == b)
         .count();
     panic!(
-        "{file} is stale from line {}:\n  has:  {}\n  want: {}\nRenew it with `{BLESS}=1 cargo test --test docs`.",
+        "{file} is stale from line {}:\n  has:  {}\n  want: {}\nRenew it with `{BLESS}=1 cargo test fresh`.",
         line + 1,
         have.lines().nth(line).unwrap_or("(the end)"),
         want.lines().nth(line).unwrap_or("(the end)"),

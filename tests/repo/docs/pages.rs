@@ -18,7 +18,7 @@ use super::markdown::{cell, codes, deeper, table};
 
 fn head(title: &str, intro: &str) -> String {
     format!(
-        "<!-- Generated: `PYPROF_ADVISE_BLESS=1 cargo test --test docs` renews this page. -->\n\n\
+        "<!-- Generated: `PYPROF_ADVISE_BLESS=1 cargo test fresh` renews this page. -->\n\n\
          # {title}\n\n{intro}\n\n"
     )
 }

@@ -28,7 +28,7 @@ fn sample() -> String {
 }
 
 #[test]
-fn the_generated_blocks_are_fresh() {
+fn generated_blocks_of_the_readme_are_fresh() {
     let help = said(root(), &["--help"]);
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     let help = format!("```text\n{}\n```\n", help.join("\n").trim_end());

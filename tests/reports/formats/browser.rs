@@ -133,7 +133,7 @@ fn pages_of_real_profiles_run_clean() {
 }
 
 #[test]
-fn nothing_of_a_profile_runs() {
+fn profile_text_never_executes_in_the_browser() {
     let Some(browser) = browser() else { return };
     let dom = show_report(&browser, &poisoned(&example(), EVIL)).dom;
     assert!(!dom.contains("data-pwned"), "a script of the profile ran");
@@ -142,7 +142,7 @@ fn nothing_of_a_profile_runs() {
 }
 
 #[test]
-fn a_hundred_thousand_sites_stay_usable() {
+fn html_report_of_100000_sites_stays_usable() {
     let Some(browser) = browser() else { return };
     let mut report = example();
     let sample = report.sites[0].clone();

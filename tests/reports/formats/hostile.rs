@@ -7,7 +7,7 @@ use super::example;
 use super::hostile_text::{EVIL, check_all, poisoned, small};
 
 #[test]
-fn one_name_for_everything() {
+fn identical_names_are_escaped_in_every_format() {
     let report = small(example());
     for evil in [EVIL, &EVIL.repeat(4), &"x".repeat(5_000), ""] {
         check_all(&poisoned(&report, evil));
@@ -31,7 +31,7 @@ fn hostile() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn any_name_is_text_everywhere() {
+fn any_name_is_escaped_in_every_format() {
     let report = small(example());
     let cases = std::env::var("PROPTEST_CASES")
         .ok()

@@ -38,7 +38,7 @@ fn markdown_fits_whatever_the_room() {
 }
 
 #[test]
-fn what_pays_most_is_dropped_last() {
+fn lowest_savings_are_dropped_first() {
     let report = example();
     let first = &report.findings[0].title;
     let text = markdown_within(&report, 6_000).unwrap();
@@ -90,7 +90,7 @@ fn the_terminal_is_never_too_narrow() {
 }
 
 #[test]
-fn the_terminal_says_what_matters() {
+fn terminal_output_has_the_key_figures() {
     let report = example();
     let text = anstream::adapter::strip_str(&text(&report, 100)).to_string();
     for part in [

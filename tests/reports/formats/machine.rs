@@ -48,7 +48,7 @@ fn json_is_what_its_schema_says() {
 }
 
 #[test]
-fn json_goes_there_and_back() {
+fn json_round_trips() {
     for (name, text) in all() {
         assert!(json(&read_json(text).unwrap()) == *text, "{name}");
     }

@@ -52,7 +52,7 @@ fn all() -> &'static [(String, String)] {
 }
 
 fn real() -> Vec<PathBuf> {
-    shared::profiles_if_set()
+    shared::profiles_or_fixtures()
 }
 
 /// Every report with its name.

@@ -2,7 +2,7 @@
 //!
 //! `rule.txt`, `cost.txt` and `gpu.txt` hold blocks of `=== name`, what the file says, `---`, and
 //! the complaints as they are printed. What a block says of a rule or a GPU is laid over a small
-//! good file. `PYPROF_ADVISE_BLESS=1 cargo test --test complaints` renews the printed parts.
+//! good file. `PYPROF_ADVISE_BLESS=1 cargo test fresh` renews the printed parts.
 
 use std::fs;
 use std::path::Path;
@@ -210,22 +210,22 @@ fn hold(file: &str, about: fn(&str) -> String) {
 }
 
 #[test]
-fn complaints_about_rules_are_as_written_down() {
+fn messages_about_rules_are_fresh() {
     hold("rule.txt", about_rules);
 }
 
 #[test]
-fn complaints_about_costs_are_as_written_down() {
+fn messages_about_costs_are_fresh() {
     hold("cost.txt", about_costs);
 }
 
 #[test]
-fn complaints_about_gpus_are_as_written_down() {
+fn messages_about_gpus_are_fresh() {
     hold("gpu.txt", about_gpu);
 }
 
 #[test]
-fn what_the_cases_are_laid_over_is_good() {
+fn default_files_of_the_cases_load() {
     assert_eq!(about_rules("saving_ns = '1'\n"), "");
     assert_eq!(about_gpu(""), "");
 }
@@ -270,7 +270,7 @@ fn about_paths() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn complaints_about_paths_say_what_is_wrong() {
+fn messages_about_paths_name_the_problem() {
     for (want, said) in about_paths() {
         assert!(said.contains(want), "{want}\n{said}");
     }

@@ -123,7 +123,7 @@ fn said_in(line: &str, pieces: &[String]) -> bool {
 }
 
 #[test]
-fn every_sentence_of_the_loaders_is_provoked_by_a_case() {
+fn every_loader_message_has_a_case() {
     let mut said: Vec<String> = Vec::new();
     for file in ["rule.txt", "cost.txt", "gpu.txt"] {
         said.extend(cases(file).into_iter().map(|case| case.said));

@@ -380,7 +380,7 @@ fn lets_use_each_other_and_keep_their_reasons() {
 }
 
 #[test]
-fn words_do_not_grow_without_bound() {
+fn strings_are_bounded() {
     let mut lets = String::from("l0 = 'site.label'");
     for n in 1..17 {
         lets.push_str(&format!("\nl{n} = 'l{0} + l{0}'", n - 1));

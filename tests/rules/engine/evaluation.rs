@@ -111,7 +111,7 @@ fn gathering_by_layer_and_rank() {
 }
 
 #[test]
-fn a_saving_that_cannot_be_said_leaves_the_finding() {
+fn finding_without_a_saving_is_kept() {
     let text = rule("saving_ns = 'site.time_ns - double(site.m)'");
     let rules = load(&[("host/x", &text)]).unwrap();
     let mut run = Fake::default();
@@ -210,7 +210,7 @@ fn idle_and_copies_have_their_own_accounts() {
 }
 
 #[test]
-fn step_time_is_said_only_where_idle_can_be_trusted() {
+fn step_time_requires_trusted_idle_time() {
     let rules = load(&[("host/x", &rule("saving_ns = 'site.time_ns'"))]).unwrap();
     let mut run = Fake::default();
     run.site(0, "a", 1e5, 0.0, &gemm());
@@ -222,7 +222,7 @@ fn step_time_is_said_only_where_idle_can_be_trusted() {
 }
 
 #[test]
-fn what_pays_most_comes_first_and_slivers_last() {
+fn largest_savings_come_first_and_minor_findings_last() {
     let kernel = rule("saving_ns = 'site.time_ns'");
     let unknown = rule("severity = \"error\"\nwhen = 'site.time_ns > 0.0'");
     let idle = rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'");
@@ -278,7 +278,7 @@ fn what_pays_most_comes_first_and_slivers_last() {
 }
 
 #[test]
-fn the_sharper_finding_silences_the_vaguer_one() {
+fn specific_finding_suppresses_general_finding() {
     let sharp = rule("when = 'site.m > 3'\nsupersedes = [\"memory/vague\"]");
     let vague =
         rule("group_by = \"run\"\nrequire = 'found.count >= 2'\nmessage = \"{{ found.count }}\"");
@@ -314,7 +314,7 @@ fn the_sharper_finding_silences_the_vaguer_one() {
 }
 
 #[test]
-fn a_silenced_finding_still_silences() {
+fn suppressed_findings_still_suppress() {
     let a = rule("supersedes = [\"host/b\"]");
     let b = rule("supersedes = [\"host/c\"]");
     let rules = load(&[("host/a", &a), ("host/b", &b), ("host/c", &rule(""))]).unwrap();
@@ -475,7 +475,7 @@ why = "{{ site.names }} {{ site.names | join(' / ') }}""#,
 }
 
 #[test]
-fn a_sentence_that_cannot_be_said_is_a_fault_and_the_title_stands_in() {
+fn failing_message_falls_back_to_the_title() {
     let cases = [
         ("{{ site.m }}", "guard it with `is defined`"),
         (

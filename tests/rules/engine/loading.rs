@@ -59,7 +59,7 @@ fn only_rules_on_a_circle_are_said_to_silence_themselves() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_keys_are_named() {
     for key in [
         "title",
         "severity",
