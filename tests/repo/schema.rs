@@ -65,9 +65,7 @@ fn schemas_are_fresh() {
             fs::write(&file, make()).unwrap();
             continue;
         }
-        panic!(
-            "docs/schema/{kind}.json is stale: `PYPROF_ADVISE_BLESS=1 cargo test fresh`"
-        );
+        panic!("docs/schema/{kind}.json is stale: `PYPROF_ADVISE_BLESS=1 cargo test fresh`");
     }
 }
 

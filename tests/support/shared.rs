@@ -48,7 +48,13 @@ pub(crate) fn path_if_set(below: &str) -> Option<PathBuf> {
 pub(crate) fn profile(name: &str) -> Option<PathBuf> {
     let below = format!("profiles/{name}");
     let copy = fixtures().join(name);
-    path_if_set(&below).or_else(|| if copy.exists() { Some(copy) } else { path(&below) })
+    path_if_set(&below).or_else(|| {
+        if copy.exists() {
+            Some(copy)
+        } else {
+            path(&below)
+        }
+    })
 }
 
 /// Every real profile in order of path, those in folders of several ranks included, or `None` after
