@@ -10,7 +10,7 @@ use super::{
 };
 use crate::base::text::plain;
 use crate::base::units::counted;
-use crate::export::{self, COLUMNS, Table};
+use crate::export::{self, COLUMNS, ExportTable};
 
 /// Arguments of `export`.
 #[derive(Debug, Clone, Args)]
@@ -67,7 +67,7 @@ pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
         config: ConfigArgs::default(),
     };
     warn_of_reports(&judging, &inputs.files, console);
-    let table = Table::new(advise::reports_of(&judging, inputs, console)?);
+    let table = ExportTable::new(advise::reports_of(&judging, inputs, console)?);
     for remark in &table.remarks {
         console.warn(&plain(remark));
     }

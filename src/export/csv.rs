@@ -2,21 +2,20 @@
 
 use std::io::{Result, Write};
 
-use super::{COLUMNS, Row, Table, Values};
+use super::{COLUMNS, ColumnValue, ExportRow, ExportTable};
 use crate::base::text::plain;
 
-/// What makes a spreadsheet take a text for a formula:
+/// Characters at the start of a text that make a spreadsheet evaluate it as a formula:
 /// <https://owasp.org/www-community/attacks/CSV_Injection>.
 const FORMULA: [char; 4] = ['=', '+', '-', '@'];
-/// Between the texts of a list.
+/// Separator of the texts of a list.
 const SEPARATOR: &str = ";";
 
-/// Writes the table with a line of column names. Texts are in quotes, what is not known is nothing
-/// at all.
+/// Writes the table with a header line. Texts are quoted; unknown values are empty.
 ///
 /// # Errors
-/// What `out` answers.
-pub fn csv(table: &Table, out: &mut dyn Write) -> Result<()> {
+/// Those of `out`.
+pub fn csv(table: &ExportTable, out: &mut dyn Write) -> Result<()> {
     let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
     writeln!(out, "{}", names.join(","))?;
     for row in table.rows() {
@@ -26,16 +25,16 @@ pub fn csv(table: &Table, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn cell(values: Values, row: &Row<'_>) -> String {
+fn cell(values: ColumnValue, row: &ExportRow<'_>) -> String {
     let printed = |value: Option<String>| value.unwrap_or_default();
     match values {
-        Values::Text(value) => printed(value(row).map(quoted)),
-        Values::Int(value) => printed(value(row).map(|v| v.to_string())),
-        Values::Float(value) => {
+        ColumnValue::Text(value) => printed(value(row).map(quoted)),
+        ColumnValue::Int(value) => printed(value(row).map(|v| v.to_string())),
+        ColumnValue::Float(value) => {
             printed(value(row).filter(|v| v.is_finite()).map(|v| v.to_string()))
         }
-        Values::Flag(value) => printed(value(row).map(|v| v.to_string())),
-        Values::Texts(values) => {
+        ColumnValue::Flag(value) => printed(value(row).map(|v| v.to_string())),
+        ColumnValue::Texts(values) => {
             let texts = values(row);
             printed((!texts.is_empty()).then(|| quoted(&texts.join(SEPARATOR))))
         }
@@ -53,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_stay_in_their_cell_and_are_no_formulas() {
+    fn texts_are_escaped_and_never_formulas() {
         assert_eq!(quoted("gemm<f32, \"x\">"), "\"gemm<f32, \"\"x\"\">\"");
         assert_eq!(quoted("=HYPERLINK(1)"), "\"'=HYPERLINK(1)\"");
         assert_eq!(quoted("a\r\nb\u{1b}[31m").lines().count(), 1);
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_told_apart() {
+    fn column_names_are_unique_identifiers() {
         let mut names: Vec<&str> = COLUMNS.iter().map(|c| c.name).collect();
         let plain = |name: &&str| name.bytes().all(|b| b == b'_' || b.is_ascii_lowercase());
         assert!(names.iter().all(plain), "{names:?}");

@@ -1,7 +1,7 @@
-//! Which kernels are one operator call, and what share of its cost each gets.
+//! Groups kernels into operator calls, and shares the cost of each call over its kernels.
 //!
-//! A cost belongs to the call. PyProf gives it to every kernel, so that a product with a split-K
-//! reduction counts twice and a convolution whose algorithms were tried out many times over.
+//! PyProf assigns the whole cost to every kernel, so that a product with a split-K reduction counts twice,
+//! and a convolution during an algorithm search many times.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -12,7 +12,7 @@ use crate::base::DType;
 use crate::correlate::{Direction, OpArgs, OpName};
 use crate::cost::{DecodedName, Family, OpCost, Role, RoleCost, UnknownCost, dtype_in_memory, ops};
 
-/// All kernels with what has been found out about them.
+/// All kernels with their operators and decoded names.
 #[derive(Debug)]
 pub(super) struct KernelTable<'r> {
     pub records: &'r Records,
@@ -27,7 +27,7 @@ pub(super) struct KernelTable<'r> {
     pub alike: Vec<u32>,
 }
 
-/// A kernel with what has been found out about it.
+/// A kernel with its operator and decoded name.
 #[derive(Debug, Clone, Copy)]
 struct KernelInfo<'w> {
     record: Record<'w>,
@@ -36,7 +36,7 @@ struct KernelInfo<'w> {
 }
 
 impl<'w> KernelInfo<'w> {
-    /// The range it was chosen by, as something to compare.
+    /// The range that names its operator, for comparisons.
     fn range(&self) -> Option<(u32, &'w [u64])> {
         let range = self.choice.range?;
         Some(range.of(self.record))
@@ -65,7 +65,7 @@ impl KernelTable<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Share {
     pub flops: Option<u64>,
-    /// `None` where they are not known: also for the helpers of a call, whose traffic comes on top.
+    /// `None` if unknown, and for helper kernels, whose traffic is not part of the cost.
     pub bytes: Option<u64>,
 }
 
@@ -312,27 +312,27 @@ fn period<T: PartialEq>(list: &[T]) -> usize {
     }
 }
 
-/// A price in [`CallCosts`]; `None` where there is none.
+/// Index in [`CallCosts`]; `None` if the cost is unknown.
 type CostId = Option<u32>;
 
-/// What decides a price.
+/// The key of a cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct CostKey {
     op: OpId,
     args: ShapesId,
     backward: bool,
     own: bool,
-    /// The type that a kernel proves, for shapes without types.
+    /// The dtype that the kernel name implies, for shapes without dtypes.
     proven: Option<DType>,
 }
 
-/// The costs of calls, each worked out once.
+/// The costs of calls, each computed once.
 struct CallCosts<'w> {
     works: &'w KernelTable<'w>,
     list: Vec<OpCost>,
-    /// Without a price: whether operators of the other direction might help.
+    /// The index of a known cost; else whether the operators of the other direction might make it known.
     known: FxHashMap<CostKey, Result<u32, bool>>,
-    /// What a kernel has of a call it is alone in, by price and name.
+    /// The share of a kernel that is the only one of its call, by cost and kernel name.
     alone: FxHashMap<(u32, u32), Share>,
     partners: Option<Partners>,
 }
@@ -436,13 +436,13 @@ fn cost(choices: &OpChoices, key: &CostKey) -> Result<OpCost, UnknownCost> {
     ops::cost(op, args, direction, !key.own, key.proven)
 }
 
-/// Operators by device, sequence number and direction: what one direction leaves open, the other may
-/// list. Only operators with arguments of their own.
+/// Operators with arguments of their own, by device, sequence number and direction (`true` for backward):
+/// one direction can have arguments that the other lacks.
 #[derive(Debug, Default)]
 struct Partners(FxHashMap<(u32, u64, bool), Vec<(OpId, ShapesId)>>);
 
 impl Partners {
-    /// Of one number: more than an operator has.
+    /// Operators kept per sequence number.
     const MOST: usize = 16;
 
     fn of(works: &KernelTable<'_>) -> Partners {
@@ -501,7 +501,7 @@ fn share(call: &[KernelInfo<'_>], cost: Option<&OpCost>) -> Vec<Share> {
     for (members, roles) in assign(call, &mains, &products) {
         give(call, &members, &roles, cost.bytes_known, &mut shares);
     }
-    // The bias gradient is a sum of its own; without a kernel that could be it, another call did it.
+    // The bias gradient is a separate sum; without a kernel for it, another call computed it.
     let others = positions(call, |w| !w.decoded.helper && !is_main(w));
     if wants_math && !others.is_empty() {
         give(call, &others, &bias, cost.bytes_known, &mut shares);
@@ -538,7 +538,7 @@ fn assign(
             .collect();
     }
     if roles.len() > 1 && mains.len() <= roles.len() {
-        // Of a single gradient it is the weight's: inputs need none as often as not.
+        // A single gradient is that of the weight: inputs often need none.
         let skip = if mains.len() == 1 { roles.len() - 1 } else { 0 };
         return mains
             .iter()
@@ -589,7 +589,7 @@ mod tests {
     use super::period;
 
     #[test]
-    fn repetitions_are_found() {
+    fn the_period_of_a_list_is_its_shortest_repeated_prefix() {
         for (list, want) in [
             ("a", 1),
             ("aaa", 1),

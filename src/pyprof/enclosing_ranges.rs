@@ -1,8 +1,8 @@
-//! The ranges around every launch, sorted into PyProf's bins.
+//! The ranges around every launch, by their role in PyProf's output.
 //!
-//! There are as many ranges as launches, but few different ones: `emit_nvtx` writes numbers into
-//! them, everything else repeats. So ranges with numbers are kept one by one, and all others as
-//! *nestings*: one for each different way to stand in ranges, however often the program goes it.
+//! There are as many ranges as launches, but few different ones: `emit_nvtx` writes numbers into its ranges,
+//! all others repeat. Ranges with numbers are stored one by one, all others as *nestings*: one for each
+//! distinct chain of ranges, however often the program enters it.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -25,7 +25,7 @@ const OWN_FILES: [&str; 9] = [
     "/torch/optim/",
 ];
 
-/// What a range's text is to PyProf.
+/// The role of a range's text in PyProf's output.
 #[derive(Debug, Clone, Default)]
 pub(super) enum RangeRole {
     #[default]
@@ -47,26 +47,26 @@ pub(super) struct Operator {
     pub name: Text,
 }
 
-/// What a range adds to the context of the launches in it.
+/// What a range contributes to the context of the launches inside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Effect {
     Marker(StrId),
     Layer(StrId),
-    /// Takes the context of the trace around it.
+    /// Replaces the trace around it.
     Trace(StrId),
     Repr(StrId),
     /// A Python frame of torch.profiler.
     Frame(StrId),
 }
 
-/// An effect on top of others; the first entry of the table is none.
+/// An effect and the effects below it; the first entry of the table has no effect.
 #[derive(Debug, Clone, Copy)]
 struct EffectNode {
     below: u32,
     effect: Option<Effect>,
 }
 
-/// What makes two ranges the same to PyProf.
+/// Ranges with equal keys are the same to PyProf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     text: StrId,
@@ -86,7 +86,7 @@ impl Key {
     }
 }
 
-/// A way to stand in ranges without numbers; the first entry of the table is in none.
+/// A chain of ranges without numbers; the first entry of the table is the empty chain.
 #[derive(Debug, Clone, Copy, Default)]
 struct Nesting {
     /// The nesting around its innermost range.
@@ -94,7 +94,7 @@ struct Nesting {
     /// Its innermost range.
     key: Option<Key>,
     effects: u32,
-    /// The innermost text that is nothing special.
+    /// The innermost text without a role.
     other: Option<StrId>,
     in_marker: bool,
 }
@@ -104,7 +104,7 @@ struct Nesting {
 struct Step {
     from: u32,
     key: Key,
-    /// Counts even inside an equal one.
+    /// Counts even inside an equal range.
     counted: bool,
     python: bool,
 }
@@ -190,7 +190,7 @@ impl<'r> EnclosingRanges<'r> {
         growing.around
     }
 
-    /// What stands around a scope; in none stands nothing.
+    /// The ranges around a scope; empty without a scope.
     pub(super) fn chain(&self, scope: Option<ScopeId>) -> RangeChain {
         scope
             .and_then(|scope| self.chains.get(scope.idx()).copied())
@@ -201,7 +201,7 @@ impl<'r> EnclosingRanges<'r> {
         self.bins.get(text.idx()).unwrap_or(&RangeRole::Other)
     }
 
-    /// Shapes of a range, where `emit_nvtx` printed them.
+    /// The shapes that `emit_nvtx` printed into a range.
     pub(super) fn sizes(&self, range: &Numbered) -> Option<StrId> {
         range
             .args
@@ -218,12 +218,12 @@ impl<'r> EnclosingRanges<'r> {
         })
     }
 
-    /// A number that is the same where the ranges without numbers have the same effects.
+    /// Equal for chains whose ranges without numbers have the same effects.
     pub(super) fn effects_id(&self, chain: RangeChain) -> u32 {
         self.nesting(chain).effects
     }
 
-    /// What the ranges without numbers add, outermost first.
+    /// The effects of the ranges without numbers, outermost first.
     pub(super) fn effects(&self, chain: RangeChain) -> Vec<Effect> {
         let mut next = self.nesting(chain).effects;
         let mut list: Vec<Effect> = std::iter::from_fn(|| {
@@ -236,12 +236,12 @@ impl<'r> EnclosingRanges<'r> {
         list
     }
 
-    /// The innermost text that is nothing special.
+    /// The innermost text without a role.
     pub(super) fn other(&self, chain: RangeChain) -> Option<StrId> {
         self.nesting(chain).other
     }
 
-    /// Whether a marker of PyProf stands around.
+    /// Whether a PyProf marker is around the launch.
     pub(super) fn in_marker(&self, chain: RangeChain) -> bool {
         self.nesting(chain).in_marker
     }
@@ -275,7 +275,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A text that surrounds itself counts once: programs leave hundreds of equal ranges open.
+    /// Enters a range. A range inside an equal range is skipped: programs leave hundreds of equal ranges open.
     fn enter(&mut self, outer: RangeChain, range: &HostRange) -> RangeChain {
         let (inner, kept) =
             if is_operator(range) && matches!(self.around.bin(range.text), RangeRole::Other) {
@@ -330,7 +330,7 @@ impl Builder<'_> {
         (RangeChain { nesting, ..outer }, kept)
     }
 
-    /// Where a step leads that was not taken before.
+    /// The nesting that a new step leads to, and whether the range counts.
     fn take(&mut self, step: Step) -> (u32, bool) {
         let text = step.key.text;
         let kept = step.counted || !self.stands_in(step.from, &step.key);
@@ -431,8 +431,7 @@ fn bin_of(text: &str) -> RangeRole {
     RangeRole::Other
 }
 
-/// A text that is one of PyProf's own dictionaries, by its keys. PyProf looks for the words anywhere
-/// in the text.
+/// The role of one of PyProf's own dictionaries, by its keys. PyProf searches the whole text for the words.
 fn dictionary(text: &str) -> Option<RangeRole> {
     let entries = match literal::parse(text) {
         Ok(Literal::Dict(entries)) => entries,

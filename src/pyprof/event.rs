@@ -1,5 +1,5 @@
-//! Operators of torch.profiler as markers of PyProf: the same dictionary, so that what reads the one
-//! reads the other. Tensors also have their strides, where the trace records them.
+//! Operators of torch.profiler traces as PyProf markers: the same dictionaries, so that one parser reads both.
+//! Tensors also have their strides, where the trace records them.
 
 use super::Text;
 use super::python::{push_list, push_str, tuple};
@@ -40,7 +40,7 @@ fn push_value(out: &mut String, value: &ArgValue) {
         }
         ArgValue::Int(value) => plain(out, "int", &value.to_string()),
         ArgValue::Float(value) if value.is_finite() => plain(out, "float", &format!("{value:?}")),
-        // As PyProf writes them, so that Python reads the line.
+        // As PyProf writes them, so that Python can read the line.
         ArgValue::Float(value) => plain(out, "float", &format!("'{value}'").to_lowercase()),
         ArgValue::Bool(value) => plain(out, "bool", if *value { "True" } else { "False" }),
         ArgValue::Str(text) => {
@@ -136,7 +136,7 @@ mod tests {
     use crate::pyprof::marker::Marker;
 
     #[test]
-    fn a_marker_reads_back_as_what_it_was_made_of() {
+    fn markers_round_trip() {
         let tensor = |strides: Option<Vec<i64>>| {
             ArgValue::Tensor(Tensor {
                 shape: vec![8, 4],

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_pyprof_reads_are_as_it_prints_them() {
+    fn short_names_match_pyprof() {
         for (long, want) in [
             ("volta_sgemm_32x128_tn", "volta_sgemm_32x128_tn"),
             (
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_pyprof_cuts_are_whole() {
+    fn names_that_pyprof_truncates_are_complete() {
         for (long, want) in [
             (
                 "void at::native::<unnamed>::avg_pool3d_cuda_update_output<(int)2, float>(at::X<T>)",

@@ -1,8 +1,8 @@
-//! Which operator a kernel's work is: the innermost marker that names one the cost table knows,
-//! with arguments; for backward work that carries none, that of its forward kernel.
+//! Chooses the operator of each kernel: the innermost marker with arguments that names an operator of the cost
+//! table; for backward kernels without arguments, that of the forward kernel.
 //!
-//! PyProf takes the outermost marker, so that a product inside `multi_head_attention_forward` has no
-//! cost, and everything inside a getter's marker that was left open is that getter.
+//! PyProf takes the outermost marker, so that a product inside `multi_head_attention_forward` has no cost,
+//! and everything inside the unclosed marker of a getter is attributed to the getter.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::correlate::{OpArgs, OpName, args};
 use crate::cost::ops;
 use crate::profile::RangeText;
 
-/// What a kernel's row says of its operator. Kernels share choices.
+/// The operator chosen for kernels.
 #[derive(Debug, Clone)]
 pub(super) struct OpChoice {
     pub op: OpId,
-    /// The marker it stands in, when PyProf's markers name it.
+    /// The marker that names it, if one does.
     pub marker: Option<Arc<Marker>>,
-    /// Shapes; `None` when nothing carries any.
+    /// Its arguments; `None` if unknown.
     pub args: Option<ShapesId>,
     /// The arguments are those of the forward call.
     pub from_forward: bool,
-    /// The range the choice is from.
+    /// The range that names it.
     pub range: Option<ChosenRange>,
     /// Where layer and source lines are from: the forward kernel's for backward ones.
     pub context: ContextId,
@@ -39,7 +39,7 @@ pub(super) struct ChosenRange {
     text: u32,
     /// It has an operator id.
     pub numbered: bool,
-    /// Where its numbers stand among those of the kernel's ranges.
+    /// Where its numbers are in [`Record::in_ranges`].
     from: usize,
     to: usize,
 }
@@ -52,7 +52,7 @@ impl ChosenRange {
     }
 }
 
-/// All choices there are, and what they are made of.
+/// All choices, with their operators and arguments.
 #[derive(Debug, Default)]
 pub(super) struct OpChoices {
     list: Vec<OpChoice>,
@@ -88,7 +88,7 @@ impl OpChoices {
     }
 }
 
-/// The choice of every kernel, same order.
+/// The choice of every kernel, in the order of the records.
 pub(super) fn choose(records: &Records) -> (OpChoices, Vec<ChoiceId>) {
     let mut chooser = Chooser::new(records);
     let chosen = records.iter().map(|record| chooser.next(record)).collect();
@@ -101,11 +101,11 @@ struct Chooser {
     known: Reading,
     /// By context: the operator among the ranges around a launch itself.
     owns: Vec<Own>,
-    /// What backward kernels do, by what they carry and what their forward kernel does.
+    /// Choices of backward kernels, by their own choice and that of their forward kernel.
     backward: FxHashMap<(ChoiceId, ChoiceId), ChoiceId>,
     /// The last forward kernel of a device with a sequence number as its own.
     by_seq: FxHashMap<(u32, u64), ChoiceId>,
-    /// The same with the number among the alternatives.
+    /// The same, for alternative sequence numbers.
     by_alt: FxHashMap<(u32, u64), ChoiceId>,
 }
 
@@ -113,7 +113,7 @@ struct Chooser {
 #[derive(Debug)]
 enum Own {
     Is(ChoiceId),
-    /// Which of several ranges it is depends on the numbers in them.
+    /// The numbers of each kernel decide between several ranges.
     OneOf(Vec<Candidate>),
 }
 
@@ -127,7 +127,7 @@ struct Candidate {
     choice: ChoiceId,
 }
 
-/// Where a number is from.
+/// Where a number comes from.
 #[derive(Debug, Clone, Copy)]
 enum Source {
     /// The kernel's ranges.
@@ -147,7 +147,7 @@ impl Source {
 impl Candidate {
     /// With shapes, known to the cost table, operator id, sequence number: the highest wins.
     fn rank(&self, record: Record<'_>) -> (bool, bool, Option<u64>, Option<u64>) {
-        // 2^64 - 1 is how PyTorch prints "no sequence number".
+        // PyTorch prints 2^64 - 1 for "no sequence number".
         let seq = self.seq.of(record).filter(|&n| n != u64::MAX);
         (self.shaped, self.known, self.op_id.of(record), seq)
     }
@@ -251,10 +251,10 @@ impl Reading {
         })
     }
 
-    /// From ranges of `emit_nvtx` alone. They stand in PyProf's order, not in that of nesting: of two
-    /// the one with the higher operator id or sequence number began later, inside the other.
+    /// The operator from ranges of `emit_nvtx` alone. They are in PyProf's order, not nested: of two, the one
+    /// with the higher operator id or sequence number began later, inside the other.
     fn ranged(&mut self, id: ContextId, context: &LaunchContext) -> Own {
-        // What it is when no range is more than a name.
+        // The choice when no range names a known operator.
         let first = |list: &[Text]| list.first().map_or("", |text| text).to_owned();
         let nameless = OpChoice {
             op: self.choices.add_op(OpName {
@@ -303,7 +303,7 @@ impl Reading {
         let op = bare(parts.name);
         let known = ops::knows(&op);
         let args = parts.sizes.filter(|_| known).and_then(|s| self.sizes(s));
-        // Inside an autograd node only a range with shapes says more than the node.
+        // Inside an autograd node, only a range with shapes is more specific than the node.
         let tells = args.is_some() || (known && dir != Dir::Bprop);
         let choice = if tells {
             let own = OpChoice {
@@ -342,7 +342,7 @@ impl Reading {
         let (Some(mine), Some(theirs)) = (self.choices.get(own), self.choices.get(forward)) else {
             return own;
         };
-        // Autograd's thread has no source lines.
+        // Autograd's own thread has no source lines.
         let lines = self.has_lines.get(mine.context.idx()) == Some(&true);
         let context = if mine.marker.is_some() && lines {
             mine.context
@@ -350,7 +350,7 @@ impl Reading {
             theirs.context
         };
         let new = if mine.marker.is_some() || mine.args.is_some() {
-            // Arguments of its own need nothing from the forward.
+            // With its own arguments it does not need those of the forward kernel.
             OpChoice {
                 context,
                 ..mine.clone()

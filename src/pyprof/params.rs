@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linear_layer_has_four_forms() {
+    fn linear_has_four_forms() {
         let args = [
             tensor("(35, 20, 200)", "float32"),
             tensor("(600, 200)", "float32"),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn sub_numbers_that_count_the_same_are_written_the_same() {
+    fn equivalent_sub_numbers_give_equal_params() {
         let x = tensor("(35, 20)", "float32");
         let w = tensor("(600, 20)", "float32");
         for (module, op) in [
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_convolution_names_its_result() {
+    fn convolutions_include_their_output_size() {
         let args = [
             tensor("(8, 3, 32, 30)", "float16"),
             tensor("(64, 3, 3, 5)", "float16"),

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_as_python_prints_them() {
+    fn strings_match_python_repr() {
         for (text, want) in [
             ("a", "'a'"),
             ("it's", "\"it's\""),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_read_back_as_they_were() {
+    fn strings_round_trip() {
         for text in [
             "",
             "'",
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn tuples_keep_their_comma() {
+    fn tuples_of_one_item_have_a_comma() {
         assert_eq!(tuple(&[1, 2]), "(1, 2)");
         assert_eq!(tuple(&[1]), "(1,)");
         assert_eq!(tuple::<u8>(&[]), "()");

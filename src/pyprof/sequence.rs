@@ -1,5 +1,5 @@
-//! PyProf's sequence numbers: which one a kernel belongs to, which others stand around it, and how
-//! its kernels are counted.
+//! PyProf's sequence numbers: the one a kernel belongs to, the others around it, and the index of the kernel
+//! among those of one number.
 
 use super::{Dir, LaunchContext};
 use crate::profile::ThreadId;
@@ -14,7 +14,7 @@ pub(super) struct SequenceColumns<'i> {
     pub sub: u64,
 }
 
-/// What counting needs to know of a context.
+/// What numbering needs to know about a context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
     pub dir: Dir,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_do_not_disturb_each_other() {
+    fn each_thread_is_counted_separately() {
         let mut n = Numbering::new(2);
         let mm = context(Dir::Bprop, 0);
         let subs = [MAIN, ENGINE, MAIN, ENGINE].map(|thread| n.next(thread, &[9], mm).sub);
@@ -156,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn no_number_is_lost() {
+    fn all_numbers_are_listed() {
         let mut n = Numbering::new(1);
         let numbers = n.next(MAIN, &[1, 2, 3, 4], context(Dir::Bprop, 0));
         assert_eq!(columns(numbers), is(&[1], &[2, 3, 4], 0));
     }
 
     #[test]
-    fn cells_are_counted_through() {
+    fn kernels_of_recurrent_cells_are_counted_together() {
         let mut n = Numbering::new(1);
         let lstm = LaunchContext {
             mods: vec!["LSTMCell".into()],
