@@ -1,6 +1,6 @@
 //! Values by correlation id or sequence number.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::{ApiCall, CallId, ProcessId, Profile, SerialNumber};
 
@@ -14,11 +14,10 @@ impl<V: Copy> CorrelationMap<V> {
     pub(crate) fn for_numbers(
         numbers: impl Iterator<Item = (ProcessId, Option<SerialNumber>)>,
     ) -> CorrelationMap<V> {
-        CorrelationMap(
-            numbers
-                .filter_map(|(process, number)| Some(((process, number?), None)))
-                .collect(),
-        )
+        let most = numbers.size_hint().1.unwrap_or(0);
+        let mut map = FxHashMap::with_capacity_and_hasher(most, FxBuildHasher);
+        map.extend(numbers.filter_map(|(process, number)| Some(((process, number?), None))));
+        CorrelationMap(map)
     }
 
     /// The value of a number, to be set; `None` for a number outside the set.
