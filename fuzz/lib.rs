@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use pyprof_advise::correlate::correlate;
+use pyprof_advise::correlate::{UnneededRanges, correlate};
 use pyprof_advise::cost::{VOCABULARY, estimate_costs};
 use pyprof_advise::facts::FactTable;
 use pyprof_advise::gpu::select;
@@ -57,7 +57,7 @@ pub fn file(name: &str) -> PathBuf {
 /// When what was read and the sum differ and no note says why.
 pub fn profile(data: &[u8]) {
     with_file(data, |path| {
-        let Ok(profile) = read::open(path, &NoProgress) else {
+        let Ok(profile) = read::open_pruned(path, &UnneededRanges, &NoProgress) else {
             return;
         };
         if let Err(fault) = faults::Kernels::of(&profile).check(path) {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::Error;
-use crate::correlate::{Vocabulary, correlate};
+use crate::correlate::{UnneededRanges, Vocabulary, correlate};
 use crate::cost::user::UserCosts;
 use crate::cost::{Costed, VOCABULARY, estimate_costs_with, ops};
 use crate::facts::{self, FactTable};
@@ -177,7 +177,7 @@ impl Advisor {
 /// # Errors
 /// When the file cannot be read, or has neither kernels nor CUDA graphs.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, Error> {
-    let profile = read::open(path, progress)?;
+    let profile = read::open_pruned(path, &UnneededRanges, progress)?;
     if profile.kernels.is_empty() && profile.graphs.is_empty() {
         return Err(Error::NoKernels(no_kernels::explain(&profile)));
     }

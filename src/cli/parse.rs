@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::progress::Bar;
 use super::{Console, Failure, Outcome, examples, output};
 use crate::base::text::plain;
-use crate::correlate::{Run, correlate};
+use crate::correlate::{Run, UnneededRanges, correlate};
 use crate::cost::VOCABULARY;
 use crate::pyprof;
 use crate::read::{self, Progress};
@@ -50,7 +50,7 @@ pub(super) fn parse(args: &ParseArgs, console: Console) -> Outcome {
 /// A profile with everything its rows say together.
 pub(super) fn run(path: &Path, console: Console) -> Result<Run, Failure> {
     let bar = Bar::new(console.quiet);
-    let profile = read::open(path, &bar);
+    let profile = read::open_pruned(path, &UnneededRanges, &bar);
     bar.done();
     let profile = profile?;
     if profile.kernels.is_empty() {

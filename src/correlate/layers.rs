@@ -4,16 +4,13 @@
 use rustc_hash::FxHashMap;
 
 use super::model::{Direction, Layer, LayerId, LayerPattern, LayerSource, PatternId};
-use super::range_meaning::{FsdpPhase, RangeClass, RangeInfo, RangeInfos};
+use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
+use super::range_syntax::{FsdpPhase, MODULE_PARTS};
 use crate::profile::{Profile, StrId, Strings, ThreadId};
 
 /// A row of [`ScopeTraitsTable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScopeTraitsId(u32);
-
-/// Modules named in one layer. Kineto numbers instances per class over the whole model, so the
-/// innermost few say which one it is.
-pub(crate) const MODULE_PARTS: usize = 4;
 
 /// What a range says together with the ranges around it; few say anything new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

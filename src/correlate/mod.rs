@@ -14,6 +14,7 @@ pub(crate) mod literal;
 mod model;
 mod op_calls;
 mod profiler_overhead;
+mod pruning;
 pub(crate) mod python_frame;
 mod range_meaning;
 mod range_syntax;
@@ -41,6 +42,7 @@ pub use model::{
     Timeline, Vocabulary, Window, WithoutOperator,
 };
 pub(crate) use profiler_overhead::waited_share;
+pub use pruning::UnneededRanges;
 use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeTexts};
 use scope_tree::ScopeTree;
 pub use steps::StepTime;

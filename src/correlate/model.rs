@@ -30,47 +30,60 @@ handle! {
 /// A profile with everything that can be worked out from its rows alone.
 #[derive(Debug, Clone)]
 pub struct Run {
+    /// The profile itself.
     pub profile: Profile,
-    /// One per kernel, same index.
+    /// What is known of each kernel, in the order of [`Profile::kernels`].
     pub links: Vec<Link>,
     /// The scope tree: ranges that enclose a launch, and those a backward pass refers to, with
     /// parent pointers.
     pub scopes: Vec<Scope>,
+    /// Operator calls that launched kernels, in order of their first kernels.
     pub op_calls: Vec<OpCall>,
+    /// Distinct operator names.
     pub op_names: Vec<OpName>,
+    /// Arguments of operators and messages; equal texts share a row.
     pub args: Vec<OpArgs>,
+    /// Distinct layers.
     pub layers: Vec<Layer>,
+    /// Patterns that layers fold into.
     pub patterns: Vec<LayerPattern>,
-    /// In order of GPU time, largest first; ties by first kernel.
+    /// Sites inside the window, in order of GPU time, largest first; ties by first kernel.
     pub sites: Vec<Site>,
     /// Numbered steps; empty when the file marks none.
     pub steps: Vec<Step>,
     /// Per process: its own part of the steps it took part in, in time order. A step of several
     /// processes spans all of theirs.
     pub process_steps: Vec<Vec<(Span, StepId)>>,
+    /// The part of the capture that is analysed.
     pub window: Window,
+    /// What each device did inside the window.
     pub timeline: Timeline,
+    /// How much of the kernel time could be attributed.
     pub attribution: AttributionTotals,
-    /// Why idle time in this capture is not evidence; `None` when it may be trusted.
+    /// Why idle time in this capture is unreliable: what slowed the host down. `None` when it is
+    /// reliable.
     pub unreliable_idle: Option<String>,
-    /// Which source gave most layers their names.
+    /// The source that named the layers of most kernel time.
     pub layer_source: Option<LayerSource>,
 }
 
 impl Run {
-    /// The operator of a call.
+    /// Returns the operator of a call.
     pub fn op_name(&self, call: &OpCall) -> Option<&OpName> {
         self.op_names.get(call.op.idx())
     }
 }
 
-/// What is known of one kernel's origin.
+/// What is known of where one kernel comes from.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
+    /// The API call that launched it.
     pub launch: Option<CallId>,
     /// Innermost range around the launch.
     pub scope: Option<ScopeId>,
+    /// The operator call it belongs to.
     pub op: Option<OpCallId>,
+    /// The step it was launched in.
     pub step: Option<StepId>,
     /// The site it is counted in; `None` outside the window.
     pub site: Option<SiteId>,
@@ -87,18 +100,20 @@ pub enum WithoutOperator {
     NoLaunch,
     /// Launched by replaying a CUDA graph: the replay call is the only host event there is.
     GraphReplay,
-    /// The launch stands in no range at all.
+    /// No range encloses the launch.
     NoRange,
-    /// The launch stands in ranges, but none of them names an operator.
+    /// Ranges enclose the launch, but none of them names an operator.
     NoOperator,
 }
 
 /// A node of the scope tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope {
+    /// The range.
     pub range: RangeId,
+    /// The innermost scope around it.
     pub parent: Option<ScopeId>,
-    /// That of the range: most who walk the tree ask for nothing else.
+    /// The text of the range, copied here because most walks of the tree need nothing else.
     pub text: StrId,
 }
 
@@ -106,15 +121,18 @@ pub struct Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
+    /// Forward pass.
     Fprop,
+    /// Backward pass.
     Bprop,
     /// Optimizer, gradient clipping and scaling.
     Update,
+    /// The profile does not say.
     Unknown,
 }
 
 impl Direction {
-    /// The word used in reports and rules.
+    /// Returns the word used in reports and rules.
     pub fn name(self) -> &'static str {
         match self {
             Direction::Fprop => "fprop",
@@ -136,7 +154,7 @@ pub struct OpName {
 }
 
 impl OpName {
-    /// As shown to people: `aten::addmm`, `torch.nn.functional.conv2d`, `AddmmBackward0`.
+    /// Returns the name as reports show it: `aten::addmm`, `torch.nn.functional.conv2d`, `AddmmBackward0`.
     pub fn display(&self) -> String {
         if self.module.is_empty() {
             self.name.clone()
@@ -154,58 +172,79 @@ impl OpName {
 /// One operator invocation: the innermost range that names an operator we understand.
 #[derive(Debug, Clone, Copy)]
 pub struct OpCall {
+    /// The range of the call.
     pub range: RangeId,
+    /// The name of the operator.
     pub op: OpNameId,
+    /// The arguments, if the profile lists them.
     pub args: Option<ArgsId>,
-    /// The arguments are those of the matching forward call (backward nodes list none themselves).
+    /// Whether the arguments are those of the matching forward call (backward nodes list none
+    /// themselves).
     pub args_from_forward: bool,
+    /// Direction of the work.
     pub direction: Direction,
-    /// Forward work done again inside the backward pass (activation checkpointing).
+    /// Whether it is forward work done again inside the backward pass (activation checkpointing).
     pub recomputed: bool,
+    /// Where in the model.
     pub layer: Option<LayerId>,
+    /// Autograd sequence number; of a backward call, the one of its node.
     pub seq: Option<SerialNumber>,
     /// The forward call of a backward one.
     pub forward: Option<OpCallId>,
+    /// The step its first kernel was launched in.
     pub step: Option<StepId>,
 }
 
 /// The arguments of an operator call; interned.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OpArgs {
+    /// The arguments in the order of the call.
     pub items: Vec<Arg>,
 }
 
 /// One argument, with its keyword when it was passed by keyword.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arg {
+    /// The keyword.
     pub name: Option<String>,
+    /// The value.
     pub value: ArgValue,
 }
 
 /// What a profile says of an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ArgValue {
+    /// A tensor.
     Tensor(Tensor),
+    /// A list or tuple.
     List(Vec<ArgValue>),
+    /// An integer.
     Int(i64),
+    /// A floating-point number; infinities and NaN occur.
     Float(f64),
+    /// A boolean.
     Bool(bool),
+    /// A string, or a value that is known only as text.
     Str(String),
+    /// Python's `None`.
     None,
-    /// Present, but the profile does not say what it is (a scalar in `sizes = [[64, 8], []]`).
+    /// An argument of which the profile does not say what it is (a scalar in `sizes = [[64, 8], []]`).
     Unknown,
 }
 
-/// A tensor argument. Shapes are in elements, strides in elements.
+/// A tensor argument.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tensor {
+    /// Sizes of the dimensions, in elements.
     pub shape: Vec<u64>,
+    /// Type of an element, if recorded.
     pub dtype: Option<DType>,
+    /// Distance between neighbours along each dimension, in elements; as long as `shape`.
     pub strides: Option<Vec<i64>>,
 }
 
 impl OpArgs {
-    /// The tensors in order, lists flattened.
+    /// Returns the tensors in order, with those in lists.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         self.items.iter().flat_map(|a| match &a.value {
             ArgValue::Tensor(t) => vec![t],
@@ -220,7 +259,7 @@ impl OpArgs {
         })
     }
 
-    /// The positional argument at `index`, or the one passed as keyword `name`.
+    /// Returns the positional argument at `index`, or the one passed as keyword `name`.
     pub fn get(&self, index: usize, name: &str) -> Option<&ArgValue> {
         self.items
             .iter()
@@ -233,7 +272,7 @@ impl OpArgs {
             .map(|a| &a.value)
     }
 
-    /// The tensor at `index`, or the one passed as keyword `name`.
+    /// Returns the tensor at `index`, or the one passed as keyword `name`.
     pub fn tensor(&self, index: usize, name: &str) -> Option<&Tensor> {
         match self.get(index, name) {
             Some(ArgValue::Tensor(t)) => Some(t),
@@ -261,7 +300,7 @@ pub enum LayerSource {
 }
 
 impl LayerSource {
-    /// How the report says it.
+    /// Returns the words of the report.
     pub fn describe(self) -> &'static str {
         match self {
             LayerSource::LayerRange => "`layer:` ranges",
@@ -277,17 +316,20 @@ impl LayerSource {
 /// Where in the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Layer {
-    /// Not escaped: profile text.
+    /// Its name: text of the profile, not escaped.
     pub name: String,
+    /// What named it.
     pub source: LayerSource,
+    /// The pattern it folds into.
     pub pattern: PatternId,
 }
 
 /// Layers that differ only in instance numbers: `blocks.0` ... `blocks.23` are `blocks.*`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LayerPattern {
+    /// The common name, with `*` for instance numbers.
     pub name: String,
-    /// Distinct layers folded into it.
+    /// Number of distinct layers folded into it.
     pub layers: u32,
 }
 
@@ -295,40 +337,53 @@ pub struct LayerPattern {
 /// kernels without an operator, all with the same name and launch configuration.
 #[derive(Debug, Clone)]
 pub struct Site {
+    /// The operator, if known.
     pub op: Option<OpName>,
+    /// Arguments of the calls.
     pub args: Option<ArgsId>,
+    /// As [`OpCall::args_from_forward`].
     pub args_from_forward: bool,
-    /// What the kernel of each call says of its message itself, where the operator does not say or is
-    /// not known: fields of a collective, by keyword.
+    /// Fields of the collective that each call performs, by keyword, as recorded with its kernel. Set
+    /// only where the operator is unknown or its arguments lack them.
     pub message: Option<ArgsId>,
+    /// Direction of the work.
     pub direction: Direction,
+    /// As [`OpCall::recomputed`].
     pub recomputed: bool,
+    /// Where in the model.
     pub layer: Option<LayerId>,
     /// Why there is no operator, when there is none.
     pub missing: Option<WithoutOperator>,
-    /// Operator calls (or kernels, without an operator).
+    /// Number of operator calls (of kernels, without an operator).
     pub calls: u32,
-    /// Sum of its kernels' durations.
+    /// Sum of its kernels' durations, in ns.
     pub time_ns: i64,
-    /// The part of `time_ns` during which nothing else ran on the same device.
+    /// The part of `time_ns` during which nothing else ran on the same device, in ns.
     pub exposed_ns: i64,
     /// In order of time, largest first.
     pub kernels: Vec<SiteKernel>,
     /// Innermost user source line, when call stacks say.
     pub source_line: Option<String>,
+    /// Its first kernel.
     pub first: KernelId,
 }
 
 /// The executions of one kernel with one launch configuration inside a site.
 #[derive(Debug, Clone, Copy)]
 pub struct SiteKernel {
+    /// Kernel name.
     pub name: StrId,
+    /// Launch configuration.
     pub config: ConfigId,
+    /// Number of executions.
     pub count: u32,
+    /// Sum of their durations, in ns.
     pub time_ns: i64,
+    /// The part of `time_ns` during which nothing else ran on the same device, in ns.
     pub exposed_ns: i64,
-    /// Shortest and longest single execution.
+    /// Shortest execution, in ns.
     pub min_ns: i64,
+    /// Longest execution, in ns.
     pub max_ns: i64,
     /// Position of its first execution among the kernels of its op call (0 = first).
     pub order: u32,
@@ -337,72 +392,86 @@ pub struct SiteKernel {
 /// One training or inference iteration, from numbered ranges only.
 #[derive(Debug, Clone)]
 pub struct Step {
+    /// The number in its range.
     pub number: u64,
     /// On the host's clock.
     pub span: Span,
     /// From the first to the last kernel that was launched in it; `None` when there is none.
     pub gpu: Option<Span>,
-    /// Outside the window: declared warm-up.
+    /// Whether it is declared warm-up, and so outside the window.
     pub warmup: bool,
 }
 
-/// The part of the capture that is judged.
+/// The part of the capture that is analysed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Window {
     /// From the first kernel of the window to the end of the last GPU work.
     pub span: Option<Span>,
+    /// What lies before it.
     pub setup: SetUp,
 }
 
-/// What lies before the window: named in the report, never sold as a saving.
+/// What lies before the window: reported, but never counted as a saving.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SetUp {
-    /// From the first event of the file to the first kernel.
+    /// From the first event of the file to the first kernel, in ns.
     pub ns: i64,
+    /// Number of copies.
     pub copies: u64,
+    /// Bytes copied.
     pub copied_bytes: u64,
+    /// Time during which a copy ran, in ns.
     pub copied_ns: i64,
+    /// Number of copies from or to pageable memory.
     pub pageable_copies: u64,
-    /// Kernels of declared warm-up steps.
+    /// Number of kernels launched in declared warm-up.
     pub warmup_kernels: u64,
-    /// Longest single first launch (lazy loading) inside the capture, 0 when none stands out.
+    /// Longest first launch of a kernel (lazy loading) inside the capture, in ns; 0 when none stands
+    /// out.
     pub first_launch_ns: i64,
 }
 
 /// What each device did inside the window.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
+    /// The devices that worked inside the window.
     pub devices: Vec<DeviceTimeline>,
 }
 
-/// One device inside the window. All figures are unions of intervals: overlap counts once.
+/// One device inside the window. All times are lengths of unions of intervals, in ns: overlap counts
+/// once.
 #[derive(Debug, Clone)]
 pub struct DeviceTimeline {
+    /// The device.
     pub device: DeviceId,
     /// The device's part of the window: first to last GPU work inside it.
     pub span: Span,
-    /// Kernels, copies, sets and graph traces.
+    /// Time in kernels, copies, memsets or graph traces.
     pub busy_ns: i64,
-    /// Kernels (with communication) and graph traces.
+    /// Time in kernels (with communication) or graph traces.
     pub kernel_ns: i64,
+    /// Time in copies.
     pub copy_ns: i64,
+    /// Time in communication kernels.
     pub comm_ns: i64,
-    /// Copies while no kernel ran.
+    /// Time in copies while no kernel ran.
     pub exposed_copy_ns: i64,
-    /// Communication while no other kernel ran.
+    /// Time in communication kernels while no other kernel ran.
     pub exposed_comm_ns: i64,
+    /// Time in graph traces.
     pub graph_ns: i64,
     /// Idle intervals longer than 0 ns, in time order.
     pub gaps: Vec<Gap>,
 }
 
 impl DeviceTimeline {
+    /// Returns the idle time of the device inside its window, in ns.
     pub fn idle_ns(&self) -> i64 {
         self.span.ns() - self.busy_ns
     }
 
-    /// Busy share of the device's window, 0 to 1.
+    /// Returns the busy share of the device's window, 0 to 1.
     pub fn busy_share(&self) -> f64 {
         if self.span.ns() == 0 {
             0.0
@@ -412,14 +481,16 @@ impl DeviceTimeline {
     }
 }
 
-/// An interval in which a device did nothing.
+/// An interval in which a device was idle.
 #[derive(Debug, Clone, Copy)]
 pub struct Gap {
+    /// The interval.
     pub span: Span,
+    /// Why.
     pub cause: GapCause,
     /// The kernel that ended the gap.
     pub next: Option<KernelId>,
-    /// The host call blamed, when one was.
+    /// The host call that caused it, if the cause is a call.
     pub call: Option<CallId>,
 }
 
@@ -431,9 +502,9 @@ pub enum GapCause {
     ProfilerOverhead,
     /// A data loading range was open on the launching thread.
     DataLoading,
-    /// The host had just returned from a synchronising call and the queue had run dry.
+    /// The host had just returned from a synchronizing call, and no work was queued.
     AfterSync,
-    /// A pageable or synchronous copy held the host.
+    /// The host was blocked in a pageable or synchronous copy.
     BlockingCopy,
     /// Memory was being allocated or freed.
     Allocation,
@@ -443,15 +514,16 @@ pub enum GapCause {
     /// The next kernel was launched only after the previous one had ended, by no more than a few
     /// operators take on the host.
     HostLate,
-    /// The same, but for so long that the host did something else than launch work.
+    /// The same, but so much later that the host must have done something other than launch work.
     HostBusy,
     /// Launched in time, started late: waiting on another stream, device or rank.
     Waiting,
+    /// No cause was found.
     Unknown,
 }
 
 impl GapCause {
-    /// The word used in rules.
+    /// Returns the word used in rules.
     pub fn name(self) -> &'static str {
         match self {
             GapCause::ProfilerOverhead => "profiler_overhead",
@@ -468,27 +540,41 @@ impl GapCause {
     }
 }
 
-/// How much of the kernel time could be attributed. Times in ns, of the whole capture.
+/// How much of the kernel time could be attributed: numbers of kernels, and sums of their durations in
+/// ns, over the whole capture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct AttributionTotals {
+    /// All kernels.
     pub kernels: u64,
+    /// Time of all kernels.
     pub kernel_ns: i64,
+    /// Kernels with a launch.
     pub launched: u64,
+    /// Time of kernels with a launch.
     pub launched_ns: i64,
+    /// Kernels with an operator.
     pub with_op: u64,
+    /// Time of kernels with an operator.
     pub with_op_ns: i64,
+    /// Kernels whose operator has a tensor of known shape.
     pub with_shapes: u64,
+    /// Time of kernels whose operator has a tensor of known shape.
     pub with_shapes_ns: i64,
-    /// A name better than the operator's.
+    /// Kernels with a layer: a name better than that of the operator.
     pub with_layer: u64,
+    /// Time of kernels with a layer.
     pub with_layer_ns: i64,
+    /// Kernels whose launch was not recorded ([`WithoutOperator::NoLaunch`]).
     pub no_launch: u64,
+    /// Time of kernels whose launch was not recorded.
     pub no_launch_ns: i64,
+    /// Kernels replayed by a CUDA graph ([`WithoutOperator::GraphReplay`]).
     pub graph_replay: u64,
+    /// Time of kernels replayed by a CUDA graph.
     pub graph_replay_ns: i64,
 }
 
-/// What the floors above know about operator names.
+/// What the modules above know about names of operators and kernels.
 pub struct Vocabulary<'a> {
     /// Whether an operator name is one the cost table (or the rules) understands.
     pub knows_op: &'a (dyn Fn(&OpName) -> bool + Sync),

@@ -9,9 +9,9 @@ use super::literal::{self, Literal};
 use super::model::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
 use super::python_frame::{self, PythonFrame};
 use super::range_syntax::{
-    ATTRIBUTES, AutogradName, DATA_LOADING_WORDS, FRAMEWORK, OPTIMIZER_WORDS, PHASE_WORDS,
-    autograd, bounded, bracket, is_gradient, is_library_domain, is_nccl_call, is_update, is_warmup,
-    is_word, module_of_functions, namespaced, stem, step,
+    ATTRIBUTES, AutogradName, DATA_LOADING_WORDS, FRAMEWORK, FsdpPhase, OPTIMIZER_WORDS,
+    PHASE_WORDS, StepFamily, autograd, bounded, bracket, is_gradient, is_library_domain,
+    is_nccl_call, is_update, is_warmup, is_word, module_of_functions, namespaced, stem, step,
 };
 use crate::profile::{HostRange, Profile, RangeId, RangeKind, StrId, Strings};
 
@@ -71,22 +71,6 @@ pub(crate) enum RangeClass {
     Other {
         phase: Option<Direction>,
     },
-}
-
-/// Which pass an FSDP bracket belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FsdpPhase {
-    Forward,
-    BackwardCall,
-}
-
-/// Which spelling numbered a step; the first in order of trust.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum StepFamily {
-    ProfilerStep,
-    Step,
-    Iteration,
-    Iter,
 }
 
 /// An operator a text names.

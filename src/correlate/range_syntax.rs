@@ -1,9 +1,27 @@
 //! The grammar of range names: FSDP brackets, steps, autograd nodes, operators with a name space,
 //! and the words users give to whole passes.
 
-use super::layers::MODULE_PARTS;
 use super::model::Direction;
-use super::range_meaning::{FsdpPhase, StepFamily};
+
+/// Which pass an FSDP bracket belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FsdpPhase {
+    Forward,
+    BackwardCall,
+}
+
+/// Which spelling numbered a step; the first in order of trust.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum StepFamily {
+    ProfilerStep,
+    Step,
+    Iteration,
+    Iter,
+}
+
+/// Modules named in one layer. Kineto numbers instances per class over the whole model, so the
+/// innermost few say which one it is.
+pub(crate) const MODULE_PARTS: usize = 4;
 
 /// Getters PyProf wraps although they launch nothing.
 pub(super) const ATTRIBUTES: [&str; 8] = [

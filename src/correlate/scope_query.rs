@@ -9,7 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layers::{FsdpBrackets, ScopeTraits};
 use super::model::{ArgsId, Direction, LayerSource, OpName, ScopeId};
-use super::range_meaning::{FsdpPhase, NamedOp, RangeClass, RangeInfo, RangeInfos, RangeRole};
+use super::range_meaning::{NamedOp, RangeClass, RangeInfo, RangeInfos, RangeRole};
+use super::range_syntax::FsdpPhase;
 use super::scope_builder::{self, ScopeBuilder};
 use super::scope_tree::{ScopeContext, ScopeTree};
 use crate::profile::{HostRange, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId};

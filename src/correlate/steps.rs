@@ -4,7 +4,8 @@
 use rustc_hash::FxHashMap;
 
 use super::model::{Link, Step, StepId};
-use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, StepFamily};
+use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
+use super::range_syntax::StepFamily;
 use crate::profile::{ProcessId, Profile, RangeKind, Span, ThreadId};
 
 /// The steps of a run, and which process was in which step when.

@@ -16,6 +16,7 @@ mod magic;
 mod names;
 mod nsys;
 mod nvprof;
+mod pruning;
 mod reader;
 mod recognize;
 mod skipped_rows;
@@ -28,6 +29,7 @@ pub(crate) use kineto::in_pieces;
 pub(crate) use kineto::{LONGEST_VALUE, More, Window, after_json_string, trace_text};
 pub use nsys::FORMAT as NSYS_SQLITE;
 pub use nvprof::FORMAT as NVPROF_SQLITE;
+pub use pruning::{DeferredRanges, Part, PartPruner, Pruning, RemovedRanges};
 pub use reader::{Input, NoProgress, Progress, ReadError, Reader, Sniff};
 
 /// The readers of all formats, in the order in which they are tried. A new format is one module and
@@ -46,13 +48,33 @@ pub const READERS: &[&dyn Reader] = &[&nvprof::Nvprof, &nsys::Nsys, &kineto::Kin
 /// short, or one that another program writes to meanwhile. A part of a database is never returned as
 /// if it were all of it.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+    open_with(path, None, progress)
+}
+
+/// Reads a file like [`open`], without the ranges that are not needed.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_pruned(
+    path: &Path,
+    pruning: &dyn Pruning,
+    progress: &dyn Progress,
+) -> Result<Profile, ReadError> {
+    open_with(path, Some(pruning), progress)
+}
+
+fn open_with(
+    path: &Path,
+    pruning: Option<&dyn Pruning>,
+    progress: &dyn Progress,
+) -> Result<Profile, ReadError> {
     if !recognize::is_stream(path) {
-        return open_file(path, progress);
+        return open_file(path, pruning, progress);
     }
     progress.phase("reading the pipe", None);
     let file = recognize::spool(path)?;
     let name = path.display().to_string();
-    match open_file(file.path(), progress) {
+    match open_file(file.path(), pruning, progress) {
         Ok(profile) => Ok(Profile {
             path: name,
             ..profile
@@ -64,10 +86,17 @@ pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> 
     }
 }
 
-fn open_file(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+fn open_file(
+    path: &Path,
+    pruning: Option<&dyn Pruning>,
+    progress: &dyn Progress,
+) -> Result<Profile, ReadError> {
     let guard = ChangeGuard::of(path);
     let read = match reader(path)? {
-        Ok(reader) => reader.read(path, progress),
+        Ok(reader) => match pruning {
+            Some(pruning) => reader.read_pruned(path, pruning, progress),
+            None => reader.read(path, progress),
+        },
         Err(other) => Err(other),
     };
     guard.confirm(path, read)

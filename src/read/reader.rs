@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::pruning::Pruning;
 use crate::profile::{Format, Profile};
 
 /// Reads one input format.
@@ -15,6 +16,21 @@ pub trait Reader: Sync {
     /// # Errors
     /// When nothing can be read. What is merely missing becomes a note of the profile.
     fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError>;
+    /// Reads the file without the ranges that are not needed. A reader of large files overrides this
+    /// to remove them while it reads.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    fn read_pruned(
+        &self,
+        path: &Path,
+        pruning: &dyn Pruning,
+        progress: &dyn Progress,
+    ) -> Result<Profile, ReadError> {
+        let mut profile = self.read(path, progress)?;
+        pruning.prune(&mut profile);
+        Ok(profile)
+    }
 }
 
 /// What a reader looks at to recognize its format.

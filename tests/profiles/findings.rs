@@ -6,13 +6,14 @@ use crate::{shared, synthetic};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pyprof_advise::correlate::{SiteId, correlate};
+use pyprof_advise::correlate::{SiteId, UnneededRanges, correlate};
 use pyprof_advise::cost::{Costed, VOCABULARY, estimate_costs};
 use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member, MemberKind};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{FLOOR, Finding, RuleInput, RuleSet, SavingKind, Verdict, judge};
+use pyprof_advise::profile::Profile;
 use pyprof_advise::read;
-use pyprof_advise::report::{Options, Report};
+use pyprof_advise::report::{Options, Report, json};
 
 /// "What if" GPUs, one per file in turn: other generations let other rules speak.
 const OTHER_GPUS: &[&str] = &["v100-sxm2-16gb", "t4", "a100-sxm4-40gb", "mi300x", "b200"];
@@ -208,6 +209,54 @@ fn report(name: &str, costed: &Costed, verdict: &Verdict) {
         let line = format!("- Rule: `{}` in `{}`", finding.rule, finding.file);
         assert!(page.contains(&line), "{name}: {line}");
     }
+}
+
+/// The report as JSON for a GPU, of a profile read in full or without the ranges that correlation
+/// does not need.
+fn json_report(profile: Profile, rules: &RuleSet, gpu: Option<&str>) -> Option<String> {
+    if profile.kernels.is_empty() {
+        return None;
+    }
+    let gpu = select::choose(gpu, &profile).ok()?;
+    let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
+    let verdict = judge(rules, &FactTable::new(&costed));
+    let options = Options {
+        top: 10,
+        max_sites: 50,
+    };
+    Some(json(&Report::new(&costed, &verdict, &options)))
+}
+
+#[test]
+fn pruning_ranges_does_not_change_a_report() {
+    let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
+    let mut pruned_by_format: BTreeMap<String, u64> = BTreeMap::new();
+    for path in profiles() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.metadata().unwrap().len() > 100 << 20 {
+            println!("skipped: {name} is larger than a test should read");
+            continue;
+        }
+        let Ok(unpruned) = read::open(&path, &read::NoProgress) else {
+            continue;
+        };
+        let pruned = read::open_pruned(&path, &UnneededRanges, &read::NoProgress).unwrap();
+        let removed = pruned.pruned_ranges;
+        assert_eq!(
+            pruned.ranges.len() as u64 + removed,
+            unpruned.ranges.len() as u64,
+            "{name}"
+        );
+        *pruned_by_format
+            .entry(pruned.format.id.to_owned())
+            .or_default() += removed;
+        if removed > 0 {
+            let unpruned = json_report(unpruned, &rules, Some("h100"));
+            let pruned = json_report(pruned, &rules, Some("h100"));
+            assert!(unpruned == pruned, "{name}: {removed} ranges pruned");
+        }
+    }
+    println!("ranges pruned: {pruned_by_format:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The conventions of the repository, held to by a test: modules use lower floors only, files stay
 //! readable, nothing exits, executes or steps around the type system on the quiet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -164,6 +164,127 @@ fn module_order_check_detects_violations() {
     assert_eq!(names, ["base", "cost", "judge"]);
     assert_eq!(used["cost"], 3);
     assert!(modules_used("#[cfg(test)]\nmod tests {\nuse crate::cli;\n}").is_empty());
+}
+
+/// Modules whose files use each other in one direction only. This list only grows.
+const ACYCLIC_MODULES: &[&str] = &["correlate"];
+
+#[test]
+fn files_of_a_module_do_not_use_each_other_in_circles() {
+    let mut complaints = Vec::new();
+    for module in ACYCLIC_MODULES {
+        let texts: BTreeMap<String, String> = files(&format!("src/{module}"), ".rs")
+            .into_iter()
+            .filter(|file| !file.ends_with("tests.rs") && !file.ends_with("testing.rs"))
+            .map(|file| (file_module(&file), read(&file)))
+            .collect();
+        assert!(texts.len() > 1, "src/{module} has no files");
+        if let Some(circle) = circle(&files_used(&texts)) {
+            complaints.push(circle.join(" uses "));
+        }
+    }
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn circles_between_files_are_found() {
+    let texts = |inner: &str| {
+        BTreeMap::from([
+            ("a".to_owned(), "mod b;\nuse b::B;".to_owned()),
+            ("a::b".to_owned(), inner.to_owned()),
+            ("a::c".to_owned(), "use super::b::{\n    B,\n};".to_owned()),
+        ])
+    };
+    assert_eq!(circle(&files_used(&texts("use crate::profile::X;"))), None);
+    for inner in [
+        "use super::{X, c::C};",
+        "fn f(x: crate::a::c::C) {}",
+        "use super::X;",
+    ] {
+        assert!(circle(&files_used(&texts(inner))).is_some(), "{inner}");
+    }
+}
+
+/// `correlate::timeline` for `src/correlate/timeline/mod.rs`.
+fn file_module(file: &str) -> String {
+    let inner = file.trim_start_matches("src/").trim_end_matches(".rs");
+    inner.trim_end_matches("/mod").replace('/', "::")
+}
+
+/// For each file of a module, by its path, the other files that it names.
+fn files_used(texts: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut used = BTreeMap::new();
+    for (own, text) in texts {
+        let text: String = code(text)
+            .into_iter()
+            .map(|(_, line)| format!("{line}\n"))
+            .collect();
+        let parent = own.rsplit_once("::").map_or("", |(parent, _)| parent);
+        let mut paths: Vec<String> = Vec::new();
+        let below = texts
+            .keys()
+            .filter_map(|file| file.strip_prefix(&format!("{own}::")));
+        let children = below.filter(|child| !child.contains("::"));
+        let starts = children.map(|child| (format!("{child}::"), format!("{own}::{child}::")));
+        let crate_paths = ("crate::".to_owned(), String::new());
+        let starts = starts.chain([("super::".to_owned(), format!("{parent}::")), crate_paths]);
+        for (start, module) in starts {
+            for (at, _) in text.match_indices(&start) {
+                let before = text[..at].chars().next_back();
+                if before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':') {
+                    let named = names_after(&text[at + start.len()..]);
+                    paths.extend(named.into_iter().map(|name| format!("{module}{name}")));
+                }
+            }
+        }
+        let files = paths.iter().filter_map(|path| {
+            let of_path = |file: &&String| path.starts_with(&format!("{file}::"));
+            let file = texts.keys().filter(of_path).max_by_key(|file| file.len())?;
+            (file != own).then_some(file.as_str())
+        });
+        used.insert(own.as_str(), files.collect());
+    }
+    used
+}
+
+/// The paths that follow `use super::`: `["a::", "b::"]` for `{a::A, b}`.
+fn names_after(text: &str) -> Vec<String> {
+    let end = if text.starts_with('{') {
+        text.find(';').unwrap_or(text.len())
+    } else {
+        let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+        text.find(|c| !is_path(c)).unwrap_or(text.len())
+    };
+    let list = text[..end].trim_start_matches('{').split(',');
+    list.map(|name| format!("{}::", name.trim().trim_end_matches('}')))
+        .collect()
+}
+
+/// A path through the files that ends where it began.
+fn circle<'a>(used: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Option<Vec<&'a str>> {
+    fn walk<'a>(
+        file: &'a str,
+        used: &BTreeMap<&'a str, BTreeSet<&'a str>>,
+        path: &mut Vec<&'a str>,
+        done: &mut BTreeSet<&'a str>,
+    ) -> bool {
+        if done.contains(file) {
+            return false;
+        }
+        let repeated = path.contains(&file);
+        path.push(file);
+        if repeated || used[file].iter().any(|next| walk(next, used, path, done)) {
+            return true;
+        }
+        path.pop();
+        done.insert(file);
+        false
+    }
+    let mut path = Vec::new();
+    let mut done = BTreeSet::new();
+    used.keys()
+        .any(|file| walk(file, used, &mut path, &mut done))
+        .then_some(path)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use super::{TimelineInputs, WorkItem, WorkKind, is_pageable};
+use super::work::{TimelineInputs, WorkItem, WorkKind, is_pageable};
 use crate::correlate::model::{Gap, GapCause, Timeline};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CorrelationMap, KernelId, ProcessId, Profile, Span, SyncKind,
@@ -26,7 +26,7 @@ const SETTING_UP_NS: i64 = 100_000_000;
 
 /// An operator costs the host 5 to 100 us, with markers or stacks a few times as much. A thread that
 /// launches nothing for this long is not slow at launching: it computes, reads or waits for something.
-const ELSEWHERE_NS: i64 = 1_000_000;
+pub(crate) const HOST_BUSY_NS: i64 = 1_000_000;
 
 /// Disjoint intervals in time order, each with the call it came from.
 #[derive(Debug, Default)]
@@ -224,7 +224,7 @@ impl<'a> HostActivity<'a> {
         let late = call.span.start.saturating_sub(gap.start);
         let cause = match late {
             ..=0 => GapCause::Waiting,
-            1..ELSEWHERE_NS => GapCause::HostLate,
+            1..HOST_BUSY_NS => GapCause::HostLate,
             _ => GapCause::HostBusy,
         };
         (cause, None)

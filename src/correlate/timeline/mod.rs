@@ -10,10 +10,13 @@ use std::collections::BinaryHeap;
 use rustc_hash::FxHashMap;
 
 use super::model::{DeviceTimeline, SetUp, Timeline, Window};
-use crate::profile::{CallId, DeviceId, MemoryKind, ProcessId, Profile, RangeId, Span};
+use crate::profile::{DeviceId, ProcessId, Profile, Span};
 
 mod gaps;
-pub(crate) use gaps::is_profilers_own;
+mod work;
+pub(crate) use gaps::{HOST_BUSY_NS, is_profilers_own};
+pub(crate) use work::TimelineInputs;
+use work::{WorkItem, WorkKind, is_pageable};
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::print_stderr)]
 mod real_profile_tests;
@@ -30,17 +33,6 @@ pub(crate) struct DeviceTimes {
     pub exposed: Vec<i64>,
     /// Per kernel: counted in the window.
     pub inside: Vec<bool>,
-}
-
-/// What the other parts of `correlate` have found out already.
-#[derive(Debug)]
-pub(crate) struct TimelineInputs<'a> {
-    /// One per kernel.
-    pub launches: &'a [Option<CallId>],
-    /// Ranges in which data loading happened.
-    pub data_loading: &'a [RangeId],
-    /// Declared warm-up, outside the window. Host time.
-    pub warmup: &'a [Span],
 }
 
 /// Works out window, timeline and gaps. `is_communication` is asked once per distinct kernel name.
@@ -207,29 +199,6 @@ fn set_up(profile: &Profile, first: &FirstWork, inside: &[bool]) -> SetUp {
     }
     setup.copied_ns = gaps::Intervals::merged(spans).total();
     setup
-}
-
-/// Touches memory that can be paged out: the driver has to stage it, and the host waits.
-fn is_pageable(copy: &crate::profile::MemoryCopy) -> bool {
-    copy.src == MemoryKind::Pageable || copy.dst == MemoryKind::Pageable
-}
-
-/// What kind of work an item of the sweep is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WorkKind {
-    Kernel,
-    Communication,
-    Copy,
-    Set,
-    Graph,
-}
-
-/// Something that kept a device busy; `row` is its row in the table of its kind.
-#[derive(Debug, Clone, Copy)]
-struct WorkItem {
-    span: Span,
-    kind: WorkKind,
-    row: u32,
 }
 
 /// Everything inside the window, per device, kernels first.

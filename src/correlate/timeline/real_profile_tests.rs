@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::correlate::GapCause;
+use crate::profile::CallId;
 
 /// The capture's profile and times, with kernels joined to their launches; `None` without captures.
 fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {

@@ -2,8 +2,9 @@ use super::*;
 use crate::correlate::GapCause;
 use crate::profile::KernelId;
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, CopyKind, Device, GraphTrace, HostRange, Kernel, MemoryCopy,
-    Overhead, Process, RangeKind, SerialNumber, SyncKind, Synchronization, Thread, ThreadId,
+    ApiCall, ApiClass, CallId, ConfigId, CopyKind, Device, GraphTrace, HostRange, Kernel,
+    MemoryCopy, MemoryKind, Overhead, Process, RangeId, RangeKind, SerialNumber, SyncKind,
+    Synchronization, Thread, ThreadId,
 };
 
 /// A profile under construction; work and the call behind it share a correlation id.

@@ -1,9 +1,5 @@
 //! CUDA runtime and driver calls.
 
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use rayon::slice::ParallelSlice;
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use super::Pids;
 use crate::profile::{ApiCall, ApiClass, SerialNumber, Span, StrId, ThreadId};
 use crate::read::builder::Builder;
@@ -121,74 +117,5 @@ impl UnnamedCalls {
             });
         }
         self.skipped.note(profile, "API call", "thread", "name");
-    }
-}
-
-/// The times, per thread (`globalTid`) and in order, of calls whose enclosing ranges are needed: calls
-/// that launched a kernel and calls that may have caused idle time. Every call that shares its
-/// correlation id with a kernel of any process counts as a launch. `None` where nothing was launched.
-pub(super) fn launches(builder: &Builder) -> Option<FxHashMap<i64, Vec<i64>>> {
-    const PIECE: usize = 1 << 16;
-    let profile = &builder.profile;
-    let started: FxHashSet<SerialNumber> = (profile.kernels.iter())
-        .filter_map(|kernel| kernel.correlation)
-        .collect();
-    let launched = |call: &ApiCall| call.correlation.is_some_and(|id| started.contains(&id));
-    // Collected in pieces and concatenated: vectors that grow one by one leave unused capacity.
-    let pieces: Vec<(bool, FxHashMap<ThreadId, Vec<i64>>)> = (profile.calls)
-        .par_chunks(PIECE)
-        .map(|calls| {
-            let mut any = false;
-            let mut threads: FxHashMap<ThreadId, Vec<i64>> = FxHashMap::default();
-            for call in calls {
-                let launched = launched(call);
-                any |= launched;
-                if launched || may_block(call) {
-                    let times = threads.entry(call.thread).or_default();
-                    times.push(call.span.start);
-                }
-            }
-            (any, threads)
-        })
-        .collect();
-    let mut threads: Vec<Vec<i64>> = (0..profile.threads.len())
-        .into_par_iter()
-        .map(|thread| {
-            let thread = ThreadId::new(thread);
-            let lists = pieces.iter().filter_map(|(_, lists)| lists.get(&thread));
-            let lists: Vec<&[i64]> = lists.map(Vec::as_slice).collect();
-            let mut times = lists.concat();
-            if !times.is_sorted() {
-                times.sort_unstable();
-            }
-            times
-        })
-        .collect();
-    pieces.iter().any(|(any, _)| *any).then(|| {
-        let mut global = builder.global_threads();
-        global.retain(|(_, thread)| thread.idx() < threads.len());
-        global
-            .into_iter()
-            .filter_map(|(global, thread)| {
-                Some((global, std::mem::take(threads.get_mut(thread.idx())?)))
-            })
-            .collect()
-    })
-}
-
-/// Whether a call may have blocked its thread while the GPU was idle. Any long call may have.
-fn may_block(call: &ApiCall) -> bool {
-    const LONG_NS: i64 = 1_000_000;
-    match call.class {
-        ApiClass::Launch | ApiClass::GraphLaunch | ApiClass::SetAsync | ApiClass::Other => {
-            call.span.ns() >= LONG_NS
-        }
-        ApiClass::CopySync
-        | ApiClass::CopyAsync
-        | ApiClass::SetSync
-        | ApiClass::Sync
-        | ApiClass::Alloc
-        | ApiClass::Free
-        | ApiClass::ModuleLoad => true,
     }
 }

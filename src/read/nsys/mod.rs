@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::builder::{Builder, sort_by_start};
 use super::integer_rows::{self, columns};
 use super::names::StringTable;
+use super::pruning::Pruning;
 use super::reader::{Input, NoProgress, Progress, ReadError, Reader, Sniff};
 use super::sqlite::{Cell, Db};
 use crate::base::units;
@@ -23,7 +24,6 @@ mod devices;
 mod enums;
 mod kernels;
 mod ranges;
-mod unasked;
 
 use ranges::Ranges;
 
@@ -75,45 +75,64 @@ impl Reader for Nsys {
     }
 
     fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
-        let db = Db::open(path)?;
-        let mut builder = Builder::new(&FORMAT, path);
-        read_versions(&db, &mut builder.profile)?;
-        let pids = Pids::read(&db)?;
-
-        let gpus = devices::Gpus::read(&db, progress)?;
-
-        let mut calls = calls::UnnamedCalls::default();
-        for table in [RUNTIME, DRIVER] {
-            calls.read(&db, table, &pids, &mut builder, progress)?;
-        }
-        let mut kernels = kernels::UnnamedKernels::default();
-        kernels.read(&db, KERNELS, (&pids, &gpus), &mut builder, progress)?;
-        let overheads = activities::overheads(&db, progress)?;
-        let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
-            .chain(calls.name_ids())
-            .chain(kernels.name_ids());
-        let strings = StringTable::read(&db, STRINGS, name_ids.collect(), progress)?;
-        calls.name(&strings, &mut builder);
-        kernels.name(&strings, &mut builder);
-        activities::add_overheads(overheads, &strings, &pids, &mut builder);
-        activities::add(&db, &pids, &gpus, &mut builder, progress)?;
-
-        let kinds = enums::event_kinds(&db)?;
-        let launches = calls::launches(&builder);
-        // Reading the ranges takes longest, and needs no calls.
-        let mut calls = std::mem::take(&mut builder.profile.calls);
-        let ranges = rayon::in_place_scope(|scope| {
-            scope.spawn(|_| sort_by_start(&mut calls, |call| call.span.start));
-            Ranges::read(&db, &kinds, launches, &pids, &mut builder, progress)
-        })?;
-        builder.profile.calls = calls;
-        let strings = StringTable::read(&db, STRINGS, ranges.ids().collect(), progress)?;
-        ranges.name(&strings, &mut builder);
-
-        gpus.add_idle(&mut builder);
-        record(&db, &mut builder.profile)?;
-        Ok(builder.finish(|key, device| gpus.describe(key, device)))
+        read(path, None, progress)
     }
+
+    fn read_pruned(
+        &self,
+        path: &Path,
+        pruning: &dyn Pruning,
+        progress: &dyn Progress,
+    ) -> Result<Profile, ReadError> {
+        read(path, Some(pruning), progress)
+    }
+}
+
+/// Reads an export. Ranges that are not needed are removed while they are read: they are most of a
+/// large file.
+fn read(
+    path: &Path,
+    pruning: Option<&dyn Pruning>,
+    progress: &dyn Progress,
+) -> Result<Profile, ReadError> {
+    let db = Db::open(path)?;
+    let mut builder = Builder::new(&FORMAT, path);
+    read_versions(&db, &mut builder.profile)?;
+    let pids = Pids::read(&db)?;
+
+    let gpus = devices::Gpus::read(&db, progress)?;
+
+    let mut calls = calls::UnnamedCalls::default();
+    for table in [RUNTIME, DRIVER] {
+        calls.read(&db, table, &pids, &mut builder, progress)?;
+    }
+    let mut kernels = kernels::UnnamedKernels::default();
+    kernels.read(&db, KERNELS, (&pids, &gpus), &mut builder, progress)?;
+    let overheads = activities::overheads(&db, progress)?;
+    let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
+        .chain(calls.name_ids())
+        .chain(kernels.name_ids());
+    let strings = StringTable::read(&db, STRINGS, name_ids.collect(), progress)?;
+    calls.name(&strings, &mut builder);
+    kernels.name(&strings, &mut builder);
+    activities::add_overheads(overheads, &strings, &pids, &mut builder);
+    activities::add(&db, &pids, &gpus, &mut builder, progress)?;
+
+    let kinds = enums::event_kinds(&db)?;
+    let pruner = pruning.and_then(|pruning| pruning.start(&builder.profile));
+    // Reading the ranges takes longest, and needs no calls.
+    let mut calls = std::mem::take(&mut builder.profile.calls);
+    let ranges = rayon::in_place_scope(|scope| {
+        scope.spawn(|_| sort_by_start(&mut calls, |call| call.span.start));
+        Ranges::read(&db, &kinds, pruner, &pids, &mut builder, progress)
+    })?;
+    builder.profile.calls = calls;
+    let strings = StringTable::read(&db, STRINGS, ranges.ids().collect(), progress)?;
+    ranges.name(&strings, pruning, &mut builder);
+
+    gpus.add_idle(&mut builder);
+    record(&db, &mut builder.profile)?;
+    Ok(builder.finish(|key, device| gpus.describe(key, device)))
 }
 
 /// The process ids of `globalPid`s, where the export lists them.

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::enums::{Enumeration, EventKind};
-use super::unasked::{Launches, Unasked};
 use super::{Pids, RANGES, process_key};
-use crate::profile::{
-    HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span, StrId, Strings, ThreadId,
-};
+use crate::profile::{HostRange, RangeKind, Span, StrId, Strings, ThreadId};
 use crate::read::builder::{Builder, name_range};
 use crate::read::names::{Distinct, StringTable};
+use crate::read::pruning::{self, DeferredRanges, PartPruner, Pruning, RemovedRanges};
 use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::{Cells, Db, Sink};
@@ -34,7 +32,10 @@ struct Part {
     /// Domains named in this part: process, domain id, name or its id.
     named: Vec<(i64, i64, DomainName)>,
     damage: SkippedRows,
-    unasked: Option<Unasked>,
+    pruner: Option<Box<dyn PartPruner>>,
+    /// By `globalTid`.
+    known_threads: Arc<FxHashMap<i64, ThreadId>>,
+    removed: RemovedRanges,
     /// First and last start, and whether the rows are in order of start.
     first: i64,
     last: i64,
@@ -58,7 +59,11 @@ enum DomainName {
 }
 
 impl Part {
-    fn new(kinds: Enumeration<EventKind>, launches: Option<Arc<Launches>>) -> Part {
+    fn new(
+        kinds: Enumeration<EventKind>,
+        pruner: Option<Box<dyn PartPruner>>,
+        builder: &Builder,
+    ) -> Part {
         Part {
             kinds,
             texts: Strings::default(),
@@ -68,7 +73,9 @@ impl Part {
             rows: Vec::new(),
             named: Vec::new(),
             damage: SkippedRows::default(),
-            unasked: launches.map(Unasked::new),
+            pruner,
+            known_threads: Arc::new(builder.global_threads().into_iter().collect()),
+            removed: RemovedRanges::default(),
             first: i64::MAX,
             last: i64::MIN,
             sorted: true,
@@ -177,8 +184,16 @@ impl Sink for Part {
     }
 
     fn finish(&mut self) {
-        if let Some(unasked) = &mut self.unasked {
-            unasked.drop_from(&mut self.rows, &self.texts, &self.threads);
+        if let Some(pruner) = &mut self.pruner {
+            let threads = self.threads.values().iter();
+            let threads: Vec<_> = threads
+                .map(|global| self.known_threads.get(global).copied())
+                .collect();
+            let part = pruning::Part {
+                texts: &self.texts,
+                threads: &threads,
+            };
+            pruner.prune(&mut self.rows, &part, &mut self.removed);
         }
     }
 }
@@ -206,37 +221,34 @@ impl Whole {
 }
 
 /// What is still to be added to the ranges in the profile: registered texts, names of domains, and
-/// ranges that were set aside.
+/// ranges whose pruning is not decided yet.
 #[derive(Default)]
 pub(super) struct Ranges {
     ids: Distinct<i64>,
     domains: Distinct<(i64, i64)>,
     named: Vec<(i64, i64, DomainName)>,
     damage: SkippedRows,
-    /// Ranges that are needed if a backward node has their number, in order of start.
-    aside: Vec<HostRange>,
-    /// Sequence numbers of ranges that may be backward nodes.
-    nodes: Vec<(ProcessId, SerialNumber)>,
+    deferred: DeferredRanges,
 }
 
 impl Ranges {
-    /// Adds the ranges to the profile. With `launches`, ranges that no analysis needs are left out.
+    /// Adds the ranges to the profile, except those that `pruner` removes.
     pub(super) fn read(
         db: &Db,
         kinds: &Enumeration<EventKind>,
-        launches: Option<Launches>,
+        pruner: Option<Box<dyn PartPruner>>,
         pids: &Pids,
         builder: &mut Builder,
         progress: &dyn Progress,
     ) -> Result<Ranges, ReadError> {
         let rows = db.most_rows(RANGES)?;
         builder.profile.ranges.reserve(rows);
-        let prunes = launches.is_some();
-        let empty = Part::new(kinds.clone(), launches.map(Arc::new));
-        let mut ranges = Ranges {
-            aside: Vec::with_capacity(if prunes { rows } else { 0 }),
-            ..Ranges::default()
-        };
+        let pruned = pruner.is_some();
+        let empty = Part::new(kinds.clone(), pruner, builder);
+        let mut ranges = Ranges::default();
+        if pruned {
+            ranges.deferred.ranges.reserve(rows);
+        }
         let mut sorted = true;
         let mut last = i64::MIN;
         db.stream(RANGES, &empty, progress, |part| {
@@ -245,8 +257,8 @@ impl Ranges {
             (part.first, part.last, part.sorted) = (i64::MAX, i64::MIN, true);
             ranges.take(part, pids, builder);
         })?;
-        if prunes && !sorted {
-            // Nesting can only be derived from rows in order.
+        if pruned && !sorted {
+            // Only rows in order show which ranges enclose others.
             builder.profile.ranges.clear();
             builder.profile.pruned_ranges = 0;
             return Ranges::read(db, kinds, None, pids, builder, progress);
@@ -270,15 +282,15 @@ impl Ranges {
         for &domain in part.domains.values().iter().skip(whole.domains.len()) {
             whole.domains.push(self.domains.number(domain));
         }
-        if let Some(unasked) = &mut part.unasked {
-            builder.profile.pruned_ranges += std::mem::take(&mut unasked.dropped);
-            let aside = unasked.aside.drain(..).map(|row| whole.range(row));
-            self.aside.extend(aside);
-            for (thread, seq) in unasked.nodes.drain(..) {
-                let thread = whole.threads.get(thread.idx());
-                let thread = thread.and_then(|t| builder.profile.threads.get(t.idx()));
-                self.nodes.extend(thread.map(|t| (t.process, seq)));
-            }
+        let removed = &mut part.removed;
+        builder.profile.pruned_ranges += std::mem::take(&mut removed.dropped);
+        let deferred = removed.deferred.drain(..).map(|row| whole.range(row));
+        self.deferred.ranges.extend(deferred);
+        for (thread, number) in removed.nodes.drain(..) {
+            let thread = whole.threads.get(thread.idx());
+            let thread = thread.and_then(|t| builder.profile.threads.get(t.idx()));
+            let node = thread.map(|t| (t.process, number));
+            self.deferred.nodes.extend(node);
         }
         let rows = part.rows.drain(..).map(|row| whole.range(row));
         builder.profile.ranges.extend(rows);
@@ -294,13 +306,20 @@ impl Ranges {
     }
 
     /// Sets the texts and domains of the ranges.
-    pub(super) fn name(mut self, strings: &StringTable, builder: &mut Builder) {
+    pub(super) fn name(
+        mut self,
+        strings: &StringTable,
+        pruning: Option<&dyn Pruning>,
+        builder: &mut Builder,
+    ) {
         let profile = &mut builder.profile;
         let registered = self.registered(strings, &mut profile.strings);
         let domains = self.domains(strings, &mut profile.strings);
-        // A range with a registered text may be a node too.
-        let all = registered.iter().any(|parts| parts.seq.is_some());
-        self.put_back(all, profile);
+        if let Some(pruning) = pruning {
+            // A registered text may be that of a node too.
+            self.deferred.all_needed = registered.iter().any(|parts| parts.seq.is_some());
+            pruning.restore(std::mem::take(&mut self.deferred), profile);
+        }
         if !registered.is_empty() || !domains.is_empty() {
             for range in &mut profile.ranges {
                 range.domain = range.domain.and_then(|d| domains.get(d.idx()).copied());
@@ -318,26 +337,6 @@ impl Ranges {
             }
         }
         self.damage.note(profile, "NVTX", "thread", "event type");
-    }
-
-    /// Adds the ranges that were set aside and turn out to be needed.
-    fn put_back(&mut self, all: bool, profile: &mut Profile) {
-        let before = profile.ranges.len();
-        let aside = std::mem::take(&mut self.aside);
-        profile.pruned_ranges += aside.len() as u64;
-        let nodes: FxHashSet<(ProcessId, SerialNumber)> = self.nodes.iter().copied().collect();
-        profile.ranges.extend(aside.into_iter().filter(|range| {
-            let process = profile.threads.get(range.thread.idx()).map(|t| t.process);
-            let number = process.zip(range.seq);
-            all || number.is_some_and(|number| nodes.contains(&number))
-        }));
-        let back = profile.ranges.len() - before;
-        profile.pruned_ranges -= back as u64;
-        if back > 0 {
-            // Two runs to merge.
-            profile.ranges.sort_by_key(|range| range.span.start);
-        }
-        profile.ranges.shrink_to_fit();
     }
 
     /// The parts of every registered text.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use pyprof_advise::correlate::correlate;
+use pyprof_advise::correlate::{UnneededRanges, correlate};
 use pyprof_advise::cost::{VOCABULARY, estimate_costs};
 use pyprof_advise::facts::FactTable;
 use pyprof_advise::gpu::select;
@@ -228,7 +228,7 @@ fn measured(path: &Path, rules: &RuleSet) -> Result<(bool, u64), String> {
     // What is left in a copy may be chance in damaged bytes; that it ends is what counts here.
     let _ = scrub::scrub(path, &copy, false, &NoProgress);
     let _ = std::fs::remove_file(&copy);
-    let Ok(profile) = read::open(path, &NoProgress) else {
+    let Ok(profile) = read::open_pruned(path, &UnneededRanges, &NoProgress) else {
         return Ok((false, memory("VmHWM:").saturating_sub(before)));
     };
     let kernels = Kernels::of(&profile);
@@ -258,7 +258,10 @@ fn views(report: &Report) -> Result<(), String> {
 
 /// The report of a profile; `None` when it cannot be read.
 pub(crate) fn report(path: &Path, rules: &RuleSet) -> Option<Report> {
-    judged(read::open(path, &NoProgress).ok()?, rules)
+    judged(
+        read::open_pruned(path, &UnneededRanges, &NoProgress).ok()?,
+        rules,
+    )
 }
 
 fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {

@@ -1,0 +1,459 @@
+//! Removes ranges that the analysis does not need, while a file is read or afterwards: more than
+//! half of a large export.
+//!
+//! Needed are: ranges around a launch; the numbered operator that recorded a backward node, and the
+//! ranges around it; names that mean something by themselves (steps, FSDP hooks, data loading,
+//! layers); ranges around a call that may be the cause of idle time; and ranges so long that the GPU
+//! may have waited for them. One of PyTorch's own operators with no such call and no numbered range
+//! inside (`aten::empty`, `aten::view`) is none of these, unless it has the number of a backward
+//! node: operators with a number are deferred until all nodes are known. The first range of each
+//! thread, text and arguments is kept in every part of a file, because some questions are only
+//! whether such a range exists.
+
+use std::sync::Arc;
+
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSlice;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::timeline::HOST_BUSY_NS;
+use crate::profile::{
+    ApiCall, ApiClass, HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span, StrId,
+    ThreadId,
+};
+use crate::read::{DeferredRanges, Part, PartPruner, Pruning, RemovedRanges};
+
+/// The namespace of PyTorch's own operators: no such name is a step, a layer, a user's range or a
+/// backward node.
+const OPERATORS: &str = "aten::";
+
+/// A range this long is kept: it covers half of a pause in which the host may have been busy with
+/// something other than launching.
+const LONG_RANGE_NS: i64 = HOST_BUSY_NS / 2;
+
+/// Keeps the ranges that [`correlate`](super::correlate) and the stages after it use.
+#[derive(Debug, Clone, Copy)]
+pub struct UnneededRanges;
+
+impl Pruning for UnneededRanges {
+    fn start(&self, profile: &Profile) -> Option<Box<dyn PartPruner>> {
+        let calls = Arc::new(call_times(profile)?);
+        Some(Box::new(Pruner::new(calls)))
+    }
+
+    fn restore(&self, deferred: DeferredRanges, profile: &mut Profile) {
+        let before = profile.ranges.len();
+        let count = deferred.ranges.len();
+        let nodes: FxHashSet<(ProcessId, SerialNumber)> = deferred.nodes.into_iter().collect();
+        let threads = &profile.threads;
+        let needed = deferred.ranges.into_iter().filter(|range| {
+            let process = threads.get(range.thread.idx()).map(|t| t.process);
+            let number = process.zip(range.seq);
+            deferred.all_needed || number.is_some_and(|number| nodes.contains(&number))
+        });
+        profile.ranges.extend(needed);
+        let restored = profile.ranges.len() - before;
+        profile.pruned_ranges += (count - restored) as u64;
+        if restored > 0 {
+            // Merges two sorted runs.
+            profile.ranges.sort_by_key(|range| range.span.start);
+        }
+        profile.ranges.shrink_to_fit();
+    }
+
+    fn prune(&self, profile: &mut Profile) {
+        let Some(mut pruner) = self.start(profile) else {
+            return;
+        };
+        let threads = (0..profile.threads.len()).map(|at| Some(ThreadId::new(at)));
+        let threads: Vec<Option<ThreadId>> = threads.collect();
+        let part = Part {
+            texts: &profile.strings,
+            threads: &threads,
+        };
+        let mut removed = RemovedRanges::default();
+        pruner.prune(&mut profile.ranges, &part, &mut removed);
+        profile.pruned_ranges += removed.dropped;
+        let nodes = removed.nodes.into_iter().filter_map(|(thread, number)| {
+            let thread = profile.threads.get(thread.idx())?;
+            Some((thread.process, number))
+        });
+        let deferred = DeferredRanges {
+            nodes: nodes.collect(),
+            ranges: removed.deferred,
+            all_needed: false,
+        };
+        self.restore(deferred, profile);
+    }
+}
+
+/// Per thread, when it made a call around which ranges are needed, in time order: one that launched
+/// a kernel, or one that may be the cause of idle time. A call that shares its correlation id with a
+/// kernel of any process counts as a launch. `None` if nothing was launched.
+fn call_times(profile: &Profile) -> Option<Vec<Vec<i64>>> {
+    const PIECE: usize = 1 << 16;
+    let started: FxHashSet<SerialNumber> = (profile.kernels.iter())
+        .filter_map(|kernel| kernel.correlation)
+        .collect();
+    let launched = |call: &ApiCall| call.correlation.is_some_and(|id| started.contains(&id));
+    // In pieces on all threads, then concatenated: lists that grow one by one leave holes in memory.
+    let pieces: Vec<(bool, FxHashMap<ThreadId, Vec<i64>>)> = (profile.calls)
+        .par_chunks(PIECE)
+        .map(|calls| {
+            let mut any = false;
+            let mut threads: FxHashMap<ThreadId, Vec<i64>> = FxHashMap::default();
+            for call in calls {
+                let launched = launched(call);
+                any |= launched;
+                if launched || may_cause_idle_time(call) {
+                    let times = threads.entry(call.thread).or_default();
+                    times.push(call.span.start);
+                }
+            }
+            (any, threads)
+        })
+        .collect();
+    if !pieces.iter().any(|(any, _)| *any) {
+        return None;
+    }
+    let threads = (0..profile.threads.len()).into_par_iter().map(|thread| {
+        let thread = ThreadId::new(thread);
+        let lists = pieces.iter().filter_map(|(_, lists)| lists.get(&thread));
+        let lists: Vec<&[i64]> = lists.map(Vec::as_slice).collect();
+        let mut times = lists.concat();
+        if !times.is_sorted() {
+            times.sort_unstable();
+        }
+        times
+    });
+    Some(threads.collect())
+}
+
+/// Whether a call may be why the GPU was idle. Any call may if it is long.
+fn may_cause_idle_time(call: &ApiCall) -> bool {
+    match call.class {
+        ApiClass::Launch | ApiClass::GraphLaunch | ApiClass::SetAsync | ApiClass::Other => {
+            call.span.ns() >= HOST_BUSY_NS
+        }
+        ApiClass::CopySync
+        | ApiClass::CopyAsync
+        | ApiClass::SetSync
+        | ApiClass::Sync
+        | ApiClass::Alloc
+        | ApiClass::Free
+        | ApiClass::ModuleLoad => true,
+    }
+}
+
+/// Prunes the ranges of a file, part by part.
+#[derive(Debug)]
+struct Pruner {
+    /// As returned by [`call_times`].
+    calls: Arc<Vec<Vec<i64>>>,
+    seen: FxHashSet<RangeKey>,
+    /// Per text: whether it is the name of one of PyTorch's operators.
+    operators: Vec<bool>,
+    /// Per range.
+    fates: Vec<Fate>,
+    /// Per thread of the part: starts of numbered ranges.
+    numbered: Vec<Vec<i64>>,
+}
+
+/// What happens to a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Keep,
+    Drop,
+    Defer,
+}
+
+/// Thread, text and arguments, whether there is an operator id, and whether there is a sequence
+/// number and whether that is 0.
+type RangeKey = (u32, StrId, Option<StrId>, bool, Option<bool>);
+
+impl Pruner {
+    fn new(calls: Arc<Vec<Vec<i64>>>) -> Pruner {
+        Pruner {
+            calls,
+            seen: FxHashSet::default(),
+            operators: Vec::new(),
+            fates: Vec::new(),
+            numbered: Vec::new(),
+        }
+    }
+
+    /// Decides the fate of every range. A range that starts with the first one or ends after the last
+    /// one started may enclose ranges of another part, and is kept.
+    fn decide(
+        &mut self,
+        ranges: &[HostRange],
+        threads: &[Option<ThreadId>],
+        nodes: &mut Vec<(ThreadId, SerialNumber)>,
+    ) {
+        let bounds = ranges.first().zip(ranges.last());
+        let (first, last) = bounds.map_or((0, 0), |(a, b)| (a.span.start, b.span.start));
+        let mut cursors: Vec<[TimeCursor<'_>; 2]> = (threads.iter())
+            .zip(&self.numbered)
+            .map(|(thread, numbered)| {
+                let calls = thread.and_then(|thread| self.calls.get(thread.idx()));
+                let calls = calls.map_or(&[][..], Vec::as_slice);
+                [
+                    TimeCursor::new(calls, first),
+                    TimeCursor::new(numbered, first),
+                ]
+            })
+            .collect();
+        self.fates.clear();
+        for range in ranges {
+            let operator = range.kind == RangeKind::PushPop
+                && self.operators.get(range.text.idx()).copied() == Some(true);
+            let numbered = range.seq.is_some();
+            let removable = operator
+                && first < range.span.start
+                && range.span.end <= last
+                && range.span.ns() < LONG_RANGE_NS;
+            let mut fate = Fate::Keep;
+            if removable || (numbered && !operator) {
+                let (mut calls, mut numbers) = (true, true);
+                if let Some([called, others]) = cursors.get_mut(range.thread.idx()) {
+                    calls = called.more_in(range.span, 0);
+                    numbers = others.more_in(range.span, usize::from(numbered));
+                }
+                let key = (
+                    range.thread.row(),
+                    range.text,
+                    range.args,
+                    range.op_id.is_some(),
+                    range.seq.map(|seq| seq.get() == 0),
+                );
+                if let Some(seq) = range.seq
+                    && calls
+                    && !operator
+                {
+                    nodes.push((range.thread, seq));
+                }
+                let needed = !removable || calls || numbers || self.seen.insert(key);
+                fate = match range.seq {
+                    _ if needed => Fate::Keep,
+                    Some(_) => Fate::Defer,
+                    None => Fate::Drop,
+                };
+            }
+            self.fates.push(fate);
+        }
+    }
+}
+
+impl PartPruner for Pruner {
+    fn for_another_part(&self) -> Box<dyn PartPruner> {
+        Box::new(Pruner::new(Arc::clone(&self.calls)))
+    }
+
+    fn prune(&mut self, ranges: &mut Vec<HostRange>, part: &Part<'_>, removed: &mut RemovedRanges) {
+        // Which pieces of a file one pruner gets depends on how busy each thread is, so nothing may
+        // be remembered from one to the next.
+        self.seen.clear();
+        let known = self.operators.len();
+        let names = part.texts.iter().skip(known).map(|(_, text)| text);
+        (self.operators).extend(names.map(|name| name.starts_with(OPERATORS)));
+        self.numbered.iter_mut().for_each(Vec::clear);
+        self.numbered.resize(part.threads.len(), Vec::new());
+        // A text beyond those of the part is not known yet, and may hold a number.
+        let may_be_numbered =
+            |range: &HostRange| range.seq.is_some() || range.text.idx() >= part.texts.len();
+        for range in ranges.iter().filter(|range| may_be_numbered(range)) {
+            if let Some(times) = self.numbered.get_mut(range.thread.idx()) {
+                times.push(range.span.start);
+            }
+        }
+        self.decide(ranges, part.threads, &mut removed.nodes);
+        let mut fates = self.fates.iter();
+        ranges.retain(|range| {
+            let fate = fates.next().copied().unwrap_or(Fate::Keep);
+            match fate {
+                Fate::Keep => {}
+                Fate::Drop => removed.dropped += 1,
+                Fate::Defer => removed.deferred.push(*range),
+            }
+            fate == Fate::Keep
+        });
+    }
+}
+
+/// Sorted times, searched in order.
+struct TimeCursor<'a> {
+    times: &'a [i64],
+    at: usize,
+}
+
+impl<'a> TimeCursor<'a> {
+    fn new(times: &'a [i64], from: i64) -> TimeCursor<'a> {
+        let at = times.partition_point(|t| *t < from);
+        TimeCursor { times, at }
+    }
+
+    /// Whether more than so many times lie in a span. Starts never decrease.
+    fn more_in(&mut self, span: Span, than: usize) -> bool {
+        while self.times.get(self.at).is_some_and(|t| *t < span.start) {
+            self.at += 1;
+        }
+        self.times
+            .get(self.at + than)
+            .is_some_and(|t| *t < span.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{RangeText, Strings};
+
+    /// The ranges kept, those deferred, and the numbers of possible backward nodes.
+    fn pruned(rows: &[(&str, i64, i64)], calls: &[i64]) -> (Vec<String>, Vec<String>, Vec<u64>) {
+        let mut texts = Strings::default();
+        let mut ranges: Vec<HostRange> = rows
+            .iter()
+            .map(|&(text, start, end)| {
+                let parts = RangeText::split(text);
+                HostRange {
+                    span: Span { start, end },
+                    thread: ThreadId(0),
+                    kind: RangeKind::PushPop,
+                    text: texts.intern(parts.name),
+                    domain: None,
+                    seq: parts.seq.and_then(SerialNumber::new),
+                    op_id: parts.op_id.and_then(SerialNumber::new),
+                    args: None,
+                }
+            })
+            .collect();
+        let mut pruner = Pruner::new(Arc::new(vec![calls.to_vec()]));
+        let mut removed = RemovedRanges::default();
+        let part = Part {
+            texts: &texts,
+            threads: &[Some(ThreadId(0))],
+        };
+        pruner.prune(&mut ranges, &part, &mut removed);
+        let gone = removed.dropped as usize + removed.deferred.len();
+        assert_eq!(gone, rows.len() - ranges.len());
+        let text = |r: &HostRange| format!("{} {}", texts.get(r.text), r.span.start);
+        (
+            ranges.iter().map(text).collect(),
+            removed.deferred.iter().map(text).collect(),
+            removed.nodes.iter().map(|(_, seq)| seq.get()).collect(),
+        )
+    }
+
+    fn left(rows: &[(&str, i64, i64)], calls: &[i64]) -> Vec<String> {
+        let (left, deferred, _) = pruned(rows, calls);
+        assert_eq!(deferred, [""; 0]);
+        left
+    }
+
+    #[test]
+    fn operators_without_a_launch_inside_are_dropped() {
+        let rows = [
+            ("step 3", 0, 1000),
+            ("aten::empty, op_id = 1", 10, 20),
+            ("aten::empty, op_id = 2", 30, 40),
+            ("aten::mm, op_id = 3", 50, 90),
+            ("aten::mm, op_id = 4", 100, 190),
+            ("aten::view, seq = 5, op_id = 5", 200, 210),
+            ("optimizer", 300, 310),
+            ("aten::empty, op_id = 6", 320, 330),
+            ("end", 990, 995),
+        ];
+        // The first of each text is kept in any case.
+        assert_eq!(
+            left(&rows, &[150]),
+            [
+                "step 3 0",
+                "aten::empty 10",
+                "aten::mm 50",
+                "aten::mm 100",
+                "aten::view 200",
+                "optimizer 300",
+                "end 990",
+            ]
+        );
+    }
+
+    #[test]
+    fn ranges_around_a_numbered_range_are_kept() {
+        let rows = [
+            ("first", 0, 1),
+            ("aten::to, op_id = 1", 10, 20),
+            ("aten::to, op_id = 2", 30, 60),
+            ("aten::copy_, seq = 9, op_id = 3", 40, 50),
+            ("aten::to, op_id = 4", 70, 80),
+            // May enclose ranges of the next part.
+            ("aten::to, op_id = 5", 90, 120),
+            ("last", 100, 101),
+        ];
+        assert_eq!(
+            left(&rows, &[5]),
+            [
+                "first 0",
+                "aten::to 10",
+                "aten::to 30",
+                "aten::copy_ 40",
+                "aten::to 90",
+                "last 100"
+            ]
+        );
+    }
+
+    #[test]
+    fn numbered_operators_are_deferred_and_possible_nodes_are_noted() {
+        let rows = [
+            ("first", 0, 1),
+            // The first of each key is kept; a number of 0 is another key.
+            ("aten::view, seq = 4, op_id = 1", 2, 3),
+            ("aten::view, seq = 0, op_id = 2", 4, 5),
+            ("aten::view, seq = 5, op_id = 3", 10, 20),
+            ("aten::view, seq = 0, op_id = 4", 21, 22),
+            // Another number inside, a launch inside, too long.
+            ("aten::view, seq = 6, op_id = 5", 30, 60),
+            ("aten::view, seq = 6, op_id = 6", 40, 50),
+            ("aten::view, seq = 7, op_id = 7", 70, 80),
+            ("aten::view, seq = 8, op_id = 8", 90, 90 + LONG_RANGE_NS),
+            ("ViewBackward0, seq = 5, op_id = 9", 600_000, 600_010),
+            ("MmBackward0, seq = 6, op_id = 9", 600_020, 600_030),
+            ("last", 700_000, 700_001),
+        ];
+        let (left, deferred, nodes) = pruned(&rows, &[75, 600_025]);
+        assert_eq!(
+            left,
+            [
+                "first 0",
+                "aten::view 2",
+                "aten::view 4",
+                "aten::view 30",
+                "aten::view 70",
+                "aten::view 90",
+                "ViewBackward0 600000",
+                "MmBackward0 600020",
+                "last 700000",
+            ]
+        );
+        assert_eq!(
+            deferred,
+            ["aten::view 10", "aten::view 21", "aten::view 40"]
+        );
+        assert_eq!(nodes, [6]);
+    }
+
+    #[test]
+    fn a_launch_at_the_end_of_a_range_is_outside() {
+        let rows = [
+            ("first", 0, 1),
+            ("aten::a, op_id = 1", 2, 3),
+            ("aten::a, op_id = 2", 10, 20),
+            ("aten::a, op_id = 3", 20, 30),
+            ("aten::a, op_id = 4", 30, 40),
+            ("last", 50, 60),
+        ];
+        let kept = left(&rows, &[20]);
+        assert_eq!(kept, ["first 0", "aten::a 2", "aten::a 20", "last 50"]);
+    }
+}

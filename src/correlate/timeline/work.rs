@@ -1,0 +1,37 @@
+//! What the timeline is made of: the work of a device, and what is known of the host.
+
+use crate::profile::{CallId, MemoryCopy, MemoryKind, RangeId, Span};
+
+/// What the timeline needs to know of the host.
+#[derive(Debug)]
+pub(crate) struct TimelineInputs<'a> {
+    /// One per kernel.
+    pub launches: &'a [Option<CallId>],
+    /// Ranges in which data loading happened.
+    pub data_loading: &'a [RangeId],
+    /// Declared warm-up, outside the window. Host time.
+    pub warmup: &'a [Span],
+}
+
+/// Whether a copy reads or writes pageable memory: the driver has to stage it, and the host waits.
+pub(super) fn is_pageable(copy: &MemoryCopy) -> bool {
+    copy.src == MemoryKind::Pageable || copy.dst == MemoryKind::Pageable
+}
+
+/// What kind of work an item of the sweep is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkKind {
+    Kernel,
+    Communication,
+    Copy,
+    Set,
+    Graph,
+}
+
+/// Something that kept a device busy; `row` is its row in the table of its kind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WorkItem {
+    pub(super) span: Span,
+    pub(super) kind: WorkKind,
+    pub(super) row: u32,
+}

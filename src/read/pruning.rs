@@ -1,0 +1,69 @@
+//! How the stage that uses ranges tells readers which ones it needs.
+//!
+//! More than half of the ranges of a large file enclose no GPU work and name nothing that is
+//! reported. [`crate::correlate`] decides which; a reader only passes its rows on.
+
+use crate::profile::{HostRange, ProcessId, Profile, SerialNumber, Strings, ThreadId};
+
+/// Decides which ranges of a profile are needed.
+pub trait Pruning: Sync {
+    /// Starts to prune a profile whose kernels and calls are complete, its calls in any order.
+    /// Returns `None` if every range is needed.
+    fn start(&self, profile: &Profile) -> Option<Box<dyn PartPruner>>;
+
+    /// Adds those of the deferred ranges that are needed to the profile, in order of start, and
+    /// counts the others in [`Profile::pruned_ranges`].
+    fn restore(&self, deferred: DeferredRanges, profile: &mut Profile);
+
+    /// Removes the ranges that are not needed from a profile that is complete.
+    fn prune(&self, profile: &mut Profile);
+}
+
+/// Prunes the ranges of one part of a file after the other.
+pub trait PartPruner: Send + Sync {
+    /// Returns a pruner for another part of the same file, whose texts and threads have numbers of
+    /// their own.
+    fn for_another_part(&self) -> Box<dyn PartPruner>;
+
+    /// Removes what is not needed from `ranges`: consecutive ranges of the file in order of start.
+    fn prune(&mut self, ranges: &mut Vec<HostRange>, part: &Part<'_>, removed: &mut RemovedRanges);
+}
+
+impl Clone for Box<dyn PartPruner> {
+    fn clone(&self) -> Self {
+        self.for_another_part()
+    }
+}
+
+/// What the numbers in the ranges of one part of a file stand for.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The texts. A range whose text has a number beyond them is always kept.
+    pub texts: &'a Strings,
+    /// The thread in the profile, by number of the thread in the part. `None` for a thread that
+    /// made no call.
+    pub threads: &'a [Option<ThreadId>],
+}
+
+/// What was removed from the ranges of one part of a file.
+#[derive(Debug, Clone, Default)]
+pub struct RemovedRanges {
+    /// Number of ranges that are not needed.
+    pub dropped: u64,
+    /// Ranges that are needed if a backward node has their sequence number, in order of start.
+    pub deferred: Vec<HostRange>,
+    /// Thread, by its number in the part, and sequence number of every range that may be a backward
+    /// node.
+    pub nodes: Vec<(ThreadId, SerialNumber)>,
+}
+
+/// Ranges of a whole file that are needed if a backward node has their sequence number.
+#[derive(Debug, Clone, Default)]
+pub struct DeferredRanges {
+    /// The ranges, in order of start.
+    pub ranges: Vec<HostRange>,
+    /// Sequence numbers of the backward nodes.
+    pub nodes: Vec<(ProcessId, SerialNumber)>,
+    /// Whether all of them are needed: there are backward nodes whose numbers are not known.
+    pub all_needed: bool,
+}
