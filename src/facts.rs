@@ -1,6 +1,7 @@
-//! Floor 5: the waist of the hourglass. One table of facts, each with name, type, unit, sentence,
-//! the families it applies to and what the profile must carry. Below it everything knows GPUs;
-//! above it there are only names and values.
+//! Floor 5: the fact table, the only interface between the analysis and the rules.
+//!
+//! Each fact has a name, a type, a unit, a description, the families it applies to and the data it
+//! needs. The floors below know GPUs; rules and reports above see names and values only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -32,17 +33,26 @@ mod whole_run_tests;
 
 pub use table::{FactTable, FactView};
 
-/// What a rule is judged over: its `over` key.
+/// The kind of thing a rule is evaluated for: one finding per member of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemberKind {
+    /// The whole run.
     Run,
+    /// A numbered step.
     Step,
+    /// A layer pattern, such as `blocks.*.mlp`.
     Layer,
+    /// All calls with the same layer, operator, direction, shapes and dtypes.
     Site,
+    /// A recognized sequence of operator calls.
     Chain,
+    /// A kernel of a site.
     Kernel,
+    /// Memory copies with the same direction, kinds of memory and kind of call.
     Copy,
+    /// Idle intervals with the same device, cause and operator.
     Gap,
+    /// A process, usually one rank of a distributed job.
     Rank,
 }
 
@@ -93,9 +103,13 @@ impl MemberKind {
 /// The type of a fact. Times, FLOPs, bytes and shares are doubles; dims and counts are ints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ty {
+    /// True or false.
     Bool,
+    /// A 64-bit signed integer.
     Int,
+    /// A finite 64-bit float.
     Double,
+    /// A string.
     Str,
     /// A list of strings, at most 1,024.
     Strings,
@@ -123,22 +137,30 @@ impl Ty {
 /// The value of a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
+    /// True or false.
     Bool(bool),
+    /// A 64-bit signed integer.
     Int(i64),
+    /// A finite 64-bit float.
     Double(f64),
+    /// A string.
     Str(Arc<str>),
+    /// A list of strings.
     Strings(Arc<[Arc<str>]>),
+    /// Doubles by key, such as peak rates by dtype.
     Doubles(Arc<BTreeMap<Arc<str>, f64>>),
+    /// Ints by key.
     Ints(Arc<BTreeMap<Arc<str>, i64>>),
 }
 
-/// What asking for a fact gives.
+/// The result of looking up a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
+    /// The fact is known.
     Value(Value),
-    /// It applies, but the profile does not hold it: the rule is *not judged*.
+    /// The fact applies, but the profile does not record it: the rule is skipped.
     Absent,
-    /// It means nothing for this family: the rule is silent.
+    /// The fact has no meaning for this member: the rule reports nothing.
     DoesNotApply,
 }
 
@@ -147,34 +169,44 @@ pub enum Answer {
 pub struct Fact {
     /// `site.time_ns`: prefix, dot, name; units are in the name.
     pub name: &'static str,
+    /// The type of its value.
     pub ty: Ty,
     /// `ns`, `bytes`, `share`, ...; empty for words and flags.
     pub unit: &'static str,
+    /// One sentence without a full stop, for the reference page.
     pub doc: &'static str,
     /// Families it applies to; empty means all.
     pub families: &'static [Family],
-    /// What the profile must carry, said as how to collect it; empty when always there.
+    /// The data the profile must contain, phrased as how to record it; empty when always there.
     pub needs: &'static str,
 }
 
-/// Anything facts can be asked of: a member of a real run, or the facts of a rule's test.
+/// A source of facts: a member of a run, or the facts of a rule's test.
 pub trait Lookup: Sync {
+    /// Returns the fact of this name; [`Answer::Absent`] for a name that is not in the table.
     fn get(&self, name: &str) -> Answer;
 }
 
-/// One thing a rule can be judged on.
+/// A member of a run that rules are evaluated for. Numbers are rows of the fact table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Member {
+    /// The whole run.
     Run,
+    /// Index into `Run::steps`.
     Step(u32),
     /// Index into `Run::patterns`.
     Layer(u32),
+    /// Index into `Run::sites`.
     Site(SiteId),
+    /// A recognized sequence of operator calls.
     Chain(u32),
-    /// A row of `Site::kernels`.
+    /// A site, and the row in its `Site::kernels`.
     Kernel(SiteId, u32),
+    /// A group of memory copies.
     Copy(u32),
+    /// A group of idle intervals.
     Gap(u32),
+    /// A process with work inside the window.
     Rank(u32),
 }
 
@@ -187,6 +219,7 @@ pub struct AffectedTime {
     pub idle_ns: f64,
     /// Exposed copy ns it covers.
     pub copy_ns: f64,
+    /// Operator calls, kernel executions, copies or intervals it covers.
     pub calls: u64,
     /// All GPU (or idle, or copy) ns it covers.
     pub time_ns: f64,
@@ -196,10 +229,12 @@ pub struct AffectedTime {
     pub layer: Option<String>,
 }
 
-/// A site's part in a affected.
+/// The part of a site in an [`AffectedTime`].
 #[derive(Debug, Clone, Copy)]
 pub struct AffectedSite {
+    /// The site.
     pub site: SiteId,
+    /// The part of its GPU time that is meant, in ns.
     pub time_ns: f64,
     /// Reachable time: claims never go below it. 0 when unknown.
     pub floor_ns: f64,
@@ -208,21 +243,23 @@ pub struct AffectedSite {
     pub exposed_share: f64,
 }
 
-/// What shares and step times are taken of.
+/// The totals that shares and step times refer to.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Totals {
     /// Union of GPU work, summed over devices.
     pub gpu_busy_ns: f64,
     /// Kernel time, summed over kernels and devices; graphs recorded as a whole count as kernels.
     pub kernel_ns: f64,
-    /// Judged window, summed over devices.
+    /// Analyzed window, summed over devices.
     pub window_ns: f64,
+    /// Window minus busy time, summed over devices.
     pub idle_ns: f64,
     /// Exposed copies, summed over devices.
     pub copy_ns: f64,
+    /// Devices with work inside the window.
     pub devices: u32,
     /// How much of saved GPU time shortens a step, `clamp((busy - 0.5) / 0.4, 0, 1)`: a faster
-    /// kernel does not help a step the host limits. `None` when idle time is not evidence.
+    /// kernel does not help a step the host limits. `None` when idle time is unreliable.
     pub step_weight: Option<f64>,
 }
 
@@ -272,7 +309,7 @@ pub fn of_gpu(gpu: &crate::gpu::Gpu) -> BTreeMap<String, Value> {
     gpu::of(gpu)
 }
 
-/// What facts need that a profile may not carry, said as how to collect it.
+/// The data that facts need and a profile may lack, phrased as how to record it.
 mod needs {
     use crate::profile::DataKind;
 
@@ -313,7 +350,7 @@ mod needs {
         (API, DataKind::ApiCalls),
         (LAYERS, DataKind::Layers),
     ];
-    /// Of a trace that has shapes already.
+    /// Replaces [`SHAPES`] where the profile has shapes and only the cost is unknown.
     pub(super) const COSTS: &str = "an operator and a price for the work listed below without them; the shapes are there (`--costs` takes formulas of your own)";
 }
 
@@ -349,7 +386,7 @@ impl Answer {
         Answer::Value(Value::Str(value.into()))
     }
 
-    /// A part of a whole. Nothing has no parts: there the share means nothing.
+    /// The share of a part in a whole; does not apply where the whole is 0.
     fn share(part: f64, whole: f64) -> Answer {
         if whole > 0.0 {
             Answer::double(part / whole)
@@ -358,7 +395,7 @@ impl Answer {
         }
     }
 
-    /// What no better capture would tell: silent where there is no value.
+    /// For a value that no other capture would add: does not apply where there is none.
     fn or_silent<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
         value.map_or(Answer::DoesNotApply, wrap)
     }

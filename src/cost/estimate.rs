@@ -1,4 +1,4 @@
-//! Prices every site of a run: the station between `correlate` and the fact table.
+//! Estimates the cost of every site of a run: the step between `correlate` and the fact table.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +21,7 @@ pub fn estimate_costs(run: Run, gpu: Option<Choice>) -> Costed {
     estimate_costs_with(run, gpu, &UserCosts::default())
 }
 
-/// The same with costs of the user's own, which win over the built-in ones.
+/// The same with cost formulas of the user, which take precedence over the built-in ones.
 pub fn estimate_costs_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
     let names = decode_names(&run);
     let kernels: Vec<Vec<Arc<DecodedName>>> = run
@@ -201,7 +201,7 @@ fn message_cost(
         Some(ArgValue::Str(name)) => name.clone(),
         _ => String::new(),
     };
-    // Any operator of this name space is priced by its message.
+    // The cost of any operator of this name space is that of its message.
     let op = OpName {
         module: "nccl".to_owned(),
         name,

@@ -32,12 +32,15 @@ pub const VOCABULARY: Vocabulary<'static> = Vocabulary {
 /// A run with costs, roofline and a GPU. The input of the fact table.
 #[derive(Debug, Clone)]
 pub struct Costed {
+    /// The correlated run.
     pub run: Run,
+    /// The GPU that ideal times refer to; `None` when unknown.
     pub gpu: Option<Choice>,
     /// One per site, same index.
     pub sites: Vec<SiteCost>,
     /// One per site, same index; one per `Site::kernels` inside.
     pub kernels: Vec<Vec<Arc<DecodedName>>>,
+    /// How much of the kernel time has a known cost.
     pub coverage: Coverage,
     /// Compute capability running kernels prove at least (an `sm80_` kernel means 8.0).
     pub proven_cc: Option<(u32, u32)>,
@@ -46,6 +49,7 @@ pub struct Costed {
 /// What one site's work is and what it should take. Sums over all its calls.
 #[derive(Debug, Clone)]
 pub struct SiteCost {
+    /// The kind of work.
     pub family: Family,
     /// Cost of ONE call; `Err` says why it is unknown.
     pub cost: Result<OpCost, UnknownCost>,
@@ -53,8 +57,9 @@ pub struct SiteCost {
     pub math_dtype: Option<DType>,
     /// Over the site's math kernels: yes, no, or unknown (also when they differ).
     pub tensor_core: TensorCore,
-    /// Sums over calls.
+    /// FLOPs over all calls; a multiply-add is 2.
     pub flops: Option<f64>,
+    /// Compulsory DRAM bytes over all calls.
     pub bytes: Option<f64>,
     /// `max(flops/peak, bytes/bandwidth)` in the unit and precision the work ran in, ns over calls.
     pub ideal_ns: Option<f64>,
@@ -64,8 +69,9 @@ pub struct SiteCost {
     pub reachable_ns: Option<f64>,
     /// The dtype of the best unit.
     pub best_dtype: Option<DType>,
+    /// What limits the ideal time.
     pub bound: Option<Bound>,
-    /// More main kernels than roles in one call: an autotuning search, not judged.
+    /// More main kernels than roles in one call: an autotuning search, whose cost is ignored.
     pub autotuning: bool,
     /// The user's file the cost comes from; `None` for the built-in table.
     pub cost_file: Option<Arc<str>>,
@@ -75,13 +81,16 @@ pub struct SiteCost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
+    /// The peak FLOP rate.
     Math,
+    /// The DRAM bandwidth.
     Memory,
     /// The 2 us floor of a launch.
     Latency,
 }
 
 impl Bound {
+    /// The word used in facts and reports.
     pub fn name(self) -> &'static str {
         match self {
             Bound::Math => "math",
@@ -94,23 +103,28 @@ impl Bound {
 /// The cost of one operator call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpCost {
+    /// The kind of work.
     pub family: Family,
+    /// How certain the FLOP count is.
     pub class: FlopsClass,
+    /// The pieces of work: one for a forward, one per gradient for a backward.
     pub roles: Vec<RoleCost>,
     /// What the numbers assume, for the report: "causal mask not discounted".
     pub note: Option<&'static str>,
     /// False where FLOPs are known but element types are not: every `bytes` is 0 then and means
-    /// nothing. Only GEMM, convolution, attention and recurrent operators are priced like that.
+    /// nothing. Only GEMM, convolution, attention and recurrent operators have such a cost.
     pub bytes_known: bool,
 }
 
 impl OpCost {
+    /// FLOPs of one call, saturating.
     pub fn flops(&self) -> u64 {
         self.roles
             .iter()
             .fold(0, |sum, r| sum.saturating_add(r.flops))
     }
 
+    /// Compulsory DRAM bytes of one call, saturating.
     pub fn bytes(&self) -> u64 {
         self.roles
             .iter()
@@ -141,9 +155,13 @@ impl OpCost {
 /// One piece of work of a call: the forward, or one of the gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RoleCost {
+    /// Which piece of work.
     pub role: Role,
+    /// FLOPs; a multiply-add is 2.
     pub flops: u64,
+    /// Compulsory DRAM bytes.
     pub bytes: u64,
+    /// The dimensions of the work.
     pub dims: Dims,
 }
 
@@ -151,16 +169,21 @@ pub struct RoleCost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
+    /// The forward.
     Fwd,
+    /// The gradient of the input.
     Dgrad,
+    /// The gradient of the weights.
     Wgrad,
+    /// The gradient of the bias.
     BiasGrad,
     /// A backward that is one piece of work.
     Bwd,
+    /// An optimizer step.
     Opt,
 }
 
-/// The dimensions that matter to advice.
+/// The dimensions of a piece of work that rules refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Dims {
     #[default]
@@ -253,7 +276,7 @@ pub(crate) fn causal_pairs_at_the_start(q: u64, k: u64) -> u64 {
     u64::try_from(square * (square + 1) / 2 + below).unwrap_or(u64::MAX)
 }
 
-/// How sure a FLOP count is.
+/// How certain a FLOP count is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlopsClass {
@@ -265,7 +288,7 @@ pub enum FlopsClass {
     Zero,
 }
 
-/// Why an operator has no price.
+/// Why the cost of an operator is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownCost {
@@ -286,6 +309,7 @@ pub enum UnknownCost {
 }
 
 impl UnknownCost {
+    /// All reasons, in the order of this type.
     pub const ALL: [UnknownCost; 7] = [
         UnknownCost::NoOperator,
         UnknownCost::NoShapes,
@@ -325,14 +349,16 @@ impl UnknownCost {
     }
 }
 
-/// How much of the GPU time has a price. Shares of kernel time inside the window.
+/// How much of the kernel time inside the window has a known cost, in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Coverage {
+    /// All kernel time.
     pub kernel_ns: i64,
+    /// Kernel time whose cost is known.
     pub cost_known_ns: i64,
     /// Kernel time whose launch and operator are known.
     pub attributable_ns: i64,
-    /// Priced part of that.
+    /// The part of that whose cost is known.
     pub attributable_cost_known_ns: i64,
     /// Kernel time whose name the decoder recognises.
     pub named_family_ns: i64,

@@ -1,14 +1,14 @@
 //! Ideal and reachable time: `max(flops / peak, bytes / bandwidth)`.
 //!
 //! The roofline model is Williams, Waterman and Patterson, "Roofline: An Insightful Visual
-//! Performance Model", CACM 2009. What is *displayed* uses the peaks; what is *promised* uses the
-//! shares of them that well-tuned kernels reach, kept in the GPU's file.
+//! Performance Model", CACM 2009. Ideal times use the peaks; reachable times use
+//! the shares of them that well-tuned kernels reach, kept in the GPU's file.
 
 use super::{Bound, Family, OpCost, TensorCore};
 use crate::base::DType;
 use crate::gpu::Gpu;
 
-/// No launch is promised to take less than this, in ns: the shortest useful kernels of the traces
+/// Lower bound of the reachable time of a launch, in ns: the shortest useful kernels of the traces
 /// this was calibrated on take about 2 us.
 pub const SHORTEST_NS: f64 = 2_000.0;
 

@@ -1,5 +1,5 @@
-//! The operators around a site's work: an `aten::copy_` may be a `contiguous`, a `repeat`, or a part
-//! of `scaled_dot_product_attention`, and only the ranges around it tell which.
+//! The operators that enclose a site's calls. An `aten::copy_` may belong to `contiguous`, `repeat` or
+//! `scaled_dot_product_attention`; only the ranges around it tell which.
 
 use std::sync::Arc;
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_knows_who_asked_for_it() {
+    fn site_lists_the_operators_around_its_calls() {
         let mut b = ProfileBuilder::new();
         for at in [0, 1000] {
             b.range("Attention: forward", at, at + 100);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_some_calls_stand_in_is_not_said() {
+    fn operators_around_some_calls_only_are_left_out() {
         let mut b = ProfileBuilder::new();
         for (at, asked) in [(0, "aten::contiguous"), (1000, "aten::repeat")] {
             b.range(asked, at, at + 100);

@@ -1,4 +1,4 @@
-//! Facts of idle intervals, grouped by device, cause and the operator that held the host.
+//! Facts of idle intervals, grouped by device, cause and the operator that blocked the host.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl Subject for Gaps {
     type Of<'a> = GapScope<'a>;
 }
 
-/// Operators told apart per device and cause; the gaps of further ones count as nobody's.
+/// Operators listed per device and cause; the gaps of all others form one group without operator.
 const MOST_OPS: usize = 64;
 
 /// The lengths of the gaps of a group, and the calls blamed for them.

@@ -1,5 +1,5 @@
-//! The names around kernels: the ranges a launch stands in as paths in one tree of names. Calls in
-//! the same place share a path, so there are few of them, however many kernels there are.
+//! The ranges around kernel launches, as paths in one tree of names. Calls in the same place share
+//! a path, so the tree stays small however many kernels there are.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;

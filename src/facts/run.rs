@@ -25,7 +25,7 @@ pub(super) struct Sums {
     pub(super) fp64_ns: f64,
     pub(super) tensor_core_ns: f64,
     pub(super) not_tensor_core_ns: f64,
-    /// Math kernels whose operator has a price.
+    /// Math kernels whose operator has a known cost.
     pub(super) math_cost_known_ns: f64,
     /// Math kernels whose operator is known, its shapes are not.
     pub(super) unshaped_math_ns: f64,
@@ -226,7 +226,7 @@ fn missing_share(t: &FactTable<'_>, kinds: &[WithoutOperator]) -> Answer {
     Answer::share(ns as f64, t.sums.kernel_ns)
 }
 
-/// What these facts are asked of.
+/// The whole run as a subject of facts.
 pub(super) struct Runs;
 impl Subject for Runs {
     type Of<'a> = FactTable<'a>;

@@ -1,5 +1,5 @@
-//! How a run goes from step to step: whether its steps take equally long, do the same work and
-//! cover it, and whether the GPU keeps its pace.
+//! Stability of the steps: whether they take equally long, run the same kernels and cover the run,
+//! and whether the same kernels slow down over time.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
 
-/// What the steps have in common, and the pace of the math.
+/// How the steps of a run differ, and how kernel durations drift.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StepStability {
     /// First step over the median of the others; three steps at least.

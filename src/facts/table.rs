@@ -29,7 +29,7 @@ use crate::cost::{Costed, Family};
 /// The facts of one run: sums that many facts share, and the members that are not rows of the run.
 #[derive(Debug)]
 pub struct FactTable<'a> {
-    /// What the facts are about.
+    /// The run with its costs.
     pub costed: &'a Costed,
     pub(super) totals: Totals,
     pub(super) sums: Sums,
@@ -130,7 +130,7 @@ impl<'a> FactTable<'a> {
         self.totals
     }
 
-    /// Everything a rule over `over` is judged on, in a fixed order.
+    /// All members of one kind, in a fixed order.
     pub fn members(&self, over: MemberKind) -> Vec<Member> {
         fn rows(count: usize, wrap: fn(u32) -> Member) -> Vec<Member> {
             (0..u32::try_from(count).unwrap_or(u32::MAX))

@@ -230,7 +230,7 @@ const KERNELS: &[Row] = {
     ]
 };
 
-/// Families by word, for kernels nobody listed: user code, Triton, new libraries.
+/// Families by word, for kernels that are not listed: user code, Triton, new libraries.
 const WORDS: &[Row] = {
     use At::Word;
     use Family::{

@@ -249,7 +249,7 @@ impl<'a> Call<'a> {
     }
 
     /// The cost these parts make. Without element types the bytes of GEMM-like work stay open, but
-    /// its FLOPs are worth having; anything else is memory bound and has no price without bytes.
+    /// its FLOPs are worth having; anything else is memory bound, so its cost is unknown without bytes.
     pub(super) fn cost_of(&self, parts: Vec<Part>) -> Result<OpCost, UnknownCost> {
         let mut bytes_known = true;
         let mut roles = Vec::with_capacity(parts.len());

@@ -34,7 +34,7 @@ const COMM: Entry = Entry {
     handler: message,
 };
 
-/// What else these libraries run: known to be communication, priced when its tensors are recorded.
+/// What else these libraries run: known to be communication; the cost is known when its tensors are recorded.
 const OTHER: Entry = Entry {
     names: &["*"],
     namespaces: NAMESPACES,

@@ -79,7 +79,7 @@ const PARTS: &[&[Entry]] = &[
     comm::ENTRIES,
 ];
 
-/// Every operator with a price, family by family.
+/// Every operator with a cost model, family by family.
 pub const TABLE: &[Entry] = &flatten::<{ entries(PARTS) }>(PARTS);
 
 const fn entries(mut parts: &[&[Entry]]) -> usize {
@@ -146,7 +146,7 @@ pub fn entry(op: &OpName) -> Option<&'static Entry> {
 /// operands the profile gives no type for.
 ///
 /// # Errors
-/// Why there is no price: unknown operator, no shapes, no element types, arguments that do not fit.
+/// The reason why the cost is unknown: unknown operator, no shapes, no element types, arguments that do not fit.
 pub fn cost(
     op: &OpName,
     args: &OpArgs,

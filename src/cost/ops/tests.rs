@@ -217,7 +217,7 @@ fn without_types_a_gemm_still_has_flops() {
         (known.bytes(), known.bytes_known),
         (2 * (24 + 48 + 32), true)
     );
-    // anything bound by memory has no price
+    // the cost of anything bound by memory is unknown
     assert_eq!(
         fprop("aten::relu", vec![untyped(&[4])]),
         Err(UnknownCost::NoDType)
@@ -506,7 +506,7 @@ fn convolutions_know_every_argument_order() {
 }
 
 #[test]
-fn a_convolution_without_its_strides_has_no_price() {
+fn convolution_without_strides_has_unknown_cost() {
     let hidden = || ArgValue::Unknown;
     let values = vec![
         t(&[1, 3, 8, 8], Fp32),

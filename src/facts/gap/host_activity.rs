@@ -1,4 +1,4 @@
-//! What a host thread did while it launched nothing: the range it was in.
+//! The range a host thread was in while it launched no work.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,7 +11,7 @@ const MOST: usize = 256;
 /// A gap by its device's row and its own.
 pub(super) type GapKey = (usize, usize);
 
-/// A host thread that launched nothing, from when its device ran dry to when it went on.
+/// A host thread that launched nothing, from the start of the gap to its next launch.
 struct Pause {
     key: GapKey,
     span: Span,

@@ -21,7 +21,7 @@ const UNKNOWN: u64 = 0;
 /// Where x, w and dY stand among the arguments.
 type Places = [Option<usize>; 3];
 
-/// Spellings without a `transposed` flag: with it hidden, nobody knows which way a call goes.
+/// Spellings without a `transposed` flag: where it is not recorded, the direction is unknown.
 const PLACES: &[(&str, Places)] = &[
     ("cudnn_convolution", [Some(0), Some(1), None]),
     ("miopen_convolution", [Some(0), Some(1), None]),
