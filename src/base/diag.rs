@@ -1,8 +1,7 @@
-//! Spanned complaints about text files a person wrote (rules, GPU specs, cost files, settings).
+//! Diagnostics with source spans for files written by hand (rules, GPU specs, costs, configuration).
 //!
-//! Checks push into one [`Complaints`] and carry on, so a file's mistakes come out together, each
-//! with `file:line:column`, the line and a caret. The text may come from anywhere: nothing of it
-//! reaches the terminal as a control character.
+//! Checks push into one [`Complaints`] and continue, so that all mistakes of a file are reported at once, each
+//! with `file:line:column`, the line and a caret. Control characters of the file are never printed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annotate_snippets::renderer::Renderer;
 use annotate_snippets::{AnnotationKind, Group, Level as Severity, Origin, Snippet};
 
-/// Complaints kept; a file of a megabyte of nonsense must not become a gigabyte of complaints.
+/// Largest number of complaints stored; the rest are counted.
 const MAX_KEPT: usize = 1_000;
-/// Complaints rendered; nobody reads further.
+/// Largest number of complaints rendered.
 const MAX_SHOWN: usize = 50;
 /// Bytes of a file read by [`Source::read`]: files written by hand are a few kilobytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -24,15 +23,17 @@ const MAX_SENTENCE: usize = 1_000;
 /// Bytes of a line kept from a span's start on.
 const MAX_CONTEXT: usize = 300;
 
-/// A text file under inspection.
+/// A text file that is checked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// The path as it is shown.
     pub name: String,
+    /// Its content.
     pub text: String,
 }
 
 impl Source {
+    /// A file with this name and content.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Arc<Source> {
         Arc::new(Source {
             name: name.into(),
@@ -97,11 +98,14 @@ fn floor_boundary(text: &str, offset: usize) -> usize {
     offset
 }
 
-/// How bad a complaint is. Only errors make a file unusable.
+/// The severity of a complaint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
+    /// The file cannot be used.
     Error,
+    /// The file can be used, but probably not as intended.
     Warning,
+    /// Additional information.
     Note,
 }
 
@@ -115,10 +119,12 @@ impl Level {
     }
 }
 
-/// One thing wrong with a file.
+/// One mistake in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
+    /// How severe it is.
     pub level: Level,
+    /// The file it is about.
     pub file: Arc<Source>,
     /// Bytes of [`Source::text`]; clipped to its first line when shown.
     pub span: Range<usize>,
@@ -131,6 +137,7 @@ pub struct Complaint {
 }
 
 impl Complaint {
+    /// An error at a byte range of a file; `label` is printed beside the caret.
     pub fn error(
         file: &Arc<Source>,
         span: Range<usize>,
@@ -153,12 +160,14 @@ impl Complaint {
     }
 
     #[must_use]
+    /// Adds a line that says how to correct the mistake.
     pub fn with_help(mut self, help: impl Into<String>) -> Complaint {
         self.help = Some(help.into());
         self
     }
 
     #[must_use]
+    /// Changes the severity.
     pub fn with_level(mut self, level: Level) -> Complaint {
         self.level = level;
         self
@@ -248,7 +257,7 @@ fn steers(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Collects complaints from any number of files and threads; read out in one fixed order.
+/// Complaints from any number of files and threads, returned in a fixed order.
 #[derive(Debug, Default)]
 pub struct Complaints(Mutex<Kept>);
 
@@ -261,6 +270,7 @@ struct Kept {
 }
 
 impl Complaints {
+    /// An empty collection.
     pub fn new() -> Complaints {
         Complaints::default()
     }
@@ -269,6 +279,7 @@ impl Complaints {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds a complaint; beyond a limit it is only counted.
     pub fn push(&self, complaint: Complaint) {
         let mut kept = self.kept();
         if complaint.level == Level::Error {
@@ -292,6 +303,7 @@ impl Complaints {
         kept.list.len() + kept.dropped
     }
 
+    /// Whether there are no complaints.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

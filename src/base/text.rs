@@ -1,14 +1,13 @@
-//! Text from a profile is hostile: kernel names, NVTX ranges, paths and device names may hold
-//! anything. These functions make it safe for one place it can be printed in, and keep it readable.
+//! Escaping. Text of a profile is untrusted: kernel names, NVTX ranges, paths and device names may contain
+//! anything. Each function makes it safe for one kind of output, and keeps it readable.
 //!
-//! Escaping for Markdown has two enemies. The Markdown parser itself is kept quiet with backslashes
-//! and entities. GitHub and GitLab then run filters over the *rendered* text (mentions, issue
-//! numbers, bare addresses, emoji), where a backslash is long gone; a word joiner (U+2060, no width,
-//! no line break) between the trigger and what follows keeps those quiet.
+//! Markdown is escaped twice. Backslashes and entities escape it for the Markdown parser. GitHub and GitLab then
+//! filter the *rendered* text (mentions, issue numbers, bare addresses, emoji), where backslashes are gone; a
+//! word joiner (U+2060, no width, no line break) after the trigger character prevents a match.
 
 use std::borrow::Cow;
 
-/// Invisible, and enough to stop the reference filters of GitHub and GitLab.
+/// Invisible; prevents matches of the reference filters of GitHub and GitLab.
 const JOINER: char = '\u{2060}';
 
 /// Inline Markdown that shows `text` as it is: safe in paragraphs, list items and table cells of
@@ -64,8 +63,8 @@ pub fn md_code(text: &str) -> String {
     format!("{fence}{pad}{line}{pad}{fence}")
 }
 
-/// A sentence of ours in which backticks mark code: the code becomes code spans, everything is
-/// escaped. With an odd backtick all of it is plain text.
+/// A sentence in which backticks mark code: the code becomes code spans, everything is escaped. With an odd
+/// number of backticks, all of it is plain text.
 pub fn md_prose(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -123,12 +122,12 @@ pub fn plain(text: &str) -> String {
     one_line(text)
 }
 
-/// Without the invisible characters [`md`] puts in: for text that is Markdown no more.
+/// Removes the invisible characters that [`md`] inserts, for text that is no longer Markdown.
 pub fn unjoined(text: &str) -> String {
     text.replace(JOINER, "")
 }
 
-/// Plain text in which nobody is mentioned: `@team` gets an invisible character in it.
+/// Plain text without mentions: `@team` gets an invisible character.
 pub fn unmentioned(text: &str) -> String {
     text.replace('@', "@\u{2060}")
 }
@@ -271,7 +270,7 @@ fn is_invisible(c: char) -> bool {
 }
 
 /// Escapes what would start a list, a rule or a heading underline if the text came first on a line.
-/// Gives the index to go on from.
+/// Returns the index to continue from.
 fn block_start(chars: &[char], out: &mut String) -> usize {
     let digits = chars.iter().take_while(|c| c.is_ascii_digit()).count();
     let ends_word = |c: Option<&char>| c.is_none_or(|c| *c == ' ');
@@ -294,8 +293,8 @@ fn block_start(chars: &[char], out: &mut String) -> usize {
     }
 }
 
-/// Underscores inside a word mean nothing to Markdown and stay readable; others are escaped. Gives
-/// the index after the run.
+/// Underscores inside a word mean nothing to Markdown and stay readable; others are escaped.
+/// Returns the index after the run.
 fn underscores(chars: &[char], start: usize, out: &mut String) -> usize {
     let run = chars.iter().skip(start).take_while(|c| **c == '_').count();
     let end = start + run;

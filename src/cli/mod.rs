@@ -162,9 +162,9 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub gpu: Option<String>,
     #[command(flatten)]
-    pub report: ReportArgs,
+    pub(crate) report: ReportArgs,
     #[command(flatten)]
-    pub rules: RuleArgs,
+    pub(crate) rules: RuleArgs,
     /// A TOML file with FLOPs and bytes of your own operators (`costs explain` shows how they are
     /// counted); may be repeated
     #[arg(long, value_name = "FILE")]
@@ -173,9 +173,9 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "RULE")]
     pub why: Option<String>,
     #[command(flatten)]
-    pub gates: GateArgs,
+    pub(crate) gates: GateArgs,
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub(crate) config: ConfigArgs,
 }
 
 /// Conditions under which the exit status is 1, and findings to hide.

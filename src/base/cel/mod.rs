@@ -2,7 +2,7 @@
 //! checked before anything runs, and with arithmetic that notices overflow.
 //!
 //! What an expression may name is the business of whoever owns the file: rules name facts, costs
-//! name the arguments of an operator. They say so through [`Names`].
+//! name the arguments of an operator. They say so through `Names`.
 
 use std::ops::Range;
 use std::sync::LazyLock;
