@@ -24,7 +24,7 @@ pub struct OutputFormat {
     /// Whether it lists all sites; others need only the largest ones.
     pub lists_sites: bool,
     /// Renders a report.
-    pub report: fn(&Report, &Layout) -> Result<String, TemplateError>,
+    pub report: fn(&Report, &RenderOptions) -> Result<String, TemplateError>,
     /// Renders a comparison; `None` where `diff` does not have the format.
     pub diff: Option<fn(&Diff) -> Result<String, TemplateError>>,
 }
@@ -48,16 +48,16 @@ pub enum Media {
 
 /// The room a report is rendered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct RenderOptions {
     /// Columns of the terminal.
     pub width: usize,
     /// Most characters of the text, where the format can be shortened; `None` is no limit.
     pub max_chars: Option<usize>,
 }
 
-impl Default for Layout {
-    fn default() -> Layout {
-        Layout {
+impl Default for RenderOptions {
+    fn default() -> RenderOptions {
+        RenderOptions {
             width: 100,
             max_chars: None,
         }
@@ -72,7 +72,7 @@ pub const MARKDOWN: OutputFormat = OutputFormat {
     media: Media::Markdown,
     can_shorten: true,
     lists_sites: false,
-    report: |report, layout| match layout.max_chars {
+    report: |report, options| match options.max_chars {
         Some(max_chars) => report::markdown_within(report, max_chars),
         None => report::markdown(report),
     },
@@ -87,7 +87,7 @@ pub const TEXT: OutputFormat = OutputFormat {
     media: Media::Terminal,
     can_shorten: false,
     lists_sites: false,
-    report: |report, layout| Ok(report::text(report, layout.width)),
+    report: |report, options| Ok(report::text(report, options.width)),
     diff: None,
 };
 

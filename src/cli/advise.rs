@@ -14,7 +14,7 @@ use crate::base::units;
 use crate::compare;
 use crate::cost::Costed;
 use crate::cost::user::UserCosts;
-use crate::formats::{self, Layout, OutputFormat};
+use crate::formats::{self, OutputFormat, RenderOptions};
 use crate::judge::{Rule, RuleSet};
 use crate::profile::Profile;
 use crate::read;
@@ -461,11 +461,11 @@ fn render(args: &ReportArgs, format: OutputFormat, report: &Report) -> Result<St
         Some(chars) => Some(chars as usize),
         None => None,
     };
-    let layout = Layout {
+    let options = RenderOptions {
         width: output::width(),
         max_chars,
     };
-    Ok((format.report)(report, &layout)?)
+    Ok((format.report)(report, &options)?)
 }
 
 fn write(args: &ReportArgs, text: &str) -> Outcome {

@@ -94,7 +94,7 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
 
 impl Gate {
     fn judge(self, diff: &Diff, console: Console) -> Outcome {
-        if let Some(why) = &diff.regression_not_judged {
+        if let Some(why) = &diff.regression_unknown {
             console.warn(&format!(
                 "--fail-on regression was not checked: {}",
                 crate::base::text::plain(why)

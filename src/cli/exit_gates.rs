@@ -14,7 +14,7 @@ use crate::base::text::{plain, some};
 use crate::base::units::{counted, percent};
 use crate::compare;
 use crate::judge::{RuleSet, SavingKind, Severity};
-use crate::report::{FindingReport, Report, Suppression, SuppressionState};
+use crate::report::{FindingReport, Report, SuppressionReport, SuppressionState};
 
 /// Rule ids named in one line.
 const NAMED: usize = 10;
@@ -100,10 +100,10 @@ fn severe(report: &Report, least: Severity) -> Option<Failed<'_>> {
 }
 
 fn saving(report: &Report, limit: f64) -> Option<Failed<'_>> {
-    let (summary, claimed) = (&report.summary, &report.claimed);
+    let (summary, total_saving) = (&report.summary, &report.total_saving);
     let of = |ns: f64, whole: i64| if whole > 0 { ns / whole as f64 } else { 0.0 };
-    let gpu = of(claimed.gpu_ns + claimed.copy_ns, summary.busy_ns);
-    let idle = of(claimed.idle_ns, summary.device_window_ns);
+    let gpu = of(total_saving.gpu_high_ns + total_saving.copy_high_ns, summary.busy_ns);
+    let idle = of(total_saving.idle_high_ns, summary.device_window_ns);
     let parts: Vec<String> = [(gpu, "GPU time"), (idle, "the window (idle time)")]
         .iter()
         .filter(|(share, _)| *share > 0.0 && *share >= limit)
@@ -114,7 +114,7 @@ fn saving(report: &Report, limit: f64) -> Option<Failed<'_>> {
             SavingKind::Idle => idle,
             SavingKind::Gpu | SavingKind::Copy => gpu,
         };
-        let saving = f.saving.as_ref().filter(|s| s.claimed_ns > 0.0);
+        let saving = f.saving.as_ref().filter(|s| s.counted_high_ns > 0.0);
         saving.is_some_and(|s| share(s) >= limit)
     };
     let findings: Vec<&FindingReport> = report.findings.iter().filter(paying).collect();
@@ -196,7 +196,7 @@ fn read_baseline(path: &Path) -> Result<Report, Failure> {
 }
 
 /// The warning about a suppression without effect.
-fn warning(s: &Suppression) -> Option<String> {
+fn warning(s: &SuppressionReport) -> Option<String> {
     let at = s
         .place
         .as_ref()

@@ -4,11 +4,11 @@
 //! numbers and times do not matter. A known finding is shown all the same when it became worse:
 //! more severe, much larger, or in places it was not in before.
 
-use super::not_judged_anymore;
+use super::newly_skipped;
 use crate::base::text;
 use crate::base::units::percent;
 use crate::judge::{FLOOR, Severity};
-use crate::report::{Baseline, Because, FindingReport, FoundAmong, GoneFinding, NEW, Report};
+use crate::report::{Baseline, FindingList, FindingReport, GoneFinding, HiddenReason, NEW, Report};
 
 /// A known finding is shown again when it covers more than this many times the share it covered.
 const GROWN: f64 = 2.0;
@@ -21,15 +21,15 @@ const NAMED: usize = 3;
 /// was read under; `ran` says whether a rule ran for `report`.
 pub fn against(report: &mut Report, baseline: &Report, file: &str, ran: &dyn Fn(&str) -> bool) {
     let gone = gone(report, baseline);
-    let blind = not_judged_anymore(baseline, report);
-    let (fixed, not_looked_at) = gone
+    let blind = newly_skipped(baseline, report);
+    let (fixed, not_checked) = gone
         .into_iter()
         .partition(|g| ran(&g.rule) && !blind.contains(&g.rule.as_str()));
     report.baseline = Some(Baseline {
         file: file.to_owned(),
         title: baseline.title.clone(),
         fixed,
-        not_looked_at,
+        not_checked,
     });
     if let Some(caution) = other_gpu(report, baseline) {
         report.cautions.push(caution);
@@ -42,7 +42,7 @@ pub fn against(report: &mut Report, baseline: &Report, file: &str, ran: &dyn Fn(
     }
     report.hide(|finding| {
         let known = finding.since_baseline.is_none();
-        known.then_some((Because::Known, None))
+        known.then_some((HiddenReason::Known, None))
     });
 }
 
@@ -113,7 +113,7 @@ fn new_places<'a>(now: &'a FindingReport, known: &[&FindingReport], busy_ns: f64
 fn gone(report: &Report, baseline: &Report) -> Vec<GoneFinding> {
     let was = baseline.findings.iter().chain(
         (baseline.hidden.iter())
-            .filter(|h| h.among == FoundAmong::Findings)
+            .filter(|h| h.list == FindingList::Findings)
             .map(|h| &h.finding),
     );
     was.filter(|b| !report.all_findings().any(|now| same(now, b)))

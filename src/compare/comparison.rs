@@ -47,7 +47,7 @@ pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
     for (at, rank) in ranks.iter_mut().enumerate() {
         if matched.waits.compared > 0 {
             rank.waited_ns = matched.waited.get(at).copied();
-            rank.held_up_ns = matched.held_up.get(at).copied();
+            rank.caused_wait_ns = matched.caused_wait.get(at).copied();
         }
     }
     if matched.waits.of > 0 {
@@ -145,7 +145,7 @@ fn noise(ranks: &[Rank]) -> Option<f64> {
 #[derive(Debug, Default, PartialEq)]
 struct Matched {
     waited: Vec<f64>,
-    held_up: Vec<f64>,
+    caused_wait: Vec<f64>,
     waits: Waits,
     /// Why the others could not be matched.
     of_smaller_groups: u64,
@@ -165,7 +165,7 @@ impl Matched {
         }
         let mut matched = Matched {
             waited: vec![0.0; ranks.len()],
-            held_up: vec![0.0; ranks.len()],
+            caused_wait: vec![0.0; ranks.len()],
             ..Matched::default()
         };
         for (key, times) in series {
@@ -221,8 +221,8 @@ impl Matched {
             *waited += wait;
             all += wait;
         }
-        if let Some(held_up) = self.held_up.get_mut(last) {
-            *held_up += all;
+        if let Some(caused_wait) = self.caused_wait.get_mut(last) {
+            *caused_wait += all;
         }
         self.waits.compared += 1;
         self.waits.transfer_ns += transfer as f64;
@@ -230,9 +230,9 @@ impl Matched {
 
     /// The rank that most waiting is for, when one stands out.
     fn straggler(&self) -> Option<usize> {
-        let all: f64 = self.held_up.iter().sum();
+        let all: f64 = self.caused_wait.iter().sum();
         let most = self
-            .held_up
+            .caused_wait
             .iter()
             .enumerate()
             .max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)))?;
@@ -300,13 +300,13 @@ fn unmatched(matched: &Matched) -> String {
 /// The late rank, and what its times say about the reason.
 fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
     let others = || ranks.iter().enumerate().filter(move |(i, _)| *i != at);
-    let held_up = rank.held_up_ns.unwrap_or(0.0);
-    let all: f64 = ranks.iter().filter_map(|r| r.held_up_ns).sum();
+    let caused_wait = rank.caused_wait_ns.unwrap_or(0.0);
+    let all: f64 = ranks.iter().filter_map(|r| r.caused_wait_ns).sum();
     let lead = format!(
         "The others wait for {}: it arrives last in collectives that cost them {} together, {} of all waiting.",
         name(rank),
-        ns(held_up),
-        percent(share(held_up, all))
+        ns(caused_wait),
+        percent(share(caused_wait, all))
     );
     let idle = |r: &Rank| per_unit(r, |t| t.window_ns.saturating_sub(t.busy_ns));
     let compute = |r: &Rank| per_unit(r, |t| t.compute_ns);

@@ -108,7 +108,7 @@ fn key(finding: &FindingReport) -> Key<'_> {
 
 /// The finding all of these are: as it is where it costs most, with the sums of all.
 fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingReport> {
-    let claims = |f: &FindingReport| f.saving.as_ref().map_or(-1.0, |s| s.claimed_ns);
+    let claims = |f: &FindingReport| f.saving.as_ref().map_or(-1.0, |s| s.counted_high_ns);
     let worst = group.iter().reduce(|best, next| {
         let by_claim = claims(next.finding).total_cmp(&claims(best.finding));
         let by_time = next.finding.time_ns.total_cmp(&best.finding.time_ns);
@@ -177,14 +177,14 @@ fn saving(group: &[Found<'_>], summary: &Summary, reports: usize) -> Option<Savi
         SavingKind::Idle => summary.device_window_ns,
         SavingKind::Gpu | SavingKind::Copy => summary.busy_ns,
     };
-    let claimed_ns = total(|s| s.claimed_ns);
+    let counted_high_ns = total(|s| s.counted_high_ns);
     Some(SavingReport {
         kind,
         low_ns: total(|s| s.low_ns),
         high_ns: total(|s| s.high_ns),
-        claimed_low_ns: total(|s| s.claimed_low_ns),
-        claimed_ns,
-        claimed_share: share(claimed_ns, whole as f64),
+        counted_low_ns: total(|s| s.counted_low_ns),
+        counted_high_ns,
+        counted_share: share(counted_high_ns, whole as f64),
         overlap_ns: total(|s| s.overlap_ns),
         step_ns: step(group, reports),
     })
@@ -207,7 +207,7 @@ fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {
     for found in group {
         let sum = claimed.entry(found.report).or_default();
         if let Some(saving) = &found.finding.saving {
-            *sum = Some(sum.unwrap_or(0.0) + saving.claimed_ns);
+            *sum = Some(sum.unwrap_or(0.0) + saving.counted_high_ns);
         }
     }
     let listed: Vec<&str> = claimed.keys().take(NAMED).map(|&r| names.of(r)).collect();
@@ -227,7 +227,7 @@ fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {
 /// Whether the hosts limit the steps, as the judge decides it for one run.
 fn idle_leads(summary: &Summary) -> bool {
     let weight = ((summary.busy_share - 0.5) / 0.4).clamp(0.0, 1.0);
-    summary.idle_untrusted.is_none() && weight < HOST_BOUND
+    summary.idle_unreliable.is_none() && weight < HOST_BOUND
 }
 
 /// The order of findings in a report of one run, so that a job's report reads like it.
@@ -243,7 +243,7 @@ fn order(finding: &FindingReport, idle_leads: bool) -> Order<'_> {
     let vague = saving.is_none() && finding.evidence.kernels.is_empty();
     Order {
         flags: (idle_leads && !idle, saving.is_none(), vague),
-        promise: saving.map_or(0.0, |s| s.claimed_ns * finding.confidence.weight()),
+        promise: saving.map_or(0.0, |s| s.counted_high_ns * finding.confidence.weight()),
         finding,
     }
 }

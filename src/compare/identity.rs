@@ -18,7 +18,7 @@ pub(super) struct Ranks {
     /// By rank, then in the order of the reports.
     pub(super) rows: Vec<Rank>,
     /// What is odd about them: plain sentences.
-    pub(super) doubts: Vec<String>,
+    pub(super) cautions: Vec<String>,
     /// Ranks may be compared with each other: they are of one job, and each is there once.
     pub(super) comparable: bool,
     /// Ranks of the whole job, when the profiles say so and agree.
@@ -28,7 +28,7 @@ pub(super) struct Ranks {
 /// Numbers the ranks of reports of one profile each, as [`merge`](super::merge) does, and puts the
 /// reports in the order of their ranks. Returns what is odd about them taken together: plain sentences.
 pub fn number_ranks(reports: &mut [Report]) -> Vec<String> {
-    number(reports).doubts
+    number(reports).cautions
 }
 
 /// Numbers the ranks: as the profile says, else by the file's name, else by the place among the
@@ -51,7 +51,7 @@ pub(super) fn number(reports: &mut [Report]) -> Ranks {
     ranks.look_at_gpus();
     ranks.look_at_world();
     if placed > 0 && ranks.rows.len() > 1 {
-        ranks.doubts.push(format!(
+        ranks.cautions.push(format!(
             "{} neither in the profile nor in the name of the file: the number is the place in the list.",
             match placed {
                 1 => "The rank of 1 process is known".to_owned(),
@@ -188,7 +188,7 @@ impl Ranks {
                 .push(&report.title);
         }
         for names in alike.values().filter(|names| names.len() > 1) {
-            self.doubts.push(format!(
+            self.cautions.push(format!(
                 "{} hold the same numbers ({}): they are likely copies of one profile.",
                 counted(names.len() as u64, "file"),
                 some(names)
@@ -205,7 +205,7 @@ impl Ranks {
             }
         }
         let twins: Vec<_> = files.iter().filter(|(_, files)| files.len() > 1).collect();
-        let doubts: Vec<String> = twins
+        let cautions: Vec<String> = twins
             .iter()
             .take(3)
             .map(|(rank, files)| {
@@ -217,13 +217,13 @@ impl Ranks {
             })
             .collect();
         self.comparable &= twins.is_empty();
-        self.doubts.extend(doubts);
+        self.cautions.extend(cautions);
     }
 
     fn look_at_gpus(&mut self) {
         let gpus = distinct(self.rows.iter().filter_map(|row| row.gpu.as_deref()));
         if gpus.len() > 1 {
-            self.doubts.push(format!(
+            self.cautions.push(format!(
                 "The GPUs differ ({}): these files may be of different jobs.",
                 some(&gpus)
             ));
@@ -238,7 +238,7 @@ impl Ranks {
             [size] => {
                 self.world_size = Some(*size);
                 if self.rows.len() as u64 > *size {
-                    self.doubts.push(format!(
+                    self.cautions.push(format!(
                         "There are {} ranks here, but the profiles speak of a job of {size}: these files \
                          may be of different jobs or runs.",
                         self.rows.len()
@@ -250,7 +250,7 @@ impl Ranks {
                 let mut sizes = sizes.to_vec();
                 sizes.sort_unstable();
                 let names: Vec<String> = sizes.iter().map(u64::to_string).collect();
-                self.doubts.push(format!(
+                self.cautions.push(format!(
                     "The profiles are of jobs of different sizes ({} ranks): these files are of different jobs.",
                     some(&names)
                 ));

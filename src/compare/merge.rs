@@ -31,7 +31,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         files: reports.len() as u64,
         world_size: ranks.world_size,
         left_out,
-        doubts: std::mem::take(&mut ranks.doubts),
+        cautions: std::mem::take(&mut ranks.cautions),
         comparison: Vec::new(),
         fastest_step_ns: None,
         slowest_step_ns: None,
@@ -49,7 +49,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         verdict: Vec::new(),
         cautions: shared(&reports, &names.names, |r| &r.cautions),
         top: reports.iter().map(|r| r.top).max().unwrap_or_default(),
-        claimed: report::claimed(&folded.findings),
+        total_saving: report::total_saving(&folded.findings),
         baseline: None,
         suppressions: Vec::new(),
         hidden: Vec::new(),
@@ -61,11 +61,11 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         timeline: sites::timeline(&reports, &names, summary.device_window_ns),
         sites,
         sites_omitted,
-        leave_alone: tables::leave_alone(&reports, summary.kernel_time_ns),
+        already_fast: tables::already_fast(&reports, summary.kernel_time_ns),
         setup: tables::setup(&reports),
-        not_judged: tables::not_judged(&reports),
+        skipped: tables::skipped(&reports),
         unattributed: tables::unattributed(&reports, summary.kernel_time_ns),
-        unpriced: tables::unpriced(&reports, summary.kernel_time_ns),
+        cost_unknown: tables::cost_unknown(&reports, summary.kernel_time_ns),
         faults: tables::faults(&reports),
         notes: shared(&reports, &names.names, |r| &r.notes),
         method: method(&reports),
@@ -73,7 +73,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         ranks: ranks.rows,
         job: Some(job),
     };
-    if merged.summary.idle_untrusted.is_none() {
+    if merged.summary.idle_unreliable.is_none() {
         let sentences = partly_untrusted(&reports, &names);
         merged.cautions.extend(sentences);
     }
@@ -128,7 +128,7 @@ fn summary(reports: &[Report]) -> Summary {
     let lengths: Vec<f64> = all().filter_map(|s| s.step_ns).collect();
     let busy_ns = total(|s| s.busy_ns);
     let device_window_ns = total(|s| s.device_window_ns);
-    let priced_ns = all().map(|s| s.priced_ns).sum();
+    let cost_known_ns = all().map(|s| s.cost_known_ns).sum();
     let best_ideal_ns = all().filter_map(|s| s.best_ideal_ns).reduce(|a, b| a + b);
     Summary {
         gpu: gpu(reports),
@@ -149,12 +149,12 @@ fn summary(reports: &[Report]) -> Summary {
         kernel_time_ns: total(|s| s.kernel_time_ns),
         kernels: count(|s| s.kernels),
         with_operator_ns: total(|s| s.with_operator_ns),
-        priced_ns,
+        cost_known_ns,
         best_ideal_ns,
-        headroom: best_ideal_ns
+        slowdown: best_ideal_ns
             .filter(|ideal| *ideal > 0.0)
-            .map(|ideal| priced_ns / ideal),
-        idle_untrusted: untrusted(reports),
+            .map(|ideal| cost_known_ns / ideal),
+        idle_unreliable: untrusted(reports),
     }
 }
 
@@ -174,7 +174,7 @@ fn gpu(reports: &[Report]) -> Option<String> {
 fn untrusted(reports: &[Report]) -> Option<String> {
     let why: Option<Vec<&str>> = reports
         .iter()
-        .map(|r| r.summary.idle_untrusted.as_deref())
+        .map(|r| r.summary.idle_unreliable.as_deref())
         .collect();
     let why = distinct(why?.into_iter().map(|w| w.trim().trim_end_matches('.')));
     (!why.is_empty()).then(|| why.join("; "))
@@ -184,7 +184,7 @@ fn untrusted(reports: &[Report]) -> Option<String> {
 fn partly_untrusted(reports: &[Report], names: &findings::Names) -> Vec<String> {
     let mut by_reason: IndexMap<&str, Vec<&str>> = IndexMap::new();
     for (report, name) in reports.iter().zip(&names.names) {
-        if let Some(why) = &report.summary.idle_untrusted {
+        if let Some(why) = &report.summary.idle_unreliable {
             let why = why.trim().trim_end_matches('.');
             by_reason.entry(why).or_default().push(name);
         }
@@ -238,11 +238,11 @@ fn method(reports: &[Report]) -> Method {
         export_schema: joined(distinct(all().filter_map(|m| m.export_schema.as_deref()))),
         devices,
         gpu: gpu_used(reports),
-        priced_share: weighted(reports, |r| r.method.priced_share, kernel_time),
+        cost_known_share: weighted(reports, |r| r.method.cost_known_share, kernel_time),
         attributable_share: weighted(reports, |r| r.method.attributable_share, kernel_time),
-        priced_attributable_share: weighted(
+        cost_known_attributable_share: weighted(
             reports,
-            |r| r.method.priced_attributable_share,
+            |r| r.method.cost_known_attributable_share,
             attributable_weight,
         ),
         layer_source: joined(distinct(all().filter_map(|m| m.layer_source.as_deref()))),

@@ -35,13 +35,13 @@ fn some<S: AsRef<str>>(names: &[S]) -> String {
 
 /// Rules that lack a fact in a report which they had in the one before: that they say nothing does
 /// not mean that there is nothing.
-fn not_judged_anymore<'a>(before: &Report, after: &'a Report) -> Vec<&'a str> {
+fn newly_skipped<'a>(before: &Report, after: &'a Report) -> Vec<&'a str> {
     let lacked = |rule: &str, fact: &str| {
-        let mut rows = before.not_judged.iter();
+        let mut rows = before.skipped.iter();
         rows.any(|row| row.rules.iter().any(|r| r == rule) && row.facts.iter().any(|f| f == fact))
     };
     let mut rules: Vec<&str> = Vec::new();
-    for row in &after.not_judged {
+    for row in &after.skipped {
         let anew = |rule: &&String| row.facts.iter().any(|fact| !lacked(rule, fact));
         rules.extend(row.rules.iter().filter(anew).map(String::as_str));
     }

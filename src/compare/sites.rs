@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::{findings::Names, share};
 use crate::report::{
-    DeviceRow, IdleCause, MAX_SITES, Omitted, Report, SiteRow, StepRow, TimePart, Timeline,
+    DeviceRow, IdleCause, MAX_SITES, Omitted, Report, SiteRow, StepRow, TimePart, TimelineReport,
 };
 
 /// Devices of a job's timeline: the first.
@@ -100,14 +100,14 @@ fn finish(mut row: SiteRow, kernel_time_ns: i64) -> SiteRow {
     row.findings.dedup();
     row.share = share(row.time_ns as f64, kernel_time_ns as f64);
     let ratio = |above: f64, below: Option<f64>| below.filter(|b| *b > 0.0).map(|b| above / b);
-    row.headroom = ratio(row.time_ns as f64, row.best_ideal_ns);
+    row.slowdown = ratio(row.time_ns as f64, row.best_ideal_ns);
     row.intensity = row.flops.and_then(|flops| ratio(flops, row.bytes));
     row
 }
 
 /// The timelines side by side. Every rank's starts count from the start of its own window: clocks of
 /// different machines are not compared.
-pub(super) fn timeline(reports: &[Report], names: &Names, device_window_ns: i64) -> Timeline {
+pub(super) fn timeline(reports: &[Report], names: &Names, device_window_ns: i64) -> TimelineReport {
     let all = || reports.iter().map(|r| &r.timeline);
     let mut devices: Vec<DeviceRow> = Vec::new();
     for (report, name) in reports.iter().zip(&names.names) {
@@ -119,7 +119,7 @@ pub(super) fn timeline(reports: &[Report], names: &Names, device_window_ns: i64)
     let beyond = devices.len().saturating_sub(MAX_DEVICES) as u64;
     devices.truncate(MAX_DEVICES);
     let steps: Vec<StepRow> = all().flat_map(|t| t.steps.iter().cloned()).collect();
-    Timeline {
+    TimelineReport {
         ns: all().map(|t| t.ns).max().unwrap_or_default(),
         parts: parts(reports, device_window_ns),
         idle: idle(reports),

@@ -3,7 +3,7 @@
 use crate::base::date::Date;
 use crate::base::glob::Glob;
 use crate::base::units::counted;
-use crate::report::{self, Because, FindingReport, Report, SuppressionState};
+use crate::report::{self, FindingReport, HiddenReason, Report, SuppressionState};
 
 /// What separates the layer from the operator in the name of a place.
 const BEHIND_LAYER: &str = " · ";
@@ -66,7 +66,7 @@ pub fn suppress(
     report.suppressions = list
         .iter()
         .zip(hides)
-        .map(|(s, findings)| report::Suppression {
+        .map(|(s, findings)| report::SuppressionReport {
             rule: s.rule.text().to_owned(),
             place: s.place.as_ref().map(|p| p.text().to_owned()),
             reason: s.reason.clone(),
@@ -93,7 +93,7 @@ pub fn suppress(
     report.hide(|finding| {
         let at = first(list, finding, today)?;
         let holds = !list.get(at)?.is_expired(today);
-        holds.then_some((Because::Suppressed, Some(at as u64)))
+        holds.then_some((HiddenReason::Suppressed, Some(at as u64)))
     });
 }
 

@@ -8,11 +8,11 @@ use super::{distinct, share};
 use crate::correlate::SetUp;
 use crate::judge::Fault;
 use crate::report::{
-    LayerRow, LeaveAlone, MAX_LAYER_ROWS, MAX_LEAVE_ALONE, MOSTLY, NotJudgedRow, Omitted, Report,
-    Unattributed, Unpriced, UserCosted,
+    AlreadyFast, CostUnknown, LayerRow, MAX_LAYER_ROWS, MAX_LEAVE_ALONE, MOSTLY, Omitted, Report,
+    SkippedRules, Unattributed, UserCosted,
 };
 
-/// Operators named per reason in the list of unpriced work.
+/// Operators named per reason in the list of cost_unknown work.
 const MAX_UNPRICED_NAMES: usize = 5;
 
 /// `sum + more`, held at the largest number there is.
@@ -68,7 +68,7 @@ fn layer(
         fprop_ns: 0,
         bprop_ns: 0,
         update_ns: 0,
-        priced_ns: 0.0,
+        cost_known_ns: 0.0,
         best_ideal_ns: None,
         bound: None,
         findings: Vec::new(),
@@ -82,12 +82,12 @@ fn layer(
         add(&mut row.fprop_ns, part.fprop_ns);
         add(&mut row.bprop_ns, part.bprop_ns);
         add(&mut row.update_ns, part.update_ns);
-        row.priced_ns += part.priced_ns;
+        row.cost_known_ns += part.cost_known_ns;
         if let Some(ideal) = part.best_ideal_ns {
             *row.best_ideal_ns.get_or_insert(0.0) += ideal;
         }
         if let Some(bound) = &part.bound {
-            *bounds.entry(bound).or_default() += part.priced_ns;
+            *bounds.entry(bound).or_default() += part.cost_known_ns;
         }
         let here = part.findings.iter();
         row.findings
@@ -96,11 +96,11 @@ fn layer(
     row.findings.sort_unstable();
     row.findings.dedup();
     row.share = share(row.time_ns as f64, kernel_time_ns as f64);
-    row.headroom = row
+    row.slowdown = row
         .best_ideal_ns
         .filter(|ideal| *ideal > 0.0)
-        .map(|ideal| row.priced_ns / ideal);
-    row.partly = row.headroom.is_some() && row.priced_ns < MOSTLY * row.time_ns as f64;
+        .map(|ideal| row.cost_known_ns / ideal);
+    row.slowdown_partial = row.slowdown.is_some() && row.cost_known_ns < MOSTLY * row.time_ns as f64;
     row.bound = bounds
         .into_iter()
         .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(a.0)))
@@ -109,9 +109,9 @@ fn layer(
 }
 
 /// Work that is as fast as it gets on every rank.
-pub(super) fn leave_alone(reports: &[Report], kernel_time_ns: i64) -> Vec<LeaveAlone> {
-    let mut rows: IndexMap<(&str, &str, &str), (usize, LeaveAlone)> = IndexMap::new();
-    for part in reports.iter().flat_map(|r| &r.leave_alone) {
+pub(super) fn already_fast(reports: &[Report], kernel_time_ns: i64) -> Vec<AlreadyFast> {
+    let mut rows: IndexMap<(&str, &str, &str), (usize, AlreadyFast)> = IndexMap::new();
+    for part in reports.iter().flat_map(|r| &r.already_fast) {
         rows.entry((&part.place, &part.operator, &part.direction))
             .and_modify(|(on, row)| {
                 *on += 1;
@@ -125,8 +125,8 @@ pub(super) fn leave_alone(reports: &[Report], kernel_time_ns: i64) -> Vec<LeaveA
         .into_values()
         .filter(|(on, _)| *on >= reports.len())
         .map(|(_, row)| row);
-    let mut rows: Vec<LeaveAlone> = everywhere
-        .map(|row| LeaveAlone {
+    let mut rows: Vec<AlreadyFast> = everywhere
+        .map(|row| AlreadyFast {
             share: share(row.time_ns as f64, kernel_time_ns as f64),
             ..row
         })
@@ -156,9 +156,9 @@ pub(super) fn setup(reports: &[Report]) -> SetUp {
     all
 }
 
-pub(super) fn not_judged(reports: &[Report]) -> Vec<NotJudgedRow> {
-    let mut rows: IndexMap<&str, NotJudgedRow> = IndexMap::new();
-    for part in reports.iter().flat_map(|r| &r.not_judged) {
+pub(super) fn skipped(reports: &[Report]) -> Vec<SkippedRules> {
+    let mut rows: IndexMap<&str, SkippedRules> = IndexMap::new();
+    for part in reports.iter().flat_map(|r| &r.skipped) {
         rows.entry(&part.needs)
             .and_modify(|row| {
                 row.facts.extend(part.facts.iter().cloned());
@@ -167,7 +167,7 @@ pub(super) fn not_judged(reports: &[Report]) -> Vec<NotJudgedRow> {
             })
             .or_insert_with(|| part.clone());
     }
-    let mut rows: Vec<NotJudgedRow> = rows.into_values().collect();
+    let mut rows: Vec<SkippedRules> = rows.into_values().collect();
     for row in &mut rows {
         for list in [&mut row.facts, &mut row.rules] {
             list.sort();
@@ -200,9 +200,9 @@ pub(super) fn unattributed(reports: &[Report], kernel_time_ns: i64) -> Vec<Unatt
     rows
 }
 
-pub(super) fn unpriced(reports: &[Report], kernel_time_ns: i64) -> Vec<Unpriced> {
-    let mut rows: IndexMap<&str, Unpriced> = IndexMap::new();
-    for part in reports.iter().flat_map(|r| &r.unpriced) {
+pub(super) fn cost_unknown(reports: &[Report], kernel_time_ns: i64) -> Vec<CostUnknown> {
+    let mut rows: IndexMap<&str, CostUnknown> = IndexMap::new();
+    for part in reports.iter().flat_map(|r| &r.cost_unknown) {
         rows.entry(&part.reason)
             .and_modify(|row| {
                 add(&mut row.time_ns, part.time_ns);
@@ -210,7 +210,7 @@ pub(super) fn unpriced(reports: &[Report], kernel_time_ns: i64) -> Vec<Unpriced>
             })
             .or_insert_with(|| part.clone());
     }
-    let mut rows: Vec<Unpriced> = rows.into_values().collect();
+    let mut rows: Vec<CostUnknown> = rows.into_values().collect();
     for row in &mut rows {
         row.share = share(row.time_ns as f64, kernel_time_ns as f64);
         row.operators = distinct(std::mem::take(&mut row.operators).into_iter());

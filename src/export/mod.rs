@@ -324,8 +324,8 @@ pub const COLUMNS: &[ExportColumn] = &[
         "what well-tuned kernels take there",
     ),
     column(
-        "headroom",
-        ColumnValue::Float(|r| r.site.headroom),
+        "slowdown",
+        ColumnValue::Float(|r| r.site.slowdown),
         "`time_ns / best_ideal_ns`, where that says something",
     ),
     column(
@@ -334,8 +334,8 @@ pub const COLUMNS: &[ExportColumn] = &[
         "what limits it: `math`, `memory` or `latency`",
     ),
     column(
-        "unpriced",
-        ColumnValue::Text(|r| r.site.unpriced.as_deref()),
+        "cost_unknown",
+        ColumnValue::Text(|r| r.site.cost_unknown.as_deref()),
         "why FLOPs or bytes are not known",
     ),
     column(

@@ -3,9 +3,9 @@
 use indexmap::IndexMap;
 
 use super::{
-    Ceiling, Claimed, Counted, FindingPlace, FindingReport, GpuUsed, Method, NotJudgedRow, Options,
-    Report, SCHEMA_VERSION, SavingReport, Summary, Unattributed, Unpriced, UserCosted, evidence,
-    layers, sites, timeline, words,
+    CallUnit, Ceiling, CostUnknown, FindingPlace, FindingReport, GpuUsed, Method, Options, Report,
+    SCHEMA_VERSION, SavingReport, SkippedRules, Summary, TotalSaving, Unattributed, UserCosted,
+    evidence, layers, narrative, sites, timeline,
 };
 use crate::base::DType;
 use crate::base::text;
@@ -25,7 +25,7 @@ const MAX_SENTENCE: usize = 400;
 const MAX_GPU_NAMES: usize = 3;
 /// Places listed per finding.
 const MAX_PLACES: usize = 100;
-/// Operators named per reason in the list of unpriced work.
+/// Operators named per reason in the list of cost_unknown work.
 const MAX_UNPRICED_NAMES: usize = 5;
 
 impl Report {
@@ -57,7 +57,7 @@ impl Report {
             verdict: Vec::new(),
             cautions: Vec::new(),
             top: options.top,
-            claimed: claimed(&findings),
+            total_saving: total_saving(&findings),
             ranks,
             job: None,
             baseline: None,
@@ -71,18 +71,18 @@ impl Report {
             sites,
             sites_omitted,
             timeline,
-            leave_alone: layers::leave_alone(costed, verdict),
+            already_fast: layers::already_fast(costed, verdict),
             setup: costed.run.window.setup,
-            not_judged: not_judged(verdict, profile),
+            skipped: skipped(verdict, profile),
             unattributed: unattributed(&costed.run),
-            unpriced: unpriced(costed),
+            cost_unknown: cost_unknown(costed),
             faults: faults(verdict),
             notes: notes(costed),
             method: method(costed, verdict),
             summary,
         };
-        report.cautions = words::cautions(&report, profile.recorded.environment);
-        report.verdict = words::verdict(&report);
+        report.cautions = narrative::cautions(&report, profile.recorded.environment);
+        report.verdict = narrative::verdict(&report);
         report
     }
 }
@@ -153,7 +153,7 @@ fn summary(costed: &Costed) -> Summary {
     let exposed_comm_ns = sum(devices.iter().map(|d| d.exposed_comm_ns));
     let device_window_ns = sum(devices.iter().map(|d| d.span.ns()));
     let busy_ns = sum(devices.iter().map(|d| d.busy_ns));
-    let (priced_ns, best_ideal_ns) = priced(run.sites.iter().zip(&costed.sites));
+    let (cost_known_ns, best_ideal_ns) = priced(run.sites.iter().zip(&costed.sites));
     Summary {
         gpu: gpu_name(costed),
         devices: devices.len() as u64,
@@ -178,10 +178,10 @@ fn summary(costed: &Costed) -> Summary {
             .iter()
             .filter(|s| s.op.is_some())
             .map(|s| s.time_ns)),
-        priced_ns,
+        cost_known_ns,
         best_ideal_ns,
-        headroom: best_ideal_ns.map(|ideal| priced_ns / ideal),
-        idle_untrusted: run.unreliable_idle.as_deref().map(sentence),
+        slowdown: best_ideal_ns.map(|ideal| cost_known_ns / ideal),
+        idle_unreliable: run.unreliable_idle.as_deref().map(sentence),
     }
 }
 
@@ -259,7 +259,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         since_baseline: None,
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
-        calls_are: calls_are(&f.members),
+        calls_unit: calls_unit(&f.members),
         members: f.members.len() as u64,
         time_ns: finite(f.time_ns),
         share: finite(f.share),
@@ -274,12 +274,12 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
 }
 
 /// What the calls of a finding are, by its first member: a rule's members are all of one kind.
-fn calls_are(members: &[Member]) -> Counted {
+fn calls_unit(members: &[Member]) -> CallUnit {
     match members.first() {
-        Some(Member::Kernel(..)) => Counted::Kernel,
-        Some(Member::Copy(_)) => Counted::Copy,
-        Some(Member::Gap(_)) => Counted::Gap,
-        _ => Counted::Call,
+        Some(Member::Kernel(..)) => CallUnit::Kernel,
+        Some(Member::Copy(_)) => CallUnit::Copy,
+        Some(Member::Gap(_)) => CallUnit::Gap,
+        _ => CallUnit::Call,
     }
 }
 
@@ -311,35 +311,35 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
         kind: s.kind,
         low_ns: s.low_ns,
         high_ns: s.high_ns,
-        claimed_low_ns: s.claimed_ns * share(s.low_ns, s.high_ns),
-        claimed_ns: s.claimed_ns,
-        claimed_share: share(s.claimed_ns, whole as f64),
+        counted_low_ns: s.claimed_ns * share(s.low_ns, s.high_ns),
+        counted_high_ns: s.claimed_ns,
+        counted_share: share(s.claimed_ns, whole as f64),
         overlap_ns: s.overlap_ns,
         step_ns: s.step_ns.map(|ns| finite(ns / steps)),
     })
 }
 
 /// What findings claim together.
-pub(crate) fn claimed(findings: &[FindingReport]) -> Claimed {
-    let mut total = Claimed::default();
+pub(crate) fn total_saving(findings: &[FindingReport]) -> TotalSaving {
+    let mut total = TotalSaving::default();
     for s in findings.iter().filter_map(|f| f.saving.as_ref()) {
         let (low, high) = match s.kind {
-            SavingKind::Gpu => (&mut total.gpu_low_ns, &mut total.gpu_ns),
-            SavingKind::Copy => (&mut total.copy_low_ns, &mut total.copy_ns),
-            SavingKind::Idle => (&mut total.idle_low_ns, &mut total.idle_ns),
+            SavingKind::Gpu => (&mut total.gpu_low_ns, &mut total.gpu_high_ns),
+            SavingKind::Copy => (&mut total.copy_low_ns, &mut total.copy_high_ns),
+            SavingKind::Idle => (&mut total.idle_low_ns, &mut total.idle_high_ns),
         };
-        *low += s.claimed_low_ns;
-        *high += s.claimed_ns;
+        *low += s.counted_low_ns;
+        *high += s.counted_high_ns;
     }
     total
 }
 
 /// One row per thing to collect: a missing shape is a dozen missing facts.
-fn not_judged(verdict: &Verdict, profile: &Profile) -> Vec<NotJudgedRow> {
-    let mut by_needs: IndexMap<&str, NotJudgedRow> = IndexMap::new();
+fn skipped(verdict: &Verdict, profile: &Profile) -> Vec<SkippedRules> {
+    let mut by_needs: IndexMap<&str, SkippedRules> = IndexMap::new();
     for missing in &verdict.not_judged {
         let needs = to_collect(&missing.needs, profile);
-        let row = by_needs.entry(needs).or_insert_with(|| NotJudgedRow {
+        let row = by_needs.entry(needs).or_insert_with(|| SkippedRules {
             needs: needs.to_owned(),
             facts: Vec::new(),
             rules: Vec::new(),
@@ -349,7 +349,7 @@ fn not_judged(verdict: &Verdict, profile: &Profile) -> Vec<NotJudgedRow> {
         row.rules.extend(missing.rules.iter().map(|r| label(r)));
         row.time_ns = row.time_ns.max(finite(missing.time_ns));
     }
-    let mut rows: Vec<NotJudgedRow> = by_needs.into_values().collect();
+    let mut rows: Vec<SkippedRules> = by_needs.into_values().collect();
     for row in &mut rows {
         for list in [&mut row.facts, &mut row.rules] {
             list.sort();
@@ -391,7 +391,8 @@ fn unattributed(run: &Run) -> Vec<Unattributed> {
         .into_iter()
         .map(|(missing, (kernels, time_ns))| {
             let profile = &run.profile;
-            let (reason, text) = words::missing(missing, profile.format, profile.recorded.ranges);
+            let (reason, text) =
+                narrative::missing(missing, profile.format, profile.recorded.ranges);
             Unattributed {
                 reason: reason.to_owned(),
                 text,
@@ -403,7 +404,7 @@ fn unattributed(run: &Run) -> Vec<Unattributed> {
         .collect()
 }
 
-fn unpriced(costed: &Costed) -> Vec<Unpriced> {
+fn cost_unknown(costed: &Costed) -> Vec<CostUnknown> {
     let sites = &costed.run.sites;
     let total = sum(sites.iter().map(|s| s.time_ns));
     let mut by_reason: IndexMap<UnknownCost, IndexMap<String, i64>> = IndexMap::new();
@@ -418,12 +419,12 @@ fn unpriced(costed: &Costed) -> Vec<Unpriced> {
             *time = time.saturating_add(site.time_ns);
         }
     }
-    let mut rows: Vec<Unpriced> = by_reason
+    let mut rows: Vec<CostUnknown> = by_reason
         .into_iter()
         .map(|(unknown, mut operators)| {
             operators.sort_by(|a, x, b, y| y.cmp(x).then_with(|| a.cmp(b)));
             let time_ns = sum(operators.values().copied());
-            Unpriced {
+            CostUnknown {
                 reason: unknown.describe().to_owned(),
                 time_ns,
                 share: share(time_ns as f64, total as f64),
@@ -469,9 +470,9 @@ fn method(costed: &Costed, verdict: &Verdict) -> Method {
         export_schema: profile.schema_version.as_deref().map(label),
         devices: device_names(costed),
         gpu: costed.gpu.as_ref().map(gpu_used),
-        priced_share: share_of(coverage.cost_known_ns, coverage.kernel_ns),
+        cost_known_share: share_of(coverage.cost_known_ns, coverage.kernel_ns),
         attributable_share: share_of(coverage.attributable_ns, coverage.kernel_ns),
-        priced_attributable_share: share_of(
+        cost_known_attributable_share: share_of(
             coverage.attributable_cost_known_ns,
             coverage.attributable_ns,
         ),

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Report, words};
+use super::{Report, narrative};
 use crate::base::text;
 use crate::base::units::significant;
 
@@ -27,7 +27,7 @@ impl Charts {
     pub(super) fn of(report: &Report) -> Charts {
         let parts = &report.timeline.parts;
         let parts = parts.iter().map(|p| {
-            let name = words::part_of_time(&p.what).split(',').next();
+            let name = narrative::part_of_time(&p.what).split(',').next();
             (name.unwrap_or_default(), p.ns)
         });
         let layers = report.layers.iter().map(|l| (l.name.as_str(), l.time_ns));

@@ -4,8 +4,8 @@
 //! <https://docs.github.com/actions/reference/workflow-commands-for-github-actions>. The runner takes
 //! such a line from any output of a step, so nothing else may look like one.
 
-use super::places::SourceLine;
-use super::{FindingReport, Report, prose, words};
+use super::source_lines::SourceLine;
+use super::{FindingReport, Report, markdown_text, narrative};
 use crate::base::text;
 use crate::base::units::counted;
 use crate::judge::Severity;
@@ -76,10 +76,10 @@ fn message(finding: &FindingReport) -> String {
         format!(
             "{}: {}",
             text::plain(&finding.place),
-            prose::plain(&finding.message)
+            markdown_text::plain(&finding.message)
         ),
-        words::saving(finding),
-        prose::plain(&finding.fix),
+        narrative::saving(finding),
+        markdown_text::plain(&finding.fix),
         format!("Rule {}", text::plain(&finding.rule)),
     ];
     let parts: Vec<String> = parts.into_iter().filter(|p| !p.is_empty()).collect();

@@ -42,7 +42,7 @@ pub struct Rank {
     pub waited_ns: Option<f64>,
     /// What the other ranks waited in collectives in which this one was the last to arrive. Only for
     /// several ranks.
-    pub held_up_ns: Option<f64>,
+    pub caused_wait_ns: Option<f64>,
 }
 
 /// Times of the judged window on the GPUs of one rank: unions of intervals, summed over its GPUs.
@@ -89,7 +89,7 @@ pub struct Job {
     /// Files that were given and are not in this report.
     pub left_out: Vec<LeftOut>,
     /// What is odd about the files taken together: plain sentences.
-    pub doubts: Vec<String>,
+    pub cautions: Vec<String>,
     /// Stragglers, imbalance and waiting, or why they could not be judged: plain sentences.
     pub comparison: Vec<String>,
     /// Mean step of the fastest and of the slowest rank, where every rank marks steps.

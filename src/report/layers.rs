@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
 use super::build::{label, priced, share, sum};
-use super::words;
-use super::{LayerRow, LeaveAlone, Omitted};
+use super::narrative;
+use super::{AlreadyFast, LayerRow, Omitted};
 use crate::correlate::{Direction, LayerSource, OpName, PatternId, Run, Site};
 use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::Member;
@@ -17,7 +17,7 @@ pub(crate) const MAX_ROWS: usize = 200;
 pub(crate) const MAX_LEAVE_ALONE: usize = 10;
 /// Work within this factor of its reachable time is as good as it gets.
 const AT_REACHABLE: f64 = 1.10;
-/// Share of a row's time its headroom must speak for to stand without a remark.
+/// Share of a row's time its slowdown must speak for to stand without a remark.
 pub(crate) const MOSTLY: f64 = 0.8;
 /// Share of kernel time below which work is not worth a word, good or bad.
 const WORTH_NAMING: f64 = 0.01;
@@ -39,7 +39,7 @@ fn key(run: &Run, site: &Site) -> Key {
     }
     match (&site.op, site.missing) {
         (Some(op), _) => Key::Other(label(&op.display())),
-        (None, Some(missing)) => Key::Other(words::missing_row(missing).to_owned()),
+        (None, Some(missing)) => Key::Other(narrative::missing_row(missing).to_owned()),
         (None, None) => Key::Other("(no operator)".to_owned()),
     }
 }
@@ -99,7 +99,7 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
         let of = members().filter(|(s, _)| direction.is_none_or(|d| s.direction == d));
         sum(of.map(|(s, _)| s.time_ns))
     };
-    let (priced_ns, best_ideal_ns) = priced(members());
+    let (cost_known_ns, best_ideal_ns) = priced(members());
     let mut findings: Vec<u64> = sites
         .iter()
         .filter_map(|&i| numbers.get(i))
@@ -121,10 +121,10 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
         fprop_ns: time(Some(Direction::Fprop)),
         bprop_ns: time(Some(Direction::Bprop)),
         update_ns: time(Some(Direction::Update)),
-        priced_ns,
+        cost_known_ns,
         best_ideal_ns,
-        headroom: best_ideal_ns.map(|ideal| priced_ns / ideal),
-        partly: best_ideal_ns.is_some() && priced_ns < MOSTLY * time(None) as f64,
+        slowdown: best_ideal_ns.map(|ideal| cost_known_ns / ideal),
+        slowdown_partial: best_ideal_ns.is_some() && cost_known_ns < MOSTLY * time(None) as f64,
         bound: bound(members()).map(|b| b.name().to_owned()),
         findings,
     }
@@ -192,7 +192,7 @@ pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64
 /// by layer pattern. Work a finding wants changed is not in it, nor the backward pass of operators a
 /// finding wants fused or removed, nor kernels that only look good because nothing runs shorter than a
 /// launch takes: fewer of those would be better.
-pub(super) fn leave_alone(costed: &Costed, verdict: &Verdict) -> Vec<LeaveAlone> {
+pub(super) fn already_fast(costed: &Costed, verdict: &Verdict) -> Vec<AlreadyFast> {
     let run = &costed.run;
     let total = sum(run.sites.iter().map(|s| s.time_ns));
     let display = |site: &Site| site.op.as_ref().map_or(String::new(), OpName::display);
@@ -210,7 +210,7 @@ pub(super) fn leave_alone(costed: &Costed, verdict: &Verdict) -> Vec<LeaveAlone>
             rewritten.extend(sites.map(|site| (key(run, site), display(site))));
         }
     }
-    let mut rows: IndexMap<(Key, String, Direction), LeaveAlone> = IndexMap::new();
+    let mut rows: IndexMap<(Key, String, Direction), AlreadyFast> = IndexMap::new();
     for (i, (site, cost)) in run.sites.iter().zip(&costed.sites).enumerate() {
         let Some(reachable_ns) = at_reachable(site, cost) else {
             continue;
@@ -230,7 +230,7 @@ pub(super) fn leave_alone(costed: &Costed, verdict: &Verdict) -> Vec<LeaveAlone>
         };
         let row = rows
             .entry((key.clone(), operator.clone(), site.direction))
-            .or_insert_with(|| LeaveAlone {
+            .or_insert_with(|| AlreadyFast {
                 place: label(place),
                 operator: label(&operator),
                 direction: site.direction.name().to_owned(),
@@ -245,12 +245,12 @@ pub(super) fn leave_alone(costed: &Costed, verdict: &Verdict) -> Vec<LeaveAlone>
         row.reachable_ns += reachable_ns;
         row.share = share(row.time_ns as f64, total as f64);
     }
-    let mut rows: Vec<LeaveAlone> = rows
+    let mut rows: Vec<AlreadyFast> = rows
         .into_values()
         .filter(|row| row.share >= WORTH_NAMING)
         .collect();
     rows.sort_by(|a, b| {
-        let name = |r: &LeaveAlone| (r.place.clone(), r.operator.clone(), r.direction.clone());
+        let name = |r: &AlreadyFast| (r.place.clone(), r.operator.clone(), r.direction.clone());
         b.time_ns
             .cmp(&a.time_ns)
             .then_with(|| name(a).cmp(&name(b)))

@@ -13,28 +13,25 @@ mod build;
 mod charts;
 mod evidence;
 mod github;
-mod hidden;
 mod html;
 mod job;
 mod json;
 mod layers;
 mod markdown;
-mod places;
-mod prose;
+mod markdown_text;
+mod narrative;
 mod ranks;
 mod sarif;
 mod sites;
+mod source_lines;
+mod suppressed;
 mod template;
 mod text;
 mod text_table;
 mod timeline;
-mod words;
 
-pub(crate) use build::{claimed, share};
+pub(crate) use build::{share, total_saving};
 pub use github::github;
-pub use hidden::{
-    Baseline, Because, FoundAmong, GoneFinding, HiddenFinding, NEW, Suppression, SuppressionState,
-};
 pub use html::html;
 pub(crate) use html::page;
 pub use job::{CollectiveTimes, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
@@ -43,18 +40,22 @@ pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
 pub use sarif::sarif;
 pub use sites::SiteRow;
+pub use suppressed::{
+    Baseline, FindingList, GoneFinding, HiddenFinding, HiddenReason, NEW, SuppressionReport,
+    SuppressionState,
+};
 pub(crate) use template::BuiltIn;
 pub use template::{TemplateError, render_template};
 pub use text::text;
-pub use timeline::{DeviceRow, GapRow, IdleCause, StepRow, TimePart, Timeline};
+pub use timeline::{DeviceRow, GapRow, IdleCause, StepRow, TimePart, TimelineReport};
 
 /// The verdict of a report whose numbers were put together elsewhere.
 pub(crate) fn verdict(report: &Report) -> Vec<String> {
-    words::verdict(report)
+    narrative::verdict(report)
 }
 
 /// Version of the shape of [`Report`]: it grows by new fields; a removed or changed one raises it.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// What the caller may choose about a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,9 +115,9 @@ pub struct Report {
     pub baseline: Option<Baseline>,
     /// What the configuration asked not to be shown, and what came of it; in its order.
     #[serde(default)]
-    pub suppressions: Vec<Suppression>,
+    pub suppressions: Vec<SuppressionReport>,
     /// Sum of what `findings` claim.
-    pub claimed: Claimed,
+    pub total_saving: TotalSaving,
     /// Largest time first.
     pub layers: Vec<LayerRow>,
     /// Layers beyond the number listed.
@@ -127,16 +128,16 @@ pub struct Report {
     /// Sites beyond the number listed.
     pub sites_omitted: Omitted,
     /// What the GPUs did when.
-    pub timeline: Timeline,
+    pub timeline: TimelineReport,
     /// Work that is already as fast as it gets.
-    pub leave_alone: Vec<LeaveAlone>,
+    pub already_fast: Vec<AlreadyFast>,
     pub setup: SetUp,
     /// What the profile does not hold, largest time first.
-    pub not_judged: Vec<NotJudgedRow>,
+    pub skipped: Vec<SkippedRules>,
     /// Kernel time without an operator, by reason, largest first.
     pub unattributed: Vec<Unattributed>,
     /// Time of operators without a price, by reason, largest first.
-    pub unpriced: Vec<Unpriced>,
+    pub cost_unknown: Vec<CostUnknown>,
     /// Rules that failed while running.
     pub faults: Vec<Fault>,
     /// What the reader noticed about the file. Plain text.
@@ -181,13 +182,13 @@ pub struct Summary {
     /// Kernel time whose operator is known.
     pub with_operator_ns: i64,
     /// Measured time of the work that has a price and an ideal time.
-    pub priced_ns: f64,
+    pub cost_known_ns: f64,
     /// Ideal time of the same work on the best unit and precision available.
     pub best_ideal_ns: Option<f64>,
-    /// `priced_ns / best_ideal_ns`.
-    pub headroom: Option<f64>,
+    /// `cost_known_ns / best_ideal_ns`.
+    pub slowdown: Option<f64>,
     /// Why idle time is not judged; `None` when it may be trusted.
-    pub idle_untrusted: Option<String>,
+    pub idle_unreliable: Option<String>,
 }
 
 /// One finding.
@@ -222,7 +223,7 @@ pub struct FindingReport {
     pub calls: u64,
     /// What `calls` counts.
     #[serde(default)]
-    pub calls_are: Counted,
+    pub calls_unit: CallUnit,
     pub members: u64,
     pub time_ns: f64,
     /// Of GPU busy time, or of the window when `saving.kind` is `idle`.
@@ -245,7 +246,7 @@ pub struct FindingReport {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum Counted {
+pub enum CallUnit {
     /// Operator calls.
     #[default]
     Call,
@@ -273,27 +274,27 @@ pub struct SavingReport {
     /// Lower and upper end of the finding on its own.
     pub low_ns: f64,
     pub high_ns: f64,
-    /// Lower and upper end of what no finding before it has claimed; the totals add these.
-    pub claimed_low_ns: f64,
-    pub claimed_ns: f64,
-    /// `claimed_ns` of GPU busy time, or of the window for idle time.
-    pub claimed_share: f64,
-    /// Upper end claimed by findings before it.
+    /// Lower and upper end of what no finding before it has total_saving; the totals add these.
+    pub counted_low_ns: f64,
+    pub counted_high_ns: f64,
+    /// `counted_high_ns` of GPU busy time, or of the window for idle time.
+    pub counted_share: f64,
+    /// Upper end total_saving by findings before it.
     pub overlap_ns: f64,
-    /// Wall time given back by the claimed part per step (per window without steps) on each device.
+    /// Wall time given back by the total_saving part per step (per window without steps) on each device.
     pub step_ns: Option<f64>,
 }
 
 /// Sums of claims, by what kind of time they give back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Claimed {
+pub struct TotalSaving {
     pub gpu_low_ns: f64,
-    pub gpu_ns: f64,
+    pub gpu_high_ns: f64,
     pub copy_low_ns: f64,
-    pub copy_ns: f64,
+    pub copy_high_ns: f64,
     pub idle_low_ns: f64,
-    pub idle_ns: f64,
+    pub idle_high_ns: f64,
 }
 
 /// What a finding rests on.
@@ -360,12 +361,12 @@ pub struct LayerRow {
     pub bprop_ns: i64,
     pub update_ns: i64,
     /// The part of `time_ns` with a known ideal.
-    pub priced_ns: f64,
+    pub cost_known_ns: f64,
     pub best_ideal_ns: Option<f64>,
-    /// `priced_ns / best_ideal_ns`.
-    pub headroom: Option<f64>,
-    /// `headroom` speaks for less than 80 % of the time.
-    pub partly: bool,
+    /// `cost_known_ns / best_ideal_ns`.
+    pub slowdown: Option<f64>,
+    /// `slowdown` speaks for less than 80 % of the time.
+    pub slowdown_partial: bool,
     /// What limits most of its priced time: `math`, `memory` or `latency`.
     pub bound: Option<String>,
     /// Numbers of the findings about it.
@@ -383,7 +384,7 @@ pub struct Omitted {
 /// Work within 10 % of its reachable time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct LeaveAlone {
+pub struct AlreadyFast {
     pub place: String,
     pub operator: String,
     pub direction: String,
@@ -398,7 +399,7 @@ pub struct LeaveAlone {
 /// Facts that are missing for the same reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct NotJudgedRow {
+pub struct SkippedRules {
     /// What to collect and how; Markdown.
     pub needs: String,
     pub facts: Vec<String>,
@@ -424,7 +425,7 @@ pub struct Unattributed {
 /// Operators without a price.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Unpriced {
+pub struct CostUnknown {
     pub reason: String,
     pub time_ns: i64,
     pub share: f64,
@@ -446,11 +447,11 @@ pub struct Method {
     pub devices: Vec<String>,
     pub gpu: Option<GpuUsed>,
     /// Priced share of all kernel time.
-    pub priced_share: Option<f64>,
+    pub cost_known_share: Option<f64>,
     /// Kernel time whose launch and operator are known, of all kernel time.
     pub attributable_share: Option<f64>,
     /// Priced share of that.
-    pub priced_attributable_share: Option<f64>,
+    pub cost_known_attributable_share: Option<f64>,
     /// Where layer names come from.
     pub layer_source: Option<String>,
     /// What the cost formulas assume, where it matters here.

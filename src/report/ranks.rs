@@ -187,7 +187,7 @@ fn rank(
         collective_ns,
         collectives: collectives(run, work.collectives),
         waited_ns: None,
-        held_up_ns: None,
+        caused_wait_ns: None,
     }
 }
 

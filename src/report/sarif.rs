@@ -7,10 +7,11 @@
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::places::{self, SourceLine};
+use super::source_lines::{self, SourceLine};
 use super::template::is_web;
 use super::{
-    Because, FindingReport, FoundAmong, HiddenFinding, NEW, Report, Suppression, prose, words,
+    FindingList, FindingReport, HiddenFinding, HiddenReason, NEW, Report, SuppressionReport,
+    markdown_text, narrative,
 };
 use crate::base::text;
 
@@ -25,7 +26,7 @@ pub fn sarif(report: &Report) -> String {
     let shown = report.findings.iter().map(|finding| (finding, None));
     let hidden = report.hidden.iter();
     let hidden = hidden
-        .filter(|h| h.among == FoundAmong::Findings)
+        .filter(|h| h.list == FindingList::Findings)
         .map(|h| (&h.finding, Some(h)));
     let findings: Vec<(&FindingReport, Option<&HiddenFinding>)> = shown.chain(hidden).collect();
     let mut rules: IndexMap<&str, &FindingReport> = IndexMap::new();
@@ -93,10 +94,10 @@ fn standing(
         own.push(("baselineState".to_owned(), json!(state)));
     }
     if !report.suppressions.is_empty() {
-        let by = hidden.filter(|h| h.because == Because::Suppressed);
+        let by = hidden.filter(|h| h.reason == HiddenReason::Suppressed);
         let by = by.and_then(|h| usize::try_from(h.suppression?).ok());
         let by = by.and_then(|at| report.suppressions.get(at));
-        let suppression = |s: &Suppression| json!({ "kind": "external", "status": "accepted", "justification": quiet(&s.reason) });
+        let suppression = |s: &SuppressionReport| json!({ "kind": "external", "status": "accepted", "justification": quiet(&s.reason) });
         let list: Vec<Value> = by.map(suppression).into_iter().collect();
         own.push(("suppressions".to_owned(), json!(list)));
     }
@@ -114,9 +115,9 @@ fn rule(f: &FindingReport) -> Value {
         "id": text::plain(&f.rule),
         "name": name(&f.rule),
         "shortDescription": { "text": quiet(&f.title) },
-        "fullDescription": { "text": quiet(&prose::plain(&f.why)) },
+        "fullDescription": { "text": quiet(&markdown_text::plain(&f.why)) },
         "help": {
-            "text": quiet(&format!("{}\n\n{}", prose::plain(&f.why), prose::plain(&f.fix))),
+            "text": quiet(&format!("{}\n\n{}", markdown_text::plain(&f.why), markdown_text::plain(&f.fix))),
             "markdown": format!("{}\n\n**Do this:**\n\n{}\n{references}", f.why, f.fix),
         },
         "defaultConfiguration": { "level": f.severity.word() },
@@ -145,21 +146,21 @@ fn name(id: &str) -> String {
 }
 
 fn result(report: &Report, f: &FindingReport, rule_index: usize, fingerprint: String) -> Value {
-    let saving = words::saving(f);
+    let saving = narrative::saving(f);
     let message = format!(
         "{}. {}: {}",
         f.title,
         text::plain(&f.place),
-        prose::plain(&f.message)
+        markdown_text::plain(&f.message)
     );
-    let share = f.saving.as_ref().map_or(0.0, |s| s.claimed_share);
+    let share = f.saving.as_ref().map_or(0.0, |s| s.counted_share);
     json!({
         "ruleId": text::plain(&f.rule),
         "ruleIndex": rule_index,
         "level": f.severity.word(),
         "rank": (share * 100.0).clamp(0.0, 100.0),
         "message": {
-            "text": quiet(&[message, saving.clone(), prose::plain(&f.fix)].join("\n\n")),
+            "text": quiet(&[message, saving.clone(), markdown_text::plain(&f.fix)].join("\n\n")),
             "markdown": format!(
                 "**{}** ({})\n\n{}\n\n{}\n\n{}",
                 text::md(&f.title), text::md(&f.place), f.message, text::md(&saving), f.fix
@@ -205,7 +206,7 @@ fn locations(report: &Report, f: &FindingReport) -> Vec<Value> {
 
 /// The title is a file's name: a slash in it is no folder.
 fn profile(report: &Report) -> Value {
-    let name = places::uri(&text::plain(&report.title)).replace('/', "%2F");
+    let name = source_lines::uri(&text::plain(&report.title)).replace('/', "%2F");
     json!({ "uri": name, "index": 0 })
 }
 

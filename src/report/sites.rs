@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Omitted;
 use super::build::{kernel_count, label, share, sum};
 use super::evidence::{arguments, kernel_name};
-use super::words;
+use super::narrative;
 use crate::correlate::Site;
 use crate::cost::{Bound, Costed, DecodedName, Family, SiteCost, TensorCore};
 
@@ -49,7 +49,7 @@ pub struct SiteRow {
     /// What well-tuned kernels take there.
     pub reachable_ns: Option<f64>,
     /// `time_ns / best_ideal_ns`.
-    pub headroom: Option<f64>,
+    pub slowdown: Option<f64>,
     /// What limits it: `math`, `memory` or `latency`.
     pub bound: Option<String>,
     /// What the math runs in.
@@ -61,7 +61,7 @@ pub struct SiteRow {
     /// Kernels executed.
     pub kernels: u64,
     /// Why it has no price.
-    pub unpriced: Option<String>,
+    pub cost_unknown: Option<String>,
     /// `model/net.py:42`.
     pub source_line: Option<String>,
     /// Numbers of the findings about it.
@@ -110,7 +110,7 @@ fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Opt
         layer: layer.map(|l| label(&l.name)),
         pattern: pattern.map(|p| label(&p.name)),
         operator: site.op.as_ref().map(|op| label(&op.display())),
-        missing: site.missing.map(|m| words::missing_word(m).to_owned()),
+        missing: site.missing.map(|m| narrative::missing_word(m).to_owned()),
         direction: site.direction.name().to_owned(),
         recomputed: site.recomputed,
         arguments: arguments(run, site),
@@ -126,7 +126,7 @@ fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Opt
         ideal_ns: positive(cost.ideal_ns),
         best_ideal_ns,
         reachable_ns: positive(cost.reachable_ns),
-        headroom: headroom(site, cost, best_ideal_ns),
+        slowdown: slowdown(site, cost, best_ideal_ns),
         bound: (cost.bound.filter(|_| cost.family != Family::Communication))
             .map(|b| b.name().to_owned()),
         dtype: cost.math_dtype.map(|d| d.name().to_owned()),
@@ -137,7 +137,7 @@ fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Opt
         },
         kernel: main_kernel(costed, site, index),
         kernels: kernel_count(site),
-        unpriced: unpriced(site, cost),
+        cost_unknown: cost_unknown(site, cost),
         source_line: site.source_line.as_deref().map(label),
         findings,
     })
@@ -150,7 +150,7 @@ fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
 
 /// As in the tables by layer: a search among algorithms, work below what a launch takes and
 /// collectives, which wait for links and other ranks, have none.
-fn headroom(site: &Site, cost: &SiteCost, best_ideal_ns: Option<f64>) -> Option<f64> {
+fn slowdown(site: &Site, cost: &SiteCost, best_ideal_ns: Option<f64>) -> Option<f64> {
     let comparable = !cost.autotuning
         && cost.bound != Some(Bound::Latency)
         && cost.family != Family::Communication;
@@ -170,7 +170,7 @@ fn main_kernel(costed: &Costed, site: &Site, index: usize) -> Option<String> {
     Some(kernel_name(name, decoded))
 }
 
-fn unpriced(site: &Site, cost: &SiteCost) -> Option<String> {
+fn cost_unknown(site: &Site, cost: &SiteCost) -> Option<String> {
     let unknown = cost.cost.as_ref().err().filter(|_| site.op.is_some())?;
     Some(unknown.describe().to_owned())
 }

@@ -8,7 +8,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
-use super::{Report, prose, words};
+use super::{Report, markdown_text, narrative};
 use crate::base::{text, units};
 
 /// Instructions a user's template may take: a second or so. The built-in one takes about a
@@ -23,7 +23,7 @@ const FUEL: u64 = 5_000_000;
 pub struct TemplateError {
     /// The template's name, as the user gave it.
     pub name: String,
-    /// Counted from 1; 0 when not known.
+    /// CallUnit from 1; 0 when not known.
     pub line: usize,
     pub problem: String,
 }
@@ -122,17 +122,19 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("signed_ns", units::signed_ns);
     env.add_filter("counted", |n: u64, noun: String| units::counted(n, &noun));
     // Words of ours, as people read them.
-    env.add_filter("part_of_time", |word: String| words::part_of_time(&word));
-    env.add_filter("cause", |word: String| words::cause(&word));
+    env.add_filter("part_of_time", |word: String| {
+        narrative::part_of_time(&word)
+    });
+    env.add_filter("cause", |word: String| narrative::cause(&word));
     env.add_filter("suppression", |state: String, findings: u64| {
-        words::suppression(&state, findings)
+        narrative::suppression(&state, findings)
     });
     // For pages: markup that was made here, and widths.
     env.add_filter("prose_html", |s: String| {
-        Value::from_safe_string(prose::html(&s))
+        Value::from_safe_string(markdown_text::html(&s))
     });
     env.add_filter("sentence_html", |s: String| {
-        Value::from_safe_string(prose::html(&text::md_prose(&s)))
+        Value::from_safe_string(markdown_text::html(&text::md_prose(&s)))
     });
     env.add_filter("css_percent", |share: f64| {
         format!("{:.2}%", (share * 100.0).clamp(0.0, 100.0))

@@ -5,9 +5,9 @@
 
 use anstyle::{AnsiColor, Style};
 
-use super::prose::{self, Block, Run};
+use super::markdown_text::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
-use super::{FindingReport, LayerRow, NEW, Report, words};
+use super::{FindingReport, LayerRow, NEW, Report, narrative};
 use crate::base::text::{clip, plain};
 use crate::base::units::{count, counted, ns, percent, times};
 use crate::judge::Severity;
@@ -105,8 +105,8 @@ impl Page {
         let rows = findings.iter().map(|f| {
             let saving = match &f.saving {
                 None => "not estimated".to_owned(),
-                Some(s) if s.claimed_ns <= 0.0 => elsewhere.to_owned(),
-                Some(s) => format!("{} ({})", ns(s.claimed_ns), percent(s.claimed_share)),
+                Some(s) if s.counted_high_ns <= 0.0 => elsewhere.to_owned(),
+                Some(s) => format!("{} ({})", ns(s.counted_high_ns), percent(s.counted_share)),
             };
             let cells = vec![
                 f.number.to_string(),
@@ -136,7 +136,7 @@ impl Page {
             self.words(&format!("Since the baseline: {}", plain(since)), CAUTION, 2);
         }
         self.prose(&f.message, 2);
-        let saving = words::saving(f);
+        let saving = narrative::saving(f);
         if !saving.is_empty() {
             self.words(&saving, Style::new(), 2);
         }
@@ -167,7 +167,7 @@ impl Page {
 
     fn rest(&mut self, report: &Report) {
         let alone: Vec<String> = report
-            .leave_alone
+            .already_fast
             .iter()
             .take(LEAVE_ALONE)
             .map(|l| {
@@ -185,14 +185,14 @@ impl Page {
                 0,
             );
         }
-        if !report.not_judged.is_empty() {
+        if !report.skipped.is_empty() {
             self.heading("What could not be judged");
-            for row in report.not_judged.iter().take(NOT_JUDGED) {
-                let needs = prose::plain(&row.needs);
+            for row in report.skipped.iter().take(NOT_JUDGED) {
+                let needs = markdown_text::plain(&row.needs);
                 let held = counted(row.rules.len() as u64, "rule");
                 self.words(&format!("{held}, for want of {needs}"), Style::new(), 0);
             }
-            let left = report.not_judged.len().saturating_sub(NOT_JUDGED);
+            let left = report.skipped.len().saturating_sub(NOT_JUDGED);
             if left > 0 {
                 self.words(&format!("and {left} more"), DIM, 0);
             }
@@ -200,7 +200,7 @@ impl Page {
         self.blank();
         let method = &report.method;
         let gpu = method.gpu.as_ref().map_or("unknown GPU", |g| &g.name);
-        let priced = method.priced_share.map_or(String::new(), |share| {
+        let priced = method.cost_known_share.map_or(String::new(), |share| {
             format!(", {} of kernel time priced", percent(share))
         });
         let made = format!(
@@ -237,7 +237,7 @@ impl Page {
     }
 
     fn prose(&mut self, markdown: &str, indent: usize) {
-        for block in prose::blocks(markdown) {
+        for block in markdown_text::blocks(markdown) {
             match block {
                 Block::Paragraph(runs) => self.wrapped(&runs, Style::new(), indent, ""),
                 Block::Item(runs) => self.wrapped(&runs, Style::new(), indent, "- "),
@@ -314,7 +314,7 @@ fn layer(l: &LayerRow) -> Row {
             name,
             ns(l.time_ns as f64),
             percent(l.share),
-            l.headroom.map_or("-".to_owned(), times),
+            l.slowdown.map_or("-".to_owned(), times),
             or_dash(l.bound.clone().unwrap_or_default()),
             or_dash(findings.join(", ")),
         ],

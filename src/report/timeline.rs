@@ -23,12 +23,12 @@ const MAX_DEVICES: usize = 64;
 /// The judged window on the GPUs' clock. Times are ns; starts count from the start of the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Timeline {
+pub struct TimelineReport {
     /// Length of the window.
     pub ns: i64,
     /// What the devices' windows divide into; adds up to `summary.device_window_ns`.
     pub parts: Vec<TimePart>,
-    /// Idle time by cause, largest first. No evidence where `summary.idle_untrusted` says so.
+    /// Idle time by cause, largest first. No evidence where `summary.idle_unreliable` says so.
     pub idle: Vec<IdleCause>,
     pub devices: Vec<DeviceRow>,
     /// Devices beyond the number listed.
@@ -112,7 +112,7 @@ pub struct StepRow {
 }
 
 /// The timeline of a run.
-pub(super) fn of(run: &Run, summary: &Summary) -> Timeline {
+pub(super) fn of(run: &Run, summary: &Summary) -> TimelineReport {
     let devices = &run.timeline.devices;
     let origin = run.window.span.map_or(0, |w| w.start);
     let shown = devices.par_iter().take(MAX_DEVICES);
@@ -120,7 +120,7 @@ pub(super) fn of(run: &Run, summary: &Summary) -> Timeline {
         || shown.map(|d| device(run, d, origin)).collect(),
         || idle(devices),
     );
-    Timeline {
+    TimelineReport {
         ns: summary.window_ns,
         parts: parts(run, summary),
         idle,

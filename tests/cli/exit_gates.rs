@@ -32,7 +32,7 @@ fn rules(list: &Value) -> Vec<&str> {
 fn hidden(report: &Value, because: &str) -> Vec<String> {
     let hidden = report["hidden"].as_array().unwrap().iter();
     hidden
-        .filter(|h| h["because"] == because && h["among"] == "findings")
+        .filter(|h| h["reason"] == because && h["list"] == "findings")
         .map(|h| h["finding"]["rule"].as_str().unwrap().to_owned())
         .collect()
 }
@@ -95,8 +95,8 @@ fn saving_gate_uses_the_total_saving_of_the_report() {
     );
     assert_eq!(said.err.lines().count(), 1, "{}", said.err);
     let report = sandbox.report(NET);
-    let won = report["claimed"]["gpu_ns"].as_f64().unwrap()
-        + report["claimed"]["copy_ns"].as_f64().unwrap();
+    let won = report["total_saving"]["gpu_high_ns"].as_f64().unwrap()
+        + report["total_saving"]["copy_high_ns"].as_f64().unwrap();
     let share = won / report["summary"]["busy_ns"].as_f64().unwrap() * 100.0;
     for (limit, code) in [(share - 0.1, 1), (share + 0.1, 0)] {
         let said = sandbox.run(&format!("{NET} --fail-on saving={limit:.3}%"));
@@ -142,7 +142,7 @@ fn report_as_its_own_baseline_has_no_new_findings() {
     assert_eq!(hidden(&report, "known"), rules(&before["findings"]));
     assert_eq!(report["baseline"]["file"], "base.json");
     assert_eq!(report["baseline"]["fixed"], json!([]));
-    assert_eq!(report["claimed"]["gpu_ns"], 0.0);
+    assert_eq!(report["total_saving"]["gpu_high_ns"], 0.0);
     for list in ["layers", "sites"] {
         for row in report[list].as_array().unwrap() {
             assert_eq!(row["findings"], json!([]), "{row}");
@@ -184,8 +184,8 @@ fn what_the_baseline_lacks_is_new_and_numbered_from_one() {
             .all(|l| l["findings"] == json!([1]) || l["findings"] == json!([]))
     );
     assert_eq!(
-        report["claimed"]["gpu_ns"],
-        report["findings"][0]["saving"]["claimed_ns"]
+        report["total_saving"]["gpu_high_ns"],
+        report["findings"][0]["saving"]["counted_high_ns"]
     );
     let said = sandbox.run(&format!("{arguments} --fail-on warning"));
     assert_eq!(said.code, 1);
@@ -273,7 +273,7 @@ fn missing_findings_count_as_fixed_only_if_the_rule_ran() {
     });
     let report = sandbox.report(&format!("{NET} --baseline base.json"));
     assert_eq!(rules(&report["baseline"]["fixed"]), ["precision/amp-off"]);
-    assert_eq!(report["baseline"]["not_looked_at"], json!([]));
+    assert_eq!(report["baseline"]["not_checked"], json!([]));
     has(
         &sandbox.fine(&format!("{NET} --baseline base.json")),
         &["Fixed since the baseline: precision/amp-off (everywhere)."],
@@ -281,10 +281,10 @@ fn missing_findings_count_as_fixed_only_if_the_rule_ran() {
     let ignored = format!("{NET} --baseline base.json --ignore precision");
     let report = sandbox.report(&ignored);
     assert_eq!(report["baseline"]["fixed"], json!([]));
-    let not_looked_at = rules(&report["baseline"]["not_looked_at"]);
+    let not_checked = rules(&report["baseline"]["not_checked"]);
     assert!(
-        not_looked_at.contains(&"precision/amp-off"),
-        "{not_looked_at:?}"
+        not_checked.contains(&"precision/amp-off"),
+        "{not_checked:?}"
     );
     has(
         &sandbox.fine(&ignored),
@@ -303,10 +303,10 @@ fn skipped_rules_do_not_count_as_fixed() {
         .unwrap();
     drop(database);
     let report = sandbox.report("net.sqlite --baseline base.json");
-    let not_looked_at = rules(&report["baseline"]["not_looked_at"]);
+    let not_checked = rules(&report["baseline"]["not_checked"]);
     assert!(
-        not_looked_at.contains(&"tensor-cores/gemm-unaligned"),
-        "{not_looked_at:?}"
+        not_checked.contains(&"tensor-cores/gemm-unaligned"),
+        "{not_checked:?}"
     );
     let cautions = report["cautions"].to_string();
     has(

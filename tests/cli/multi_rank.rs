@@ -52,7 +52,7 @@ fn the_rank_that_computes_longer_is_the_straggler() {
         .map(|r| r["waited_ns"].as_f64().unwrap())
         .collect();
     assert_eq!(waited, [1.8e6, 1.8e6, 0.0, 1.8e6]);
-    assert_eq!(report["ranks"][2]["held_up_ns"], 5.4e6);
+    assert_eq!(report["ranks"][2]["caused_wait_ns"], 5.4e6);
     has(
         &comparison(&report),
         &[
@@ -95,7 +95,7 @@ fn healthy_job_has_no_straggler() {
         !text.contains("wait for rank") && !text.contains("longer on"),
         "{text}"
     );
-    assert_eq!(report["job"]["doubts"], json!([]));
+    assert_eq!(report["job"]["cautions"], json!([]));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_folder_of_64_files_is_one_report() {
     let numbers: Vec<u64> = ranks.iter().map(|r| r["rank"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..64).collect::<Vec<u64>>());
     has(
-        report["job"]["doubts"][0].as_str().unwrap(),
+        report["job"]["cautions"][0].as_str().unwrap(),
         &["64 files hold the same numbers", "copies"],
     );
 
@@ -235,7 +235,7 @@ fn a_folder_of_64_files_is_one_report() {
     for (all, one) in all.as_array().unwrap().iter().zip(one.as_array().unwrap()) {
         assert_eq!(all["rule"], one["rule"]);
         assert_eq!(all["on_ranks"]["on"], 64);
-        let (sum, part) = (&all["saving"]["claimed_ns"], &one["saving"]["claimed_ns"]);
+        let (sum, part) = (&all["saving"]["counted_high_ns"], &one["saving"]["counted_high_ns"]);
         if let (Some(sum), Some(part)) = (sum.as_f64(), part.as_f64()) {
             assert!((sum - 64.0 * part).abs() <= 1e-9 * sum, "{sum} of {part}");
             assert_eq!(all["on_ranks"]["least_ns"], all["on_ranks"]["most_ns"]);
@@ -433,10 +433,10 @@ fn merge_refuses_files_that_are_not_reports() {
     let text = sandbox.good(&["net.sqlite", "--format", "json"]);
     sandbox.write(
         "next.json",
-        &text.replacen("\"schema_version\": 1", "\"schema_version\": 2", 1),
+        &text.replacen("\"schema_version\": 2", "\"schema_version\": 3", 1),
     );
     sandbox.write("cut.json", &text[..text.len() / 2]);
-    sandbox.write("old.json", r#"{"schema_version": 1, "title": "x"}"#);
+    sandbox.write("old.json", r#"{"schema_version": 2, "title": "x"}"#);
     sandbox.write("other.json", r#"{"a": 1}"#);
     sandbox.write("list.json", "[1, 2]");
     sandbox.write("trace.json", r#"{"traceEvents": []}"#);
@@ -452,7 +452,7 @@ fn merge_refuses_files_that_are_not_reports() {
         "both.json",
     ]);
     for (file, words) in [
-        ("next.json", &["schema_version 1", "schema_version 2"][..]),
+        ("next.json", &["schema_version 2", "schema_version 3"][..]),
         ("cut.json", &["found no JSON"]),
         ("old.json", &["damaged, or of another version"]),
         ("other.json", &["without `schema_version`"]),

@@ -4,7 +4,7 @@ use crate::shared;
 use std::path::Path;
 
 use crate::cli_sandbox::{ROOT, Said, Sandbox, has, said};
-use pyprof_advise::compare::diff::{Diff, Level, SCHEMA, SiteChange, Unit, json, markdown};
+use pyprof_advise::compare::diff::{Diff, MatchLevel, SCHEMA, SiteChange, TimeUnit, json, markdown};
 use serde_json::{Value, json};
 
 impl Sandbox {
@@ -213,7 +213,7 @@ fn near(value: f64, wanted: f64) -> bool {
     (value / wanted - 1.0).abs() < 1e-3
 }
 
-fn level(diff: &Diff, level: Level) -> f64 {
+fn level(diff: &Diff, level: MatchLevel) -> f64 {
     let of = diff.matched.iter().find(|m| m.level == level);
     of.map_or(0.0, |m| m.before_share)
 }
@@ -230,9 +230,9 @@ fn the_same_profile_twice_is_no_change() {
     let sandbox = Sandbox::of(&Program::net(), &Program::net());
     let diff = sandbox.diff();
     assert!(diff.no_change && diff.comparable, "{diff:#?}");
-    assert_eq!((diff.unit, diff.regression), (Unit::Step, None));
+    assert_eq!((diff.unit, diff.regression), (TimeUnit::Step, None));
     assert_eq!(diff.step.unwrap().ratio, 1.0);
-    assert!(near(level(&diff, Level::Exact), 1.0));
+    assert!(near(level(&diff, MatchLevel::Exact), 1.0));
     let text = sandbox.markdown();
     has(
         &text,
@@ -339,7 +339,7 @@ fn without_steps_calls_are_compared_and_not_captures() {
     });
     let sandbox = Sandbox::of(&before, &after);
     let diff = sandbox.diff();
-    assert_eq!(diff.unit, Unit::Call);
+    assert_eq!(diff.unit, TimeUnit::Call);
     assert_eq!((diff.step, diff.noise), (None, None));
     let site = only(&diff.slower);
     assert_eq!(site.place, "head · aten::mm");
@@ -361,7 +361,7 @@ fn without_steps_calls_are_compared_and_not_captures() {
     has(&said.err, &["how much runs differ by chance is not known"]);
     // Only one of them marks steps: still calls.
     after.numbered = true;
-    assert_eq!(Sandbox::of(&before, &after).diff().unit, Unit::Call);
+    assert_eq!(Sandbox::of(&before, &after).diff().unit, TimeUnit::Call);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn a_renamed_kernel_is_told() {
     let sandbox = Sandbox::of(&Program::net(), &after);
     let diff = sandbox.diff();
     let site = only(&diff.faster);
-    assert_eq!(site.level, Level::Exact);
+    assert_eq!(site.level, MatchLevel::Exact);
     assert_eq!(site.notes, ["another kernel"]);
     assert_eq!(diff.kernels.len(), 1);
     assert!(diff.kernels[0].after.contains("xmma"), "{:?}", diff.kernels);
@@ -404,7 +404,7 @@ fn twice_the_batch_is_twice_the_work() {
     let sandbox = Sandbox::of(&Program::net(), &bigger(2.0));
     let diff = sandbox.diff();
     assert_eq!(diff.sizes, Some(2.0), "{diff:#?}");
-    assert!(level(&diff, Level::Sizes) > 0.99);
+    assert!(level(&diff, MatchLevel::Sizes) > 0.99);
     assert!(diff.slower.is_empty(), "{:#?}", diff.slower);
     has(
         &sandbox.markdown(),
@@ -439,7 +439,7 @@ fn a_layer_of_another_name_is_the_same_layer() {
     let sandbox = Sandbox::of(&Program::net(), &after);
     let diff = sandbox.diff();
     assert!(
-        level(&diff, Level::LayerRenamed) > 0.7,
+        level(&diff, MatchLevel::LayerRenamed) > 0.7,
         "{:?}",
         diff.matched
     );
@@ -465,7 +465,7 @@ fn other_types_are_the_same_work_and_said() {
     });
     let diff = Sandbox::of(&Program::net(), &after).diff();
     let site = only(&diff.slower);
-    assert_eq!(site.level, Level::Types);
+    assert_eq!(site.level, MatchLevel::Types);
     has(
         &site.notes.join("; "),
         &[
@@ -583,7 +583,7 @@ fn diff_names_different_gpus_first() {
         (3.0..3.3).contains(&hardware.tensor_16bit.unwrap()),
         "{hardware:?}"
     );
-    let behind = only(&diff.behind_hardware);
+    let behind = only(&diff.slower_than_hardware);
     assert_eq!(behind.place, "head · aten::mm");
     assert!(
         (0.3..0.35).contains(&behind.expected_ratio.unwrap()),
@@ -617,7 +617,7 @@ fn different_programs_are_not_compared() {
     assert!(!diff.comparable && diff.gpu_time.is_none() && diff.slower.is_empty());
     assert_eq!(
         diff.findings,
-        pyprof_advise::compare::diff::Findings::default()
+        pyprof_advise::compare::diff::FindingChanges::default()
     );
     has(
         &sandbox.markdown(),
@@ -785,13 +785,13 @@ fn diff_explains_different_gpu_vendors() {
     // Matrix products and attention lag behind; what only moves memory scales with the bandwidth.
     let family = |name: &str| diff.families.iter().find(|f| f.family == name).unwrap();
     let of_expected =
-        |name: &str| family(name).priced_ratio.unwrap() / family(name).expected_ratio.unwrap();
+        |name: &str| family(name).cost_known_ratio.unwrap() / family(name).expected_ratio.unwrap();
     assert!(of_expected("gemm") > 1.5 && of_expected("attention") > 2.0);
     assert!((0.8..1.2).contains(&of_expected("pointwise")));
     assert!(
-        diff.behind_hardware[0].place.contains("Linear"),
+        diff.slower_than_hardware[0].place.contains("Linear"),
         "{:?}",
-        diff.behind_hardware
+        diff.slower_than_hardware
     );
     assert!(
         diff.kernels.iter().any(|k| k.after.starts_with("Cijk_")),

@@ -70,7 +70,7 @@ fn profiles_and_their_reports_give_the_same_rows() {
     assert_eq!(product("2")[at("time_ns")], "4800000");
     assert_eq!(product("0")[at("time_ns")], "3000000");
     // Nobody recorded shapes: no FLOPs, and not 0 of them.
-    for unknown in ["arguments", "flops", "bytes", "ideal_ns", "headroom"] {
+    for unknown in ["arguments", "flops", "bytes", "ideal_ns", "slowdown"] {
         assert_eq!(product("0")[at(unknown)], "", "{unknown}");
     }
 }

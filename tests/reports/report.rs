@@ -445,8 +445,8 @@ fn reads_right_on_github() {
 fn json_is_the_report() {
     let report = sample().report();
     let value: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
-    assert_eq!(value["schema_version"], 1);
-    assert_eq!(value["findings"][0]["saving"]["claimed_ns"], 16.0 * MS);
+    assert_eq!(value["schema_version"], 2);
+    assert_eq!(value["findings"][0]["saving"]["counted_high_ns"], 16.0 * MS);
     assert_eq!(value["layers"][0]["name"], "blocks.*.mlp");
     assert!(value["summary"]["best_ideal_ns"].is_f64());
 }
@@ -475,8 +475,8 @@ fn many_findings_fold() {
     assert!(text.contains("<summary>15 small findings, too small to act on</summary>\n\n| #"));
     let report = s.report();
     let savings = report.findings.iter().filter_map(|f| f.saving.as_ref());
-    let sum: f64 = savings.map(|s| s.claimed_ns).sum();
-    assert!((report.claimed.gpu_ns - sum).abs() < 1.0);
+    let sum: f64 = savings.map(|s| s.counted_high_ns).sum();
+    assert!((report.total_saving.gpu_high_ns - sum).abs() < 1.0);
 }
 
 #[test]
@@ -636,7 +636,7 @@ fn step_time_is_per_step() {
     let saving = report.findings[0].saving.as_ref().unwrap();
     // 16 ms of one device, over the 5 steps of 10 ms that fit into the window of 50 ms.
     assert_eq!(saving.step_ns, Some(3.2 * MS));
-    assert_eq!(saving.claimed_share, 0.2);
+    assert_eq!(saving.counted_share, 0.2);
     let text = s.markdown();
     assert!(text.contains("summed over 2 GPUs"), "{text}");
     assert!(
@@ -661,12 +661,12 @@ fn overlaps_are_printed() {
 #[test]
 fn work_a_finding_wants_changed_is_not_left_alone() {
     let mut s = sample();
-    assert_eq!(s.report().leave_alone.len(), 1);
+    assert_eq!(s.report().already_fast.len(), 1);
     s.finding(SiteId(1), "Change the head", "head", 1.0);
-    assert!(s.report().leave_alone.is_empty());
+    assert!(s.report().already_fast.is_empty());
     s.verdict.findings.pop();
     s.costed.sites[1].bound = Some(Bound::Latency);
-    assert!(s.report().leave_alone.is_empty());
+    assert!(s.report().already_fast.is_empty());
 }
 
 #[test]
@@ -677,9 +677,9 @@ fn the_backward_of_what_is_to_be_fused_is_not_left_alone() {
     s.costed.run.sites[forward.idx()].layer = layer;
     s.costed.run.sites[1].direction = Direction::Bprop;
     s.finding(forward, "Change the forward pass", "head", 1.0);
-    assert_eq!(s.report().leave_alone.len(), 1);
+    assert_eq!(s.report().already_fast.len(), 1);
     s.verdict.findings[1].members = vec![Member::Chain(0)];
-    assert!(s.report().leave_alone.is_empty());
+    assert!(s.report().already_fast.is_empty());
 }
 
 #[test]
@@ -733,8 +733,7 @@ fn numbers_that_are_not_numbers_do_no_harm() {
 #[test]
 fn users_render_their_own() {
     let report = sample().report();
-    let template =
-        "{% for f in findings %}{{ f.place | md }}: {{ f.saving.claimed_ns | ns }}{% endfor %}";
+    let template = "{% for f in findings %}{{ f.place | md }}: {{ f.saving.counted_high_ns | ns }}{% endfor %}";
     let made = render_template(&report, "mine.txt", template);
     assert_eq!(made.unwrap(), "blocks.\\*.mlp (24 layers): 16.0 ms");
     let html = render_template(&report, "mine.html", "{{ '<b>' }}");

@@ -1,11 +1,11 @@
-//! Matched work turned into rows: times by step or by call, and what they should be by the work and
+//! MatchedShare work turned into rows: times by step or by call, and what they should be by the work and
 //! the hardware.
 
 use indexmap::IndexMap;
 
 use super::model::{
-    Change, FamilyChange, Hardware, KernelChange, LayerChange, Level, Noise, OneSided, SiteChange,
-    Unit,
+    Change, FamilyChange, Hardware, KernelChange, LayerChange, MatchLevel, Noise, OneSided,
+    SiteChange, TimeUnit,
 };
 use super::pair::{Pair, Pairs};
 use super::work::Work;
@@ -50,7 +50,7 @@ impl<'p, 'a> Changes<'p, 'a> {
     pub(super) fn new(basis: &'p Basis, pairs: &'p Pairs<'a>, noise: Option<&Noise>) -> Self {
         let rows: Vec<Row<'p, 'a>> = pairs.pairs.iter().map(|p| row(basis, p)).collect();
         let all: f64 = rows.iter().map(|r| r.before_ns).sum();
-        let resized = rows.iter().filter(|r| r.pair.level == Level::Sizes);
+        let resized = rows.iter().filter(|r| r.pair.level == MatchLevel::Sizes);
         let resized: f64 = resized.map(|r| r.before_ns).sum();
         let mut changes = Changes {
             basis,
@@ -81,7 +81,7 @@ impl<'p, 'a> Changes<'p, 'a> {
     /// The GPU time that stands for the whole: all of a step; or of the calls that are the same work
     /// on both sides, `None` where there are none.
     pub(super) fn total(&self) -> Option<Change> {
-        if self.basis.unit == Unit::Step {
+        if self.basis.unit == TimeUnit::Step {
             let (before, after) = self.sums();
             return (before > 0.0).then(|| Change::new(before, after));
         }
@@ -89,8 +89,8 @@ impl<'p, 'a> Changes<'p, 'a> {
             let rows = self.rows.iter().filter(|r| is(r));
             rows.fold((0.0, 0.0), |(b, a), r| (b + r.before_ns, a + r.after_ns))
         };
-        let calls = of(|r| !matches!(r.pair.level, Level::Kernel | Level::OtherShapes));
-        let kernels = of(|r| r.pair.level == Level::Kernel);
+        let calls = of(|r| !matches!(r.pair.level, MatchLevel::Kernel | MatchLevel::OtherShapes));
+        let kernels = of(|r| r.pair.level == MatchLevel::Kernel);
         // Kernels of one name do work of many sizes: they speak only where operators are silent.
         let (before, after) = match kernels.0 > calls.0 {
             true => (calls.0 + kernels.0, calls.1 + kernels.1),
@@ -103,7 +103,7 @@ impl<'p, 'a> Changes<'p, 'a> {
     pub(super) fn mostly_kernels(&self) -> bool {
         let of = |kernels: bool| -> f64 {
             let rows = self.rows.iter();
-            let rows = rows.filter(|r| (r.pair.level == Level::Kernel) == kernels);
+            let rows = rows.filter(|r| (r.pair.level == MatchLevel::Kernel) == kernels);
             rows.map(|r| r.before_ns).sum()
         };
         of(true) > of(false)
@@ -147,7 +147,7 @@ impl<'p, 'a> Changes<'p, 'a> {
         self.list(|row| self.difference(row).filter(|by| *by < 0.0).map(|by| -by))
     }
 
-    pub(super) fn behind_hardware(&self) -> Vec<SiteChange> {
+    pub(super) fn slower_than_hardware(&self) -> Vec<SiteChange> {
         if !self.basis.gpus_differ {
             return Vec::new();
         }
@@ -223,7 +223,7 @@ impl<'p, 'a> Changes<'p, 'a> {
             ));
         }
         let (before, after) = self.calls(pair);
-        if self.basis.unit == Unit::Step && is_other(before, after) {
+        if self.basis.unit == TimeUnit::Step && is_other(before, after) {
             notes.push(format!("called {} as often", times(ratio(before, after))));
         }
         if b.kernel != a.kernel && b.what.is_operator() {
@@ -287,7 +287,7 @@ impl<'p, 'a> Changes<'p, 'a> {
                 after_ns: s.after,
                 ratio: ratio(s.before, s.after),
                 expected_ratio: known(&s).then(|| ratio(s.priced_before, s.expected)),
-                priced_ratio: known(&s).then(|| ratio(s.priced_before, s.priced_after)),
+                cost_known_ratio: known(&s).then(|| ratio(s.priced_before, s.priced_after)),
             })
             .collect();
         let most = |f: &FamilyChange| f.before_ns.max(f.after_ns);
@@ -310,7 +310,7 @@ impl<'p, 'a> Changes<'p, 'a> {
         let renamed: IndexMap<&str, &str> = self
             .rows
             .iter()
-            .filter(|r| r.pair.level == Level::LayerRenamed)
+            .filter(|r| r.pair.level == MatchLevel::LayerRenamed)
             .filter_map(|r| Some((r.pair.after.pattern?, r.pair.before.pattern?)))
             .collect();
         let old_name = |layer: &'a str| renamed.get(layer).copied().unwrap_or(layer);
@@ -416,9 +416,9 @@ impl<'p, 'a> Changes<'p, 'a> {
 fn row<'p, 'a>(basis: &Basis, pair: &'p Pair<'a>) -> Row<'p, 'a> {
     let (b, a) = (&pair.before, &pair.after);
     let (before_ns, after_ns) = match basis.unit {
-        Unit::Step => (b.time_ns * basis.scale.0, a.time_ns * basis.scale.1),
+        TimeUnit::Step => (b.time_ns * basis.scale.0, a.time_ns * basis.scale.1),
         // As many calls as the first capture has, at what they take in the second.
-        Unit::Call => (b.time_ns, share(a.time_ns, a.calls) * b.calls),
+        TimeUnit::Call => (b.time_ns, share(a.time_ns, a.calls) * b.calls),
     };
     Row {
         pair,
@@ -431,11 +431,11 @@ fn row<'p, 'a>(basis: &Basis, pair: &'p Pair<'a>) -> Row<'p, 'a> {
 /// What the same work should take, of what it took before: no more and no less on the same GPU,
 /// else as the ideal times of a call are to each other.
 fn expected(basis: &Basis, pair: &Pair<'_>) -> Option<f64> {
-    let same_work = !matches!(pair.level, Level::Sizes | Level::OtherShapes);
+    let same_work = !matches!(pair.level, MatchLevel::Sizes | MatchLevel::OtherShapes);
     if same_work && !basis.gpus_differ {
         return Some(1.0);
     }
-    if !basis.ideals || pair.level == Level::Kernel {
+    if !basis.ideals || pair.level == MatchLevel::Kernel {
         return None;
     }
     let ideal = |w: &Work<'_>| Some(w.best_ideal_ns? / w.calls).filter(|ns| ns.is_finite());

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::model::{FindingChange, Findings};
-use crate::compare::not_judged_anymore;
+use super::model::{FindingChange, FindingChanges};
+use crate::compare::newly_skipped;
 use crate::report::{FindingReport, Report};
 
 /// A finding and whether it is too small to act on.
 type Found<'a> = (&'a FindingReport, bool);
 type ByKey<'a> = BTreeMap<(&'a str, &'a str), Found<'a>>;
 
-/// Findings are the same when rule and subject are; of those left over, when there is one of its
+/// FindingChanges are the same when rule and subject are; of those left over, when there is one of its
 /// rule on each side: its layer may have another name now.
-pub(super) fn compare<'a>(before: &'a Report, after: &'a Report) -> Findings {
+pub(super) fn compare<'a>(before: &'a Report, after: &'a Report) -> FindingChanges {
     let (mut old, mut new) = (all(before), all(after));
     let mut both: Vec<(Found<'a>, Found<'a>)> = Vec::new();
     let keys: Vec<_> = old
@@ -31,14 +31,14 @@ pub(super) fn compare<'a>(before: &'a Report, after: &'a Report) -> Findings {
             both.extend(old.remove(&a).zip(new.remove(&b)));
         }
     }
-    let mut out = Findings::default();
+    let mut out = FindingChanges::default();
     for ((b, b_small), (a, a_small)) in both {
         // Small before and after was never worth a word.
         if !(b_small && a_small) {
             out.still.push(change(Some(b), Some(a), a_small));
         }
     }
-    let blind = not_judged_anymore(before, after);
+    let blind = newly_skipped(before, after);
     for (b, _) in old.into_values().filter(|(_, small)| !small) {
         let list = match blind.contains(&b.rule.as_str()) {
             true => &mut out.unclear,
@@ -91,7 +91,7 @@ fn change(
 ) -> FindingChange {
     let shown = after.or(before);
     let text = |part: fn(&FindingReport) -> &String| shown.map(part).cloned().unwrap_or_default();
-    let share = |f: Option<&FindingReport>| Some(f?.saving.as_ref()?.claimed_share);
+    let share = |f: Option<&FindingReport>| Some(f?.saving.as_ref()?.counted_share);
     FindingChange {
         rule: text(|f| &f.rule),
         title: text(|f| &f.title),

@@ -7,16 +7,16 @@
 mod changes;
 mod findings;
 mod model;
+mod narrative;
 mod noise;
 mod pair;
 mod view;
-mod words;
 mod work;
 
 pub use model::{
-    Change, Diff, FamilyChange, FindingChange, Findings, Hardware, KernelChange, LayerChange,
-    Level, Matched, Noise, NoiseOf, OneSided, PartChange, SCHEMA_VERSION, Side, Sides, SiteChange,
-    Unit,
+    Change, Diff, DiffSide, FamilyChange, FindingChange, FindingChanges, Hardware, KernelChange,
+    LayerChange, MatchLevel, MatchedShare, Noise, NoiseOf, OneSided, PartChange, SCHEMA_VERSION,
+    Sides, SiteChange, TimeUnit,
 };
 pub use view::{SCHEMA, html, json, markdown};
 
@@ -64,9 +64,9 @@ impl Diff {
         self.faster.clear();
         self.appeared.clear();
         self.vanished.clear();
-        self.behind_hardware.clear();
+        self.slower_than_hardware.clear();
         self.kernels.clear();
-        self.findings = Findings::default();
+        self.findings = FindingChanges::default();
     }
 }
 
@@ -90,7 +90,7 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         verdict: Vec::new(),
         cautions: Vec::new(),
         unit: basis.unit,
-        unit_because: basis.because.clone(),
+        unit_reason: basis.because.clone(),
         comparable: true,
         no_change: false,
         step: (before.summary.step_ns.zip(after.summary.step_ns))
@@ -104,10 +104,10 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         gpus_differ: basis.gpus_differ,
         hardware: changes.hardware(before, after),
         regression: None,
-        regression_not_judged: None,
+        regression_unknown: None,
         parts: parts(&basis, before, after),
         matched: matched(&pairs, before, after),
-        by_kernel_name: basis.unit == Unit::Call && changes.mostly_kernels(),
+        by_kernel_name: basis.unit == TimeUnit::Call && changes.mostly_kernels(),
         without_arguments: changes.without_arguments(),
         without_launch: Sides {
             before_ns: no_launch_before,
@@ -119,7 +119,7 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         faster: changes.faster(),
         appeared: changes.appeared(),
         vanished: changes.vanished(),
-        behind_hardware: changes.behind_hardware(),
+        slower_than_hardware: changes.slower_than_hardware(),
         kernels: changes.kernels(),
         findings: findings::compare(before, after),
     };
@@ -128,24 +128,24 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         diff.forget();
     }
     diff.no_change = is_same(&diff);
-    diff.regression_not_judged = regression_not_judged(&diff);
-    diff.regression = slower_by(&diff).filter(|_| diff.regression_not_judged.is_none());
-    diff.cautions = words::cautions(&diff, before, after);
-    diff.verdict = words::verdict(&diff);
+    diff.regression_unknown = regression_unknown(&diff);
+    diff.regression = slower_by(&diff).filter(|_| diff.regression_unknown.is_none());
+    diff.cautions = narrative::cautions(&diff, before, after);
+    diff.verdict = narrative::verdict(&diff);
     diff
 }
 
 /// By which share `after` is slower than `before`: for `--fail-on regression=3%`. The step counts
 /// where its length can be compared, else the GPU time of a step or of the same calls; where the
 /// sizes changed, per unit of data. `None` when it is not slower, when steps of one run differ as
-/// much, or when it cannot be told ([`Diff::regression_not_judged`] says why).
+/// much, or when it cannot be told ([`Diff::regression_unknown`] says why).
 pub fn regression(diff: &Diff) -> Option<f64> {
     diff.regression
 }
 
 /// What is compared with what.
 struct Basis {
-    unit: Unit,
+    unit: TimeUnit,
     because: Option<String>,
     /// What times of the whole capture are multiplied with.
     scale: (f64, f64),
@@ -161,8 +161,8 @@ impl Basis {
         let because = not_by_step(before, "the first profile")
             .or_else(|| not_by_step(after, "the second profile"));
         let (unit, scale) = match because {
-            None => (Unit::Step, (per_step(before), per_step(after))),
-            Some(_) => (Unit::Call, (1.0, 1.0)),
+            None => (TimeUnit::Step, (per_step(before), per_step(after))),
+            Some(_) => (TimeUnit::Call, (1.0, 1.0)),
         };
         let gpus_differ = gpus_differ(before, after);
         let gpus = before.method.gpu.as_ref().zip(after.method.gpu.as_ref());
@@ -224,9 +224,9 @@ fn gpus_differ(before: &Report, after: &Report) -> bool {
     gpus.is_some_and(|(a, b)| a.id != b.id)
 }
 
-fn side(report: &Report) -> Side {
+fn side(report: &Report) -> DiffSide {
     let s = &report.summary;
-    Side {
+    DiffSide {
         title: report.title.clone(),
         file: report.file.clone(),
         gpu: s.gpu.clone(),
@@ -242,9 +242,9 @@ fn step_not_compared(before: &Summary, after: &Summary) -> Option<String> {
         return Some("not both mark numbered steps".to_owned());
     }
     let untrusted = before
-        .idle_untrusted
+        .idle_unreliable
         .as_ref()
-        .or(after.idle_untrusted.as_ref());
+        .or(after.idle_unreliable.as_ref());
     untrusted.map(|why| why.trim().trim_end_matches('.').to_owned())
 }
 
@@ -252,19 +252,19 @@ fn step_not_compared(before: &Summary, after: &Summary) -> Option<String> {
 fn noise(basis: &Basis, steps: bool, before: &Report, after: &Report) -> Result<Noise, String> {
     match basis.unit {
         _ if steps => noise::of(NoiseOf::Step, before, after),
-        Unit::Step => noise::of(NoiseOf::GpuTime, before, after),
-        Unit::Call => Err("single calls are compared, not steps".to_owned()),
+        TimeUnit::Step => noise::of(NoiseOf::GpuTime, before, after),
+        TimeUnit::Call => Err("single calls are compared, not steps".to_owned()),
     }
 }
 
 /// Parts of a step on one GPU; idle time only where it may be believed.
 fn parts(basis: &Basis, before: &Report, after: &Report) -> Vec<PartChange> {
-    if basis.unit != Unit::Step {
+    if basis.unit != TimeUnit::Step {
         return Vec::new();
     }
     let untrusted = [before, after]
         .iter()
-        .any(|r| r.summary.idle_untrusted.is_some());
+        .any(|r| r.summary.idle_unreliable.is_some());
     let of = |report: &Report, what: &str, scale: f64| {
         let part = report.timeline.parts.iter().find(|p| p.what == what);
         part.map_or(0.0, |p| p.ns as f64 * scale)
@@ -281,8 +281,8 @@ fn parts(basis: &Basis, before: &Report, after: &Report) -> Vec<PartChange> {
         .collect()
 }
 
-fn matched(pairs: &Pairs<'_>, before: &Report, after: &Report) -> Vec<Matched> {
-    let mut levels: std::collections::BTreeMap<Level, (f64, f64)> =
+fn matched(pairs: &Pairs<'_>, before: &Report, after: &Report) -> Vec<MatchedShare> {
+    let mut levels: std::collections::BTreeMap<MatchLevel, (f64, f64)> =
         std::collections::BTreeMap::new();
     for Pair {
         level,
@@ -294,7 +294,7 @@ fn matched(pairs: &Pairs<'_>, before: &Report, after: &Report) -> Vec<Matched> {
         sums.0 += before.time_ns;
         sums.1 += after.time_ns;
     }
-    let row = |(level, (b, a))| Matched {
+    let row = |(level, (b, a))| MatchedShare {
         level,
         before_share: share(b, before.summary.kernel_time_ns as f64),
         after_share: share(a, after.summary.kernel_time_ns as f64),
@@ -333,8 +333,8 @@ fn slower_by(diff: &Diff) -> Option<f64> {
 /// Steps may be compared whatever is in them; calls only where there are some that both have.
 fn is_comparable(diff: &Diff) -> bool {
     match diff.unit {
-        Unit::Step => measure(diff).is_some(),
-        Unit::Call => diff.gpu_time.is_some() && least_matched(diff) >= SOME,
+        TimeUnit::Step => measure(diff).is_some(),
+        TimeUnit::Call => diff.gpu_time.is_some() && least_matched(diff) >= SOME,
     }
 }
 
@@ -365,7 +365,7 @@ fn changed_parts(diff: &Diff) -> impl Iterator<Item = &PartChange> {
     diff.parts.iter().filter(move |p| by(p) > floor)
 }
 
-fn regression_not_judged(diff: &Diff) -> Option<String> {
+fn regression_unknown(diff: &Diff) -> Option<String> {
     if diff.gpus_differ {
         return Some("the GPUs differ".to_owned());
     }
@@ -373,12 +373,13 @@ fn regression_not_judged(diff: &Diff) -> Option<String> {
         return Some("the profiles have nothing in common that can be compared".to_owned());
     }
     // Kernels of one name do work of many sizes.
-    let surely = |part: fn(&Matched) -> f64| -> f64 {
-        let vague = |m: &&Matched| matches!(m.level, Level::Kernel | Level::OtherShapes);
+    let surely = |part: fn(&MatchedShare) -> f64| -> f64 {
+        let vague =
+            |m: &&MatchedShare| matches!(m.level, MatchLevel::Kernel | MatchLevel::OtherShapes);
         diff.matched.iter().filter(|m| !vague(m)).map(part).sum()
     };
     let matched = surely(|m| m.before_share).min(surely(|m| m.after_share));
-    (diff.unit == Unit::Call && matched < MOST).then(|| {
+    (diff.unit == TimeUnit::Call && matched < MOST).then(|| {
         format!(
             "only {} of the GPU time is of operator calls that both have",
             percent(matched)

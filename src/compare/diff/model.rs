@@ -3,23 +3,23 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the shape of [`Diff`]: it grows by new fields; a removed or changed one raises it.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
-/// Everything said about two reports. Times are ns per [`Unit`]: of one step on one GPU, or of the
+/// Everything said about two reports. Times are ns per [`TimeUnit`]: of one step on one GPU, or of the
 /// calls that the first capture holds. Texts are as the reports have them, not escaped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Diff {
     pub schema_version: u32,
-    pub before: Side,
-    pub after: Side,
+    pub before: DiffSide,
+    pub after: DiffSide,
     /// The answer in a few plain sentences; the first one is the answer.
     pub verdict: Vec<String>,
     /// What the reader must know before believing it. Plain sentences.
     pub cautions: Vec<String>,
-    pub unit: Unit,
+    pub unit: TimeUnit,
     /// Why calls are compared and not steps; `None` where steps are.
-    pub unit_because: Option<String>,
+    pub unit_reason: Option<String>,
     /// Whether times were held against each other at all. Where not, the lists are empty.
     pub comparable: bool,
     /// Nothing differs that is worth a word.
@@ -47,11 +47,11 @@ pub struct Diff {
     /// or when it cannot be told.
     pub regression: Option<f64>,
     /// Why a gate on `regression` would mean nothing here.
-    pub regression_not_judged: Option<String>,
+    pub regression_unknown: Option<String>,
     /// What the time of a step on one GPU divides into; without idle time where that is no evidence.
     pub parts: Vec<PartChange>,
     /// How the work was matched, the surest way first.
-    pub matched: Vec<Matched>,
+    pub matched: Vec<MatchedShare>,
     /// `gpu_time` is of kernels that have the same name, for most work has no operator.
     pub by_kernel_name: bool,
     /// Share of the matched time of operators, before, whose arguments neither capture recorded.
@@ -71,16 +71,16 @@ pub struct Diff {
     pub vanished: Vec<OneSided>,
     /// Work that became faster less, or slower more, than the hardware explains. Only for different
     /// GPUs.
-    pub behind_hardware: Vec<SiteChange>,
+    pub slower_than_hardware: Vec<SiteChange>,
     /// The same work by other kernels, most time first.
     pub kernels: Vec<KernelChange>,
-    pub findings: Findings,
+    pub findings: FindingChanges,
 }
 
 /// One of the two.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Side {
+pub struct DiffSide {
     pub title: String,
     pub file: String,
     pub gpu: Option<String>,
@@ -98,7 +98,7 @@ pub struct Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum TimeUnit {
     /// One numbered step, on one GPU.
     Step,
     /// The calls of the first capture: as many calls of each kind as it holds.
@@ -181,7 +181,7 @@ pub struct PartChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
+pub enum MatchLevel {
     /// Layer, operator, direction and arguments.
     Exact,
     /// The same in a layer that has another name.
@@ -201,8 +201,8 @@ pub enum Level {
 /// What was matched at one level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Matched {
-    pub level: Level,
+pub struct MatchedShare {
+    pub level: MatchLevel,
     /// Of all GPU time of the capture.
     pub before_share: f64,
     pub after_share: f64,
@@ -219,7 +219,7 @@ pub struct FamilyChange {
     /// What it should be by the work and the peaks of the GPUs, for the part whose ideal is known.
     pub expected_ratio: Option<f64>,
     /// The ratio measured of that part.
-    pub priced_ratio: Option<f64>,
+    pub cost_known_ratio: Option<f64>,
 }
 
 /// A layer pattern. What only one of them has counts.
@@ -237,7 +237,7 @@ pub struct LayerChange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteChange {
-    pub level: Level,
+    pub level: MatchLevel,
     /// `blocks.* · aten::mm (fprop)`.
     pub place: String,
     /// The same after, when it is called otherwise.
@@ -288,7 +288,7 @@ pub struct KernelChange {
 /// What became of the findings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Findings {
+pub struct FindingChanges {
     pub fixed: Vec<FindingChange>,
     pub new: Vec<FindingChange>,
     pub still: Vec<FindingChange>,
@@ -320,17 +320,17 @@ impl Change {
     }
 }
 
-impl Level {
+impl MatchLevel {
     /// What work was matched by, for people.
     pub(super) fn words(self) -> &'static str {
         match self {
-            Level::Exact => "layer, operator, direction and arguments",
-            Level::LayerRenamed => "the same in a layer with another name",
-            Level::Types => "all but the data types",
-            Level::Sizes => "all but the sizes, which changed by one factor",
-            Level::OtherLayer => "operator, direction and arguments in another layer",
-            Level::OtherShapes => "layer, operator and direction",
-            Level::Kernel => "the name of the kernel, no operator being known",
+            MatchLevel::Exact => "layer, operator, direction and arguments",
+            MatchLevel::LayerRenamed => "the same in a layer with another name",
+            MatchLevel::Types => "all but the data types",
+            MatchLevel::Sizes => "all but the sizes, which changed by one factor",
+            MatchLevel::OtherLayer => "operator, direction and arguments in another layer",
+            MatchLevel::OtherShapes => "layer, operator and direction",
+            MatchLevel::Kernel => "the name of the kernel, no operator being known",
         }
     }
 }

@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 use indexmap::IndexMap;
 
-use super::model::Level;
+use super::model::MatchLevel;
 use super::work::{What, Work};
 
 /// Pairs looked at in one group; more of one operator in one layer are matched by their sum.
@@ -19,7 +19,7 @@ const SAME_LAYER: f64 = 0.5;
 /// Work that both reports have.
 #[derive(Debug, Clone)]
 pub(super) struct Pair<'a> {
-    pub level: Level,
+    pub level: MatchLevel,
     pub before: Work<'a>,
     pub after: Work<'a>,
 }
@@ -42,16 +42,16 @@ pub(super) fn pair<'a>(before: Vec<Work<'a>>, after: Vec<Work<'a>>) -> Pairs<'a>
         renamed: BTreeMap::new(),
         pairs: Vec::new(),
     };
-    m.by(Level::Exact, |w, layer| {
+    m.by(MatchLevel::Exact, |w, layer| {
         let of = (layer, w.what, w.direction, w.recomputed);
         Some((of, w.arguments.exact.clone()))
     });
     m.renamed = m.renames();
-    m.by(Level::LayerRenamed, |w, layer| {
+    m.by(MatchLevel::LayerRenamed, |w, layer| {
         let of = (layer, w.what, w.direction, w.recomputed);
         Some((of, w.arguments.exact.clone()))
     });
-    m.by(Level::Types, |w, layer| {
+    m.by(MatchLevel::Types, |w, layer| {
         let of = (layer, w.what, w.direction, w.recomputed);
         w.what
             .is_operator()
@@ -61,10 +61,10 @@ pub(super) fn pair<'a>(before: Vec<Work<'a>>, after: Vec<Work<'a>>) -> Pairs<'a>
     if let Some(factor) = factor {
         m.scaled(factor);
     }
-    m.by(Level::OtherLayer, |w, _| {
+    m.by(MatchLevel::OtherLayer, |w, _| {
         Some((w.what, w.direction, w.arguments.exact.clone()))
     });
-    m.by(Level::OtherShapes, |w, layer| {
+    m.by(MatchLevel::OtherShapes, |w, layer| {
         w.what.is_operator().then_some((layer, w.what, w.direction))
     });
     Pairs {
@@ -123,7 +123,7 @@ impl<'a> Matcher<'a> {
     /// Matches all that has the same key; what one side has several times is added up.
     fn by<K: Hash + Eq>(
         &mut self,
-        level: Level,
+        level: MatchLevel,
         key: impl Fn(&Work<'a>, Option<&'a str>) -> Option<K>,
     ) {
         for (before, after) in self.groups(key).into_values() {
@@ -133,11 +133,11 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    fn found(&mut self, level: Level, before: Option<Work<'a>>, after: Option<Work<'a>>) {
+    fn found(&mut self, level: MatchLevel, before: Option<Work<'a>>, after: Option<Work<'a>>) {
         if let (Some(before), Some(after)) = (before, after) {
             let level = match before.what.is_operator() {
                 true => level,
-                false => Level::Kernel,
+                false => MatchLevel::Kernel,
             };
             self.pairs.push(Pair {
                 level,
@@ -187,7 +187,7 @@ impl<'a> Matcher<'a> {
                 if left.arguments.factor(&right.arguments) == Some(factor) {
                     let before = take(&mut self.before, &[b]);
                     let after = take(&mut self.after, &[a]);
-                    self.found(Level::Sizes, before, after);
+                    self.found(MatchLevel::Sizes, before, after);
                 }
             }
         }

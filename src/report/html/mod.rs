@@ -10,7 +10,7 @@ use minijinja::{Value, context};
 use serde::Serialize;
 
 use super::template::{BuiltIn, TemplateError};
-use super::{DeviceRow, Report, SiteRow, StepRow, words};
+use super::{DeviceRow, Report, SiteRow, StepRow, narrative};
 use crate::base::text;
 
 const PAGE: &str = include_str!("page.html");
@@ -67,7 +67,7 @@ pub(crate) fn page(title: &str, markdown: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n</html>\n",
         text::html(title),
-        super::prose::html(markdown)
+        super::markdown_text::html(markdown)
     )
 }
 
@@ -157,7 +157,7 @@ impl Data {
                 .map_or(0.0, |g| g.bandwidth_bytes_per_s),
             timeline: Times {
                 ns: timeline.ns,
-                doubted: report.summary.idle_untrusted.is_some(),
+                doubted: report.summary.idle_unreliable.is_some(),
                 devices: timeline.devices.iter().map(device).collect(),
                 steps: timeline.steps.clone(),
             },
@@ -179,7 +179,7 @@ impl Sites {
         self.calls.push(s.calls);
         self.time.push(s.time_ns);
         self.share.push(rounded(s.share));
-        self.headroom.push(s.headroom.map(rounded));
+        self.headroom.push(s.slowdown.map(rounded));
         self.intensity.push(s.intensity.map(rounded));
         self.flops.push(s.flops);
         self.bytes.push(s.bytes);
@@ -210,7 +210,7 @@ impl Strings {
 fn device(device: &DeviceRow) -> DeviceRow {
     let mut device = device.clone();
     for gap in &mut device.gaps {
-        words::cause(&gap.cause).clone_into(&mut gap.cause);
+        narrative::cause(&gap.cause).clone_into(&mut gap.cause);
         for name in [&mut gap.next_kernel, &mut gap.call] {
             *name = name.as_deref().map(text::plain);
         }

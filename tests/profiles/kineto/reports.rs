@@ -114,7 +114,7 @@ fn an_odd_vocabulary_is_found_with_the_size_to_pad_to() {
     assert!(fix.contains("30522 becomes 30528"), "{fix}");
     let kernel = found["evidence"]["kernels"][0]["kernel"].as_str().unwrap();
     assert!(kernel.contains("align2"), "{kernel}");
-    assert!(found["saving"]["claimed_ns"].as_f64().unwrap() > 5000.0);
+    assert!(found["saving"]["counted_high_ns"].as_f64().unwrap() > 5000.0);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn shapes_without_a_price_are_not_called_missing() {
         );
     }
     let b200 = report("tl_b200_eager.json.gz").unwrap();
-    let unpriced = b200["unpriced"].to_string();
+    let unpriced = b200["cost_unknown"].to_string();
     for op in ["vllm::moe_forward", "vllm::unified_attention_with_output"] {
         assert!(unpriced.contains(op), "{unpriced}");
     }
@@ -155,7 +155,7 @@ fn convolutions_of_2021_are_priced_in_pairs() {
         return;
     };
     // All but a pooling whose arguments were not recorded.
-    let priced = report["method"]["priced_share"].as_f64().unwrap();
+    let priced = report["method"]["cost_known_share"].as_f64().unwrap();
     assert!(priced > 0.99, "{priced}");
     // ResNet-50 at 224x224 is 4.1 GMAC an image forward, and twice that backward: 32 images, 6 steps.
     let run = real("kineto_resnet50_w0.pt.trace.json.gz").unwrap();

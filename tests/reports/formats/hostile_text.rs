@@ -3,7 +3,7 @@
 
 use pyprof_advise::base::text::{md, md_code};
 use pyprof_advise::compare::diff::diff;
-use pyprof_advise::formats::{FORMATS, Layout, Media};
+use pyprof_advise::formats::{FORMATS, Media, RenderOptions};
 use pyprof_advise::report::{Report, json, read_json};
 use serde_json::Value;
 
@@ -34,10 +34,10 @@ const OURS: &[&str] = &[
     "severity",
     "confidence",
     "kind",
-    "calls_are",
+    "calls_unit",
     "device",
     "references",
-    "unpriced",
+    "cost_unknown",
     "describe",
     "sources",
 ];
@@ -94,11 +94,11 @@ pub(super) fn check_all(report: &Report) {
         let limits = [None, Some(2_000)];
         let limits = limits.iter().take(1 + usize::from(format.can_shorten));
         for &max_chars in limits {
-            let layout = Layout {
+            let options = RenderOptions {
                 width: 80,
                 max_chars,
             };
-            let text = (format.report)(report, &layout).unwrap();
+            let text = (format.report)(report, &options).unwrap();
             check_report(format.media, &text, "hostile");
         }
         if let Some(render) = format.diff {

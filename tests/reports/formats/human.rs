@@ -1,6 +1,6 @@
 //! Markdown, the page without a browser, and the terminal.
 
-use pyprof_advise::formats::{FORMATS, Layout};
+use pyprof_advise::formats::{FORMATS, RenderOptions};
 use pyprof_advise::report::{PR_CHARS, html, markdown, markdown_within, text};
 
 use super::hostile_text::check_report;
@@ -11,7 +11,7 @@ fn every_format_of_real_reports_is_well_formed() {
     for (name, report) in reports() {
         for format in FORMATS {
             println!("{name} {}", format.name);
-            let text = (format.report)(&report, &Layout::default()).unwrap();
+            let text = (format.report)(&report, &RenderOptions::default()).unwrap();
             check_report(format.media, &text, name);
         }
     }

@@ -5,7 +5,7 @@
 pub(super) struct SourceLine {
     /// Relative, with `/`: `model/net.py`.
     pub path: String,
-    /// Counted from 1.
+    /// CallUnit from 1.
     pub line: u32,
 }
 

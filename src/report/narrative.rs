@@ -1,6 +1,6 @@
 //! The sentences of a report that depend on what was found. Plain text: a view escapes it.
 
-use super::{Because, Claimed, FindingReport, FoundAmong, GoneFinding, Report, Summary};
+use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, Summary, TotalSaving};
 use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, times};
 use crate::correlate::WithoutOperator;
@@ -26,7 +26,7 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
     sentences.extend(since_baseline(report));
     sentences.extend(suppressed(report));
     sentences.extend(thin(s));
-    if let Some(why) = &s.idle_untrusted {
+    if let Some(why) = &s.idle_unreliable {
         let why = why.trim().trim_end_matches('.');
         sentences.push(format!(
             "Idle time is not judged, and no step time is promised for faster kernels: {why}."
@@ -42,21 +42,25 @@ fn straggler(report: &Report) -> Option<&String> {
 }
 
 /// Findings of one list that are hidden for one reason.
-fn hidden(report: &Report, because: Because, among: FoundAmong) -> u64 {
+fn hidden(report: &Report, reason: HiddenReason, list: FindingList) -> u64 {
     let hidden = report.hidden.iter();
     hidden
-        .filter(|h| h.because == because && h.among == among)
+        .filter(|h| h.reason == reason && h.list == list)
         .count() as u64
 }
 
 /// `3 known findings and 1 small one`, of what is hidden for one reason; `None` when nothing is.
-fn hidden_count(report: &Report, because: Because, noun: &str) -> Option<(String, &'static str)> {
+fn hidden_count(
+    report: &Report,
+    reason: HiddenReason,
+    noun: &str,
+) -> Option<(String, &'static str)> {
     let counts = [
-        (FoundAmong::Findings, noun.to_owned()),
-        (FoundAmong::Minor, "small one".to_owned()),
-        (FoundAmong::Capture, "remark on the capture".to_owned()),
+        (FindingList::Findings, noun.to_owned()),
+        (FindingList::Minor, "small one".to_owned()),
+        (FindingList::Capture, "remark on the capture".to_owned()),
     ]
-    .map(|(among, noun)| (hidden(report, because, among), noun));
+    .map(|(list, noun)| (hidden(report, reason, list), noun));
     let total = counts.iter().fold(0, |sum, (n, _)| sum + n);
     let parts: Vec<String> = counts
         .into_iter()
@@ -81,7 +85,7 @@ fn since_baseline(report: &Report) -> Vec<String> {
     let Some(baseline) = &report.baseline else {
         return Vec::new();
     };
-    let known = match hidden_count(report, Because::Known, "known finding") {
+    let known = match hidden_count(report, HiddenReason::Known, "known finding") {
         Some((what, verb)) => format!("{what} {verb} not shown: the baseline has them."),
         None => "The baseline has none of what was found.".to_owned(),
     };
@@ -94,7 +98,7 @@ fn since_baseline(report: &Report) -> Vec<String> {
         ("Fixed since the baseline", &baseline.fixed),
         (
             "In the baseline and not looked at this time",
-            &baseline.not_looked_at,
+            &baseline.not_checked,
         ),
     ];
     for (lead, gone) in lists {
@@ -115,7 +119,7 @@ fn named(gone: &[GoneFinding]) -> String {
 }
 
 fn suppressed(report: &Report) -> Option<String> {
-    let (what, verb) = hidden_count(report, Because::Suppressed, "finding")?;
+    let (what, verb) = hidden_count(report, HiddenReason::Suppressed, "finding")?;
     Some(format!("{what} {verb} suppressed by the configuration."))
 }
 
@@ -179,16 +183,16 @@ fn what_ran(s: &Summary) -> String {
     } else {
         String::new()
     };
-    let headroom = match s.headroom {
-        Some(headroom) => format!(
+    let slowdown = match s.slowdown {
+        Some(slowdown) => format!(
             "the work that can be compared with an ideal time ({} of kernel time) took {} of it",
-            percent(s.priced_ns / (s.kernel_time_ns as f64)),
-            times(headroom)
+            percent(s.cost_known_ns / (s.kernel_time_ns as f64)),
+            times(slowdown)
         ),
         None => "none of it could be compared with an ideal time".to_owned(),
     };
     format!(
-        "On {gpu}, {span} held {} of GPU time (busy {} of the window{summed}); {headroom}.",
+        "On {gpu}, {span} held {} of GPU time (busy {} of the window{summed}); {slowdown}.",
         ns(s.busy_ns as f64),
         percent(s.busy_share)
     )
@@ -235,7 +239,7 @@ fn what_to_win(report: &Report) -> String {
     } else {
         "follow"
     };
-    let Some(total) = total(&report.claimed, &report.summary) else {
+    let Some(total) = total(&report.total_saving, &report.summary) else {
         return format!(
             "{findings} {follow}; none has an estimate of the time it gives back. Start with \"{}\" ({}).",
             first.title, first.place
@@ -244,7 +248,7 @@ fn what_to_win(report: &Report) -> String {
     let place = format!("\"{}\" ({})", first.title, first.place);
     match report.findings.len() {
         1 => format!("The finding below gives back {total}: {place}."),
-        _ => match own_part(first, &report.claimed) {
+        _ => match own_part(first, &report.total_saving) {
             Some(part) => {
                 format!("The {findings} below give back {total}; start with {place}: {part}.")
             }
@@ -254,21 +258,24 @@ fn what_to_win(report: &Report) -> String {
 }
 
 /// What one finding gives back of what all of a kind do.
-fn own_part(finding: &FindingReport, all: &Claimed) -> Option<String> {
+fn own_part(finding: &FindingReport, all: &TotalSaving) -> Option<String> {
     /// Share of all of a kind from which the rest is not worth a number.
     const ALL: f64 = 0.99;
-    let saving = finding.saving.as_ref().filter(|s| s.claimed_ns > 0.0)?;
+    let saving = finding
+        .saving
+        .as_ref()
+        .filter(|s| s.counted_high_ns > 0.0)?;
     let whole = match saving.kind {
-        SavingKind::Gpu => all.gpu_ns,
-        SavingKind::Copy => all.copy_ns,
-        SavingKind::Idle => all.idle_ns,
+        SavingKind::Gpu => all.gpu_high_ns,
+        SavingKind::Copy => all.copy_high_ns,
+        SavingKind::Idle => all.idle_high_ns,
     };
-    let kinds = [all.gpu_ns, all.copy_ns, all.idle_ns];
+    let kinds = [all.gpu_high_ns, all.copy_high_ns, all.idle_high_ns];
     let alone = kinds.iter().filter(|ns| **ns > 0.0).count() == 1;
-    Some(match (saving.claimed_ns >= ALL * whole, alone) {
+    Some(match (saving.counted_high_ns >= ALL * whole, alone) {
         (true, true) => "all of it".to_owned(),
         (true, false) => format!("all {}", of_kind(saving.kind)),
-        (false, _) => ns_range(saving.claimed_low_ns, saving.claimed_ns),
+        (false, _) => ns_range(saving.counted_low_ns, saving.counted_high_ns),
     })
 }
 
@@ -281,15 +288,15 @@ fn of_kind(kind: SavingKind) -> &'static str {
 }
 
 /// `12 to 24 ms of GPU time (10 to 20 %) and 3 ms of idle time (2 % of the window)`.
-fn total(c: &Claimed, s: &Summary) -> Option<String> {
+fn total(c: &TotalSaving, s: &Summary) -> Option<String> {
     let busy = s.busy_ns as f64;
     let mut parts = [
-        (SavingKind::Gpu, c.gpu_low_ns, c.gpu_ns, busy),
-        (SavingKind::Copy, c.copy_low_ns, c.copy_ns, busy),
+        (SavingKind::Gpu, c.gpu_low_ns, c.gpu_high_ns, busy),
+        (SavingKind::Copy, c.copy_low_ns, c.copy_high_ns, busy),
         (
             SavingKind::Idle,
             c.idle_low_ns,
-            c.idle_ns,
+            c.idle_high_ns,
             s.device_window_ns as f64,
         ),
     ];
@@ -326,7 +333,7 @@ fn nothing_found(report: &Report) -> String {
     if report
         .hidden
         .iter()
-        .any(|h| h.among == FoundAmong::Findings)
+        .any(|h| h.list == FindingList::Findings)
     {
         return match &report.baseline {
             Some(_) => "Nothing new was found.".to_owned(),
@@ -337,21 +344,21 @@ fn nothing_found(report: &Report) -> String {
     if report.method.rules_run == 0 {
         return "No rule was run, so there is no advice.".to_owned();
     }
-    if s.headroom.is_some() && s.priced_ns < LITTLE * s.kernel_time_ns as f64 {
+    if s.slowdown.is_some() && s.cost_known_ns < LITTLE * s.kernel_time_ns as f64 {
         return format!(
             "No advice, and that is no clean bill of health: {rules} ran, but only {} of the kernel time \
              could be compared with what the GPU can do. What they could not look at is listed below.",
-            percent(s.priced_ns / s.kernel_time_ns as f64)
+            percent(s.cost_known_ns / s.kernel_time_ns as f64)
         );
     }
-    if s.headroom.is_none() {
+    if s.slowdown.is_none() {
         return format!(
             "No advice, and that is no clean bill of health: {rules} ran, but no work could be compared \
              with what the GPU can do. {}",
             what_to_capture(report)
         );
     }
-    let looked = if report.not_judged.is_empty() {
+    let looked = if report.skipped.is_empty() {
         String::new()
     } else {
         " What they could not look at is listed below.".to_owned()
@@ -387,7 +394,11 @@ fn what_to_capture(report: &Report) -> String {
                 number of ranks."
             .to_owned();
     }
-    if report.method.priced_share.is_some_and(|share| share > MOST) {
+    if report
+        .method
+        .cost_known_share
+        .is_some_and(|share| share > MOST)
+    {
         return "The calls are too short to compare: capture larger ones.".to_owned();
     }
     "Record operators with their shapes: `emit_nvtx(record_shapes=True)` under nsys, or torch.profiler \
@@ -513,7 +524,7 @@ pub(super) fn saving(finding: &FindingReport) -> String {
     let Some(s) = &finding.saving else {
         return String::new();
     };
-    if s.claimed_ns <= 0.0 {
+    if s.counted_high_ns <= 0.0 {
         return "What it gives back is counted in findings before it.".to_owned();
     }
     let (what, whole) = match s.kind {
@@ -523,7 +534,7 @@ pub(super) fn saving(finding: &FindingReport) -> String {
     };
     format!(
         "Gives back {} of {what} ({} {whole}).",
-        ns_range(s.claimed_low_ns, s.claimed_ns),
-        percent(s.claimed_share)
+        ns_range(s.counted_low_ns, s.counted_high_ns),
+        percent(s.counted_share)
     )
 }

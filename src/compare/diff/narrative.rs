@@ -3,7 +3,7 @@
 
 use indexmap::IndexMap;
 
-use super::model::{Diff, FindingChange, Level, Matched, PartChange, Unit};
+use super::model::{Diff, FindingChange, MatchLevel, MatchedShare, PartChange, TimeUnit};
 use super::{
     FLOOR, MOST, SAME, changed_parts, is_beyond_noise, least_matched, measure, normalised,
 };
@@ -50,7 +50,7 @@ fn answer(diff: &Diff) -> String {
                 matched if matched < 0.001 => "no operator or kernel".to_owned(),
                 matched => format!("only {} of their GPU time", percent(matched)),
             },
-            diff.unit_because
+            diff.unit_reason
                 .as_ref()
                 .map_or(String::new(), |why| format!(", and {why}"))
         );
@@ -90,9 +90,9 @@ fn answer(diff: &Diff) -> String {
 fn subject(diff: &Diff) -> &'static str {
     match (diff.step, diff.unit) {
         (Some(_), _) => "a step takes",
-        (None, Unit::Step) => "the kernels of a step take",
-        (None, Unit::Call) if diff.by_kernel_name => "kernels of the same name take",
-        (None, Unit::Call) => "the calls that both profiles have take",
+        (None, TimeUnit::Step) => "the kernels of a step take",
+        (None, TimeUnit::Call) if diff.by_kernel_name => "kernels of the same name take",
+        (None, TimeUnit::Call) => "the calls that both profiles have take",
     }
 }
 
@@ -145,8 +145,8 @@ fn gpu_beside_step(diff: &Diff) -> Option<String> {
         return None;
     }
     let what = match diff.unit {
-        Unit::Step => "Its kernels take",
-        Unit::Call => "The calls that both have take",
+        TimeUnit::Step => "Its kernels take",
+        TimeUnit::Call => "The calls that both have take",
     };
     let per_data = if diff.sizes.is_some() {
         " per unit of data"
@@ -188,7 +188,7 @@ fn hardware(diff: &Diff) -> Option<String> {
         format!("only {} of what the hardware explains", percent(rest))
     };
     let furthest: Vec<String> = diff
-        .behind_hardware
+        .slower_than_hardware
         .iter()
         .take(NAMED)
         .filter_map(|row| {
@@ -319,9 +319,9 @@ fn how_sure(diff: &Diff) -> Option<String> {
     if !diff.comparable {
         return None;
     }
-    let exact = diff.matched.iter().find(|m| m.level == Level::Exact);
-    let mut others: Vec<&Matched> = diff.matched.iter().collect();
-    others.retain(|m| m.level != Level::Exact && m.before_share.max(m.after_share) > FLOOR);
+    let exact = diff.matched.iter().find(|m| m.level == MatchLevel::Exact);
+    let mut others: Vec<&MatchedShare> = diff.matched.iter().collect();
+    others.retain(|m| m.level != MatchLevel::Exact && m.before_share.max(m.after_share) > FLOOR);
     others.sort_by(|a, b| b.before_share.total_cmp(&a.before_share));
     let others: Vec<String> = others
         .iter()
@@ -341,7 +341,7 @@ fn how_sure(diff: &Diff) -> Option<String> {
         "{} of the GPU time before and {} after was matched by {}{others}{noise}.",
         percent(exact.map_or(0.0, |m| m.before_share)),
         percent(exact.map_or(0.0, |m| m.after_share)),
-        Level::Exact.words()
+        MatchLevel::Exact.words()
     ))
 }
 
@@ -363,7 +363,7 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
             percent(matched)
         ));
     }
-    if let Some(why) = diff.unit_because.as_ref().filter(|_| diff.comparable) {
+    if let Some(why) = diff.unit_reason.as_ref().filter(|_| diff.comparable) {
         cautions.push(format!(
             "Times are those of single calls, not of steps, because {why}. They count as often as the first \
              capture holds them; how often something is called is not compared."
@@ -385,8 +385,8 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
     }
     if diff.before.devices != diff.after.devices {
         let per_gpu = match diff.unit {
-            Unit::Step => "; times are those of one GPU",
-            Unit::Call => "",
+            TimeUnit::Step => "; times are those of one GPU",
+            TimeUnit::Call => "",
         };
         cautions.push(format!(
             "{} before, {} after{per_gpu}.",

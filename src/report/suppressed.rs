@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::build::claimed;
-use super::{FindingReport, Report, words};
+use super::build::total_saving;
+use super::{FindingReport, Report, narrative};
 
 /// [`FindingReport::since_baseline`] of what the baseline does not have.
 pub const NEW: &str = "new";
@@ -16,11 +16,11 @@ pub const NEW: &str = "new";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HiddenFinding {
-    pub because: Because,
+    pub reason: HiddenReason,
     /// The index in `suppressions` of the one that hides it.
     pub suppression: Option<u64>,
     /// The list it would stand in.
-    pub among: FoundAmong,
+    pub list: FindingList,
     pub finding: FindingReport,
 }
 
@@ -28,7 +28,7 @@ pub struct HiddenFinding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum Because {
+pub enum HiddenReason {
     /// The baseline has it.
     Known,
     Suppressed,
@@ -38,7 +38,7 @@ pub enum Because {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum FoundAmong {
+pub enum FindingList {
     Findings,
     Minor,
     Capture,
@@ -55,7 +55,7 @@ pub struct Baseline {
     /// Findings it has, whose rule looked again and found nothing.
     pub fixed: Vec<GoneFinding>,
     /// Findings it has, whose rule did not run or lacked a fact this time.
-    pub not_looked_at: Vec<GoneFinding>,
+    pub not_checked: Vec<GoneFinding>,
 }
 
 /// A finding of the baseline that was not made again.
@@ -72,7 +72,7 @@ pub struct GoneFinding {
 /// A suppression of the configuration, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Suppression {
+pub struct SuppressionReport {
     /// A rule, or several with `*`.
     pub rule: String,
     /// Where: a place, or several with `*`; `null` for everywhere.
@@ -101,7 +101,7 @@ pub enum SuppressionState {
 }
 
 /// Why a finding is taken out of sight: the reason, and the suppression's index.
-pub(crate) type Reason = (Because, Option<u64>);
+pub(crate) type Reason = (HiddenReason, Option<u64>);
 
 impl Report {
     /// Takes findings out of sight. Those left are numbered anew, and what the report says of them
@@ -110,24 +110,24 @@ impl Report {
         let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
         let hidden = &mut self.hidden;
         let lists = [
-            (FoundAmong::Findings, &mut self.findings),
-            (FoundAmong::Minor, &mut self.minor),
-            (FoundAmong::Capture, &mut self.capture),
+            (FindingList::Findings, &mut self.findings),
+            (FindingList::Minor, &mut self.minor),
+            (FindingList::Capture, &mut self.capture),
         ];
-        for (among, list) in lists {
+        for (name, list) in lists {
             let mut left = Vec::with_capacity(list.len());
             for mut finding in std::mem::take(list) {
                 let number = std::mem::take(&mut finding.number);
-                if let Some((because, suppression)) = why(&finding) {
+                if let Some((reason, suppression)) = why(&finding) {
                     hidden.push(HiddenFinding {
-                        because,
+                        reason,
                         suppression,
-                        among,
+                        list: name,
                         finding,
                     });
                     continue;
                 }
-                if among == FoundAmong::Findings {
+                if name == FindingList::Findings {
                     finding.number = left.len() as u64 + 1;
                     numbers.insert(number, finding.number);
                 }
@@ -157,13 +157,13 @@ impl Report {
             return;
         }
         for mut hidden in std::mem::take(&mut self.hidden) {
-            let list = match hidden.among {
-                FoundAmong::Findings => {
+            let list = match hidden.list {
+                FindingList::Findings => {
                     hidden.finding.number = self.findings.len() as u64 + 1;
                     &mut self.findings
                 }
-                FoundAmong::Minor => &mut self.minor,
-                FoundAmong::Capture => &mut self.capture,
+                FindingList::Minor => &mut self.minor,
+                FindingList::Capture => &mut self.capture,
             };
             list.push(hidden.finding);
         }
@@ -172,8 +172,8 @@ impl Report {
 
     /// Says again what the findings shown come to.
     pub(crate) fn retell(&mut self) {
-        self.claimed = claimed(&self.findings);
-        self.verdict = words::verdict(self);
+        self.total_saving = total_saving(&self.findings);
+        self.verdict = narrative::verdict(self);
     }
 
     /// Every finding made, shown or not.
