@@ -100,7 +100,8 @@ fn layer(
         .best_ideal_ns
         .filter(|ideal| *ideal > 0.0)
         .map(|ideal| row.cost_known_ns / ideal);
-    row.slowdown_partial = row.slowdown.is_some() && row.cost_known_ns < MOSTLY * row.time_ns as f64;
+    row.slowdown_partial =
+        row.slowdown.is_some() && row.cost_known_ns < MOSTLY * row.time_ns as f64;
     row.bound = bounds
         .into_iter()
         .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(a.0)))

@@ -1,64 +1,69 @@
-//! What a report says of ranks: one row per process, and what several of them say together.
+//! The ranks of a report: one row per process, and the comparison of several.
 
 use serde::{Deserialize, Serialize};
 
-/// One process that used a GPU: a rank of a distributed job. In the report of a single file this is
-/// all that is needed to compare it with other ranks later.
+/// A process that used a GPU: a rank of a distributed job. The row in the report of a single file holds
+/// everything that is needed to compare it with other ranks later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rank {
-    /// The distributed rank: as the profile says; for several files also from the file's name or its
-    /// place among the files (`rank_from` says which).
+    /// The distributed rank: from the profile; for several files also from the name of the file or from
+    /// its position among the files (see `rank_from`).
     pub rank: Option<u64>,
-    /// `profile`, `file name`, `position`; `None` where `rank` is not known.
+    /// Where `rank` comes from: `profile`, `file name` or `position`; `null` where it is not known.
     pub rank_from: Option<String>,
-    /// Ranks of the whole job, when the profile says.
+    /// Number of ranks of the whole job, if the profile has it.
     pub world_size: Option<u64>,
-    /// The name of its file.
+    /// Name of the profile.
     pub file: String,
     /// The process id, where the file holds several processes.
     pub process: Option<u64>,
-    /// Names of its GPUs, distinct.
+    /// Distinct names of its GPUs.
     pub gpu: Option<String>,
+    /// Number of its GPUs.
     pub devices: u64,
-    /// Judged steps of this process; 0 when the profile marks none.
+    /// Number of analysed steps of this process; 0 when the profile marks none.
     pub steps: u64,
     /// Mean length of those steps.
     pub step_ns: Option<f64>,
-    /// Sample standard deviation of their lengths; `None` below two steps.
+    /// Sample standard deviation of their lengths; `null` below two steps.
     pub step_sd_ns: Option<f64>,
+    /// Number of kernel executions in the window.
     pub kernels: u64,
     /// Sum of kernel durations in the window.
     pub kernel_time_ns: i64,
-    /// What its GPUs did; `None` where another process used one of them too.
+    /// Times of its GPUs; `null` where another process used one of them too.
     pub times: Option<RankTimes>,
-    /// Sum of the durations of its collectives. Sends and receives between two ranks are none.
+    /// Sum of the durations of its collectives, without sends and receives between two ranks.
     pub collective_ns: i64,
-    /// Each collective's duration, in order of launch. Only in the report of a single file.
+    /// Durations of its collectives, in order of launch. Only in the report of a single profile.
     #[serde(default)]
     pub collectives: Vec<CollectiveTimes>,
     /// Time in collectives beyond that of the fastest rank in the same collective, summed over those
     /// that could be matched. Only for several ranks.
     pub waited_ns: Option<f64>,
-    /// What the other ranks waited in collectives in which this one was the last to arrive. Only for
-    /// several ranks.
+    /// Time that the other ranks waited in collectives in which this rank arrived last. Only for several
+    /// ranks.
     pub caused_wait_ns: Option<f64>,
 }
 
-/// Times of the judged window on the GPUs of one rank: unions of intervals, summed over its GPUs.
+/// Times of the analysed window on the GPUs of one rank: unions of intervals, summed over its GPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RankTimes {
+    /// Length of the window.
     pub window_ns: i64,
+    /// Time in which any work ran.
     pub busy_ns: i64,
-    /// Of the window.
+    /// `busy_ns` as a share of `window_ns`.
     pub busy_share: f64,
-    /// Kernels, communication included.
+    /// Time in which a kernel ran, communication included.
     pub kernel_ns: i64,
-    /// Kernels that are not communication.
+    /// Time in which a kernel other than communication ran.
     pub compute_ns: i64,
+    /// Time of communication.
     pub comm_ns: i64,
-    /// Communication while nothing was computed.
+    /// Time of communication while nothing was computed.
     pub exposed_comm_ns: i64,
 }
 
@@ -66,82 +71,89 @@ pub struct RankTimes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CollectiveTimes {
-    /// The step's number; `None` outside numbered steps.
+    /// Number of the step; `null` outside numbered steps.
     pub step: Option<u64>,
-    /// `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, ...
+    /// Kind of collective: `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, ...
     pub kind: String,
-    /// Ranks that take part, when the profile says.
+    /// Number of ranks that take part, if the profile has it.
     pub group_size: Option<u64>,
-    /// How many there were.
+    /// Number of collectives.
     pub count: u64,
-    /// Duration of each; of very many only of the first ones.
+    /// Duration of each in nanoseconds; of very many only the first ones.
     pub ns: Vec<i64>,
 }
 
-/// What the profiles of one job say together.
+/// The comparison of the profiles of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Job {
-    /// Profiles in this report.
+    /// Number of profiles in this report.
     pub files: u64,
-    /// Ranks of the whole job, when the profiles say so and agree.
+    /// Number of ranks of the whole job, if the profiles have it and agree.
     pub world_size: Option<u64>,
-    /// Files that were given and are not in this report.
+    /// Files that were given but are not in this report.
     pub left_out: Vec<LeftOut>,
-    /// What is odd about the files taken together: plain sentences.
+    /// Reasons to doubt that the files belong together, in plain sentences.
     pub cautions: Vec<String>,
-    /// Stragglers, imbalance and waiting, or why they could not be judged: plain sentences.
+    /// Stragglers, imbalance and waiting, or why they are not known, in plain sentences.
     pub comparison: Vec<String>,
-    /// Mean step of the fastest and of the slowest rank, where every rank marks steps.
+    /// Mean step of the fastest rank, where every rank marks steps.
     pub fastest_step_ns: Option<f64>,
+    /// Mean step of the slowest rank, where every rank marks steps.
     pub slowest_step_ns: Option<f64>,
-    /// The rank the others wait for, when one stands out.
+    /// The rank that the others wait for, if one stands out.
     pub straggler: Option<u64>,
+    /// Waiting in collectives, where they could be matched.
     pub waits: Option<Waits>,
 }
 
-/// A file that is not part of the report.
+/// A file that is not in the report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeftOut {
+    /// Path of the file.
     pub file: String,
     /// Why, in one line.
     pub why: String,
 }
 
-/// Collectives compared over ranks. In each, the fastest rank arrived last and waited least: its
-/// time is taken for the transfer, what others took longer for waiting. The PyTorch profiler's
+/// Waiting in collectives. The fastest rank of a collective arrived last: its time counts as transfer,
+/// and what the other ranks took longer counts as waiting. The PyTorch profiler's
 /// TensorBoard plugin makes the same division (data transfer time, synchronizing time):
 /// <https://github.com/pytorch/kineto/tree/main/tb_plugin>.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Waits {
-    /// Collectives found on every rank, and on any.
+    /// Number of collectives that were found on every rank.
     pub compared: u64,
+    /// Number of collectives that were found on any rank.
     pub of: u64,
     /// Time of the fastest rank, summed over those compared.
     pub transfer_ns: f64,
-    /// Waiting of the rank that waited most, and of the one that waited least.
+    /// Waiting of the rank that waited longest.
     pub most_ns: f64,
+    /// Waiting of the rank that waited shortest.
     pub least_ns: f64,
-    /// Mean over ranks.
+    /// Mean waiting over all ranks.
     pub mean_ns: f64,
 }
 
-/// Where among the profiles of a job a finding was made.
+/// The profiles of a job in which a finding was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OnRanks {
-    /// `rank`, or `file` where files hold several ranks.
+    /// What is counted: `rank`, or `file` where files hold several ranks.
     pub unit: String,
-    /// How many of them it was found on.
+    /// Number of ranks or files that have the finding.
     pub on: u64,
+    /// Number of all ranks or files.
     pub of: u64,
-    /// The first of them: `0, 3, 7`.
+    /// Names of the first of them: `0, 3, 7`.
     pub names: String,
-    /// The one whose message and evidence are shown: where it costs most.
+    /// The rank or file whose message and evidence are shown: where it costs most.
     pub shown: String,
-    /// Upper end of what it claims there, least and most; `None` without an estimate.
+    /// Smallest upper end of the counted saving; `null` without an estimate.
     pub least_ns: Option<f64>,
+    /// Largest upper end of the counted saving; `null` without an estimate.
     pub most_ns: Option<f64>,
 }

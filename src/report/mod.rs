@@ -1,4 +1,4 @@
-//! Floor 7: one [`Report`], and the views of it.
+//! One [`Report`] of a profile, and its renderings.
 //!
 //! A report is plain data: numbers with their unit in the field's name, texts as the profile has
 //! them (shortened, home folders cut, not escaped). The JSON output *is* this struct; the Markdown
@@ -49,20 +49,21 @@ pub use template::{TemplateError, render_template};
 pub use text::text;
 pub use timeline::{DeviceRow, GapRow, IdleCause, StepRow, TimePart, TimelineReport};
 
-/// The verdict of a report whose numbers were put together elsewhere.
+/// The sentences of the verdict, for a report that was merged from others.
 pub(crate) fn verdict(report: &Report) -> Vec<String> {
     narrative::verdict(report)
 }
 
-/// Version of the shape of [`Report`]: it grows by new fields; a removed or changed one raises it.
+/// Version of the fields of [`Report`]. New fields do not change it; removed, renamed and changed
+/// fields raise it.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// What the caller may choose about a report.
+/// Options of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Findings shown in full; the others are folded.
+    /// Findings shown in full; the others are collapsed.
     pub top: usize,
-    /// Sites listed in [`Report::sites`]; the others are counted.
+    /// Most sites listed in [`Report::sites`]; the others are counted.
     pub max_sites: usize,
 }
 
@@ -75,119 +76,124 @@ impl Default for Options {
     }
 }
 
-/// Sites a report lists at most. A program with more than that runs shapes that never repeat, and
-/// nobody reads on.
+/// Most sites that a report lists. A program with more sites than that runs shapes that never repeat,
+/// and a longer list would not be read.
 pub const MAX_SITES: usize = 100_000;
 
-/// Everything said about one profile, or about the profiles of one job. Times are ns of the judged
-/// window, summed over devices.
+/// The report of one profile, or of the profiles of one job. Times are in nanoseconds of the analysed
+/// window, summed over devices. Shares are from 0 to 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
+    /// [`SCHEMA_VERSION`] of the program that wrote the report.
     pub schema_version: u32,
-    /// The name of the file judged: `net.sqlite`.
+    /// Name of the profile: `net.sqlite`.
     pub title: String,
-    /// The file judged, as `~/net.sqlite`.
+    /// Path of the profile, with the home folder cut: `~/net.sqlite`.
     pub file: String,
-    /// The verdict in a few plain sentences; the most important first.
+    /// The result in a few plain sentences, the most important first.
     pub verdict: Vec<String>,
-    /// What the reader must know before believing or sharing the report. Plain sentences.
+    /// What to know before relying on the report or sharing it, in plain sentences.
     pub cautions: Vec<String>,
+    /// The main figures.
     pub summary: Summary,
     /// One row per process that used a GPU: for several files, by rank.
     pub ranks: Vec<Rank>,
-    /// What several files together say; absent for a single one.
+    /// Comparison of the ranks; `null` for a single profile.
     #[serde(default)]
     pub job: Option<Job>,
-    /// Findings shown in full: the first so many of `findings`.
+    /// Number of findings, from the first, that are shown in full.
     pub top: usize,
-    /// What pays most first.
+    /// Findings worth acting on, largest saving first.
     pub findings: Vec<FindingReport>,
-    /// Findings too small to act on, same order.
+    /// Findings too small to act on, in the same order.
     pub minor: Vec<FindingReport>,
-    /// What the capture itself allows to be said: no advice on the program.
+    /// Findings about the capture, not about the program.
     pub capture: Vec<FindingReport>,
-    /// Findings of the lists above that are not shown, and why; in the order of those lists.
+    /// Findings of the lists above that are not shown, with the reason, in the order of those lists.
     #[serde(default)]
     pub hidden: Vec<HiddenFinding>,
-    /// The report this one was held against (`--baseline`).
+    /// The report that this one is compared with (`--baseline`).
     #[serde(default)]
     pub baseline: Option<Baseline>,
-    /// What the configuration asked not to be shown, and what came of it; in its order.
+    /// Suppressions of the configuration with their effect, in the order of the configuration.
     #[serde(default)]
     pub suppressions: Vec<SuppressionReport>,
-    /// Sum of what `findings` claim.
+    /// Sum of the savings that `findings` count.
     pub total_saving: TotalSaving,
-    /// Largest time first.
+    /// Time per layer, longest first.
     pub layers: Vec<LayerRow>,
-    /// Layers beyond the number listed.
+    /// Layers that are not listed.
     pub layers_omitted: Omitted,
-    /// The work, finest division: one row per layer, operator, direction and shapes. Largest time
-    /// first.
+    /// All work: one row per layer, operator, direction and shapes, longest time first.
     pub sites: Vec<SiteRow>,
-    /// Sites beyond the number listed.
+    /// Sites that are not listed.
     pub sites_omitted: Omitted,
-    /// What the GPUs did when.
+    /// Activity of the GPUs over time.
     pub timeline: TimelineReport,
-    /// Work that is already as fast as it gets.
+    /// Work within 10 % of its reachable time.
     pub already_fast: Vec<AlreadyFast>,
+    /// What came before the analysed window.
     pub setup: SetUp,
-    /// What the profile does not hold, largest time first.
+    /// Data that the profile lacks and the rules that need it, longest affected time first.
     pub skipped: Vec<SkippedRules>,
-    /// Kernel time without an operator, by reason, largest first.
+    /// Kernel time without an operator, by reason, longest first.
     pub unattributed: Vec<Unattributed>,
-    /// Time of operators without a price, by reason, largest first.
+    /// Time of operators whose cost is not known, by reason, longest first.
     pub cost_unknown: Vec<CostUnknown>,
     /// Rules that failed while running.
     pub faults: Vec<Fault>,
-    /// What the reader noticed about the file. Plain text.
+    /// Remarks of the reader about the file, as plain text.
     pub notes: Vec<String>,
+    /// How the figures were computed.
     pub method: Method,
 }
 
-/// The numbers of the verdict.
+/// The main figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
-    /// What to call the GPU: from the profile, else from the spec in use.
+    /// Name of the GPU: from the profile, else from the specification in use.
     pub gpu: Option<String>,
+    /// Number of GPUs with work in the window.
     pub devices: u64,
-    /// Distinct numbered steps that were judged; 0 when the profile marks none.
+    /// Number of distinct analysed steps; 0 when the profile marks none.
     pub steps: u64,
-    /// Mean length of those steps; on the GPU where the host runs ahead of it.
+    /// Mean length of those steps; measured on the GPU where the host runs ahead of it.
     pub step_ns: Option<f64>,
-    /// Their mean length on the host, where that is shorter: the host only queues work.
+    /// Mean length of the steps on the host, where it is shorter because the host only queues work.
     pub host_step_ns: Option<f64>,
-    /// Communication per step while nothing else ran; `None` without steps or communication.
+    /// Communication per step while nothing else ran; `null` without steps or communication.
     pub exposed_comm_per_step_ns: Option<f64>,
     /// Wall time of the window.
     pub window_ns: i64,
-    /// Wall time of the window, once per device: what `busy_ns` is a share of.
+    /// Wall time of the window times the number of devices: the whole of `busy_share`.
     pub device_window_ns: i64,
-    /// Time some work ran: kernels, copies, sets, graph launches.
+    /// Time in which any work ran: kernels, copies, memory sets, graph launches.
     pub busy_ns: i64,
     /// `busy_ns / device_window_ns`.
     pub busy_share: f64,
-    /// Time a kernel ran.
+    /// Time in which at least one kernel ran.
     pub kernel_ns: i64,
-    /// Copies while no kernel ran.
+    /// Time of copies while no kernel ran.
     pub exposed_copy_ns: i64,
-    /// Communication while no other kernel ran.
+    /// Time of communication while no other kernel ran.
     pub exposed_comm_ns: i64,
-    /// CUDA graph launches recorded whole: no kernels inside them are known.
+    /// Time of CUDA graph launches that were recorded without the kernels inside them.
     pub graph_ns: i64,
     /// Sum of kernel durations in the window (overlapping kernels count twice).
     pub kernel_time_ns: i64,
+    /// Number of kernel executions in the window.
     pub kernels: u64,
     /// Kernel time whose operator is known.
     pub with_operator_ns: i64,
-    /// Measured time of the work that has a price and an ideal time.
+    /// Measured time of the work with a known cost and an ideal time.
     pub cost_known_ns: f64,
     /// Ideal time of the same work on the best unit and precision available.
     pub best_ideal_ns: Option<f64>,
     /// `cost_known_ns / best_ideal_ns`.
     pub slowdown: Option<f64>,
-    /// Why idle time is not judged; `None` when it may be trusted.
+    /// Why idle time is unreliable in this capture; `null` when it is reliable.
     pub idle_unreliable: Option<String>,
 }
 
@@ -197,52 +203,64 @@ pub struct Summary {
 pub struct FindingReport {
     /// 1 for the first; 0 for minor findings, which are not numbered.
     pub number: u64,
+    /// Id of the rule: `precision/amp-off`.
     pub rule: String,
     /// The rule's file.
     pub rule_file: String,
+    /// Category of the rule: `precision`.
     pub category: String,
+    /// Title of the rule.
     pub title: String,
+    /// How serious the finding is.
     pub severity: Severity,
+    /// How certain the finding is.
     pub confidence: Confidence,
-    /// Where, for people.
+    /// Where it was found: a layer and an operator, or a summary of several.
     pub place: String,
-    /// What tells it from its rule's other findings, in words that are the same on other ranks;
-    /// empty where the rule makes one finding per run.
+    /// Identifies the finding among those of its rule, with the same text on all ranks; empty where the
+    /// rule makes one finding per run.
     pub subject: String,
-    /// Every place it was found at, most time first, at most 100; empty for what is about the run,
-    /// idle time or a rank.
+    /// All places, longest time first, at most 100; empty for findings about the run, idle time or a
+    /// rank.
     #[serde(default)]
     pub places: Vec<FindingPlace>,
+    /// Number of places that `places` leaves out.
     #[serde(default)]
     pub places_omitted: u64,
-    /// With a baseline: `new`, or in words why it is shown although the baseline has it.
+    /// With a baseline: `new`, or why it is shown although the baseline has it; `null` for known findings.
     #[serde(default)]
     pub since_baseline: Option<String>,
-    /// It is about the run as a whole, not about a place in it.
+    /// Whether it is about the run as a whole and not about a place in it.
     pub whole_run: bool,
+    /// Number of calls, kernels, copies or gaps it covers: see `calls_unit`.
     pub calls: u64,
     /// What `calls` counts.
     #[serde(default)]
     pub calls_unit: CallUnit,
+    /// Number of sites, layers, gaps or other subjects that the rule matched.
     pub members: u64,
+    /// Time of the work it is about.
     pub time_ns: f64,
-    /// Of GPU busy time, or of the window when `saving.kind` is `idle`.
+    /// `time_ns` as a share of GPU busy time, or of the window when `saving.kind` is `idle`.
     pub share: f64,
+    /// Estimated saving; `null` without an estimate.
     pub saving: Option<SavingReport>,
-    /// Markdown, as the rule wrote it; values from the profile are escaped in it.
+    /// The problem, in Markdown of the rule; values from the profile are escaped.
     pub message: String,
-    /// Markdown.
+    /// Why it costs time, in Markdown.
     pub why: String,
-    /// Markdown.
+    /// What to change, in Markdown.
     pub fix: String,
+    /// Web pages that explain more.
     pub references: Vec<String>,
+    /// What the finding is based on.
     pub evidence: Evidence,
-    /// Which ranks it was found on; absent in the report of a single file.
+    /// The ranks it was found on; `null` in the report of a single profile.
     #[serde(default)]
     pub on_ranks: Option<OnRanks>,
 }
 
-/// What a finding has so and so many of.
+/// What the number of calls of a finding counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -252,6 +270,7 @@ pub enum CallUnit {
     Call,
     /// Kernel executions.
     Kernel,
+    /// Memory copies.
     Copy,
     /// Idle intervals.
     Gap,
@@ -263,51 +282,61 @@ pub enum CallUnit {
 pub struct FindingPlace {
     /// `blocks.*.mlp · aten::addmm (fprop)`.
     pub place: String,
+    /// Time at this place.
     pub time_ns: f64,
 }
 
-/// Time a finding gives back.
+/// Estimated saving of a finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SavingReport {
+    /// The kind of time that is saved.
     pub kind: SavingKind,
-    /// Lower and upper end of the finding on its own.
+    /// Lower end of the saving of this finding alone.
     pub low_ns: f64,
+    /// Upper end of the saving of this finding alone.
     pub high_ns: f64,
-    /// Lower and upper end of what no finding before it has total_saving; the totals add these.
+    /// Lower end of the part that findings before it do not count. Totals add these parts.
     pub counted_low_ns: f64,
+    /// Upper end of the part that findings before it do not count. Totals add these parts.
     pub counted_high_ns: f64,
-    /// `counted_high_ns` of GPU busy time, or of the window for idle time.
+    /// `counted_high_ns` as a share of GPU busy time, or of the window for idle time.
     pub counted_share: f64,
-    /// Upper end total_saving by findings before it.
+    /// Upper end of the part that findings before it count.
     pub overlap_ns: f64,
-    /// Wall time given back by the total_saving part per step (per window without steps) on each device.
+    /// Wall time that the counted part saves per step (per window without steps) on each device.
     pub step_ns: Option<f64>,
 }
 
-/// Sums of claims, by what kind of time they give back.
+/// Sums of the counted savings, by kind of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TotalSaving {
+    /// Lower end of kernel time saved.
     pub gpu_low_ns: f64,
+    /// Upper end of kernel time saved.
     pub gpu_high_ns: f64,
+    /// Lower end of copy time saved.
     pub copy_low_ns: f64,
+    /// Upper end of copy time saved.
     pub copy_high_ns: f64,
+    /// Lower end of idle time saved.
     pub idle_low_ns: f64,
+    /// Upper end of idle time saved.
     pub idle_high_ns: f64,
 }
 
-/// What a finding rests on.
+/// The evidence of a finding.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Evidence {
-    /// Fact and printed value, for the worst member.
+    /// Facts with their printed values, of the member with the longest time.
     pub facts: Vec<FactValue>,
-    /// Operators with the arguments of their most expensive site, most time first.
+    /// Operators with the arguments of their longest site, longest time first.
     pub operators: Vec<OperatorUse>,
-    /// Most time first.
+    /// Kernels, longest time first.
     pub kernels: Vec<KernelUse>,
-    /// `net.py:42`, distinct, most time first.
+    /// Distinct source lines, longest time first: `net.py:42`.
     pub source_lines: Vec<String>,
 }
 
@@ -315,7 +344,9 @@ pub struct Evidence {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FactValue {
+    /// Name of the fact: `site.math_dtype`.
     pub name: String,
+    /// Its value, printed with its unit.
     pub value: String,
 }
 
@@ -323,13 +354,17 @@ pub struct FactValue {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OperatorUse {
+    /// Name of the operator.
     pub operator: String,
+    /// `fprop`, `bprop`, `update` or `unknown`.
     pub direction: String,
     /// `bf16[4096, 1600], bf16[1600, 50257]`; empty when the profile has no shapes.
     pub arguments: String,
-    /// The arguments are those of the matching forward call.
+    /// Whether the arguments are those of the matching forward call.
     pub arguments_from_forward: bool,
+    /// Number of calls.
     pub calls: u64,
+    /// GPU time of those calls.
     pub time_ns: i64,
 }
 
@@ -337,173 +372,216 @@ pub struct OperatorUse {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KernelUse {
+    /// Name of the kernel.
     pub kernel: String,
+    /// Kind of kernel: `gemm`, `conv`, `pointwise`.
     pub family: String,
+    /// Number of executions.
     pub count: u64,
+    /// Time of those executions.
     pub time_ns: i64,
 }
 
-/// A layer pattern, or an operator where nothing names layers.
+/// Time of a layer pattern, or of an operator where no layer is known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LayerRow {
+    /// Name of the layer pattern: `blocks.*.mlp`.
     pub name: String,
-    /// Whether `name` is a layer; otherwise it is the operator or the reason there is none.
+    /// Whether `name` is a layer; otherwise it is an operator, or the reason why there is none.
     pub is_layer: bool,
-    /// Layers folded into this row.
+    /// Number of layers in this row.
     pub layers: u64,
+    /// Number of operator calls.
     pub calls: u64,
+    /// GPU time.
     pub time_ns: i64,
-    /// Of all kernel time in the window.
+    /// `time_ns` as a share of all kernel time in the window.
     pub share: f64,
-    /// Parts of `time_ns`.
+    /// Part of `time_ns` in the forward pass.
     pub fprop_ns: i64,
+    /// Part of `time_ns` in the backward pass.
     pub bprop_ns: i64,
+    /// Part of `time_ns` in the optimizer.
     pub update_ns: i64,
-    /// The part of `time_ns` with a known ideal.
+    /// Part of `time_ns` with a known ideal time.
     pub cost_known_ns: f64,
+    /// Ideal time of that part, on the best unit and precision available.
     pub best_ideal_ns: Option<f64>,
     /// `cost_known_ns / best_ideal_ns`.
     pub slowdown: Option<f64>,
-    /// `slowdown` speaks for less than 80 % of the time.
+    /// Whether `slowdown` covers less than 80 % of the time.
     pub slowdown_partial: bool,
-    /// What limits most of its priced time: `math`, `memory` or `latency`.
+    /// What limits most of the time with a known cost: `math`, `memory` or `latency`.
     pub bound: Option<String>,
     /// Numbers of the findings about it.
     pub findings: Vec<u64>,
 }
 
-/// Rows left out of a list.
+/// Rows that a list leaves out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Omitted {
+    /// Number of rows.
     pub count: u64,
+    /// Sum of their times.
     pub time_ns: i64,
 }
 
-/// Work within 10 % of its reachable time.
+/// Work within 10 % of its reachable time: optimizing it is not worthwhile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AlreadyFast {
+    /// Layer pattern; empty where no layer is known.
     pub place: String,
+    /// Name of the operator.
     pub operator: String,
+    /// `fprop`, `bprop`, `update` or `unknown`.
     pub direction: String,
+    /// Number of calls.
     pub calls: u64,
+    /// GPU time.
     pub time_ns: i64,
-    /// Of all kernel time in the window.
+    /// `time_ns` as a share of all kernel time in the window.
     pub share: f64,
+    /// Time that well-tuned kernels reach on this GPU.
     pub reachable_ns: f64,
+    /// What limits it: `math`, `memory` or `latency`.
     pub bound: Option<String>,
 }
 
-/// Facts that are missing for the same reason.
+/// Rules that were skipped because the profile lacks the same data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SkippedRules {
-    /// What to collect and how; Markdown.
+    /// What to record, and how, in Markdown.
     pub needs: String,
+    /// Names of the missing facts.
     pub facts: Vec<String>,
-    /// Rules that could not be judged everywhere.
+    /// Rules that were skipped, everywhere or in places.
     pub rules: Vec<String>,
-    /// GPU time of the work the fact that is missing most is missing for.
+    /// GPU time of the work that lacks the fact that is missing most.
     pub time_ns: f64,
 }
 
-/// Kernels without an operator.
+/// Kernels without an operator, for one reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unattributed {
     /// `no_launch`, `graph_replay`, `no_range`, `no_operator`.
     pub reason: String,
-    /// The same for people, with what to do about it; Markdown.
+    /// The reason in words, and what to do about it, in Markdown.
     pub text: String,
+    /// Number of kernel executions.
     pub kernels: u64,
+    /// Kernel time.
     pub time_ns: i64,
+    /// `time_ns` as a share of all kernel time in the window.
     pub share: f64,
 }
 
-/// Operators without a price.
+/// Operators whose cost is not known, for one reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CostUnknown {
+    /// Why the cost is not known.
     pub reason: String,
+    /// GPU time of the operators.
     pub time_ns: i64,
+    /// `time_ns` as a share of all kernel time in the window.
     pub share: f64,
-    /// The most expensive of them, at most five.
+    /// The operators with the longest time, at most five.
     pub operators: Vec<String>,
 }
 
-/// How the numbers were made.
+/// How the figures were computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Method {
-    /// `pyprof-advise 0.1.0`.
+    /// Program and version: `pyprof-advise 0.1.0`.
     pub program: String,
+    /// Name of the format of the profile.
     pub format: String,
+    /// Size of the profile in bytes.
     pub file_bytes: u64,
+    /// Version of the tool that wrote the profile.
     pub tool_version: Option<String>,
+    /// Version of the schema of the profile.
     pub export_schema: Option<String>,
-    /// Device names as the profile has them.
+    /// Names of the devices, as the profile has them.
     pub devices: Vec<String>,
+    /// The GPU whose peaks the work is compared with; `null` when it is not known.
     pub gpu: Option<GpuUsed>,
-    /// Priced share of all kernel time.
+    /// Share of all kernel time whose cost is known.
     pub cost_known_share: Option<f64>,
-    /// Kernel time whose launch and operator are known, of all kernel time.
+    /// Share of all kernel time whose launch and operator are known.
     pub attributable_share: Option<f64>,
-    /// Priced share of that.
+    /// Share of the kernel time with a known launch and operator whose cost is known.
     pub cost_known_attributable_share: Option<f64>,
-    /// Where layer names come from.
+    /// Where the names of layers come from.
     pub layer_source: Option<String>,
-    /// What the cost formulas assume, where it matters here.
+    /// Assumptions of the cost formulas that apply to this profile.
     pub assumptions: Vec<String>,
-    /// Costs that come from the user's files instead of the built-in table.
+    /// Costs taken from files of the user instead of the built-in table.
     pub user_costs: Vec<UserCosted>,
+    /// Number of rules that ran.
     pub rules_run: u64,
 }
 
-/// Operators priced by a user's file.
+/// Operators whose cost comes from a file of the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UserCosted {
+    /// The cost file.
     pub file: String,
-    /// Most time first.
+    /// The operators, longest time first.
     pub operators: Vec<String>,
+    /// Number of calls.
     pub calls: u64,
+    /// GPU time of those calls.
     pub time_ns: i64,
 }
 
-/// The GPU the work was measured against.
+/// The GPU whose peaks the work is compared with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuUsed {
+    /// Id in the list of known GPUs: `a100-sxm4-40gb`.
     pub id: String,
+    /// Name of the GPU.
     pub name: String,
-    /// How it was settled on.
+    /// How it was chosen.
     pub how: String,
+    /// Remarks about the specification, in plain sentences.
     pub remarks: Vec<String>,
-    /// The profile was taken on another GPU: the figures say what would be.
+    /// Whether the profile was taken on another GPU, so that the figures are hypothetical.
     pub what_if: bool,
+    /// Peak DRAM bandwidth in bytes per second.
     pub bandwidth_bytes_per_s: f64,
-    /// fp32 rate outside Tensor Cores.
+    /// Peak fp32 rate outside Tensor Cores.
     pub fp32_flops_per_s: Option<f64>,
-    /// `Tensor Cores`, or `matrix cores` on AMD.
+    /// Name of the matrix units: `Tensor Cores`, or `matrix cores` on AMD.
     pub matrix_unit: String,
-    /// Tensor Core (matrix core) rate of 16-bit floats.
+    /// Peak rate of 16-bit floats on Tensor Cores (matrix cores).
     pub tensor_16bit_flops_per_s: Option<f64>,
-    /// Every math rate of the GPU: the horizontal lines of its roofline. Highest first.
+    /// All peak math rates, highest first: the horizontal lines of the roofline.
     pub ceilings: Vec<Ceiling>,
+    /// Share of the math peak that counts as reachable.
     pub reachable_math_share: f64,
+    /// Share of the bandwidth that counts as reachable.
     pub reachable_memory_share: f64,
+    /// Sources of the peaks.
     pub sources: Vec<String>,
 }
 
-/// One math rate of a GPU, dense.
+/// A peak math rate of a GPU, for dense operands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Ceiling {
-    /// `fp16`, `tf32`.
+    /// Data type: `fp16`, `tf32`.
     pub dtype: String,
-    /// On Tensor Cores (matrix cores).
+    /// Whether the rate is that of Tensor Cores (matrix cores).
     pub tensor_core: bool,
+    /// FLOPs per second.
     pub flops_per_s: f64,
 }

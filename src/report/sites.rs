@@ -1,4 +1,4 @@
-//! The table of sites: the finest division of the work, for programs and for the tables people sort.
+//! The table of sites: one row per layer, operator, direction and shapes.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,60 +9,64 @@ use super::narrative;
 use crate::correlate::Site;
 use crate::cost::{Bound, Costed, DecodedName, Family, SiteCost, TensorCore};
 
-/// All calls of one operator in one layer, direction and shape; or, without an operator, all runs of
-/// one kernel. Times, FLOPs and bytes are sums over the calls.
+/// All calls of one operator in one layer with the same direction and shapes; or all executions of one
+/// kernel without an operator. Times, FLOPs and bytes are sums over the calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteRow {
-    /// `blocks.7.mlp`.
+    /// The layer: `blocks.7.mlp`.
     pub layer: Option<String>,
-    /// The layers it is like: `blocks.*.mlp`.
+    /// The layer pattern: `blocks.*.mlp`.
     pub pattern: Option<String>,
+    /// Name of the operator; `null` when it is not known.
     pub operator: Option<String>,
     /// Why there is no operator: `no_launch`, `graph_replay`, `no_range`, `no_operator`.
     pub missing: Option<String>,
     /// `fprop`, `bprop`, `update` or `unknown`.
     pub direction: String,
-    /// Forward work done again in the backward pass.
+    /// Whether it is forward work that is recomputed in the backward pass.
     pub recomputed: bool,
     /// `bf16[4096, 1600], bf16[1600, 50257]`; empty when the profile has no shapes.
     pub arguments: String,
-    /// The arguments are those of the matching forward call.
+    /// Whether the arguments are those of the matching forward call.
     pub arguments_from_forward: bool,
+    /// Number of calls.
     pub calls: u64,
+    /// GPU time.
     pub time_ns: i64,
     /// The part of `time_ns` during which nothing else ran on the device.
     pub exposed_ns: i64,
-    /// Of all kernel time in the window.
+    /// `time_ns` as a share of all kernel time in the window.
     pub share: f64,
-    /// `gemm`, `conv`, `pointwise`.
+    /// Kind of operator: `gemm`, `conv`, `pointwise`.
     pub family: String,
+    /// Floating point operations; `null` when not known.
     pub flops: Option<f64>,
-    /// DRAM bytes.
+    /// Bytes read from and written to DRAM; `null` when not known.
     pub bytes: Option<f64>,
-    /// `flops / bytes`.
+    /// Arithmetic intensity, `flops / bytes`.
     pub intensity: Option<f64>,
-    /// In the unit and precision the work ran in.
+    /// Ideal time in the unit and precision that the work ran in.
     pub ideal_ns: Option<f64>,
-    /// On the best unit and precision available to it.
+    /// Ideal time on the best unit and precision available to it.
     pub best_ideal_ns: Option<f64>,
-    /// What well-tuned kernels take there.
+    /// Time that well-tuned kernels reach on that unit.
     pub reachable_ns: Option<f64>,
-    /// `time_ns / best_ideal_ns`.
+    /// `time_ns / best_ideal_ns`; `null` where it is not meaningful.
     pub slowdown: Option<f64>,
     /// What limits it: `math`, `memory` or `latency`.
     pub bound: Option<String>,
-    /// What the math runs in.
+    /// Data type of the math.
     pub dtype: Option<String>,
     /// Whether the math ran on Tensor Cores; `null` when the kernel's name does not say.
     pub tensor_core: Option<bool>,
-    /// The kernel that takes most of it.
+    /// The kernel with the longest time.
     pub kernel: Option<String>,
-    /// Kernels executed.
+    /// Number of kernel executions.
     pub kernels: u64,
-    /// Why it has no price.
+    /// Why the cost is not known; `null` when it is.
     pub cost_unknown: Option<String>,
-    /// `model/net.py:42`.
+    /// The source line: `model/net.py:42`.
     pub source_line: Option<String>,
     /// Numbers of the findings about it.
     pub findings: Vec<u64>,
@@ -148,8 +152,8 @@ fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     ratio.is_finite().then_some(ratio)
 }
 
-/// As in the tables by layer: a search among algorithms, work below what a launch takes and
-/// collectives, which wait for links and other ranks, have none.
+/// The slowdown of a site. Autotuning, latency-bound work and collectives (which wait for links and other
+/// ranks) have none, as in the table of layers.
 fn slowdown(site: &Site, cost: &SiteCost, best_ideal_ns: Option<f64>) -> Option<f64> {
     let comparable = !cost.autotuning
         && cost.bound != Some(Bound::Latency)

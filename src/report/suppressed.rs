@@ -1,6 +1,7 @@
-//! Findings that were made and are not shown: known from a baseline, or suppressed.
+//! Findings that are not shown, because a baseline has them or a suppression covers them.
 //!
-//! They leave the lists people read and gates count, and stay in the JSON with the reason.
+//! They are removed from the lists that people read and gates count, and stay in the JSON with the
+//! reason.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +10,20 @@ use serde::{Deserialize, Serialize};
 use super::build::total_saving;
 use super::{FindingReport, Report, narrative};
 
-/// [`FindingReport::since_baseline`] of what the baseline does not have.
+/// [`FindingReport::since_baseline`] of findings that the baseline does not have.
 pub const NEW: &str = "new";
 
 /// A finding that is not shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HiddenFinding {
+    /// Why it is not shown.
     pub reason: HiddenReason,
-    /// The index in `suppressions` of the one that hides it.
+    /// Index in `suppressions` of the one that hides it; `null` for known findings.
     pub suppression: Option<u64>,
-    /// The list it would stand in.
+    /// The list that it was removed from.
     pub list: FindingList,
+    /// The finding.
     pub finding: FindingReport,
 }
 
@@ -31,6 +34,7 @@ pub struct HiddenFinding {
 pub enum HiddenReason {
     /// The baseline has it.
     Known,
+    /// A suppression of the configuration covers it.
     Suppressed,
 }
 
@@ -39,22 +43,25 @@ pub enum HiddenReason {
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum FindingList {
+    /// [`Report::findings`].
     Findings,
+    /// [`Report::minor`].
     Minor,
+    /// [`Report::capture`].
     Capture,
 }
 
-/// The report this one was held against.
+/// The report that this one was compared with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Baseline {
-    /// The file it was read from.
+    /// File that it was read from.
     pub file: String,
-    /// The profile it is about.
+    /// Name of its profile.
     pub title: String,
-    /// Findings it has, whose rule looked again and found nothing.
+    /// Its findings whose rule ran again and found nothing.
     pub fixed: Vec<GoneFinding>,
-    /// Findings it has, whose rule did not run or lacked a fact this time.
+    /// Its findings whose rule did not run or lacked a fact this time.
     pub not_checked: Vec<GoneFinding>,
 }
 
@@ -62,50 +69,54 @@ pub struct Baseline {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GoneFinding {
+    /// Id of the rule.
     pub rule: String,
+    /// Title of the finding.
     pub title: String,
+    /// Where it was found.
     pub place: String,
-    /// What it covered: of GPU busy time, or of the window for idle time.
+    /// Time that it covered, as a share of GPU busy time, or of the window for idle time.
     pub share: f64,
 }
 
-/// A suppression of the configuration, and what came of it.
+/// A suppression of the configuration and its effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SuppressionReport {
-    /// A rule, or several with `*`.
+    /// Id of a rule, or a pattern with `*`.
     pub rule: String,
-    /// Where: a place, or several with `*`; `null` for everywhere.
+    /// A place, or a pattern with `*`; `null` for everywhere.
     pub place: Option<String>,
+    /// Why the findings are suppressed.
     pub reason: String,
     /// The last day it holds: `2026-12-31`.
     pub until: Option<String>,
+    /// Its effect.
     pub state: SuppressionState,
-    /// How many findings it hides; expired, how many it would hide.
+    /// Number of findings that it hides, or would hide if it had not expired.
     pub findings: u64,
 }
 
-/// What came of a suppression.
+/// The effect of a suppression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum SuppressionState {
     /// It hides findings.
     Used,
-    /// There was nothing to hide.
+    /// It matches no finding.
     Unused,
     /// Its last day has passed: it hides nothing.
     Expired,
-    /// No rule it is about ran.
+    /// None of its rules ran.
     NotRun,
 }
 
-/// Why a finding is taken out of sight: the reason, and the suppression's index.
+/// Why a finding is hidden, and the index of the suppression.
 pub(crate) type Reason = (HiddenReason, Option<u64>);
 
 impl Report {
-    /// Takes findings out of sight. Those left are numbered anew, and what the report says of them
-    /// together is said anew.
+    /// Hides the findings that `why` has a reason for. Renumbers the others and updates the totals.
     pub(crate) fn hide(&mut self, mut why: impl FnMut(&FindingReport) -> Option<Reason>) {
         let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
         let hidden = &mut self.hidden;
@@ -146,7 +157,7 @@ impl Report {
         self.retell();
     }
 
-    /// Puts every finding back that is not shown, behind those that are, and forgets what hid them.
+    /// Appends hidden findings to their lists again, and removes the baseline and the suppressions.
     pub(crate) fn unhide(&mut self) {
         self.baseline = None;
         self.suppressions.clear();
@@ -170,13 +181,13 @@ impl Report {
         self.retell();
     }
 
-    /// Says again what the findings shown come to.
+    /// Updates the total saving and the verdict after `findings` changed.
     pub(crate) fn retell(&mut self) {
         self.total_saving = total_saving(&self.findings);
         self.verdict = narrative::verdict(self);
     }
 
-    /// Every finding made, shown or not.
+    /// All findings, whether shown or hidden.
     pub(crate) fn all_findings(&self) -> impl Iterator<Item = &FindingReport> {
         let shown = self.findings.iter().chain(&self.minor).chain(&self.capture);
         shown.chain(self.hidden.iter().map(|h| &h.finding))

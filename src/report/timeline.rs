@@ -1,4 +1,4 @@
-//! What the GPUs did when: the parts of the time, the steps, and the gaps worth looking at.
+//! Activity of the GPUs over time: parts of the window, steps and the longest gaps.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,34 +20,37 @@ const MAX_STEPS: usize = 1_000;
 /// Devices listed: the first.
 const MAX_DEVICES: usize = 64;
 
-/// The judged window on the GPUs' clock. Times are ns; starts count from the start of the window.
+/// The analysed window on the clock of the GPUs. Times are in nanoseconds; starts count from the start of
+/// the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TimelineReport {
     /// Length of the window.
     pub ns: i64,
-    /// What the devices' windows divide into; adds up to `summary.device_window_ns`.
+    /// The windows of all devices by activity; adds up to `summary.device_window_ns`.
     pub parts: Vec<TimePart>,
-    /// Idle time by cause, largest first. No evidence where `summary.idle_unreliable` says so.
+    /// Idle time by cause, longest first. Unreliable where `summary.idle_unreliable` is set.
     pub idle: Vec<IdleCause>,
+    /// One row per GPU.
     pub devices: Vec<DeviceRow>,
-    /// Devices beyond the number listed.
+    /// Number of devices that are not listed.
     pub devices_omitted: u64,
     /// Numbered steps in time order, one row per process that marks them.
     pub steps: Vec<StepRow>,
-    /// Steps beyond the number listed.
+    /// Number of steps that are not listed.
     pub steps_omitted: u64,
 }
 
-/// A part of the devices' time.
+/// Time of the devices with one kind of activity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TimePart {
     /// `compute`, `communication` (while nothing computed), `copy` (while no kernel ran), `set` or
     /// `idle`.
     pub what: String,
+    /// Time in nanoseconds, summed over devices.
     pub ns: i64,
-    /// Of `summary.device_window_ns`.
+    /// `ns` as a share of `summary.device_window_ns`.
     pub share: f64,
 }
 
@@ -55,40 +58,47 @@ pub struct TimePart {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IdleCause {
-    /// `host_late`, `after_sync`, `data_loading`: the words of the fact `gap.cause`.
+    /// A value of the fact `gap.cause`: `host_late`, `after_sync`, `data_loading`, ...
     pub cause: String,
+    /// Number of gaps.
     pub gaps: u64,
+    /// Sum of their lengths in nanoseconds.
     pub ns: i64,
 }
 
-/// One GPU.
+/// Activity of one GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DeviceRow {
-    /// `GPU 0`.
+    /// Name of the device: `GPU 0`.
     pub device: String,
-    /// From its first to its last work inside the window.
+    /// Start of its first work inside the window.
     pub start_ns: i64,
+    /// Time from its first to its last work inside the window.
     pub ns: i64,
+    /// Time in which any work ran.
     pub busy_ns: i64,
-    /// Busy share of equal parts of `ns`, in order.
+    /// Busy shares of equal parts of `ns`, in time order.
     pub busy: Vec<f64>,
-    /// The longest, in time order.
+    /// The longest gaps, in time order.
     pub gaps: Vec<GapRow>,
-    /// Gaps beyond the number listed.
+    /// Gaps that are not listed.
     pub gaps_omitted: Omitted,
 }
 
-/// An interval in which a device did nothing.
+/// An interval in which a device was idle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GapRow {
+    /// Start of the gap.
     pub start_ns: i64,
+    /// Length of the gap.
     pub ns: i64,
+    /// A value of the fact `gap.cause`.
     pub cause: String,
     /// The kernel that ended it.
     pub next_kernel: Option<String>,
-    /// The host call blamed.
+    /// The host call that caused it, if one is known.
     pub call: Option<String>,
 }
 
@@ -96,16 +106,19 @@ pub struct GapRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StepRow {
+    /// Number of the step.
     pub number: u64,
+    /// Start of the step on the host.
     pub start_ns: i64,
+    /// Length of the step.
     pub ns: i64,
-    /// When the GPU began with what was launched in it; `null` when nothing was.
+    /// When the GPU started the work launched in it; `null` when nothing was launched.
     #[serde(default)]
     pub gpu_start_ns: Option<i64>,
     /// Sum of the durations of the kernels launched in it.
     #[serde(default)]
     pub kernel_ns: i64,
-    /// Not judged.
+    /// Whether it is a warm-up step, which is not analysed.
     pub warmup: bool,
     /// Of the time of all devices inside the step; `null` when none did anything near it.
     pub busy_share: Option<f64>,

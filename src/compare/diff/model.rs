@@ -1,107 +1,117 @@
-//! What two reports say held against each other: plain data, which `--format json` prints as it is.
+//! The data of a comparison of two reports, which `--format json` prints as it is.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the shape of [`Diff`]: it grows by new fields; a removed or changed one raises it.
+/// Version of the fields of [`Diff`]. New fields do not change it; removed, renamed and changed fields
+/// raise it.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// Everything said about two reports. Times are ns per [`TimeUnit`]: of one step on one GPU, or of the
-/// calls that the first capture holds. Texts are as the reports have them, not escaped.
+/// The comparison of two reports. Times are in nanoseconds per [`TimeUnit`]: of one step on one GPU, or of
+/// the calls of the first capture. Texts are as the reports have them, not escaped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Diff {
+    /// [`SCHEMA_VERSION`] of the program that wrote the comparison.
     pub schema_version: u32,
+    /// The report before the change.
     pub before: DiffSide,
+    /// The report after the change.
     pub after: DiffSide,
-    /// The answer in a few plain sentences; the first one is the answer.
+    /// The result in a few plain sentences, the most important first.
     pub verdict: Vec<String>,
-    /// What the reader must know before believing it. Plain sentences.
+    /// What to know before relying on the comparison, in plain sentences.
     pub cautions: Vec<String>,
+    /// The unit of times.
     pub unit: TimeUnit,
-    /// Why calls are compared and not steps; `None` where steps are.
+    /// Why calls are compared instead of steps; `null` where steps are compared.
     pub unit_reason: Option<String>,
-    /// Whether times were held against each other at all. Where not, the lists are empty.
+    /// Whether times could be compared. Where not, the lists are empty.
     pub comparable: bool,
-    /// Nothing differs that is worth a word.
+    /// Whether no difference is worth reporting.
     pub no_change: bool,
-    /// Mean length of a step, where both mark steps and neither capture slowed the host down.
+    /// Mean length of a step, where both mark steps and neither capture slowed down the host.
     pub step: Option<Change>,
-    /// Why lengths of steps are not compared.
+    /// Why lengths of steps are not compared; `null` where they are.
     pub step_not_compared: Option<String>,
-    /// GPU time (sum of kernel durations): of a step, or of the calls both have.
+    /// GPU time (sum of kernel durations) of a step, or of the calls that both have.
     pub gpu_time: Option<Change>,
-    /// By how much what is compared, `step` or else `gpu_time`, may differ by chance; `None` when not
-    /// known.
+    /// Run-to-run noise of `step`, or else of `gpu_time`; `null` when it is not known.
     pub noise: Option<Noise>,
-    /// Why the noise is not known.
+    /// Why the noise is not known; `null` when it is.
     pub noise_unknown: Option<String>,
-    /// By which factor sizes grew, where most of the work changed by the same one: another batch or
+    /// Factor by which sizes grew, where it is the same for most of the work: another batch size or
     /// sequence length.
     pub sizes: Option<f64>,
-    /// The GPUs are not the same.
+    /// Whether the GPUs differ.
     pub gpus_differ: bool,
-    /// What the other GPU is made for, where both are known and differ.
+    /// Peaks of the GPUs compared, where both are known and differ.
     pub hardware: Option<Hardware>,
-    /// By which share `after` is slower: of the step, else of the GPU time, and per unit of data
-    /// where the sizes changed. `None` when it is not, when the difference is no more than noise,
-    /// or when it cannot be told.
+    /// Slowdown of `after` as a share of the step, else of the GPU time; per unit of data where the sizes
+    /// changed. `null` when it is not slower, when the difference is within the noise, or when it is not
+    /// known.
     pub regression: Option<f64>,
-    /// Why a gate on `regression` would mean nothing here.
+    /// Why it is not known whether there is a regression; `null` when it is known.
     pub regression_unknown: Option<String>,
-    /// What the time of a step on one GPU divides into; without idle time where that is no evidence.
+    /// Time of a step on one GPU by activity; without idle time where it is unreliable.
     pub parts: Vec<PartChange>,
-    /// How the work was matched, the surest way first.
+    /// How the work was matched, the most certain level first.
     pub matched: Vec<MatchedShare>,
-    /// `gpu_time` is of kernels that have the same name, for most work has no operator.
+    /// Whether `gpu_time` compares kernels of the same name because most work has no operator.
     pub by_kernel_name: bool,
-    /// Share of the matched time of operators, before, whose arguments neither capture recorded.
+    /// Share of the matched time of operators, before, for which neither capture recorded arguments.
     pub without_arguments: f64,
-    /// GPU time of kernels without a launch call, which is not compared. Of the whole capture.
+    /// GPU time of kernels without a launch call in the whole capture, which is not compared.
     pub without_launch: Sides,
-    /// Work by kind of operator, most time first.
+    /// Work by kind of operator, longest time first.
     pub families: Vec<FamilyChange>,
     /// Layers that changed, largest difference first.
     pub layers: Vec<LayerChange>,
-    /// Work that takes longer, shorter; largest difference first. Where sizes changed, longer than
-    /// the work grew.
+    /// Work that takes longer, largest difference first; where sizes changed, relative to the growth of the
+    /// work.
     pub slower: Vec<SiteChange>,
+    /// Work that takes less time, in the same order.
     pub faster: Vec<SiteChange>,
-    /// Work that only one of them has, most time first.
+    /// Work that only the second report has, longest time first.
     pub appeared: Vec<OneSided>,
+    /// Work that only the first report has, longest time first.
     pub vanished: Vec<OneSided>,
-    /// Work that became faster less, or slower more, than the hardware explains. Only for different
-    /// GPUs.
+    /// Work that takes longer than the peaks of the other GPU explain. Only for different GPUs.
     pub slower_than_hardware: Vec<SiteChange>,
-    /// The same work by other kernels, most time first.
+    /// Work that other kernels do now, longest time first.
     pub kernels: Vec<KernelChange>,
+    /// The findings of both reports.
     pub findings: FindingChanges,
 }
 
-/// One of the two.
+/// One of the two reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffSide {
+    /// Name of the profile.
     pub title: String,
+    /// Path of the profile.
     pub file: String,
+    /// Name of the GPU; `null` when it is not known.
     pub gpu: Option<String>,
+    /// Number of GPUs.
     pub devices: u64,
-    /// Judged steps; 0 when none are marked.
+    /// Number of analysed steps; 0 when none are marked.
     pub steps: u64,
-    /// What it was made with.
+    /// Program and version that made the report.
     pub program: String,
-    /// All GPU time (sum of kernel durations) of the capture.
+    /// GPU time (sum of kernel durations) of the whole capture.
     pub kernel_time_ns: f64,
 }
 
-/// What times are counted by. Never the length of a capture: two captures of one second always take
-/// the same time.
+/// The unit of times. It is never the length of a capture: two captures of one second always take the
+/// same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TimeUnit {
     /// One numbered step, on one GPU.
     Step,
-    /// The calls of the first capture: as many calls of each kind as it holds.
+    /// The calls of the first capture, each as often as it occurs there.
     Call,
 }
 
@@ -109,7 +119,9 @@ pub enum TimeUnit {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Change {
+    /// Time before.
     pub before_ns: f64,
+    /// Time after.
     pub after_ns: f64,
     /// `after_ns / before_ns`.
     pub ratio: f64,
@@ -119,92 +131,106 @@ pub struct Change {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sides {
+    /// Time before.
     pub before_ns: f64,
+    /// Time after.
     pub after_ns: f64,
 }
 
-/// How much means of steps differ by chance.
+/// Run-to-run noise of the mean step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Noise {
+    /// What it was measured on.
     pub of: NoiseOf,
-    /// Half of Welch's 95 % interval of the difference of the means, of the mean before.
+    /// Half of the 95 % confidence interval of the difference of the means (Welch), as a share of the mean
+    /// before.
     pub share: f64,
+    /// Number of steps before.
     pub before_steps: u64,
+    /// Number of steps after.
     pub after_steps: u64,
-    /// Sample standard deviation of the steps, of their mean.
+    /// Sample standard deviation of the steps before, as a share of their mean.
     pub before_deviation: f64,
+    /// Sample standard deviation of the steps after, as a share of their mean.
     pub after_deviation: f64,
 }
 
-/// What the noise is of.
+/// What the noise was measured on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoiseOf {
-    /// The lengths of the steps.
+    /// Lengths of the steps.
     Step,
-    /// The time of the kernels that each step launches.
+    /// GPU time of the kernels that each step launches.
     GpuTime,
 }
 
-/// Peaks of the GPU after over those before.
+/// Peaks of the GPU after divided by those before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Hardware {
+    /// Name of the GPU before.
     pub before: String,
+    /// Name of the GPU after.
     pub after: String,
+    /// Ratio of the DRAM bandwidths.
     pub bandwidth: f64,
-    /// 16-bit floats on Tensor Cores (matrix cores).
+    /// Ratio of the peak rates of 16-bit floats on Tensor Cores (matrix cores).
     pub tensor_16bit: Option<f64>,
-    /// fp32 outside of them.
+    /// Ratio of the peak fp32 rates outside Tensor Cores.
     pub fp32: Option<f64>,
-    /// What the work with a known ideal time should take by these peaks, of what it took before.
+    /// Expected time after over time before by these peaks, for the work with a known ideal time.
     pub expected_ratio: Option<f64>,
-    /// What the same work takes, of what it took before.
+    /// Measured time after over time before of the same work.
     pub measured_ratio: Option<f64>,
-    /// GPU time of that work, of all that was matched, before.
+    /// Share of that work in the matched GPU time before.
     pub share: f64,
 }
 
-/// A part of the time of a step.
+/// Time of a step with one kind of activity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PartChange {
-    /// `compute`, `communication`, `copy`, `set`, `idle`.
+    /// `compute`, `communication`, `copy`, `set` or `idle`.
     pub what: String,
+    /// Time before.
     pub before_ns: f64,
+    /// Time after.
     pub after_ns: f64,
 }
 
-/// How sure a match is.
+/// What work of two reports was matched by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MatchLevel {
     /// Layer, operator, direction and arguments.
     Exact,
-    /// The same in a layer that has another name.
+    /// The same in a layer with another name.
     LayerRenamed,
     /// All but the data types.
     Types,
-    /// All but the sizes, which all changed by one factor.
+    /// All but the sizes, which changed by one factor.
     Sizes,
-    /// Operator, direction and arguments, wherever in the model.
+    /// Operator, direction and arguments, in another layer.
     OtherLayer,
     /// Layer, operator and direction.
     OtherShapes,
-    /// No operator is known: the name of the kernel.
+    /// The name of the kernel, where no operator is known.
     Kernel,
 }
 
-/// What was matched at one level.
+/// GPU time that was matched at one level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MatchedShare {
+    /// What the work was matched by.
     pub level: MatchLevel,
-    /// Of all GPU time of the capture.
+    /// Share of all GPU time of the first capture.
     pub before_share: f64,
+    /// Share of all GPU time of the second capture.
     pub after_share: f64,
 }
 
@@ -212,101 +238,130 @@ pub struct MatchedShare {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FamilyChange {
+    /// Kind of operator: `gemm`, `conv`, `pointwise`.
     pub family: String,
+    /// Time before.
     pub before_ns: f64,
+    /// Time after.
     pub after_ns: f64,
+    /// `after_ns / before_ns`.
     pub ratio: f64,
-    /// What it should be by the work and the peaks of the GPUs, for the part whose ideal is known.
+    /// Expected ratio by the work and the peaks of the GPUs, for the part with a known cost.
     pub expected_ratio: Option<f64>,
-    /// The ratio measured of that part.
+    /// Measured ratio of the part with a known cost.
     pub cost_known_ratio: Option<f64>,
 }
 
-/// A layer pattern. What only one of them has counts.
+/// Change of a layer pattern, including work that only one report has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LayerChange {
+    /// Name of the layer pattern before.
     pub name: String,
-    /// Its name after, when it is another one.
+    /// Its name after, if it differs.
     pub renamed: Option<String>,
+    /// Time before.
     pub before_ns: f64,
+    /// Time after.
     pub after_ns: f64,
 }
 
-/// Work that both have.
+/// Change of work that both reports have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SiteChange {
+    /// What the work was matched by.
     pub level: MatchLevel,
-    /// `blocks.* · aten::mm (fprop)`.
+    /// Layer pattern, operator and direction: `blocks.* · aten::mm (fprop)`.
     pub place: String,
-    /// The same after, when it is called otherwise.
+    /// The place after, if it differs.
     pub place_after: Option<String>,
+    /// Arguments before; empty when they were not recorded.
     pub arguments: String,
-    /// The same after, when they differ.
+    /// The arguments after, if they differ.
     pub arguments_after: Option<String>,
-    /// Per step; or of the whole capture.
+    /// Number of calls before, per step or of the whole capture.
     pub calls_before: f64,
+    /// Number of calls after, per step or of the whole capture.
     pub calls_after: f64,
+    /// Time before.
     pub before_ns: f64,
+    /// Time after.
     pub after_ns: f64,
+    /// `after_ns / before_ns`.
     pub ratio: f64,
-    /// What the ratio should be: 1 for the same work on the same GPU, else that of the ideal times;
-    /// `None` when not known.
+    /// Expected ratio: 1 for the same work on the same GPU, else the ratio of the ideal times; `null` when
+    /// it is not known.
     pub expected_ratio: Option<f64>,
-    /// What limits it, before: `math`, `memory` or `latency`.
+    /// What limited it before: `math`, `memory` or `latency`.
     pub bound: Option<String>,
-    /// What else is different: plain words.
+    /// Other differences, in plain words.
     pub notes: Vec<String>,
 }
 
-/// Work that only one of them has.
+/// Work that only one report has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OneSided {
+    /// Layer pattern, operator and direction.
     pub place: String,
+    /// Arguments; empty when they were not recorded.
     pub arguments: String,
+    /// Number of calls, per step or of the whole capture.
     pub calls: f64,
+    /// GPU time.
     pub time_ns: f64,
-    /// Of all GPU time compared on its side.
+    /// Share of all GPU time compared of its report.
     pub share: f64,
 }
 
-/// The same work, done by another kernel.
+/// Work that another kernel does now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KernelChange {
+    /// The place with the longest time.
     pub place: String,
+    /// Name of the kernel before.
     pub before: String,
+    /// Name of the kernel after.
     pub after: String,
-    /// Places folded into this row.
+    /// Number of places in this row.
     pub places: u64,
+    /// Time before.
     pub before_ns: f64,
+    /// Time after.
     pub after_ns: f64,
 }
 
-/// What became of the findings.
+/// The findings of both reports.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FindingChanges {
+    /// Findings that only the first report has.
     pub fixed: Vec<FindingChange>,
+    /// Findings that only the second report has.
     pub new: Vec<FindingChange>,
+    /// Findings that both reports have.
     pub still: Vec<FindingChange>,
-    /// Gone, but what the rule needs is not in the second profile.
+    /// Gone, but the second profile lacks data that the rule needs.
     pub unclear: Vec<FindingChange>,
 }
 
-/// A finding of one or of both.
+/// A finding of one report or of both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FindingChange {
+    /// Id of the rule.
     pub rule: String,
+    /// Title of the finding.
     pub title: String,
+    /// Where it was found.
     pub place: String,
-    /// Upper end of what it claims to give back, of busy time (of the window for idle time).
+    /// Upper end of its counted saving before, as a share of busy time (of the window for idle time).
     pub before_share: Option<f64>,
+    /// The same after.
     pub after_share: Option<f64>,
-    /// It is still there, below the floor of what is worth acting on.
+    /// Whether it is still there, but too small to act on.
     pub below_floor: bool,
 }
 
@@ -321,7 +376,7 @@ impl Change {
 }
 
 impl MatchLevel {
-    /// What work was matched by, for people.
+    /// What work was matched by, in words.
     pub(super) fn words(self) -> &'static str {
         match self {
             MatchLevel::Exact => "layer, operator, direction and arguments",
