@@ -1,8 +1,8 @@
-//! A report held against an older one: what that one has is known, and only the rest is shown.
+//! Compares a report with an older one, the baseline, and hides the findings that the baseline has.
 //!
-//! Findings are the same when their rule and what they are about are the same; file names, line
-//! numbers and times do not matter. A known finding is shown all the same when it became worse:
-//! more severe, much larger, or in places it was not in before.
+//! Findings are the same when rule and subject are the same; file names, line numbers and times do
+//! not matter. A known finding is shown nevertheless when it became worse: more severe, much larger,
+//! or in new places.
 
 use super::newly_skipped;
 use crate::base::text;
@@ -10,15 +10,15 @@ use crate::base::units::percent;
 use crate::judge::{FLOOR, Severity};
 use crate::report::{Baseline, FindingList, FindingReport, GoneFinding, HiddenReason, NEW, Report};
 
-/// A known finding is shown again when it covers more than this many times the share it covered.
+/// A known finding is shown again when its share grew by more than this factor,
 const GROWN: f64 = 2.0;
-/// And when that is more by at least this share: below it runs differ by chance.
+/// and by at least this share of time: smaller differences are noise.
 const GROWN_BY: f64 = 0.01;
-/// New places named in one sentence.
+/// Most new places named in one sentence.
 const NAMED: usize = 3;
 
-/// Hides what `baseline` has, marks the rest, and says what is gone. `file` is the name the baseline
-/// was read under; `ran` says whether a rule ran for `report`.
+/// Hides the findings of `report` that `baseline` has, marks the others, and lists those that are
+/// gone. `file` is the path of the baseline; `ran` tells whether a rule ran for `report`.
 pub fn against(report: &mut Report, baseline: &Report, file: &str, ran: &dyn Fn(&str) -> bool) {
     let gone = gone(report, baseline);
     let blind = newly_skipped(baseline, report);
@@ -46,7 +46,7 @@ pub fn against(report: &mut Report, baseline: &Report, file: &str, ran: &dyn Fn(
     });
 }
 
-/// `None` for what is known and no worse; else what to say.
+/// What to say about a finding; `None` when it is known and not worse.
 fn since(now: &FindingReport, baseline: &Report, busy_ns: f64) -> Option<String> {
     let known: Vec<&FindingReport> = baseline.all_findings().filter(|b| same(now, b)).collect();
     if known.is_empty() {
@@ -59,7 +59,7 @@ fn same(a: &FindingReport, b: &FindingReport) -> bool {
     a.rule == b.rule && a.subject == b.subject
 }
 
-/// In which way a finding is worse than the same one of the baseline.
+/// In which way a finding is worse than in the baseline.
 fn worse(now: &FindingReport, known: &[&FindingReport], busy_ns: f64) -> Option<String> {
     let severity = known.iter().map(|b| b.severity).max()?;
     if now.severity > severity {
@@ -89,8 +89,8 @@ fn with_article(severity: Severity) -> &'static str {
     }
 }
 
-/// Places the baseline's finding was not in, when they are worth a finding of their own. None where
-/// a list is not complete: what is not listed may have been there.
+/// Places that the baseline does not have, if they are worth a finding. Empty where a list is
+/// incomplete, because the places may be among those left out.
 fn new_places<'a>(now: &'a FindingReport, known: &[&FindingReport], busy_ns: f64) -> Vec<&'a str> {
     let complete = |f: &FindingReport| !f.places.is_empty() && f.places_omitted == 0;
     if !known.iter().all(|b| complete(b)) {
@@ -108,8 +108,8 @@ fn new_places<'a>(now: &'a FindingReport, known: &[&FindingReport], busy_ns: f64
     }
 }
 
-/// What the baseline has and this report has not: neither shown nor hidden. Remarks on the capture
-/// and what is too small to act on were never to be fixed.
+/// Findings of the baseline that this report does not have, neither shown nor hidden. Findings about
+/// the capture and minor ones do not count.
 fn gone(report: &Report, baseline: &Report) -> Vec<GoneFinding> {
     let was = baseline.findings.iter().chain(
         (baseline.hidden.iter())
@@ -126,7 +126,7 @@ fn gone(report: &Report, baseline: &Report) -> Vec<GoneFinding> {
         .collect()
 }
 
-/// Findings of different GPUs differ without anyone having changed the program.
+/// A caution where the GPUs differ, which changes findings without a change of the program.
 fn other_gpu(report: &Report, baseline: &Report) -> Option<String> {
     let name = |r: &Report| r.method.gpu.as_ref().map(|g| g.name.clone());
     let (now, then) = (name(report), name(baseline));

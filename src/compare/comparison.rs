@@ -1,8 +1,9 @@
-//! Ranks held against each other: who is late, who waits, and whether it is more than noise.
+//! Compares the ranks of a job: which one is late, how long the others wait, and whether it is more
+//! than noise.
 //!
-//! The ranks of a job meet in collectives. There, whoever arrives last waits least, so the shortest
-//! time over ranks is the transfer and what others take longer is waiting for the last one. Only
-//! collectives that every rank has, equally many of a kind in the same step, are compared.
+//! Ranks meet in collectives. The rank that arrives last waits shortest, so the shortest duration
+//! over ranks is the transfer, and what the others take longer is waiting. Only collectives are
+//! compared that every rank has equally often in the same step.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +11,23 @@ use super::{share, some};
 use crate::base::units::{counted, ns, percent};
 use crate::report::{CollectiveTimes, Job, Rank, Waits};
 
-/// Share of the window spent waiting, over ranks on average, from which it is worth a change. The
-/// PyTorch profiler's TensorBoard plugin advises on communication from 10 % of the step:
+/// Mean share of the window spent waiting from which it is worth reporting. The TensorBoard plugin of
+/// the PyTorch profiler advises on communication from 10 % of the step:
 /// <https://github.com/pytorch/kineto/tree/main/tb_plugin>.
 const WORTH_IT: f64 = 0.10;
-/// Part of all waiting one rank must be responsible for to be called the straggler. With two ranks
-/// chance alone gives each a half.
+/// Share of all waiting that one rank must cause to be called the straggler. With two ranks each
+/// causes half by chance.
 const DOMINANT: f64 = 2.0 / 3.0;
-/// How much longer a rank must compute than the others on average to be called slower: half of the
-/// 20 % at which the profiler `alloc` (PyPI, 0.0.16) speaks of a straggler, because here several
-/// witnesses must agree.
+/// How much longer a rank must compute than the mean of the others to be called slower: half of the
+/// 20 % that the profiler `alloc` (PyPI, 0.0.16) requires of a straggler, because several measures
+/// must agree here.
 const SLOWER: f64 = 0.10;
-/// Standard errors of the mean step within which steps are equally long.
+/// Steps count as equal within this many standard errors of the mean.
 const NOISE: f64 = 3.0;
-/// Steps below this difference are equally long, however steady they are.
+/// Steps count as equal below this relative difference.
 const SAME_STEP: f64 = 0.02;
 
-/// Fills in what the ranks waited, and says what there is to say about it.
+/// Fills in the waiting of each rank, and adds sentences about stragglers and imbalance.
 pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
     if !comparable {
         if ranks.len() > 1 {
@@ -75,11 +76,11 @@ fn name(rank: &Rank) -> String {
     }
 }
 
-/// The mean steps of the ranks.
+/// The mean steps of the fastest and the slowest rank.
 struct Steps {
     fastest: (String, f64),
     slowest: (String, f64),
-    /// By how much steps may differ without meaning anything; `None` with one step each.
+    /// Relative difference that noise explains; `None` with one step each.
     noise: Option<f64>,
 }
 
@@ -127,7 +128,7 @@ impl Steps {
     }
 }
 
-/// By how much, relatively, the means of two ranks' steps may differ by chance.
+/// Relative difference of two ranks' mean steps that noise explains.
 fn noise(ranks: &[Rank]) -> Option<f64> {
     let errors: Option<Vec<f64>> = ranks
         .iter()
@@ -137,7 +138,7 @@ fn noise(ranks: &[Rank]) -> Option<f64> {
         })
         .collect();
     let worst = errors?.into_iter().reduce(f64::max)?;
-    // The errors of both means count.
+    // The errors of both means add up.
     Some(NOISE * worst * std::f64::consts::SQRT_2)
 }
 
@@ -147,7 +148,7 @@ struct Matched {
     waited: Vec<f64>,
     caused_wait: Vec<f64>,
     waits: Waits,
-    /// Why the others could not be matched.
+    /// Collectives that could not be matched, by reason.
     of_smaller_groups: u64,
     uneven: u64,
 }
@@ -186,7 +187,8 @@ impl Matched {
     fn add(&mut self, ranks: &[Rank], (_, _, group): Key<'_>, times: &[(usize, &CollectiveTimes)]) {
         let most = times.iter().map(|(_, t)| t.count).max().unwrap_or(0);
         self.waits.of = self.waits.of.saturating_add(most);
-        // Ranks of different groups do not wait for each other, and nothing says who is in which.
+        // Ranks of different groups do not wait for each other, and the profile does not say which
+        // rank is in which group.
         let everyone = ranks.iter().filter_map(|r| r.world_size).max();
         let everyone = everyone.unwrap_or(0).max(ranks.len() as u64);
         if group.is_some_and(|size| size < everyone) {
@@ -209,7 +211,7 @@ impl Matched {
         }
     }
 
-    /// One collective, with the time it took on each rank.
+    /// Adds one collective, with its duration on each rank.
     fn meet(&mut self, durations: &[i64]) {
         let fastest = durations.iter().enumerate().min_by_key(|(_, ns)| **ns);
         let Some((last, &transfer)) = fastest else {
@@ -228,7 +230,7 @@ impl Matched {
         self.waits.transfer_ns += transfer as f64;
     }
 
-    /// The rank that most waiting is for, when one stands out.
+    /// The rank that causes most waiting, if one stands out.
     fn straggler(&self) -> Option<usize> {
         let all: f64 = self.caused_wait.iter().sum();
         let most = self
@@ -240,7 +242,7 @@ impl Matched {
     }
 }
 
-/// What waiting in collectives says.
+/// Sentences about waiting in collectives.
 fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
     let waits = &matched.waits;
     if waits.compared == 0 {
@@ -297,7 +299,7 @@ fn unmatched(matched: &Matched) -> String {
     format!("None of {all} could be matched over the ranks: {why}. Waiting is not judged.")
 }
 
-/// The late rank, and what its times say about the reason.
+/// A sentence about the straggler and the likely reason.
 fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
     let others = || ranks.iter().enumerate().filter(move |(i, _)| *i != at);
     let caused_wait = rank.caused_wait_ns.unwrap_or(0.0);
@@ -351,15 +353,15 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
     )
 }
 
-/// A rank's time per GPU and step; of the window where a rank marks no steps.
+/// Time of a rank per GPU and step; of the window where a rank marks no steps.
 fn per_unit(rank: &Rank, part: fn(&crate::report::RankTimes) -> i64) -> Option<f64> {
     let times = rank.times?;
     let units = rank.devices.max(1) as f64 * rank.steps.max(1) as f64;
     Some(part(&times) as f64 / units)
 }
 
-/// Computing held against computing, where no collectives tell. Captures without steps may hold
-/// different amounts of work.
+/// Compares computation where there are no collectives. Captures without steps may hold different
+/// amounts of work.
 fn computing(ranks: &[Rank]) -> Option<String> {
     if ranks.iter().any(|r| r.steps == 0) {
         return None;

@@ -1,4 +1,4 @@
-//! The same finding on several ranks is one finding.
+//! Merges the same finding of several ranks into one.
 
 use std::collections::BTreeMap;
 
@@ -8,31 +8,31 @@ use super::share;
 use crate::judge::{HOST_BOUND, SavingKind};
 use crate::report::{FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary};
 
-/// Ranks named in a list.
+/// Most ranks named in a list.
 const NAMED: usize = 8;
 
-/// The findings of several reports, folded.
+/// The merged findings of several reports.
 #[derive(Debug, Default)]
 pub(super) struct Folded {
     pub(super) findings: Vec<FindingReport>,
     pub(super) minor: Vec<FindingReport>,
     pub(super) capture: Vec<FindingReport>,
-    /// From a report and the number of a finding in it to its number here.
+    /// Maps a report and the number of a finding in it to the number here.
     pub(super) numbers: BTreeMap<(usize, u64), u64>,
 }
 
-/// A finding where it was made.
+/// A finding with the report it comes from.
 struct Found<'a> {
     report: usize,
     finding: &'a FindingReport,
-    /// Not among the small ones.
+    /// Whether it is not a minor finding.
     major: bool,
 }
 
-/// What makes findings of different ranks one.
+/// Findings of different ranks with the same key are one.
 type Key<'a> = (&'a str, &'a str);
 
-/// Folds what the reports found. `names` has what to call each report; `unit` is what that is.
+/// Merges the findings of the reports. `names` has the name of each report and the unit it counts.
 pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Folded {
     let mut advice: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
     let mut capture: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
@@ -87,10 +87,10 @@ pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Fold
     folded
 }
 
-/// What to call the reports.
+/// Names of the reports.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// `rank` where every report is about one, else `file`.
+    /// `rank` where every report is about one rank, else `file`.
     pub(super) unit: &'static str,
     /// One per report: `3`, or `net.sqlite`.
     pub(super) names: Vec<String>,
@@ -106,7 +106,7 @@ fn key(finding: &FindingReport) -> Key<'_> {
     (&finding.rule, &finding.subject)
 }
 
-/// The finding all of these are: as it is where it costs most, with the sums of all.
+/// The merged finding: texts from the rank where it costs most, times summed over all.
 fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingReport> {
     let claims = |f: &FindingReport| f.saving.as_ref().map_or(-1.0, |s| s.counted_high_ns);
     let worst = group.iter().reduce(|best, next| {
@@ -129,7 +129,7 @@ fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingR
     let elsewhere = all().any(|f| f.place != worst.finding.place);
     Some(FindingReport {
         number: 0,
-        // Each rank has a GPU of its own, and which one says nothing.
+        // Each rank has its own GPU, so the name of the GPU says nothing.
         place: if idle && elsewhere {
             "idle GPUs".to_owned()
         } else {
@@ -149,7 +149,7 @@ fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingR
     })
 }
 
-/// The places of all, with their times together.
+/// The places of all, with their times summed.
 fn places(group: &[Found<'_>]) -> Vec<FindingPlace> {
     let mut time: BTreeMap<&str, f64> = BTreeMap::new();
     for place in group.iter().flat_map(|found| &found.finding.places) {
@@ -190,8 +190,8 @@ fn saving(group: &[Found<'_>], summary: &Summary, reports: usize) -> Option<Savi
     })
 }
 
-/// Ranks run their steps together, so that the step becomes as much shorter as on the rank that
-/// gains least; nothing is promised unless every rank gains.
+/// Ranks run their steps together, so a step becomes shorter by the smallest saving of any rank;
+/// `None` unless every rank saves time.
 fn step(group: &[Found<'_>], reports: usize) -> Option<f64> {
     let mut by_report: BTreeMap<usize, f64> = BTreeMap::new();
     for found in group {
@@ -224,13 +224,13 @@ fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {
     }
 }
 
-/// Whether the hosts limit the steps, as the judge decides it for one run.
+/// Whether the host limits the steps, as decided for a single run.
 fn idle_leads(summary: &Summary) -> bool {
     let weight = ((summary.busy_share - 0.5) / 0.4).clamp(0.0, 1.0);
     summary.idle_unreliable.is_none() && weight < HOST_BOUND
 }
 
-/// The order of findings in a report of one run, so that a job's report reads like it.
+/// Sorts findings in the order of the report of a single run.
 struct Order<'a> {
     flags: (bool, bool, bool),
     promise: f64,

@@ -1,4 +1,4 @@
-//! Which rank a report is about, and whether reports belong to one job at all.
+//! Finds out which rank a report is about, and whether reports belong to one job.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,32 +7,32 @@ use super::{distinct, some};
 use crate::base::units::counted;
 use crate::report::{Rank, Report};
 
-/// Where a rank's number comes from, in the words of [`Rank::rank_from`].
+/// Where the number of a rank comes from, in the terms of [`Rank::rank_from`].
 const PROFILE: &str = "profile";
 const FILE_NAME: &str = "file name";
 const POSITION: &str = "position";
 
-/// The ranks of several reports, numbered.
+/// The numbered ranks of several reports.
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
-    /// By rank, then in the order of the reports.
+    /// Sorted by rank, then in the order of the reports.
     pub(super) rows: Vec<Rank>,
-    /// What is odd about them: plain sentences.
+    /// Reasons to doubt that the reports belong together, in plain sentences.
     pub(super) cautions: Vec<String>,
-    /// Ranks may be compared with each other: they are of one job, and each is there once.
+    /// Whether ranks can be compared: they are of one job, and each occurs once.
     pub(super) comparable: bool,
-    /// Ranks of the whole job, when the profiles say so and agree.
+    /// Number of ranks of the whole job, if the profiles have it and agree.
     pub(super) world_size: Option<u64>,
 }
 
-/// Numbers the ranks of reports of one profile each, as [`merge`](super::merge) does, and puts the
-/// reports in the order of their ranks. Returns what is odd about them taken together: plain sentences.
+/// Numbers the ranks of reports of one profile each, as [`merge`](super::merge) does, and sorts the
+/// reports by rank. Returns reasons to doubt that they belong together, in plain sentences.
 pub fn number_ranks(reports: &mut [Report]) -> Vec<String> {
     number(reports).cautions
 }
 
-/// Numbers the ranks: as the profile says, else by the file's name, else by the place among the
-/// files in the order of their names. Afterwards the reports are in the order of their ranks.
+/// Numbers the ranks: from the profile, else from the name of the file, else by the position among
+/// the files sorted by name. Sorts the reports by rank.
 pub(super) fn number(reports: &mut [Report]) -> Ranks {
     reports.sort_by(|a, b| natural(&a.title, &b.title).then_with(|| natural(&a.file, &b.file)));
     let mut rows: Vec<&mut Rank> = reports.iter_mut().flat_map(|r| &mut r.ranks).collect();
@@ -62,8 +62,8 @@ pub(super) fn number(reports: &mut [Report]) -> Ranks {
     ranks
 }
 
-/// Ranks from file names. A bare number counts only where it is one for all such files, and small:
-/// others are dates, process ids or sizes.
+/// Ranks from file names. A bare number counts only if all such files have one and it is small: other
+/// numbers are dates, process ids or sizes.
 fn name_ranks(rows: &mut [&mut Rank]) {
     let unnamed = |row: &Rank| row.rank.is_none() && row.process.is_none();
     let bare: Vec<Option<u64>> = rows
@@ -85,7 +85,7 @@ fn name_ranks(rows: &mut [&mut Rank]) {
     }
 }
 
-/// Gives the others the numbers nobody has, in order; says how many.
+/// Gives the remaining ranks the free numbers in order; returns how many.
 fn place_ranks(rows: &mut [&mut Rank]) -> usize {
     let mut taken: BTreeSet<u64> = rows.iter().filter_map(|row| row.rank).collect();
     let mut next = 0;
@@ -101,8 +101,8 @@ fn place_ranks(rows: &mut [&mut Rank]) -> usize {
     placed
 }
 
-/// The order of names people expect: `rank2` before `rank10`. Names that differ only in leading
-/// zeros are told apart by their length.
+/// Natural order of names: `rank2` before `rank10`. Names that differ only in leading zeros are
+/// ordered by length.
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     loop {
@@ -128,7 +128,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The digits a text begins with, if any, and the rest.
+/// The leading digits of a text, if any, and the rest.
 fn digits(text: &str) -> Option<(&str, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -147,7 +147,7 @@ fn marked_number(name: &str) -> Option<u64> {
     after_rank.chain(parts).next()
 }
 
-/// The last part that is nothing but a number: `net.0.json`, `trace_3.sqlite`.
+/// The last part that is a number: `net.0.json`, `trace_3.sqlite`.
 fn bare_number(name: &str) -> Option<u64> {
     parts(name).filter_map(whole_number).last()
 }
@@ -156,7 +156,7 @@ fn parts(name: &str) -> impl Iterator<Item = &str> {
     name.split(|c: char| !c.is_ascii_alphanumeric())
 }
 
-/// The digits a text begins with; at most nine, for no job has more ranks.
+/// The leading digits of a text, at most nine: no job has more ranks.
 fn leading_number(text: &str) -> Option<u64> {
     whole_number(digits(text)?.0)
 }
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_in_the_order_people_expect() {
+    fn names_sort_naturally() {
         let mut names = ["rank10", "rank2", "a", "rank02", "", "rank2b", "rank"];
         names.sort_by(|a, b| natural(a, b));
         assert_eq!(
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_file_names() {
+    fn ranks_are_found_in_file_names() {
         for (name, marked, bare) in [
             ("rank0.json.gz", Some(0), None),
             ("hta_sampled_rank12.json.gz", Some(12), None),

@@ -1,4 +1,4 @@
-//! The reports of a job's profiles, made one.
+//! Merges the reports of the profiles of a job.
 
 use indexmap::IndexMap;
 
@@ -7,9 +7,9 @@ use super::{comparison, distinct, findings, share, sites, some, tables};
 use crate::base::units::counted;
 use crate::report::{self, GpuUsed, Job, LeftOut, Method, Report, SCHEMA_VERSION, Summary};
 
-/// Puts reports together: times are summed over ranks, the same finding on several ranks is one,
-/// and the ranks are held against each other. `left_out` names files that were given and could not
-/// be read. The order in which they are given does not matter.
+/// Merges reports: times are summed over ranks, the same finding on several ranks becomes one, and
+/// the ranks are compared. `left_out` names files that were given and could not be read. The order of
+/// the reports does not matter.
 ///
 /// `None` without any report; a single report with nothing left out is that report.
 pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Report> {
@@ -17,7 +17,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         return reports.pop();
     }
     left_out.sort();
-    // What one report does not show may be shown in another; all of them together decide anew.
+    // A finding hidden in one report may be shown in another: all are shown before the merge decides.
     reports.iter_mut().for_each(Report::unhide);
     let mut ranks = identity::number(&mut reports);
     let first = reports.first()?;
@@ -89,7 +89,7 @@ fn several(first: &str, reports: usize) -> String {
     }
 }
 
-/// What to call the reports: by their rank where each has one of its own.
+/// Names of the reports: the rank where each report has exactly one.
 fn names(reports: &[Report]) -> findings::Names {
     let by_rank: Option<Vec<String>> = reports
         .iter()
@@ -158,7 +158,7 @@ fn summary(reports: &[Report]) -> Summary {
     }
 }
 
-/// The mean over the reports; `None` unless every one has it.
+/// Mean over the reports; `None` unless every report has a value.
 fn mean_of_all(reports: &[Report], part: fn(&Summary) -> Option<f64>) -> Option<f64> {
     let values: Vec<f64> = (reports.iter().map(|r| part(&r.summary))).collect::<Option<_>>()?;
     Some(share(values.iter().sum(), values.len() as f64))
@@ -169,8 +169,8 @@ fn gpu(reports: &[Report]) -> Option<String> {
     (!names.is_empty()).then(|| some(&names))
 }
 
-/// Why idle time was judged nowhere. Where some captures let it be, [`partly_untrusted`] names the
-/// others.
+/// Why idle time is unreliable in all captures; `None` where some are reliable, of which
+/// [`partly_untrusted`] names the exceptions.
 fn untrusted(reports: &[Report]) -> Option<String> {
     let why: Option<Vec<&str>> = reports
         .iter()
@@ -180,7 +180,7 @@ fn untrusted(reports: &[Report]) -> Option<String> {
     (!why.is_empty()).then(|| why.join("; "))
 }
 
-/// The captures among others whose idle time was not judged, one sentence per reason.
+/// The captures whose idle time is unreliable, one sentence per reason.
 fn partly_untrusted(reports: &[Report], names: &findings::Names) -> Vec<String> {
     let mut by_reason: IndexMap<&str, Vec<&str>> = IndexMap::new();
     for (report, name) in reports.iter().zip(&names.names) {
@@ -199,7 +199,7 @@ fn partly_untrusted(reports: &[Report], names: &findings::Names) -> Vec<String> 
     by_reason.into_iter().map(sentence).collect()
 }
 
-/// Sentences of several reports, each once, with whose they are when not everyone's.
+/// Sentences of several reports, each once, with the reports it belongs to unless it belongs to all.
 fn shared(reports: &[Report], names: &[String], list: fn(&Report) -> &Vec<String>) -> Vec<String> {
     let sentences = distinct(reports.iter().flat_map(list));
     let says = |sentence: &String| {
@@ -256,7 +256,7 @@ fn kernel_time(report: &Report) -> f64 {
     report.summary.kernel_time_ns as f64
 }
 
-/// The mean of a share, by what it is a share of.
+/// Mean of a share, weighted by its whole.
 fn weighted(
     reports: &[Report],
     part: fn(&Report) -> Option<f64>,
@@ -271,7 +271,7 @@ fn weighted(
     (whole > 0.0).then(|| sum / whole)
 }
 
-/// The GPU of the first report that knows one; others are named in its remarks.
+/// The GPU of the first report that has one; remarks name the others.
 fn gpu_used(reports: &[Report]) -> Option<GpuUsed> {
     let gpus: Vec<&GpuUsed> = reports
         .iter()

@@ -1,8 +1,8 @@
-//! Floor 7: several [`Report`]s put together, or held against each other, and what people decided not
-//! to see.
+//! Merges several [`Report`]s, compares two, and hides findings that a baseline or a suppression
+//! covers.
 //!
-//! Works on reports alone, never on profiles: the ranks of a job can be judged on different machines
-//! at different times, and their reports give the same result as all profiles at once.
+//! It works on reports only, never on profiles: the ranks of a job can be analysed on different
+//! machines at different times, and their reports give the same result as all profiles at once.
 //!
 //! [`Report`]: crate::report::Report
 
@@ -25,16 +25,16 @@ pub use suppress::{Suppression, suppress};
 use crate::base::text;
 use crate::report::{Report, share};
 
-/// Names in one sentence.
+/// Most names in one sentence.
 const NAMED: usize = 5;
 
-/// A few names and how many more, for a sentence.
+/// A few names and the number of the others, for a sentence.
 fn some<S: AsRef<str>>(names: &[S]) -> String {
     text::some(names, NAMED)
 }
 
-/// Rules that lack a fact in a report which they had in the one before: that they say nothing does
-/// not mean that there is nothing.
+/// Rules that lack a fact in `after` that they had in `before`: without a finding of theirs nothing
+/// is known.
 fn newly_skipped<'a>(before: &Report, after: &'a Report) -> Vec<&'a str> {
     let lacked = |rule: &str, fact: &str| {
         let mut rows = before.skipped.iter();

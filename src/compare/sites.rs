@@ -1,4 +1,4 @@
-//! Where several ranks spent their time, and when: the table of sites and the timeline put together.
+//! Merges the tables of sites and the timelines of several ranks.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::report::{
     DeviceRow, IdleCause, MAX_SITES, Omitted, Report, SiteRow, StepRow, TimePart, TimelineReport,
 };
 
-/// Devices of a job's timeline: the first.
+/// Most devices in the timeline of a job.
 const MAX_DEVICES: usize = 64;
 
-/// What makes rows of two ranks the same work.
+/// Rows of different ranks with the same key are the same work.
 type Key<'a> = (
     [Option<&'a str>; 5],
     &'a str,
@@ -37,7 +37,7 @@ fn key(row: &SiteRow) -> Key<'_> {
     )
 }
 
-/// The same work added up; `numbers` leads from the findings of a report to those of all.
+/// Rows of the same work summed; `numbers` maps findings of a report to those of the merged one.
 pub(super) fn sites(
     reports: &[Report],
     kernel_time_ns: i64,
@@ -82,7 +82,7 @@ fn add(row: &mut SiteRow, more: &SiteRow, findings: &[u64]) {
     row.kernels = row.kernels.saturating_add(more.kernels);
     row.time_ns = row.time_ns.saturating_add(more.time_ns);
     row.exposed_ns = row.exposed_ns.saturating_add(more.exposed_ns);
-    // A price that one rank lacks is not known for all of them.
+    // A cost that is not known for one rank is not known for all.
     let sum = |mine: &mut Option<f64>, theirs: Option<f64>| {
         *mine = mine.zip(theirs).map(|(a, b)| a + b);
     };
@@ -105,8 +105,8 @@ fn finish(mut row: SiteRow, kernel_time_ns: i64) -> SiteRow {
     row
 }
 
-/// The timelines side by side. Every rank's starts count from the start of its own window: clocks of
-/// different machines are not compared.
+/// The timelines of all ranks side by side. Starts count from the start of each rank's own window,
+/// because the clocks of different machines are not compared.
 pub(super) fn timeline(reports: &[Report], names: &Names, device_window_ns: i64) -> TimelineReport {
     let all = || reports.iter().map(|r| &r.timeline);
     let mut devices: Vec<DeviceRow> = Vec::new();

@@ -1,27 +1,27 @@
-//! Findings that people have looked at and decided to live with.
+//! Hides findings that the configuration suppresses.
 
 use crate::base::date::Date;
 use crate::base::glob::Glob;
 use crate::base::units::counted;
 use crate::report::{self, FindingReport, HiddenReason, Report, SuppressionState};
 
-/// What separates the layer from the operator in the name of a place.
+/// Separates the layer from the operator in the name of a place.
 const BEHIND_LAYER: &str = " · ";
 
-/// What is not to be shown, and why.
+/// Findings to hide, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suppression {
-    /// Rules: an id, or several with `*`.
+    /// Rules: an id or a pattern with `*`.
     pub rule: Glob,
-    /// Places, or layers alone; `None` is everywhere.
+    /// Places, or layers alone; `None` matches everywhere.
     pub place: Option<Glob>,
     pub reason: String,
-    /// The last day it holds.
+    /// The last day on which it applies.
     pub until: Option<Date>,
 }
 
 impl Suppression {
-    /// A finding in several places is suppressed when all of them are.
+    /// Whether it covers a finding: of a finding in several places, all must match.
     fn covers(&self, finding: &FindingReport) -> bool {
         if !self.rule.matches(&finding.rule) {
             return false;
@@ -35,7 +35,7 @@ impl Suppression {
         };
         match finding.places.as_slice() {
             [] => here(&finding.place),
-            // What is not listed may be anywhere.
+            // The places that are not listed are unknown.
             _ if finding.places_omitted > 0 => place.text() == "*",
             places => places.iter().all(|p| here(&p.place)),
         }
@@ -46,8 +46,8 @@ impl Suppression {
     }
 }
 
-/// Hides what the suppressions cover, each finding by the first that does, and writes down what
-/// came of every one. `ran` says whether any rule of a pattern ran.
+/// Hides the findings that the suppressions cover, each by the first that covers it, and records the
+/// effect of each. `ran` tells whether any rule of a pattern ran.
 pub fn suppress(
     report: &mut Report,
     list: &[Suppression],
@@ -97,7 +97,7 @@ pub fn suppress(
     });
 }
 
-/// The suppression a finding belongs to: one that holds, before one that has expired.
+/// The first suppression that covers a finding, of those that apply before those that expired.
 fn first(list: &[Suppression], finding: &FindingReport, today: Date) -> Option<usize> {
     let holds = |s: &Suppression| !s.is_expired(today) && s.covers(finding);
     let held = |s: &Suppression| s.covers(finding);

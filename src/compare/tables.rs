@@ -1,4 +1,4 @@
-//! The tables of several reports, row by row put together.
+//! Merges the tables of several reports row by row.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::report::{
     SkippedRules, Unattributed, UserCosted,
 };
 
-/// Operators named per reason in the list of cost_unknown work.
+/// Most operators listed per reason for an unknown cost.
 const MAX_UNPRICED_NAMES: usize = 5;
 
-/// `sum + more`, held at the largest number there is.
+/// Adds to a sum, which stops at the largest number.
 fn add(sum: &mut i64, more: i64) {
     *sum = sum.saturating_add(more);
 }
@@ -24,7 +24,7 @@ fn add_count(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
-/// Rows of the same name added up; `numbers` leads from the findings of a report to those of all.
+/// Rows of the same name summed; `numbers` maps findings of a report to those of the merged one.
 pub(super) fn layers(
     reports: &[Report],
     kernel_time_ns: i64,
@@ -109,7 +109,7 @@ fn layer(
     Some(row)
 }
 
-/// Work that is as fast as it gets on every rank.
+/// Work that is already fast on every rank.
 pub(super) fn already_fast(reports: &[Report], kernel_time_ns: i64) -> Vec<AlreadyFast> {
     let mut rows: IndexMap<(&str, &str, &str), (usize, AlreadyFast)> = IndexMap::new();
     for part in reports.iter().flat_map(|r| &r.already_fast) {
@@ -142,7 +142,7 @@ pub(super) fn already_fast(reports: &[Report], kernel_time_ns: i64) -> Vec<Alrea
     rows
 }
 
-/// What came before the judged part: the longest wait, and all that was copied.
+/// What came before the analysed windows: the longest set-up, and all copies.
 pub(super) fn setup(reports: &[Report]) -> SetUp {
     let mut all = SetUp::default();
     for part in reports.iter().map(|r| r.setup) {

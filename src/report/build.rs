@@ -1,4 +1,5 @@
-//! From a verdict to a report: numbers are added up, texts shortened, lists bounded and ordered.
+//! Builds a [`Report`] from the result of the rules: sums times, shortens texts, limits and sorts
+//! lists.
 
 use indexmap::IndexMap;
 
@@ -16,24 +17,24 @@ use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
 use crate::profile::Profile;
 
-/// Longest name of a place, operator or file, in characters; longer ones lose their middle. One
+/// Longest name of a place, operator or file, in characters; longer names lose their middle. A single
 /// marker of a real profile can be thousands of characters long.
 const MAX_LABEL: usize = 96;
-/// Longest sentence taken over from a profile or reader.
+/// Longest sentence taken from a profile or a reader, in characters.
 const MAX_SENTENCE: usize = 400;
-/// Kinds of GPU named in the verdict.
+/// Most GPU names in the verdict.
 const MAX_GPU_NAMES: usize = 3;
-/// Places listed per finding.
+/// Most places listed per finding.
 const MAX_PLACES: usize = 100;
-/// Operators named per reason in the list of cost_unknown work.
+/// Most operators listed per reason for an unknown cost.
 const MAX_UNPRICED_NAMES: usize = 5;
 
 impl Report {
-    /// Puts together what was found out about a profile.
+    /// Builds the report of one profile.
     pub fn new(costed: &Costed, verdict: &Verdict, options: &Options) -> Report {
         let profile = &costed.run.profile;
         let summary = summary(costed);
-        // These two look at every kernel and every gap; all else looks at sites.
+        // Only these two look at every kernel and every gap; the rest looks at sites.
         let (timeline, ranks) = rayon::join(
             || timeline::of(&costed.run, &summary),
             || super::ranks::of(costed),
@@ -87,7 +88,7 @@ impl Report {
     }
 }
 
-/// The file's own name, for the heading.
+/// The file name without its folder, for the heading.
 pub(super) fn title(path: &str) -> String {
     let name = std::path::Path::new(path)
         .file_name()
@@ -95,27 +96,27 @@ pub(super) fn title(path: &str) -> String {
     label(name.unwrap_or(path))
 }
 
-/// Profile text as a label: home folders cut, bounded.
+/// Text of a profile as a label: without home folders, and shortened.
 pub(super) fn label(text: &str) -> String {
     text::clip(&text::home(text), MAX_LABEL)
 }
 
-/// Profile text as a sentence: home folders cut, bounded.
+/// Text of a profile as a sentence: without home folders, and shortened.
 fn sentence(text: &str) -> String {
     text::clip(&text::home(text), MAX_SENTENCE)
 }
 
-/// JSON has no other numbers: what is none becomes 0.
+/// The value, or 0 where it is not finite: JSON has no other numbers.
 pub(super) fn finite(value: f64) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-/// `part / whole`; 0 for an empty whole.
+/// `part / whole`; 0 when `whole` is 0.
 pub(crate) fn share(part: f64, whole: f64) -> f64 {
     finite(part / whole)
 }
 
-/// `part / whole`, when there is a whole.
+/// `part / whole`; `None` when `whole` is 0.
 fn share_of(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -124,9 +125,9 @@ pub(super) fn sum(values: impl Iterator<Item = i64>) -> i64 {
     values.fold(0, i64::saturating_add)
 }
 
-/// Measured and best ideal time of the sites that have both. A search among algorithms is not the
-/// work the model asks for, and is left out; so is work too small to compare, whose ideal is below
-/// what any launch takes, and communication, which waits for others.
+/// Measured and best ideal time of the sites that have both. Left out are autotuning, which is not
+/// work of the model, latency-bound work, whose ideal time is shorter than any launch, and
+/// communication, which waits for other ranks.
 pub(super) fn priced<'a>(
     sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
 ) -> (f64, Option<f64>) {
@@ -185,8 +186,8 @@ fn summary(costed: &Costed) -> Summary {
     }
 }
 
-/// A part of the window, per step and device. The window may hold work of steps that began before the
-/// capture, so what counts is how many steps fit into it.
+/// A part of the window per step and device. The divisor is the window over the step length and not
+/// the number of steps, because the window may hold work of steps that began before the capture.
 fn per_step(ns: f64, step: &StepTime, device_window_ns: i64) -> f64 {
     ns * share(step.ns(), device_window_ns as f64)
 }
@@ -195,12 +196,12 @@ fn judged_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {
     run.steps.iter().filter(|s| !s.warmup)
 }
 
-/// Executions of all kernels of a site.
+/// Number of executions of all kernels of a site.
 pub(super) fn kernel_count(site: &Site) -> u64 {
     site.kernels.iter().map(|k| u64::from(k.count)).sum()
 }
 
-/// The devices as the profile names them, else the GPU in use.
+/// Names of the devices in the profile, else the GPU in use.
 fn gpu_name(costed: &Costed) -> Option<String> {
     let mut names = device_names(costed);
     names.dedup();
@@ -220,7 +221,7 @@ fn gpu_name(costed: &Costed) -> Option<String> {
     }
 }
 
-/// Names of the devices that did something in the window; of all devices when none did.
+/// Names of the devices with work in the window; of all devices when none has any.
 fn device_names(costed: &Costed) -> Vec<String> {
     let profile = &costed.run.profile;
     let used: Vec<usize> = costed
@@ -273,7 +274,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
     }
 }
 
-/// What the calls of a finding are, by its first member: a rule's members are all of one kind.
+/// What the calls of a finding are, by its first member: all members of a rule are of one kind.
 fn calls_unit(members: &[Member]) -> CallUnit {
     match members.first() {
         Some(Member::Kernel(..)) => CallUnit::Kernel,
@@ -293,7 +294,7 @@ fn places(f: &Finding) -> Vec<FindingPlace> {
         .collect()
 }
 
-/// `None` for an estimate that is no number: a rule divided by nothing.
+/// `None` for an estimate that is not finite, such as a division by zero in a rule.
 fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
     let numbers = [s.low_ns, s.high_ns, s.claimed_ns, s.overlap_ns];
     if !numbers.iter().all(|n| n.is_finite()) {
@@ -303,8 +304,8 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
         SavingKind::Gpu | SavingKind::Copy => summary.busy_ns,
         SavingKind::Idle => summary.device_window_ns,
     };
-    // The judge gives the part one device saves over the window, which may hold work of steps that
-    // began before the capture.
+    // The saving is per device over the window, which may hold work of steps that began before the
+    // capture.
     let fit = summary.step_ns.map(|ns| summary.window_ns as f64 / ns);
     let steps = (summary.steps.max(1) as f64).max(fit.filter(|f| f.is_finite()).unwrap_or(1.0));
     Some(SavingReport {
@@ -319,7 +320,7 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
     })
 }
 
-/// What findings claim together.
+/// Sum of the counted savings of some findings.
 pub(crate) fn total_saving(findings: &[FindingReport]) -> TotalSaving {
     let mut total = TotalSaving::default();
     for s in findings.iter().filter_map(|f| f.saving.as_ref()) {
@@ -334,7 +335,7 @@ pub(crate) fn total_saving(findings: &[FindingReport]) -> TotalSaving {
     total
 }
 
-/// One row per thing to collect: a missing shape is a dozen missing facts.
+/// One row per thing to record: a profile without shapes lacks a dozen facts.
 fn skipped(verdict: &Verdict, profile: &Profile) -> Vec<SkippedRules> {
     let mut by_needs: IndexMap<&str, SkippedRules> = IndexMap::new();
     for missing in &verdict.not_judged {
@@ -440,7 +441,7 @@ fn cost_unknown(costed: &Costed) -> Vec<CostUnknown> {
     rows
 }
 
-/// The reader's notes. The environment block has its own caution.
+/// Remarks of the reader, without the environment block, which has its own caution.
 fn notes(costed: &Costed) -> Vec<String> {
     let profile = &costed.run.profile;
     profile
@@ -483,7 +484,7 @@ fn method(costed: &Costed, verdict: &Verdict) -> Method {
     }
 }
 
-/// By file, in the order of their operators' time.
+/// User costs by file, in the order of the time of their operators.
 fn user_costs(costed: &Costed) -> Vec<UserCosted> {
     let mut files: IndexMap<&str, UserCosted> = IndexMap::new();
     for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
@@ -546,7 +547,7 @@ fn ceilings(gpu: &Gpu) -> Vec<Ceiling> {
             flops_per_s: finite(*rate),
         })
         .collect();
-    // Stable: equal rates stay in the order of their types.
+    // The sort is stable: equal rates keep the order of their types.
     ceilings.sort_by(|a, b| b.flops_per_s.total_cmp(&a.flops_per_s));
     ceilings
 }

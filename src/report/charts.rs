@@ -1,5 +1,5 @@
-//! Charts as Mermaid blocks, which GitHub and GitLab draw. Whatever a chart shows, a table beside it
-//! says too: elsewhere the block is only text.
+//! Charts as Mermaid blocks, which GitHub and GitLab draw. A table beside each chart has the same
+//! numbers, for programs that show the block as text.
 
 use serde::Serialize;
 
@@ -7,17 +7,17 @@ use super::{Report, narrative};
 use crate::base::text;
 use crate::base::units::significant;
 
-/// Slices of a pie; the smaller ones become one.
+/// Most slices of a pie; smaller ones are merged.
 const MAX_SLICES: usize = 8;
-/// Share from which a slice can be seen.
+/// Smallest share that is visible as a slice.
 const MIN_SHARE: f64 = 0.01;
 /// Longest label of a slice, in characters.
 const MAX_LABEL: usize = 40;
 
-/// The charts of a report, as fenced blocks; `None` where there is nothing to compare.
+/// The charts of a report as fenced blocks; `None` where there are fewer than two slices.
 #[derive(Debug, Serialize)]
 pub(super) struct Charts {
-    /// What the window divides into.
+    /// Time of the window by activity.
     pub time: Option<String>,
     /// Kernel time by layer.
     pub layers: Option<String>,
@@ -42,7 +42,7 @@ impl Charts {
     }
 }
 
-/// A pie of times in ns; `rest` is time of further slices not in the list.
+/// A pie of times in nanoseconds; `rest` is the time of slices that are not in the list.
 fn pie<'a>(title: &str, slices: impl Iterator<Item = (&'a str, i64)>, rest: i64) -> Option<String> {
     let mut slices: Vec<(&str, i64)> = slices.filter(|(_, ns)| *ns > 0).collect();
     slices.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
@@ -75,7 +75,7 @@ fn pie<'a>(title: &str, slices: impl Iterator<Item = (&'a str, i64)>, rest: i64)
     Some(block)
 }
 
-/// Of two slices with one label Mermaid draws the first only.
+/// A label that is not in use: of two slices with one label Mermaid draws only the first.
 fn distinct(label: String, used: &[String]) -> String {
     if !used.contains(&label) {
         return label;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slice_is_no_chart() {
+    fn a_single_slice_makes_no_chart() {
         assert_eq!(pie("T", [("a", 5)].into_iter(), 0), None);
         assert_eq!(pie("T", [].into_iter(), 0), None);
     }

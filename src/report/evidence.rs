@@ -1,4 +1,4 @@
-//! What a finding rests on: the facts of its condition, its operators, kernels and source lines.
+//! The evidence of a finding: facts of its condition, operators, kernels and source lines.
 
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
@@ -13,8 +13,7 @@ use crate::cost::{Costed, DecodedName};
 use crate::facts::Member;
 use crate::judge::Finding;
 
-/// Operators and kernels shown per finding; the JSON holds no more either, for one finding may
-/// cover thousands of sites.
+/// Most operators and kernels per finding, also in JSON: a finding may cover thousands of sites.
 const MAX_OPERATORS: usize = 3;
 const MAX_KERNELS: usize = 3;
 const MAX_SOURCE_LINES: usize = 3;
@@ -23,13 +22,13 @@ const MAX_ARGUMENTS: usize = 160;
 /// Longest printed value of a fact, in characters.
 const MAX_VALUE: usize = 120;
 
-/// A site, as far as a finding is about it.
+/// The part of a site that a finding covers.
 struct Covered<'a> {
     site: &'a Site,
     decoded: &'a [Arc<DecodedName>],
-    /// Share of its time: the rest belongs to other kernels, or to calls outside the sequence.
+    /// Share of the site's time; the rest belongs to other kernels, or to calls outside the sequence.
     part: f64,
-    /// The rows of its kernels that are meant; `None` for all.
+    /// Rows of the kernels that are covered; `None` for all.
     rows: Option<Vec<usize>>,
 }
 
@@ -38,8 +37,8 @@ impl Covered<'_> {
         (of as f64 * self.part).round() as i64
     }
 
-    /// A finding about some of a site's kernels is about all their runs; one about a sequence is about
-    /// as many calls as its share of the time.
+    /// A finding about kernels covers all their executions; a finding about a sequence covers calls
+    /// in proportion to its time.
     fn count(&self, of: u64) -> u64 {
         match self.rows {
             Some(_) => of,
@@ -48,7 +47,7 @@ impl Covered<'_> {
     }
 }
 
-/// The evidence for a finding.
+/// The evidence of a finding.
 pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
     let mut named: FxHashMap<SiteId, Vec<usize>> = FxHashMap::default();
     for member in &finding.members {
@@ -157,8 +156,8 @@ fn kernels(run: &Run, sites: &[Covered<'_>]) -> Vec<KernelUse> {
     uses
 }
 
-/// The base name, with the label where that tells more: `vectorized_elementwise_kernel` alone says
-/// nothing about the work.
+/// The base name of a kernel, with the label where that says more: `vectorized_elementwise_kernel`
+/// alone does not name the work.
 pub(super) fn kernel_name(full: &str, decoded: Option<&DecodedName>) -> String {
     match decoded.filter(|d| !d.base.is_empty()) {
         Some(d) if d.label.is_empty() || d.base.ends_with(&d.label) => label(&d.base),
@@ -181,7 +180,7 @@ fn source_lines(sites: &[Covered<'_>]) -> Vec<String> {
     lines
 }
 
-/// The arguments of a site's operator, or what its kernels say of their message.
+/// The arguments of a site's operator, or the message of its collective.
 pub(super) fn arguments(run: &Run, site: &Site) -> String {
     site.args
         .or(site.message)
@@ -189,14 +188,14 @@ pub(super) fn arguments(run: &Run, site: &Site) -> String {
         .map_or_else(String::new, print_args)
 }
 
-/// `bf16[4096, 1600], dim=1`: types and shapes, and what else the profile says.
+/// Arguments as text, types and shapes first: `bf16[4096, 1600], dim=1`.
 fn print_args(args: &OpArgs) -> String {
     if let Some(message) = print_message(args) {
         return message;
     }
     let mut out = String::new();
     for arg in &args.items {
-        // Markers may hold thousands of arguments; what does not fit is not built first.
+        // Markers may hold thousands of arguments: stop as soon as the text is long enough.
         if out.len() > 4 * MAX_ARGUMENTS {
             break;
         }
@@ -217,8 +216,8 @@ fn print_args(args: &OpArgs) -> String {
     text::clip(&text::home(&out), MAX_ARGUMENTS)
 }
 
-/// `bf16[8816192] among 8 ranks`: a collective as its profile describes it, in place of a dozen arguments
-/// that mean nothing to people.
+/// The message of a collective, `bf16[8816192] among 8 ranks`, instead of a dozen arguments of its
+/// record.
 fn print_message(args: &OpArgs) -> Option<String> {
     let named = |name: &str| {
         let arg = (args.items.iter()).find(|a| a.name.as_deref() == Some(name))?;
@@ -254,7 +253,7 @@ fn print_value(value: &ArgValue, depth: usize, out: &mut String) {
         ArgValue::Float(f) => out.push_str(&f.to_string()),
         ArgValue::Bool(b) => out.push_str(&b.to_string()),
         ArgValue::Str(s) => out.push_str(&text::clip(s, 40)),
-        // Not worth the room.
+        // Such values are too long to be useful.
         ArgValue::None | ArgValue::Unknown => {}
     }
 }
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collective_is_its_message() {
+    fn collectives_show_their_message() {
         let named = |name: &str, value| Arg {
             name: Some(name.into()),
             value,
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_arguments_are_cut() {
+    fn long_arguments_are_shortened() {
         let args = OpArgs {
             items: vec![positional(ArgValue::Str("x".repeat(500))); 10_000],
         };

@@ -1,8 +1,8 @@
-//! Workflow commands of GitHub Actions: the runner turns them into annotations of lines.
+//! Findings as workflow commands of GitHub Actions, which the runner shows as annotations of lines.
 //!
 //! `::warning file=a.py,line=3,title=T::message`, documented at
-//! <https://docs.github.com/actions/reference/workflow-commands-for-github-actions>. The runner takes
-//! such a line from any output of a step, so nothing else may look like one.
+//! <https://docs.github.com/actions/reference/workflow-commands-for-github-actions>. The runner
+//! accepts such a line anywhere in the output of a step, so no other text may look like one.
 
 use super::source_lines::SourceLine;
 use super::{FindingReport, Report, markdown_text, narrative};
@@ -10,13 +10,13 @@ use crate::base::text;
 use crate::base::units::counted;
 use crate::judge::Severity;
 
-/// Annotations of one level that GitHub shows per step:
+/// Most annotations per level that GitHub shows for a step:
 /// <https://docs.github.com/rest/checks/runs>.
 const MAX_PER_LEVEL: usize = 10;
-/// Longest message, in characters. The details are in the report.
+/// Longest message, in characters. The report has the details.
 const MAX_MESSAGE: usize = 2_000;
 
-/// One annotation per finding, what pays most first; those GitHub would not show are counted.
+/// One annotation per finding, largest saving first; those that GitHub would not show are counted.
 pub fn github(report: &Report) -> String {
     let mut out = String::new();
     let mut left = 0;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_hold_their_text() {
+    fn text_of_commands_is_escaped() {
         assert_eq!(data("100 %\r\n::error::x"), "100 %25%0D%0A::error::x");
         assert_eq!(property("a:b,c%"), "a%3Ab%2Cc%25");
         assert_eq!(data("##[command]x"), "# #[command]x");

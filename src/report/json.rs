@@ -1,27 +1,29 @@
-//! The report as JSON, there and back: the [`Report`] itself.
+//! Writes a [`Report`] as JSON, and reads it again.
 
 use serde::Deserialize;
 
 use super::{Report, SCHEMA_VERSION};
 
-/// The JSON Schema (draft 2020-12) of what [`json`] prints, made from the types themselves.
+/// The JSON Schema (draft 2020-12) of the text that [`json`] returns, generated from the types.
 pub const SCHEMA: &str = include_str!("../../docs/schema/report.json");
 
-/// Pretty JSON with a final newline. Texts are as the profile has them, so whoever prints them
-/// escapes them for the place they go to.
+/// Indented JSON with a final newline. Texts are as the profile has them: programs that print them must
+/// escape them.
 pub fn json(report: &Report) -> String {
-    // Fails only for maps whose keys are not strings, and a report has no maps.
+    // Serializing fails only for maps whose keys are not strings, and a report has no maps.
     let mut text = serde_json::to_string_pretty(report)
         .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string());
     text.push('\n');
     text
 }
 
-/// Why a text is no report that could be read: what was found, and what to do.
+/// Why a text cannot be read as a report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}\n  {remedy}")]
 pub struct NotAReport {
+    /// What was expected and what was found.
     pub problem: String,
+    /// What to do about it.
     pub remedy: String,
 }
 
@@ -34,7 +36,7 @@ impl NotAReport {
     }
 }
 
-/// What tells a report from other JSON.
+/// The keys that distinguish a report from other JSON.
 #[derive(Debug, Deserialize)]
 struct Head {
     schema_version: Option<u64>,
@@ -44,12 +46,12 @@ struct Head {
 
 const MAKE_ONE: &str = "give reports written with `pyprof-advise PROFILE --format json -o REPORT`";
 
-/// Reads what [`json`] wrote: every number is the same again.
+/// Reads a text that [`json`] returned, without loss.
 ///
 /// # Errors
-/// When the text is something else, of another `schema_version`, or lacks a part.
+/// When the text is not a report, has another `schema_version`, or lacks a key.
 pub fn read_json(text: &str) -> Result<Report, NotAReport> {
-    // A list would be taken for a struct's fields in order.
+    // Serde would read a list as the fields of the struct in order.
     if text.trim_start().starts_with('[') {
         return Err(NotAReport::new(
             "expected a report, found other JSON: a list",
@@ -67,11 +69,16 @@ pub fn read_json(text: &str) -> Result<Report, NotAReport> {
     match head.schema_version {
         Some(version) if version == u64::from(SCHEMA_VERSION) => {}
         Some(version) => {
+            let remedy = if version < u64::from(SCHEMA_VERSION) {
+                "it was written by an older version of pyprof-advise: make it again from the profile"
+            } else {
+                "it was written by a newer version of pyprof-advise: use that version, or make it again"
+            };
             return Err(NotAReport::new(
                 format!(
                     "expected a report of schema_version {SCHEMA_VERSION}, found schema_version {version}"
                 ),
-                "make all reports with the same version of pyprof-advise",
+                remedy,
             ));
         }
         None if head.events.is_some() => {

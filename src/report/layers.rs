@@ -1,4 +1,4 @@
-//! The tables that go through the model: time per layer pattern, and the work to leave alone.
+//! Tables by layer: time per layer pattern, and work that is already fast.
 
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
@@ -11,25 +11,25 @@ use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::Member;
 use crate::judge::{Finding, SavingKind, Verdict};
 
-/// Rows of the per-layer table. A report that fits into a pull request has no room for more.
+/// Most rows of the table of layers. A report in a pull request has no room for more.
 pub(crate) const MAX_ROWS: usize = 200;
-/// Rows of the leave-alone list.
+/// Most rows of the list of work that is already fast.
 pub(crate) const MAX_LEAVE_ALONE: usize = 10;
-/// Work within this factor of its reachable time is as good as it gets.
+/// Work within this factor of its reachable time counts as already fast.
 const AT_REACHABLE: f64 = 1.10;
-/// Share of a row's time its slowdown must speak for to stand without a remark.
+/// Share of a row's time that its slowdown must cover to stand without a remark.
 pub(crate) const MOSTLY: f64 = 0.8;
-/// Share of kernel time below which work is not worth a word, good or bad.
+/// Share of kernel time below which work is not listed as already fast.
 const WORTH_NAMING: f64 = 0.01;
 
-/// The row of graphs whose kernels are not in the file.
+/// Name of the row for graphs whose kernels are not in the file.
 const WHOLE_GRAPHS: &str = "(inside graphs recorded as a whole)";
 
 /// What a row stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Pattern(PatternId),
-    /// Nothing names a layer: the operator, or why there is none.
+    /// The operator, or why there is none, where no layer is known.
     Other(String),
 }
 
@@ -44,7 +44,7 @@ fn key(run: &Run, site: &Site) -> Key {
     }
 }
 
-/// The sites of each row, rows in order of their most expensive site.
+/// The sites of each row, in the order of the first site of each.
 fn group(costed: &Costed) -> IndexMap<Key, Vec<usize>> {
     let mut rows: IndexMap<Key, Vec<usize>> = IndexMap::new();
     for (i, site) in costed.run.sites.iter().enumerate() {
@@ -53,8 +53,8 @@ fn group(costed: &Costed) -> IndexMap<Key, Vec<usize>> {
     rows
 }
 
-/// The per-layer table, largest time first, and what did not fit; `numbers` are those of the findings
-/// about each site.
+/// The table of layers, longest time first, and the rows left out. `numbers` are the numbers of the
+/// findings about each site.
 pub(super) fn rows(costed: &Costed, numbers: &[Vec<u64>]) -> (Vec<LayerRow>, Omitted) {
     let graphs_ns = sum(costed.run.timeline.devices.iter().map(|d| d.graph_ns));
     let total = sum(costed.run.sites.iter().map(|s| s.time_ns)).saturating_add(graphs_ns);
@@ -138,7 +138,7 @@ fn named_by_layer(run: &Run, sites: &[usize]) -> bool {
         .is_some_and(|layer| layer.source != LayerSource::Op)
 }
 
-/// What bounds most of the time of some sites; not of collectives, whose limit is not in the GPU.
+/// What limits most of the time of some sites, without collectives, whose limit is outside the GPU.
 fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<Bound> {
     let mut times = [(Bound::Math, 0i64), (Bound::Memory, 0), (Bound::Latency, 0)];
     for (site, cost) in sites.filter(|(_, cost)| cost.family != Family::Communication) {
@@ -148,7 +148,7 @@ fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<Bo
             }
         }
     }
-    // `rev` lets the first of equals win.
+    // `max_by_key` returns the last maximum; reversed, the first of equals is returned.
     times
         .into_iter()
         .rev()
@@ -157,7 +157,7 @@ fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<Bo
         .map(|(bound, _)| bound)
 }
 
-/// For every site the numbers of the findings about it.
+/// The numbers of the findings about each site.
 pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64>> {
     let run = &costed.run;
     let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); run.sites.len()];
@@ -188,10 +188,9 @@ pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64
     numbers
 }
 
-/// Work that is near what well-tuned kernels reach on the best unit and precision available, folded
-/// by layer pattern. Work a finding wants changed is not in it, nor the backward pass of operators a
-/// finding wants fused or removed, nor kernels that only look good because nothing runs shorter than a
-/// launch takes: fewer of those would be better.
+/// Work near the reachable time on the best unit and precision available, grouped by layer pattern.
+/// Excluded are work that a finding wants changed, the backward pass of operators that a finding
+/// wants fused or removed, and latency-bound kernels, of which fewer would be better.
 pub(super) fn already_fast(costed: &Costed, verdict: &Verdict) -> Vec<AlreadyFast> {
     let run = &costed.run;
     let total = sum(run.sites.iter().map(|s| s.time_ns));

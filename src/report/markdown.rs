@@ -1,8 +1,8 @@
-//! The report as Markdown for GitHub and GitLab, as long as it may be.
+//! The report as Markdown for GitHub and GitLab, whole or shortened.
 //!
-//! A comment on GitHub holds 65,536 characters. What does not fit is left out in whole items, the
-//! least important first: a ladder of ever stricter [`Limits`] is climbed until the text fits, and the
-//! text says what is missing.
+//! A comment on GitHub holds 65,536 characters. To fit a limit, whole items are left out, the least
+//! important first: stricter and stricter [`Limits`] are tried until the text fits. The text says
+//! what is missing.
 
 use minijinja::value::Serde;
 use minijinja::{Value, context};
@@ -15,24 +15,24 @@ use crate::base::text;
 
 const TEMPLATE: &str = include_str!("markdown.md.jinja");
 
-/// What a comment on a pull request holds, with room for a heading above it: GitHub's limit is
-/// 65,536 characters.
+/// Most characters of a comment on a pull request: GitHub's limit is 65,536, and a heading above the
+/// report needs room.
 pub const PR_CHARS: usize = 65_000;
-/// No limit; more than any list holds.
+/// No limit: more than any list holds.
 const ALL: usize = 1_000_000;
 
-/// How much of each list is shown. Everything counts whole items.
+/// How many whole items of each list are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct Limits {
-    /// For the sentence that says so.
+    /// The limit in characters, for the sentence that names it.
     max_chars: usize,
     shortened: bool,
     charts: bool,
     /// Rows of the table of top findings.
     rows: usize,
-    /// Of those, explained in full.
+    /// Findings of those rows that are explained in full.
     full: usize,
-    /// Of those, with their evidence.
+    /// Findings of those that show their evidence.
     evidence: usize,
     more_rows: usize,
     more_text: usize,
@@ -41,7 +41,7 @@ struct Limits {
     layers: usize,
     sites: usize,
     already_fast: usize,
-    /// Rows of each list of what could not be judged, and of the cautions.
+    /// Rows of each list of what is missing, and of the cautions.
     lists: usize,
     method: bool,
 }
@@ -66,10 +66,10 @@ impl Limits {
     };
 }
 
-/// A rung: what to be stricter about.
+/// A step that makes the limits stricter.
 type Rung = fn(&mut Limits);
 
-/// In this order, each on top of those before it.
+/// The steps in order; each applies on top of those before it.
 const LADDER: &[Rung] = &[
     |l| l.minor = 20,
     |l| l.layers = 100,
@@ -121,20 +121,20 @@ const LADDER: &[Rung] = &[
     |l| l.rows = 1,
 ];
 
-/// The report as Markdown for GitHub and GitLab.
+/// The whole report as Markdown for GitHub and GitLab.
 ///
 /// # Errors
-/// Only when the built-in template is broken, which the tests rule out.
+/// Only when the built-in template is wrong, which the tests exclude.
 pub fn markdown(report: &Report) -> Result<String, TemplateError> {
     let page = Page::new(report)?;
     page.render(&Limits::NONE)
 }
 
-/// The same in at most `max_chars` characters. What pays least is left out, whole items at a time, and
-/// the text says how much.
+/// The report as Markdown of at most `max_chars` characters. The least important items are left out,
+/// and the text says how many.
 ///
 /// # Errors
-/// Only when the built-in template is broken, which the tests rule out.
+/// Only when the built-in template is wrong, which the tests exclude.
 pub fn markdown_within(report: &Report, max_chars: usize) -> Result<String, TemplateError> {
     let page = Page::new(report)?;
     let whole = page.render(&Limits::NONE)?;
@@ -153,7 +153,7 @@ pub fn markdown_within(report: &Report, max_chars: usize) -> Result<String, Temp
             limits
         })
         .collect();
-    // Every rung is shorter than the one before it, so the first that fits is found by halving.
+    // Each step makes the text shorter, so a binary search finds the first that fits.
     let mut best = None;
     let (mut low, mut high) = (0, rungs.len());
     while low < high {
@@ -174,7 +174,7 @@ fn fits(text: &str, max_chars: usize) -> bool {
     text.chars().count() <= max_chars
 }
 
-/// The heading and as many sentences of the verdict as there is room for.
+/// The heading and as many sentences of the verdict as fit.
 fn gist(report: &Report, max_chars: usize) -> String {
     let note = format!("\n(The rest is left out to fit {max_chars} characters.)\n");
     let with_note = |text: &str| fits(&format!("{text}{note}"), max_chars);
@@ -195,7 +195,7 @@ fn gist(report: &Report, max_chars: usize) -> String {
     out
 }
 
-/// The template with the values of one report, to be rendered as often as it takes.
+/// The template with the values of one report, which can be rendered several times.
 struct Page {
     template: BuiltIn,
     report: Value,

@@ -1,24 +1,24 @@
-//! The Markdown of rules (`message`, `why`, `fix`) for places that show no Markdown.
+//! Converts the Markdown of rules (`message`, `why`, `fix`) for formats that do not render Markdown.
 //!
-//! Rules are Markdown with the profile's text escaped in it. A CommonMark parser takes it apart again;
-//! raw HTML in it is text, and links other than to the web are none.
+//! Rules write Markdown in which text of the profile is escaped. Raw HTML in it becomes text, and
+//! only links to the web stay links.
 
 use comrak::nodes::{AstNode, NodeValue};
 use comrak::{Arena, Options, markdown_to_html, parse_document};
 
 use crate::base::text;
 
-/// Rules nest lists once or twice; who nests deeper gets flat text.
+/// Deepest nesting of lists and emphasis that is kept; deeper text is flattened.
 const MAX_DEPTH: usize = 16;
 
-/// A run of words.
+/// Inline text in one style.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Run {
     pub text: String,
     pub code: bool,
 }
 
-/// A block of prose, inline text without line breaks.
+/// A block of text without line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Block {
     Paragraph(Vec<Run>),
@@ -35,12 +35,12 @@ fn options() -> Options<'static> {
     options
 }
 
-/// As HTML: nothing but the elements of Markdown comes out, whatever went in.
+/// Markdown as HTML, with no elements other than those of Markdown.
 pub(super) fn html(markdown: &str) -> String {
     text::unjoined(&markdown_to_html(markdown, &options()))
 }
 
-/// As paragraphs of plain text; code keeps its backticks, listings their lines.
+/// Markdown as paragraphs of plain text; code keeps its backticks and listings their lines.
 pub(super) fn plain(markdown: &str) -> String {
     let paragraphs: Vec<String> = blocks(markdown)
         .iter()
@@ -138,7 +138,7 @@ mod tests {
                        two <b>bold</b> [l](javascript:alert(1))";
 
     #[test]
-    fn keeps_words_code_and_lists() {
+    fn plain_text_keeps_words_code_and_lists() {
         assert_eq!(
             plain(FIX),
             "Use `a|b` for x_y <here>:\n\nif x:\n    y()\n\n- one\n\n- two <b>bold</b> l"
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn html_holds_no_markup_of_its_own() {
+    fn html_contains_only_elements_of_markdown() {
         let html = html(FIX);
         assert!(
             html.contains("<code>a|b</code> for <em>x_y</em> &lt;here&gt;"),

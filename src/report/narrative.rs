@@ -1,4 +1,4 @@
-//! The sentences of a report that depend on what was found. Plain text: a view escapes it.
+//! Sentences of a report that depend on its data. They are plain text: each format escapes them.
 
 use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, Summary, TotalSaving};
 use crate::base::text::some;
@@ -7,10 +7,10 @@ use crate::correlate::WithoutOperator;
 use crate::judge::SavingKind;
 use crate::profile::Format;
 
-/// More than half: what most of the time goes into is said before anything else.
+/// Share from which something counts as most of the time and is said first.
 const MOST: f64 = 0.5;
 
-/// The verdict: what makes the usual figures misleading, what the GPU did, what can be won.
+/// The verdict: what makes the usual figures misleading, what the GPU did, and what can be saved.
 pub(super) fn verdict(report: &Report) -> Vec<String> {
     let s = &report.summary;
     if s.kernels == 0 && s.busy_ns == 0 {
@@ -35,13 +35,13 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
     sentences
 }
 
-/// Nothing done to the others shortens the step while they wait for one rank.
+/// While the ranks wait for one straggler, changes to the others do not shorten the step.
 fn straggler(report: &Report) -> Option<&String> {
     let late = report.job.as_ref().filter(|job| job.straggler.is_some())?;
     late.comparison.last()
 }
 
-/// Findings of one list that are hidden for one reason.
+/// Number of findings of one list that are hidden for one reason.
 fn hidden(report: &Report, reason: HiddenReason, list: FindingList) -> u64 {
     let hidden = report.hidden.iter();
     hidden
@@ -49,7 +49,8 @@ fn hidden(report: &Report, reason: HiddenReason, list: FindingList) -> u64 {
         .count() as u64
 }
 
-/// `3 known findings and 1 small one`, of what is hidden for one reason; `None` when nothing is.
+/// `3 known findings and 1 small one`: the findings hidden for one reason; `None` when there are
+/// none.
 fn hidden_count(
     report: &Report,
     reason: HiddenReason,
@@ -80,7 +81,7 @@ fn hidden_count(
     (total > 0).then_some((listed, verb))
 }
 
-/// What became of the baseline's findings, one sentence each.
+/// What became of the findings of the baseline, one sentence each.
 fn since_baseline(report: &Report) -> Vec<String> {
     let Some(baseline) = &report.baseline else {
         return Vec::new();
@@ -123,7 +124,7 @@ fn suppressed(report: &Report) -> Option<String> {
     Some(format!("{what} {verb} suppressed by the configuration."))
 }
 
-/// What came of a suppression, for the list of them.
+/// The effect of a suppression, for the list of suppressions.
 pub(super) fn suppression(state: &str, findings: u64) -> String {
     let counted = counted(findings, "finding");
     match state {
@@ -135,7 +136,8 @@ pub(super) fn suppression(state: &str, findings: u64) -> String {
     }
 }
 
-/// When most of the time is not attributable computing, figures about kernels come second.
+/// Sentences for profiles in which most of the time is not computation with a known operator; they
+/// come before the figures about kernels.
 fn leads(s: &Summary) -> Vec<String> {
     let mut leads = Vec::new();
     let is_most = |part: i64, whole: i64| part as f64 > MOST * whole as f64;
@@ -157,7 +159,7 @@ fn leads(s: &Summary) -> Vec<String> {
     leads
 }
 
-/// When kernels could not be told apart by what they are for.
+/// A sentence for profiles in which most kernels have no operator.
 fn thin(s: &Summary) -> Option<String> {
     let without = s.kernel_time_ns.saturating_sub(s.with_operator_ns);
     let outside_graphs = s.kernel_time_ns >= s.graph_ns;
@@ -198,12 +200,12 @@ fn what_ran(s: &Summary) -> String {
     )
 }
 
-/// What the GPU time is held against: the steps where they fill the window, which begins with the first
-/// kernel; else the window, which may hold work of steps from before the capture.
+/// What the GPU time refers to: the steps where they fill the window; else the window, which may hold
+/// work of steps from before the capture.
 fn span(s: &Summary) -> String {
     /// Share of the window that the steps must fill to stand for it.
     const ALL: f64 = 0.9;
-    /// Times the window that steps may take: they begin before their first kernel.
+    /// Most that the steps may exceed the window, as a factor: they begin before their first kernel.
     const LONGER: f64 = 1.5;
     let window = ns(s.window_ns as f64);
     let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
@@ -220,7 +222,7 @@ fn span(s: &Summary) -> String {
     let steps = format!("{} of {}{each}{ahead}", counted(s.steps, "step"), ns(step));
     let filled = step * s.steps as f64 / s.window_ns as f64;
     if filled > LONGER {
-        // The host spent the steps on something else: compiling, loading.
+        // The host spent the steps on other things, such as compiling or loading.
         format!("a window of {window} in {steps}")
     } else if filled >= ALL {
         steps
@@ -257,9 +259,9 @@ fn what_to_win(report: &Report) -> String {
     }
 }
 
-/// What one finding gives back of what all of a kind do.
+/// The part of the total saving that one finding has.
 fn own_part(finding: &FindingReport, all: &TotalSaving) -> Option<String> {
-    /// Share of all of a kind from which the rest is not worth a number.
+    /// Share of the total from which a finding counts as all of it.
     const ALL: f64 = 0.99;
     let saving = finding
         .saving
@@ -300,7 +302,7 @@ fn total(c: &TotalSaving, s: &Summary) -> Option<String> {
             s.device_window_ns as f64,
         ),
     ];
-    // What gives most comes first.
+    // The largest saving comes first.
     parts.sort_by(|a, b| b.2.total_cmp(&a.2));
     let texts: Vec<String> = parts
         .into_iter()
@@ -325,9 +327,9 @@ fn total(c: &TotalSaving, s: &Summary) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(" and "))
 }
 
-/// "Found nothing" and "could not look" are different sentences.
+/// A report without findings: "no problem found" and "not enough data" are different sentences.
 fn nothing_found(report: &Report) -> String {
-    /// Share of kernel time below which having looked at it says nothing of the rest.
+    /// Share of kernel time below which the work with a known cost says nothing about the rest.
     const LITTLE: f64 = 0.1;
     let s = &report.summary;
     if report
@@ -373,7 +375,7 @@ fn nothing_found(report: &Report) -> String {
     format!("{rules} looked at it and found {small}.{looked}")
 }
 
-/// What would help most, when the profile is too poor to judge.
+/// What to record for a profile with too little data.
 fn what_to_capture(report: &Report) -> String {
     if report.summary.kernels == 0 {
         return "Record GPU kernels: `nsys profile -t cuda,nvtx`, or torch.profiler with \
@@ -406,7 +408,7 @@ fn what_to_capture(report: &Report) -> String {
         .to_owned()
 }
 
-/// What the reader must know before believing or sharing the report.
+/// What to know before relying on the report or sharing it.
 pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
     let mut cautions = Vec::new();
     if environment {
@@ -434,8 +436,8 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
     cautions
 }
 
-/// Why kernels have no operator: a stable word, and a sentence that says what to do.
-/// `has_ranges`: operators were recorded.
+/// The id of the reason why kernels have no operator, and a sentence with a remedy. `has_ranges`:
+/// whether operators were recorded.
 pub(super) fn missing(
     missing: WithoutOperator,
     format: &Format,
@@ -482,7 +484,7 @@ pub(super) fn missing_row(missing: WithoutOperator) -> &'static str {
     }
 }
 
-/// The reason as programs read it.
+/// The id of the reason in JSON.
 pub(super) fn missing_word(missing: WithoutOperator) -> &'static str {
     match missing {
         WithoutOperator::NoLaunch => "no_launch",
@@ -492,7 +494,7 @@ pub(super) fn missing_word(missing: WithoutOperator) -> &'static str {
     }
 }
 
-/// A part of the time ([`TimePart::what`](super::TimePart::what)), for people.
+/// Name of an activity ([`TimePart::what`](super::TimePart::what)).
 pub(super) fn part_of_time(word: &str) -> &'static str {
     match word {
         "compute" => "Computing",
@@ -503,7 +505,7 @@ pub(super) fn part_of_time(word: &str) -> &'static str {
     }
 }
 
-/// The cause of a gap ([`GapRow::cause`](super::GapRow::cause)), for people.
+/// Name of the cause of a gap ([`GapRow::cause`](super::GapRow::cause)).
 pub(super) fn cause(word: &str) -> &'static str {
     match word {
         "profiler_overhead" => "the profiler at work",
@@ -519,7 +521,7 @@ pub(super) fn cause(word: &str) -> &'static str {
     }
 }
 
-/// What a finding gives back, as a sentence; empty without an estimate.
+/// The saving of a finding as a sentence; empty without an estimate.
 pub(super) fn saving(finding: &FindingReport) -> String {
     let Some(s) = &finding.saving else {
         return String::new();

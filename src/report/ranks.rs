@@ -1,5 +1,5 @@
-//! The rows of ranks in the report of one file: what each process did on its GPUs, and how long
-//! each of its collectives took, so that several reports can be compared.
+//! The rows of ranks in the report of one file: activity of each process on its GPUs, and durations
+//! of its collectives, so that several reports can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +11,12 @@ use crate::correlate::{DeviceTimeline, Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{DeviceId, KernelId, ProcessId, StrId};
 
-/// Durations kept per rank: some steps of a large model. A report is a page, not a second profile.
+/// Most durations kept per rank, which is some steps of a large model. This bounds the size of the
+/// report.
 const MAX_DURATIONS: usize = 4096;
 
-/// What collectives are called, without separators, in kernels, operators and arguments; the first
-/// one that a name contains counts.
+/// Names of collectives, without separators, in kernels, operators and arguments, with their kind;
+/// the first match counts.
 const KINDS: [(&str, &str); 9] = [
     ("alltoall", "all_to_all"),
     ("allreduce", "all_reduce"),
@@ -28,7 +29,7 @@ const KINDS: [(&str, &str); 9] = [
     ("reduce", "reduce"),
 ];
 
-/// One row per process with work in the window, in the order of the profile's processes.
+/// One row per process with work in the window, in the order of the processes in the profile.
 pub(super) fn of(costed: &Costed) -> Vec<Rank> {
     let run = &costed.run;
     let mut works = works(costed);
@@ -45,7 +46,7 @@ pub(super) fn of(costed: &Costed) -> Vec<Rank> {
         .collect()
 }
 
-/// Which processes ran kernels or graphs on each device.
+/// The processes that ran kernels or graphs on each device.
 fn users(run: &Run, works: &BTreeMap<ProcessId, Work>) -> BTreeMap<DeviceId, BTreeSet<ProcessId>> {
     let mut users: BTreeMap<DeviceId, BTreeSet<ProcessId>> = BTreeMap::new();
     for (process, work) in works {
@@ -86,7 +87,8 @@ fn works(costed: &Costed) -> BTreeMap<ProcessId, Work> {
         work.time_ns = work.time_ns.saturating_add(kernel.span.ns());
         work.devices.insert(kernel.device);
         if let Some(kind) = senders.kind(kernel.name, site) {
-            // Ranks launch their collectives in the same order, but streams may drain in another.
+            // Ranks launch their collectives in the same order, but streams may execute them in
+            // another.
             let call = link.launch.and_then(|c| run.profile.calls.get(c.idx()));
             let launched = call.map_or(kernel.span.start, |c| c.span.start);
             work.collectives.push((launched, id, kind));
@@ -98,9 +100,9 @@ fn works(costed: &Costed) -> BTreeMap<ProcessId, Work> {
 
 /// The kernels that communicate.
 struct Senders {
-    /// By name: of a kernel of a collective the kind its name says, if any.
+    /// By name of a kernel: `Some` for collectives, with the kind if the name has it.
     by_name: Vec<Option<Option<&'static str>>>,
-    /// By site: the kind its operator says.
+    /// By site: the kind that the operator's name has.
     by_site: Vec<Option<&'static str>>,
 }
 
@@ -127,14 +129,14 @@ impl Senders {
         Senders { by_name, by_site }
     }
 
-    /// The kind of collective a kernel is of.
+    /// The kind of collective that a kernel belongs to.
     fn kind(&self, kernel: StrId, site: SiteId) -> Option<&'static str> {
         let said = self.by_name.get(kernel.idx()).copied().flatten()?;
         said.or_else(|| self.by_site.get(site.idx()).copied().flatten())
     }
 }
 
-/// The kind of collective a name speaks of. Sends and receives pair two ranks, and are none.
+/// The kind of collective in a name; `None` for sends and receives, which connect two ranks only.
 fn kind(name: &str) -> Option<&'static str> {
     let plain: String = name
         .chars()
@@ -243,7 +245,7 @@ fn times(devices: &[&DeviceTimeline]) -> RankTimes {
     }
 }
 
-/// Step, kind and size of the group: what collectives have in common that are compared in order.
+/// Step, kind and group size: collectives with the same key are compared in order.
 type Alike<'a> = (Option<u64>, &'a str, Option<u64>);
 
 /// Durations by step, kind and group, each in order of launch.
@@ -281,7 +283,7 @@ fn collectives(run: &Run, mut all: Vec<(i64, KernelId, &str)>) -> Vec<Collective
         .collect()
 }
 
-/// Ranks that take part, as newer traces of torch.profiler say.
+/// Number of ranks that take part, which newer traces of torch.profiler have.
 fn group_size(run: &Run, kernel: KernelId) -> Option<u64> {
     let site = run.links.get(kernel.idx())?.site?;
     let site = run.sites.get(site.idx())?;
@@ -300,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn collectives_are_told_from_messages_between_two() {
+    fn collective_kinds_are_found_in_names() {
         for (name, wanted) in [
             ("all_reduce", Some("all_reduce")),
             ("_allgather_base", Some("all_gather")),

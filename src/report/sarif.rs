@@ -1,8 +1,8 @@
 //! The findings as SARIF 2.1.0, the exchange format of static analysis:
 //! <https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>.
 //!
-//! Findings point to the source lines behind them where the profile holds call stacks, to the layer
-//! always. A finding without a line points to the profile as a whole: code scanning wants a file.
+//! Results point to source lines where the profile has call stacks, and always to the layer. Results
+//! without a line point to the profile, because code scanning requires a file.
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
@@ -17,11 +17,11 @@ use crate::base::text;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
-/// The folder that paths are relative to; whoever shows the log knows where it is.
+/// Base of relative paths; the viewer of the log knows where it is.
 const ROOT: &str = "SRCROOT";
 
-/// A SARIF log of one run with one result per finding, what pays most first. What the report does not
-/// show follows, with the format's own words for it: whoever reads the log hides it.
+/// A SARIF log of one run with one result per finding, largest saving first. Hidden findings follow,
+/// marked in the terms of SARIF, so that viewers hide them.
 pub fn sarif(report: &Report) -> String {
     let shown = report.findings.iter().map(|finding| (finding, None));
     let hidden = report.hidden.iter();
@@ -71,13 +71,13 @@ pub fn sarif(report: &Report) -> String {
             "properties": { "verdict": quiet(&report.verdict.join(" ")) },
         }],
     });
-    // Fails only for maps whose keys are not strings; these are.
+    // Serializing fails only for maps whose keys are not strings.
     let mut out = serde_json::to_string_pretty(&log).unwrap_or_default();
     out.push('\n');
     out
 }
 
-/// What a baseline and suppressions make of a result: `baselineState` and `suppressions`, sections
+/// State of a result in baseline and suppressions: `baselineState` and `suppressions`, sections
 /// 3.27.24 and 3.27.23.
 fn standing(
     report: &Report,
@@ -135,7 +135,7 @@ fn rule(f: &FindingReport) -> Value {
     rule
 }
 
-/// `TensorCoresAmpOff`: the name SARIF wants beside an id.
+/// The name of a rule that SARIF wants beside its id: `TensorCoresAmpOff`.
 fn name(id: &str) -> String {
     id.split(|c: char| !c.is_ascii_alphanumeric())
         .filter_map(|word| {
@@ -204,13 +204,14 @@ fn locations(report: &Report, f: &FindingReport) -> Vec<Value> {
     })]
 }
 
-/// The title is a file's name: a slash in it is no folder.
+/// Location of the profile. A slash in its title is part of a file name, not a folder.
 fn profile(report: &Report) -> Value {
     let name = source_lines::uri(&text::plain(&report.title)).replace('/', "%2F");
     json!({ "uri": name, "index": 0 })
 }
 
-/// Stays the same while lines move and times change: rule and place, and which of several it is.
+/// Identifies a finding across runs with changed lines and times: a hash of rule and place, and a
+/// counter for equal ones.
 fn fingerprint(f: &FindingReport, seen: &mut IndexMap<String, u32>) -> String {
     let hash = fnv(&format!("{}\n{}", f.rule, f.place));
     let count = seen.entry(hash.clone()).or_insert(0);
@@ -218,7 +219,7 @@ fn fingerprint(f: &FindingReport, seen: &mut IndexMap<String, u32>) -> String {
     format!("{hash}:{count}")
 }
 
-/// FNV-1a, 64 bits: no secret, only the same everywhere and always.
+/// FNV-1a hash of 64 bits, which is the same on all platforms.
 fn fnv(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -240,8 +241,8 @@ fn notifications(report: &Report) -> Vec<Value> {
         .collect()
 }
 
-/// Plain text of a message. Viewers make links of `[words](target)` and may notify an `@name`: here
-/// they find neither.
+/// Plain text of a message. Viewers turn `[words](target)` into links and may notify `@name`; neither
+/// is left in the text.
 fn quiet(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(text::listing).collect();
     text::unmentioned(&lines.join("\n").replace("](", "] ("))

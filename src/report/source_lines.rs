@@ -1,21 +1,21 @@
-//! Source lines as code review tools want them: a file relative to the repository, and a line.
+//! Source lines for code review tools: a path relative to the repository, and a line number.
 
 /// A line of a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SourceLine {
     /// Relative, with `/`: `model/net.py`.
     pub path: String,
-    /// CallUnit from 1.
+    /// Counted from 1.
     pub line: u32,
 }
 
 impl SourceLine {
-    /// `model/net.py:42` taken apart. `None` for what cannot be a file of a repository: an absolute
-    /// path, a way out of the folder, a name that was shortened.
+    /// Parses `model/net.py:42`. `None` for paths that cannot be in a repository: absolute ones,
+    /// those with `..`, and shortened ones.
     pub(super) fn parse(text: &str) -> Option<SourceLine> {
         let (path, line) = text.rsplit_once(':')?;
         let line: u32 = line.parse().ok().filter(|line| *line > 0)?;
-        // A file that lies directly in the home folder is called `~/net.py`.
+        // A file directly in the home folder is written as `~/net.py`.
         let path = path.strip_prefix("~/").unwrap_or(path);
         let relative = !path.starts_with(['/', '\\', '~']) && !path.contains([':', '…']);
         let plain = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
@@ -26,8 +26,8 @@ impl SourceLine {
         })
     }
 
-    /// The path as a relative URI reference (RFC 3986): everything but unreserved characters and `/`
-    /// is percent-encoded.
+    /// The path as a relative URI reference (RFC 3986): all bytes except unreserved characters and
+    /// `/` are percent-encoded.
     pub(super) fn uri(&self) -> String {
         uri(&self.path)
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_of_a_repository() {
+    fn only_relative_paths_are_parsed() {
         let parse = |text| SourceLine::parse(text).map(|s| (s.uri(), s.line));
         assert_eq!(parse("model/net.py:42"), Some(("model/net.py".into(), 42)));
         assert_eq!(parse("~/net.py:1"), Some(("net.py".into(), 1)));

@@ -1,8 +1,7 @@
-//! Templates over the report: the built-in ones, and whatever users write.
+//! Templates over the report: the built-in ones and those of users.
 //!
-//! The built-in ones travel the road users' templates travel: they are rendered over the same values
-//! `--format json` prints. A template can read nothing but the report: there is no loader, so
-//! `include` and `import` find no files.
+//! All are rendered over the values that `--format json` prints. A template can read only the report:
+//! there is no loader, so `include` and `import` find no files.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -11,7 +10,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use super::{Report, markdown_text, narrative};
 use crate::base::{text, units};
 
-/// Instructions a user's template may take: a second or so. The built-in one takes about a
+/// Instructions that a user's template may take, about a second. The built-in ones take about a
 /// hundred thousand on a large report.
 const FUEL: u64 = 5_000_000;
 
@@ -21,20 +20,21 @@ const FUEL: u64 = 5_000_000;
     "{name}:{line}: {problem}\n  the values a template can use are those that --format json prints"
 )]
 pub struct TemplateError {
-    /// The template's name, as the user gave it.
+    /// Name of the template, as the user gave it.
     pub name: String,
-    /// CallUnit from 1; 0 when not known.
+    /// Counted from 1; 0 when not known.
     pub line: usize,
     pub problem: String,
 }
 
 /// Renders a user's template over the report.
 ///
-/// Undefined values are errors. Values in templates whose name ends in `.html` are escaped by
-/// themselves; others pass profile text through the filters `md`, `code`, `html` or `plain`.
+/// Undefined values are errors. In templates whose name ends in `.html` values are escaped
+/// automatically; others pass text of the profile through the filters `md`, `code`, `html` or
+/// `plain`.
 ///
 /// # Errors
-/// With the line, when the template cannot be parsed, uses something the report does not have, or
+/// With the line, when the template cannot be parsed, uses a value that the report does not have, or
 /// runs for too long.
 pub fn render_template(
     report: &Report,
@@ -100,7 +100,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
 }
 
 fn add_filters(env: &mut Environment<'static>) {
-    // Text from profiles, for one place each.
+    // Escape text of a profile for one place each.
     env.add_filter("md", |s: String| text::md(&s));
     env.add_filter("cell", |s: String| cell(&s));
     env.add_filter("prose", |s: String| text::md_prose(&s));
@@ -108,7 +108,7 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("html", |s: String| text::html(&s));
     env.add_filter("plain", |s: String| text::plain(&s));
     env.add_filter("clip", |s: String, max: usize| text::clip(&s, max));
-    // Numbers.
+    // Print numbers.
     env.add_filter("ns", units::ns);
     env.add_filter("ns_to", units::ns_range);
     env.add_filter("bytes", units::bytes);
@@ -121,7 +121,7 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("change", units::change);
     env.add_filter("signed_ns", units::signed_ns);
     env.add_filter("counted", |n: u64, noun: String| units::counted(n, &noun));
-    // Words of ours, as people read them.
+    // Turn ids of ours into words.
     env.add_filter("part_of_time", |word: String| {
         narrative::part_of_time(&word)
     });
@@ -129,7 +129,7 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("suppression", |state: String, findings: u64| {
         narrative::suppression(&state, findings)
     });
-    // For pages: markup that was made here, and widths.
+    // For pages: markup that is safe, and widths.
     env.add_filter("prose_html", |s: String| {
         Value::from_safe_string(markdown_text::html(&s))
     });
@@ -140,11 +140,11 @@ fn add_filters(env: &mut Environment<'static>) {
         format!("{:.2}%", (share * 100.0).clamp(0.0, 100.0))
     });
     env.add_filter("is_web", |s: String| is_web(&s));
-    // A rule's reference, as a link when it is nothing but an address.
+    // A reference of a rule, as a link if it is an address and nothing else.
     env.add_filter("link", link);
 }
 
-/// Markdown that stays in its cell of a table: pipes are escaped where they are not yet.
+/// Markdown in a table cell: pipes that are not escaped yet are escaped.
 fn cell(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len());
     let mut escaped = false;
@@ -166,7 +166,7 @@ fn link(address: String) -> String {
     }
 }
 
-/// An address that is nothing but that.
+/// Whether a text is a web address and nothing else.
 pub(super) fn is_web(address: &str) -> bool {
     let plain = |c: char| {
         c.is_ascii_alphanumeric()

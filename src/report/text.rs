@@ -1,7 +1,7 @@
-//! The report for a terminal: as wide as it is, in colour where it shows colour.
+//! The report for a terminal, wrapped to its width and colored.
 //!
-//! Colours are ANSI codes in the text; whoever prints it takes them out where they do not belong.
-//! Profile text is made of one line without control characters before it is laid out.
+//! Colors are ANSI codes; the caller removes them where they are not wanted. Text of a profile is
+//! reduced to one line without control characters before the layout.
 
 use anstyle::{AnsiColor, Style};
 
@@ -12,15 +12,15 @@ use crate::base::text::{clip, plain};
 use crate::base::units::{count, counted, ns, percent, times};
 use crate::judge::Severity;
 
-/// Narrower than this nothing can be laid out, wider than this nobody reads.
+/// Widths that the report is laid out for, in columns.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=140;
-/// Findings explained; the table lists those of the report's `top`.
+/// Most findings explained; the table lists those of [`Report::top`].
 const EXPLAINED: usize = 3;
-/// Rows of the table by layer.
+/// Most rows of the table of layers.
 const LAYERS: usize = 10;
-/// Entries of the list of what is fast enough.
+/// Most entries of the list of work that is already fast.
 const LEAVE_ALONE: usize = 5;
-/// Entries of the list of what could not be judged.
+/// Most entries of the list of skipped rules.
 const NOT_JUDGED: usize = 3;
 
 const BOLD: Style = Style::new().bold();
@@ -40,7 +40,7 @@ fn severity_style(severity: Severity) -> Style {
     }
 }
 
-/// The report for a terminal of `width` columns, with ANSI colours.
+/// The report for a terminal of `width` columns, with ANSI colors.
 pub fn text(report: &Report, width: usize) -> String {
     let width = width.clamp(*WIDTHS.start(), *WIDTHS.end());
     let mut page = Page {
@@ -223,7 +223,7 @@ impl Page {
         self.blank();
     }
 
-    /// A sentence in one style, wrapped; code between backticks is coloured.
+    /// A sentence in one style, wrapped; code between backticks is colored.
     fn words(&mut self, text: &str, style: Style, indent: usize) {
         let runs: Vec<Run> = text
             .split('`')
@@ -243,7 +243,7 @@ impl Page {
                 Block::Item(runs) => self.wrapped(&runs, Style::new(), indent, "- "),
                 Block::Code(lines) => {
                     for line in lines {
-                        // Listings are not wrapped: they are there to be copied.
+                        // Listings are not wrapped, so that they can be copied.
                         let indent = indent + 2;
                         self.out
                             .push_str(&format!("{:indent$}{CODE}{line}{CODE:#}\n", ""));

@@ -11,13 +11,13 @@ use super::{Omitted, Summary};
 use crate::correlate::{DeviceTimeline, Gap, GapCause, Run, Step};
 use crate::profile::Span;
 
-/// Equal parts a device's window is divided into to draw it.
+/// Number of equal parts of a device's window, for drawing.
 const BUCKETS: usize = 600;
-/// Gaps listed per device: the longest.
+/// Most gaps listed per device; the longest are.
 const MAX_GAPS: usize = 200;
-/// Steps listed: the first.
+/// Most steps listed; the first are.
 const MAX_STEPS: usize = 1_000;
-/// Devices listed: the first.
+/// Most devices listed; the first are.
 const MAX_DEVICES: usize = 64;
 
 /// The analysed window on the clock of the GPUs. Times are in nanoseconds; starts count from the start of
@@ -120,7 +120,7 @@ pub struct StepRow {
     pub kernel_ns: i64,
     /// Whether it is a warm-up step, which is not analysed.
     pub warmup: bool,
-    /// Of the time of all devices inside the step; `null` when none did anything near it.
+    /// Busy share of all devices inside the step; `null` when none had work near it.
     pub busy_share: Option<f64>,
 }
 
@@ -168,7 +168,7 @@ fn parts(run: &Run, s: &Summary) -> Vec<TimePart> {
 }
 
 fn idle(devices: &[DeviceTimeline]) -> Vec<IdleCause> {
-    // Few enough that looking through them is quicker than any table.
+    // There are few enough that a linear search is faster than a table.
     let mut causes: Vec<(GapCause, u64, i64)> = Vec::new();
     for gap in devices.iter().flat_map(|d| &d.gaps) {
         let ns = gap.span.ns();
@@ -211,7 +211,7 @@ fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
     }
 }
 
-/// The longest gaps in time order; of equals the first. There may be a million.
+/// The longest gaps in time order, the first of equal ones. There may be a million.
 fn longest_gaps(device: &DeviceTimeline) -> Vec<&Gap> {
     let mut least: BinaryHeap<Reverse<(i64, Reverse<usize>)>> = BinaryHeap::new();
     for (at, gap) in device.gaps.iter().enumerate() {
@@ -243,7 +243,7 @@ fn gap(run: &Run, gap: &Gap, origin: i64) -> GapRow {
     }
 }
 
-/// What is not a gap is busy. Linear in gaps and buckets, for gaps do not overlap.
+/// Busy shares: time outside gaps is busy. Linear in gaps and buckets, because gaps do not overlap.
 fn busy(device: &DeviceTimeline) -> Vec<f64> {
     let (start, total) = (device.span.start, device.span.ns());
     if total <= 0 {
@@ -261,7 +261,7 @@ fn busy(device: &DeviceTimeline) -> Vec<f64> {
             *share -= (to.min(right) - from.max(left)).max(0.0);
         }
     }
-    // Three digits are more than a screen shows.
+    // Three digits are enough for a screen.
     busy.iter()
         .map(|share| (share.clamp(0.0, 1.0) * 1e3).round() / 1e3)
         .collect()
@@ -301,7 +301,7 @@ fn kernel_times(run: &Run) -> Vec<i64> {
     times
 }
 
-/// Busy time over present time of all devices inside a span.
+/// Busy share of all devices inside a span, of the time in which they are present.
 fn busy_share(devices: &[Gaps<'_>], span: Span) -> Option<f64> {
     let mut present = 0_i64;
     let mut idle = 0_i64;
@@ -313,11 +313,11 @@ fn busy_share(devices: &[Gaps<'_>], span: Span) -> Option<f64> {
     (present > 0).then(|| (1.0 - idle as f64 / present as f64).clamp(0.0, 1.0))
 }
 
-/// The gaps of a device with running sums, so that a step costs two searches.
+/// The gaps of a device with running sums, so that each step takes two binary searches.
 struct Gaps<'a> {
     span: Span,
     gaps: &'a [Gap],
-    /// Idle ns before the gap of the same index.
+    /// Idle nanoseconds before the gap of the same index.
     before: Vec<i64>,
 }
 
@@ -340,7 +340,7 @@ impl Gaps<'_> {
         }
     }
 
-    /// Idle ns before a time.
+    /// Idle nanoseconds before a time.
     fn until(&self, time: i64) -> i64 {
         let next = self.gaps.partition_point(|g| g.span.start < time);
         let Some(last) = next.checked_sub(1) else {
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strip_adds_up_to_the_busy_time() {
+    fn busy_shares_add_up_to_the_busy_time() {
         let device = device(
             (-6_000, 6_000),
             &[(-5_990, -5_985), (-100, 50), (1_000, 5_000)],
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_know_their_idle_time() {
+    fn busy_share_of_a_step_excludes_gaps() {
         let a = device((0, 1_000), &[(100, 200), (400, 600)]);
         let b = device((500, 1_000), &[]);
         let both = [Gaps::new(&a), Gaps::new(&b)];

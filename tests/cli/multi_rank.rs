@@ -235,7 +235,10 @@ fn a_folder_of_64_files_is_one_report() {
     for (all, one) in all.as_array().unwrap().iter().zip(one.as_array().unwrap()) {
         assert_eq!(all["rule"], one["rule"]);
         assert_eq!(all["on_ranks"]["on"], 64);
-        let (sum, part) = (&all["saving"]["counted_high_ns"], &one["saving"]["counted_high_ns"]);
+        let (sum, part) = (
+            &all["saving"]["counted_high_ns"],
+            &one["saving"]["counted_high_ns"],
+        );
         if let (Some(sum), Some(part)) = (sum.as_f64(), part.as_f64()) {
             assert!((sum - 64.0 * part).abs() <= 1e-9 * sum, "{sum} of {part}");
             assert_eq!(all["on_ranks"]["least_ns"], all["on_ranks"]["most_ns"]);

@@ -118,11 +118,16 @@ class Intended:
         # A word ends where neither a letter nor a dash or dot leads into another word.
         self.words = re.compile(rf"(?<![\w/.-])(?:{whole})(?![\w-])") if words else None
         self.renamed = words
+        # A key of JSON stands in quotes in front of a colon; the text of a report is no key.
+        self.keys = listed.get("json", {})
         self.patterns = [(re.compile(p["from"]), p["to"], p.get("in")) for p in listed.get("pattern", [])]
 
     def apply(self, name, text):
         if self.words:
             text = self.words.sub(lambda match: self.renamed[match.group()], text)
+        if re.search(" (json|gpu|sarif)$", name):
+            key = lambda match: f'"{self.keys.get(match.group(1), match.group(1))}":'
+            text = re.sub(r'"(\w+)":', key, text)
         for pattern, to, where in self.patterns:
             if where is None or re.search(where, name):
                 text = pattern.sub(to, text)

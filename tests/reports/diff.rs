@@ -4,7 +4,9 @@ use crate::shared;
 use std::path::Path;
 
 use crate::cli_sandbox::{ROOT, Said, Sandbox, has, said};
-use pyprof_advise::compare::diff::{Diff, MatchLevel, SCHEMA, SiteChange, TimeUnit, json, markdown};
+use pyprof_advise::compare::diff::{
+    Diff, MatchLevel, SCHEMA, SiteChange, TimeUnit, json, markdown,
+};
 use serde_json::{Value, json};
 
 impl Sandbox {

@@ -1,5 +1,5 @@
-//! MatchedShare work turned into rows: times by step or by call, and what they should be by the work and
-//! the hardware.
+//! Rows of a comparison from matched work: times by step or by call, and the times expected from the
+//! work and the hardware.
 
 use indexmap::IndexMap;
 
@@ -13,9 +13,9 @@ use super::{Basis, FLOOR, MOST, SAME, ratio, share};
 use crate::base::units::{average, times};
 use crate::report::{GpuUsed, Report};
 
-/// Rows kept per list: more than anybody reads, and few enough to store.
+/// Most rows per list.
 const MAX_ROWS: usize = 200;
-/// Difference of a count per call or per step from which it is another one.
+/// Relative difference from which two counts per call or per step differ.
 const SAME_COUNT: f64 = 0.01;
 
 /// The matched work with its times.
@@ -23,20 +23,20 @@ pub(super) struct Changes<'p, 'a> {
     basis: &'p Basis,
     pairs: &'p Pairs<'a>,
     rows: Vec<Row<'p, 'a>>,
-    /// The factor by which sizes changed, where most work did.
+    /// Factor by which sizes changed, where it is the same for most work.
     pub(super) sizes: Option<f64>,
-    /// Single differences below this are left out.
+    /// Smallest difference of a row that is reported.
     floor_ns: f64,
-    /// Ratios this near 1 are 1.
+    /// Ratios within this distance of 1 count as 1.
     tolerance: f64,
 }
 
-/// A pair and its times by the unit.
+/// A pair of works with its times in the unit.
 struct Row<'p, 'a> {
     pair: &'p Pair<'a>,
     before_ns: f64,
     after_ns: f64,
-    /// What `after_ns / before_ns` should be.
+    /// Expected `after_ns / before_ns`.
     expected: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ impl<'p, 'a> Changes<'p, 'a> {
         changes
     }
 
-    /// All time of each side, by the unit.
+    /// All time of each side in the unit.
     fn sums(&self) -> (f64, f64) {
         let alone = |works: &[Work<'_>], scale: f64| -> f64 {
             works.iter().map(|w| w.time_ns * scale).sum()
@@ -78,8 +78,8 @@ impl<'p, 'a> Changes<'p, 'a> {
         )
     }
 
-    /// The GPU time that stands for the whole: all of a step; or of the calls that are the same work
-    /// on both sides, `None` where there are none.
+    /// The GPU time that represents the whole: of a step, or of the calls that are the same work on
+    /// both sides; `None` where there are none.
     pub(super) fn total(&self) -> Option<Change> {
         if self.basis.unit == TimeUnit::Step {
             let (before, after) = self.sums();
@@ -91,7 +91,7 @@ impl<'p, 'a> Changes<'p, 'a> {
         };
         let calls = of(|r| !matches!(r.pair.level, MatchLevel::Kernel | MatchLevel::OtherShapes));
         let kernels = of(|r| r.pair.level == MatchLevel::Kernel);
-        // Kernels of one name do work of many sizes: they speak only where operators are silent.
+        // Kernels of one name do work of many sizes, so they count only where there are no operators.
         let (before, after) = match kernels.0 > calls.0 {
             true => (calls.0 + kernels.0, calls.1 + kernels.1),
             false => calls,
@@ -99,7 +99,7 @@ impl<'p, 'a> Changes<'p, 'a> {
         (before > 0.0).then(|| Change::new(before, after))
     }
 
-    /// Kernels matched by their names are more than operators.
+    /// Whether kernels matched by name take more time than operators.
     pub(super) fn mostly_kernels(&self) -> bool {
         let of = |kernels: bool| -> f64 {
             let rows = self.rows.iter();
@@ -123,8 +123,8 @@ impl<'p, 'a> Changes<'p, 'a> {
         share(of(true), of(false))
     }
 
-    /// The difference that counts for a list: where all sizes changed, beyond what the work grew.
-    /// `None` where that is not known.
+    /// Difference of a row for the lists: where all sizes changed, beyond the growth of the work.
+    /// `None` where it is not known.
     fn difference(&self, row: &Row<'_, '_>) -> Option<f64> {
         let base = match self.sizes {
             Some(_) if !self.basis.gpus_differ => row.before_ns * row.expected?,
@@ -158,7 +158,7 @@ impl<'p, 'a> Changes<'p, 'a> {
         })
     }
 
-    /// The rows `size` picks, largest first.
+    /// The rows for which `size` is `Some`, largest first.
     fn list(&self, size: impl Fn(&Row<'p, 'a>) -> Option<f64>) -> Vec<SiteChange> {
         let mut rows: Vec<(f64, &Row<'p, 'a>)> = self
             .rows
@@ -176,7 +176,7 @@ impl<'p, 'a> Changes<'p, 'a> {
         let (calls_before, calls_after) = self.calls(row.pair);
         SiteChange {
             level: row.pair.level,
-            // Without a layer it is only known less well.
+            // Without a layer after, the place is only less precise.
             place_after: (place_after != place && a.pattern.is_some()).then_some(place_after),
             place,
             arguments: b.shown.to_owned(),
@@ -192,13 +192,13 @@ impl<'p, 'a> Changes<'p, 'a> {
         }
     }
 
-    /// By step; of the whole capture where calls are compared.
+    /// Number of calls per step; of the whole capture where calls are compared.
     fn calls(&self, pair: &Pair<'_>) -> (f64, f64) {
         let scale = self.basis.scale;
         (pair.before.calls * scale.0, pair.after.calls * scale.1)
     }
 
-    /// What else is different about the same work.
+    /// Other differences of the same work.
     fn notes(&self, pair: &Pair<'_>) -> Vec<String> {
         let (b, a) = (&pair.before, &pair.after);
         let mut notes = Vec::new();
@@ -296,7 +296,7 @@ impl<'p, 'a> Changes<'p, 'a> {
         rows
     }
 
-    /// Time by layer. Work that moved counts where it was, and where it is.
+    /// Time by layer. Work that moved counts in the old and in the new layer.
     pub(super) fn layers(&self) -> Vec<LayerChange> {
         let both_name_layers = {
             let pairs = || self.pairs.pairs.iter();
@@ -417,7 +417,7 @@ fn row<'p, 'a>(basis: &Basis, pair: &'p Pair<'a>) -> Row<'p, 'a> {
     let (b, a) = (&pair.before, &pair.after);
     let (before_ns, after_ns) = match basis.unit {
         TimeUnit::Step => (b.time_ns * basis.scale.0, a.time_ns * basis.scale.1),
-        // As many calls as the first capture has, at what they take in the second.
+        // As many calls as the first capture has, with the time per call of the second.
         TimeUnit::Call => (b.time_ns, share(a.time_ns, a.calls) * b.calls),
     };
     Row {
@@ -428,8 +428,8 @@ fn row<'p, 'a>(basis: &Basis, pair: &'p Pair<'a>) -> Row<'p, 'a> {
     }
 }
 
-/// What the same work should take, of what it took before: no more and no less on the same GPU,
-/// else as the ideal times of a call are to each other.
+/// Expected time after over time before of the same work: 1 on the same GPU, else the ratio of the
+/// ideal times per call.
 fn expected(basis: &Basis, pair: &Pair<'_>) -> Option<f64> {
     let same_work = !matches!(pair.level, MatchLevel::Sizes | MatchLevel::OtherShapes);
     if same_work && !basis.gpus_differ {

@@ -1,4 +1,4 @@
-//! What became of the findings: fixed, new, still there, or not to be told.
+//! Compares findings: fixed, new, still there, or unclear.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use super::model::{FindingChange, FindingChanges};
 use crate::compare::newly_skipped;
 use crate::report::{FindingReport, Report};
 
-/// A finding and whether it is too small to act on.
+/// A finding, and whether it is minor.
 type Found<'a> = (&'a FindingReport, bool);
 type ByKey<'a> = BTreeMap<(&'a str, &'a str), Found<'a>>;
 
-/// FindingChanges are the same when rule and subject are; of those left over, when there is one of its
-/// rule on each side: its layer may have another name now.
+/// Matches findings by rule and subject; of the others, those whose rule has one on each side,
+/// because its layer may have been renamed.
 pub(super) fn compare<'a>(before: &'a Report, after: &'a Report) -> FindingChanges {
     let (mut old, mut new) = (all(before), all(after));
     let mut both: Vec<(Found<'a>, Found<'a>)> = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn compare<'a>(before: &'a Report, after: &'a Report) -> FindingChang
     }
     let mut out = FindingChanges::default();
     for ((b, b_small), (a, a_small)) in both {
-        // Small before and after was never worth a word.
+        // Minor before and after is not reported.
         if !(b_small && a_small) {
             out.still.push(change(Some(b), Some(a), a_small));
         }
@@ -64,7 +64,7 @@ pub(super) fn compare<'a>(before: &'a Report, after: &'a Report) -> FindingChang
     out
 }
 
-/// What only says something about the capture is no finding about the program.
+/// Findings about the capture are not about the program.
 fn all(report: &Report) -> ByKey<'_> {
     let minor = report.minor.iter().map(|f| (f, true));
     let major = report.findings.iter().map(|f| (f, false));

@@ -1,8 +1,8 @@
-//! Two reports held against each other: what got slower, faster, appeared and vanished, what became
-//! of the findings, and how sure all of that is.
+//! Compares two reports: work that got slower, faster, appeared and vanished, changes of findings,
+//! and how certain they are.
 //!
-//! Times are compared per step where both mark steps, else call by call. How long a capture was says
-//! nothing: two captures of one second always take the same time.
+//! Times are compared per step where both mark steps, else call by call. The length of a capture is
+//! not compared: two captures of one second always take the same time.
 
 mod changes;
 mod findings;
@@ -26,23 +26,22 @@ use crate::report::{Report, Summary};
 use changes::Changes;
 use pair::{Pair, Pairs};
 
-/// Differences below this are none, however steady the runs: as for the ranks of a job.
+/// Relative differences below this count as none, as for the ranks of a job.
 const SAME: f64 = 0.02;
-/// Share of the time compared below which a single difference is not worth a line: the floor of
-/// findings.
+/// Share of the compared time below which a single difference is not listed, as for findings.
 const FLOOR: f64 = 0.005;
-/// Share of the window that steps must fill for its work to be theirs.
+/// Share of the window that steps must fill for its work to count as theirs.
 const FILLED: f64 = 0.8;
-/// Share of the GPU time whose launch may be missing before a capture counts as cut out of the
-/// middle of its steps.
+/// Share of the GPU time without a launch from which a capture counts as starting in the middle of a
+/// step.
 const CUT: f64 = 0.05;
-/// Share of the time that must be matched for calls to be compared at all.
+/// Smallest matched share of the time for which calls are compared.
 const SOME: f64 = 0.1;
-/// Share of the time that must be matched for a gate to mean anything, and for what most of the
-/// work did to be called so.
+/// Smallest matched share of the time for which a regression is decided, and for which most of the
+/// work counts as changed.
 const MOST: f64 = 0.5;
 
-/// `after / before`; 1 where both are nothing.
+/// `after / before`; 1 where both are 0.
 fn ratio(before: f64, after: f64) -> f64 {
     if before == after {
         1.0
@@ -52,7 +51,7 @@ fn ratio(before: f64, after: f64) -> f64 {
 }
 
 impl Diff {
-    /// Without what would only mislead, for nothing can be compared.
+    /// Removes figures that would mislead because nothing can be compared.
     fn forget(&mut self) {
         self.step = None;
         self.gpu_time = None;
@@ -70,7 +69,7 @@ impl Diff {
     }
 }
 
-/// Holds the report of a changed program against the one before the change.
+/// Compares the report of a changed program with the one before the change.
 pub fn diff(before: &Report, after: &Report) -> Diff {
     let basis = Basis::of(before, after);
     let (old, no_launch_before) = work::of(before, basis.with_launchless);
@@ -135,24 +134,24 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
     diff
 }
 
-/// By which share `after` is slower than `before`: for `--fail-on regression=3%`. The step counts
-/// where its length can be compared, else the GPU time of a step or of the same calls; where the
-/// sizes changed, per unit of data. `None` when it is not slower, when steps of one run differ as
-/// much, or when it cannot be told ([`Diff::regression_unknown`] says why).
+/// The share by which `after` is slower than `before`, for `--fail-on regression=3%`: of the step
+/// where its length can be compared, else of the GPU time of a step or of the same calls; per unit of
+/// data where the sizes changed. `None` when it is not slower, when the difference is within the
+/// noise, or when it is not known ([`Diff::regression_unknown`] says why).
 pub fn regression(diff: &Diff) -> Option<f64> {
     diff.regression
 }
 
-/// What is compared with what.
+/// What is compared.
 struct Basis {
     unit: TimeUnit,
     because: Option<String>,
-    /// What times of the whole capture are multiplied with.
+    /// Factors for times of the whole capture, before and after.
     scale: (f64, f64),
-    /// Kernels without a launch are compared by name, for they are most of what there is.
+    /// Whether kernels without a launch are compared by name, because they are most of the work.
     with_launchless: bool,
     gpus_differ: bool,
-    /// Ideal times of the two may be held against each other.
+    /// Whether the GPUs differ, so that ideal times are compared.
     ideals: bool,
 }
 
@@ -208,7 +207,7 @@ fn per_step(report: &Report) -> f64 {
     1.0 / (s.steps.max(1) as f64 * s.devices.max(1) as f64)
 }
 
-/// By the names in the profiles, else by the GPU they were measured against.
+/// Whether the GPUs differ, by the names in the profiles, else by the GPUs in use.
 fn gpus_differ(before: &Report, after: &Report) -> bool {
     let names = |report: &Report| {
         let mut names = report.method.devices.clone();
@@ -248,7 +247,7 @@ fn step_not_compared(before: &Summary, after: &Summary) -> Option<String> {
     untrusted.map(|why| why.trim().trim_end_matches('.').to_owned())
 }
 
-/// The noise of what stands for the whole.
+/// The noise of the measure that represents the whole.
 fn noise(basis: &Basis, steps: bool, before: &Report, after: &Report) -> Result<Noise, String> {
     match basis.unit {
         _ if steps => noise::of(NoiseOf::Step, before, after),
@@ -257,7 +256,7 @@ fn noise(basis: &Basis, steps: bool, before: &Report, after: &Report) -> Result<
     }
 }
 
-/// Parts of a step on one GPU; idle time only where it may be believed.
+/// Parts of a step on one GPU, with idle time only where it is reliable.
 fn parts(basis: &Basis, before: &Report, after: &Report) -> Vec<PartChange> {
     if basis.unit != TimeUnit::Step {
         return Vec::new();
@@ -302,24 +301,24 @@ fn matched(pairs: &Pairs<'_>, before: &Report, after: &Report) -> Vec<MatchedSha
     levels.into_iter().map(row).collect()
 }
 
-/// Share of the time of the side of which less is matched.
+/// Smaller matched share of both sides.
 fn least_matched(diff: &Diff) -> f64 {
     let before: f64 = diff.matched.iter().map(|m| m.before_share).sum();
     let after: f64 = diff.matched.iter().map(|m| m.after_share).sum();
     before.min(after)
 }
 
-/// What stands for the whole: the step where it may be believed, else the GPU time.
+/// The measure that represents the whole: the step where it is reliable, else the GPU time.
 fn measure(diff: &Diff) -> Option<Change> {
     diff.step.or(diff.gpu_time)
 }
 
-/// The ratio of the measure, per unit of data where sizes changed.
+/// Ratio of the measure, per unit of data where sizes changed.
 fn normalised(diff: &Diff) -> Option<f64> {
     Some(measure(diff)?.ratio / diff.sizes.unwrap_or(1.0))
 }
 
-/// The difference is more than chance, as far as that is known.
+/// Whether the difference exceeds the noise, as far as it is known.
 fn is_beyond_noise(diff: &Diff, ratio: f64) -> bool {
     let noise = diff.noise.map_or(0.0, |n| n.share);
     (ratio - 1.0).abs() > noise.max(SAME)
@@ -330,7 +329,8 @@ fn slower_by(diff: &Diff) -> Option<f64> {
     (ratio > 1.0 && is_beyond_noise(diff, ratio)).then_some(ratio - 1.0)
 }
 
-/// Steps may be compared whatever is in them; calls only where there are some that both have.
+/// Whether the reports can be compared: by steps always, by calls only where both have some in
+/// common.
 fn is_comparable(diff: &Diff) -> bool {
     match diff.unit {
         TimeUnit::Step => measure(diff).is_some(),
@@ -338,7 +338,7 @@ fn is_comparable(diff: &Diff) -> bool {
     }
 }
 
-/// Nothing differs that would be worth a word.
+/// Whether no difference is worth reporting.
 fn is_same(diff: &Diff) -> bool {
     let no_work = diff.slower.is_empty()
         && diff.faster.is_empty()
@@ -357,7 +357,7 @@ fn is_same(diff: &Diff) -> bool {
         && !diff.gpus_differ
 }
 
-/// Parts of the step that take another share of it than before, beyond noise.
+/// Parts of the step whose share changed beyond noise.
 fn changed_parts(diff: &Diff) -> impl Iterator<Item = &PartChange> {
     let all: f64 = diff.parts.iter().map(|p| p.before_ns).sum();
     let floor = all * diff.noise.map_or(SAME, |n| n.share.max(SAME));

@@ -1,5 +1,4 @@
-//! The sentences of a comparison. Plain text: a view escapes it. Names stand in backticks, which mark
-//! code.
+//! Sentences of a comparison. They are plain text with names in backticks: each format escapes them.
 
 use indexmap::IndexMap;
 
@@ -10,12 +9,12 @@ use super::{
 use crate::base::units::{counted, ns, percent, times};
 use crate::report::Report;
 
-/// Differences named in the verdict.
+/// Most differences named in the verdict.
 const NAMED: usize = 3;
 /// Longest name of a place in a sentence, in characters.
 const MAX_PLACE: usize = 80;
 
-/// The answer first, then where it comes from, what became of the findings, and how sure it is.
+/// The verdict: the result first, then its origin, the findings, and how certain it is.
 pub(super) fn verdict(diff: &Diff) -> Vec<String> {
     let mut sentences = vec![answer(diff)];
     sentences.extend(gpu_beside_step(diff));
@@ -107,7 +106,7 @@ fn by(ratio: f64) -> String {
     }
 }
 
-/// What chance has to do with it.
+/// A sentence about noise.
 fn chance(diff: &Diff, ratio: f64) -> String {
     let Some(noise) = diff.noise else {
         return String::new();
@@ -136,7 +135,7 @@ fn capital(text: String) -> String {
     }
 }
 
-/// GPU time, where the step's length is the answer and tells something else.
+/// The GPU time, where the verdict is about the step and the GPU time differs from it.
 fn gpu_beside_step(diff: &Diff) -> Option<String> {
     let (step, gpu) = diff.step.zip(diff.gpu_time)?;
     let factor = diff.sizes.unwrap_or(1.0);
@@ -214,7 +213,7 @@ fn hardware(diff: &Diff) -> Option<String> {
     ))
 }
 
-/// Where most of the difference is.
+/// The places with most of the difference.
 fn largest(diff: &Diff) -> Option<String> {
     // One place may have rows for several shapes.
     let mut places: IndexMap<&str, (f64, f64)> = IndexMap::new();
@@ -243,7 +242,7 @@ fn largest(diff: &Diff) -> Option<String> {
         let text = format!("{} is gone ({})", name(&row.place), ns(row.time_ns));
         (row.time_ns, text)
     }));
-    // What is computed and sent is in the rows above, place by place.
+    // Computation and communication are in the rows of their places.
     let no_kernels = |p: &&PartChange| matches!(p.what.as_str(), "copy" | "idle");
     all.extend(changed_parts(diff).filter(no_kernels).map(|p| {
         let what = match p.what.as_str() {
@@ -270,7 +269,7 @@ fn largest(diff: &Diff) -> Option<String> {
 
 fn findings(diff: &Diff) -> String {
     let f = &diff.findings;
-    // Another GPU fixes nothing in the program.
+    // A change of the GPU fixes nothing in the program.
     let fixed = match diff.gpus_differ {
         true => ("is gone", "are gone"),
         false => ("is fixed", "are fixed"),
@@ -345,7 +344,7 @@ fn how_sure(diff: &Diff) -> Option<String> {
     ))
 }
 
-/// A place in a sentence. Profile text with a backtick in it would open code of its own.
+/// A place in a sentence. A backtick in text of a profile would open code.
 fn name(place: &str) -> String {
     format!(
         "`{}`",
@@ -353,7 +352,7 @@ fn name(place: &str) -> String {
     )
 }
 
-/// What the reader must know before believing the figures.
+/// What to know before relying on the figures.
 pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<String> {
     let mut cautions = Vec::new();
     let matched = least_matched(diff);

@@ -1,25 +1,25 @@
-//! How much steps of one run differ among themselves, and by how much two means may differ for that
-//! reason alone.
+//! Run-to-run noise: how much the means of the steps of two runs differ by chance.
 
 use std::collections::BTreeMap;
 
 use super::model::{Noise, NoiseOf};
 use crate::report::{Report, StepRow};
 
-/// Steps of a run from which its noise is known.
+/// Fewest steps of a run for which noise is known.
 const ENOUGH: usize = 3;
 
-/// Student's t for 95 % of both sides, for 1 to 10 degrees of freedom: NIST/SEMATECH e-Handbook of
-/// Statistical Methods, 1.3.6.7.2, <https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm>.
+/// Quantiles of Student's t for a two-sided 95 % interval with 1 to 10 degrees of freedom:
+/// NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2,
+/// <https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm>.
 const T_95: [f64; 10] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
 ];
 
-/// By how much the means of two runs may differ by chance: Welch's interval, which asks for no equal
-/// variances. `of` says of what: the lengths of the steps, or the GPU time in them.
+/// How much the means of two runs may differ by chance: Welch's interval, which does not assume equal
+/// variances. `of`: lengths of the steps, or GPU time in them.
 ///
 /// # Errors
-/// With the reason, when it is not known.
+/// With the reason when the noise is not known.
 pub(super) fn of(of: NoiseOf, before: &Report, after: &Report) -> Result<Noise, String> {
     let (x, y) = (values(of, before)?, values(of, after)?);
     let (Some(mx), Some(my)) = (Moments::of(&x), Moments::of(&y)) else {
@@ -32,7 +32,7 @@ pub(super) fn of(of: NoiseOf, before: &Report, after: &Report) -> Result<Noise, 
     let (x, y) = (mx, my);
     let (vx, vy) = (x.variance / x.count, y.variance / y.count);
     let error = (vx + vy).sqrt();
-    // Welch-Satterthwaite.
+    // Degrees of freedom after Welch and Satterthwaite.
     let freedom = (vx + vy).powi(2)
         / (vx.powi(2) / (x.count - 1.0) + vy.powi(2) / (y.count - 1.0)).max(f64::MIN_POSITIVE);
     Ok(Noise {
@@ -45,14 +45,14 @@ pub(super) fn of(of: NoiseOf, before: &Report, after: &Report) -> Result<Noise, 
     })
 }
 
-/// One value per judged step; of several processes the mean, for their steps go together.
+/// One value per analysed step; the mean over processes, because their steps run together.
 fn values(of: NoiseOf, report: &Report) -> Result<Vec<f64>, String> {
     let steps = report.timeline.steps.iter().filter(|s| !s.warmup);
     let ahead = report.summary.host_step_ns.is_some();
     let value = |step: &StepRow| match of {
         NoiseOf::GpuTime if step.kernel_ns > 0 => Some(step.kernel_ns as f64),
         NoiseOf::GpuTime => None,
-        // The host runs ahead: what counts is when the GPU begins with each step.
+        // The host runs ahead: the start of each step on the GPU counts.
         NoiseOf::Step if ahead => Some(step.gpu_start_ns? as f64),
         NoiseOf::Step => Some(step.ns as f64),
     };
@@ -66,7 +66,7 @@ fn values(of: NoiseOf, report: &Report) -> Result<Vec<f64>, String> {
     Ok(values)
 }
 
-/// Means of the values of one step, in the order of the steps.
+/// Mean of the values of each step, in the order of the steps.
 fn by_step(values: &[(u64, f64)]) -> Vec<f64> {
     let mut steps: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
     for (number, value) in values {
@@ -102,7 +102,8 @@ impl Moments {
     }
 }
 
-/// Student's t; beyond the table by the first term of its expansion around the normal distribution.
+/// Quantile of Student's t; beyond the table by the first term of its expansion around the normal
+/// distribution.
 fn t(freedom: f64) -> f64 {
     let whole = if freedom.is_finite() { freedom } else { 1.0 };
     let index = (whole.floor().max(1.0) as usize).saturating_sub(1);
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn student_is_near_the_tables() {
+    fn student_t_is_near_the_tables() {
         for (freedom, wanted) in [(1.0, 12.706), (4.9, 2.776), (10.0, 2.228)] {
             assert!((t(freedom) - wanted).abs() < 1e-9);
         }
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_need_three() {
+    fn moments_need_three_steps() {
         assert!(Moments::of(&[1.0, 2.0]).is_none());
         let m = Moments::of(&[1.0, 2.0, 3.0]).unwrap();
         assert_eq!((m.count, m.mean, m.variance), (3.0, 2.0, 1.0));

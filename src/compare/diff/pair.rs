@@ -1,5 +1,5 @@
-//! Which work of one report is which work of the other: by everything that names it first, then by
-//! less and less. Every match says at which level it was made.
+//! Matches the work of two reports: by everything that identifies it first, then by less and less.
+//! Every match records its level.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -9,11 +9,12 @@ use indexmap::IndexMap;
 use super::model::MatchLevel;
 use super::work::{What, Work};
 
-/// Pairs looked at in one group; more of one operator in one layer are matched by their sum.
+/// Most pieces of one group that are paired; more of one operator in one layer are matched by their
+/// sum.
 const MAX_TRIES: usize = 10_000;
-/// Layer names looked at for new names of old ones.
+/// Most layer names that are compared to find renamed layers.
 const MAX_RENAMES: usize = 100_000;
-/// Share of a layer's time whose operators must be in the other for it to be the same layer.
+/// Share of a layer's time whose operators must be in the other layer for it to be the same.
 const SAME_LAYER: f64 = 0.5;
 
 /// Work that both reports have.
@@ -30,7 +31,7 @@ pub(super) struct Pairs<'a> {
     pub pairs: Vec<Pair<'a>>,
     pub vanished: Vec<Work<'a>>,
     pub appeared: Vec<Work<'a>>,
-    /// The factor by which sizes grew where they did.
+    /// Factor by which sizes grew, where they did.
     pub factor: Option<f64>,
 }
 
@@ -79,18 +80,18 @@ struct Matcher<'a> {
     /// `None` once it is matched.
     before: Vec<Option<Work<'a>>>,
     after: Vec<Option<Work<'a>>>,
-    /// From a layer's name after to its name before.
+    /// Maps the name of a layer after to its name before.
     renamed: BTreeMap<&'a str, &'a str>,
     pairs: Vec<Pair<'a>>,
 }
 
-/// What is left on both sides, by what it has in common.
+/// Unmatched work of both sides, by a key.
 type Groups<K> = IndexMap<K, (Vec<usize>, Vec<usize>)>;
 
 /// Layer, operator, direction, and whether it is recomputed.
 type Place<'a> = (Option<&'a str>, What<'a>, &'a str, bool);
 
-/// Operator, direction and form of arguments, with the time it takes: what a layer is known by.
+/// Operator, direction and form of arguments, with their time: identifies a layer whatever its name.
 type Signature<'a> = BTreeMap<(What<'a>, &'a str, String), f64>;
 
 impl<'a> Matcher<'a> {
@@ -120,7 +121,7 @@ impl<'a> Matcher<'a> {
         groups
     }
 
-    /// Matches all that has the same key; what one side has several times is added up.
+    /// Matches all work with the same key; work that one side has several times is summed.
     fn by<K: Hash + Eq>(
         &mut self,
         level: MatchLevel,
@@ -147,7 +148,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The factor by which most work grew or shrank, as a fraction.
+    /// Factor by which most work grew or shrank, as a fraction.
     fn factor(&self) -> Option<(u64, u64)> {
         let mut votes: BTreeMap<(u64, u64), f64> = BTreeMap::new();
         for (before, after) in self.of_one_form().into_values() {
@@ -177,7 +178,7 @@ impl<'a> Matcher<'a> {
         })
     }
 
-    /// Matches work whose sizes differ by this factor and nothing else.
+    /// Matches work whose sizes differ by this factor and in nothing else.
     fn scaled(&mut self, factor: (u64, u64)) {
         for (before, after) in self.of_one_form().into_values() {
             for (b, a) in tries(&before, &after) {
@@ -193,11 +194,12 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Layers that only one side has and that do the same: from the name after to the one before.
+    /// Maps layers that only one side has and that do the same: from the name after to the one
+    /// before.
     fn renames(&self) -> BTreeMap<&'a str, &'a str> {
         let before = signatures(&self.before);
         let after = signatures(&self.after);
-        // A name both have is the same layer, even where all of its work was matched already.
+        // A name that both have is the same layer, even where all of its work is matched already.
         let known: BTreeSet<&str> = self.pairs.iter().filter_map(|p| p.before.pattern).collect();
         let gone: Vec<_> = before
             .iter()
@@ -215,7 +217,7 @@ impl<'a> Matcher<'a> {
             for (name, work) in &new {
                 let alike = common(old_work, work).min(common(work, old_work));
                 if alike >= SAME_LAYER {
-                    // Hundredths: what is equally alike is told apart by its name.
+                    // Similarity in hundredths, so that equally similar layers are chosen by name.
                     let alike = (alike * 100.0).round() as u32;
                     let names = strsim::normalized_levenshtein(old, name);
                     candidates.push((alike, names, **old, **name));
@@ -271,7 +273,7 @@ fn get<'w, 'a>(works: &'w [Option<Work<'a>>], at: usize) -> Option<&'w Work<'a>>
     works.get(at)?.as_ref()
 }
 
-/// Takes some pieces out, as one.
+/// Removes some pieces and returns their sum.
 fn take<'a>(works: &mut [Option<Work<'a>>], which: &[usize]) -> Option<Work<'a>> {
     let mut all = which
         .iter()

@@ -1,4 +1,4 @@
-//! A comparison as Markdown for pull requests, as a page, and as JSON.
+//! A comparison as Markdown, as an HTML page, and as JSON.
 
 use minijinja::value::Serde;
 use minijinja::{Value, context};
@@ -6,38 +6,40 @@ use minijinja::{Value, context};
 use super::model::Diff;
 use crate::report::{BuiltIn, TemplateError, page};
 
-/// The JSON Schema (draft 2020-12) of what [`json`] prints, made from the types themselves.
+/// The JSON Schema (draft 2020-12) of the text that [`json`] returns, generated from the types.
 pub const SCHEMA: &str = include_str!("../../../docs/schema/diff.json");
 
 const TEMPLATE: &str = include_str!("diff.md.jinja");
 
-/// The comparison as Markdown for GitHub and GitLab. Every list is bounded, so that it fits a comment.
+/// The comparison as Markdown for GitHub and GitLab. Every list is limited, so that it fits a
+/// comment.
 ///
 /// # Errors
-/// Only when the built-in template is broken, which the tests rule out.
+/// Only when the built-in template is wrong, which the tests exclude.
 pub fn markdown(diff: &Diff) -> Result<String, TemplateError> {
     render(diff, true)
 }
 
-/// The same as one HTML file that asks the network for nothing.
+/// The comparison as one HTML file that loads nothing from the network.
 ///
 /// # Errors
-/// Only when the built-in template is broken, which the tests rule out.
+/// Only when the built-in template is wrong, which the tests exclude.
 pub fn html(diff: &Diff) -> Result<String, TemplateError> {
     let title = format!("{} to {}", diff.before.title, diff.after.title);
     Ok(page(&title, &render(diff, false)?))
 }
 
-/// Pretty JSON with a final newline: the [`Diff`] itself. Texts are as the profiles have them.
+/// Indented JSON of the [`Diff`] with a final newline. Texts are as the profiles have them.
 pub fn json(diff: &Diff) -> String {
-    // Fails only for maps whose keys are not strings, and there are none.
+    // Serializing fails only for maps whose keys are not strings.
     let mut text = serde_json::to_string_pretty(diff)
         .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string());
     text.push('\n');
     text
 }
 
-/// One empty line between blocks, and none at the end. Profile text never spans lines.
+/// Reduces empty lines to one between blocks and none at the end. Text of a profile never spans
+/// lines.
 fn tidy(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut empty = 0;

@@ -1,14 +1,14 @@
 //! The work of one report in the pieces that are matched: sites that differ only in instance numbers
-//! of their layer are one piece, and arguments are texts that can be compared.
+//! of their layer are one piece, and arguments are compared as texts.
 
 use indexmap::IndexMap;
 
 use crate::report::{Report, SiteRow};
 
-/// Kernels whose launch is not in the file.
+/// Id of the reason for kernels whose launch is not in the file.
 const NO_LAUNCH: &str = "no_launch";
 
-/// All calls with the same layer pattern, operator, direction and arguments; or all runs of one
+/// All calls with the same layer pattern, operator, direction and arguments; or all executions of one
 /// kernel without an operator.
 #[derive(Debug, Clone)]
 pub(super) struct Work<'a> {
@@ -17,19 +17,19 @@ pub(super) struct Work<'a> {
     pub direction: &'a str,
     pub recomputed: bool,
     pub arguments: Arguments,
-    /// As the report prints them.
+    /// Arguments as the report prints them.
     pub shown: &'a str,
     pub calls: f64,
     pub time_ns: f64,
     pub kernels: f64,
-    /// On the best unit and precision; `None` unless all of it is priced.
+    /// Ideal time on the best unit and precision; `None` unless it is known for all of the work.
     pub best_ideal_ns: Option<f64>,
     pub family: &'a str,
     pub bound: Option<&'a str>,
     pub dtype: Option<&'a str>,
     pub tensor_core: Option<bool>,
     pub kernel: Option<&'a str>,
-    /// Time of the row that `kernel` and its neighbours are taken from.
+    /// Time of the row that `kernel` and the fields before it are taken from.
     largest_ns: i64,
 }
 
@@ -52,14 +52,14 @@ impl<'a> What<'a> {
     }
 }
 
-/// Arguments taken apart: `bf16[4096, 1600], 0.5`.
+/// Arguments (`bf16[4096, 1600], 0.5`) reduced for comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Arguments {
-    /// Without fractions: a learning rate or a clipping factor is another one in every run.
+    /// Without fractions: learning rates and clipping factors differ in every run.
     pub exact: String,
     /// Also without data types.
     pub untyped: String,
-    /// Also without sizes: what remains is the form.
+    /// Also without sizes.
     pub form: String,
     /// The numbers in brackets, in order.
     pub sizes: Vec<u64>,
@@ -110,8 +110,8 @@ impl Arguments {
         }
     }
 
-    /// The one factor, as a fraction in lowest terms, by which sizes differ from `after`'s; others
-    /// are the same. `None` when nothing differs, or more than that.
+    /// The single factor, as a fraction in lowest terms, by which the sizes of `after` differ; sizes
+    /// may also be equal. `None` when nothing differs, or more than that.
     pub(super) fn factor(&self, after: &Arguments) -> Option<(u64, u64)> {
         if self.form != after.form || self.sizes.len() != after.sizes.len() {
             return None;
@@ -145,7 +145,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 impl<'a> Work<'a> {
     fn of(row: &'a SiteRow) -> Work<'a> {
-        // What takes as long as a launch does not follow the peaks, and neither does waiting.
+        // Latency-bound work and waiting do not scale with the peaks.
         let scales =
             row.bound.as_deref() != Some("latency") && row.family.as_str() != "communication";
         Work {
@@ -171,7 +171,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// More of the same. What cannot be added is taken from the larger one.
+    /// Adds more of the same work. Fields that cannot be added are taken from the larger one.
     pub(super) fn add(&mut self, more: &Work<'a>) {
         self.calls += more.calls;
         self.time_ns += more.time_ns;
@@ -193,7 +193,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// `blocks.* · aten::mm (fprop)`.
+    /// Layer pattern, operator and direction: `blocks.* · aten::mm (fprop)`.
     pub(super) fn place(&self) -> String {
         let direction = match self.direction {
             "unknown" => String::new(),
@@ -207,9 +207,9 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The work of a report, most time first, and the time of kernels without a launch that is not in
-/// it. Nothing says which step or operator those belong to; where they are most of all there is, they
-/// are compared by their names all the same.
+/// The work of a report, longest time first, and the time of kernels without a launch that is left
+/// out. Their step and operator are not known; where they are most of the work, they are compared by
+/// name (`with_launchless`).
 pub(super) fn of(report: &Report, with_launchless: bool) -> (Vec<Work<'_>>, f64) {
     let mut pieces: IndexMap<_, Work<'_>> = IndexMap::new();
     let mut left_out = 0.0;
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_come_apart() {
+    fn arguments_are_reduced_for_comparison() {
         let a = Arguments::of("bf16[4096, 1600], dim=-1, 0.25, [2, 2], 1e-05, bilinear");
         assert_eq!(a.exact, "bf16[4096, 1600], dim=-1, ~, [2, 2], ~, bilinear");
         assert_eq!(a.untyped, "[4096, 1600], dim=~, ~, [2, 2], ~, bilinear");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn one_factor_is_a_batch() {
+    fn a_single_factor_of_sizes_is_found() {
         let factor = |a: &str, b: &str| Arguments::of(a).factor(&Arguments::of(b));
         assert_eq!(factor("f[8, 512]", "f[16, 512]"), Some((2, 1)));
         assert_eq!(

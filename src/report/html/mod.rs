@@ -1,8 +1,8 @@
-//! The report as one HTML file that asks the network for nothing.
+//! The report as one HTML file that loads nothing from the network.
 //!
-//! What matters is in the markup and needs no script. The table of all work, the roofline and the
-//! timeline are drawn by the page's own script from data that travels with it: columns of numbers and
-//! a table of strings, so that a hundred thousand sites stay a few megabytes.
+//! The main content is markup and needs no script. A script of the page draws the table of all work,
+//! the roofline and the timeline from embedded data: columns of numbers and a table of strings, so
+//! that a hundred thousand sites take a few megabytes.
 
 use indexmap::IndexSet;
 use minijinja::value::Serde;
@@ -17,12 +17,12 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Sites in the markup, for those without scripts.
+/// Sites in the markup, for browsers without scripts.
 const PLAIN_SITES: usize = 50;
-/// Lines of the roofline; GPUs have a dozen rates, many of them equal.
+/// Most lines of the roofline; GPUs have a dozen rates, many of them equal.
 const MAX_CEILINGS: usize = 8;
 
-/// Columns of the table of all work, in order: name, and whether it holds numbers.
+/// Columns of the table of all work in order: name, and whether it holds numbers.
 const COLUMNS: &[(&str, bool)] = &[
     ("Layer", false),
     ("Operator", false),
@@ -44,7 +44,7 @@ const COLUMNS: &[(&str, bool)] = &[
 /// The report as one HTML file.
 ///
 /// # Errors
-/// Only when the built-in template is broken, which the tests rule out.
+/// Only when the built-in template is wrong, which the tests exclude.
 pub fn html(report: &Report) -> Result<String, TemplateError> {
     let page = context! {
         css => Value::from_safe_string(STYLE.to_owned()),
@@ -60,7 +60,7 @@ pub fn html(report: &Report) -> Result<String, TemplateError> {
     BuiltIn::new("page.html", PAGE)?.render(values)
 }
 
-/// A page of text, without charts and scripts: what Markdown of ours comes to.
+/// A page of Markdown without charts and scripts.
 pub(crate) fn page(title: &str, markdown: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -71,9 +71,9 @@ pub(crate) fn page(title: &str, markdown: &str) -> String {
     )
 }
 
-/// JSON for a `<script>` element: nothing in it can end the element or start a comment.
+/// JSON for a `<script>` element, in which nothing can end the element or start a comment.
 fn script_data(data: &Data) -> String {
-    // Fails only for maps whose keys are not strings; there are none.
+    // Serializing fails only for maps whose keys are not strings.
     let json = serde_json::to_string(data).unwrap_or_default();
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -87,7 +87,7 @@ fn script_data(data: &Data) -> String {
     out
 }
 
-/// What the script draws from. Strings are indices into `strings`; -1 is none.
+/// The data of the script. Strings are indices into `strings`; -1 is none.
 #[derive(Debug, Serialize)]
 struct Data {
     strings: Vec<String>,
@@ -99,7 +99,7 @@ struct Data {
     timeline: Times,
 }
 
-/// One vector per column, one entry per site.
+/// The table of sites: one vector per column, one entry per site.
 #[derive(Debug, Default, Serialize)]
 struct Sites {
     layer: Vec<i64>,
@@ -132,7 +132,7 @@ struct Line {
 #[derive(Debug, Serialize)]
 struct Times {
     ns: i64,
-    /// Idle time is no evidence in this capture.
+    /// Whether idle time is unreliable in this capture.
     doubted: bool,
     devices: Vec<DeviceRow>,
     steps: Vec<StepRow>,
@@ -188,12 +188,12 @@ impl Sites {
     }
 }
 
-/// Six digits: more than is printed, and half the size of the page.
+/// Rounded to six digits, which is more than is printed and halves the size of the page.
 fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Distinct strings, as they may be shown.
+/// Distinct strings, escaped for display.
 #[derive(Debug, Default)]
 struct Strings(IndexSet<String>);
 
@@ -232,7 +232,7 @@ fn ceilings(report: &Report) -> Vec<Line> {
             _ => lines.push((vec![&c.dtype], c.tensor_core, c.flops_per_s)),
         }
     }
-    // Integer rates are no FLOPs, and would lift the roof over all work.
+    // Integer rates are not FLOPs and would stretch the axis.
     lines.retain(|(names, ..)| !names.iter().all(|name| name.contains("int")));
     lines.truncate(MAX_CEILINGS);
     lines
