@@ -102,7 +102,10 @@ fn severe(report: &Report, least: Severity) -> Option<Failed<'_>> {
 fn saving(report: &Report, limit: f64) -> Option<Failed<'_>> {
     let (summary, total_saving) = (&report.summary, &report.total_saving);
     let of = |ns: f64, whole: i64| if whole > 0 { ns / whole as f64 } else { 0.0 };
-    let gpu = of(total_saving.gpu_high_ns + total_saving.copy_high_ns, summary.busy_ns);
+    let gpu = of(
+        total_saving.gpu_high_ns + total_saving.copy_high_ns,
+        summary.busy_ns,
+    );
     let idle = of(total_saving.idle_high_ns, summary.device_window_ns);
     let parts: Vec<String> = [(gpu, "GPU time"), (idle, "the window (idle time)")]
         .iter()
