@@ -163,10 +163,7 @@ fn math_kernels_have_a_tensor_core_verdict() {
                 Family::Gemm | Family::Conv | Family::Attention
             );
             let exception = UNDECIDED.contains(&(file.as_str(), decoded.label.as_str()));
-            if judged
-                && !exception
-                && !decoded.triton
-                && decoded.tensor_core == TensorCore::Unknown
+            if judged && !exception && !decoded.triton && decoded.tensor_core == TensorCore::Unknown
             {
                 undecided.push(format!("{file}: {name}"));
             }
