@@ -4,13 +4,14 @@
 //! needs. The floors below know GPUs; rules and reports above see names and values only.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use crate::correlate::SiteId;
 use crate::cost::Family;
 use crate::profile::{Profile, RangeKind};
 
 mod chain;
+mod closed_sets;
 mod copy;
 mod enclosing_ops;
 mod framework_signs;
@@ -31,6 +32,7 @@ mod table;
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod whole_run_tests;
 
+pub use crate::base::cel::Value;
 pub use table::{FactTable, FactView};
 
 /// The kind of thing a rule is evaluated for: one finding per member of this kind.
@@ -132,25 +134,6 @@ impl Ty {
             Ty::Ints => "map of ints",
         }
     }
-}
-
-/// The value of a fact.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// True or false.
-    Bool(bool),
-    /// A 64-bit signed integer.
-    Int(i64),
-    /// A finite 64-bit float.
-    Double(f64),
-    /// A string.
-    Str(Arc<str>),
-    /// A list of strings.
-    Strings(Arc<[Arc<str>]>),
-    /// Doubles by key, such as peak rates by dtype.
-    Doubles(Arc<BTreeMap<Arc<str>, f64>>),
-    /// Ints by key.
-    Ints(Arc<BTreeMap<Arc<str>, i64>>),
 }
 
 /// The result of looking up a fact.

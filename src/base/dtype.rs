@@ -140,6 +140,11 @@ impl DType {
         TABLE.iter().find(|row| row.0 == self).unwrap_or(FALLBACK)
     }
 
+    /// The short names of all types.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        TABLE.iter().map(|row| row.1)
+    }
+
     /// The short name used in rules and reports: `fp16`, `bf16`, `int8`, ...
     pub fn name(self) -> &'static str {
         self.row().1

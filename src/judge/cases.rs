@@ -12,6 +12,7 @@ use super::read::Reader;
 use super::rule::{Case, Expect, Param};
 use crate::base::diag::Complaint;
 use crate::base::schema::names;
+use crate::base::cel;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, Table};
 use crate::facts::{MemberKind, Ty, Value};
@@ -157,9 +158,16 @@ impl Reader<'_> {
                 return;
             }
         };
-        if let Some(value) = typed_value(value, ty) {
-            facts.insert(name.to_owned(), value);
+        let Some(typed) = typed_value(value, ty) else {
+            return;
+        };
+        if let Value::Str(word) = &typed
+            && let Some(fact) = self.facts.iter().find(|fact| fact.name == name)
+            && let Some((title, label)) = cel::unknown_value(word, fact.values())
+        {
+            table.complain(value.span(), title, label);
         }
+        facts.insert(name.to_owned(), typed);
     }
 
     fn case_params(

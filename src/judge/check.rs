@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::expr::{Expr, FOUND, Let, Name, Uses, fact_type};
-use super::lower::Lowering;
 use crate::base::cel::{self, Names, Type};
 use crate::base::suggest::did_you_mean;
 use crate::facts::{Fact, MemberKind};
@@ -110,10 +109,6 @@ impl Names for Vocabulary<'_> {
         self.find(name)
     }
 
-    fn knows(&self, name: &str) -> bool {
-        self.known(name).is_some()
-    }
-
     fn is_whole(&self, word: &str) -> bool {
         self.lets.iter().any(|l| l.name == word) || self.broken.contains(word)
     }
@@ -121,9 +116,16 @@ impl Names for Vocabulary<'_> {
     fn may_be_absent(&self, name: &Name) -> bool {
         matches!(name, Name::Fact(_))
     }
+
+    fn values(&self, name: &Name) -> &'static [&'static str] {
+        match name {
+            Name::Fact(name) => self.fact(name).map_or(&[], |fact| fact.values()),
+            _ => &[],
+        }
+    }
 }
 
-/// Parses, checks and lowers an expression.
+/// Parses and checks an expression.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -144,7 +146,7 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Expr, Vec<Mi
     Ok(Expr {
         source: source.to_owned(),
         ty: checked.ty,
-        node: Lowering(vocabulary).node(checked.ast),
+        tree: checked.expr,
         uses,
         depth,
     })

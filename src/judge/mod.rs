@@ -19,7 +19,6 @@ pub mod expr;
 mod gather;
 pub mod keys;
 pub mod load;
-mod lower;
 mod read;
 mod resolve;
 pub mod rule;

@@ -9,7 +9,6 @@ use super::expr::Type;
 use super::load::{self, RuleFile};
 use super::read;
 use super::rule::{MIN_FRACTION, PROFILE, Rule};
-use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
 use crate::base::suggest::{did_you_mean, nearest};
@@ -75,13 +74,8 @@ impl RuleSet {
         let unique = unique(files, &complaints);
         let mut facts = facts.to_vec();
         facts.sort_by_key(|fact| fact.name);
-        let mut rules = match read_all(&unique, &facts, &complaints) {
-            Ok(rules) => rules,
-            Err(error) => {
-                let title = "no thread to read rules in could be started";
-                return Err(Complaint::about_file("rules", title, error.to_string()).into());
-            }
-        };
+        let rule = |file: &&RuleFile| read::rule(file, &facts, &complaints);
+        let mut rules: Vec<Rule> = unique.par_iter().filter_map(rule).collect();
         rules.sort_by(|a, b| a.id.cmp(&b.id));
         let ids: Vec<&str> = {
             // Relations to a rule that is wrong itself are not wrong.
@@ -192,24 +186,6 @@ impl RuleSet {
             chosen && !ignore.iter().any(|g| g.matches(&rule.id))
         });
     }
-}
-
-/// Reads rule files in parallel: compiling an expression takes 0.1 ms, and there are hundreds.
-fn read_all(
-    files: &[&RuleFile],
-    facts: &[Fact],
-    complaints: &Complaints,
-) -> Result<Vec<Rule>, rayon::ThreadPoolBuildError> {
-    let threads = rayon::current_num_threads().min(files.len()).max(1);
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .stack_size(cel::STACK)
-        .build()?;
-    let read: Vec<Option<Rule>> = pool.install(|| {
-        let rule = |file: &&RuleFile| read::rule(file, facts, complaints);
-        files.par_iter().map(rule).collect()
-    });
-    Ok(read.into_iter().flatten().collect())
 }
 
 /// The id nearest to what was typed; the folder may be wrong or left out.

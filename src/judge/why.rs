@@ -8,11 +8,12 @@ use std::fmt::Write as _;
 
 use super::evaluate::{self, RuleInput};
 use super::explain::{MAX_WORD, printed};
-use super::expr::{EvalContext, Expr, FOUND, Name, Node, Undecided};
+use super::expr::{EvalContext, Expr, FOUND, Name, Undecided};
 use super::gather::{self, FindingDraft};
 use super::resolve::FLOOR;
 use super::rule::Rule;
 use super::{Finding, Verdict};
+use crate::base::cel::Node;
 use crate::base::{text, units};
 use crate::facts::{Fact, Member};
 
@@ -301,98 +302,14 @@ fn line(
 
 /// Every part of a condition in its own words, with how it came out.
 fn parts(out: &mut String, indent: &str, condition: &Expr, context: &EvalContext<'_>) {
-    let mut nodes = Vec::new();
-    conjuncts(&condition.node, &mut nodes);
-    let mut texts = Vec::new();
-    quoted(&condition.source, &mut texts);
-    if texts.len() != nodes.len() {
-        return;
-    }
-    for (node, text) in nodes.iter().zip(texts) {
-        let held = outcome(&context.part_holds(node));
+    let parts = match &condition.tree.node {
+        Node::All(parts) => parts,
+        _ => std::slice::from_ref(&condition.tree),
+    };
+    for part in parts {
+        let text = condition.source.get(part.at.clone()).unwrap_or_default();
+        let held = outcome(&context.part_holds(part));
         let _ = writeln!(out, "{indent}{}: {held}", one_line(text));
-    }
-}
-
-/// The parts a condition is joined from with `&&`.
-fn conjuncts<'a>(node: &'a Node, parts: &mut Vec<&'a Node>) {
-    match node {
-        Node::And(sides) => {
-            let [left, right] = &**sides;
-            conjuncts(left, parts);
-            conjuncts(right, parts);
-        }
-        other => parts.push(other),
-    }
-}
-
-/// The words of those parts, in the same order.
-fn quoted<'a>(source: &'a str, parts: &mut Vec<&'a str>) {
-    let source = source.trim();
-    let marks = Marks::of(source);
-    if marks.wrapped {
-        let inner = source.get(1..source.len().saturating_sub(1));
-        return quoted(inner.unwrap_or_default(), parts);
-    }
-    if marks.weaker || marks.ands.is_empty() {
-        parts.push(source);
-        return;
-    }
-    let mut from = 0;
-    for at in marks.ands.iter().copied().chain([source.len()]) {
-        quoted(source.get(from..at).unwrap_or_default(), parts);
-        from = at + 2;
-    }
-}
-
-/// What stands outside all brackets and quotes of an expression.
-#[derive(Debug, Default)]
-struct Marks {
-    /// Where each `&&` begins.
-    ands: Vec<usize>,
-    /// `||` or `?`, which bind less tightly than `&&`.
-    weaker: bool,
-    /// One pair of brackets is around everything.
-    wrapped: bool,
-}
-
-impl Marks {
-    fn of(source: &str) -> Marks {
-        let mut marks = Marks {
-            wrapped: source.starts_with('('),
-            ..Marks::default()
-        };
-        let mut depth = 0_usize;
-        let mut quote: Option<char> = None;
-        let mut escaped = false;
-        let mut comment = false;
-        let mut before = ' ';
-        for (at, c) in source.char_indices() {
-            if comment {
-                comment = c != '\n';
-            } else if let Some(q) = quote {
-                if c == q && !escaped {
-                    quote = None;
-                }
-                escaped = c == '\\' && !escaped;
-            } else {
-                match c {
-                    '"' | '\'' => quote = Some(c),
-                    '(' | '[' | '{' => depth += 1,
-                    ')' | ']' | '}' => depth = depth.saturating_sub(1),
-                    '/' if before == '/' => comment = true,
-                    '&' if before == '&' && depth == 0 => marks.ands.push(at - 1),
-                    '|' if before == '|' && depth == 0 => marks.weaker = true,
-                    '?' if depth == 0 => marks.weaker = true,
-                    _ => {}
-                }
-                if depth == 0 && at + c.len_utf8() < source.len() {
-                    marks.wrapped = false;
-                }
-            }
-            before = c;
-        }
-        marks
     }
 }
 
@@ -418,31 +335,5 @@ fn undecided(why: &Undecided) -> String {
         Undecided::Absent(facts) => format!("unknown (no {})", facts.join(", ")),
         Undecided::NotApplicable => "does not apply here".to_owned(),
         Undecided::Fault(message) => format!("failed: {message}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn split(source: &str) -> Vec<&str> {
-        let mut parts = Vec::new();
-        quoted(source, &mut parts);
-        parts
-    }
-
-    #[test]
-    fn conditions_are_quoted_part_by_part() {
-        assert_eq!(split("a && b > 3"), ["a", "b > 3"]);
-        assert_eq!(split("(a && (b || c)) && d"), ["a", "b || c", "d"]);
-        assert_eq!(split("a && b || c"), ["a && b || c"]);
-        assert_eq!(split("a ? b && c : d"), ["a ? b && c : d"]);
-        assert_eq!(split("(a) && (b)"), ["a", "b"]);
-        assert_eq!(split("x == \"&& ( \" && y"), ["x == \"&& ( \"", "y"]);
-        assert_eq!(
-            split("x in ['a && b'] && f(p && q)"),
-            ["x in ['a && b']", "f(p && q)"]
-        );
-        assert_eq!(split("a // && b\n&& c"), ["a // && b", "c"]);
     }
 }

@@ -1,26 +1,22 @@
-//! The functions expressions may call besides the operators of CEL, one documented entry each.
-//!
-//! The arithmetic operators are here too: CEL's own let `1.0 / 0.0` through as infinity, and
-//! infinity compares as true, so every expression is lowered to these checked ones.
+//! The functions and arithmetic of expressions.
 
-use cel::extractors::Arguments;
-use cel::{Context, ExecutionError};
-
-use super::{Scalar, Type};
+use super::{Operator, Scalar, Type, Value};
 
 /// One function of the expression language.
 #[derive(Debug)]
 pub struct Function {
+    /// Its name: `ceil_to`.
     pub name: &'static str,
     /// How it is called: `ceil_to(x, step)`.
     pub usage: &'static str,
+    /// What it returns.
     pub doc: &'static str,
     /// The type of a call, or what is wrong with its arguments.
-    pub(super) ty: fn(&[Scalar]) -> Result<Scalar, String>,
+    ty: fn(&[Scalar]) -> Result<Scalar, String>,
     run: fn(&[Num]) -> Result<Num, String>,
 }
 
-/// An argument or result.
+/// An argument or a result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Num {
     Bool(bool),
@@ -115,90 +111,86 @@ pub const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// What `+ - * / %` are lowered to: overflow, division by zero and infinities are errors.
-pub(super) const ARITHMETIC: &[(&str, &str, Arithmetic)] = &[
-    ("_+_", "@add", Arithmetic(i64::checked_add, |a, b| a + b)),
-    ("_-_", "@sub", Arithmetic(i64::checked_sub, |a, b| a - b)),
-    ("_*_", "@mul", Arithmetic(i64::checked_mul, |a, b| a * b)),
-    ("_/_", "@div", Arithmetic(i64::checked_div, |a, b| a / b)),
-    ("_%_", "@mod", Arithmetic(i64::checked_rem, |a, b| a % b)),
+/// `double` and `int`, which CEL has too.
+const CONVERSIONS: &[Function] = &[
+    Function {
+        name: "double",
+        usage: "double(x)",
+        doc: "`x` as a double",
+        ty: |a| numbers(a, 1).map(|()| Scalar::Double),
+        run: |a| Ok(Num::Double(one(a)?.double())),
+    },
+    Function {
+        name: "int",
+        usage: "int(x)",
+        doc: "`x` without its fraction",
+        ty: |a| numbers(a, 1).map(|()| Scalar::Int),
+        run: |a| match one(a)? {
+            // 2^63: what an int can hold.
+            Num::Double(d) if d.abs() < 9_223_372_036_854_775_808.0 => Ok(Num::Int(d as i64)),
+            Num::Double(_) => Err(overflow()),
+            x => Ok(x),
+        },
+    },
 ];
-
-/// An operator on ints and on doubles.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Arithmetic(fn(i64, i64) -> Option<i64>, fn(f64, f64) -> f64);
-
-/// The sign of the operator that is lowered to a function: `+` of `@add`.
-pub(super) fn operator(function: &str) -> Option<&'static str> {
-    let (cel, ..) = ARITHMETIC.iter().find(|(_, name, _)| *name == function)?;
-    Some(cel.trim_matches('_'))
-}
 
 /// The function of a name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {
-    FUNCTIONS.iter().find(|f| f.name == name)
+    (FUNCTIONS.iter().chain(CONVERSIONS)).find(|f| f.name == name)
 }
 
-/// The type of a call, or what is wrong with it.
-pub(super) fn call_type(function: &Function, arguments: &[Type]) -> Result<Type, String> {
-    let scalars: Option<Vec<Scalar>> = arguments.iter().map(|t| t.scalar()).collect();
-    let Some(scalars) = scalars else {
-        return Err("takes numbers".into());
-    };
-    (function.ty)(&scalars).map(Type::One)
-}
-
-/// Adds every function to a root context.
-pub(super) fn register(context: &mut Context<'_, '_>) {
-    for function in FUNCTIONS {
-        let run = function.run;
-        let name = function.name;
-        // A clash with the standard library would be caught by the test below.
-        let _ = context.add_function(name, move |Arguments(args): Arguments| {
-            call(name, run, &args)
-        });
+impl Function {
+    /// The type of a call, or a sentence on what is wrong with it.
+    pub(super) fn type_of(&self, arguments: &[Type]) -> Result<Type, String> {
+        let scalars: Option<Vec<Scalar>> = arguments.iter().map(|t| t.scalar()).collect();
+        let ty = match scalars {
+            Some(scalars) => (self.ty)(&scalars),
+            None => Err("takes numbers".into()),
+        };
+        ty.map(Type::One).map_err(|why| format!("`{}` {why}", self.usage))
     }
-    for &(_, name, arithmetic) in ARITHMETIC {
-        let _ = context.add_function(name, move |Arguments(args): Arguments| {
-            call(name, |nums| arithmetic.apply(nums), &args)
-        });
-    }
-}
 
-impl Arithmetic {
-    fn apply(self, nums: &[Num]) -> Result<Num, String> {
-        match nums {
-            [Num::Int(a), Num::Int(b)] => (self.0)(*a, *b)
-                .map(Num::Int)
-                .ok_or_else(|| "an int overflow or a division by zero".into()),
-            [Num::Double(a), Num::Double(b)] => finite((self.1)(*a, *b)),
-            _ => Err("two ints or two doubles were expected".into()),
+    pub(super) fn call(&self, arguments: &[Value]) -> Result<Value, String> {
+        let nums: Option<Vec<Num>> = arguments.iter().map(number).collect();
+        match (self.run)(&nums.ok_or("numbers were expected")?)? {
+            Num::Bool(b) => Ok(Value::Bool(b)),
+            Num::Int(i) => Ok(Value::Int(i)),
+            Num::Double(d) => Ok(Value::Double(d)),
         }
     }
 }
 
-fn call(
-    name: &str,
-    run: impl Fn(&[Num]) -> Result<Num, String>,
-    args: &[cel::Value],
-) -> Result<cel::Value, ExecutionError> {
-    let fail = |message: String| ExecutionError::function_error(name, message);
-    let nums: Option<Vec<Num>> = args.iter().map(number).collect();
-    let nums = nums.ok_or_else(|| fail("numbers were expected".into()))?;
-    match run(&nums).map_err(fail)? {
-        Num::Bool(b) => Ok(cel::Value::Bool(b)),
-        Num::Int(i) => Ok(cel::Value::Int(i)),
-        Num::Double(d) => Ok(cel::Value::Float(d)),
+/// `+ - * / %` of two numbers of one type: overflow, division by zero and infinities are errors.
+pub(super) fn arithmetic(operator: Operator, a: &Value, b: &Value) -> Result<Value, String> {
+    type Ints = fn(i64, i64) -> Option<i64>;
+    type Doubles = fn(f64, f64) -> f64;
+    let (ints, doubles): (Ints, Doubles) = match operator {
+        Operator::Add => (i64::checked_add, |a, b| a + b),
+        Operator::Subtract => (i64::checked_sub, |a, b| a - b),
+        Operator::Multiply => (i64::checked_mul, |a, b| a * b),
+        Operator::Divide => (i64::checked_div, |a, b| a / b),
+        _ => (i64::checked_rem, |a, b| a % b),
+    };
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => (ints(*a, *b).map(Value::Int))
+            .ok_or_else(|| "an int overflow or a division by zero".into()),
+        (Value::Double(a), Value::Double(b)) => match doubles(*a, *b) {
+            result if result.is_finite() => Ok(Value::Double(result)),
+            _ => Err(NOT_FINITE.into()),
+        },
+        _ => Err("two ints or two doubles were expected".into()),
     }
 }
 
-fn number(value: &cel::Value) -> Option<Num> {
+fn number(value: &Value) -> Option<Num> {
     match value {
-        cel::Value::Int(i) => Some(Num::Int(*i)),
-        cel::Value::Float(d) => Some(Num::Double(*d)),
+        Value::Int(i) => Some(Num::Int(*i)),
+        Value::Double(d) => Some(Num::Double(*d)),
         _ => None,
     }
 }
+
+const NOT_FINITE: &str = "the result is not a finite number";
 
 fn numbers(a: &[Scalar], count: usize) -> Result<(), String> {
     if a.len() == count && a.iter().all(|s| s.is_number()) {
@@ -241,7 +233,7 @@ fn finite(x: f64) -> Result<Num, String> {
     if x.is_finite() {
         Ok(Num::Double(x))
     } else {
-        Err("the result is not a finite number".into())
+        Err(NOT_FINITE.into())
     }
 }
 
@@ -297,58 +289,3 @@ fn extreme(
     .ok_or_else(|| "takes two or more numbers".into())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(source: &str) -> Result<cel::Value, ExecutionError> {
-        let mut context = Context::default();
-        register(&mut context);
-        cel::Program::compile(source).unwrap().execute(&context)
-    }
-
-    #[test]
-    fn the_table_is_sorted_and_every_name_is_free_to_use() {
-        let mut context = Context::default();
-        for pair in FUNCTIONS.windows(2) {
-            assert!(pair[0].name < pair[1].name);
-        }
-        for f in FUNCTIONS {
-            assert!(f.usage.starts_with(f.name) && !f.doc.is_empty());
-            assert_eq!(
-                context.add_function(f.name, |a: i64| a),
-                Ok(()),
-                "{}",
-                f.name
-            );
-        }
-    }
-
-    #[test]
-    fn functions_compute_and_refuse() {
-        for (source, want) in [
-            ("ceil_to(50257, 8)", cel::Value::Int(50264)),
-            ("ceil_to(50264, 8)", cel::Value::Int(50264)),
-            ("ceil_to(-3, 8)", cel::Value::Int(0)),
-            ("floor_to(50257, 8)", cel::Value::Int(50256)),
-            ("ceil_to(2.5, 2)", cel::Value::Float(4.0)),
-            ("min(3, 1, 2)", cel::Value::Int(1)),
-            ("max(3, 1.5)", cel::Value::Float(3.0)),
-            ("round(2.5)", cel::Value::Int(3)),
-            ("abs(-2.0)", cel::Value::Float(2.0)),
-            ("divisible(16, 8)", cel::Value::Bool(true)),
-            ("divisible(17, 8)", cel::Value::Bool(false)),
-        ] {
-            assert_eq!(run(source).unwrap(), want, "{source}");
-        }
-        for source in [
-            "ceil_to(1, 0)",
-            "divisible(1, 0)",
-            "round(1e300)",
-            "ceil_to(9223372036854775807, 8)",
-            "abs(-9223372036854775808)",
-        ] {
-            assert!(run(source).is_err(), "{source}");
-        }
-    }
-}

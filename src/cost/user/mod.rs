@@ -21,16 +21,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cel::ExecutionError;
-use cel::common::ast::IdedExpr;
-
 use super::{Dims, Family, FlopsClass, OpCost, Role, RoleCost, UnknownCost};
 use crate::base::DType;
-use crate::base::cel::{ROOT, explain};
+use crate::base::cel::{self, Value};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
 use crate::correlate::{Direction, OpArgs, OpName};
-use names::{Query, Scene};
+use names::{CallContext, Failed, Query};
 
 mod argument;
 mod keys;
@@ -85,8 +82,7 @@ pub struct GemmDims {
 pub struct Formula {
     /// As the file has it.
     pub text: String,
-    ast: IdedExpr,
-    queries: Vec<Query>,
+    expr: cel::Expr<Query>,
 }
 
 /// A `[[test]]`: a call, and what it costs.
@@ -268,29 +264,20 @@ impl UserCost {
 impl Formula {
     /// A number that is not negative, rounded.
     fn value(&self, args: &OpArgs, kernel_dtype: Option<DType>) -> Result<u64, Trouble> {
-        let scene = Scene {
-            args,
-            kernel_dtype,
-            queries: &self.queries,
-        };
-        let mut scope = ROOT.new_inner_scope();
-        scope.set_variable_resolver(&scene);
+        let context = CallContext { args, kernel_dtype };
         let fault = |why: String| (UnknownCost::BadArguments, format!("`{}`: {why}", self.text));
-        match cel::Value::resolve(&self.ast, &scope) {
-            Ok(cel::Value::Int(i)) => {
-                u64::try_from(i).map_err(|_| fault(format!("{i} is negative")))
-            }
+        match cel::value(&self.expr, &context) {
+            Ok(Value::Int(i)) => u64::try_from(i).map_err(|_| fault(format!("{i} is negative"))),
             // Beyond 2^63 a count means nothing.
-            Ok(cel::Value::Float(d)) if (0.0..9.223_372_036_854_776e18).contains(&d) => {
+            Ok(Value::Double(d)) if (0.0..9.223_372_036_854_776e18).contains(&d) => {
                 Ok(d.round() as u64)
             }
-            Ok(cel::Value::Float(d)) => Err(fault(format!("{d} is no count"))),
+            Ok(Value::Double(d)) => Err(fault(format!("{d} is no count"))),
             Ok(_) => Err(fault("no number".into())),
-            Err(ExecutionError::UndeclaredReference(name)) => {
-                let reason = scene.reason(&name).unwrap_or(UnknownCost::BadArguments);
-                Err((reason, format!("`{name}`: {}", reason.describe())))
+            Err(Failed::Query(reason, query)) => {
+                Err((reason, format!("`{query}`: {}", reason.describe())))
             }
-            Err(error) => Err(fault(explain(&error))),
+            Err(Failed::Fault(why)) => Err(fault(why)),
         }
     }
 }

@@ -1,15 +1,11 @@
 //! What the expressions of a cost may ask of an operator call: one table of documented functions.
 //!
-//! A call such as `dim("x", -1)` has only literals in it, so it is a name in disguise: it is checked
-//! when the file is read, and looked up when the expression runs. What a profile does not record has
+//! A call such as `dim("x", -1)` has only literals in it, so it is treated as a name: it is checked
+//! when the file is read, and looked up when the expression is evaluated. What a profile does not record has
 //! no value, and the reason becomes the reason why the operator has no price.
 
-use cel::common::ast::{CallExpr, Expr as Ast, IdedExpr, LiteralValue, operators};
-use cel::common::value::{CowVal, Val};
-use cel::context::VariableResolver;
-
 use crate::base::DType;
-use crate::base::cel::{Disguised, Mistaken, Names, NoName, Type};
+use crate::base::cel::{Ast, Failure, Kind, Names, NoName, Scope, Type, Value};
 use crate::base::suggest::did_you_mean;
 use crate::correlate::{ArgValue, OpArgs, Tensor};
 use crate::cost::UnknownCost;
@@ -24,7 +20,7 @@ pub struct Function {
     pub doc: &'static str,
     pub ty: Type,
     takes: &'static [Takes],
-    run: fn(&Scene<'_>, &Query) -> Result<Value, UnknownCost>,
+    run: fn(&CallContext<'_>, &Query) -> Result<Value, UnknownCost>,
 }
 
 /// What a function takes at one place.
@@ -60,9 +56,9 @@ pub const FUNCTIONS: &[Function] = &[
               operands that are no floating point numbers",
         ty: Type::INT,
         takes: &[AnyArg, Takes::DType],
-        run: |scene, q| {
-            let bytes = scene.sum(q, |t| {
-                let dtype = scene.dtype(t, q)?;
+        run: |call, q| {
+            let bytes = call.sum(q, |t| {
+                let dtype = call.dtype(t, q)?;
                 Ok(distinct(t).saturating_mul(dtype.bytes()))
             })?;
             int(bytes)
@@ -74,11 +70,11 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "items of a list; without an argument the number of arguments passed",
         ty: Type::INT,
         takes: &[AnyArg],
-        run: |scene, q| {
+        run: |call, q| {
             let Some(at) = &q.arg else {
-                return int(scene.args.items.len() as u64);
+                return int(call.args.items.len() as u64);
             };
-            match scene.arg(at)? {
+            match call.arg(at)? {
                 ArgValue::List(items) => int(items.len() as u64),
                 _ => Err(UnknownCost::BadArguments),
             }
@@ -90,7 +86,7 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "size of dimension `i` of a tensor; `-1` is the last",
         ty: Type::INT,
         takes: &[Arg, Index],
-        run: |scene, q| int(*nth(&scene.tensor(q)?.shape, q.index)?),
+        run: |call, q| int(*nth(&call.tensor(q)?.shape, q.index)?),
     },
     Function {
         name: "dtype",
@@ -98,7 +94,7 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "element type of a tensor: `\"fp16\"`, `\"bf16\"`, `\"fp32\"`, `\"int64\"`, `\"bool\"`, ...",
         ty: Type::STR,
         takes: &[Arg],
-        run: |scene, q| Ok(Value::Str(scene.dtype(scene.tensor(q)?, q)?.name().into())),
+        run: |call, q| Ok(Value::Str(call.dtype(call.tensor(q)?, q)?.name().into())),
     },
     Function {
         name: "flag",
@@ -106,7 +102,7 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "value of a bool; `default` when it was not passed",
         ty: Type::BOOL,
         takes: &[Arg, Default],
-        run: |scene, q| match scene.value(q)? {
+        run: |call, q| match call.value(q)? {
             Ok(ArgValue::Bool(b)) => Ok(Value::Bool(*b)),
             Ok(_) => Err(UnknownCost::BadArguments),
             Err(default) => Ok(default),
@@ -118,8 +114,8 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "whether an argument was passed, is not `None`, and is recorded",
         ty: Type::BOOL,
         takes: &[Arg],
-        run: |scene, q| {
-            let value = q.arg.as_ref().and_then(|at| scene.find(at));
+        run: |call, q| {
+            let value = q.arg.as_ref().and_then(|at| call.find(at));
             let blank = |t: &Tensor| t.shape.is_empty() && t.dtype.is_none();
             Ok(Value::Bool(match value {
                 None | Some(ArgValue::None | ArgValue::Unknown) => false,
@@ -135,7 +131,7 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "value of an int; `default` when it was not passed",
         ty: Type::INT,
         takes: &[Arg, Default],
-        run: |scene, q| match scene.value(q)? {
+        run: |call, q| match call.value(q)? {
             Ok(ArgValue::Int(i)) => Ok(Value::Int(*i)),
             Ok(_) => Err(UnknownCost::BadArguments),
             Err(default) => Ok(default),
@@ -147,7 +143,7 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "int number `i` of a list such as a stride",
         ty: Type::INT,
         takes: &[Arg, Index],
-        run: |scene, q| match scene.required(q)? {
+        run: |call, q| match call.required(q)? {
             ArgValue::List(items) => match nth(items, q.index)? {
                 ArgValue::Int(i) => Ok(Value::Int(*i)),
                 ArgValue::Unknown => Err(UnknownCost::NoShapes),
@@ -162,7 +158,7 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "bytes of one element of a tensor; `dtype` where none is recorded",
         ty: Type::INT,
         takes: &[Arg, Takes::DType],
-        run: |scene, q| int(scene.dtype(scene.tensor(q)?, q)?.bytes()),
+        run: |call, q| int(call.dtype(call.tensor(q)?, q)?.bytes()),
     },
     Function {
         name: "number",
@@ -170,7 +166,7 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "value of a float or an int, as a double; `default` when it was not passed",
         ty: Type::DOUBLE,
         takes: &[Arg, Default],
-        run: |scene, q| match scene.value(q)? {
+        run: |call, q| match call.value(q)? {
             Ok(ArgValue::Float(f)) if f.is_finite() => Ok(Value::Double(*f)),
             Ok(ArgValue::Int(i)) => Ok(Value::Double(*i as f64)),
             Ok(_) => Err(UnknownCost::BadArguments),
@@ -184,7 +180,7 @@ pub const FUNCTIONS: &[Function] = &[
               tensors of the call",
         ty: Type::INT,
         takes: &[AnyArg],
-        run: |scene, q| int(scene.sum(q, |t| Ok(count(&t.shape)))?),
+        run: |call, q| int(call.sum(q, |t| Ok(count(&t.shape)))?),
     },
     Function {
         name: "rank",
@@ -192,7 +188,7 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "dimensions of a tensor",
         ty: Type::INT,
         takes: &[Arg],
-        run: |scene, q| int(scene.tensor(q)?.shape.len() as u64),
+        run: |call, q| int(call.tensor(q)?.shape.len() as u64),
     },
     Function {
         name: "text",
@@ -200,31 +196,24 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "value of a string; `default` when it was not passed",
         ty: Type::STR,
         takes: &[Arg, Default],
-        run: |scene, q| match scene.value(q)? {
-            Ok(ArgValue::Str(s)) => Ok(Value::Str(s.clone())),
+        run: |call, q| match call.value(q)? {
+            Ok(ArgValue::Str(s)) => Ok(Value::Str(s.as_str().into())),
             Ok(_) => Err(UnknownCost::BadArguments),
             Err(default) => Ok(default),
         },
     },
 ];
 
-/// What a function gives.
-#[derive(Debug, Clone, PartialEq)]
-enum Value {
-    Bool(bool),
-    Int(i64),
-    Double(f64),
-    Str(String),
-}
+/// A title and a label, which may be empty.
+type Mistaken = (String, String);
 
-impl Value {
-    fn ty(&self) -> Type {
-        match self {
-            Value::Bool(_) => Type::BOOL,
-            Value::Int(_) => Type::INT,
-            Value::Double(_) => Type::DOUBLE,
-            Value::Str(_) => Type::STR,
-        }
+/// The type of a literal or of what a function returns.
+fn type_of(value: &Value) -> Type {
+    match value {
+        Value::Bool(_) => Type::BOOL,
+        Value::Int(_) => Type::INT,
+        Value::Double(_) => Type::DOUBLE,
+        _ => Type::STR,
     }
 }
 
@@ -296,16 +285,9 @@ impl Names for Vocabulary<'_> {
         false
     }
 
-    fn call(&self, call: &CallExpr) -> Option<Result<Disguised<Query>, Mistaken>> {
-        let function = FUNCTIONS.iter().find(|f| f.name == call.func_name)?;
-        if call.target.is_some() {
-            return None;
-        }
-        Some(self.query(function, &call.args).map(|query| Disguised {
-            lowered: query.text.clone(),
-            name: query,
-            ty: function.ty,
-        }))
+    fn call(&self, name: &str, args: &[Ast<'_>]) -> Option<Result<(Query, Type), Mistaken>> {
+        let function = FUNCTIONS.iter().find(|f| f.name == name)?;
+        Some(self.query(function, args).map(|query| (query, function.ty)))
     }
 
     fn functions(&self) -> Vec<&'static str> {
@@ -314,7 +296,7 @@ impl Names for Vocabulary<'_> {
 }
 
 impl Vocabulary<'_> {
-    fn query(&self, function: &'static Function, args: &[IdedExpr]) -> Result<Query, Mistaken> {
+    fn query(&self, function: &'static Function, args: &[Ast<'_>]) -> Result<Query, Mistaken> {
         let usage = function.usage;
         let least = function.takes.iter().filter(|t| !t.optional()).count();
         if args.len() < least || args.len() > function.takes.len() {
@@ -333,16 +315,16 @@ impl Vocabulary<'_> {
         };
         let mut words = Vec::new();
         for (node, takes) in args.iter().zip(function.takes) {
-            let value = literal(node).ok_or_else(|| {
+            let Kind::Literal(value) = &node.kind else {
                 let title = format!("`{usage}` takes numbers and words, nothing worked out");
-                (title, String::new())
-            })?;
-            words.push(match &value {
+                return Err((title, String::new()));
+            };
+            words.push(match value {
                 Value::Str(s) => format!("{s:?}"),
                 Value::Int(i) => i.to_string(),
                 other => format!("{other:?}"),
             });
-            self.fill(&mut query, *takes, value)
+            self.fill(&mut query, *takes, value.clone())
                 .map_err(|(why, label)| (format!("`{usage}`: {why}"), label))?;
         }
         query.text = format!("{}({})", function.name, words.join(", "));
@@ -361,7 +343,7 @@ impl Vocabulary<'_> {
                 query.arg = Some(Place { position, name });
             }
             (Takes::Arg | Takes::AnyArg, Value::Str(name)) => {
-                let Some(position) = self.args.iter().position(|a| *a == name) else {
+                let Some(position) = self.args.iter().position(|a| **a == *name) else {
                     let near = did_you_mean(&name, self.args.iter().map(String::as_str));
                     let label = if self.args.is_empty() {
                         "name the arguments first: `args = [\"x\", ...]`"
@@ -372,11 +354,11 @@ impl Vocabulary<'_> {
                 };
                 query.arg = Some(Place {
                     position,
-                    name: Some(name),
+                    name: Some(name.to_string()),
                 });
             }
             (Takes::Index, Value::Int(index)) => query.index = index,
-            (Takes::Default, value) if value.ty() == query.function.ty => {
+            (Takes::Default, value) if type_of(&value) == query.function.ty => {
                 query.default = Some(value);
             }
             // A whole number is as good as a double.
@@ -384,7 +366,7 @@ impl Vocabulary<'_> {
                 query.default = Some(Value::Double(i as f64));
             }
             (Takes::Default, value) => {
-                let (want, got) = (query.function.ty.phrase(), value.ty().phrase());
+                let (want, got) = (query.function.ty.phrase(), type_of(&value).phrase());
                 return wrong(format!("the default must be {want}, not {got}"));
             }
             (Takes::DType, Value::Str(name)) => match DType::parse(&name) {
@@ -401,47 +383,34 @@ impl Vocabulary<'_> {
     }
 }
 
-/// The value of a node that is a literal, perhaps negative.
-fn literal(node: &IdedExpr) -> Option<Value> {
-    match &node.expr {
-        Ast::Literal(LiteralValue::Int(i)) => Some(Value::Int(*i.inner())),
-        Ast::Literal(LiteralValue::Double(d)) if d.inner().is_finite() => {
-            Some(Value::Double(*d.inner()))
-        }
-        Ast::Literal(LiteralValue::Boolean(b)) => Some(Value::Bool(*b.inner())),
-        Ast::Literal(LiteralValue::String(s)) => Some(Value::Str(s.inner().to_owned())),
-        Ast::Call(call) if call.func_name == operators::NEGATE => {
-            match literal(call.args.first()?)? {
-                Value::Int(i) => i.checked_neg().map(Value::Int),
-                Value::Double(d) => Some(Value::Double(-d)),
-                _ => None,
-            }
-        }
-        _ => None,
+/// Why an expression of a cost has no value.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// The call does not answer a query, as the file writes it.
+    Query(UnknownCost, String),
+    /// An overflow or the like.
+    Fault(String),
+}
+
+impl Failure for Failed {
+    fn fault(message: String) -> Failed {
+        Failed::Fault(message)
+    }
+
+    fn join(self, _right: Failed, _and: bool) -> Failed {
+        self
     }
 }
 
 /// One operator call, as expressions see it.
 #[derive(Debug)]
-pub(super) struct Scene<'a> {
+pub(super) struct CallContext<'a> {
     pub(super) args: &'a OpArgs,
     /// The type the kernel's name proved, for operands without one.
     pub(super) kernel_dtype: Option<DType>,
-    /// What the expression asks.
-    pub(super) queries: &'a [Query],
 }
 
-impl Scene<'_> {
-    /// Why a name of the expression has no value, if it has none.
-    pub(super) fn reason(&self, name: &str) -> Option<UnknownCost> {
-        self.ask(name)?.err()
-    }
-
-    fn ask(&self, name: &str) -> Option<Result<Value, UnknownCost>> {
-        let query = self.queries.iter().find(|q| q.text == name)?;
-        Some((query.function.run)(self, query))
-    }
-
+impl CallContext<'_> {
     fn find(&self, place: &Place) -> Option<&ArgValue> {
         let items = &self.args.items;
         let named = |name: &String| items.iter().find(|a| a.name.as_deref() == Some(name));
@@ -518,15 +487,12 @@ impl Scene<'_> {
     }
 }
 
-impl VariableResolver for Scene<'_> {
-    fn resolve<'b>(&'b self, name: &str) -> Option<CowVal<'b, 'b>> {
-        let value = match self.ask(name)?.ok()? {
-            Value::Bool(b) => cel::Value::Bool(b),
-            Value::Int(i) => cel::Value::Int(i),
-            Value::Double(d) => cel::Value::Float(d),
-            Value::Str(s) => cel::Value::String(s.into()),
-        };
-        let boxed: Box<dyn Val> = value.try_into().ok()?;
-        Some(CowVal::Owned(boxed))
+impl Scope for CallContext<'_> {
+    type Name = Query;
+    type Failure = Failed;
+
+    fn get(&self, query: &Query) -> Result<Value, Failed> {
+        let value = (query.function.run)(self, query);
+        value.map_err(|reason| Failed::Query(reason, query.text.clone()))
     }
 }

@@ -7,7 +7,7 @@ use super::argument::argument;
 use super::keys::{COST_KEYS, DIM_KEYS, FILE_KEYS, TEST_KEYS};
 use super::names::Vocabulary;
 use super::{Case, Expect, Formula, GemmDims, UserCost, UserCosts, undotted};
-use crate::base::cel::{self, STACK};
+use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::base::glob::Glob;
 use crate::base::schema::names;
@@ -25,31 +25,17 @@ pub(super) const DIRECTIONS: [(Direction, &str); 3] = [
 /// Costs and tests of all files together; a file of thousands is a mistake.
 const MAX_ENTRIES: usize = 5_000;
 
-/// Reads all files, on a thread with room for the parser of expressions.
+/// Reads all files.
 pub(super) fn files(sources: &[Arc<Source>]) -> Result<UserCosts, Complaints> {
     let complaints = Complaints::new();
-    let read = || {
-        let mut all = UserCosts::default();
-        for source in sources {
-            Reader {
-                source,
-                complaints: &complaints,
-            }
-            .read(&mut all);
+    let mut all = UserCosts::default();
+    for source in sources {
+        Reader {
+            source,
+            complaints: &complaints,
         }
-        all
-    };
-    let all = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK);
-        thread
-            .spawn_scoped(scope, read)
-            .map(std::thread::ScopedJoinHandle::join)
-    });
-    let Ok(Ok(all)) = all else {
-        let title = "no thread could be started to read cost files";
-        complaints.push(Complaint::about_file("costs", title, ""));
-        return Err(complaints);
-    };
+        .read(&mut all);
+    }
     if complaints.has_errors() {
         Err(complaints)
     } else {
@@ -200,8 +186,7 @@ impl Reader<'_> {
         }
         Some(Formula {
             text: text.value.trim().to_owned(),
-            ast: checked.ast,
-            queries: checked.names,
+            expr: checked.expr,
         })
     }
 

@@ -340,7 +340,7 @@ fn every_mistake_is_complained_about() {
             &with("integer(0, \"a\")", "1"),
             "the default must be an int, not a string",
         ),
-        (&with("1 +", "1"), "not an expression"),
+        (&with("1 +", "1"), "a value is missing after `+`"),
         (&with("", "1"), "an empty expression"),
         (&with("site.m", "1"), "unknown name `site`"),
         (

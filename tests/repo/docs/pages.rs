@@ -144,11 +144,15 @@ fn readers(prefix: &str) -> String {
 
 fn fact_row(fact: &Fact) -> Vec<String> {
     let families = fact.families.iter().map(|family| family.name());
+    let values = match fact.values() {
+        [] => String::new(),
+        values => format!(". Values: {}", codes(values.iter().copied())),
+    };
     vec![
         format!("`{}`", fact.name),
         fact.ty.word().into(),
         fact.unit.into(),
-        cell(fact.doc),
+        cell(fact.doc) + &values,
         codes(families),
         cell(fact.needs),
     ]

@@ -8,7 +8,8 @@ use super::{about_paths, cases};
 /// Where the loaders' sentences stand.
 const FILES: &[&str] = &[
     "src/base/cel/mod.rs",
-    "src/base/cel/types.rs",
+    "src/base/cel/check.rs",
+    "src/base/cel/syntax.rs",
     "src/base/diag.rs",
     "src/base/toml.rs",
     "src/cost/user/argument.rs",

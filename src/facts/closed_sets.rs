@@ -1,0 +1,104 @@
+//! The string facts that have one of a few known values.
+
+use std::sync::LazyLock;
+
+use super::Fact;
+use crate::base::DType;
+use crate::cost::Family;
+use crate::read::READERS;
+
+const DIRECTIONS: &[&str] = &["fprop", "bprop", "update", "unknown"];
+
+/// Facts with a closed set of values, listed here.
+const LISTED: &[(&str, &[&str])] = &[
+    ("site.direction", DIRECTIONS),
+    ("chain.direction", DIRECTIONS),
+    ("site.bound", &["math", "memory", "latency"]),
+    (
+        "chain.kind",
+        &[
+            "attention",
+            "norm",
+            "double_log_softmax",
+            "conv_norm",
+            "logits_upcast",
+            "log_of_softmax",
+            "rope",
+            "gelu",
+            "gated_activation",
+            "shared_input",
+            "expert_loop",
+            "pointwise",
+        ],
+    ),
+    (
+        "kernel.collective",
+        &[
+            "all_reduce",
+            "all_gather",
+            "reduce_scatter",
+            "all_to_all",
+            "send_recv",
+            "broadcast",
+            "reduce",
+        ],
+    ),
+    (
+        "kernel.occupancy_limit",
+        &["blocks", "warps", "registers", "shared_memory"],
+    ),
+    (
+        "copy.direction",
+        &[
+            "host_to_device",
+            "device_to_host",
+            "device_to_device",
+            "host_to_host",
+            "peer_to_peer",
+            "other",
+        ],
+    ),
+    (
+        "copy.host_memory",
+        &["pageable", "pinned", "managed", "device", "array"],
+    ),
+    (
+        "gap.cause",
+        &[
+            "profiler_overhead",
+            "data_loading",
+            "after_sync",
+            "blocking_copy",
+            "allocation",
+            "module_load",
+            "host_late",
+            "host_busy",
+            "waiting",
+            "unknown",
+        ],
+    ),
+    ("gpu.vendor", &["nvidia", "amd"]),
+];
+
+static FAMILIES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let families = Family::ALL.iter().copied().chain([Family::Unknown]);
+    families.map(Family::name).collect()
+});
+static DTYPES: LazyLock<Vec<&str>> = LazyLock::new(|| DType::names().collect());
+static FORMATS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| READERS.iter().map(|reader| reader.format().id).collect());
+
+impl Fact {
+    /// Every value of a string fact with a closed set of them; empty if it can be any string.
+    pub fn values(&self) -> &'static [&'static str] {
+        match self.name {
+            "site.family" | "kernel.family" => &FAMILIES,
+            "site.dtype" | "site.math_dtype" | "site.best_dtype" | "kernel.dtype" => &DTYPES,
+            "run.format" => &FORMATS,
+            name => {
+                let listed = LISTED.iter().find(|(fact, _)| *fact == name);
+                listed.map_or(&[], |(_, values)| values)
+            }
+        }
+    }
+}
