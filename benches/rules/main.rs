@@ -23,6 +23,9 @@ fn main() {
     });
     times.sort();
     let median = times[RUNS / 2];
-    println!("{count} built-in rules: {median:.2?} (fastest {:.2?})", times[0]);
+    println!(
+        "{count} built-in rules: {median:.2?} (fastest {:.2?})",
+        times[0]
+    );
     assert!(median <= MOST, "loading takes more than {MOST:?}");
 }

@@ -363,7 +363,13 @@ impl<'a, N: Names> Checker<'a, N> {
 
     fn has(&mut self, at: &Range<usize>, args: &[Ast<'a>]) -> Option<(Node<N::Name>, Type)> {
         let name = match args {
-            [Ast { kind: Kind::Field(..), at, .. }] => args.first().and_then(segments).map(|s| (s, at)),
+            [
+                Ast {
+                    kind: Kind::Field(..),
+                    at,
+                    ..
+                },
+            ] => args.first().and_then(segments).map(|s| (s, at)),
             _ => None,
         };
         let Some((segments, span)) = name else {
@@ -419,7 +425,11 @@ impl<'a, N: Names> Checker<'a, N> {
             (Type::STR, [Type::STR], Some(part)) => {
                 Some((Node::Text(holds, Box::new([on, part])), Type::BOOL))
             }
-            _ => self.mistake(at, format!("`{name}` is of a string and takes a string"), ""),
+            _ => self.mistake(
+                at,
+                format!("`{name}` is of a string and takes a string"),
+                "",
+            ),
         }
     }
 
@@ -435,7 +445,15 @@ impl<'a, N: Names> Checker<'a, N> {
             let title = "a comprehension inside a comprehension";
             return self.mistake(at, title, "use a let");
         }
-        let [Ast { kind: Kind::Name(variable), at: variable_at, .. }, body] = args else {
+        let [
+            Ast {
+                kind: Kind::Name(variable),
+                at: variable_at,
+                ..
+            },
+            body,
+        ] = args
+        else {
             let title = format!("`{name}` takes a variable and what is asked of it");
             return self.mistake(at, title, "as in `list.exists(x, x == \"a\")`");
         };

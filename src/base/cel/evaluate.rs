@@ -103,7 +103,10 @@ impl<S: Scope> Evaluator<'_, S> {
     }
 
     fn at<'b>(&'b self, item: &'b Value) -> Evaluator<'b, S> {
-        Evaluator { scope: self.scope, item: Some(item) }
+        Evaluator {
+            scope: self.scope,
+            item: Some(item),
+        }
     }
 
     fn each<T>(
@@ -117,7 +120,11 @@ impl<S: Scope> Evaluator<'_, S> {
 
     fn branch<'t>(&self, parts: &'t [Expr<S::Name>; 3]) -> Result<&'t Expr<S::Name>, S::Failure> {
         let [condition, then, otherwise] = parts;
-        Ok(if self.truth(condition)? { then } else { otherwise })
+        Ok(if self.truth(condition)? {
+            then
+        } else {
+            otherwise
+        })
     }
 
     /// Both operands; if both fail, what both lack.
@@ -129,7 +136,11 @@ impl<S: Scope> Evaluator<'_, S> {
         both(self.value(left), self.value(right))
     }
 
-    fn relation(&self, operator: Operator, operands: &[Expr<S::Name>; 2]) -> Result<bool, S::Failure> {
+    fn relation(
+        &self,
+        operator: Operator,
+        operands: &[Expr<S::Name>; 2],
+    ) -> Result<bool, S::Failure> {
         let [left, right] = operands;
         match operator {
             Operator::In => self.is_in(left, right),
@@ -248,9 +259,17 @@ impl<S: Scope> Evaluator<'_, S> {
             }
             Node::Index(parts) => return self.index(parts).map(Cow::Owned),
             Node::Size(of) => Value::Int(self.size(of)? as i64),
-            Node::List(_) | Node::Comprehension(Macro::Filter | Macro::Map, _) => self.strings(expr)?,
+            Node::List(_) | Node::Comprehension(Macro::Filter | Macro::Map, _) => {
+                self.strings(expr)?
+            }
             Node::Map(entries) => self.map(entries)?,
-            Node::All(_) | Node::Any(_) | Node::Not(_) | Node::Has(_) | Node::Binary(..) | Node::Text(..) | Node::Comprehension(..) => Value::Bool(self.truth(expr)?),
+            Node::All(_)
+            | Node::Any(_)
+            | Node::Not(_)
+            | Node::Has(_)
+            | Node::Binary(..)
+            | Node::Text(..)
+            | Node::Comprehension(..) => Value::Bool(self.truth(expr)?),
         };
         Ok(Cow::Owned(value))
     }
@@ -273,7 +292,10 @@ impl<S: Scope> Evaluator<'_, S> {
         let found = if is_list(container) {
             let (list, key) = both(self.items(container), self.value(key))?;
             match &*key {
-                Value::Int(i) => usize::try_from(*i).ok().and_then(|i| list.get(i).cloned()).ok_or(None),
+                Value::Int(i) => usize::try_from(*i)
+                    .ok()
+                    .and_then(|i| list.get(i).cloned())
+                    .ok_or(None),
                 other => return odd(other),
             }
         } else {
@@ -283,12 +305,14 @@ impl<S: Scope> Evaluator<'_, S> {
                     let item = usize::try_from(*i).ok().and_then(|i| list.get(i));
                     item.map(|s| Value::Str(s.clone())).ok_or(None)
                 }
-                (Value::Ints(map), Value::Str(key)) => {
-                    map.get(key).map(|i| Value::Int(*i)).ok_or(Some(key.clone()))
-                }
-                (Value::Doubles(map), Value::Str(key)) => {
-                    map.get(key).map(|d| Value::Double(*d)).ok_or(Some(key.clone()))
-                }
+                (Value::Ints(map), Value::Str(key)) => map
+                    .get(key)
+                    .map(|i| Value::Int(*i))
+                    .ok_or(Some(key.clone())),
+                (Value::Doubles(map), Value::Str(key)) => map
+                    .get(key)
+                    .map(|d| Value::Double(*d))
+                    .ok_or(Some(key.clone())),
                 (other, _) => return odd(other),
             }
         };
@@ -342,7 +366,10 @@ impl<S: Scope> Evaluator<'_, S> {
                 let [list, condition] = &**parts;
                 let kept = self.each(list, |at| at.truth(condition))?;
                 let items = self.items(list)?.into_iter().zip(kept);
-                items.filter(|(_, kept)| *kept).map(|(item, _)| item).collect()
+                items
+                    .filter(|(_, kept)| *kept)
+                    .map(|(item, _)| item)
+                    .collect()
             }
             _ => match &*self.value(list)? {
                 Value::Strings(list) => list.iter().map(|s| Value::Str(s.clone())).collect(),

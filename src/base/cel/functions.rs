@@ -147,7 +147,8 @@ impl Function {
             Some(scalars) => (self.ty)(&scalars),
             None => Err("takes numbers".into()),
         };
-        ty.map(Type::One).map_err(|why| format!("`{}` {why}", self.usage))
+        ty.map(Type::One)
+            .map_err(|why| format!("`{}` {why}", self.usage))
     }
 
     pub(super) fn call(&self, arguments: &[Value]) -> Result<Value, String> {
@@ -288,4 +289,3 @@ fn extreme(
     }
     .ok_or_else(|| "takes two or more numbers".into())
 }
-

@@ -67,8 +67,8 @@ enum Token<'s> {
 
 /// Signs, longer ones first where one begins another.
 const SIGNS: [&str; 27] = [
-    "&&", "||", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "<", ">", "!", "?", ":", ".", ",", "(",
-    ")", "[", "]", "{", "}", "=", "&", "|",
+    "&&", "||", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "<", ">", "!", "?", ":", ".", ",",
+    "(", ")", "[", "]", "{", "}", "=", "&", "|",
 ];
 
 /// Operators of other languages at the place of an operator, and what to write instead.
@@ -179,7 +179,10 @@ impl<'s> Parser<'s> {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let length = rest.find(|c| !word(c)).unwrap_or(rest.len());
         let first = rest.chars().next();
-        let quoted = rest.get(length..).unwrap_or_default().starts_with(['"', '\'']);
+        let quoted = rest
+            .get(length..)
+            .unwrap_or_default()
+            .starts_with(['"', '\'']);
         self.token = match first {
             None => Token::End,
             Some('"' | '\'') => Token::Str(self.string(false)?),
@@ -227,7 +230,11 @@ impl<'s> Parser<'s> {
         if let Some(number) = text.strip_suffix(['u', 'U'])
             && number.parse::<u64>().is_ok()
         {
-            return mistake(start..self.from, "there are no unsigned ints", "drop the `u`");
+            return mistake(
+                start..self.from,
+                "there are no unsigned ints",
+                "drop the `u`",
+            );
         }
         Ok(Token::Number(text))
     }
@@ -238,10 +245,15 @@ impl<'s> Parser<'s> {
         let digits = |t: &str| !t.is_empty() && t.bytes().all(|c| c.is_ascii_digit());
         let value = match hex {
             Some(hex) if !hex.is_empty() && hex.bytes().all(|c| c.is_ascii_hexdigit()) => {
-                i64::from_str_radix(&format!("{sign}{hex}"), 16).ok().map(Value::Int)
+                i64::from_str_radix(&format!("{sign}{hex}"), 16)
+                    .ok()
+                    .map(Value::Int)
             }
             None if digits(text) => format!("{sign}{text}").parse().ok().map(Value::Int),
-            None if text.starts_with(|c: char| c.is_ascii_digit() || c == '.') && !text.ends_with('.') && !text.contains(['_', 'n', 'N']) => {
+            None if text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+                && !text.ends_with('.')
+                && !text.contains(['_', 'n', 'N']) =>
+            {
                 match format!("{sign}{text}").parse::<f64>() {
                     Ok(number) => number.is_finite().then_some(Value::Double(number)),
                     Err(_) => return mistake(at, format!("`{text}` is not a number"), ""),
@@ -258,7 +270,9 @@ impl<'s> Parser<'s> {
     /// A string in one or three quotes of either kind.
     fn string(&mut self, raw: bool) -> Result<String, Mistake> {
         let (start, rest) = (self.from, self.rest());
-        let quote = ["\"\"\"", "'''", "\"", "'"].into_iter().find(|q| rest.starts_with(q));
+        let quote = ["\"\"\"", "'''", "\"", "'"]
+            .into_iter()
+            .find(|q| rest.starts_with(q));
         let quote = quote.unwrap_or("\"");
         self.from += quote.len();
         let mut out = String::new();
@@ -268,7 +282,11 @@ impl<'s> Parser<'s> {
                 self.from += quote.len();
                 return Ok(out);
             }
-            let Some(c) = rest.chars().next().filter(|c| *c != '\n' || quote.len() == 3) else {
+            let Some(c) = rest
+                .chars()
+                .next()
+                .filter(|c| *c != '\n' || quote.len() == 3)
+            else {
                 return mistake(start..self.from, "this string is never closed", "");
             };
             self.from += c.len_utf8();
@@ -306,7 +324,11 @@ impl<'s> Parser<'s> {
         let code = code.and_then(|code| u32::from_str_radix(code, 16).ok());
         match code.and_then(char::from_u32) {
             Some(c) => Ok(c),
-            None => mistake(start..self.from, "an unknown escape in a string", "write `\\\\` for a backslash"),
+            None => mistake(
+                start..self.from,
+                "an unknown escape in a string",
+                "write `\\\\` for a backslash",
+            ),
         }
     }
 
@@ -337,38 +359,63 @@ impl<'s> Parser<'s> {
                 return Mistake { at, title, label };
             }
             Token::Word("if" | "else") => Some("write `condition ? a : b`"),
-            Token::Sign("*") if self.text(&self.before) == "*" => Some("there is no power operator"),
-            _ => SLIPS.iter().find(|(slip, _)| *slip == self.text(&self.at)).map(|(_, label)| *label),
+            Token::Sign("*") if self.text(&self.before) == "*" => {
+                Some("there is no power operator")
+            }
+            _ => SLIPS
+                .iter()
+                .find(|(slip, _)| *slip == self.text(&self.at))
+                .map(|(_, label)| *label),
         };
         let text = self.text(&at);
         let title = match found {
             Some(_) => format!("`{text}` is not an operator"),
             None => format!("unexpected `{text}`"),
         };
-        let operand = matches!(self.token, Token::Word(_) | Token::Number(_) | Token::Str(_));
+        let operand = matches!(
+            self.token,
+            Token::Word(_) | Token::Number(_) | Token::Str(_)
+        );
         let label = match found {
             Some(label) => label,
             None if operand => "an operator is missing before it",
             None => "",
         };
-        Mistake { at, title, label: label.to_owned() }
+        Mistake {
+            at,
+            title,
+            label: label.to_owned(),
+        }
     }
 
     fn node(&mut self, kind: Kind<'s>, at: Range<usize>, below: usize) -> Parsed<'s> {
         let depth = below + 1;
         self.nodes += 1;
         if depth > MAX_DEPTH || self.nodes > MAX_NODES {
-            return mistake(0..self.source.len(), "an expression with too many parts", "");
+            return mistake(
+                0..self.source.len(),
+                "an expression with too many parts",
+                "",
+            );
         }
         let outer = at.clone();
-        Ok(Ast { kind, at, outer, depth })
+        Ok(Ast {
+            kind,
+            at,
+            outer,
+            depth,
+        })
     }
 
     /// An expression of any kind.
     fn expression(&mut self) -> Parsed<'s> {
         self.nesting += 1;
         if self.nesting > MAX_DEPTH {
-            return mistake(0..self.source.len(), "an expression with too many parts", "");
+            return mistake(
+                0..self.source.len(),
+                "an expression with too many parts",
+                "",
+            );
         }
         let condition = self.operators(1)?;
         let ast = match self.take("?")? {
@@ -405,7 +452,11 @@ impl<'s> Parser<'s> {
             let start = all.first().map_or(0, |a| a.outer.start);
             let end = all.last().map_or(0, |a| a.outer.end);
             let depth = all.iter().map(|a| a.depth).max().unwrap_or(0);
-            let kind = if least == 1 { Kind::Any(all) } else { Kind::All(all) };
+            let kind = if least == 1 {
+                Kind::Any(all)
+            } else {
+                Kind::All(all)
+            };
             return self.node(kind, start..end, depth);
         }
         let mut left = self.unary()?;
@@ -415,7 +466,9 @@ impl<'s> Parser<'s> {
                 Token::Word(word) => word,
                 _ => return Ok(left),
             };
-            let entry = OPERATORS.iter().find(|(sign, power, _)| *sign == text && *power >= least);
+            let entry = OPERATORS
+                .iter()
+                .find(|(sign, power, _)| *sign == text && *power >= least);
             let Some((_, power, operator)) = entry else {
                 return Ok(left);
             };
@@ -447,14 +500,22 @@ impl<'s> Parser<'s> {
         }
         self.nesting += 1;
         if self.nesting > MAX_DEPTH {
-            return mistake(0..self.source.len(), "an expression with too many parts", "");
+            return mistake(
+                0..self.source.len(),
+                "an expression with too many parts",
+                "",
+            );
         }
         let operand = self.unary()?;
         self.nesting -= 1;
         let at = sign.start..operand.outer.end;
         let depth = operand.depth;
         let operand = Box::new(operand);
-        let kind = if not { Kind::Not(operand) } else { Kind::Negate(sign, operand) };
+        let kind = if not {
+            Kind::Not(operand)
+        } else {
+            Kind::Negate(sign, operand)
+        };
         self.node(kind, at, depth)
     }
 
@@ -476,13 +537,17 @@ impl<'s> Parser<'s> {
                 let label = format!("write `{}`", word.to_lowercase());
                 mistake(at, format!("`{word}` is Python's"), &label)
             }
-            Token::Word("null" | "None") => {
-                mistake(at, "facts are never null", "ask whether one is there with `has(...)`")
-            }
+            Token::Word("null" | "None") => mistake(
+                at,
+                "facts are never null",
+                "ask whether one is there with `has(...)`",
+            ),
             Token::Word(word) => {
                 self.advance()?;
                 match word {
-                    "true" | "false" => self.node(Kind::Literal(Value::Bool(word == "true")), at, 0),
+                    "true" | "false" => {
+                        self.node(Kind::Literal(Value::Bool(word == "true")), at, 0)
+                    }
                     _ if self.is("(") => self.call(None, word, at),
                     _ => self.node(Kind::Name(word), at, 0),
                 }
@@ -546,14 +611,29 @@ impl<'s> Parser<'s> {
         }
     }
 
-    fn call(&mut self, target: Option<Ast<'s>>, name: &'s str, name_at: Range<usize>) -> Parsed<'s> {
+    fn call(
+        &mut self,
+        target: Option<Ast<'s>>,
+        name: &'s str,
+        name_at: Range<usize>,
+    ) -> Parsed<'s> {
         let open = self.at.clone();
         self.advance()?;
         let (args, end) = self.list(")", open)?;
         let start = target.as_ref().map_or(name_at.start, |t| t.outer.start);
-        let below = args.iter().chain(&target).map(|a| a.depth).max().unwrap_or(0);
+        let below = args
+            .iter()
+            .chain(&target)
+            .map(|a| a.depth)
+            .max()
+            .unwrap_or(0);
         let target = target.map(Box::new);
-        let kind = Kind::Call { target, name, name_at, args };
+        let kind = Kind::Call {
+            target,
+            name,
+            name_at,
+            args,
+        };
         self.node(kind, start..end, below)
     }
 

@@ -32,7 +32,10 @@ pub(crate) fn oracle(
         let run = move |cel::extractors::Arguments(args): cel::extractors::Arguments| {
             let args: Vec<Value> = args.iter().filter_map(from_cel).collect();
             let fail = |why| cel::ExecutionError::function_error(function.name, why);
-            function.call(&args).map(|value| to_cel(&value)).map_err(fail)
+            function
+                .call(&args)
+                .map(|value| to_cel(&value))
+                .map_err(fail)
         };
         context.add_function(function.name, run).unwrap();
     }
@@ -49,11 +52,15 @@ fn to_cel(value: &Value) -> cel::Value {
         Value::Str(s) => text(s),
         Value::Strings(list) => cel::Value::List(Arc::new(list.iter().map(text).collect())),
         Value::Doubles(map) => {
-            let pairs = map.iter().map(|(k, v)| (k.to_string(), cel::Value::Float(*v)));
+            let pairs = map
+                .iter()
+                .map(|(k, v)| (k.to_string(), cel::Value::Float(*v)));
             cel::Value::Map(pairs.collect::<HashMap<_, _>>().into())
         }
         Value::Ints(map) => {
-            let pairs = map.iter().map(|(k, v)| (k.to_string(), cel::Value::Int(*v)));
+            let pairs = map
+                .iter()
+                .map(|(k, v)| (k.to_string(), cel::Value::Int(*v)));
             cel::Value::Map(pairs.collect::<HashMap<_, _>>().into())
         }
     }
@@ -71,11 +78,18 @@ fn from_cel(value: &cel::Value) -> Option<Value> {
 
 /// Asserts that our result is that of the oracle. Where we fail, CEL must fail too, unless it let a
 /// number through that is not finite.
-pub(crate) fn assert_same(source: &str, ours: &Result<Value, String>, cel: &Result<cel::Value, String>) {
+pub(crate) fn assert_same(
+    source: &str,
+    ours: &Result<Value, String>,
+    cel: &Result<cel::Value, String>,
+) {
     match (ours, cel) {
         (Ok(ours), Ok(cel)) => assert_eq!(&to_cel(ours), cel, "{source}"),
         (Err(why), Ok(cel)) => {
-            assert!(why.contains("not a finite number"), "{source}: {why}, CEL says {cel:?}");
+            assert!(
+                why.contains("not a finite number"),
+                "{source}: {why}, CEL says {cel:?}"
+            );
         }
         (Ok(ours), Err(cel)) => panic!("{source}: {ours:?}, CEL says {cel}"),
         (Err(_), Err(_)) => {}
@@ -137,7 +151,10 @@ impl Scope for Facts {
     type Failure = String;
 
     fn get(&self, name: &&'static str) -> Result<Value, String> {
-        self.0.get(*name).cloned().ok_or_else(|| format!("no {name}"))
+        self.0
+            .get(*name)
+            .cloned()
+            .ok_or_else(|| format!("no {name}"))
     }
 }
 
@@ -149,9 +166,15 @@ fn run(source: &str, facts: &Facts) -> Result<Value, String> {
 fn facts() -> impl Strategy<Value = Facts> {
     let int = prop_oneof![3 => -3..4_i64, 1 => any::<i64>()];
     let double = prop_oneof![
-        Just(0.0), Just(1.0), Just(-2.5), Just(9_007_199_254_740_993.0), Just(1e300), any::<i32>().prop_map(f64::from)
+        Just(0.0),
+        Just(1.0),
+        Just(-2.5),
+        Just(9_007_199_254_740_993.0),
+        Just(1e300),
+        any::<i32>().prop_map(f64::from)
     ];
-    let word = || prop_oneof![Just("a"), Just("b"), Just("ab"), Just("")].prop_map(Arc::<str>::from);
+    let word =
+        || prop_oneof![Just("a"), Just("b"), Just("ab"), Just("")].prop_map(Arc::<str>::from);
     let one = |name: &'static str, value: BoxedStrategy<Value>| {
         prop::option::weighted(0.8, value).prop_map(move |v| v.map(|v| (name.to_owned(), v)))
     };
@@ -173,11 +196,23 @@ fn facts() -> impl Strategy<Value = Facts> {
 
 /// A well-typed expression, in brackets where it has operators.
 fn expression(ty: Type, depth: u32) -> BoxedStrategy<String> {
-    let name = NAMES.iter().filter(|(_, t)| *t == ty).map(|(n, _)| (*n).to_owned());
+    let name = NAMES
+        .iter()
+        .filter(|(_, t)| *t == ty)
+        .map(|(n, _)| (*n).to_owned());
     let mut leaves: Vec<String> = name.collect();
     match ty {
-        Type::BOOL => leaves.extend(["true".into(), "has(site.i)".into(), "!has(site.names)".into()]),
-        Type::INT => leaves.extend(["3".into(), "-1".into(), "0x1f".into(), "9223372036854775807".into()]),
+        Type::BOOL => leaves.extend([
+            "true".into(),
+            "has(site.i)".into(),
+            "!has(site.names)".into(),
+        ]),
+        Type::INT => leaves.extend([
+            "3".into(),
+            "-1".into(),
+            "0x1f".into(),
+            "9223372036854775807".into(),
+        ]),
         Type::DOUBLE => leaves.extend(["0.5".into(), "-1e3".into(), ".25".into()]),
         _ => leaves.extend(["\"a\"".into(), "'b'".into(), r#""\x61""#.into()]),
     }
@@ -189,20 +224,28 @@ fn expression(ty: Type, depth: u32) -> BoxedStrategy<String> {
     // Comprehensions are not nested.
     let leaf_of = |ty| expression(ty, 0);
     let two = |ty, signs: &'static [&'static str]| {
-        (of(ty), prop::sample::select(signs), of(ty)).prop_map(|(a, sign, b)| format!("({a} {sign} {b})"))
+        (of(ty), prop::sample::select(signs), of(ty))
+            .prop_map(|(a, sign, b)| format!("({a} {sign} {b})"))
     };
-    let choice = (of(Type::BOOL), of(ty), of(ty)).prop_map(|(c, a, b)| format!("({c} ? {a} : {b})"));
+    let choice =
+        (of(Type::BOOL), of(ty), of(ty)).prop_map(|(c, a, b)| format!("({c} ? {a} : {b})"));
     let relations: &[&str] = &["<", "<=", ">", ">=", "==", "!="];
     match ty {
         Type::BOOL => prop_oneof![
             leaf,
             choice,
             two(Type::BOOL, &["&&", "||", "==", "!="]),
-            (of(ty), of(ty), of(ty)).prop_map(|(a, b, c)| format!("{a} && {b} || !({c})")).prop_map(|e| format!("({e})")),
+            (of(ty), of(ty), of(ty))
+                .prop_map(|(a, b, c)| format!("{a} && {b} || !({c})"))
+                .prop_map(|e| format!("({e})")),
             two(Type::INT, relations),
             two(Type::DOUBLE, relations),
             two(Type::STR, relations),
-            (of(Type::INT), prop::sample::select(relations), of(Type::DOUBLE))
+            (
+                of(Type::INT),
+                prop::sample::select(relations),
+                of(Type::DOUBLE)
+            )
                 .prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
             (of(Type::STR), of(Type::STR)).prop_map(|(a, b)| format!("({a} in [{b}, \"b\"])")),
             (of(Type::INT), of(Type::INT)).prop_map(|(a, b)| format!("({a} in [{b}, 3])")),
@@ -214,9 +257,11 @@ fn expression(ty: Type, depth: u32) -> BoxedStrategy<String> {
             leaf_of(Type::STR).prop_map(|a| format!("site.names.all(n, n != {a})")),
             leaf_of(Type::STR).prop_map(|a| format!("site.names.exists(n, n == {a})")),
             leaf_of(Type::STR).prop_map(|a| format!("site.names.exists_one(n, n + \"a\" == {a})")),
-            leaf_of(Type::STR).prop_map(|a| format!("(site.names.filter(n, n < {a}) + [\"a\"] == [\"a\"])")),
+            leaf_of(Type::STR)
+                .prop_map(|a| format!("(site.names.filter(n, n < {a}) + [\"a\"] == [\"a\"])")),
             of(Type::INT).prop_map(|a| format!("({a} in site.names.map(n, n.size()))")),
-        ].boxed(),
+        ]
+        .boxed(),
         Type::INT => prop_oneof![
             leaf,
             choice,
@@ -230,20 +275,23 @@ fn expression(ty: Type, depth: u32) -> BoxedStrategy<String> {
             of(Type::STR).prop_map(|a| format!("{{\"a\": 1, \"b\": 2}}[{a}]")),
             Just("site.table.a".to_owned()),
             Just("site.names.size()".to_owned()),
-        ].boxed(),
+        ]
+        .boxed(),
         Type::DOUBLE => prop_oneof![
             leaf,
             choice,
             two(Type::DOUBLE, &["+", "-", "*", "/"]),
             of(Type::INT).prop_map(|a| format!("double({a})")),
             two(Type::DOUBLE, &[","]).prop_map(|both| format!("min{both}")),
-        ].boxed(),
+        ]
+        .boxed(),
         _ => prop_oneof![
             leaf,
             choice,
             two(Type::STR, &["+"]),
             of(Type::INT).prop_map(|a| format!("site.names[{a}]")),
-        ].boxed(),
+        ]
+        .boxed(),
     }
 }
 
@@ -310,29 +358,98 @@ fn functions_compute_and_refuse() {
 fn slips_are_explained_where_they_stand() {
     let facts = Facts(BTreeMap::new());
     for (source, at, title, label) in [
-        ("site.i = 3", "=", "`=` is not an operator", "to compare, write `==`"),
-        ("site.b and site.c", "and", "`and` is not an operator", "write `&&`"),
-        ("site.b or site.c", "or", "`or` is not an operator", "write `||`"),
+        (
+            "site.i = 3",
+            "=",
+            "`=` is not an operator",
+            "to compare, write `==`",
+        ),
+        (
+            "site.b and site.c",
+            "and",
+            "`and` is not an operator",
+            "write `&&`",
+        ),
+        (
+            "site.b or site.c",
+            "or",
+            "`or` is not an operator",
+            "write `||`",
+        ),
         ("not site.b", "not", "`not` is not an operator", "write `!`"),
-        ("site.b & site.c", "&", "`&` is not an operator", "write `&&`"),
-        ("site.b | site.c", "|", "`|` is not an operator", "write `||`"),
-        ("site.i if site.b else 3", "if", "`if` is not an operator", "write `condition ? a : b`"),
-        ("site.b == True", "True", "`True` is Python's", "write `true`"),
+        (
+            "site.b & site.c",
+            "&",
+            "`&` is not an operator",
+            "write `&&`",
+        ),
+        (
+            "site.b | site.c",
+            "|",
+            "`|` is not an operator",
+            "write `||`",
+        ),
+        (
+            "site.i if site.b else 3",
+            "if",
+            "`if` is not an operator",
+            "write `condition ? a : b`",
+        ),
+        (
+            "site.b == True",
+            "True",
+            "`True` is Python's",
+            "write `true`",
+        ),
         ("(site.b", "(", "`(` is never closed", ""),
         ("site.i >", "", "a value is missing after `>`", ""),
         ("site.s == \"a", "\"a", "this string is never closed", ""),
-        ("site.i 3", "3", "unexpected `3`", "an operator is missing before it"),
+        (
+            "site.i 3",
+            "3",
+            "unexpected `3`",
+            "an operator is missing before it",
+        ),
         ("site.b)", ")", "unexpected `)`", ""),
-        ("len(site.s) > 1", "len", "unknown function `len`; did you mean `size`?", ""),
-        ("0 < site.i < 3", "<", "a bool cannot be compared with an int", "write `a < b && b < c`"),
-        ("site.s == \"c\"", "\"c\"", "`c` is not one of its values", "one of a, b, ab, "),
-        ("site.s in [\"a\", \"c\"]", "\"c\"", "`c` is not one of its values", "one of a, b, ab, "),
-        ("site.i + 1.0 > 1.0", "site.i", "`+` of an int and a double", "`site.i` is an int: write double(site.i)"),
+        (
+            "len(site.s) > 1",
+            "len",
+            "unknown function `len`; did you mean `size`?",
+            "",
+        ),
+        (
+            "0 < site.i < 3",
+            "<",
+            "a bool cannot be compared with an int",
+            "write `a < b && b < c`",
+        ),
+        (
+            "site.s == \"c\"",
+            "\"c\"",
+            "`c` is not one of its values",
+            "one of a, b, ab, ",
+        ),
+        (
+            "site.s in [\"a\", \"c\"]",
+            "\"c\"",
+            "`c` is not one of its values",
+            "one of a, b, ab, ",
+        ),
+        (
+            "site.i + 1.0 > 1.0",
+            "site.i",
+            "`+` of an int and a double",
+            "`site.i` is an int: write double(site.i)",
+        ),
     ] {
         let mistakes = check(source, &facts).unwrap_err();
         let first = &mistakes[0];
         assert_eq!(mistakes.len(), 1, "{source}: {mistakes:?}");
-        assert_eq!((first.title.as_str(), first.label.as_str()), (title, label), "{source}");
+        assert_eq!(
+            (first.title.as_str(), first.label.as_str()),
+            (title, label),
+            "{source}"
+        );
         assert_eq!(&source[first.at.clone()], at, "{source}");
     }
 }
