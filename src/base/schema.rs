@@ -1,56 +1,75 @@
-//! The keys of the TOML files people write, as data: loaders refuse what is not in these tables,
-//! documents print them, and [`document`] turns them into a JSON Schema for editors.
+//! Declarations of the TOML files people write. A list of keys, each with its doc and the shape of
+//! its value, is all there is per kind of file: [`check`] holds a file to it, complaining about
+//! everything at once, [`document`] turns it into a JSON Schema for editors, and the reference pages
+//! print it. A loader reads what is left, which has the right types, and checks only what depends on
+//! several values.
 
 use std::fmt::Write as _;
 
+use ::toml::de::DeValue;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+
+use super::suggest::{did_you_mean, nearest};
+use super::toml::{Table, Value};
 
 /// The dialect of the schemas.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+/// Words that a message lists; of more it names the nearest only.
+const MAX_LISTED: usize = 16;
 
 /// A key of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
+    /// As it is written in the file.
     pub name: &'static str,
+    /// Whether a file without it is refused. Lists of tables are not: their loaders say what they lack.
     pub required: bool,
+    /// What it means, for the schema and the reference pages.
     pub doc: &'static str,
-    /// What may stand behind it.
+    /// What its value may be.
     pub shape: Shape,
 }
 
-/// A key, for tables of them.
-pub const fn key(name: &'static str, required: bool, doc: &'static str, shape: Shape) -> Key {
-    Key {
-        name,
-        required,
-        doc,
-        shape,
-    }
+/// Declares keys in the order in which they are written: the doc, `required` where the key is, the
+/// name, and the shape.
+macro_rules! keys {
+    ($($(#[doc = $doc:literal])+ $($required:ident)? $name:literal: $shape:expr,)*) => {
+        &[$($crate::base::schema::Key {
+            name: $name,
+            required: !stringify!($($required)?).is_empty(),
+            doc: concat!($($doc),+).trim_ascii_start(),
+            shape: $shape,
+        }),*]
+    };
 }
+pub(crate) use keys;
 
 /// The names of some keys.
-pub fn names(keys: &[Key]) -> Vec<&'static str> {
+fn names(keys: &[Key]) -> Vec<&'static str> {
     keys.iter().map(|k| k.name).collect()
 }
 
-/// What a value may be. A schema cannot say everything a loader checks, and says nothing it does not.
+/// What a value may be.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
-    /// A string of so many characters, and at most so many.
+    /// A string of at least and at most so many characters; one that may not be empty may not be
+    /// blank either.
     Text(usize, usize),
-    /// A string of a form, as a regular expression both ECMAScript and Rust understand.
-    Form(&'static str),
+    /// A string of one line that is not blank and has at most so many characters.
+    Line(usize),
+    /// A string of a form.
+    Form(Form),
     /// One of a few words.
     Word(fn() -> Vec<&'static str>),
+    /// A boolean.
     Flag,
     /// Only `true`.
     Yes,
     /// A number above the first and at most the second.
     Above(f64, f64),
-    /// A number from the first to the second.
-    Within(f64, f64),
+    /// Any finite number.
     Number,
-    /// A whole number from the first to the second.
+    /// An integer from the first to the second.
     Whole(i64, i64),
     /// A power of two up to this.
     PowerOfTwo(i64),
@@ -58,20 +77,260 @@ pub enum Shape {
     List(&'static Shape, usize),
     /// A table with these keys, of which exactly one set must be there (if there are any sets).
     Table(&'static [Key], Sets),
-    /// `[[key]]`: at least so many tables.
-    Tables(&'static [Key], Sets, usize),
-    /// A table whose keys have a form, and its values a shape.
-    Map(&'static str, &'static Shape),
-    /// A table whose keys are words, and its values of a shape.
-    Words(fn() -> Vec<&'static str>, &'static Shape),
-    /// One of several.
+    /// `[[key]]`: at least and at most so many tables.
+    Tables(&'static [Key], Sets, usize, usize),
+    /// A table of at most so many entries, whose keys have a form (or any), and its values a shape.
+    Map(Option<Form>, &'static Shape, usize),
+    /// One of several, told apart by their types.
     Either(&'static [Shape]),
-    /// What only its owner can say.
-    Own(fn() -> Json),
+    /// What needs code: its schema, and its check, which complains and returns whether the value can
+    /// be used.
+    Own(fn() -> Json, fn(&Value<'_>) -> bool),
+}
+
+/// The form of a string.
+#[derive(Debug, Clone, Copy)]
+pub struct Form {
+    /// A regular expression, for the schema.
+    pub pattern: &'static str,
+    /// Whether a string has the form: what `pattern` matches.
+    pub fits: fn(&str) -> bool,
+    /// What is said of a string that has not, as in "must be a web address".
+    pub what: &'static str,
 }
 
 /// Sets of keys, of which a table has exactly one.
 pub type Sets = &'static [&'static [&'static str]];
+
+/// Complains about everything in a table that its declaration does not allow. Values complained
+/// about are absent from then on, so that nothing is said twice of them.
+pub fn check(table: &Table<'_>, keys: &[Key], sets: Sets) {
+    table.refuse_unknown(&names(keys));
+    for key in keys {
+        match table.get(key.name) {
+            Some(value) => {
+                check_value(&key.shape, &value);
+            }
+            None if key.required && !matches!(key.shape, Shape::Tables(..)) => {
+                table.missing(key.name);
+            }
+            None => {}
+        }
+    }
+    let complete = |set: &&&[&str]| set.iter().all(|key| table.has(key));
+    if !sets.is_empty() && sets.iter().filter(complete).count() != 1 {
+        let sets: Vec<String> = sets.iter().map(|set| format!("`{}`", set.join("`, `"))).collect();
+        let title = format!("exactly one of {} must be given", either(&sets));
+        table.complain(table.span(), title, "");
+    }
+}
+
+/// Complains about a value unless it has a shape, and returns whether it has.
+pub fn check_value(shape: &Shape, value: &Value<'_>) -> bool {
+    let fits = fits(shape, value).unwrap_or(false);
+    if !fits {
+        value.refuse();
+    }
+    fits
+}
+
+/// Whether a value has a shape; `None` or false after a complaint.
+fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
+    let path = value.path();
+    let no = |shown: &dyn std::fmt::Debug, what: String| {
+        value.complain(format!("`{path}` cannot be {shown:?}"), what);
+        Some(false)
+    };
+    match shape {
+        Shape::Text(least, most) => {
+            let text = value.str()?.value;
+            if *least > 0 && text.trim().is_empty() {
+                value.complain(format!("`{path}` is empty"), "");
+                return Some(false);
+            }
+            let fits = text.chars().count() <= *most;
+            if !fits {
+                value.complain(format!("`{path}` has more than {most} characters"), "");
+            }
+            Some(fits)
+        }
+        Shape::Line(most) => {
+            fits_all(fits(&Shape::Text(1, usize::MAX), value)?, || {
+                let line = value.str()?.value.trim();
+                let fits = !line.contains('\n') && line.chars().count() <= *most;
+                if !fits {
+                    let title = format!("`{path}` must be one line of at most {most} characters");
+                    value.complain(title, "");
+                }
+                Some(fits)
+            })
+        }
+        Shape::Form(form) => {
+            let text = value.str()?.value;
+            let fits = (form.fits)(text);
+            if !fits {
+                value.complain(format!("`{path}` must be {}, not `{text}`", form.what), "");
+            }
+            Some(fits)
+        }
+        Shape::Word(known) => word(value, &known()),
+        Shape::Flag => Some(value.bool().is_some()),
+        Shape::Yes => {
+            let fits = value.bool()?.value;
+            if !fits {
+                value.complain(format!("`{path}` can only be true"), "");
+            }
+            Some(fits)
+        }
+        Shape::Above(from, to) => {
+            let number = value.float()?.value;
+            match number > *from && number <= *to {
+                true => Some(true),
+                false => no(&number, format!("must be above {from} and at most {to}")),
+            }
+        }
+        Shape::Number => Some(value.float().is_some()),
+        Shape::Whole(from, to) => {
+            let number = value.int()?.value;
+            match (*from..=*to).contains(&number) {
+                true => Some(true),
+                false if *to == i64::MAX => no(&number, format!("must be at least {from}")),
+                false => no(&number, format!("must be {from} to {to}")),
+            }
+        }
+        Shape::PowerOfTwo(most) => {
+            let number = value.int()?.value;
+            match number > 0 && number & (number - 1) == 0 && number <= *most {
+                true => Some(true),
+                false => no(&number, format!("a power of two up to {most}")),
+            }
+        }
+        Shape::List(item, most) => {
+            let DeValue::Array(_) = value.raw() else {
+                return value.wrong_type(phrase(shape));
+            };
+            fits_all(few(value, *most), || {
+                for each in value.list()? {
+                    check_value(item, &each);
+                }
+                Some(true)
+            })
+        }
+        Shape::Table(keys, sets) => {
+            check(&value.table()?, keys, sets);
+            Some(true)
+        }
+        Shape::Tables(keys, sets, _, most) => {
+            let DeValue::Array(_) = value.raw() else {
+                return value.wrong_type(phrase(shape));
+            };
+            fits_all(few(value, *most), || {
+                for each in value.list()? {
+                    check_value(&Shape::Table(keys, sets), &each);
+                }
+                Some(true)
+            })
+        }
+        Shape::Map(form, item, most) => {
+            let table = value.table()?;
+            fits_all(few(value, *most), || {
+                for (key, each) in table.entries() {
+                    if let Some(form) = form.filter(|form| !(form.fits)(key.value)) {
+                        table.complain(key.span, format!("`{}` must be {}", key.value, form.what), "");
+                    }
+                    check_value(item, &each);
+                }
+                Some(true)
+            })
+        }
+        Shape::Either(shapes) => match shapes.iter().find(|shape| takes(shape, value.raw())) {
+            Some(shape) => fits(shape, value),
+            None => value.wrong_type(&alternatives(shapes)),
+        },
+        Shape::Own(_, own) => Some(own(value)),
+    }
+}
+
+/// The second check, if the first went well.
+fn fits_all(first: bool, second: impl FnOnce() -> Option<bool>) -> Option<bool> {
+    if first { second() } else { Some(false) }
+}
+
+fn few(value: &Value<'_>, most: usize) -> bool {
+    let fits = value.len() <= most;
+    if !fits {
+        let title = format!("more than {most} entries in `{}`", value.path());
+        value.complain(title, format!("{} of them", value.len()));
+    }
+    fits
+}
+
+fn word(value: &Value<'_>, known: &[&str]) -> Option<bool> {
+    let text = value.str()?.value;
+    if known.contains(&text) {
+        return Some(true);
+    }
+    let near = did_you_mean(text, known.iter().copied());
+    let title = format!("`{}` cannot be `{text}`{near}", value.path());
+    let listed = known.len() <= MAX_LISTED || nearest(text, known.iter().copied()).is_none();
+    let label = if listed { format!("one of {}", known.join(", ")) } else { String::new() };
+    value.complain(title, label);
+    Some(false)
+}
+
+/// Whether a value of this type may have a shape.
+fn takes(shape: &Shape, value: &DeValue<'_>) -> bool {
+    match shape {
+        Shape::Text(..) | Shape::Line(_) | Shape::Form(_) | Shape::Word(_) => {
+            matches!(value, DeValue::String(_))
+        }
+        Shape::Flag | Shape::Yes => matches!(value, DeValue::Boolean(_)),
+        Shape::Above(..) | Shape::Number => {
+            matches!(value, DeValue::Integer(_) | DeValue::Float(_))
+        }
+        Shape::Whole(..) | Shape::PowerOfTwo(_) => matches!(value, DeValue::Integer(_)),
+        Shape::List(..) | Shape::Tables(..) => matches!(value, DeValue::Array(_)),
+        Shape::Table(..) | Shape::Map(..) => matches!(value, DeValue::Table(_)),
+        Shape::Either(shapes) => shapes.iter().any(|shape| takes(shape, value)),
+        Shape::Own(..) => true,
+    }
+}
+
+/// A shape in words, with its article.
+fn phrase(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Text(..) | Shape::Line(_) | Shape::Form(_) | Shape::Word(_) => "a string",
+        Shape::Flag | Shape::Yes => "a boolean",
+        Shape::Above(..) | Shape::Number => "a number",
+        Shape::Whole(..) | Shape::PowerOfTwo(_) => "an integer",
+        Shape::List(Shape::Text(..) | Shape::Form(_) | Shape::Word(_), _) => "a list of strings",
+        Shape::List(..) => "a list",
+        Shape::Tables(..) => "a list of tables",
+        Shape::Table(..) | Shape::Map(..) => "a table",
+        Shape::Either(_) | Shape::Own(..) => "another value",
+    }
+}
+
+fn alternatives(shapes: &[Shape]) -> String {
+    let mut phrases = Vec::new();
+    let mut open: Vec<&Shape> = shapes.iter().rev().collect();
+    while let Some(shape) = open.pop() {
+        match shape {
+            Shape::Either(inner) => open.extend(inner.iter().rev()),
+            _ => phrases.push(phrase(shape).to_owned()),
+        }
+    }
+    either(&phrases)
+}
+
+/// `a, b or c`.
+fn either(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
 
 /// A JSON value whose objects keep their order.
 #[derive(Debug, Clone, PartialEq)]
@@ -177,18 +436,14 @@ pub fn of(shape: &Shape) -> Json {
             ("minLength", count(*least)),
             ("maxLength", count(*most)),
         ]),
-        Shape::Form(form) => object([("type", text("string")), ("pattern", text(form))]),
+        Shape::Line(most) => of(&Shape::Text(1, *most)),
+        Shape::Form(form) => object([("type", text("string")), ("pattern", text(form.pattern))]),
         Shape::Word(known) => object([("enum", words(known))]),
         Shape::Flag => object([("type", text("boolean"))]),
         Shape::Yes => object([("const", Json::Flag(true))]),
         Shape::Above(from, to) => object([
             ("type", text("number")),
             ("exclusiveMinimum", Json::Number(*from)),
-            ("maximum", Json::Number(*to)),
-        ]),
-        Shape::Within(from, to) => object([
-            ("type", text("number")),
-            ("minimum", Json::Number(*from)),
             ("maximum", Json::Number(*to)),
         ]),
         Shape::Number => object([("type", text("number"))]),
@@ -207,26 +462,23 @@ pub fn of(shape: &Shape) -> Json {
             ("items", of(item)),
         ]),
         Shape::Table(keys, sets) => table(keys, sets),
-        Shape::Tables(keys, sets, least) => object([
+        Shape::Tables(keys, sets, least, most) => object([
             ("type", text("array")),
             ("minItems", count(*least)),
+            ("maxItems", count(*most)),
             ("items", table(keys, sets)),
         ]),
-        Shape::Map(form, value) => object([
+        Shape::Map(form, value, most) => object([
             ("type", text("object")),
+            ("maxProperties", count(*most)),
             ("additionalProperties", Json::Flag(false)),
             (
                 "patternProperties",
-                Json::Object(vec![((*form).to_owned(), of(value))]),
+                Json::Object(vec![(form.map_or("", |f| f.pattern).to_owned(), of(value))]),
             ),
         ]),
-        Shape::Words(known, value) => object([
-            ("type", text("object")),
-            ("propertyNames", object([("enum", words(known))])),
-            ("additionalProperties", of(value)),
-        ]),
         Shape::Either(shapes) => object([("anyOf", Json::List(shapes.iter().map(of).collect()))]),
-        Shape::Own(make) => make(),
+        Shape::Own(make, _) => make(),
     }
 }
 
@@ -234,18 +486,27 @@ pub fn of(shape: &Shape) -> Json {
 mod tests {
     use super::*;
 
-    const INNER: &[Key] = &[key("n", true, "a number", Shape::Whole(1, 9))];
-    const KEYS: &[Key] = &[
-        key("zebra", true, "first as written", Shape::Text(1, 80)),
-        key("ant", false, "second", Shape::Table(INNER, &[])),
-        key("size", false, "a power", Shape::PowerOfTwo(8)),
-    ];
+    const INNER: &[Key] = keys! {
+        /// a number
+        required "n": Shape::Whole(1, 9),
+    };
+    const KEYS: &[Key] = keys! {
+        /// first as written,
+        /// in two lines
+        required "zebra": Shape::Text(1, 80),
+        /// second
+        "ant": Shape::Table(INNER, &[]),
+        /// a power
+        "size": Shape::PowerOfTwo(8),
+    };
 
     #[test]
     fn keys_become_a_schema_in_the_order_they_are_written() {
         let out = document("T", "About it.", KEYS, &[&["ant"], &["size"]]);
         let value: serde_json::Value = serde_json::from_str(&out).unwrap();
         assert_eq!(value["required"], serde_json::json!(["zebra"]));
+        let doc = &value["properties"]["zebra"]["description"];
+        assert_eq!(doc, "first as written, in two lines");
         assert_eq!(value["properties"]["ant"]["properties"]["n"]["maximum"], 9);
         assert_eq!(
             value["properties"]["size"]["enum"],

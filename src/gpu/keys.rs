@@ -1,225 +1,204 @@
 //! The keys of GPU files: what the loader takes, with the ranges it holds numbers to.
 
 use super::load::RATED;
-use crate::base::DType;
-use crate::base::schema::{self, Key, Shape, key};
+use crate::base::diag::Complaint;
+use crate::base::toml::{At, Table, Value};
+use crate::base::{DType, suggest};
+use crate::base::schema::{self, Form, Json, Key, Shape, check_value, keys, object, text};
 
 const TEXT: Shape = Shape::Text(0, 2_000);
 const TEXTS: Shape = Shape::List(&TEXT, 1_000);
-const ALIASES: Shape = Shape::List(&Shape::Form("^[a-z0-9-]+$"), 1_000);
+const ALIAS: Form = Form {
+    pattern: "^[a-z0-9-]+$",
+    fits: |text| {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        !text.is_empty() && text.bytes().all(plain)
+    },
+    what: "lower-case letters, digits and `-`",
+};
+const GFX: Form = Form {
+    pattern: "^gfx[0-9A-Fa-f]{3,}$",
+    fits: |text| {
+        let digits = text.strip_prefix("gfx").unwrap_or_default();
+        digits.len() >= 3 && digits.bytes().all(|b| b.is_ascii_hexdigit())
+    },
+    what: "a gfx name such as `gfx942`",
+};
+const CAPABILITY: Form = Form {
+    pattern: "^[0-9]{1,2}\\.[0-9]{1,2}$",
+    fits: |text| capability(text).is_some(),
+    what: "a compute capability such as \"8.0\"",
+};
+const ALIASES: Shape = Shape::List(&Shape::Form(ALIAS), 1_000);
 /// MHz: any clock of a GPU, and no figure in GHz or Hz.
 const MHZ: Shape = Shape::Above(10.0, 20_000.0);
 /// KB (1024 bytes) of shared memory.
 const KB: Shape = Shape::Whole(1, 65_536);
-/// TFLOP/s beyond which a rate is a slip of units.
-pub(super) const MAX_TERA: f64 = 1e6;
-/// Elements of the largest alignment.
-pub(super) const MAX_ALIGN: u32 = 1_024;
-pub(super) const CONFIDENCES: [&str; 3] = ["high", "medium", "low"];
+const CONFIDENCES: [&str; 3] = ["high", "medium", "low"];
 
 /// Every key of a GPU file.
-pub const KEYS: &[Key] = &[
-    key("name", true, "the board as people call it", TEXT),
-    key(
-        "vendor",
-        true,
-        "`nvidia` or `amd`",
-        Shape::Word(|| vec!["nvidia", "amd"]),
-    ),
-    key(
-        "architecture",
-        true,
-        "`Volta`, `Hopper`, `CDNA3`, ...",
-        TEXT,
-    ),
-    key("chip", false, "the silicon: `GV100`", TEXT),
-    key(
-        "gfx",
-        false,
-        "LLVM's name of an AMD architecture: `gfx942`; AMD GPUs need it",
-        Shape::Form("^gfx[0-9A-Fa-f]{3,}$"),
-    ),
-    key(
-        "compute_capability",
-        false,
-        "`8.0`, as a string; NVIDIA GPUs need it",
-        Shape::Form("^[0-9]{1,2}\\.[0-9]{1,2}$"),
-    ),
-    key(
-        "sm_count",
-        false,
-        "streaming multiprocessors (AMD: compute units) in use",
-        Shape::Whole(1, 10_000),
-    ),
-    key(
-        "boost_mhz",
-        false,
-        "clock at which the rates outside Tensor Cores are quoted, MHz",
-        MHZ,
-    ),
-    key(
-        "tensor_mhz",
-        false,
-        "clock at which the Tensor Core rates are quoted, MHz, where it differs",
-        MHZ,
-    ),
-    key(
-        "power_w",
-        false,
-        "board power, W",
-        Shape::Above(1.0, 100_000.0),
-    ),
-    key(
-        "device_names",
-        false,
-        "`cudaDeviceProp.name`, exactly, as profiles carry it",
-        TEXTS,
-    ),
-    key("aliases", false, "what people type after `--gpu`", ALIASES),
-    key(
-        "default_for",
-        false,
-        "aliases shared with other boards that mean this one unless the profile names another",
-        ALIASES,
-    ),
-    key(
-        "confidence",
-        false,
-        "how sure the numbers are",
-        Shape::Word(|| CONFIDENCES.into()),
-    ),
-    key("sources", true, "where the numbers come from", TEXTS),
-    key("notes", false, "what should be known besides", TEXT),
-    key(
-        "flops",
-        true,
-        "dense TFLOP/s outside Tensor Cores by data type; fp32 is needed",
-        Shape::Words(plain_types, &RATE),
-    ),
-    key(
-        "tensor_flops",
-        false,
-        "dense TFLOP/s (int8: TOP/s) on Tensor Cores by data type, accumulating in fp32",
-        Shape::Words(tensor_types, &RATE),
-    ),
-    key(
-        "tensor_align",
-        false,
-        "elements a dimension must be a multiple of for Tensor Cores, by data type",
-        Shape::Words(tensor_types, &Shape::PowerOfTwo(MAX_ALIGN as i64)),
-    ),
-    key("memory", true, "the DRAM", Shape::Table(MEMORY_KEYS, &[])),
-    key(
-        "limits",
-        false,
-        "what one streaming multiprocessor holds",
-        Shape::Table(LIMIT_KEYS, &[]),
-    ),
-    key(
-        "links",
-        false,
-        "the ways off the board",
-        Shape::Table(LINK_KEYS, &[]),
-    ),
-    key(
-        "reachable",
-        false,
-        "shares of the peaks that well-tuned kernels reach",
-        Shape::Table(REACHABLE_KEYS, &[]),
-    ),
-];
+pub const KEYS: &[Key] = keys! {
+    /// the board as people call it
+    required "name": TEXT,
+    /// `nvidia` or `amd`
+    required "vendor": Shape::Word(|| vec!["nvidia", "amd"]),
+    /// `Volta`, `Hopper`, `CDNA3`, ...
+    required "architecture": TEXT,
+    /// the silicon: `GV100`
+    "chip": TEXT,
+    /// LLVM's name of an AMD architecture: `gfx942`; AMD GPUs need it
+    "gfx": Shape::Form(GFX),
+    /// `8.0`, as a string; NVIDIA GPUs need it
+    "compute_capability": Shape::Form(CAPABILITY),
+    /// streaming multiprocessors (AMD: compute units) in use
+    "sm_count": Shape::Whole(1, 10_000),
+    /// clock at which the rates outside Tensor Cores are quoted, MHz
+    "boost_mhz": MHZ,
+    /// clock at which the Tensor Core rates are quoted, MHz, where it differs
+    "tensor_mhz": MHZ,
+    /// board power, W
+    "power_w": Shape::Above(1.0, 100_000.0),
+    /// `cudaDeviceProp.name`, exactly, as profiles carry it
+    "device_names": TEXTS,
+    /// what people type after `--gpu`
+    "aliases": ALIASES,
+    /// aliases shared with other boards that mean this one unless the profile names another
+    "default_for": ALIASES,
+    /// how sure the numbers are
+    "confidence": Shape::Word(|| CONFIDENCES.into()),
+    /// where the numbers come from
+    required "sources": TEXTS,
+    /// what should be known besides
+    "notes": TEXT,
+    /// dense TFLOP/s outside Tensor Cores by data type; fp32 is needed
+    required "flops": Shape::Own(plain_schema, |v| by_type(v, &RATE, false)),
+    /// dense TFLOP/s (int8: TOP/s) on Tensor Cores by data type, accumulating in fp32
+    "tensor_flops": Shape::Own(tensor_schema, |v| by_type(v, &RATE, true)),
+    /// elements a dimension must be a multiple of for Tensor Cores, by data type
+    "tensor_align": Shape::Own(align_schema, |v| by_type(v, &ALIGN, true)),
+    /// the DRAM
+    required "memory": Shape::Table(MEMORY_KEYS, &[]),
+    /// what one streaming multiprocessor holds
+    "limits": Shape::Table(LIMIT_KEYS, &[]),
+    /// the ways off the board
+    "links": Shape::Table(LINK_KEYS, &[]),
+    /// shares of the peaks that well-tuned kernels reach
+    "reachable": Shape::Table(REACHABLE_KEYS, &[]),
+};
 
-const RATE: Shape = Shape::Above(0.0, MAX_TERA);
+/// TFLOP/s; beyond the limit a rate is a slip of units.
+const RATE: Shape = Shape::Above(0.0, 1e6);
+/// Elements.
+const ALIGN: Shape = Shape::PowerOfTwo(1_024);
 
 /// Every key of `[memory]`.
-pub const MEMORY_KEYS: &[Key] = &[
-    key(
-        "size_gb",
-        false,
-        "size in 2^30 bytes",
-        Shape::Above(0.0, 100_000.0),
-    ),
-    key("kind", false, "`HBM2`, `GDDR6`, ...", TEXT),
-    key(
-        "bandwidth_gbs",
-        true,
-        "peak bandwidth in 10^9 bytes per second",
-        Shape::Above(0.0, 1e6),
-    ),
-    key(
-        "l2_mb",
-        false,
-        "last-level cache in 2^20 bytes",
-        Shape::Above(0.0, 100_000.0),
-    ),
-    key(
-        "ignore_profile_bandwidth",
-        false,
-        "profiles are known to carry a wrong bandwidth for this chip",
-        Shape::Flag,
-    ),
-];
+pub const MEMORY_KEYS: &[Key] = keys! {
+    /// size in 2^30 bytes
+    "size_gb": Shape::Above(0.0, 100_000.0),
+    /// `HBM2`, `GDDR6`, ...
+    "kind": TEXT,
+    /// peak bandwidth in 10^9 bytes per second
+    required "bandwidth_gbs": Shape::Above(0.0, 1e6),
+    /// last-level cache in 2^20 bytes
+    "l2_mb": Shape::Above(0.0, 100_000.0),
+    /// profiles are known to carry a wrong bandwidth for this chip
+    "ignore_profile_bandwidth": Shape::Flag,
+};
 
 /// Every key of `[limits]`.
-pub const LIMIT_KEYS: &[Key] = &[
-    key("shared_kb", false, "shared memory, KB of 1024 bytes", KB),
-    key(
-        "shared_per_block_kb",
-        false,
-        "shared memory one block can have, KB of 1024 bytes",
-        KB,
-    ),
-    key(
-        "registers",
-        false,
-        "registers of 32 bits",
-        Shape::Whole(1, 1 << 24),
-    ),
-    key(
-        "threads",
-        false,
-        "resident threads: a multiple of 32",
-        Shape::Whole(32, 65_536),
-    ),
-    key("blocks", false, "resident blocks", Shape::Whole(1, 65_536)),
-    key("schedulers", false, "warp schedulers", Shape::Whole(1, 64)),
-];
+pub const LIMIT_KEYS: &[Key] = keys! {
+    /// shared memory, KB of 1024 bytes
+    "shared_kb": KB,
+    /// shared memory one block can have, KB of 1024 bytes
+    "shared_per_block_kb": KB,
+    /// registers of 32 bits
+    "registers": Shape::Whole(1, 1 << 24),
+    /// resident threads: a multiple of 32
+    "threads": Shape::Whole(32, 65_536),
+    /// resident blocks
+    "blocks": Shape::Whole(1, 65_536),
+    /// warp schedulers
+    "schedulers": Shape::Whole(1, 64),
+};
 
 /// Every key of `[links]`.
-pub const LINK_KEYS: &[Key] = &[
-    key(
-        "pcie_gen",
-        false,
-        "generation of PCI Express",
-        Shape::Whole(1, 10),
-    ),
-    key(
-        "nvlink_gbs",
-        false,
-        "all NVLinks, both directions together, 10^9 bytes per second",
-        Shape::Above(0.0, 1e6),
-    ),
-];
+pub const LINK_KEYS: &[Key] = keys! {
+    /// generation of PCI Express
+    "pcie_gen": Shape::Whole(1, 10),
+    /// all NVLinks, both directions together, 10^9 bytes per second
+    "nvlink_gbs": Shape::Above(0.0, 1e6),
+};
 
 /// Every key of `[reachable]`.
-pub const REACHABLE_KEYS: &[Key] = &[
-    key("math", false, "of the math peak", Shape::Above(0.0, 1.0)),
-    key(
-        "memory",
-        false,
-        "of the DRAM bandwidth",
-        Shape::Above(0.0, 1.0),
-    ),
-];
+pub const REACHABLE_KEYS: &[Key] = keys! {
+    /// of the math peak
+    "math": Shape::Above(0.0, 1.0),
+    /// of the DRAM bandwidth
+    "memory": Shape::Above(0.0, 1.0),
+};
 
-fn tensor_types() -> Vec<&'static str> {
-    RATED.map(DType::name).into()
+/// A compute capability: major and minor version.
+pub(super) fn capability(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    let part = |digits: &str| digits.parse().ok().filter(|n| *n < 100);
+    Some((part(major)?, part(minor)?))
 }
 
-/// TF32 has no rate outside Tensor Cores.
-fn plain_types() -> Vec<&'static str> {
-    let plain = RATED.into_iter().filter(|d| *d != DType::Tf32);
-    plain.map(DType::name).collect()
+/// Checks a table of values by data type. TF32 has no rate outside Tensor Cores.
+fn by_type(value: &Value<'_>, shape: &Shape, tensor: bool) -> bool {
+    let Some(table) = value.table() else {
+        return false;
+    };
+    for (key, value) in table.entries() {
+        match RATED.into_iter().find(|dtype| dtype.name() == key.value) {
+            Some(DType::Tf32) if !tensor => {
+                let title = "TF32 has no rate outside Tensor Cores";
+                table.complain(key.span, title, "belongs in `[tensor_flops]`");
+            }
+            Some(_) => {
+                check_value(shape, &value);
+            }
+            None => table.push(unknown_type(&table, &key)),
+        }
+    }
+    true
+}
+
+fn unknown_type(table: &Table<'_>, key: &At<&str>) -> Complaint {
+    let names = RATED.map(DType::name);
+    let meant = DType::parse(key.value)
+        .filter(|d| RATED.contains(d))
+        .map(DType::name)
+        .or_else(|| suggest::nearest(key.value, names));
+    let label = match meant {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => String::new(),
+    };
+    let title = format!("no rates are kept for a data type `{}`", key.value);
+    let complaint = Complaint::error(table.source(), key.span.clone(), title, label);
+    complaint.with_help(format!("data types: {}", names.join(", ")))
+}
+
+fn plain_schema() -> Json {
+    types_schema(&RATE, false)
+}
+
+fn tensor_schema() -> Json {
+    types_schema(&RATE, true)
+}
+
+fn align_schema() -> Json {
+    types_schema(&ALIGN, true)
+}
+
+fn types_schema(shape: &Shape, tensor: bool) -> Json {
+    let types = RATED.into_iter().filter(|d| tensor || *d != DType::Tf32);
+    let names = types.map(|d| text(d.name())).collect();
+    object([
+        ("type", text("object")),
+        ("propertyNames", object([("enum", Json::List(names))])),
+        ("additionalProperties", schema::of(shape)),
+    ])
 }
 
 /// One of these says which instructions it has.

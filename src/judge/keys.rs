@@ -1,17 +1,29 @@
 //! The keys of rule files: what the loader takes, the documents explain and editors complete.
 
 use super::load::check_id;
-use super::read::{MAX_LIST, MAX_TITLE, SAVINGS};
+use super::read::{MAX_CASES, MAX_LIST, MAX_TITLE, SAVINGS, is_name};
 use super::rule::{CATEGORIES, GroupBy};
 use super::{Confidence, Severity};
 use super::{expr, template};
 use crate::base::cel;
-use crate::base::schema::{self, Json, Key, Shape, key, object, text};
+use crate::base::schema::{self, Form, Json, Key, Shape, keys, object, text};
 use crate::facts::{self, MemberKind, Ty};
 
 const EXPRESSION: Shape = Shape::Text(1, cel::MAX_SOURCE);
 const SENTENCE: Shape = Shape::Text(1, template::MAX_SOURCE);
-const NAME: &str = "^[a-z][a-z0-9_]*$";
+const NAME: Form = Form {
+    pattern: "^[a-z][a-z0-9_]*$",
+    fits: is_name,
+    what: "named like `min_share`",
+};
+const LINK: Form = Form {
+    pattern: "^https?://\\S+$",
+    fits: |link| {
+        let web = link.starts_with("https://") || link.starts_with("http://");
+        web && !link.contains(char::is_whitespace)
+    },
+    what: "a web address",
+};
 const RULES: Shape = Shape::List(&Shape::Text(1, 200), MAX_LIST);
 /// What a param, or a fact without its type, may be.
 const VALUE: Shape = Shape::Either(&[
@@ -22,182 +34,90 @@ const VALUE: Shape = Shape::Either(&[
 ]);
 
 /// Every key of a rule file, in the order in which rules are written.
-pub const KEYS: &[Key] = &[
-    key(
-        "title",
-        true,
-        "one line that states the problem",
-        Shape::Text(1, MAX_TITLE),
-    ),
-    key(
-        "severity",
-        true,
-        "`note`, `warning` or `error`: how bad; the saving says how much",
-        Shape::Word(severities),
-    ),
-    key(
-        "confidence",
-        true,
-        "`low`, `medium` or `high`: how sure",
-        Shape::Word(|| Confidence::ALL.map(|(_, word)| word).into()),
-    ),
-    key(
-        "for_each",
-        true,
-        "what is judged: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`",
-        Shape::Word(|| MemberKind::ALL.map(|(_, word)| word).into()),
-    ),
-    key("when", true, "the condition that picks members", EXPRESSION),
-    key(
-        "group_by",
-        false,
-        "make one finding per `run`, `layer` or `rank`; else members of one place are one finding",
-        Shape::Word(|| GroupBy::ALL.map(|(_, word)| word).into()),
-    ),
-    key(
-        "require",
-        false,
-        "condition on `found.NAME` that a finding must meet",
-        EXPRESSION,
-    ),
-    key(
-        "error_when",
-        false,
-        "condition under which the severity is `error`",
-        EXPRESSION,
-    ),
-    key(
-        "saving_ns",
-        false,
-        "ns given back per member, upper end",
-        EXPRESSION,
-    ),
-    key(
-        "saving_kind",
-        false,
-        "`gpu`, `idle` or `copy`: which kind of time, where `for_each` does not imply it",
-        Shape::Word(|| SAVINGS.map(|(_, word)| word).into()),
-    ),
-    key(
-        "changes",
-        false,
-        "what the advice changes; two values for one key on one site contradict",
-        Shape::Map("", &Shape::Text(0, 200)),
-    ),
-    key(
-        "supersedes",
-        false,
-        "vaguer rules this one silences on the same subject",
-        RULES,
-    ),
-    key(
-        "unless",
-        false,
-        "rules whose findings on the same subject make this one pointless",
-        RULES,
-    ),
-    key(
-        "vetoes",
-        false,
-        "rules that mean nothing where this holds (category `profile` only)",
-        RULES,
-    ),
-    key(
-        "lowers_confidence",
-        false,
-        "rules whose confidence drops one level where this holds (category `profile` only)",
-        RULES,
-    ),
-    key(
-        "message",
-        true,
-        "what is the matter, with its numbers",
-        SENTENCE,
-    ),
-    key("why", true, "why it costs time", SENTENCE),
-    key("fix", true, "what to do, with code", SENTENCE),
-    key(
-        "references",
-        false,
-        "where to read on",
-        Shape::List(&Shape::Form("^https?://\\S+$"), MAX_LIST),
-    ),
-    key(
-        "params",
-        false,
-        "thresholds: `{ value = ..., doc = \"...\" }`, changed with `--set`",
-        Shape::Map(NAME, &Shape::Table(PARAM_KEYS, &[])),
-    ),
-    key(
-        "let",
-        false,
-        "named sub-expressions",
-        Shape::Map(NAME, &EXPRESSION),
-    ),
-    key(
-        "test",
-        true,
-        "examples that prove the rule; at least one fires and one is silent",
-        Shape::Tables(CASE_KEYS, &[&["fires"], &["silent"], &["skipped"]], 2),
-    ),
-];
+pub const KEYS: &[Key] = keys! {
+    /// one line that states the problem
+    required "title": Shape::Line(MAX_TITLE),
+    /// `note`, `warning` or `error`: how bad; the saving says how much
+    required "severity": Shape::Word(severities),
+    /// `low`, `medium` or `high`: how sure
+    required "confidence": Shape::Word(|| Confidence::ALL.map(|(_, word)| word).into()),
+    /// what is judged: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`
+    required "for_each": Shape::Word(|| MemberKind::ALL.map(|(_, word)| word).into()),
+    /// the condition that picks members
+    required "when": EXPRESSION,
+    /// make one finding per `run`, `layer` or `rank`; else members of one place are one finding
+    "group_by": Shape::Word(|| GroupBy::ALL.map(|(_, word)| word).into()),
+    /// condition on `found.NAME` that a finding must meet
+    "require": EXPRESSION,
+    /// condition under which the severity is `error`
+    "error_when": EXPRESSION,
+    /// ns given back per member, upper end
+    "saving_ns": EXPRESSION,
+    /// `gpu`, `idle` or `copy`: which kind of time, where `for_each` does not imply it
+    "saving_kind": Shape::Word(|| SAVINGS.map(|(_, word)| word).into()),
+    /// what the advice changes; two values for one key on one site contradict
+    "changes": Shape::Map(None, &Shape::Text(0, 200), MAX_LIST),
+    /// vaguer rules this one silences on the same subject
+    "supersedes": RULES,
+    /// rules whose findings on the same subject make this one pointless
+    "unless": RULES,
+    /// rules that mean nothing where this holds (category `profile` only)
+    "vetoes": RULES,
+    /// rules whose confidence drops one level where this holds (category `profile` only)
+    "lowers_confidence": RULES,
+    /// what is the matter, with its numbers
+    required "message": SENTENCE,
+    /// why it costs time
+    required "why": SENTENCE,
+    /// what to do, with code
+    required "fix": SENTENCE,
+    /// where to read on
+    "references": Shape::List(&Shape::Form(LINK), MAX_LIST),
+    /// thresholds: `{ value = ..., doc = "..." }`, changed with `--set`
+    "params": Shape::Map(Some(NAME), &Shape::Table(PARAM_KEYS, &[]), MAX_LIST),
+    /// named sub-expressions
+    "let": Shape::Map(Some(NAME), &EXPRESSION, MAX_LIST),
+    /// examples that prove the rule; at least one fires and one is silent
+    required "test": Shape::Tables(CASE_KEYS, &[&["fires"], &["silent"], &["skipped"]], 2, MAX_CASES),
+};
 
 /// The keys of a param.
-pub const PARAM_KEYS: &[Key] = &[
-    key("value", true, "its value where nobody sets another", VALUE),
-    key(
-        "doc",
-        true,
-        "what the threshold means, and where it comes from",
-        Shape::Text(1, 2_000),
-    ),
-];
+pub const PARAM_KEYS: &[Key] = keys! {
+    /// its value where nobody sets another
+    required "value": VALUE,
+    /// what the threshold means, and where it comes from
+    required "doc": Shape::Text(1, 2_000),
+};
 
 /// Every key of a `[[test]]`.
-pub const CASE_KEYS: &[Key] = &[
-    key("name", true, "what the example shows", Shape::Text(1, 200)),
-    key(
-        "gpu",
-        false,
-        "the id of a built-in GPU, whose `gpu.` facts hold",
-        Shape::Text(1, 200),
-    ),
-    key(
-        "facts",
-        false,
-        "what is known of the one member and of `found`; all else is absent",
-        Shape::Own(known_facts),
-    ),
-    key(
-        "params",
-        false,
-        "thresholds of this example, instead of the rule's own",
-        Shape::Map(NAME, &VALUE),
-    ),
-    key("fires", false, "the message, word for word", SENTENCE),
-    key("silent", false, "`true`: the rule says nothing", Shape::Yes),
-    key(
-        "skipped",
-        false,
-        "facts for want of which the rule cannot say",
-        Shape::List(&Shape::Word(fact_names), MAX_LIST),
-    ),
-    key(
-        "saving_ns",
-        false,
-        "the saving of a firing example, to one part in a thousand",
-        Shape::Number,
-    ),
-    key(
-        "severity",
-        false,
-        "the severity of a firing example",
-        Shape::Word(severities),
-    ),
-];
+pub const CASE_KEYS: &[Key] = keys! {
+    /// what the example shows
+    required "name": Shape::Text(1, 200),
+    /// the id of a built-in GPU, whose `gpu.` facts hold
+    "gpu": Shape::Text(1, 200),
+    /// what is known of the one member and of `found`; all else is absent
+    "facts": Shape::Own(known_facts, |facts| facts.table().is_some()),
+    /// thresholds of this example, instead of the rule's own
+    "params": Shape::Map(None, &VALUE, MAX_LIST),
+    /// the message, word for word
+    "fires": SENTENCE,
+    /// `true`: the rule says nothing
+    "silent": Shape::Yes,
+    /// facts for want of which the rule cannot say
+    "skipped": Shape::Own(missing_facts, |facts| facts.str_list().is_some()),
+    /// the saving of a firing example, to one part in a thousand
+    "saving_ns": Shape::Number,
+    /// the severity of a firing example
+    "severity": Shape::Word(severities),
+};
 
 fn severities() -> Vec<&'static str> {
     Severity::ALL.map(|(_, word)| word).into()
+}
+
+/// The loader itself looks the names up: it may know other facts than the built-in ones.
+fn missing_facts() -> Json {
+    schema::of(&Shape::List(&Shape::Word(fact_names), MAX_LIST))
 }
 
 fn fact_names() -> Vec<&'static str> {

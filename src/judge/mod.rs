@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::correlate::SiteId;
 use crate::facts::{Member, MemberKind};
 
-mod cases;
 pub mod check;
 mod claim;
 mod evaluate;
@@ -23,9 +22,10 @@ mod read;
 mod resolve;
 pub mod rule;
 pub mod rule_tests;
+mod rule_set;
 mod scaffold;
-mod set;
 pub mod template;
+mod test_cases;
 mod vendor_words;
 mod why;
 
@@ -36,7 +36,7 @@ pub use resolve::{FLOOR, HOST_BOUND};
 pub use rule::{CATEGORIES, Rule};
 pub use rule_tests::{TestOutcome, TestResult, run_tests};
 pub use scaffold::scaffold;
-pub use set::{RuleSet, Selection, pattern_of};
+pub use rule_set::{RuleSet, Selection, pattern_of};
 pub use why::why;
 
 /// Judges a run: every rule on every member it is over, then one verdict. The same for any number

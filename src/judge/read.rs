@@ -4,19 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::cases::{free_value, type_of};
 use super::check::{self, Mistake, Vocabulary};
-use super::expr::{Expr, Let, MAX_ITEMS, Type, Uses};
-use super::keys::{KEYS, PARAM_KEYS};
+use super::expr::{Expr, Let, Type, Uses};
+use super::keys::KEYS;
 use super::load::{RuleFile, check_id};
 use super::rule::{GroupBy, MIN_FRACTION, PROFILE, Param, Rule};
 use super::template::{self, Template};
+use super::test_cases::{free_value, type_of};
 use super::{Confidence, SavingKind, Severity};
 use crate::base::cel::FUNCTIONS;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
-use crate::base::schema::names;
-use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, At, Table};
 use crate::facts::{Fact, MemberKind, Value};
 
@@ -33,9 +31,6 @@ pub(super) const MAX_TITLE: usize = 120;
 pub(super) const MAX_LIST: usize = 64;
 /// Tests of one rule.
 pub(super) const MAX_CASES: usize = 256;
-/// Bytes of a param that is a word, or of a word in one that is a list.
-pub(super) const MAX_PARAM: usize = 2_000;
-
 /// Reads one rule file; `None` after complaints.
 pub(super) fn rule(file: &RuleFile, facts: &[Fact], complaints: &Complaints) -> Option<Rule> {
     let own = Complaints::new();
@@ -73,20 +68,17 @@ impl<'a> Reader<'a> {
             return None;
         }
         let root = document.root();
-        root.finish(&names(KEYS));
-        if !self.bounded(&root) {
-            return None;
-        }
-        let title = self.line(&root, "title");
-        let severity = self.word(&root, "severity", &Severity::ALL, true);
-        let confidence = self.word(&root, "confidence", &Confidence::ALL, true);
-        let for_each = self.word(&root, "for_each", &MemberKind::ALL, true);
+        root.check(KEYS, &[]);
+        let title = root.get_str("title");
+        let severity = root.get_word("severity", &Severity::ALL);
+        let confidence = root.get_word("confidence", &Confidence::ALL);
+        let for_each = root.get_word("for_each", &MemberKind::ALL);
         let params = self.params(&root);
-        let references = self.references(&root);
+        let references = root.get_texts("references");
         let relations = self.relations(&root);
         let changes = self.changes(&root);
-        let group_by = self.word(&root, "group_by", &GroupBy::ALL, false);
-        let saving_kind = self.word(&root, "saving_kind", &SAVINGS, false);
+        let group_by = root.get_word("group_by", &GroupBy::ALL);
+        let saving_kind = root.get_word("saving_kind", &SAVINGS);
         // Nothing can be said of an expression without knowing what it is over.
         let for_each = for_each?;
         let types: BTreeMap<String, Type> = params
@@ -107,7 +99,7 @@ impl<'a> Reader<'a> {
             id: self.file.id.clone(),
             source: Arc::clone(&self.file.source),
             builtin: self.file.builtin,
-            title: title?,
+            title: title?.value.trim().to_owned(),
             severity: severity?,
             confidence: confidence?,
             for_each,
@@ -133,101 +125,18 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Whether everything is there in numbers that checking can keep up with.
-    fn bounded(&self, root: &Table<'_>) -> bool {
-        let lists = [
-            "references",
-            "supersedes",
-            "unless",
-            "vetoes",
-            "lowers_confidence",
-        ]
-        .map(|key| (key, MAX_LIST));
-        let tables = ["let", "params", "changes"].map(|key| (key, MAX_LIST));
-        let all = lists.into_iter().chain(tables).chain([("test", MAX_CASES)]);
-        let mut good = true;
-        for (key, most) in all {
-            let Some(value) = root.get(key) else { continue };
-            if value.len() > most {
-                let title = format!("more than {most} entries in `{key}`");
-                let label = format!("{} of them", value.len());
-                value.complain(title, label);
-                good = false;
-            }
-        }
-        good
-    }
-
-    /// A text that must be there and not be blank.
-    pub(super) fn text<'t>(&self, root: &Table<'t>, key: &str) -> Option<At<&'t str>> {
-        let text = root.req_str(key)?;
-        if text.value.trim().is_empty() {
-            root.complain(text.span, format!("`{key}` is empty"), "");
-            return None;
-        }
-        Some(text)
-    }
-
-    fn line(&self, root: &Table<'_>, key: &str) -> Option<String> {
-        let text = self.text(root, key)?;
-        let line = text.value.trim();
-        if line.contains('\n') || line.chars().count() > MAX_TITLE {
-            let title = format!("`{key}` must be one line of at most {MAX_TITLE} characters");
-            root.complain(text.span, title, "");
-            return None;
-        }
-        Some(line.to_owned())
-    }
-
-    /// One of a few words.
-    pub(super) fn word<T: Copy>(
-        &self,
-        table: &Table<'_>,
-        key: &str,
-        known: &[(T, &str)],
-        required: bool,
-    ) -> Option<T> {
-        let word = if required {
-            table.req_str(key)?
-        } else {
-            table.get_str(key)?
-        };
-        let found = known.iter().find(|(_, name)| *name == word.value);
-        if found.is_none() {
-            let near = did_you_mean(word.value, known.iter().map(|(_, name)| *name));
-            let all: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
-            let title = format!("`{key}` cannot be `{}`{near}", word.value);
-            table.complain(word.span, title, format!("one of {}", all.join(", ")));
-        }
-        found.map(|(value, _)| *value)
-    }
-
-    fn references(&self, root: &Table<'_>) -> Vec<String> {
-        let list = root.get_str_list("references").unwrap_or_default();
-        for link in &list {
-            let good = link.value.starts_with("https://") || link.value.starts_with("http://");
-            if !good || link.value.contains(char::is_whitespace) {
-                root.complain(link.span.clone(), "a reference must be a web address", "");
-            }
-        }
-        list.into_iter().map(|link| link.value.to_owned()).collect()
-    }
-
     fn changes(&self, root: &Table<'_>) -> BTreeMap<String, String> {
         let Some(table) = root.get_table("changes") else {
             return BTreeMap::new();
         };
-        let text = |key: &str| table.get_str(key).map(|v| v.value.to_owned());
-        let keys = table.keys();
-        let pairs = keys
-            .iter()
-            .filter_map(|k| Some((k.value.to_owned(), text(k.value)?)));
-        pairs.collect()
+        let entries = table.entries();
+        let pairs = entries.iter().filter_map(|(key, value)| Some((key.value, value.str()?.value)));
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
     fn relations(&self, root: &Table<'_>) -> Relations {
         let globs = |key: &str| -> Vec<Glob> {
-            let list = root.get_str_list(key).unwrap_or_default();
+            let list = root.get_str_list(key);
             list.iter().map(|item| Glob::new(item.value)).collect()
         };
         let category = self.file.id.split('/').next().unwrap_or_default();
@@ -253,52 +162,22 @@ impl<'a> Reader<'a> {
             return params;
         };
         for (key, entry) in table.entries() {
-            if !is_name(key.value) {
-                table.complain(key.span.clone(), "a param is named like `min_share`", "");
-            }
             let Some(entry) = entry.table() else {
                 continue;
             };
-            entry.finish(&names(PARAM_KEYS));
-            let doc = entry.req_str("doc");
-            if let Some(doc) = &doc
-                && doc.value.trim().is_empty()
-            {
-                entry.complain(
-                    doc.span.clone(),
-                    "`doc` is empty",
-                    "say what the threshold means",
-                );
-            }
             let Some(value) = entry.get("value") else {
-                entry.complain(
-                    entry.span(),
-                    format!("`params.{}` has no `value`", key.value),
-                    "",
-                );
                 continue;
             };
             let span = value.span();
             let Some(value) = free_value(&value) else {
                 continue;
             };
-            if too_large(&value) {
-                let title = format!("`params.{}` is too large", key.value);
-                let label = format!("at most {MAX_PARAM} bytes a word and {MAX_ITEMS} words");
-                entry.complain(span, title, label);
-                continue;
+            let fraction = |d: &f64| (0.0..=1.0).contains(d);
+            if key.value == MIN_FRACTION && !matches!(&value, Value::Double(d) if fraction(d)) {
+                let title = "`min_fraction` must be a fraction from 0.0 to 1.0";
+                entry.complain(span, title, "");
             }
-            if key.value == MIN_FRACTION {
-                let good = matches!(&value, Value::Double(d) if (0.0..=1.0).contains(d));
-                if !good {
-                    entry.complain(
-                        span,
-                        "`min_fraction` must be a fraction from 0.0 to 1.0",
-                        "",
-                    );
-                }
-            }
-            let doc = doc.map(|d| d.value.trim().to_owned()).unwrap_or_default();
+            let doc = entry.get_str("doc").map_or("", |doc| doc.value.trim()).to_owned();
             params.insert(key.value.to_owned(), Param { value, doc });
         }
         params
@@ -329,7 +208,7 @@ impl<'a> Reader<'a> {
             ..late
         };
         let sentence = |key: &str| {
-            let text = self.text(root, key)?;
+            let text = root.get_str(key)?;
             match template::compile(text.value, &late) {
                 Ok(template) => Some(template),
                 Err(mistakes) => {
@@ -339,9 +218,9 @@ impl<'a> Reader<'a> {
             }
         };
         let words = Words {
-            when: self.condition(root, "when", &early, true),
-            require: self.condition(root, "require", &late, false),
-            error_when: self.condition(root, "error_when", &late, false),
+            when: self.condition(root, "when", &early),
+            require: self.condition(root, "require", &late),
+            error_when: self.condition(root, "error_when", &late),
             saving_ns: self.saving(root, &early),
             message: sentence("message"),
             why: sentence("why"),
@@ -380,13 +259,8 @@ impl<'a> Reader<'a> {
         root: &Table<'_>,
         key: &str,
         vocabulary: &Vocabulary<'_>,
-        required: bool,
     ) -> Option<Expr> {
-        let text = if required {
-            root.req_str(key)?
-        } else {
-            root.get_str(key)?
-        };
+        let text = root.get_str(key)?;
         let expr = self.expression(root, &text, vocabulary)?;
         if expr.ty != Type::BOOL {
             let title = format!(
@@ -431,11 +305,12 @@ impl<'a> Reader<'a> {
             return (lets, broken);
         };
         let mut open: Vec<(At<&str>, At<&str>)> = Vec::new();
-        for (name, value) in table.entries() {
+        for name in table.keys() {
+            let text = table.get_str(name.value);
             if let Some(why) = bad_let_name(name.value) {
-                table.complain(name.span.clone(), why, "");
+                table.complain(name.span, why, "");
                 broken.insert(name.value.to_owned());
-            } else if let Some(text) = value.str() {
+            } else if let Some(text) = text {
                 open.push((name, text));
             } else {
                 broken.insert(name.value.to_owned());
@@ -548,17 +423,7 @@ struct Words {
     fix: Option<Template>,
 }
 
-fn too_large(value: &Value) -> bool {
-    match value {
-        Value::Str(word) => word.len() > MAX_PARAM,
-        Value::Strings(words) => {
-            words.len() > MAX_ITEMS || words.iter().any(|w| w.len() > MAX_PARAM)
-        }
-        _ => false,
-    }
-}
-
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let mut characters = text.chars();
     characters.next().is_some_and(|c| c.is_ascii_lowercase())
         && text
@@ -596,9 +461,6 @@ fn bad_let_name(name: &str) -> Option<String> {
         "size",
         "string",
     ];
-    if !is_name(name) {
-        return Some("a let is named like `padded_n`".into());
-    }
     let taken = RESERVED.contains(&name)
         || ["params", "found", "gpu"].contains(&name)
         || MemberKind::parse(name).is_some()

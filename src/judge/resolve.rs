@@ -10,7 +10,7 @@ use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
 use super::gather::{self, FindingDraft};
 use super::rule::{GroupBy, PROFILE, Rule};
-use super::set::{is_profile, silences};
+use super::rule_set::{is_profile, silences};
 use super::template::Template;
 use super::vendor_words::in_words_of_the_maker;
 use super::{Confidence, Fault, Finding, NotJudged, SavingKind, Silenced, Verdict};

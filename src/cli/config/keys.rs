@@ -1,8 +1,14 @@
 //! The keys of the configuration: what the reader takes, `--dump-config` writes, and editors
 //! complete.
 
-use crate::base::schema::{self, Key, Shape, key};
-use crate::cli::Color;
+use std::str::FromStr;
+
+use ::toml::de::DeValue;
+
+use crate::base::date::{self, Date};
+use crate::base::schema::{self, Json, Key, Shape, check_value, keys, object, text};
+use crate::base::toml::Value;
+use crate::cli::{Color, FailOn};
 use crate::formats::FORMATS;
 
 /// When to colour, with the words.
@@ -30,136 +36,115 @@ const SETTING: Shape = Shape::Either(&[
     Shape::List(&Shape::Text(0, MAX_TEXT), MAX_LIST),
 ]);
 
+/// The thresholds of one rule.
+const THRESHOLDS: Shape = Shape::Map(None, &SETTING, MAX_LIST);
 /// Every key, in the order in which they are written. A key is the option of its name.
-pub(super) const KEYS: &[Key] = &[
-    key(
-        "gpu",
-        false,
-        "the GPU: a name from `gpus list`, or a TOML file of your own",
-        TEXT,
-    ),
-    key(
-        "rules",
-        false,
-        "rule files or folders of them, besides the built-in ones",
-        TEXTS,
-    ),
-    key(
-        "select",
-        false,
-        "run only these rules: ids, categories or patterns such as `precision/*`",
-        TEXTS,
-    ),
-    key(
-        "ignore",
-        false,
-        "do not run these rules: ids, categories or patterns",
-        TEXTS,
-    ),
-    key(
-        "costs",
-        false,
-        "TOML files with FLOPs and bytes of your own operators",
-        TEXTS,
-    ),
-    key(
-        "top",
-        false,
-        "findings shown in full; the rest is folded",
-        Shape::Whole(0, MAX_TOP),
-    ),
-    key(
-        "format",
-        false,
-        "output format; without it the ending of `output` decides, else it is `text` on a terminal and \
-         `markdown` elsewhere",
-        Shape::Word(|| FORMATS.iter().map(|format| format.name).collect()),
-    ),
-    key(
-        "template",
-        false,
-        "render the report with this minijinja template instead",
-        TEXT,
-    ),
-    key(
-        "output",
-        false,
-        "write the report to this file instead of standard output",
-        TEXT,
-    ),
-    key(
-        "max-chars",
-        false,
-        "Markdown of at most so many characters",
-        Shape::Whole(CHARS.0, CHARS.1),
-    ),
-    key(
-        "for-pr",
-        false,
-        "Markdown that fits a comment on GitHub",
-        Shape::Flag,
-    ),
-    key(
-        "fail-on",
-        false,
-        "exit with status 1 when the report has a finding of this severity or above (`note`, \
-         `warning`, `error`), or gives back so much (`saving=5%`)",
-        Shape::List(
-            &Shape::Form("^(note|warning|error|saving=[0-9.]+%)$"),
-            MAX_LIST,
-        ),
-    ),
-    key(
-        "baseline",
-        false,
-        "show and count only what this report does not have: one written with `--format json`",
-        TEXT,
-    ),
-    key("quiet", false, "no progress and no warnings", Shape::Flag),
-    key("verbose", false, "say more", Shape::Flag),
-    key(
-        "color",
-        false,
-        "colours: `auto`, `always` or `never`",
-        Shape::Word(|| COLORS.map(|(_, word)| word).into()),
-    ),
-    key(
-        "set",
-        false,
-        "thresholds, a table per rule: `\"precision/amp-off\".min_share = 0.1`",
-        Shape::Map("", &Shape::Map("", &SETTING)),
-    ),
-    key(
-        "suppress",
-        false,
-        "findings you have looked at and decided to live with",
-        Shape::Tables(SUPPRESS_KEYS, &[], 0),
-    ),
-];
+pub(super) const KEYS: &[Key] = keys! {
+    /// the GPU: a name from `gpus list`, or a TOML file of your own
+    "gpu": TEXT,
+    /// rule files or folders of them, besides the built-in ones
+    "rules": TEXTS,
+    /// run only these rules: ids, categories or patterns such as `precision/*`
+    "select": TEXTS,
+    /// do not run these rules: ids, categories or patterns
+    "ignore": TEXTS,
+    /// TOML files with FLOPs and bytes of your own operators
+    "costs": TEXTS,
+    /// findings shown in full; the rest is folded
+    "top": Shape::Whole(0, MAX_TOP),
+    /// output format; without it the ending of `output` decides, else it is `text` on a terminal
+    /// and `markdown` elsewhere
+    "format": Shape::Word(|| FORMATS.iter().map(|format| format.name).collect()),
+    /// render the report with this minijinja template instead
+    "template": TEXT,
+    /// write the report to this file instead of standard output
+    "output": TEXT,
+    /// Markdown of at most so many characters
+    "max-chars": Shape::Whole(CHARS.0, CHARS.1),
+    /// Markdown that fits a comment on GitHub
+    "for-pr": Shape::Flag,
+    /// exit with status 1 when the report has a finding of this severity or above (`note`,
+    /// `warning`, `error`), or gives back so much (`saving=5%`)
+    "fail-on": Shape::List(&Shape::Own(fail_on_schema, fail_on), MAX_LIST),
+    /// show and count only what this report does not have: one written with `--format json`
+    "baseline": TEXT,
+    /// no progress and no warnings
+    "quiet": Shape::Flag,
+    /// say more
+    "verbose": Shape::Flag,
+    /// colours: `auto`, `always` or `never`
+    "color": Shape::Word(|| COLORS.map(|(_, word)| word).into()),
+    /// thresholds, a table per rule: `"precision/amp-off".min_share = 0.1`
+    "set": Shape::Map(None, &Shape::Own(|| schema::of(&THRESHOLDS), thresholds), MAX_LIST),
+    /// findings you have looked at and decided to live with
+    "suppress": Shape::Tables(SUPPRESS_KEYS, &[], 0, MAX_LIST),
+};
 
 /// Every key of a `[[suppress]]`.
-pub(super) const SUPPRESS_KEYS: &[Key] = &[
-    key(
-        "rule",
-        true,
-        "the rule: an id, a category or a pattern such as `precision/*`",
-        TEXT,
-    ),
-    key(
-        "place",
-        false,
-        "where, as reports show it, or the layer alone; `*` stands for anything: `head.*`. A finding \
-         in several places is suppressed when all of them match",
-        TEXT,
-    ),
-    key("reason", true, "why; the report prints it", TEXT),
-    key(
-        "until",
-        false,
-        "the last day it holds: `2026-12-31`",
-        Shape::Form("^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
-    ),
-];
+pub(super) const SUPPRESS_KEYS: &[Key] = keys! {
+    /// the rule: an id, a category or a pattern such as `precision/*`
+    required "rule": TEXT,
+    /// where, as reports show it, or the layer alone; `*` stands for anything: `head.*`. A finding
+    /// in several places is suppressed when all of them match
+    "place": TEXT,
+    /// why; the report prints it
+    required "reason": TEXT,
+    /// the last day it holds: `2026-12-31`
+    "until": Shape::Own(day_schema, is_day),
+};
+
+fn fail_on_schema() -> Json {
+    object([
+        ("type", text("string")),
+        ("pattern", text("^(note|warning|error|saving=[0-9.]+%)$")),
+    ])
+}
+
+fn fail_on(value: &Value<'_>) -> bool {
+    let Some(gate) = value.str() else {
+        return false;
+    };
+    let parsed = FailOn::from_str(gate.value);
+    if let Err(why) = &parsed {
+        value.complain(format!("`fail-on` cannot be `{}`", gate.value), why);
+    }
+    parsed.is_ok()
+}
+
+fn thresholds(value: &Value<'_>) -> bool {
+    if matches!(value.raw(), DeValue::Table(_)) {
+        return check_value(&THRESHOLDS, value);
+    }
+    let title = format!("`{}` must be a table of thresholds", value.path());
+    let key = value.path().strip_prefix("set.").unwrap_or_default();
+    let rule = key.rsplit_once('.').map_or(key, |(rule, _)| rule);
+    value.complain(title, format!("as in `\"{rule}\".min_share = 0.1`"));
+    false
+}
+
+fn day_schema() -> Json {
+    object([
+        ("type", text("string")),
+        ("pattern", text("^[0-9]{4}-[0-9]{2}-[0-9]{2}$")),
+    ])
+}
+
+fn is_day(value: &Value<'_>) -> bool {
+    let fits = day(value).is_some();
+    if !fits {
+        value.wrong_type::<()>("a day such as 2026-12-31");
+    }
+    fits
+}
+
+/// A day, as TOML writes it or as a string.
+pub(super) fn day(value: &Value<'_>) -> Option<Date> {
+    match value.raw() {
+        DeValue::Datetime(when) if when.time.is_none() && when.offset.is_none() => when.date,
+        DeValue::String(text) => date::parse(text),
+        _ => None,
+    }
+}
 
 /// The JSON Schema of the configuration.
 pub(in crate::cli) fn schema() -> String {

@@ -6,17 +6,14 @@ use std::sync::Arc;
 
 use ::toml::de::DeValue;
 
-use super::keys::{CHARS, COLORS, KEYS, MAX_LIST, MAX_TEXT, MAX_TOP, SUPPRESS_KEYS};
+use super::keys::{COLORS, KEYS, day};
 use super::{Config, RuleName};
-use crate::base::date::{self, Date};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
-use crate::base::schema::names;
-use crate::base::suggest::nearest;
-use crate::base::toml::{self, At, Table, Value};
+use crate::base::toml::{self, Table, Value};
 use crate::cli::FailOn;
 use crate::compare::Suppression;
-use crate::formats::{FORMATS, OutputFormat};
+use crate::formats::OutputFormat;
 
 /// What a file says, as far as it can be understood. `folder` is the one it stands in.
 pub(super) fn config(
@@ -26,7 +23,7 @@ pub(super) fn config(
 ) -> Config {
     let document = toml::parse(source, complaints);
     let root = document.root();
-    root.finish(&names(KEYS));
+    root.check(KEYS, &[]);
     let reader = Reader { root, folder };
     reader.exclusive();
     reader.config()
@@ -42,23 +39,20 @@ impl<'a> Reader<'a> {
         Config {
             gpu: self.gpu(),
             rules: self.paths("rules"),
-            select: self.texts("select"),
-            ignore: self.texts("ignore"),
+            select: self.root.get_texts("select"),
+            ignore: self.root.get_texts("ignore"),
             costs: self.paths("costs"),
-            top: self.whole("top", (0, MAX_TOP)),
-            format: self.word(
-                "format",
-                &FORMATS.iter().map(|f| (*f, f.name)).collect::<Vec<_>>(),
-            ),
+            top: self.root.get_whole("top"),
+            format: (self.root.get_str("format")).and_then(|name| OutputFormat::named(name.value)),
             template: self.path("template"),
             output: self.path("output"),
-            max_chars: self.whole("max-chars", CHARS),
-            for_pr: self.flag("for-pr"),
+            max_chars: self.root.get_whole("max-chars"),
+            for_pr: self.root.get_flag("for-pr"),
             fail_on: self.fail_on(),
             baseline: self.path("baseline"),
-            quiet: self.flag("quiet"),
-            verbose: self.flag("verbose"),
-            color: self.word("color", &COLORS),
+            quiet: self.root.get_flag("quiet"),
+            verbose: self.root.get_flag("verbose"),
+            color: self.root.get_word("color", &COLORS),
             set: self.set(),
             suppress: self.suppressions(),
             names: self.names(),
@@ -121,54 +115,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn text(&self, key: &str) -> Option<At<&'a str>> {
-        self.root.get_str(key).filter(|text| fits(&self.root, text))
-    }
-
-    fn texts(&self, key: &str) -> Vec<String> {
-        let list = self.root.get_str_list(key).unwrap_or_default();
-        self.bounded(key, list.len());
-        let fitting = list.into_iter().filter(|text| fits(&self.root, text));
-        fitting.map(|text| text.value.to_owned()).collect()
-    }
-
-    fn bounded(&self, key: &str, entries: usize) {
-        if entries > MAX_LIST
-            && let Some(value) = self.root.get(key)
-        {
-            value.complain(format!("`{key}` has more than {MAX_LIST} entries"), "");
-        }
-    }
-
-    fn flag(&self, key: &str) -> bool {
-        self.root.get_bool(key).is_some_and(|flag| flag.value)
-    }
-
-    fn whole<T: TryFrom<i64>>(&self, key: &str, (least, most): (i64, i64)) -> Option<T> {
-        let number = self.root.get_int(key)?;
-        if !(least..=most).contains(&number.value) {
-            let title = format!("`{key}` must be from {least} to {most}");
-            self.root.complain(number.span, title, "");
-            return None;
-        }
-        T::try_from(number.value).ok()
-    }
-
-    fn word<T: Copy>(&self, key: &str, words: &[(T, &'static str)]) -> Option<T> {
-        let text = self.root.get_str(key)?;
-        if let Some((value, _)) = words.iter().find(|(_, word)| *word == text.value) {
-            return Some(*value);
-        }
-        let known: Vec<&str> = words.iter().map(|(_, word)| *word).collect();
-        let label = match nearest(text.value, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("expected {}", known.join(", ")),
-        };
-        let title = format!("`{key}` cannot be `{}`", text.value);
-        self.root.complain(text.span, title, label);
-        None
-    }
-
     /// A path of the file is relative to the file, wherever the program is started.
     fn resolve(&self, path: &str) -> PathBuf {
         match self.folder.filter(|folder| !folder.as_os_str().is_empty()) {
@@ -178,17 +124,17 @@ impl<'a> Reader<'a> {
     }
 
     fn path(&self, key: &str) -> Option<PathBuf> {
-        Some(self.resolve(self.text(key)?.value))
+        Some(self.resolve(self.root.get_str(key)?.value))
     }
 
     fn paths(&self, key: &str) -> Vec<PathBuf> {
-        let texts = self.texts(key);
+        let texts = self.root.get_texts(key);
         texts.iter().map(|text| self.resolve(text)).collect()
     }
 
     /// A name stays a name; what ends like a file is one.
     fn gpu(&self) -> Option<String> {
-        let text = self.text("gpu")?.value;
+        let text = self.root.get_str("gpu")?.value;
         if !text.ends_with(".toml") {
             return Some(text.to_owned());
         }
@@ -196,16 +142,9 @@ impl<'a> Reader<'a> {
     }
 
     fn fail_on(&self) -> Vec<FailOn> {
-        let list = self.root.get_str_list("fail-on").unwrap_or_default();
-        self.bounded("fail-on", list.len());
-        let parsed = list.into_iter().filter_map(|text| {
-            let title = |_: &String| format!("`fail-on` cannot be `{}`", text.value);
-            let parsed = FailOn::from_str(text.value);
-            parsed
-                .map_err(|why| self.root.complain(text.span.clone(), title(&why), why))
-                .ok()
-        });
-        parsed.collect()
+        let list = self.root.get_str_list("fail-on");
+        let gates = list.iter().map(|text| FailOn::from_str(text.value));
+        gates.filter_map(Result::ok).collect()
     }
 
     /// Thresholds, a table per rule, as `--set` takes them.
@@ -215,12 +154,6 @@ impl<'a> Reader<'a> {
         };
         let mut settings = Vec::new();
         for (rule, params) in rules.entries() {
-            if !matches!(params.raw(), DeValue::Table(_)) {
-                let title = format!("`{}` must be a table of thresholds", params.path());
-                let label = format!("as in `\"{}\".min_share = 0.1`", own_rule(rule.value));
-                params.complain(title, label);
-                continue;
-            }
             let Some(params) = params.table() else {
                 continue;
             };
@@ -254,70 +187,28 @@ impl<'a> Reader<'a> {
 
     fn suppressions(&self) -> Vec<Suppression> {
         let tables = self.root.get_table_list("suppress");
-        self.bounded("suppress", tables.len());
         tables.iter().filter_map(suppression).collect()
     }
 }
 
-/// The rule of `category/rule.param`; all of it when there is no param.
-fn own_rule(key: &str) -> &str {
-    key.rsplit_once('.').map_or(key, |(rule, _)| rule)
-}
-
 fn suppression(table: &Table<'_>) -> Option<Suppression> {
-    table.finish(&names(SUPPRESS_KEYS));
-    let needed = |key: &str| table.req_str(key).filter(|text| fits(table, text));
-    let rule = needed("rule");
-    let reason = needed("reason");
-    let place = match table.has("place") {
-        true => Some(table.get_str("place").filter(|text| fits(table, text))?),
-        false => None,
-    };
-    let until = match table.get("until") {
-        Some(value) => Some(day(&value)?),
-        None => None,
-    };
-    let rule = rule?.value;
+    let rule = table.get_str("rule")?.value;
     Some(Suppression {
         // A category alone is all its rules, as for --ignore.
         rule: match rule.contains(['/', '*']) {
             true => Glob::new(rule),
             false => Glob::new(&format!("{rule}/*")),
         },
-        place: place.map(|place| Glob::new(place.value)),
-        reason: reason?.value.trim().to_owned(),
-        until,
+        place: table.get_str("place").map(|place| Glob::new(place.value)),
+        reason: table.get_str("reason")?.value.trim().to_owned(),
+        until: table.get("until").and_then(|value| day(&value)),
     })
-}
-
-/// A day, as TOML writes it or as a string.
-fn day(value: &Value<'_>) -> Option<Date> {
-    let day = match value.raw() {
-        DeValue::Datetime(when) if when.time.is_none() && when.offset.is_none() => when.date,
-        DeValue::String(text) => date::parse(text),
-        _ => None,
-    };
-    if day.is_none() {
-        return value.wrong_type("a day such as 2026-12-31");
-    }
-    day
-}
-
-/// Whether a text says something, and not too much.
-fn fits(table: &Table<'_>, text: &At<&str>) -> bool {
-    let title = if text.value.trim().is_empty() {
-        "this must not be empty".to_owned()
-    } else if text.value.chars().count() > MAX_TEXT {
-        format!("this is longer than {MAX_TEXT} characters")
-    } else {
-        return true;
-    };
-    table.complain(text.span.clone(), title, "");
-    false
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::base::date;
+    use crate::formats::FORMATS;
     use proptest::prelude::*;
 
     use super::*;

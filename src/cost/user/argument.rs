@@ -1,11 +1,10 @@
 //! Arguments as tests write them: `"fp16[8, 64]"`, `"[8, 64]"`, `"none"`, `2`, `{ name = "x", ... }`.
 
-use super::keys::ARGUMENT_KEYS;
+use ::toml::de::DeValue;
+
 use crate::base::DType;
-use crate::base::schema::names;
 use crate::base::toml::{Table, Value};
 use crate::correlate::{Arg, ArgValue, Tensor};
-use ::toml::de::DeValue;
 
 /// Dimensions of a tensor; PyTorch allows 64.
 pub(super) const MAX_RANK: usize = 64;
@@ -19,25 +18,20 @@ pub(super) fn argument(value: &Value<'_>) -> Option<Arg> {
     let DeValue::Table(_) = value.raw() else {
         return Some(Arg {
             name: None,
-            value: plain(value, true)?,
+            value: plain(value)?,
         });
     };
     let table = value.table()?;
-    table.finish(&names(ARGUMENT_KEYS));
-    let name = table.get_str("name").map(|n| n.value.to_owned());
-    let value = match (table.get("value"), table.get_str("text")) {
-        (Some(inner), None) => plain(&inner, true)?,
-        (None, Some(text)) => ArgValue::Str(text.value.to_owned()),
+    let name = table.get_text("name");
+    let value = match (table.get("value"), table.get_text("text")) {
+        (Some(inner), _) => plain(&inner)?,
+        (None, Some(text)) => ArgValue::Str(text),
         (None, None) => ArgValue::Tensor(spelled_out(&table)?),
-        (Some(_), Some(_)) => {
-            table.complain(table.span(), "both `value` and `text`", "");
-            return None;
-        }
     };
     Some(Arg { name, value })
 }
 
-fn plain(value: &Value<'_>, lists: bool) -> Option<ArgValue> {
+fn plain(value: &Value<'_>) -> Option<ArgValue> {
     match value.raw() {
         DeValue::String(_) => {
             let text = value.str()?.value;
@@ -50,9 +44,9 @@ fn plain(value: &Value<'_>, lists: bool) -> Option<ArgValue> {
         DeValue::Integer(_) => value.int().map(|v| ArgValue::Int(v.value)),
         DeValue::Float(_) => value.float().map(|v| ArgValue::Float(v.value)),
         DeValue::Boolean(_) => value.bool().map(|v| ArgValue::Bool(v.value)),
-        DeValue::Array(_) if lists => {
+        DeValue::Array(_) => {
             let items = value.list()?;
-            let items: Option<Vec<ArgValue>> = items.iter().map(|v| plain(v, false)).collect();
+            let items: Option<Vec<ArgValue>> = items.iter().map(plain).collect();
             items.map(ArgValue::List)
         }
         _ => value.wrong_type("an argument"),
@@ -91,18 +85,8 @@ fn spelled_out(table: &Table<'_>) -> Option<Tensor> {
         let list = table.get(key)?.list()?;
         list.iter().map(|v| v.int().map(|v| v.value)).collect()
     };
-    if !table.has("shape") {
-        table.complain(table.span(), "neither `value`, `text` nor `shape`", FORMS);
-        return None;
-    }
-    let shape: Option<Vec<u64>> = ints("shape")?
-        .into_iter()
-        .map(|d| u64::try_from(d).ok())
-        .collect();
-    let Some(shape) = shape.filter(|s| s.len() <= MAX_RANK) else {
-        table.complain(table.span(), "a dimension is not negative", "");
-        return None;
-    };
+    let shape = ints("shape")?.into_iter().map(u64::try_from);
+    let shape = shape.collect::<Result<Vec<u64>, _>>().ok()?;
     let dtype = match table.get_str("dtype") {
         None => None,
         Some(name) => {

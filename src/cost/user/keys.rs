@@ -1,9 +1,9 @@
 //! The keys of cost files: what the loader takes, the documents explain and editors complete.
 
 use super::argument::MAX_RANK;
-use super::read::DIRECTIONS;
+use super::read::{DIRECTIONS, MAX_ENTRIES};
 use crate::base::cel;
-use crate::base::schema::{self, Key, Shape, key};
+use crate::base::schema::{self, Key, Shape, keys};
 use crate::cost::{Family, UnknownCost};
 
 const EXPRESSION: Shape = Shape::Text(1, cel::MAX_SOURCE);
@@ -22,159 +22,80 @@ const ARGUMENT: &[Shape] = &[
 ];
 
 /// The tables of a cost file.
-pub(super) const FILE_KEYS: &[Key] = &[
-    key(
-        "cost",
-        true,
-        "an operator and what a call of it costs",
-        Shape::Tables(COST_KEYS, &[], 1),
-    ),
-    key(
-        "test",
-        true,
-        "a call and the figures it is held to",
-        Shape::Tables(TEST_KEYS, &[], 1),
-    ),
-];
+pub(super) const FILE_KEYS: &[Key] = keys! {
+    /// an operator and what a call of it costs
+    required "cost": Shape::Tables(COST_KEYS, &[], 1, MAX_ENTRIES),
+    /// a call and the figures it is held to
+    required "test": Shape::Tables(TEST_KEYS, &[], 1, MAX_ENTRIES),
+};
 
 /// Every key of a `[[cost]]`, in the order in which costs are written.
-pub const COST_KEYS: &[Key] = &[
-    key(
-        "op",
-        true,
-        "the operator as reports show it, with `*` for anything: `my_lib::fused_mlp`, `MyModule.*`; \
-         `.` and `::` are the same",
-        Shape::Text(1, 500),
-    ),
-    key(
-        "family",
-        true,
-        "what kind of work it is: `gemm`, `norm`, `pointwise`, ...",
-        Shape::Word(|| Family::ALL.map(Family::name).into()),
-    ),
-    key(
-        "direction",
-        false,
-        "only calls in the `fprop`, `bprop` or `update`; without it calls of any direction with \
-         arguments of their own. Backward work known by its forward's arguments needs `bprop`",
-        DIRECTION,
-    ),
-    key(
-        "args",
-        false,
-        "names of the arguments by position, for use in the expressions; also their keywords",
-        Shape::List(&Shape::Text(1, 200), 1_000),
-    ),
-    key(
-        "flops",
-        true,
-        "FLOPs of one call: an expression",
-        EXPRESSION,
-    ),
-    key(
-        "bytes",
-        true,
-        "bytes one call must move: an expression",
-        EXPRESSION,
-    ),
-    key(
-        "dims",
-        false,
-        "`{ m = ..., n = ..., k = ..., batch = ... }` of a matrix product, as expressions",
-        Shape::Table(DIM_KEYS, &[]),
-    ),
-    key(
-        "source",
-        false,
-        "where the formulas come from",
-        Shape::Text(0, 2_000),
-    ),
-];
+pub const COST_KEYS: &[Key] = keys! {
+    /// the operator as reports show it, with `*` for anything: `my_lib::fused_mlp`, `MyModule.*`;
+    /// `.` and `::` are the same
+    required "op": Shape::Text(1, 500),
+    /// what kind of work it is: `gemm`, `norm`, `pointwise`, ...
+    required "family": Shape::Word(|| Family::ALL.map(Family::name).into()),
+    /// only calls in the `fprop`, `bprop` or `update`; without it calls of any direction with
+    /// arguments of their own. Backward work known by its forward's arguments needs `bprop`
+    "direction": DIRECTION,
+    /// names of the arguments by position, for use in the expressions; also their keywords
+    "args": Shape::List(&Shape::Text(1, 200), 1_000),
+    /// FLOPs of one call: an expression
+    required "flops": EXPRESSION,
+    /// bytes one call must move: an expression
+    required "bytes": EXPRESSION,
+    /// `{ m = ..., n = ..., k = ..., batch = ... }` of a matrix product, as expressions
+    "dims": Shape::Table(DIM_KEYS, &[]),
+    /// where the formulas come from
+    "source": Shape::Text(0, 2_000),
+};
 
 /// Every key of `dims`.
-pub const DIM_KEYS: &[Key] = &[
-    key("m", true, "rows of the result", EXPRESSION),
-    key("n", true, "columns of the result", EXPRESSION),
-    key("k", true, "the dimension summed over", EXPRESSION),
-    key(
-        "batch",
-        false,
-        "products of this size; 1 when left out",
-        EXPRESSION,
-    ),
-];
+pub const DIM_KEYS: &[Key] = keys! {
+    /// rows of the result
+    required "m": EXPRESSION,
+    /// columns of the result
+    required "n": EXPRESSION,
+    /// the dimension summed over
+    required "k": EXPRESSION,
+    /// products of this size; 1 when left out
+    "batch": EXPRESSION,
+};
 
 /// Every key of a `[[test]]`.
-pub const TEST_KEYS: &[Key] = &[
-    key(
-        "op",
-        true,
-        "an operator's name, without `*`",
-        Shape::Text(1, 500),
-    ),
-    key(
-        "direction",
-        false,
-        "`fprop` (the default), `bprop` or `update`",
-        DIRECTION,
-    ),
-    key(
-        "args",
-        true,
-        "the arguments: `\"fp16[8, 64]\"`, `\"[8, 64]\"` without a type, `\"none\"`, `\"?\"` for one \
-         that is not recorded, numbers, `true`, lists, `{ text = \"mean\" }`, \
-         `{ name = \"eps\", value = 1e-5 }`, `{ shape = [8, 64], dtype = \"fp16\", strides = [64, 1] }`",
-        Shape::List(&Shape::Either(ARGUMENT), 1_000),
-    ),
-    key(
-        "flops",
-        false,
-        "the FLOPs it should cost, to the digit",
-        COUNT,
-    ),
-    key(
-        "bytes",
-        false,
-        "the bytes it should cost, to the digit",
-        COUNT,
-    ),
-    key(
-        "unknown",
-        false,
-        "why it should have no price: `no_shapes`, `no_dtype` or `bad_arguments`",
-        Shape::Word(|| UnknownCost::ALL.map(UnknownCost::name).into()),
-    ),
-];
+pub const TEST_KEYS: &[Key] = keys! {
+    /// an operator's name, without `*`
+    required "op": Shape::Text(1, 500),
+    /// `fprop` (the default), `bprop` or `update`
+    "direction": DIRECTION,
+    /// the arguments: `"fp16[8, 64]"`, `"[8, 64]"` without a type, `"none"`, `"?"` for one that is
+    /// not recorded, numbers, `true`, lists, `{ text = "mean" }`, `{ name = "eps", value = 1e-5 }`,
+    /// `{ shape = [8, 64], dtype = "fp16", strides = [64, 1] }`
+    required "args": Shape::List(&Shape::Either(ARGUMENT), 1_000),
+    /// the FLOPs it should cost, to the digit
+    "flops": COUNT,
+    /// the bytes it should cost, to the digit
+    "bytes": COUNT,
+    /// why it should have no price: `no_shapes`, `no_dtype` or `bad_arguments`
+    "unknown": Shape::Word(|| UnknownCost::ALL.map(UnknownCost::name).into()),
+};
 
 /// The keys of an argument that is spelled out.
-pub(super) const ARGUMENT_KEYS: &[Key] = &[
-    key(
-        "name",
-        false,
-        "its keyword, when it was passed by one",
-        Shape::Text(0, 200),
-    ),
-    key("value", false, "any argument", Shape::Either(VALUE)),
-    key(
-        "shape",
-        false,
-        "dimensions of a tensor",
-        Shape::List(&COUNT, MAX_RANK),
-    ),
-    key(
-        "dtype",
-        false,
-        "element type of a tensor; left out where it is not recorded",
-        Shape::Text(1, 40),
-    ),
-    key(
-        "strides",
-        false,
-        "elements from one to the next, per dimension",
-        Shape::List(&Shape::Whole(i64::MIN, i64::MAX), MAX_RANK),
-    ),
-    key("text", false, "a string", Shape::Text(0, 2_000)),
-];
+pub(super) const ARGUMENT_KEYS: &[Key] = keys! {
+    /// its keyword, when it was passed by one
+    "name": Shape::Text(0, 200),
+    /// any argument
+    "value": Shape::Either(VALUE),
+    /// dimensions of a tensor
+    "shape": Shape::List(&COUNT, MAX_RANK),
+    /// element type of a tensor; left out where it is not recorded
+    "dtype": Shape::Text(1, 40),
+    /// elements from one to the next, per dimension
+    "strides": Shape::List(&Shape::Whole(i64::MIN, i64::MAX), MAX_RANK),
+    /// a string
+    "text": Shape::Text(0, 2_000),
+};
 
 /// The JSON Schema of cost files.
 pub fn schema() -> String {

@@ -4,13 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::argument::argument;
-use super::keys::{COST_KEYS, DIM_KEYS, FILE_KEYS, TEST_KEYS};
+use super::keys::FILE_KEYS;
 use super::names::Vocabulary;
 use super::{Case, Expect, Formula, GemmDims, UserCost, UserCosts, undotted};
 use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::base::glob::Glob;
-use crate::base::schema::names;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, At, Table};
 use crate::correlate::{Direction, OpArgs, OpName};
@@ -23,7 +22,7 @@ pub(super) const DIRECTIONS: [(Direction, &str); 3] = [
 ];
 
 /// Costs and tests of all files together; a file of thousands is a mistake.
-const MAX_ENTRIES: usize = 5_000;
+pub(super) const MAX_ENTRIES: usize = 5_000;
 
 /// Reads all files.
 pub(super) fn files(sources: &[Arc<Source>]) -> Result<UserCosts, Complaints> {
@@ -58,7 +57,7 @@ impl Reader<'_> {
     fn read(&self, all: &mut UserCosts) {
         let document = toml::parse(self.source, self.complaints);
         let root = document.root();
-        root.finish(&names(FILE_KEYS));
+        root.check(FILE_KEYS, &[]);
         let tables = root.get_table_list("cost");
         if tables.is_empty() && !root.has("cost") {
             let name = &self.source.name;
@@ -92,16 +91,15 @@ impl Reader<'_> {
     }
 
     fn cost(&self, table: &Table<'_>) -> Option<Placed> {
-        table.finish(&names(COST_KEYS));
-        let op = table.req_str("op").and_then(|op| pattern(table, op));
-        let family = one_of(table, "family", &Family::ALL.map(|f| (f, f.name())), true);
-        let direction = one_of(table, "direction", &DIRECTIONS, false);
+        let op = table.get_str("op").and_then(|op| pattern(table, op));
+        let family = table.get_word("family", &Family::ALL.map(|f| (f, f.name())));
+        let direction = table.get_word("direction", &DIRECTIONS);
         let args = self.arg_names(table);
         let vocabulary = Vocabulary { args: &args };
         let flops = self.formula(table, "flops", &vocabulary);
         let bytes = self.formula(table, "bytes", &vocabulary);
         let dims = self.dims(table, &vocabulary);
-        let source = table.get_str("source").map(|s| s.value.to_owned());
+        let source = table.get_text("source");
         let op = op?;
         Some(Placed {
             cost: UserCost {
@@ -121,16 +119,11 @@ impl Reader<'_> {
     }
 
     fn arg_names(&self, table: &Table<'_>) -> Vec<String> {
-        let list = table.get_str_list("args").unwrap_or_default();
+        let list = table.get_str_list("args");
         let mut seen: Vec<&str> = Vec::new();
         for name in &list {
-            if name.value.is_empty() || seen.contains(&name.value) {
+            if seen.contains(&name.value) {
                 let title = format!("two arguments called `{}`", name.value);
-                let title = if name.value.is_empty() {
-                    "an argument without a name".to_owned()
-                } else {
-                    title
-                };
                 table.complain(name.span.clone(), title, "");
             }
             seen.push(name.value);
@@ -144,7 +137,6 @@ impl Reader<'_> {
             return Some(None);
         }
         let dims = table.get_table("dims")?;
-        dims.finish(&names(DIM_KEYS));
         let m = self.formula(&dims, "m", vocabulary);
         let n = self.formula(&dims, "n", vocabulary);
         let k = self.formula(&dims, "k", vocabulary);
@@ -167,7 +159,7 @@ impl Reader<'_> {
         key: &str,
         vocabulary: &Vocabulary<'_>,
     ) -> Option<Formula> {
-        let text = table.req_str(key)?;
+        let text = table.get_str(key)?;
         let checked = match cel::check(text.value, vocabulary) {
             Ok(checked) => checked,
             Err(mistakes) => {
@@ -227,9 +219,8 @@ impl Reader<'_> {
     }
 
     fn case(&self, table: &Table<'_>, own: &UserCosts, whole: bool) -> Option<Case> {
-        table.finish(&names(TEST_KEYS));
-        let op = table.req_str("op");
-        let direction = one_of(table, "direction", &DIRECTIONS, false).unwrap_or(Direction::Fprop);
+        let op = table.get_str("op");
+        let direction = table.get_word("direction", &DIRECTIONS).unwrap_or(Direction::Fprop);
         let args = self.case_args(table);
         let expect = self.expect(table);
         let name = op.as_ref().map(|op| op_name(op.value));
@@ -255,15 +246,7 @@ impl Reader<'_> {
 
     /// The arguments, and how the file writes them.
     fn case_args(&self, table: &Table<'_>) -> Option<(OpArgs, String)> {
-        let Some(value) = table.get("args") else {
-            table.complain(
-                table.span(),
-                "`args` is missing in this test",
-                "`[]` when there are none",
-            );
-            return None;
-        };
-        let list = value.list()?;
+        let list = table.get("args")?.list()?;
         let items: Vec<_> = list.iter().map(argument).collect();
         let text: Vec<&str> = list
             .iter()
@@ -274,26 +257,14 @@ impl Reader<'_> {
     }
 
     fn expect(&self, table: &Table<'_>) -> Option<Expect> {
-        let figure = |key: &str| -> Option<Option<u64>> {
-            let Some(value) = table.get(key) else {
-                return Some(None);
-            };
-            let at = value.int()?;
-            match u64::try_from(at.value) {
-                Ok(n) => Some(Some(n)),
-                Err(_) => {
-                    value.complain(format!("`{key}` cannot be negative"), "");
-                    None
-                }
-            }
-        };
-        let (flops, bytes) = (figure("flops"), figure("bytes"));
-        let reasons = UnknownCost::ALL.map(|u| (u, u.name()));
-        let has_unknown = table.has("unknown");
-        let unknown = one_of(table, "unknown", &reasons, false);
-        match (flops?, bytes?, unknown) {
+        let (flops, bytes) = (table.get_whole("flops"), table.get_whole("bytes"));
+        let unknown = table.get_word("unknown", &UnknownCost::ALL.map(|u| (u, u.name())));
+        let refused = |key: &&str| table.has(key) && table.get(key).is_none();
+        if ["flops", "bytes", "unknown"].iter().any(refused) {
+            return None;
+        }
+        match (flops, bytes, unknown) {
             (None, None, Some(reason)) => Some(Expect::Unknown(reason)),
-            (None, None, None) if has_unknown => None,
             (None, None, None) => {
                 let title = "a test needs `flops` and `bytes`, or `unknown`";
                 table.complain(table.span(), title, "");
@@ -328,21 +299,4 @@ pub fn op_name(text: &str) -> OpName {
         module: module.to_owned(),
         name: name.to_owned(),
     }
-}
-
-/// One of a few words.
-fn one_of<T: Copy>(table: &Table<'_>, key: &str, known: &[(T, &str)], required: bool) -> Option<T> {
-    let word = if required {
-        table.req_str(key)?
-    } else {
-        table.get_str(key)?
-    };
-    let found = known.iter().find(|(_, name)| *name == word.value);
-    if found.is_none() {
-        let near = did_you_mean(word.value, known.iter().map(|(_, name)| *name));
-        let all: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
-        let title = format!("`{key}` cannot be `{}`{near}", word.value);
-        table.complain(word.span, title, format!("one of {}", all.join(", ")));
-    }
-    found.map(|(value, _)| *value)
 }

@@ -11,17 +11,19 @@ const FILES: &[&str] = &[
     "src/base/cel/check.rs",
     "src/base/cel/syntax.rs",
     "src/base/diag.rs",
+    "src/base/schema.rs",
     "src/base/toml.rs",
     "src/cost/user/argument.rs",
     "src/cost/user/names.rs",
     "src/cost/user/read.rs",
+    "src/gpu/keys.rs",
     "src/gpu/load.rs",
-    "src/judge/cases.rs",
     "src/judge/check.rs",
     "src/judge/load.rs",
     "src/judge/read.rs",
-    "src/judge/set.rs",
+    "src/judge/rule_set.rs",
     "src/judge/template.rs",
+    "src/judge/test_cases.rs",
 ];
 
 /// Sentences that no file provokes, and why not.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use super::cases::type_of;
+use super::test_cases::type_of;
 use super::expr::Type;
 use super::load::{self, RuleFile};
 use super::read;

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use super::Severity;
 use super::check::{self, Vocabulary};
 use super::expr::{FOUND, Scalar, Type, fact_type};
-use super::keys::CASE_KEYS;
 use super::read::Reader;
 use super::rule::{Case, Expect, Param};
 use crate::base::cel;
 use crate::base::diag::Complaint;
-use crate::base::schema::names;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, Table};
 use crate::facts::{MemberKind, Ty, Value};
@@ -37,10 +35,11 @@ impl Reader<'_> {
             }
         }
         // Counted by key, so that a test that is wrong otherwise is not also called missing.
+        let refused = root.has("test") && root.get("test").is_none();
         let fires = tables.iter().any(|t| t.has("fires"));
         let silent = tables.iter().any(|t| t.has("silent"));
         for (there, what) in [(fires, "fires"), (silent, "is silent")] {
-            if !there && !self.file.untested {
+            if !there && !refused && !self.file.untested {
                 let title = format!("no test in which the rule {what}");
                 let complaint = Complaint::error(&self.file.source, 0..0, title, "")
                     .with_help("examples are a rule's tests: `rules new` writes the first ones");
@@ -56,45 +55,31 @@ impl Reader<'_> {
         over: MemberKind,
         params: &BTreeMap<String, Param>,
     ) -> Option<Case> {
-        table.finish(&names(CASE_KEYS));
-        let name = self.text(table, "name").map(|n| n.value.to_owned());
+        let name = table.get_text("name");
         let facts = match table.get_table("facts") {
             Some(facts) => self.case_facts(&facts, over),
             None => BTreeMap::new(),
         };
         Some(Case {
             name: name?,
-            gpu: table.get_str("gpu").map(|g| g.value.to_owned()),
+            gpu: table.get_text("gpu"),
             facts,
             params: self.case_params(table, params),
             expect: self.expect(table)?,
-            saving_ns: table.get_float("saving_ns").map(|s| s.value),
-            severity: self.word(table, "severity", &Severity::ALL, false),
+            saving_ns: table.get_number("saving_ns"),
+            severity: table.get_word("severity", &Severity::ALL),
         })
     }
 
     fn expect(&self, table: &Table<'_>) -> Option<Expect> {
-        let given = ["fires", "silent", "skipped"].map(|key| table.has(key));
-        if given.iter().filter(|g| **g).count() != 1 {
-            let title = "a test says exactly one of `fires`, `silent` and `skipped`";
-            table.complain(table.span(), title, "");
-            return None;
-        }
         if let Some(fires) = table.get_str("fires") {
             return Some(Expect::Fires(fires.value.trim().to_owned()));
         }
-        if let Some(silent) = table.get_bool("silent") {
-            if !silent.value {
-                table.complain(
-                    silent.span,
-                    "`silent` can only be true",
-                    "write `fires` instead",
-                );
-                return None;
-            }
+        if table.get_flag("silent") {
             return Some(Expect::Silent);
         }
-        let missing = table.get_str_list("skipped")?;
+        table.get("skipped")?;
+        let missing = table.get_str_list("skipped");
         for name in &missing {
             let found = FOUND.iter().any(|(n, ..)| *n == name.value);
             if !found && !self.facts.iter().any(|f| f.name == name.value) {
