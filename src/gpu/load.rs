@@ -136,7 +136,7 @@ fn parse(id: &str, source: &Arc<Source>, complaints: &Complaints) -> Option<Spec
 
 /// The spec in a checked table; what is absent although it is required has been complained about.
 fn read(id: &str, root: &Table) -> Option<Spec> {
-    let vendor = root.get_word("vendor", &VENDORS)?;
+    let vendor = root.get_word("vendor", &VENDORS);
     let (compute_capability, gfx) = generation(root, vendor);
     let boost_mhz = root.get_number("boost_mhz");
     let tensor_mhz = root.get_number("tensor_mhz");
@@ -164,6 +164,7 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
     let memory = root.get_table("memory")?;
     let links = root.get_table("links");
     let links = links.as_ref();
+    let vendor = vendor?;
     let (reachable_math, reachable_memory) = reachable(root, vendor);
     let architecture = root.get_text("architecture")?;
     Some(Spec {
@@ -211,7 +212,13 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
 }
 
 /// `compute_capability` of NVIDIA GPUs, `gfx` of AMD ones: one is required, the other refused.
-fn generation(root: &Table, vendor: Vendor) -> (Option<(u32, u32)>, Option<String>) {
+fn generation(
+    root: &Table,
+    vendor: Option<Vendor>,
+) -> (Option<(u32, u32)>, Option<String>) {
+    let Some(vendor) = vendor else {
+        return (None, None);
+    };
     let (required, other, why) = match vendor {
         Vendor::Nvidia => ("compute_capability", "gfx", "AMD GPUs only"),
         Vendor::Amd => ("gfx", "compute_capability", "NVIDIA GPUs only"),
@@ -272,7 +279,7 @@ fn alignments(root: &Table, rates: &BTreeMap<DType, f64>) -> BTreeMap<DType, u32
     let found = by_type(root, "tensor_align", |table, name| table.get_whole(name));
     let keys = root.get_table("tensor_align").map_or_else(Vec::new, |table| table.keys());
     for key in keys {
-        let dtype = found.keys().find(|dtype| dtype.name() == key.value);
+        let dtype = RATED.into_iter().find(|dtype| dtype.name() == key.value);
         if let Some(dtype) = dtype.filter(|dtype| !rates.contains_key(dtype)) {
             let title = format!("`tensor_align.{dtype}` without a rate");
             root.complain(key.span, title, "`tensor_flops` has no such data type");

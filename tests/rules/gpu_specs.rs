@@ -358,14 +358,14 @@ math = 80
     let shown = complaints_of(text);
     for part in [
         "`name` must be a string",
-        "unknown vendor `nvida`",
+        "`vendor` cannot be `nvida`; did you mean `nvidia`?",
         "unknown key `sm_cuont`",
         "did you mean `sm_count`?",
         "`boost_mhz` cannot be -5.0",
-        "`A 100` cannot be an alias",
+        "`aliases[0]` must be lower-case letters, digits and `-`, not `A 100`",
         "alias `ok` stands twice",
         "`other` is not an alias of this GPU",
-        "unknown confidence `sure`",
+        "`confidence` cannot be `sure`",
         "TF32 has no rate outside Tensor Cores",
         "no rates are kept for a data type `pf16`",
         "no rates are kept for a data type `float16`",
@@ -390,7 +390,7 @@ fn impossible_values_are_refused() {
         ("fp32 = 10", "fp32 = nan", "must be a finite number"),
         ("fp32 = 10", "fp32 = 1e300", "`flops.fp32` cannot be 1e300"),
         ("fp32 = 10", "fp64 = 10", "`flops.fp32` is missing"),
-        ("\"8.0\"", "\"eight\"", "is not a compute capability"),
+        ("\"8.0\"", "\"eight\"", "must be a compute capability"),
         ("\"8.0\"", "8.0", "`compute_capability` must be a string"),
         ("[flops]", "sm_count = 0\n[flops]", "`sm_count` cannot be 0"),
         (

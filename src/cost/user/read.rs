@@ -57,6 +57,11 @@ impl Reader<'_> {
     fn read(&self, all: &mut UserCosts) {
         let document = toml::parse(self.source, self.complaints);
         let root = document.root();
+        let entries = |key: &str| root.get(key).map_or(0, |value| value.len());
+        if entries("cost") + entries("test") > MAX_ENTRIES {
+            root.complain(0..0, format!("more than {MAX_ENTRIES} costs and tests"), "");
+            return;
+        }
         root.check(FILE_KEYS, &[]);
         let tables = root.get_table_list("cost");
         if tables.is_empty() && !root.has("cost") {
@@ -66,10 +71,6 @@ impl Reader<'_> {
                 .push(Complaint::about_file(name, "no costs in this file", why));
         }
         let tests = root.get_table_list("test");
-        if tables.len() + tests.len() > MAX_ENTRIES {
-            root.complain(0..0, format!("more than {MAX_ENTRIES} costs and tests"), "");
-            return;
-        }
         let costs: Vec<Option<Placed>> = tables.iter().map(|t| self.cost(t)).collect();
         let whole = costs.iter().all(Option::is_some);
         let costs: Vec<Placed> = costs.into_iter().flatten().collect();

@@ -583,7 +583,7 @@ fn a_rule_says_why() {
 
 #[test]
 fn a_rule_explains_itself() {
-    let text = rule("[params]\nsure = { value = 0.25, doc = \"half of *it*\" }");
+    let text = rule("[params]\nmin_fraction = { value = 0.25, doc = \"half of *it*\" }");
     let rules = load(&[("host/x", &text)]).unwrap();
     let page = pyprof_advise::judge::explain(&rules.rules()[0]);
     for want in [

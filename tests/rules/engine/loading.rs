@@ -129,7 +129,7 @@ fn a_let_that_is_wrong_is_complained_about_once() {
 #[test]
 fn expressions_and_sentences_are_bounded() {
     let long = format!("when = '{}'", vec!["site.m > 1"; 300].join(" && "));
-    assert!(complaints(&rule(&long)).contains("more than 2000 bytes"));
+    assert!(complaints(&rule(&long)).contains("`when` has more than 2000 characters"));
     let many = format!("when = '{}'", vec!["1>0"; 250].join("||"));
     assert!(complaints(&rule(&many)).contains("too many parts"));
     let deep = |n: usize| format!("when = '{}true{}'", "(".repeat(n), ")".repeat(n));
@@ -155,7 +155,7 @@ fn expressions_and_sentences_are_bounded() {
         let _ = complaints(&rule(&long));
     }
     let long = format!("message = '{}'", "x".repeat(9_000));
-    assert!(complaints(&rule(&long)).contains("a sentence of more than"));
+    assert!(complaints(&rule(&long)).contains("has more than 8000 characters"));
 }
 
 #[test]
