@@ -119,7 +119,10 @@ pub fn check(table: &Table<'_>, keys: &[Key], sets: Sets) {
     }
     let complete = |set: &&&[&str]| set.iter().all(|key| table.has(key));
     if !sets.is_empty() && sets.iter().filter(complete).count() != 1 {
-        let sets: Vec<String> = sets.iter().map(|set| format!("`{}`", set.join("`, `"))).collect();
+        let sets: Vec<String> = sets
+            .iter()
+            .map(|set| format!("`{}`", set.join("`, `")))
+            .collect();
         let title = format!("exactly one of {} must be given", either(&sets));
         table.complain(table.span(), title, "");
     }
@@ -154,17 +157,15 @@ fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
             }
             Some(fits)
         }
-        Shape::Line(most) => {
-            fits_all(fits(&Shape::Text(1, usize::MAX), value)?, || {
-                let line = value.str()?.value.trim();
-                let fits = !line.contains('\n') && line.chars().count() <= *most;
-                if !fits {
-                    let title = format!("`{path}` must be one line of at most {most} characters");
-                    value.complain(title, "");
-                }
-                Some(fits)
-            })
-        }
+        Shape::Line(most) => fits_all(fits(&Shape::Text(1, usize::MAX), value)?, || {
+            let line = value.str()?.value.trim();
+            let fits = !line.contains('\n') && line.chars().count() <= *most;
+            if !fits {
+                let title = format!("`{path}` must be one line of at most {most} characters");
+                value.complain(title, "");
+            }
+            Some(fits)
+        }),
         Shape::Form(form) => {
             let text = value.str()?.value;
             let fits = (form.fits)(text);
@@ -236,7 +237,11 @@ fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
             fits_all(few(value, *most), || {
                 for (key, each) in table.entries() {
                     if let Some(form) = form.filter(|form| !(form.fits)(key.value)) {
-                        table.complain(key.span, format!("`{}` must be {}", key.value, form.what), "");
+                        table.complain(
+                            key.span,
+                            format!("`{}` must be {}", key.value, form.what),
+                            "",
+                        );
                     }
                     check_value(item, &each);
                 }
@@ -273,7 +278,11 @@ fn word(value: &Value<'_>, known: &[&str]) -> Option<bool> {
     let near = did_you_mean(text, known.iter().copied());
     let title = format!("`{}` cannot be `{text}`{near}", value.path());
     let listed = known.len() <= MAX_LISTED || nearest(text, known.iter().copied()).is_none();
-    let label = if listed { format!("one of {}", known.join(", ")) } else { String::new() };
+    let label = if listed {
+        format!("one of {}", known.join(", "))
+    } else {
+        String::new()
+    };
     value.complain(title, label);
     Some(false)
 }

@@ -178,7 +178,11 @@ impl<'a> Table<'a> {
         } else {
             "in this table"
         };
-        self.complain(self.span(), format!("`{}` is missing", self.path_of(key)), label);
+        self.complain(
+            self.span(),
+            format!("`{}` is missing", self.path_of(key)),
+            label,
+        );
     }
 
     /// A string.
@@ -193,7 +197,9 @@ impl<'a> Table<'a> {
 
     /// A boolean; false when there is none.
     pub fn get_flag(&self, key: &str) -> bool {
-        self.get(key).and_then(|value| value.bool()).is_some_and(|flag| flag.value)
+        self.get(key)
+            .and_then(|value| value.bool())
+            .is_some_and(|flag| flag.value)
     }
 
     /// An integer that fits a type.
@@ -209,12 +215,17 @@ impl<'a> Table<'a> {
     /// What a word stands for, when it is one of `known`.
     pub fn get_word<T: Copy>(&self, key: &str, known: &[(T, &str)]) -> Option<T> {
         let word = self.get_str(key)?.value;
-        known.iter().find(|(_, name)| *name == word).map(|(value, _)| *value)
+        known
+            .iter()
+            .find(|(_, name)| *name == word)
+            .map(|(value, _)| *value)
     }
 
     /// A list of strings; none when the key is absent.
     pub fn get_str_list(&self, key: &str) -> Vec<At<&'a str>> {
-        self.get(key).and_then(|value| value.str_list()).unwrap_or_default()
+        self.get(key)
+            .and_then(|value| value.str_list())
+            .unwrap_or_default()
     }
 
     /// A list of strings without their spans; none when the key is absent.
@@ -552,7 +563,10 @@ mod tests {
             assert_eq!(t.get_texts("l"), ["x", "y"]);
             assert_eq!(t.get_table("t").unwrap().get_whole::<i64>("k"), Some(1));
             let tables = t.get_table_list("u");
-            let ks: Vec<_> = tables.iter().map(|t| t.get_whole::<i64>("k").unwrap()).collect();
+            let ks: Vec<_> = tables
+                .iter()
+                .map(|t| t.get_whole::<i64>("k").unwrap())
+                .collect();
             assert_eq!(ks, [1, 2]);
             assert!(t.get_str("absent").is_none() && t.get_table_list("absent").is_empty());
             let names: Vec<_> = t.entries().iter().map(|(k, _)| k.value).collect();

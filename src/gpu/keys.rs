@@ -2,9 +2,9 @@
 
 use super::load::RATED;
 use crate::base::diag::Complaint;
+use crate::base::schema::{self, Form, Json, Key, Shape, check_value, keys, object, text};
 use crate::base::toml::{At, Table, Value};
 use crate::base::{DType, suggest};
-use crate::base::schema::{self, Form, Json, Key, Shape, check_value, keys, object, text};
 
 const TEXT: Shape = Shape::Text(0, 2_000);
 const TEXTS: Shape = Shape::List(&TEXT, 1_000);

@@ -150,7 +150,14 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
     let sm_count = root.get_whole("sm_count");
     plausible(root, "flops", &flops, sm_count, boost_mhz, MAX_FMA);
     let clock = tensor_mhz.or(boost_mhz);
-    plausible(root, "tensor_flops", &tensor_flops, sm_count, clock, MAX_TENSOR_FMA);
+    plausible(
+        root,
+        "tensor_flops",
+        &tensor_flops,
+        sm_count,
+        clock,
+        MAX_TENSOR_FMA,
+    );
     let tensor_align = alignments(root, &tensor_flops);
     let aliases = aliases(root);
     let default_for = default_for(root, &aliases);
@@ -194,7 +201,9 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
             max_blocks_per_sm: limit("blocks"),
             warp_schedulers: limit("schedulers"),
             pcie_gen: links.and_then(|t| t.get_whole("pcie_gen")),
-            nvlink: links.and_then(|t| t.get_number("nvlink_gbs")).map(|n| n * GIGA),
+            nvlink: links
+                .and_then(|t| t.get_number("nvlink_gbs"))
+                .map(|n| n * GIGA),
             reachable_math,
             reachable_memory,
             sources: root.get_texts("sources"),
@@ -212,10 +221,7 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
 }
 
 /// `compute_capability` of NVIDIA GPUs, `gfx` of AMD ones: one is required, the other refused.
-fn generation(
-    root: &Table,
-    vendor: Option<Vendor>,
-) -> (Option<(u32, u32)>, Option<String>) {
+fn generation(root: &Table, vendor: Option<Vendor>) -> (Option<(u32, u32)>, Option<String>) {
     let Some(vendor) = vendor else {
         return (None, None);
     };
@@ -230,22 +236,33 @@ fn generation(
         root.missing(required);
     }
     match vendor {
-        Vendor::Nvidia => (root.get_text(required).and_then(|text| capability(&text)), None),
+        Vendor::Nvidia => (
+            root.get_text(required).and_then(|text| capability(&text)),
+            None,
+        ),
         Vendor::Amd => (None, root.get_text(required)),
     }
 }
 
 /// Rates in TFLOP/s by data type, as FLOP/s.
 fn rates(root: &Table, key: &str) -> BTreeMap<DType, f64> {
-    by_type(root, key, |table, name| Some(table.get_number(name)? * TERA))
+    by_type(root, key, |table, name| {
+        Some(table.get_number(name)? * TERA)
+    })
 }
 
 /// The values of a table by data type.
-fn by_type<T>(root: &Table, key: &str, of: impl Fn(&Table, &str) -> Option<T>) -> BTreeMap<DType, T> {
+fn by_type<T>(
+    root: &Table,
+    key: &str,
+    of: impl Fn(&Table, &str) -> Option<T>,
+) -> BTreeMap<DType, T> {
     let Some(table) = root.get_table(key) else {
         return BTreeMap::new();
     };
-    let values = RATED.into_iter().map(|dtype| Some((dtype, of(&table, dtype.name())?)));
+    let values = RATED
+        .into_iter()
+        .map(|dtype| Some((dtype, of(&table, dtype.name())?)));
     values.flatten().collect()
 }
 
@@ -277,7 +294,9 @@ fn plausible(
 
 fn alignments(root: &Table, rates: &BTreeMap<DType, f64>) -> BTreeMap<DType, u32> {
     let found = by_type(root, "tensor_align", |table, name| table.get_whole(name));
-    let keys = root.get_table("tensor_align").map_or_else(Vec::new, |table| table.keys());
+    let keys = root
+        .get_table("tensor_align")
+        .map_or_else(Vec::new, |table| table.keys());
     for key in keys {
         let dtype = RATED.into_iter().find(|dtype| dtype.name() == key.value);
         if let Some(dtype) = dtype.filter(|dtype| !rates.contains_key(dtype)) {
@@ -293,7 +312,10 @@ fn check_limits(limits: &Table) {
     if let (Some(n), Some(value)) = (threads, limits.get("threads"))
         && !n.is_multiple_of(32)
     {
-        value.complain(format!("`limits.threads` cannot be {n}"), "threads come in warps of 32");
+        value.complain(
+            format!("`limits.threads` cannot be {n}"),
+            "threads come in warps of 32",
+        );
     }
     let shared = limits.get_whole::<u32>("shared_kb");
     if shared.is_some()

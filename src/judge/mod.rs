@@ -21,8 +21,8 @@ pub mod load;
 mod read;
 mod resolve;
 pub mod rule;
-pub mod rule_tests;
 mod rule_set;
+pub mod rule_tests;
 mod scaffold;
 pub mod template;
 mod test_cases;
@@ -34,9 +34,9 @@ pub use explain::explain;
 pub use load::RuleFile;
 pub use resolve::{FLOOR, HOST_BOUND};
 pub use rule::{CATEGORIES, Rule};
+pub use rule_set::{RuleSet, Selection, pattern_of};
 pub use rule_tests::{TestOutcome, TestResult, run_tests};
 pub use scaffold::scaffold;
-pub use rule_set::{RuleSet, Selection, pattern_of};
 pub use why::why;
 
 /// Judges a run: every rule on every member it is over, then one verdict. The same for any number

@@ -130,8 +130,12 @@ impl<'a> Reader<'a> {
             return BTreeMap::new();
         };
         let entries = table.entries();
-        let pairs = entries.iter().filter_map(|(key, value)| Some((key.value, value.str()?.value)));
-        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        let pairs = entries
+            .iter()
+            .filter_map(|(key, value)| Some((key.value, value.str()?.value)));
+        pairs
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
     }
 
     fn relations(&self, root: &Table<'_>) -> Relations {
@@ -177,7 +181,10 @@ impl<'a> Reader<'a> {
                 let title = "`min_fraction` must be a fraction from 0.0 to 1.0";
                 entry.complain(span, title, "");
             }
-            let doc = entry.get_str("doc").map_or("", |doc| doc.value.trim()).to_owned();
+            let doc = entry
+                .get_str("doc")
+                .map_or("", |doc| doc.value.trim())
+                .to_owned();
             params.insert(key.value.to_owned(), Param { value, doc });
         }
         params
@@ -254,12 +261,7 @@ impl<'a> Reader<'a> {
         Some(expr)
     }
 
-    fn condition(
-        &self,
-        root: &Table<'_>,
-        key: &str,
-        vocabulary: &Vocabulary<'_>,
-    ) -> Option<Expr> {
+    fn condition(&self, root: &Table<'_>, key: &str, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
         let text = root.get_str(key)?;
         let expr = self.expression(root, &text, vocabulary)?;
         if expr.ty != Type::BOOL {

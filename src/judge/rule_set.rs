@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use super::test_cases::type_of;
 use super::expr::Type;
 use super::load::{self, RuleFile};
 use super::read;
 use super::rule::{MIN_FRACTION, PROFILE, Rule};
+use super::test_cases::type_of;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
 use crate::base::suggest::{did_you_mean, nearest};

@@ -221,7 +221,9 @@ impl Reader<'_> {
 
     fn case(&self, table: &Table<'_>, own: &UserCosts, whole: bool) -> Option<Case> {
         let op = table.get_str("op");
-        let direction = table.get_word("direction", &DIRECTIONS).unwrap_or(Direction::Fprop);
+        let direction = table
+            .get_word("direction", &DIRECTIONS)
+            .unwrap_or(Direction::Fprop);
         let args = self.case_args(table);
         let expect = self.expect(table);
         let name = op.as_ref().map(|op| op_name(op.value));

@@ -79,7 +79,10 @@ fn params_are_of_a_size_people_write() {
     let body = format!(
         "when = 'site.family in params.p'\n[params]\np = {{ value = [\"{long}\"], doc = \"d\" }}"
     );
-    has(&one(&body), "`params.p.value[0]` has more than 2000 characters");
+    has(
+        &one(&body),
+        "`params.p.value[0]` has more than 2000 characters",
+    );
     let many = vec!["\"x\""; 2_000].join(",");
     let body = format!(
         "when = 'site.family in params.p'\n[params]\np = {{ value = [{many}], doc = \"d\" }}"
