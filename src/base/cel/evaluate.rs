@@ -246,7 +246,13 @@ impl<S: Scope> Evaluator<'_, S> {
                 for arg in args {
                     match self.value(arg) {
                         Ok(value) => values.push(value.into_owned()),
-                        Err(e) => failed = Some(joined(failed, e, true)),
+                        // As in `both`: no argument guards another.
+                        Err(e) => {
+                            failed = Some(match failed {
+                                Some(earlier) => e.join(earlier, true),
+                                None => e,
+                            });
+                        }
                     }
                 }
                 match failed {
@@ -423,10 +429,11 @@ fn joined<F: Failure>(first: Option<F>, second: F, and: bool) -> F {
     }
 }
 
+/// Two operands an operation needs. Neither guards the other, so a fault of the right one counts.
 fn both<A, B, F: Failure>(a: Result<A, F>, b: Result<B, F>) -> Result<(A, B), F> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok((a, b)),
-        (Err(a), Err(b)) => Err(a.join(b, true)),
+        (Err(a), Err(b)) => Err(b.join(a, true)),
         (Err(e), _) | (_, Err(e)) => Err(e),
     }
 }
