@@ -1,4 +1,4 @@
-//! Floor 1: the neutral model of a profile, which every reader fills and everything above reads.
+//! The neutral model of a profile, which every reader fills and every analysis reads.
 //!
 //! Typed tables with `u32` handles, interned strings, times as signed nanoseconds (real files hold
 //! negative ones). A reader copies what the file says and absorbs every schema difference; it draws
@@ -12,9 +12,11 @@ use serde::Serialize;
 
 mod correlation_map;
 mod format;
+mod host_range;
 
 pub(crate) use correlation_map::CorrelationMap;
 pub use format::{Container, DataKind, Format, RangeArgs};
+pub use host_range::{HostRange, RangeKind, RangeText};
 
 /// Declares handle types: row numbers in one of the tables of [`Profile`] or of a later stage.
 ///
@@ -351,115 +353,6 @@ impl ApiClass {
             ApiClass::Other
         }
     }
-}
-
-/// The kind of a [`HostRange`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RangeKind {
-    /// NVTX push/pop (nsys eventType 59) or an nvprof marker pair: properly nested on a thread.
-    PushPop,
-    /// NVTX start/end (nsys eventType 60): may overlap others; never an operator.
-    StartEnd,
-    /// An NVTX mark: a point in time.
-    Mark,
-    /// Kineto `cpu_op`.
-    CpuOp,
-    /// Kineto `user_annotation`, `record_function`.
-    Annotation,
-    /// Kineto `python_function`.
-    Python,
-}
-
-/// A named interval on a host thread.
-#[derive(Debug, Clone, Copy)]
-pub struct HostRange {
-    /// When it was open; `end == i64::MAX` for a range the program never closed.
-    pub span: Span,
-    /// The host thread that opened it.
-    pub thread: ThreadId,
-    /// What kind of range it is.
-    pub kind: RangeKind,
-    /// The text without the suffixes of [`RangeText`].
-    pub text: StrId,
-    /// The NVTX domain, when it is not the default one.
-    pub domain: Option<StrId>,
-    /// The autograd sequence number (`, seq = N`).
-    pub seq: Option<SerialNumber>,
-    /// The number of the operator call: `, op_id = N`, or the record function id of Kineto.
-    pub op_id: Option<SerialNumber>,
-    /// The text of the arguments, in the notation of [`Format::range_args`]. `correlate` parses each
-    /// distinct text once.
-    pub args: Option<StrId>,
-}
-
-/// The parts of an `emit_nvtx` range text.
-///
-/// PyTorch writes `name[, seq = N][, op_id = N][, sizes = [..]][, input_op_ids = [..]]`, in this or
-/// another order depending on the version; every part but the name may be missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RangeText<'a> {
-    /// What stands before the first suffix.
-    pub name: &'a str,
-    /// The autograd sequence number; `None` where PyTorch printed "no number" (2^64 - 1).
-    pub seq: Option<u64>,
-    /// The number of the operator call.
-    pub op_id: Option<u64>,
-    /// The sizes of the operands: `[[64, 128], []]`.
-    pub sizes: Option<&'a str>,
-}
-
-impl<'a> RangeText<'a> {
-    /// What stands before each value.
-    pub(crate) const KEYS: [&'static str; 4] =
-        [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
-
-    /// Splits `text`. A text without any of the suffixes is all name.
-    pub fn split(text: &'a str) -> RangeText<'a> {
-        // PyProf markers are Python literals: commas inside them separate their own members.
-        let places = match text.starts_with('{') {
-            true => [None; 4],
-            false => Self::key_places(text),
-        };
-        // A part ends where the next one begins.
-        let next = |from: usize| {
-            let places = places.iter().flatten().copied();
-            places.filter(|at| *at >= from).min().unwrap_or(text.len())
-        };
-        let value = |which: usize| {
-            let start = places.get(which).copied()?? + Self::KEYS.get(which)?.len();
-            Some(text.get(start..next(start)).unwrap_or_default())
-        };
-        RangeText {
-            name: text.get(..next(0)).unwrap_or(text),
-            // 2^64 - 1 and "-1" are how PyTorch prints "no sequence number".
-            seq: value(0).and_then(number).filter(|&n| n != u64::MAX),
-            op_id: value(1).and_then(number),
-            sizes: value(2).map(str::trim),
-        }
-    }
-
-    /// Where each of [`Self::KEYS`] first occurs. Searches for equals signs because they are rare outside
-    /// the keys, whereas lists of sizes are full of commas; there are millions of texts.
-    pub(crate) fn key_places(text: &str) -> [Option<usize>; 4] {
-        let mut places = [None; 4];
-        let bytes = text.as_bytes();
-        for equals in memchr::memchr_iter(b'=', bytes) {
-            let Some(until) = bytes.get(..equals + 2) else {
-                continue;
-            };
-            let ended = Self::KEYS.iter().zip(&mut places);
-            for (key, place) in ended.filter(|(key, _)| until.ends_with(key.as_bytes())) {
-                *place = place.or(Some(until.len() - key.len()));
-            }
-        }
-        places
-    }
-}
-
-/// A number as PyTorch prints it. Trimmed only if it does not parse as it stands.
-fn number(text: &str) -> Option<u64> {
-    text.parse().or_else(|_| text.trim().parse()).ok()
 }
 
 /// The direction of a memory copy.
@@ -809,31 +702,6 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn range_texts_are_split() {
-        let t = RangeText::split("aten::addmm, seq = 12, op_id = 34, sizes = [[64], [8, 16]]");
-        assert_eq!(t.name, "aten::addmm");
-        assert_eq!(
-            (t.seq, t.op_id, t.sizes),
-            (Some(12), Some(34), Some("[[64], [8, 16]]"))
-        );
-        let t = RangeText::split("aten::mm, op_id = 314286");
-        assert_eq!((t.name, t.seq, t.op_id), ("aten::mm", None, Some(314_286)));
-        let t = RangeText::split("x, seq = 1, op_id = 7, input_op_ids = [(1, 2)]");
-        assert_eq!(
-            (t.name, t.seq, t.op_id, t.sizes),
-            ("x", Some(1), Some(7), None)
-        );
-        let t = RangeText::split("lr = 0.1, a = b");
-        assert_eq!(t.name, "lr = 0.1, a = b");
-        let marker = "{'mod': 'x', 'op': 'y, seq = 3'}";
-        assert_eq!(RangeText::split(marker).name, marker);
-        assert_eq!(
-            RangeText::split("relu, seq = 18446744073709551615").seq,
-            None
-        );
-    }
 
     #[test]
     fn api_calls_are_classified_by_name() {

@@ -1,6 +1,6 @@
-//! The arguments of operator calls, in the three spellings profiles use: PyProf marker lists,
-//! `sizes = [[..], ..]` of `emit_nvtx(record_shapes=True)`, and the args object of a Kineto event.
-//! Each distinct text is read once.
+//! Parses the arguments of operator calls in the three formats of profiles: PyProf marker lists,
+//! `sizes = [[..], ..]` of `emit_nvtx(record_shapes=True)`, and the `args` object of a Kineto event.
+//! Each distinct text is parsed once.
 
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use super::python_frame;
 use crate::base::DType;
 use crate::profile::{KernelId, Profile, StrId, Strings};
 
-/// What the argument text of a range says.
+/// The parsed argument text of a range.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RangeArgs {
     /// `None` when it names no argument at all.
@@ -22,16 +22,16 @@ pub(crate) struct RangeArgs {
     pub module: Option<StrId>,
 }
 
-/// All arguments of a profile, interned by text.
+/// All argument lists of a profile, interned by text.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     pub table: Vec<OpArgs>,
-    /// One per row of `table`: equal for argument lists that make the same site.
+    /// Per row of `table`: its class. Calls of one site have argument lists of one class.
     pub classes: Vec<u32>,
     by_class: FxHashMap<Box<[u64]>, u32>,
-    /// Per string of the profile, once it has been read.
+    /// Per string of the profile: its parsed form; `None` until it is read.
     of_text: Vec<Option<RangeArgs>>,
-    /// Whether some event carried a call stack (`with_stack=True`).
+    /// Whether any event has a call stack (`with_stack=True`).
     pub call_stacks: bool,
 }
 
@@ -50,13 +50,13 @@ impl Arguments {
         }
     }
 
-    /// What the argument text of a range says.
+    /// The parsed argument text of a range.
     pub(crate) fn of(&self, text: Option<StrId>) -> RangeArgs {
         text.and_then(|t| *self.of_text.get(t.idx())?)
             .unwrap_or_default()
     }
 
-    /// What kernels say of their message, for those that do.
+    /// The messages recorded on kernel events, for the kernels that have one.
     pub(crate) fn messages(&self, profile: &Profile) -> FxHashMap<KernelId, ArgsId> {
         let said = profile.messages.iter();
         said.filter_map(|m| Some((m.kernel, self.of(Some(m.args)).args?)))
@@ -104,7 +104,7 @@ impl Arguments {
     }
 
     fn add(&mut self, items: Vec<Arg>) -> Option<ArgsId> {
-        // A list of nothing but blanks says no more than no list.
+        // A list without any information is treated as a missing list.
         if items.iter().all(|a| a.value == ArgValue::Unknown) {
             return None;
         }
@@ -117,13 +117,13 @@ impl Arguments {
     }
 }
 
-/// The `args` list of a PyProf marker, read on its own.
+/// Parses the `args` list of a PyProf marker.
 pub(crate) fn of_marker(list: &Literal<'_>) -> Option<OpArgs> {
     let items = list.items()?.iter().map(marker_arg).collect();
     Some(OpArgs { items })
 }
 
-/// The `[[64, 128], []]` of `sizes = ..`, read on its own; `None` where it names no shape.
+/// Parses the `[[64, 128], []]` of `sizes = ..`; `None` if it contains no shape.
 pub(crate) fn of_sizes(text: &str) -> Option<OpArgs> {
     let items = sizes(&literal::parse(text).ok()?)?;
     let known = items.iter().any(|a| a.value != ArgValue::Unknown);
@@ -145,7 +145,7 @@ fn marker_arg(entry: &Literal<'_>) -> Arg {
                     dtype: DType::parse(word("dtype")),
                 })
             }),
-        // Lists that hold more than numbers list arguments.
+        // A list with anything but numbers is a list of arguments, not a shape.
         "list" if value.is_some_and(holds_arguments) => {
             let items = value.and_then(Literal::items).unwrap_or_default();
             ArgValue::List(items.iter().map(marker_item).collect())
@@ -178,7 +178,7 @@ fn marker_item(item: &Literal<'_>) -> ArgValue {
     }
 }
 
-/// Strides, which this tool's own markers have.
+/// The strides of a tensor. Only markers written by this tool contain them.
 fn strides(entry: &Literal<'_>, shape: &[u64]) -> Option<Vec<i64>> {
     let items = entry.get("strides")?.items()?;
     let strides: Option<Vec<i64>> = items
@@ -241,7 +241,7 @@ fn size(value: &Literal<'_>) -> ArgValue {
     }
 }
 
-/// Keys of a communication event that say how much was moved, kept under their own names.
+/// Keys of a communication event that describe the transferred data, stored under the same names.
 const MESSAGE_KEYS: [&str; 5] = [
     "Collective name",
     "In msg nelems",
@@ -296,7 +296,7 @@ fn event_args(event: &Map<String, Value>) -> Vec<Arg> {
     items
 }
 
-/// How many ranks `[0, 1, 2]` lists; long lists are cut by PyTorch.
+/// The number of ranks in a list such as `[0, 1, 2]`. PyTorch truncates long lists.
 fn listed(ranks: &str) -> Option<i64> {
     let inside = ranks.trim().strip_prefix('[')?.strip_suffix(']')?;
     let mut count = 0_i64;
@@ -364,7 +364,7 @@ fn event_tensor(dims: Option<&Value>, dtype: Option<DType>, strides: Option<&Val
     })
 }
 
-/// Words of a class key that no dimension or scalar can be mistaken for, by position.
+/// Tags in a class key. Their positions distinguish them from dimensions and scalars.
 mod tag {
     pub(super) const TENSOR: u64 = 1;
     pub(super) const LIST: u64 = 2;
@@ -376,8 +376,8 @@ mod tag {
     pub(super) const UNKNOWN: u64 = 8;
 }
 
-/// Equal for argument lists that do the same work: shapes, dtypes, stride classes and the scalars
-/// that steer it. Values of floats do not count: a learning rate changes every step.
+/// The class key of an argument list: shapes, dtypes, stride classes, and the scalars that determine
+/// the work. Float values are ignored, because a learning rate changes every step.
 fn class_key(args: &OpArgs) -> Box<[u64]> {
     let mut key = Vec::new();
     for arg in &args.items {
@@ -420,8 +420,8 @@ fn push_text(key: &mut Vec<u64>, text: &str) {
     }
 }
 
-/// How a tensor lies in memory, as far as kernels care: 0 contiguous (or not recorded), else the order
-/// of its dimensions, which of them are expanded, and whether there are gaps.
+/// The memory layout of a tensor, reduced to what affects kernels: 0 if contiguous (or not recorded),
+/// else the order of its dimensions, which of them are expanded, and whether there are gaps.
 fn stride_class(tensor: &Tensor) -> u64 {
     let Some(strides) = &tensor.strides else {
         return 0;
@@ -434,7 +434,7 @@ fn stride_class(tensor: &Tensor) -> u64 {
         .filter(|((size, _), _)| **size > 1)
         .map(|((size, stride), at)| (*stride, *size, at))
         .collect();
-    // Expanded dimensions take no memory; which they are decides how much the others take.
+    // Expanded dimensions take no memory, so the expected strides of the others must skip them.
     let expanded = dims
         .iter()
         .filter(|d| d.0 == 0)
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_give_shapes_without_types() {
+    fn sizes_contain_shapes_without_types() {
         let (arguments, read) = read("[[64, 128], [], [[2], [3, 4]]]");
         let args = &arguments.table[read.args.unwrap().idx()];
         assert_eq!(args.items.len(), 3);
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_are_no_arguments() {
+    fn empty_argument_lists_are_ignored() {
         assert!(read("[[], []]").1.args.is_none());
         assert!(read("not a list").1.args.is_none());
         assert!(read(r#"{"External id": 3}"#).1.args.is_none());
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kineto_event_gives_types_strides_and_values() {
+    fn kineto_events_contain_types_strides_and_values() {
         let (arguments, read) = read(
             r#"{"Input Dims": [[10, 4], [], [], [[2], [3]], []],
                 "Input type": ["c10::BFloat16", "Scalar", "long int", "TensorList", "ScalarList"],
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_shapes_types_order_and_whole_numbers() {
+    fn class_depends_on_shapes_types_dimension_order_and_integers() {
         let mut arguments = Arguments::default();
         let mut class = |text: &str| {
             let read = arguments.read_text(text, &mut Strings::default());
@@ -546,7 +546,7 @@ mod tests {
         assert_ne!(class(&event("[8, 4]", "[1, 8]", "0.1")), base);
         assert_ne!(class(&event("[8, 4]", "[0, 1]", "0.1")), base);
         assert_ne!(class(&event("[8, 4]", "[4, 1]", "3")), base);
-        // Four elements, and eight.
+        // 4 and 8 elements in memory.
         let rows = class(&event("[8, 4]", "[0, 1]", "0.1"));
         assert_ne!(class(&event("[8, 4]", "[1, 0]", "0.1")), rows);
         let gaps = class(&event("[8, 4]", "[64, 1]", "0.1"));

@@ -1,7 +1,7 @@
-//! Where every kernel comes from: the launch and the ranges around it, the operator call, the step.
+//! The origin of every kernel: its launch, the ranges around the launch, the operator call and the step.
 //!
-//! What the ranges around a launch say is worked out by all threads, batch by batch; meanwhile one of
-//! them numbers the calls of the batch before, in the order of the kernels.
+//! All threads resolve the ranges around launches, batch by batch. Meanwhile one thread numbers the
+//! operator calls of the previous batch, in the order of the kernels.
 
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSlice;
@@ -17,10 +17,10 @@ use super::scope_tree::ScopeTree;
 use super::steps::Steps;
 use crate::profile::{ApiClass, CallId, Kernel, KernelId, Profile, StrId};
 
-/// Where every kernel comes from.
+/// The origin of every kernel.
 pub(crate) struct KernelOrigins {
     pub links: Vec<Link>,
-    /// What is known of the place of kernels without an operator.
+    /// Context (layer, direction, source line) of kernels without an operator.
     pub settings: FxHashMap<KernelId, Placement<LayerId>>,
     pub scopes: Vec<Scope>,
     pub op_calls: Vec<OpCall>,
@@ -80,14 +80,14 @@ impl KernelOrigins {
     }
 }
 
-/// Kernels whose origins are known before their calls are numbered.
+/// Kernels per batch: their origins are resolved before their calls are numbered.
 const BATCH: usize = 16 * PIECE;
-/// Kernels that one thread looks at.
+/// Kernels that one thread resolves at a time.
 const PIECE: usize = 1024;
 
-/// What the launch of a kernel says of it.
+/// The origin of one kernel, resolved from its launch.
 struct KernelOrigin<'p> {
-    /// Without operator.
+    /// Context of a kernel without an operator.
     link: Link,
     operator: FoundOperator<'p>,
 }
@@ -95,15 +95,15 @@ struct KernelOrigin<'p> {
 /// The operator of a kernel.
 enum FoundOperator<'p> {
     Call(OpCallDraft<'p>),
-    /// That of the kernel before, launched in the same scope.
+    /// The operator of the previous kernel, which was launched in the same scope.
     AsBefore,
-    /// No range around its launch names one.
+    /// No range around the launch names an operator.
     Unnamed(Placement<LayerName>),
-    /// Nobody knows where it was launched.
+    /// The launch is unknown.
     Unknown,
 }
 
-/// What the origin of a kernel is worked out from.
+/// Inputs for resolving the origin of a kernel.
 #[derive(Clone, Copy)]
 struct LaunchContext<'t, 'p> {
     profile: &'p Profile,
@@ -136,7 +136,7 @@ impl<'p> LaunchContext<'_, 'p> {
         pieces.map(piece).collect()
     }
 
-    /// `before` is the scope of the kernel before, if that has an operator.
+    /// `before` is the scope of the previous kernel, if that kernel has an operator.
     fn origin(
         &self,
         kernel: &Kernel,
@@ -181,7 +181,7 @@ impl<'p> LaunchContext<'_, 'p> {
     }
 }
 
-/// What has been found so far.
+/// The origins resolved so far.
 struct OriginsSoFar<'t> {
     links: Vec<Link>,
     settings: FxHashMap<KernelId, Placement<LayerId>>,

@@ -1,11 +1,11 @@
-//! How much could be attributed, and what named the layers.
+//! Share of the kernel time that is attributed, and the source of the layer names.
 
 use super::layers::LayerTable;
 use super::model::{AttributionTotals, LayerSource, Link, WithoutOperator};
 use super::sites::SiteInputs;
 use crate::profile::KernelId;
 
-/// How much of the kernel time has a launch, an operator, shapes and a layer.
+/// Sums the kernel time that has a launch, an operator, shapes and a layer.
 pub(super) fn sums(members: &SiteInputs<'_>, links: &[Link]) -> AttributionTotals {
     let mut sums = AttributionTotals::default();
     for ((id, kernel), link) in (0..).map(KernelId).zip(&members.profile.kernels).zip(links) {
@@ -43,7 +43,7 @@ pub(super) fn sums(members: &SiteInputs<'_>, links: &[Link]) -> AttributionTotal
     sums
 }
 
-/// The source that named the layers of most kernel time; operators where nothing names layers.
+/// The source of layer names that covers the most kernel time; `operators` if no source names layers.
 pub(super) fn layer_source(
     members: &SiteInputs<'_>,
     links: &[Link],

@@ -1,8 +1,8 @@
-//! What calls of the two directions know of each other.
+//! Distinguishes forward calls by the arguments of their backward calls, and the reverse.
 //!
-//! Traces of 2021 and `emit_nvtx` list shapes, and leave strides, sizes and padding open. Two
-//! convolutions of one line of the program may then look alike and differ in their stride: what their
-//! backward calls list tells them apart.
+//! Traces of 2021 and `emit_nvtx` record shapes, but not strides, kernel sizes and padding. Two
+//! convolutions of one source line may then have equal recorded arguments and different strides. The
+//! shapes of their backward calls differ, which separates them.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use rustc_hash::FxHashMap;
 use super::args::Arguments;
 use super::model::{ArgValue, OpArgs, OpCall};
 
-/// Calls of the other direction that are compared: more than any operator has.
+/// Maximum number of calls of the other direction to compare; more than any operator has.
 const MOST: usize = 16;
 
-/// Per call whose arguments leave something open: equal where the calls of the other direction have
-/// equal arguments. `None` where there is nothing to compare.
+/// Per call with incomplete arguments: a value that is equal for calls whose calls of the other
+/// direction have equal arguments. `None` if the other direction has no call to compare.
 pub(super) fn classes(calls: &[OpCall], arguments: &Arguments) -> Vec<Option<u32>> {
     let open: Vec<bool> = arguments.table.iter().map(leaves_open).collect();
     if !open.contains(&true) {
@@ -31,7 +31,7 @@ pub(super) fn classes(calls: &[OpCall], arguments: &Arguments) -> Vec<Option<u32
         }
     };
     for (at, call) in calls.iter().enumerate() {
-        // Arguments taken over from the forward call say nothing it does not say itself.
+        // Arguments inherited from the forward call add no information.
         if call.args_from_forward {
             continue;
         }

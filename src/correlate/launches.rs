@@ -1,11 +1,11 @@
-//! Kernels to the calls that launched them.
+//! Maps kernels to the calls that launched them.
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 use crate::profile::{ApiCall, ApiClass, CallId, CorrelationMap, Kernel, Profile};
 
-/// The launch of every kernel: same correlation id **and** same process, for the ids of two ranks
-/// collide.
+/// The launch of every kernel: the call with its correlation id **and** its process, because two ranks
+/// can use the same ids.
 pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
     let started = profile.kernels.iter().map(|k| (k.process, k.correlation));
     let mut best: CorrelationMap<CallId> = CorrelationMap::for_numbers(started);
@@ -22,8 +22,8 @@ pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
     profile.kernels.par_iter().map(launch).collect()
 }
 
-/// The best row of an id is the least: a launch before anything else, the runtime's row before the
-/// driver's row of the same launch; among equals the first of the file.
+/// Sort key of the rows of one id; the smallest row is used. Launches precede other calls, a runtime
+/// row precedes the driver row of the same launch, and otherwise file order decides.
 fn rank(profile: &Profile, call: &ApiCall) -> (bool, bool) {
     let launches = matches!(call.class, ApiClass::Launch | ApiClass::GraphLaunch);
     let name = profile.text(call.name);

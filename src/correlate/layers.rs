@@ -1,5 +1,5 @@
-//! Where in the model: names from `layer:` ranges, FSDP brackets, module stacks, user ranges and
-//! source lines, and the patterns they fold into.
+//! Layer names, from `layer:` ranges, FSDP brackets, module stacks, user ranges and source lines, and
+//! the patterns that group numbered layers.
 
 use rustc_hash::FxHashMap;
 
@@ -12,31 +12,32 @@ use crate::profile::{Profile, StrId, Strings, ThreadId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScopeTraitsId(u32);
 
-/// What a range says together with the ranges around it; few say anything new.
+/// The traits of a scope: those of its own range and those inherited from the ranges around it. Most
+/// scopes share the traits of their parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ScopeTraits {
     pub names: ScopeNames,
     pub flags: ScopeFlags,
-    /// The pass that a range is named after.
+    /// The pass (such as forward or backward) in the name of a user's range.
     pub phase: Option<Direction>,
 }
 
 /// Yes-or-no facts about a scope and the scopes around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ScopeFlags {
-    /// In a forward operator that is run again inside an autograd node.
+    /// In a forward operator that is recomputed inside an autograd node.
     pub recomputed: bool,
-    /// In an autograd node that another one runs (reentrant checkpointing).
+    /// In an autograd node inside another one (reentrant checkpointing).
     pub reentrant: bool,
     /// In an optimizer range.
     pub update_range: bool,
-    /// Below the innermost user line runs optimizer or clipping code.
+    /// The innermost user line calls optimizer or clipping code.
     pub update_frame: bool,
     /// In a PyProf marker or a module's call, outside any autograd node.
     pub called: bool,
 }
 
-/// The names of each kind nearest to a range, itself included.
+/// The nearest name of each kind around a range, including the range itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ScopeNames {
     pub layer: Option<StrId>,
@@ -45,12 +46,12 @@ pub(crate) struct ScopeNames {
     pub line: Option<StrId>,
 }
 
-/// All distinct places; most ranges stand where their parent stands.
+/// All distinct traits, interned: most ranges have the traits of their parent.
 #[derive(Debug, Default)]
 pub(crate) struct ScopeTraitsTable {
     table: Vec<ScopeTraits>,
     ids: FxHashMap<ScopeTraits, ScopeTraitsId>,
-    /// Module path plus one more module.
+    /// Module paths by outer path and module name.
     paths: FxHashMap<(Option<StrId>, StrId), StrId>,
 }
 
@@ -66,7 +67,7 @@ impl ScopeTraitsTable {
         self.table.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// The path of a module called inside the modules of `outer`.
+    /// The path of a module called inside the module path `outer`.
     pub(crate) fn module_path(
         &mut self,
         outer: Option<StrId>,
@@ -85,7 +86,7 @@ impl ScopeTraitsTable {
     }
 }
 
-/// The FSDP module at work on each thread over time.
+/// The innermost open FSDP bracket on each thread over time.
 #[derive(Debug, Default)]
 pub(crate) struct FsdpBrackets {
     /// Per thread: from this time on, this bracket is the innermost open one; in time order.
@@ -163,7 +164,7 @@ fn innermost_over_time(mut edges: Vec<BracketEdge>) -> Vec<(i64, Option<FsdpBrac
             *opened.entry(key(&edge.bracket)).or_default() += 1;
             open.push(edge.bracket);
         } else if opened.get(&key(&edge.bracket)).is_some_and(|n| *n > 0) {
-            // What was opened later and never closed ends with it.
+            // Brackets opened later and never closed end with this one.
             while let Some(closed) = open.pop() {
                 if let Some(count) = opened.get_mut(&key(&closed)) {
                     *count = count.saturating_sub(1);
@@ -182,8 +183,8 @@ fn key(bracket: &FsdpBracket) -> (bool, Option<StrId>) {
     (bracket.phase == FsdpPhase::Forward, bracket.module)
 }
 
-/// Brackets whose opening lies before the first recorded event: closed without being opened. The
-/// one closed first is the innermost.
+/// Brackets opened before the first recorded event: only their closing is recorded. The one closed
+/// first is the innermost.
 fn open_before_the_capture(edges: &[BracketEdge]) -> Vec<FsdpBracket> {
     let mut balance: FxHashMap<(bool, Option<StrId>), i64> = FxHashMap::default();
     let mut unopened = Vec::new();
@@ -197,8 +198,8 @@ fn open_before_the_capture(edges: &[BracketEdge]) -> Vec<FsdpBracket> {
             unopened.push((edge.bracket, edge.at));
         }
     }
-    // Behind the first opening a stray closing is a lost opening, not an early one, unless it
-    // closes around everything seen so far; only those before it are certain.
+    // After the first opening, an unmatched closing usually means that its opening was lost, not that
+    // it preceded the capture. Only the closings before the first opening are certain.
     let first_opening = edges.iter().find(|e| e.opens).map_or(i64::MAX, |e| e.at);
     let mut early: Vec<FsdpBracket> = unopened
         .into_iter()
@@ -209,7 +210,7 @@ fn open_before_the_capture(edges: &[BracketEdge]) -> Vec<FsdpBracket> {
     early
 }
 
-/// Layers and patterns, each once.
+/// Layers and patterns, interned.
 #[derive(Debug, Default)]
 pub(crate) struct LayerTable {
     pub layers: Vec<Layer>,
@@ -254,8 +255,8 @@ impl LayerTable {
 }
 
 /// The name with instance numbers replaced by `*`: parts between `.`, `/`, brackets, blanks or `#`
-/// that are nothing but digits, and the instance suffix of module stacks (`Linear_15`). The number
-/// of a source line is no instance number.
+/// that consist of digits, and the instance suffix of module stacks (`Linear_15`). The number of a
+/// source line is not an instance number.
 fn pattern_of(name: &str, source: LayerSource) -> String {
     if source == LayerSource::SourceLine {
         return name.to_owned();
@@ -283,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instance_numbers_fold() {
+    fn instance_numbers_are_replaced_in_patterns() {
         for (name, source, pattern) in [
             ("blocks.7.attn", LayerSource::Fsdp, "blocks.*.attn"),
             (
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_nest() {
+    fn nested_brackets_return_the_innermost() {
         let edges = vec![
             edge(1, true, 1),
             edge(2, true, 2),
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bracket_opened_before_the_capture_counts_from_its_start() {
+    fn brackets_opened_before_the_capture_start_with_it() {
         let edges = vec![edge(5, false, 2), edge(6, true, 3), edge(7, false, 3)];
         assert_eq!(
             modules(edges),
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_closings_end_with_the_bracket_around_them() {
+    fn brackets_without_closing_end_with_the_enclosing_bracket() {
         let edges = vec![
             edge(1, true, 1),
             edge(2, true, 2),

@@ -1,14 +1,14 @@
 //! Reads Python literals as data: what `repr()` of dictionaries, lists, strings and numbers prints.
 //!
 //! PyProf writes its markers and its `.dict` files this way and reads them back with `eval()`.
-//! Profiles are other people's text, so nothing is ever evaluated here; nesting and the number of
-//! values are bounded, and every failure is an error with its byte position.
+//! Profiles are untrusted input, so this parser evaluates nothing and bounds the nesting depth and the
+//! number of values. Every error has a byte position.
 
 use std::borrow::Cow;
 
-/// Containers inside containers beyond this are refused: real markers nest four deep.
+/// Maximum nesting depth of containers. Real markers have a depth of four.
 const MAX_DEPTH: usize = 64;
-/// Values in one text; the longest real marker has a few thousand.
+/// Maximum number of values in one text. The longest real marker has a few thousand.
 const MAX_VALUES: usize = 1 << 20;
 
 /// A Python literal.
@@ -17,12 +17,12 @@ pub(crate) enum Literal<'a> {
     None,
     Bool(bool),
     Int(i64),
-    /// Also whole numbers too large for an `i64`.
+    /// A float, or an integer too large for an `i64`.
     Float(f64),
     Str(Cow<'a, str>),
     List(Vec<Literal<'a>>),
     Tuple(Vec<Literal<'a>>),
-    /// In the order written; a repeated key stays repeated.
+    /// Entries in the order of the text; duplicate keys are kept.
     Dict(Vec<(Literal<'a>, Literal<'a>)>),
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn lookup<'d, 'a>(
         .map(|(_, v)| v)
 }
 
-/// Why a text is not a literal, and where.
+/// A syntax error and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at byte {at}")]
 pub(crate) struct LiteralError {
@@ -73,10 +73,10 @@ pub(crate) struct LiteralError {
     pub problem: &'static str,
 }
 
-/// The literal that `text` is, with white space around it allowed.
+/// Parses `text` as one literal, optionally surrounded by white space.
 ///
 /// # Errors
-/// When it is anything else, nests deeper than 64 or holds more than 2^20 values.
+/// If `text` is not a literal, nests deeper than 64 levels, or contains more than 2^20 values.
 pub(crate) fn parse(text: &str) -> Result<Literal<'_>, LiteralError> {
     let mut parser = Parser::new(text);
     let value = parser.value(0)?;
@@ -87,9 +87,9 @@ pub(crate) fn parse(text: &str) -> Result<Literal<'_>, LiteralError> {
     Ok(value)
 }
 
-/// The leading entries of a dictionary: everything before the first thing that is not a literal.
+/// The leading entries of a dictionary, up to the first value that is not a literal.
 ///
-/// A marker may end in the `repr()` of some object; its `mod` and `op` come first and still count.
+/// A marker may end in the `repr()` of some object; its `mod` and `op` precede that and remain usable.
 pub(crate) fn leading_entries(text: &str) -> Vec<(Literal<'_>, Literal<'_>)> {
     let mut parser = Parser::new(text);
     let mut entries = Vec::new();
@@ -163,7 +163,7 @@ impl<'a> Parser<'a> {
             Some(b'(') => {
                 self.at += 1;
                 let (mut items, comma) = self.sequence(b')', depth)?;
-                // `(x)` is x in brackets, `(x,)` a tuple.
+                // `(x)` is `x` in parentheses, `(x,)` is a tuple.
                 match (items.pop(), comma) {
                     (Some(only), false) if items.is_empty() => Ok(only),
                     (last, _) => {
@@ -180,7 +180,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Items up to `close`, and whether a comma stood among them.
+    /// Items up to `close`, and whether the list contained a comma.
     fn sequence(
         &mut self,
         close: u8,
@@ -215,7 +215,7 @@ impl<'a> Parser<'a> {
         Ok(Literal::Dict(entries))
     }
 
-    /// The next `key: value` with the comma behind it; `None` at the closing brace.
+    /// The next `key: value` and the comma after it; `None` at the closing brace.
     fn entry(&mut self, depth: usize) -> Result<Option<(Literal<'a>, Literal<'a>)>, LiteralError> {
         self.skip_space();
         if self.eat(b'}') {
@@ -293,7 +293,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A string in single, double or triple quotes, the cursor on the first quote.
+    /// A string in single, double or triple quotes; the cursor is on the first quote.
     fn string(&mut self, raw: bool, bytes: bool) -> Result<Literal<'a>, LiteralError> {
         let open = self.at;
         let unclosed = LiteralError {
@@ -317,7 +317,7 @@ impl<'a> Parser<'a> {
                         None => Cow::Borrowed(tail),
                     }));
                 }
-                // A raw string keeps its backslashes, but they still guard quotes.
+                // A raw string keeps its backslashes, but a backslash still escapes a quote.
                 b'\\' if raw => self.at = self.after_char(self.at + 1),
                 b'\\' => {
                     let text = built.get_or_insert_default();
@@ -337,13 +337,13 @@ impl<'a> Parser<'a> {
         rest.starts_with(&[quote, quote, quote])
     }
 
-    /// The byte offset behind the character that starts at `at`.
+    /// The byte offset after the character that starts at `at`.
     fn after_char(&self, at: usize) -> usize {
         let next = self.text.get(at..).and_then(|rest| rest.chars().next());
         at + next.map_or(0, char::len_utf8)
     }
 
-    /// One escape, the cursor on its backslash; `None` for an escaped line end.
+    /// One escape sequence; the cursor is on its backslash. `None` for an escaped line end.
     fn escape(&mut self, bytes: bool) -> Result<Option<char>, LiteralError> {
         let start = self.at;
         let bad = LiteralError {
@@ -376,7 +376,7 @@ impl<'a> Parser<'a> {
                 char::REPLACEMENT_CHARACTER
             }
             '0'..='7' => self.octal(start + 1),
-            // Python keeps the backslash of an escape it does not know.
+            // Python keeps the backslash of an unknown escape.
             _ => {
                 self.at = start + 1;
                 '\\'
@@ -392,7 +392,7 @@ impl<'a> Parser<'a> {
         }
         self.at += digits;
         let code = u32::from_str_radix(raw, 16).ok()?;
-        // A lone surrogate is a legal Python string and no legal character.
+        // A lone surrogate is valid in a Python string but is not a Unicode scalar value.
         Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
@@ -438,7 +438,7 @@ fn number<'a>(text: &str) -> Option<Literal<'a>> {
             return Some(Literal::Int(if sign < 0.0 { -value } else { value }));
         }
     }
-    // Rust would also take words such as `infinity`; only digits may start a number here.
+    // Rust also parses words such as `infinity`; here a number must start with a digit.
     if !body.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_pyprof_marker() {
+    fn parses_a_pyprof_marker() {
         let marker = "{'mod': 'torch', 'op': 'cat', 'args': [{'name': '', 'type': 'tensor', \
                       'shape': (35, 20, 200), 'dtype': 'float32'}, {'name': 'dim', 'type': 'int', \
                       'value': -1},]}";
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_kind_of_literal() {
+    fn parses_every_kind_of_literal() {
         for (source, value) in [
             ("None", Literal::None),
             (" True ", Literal::Bool(true)),
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_literal_and_says_where() {
+    fn rejects_other_text_with_its_position() {
         for (source, at) in [
             ("", 0),
             ("[1, os.system('x')]", 4),
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded() {
+    fn nesting_depth_is_limited() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(parse(&deep).unwrap_err().problem, "nested too deeply");
         let fine = format!("{}{}", "[".repeat(60), "]".repeat(60));
@@ -537,13 +537,13 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_tail_does_not_lose_the_head() {
+    fn leading_entries_survive_a_syntax_error() {
         let entries = leading_entries("{'mod': 'torch', 'op': 'to', 'args': [<device>]}");
         assert_eq!(lookup(&entries, "op"), Some(&text("to")));
         assert_eq!(lookup(&entries, "args"), None);
     }
 
-    /// Prints a literal the way `repr()` does.
+    /// Prints a literal as `repr()` does.
     fn repr(value: &Literal<'_>) -> String {
         let join = |items: &[Literal<'_>]| items.iter().map(repr).collect::<Vec<_>>().join(", ");
         match value {

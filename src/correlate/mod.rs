@@ -1,6 +1,5 @@
-//! Floor 3: from rows to meaning. Which launch started a kernel, in which ranges that launch stood,
-//! which operator call it belongs to, with which arguments, in which layer, direction and step; and
-//! what the GPU did when.
+//! Correlates the rows of a profile: the launch of each kernel, the ranges around that launch, and the
+//! operator call with its arguments, layer, direction and step; also the timeline of each GPU.
 
 use crate::profile::{CallId, Profile, RangeId, Strings};
 
@@ -50,7 +49,7 @@ use steps::Steps;
 pub(crate) use timeline::is_profilers_own;
 use timeline::{DeviceTimes, TimelineInputs};
 
-/// Works out everything a profile's rows say together.
+/// Correlates all rows of a profile.
 pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
     let mut labels = Strings::default();
     let mut arguments = Arguments::default();
@@ -72,7 +71,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         },
         || Steps::read(&profile, &texts),
     );
-    // When what ran needs nothing of why it ran, and the other way round.
+    // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
         || times(&profile, &texts, &launches, &steps, vocabulary),
         || {
@@ -152,7 +151,7 @@ fn times(
         call.and_then(|c| profile.calls.get(c.idx()))
             .is_none_or(|c| steps.is_warmup(c.span.start))
     };
-    // A capture of nothing but warm-up is a capture of that.
+    // If the whole capture is declared warm-up, analyse it anyway.
     let all_warmup = launches.iter().all(warm);
     let hints = TimelineInputs {
         launches,

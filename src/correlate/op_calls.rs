@@ -1,4 +1,4 @@
-//! Operator calls, told apart and numbered in the order of their first kernels.
+//! Operator calls, numbered in the order of their first kernels.
 
 use rustc_hash::FxHashMap;
 
@@ -14,15 +14,15 @@ pub(crate) struct OpCallTable<'t> {
     labels: &'t Strings,
     pub layers: LayerTable,
     pub calls: Vec<OpCall>,
-    /// Per call: the innermost user source line; ends behind the last call that has one.
+    /// Per call: the innermost user source line; ends after the last call that has one.
     pub lines: Vec<Option<StrId>>,
-    /// Per scope: the call it is the operator of.
+    /// Per scope: the call whose operator it is.
     call_of: Vec<Option<OpCallId>>,
     backwards: Vec<BackwardCall>,
-    /// The nodes of a backward behind its first.
+    /// The autograd nodes of each backward, except its first.
     others: FxHashMap<BackwardCallId, Vec<u64>>,
-    /// Per scope of a forward operator: the backward that takes over its arguments. Empty until there
-    /// is one.
+    /// Per scope of a forward operator: the backward that inherits its arguments. Empty until there is
+    /// one.
     backward_of: Vec<Option<BackwardCallId>>,
     /// Forward scopes of backward calls, to be linked once all calls are known.
     pending: Vec<(OpCallId, ScopeId)>,
@@ -33,17 +33,18 @@ handle! {
     BackwardCallId,
 }
 
-/// The backward of one forward call: one call too, however many autograd nodes the forward recorded.
-/// `F.cross_entropy` records two, a recurrent cell five, and each would claim the cost of all.
+/// The backward of one forward call. It is one call, even if the forward call recorded several
+/// autograd nodes: `F.cross_entropy` records two and a recurrent cell five, and as separate calls each
+/// would be assigned the cost of all of them.
 #[derive(Debug)]
 struct BackwardCall {
     call: OpCallId,
-    /// The number of the node that ran first. One that comes again begins another pass over the graph.
+    /// The number of the node that ran first. If it runs again, another pass over the graph begins.
     first: u64,
 }
 
 impl<'t> OpCallTable<'t> {
-    /// For at most this many calls.
+    /// Reserves memory for at most this many calls.
     pub(crate) fn new(scopes: usize, most: usize, labels: &'t Strings) -> OpCallTable<'t> {
         OpCallTable {
             labels,
@@ -58,7 +59,7 @@ impl<'t> OpCallTable<'t> {
         }
     }
 
-    /// The call of a draft: a new one unless a kernel before belongs to the same.
+    /// The call of a draft: a new call, unless an earlier kernel belongs to the same call.
     pub(crate) fn number(&mut self, draft: &OpCallDraft<'_>) -> OpCallId {
         if let Some(call) = self.call_of.get(draft.scope.idx()).copied().flatten() {
             return call;
@@ -77,7 +78,7 @@ impl<'t> OpCallTable<'t> {
         }
     }
 
-    /// A setting with its layer numbered.
+    /// A context with its layer interned.
     pub(crate) fn placed(&mut self, setting: Placement<LayerName>) -> Placement<LayerId> {
         let layer =
             (setting.layer).map(|(source, label)| self.layers.intern(source, label, self.labels));
@@ -89,7 +90,7 @@ impl<'t> OpCallTable<'t> {
         }
     }
 
-    /// Links backward calls to forward calls that launched something themselves.
+    /// Links backward calls to those forward calls that launched kernels.
     pub(crate) fn link_forwards(&mut self) {
         for (call, forward) in std::mem::take(&mut self.pending) {
             let id = self.call_of.get(forward.idx()).copied().flatten();
@@ -132,9 +133,9 @@ impl<'t> OpCallTable<'t> {
         id
     }
 
-    /// The call another node of the same forward operator has made in this pass.
+    /// The call that another node of the same forward operator created in this pass.
     fn joined(&mut self, draft: &OpCallDraft<'_>) -> Option<OpCallId> {
-        /// More nodes than any operator records; bounds the work on hostile files.
+        /// More nodes than any operator records; bounds the work for malicious files.
         const MOST_NODES: usize = 64;
         let seq = draft.node_seq?;
         let id = (*self.backward_of.get(draft.operator.idx())?)?;

@@ -1,19 +1,20 @@
-//! Whether taking the profile slowed the host down so much that idle time in it is no evidence.
+//! Detects profiling overhead that slows the host so much that idle time is unreliable.
 
 use super::args::Arguments;
 use super::range_meaning::{RangeClass, RangeInfos};
 use crate::profile::{CallId, Profile, RangeKind};
 
-/// Kernels shorter than this may end before their launch returns without anybody waiting.
+/// Minimum length of a long kernel. Shorter kernels may end before their launch returns even without
+/// a wait.
 const LONG_KERNEL_NS: i64 = 20_000;
-/// Clocks of host and device agree to about this.
+/// Approximate difference between the host and device clocks.
 const CLOCK_SLACK_NS: i64 = 1_000;
-/// Long kernels below which no habit shows.
+/// Minimum number of long kernels for a decision.
 const ENOUGH_KERNELS: usize = 50;
-/// Share of long kernels that must have been waited for.
+/// Minimum share of long kernels that the host waited for.
 const BLOCKING_SHARE: f64 = 0.8;
 
-/// One sentence saying what stretched the host; `None` when nothing did.
+/// One sentence that names the profiling overhead; `None` if there is none.
 pub(crate) fn reason(
     profile: &Profile,
     texts: &RangeInfos,
@@ -43,13 +44,13 @@ pub(crate) fn reason(
     ))
 }
 
-/// Whether most long kernels had ended when their launch returned.
+/// Whether most long kernels had ended before their launch returned.
 fn launches_block(profile: &Profile, launches: &[Option<CallId>]) -> bool {
     waited_share(profile, launches.iter().copied()).is_some_and(|share| share >= BLOCKING_SHARE)
 }
 
-/// Share of the long kernels that had ended when their launch returned; `launches` has one entry
-/// per kernel. `None` when too few are long.
+/// Share of the long kernels that had ended before their launch returned; `launches` has one entry
+/// per kernel. `None` if there are too few long kernels.
 pub(crate) fn waited_share(
     profile: &Profile,
     launches: impl Iterator<Item = Option<CallId>>,

@@ -1,4 +1,4 @@
-//! Source lines of call stacks: which frame is the user's, and how to print it.
+//! Frames of Python call stacks: which frame is the user's, and how to print it.
 
 /// A frame of a Python call stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl<'a> PythonFrame<'a> {
         UPDATE_PATHS.iter().any(|part| path.contains(part))
     }
 
-    /// `dir/file.py:148`; a file that lies directly in a home folder becomes `~/file.py:148`, so
-    /// that no user name is printed.
+    /// `dir/file.py:148`. A file directly in a home folder becomes `~/file.py:148`, so that no user name
+    /// is printed.
     pub(crate) fn short(&self) -> String {
         let mut parts: Vec<&str> = self.components().collect();
         let home = match (self.path.starts_with('/'), parts.as_slice()) {
@@ -68,10 +68,10 @@ impl<'a> PythonFrame<'a> {
     }
 }
 
-/// Folders whose files are never the user's.
+/// Folders that never contain user code.
 const INTERNAL_FOLDERS: [&str; 4] = ["site-packages", "dist-packages", "pyprof", "nvmarker.py"];
 
-/// First components of relative paths that are not the user's: Kineto cuts the search path off.
+/// First components of relative paths outside user code. Kineto removes the search path.
 const INTERNAL_ROOTS: [&str; 34] = [
     "torch",
     "torchvision",
@@ -109,7 +109,7 @@ const INTERNAL_ROOTS: [&str; 34] = [
     "weakref.py",
 ];
 
-/// Files and folders that only update parameters.
+/// Files and folders that only contain parameter updates.
 const UPDATE_PATHS: [&str; 5] = [
     "/torch/optim/",
     "/torch/nn/utils/clip_grad.py",
@@ -118,7 +118,7 @@ const UPDATE_PATHS: [&str; 5] = [
     "/apex/optimizers/",
 ];
 
-/// The innermost user line of a stack listed outermost first, and whether update code runs below it.
+/// The innermost user line of a stack (outermost frame first), and whether it calls update code.
 pub(crate) fn innermost<'a>(
     frames: impl DoubleEndedIterator<Item = &'a str>,
 ) -> (Option<String>, bool) {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_both_spellings() {
+    fn both_frame_formats_are_parsed() {
         let frame = PythonFrame::parse("/a/b/train.py:12").unwrap();
         assert_eq!((frame.path, frame.line), ("/a/b/train.py", "12"));
         let frame = PythonFrame::parse("torch/nn/modules/module.py(1915): __getattr__").unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_innermost_line_wins() {
+    fn the_innermost_user_line_is_used() {
         let stack = [
             "train.py:319",
             "model/net.py:106",
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn user_names_stay_out() {
+    fn user_names_are_not_printed() {
         for (path, short) in [
             ("/home/jo/train.py:3", "~/train.py:3"),
             ("/Users/jo/train.py:3", "~/train.py:3"),
