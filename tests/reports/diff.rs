@@ -360,7 +360,7 @@ fn without_steps_calls_are_compared_and_not_captures() {
     );
     let said = sandbox.gate("3%");
     assert_eq!(said.code, 1);
-    has(&said.err, &["how much runs differ by chance is not known"]);
+    has(&said.err, &["the run-to-run noise is unknown"]);
     // Only one of them marks steps: still calls.
     after.numbered = true;
     assert_eq!(Sandbox::of(&before, &after).diff().unit, TimeUnit::Call);
@@ -627,7 +627,7 @@ fn different_programs_are_not_compared() {
     );
     let said = sandbox.gate("0%");
     assert_eq!(said.code, 0);
-    has(&said.err, &["was not judged"]);
+    has(&said.err, &["was not checked"]);
 }
 
 #[test]

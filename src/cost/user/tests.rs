@@ -301,7 +301,7 @@ fn every_mistake_is_complained_about() {
         ),
         (
             &good.replace("bytes = 16\n", "bytes = -1\n"),
-            "cannot be negative",
+            "must be at least 0",
         ),
         (
             &good.replace("op = \"a::b\"\nargs", "op = \"a::c\"\nargs"),

@@ -172,7 +172,7 @@ fn while_another_program_writes() {
                 .unwrap();
         }
         let mut writer = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "read_only::the_other_program", "--ignored"])
+            .args(["--exact", "readers::read_only::the_other_program", "--ignored"])
             .env(DATABASE, &built.path)
             .stdout(Stdio::null())
             .spawn()

@@ -118,6 +118,7 @@ const ELEMENTS: &[&str] = &[
     "title",
     "style",
     "body",
+    "blockquote",
     "a",
     "div",
     "h1",
