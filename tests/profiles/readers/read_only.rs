@@ -172,7 +172,11 @@ fn while_another_program_writes() {
                 .unwrap();
         }
         let mut writer = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "readers::read_only::the_other_program", "--ignored"])
+            .args([
+                "--exact",
+                "readers::read_only::the_other_program",
+                "--ignored",
+            ])
             .env(DATABASE, &built.path)
             .stdout(Stdio::null())
             .spawn()
