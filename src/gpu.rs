@@ -1,4 +1,4 @@
-//! Floor 1: what a GPU can do, from `gpu_specs/*.toml`, a user's file, or the profile itself.
+//! Peaks and limits of GPUs (floor 1), from `gpu_specs/*.toml`, a user's file, or the profile itself.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,18 @@ pub mod show;
 /// A GPU's peaks and limits. Every rate is dense (no 2:4 sparsity).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
-    /// The file's stem, e.g. `v100-sxm2-16gb`.
+    /// Stem of the spec file, e.g. `v100-sxm2-16gb`.
     pub id: String,
-    /// For people: `V100 SXM2 16GB`.
+    /// Display name: `V100 SXM2 16GB`.
     pub name: String,
+    /// Manufacturer.
     pub vendor: Vendor,
+    /// Name of the architecture: `Volta`, `CDNA3 (gfx942)`.
     pub architecture: String,
-    /// `(7, 0)`; `None` for AMD, whose `gfx` name is in `architecture`: `CDNA3 (gfx942)`.
+    /// CUDA compute capability, major and minor: `(7, 0)`. `None` on AMD.
     pub compute_capability: Option<(u32, u32)>,
-    /// SMs or compute units. 0 where the maker does not publish it and the profile does not say:
-    /// divide by [`Gpu::sms`], never by this.
+    /// Number of SMs (compute units on AMD). 0 if neither the vendor nor the profile states it: use
+    /// [`Gpu::sms`] for divisions.
     pub sm_count: u32,
     /// FLOP/s outside Tensor Cores, per dtype.
     pub flops: BTreeMap<DType, f64>,
@@ -34,39 +36,48 @@ pub struct Gpu {
     pub tensor_align: BTreeMap<DType, u32>,
     /// DRAM bytes per second.
     pub bandwidth: f64,
+    /// Size of the DRAM, bytes.
     pub memory_bytes: Option<f64>,
+    /// Size of the last-level cache, bytes.
     pub l2_bytes: Option<f64>,
+    /// Shared memory per SM, bytes.
     pub shared_per_sm: Option<u32>,
+    /// 32-bit registers per SM.
     pub registers_per_sm: Option<u32>,
+    /// Maximum resident threads per SM.
     pub max_threads_per_sm: Option<u32>,
+    /// Maximum resident thread blocks per SM.
     pub max_blocks_per_sm: Option<u32>,
+    /// Warp schedulers per SM.
     pub warp_schedulers: Option<u32>,
-    /// Bytes per second over the host link, one direction, as published for the PCIe generation.
+    /// Generation of PCI Express.
     pub pcie_gen: Option<u32>,
-    /// NVLink bytes per second, both directions added.
+    /// Bandwidth of all NVLinks, both directions together, bytes/s.
     pub nvlink: Option<f64>,
-    /// Share of the math peak that well-tuned kernels reach (RULES section 0): 0.80, or 0.60.
+    /// Fraction of the math peak that well-tuned kernels reach: 0.80 or 0.60.
     pub reachable_math: f64,
-    /// Share of the DRAM bandwidth that well-tuned kernels reach: 0.85.
+    /// Fraction of the DRAM bandwidth that well-tuned kernels reach: 0.85.
     pub reachable_memory: f64,
-    /// Where the numbers come from, one entry per source.
+    /// Sources of the numbers.
     pub sources: Vec<String>,
 }
 
-/// Who made it: advice about CUDA libraries is for NVIDIA only.
+/// Manufacturer of a GPU. Advice about CUDA libraries applies to NVIDIA only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vendor {
+    /// NVIDIA.
     Nvidia,
+    /// AMD.
     Amd,
 }
 
 impl Gpu {
-    /// Whether it has Tensor Cores or matrix cores at all.
+    /// Whether it has Tensor Cores (matrix cores on AMD).
     pub fn has_tensor_cores(&self) -> bool {
         !self.tensor_flops.is_empty()
     }
 
-    /// SMs or compute units, where known.
+    /// Number of SMs (compute units on AMD), if known.
     pub fn sms(&self) -> Option<u32> {
         (self.sm_count > 0).then_some(self.sm_count)
     }
@@ -86,16 +97,19 @@ impl Gpu {
     }
 }
 
-/// How a GPU was settled on, for the report to say.
+/// The selected GPU, and how it was selected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
+    /// The GPU in use.
     pub gpu: Gpu,
+    /// How it was selected.
     pub how: How,
-    /// Sentences for the report: a "what if", values taken from the profile, differences above 3 %.
+    /// Sentences for the report: a different GPU than the profiled one, values taken from the
+    /// profile, differences above 3 %.
     pub remarks: Vec<String>,
 }
 
-/// Which road led to the GPU in use.
+/// How the GPU in use was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// `--gpu` named it, and the profile agrees or does not say.
@@ -104,6 +118,6 @@ pub enum How {
     WhatIf,
     /// The profile's device name is in the table.
     Named,
-    /// Worked out from the device attributes of the profile: approximate.
+    /// Derived from the device attributes in the profile: approximate.
     Derived,
 }

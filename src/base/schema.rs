@@ -344,11 +344,17 @@ fn either(words: &[String]) -> String {
 /// A JSON value whose objects keep their order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Json {
+    /// A boolean.
     Flag(bool),
+    /// An integer.
     Int(i64),
+    /// A floating-point number.
     Number(f64),
+    /// A string.
     Text(String),
+    /// An array.
     List(Vec<Json>),
+    /// An object, in this order of keys.
     Object(Vec<(String, Json)>),
 }
 

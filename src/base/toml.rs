@@ -34,10 +34,12 @@ use super::diag::{Complaint, Complaints, Source};
 use super::schema::{self, Key, Sets};
 use super::suggest;
 
-/// A value with the bytes of the file it stands at.
+/// A value with its position in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At<T> {
+    /// The value.
     pub value: T,
+    /// Its byte range in the file.
     pub span: Range<usize>,
 }
 

@@ -15,6 +15,7 @@ pub struct Suppression {
     pub rule: Glob,
     /// Places, or layers alone; `None` matches everywhere.
     pub place: Option<Glob>,
+    /// Why the findings are hidden, as the file states it.
     pub reason: String,
     /// The last day on which it applies.
     pub until: Option<Date>,

@@ -1,5 +1,5 @@
-//! What an SM of each generation does per clock, and what fits on it: enough to work out the peaks
-//! of a GPU that is not in the table from its compute capability, SM count and clock.
+//! Throughput per clock and resource limits of an SM, by generation. They give the peaks of a GPU
+//! that is not in the table, from its compute capability, SM count and clock.
 //!
 //! Sources: the architecture whitepapers (A100, GA102, Turing, H100 v1.04, Ada v2.1, RTX Blackwell
 //! v1.1), the Blackwell datasheet, and the CUDA C++ Programming Guide's technical specifications
@@ -15,22 +15,29 @@ use crate::profile::Device;
 /// Dense multiply-adds per SM and clock.
 type Rates = &'static [(DType, u32)];
 
-/// A generation of SMs, as one class of boards carries it.
+/// The throughput of one generation of SMs on one class of boards.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Family {
+    /// CUDA compute capability, major and minor.
     pub compute_capability: (u32, u32),
+    /// Boards that the entry applies to.
     pub class: Class,
+    /// Name of the architecture: `Ampere`.
     pub architecture: &'static str,
+    /// Rates outside Tensor Cores.
     pub fma: Rates,
-    /// Accumulating in fp32.
+    /// Tensor Core rates, with accumulation in fp32.
     pub tensor: Rates,
 }
 
-/// GeForce boards run Tensor Cores at half rate when they accumulate in fp32.
+/// A class of boards. Tensor Cores of GeForce boards run at half rate with accumulation in fp32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
+    /// All boards of the compute capability.
     Any,
+    /// GeForce boards.
     GeForce,
+    /// All boards except GeForce.
     Professional,
 }
 
@@ -231,7 +238,7 @@ pub const FAMILIES: &[Family] = &[
     ),
 ];
 
-/// What fits on an SM: threads, blocks, shared memory in KiB, warp schedulers.
+/// Resource limits of an SM: threads, blocks, shared memory in KiB, warp schedulers.
 type Residency = (u32, u32, u32, u32);
 
 const RESIDENCY: &[((u32, u32), Residency)] = &[
@@ -258,7 +265,7 @@ const WITHOUT_TENSOR_CORES: &[&str] = &[
     "gtx", "mx450", "mx550", "t400", "t500", "t550", "t600", "t1000", "t1200",
 ];
 
-/// The line of the table for a compute capability and a device name.
+/// The entry of the table for a compute capability and a device name.
 pub fn find(compute_capability: (u32, u32), name: &str) -> Option<&'static Family> {
     let class = if name.to_lowercase().contains("geforce") {
         Class::GeForce
@@ -376,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn turing_without_tensor_cores() {
+    fn gtx_16_series_has_no_tensor_cores() {
         let gtx = derive(&device("NVIDIA GeForce GTX 1660", (7, 5), 22), 1.785e9).unwrap();
         assert!(!gtx.has_tensor_cores() && gtx.tensor_align.is_empty());
     }
 
     #[test]
-    fn nothing_is_invented() {
+    fn unknown_or_incomplete_devices_are_not_derived() {
         assert_eq!(derive(&device("NVIDIA Next", (99, 0), 10), 1e9), None);
         let mut known = device("NVIDIA RTX A4500", (8, 6), 10);
         known.bandwidth = None;

@@ -1,5 +1,5 @@
 //! Reads GPU specs: the files of `gpu_specs/`, embedded at build time, and a user's own file, both
-//! through the same checks. A file's mistakes come out together, each with a caret.
+//! with the same checks. All mistakes of a file are reported together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,8 +28,8 @@ pub(super) const RATED: [DType; 8] = [
 
 const VENDORS: [(Vendor, &str); 2] = [(Vendor::Nvidia, "nvidia"), (Vendor::Amd, "amd")];
 
-/// Multiply-adds per SM and clock beyond which a rate is a slip of units. The most of any GPU so
-/// far: 256 outside Tensor Cores (fp16 on GA100 and GH100), 24,576 on them (fp4 on GB110).
+/// Multiply-adds per SM and clock above which a rate must be in the wrong unit. The current
+/// maxima: 256 outside Tensor Cores (fp16 on GA100 and GH100), 24,576 on them (fp4 on GB110).
 const MAX_FMA: f64 = 512.0;
 const MAX_TENSOR_FMA: f64 = 65_536.0;
 
@@ -39,34 +39,41 @@ const GIB: f64 = 1024.0 * MIB;
 const TERA: f64 = 1e12;
 const GIGA: f64 = 1e9;
 
-/// A GPU's file: what the model needs of it, and what people and the matching of names need.
+/// The contents of a GPU file: the values for the cost model, and those for display and for matching
+/// names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
+    /// Peaks and limits.
     pub gpu: Gpu,
+    /// Name of the silicon: `GV100`.
     pub chip: Option<String>,
-    /// LLVM's name of an AMD architecture: `gfx942`.
+    /// LLVM name of an AMD architecture: `gfx942`.
     pub gfx: Option<String>,
-    /// `cudaDeviceProp.name`, exactly.
+    /// Values of `cudaDeviceProp.name`, exactly.
     pub device_names: Vec<String>,
-    /// What people type. An alias may stand in several files.
+    /// Names for `--gpu`. Several files may contain the same alias.
     pub aliases: Vec<String>,
-    /// The shared aliases that mean this board unless the profile names another of theirs.
+    /// Shared aliases that select this board unless the profile names another one.
     pub default_for: Vec<String>,
     /// MHz at which the rates outside Tensor Cores are quoted.
     pub boost_mhz: Option<f64>,
     /// MHz at which the Tensor Core rates are quoted, where it differs.
     pub tensor_mhz: Option<f64>,
+    /// Board power, W.
     pub power_w: Option<f64>,
+    /// Type of the DRAM: `HBM2`.
     pub memory_kind: Option<String>,
-    /// The bandwidth that profiles report for this chip is known to be wrong.
+    /// Whether profiles report a wrong bandwidth for this chip.
     pub ignore_profile_bandwidth: bool,
-    /// Bytes, after opting in.
+    /// Maximum shared memory per block after opt-in, bytes.
     pub shared_per_block: Option<u32>,
+    /// How reliable the numbers are: `high`, `medium` or `low`.
     pub confidence: Option<String>,
+    /// Remarks on the numbers.
     pub notes: Option<String>,
 }
 
-/// The file of a GPU built in, with its comments: what `gpus show` prints to start from.
+/// The text of a built-in GPU file, with its comments, as a template for a user's own file.
 pub fn text_of(id: &str) -> Option<&'static str> {
     let file = BUILT_IN
         .iter()
@@ -74,13 +81,13 @@ pub fn text_of(id: &str) -> Option<&'static str> {
     Some(file.1)
 }
 
-/// The GPUs built in, sorted by id.
+/// The built-in GPUs, sorted by id.
 pub fn built_in() -> &'static [Spec] {
     static SPECS: LazyLock<Vec<Spec>> = LazyLock::new(|| check_built_in().0);
     &SPECS
 }
 
-/// The GPUs built in and every complaint about their files; a test holds the latter empty.
+/// The built-in GPUs and all complaints about their files; a test checks that there are none.
 pub fn check_built_in() -> (Vec<Spec>, Complaints) {
     let complaints = Complaints::new();
     let mut specs: Vec<Spec> = BUILT_IN

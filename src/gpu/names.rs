@@ -1,13 +1,15 @@
-//! Telling boards by what they are called: by drivers in profiles, by people on the command line.
-//! A chip's name never decides: an RTX 4090 and an L40S carry the same AD102.
+//! Identifies boards by name: the device name in a profile, or the name given on the command line.
+//! The name of the chip is not used: an RTX 4090 and an L40S have the same AD102.
 
 use super::load::{Spec, built_in};
 use crate::profile::Device;
 
-/// A device name with the part that tells of a MIG slice split off.
+/// A device name, split into the board and the MIG slice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceName<'a> {
+    /// Name of the board.
     pub board: &'a str,
+    /// The MIG slice, if the name contains one.
     pub mig: Option<Mig>,
 }
 
@@ -21,6 +23,7 @@ pub struct Mig {
 }
 
 impl<'a> DeviceName<'a> {
+    /// Splits a device name into the board and the MIG slice.
     pub fn new(name: &'a str) -> DeviceName<'a> {
         let name = name.trim();
         let split = name.rfind(" MIG ").and_then(|at| {
@@ -68,7 +71,7 @@ impl Mig {
         eighths.clamp(1.0, 8.0) / 8.0
     }
 
-    /// Share of the board's SMs, where the profile does not count them.
+    /// Fraction of the board's SMs, for profiles that do not state the SM count.
     pub fn compute_share(&self) -> f64 {
         (f64::from(self.compute) / 7.0).min(1.0)
     }
@@ -90,7 +93,7 @@ fn squash(name: &str) -> String {
     normalise(name).replace(' ', "")
 }
 
-/// The boards a typed name can mean, in the order of their ids; more than one for a shared alias.
+/// The boards that match a given name, sorted by id; several for a shared alias.
 pub fn asked(name: &str) -> Vec<&'static Spec> {
     let wanted = squash(name);
     let same = |other: &str| squash(other) == wanted;
@@ -104,7 +107,7 @@ pub fn asked(name: &str) -> Vec<&'static Spec> {
     built_in().iter().filter(alias).collect()
 }
 
-/// Of several boards, the one an alias stands for unless something tells otherwise.
+/// The default board of an alias that several boards share.
 pub fn default_of<'a>(name: &str, boards: &[&'a Spec]) -> Option<&'a Spec> {
     let wanted = squash(name);
     let is_default = |s: &&&Spec| s.default_for.iter().any(|a| squash(a) == wanted);
@@ -137,8 +140,8 @@ fn narrowed(name: &str, device: &Device) -> Option<&'static Spec> {
     default_of(name, &boards)
 }
 
-/// Whether nothing the profile says of the device contradicts the board: its generation, SM count,
-/// and memory within 10 % (error correction and the driver take some of it).
+/// Whether generation, SM count and memory of the device match the board, as far as the profile
+/// states them. Memory may differ by 10 %, because error correction and the driver use some of it.
 pub fn fits(spec: &Spec, device: &Device) -> bool {
     let gpu = &spec.gpu;
     let capability = match &spec.gfx {
@@ -180,7 +183,7 @@ pub fn amd_by_attributes(device: &Device) -> Option<&'static Spec> {
     fitting.next().is_none().then_some(first)
 }
 
-/// Up to three built-in names near what was typed, nearest first.
+/// Up to three built-in names similar to the given one, nearest first.
 pub fn near(name: &str) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Vec::new();
     for spec in built_in() {

@@ -1,4 +1,4 @@
-//! Settles on the GPU whose peaks and limits a profile is held against.
+//! Selects the GPU whose peaks and limits are used for a profile.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use crate::base::diag::{Complaints, visible};
 use crate::base::units;
 use crate::profile::{Device, Profile};
 
-/// A difference between profile and table worth a sentence.
+/// The relative difference between profile and table above which the report mentions it.
 const NOTABLE: f64 = 0.03;
 /// Characters of a device name shown.
 const MAX_NAME: usize = 60;
 
-/// Why no GPU could be settled on.
+/// Why no GPU could be selected.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
     /// `--gpu` named something that is neither in the table nor a file.
@@ -26,8 +26,9 @@ pub enum SelectError {
         suggestion(near)
     )]
     Unknown {
+        /// The value of `--gpu`.
         asked: String,
-        /// Names near it, nearest first.
+        /// Similar names, nearest first.
         near: Vec<&'static str>,
     },
     /// `--gpu` named a file with mistakes.
@@ -45,8 +46,8 @@ fn suggestion(near: &[&str]) -> String {
 }
 
 /// The GPU for a profile: the one asked for with `--gpu NAME|FILE`, whole; else the one the
-/// profile names, its rates from the table and the rest from the profile where it says; else one
-/// worked out from device attributes. `None` when neither says enough.
+/// profile names, with rates from the table and other values from the profile if it has them; else
+/// one derived from device attributes. `None` if the profile does not have enough of them.
 ///
 /// # Errors
 /// When `asked` is no known GPU and no readable file.
@@ -106,7 +107,7 @@ fn main_device(profile: &Profile) -> Option<&Device> {
         .map(|(d, _)| d)
 }
 
-/// A sentence when kernels ran on boards of another kind too.
+/// A sentence for the report if kernels also ran on boards of another model.
 fn other_devices(judged: &Device, profile: &Profile) -> Option<String> {
     let ran = |index: usize| profile.kernels.iter().any(|k| k.device.idx() == index);
     let mut others: Vec<&str> = Vec::new();
@@ -190,7 +191,7 @@ fn pick(
     spec.clone()
 }
 
-/// Whether the profile can have been taken on this board.
+/// Whether the profile may have been recorded on this board.
 fn same_board(spec: &Spec, device: &Device) -> bool {
     let Some(name) = device.name.as_deref().filter(|n| is_telling(n)) else {
         return names::fits(spec, device);
@@ -205,12 +206,12 @@ fn same_board(spec: &Spec, device: &Device) -> bool {
     }
     match names::of_device(device) {
         Some((named, _)) => named.gpu.id == spec.gpu.id,
-        // A board the table does not know, described by a file that does not say its name.
+        // A board that is not in the table, and a spec file without device names.
         None => spec.device_names.is_empty() && names::fits(spec, device),
     }
 }
 
-/// Whether a device name tells one board from another.
+/// Whether a device name identifies a board.
 fn is_telling(name: &str) -> bool {
     let name = names::normalise(name);
     !name.is_empty() && name != "radeon graphics"
@@ -225,7 +226,7 @@ fn what_if(gpu: &Gpu, device: &Device) -> String {
     )
 }
 
-/// A sentence about figures that the maker has not settled.
+/// A sentence for the report if the published figures are unreliable.
 fn doubt(spec: &Spec) -> Option<String> {
     (spec.confidence.as_deref() == Some("low")).then(|| {
         format!(
@@ -235,7 +236,7 @@ fn doubt(spec: &Spec) -> Option<String> {
     })
 }
 
-/// The GPU of a profile nobody was asked about.
+/// The GPU of a profile, without `--gpu`.
 fn of_device(device: &Device, profile: &Profile) -> Option<Choice> {
     if let Some((spec, mig)) = names::of_device(device) {
         let mut remarks = Vec::new();
@@ -282,7 +283,7 @@ fn is_amd(device: &Device, profile: &Profile) -> bool {
         || matches!(device.compute_capability, Some((9, minor)) if minor > 0)
 }
 
-/// Worked out from the attributes of an NVIDIA device that is not in the table.
+/// A GPU derived from the attributes of an NVIDIA device that is not in the table.
 fn derived(device: &Device) -> Option<Choice> {
     let own = device.clock_hz.filter(|hz| hz.is_finite() && *hz > 0.0);
     let hertz = own.or_else(|| usual_clock(device))?;
@@ -326,7 +327,7 @@ fn usual_clock(device: &Device) -> Option<f64> {
     clocks.get(clocks.len() / 2).copied()
 }
 
-/// The table's GPU with what the profile says of its own: SMs, bandwidth, L2, memory, limits.
+/// The GPU of the table with the values that the profile states: SMs, bandwidth, L2, memory, limits.
 fn with_profile(spec: &Spec, mig: Option<Mig>, device: &Device, remarks: &mut Vec<String>) -> Gpu {
     let mut gpu = spec.gpu.clone();
     take_sms(&mut gpu, mig, device, remarks);
@@ -346,7 +347,8 @@ fn with_profile(spec: &Spec, mig: Option<Mig>, device: &Device, remarks: &mut Ve
     gpu
 }
 
-/// SMs of the profile; rates follow where the count is that of another bin or of a MIG slice.
+/// Takes the SM count of the profile and scales the rates if it differs from the table: another bin
+/// of the chip, or a MIG slice.
 fn take_sms(gpu: &mut Gpu, mig: Option<Mig>, device: &Device, remarks: &mut Vec<String>) {
     let table = gpu.sms();
     let own = device.sm_count.filter(|&n| n > 0);
@@ -436,7 +438,7 @@ fn mebibytes(bytes: f64) -> String {
     format!("{} MiB", units::significant(bytes / 1_048_576.0))
 }
 
-/// Rates are quoted at the table's clock whatever the board's maker set.
+/// Adds a remark if the clock in the profile differs. Rates stay those at the clock of the table.
 fn clock_remark(spec: &Spec, device: &Device, remarks: &mut Vec<String>) {
     let (Some(own), Some(table)) = (device.clock_hz, spec.boost_mhz) else {
         return;
@@ -453,7 +455,7 @@ fn clock_remark(spec: &Spec, device: &Device, remarks: &mut Vec<String>) {
     }
 }
 
-/// Memory and what fits on an SM, as far as the profile says.
+/// Takes the memory size and the limits of an SM from the profile, if it states them.
 fn take_limits(gpu: &mut Gpu, device: &Device) {
     #[allow(clippy::cast_precision_loss)] // Bytes of memory: far below 2^53.
     if let Some(bytes) = device.memory_bytes.filter(|&b| b > 0) {
@@ -479,7 +481,7 @@ fn device_name(device: &Device) -> String {
     }
 }
 
-/// Somebody else's text, at a length that cannot swamp a sentence.
+/// Text from a profile or the command line, made safe for display and cut to [`MAX_NAME`].
 fn shown(text: &str) -> String {
     let text = visible(text);
     let mut short: String = text.chars().take(MAX_NAME).collect();

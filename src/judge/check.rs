@@ -1,4 +1,4 @@
-//! What an expression of a rule may name, and the way from its text to something that runs.
+//! Resolves the names in a rule's expressions and compiles the expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,29 +12,31 @@ pub use crate::base::cel::{Mistake, NoName};
 /// The names an expression or a sentence of one rule may use.
 #[derive(Debug)]
 pub struct Vocabulary<'a> {
-    /// Sorted by name.
+    /// Known facts, sorted by name.
     pub facts: &'a [Fact],
+    /// Kind of member that the rule is evaluated on.
     pub over: MemberKind,
+    /// Params of the rule with their types.
     pub params: &'a BTreeMap<String, Type>,
-    /// The lets that are checked; an expression may use them all.
+    /// The checked lets; an expression may use all of them.
     pub lets: &'a [Let],
-    /// Lets that exist but are wrong themselves: using them is not complained about again.
+    /// Names of lets that contain errors: their uses are not reported again.
     pub broken: &'a BTreeSet<String>,
-    /// Whether `found.NAME` exists yet.
+    /// Whether `found.NAME` is available: not in `when` and `saving_ns`.
     pub found: bool,
 }
 
 impl Vocabulary<'_> {
-    /// What a name stands for: `site.m`, `params.min_share`, `found.count`, or a let.
+    /// The meaning and type of a name: `site.m`, `params.min_share`, `found.count`, or a let.
     ///
     /// # Errors
-    /// Why there is no such name here, with the nearest one. That takes longer than anything else in
-    /// a rule file: where nobody will read it, ask [`known`](Self::known).
+    /// Why the name is unknown, with the nearest known name. Finding that name is slow: use
+    /// [`known`](Self::known) if the message is not shown.
     pub fn find(&self, name: &str) -> Result<(Name, Type), NoName> {
         self.known(name).ok_or_else(|| self.missing(name))
     }
 
-    /// What a name stands for, if anything.
+    /// The meaning and type of a name, or `None` if it is unknown.
     pub fn known(&self, name: &str) -> Option<(Name, Type)> {
         let Some((prefix, rest)) = name.split_once('.') else {
             let at = self.lets.iter().position(|l| l.name == name)?;
@@ -57,7 +59,7 @@ impl Vocabulary<'_> {
         at.ok().and_then(|at| self.facts.get(at))
     }
 
-    /// Why a name stands for nothing.
+    /// The reason why a name is unknown.
     fn missing(&self, name: &str) -> NoName {
         let parts = name.split_once('.');
         if self.broken.contains(name) && parts.is_none_or(|(prefix, _)| prefix == "params") {

@@ -1,5 +1,5 @@
-//! What programs measured before and after a rule's advice gave back: the rows of
-//! `evidence/results.json`, put into the program when it was built.
+//! Measured savings of rules: pairs of programs before and after a fix, from
+//! `evidence/results.json`, which is embedded at build time.
 
 use std::fmt::Write as _;
 
@@ -9,35 +9,45 @@ use crate::base::{text, units};
 
 const RESULTS: &str = include_str!("../../evidence/results.json");
 
-/// One pair of programs on one machine. Times are ns per step.
+/// A measurement of one pair of programs on one machine. Times are in ns per step.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Row {
-    /// `tf32` of `evidence/tf32.py`.
+    /// Stem of the program file: `tf32` of `evidence/tf32.py`.
     pub pair: String,
+    /// Id of the rule whose advice the pair applies.
     pub rule: String,
+    /// Name of the GPU.
     pub gpu: String,
+    /// Version of the GPU driver.
     pub driver: String,
+    /// Version of PyTorch.
     pub torch: String,
+    /// Date of the measurement, `YYYY-MM-DD`.
     pub date: String,
+    /// Time of the original program.
     pub before_ns: f64,
+    /// Time of the program after the fix.
     pub after_ns: f64,
-    /// `None` where the rule did not speak.
+    /// Lower end of the estimated saving; `None` if the rule did not fire.
     pub predicted_low_ns: Option<f64>,
+    /// Upper end of the estimated saving; `None` if the rule did not fire.
     pub predicted_high_ns: Option<f64>,
+    /// Measured saving.
     pub measured_ns: f64,
-    /// `yes`, `less` or `more` than promised, `silent`.
+    /// `yes` if the measured saving is within the estimate, `less` or `more` if it is outside,
+    /// `silent` if the rule did not fire.
     pub agree: String,
 }
 
-/// All rows, or why the file is not what it should be; a test holds it to be.
+/// All measurements. A test checks that the embedded file can be read.
 ///
 /// # Errors
-/// What is wrong with `evidence/results.json`.
+/// A parse error in `evidence/results.json`.
 pub fn rows() -> Result<Vec<Row>, serde_json::Error> {
     serde_json::from_str(RESULTS)
 }
 
-/// The section of a rule's page; empty without rows.
+/// The "Measured" section of a rule's page; empty if the rule has no rows.
 pub(super) fn section(rule: &str, rows: &[Row]) -> String {
     let mut out = String::new();
     for row in rows.iter().filter(|row| row.rule == rule) {
@@ -71,12 +81,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_results_can_be_read() {
+    fn embedded_results_can_be_parsed() {
         rows().unwrap();
     }
 
     #[test]
-    fn a_row_stands_on_the_page_of_its_rule_alone() {
+    fn section_contains_only_rows_of_its_rule() {
         let text = r#"[{"pair": "tf32", "rule": "precision/tf32-off", "gpu": "NVIDIA H100", "driver": "1",
             "torch": "2.9", "date": "2026-01-01", "before_ns": 2e7, "after_ns": 4e6,
             "predicted_low_ns": 8e6, "predicted_high_ns": 1.6e7, "measured_ns": 1.6e7, "agree": "yes"}]"#;

@@ -1,8 +1,8 @@
 //! Expressions of rules: facts, params, lets and `found` in three-valued logic.
 //!
 //! A condition is true, false or undecided: a fact it needs is absent, does not apply to the member,
-//! or the expression failed. The language itself is in [`crate::base::cel`]; here is what its names
-//! stand for. Facts are asked for one by one, when an expression reaches them.
+//! or the expression failed. [`crate::base::cel`] implements the language; this module resolves its
+//! names. A fact is looked up when the evaluation reaches it.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ pub(super) fn fact_type(ty: Ty) -> Type {
     }
 }
 
-/// What a finding knows of its members together, as `found.NAME`.
+/// The values that describe all members of a finding together, as `found.NAME`: name, type and doc.
 pub const FOUND: &[(&str, Type, &str)] = &[
     ("found.calls", Type::INT, "calls of all members"),
     (
@@ -58,7 +58,7 @@ pub const FOUND: &[(&str, Type, &str)] = &[
     ("found.worst", Type::STR, "where the costliest of them is"),
 ];
 
-/// The members of a finding together. A test may leave parts unknown.
+/// The values of [`FOUND`] for one finding. In a rule's test, some may be unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found(BTreeMap<&'static str, Value>);
 
@@ -79,24 +79,28 @@ impl Found {
 /// A checked expression of a rule.
 #[derive(Debug, Clone)]
 pub struct Expr {
-    /// As the rule file has it.
+    /// Its text in the rule file.
     pub source: String,
     /// Its type.
     pub ty: Type,
     pub(super) tree: cel::Expr<Name>,
-    /// What it names.
+    /// The names it uses.
     pub uses: Uses,
     /// The depth of its tree, including the lets it uses.
     pub(super) depth: usize,
 }
 
-/// The names an expression uses, each once, in order of appearance. Not those of its lets.
+/// The names that an expression uses, each once, in order of appearance, without the names that its
+/// lets use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Uses {
+    /// Names of facts.
     pub facts: Vec<&'static str>,
+    /// Names of params, without `params.`.
     pub params: Vec<String>,
     /// Indices into the rule's lets.
     pub lets: Vec<usize>,
+    /// Whether it uses `found.NAME`.
     pub found: bool,
 }
 
@@ -142,7 +146,7 @@ impl Uses {
         self.found |= other.found;
     }
 
-    /// With what the lets it names use, and theirs.
+    /// These uses and those of all lets that are used directly or indirectly.
     pub fn closure(&self, lets: &[Let]) -> Uses {
         let mut all = self.clone();
         let mut next = 0;
@@ -156,20 +160,21 @@ impl Uses {
     }
 }
 
-/// Something an expression or a sentence names.
+/// A resolved name in an expression or a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Name {
+    /// A fact, with its prefix: `site.m`.
     Fact(&'static str),
-    /// With its prefix: `found.count`.
+    /// A value of the finding, with its prefix: `found.count`.
     Found(&'static str),
-    /// Without its prefix.
+    /// A param, without its prefix.
     Param(String),
-    /// Index into the rule's lets.
+    /// An index into the rule's lets.
     Let(usize),
 }
 
 impl Name {
-    /// As rule files write it.
+    /// The name as rule files write it.
     pub fn text(&self, lets: &[Let]) -> String {
         match self {
             Name::Fact(name) | Name::Found(name) => (*name).to_owned(),
@@ -179,10 +184,12 @@ impl Name {
     }
 }
 
-/// A named sub-expression. Uses only lets before it, so evaluation cannot go round.
+/// A named sub-expression. It uses only the lets before it, so evaluation terminates.
 #[derive(Debug, Clone)]
 pub struct Let {
+    /// Name in `[let]`.
     pub name: String,
+    /// The checked expression.
     pub expr: Expr,
 }
 
@@ -191,9 +198,9 @@ pub struct Let {
 pub enum Undecided {
     /// These facts apply but are absent. Sorted.
     Absent(Vec<&'static str>),
-    /// A fact it uses means nothing for this member.
+    /// A fact that it uses does not apply to this member.
     NotApplicable,
-    /// The rule failed.
+    /// The evaluation failed, with the error message.
     Fault(String),
 }
 
@@ -202,8 +209,8 @@ impl Failure for Undecided {
         Undecided::Fault(message)
     }
 
-    /// A fault behind an undecided left operand does not count: the guard in front of it was not
-    /// decided.
+    /// A fault in the right operand is ignored if the left operand is undecided, because the left
+    /// operand may be a guard.
     fn join(self, right: Undecided, and: bool) -> Undecided {
         use Undecided::{Absent, Fault, NotApplicable};
         match (self, right) {
@@ -224,7 +231,8 @@ impl Failure for Undecided {
     }
 }
 
-/// Everything one member's expressions can see. Lets are evaluated when first asked for, and once.
+/// The values that the expressions of a rule can use for one member. A let is evaluated once, at its
+/// first use.
 pub struct EvalContext<'a> {
     lookup: &'a dyn Lookup,
     params: &'a BTreeMap<String, Value>,
@@ -240,6 +248,8 @@ impl std::fmt::Debug for EvalContext<'_> {
 }
 
 impl<'a> EvalContext<'a> {
+    /// Returns a context for one member. `found` is `None` while `when` and `saving_ns` are
+    /// evaluated.
     pub fn new(
         lookup: &'a dyn Lookup,
         params: &'a BTreeMap<String, Value>,
@@ -258,12 +268,12 @@ impl<'a> EvalContext<'a> {
     /// The value of an expression. Doubles are finite.
     ///
     /// # Errors
-    /// Why it has none.
+    /// Why it has no value.
     pub fn value(&self, expr: &Expr) -> Result<Value, Undecided> {
         cel::value(&expr.tree, self)
     }
 
-    /// Whether a condition holds.
+    /// Whether a condition is true.
     ///
     /// # Errors
     /// Why it is undecided.
@@ -299,10 +309,10 @@ impl<'a> EvalContext<'a> {
         Ok(true)
     }
 
-    /// The value of a number.
+    /// The value of a numeric expression.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it has no value, or that it is not a number.
     pub fn number(&self, expr: &Expr) -> Result<f64, Undecided> {
         match self.value(expr)? {
             Value::Double(d) => Ok(d),
@@ -311,10 +321,10 @@ impl<'a> EvalContext<'a> {
         }
     }
 
-    /// The value a name stands for.
+    /// The value of a name.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it has no value.
     pub fn get(&self, name: &Name) -> Result<Value, Undecided> {
         match name {
             Name::Fact(fact) => self.fact(fact),

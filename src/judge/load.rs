@@ -1,5 +1,5 @@
-//! Finds rule files and gives them their ids. Built-in rules and a user's rules come through here
-//! alike.
+//! Finds rule files and derives their ids from their paths, both for built-in rules and for rules of
+//! a user.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,24 +8,26 @@ use super::rule::{CATEGORIES, USER};
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::base::suggest::did_you_mean;
 
-/// A rule file that has been read but not looked at.
+/// A rule file that has been read but not parsed.
 #[derive(Debug, Clone)]
 pub struct RuleFile {
-    /// `category/stem`.
+    /// Rule id: `category/stem`.
     pub id: String,
+    /// Name and text of the file.
     pub source: Arc<Source>,
+    /// Whether the rule is embedded in the program.
     pub builtin: bool,
-    /// Its tests have been taken out of the text, and nobody misses them.
+    /// Whether the tests were cut off the text, so that missing tests are no error.
     pub untested: bool,
 }
 
-/// Folders below the given one that are looked into.
+/// Depth of subfolders that are searched.
 const MAX_DEPTH: usize = 4;
-/// Rules that may be loaded together: rules that silence each other are compared pair by pair.
+/// The maximum number of rules loaded together: relations between rules are checked for each pair.
 pub const MAX_FILES: usize = 2_000;
 
-/// The rule files of an embedded folder, as `(path below it, text)`. Without their tests, which come
-/// last, a third of the text is gone; nobody asks for them who has a profile judged.
+/// The rule files of an embedded folder, given as `(path below it, text)`. If not `tested`, the tests
+/// at the end of each file, a third of its text, are cut off: analysing a profile does not need them.
 pub fn embedded(entries: &[(&str, &str)], tested: bool) -> Vec<RuleFile> {
     let file = |(path, text): &(&str, &str)| {
         let tests = text.find("\n[[test]]\n").filter(|_| !tested);
@@ -45,7 +47,7 @@ pub fn embedded(entries: &[(&str, &str)], tested: bool) -> Vec<RuleFile> {
 /// A single file is `user/<stem>`; in a folder, a file keeps its path: `category/stem`.
 ///
 /// # Errors
-/// What could not be read, or is named in a way that gives no id.
+/// Files that cannot be read, and paths that are no rule ids.
 pub fn find(path: &Path) -> Result<Vec<RuleFile>, Complaints> {
     let complaints = Complaints::new();
     let mut files = Vec::new();
@@ -94,7 +96,7 @@ fn walk(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>, complaints: &Comp
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        // One more than is allowed: who loads them complains.
+        // One file more than allowed is kept, so that the caller reports the excess.
         if paths.len() > MAX_FILES {
             return;
         }
@@ -130,10 +132,10 @@ fn take(path: &Path, relative: &Path, files: &mut Vec<RuleFile>, complaints: &Co
     }
 }
 
-/// The id a path relative to its rule folder stands for.
+/// The rule id of a path relative to its rule folder.
 ///
 /// # Errors
-/// Why it stands for none.
+/// Why the path is no rule id.
 pub fn id_of(relative: &Path) -> Result<String, String> {
     let plain = relative.with_extension("");
     let parts: Option<Vec<&str>> = plain.iter().map(|part| part.to_str()).collect();
@@ -149,7 +151,7 @@ pub fn id_of(relative: &Path) -> Result<String, String> {
     }
 }
 
-/// What is wrong with an id, if anything.
+/// The reason why a rule id is invalid, or `None` if it is valid.
 pub fn check_id(id: &str) -> Option<String> {
     let Some((category, stem)) = id.split_once('/') else {
         return Some("an id is `category/stem`".into());
@@ -176,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_give_ids() {
+    fn ids_are_derived_from_paths() {
         assert_eq!(id_of(Path::new("mine.toml")).unwrap(), "user/mine");
         assert_eq!(id_of(Path::new("host/sync.toml")).unwrap(), "host/sync");
         for bad in [

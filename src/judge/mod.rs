@@ -1,5 +1,6 @@
-//! Floor 6: rules. Load, check, evaluate in three values, resolve conflicts, claim savings, rank,
-//! explain, prove. Knows facts by name only.
+//! Rules (floor 6): loads and checks rule files, evaluates their conditions in three-valued logic,
+//! resolves conflicts, assigns savings, ranks findings, explains rules and runs their tests. Facts
+//! are known by name only.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +40,8 @@ pub use rule_tests::{TestOutcome, TestResult, run_tests};
 pub use scaffold::scaffold;
 pub use why::why;
 
-/// Judges a run: every rule on every member it is over, then one verdict. The same for any number
-/// of threads.
+/// Evaluates every rule on every member of its kind and resolves the results into one verdict. The
+/// verdict does not depend on the number of threads.
 pub fn judge(rules: &RuleSet, input: &dyn RuleInput) -> Verdict {
     let rules = rules.rules();
     let kinds = MemberKind::ALL.par_iter().map(|(over, _)| {
@@ -59,41 +60,48 @@ pub fn judge(rules: &RuleSet, input: &dyn RuleInput) -> Verdict {
     resolve::resolve(rules, judged, input)
 }
 
-/// How bad a finding is; static, from the rule file.
+/// How serious a finding is, as the rule file states it (or `error` by `error_when`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Severity {
+    /// Worth knowing; no change is needed.
     Note,
+    /// Costs time that a change to the program can save.
     Warning,
+    /// A serious problem, to be fixed first.
     Error,
 }
 
 impl Severity {
-    /// Every one with the word rule files and reports use, mildest first.
+    /// Every severity with its word in rule files and reports, in ascending order.
     pub const ALL: [(Severity, &'static str); 3] = [
         (Severity::Note, "note"),
         (Severity::Warning, "warning"),
         (Severity::Error, "error"),
     ];
 
+    /// The word for this severity in rule files and reports: `warning`.
     pub fn word(self) -> &'static str {
         word_of(&Self::ALL, self)
     }
 }
 
-/// How sure a rule is.
+/// How likely it is that a finding of a rule is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Confidence {
+    /// The evidence also fits other explanations.
     Low,
+    /// Likely, but the saving may be smaller than estimated.
     Medium,
+    /// The recorded facts establish the problem.
     High,
 }
 
 impl Confidence {
-    /// One level less sure; `Low` stays.
+    /// The next lower level; `Low` stays `Low`.
     pub(super) fn lowered(self) -> Confidence {
         match self {
             Confidence::High => Confidence::Medium,
@@ -101,18 +109,19 @@ impl Confidence {
         }
     }
 
-    /// Every one with the word rule files and reports use, least first.
+    /// Every level with its word in rule files and reports, in ascending order.
     pub const ALL: [(Confidence, &'static str); 3] = [
         (Confidence::Low, "low"),
         (Confidence::Medium, "medium"),
         (Confidence::High, "high"),
     ];
 
+    /// The word for this level in rule files and reports: `medium`.
     pub fn word(self) -> &'static str {
         word_of(&Self::ALL, self)
     }
 
-    /// The weight a saving is ranked with.
+    /// The factor, above 0 and at most 1, that a saving is multiplied by when findings are ranked.
     pub fn weight(self) -> f64 {
         match self {
             Confidence::Low => 0.4,
@@ -127,100 +136,122 @@ fn word_of<T: PartialEq>(words: &[(T, &'static str)], of: T) -> &'static str {
     found.map_or("", |(_, word)| word)
 }
 
-/// The outcome of judging a run.
+/// All findings about a run, and what could not be evaluated.
 #[derive(Debug, Clone, Default)]
 pub struct Verdict {
-    /// In report order: what pays most first.
+    /// Findings at or above [`FLOOR`], in report order: largest expected saving first.
     pub findings: Vec<Finding>,
-    /// Findings under the floor, same order.
+    /// Findings below [`FLOOR`], in the same order.
     pub minor: Vec<Finding>,
-    /// What the capture itself allows to be said: findings of profile-category rules. Not advice on
-    /// the program.
+    /// Findings of `profile` rules: about the quality of the capture, not the program.
     pub capture: Vec<Finding>,
+    /// Facts that were not recorded, with the rules they would have allowed to run, most GPU time
+    /// first.
     pub not_judged: Vec<NotJudged>,
-    /// Rules that failed while running: reported, never silent.
+    /// Rules that failed while they were evaluated; the report shows them.
     pub faults: Vec<Fault>,
-    /// Findings another finding silenced (`supersedes`, `unless`, `vetoes`), for `-v` and `--why`.
+    /// Findings that `supersedes`, `unless`, `vetoes` or contradicting advice removed, shown by
+    /// `-v` and `--why`.
     pub silenced: Vec<Silenced>,
+    /// Number of rules that were evaluated.
     pub rules_run: usize,
 }
 
-/// One piece of advice.
+/// One problem that a rule found, with its advice.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// `tensor-cores/gemm-unaligned`, or `user/<stem>`.
+    /// Rule id: `tensor-cores/gemm-unaligned`, or `user/<stem>`.
     pub rule: String,
-    /// The rule file, as a path people can open.
+    /// Path of the rule file, as a user can open it.
     pub file: String,
+    /// Category of the rule: the part of its id before `/`.
     pub category: String,
+    /// Title of the rule: one line that states the problem, in the vendor's terms.
     pub title: String,
+    /// How serious the finding is.
     pub severity: Severity,
+    /// Confidence of the rule, after `lowers_confidence` of `profile` rules.
     pub confidence: Confidence,
+    /// Members that the condition selected.
     pub members: Vec<Member>,
-    /// Sites covered, each once.
+    /// Call sites covered, each once, sorted.
     pub sites: Vec<SiteId>,
-    /// ns covered of each of them: a kernel or a sequence is part of its site.
+    /// ns covered of each call site; a kernel or a chain counts as a part of its site.
     pub covered: BTreeMap<SiteId, f64>,
-    /// Where, for people; not escaped. Several places are folded: `blocks.* (24 layers)`.
+    /// Where the problem is, for display; not escaped. Several places are folded: `blocks.* (24
+    /// layers)`.
     pub place: String,
-    /// What tells it from its rule's other findings in this run, and is the same for the same
-    /// finding in another run: the place, or nothing where the rule makes one finding per run.
+    /// Tells this finding apart from the other findings of its rule, and is the same in another run
+    /// of the program: the place, or empty if the rule makes one finding per run.
     pub subject: String,
-    /// Every place it covers with its ns, most first, in words that are the same in another run; none
-    /// for what is about the run, idle time or a rank.
+    /// Every place covered with its ns, largest first, named as in another run of the program.
+    /// Empty if the finding is about the run, a step, idle time or a rank.
     pub places: Vec<(String, f64)>,
+    /// Number of calls of all members.
     pub calls: u64,
-    /// GPU ns (idle ns for gaps) covered.
+    /// GPU time covered (idle time for gaps), ns.
     pub time_ns: f64,
-    /// Of GPU busy time (of the window for idle findings).
+    /// `time_ns` as a fraction of GPU busy time (of the window for idle findings), 0 to 1.
     pub share: f64,
+    /// Estimated saving; `None` if the rule has no estimate.
     pub saving: Option<Saving>,
-    /// Markdown written by the rule with profile text escaped inside.
+    /// What the problem is, as Markdown; profile text in it is escaped.
     pub message: String,
+    /// Why the problem costs time, as Markdown.
     pub why: String,
+    /// How to fix the problem, as Markdown.
     pub fix: String,
+    /// Links to further reading.
     pub references: Vec<String>,
-    /// The facts its condition used, for the worst member: name and printed value.
+    /// Facts that the condition used, for the costliest member: name and printed value.
     pub evidence: Vec<(String, String)>,
-    /// What the advice changes, for contradictions.
+    /// Settings that the advice changes, with the advised values; used to find contradicting
+    /// advice.
     pub changes: BTreeMap<String, String>,
 }
 
-/// Time given back. All in ns of the judged window, summed over devices.
+/// The time that a fix could save, in ns of the analysed window, summed over devices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Saving {
-    /// GPU time (or idle, or exposed copy time), upper end.
+    /// Upper end of the estimate: GPU time, idle time or exposed copy time.
     pub high_ns: f64,
-    /// Lower end: upper end x `params.min_fraction`.
+    /// Lower end of the estimate: `high_ns` times `params.min_fraction`.
     pub low_ns: f64,
-    /// What was still unclaimed of the upper end when its turn came.
+    /// The part of `high_ns` that no better-ranked finding has claimed.
     pub claimed_ns: f64,
-    /// What better-ranked findings had claimed already.
+    /// The part of `high_ns` that better-ranked findings have claimed, or that cannot be saved.
     pub overlap_ns: f64,
-    /// Step time given back by the claimed part; `None` where idle time cannot be trusted.
+    /// Step time saved by the claimed part; `None` if idle time in this capture is unreliable.
     pub step_ns: Option<f64>,
+    /// The kind of time that is saved.
     pub kind: SavingKind,
 }
 
-/// What kind of time is given back.
+/// The kind of time that a fix saves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum SavingKind {
+    /// GPU busy time.
     Gpu,
+    /// GPU idle time.
     Idle,
+    /// Exposed copy time.
     Copy,
 }
 
-/// A fact that was missing, with what it would have allowed.
+/// A fact that was not recorded, with the rules that were skipped because of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NotJudged {
+    /// Name of the fact.
     pub fact: String,
-    /// How to collect it, from the fact table.
+    /// How to record it, from the fact table.
     pub needs: String,
+    /// Ids of the rules that need it, sorted.
     pub rules: Vec<String>,
+    /// Number of members that lack it.
     pub members: u64,
-    /// GPU time covered by those members, each site once.
+    /// GPU time covered by those members, each call site once, ns.
     pub time_ns: f64,
 }
 
@@ -228,15 +259,21 @@ pub struct NotJudged {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fault {
+    /// Id of the rule.
     pub rule: String,
+    /// Error message of the failure.
     pub message: String,
+    /// How often it failed with this message.
     pub count: u64,
 }
 
-/// A finding that another one made pointless.
+/// A finding that was dropped because of another rule.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Silenced {
+    /// Id of the rule whose finding was dropped.
     pub rule: String,
+    /// Id of the rule that caused it.
     pub by: String,
+    /// Place of the dropped finding.
     pub place: String,
 }

@@ -1,4 +1,4 @@
-//! What a rule file says, after it has been checked.
+//! The contents of a rule file after it has been checked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::base::diag::Source;
 use crate::base::glob::Glob;
 use crate::facts::{MemberKind, Value};
 
-/// The folders rules live in, with what belongs there. A rule's folder is its category.
+/// The folders of rules, each with its subject. The folder of a rule is its category.
 pub const CATEGORIES: &[(&str, &str)] = &[
     ("communication", "collectives and what they overlap with"),
     ("copies", "memory copies between host and GPU"),
@@ -31,47 +31,71 @@ pub const CATEGORIES: &[(&str, &str)] = &[
     ("tensor-cores", "Tensor Cores unused or badly fed"),
 ];
 
-/// The category of rules that judge the capture: they run first, and only they may veto and scale.
+/// The category of rules about the quality of the capture. They run first, and only they may use
+/// `vetoes` and `lowers_confidence`.
 pub const PROFILE: &str = "profile";
-/// The category of rules in a user's single files.
+/// The category of a rule that a user gives as a single file.
 pub const USER: &str = "user";
 
-/// A rule, ready to run.
+/// A checked rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// `category/stem`.
+    /// Rule id: `category/stem`.
     pub id: String,
-    /// Its file.
+    /// Name and text of the rule file.
     pub source: Arc<Source>,
+    /// Whether the rule is embedded in the program.
     pub builtin: bool,
+    /// One line that states the problem.
     pub title: String,
+    /// How serious its findings are, unless `error_when` is true.
     pub severity: Severity,
+    /// How likely it is that its findings are right.
     pub confidence: Confidence,
+    /// Kind of member that it is evaluated on.
     pub for_each: MemberKind,
+    /// Condition that selects members.
     pub when: Expr,
+    /// Which members form one finding; `None`: those of the same place.
     pub group_by: Option<GroupBy>,
+    /// Condition on `found.NAME` that a finding must meet.
     pub require: Option<Expr>,
+    /// Condition under which the severity is `error`.
     pub error_when: Option<Expr>,
+    /// Upper end of the saving of one member, ns.
     pub saving_ns: Option<Expr>,
+    /// Kind of time saved as the file states it; see [`Rule::saving_kind`].
     pub saving_kind: Option<SavingKind>,
+    /// Settings that the advice changes, with the advised values.
     pub changes: BTreeMap<String, String>,
+    /// Rules whose findings on the same subject it removes.
     pub supersedes: Vec<Glob>,
+    /// Rules whose findings on the same subject remove its own.
     pub unless: Vec<Glob>,
+    /// Rules that are skipped if it fires; `profile` rules only.
     pub vetoes: Vec<Glob>,
+    /// Rules whose confidence drops one level if it fires; `profile` rules only.
     pub lowers_confidence: Vec<Glob>,
+    /// Template of the message that describes the problem.
     pub message: Template,
+    /// Template of the explanation why the problem costs time.
     pub why: Template,
+    /// Template of the advice.
     pub fix: Template,
+    /// Links to further reading.
     pub references: Vec<String>,
+    /// Params with their default values, by name.
     pub params: BTreeMap<String, Param>,
-    /// The values in force: of the file, or of `--set`.
+    /// Values of the params in use: the defaults, or those given with `--set`.
     pub settings: BTreeMap<String, Value>,
+    /// Named sub-expressions, in an order in which each uses only earlier ones.
     pub lets: Vec<Let>,
+    /// Examples in the file, which are its tests.
     pub tests: Vec<Case>,
 }
 
 impl Rule {
-    /// The folder: `tensor-cores` of `tensor-cores/gemm-unaligned`.
+    /// The category: `tensor-cores` of `tensor-cores/gemm-unaligned`.
     pub fn category(&self) -> &str {
         self.id
             .split_once('/')
@@ -95,66 +119,79 @@ impl Rule {
         })
     }
 
-    /// What the condition uses, its lets included.
+    /// The names that `when` and its lets use.
     pub fn condition_uses(&self) -> Uses {
         self.when.uses.closure(&self.lets)
     }
 }
 
-/// The param every rule has: the lower end of a saving as a fraction of the upper end.
+/// The name of the param that every rule has: the lower end of a saving as a fraction of the upper end.
 pub const MIN_FRACTION: &str = "min_fraction";
-/// Its value where a rule does not say: half of the estimate.
+/// The value of [`MIN_FRACTION`] in a rule that does not set it: half of the estimate.
 pub const DEFAULT_MIN_FRACTION: f64 = 0.5;
 
-/// What members are put together into one finding; by default members of the same place are.
+/// Which members form one finding. By default, members of the same place do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupBy {
+    /// All members form one finding.
     Run,
+    /// One finding per layer.
     Layer,
+    /// One finding per rank.
     Rank,
 }
 
 impl GroupBy {
+    /// Every grouping with its word in rule files.
     pub const ALL: [(GroupBy, &'static str); 3] = [
         (GroupBy::Run, "run"),
         (GroupBy::Layer, "layer"),
         (GroupBy::Rank, "rank"),
     ];
 
+    /// The word for this grouping in rule files: `layer`.
     pub fn word(self) -> &'static str {
         let entry = Self::ALL.iter().find(|(g, _)| *g == self);
         entry.map_or("run", |(_, word)| word)
     }
 }
 
-/// A number or word of a rule that a user may set.
+/// A value of a rule that a user can change with `--set`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Param {
+    /// Default value; its type is the type of the param.
     pub value: Value,
+    /// What the value means, and its source.
     pub doc: String,
 }
 
-/// An example of a rule, and its test.
+/// An example of a rule, which is also its test.
 #[derive(Debug, Clone)]
 pub struct Case {
+    /// What the example shows.
     pub name: String,
-    /// A GPU's id; its `gpu.` facts hold.
+    /// Id of the built-in GPU that provides the `gpu.` facts.
     pub gpu: Option<String>,
+    /// Values of facts and of `found.NAME`; all others are absent.
     pub facts: BTreeMap<String, Value>,
+    /// Params that differ from the rule's settings.
     pub params: BTreeMap<String, Value>,
+    /// The expected outcome.
     pub expect: Expect,
-    /// The saving a firing case must have, ns.
+    /// Expected saving if the rule fires, ns.
     pub saving_ns: Option<f64>,
+    /// Expected severity if the rule fires.
     pub severity: Option<Severity>,
 }
 
-/// What a rule must do with an example.
+/// The expected outcome of an example.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expect {
-    /// Fires, and says exactly this.
+    /// It fires with exactly this message.
     Fires(String),
+    /// It does not fire.
     Silent,
-    /// Is not judged for want of facts, these among them. In alphabetical order.
+    /// It is skipped because facts are absent, among them at least these. Sorted.
     Skipped(Vec<String>),
 }
 
@@ -163,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn categories_are_sorted_and_explained() {
+    fn categories_are_sorted_and_documented() {
         assert!(CATEGORIES.windows(2).all(|w| w[0].0 < w[1].0));
         assert!(CATEGORIES.iter().all(|(_, doc)| !doc.is_empty()));
     }

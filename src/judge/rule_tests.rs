@@ -17,12 +17,16 @@ pub type GpuFacts<'a> = dyn Fn(&str) -> Option<BTreeMap<String, Value>> + Sync +
 /// A test and how it went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestResult {
+    /// Id of the rule.
     pub rule: String,
+    /// Name of the test.
     pub test: String,
+    /// Its outcome.
     pub outcome: TestOutcome,
 }
 
 impl TestResult {
+    /// Whether the test passed.
     pub fn passed(&self) -> bool {
         self.outcome == TestOutcome::Pass
     }
@@ -31,34 +35,43 @@ impl TestResult {
 /// How a test went.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TestOutcome {
+    /// The test passed.
     Pass,
-    /// It should have fired; says what happened instead.
+    /// The rule should have fired; contains what happened instead.
     Missing(String),
-    /// It should not have fired, and said this.
+    /// The rule should not have fired; contains its message.
     Noisy(String),
-    /// It fired with another sentence.
+    /// The rule fired with a different message.
     Sentence {
+        /// Expected message.
         want: String,
+        /// Actual message.
         got: String,
     },
-    /// It should not have been judged for want of some facts; says what happened instead.
+    /// The rule should have been skipped because facts are absent; contains what happened instead.
     NotSkipped {
+        /// Facts expected to be absent.
         want: Vec<String>,
+        /// What happened instead.
         got: String,
     },
-    /// It fired with another saving, ns.
+    /// The rule fired with a different saving, ns.
     Saving {
+        /// Expected saving.
         want: f64,
+        /// Actual saving, if any.
         got: Option<f64>,
     },
-    /// It fired with another severity.
+    /// The rule fired with a different severity.
     Severity {
+        /// Expected severity.
         want: Severity,
+        /// Actual severity.
         got: Severity,
     },
-    /// The rule failed.
+    /// The rule failed, with the error message.
     Fault(String),
-    /// No GPU has the id the test names.
+    /// The test names a GPU id that does not exist.
     NoGpu(String),
 }
 

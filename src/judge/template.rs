@@ -30,7 +30,9 @@ const MAX_WORD: usize = 200;
 /// A filter sentences may use.
 #[derive(Debug)]
 pub struct Filter {
+    /// Name in templates.
     pub name: &'static str,
+    /// What it prints, with an example.
     pub doc: &'static str,
     run: Run,
 }
@@ -98,8 +100,9 @@ pub const FILTERS: &[Filter] = &[
 /// A sentence that has been checked.
 #[derive(Debug, Clone, Default)]
 pub struct Template {
+    /// Its text in the rule file.
     pub source: String,
-    /// What it names, in alphabetical order.
+    /// The names it uses, sorted by text.
     pub names: Vec<Name>,
 }
 

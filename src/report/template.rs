@@ -24,6 +24,7 @@ pub struct TemplateError {
     pub name: String,
     /// Counted from 1; 0 when not known.
     pub line: usize,
+    /// The error message of the template engine.
     pub problem: String,
 }
 
