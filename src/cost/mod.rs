@@ -1,7 +1,8 @@
-//! Floor 4: what work was done and how long it should have taken.
+//! The cost model: FLOPs, DRAM bytes and ideal time of every call site.
 //!
-//! Operator, shapes and dtypes give FLOPs and DRAM bytes; a kernel's name says what the hardware
-//! ran; the roofline turns both into ideal and reachable time.
+//! FLOPs and bytes come from an operator, its shapes and its dtypes ([`ops`], [`user`]). The
+//! precision and the unit (Tensor Cores or CUDA cores) come from the kernel names ([`kernel_name`]).
+//! The [`roofline`] combines them into ideal and reachable times.
 
 use std::sync::Arc;
 
@@ -22,14 +23,14 @@ pub(crate) use estimate::dtype_in_memory;
 pub use estimate::{estimate_costs, estimate_costs_with};
 pub use kernel_name::{DecodedName, Family, TensorCore};
 
-/// The names of operators and kernels that this floor understands, for
+/// The names of operators and kernels that the cost model knows, for
 /// [`correlate`](crate::correlate::correlate).
 pub const VOCABULARY: Vocabulary<'static> = Vocabulary {
     knows_op: &ops::knows,
     is_communication: &kernel_name::is_communication,
 };
 
-/// A run with costs, roofline and a GPU. The input of the fact table.
+/// A run with the cost and the roofline times of each of its sites. The input of the fact table.
 #[derive(Debug, Clone)]
 pub struct Costed {
     /// The correlated run.
@@ -42,11 +43,13 @@ pub struct Costed {
     pub kernels: Vec<Vec<Arc<DecodedName>>>,
     /// How much of the kernel time has a known cost.
     pub coverage: Coverage,
-    /// Compute capability running kernels prove at least (an `sm80_` kernel means 8.0).
+    /// Lower bound of the GPU's compute capability: the highest one named by a kernel that ran
+    /// (`sm80_` means 8.0).
     pub proven_cc: Option<(u32, u32)>,
 }
 
-/// What one site's work is and what it should take. Sums over all its calls.
+/// The work of one site and the time it should take. FLOPs, bytes and times are sums over all calls
+/// of the site.
 #[derive(Debug, Clone)]
 pub struct SiteCost {
     /// The kind of work.
@@ -55,25 +58,28 @@ pub struct SiteCost {
     pub cost: Result<OpCost, UnknownCost>,
     /// The dtype the math runs in (`Tf32` when the kernel's name says so), when known.
     pub math_dtype: Option<DType>,
-    /// Over the site's math kernels: yes, no, or unknown (also when they differ).
+    /// Whether the site's math kernels ran on Tensor Cores; unknown also when they differ.
     pub tensor_core: TensorCore,
     /// FLOPs over all calls; a multiply-add is 2.
     pub flops: Option<f64>,
     /// Compulsory DRAM bytes over all calls.
     pub bytes: Option<f64>,
-    /// `max(flops/peak, bytes/bandwidth)` in the unit and precision the work ran in, ns over calls.
+    /// `max(flops / peak, bytes / bandwidth)` in the unit and precision the work ran in, in ns.
     pub ideal_ns: Option<f64>,
     /// The same for the best unit and precision available.
     pub best_ideal_ns: Option<f64>,
-    /// `max(flops/(0.8 peak), bytes/(0.85 bandwidth), 2 us)` of the best one, per call, times calls.
+    /// The time of a well-tuned kernel in the best unit and precision, in ns: per call
+    /// `max(flops / (reachable share of peak), bytes / (reachable share of bandwidth), 2 us)`. The
+    /// shares are `reachable_math` and `reachable_memory` of the [`Gpu`](crate::gpu::Gpu).
     pub reachable_ns: Option<f64>,
     /// The dtype of the best unit.
     pub best_dtype: Option<DType>,
     /// What limits the ideal time.
     pub bound: Option<Bound>,
-    /// More main kernels than roles in one call: an autotuning search, whose cost is ignored.
+    /// Whether a call ran many more math kernels than it has pieces of work. That is an autotuning
+    /// search, and its FLOPs, bytes and times are left out.
     pub autotuning: bool,
-    /// The user's file the cost comes from; `None` for the built-in table.
+    /// The user's cost file that defines the cost; `None` for the built-in table.
     pub cost_file: Option<Arc<str>>,
 }
 
@@ -85,7 +91,7 @@ pub enum Bound {
     Math,
     /// The DRAM bandwidth.
     Memory,
-    /// The 2 us floor of a launch.
+    /// The shortest time of a kernel, [`roofline::SHORTEST_NS`].
     Latency,
 }
 
@@ -107,12 +113,13 @@ pub struct OpCost {
     pub family: Family,
     /// How certain the FLOP count is.
     pub class: FlopsClass,
-    /// The pieces of work: one for a forward, one per gradient for a backward.
+    /// The pieces of work of the call: one for a forward, one per gradient for a backward.
     pub roles: Vec<RoleCost>,
-    /// What the numbers assume, for the report: "causal mask not discounted".
+    /// An assumption behind the numbers, shown in the report: "causal mask not discounted".
     pub note: Option<&'static str>,
-    /// False where FLOPs are known but element types are not: every `bytes` is 0 then and means
-    /// nothing. Only GEMM, convolution, attention and recurrent operators have such a cost.
+    /// Whether `bytes` of the roles is valid. It is false where FLOPs are known but element types are
+    /// not; every `bytes` is 0 then. Only GEMM, convolution, attention and recurrent operators have
+    /// such a cost.
     pub bytes_known: bool,
 }
 
@@ -131,9 +138,9 @@ impl OpCost {
             .fold(0, |sum, r| sum.saturating_add(r.bytes))
     }
 
-    /// FLOPs of what a causal mask leaves, which is what MFU counts; [`OpCost::flops`] is the full
-    /// square, as `torch.utils.flop_counter` has it. `None` for work that is known to have no such
-    /// mask, or not known to have one.
+    /// FLOPs of one attention call without the masked pairs of a causal mask, the count that MFU uses.
+    /// [`OpCost::flops`] counts all pairs, as `torch.utils.flop_counter` does. `None` unless a causal
+    /// mask is known.
     pub fn causal_flops(&self) -> Option<u64> {
         self.roles.iter().try_fold(0_u64, |sum, role| {
             let Dims::Attention {
@@ -177,7 +184,7 @@ pub enum Role {
     Wgrad,
     /// The gradient of the bias.
     BiasGrad,
-    /// A backward that is one piece of work.
+    /// A backward that is a single piece of work.
     Bwd,
     /// An optimizer step.
     Opt,
@@ -186,59 +193,91 @@ pub enum Role {
 /// The dimensions of a piece of work that rules refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Dims {
+    /// No dimensions.
     #[default]
     None,
-    /// `C[batch, m, n] = A[batch, m, k] B[batch, k, n]`; `contiguous` lists the dimensions that are
-    /// contiguous in memory in one of the operands or the result, which is where alignment counts:
-    /// `(m, n, k)`.
+    /// A matrix product `C[batch, m, n] = A[batch, m, k] B[batch, k, n]`.
     Gemm {
+        /// Number of independent products; 1 without a batch.
         batch: u64,
+        /// Rows of `A` and `C`.
         m: u64,
+        /// Columns of `B` and `C`.
         n: u64,
+        /// The dimension summed over.
         k: u64,
+        /// Whether `(m, n, k)` are contiguous in memory in one of the operands or the result.
+        /// Alignment requirements apply to these dimensions only.
         contiguous: (bool, bool, bool),
     },
+    /// A convolution of any number of spatial dimensions.
     Conv {
+        /// Batch size.
         n: u64,
+        /// Input channels of the layer.
         c: u64,
+        /// Output channels of the layer.
         k: u64,
+        /// Number of groups; 1 for a dense convolution, `c` for a depthwise one.
         groups: u64,
+        /// Product of the spatial sizes of the input.
         in_spatial: u64,
+        /// Product of the spatial sizes of the output.
         out_spatial: u64,
+        /// Product of the spatial sizes of the filter.
         filter: u64,
-        /// The largest of all dimensions; 0 where it is not recorded.
+        /// The largest stride of all spatial dimensions; 0 where it is not recorded.
         stride: u64,
+        /// Whether it is a transposed convolution.
         transposed: bool,
     },
+    /// Scaled dot product attention.
     Attention {
+        /// Number of sequences.
         batch: u64,
+        /// Number of query heads.
         heads: u64,
+        /// Queries per sequence.
         seq_q: u64,
+        /// Keys per sequence.
         seq_k: u64,
+        /// Elements of a query per head.
         head_dim: u64,
+        /// Whether a causal mask applies; `None` when the arguments do not say.
         causal: Option<bool>,
         /// Pairs of a query and a key, per head and sequence, that a causal mask leaves; `None` when
-        /// there is no such mask.
+        /// no causal mask is known.
         causal_pairs: Option<u64>,
     },
-    /// Softmax, norm, loss: `rows` independent rows of `cols` elements.
-    Rows { rows: u64, cols: u64 },
-    /// A plain number of elements.
-    Elements { numel: u64 },
+    /// Softmax, norm, loss: independent rows.
+    Rows {
+        /// Number of rows.
+        rows: u64,
+        /// Elements per row.
+        cols: u64,
+    },
+    /// Work whose only dimension is a number of elements.
+    Elements {
+        /// Number of elements.
+        numel: u64,
+    },
     /// A message between GPUs.
     Message {
-        /// What the caller asked to be moved or reduced: the larger of input and output. Over the
-        /// time it is the *algorithm bandwidth* of nccl-tests.
+        /// Bytes that the caller asked to move or reduce: the larger of input and output. Divided by
+        /// the time it is the *algorithm bandwidth* of nccl-tests.
         bytes: u64,
+        /// Number of ranks that take part; `None` when not recorded.
         ranks: Option<u64>,
-        /// What each rank must send for it at least. Over the time it is the *bus bandwidth* of
-        /// nccl-tests, which is what a link's peak limits.
+        /// Bytes that each rank must send at least. Divided by the time it is the *bus bandwidth* of
+        /// nccl-tests, which the peak rate of the link limits.
         wire_bytes: Option<u64>,
     },
 }
 
 impl Dims {
-    /// The share of attention's work that a causal mask leaves.
+    /// The share of attention's work that a causal mask leaves, from 0 to 1. `None` for other work, or
+    /// without queries or keys. Where [`Dims::Attention::causal_pairs`] is unknown, the mask is aligned
+    /// at the end.
     pub fn causal_share(&self) -> Option<f64> {
         let Dims::Attention {
             seq_q,
@@ -255,8 +294,8 @@ impl Dims {
     }
 }
 
-/// Pairs a causal mask leaves when the last query sees all keys: query `i` of `1..=q` sees
-/// `k - q + i` of them. FlashAttention aligns so since 2.1.
+/// Pairs that a causal mask leaves when the last query sees all keys: query `i` of `1..=q` sees
+/// `k - q + i` keys. FlashAttention has aligned its mask this way since 2.1.
 pub(crate) fn causal_pairs_at_the_end(q: u64, k: u64) -> u64 {
     let (q, k) = (u128::from(q), u128::from(k));
     let pairs = if q <= k {
@@ -267,8 +306,9 @@ pub(crate) fn causal_pairs_at_the_end(q: u64, k: u64) -> u64 {
     u64::try_from(pairs).unwrap_or(u64::MAX)
 }
 
-/// Pairs a causal mask leaves when the first query sees the first key only: query `i` sees
-/// `min(i, k)`. `torch.nn.functional.scaled_dot_product_attention` documents its mask so.
+/// Pairs that a causal mask leaves when the first query sees only the first key: query `i` sees
+/// `min(i, k)` keys. This is the mask that `torch.nn.functional.scaled_dot_product_attention`
+/// documents.
 pub(crate) fn causal_pairs_at_the_start(q: u64, k: u64) -> u64 {
     let (q, k) = (u128::from(q), u128::from(k));
     let square = q.min(k);
@@ -280,11 +320,11 @@ pub(crate) fn causal_pairs_at_the_start(q: u64, k: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlopsClass {
-    /// A closed form everyone agrees on.
+    /// A closed form without ambiguity.
     Exact,
-    /// Our documented convention; never decides what limits the work.
+    /// A convention documented in the cost table. It never decides what limits the work.
     Convention,
-    /// Data movement.
+    /// Data movement: no FLOPs.
     Zero,
 }
 
@@ -292,17 +332,17 @@ pub enum FlopsClass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownCost {
-    /// No operator is known for these kernels.
+    /// The operator that launched the kernels is not known.
     NoOperator,
-    /// The profile records no shapes for it.
+    /// The profile records no shapes for the call.
     NoShapes,
-    /// Shapes, but not the numbers (strides, padding, dimensions) the cost depends on.
+    /// Shapes are recorded, but not the numbers (strides, padding, dimensions) the cost depends on.
     NoScalars,
-    /// Shapes, but no element type for some operand.
+    /// Shapes are recorded, but the element type of an operand is not.
     NoDType,
-    /// No handler for this operator.
+    /// The cost table has no entry for the operator.
     UnknownOp,
-    /// The cost depends on data the profile does not hold (lengths, indices, expert loads).
+    /// The cost depends on data that a profile does not record (lengths, indices, expert loads).
     DataDependent,
     /// The arguments do not fit the operator.
     BadArguments,
@@ -333,7 +373,7 @@ impl UnknownCost {
         }
     }
 
-    /// How the report says it.
+    /// The phrase used in reports.
     pub fn describe(self) -> &'static str {
         match self {
             UnknownCost::NoOperator => "no operator known",
@@ -358,8 +398,8 @@ pub struct Coverage {
     pub cost_known_ns: i64,
     /// Kernel time whose launch and operator are known.
     pub attributable_ns: i64,
-    /// The part of that whose cost is known.
+    /// The part of `attributable_ns` whose cost is known.
     pub attributable_cost_known_ns: i64,
-    /// Kernel time whose name the decoder recognises.
+    /// Time of kernels whose name the decoder recognizes.
     pub named_family_ns: i64,
 }

@@ -8,20 +8,22 @@ use super::{Bound, Family, OpCost, TensorCore};
 use crate::base::DType;
 use crate::gpu::Gpu;
 
-/// Lower bound of the reachable time of a launch, in ns: the shortest useful kernels of the traces
-/// this was calibrated on take about 2 us.
+/// Lower bound of the reachable time of a kernel, in ns. The shortest useful kernels in the traces
+/// used for calibration take about 2 us.
 pub const SHORTEST_NS: f64 = 2_000.0;
 
 /// The times of one operator call on one GPU, in ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Roofline {
-    /// In the unit and precision the work ran in; `None` when that rate is unknown.
+    /// Ideal time in the unit and precision the work ran in; `None` when that rate is unknown.
     pub ideal_ns: Option<f64>,
-    /// In the best unit and precision available to it.
+    /// Ideal time in the best unit and precision available to the operator.
     pub best_ideal_ns: f64,
-    /// What a well-tuned kernel takes in the best one.
+    /// Time of a well-tuned kernel in the best unit and precision.
     pub reachable_ns: f64,
+    /// The dtype of the best unit and precision.
     pub best_dtype: Option<DType>,
+    /// What limits `best_ideal_ns`; [`Bound::Latency`] below [`SHORTEST_NS`].
     pub bound: Bound,
 }
 
@@ -39,7 +41,7 @@ fn rate(gpu: &Gpu, dtype: DType, unit: TensorCore) -> Option<f64> {
     }
 }
 
-/// fp32 tensors on Tensor Cores run as TF32.
+/// The dtype of the Tensor Core rate for tensors of a dtype: fp32 runs as TF32.
 fn tensor_dtype(dtype: DType) -> DType {
     if dtype == DType::Fp32 {
         DType::Tf32
@@ -56,8 +58,8 @@ fn plain_dtype(dtype: DType) -> DType {
     }
 }
 
-/// The best dtype a math operator of this dtype may be run in without changing the model: fp32 can
-/// become bf16 or fp16 under mixed precision; nothing is moved to 8 bits, and fp64 stays.
+/// The fastest dtype that a math operator of this dtype may run in without changing the model: fp32
+/// can become bf16 or fp16 under mixed precision. No dtype is lowered to 8 bits, and fp64 stays.
 fn best_dtype(gpu: &Gpu, dtype: DType) -> DType {
     match dtype {
         DType::Fp32 | DType::Tf32 => [DType::Bf16, DType::Fp16]
@@ -70,8 +72,8 @@ fn best_dtype(gpu: &Gpu, dtype: DType) -> DType {
 
 /// Roofline times of one call.
 ///
-/// `causal` leaves out the FLOPs of attention that a causal kernel skips, about half. The published
-/// count in [`OpCost`] stays the full one.
+/// With `causal`, the FLOPs of attention that a causal kernel skips (about half) are left out; the
+/// count in [`OpCost`] is not changed. `gpu` must have a bandwidth; `unit` is the unit that ran.
 pub fn roofline(
     gpu: &Gpu,
     cost: &OpCost,
@@ -85,7 +87,7 @@ pub fn roofline(
     } else {
         dtype
     };
-    // Only the operands of matrix work shrink with the precision; everything else keeps its bytes.
+    // Lower precision reduces the bytes of math operators only.
     let shrink = if math_family && best.bytes() < dtype.bytes() {
         best.bytes() as f64 / dtype.bytes() as f64
     } else {
@@ -150,7 +152,7 @@ pub fn roofline(
     }
 }
 
-/// Families whose time is set by memory traffic on every GPU of the last ten years.
+/// Whether memory traffic limits work of this family on every GPU of the last ten years.
 pub fn is_memory_family(family: Family) -> bool {
     matches!(
         family,

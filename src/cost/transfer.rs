@@ -1,9 +1,10 @@
-//! Copies and sets carry their bytes themselves: what of them the device's own memory moves.
+//! Device memory traffic of memory copies and sets, from the byte counts in their records.
 
 use crate::profile::CopyKind;
 
-/// Bytes a copy moves in the memory of one device: within the device they are read and written; to
-/// and from elsewhere they cross it once, and the link limits the copy.
+/// The bytes that a copy of `bytes` reads and writes in the memory of one device. A copy within the
+/// device reads and writes every byte. A copy to or from elsewhere accesses device memory once per
+/// byte, and the link limits it. Saturates.
 pub fn copy_dram_bytes(kind: CopyKind, bytes: u64) -> u64 {
     match kind {
         CopyKind::DtoD => bytes.saturating_mul(2),
@@ -12,7 +13,7 @@ pub fn copy_dram_bytes(kind: CopyKind, bytes: u64) -> u64 {
     }
 }
 
-/// Bytes a set moves: they are written once.
+/// The bytes that a memory set of `bytes` writes to device memory.
 pub fn set_dram_bytes(bytes: u64) -> u64 {
     bytes
 }

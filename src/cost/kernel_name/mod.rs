@@ -1,8 +1,9 @@
-//! A kernel's name, decoded: what the hardware ran.
+//! Decodes kernel names: family, Tensor Core use, dtype, tile and other properties.
 //!
-//! The base name is found first, then the family, then the Tensor Core verdict, where tokens that
-//! deny win over tokens that affirm: `xmma` alone proves nothing, `ffma` beside it proves CUDA cores.
-//! Matching whole names instead of base names is how `lambda` becomes an optimizer (`lamb`).
+//! The base name is found first, then the family, then the use of Tensor Cores. Tokens for CUDA cores
+//! take precedence over tokens for Tensor Cores: `xmma` alone is inconclusive, `xmma` with `ffma`
+//! means CUDA cores. Only base names are matched, because whole names match too much: `lambda`
+//! contains the optimizer `lamb`.
 
 use serde::Serialize;
 
@@ -17,10 +18,11 @@ mod table;
 mod tests;
 mod tokens;
 
-/// Recognises one group of kernels: fills in what the name says and answers whether it was one.
+/// Recognizes one group of kernels: fills in the decoded name and returns whether the kernel belongs
+/// to the group.
 type Reader = fn(&scan::Parts<'_>, &mut DecodedName) -> bool;
 
-/// In this order; the first that recognises the name decides.
+/// All readers in the order in which they are tried; the first that recognizes the name decides.
 const READERS: &[Reader] = &[
     native::memory,
     native::inductor,
@@ -36,11 +38,11 @@ const READERS: &[Reader] = &[
     table::words,
 ];
 
-/// Longest label, in characters.
+/// Maximum length of a label, in characters.
 const LABEL: usize = 60;
 
-/// Decodes a kernel's name, demangled or not. Any text is accepted; the work is linear in its length
-/// and only the first 16 KiB are looked at.
+/// Decodes a kernel's name, demangled or mangled. Any text is accepted. The time is linear in its
+/// length, and only the first 16 KiB are read.
 pub fn decode(name: &str) -> DecodedName {
     let text = scan::readable(name);
     let parts = scan::Parts::of(&text);
@@ -57,7 +59,7 @@ pub fn decode(name: &str) -> DecodedName {
     out
 }
 
-/// A kernel's name as people read it: demangled where it is mangled and its symbol can be read.
+/// Returns a kernel's name, demangled if it is mangled and the demangler knows the symbol.
 pub fn readable(name: &str) -> std::borrow::Cow<'_, str> {
     if name.starts_with("_Z") {
         scan::readable(name)
@@ -78,40 +80,66 @@ pub fn is_communication(name: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
+    /// Matrix products.
     Gemm,
+    /// Convolutions.
     Conv,
+    /// Fused attention.
     Attention,
+    /// Recurrent layers: LSTM, GRU, plain RNN.
     Rnn,
+    /// Normalization layers: batch, layer, group, instance and RMS norm.
     Norm,
+    /// Softmax and log-softmax.
     Softmax,
+    /// Loss functions.
     Loss,
+    /// Elementwise operators.
     Pointwise,
+    /// Dropout.
     Dropout,
+    /// Reductions: sum, mean, max, norm of a tensor, scans.
     Reduce,
+    /// Copies by a kernel that keep the element type.
     Copy,
+    /// Copies that change the element type.
     Cast,
     /// NCHW <-> NHWC and other layout changes made by a library.
     Layout,
+    /// Concatenation.
     Cat,
+    /// Writing one value to all elements.
     Fill,
+    /// Random number generation.
     Random,
+    /// Embedding lookups and their gradients.
     Embedding,
+    /// Gather, scatter, index selection and masking.
     Index,
+    /// Sorting, top-k and unique.
     Sort,
+    /// Pooling.
     Pool,
+    /// Resizing and grid sampling.
     Interpolate,
+    /// Optimizer steps and gradient scaling.
     Optimizer,
+    /// Collectives and point-to-point messages between GPUs.
     Communication,
+    /// Memory copies that a profiler lists among the kernels.
     Memcpy,
+    /// Memory sets that a profiler lists among the kernels.
     Memset,
     /// Split-K reductions, offset computations, epilogues, Winograd transforms.
     Helper,
+    /// Conversions to and from quantized types.
     Quantize,
+    /// The kind of work is not known.
     Unknown,
 }
 
 impl Family {
-    /// Every family that work can be said to belong to; [`Family::Unknown`] is none.
+    /// Every family except [`Family::Unknown`], in the order of this type.
     pub const ALL: [Family; 27] = [
         Family::Gemm,
         Family::Conv,
@@ -176,7 +204,7 @@ impl Family {
         }
     }
 
-    /// Runs on the matrix units when it can.
+    /// Whether work of this family can run on Tensor Cores.
     pub fn is_math(self) -> bool {
         matches!(
             self,
@@ -189,57 +217,68 @@ impl Family {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TensorCore {
+    /// It does.
     Yes,
+    /// It runs on CUDA cores (AMD: vector units).
     No,
+    /// The name does not say.
     Unknown,
 }
 
-/// Everything a kernel's name gives away.
+/// Everything that a kernel's name says about the kernel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DecodedName {
-    /// The function's own name without return type, namespaces kept, template arguments and
-    /// parameters cut: `at::native::vectorized_elementwise_kernel`, `ampere_sgemm_128x64_tn`.
+    /// The function's name with its namespaces, without return type, template arguments and
+    /// parameters: `at::native::vectorized_elementwise_kernel`, `ampere_sgemm_128x64_tn`.
     pub base: String,
-    /// A short label for reports: the base name's last segment, or the functor that tells more
-    /// (`elementwise: direct_copy`), or the CUTLASS template name.
+    /// A short label for reports: the last segment of the base name, the functor
+    /// (`elementwise: direct_copy`) or the CUTLASS template name.
     pub label: String,
+    /// The kind of work.
     pub family: Family,
+    /// Whether it runs on Tensor Cores.
     pub tensor_core: TensorCore,
-    /// Type of the math, when the name says.
+    /// The dtype of the math, when the name says.
     pub dtype: Option<DType>,
-    /// Bytes of an element that is only moved, `OpaqueType<2u>`: its type does not matter.
+    /// Size in bytes of the elements of a kernel that only moves data, from `OpaqueType<2u>`.
     pub element_bytes: Option<u32>,
-    /// Thread block tile (M, N).
+    /// Thread block tile (M, N) in elements.
     pub tile: Option<(u32, u32)>,
+    /// Thread block tile along K in elements.
     pub tile_k: Option<u32>,
-    /// Element alignment the kernel was built for, when the name says (`_align2`, `ldg8`): evidence
-    /// about the operands. Never from `aligna4_alignc4` of `ffma` kernels.
+    /// Operand alignment in elements that the kernel requires, when the name says (`_align2`,
+    /// `ldg8`). Not read from `aligna4_alignc4` of `ffma` kernels.
     pub align: Option<u32>,
     /// Operand layout letters, `tn`, `nt`, `TNN`.
     pub layout: Option<String>,
+    /// Whether the reduction dimension is split over thread blocks.
     pub split_k: bool,
-    /// Grid size says nothing about parallelism (persistent, stream-K, warp specialised, NCCL).
+    /// Whether the grid size is independent of the problem size (persistent, stream-K, warp
+    /// specialized, NCCL).
     pub persistent: bool,
-    /// Architecture in the name: `sm80_`, `ampere_` = (8, 0), `volta_` = (7, 0).
+    /// Compute capability of the architecture in the name: `sm80_` and `ampere_` are (8, 0), `volta_`
+    /// is (7, 0).
     pub arch: Option<(u32, u32)>,
     /// Which gradient a convolution kernel computes, when its name says.
     pub conv_role: Option<super::Role>,
-    /// The kernel reads or writes strided or broadcast memory (plain `elementwise_kernel<128, N>`).
+    /// Whether the kernel reads or writes strided or broadcast memory (plain
+    /// `elementwise_kernel<128, N>`).
     pub strided: Option<bool>,
-    /// Compiled by Triton / Inductor.
+    /// Whether Triton or Inductor compiled the kernel.
     pub triton: bool,
-    /// Does no math of its own: helper kernels never get a call's FLOPs.
+    /// Whether the kernel does no math of its own. FLOPs of a call are never assigned to it.
     pub helper: bool,
-    /// Attention: causal flag in the template arguments.
+    /// Attention: whether the template arguments select a causal mask.
     pub causal: Option<bool>,
-    /// Communication: `all_reduce`, `all_gather`, `reduce_scatter`, `broadcast`, `send_recv`, ...
+    /// Communication: the collective, `all_reduce`, `all_gather`, `reduce_scatter`, `broadcast`, `send_recv`, ...
     pub collective: Option<&'static str>,
-    /// Winograd or FFT: real multiplies are fewer than the direct count.
+    /// Whether it is a Winograd or FFT convolution, which multiplies fewer numbers than the direct
+    /// algorithm.
     pub fast_conv: bool,
 }
 
 impl DecodedName {
-    /// What is known before any reader has looked: the name itself.
+    /// The state before any reader has run: name and element size only.
     fn of_base(parts: &scan::Parts<'_>) -> DecodedName {
         DecodedName {
             base: parts.base.clone(),

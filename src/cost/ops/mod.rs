@@ -42,22 +42,24 @@ mod rnn;
 
 pub(in crate::cost) use call::{count, distinct};
 
-/// One operator: every spelling of it, what it costs and why we believe so.
+/// One entry of the cost table: the names of an operator, its cost and the source of the formula.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// Names without namespace, leading or trailing underscores and overload.
     pub names: &'static [&'static str],
-    /// Libraries these names belong to; empty for PyTorch's own.
+    /// Libraries that define these names; empty for PyTorch itself.
     pub namespaces: &'static [&'static str],
+    /// The kind of work.
     pub family: Family,
+    /// How certain the FLOP count is.
     pub class: FlopsClass,
-    /// FLOPs of the forward (or of the call, where there is no other).
+    /// FLOPs of the forward, or of the call for operators without a backward, as a formula.
     pub flops: &'static str,
-    /// DRAM bytes of the same.
+    /// DRAM bytes of the same call, as a formula.
     pub bytes: &'static str,
-    /// What the backward costs, given the forward's arguments; empty where there is none.
+    /// The cost of the backward in terms of the forward's arguments; empty where there is none.
     pub backward: &'static str,
-    /// Where formula or convention comes from.
+    /// The source of the formula or convention.
     pub source: &'static str,
     handler: fn(&Call) -> Result<OpCost, UnknownCost>,
 }

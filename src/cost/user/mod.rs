@@ -1,7 +1,8 @@
-//! Costs users write: FLOPs and bytes of their own functions and modules, in TOML.
+//! Cost files: FLOPs and bytes of a user's own functions and modules, in TOML.
 //!
-//! A `[[cost]]` names an operator, or several with `*`, and says what a call costs in expressions
-//! over its arguments; a `[[test]]` holds it to that. A user's cost wins over the built-in one.
+//! A `[[cost]]` names an operator (or several, with `*`) and defines the cost of a call by expressions
+//! over its arguments. A `[[test]]` checks it on an example. A user's cost takes precedence over the
+//! built-in one.
 //!
 //! ```toml
 //! [[cost]]
@@ -41,29 +42,33 @@ pub use keys::{COST_KEYS, DIM_KEYS, TEST_KEYS, schema};
 pub use prove::{Outcome, Proof};
 pub use read::op_name;
 
-/// The costs of a user, in the order of the files.
+/// All costs and tests of a user, in the order of the files.
 #[derive(Debug, Clone, Default)]
 pub struct UserCosts {
     costs: Vec<UserCost>,
     cases: Vec<Case>,
 }
 
-/// One `[[cost]]`, checked.
+/// A checked `[[cost]]`.
 #[derive(Debug, Clone)]
 pub struct UserCost {
-    /// As it is written; `.` and `::` are the same.
+    /// The operator pattern as written in the file; `.` and `::` are the same.
     pub op: String,
-    /// The file it stands in.
+    /// The file that defines it.
     pub file: Arc<str>,
+    /// The kind of work.
     pub family: Family,
-    /// Calls of this direction only.
+    /// The only direction it applies to; `None` for all.
     pub direction: Option<Direction>,
-    /// Names of the arguments, by position.
+    /// Names of the arguments by position.
     pub args: Vec<String>,
-    /// Where the formulas come from.
+    /// The source of the formulas.
     pub source: Option<String>,
+    /// FLOPs of one call.
     pub flops: Formula,
+    /// Compulsory DRAM bytes of one call.
     pub bytes: Formula,
+    /// The dimensions, if the work is a matrix product.
     pub dims: Option<GemmDims>,
     pattern: Glob,
 }
@@ -71,50 +76,63 @@ pub struct UserCost {
 /// The dimensions of a product `C[batch, m, n] = A[batch, m, k] B[batch, k, n]`.
 #[derive(Debug, Clone)]
 pub struct GemmDims {
+    /// Rows of `A` and `C`.
     pub m: Formula,
+    /// Columns of `B` and `C`.
     pub n: Formula,
+    /// The dimension summed over.
     pub k: Formula,
+    /// Number of independent products; 1 when `None`.
     pub batch: Option<Formula>,
 }
 
-/// A checked expression that gives a number.
+/// A checked expression whose value is a number.
 #[derive(Debug, Clone)]
 pub struct Formula {
-    /// As the file has it.
+    /// The expression as written in the file.
     pub text: String,
     expr: cel::Expr<Query>,
 }
 
-/// A `[[test]]`: a call, and what it costs.
+/// A checked `[[test]]`: an example call and its expected cost.
 #[derive(Debug, Clone)]
 pub struct Case {
+    /// The operator that is called.
     pub op: OpName,
+    /// The file that defines the test.
     pub file: Arc<str>,
+    /// The direction of the call.
     pub direction: Direction,
+    /// The arguments of the call.
     pub args: OpArgs,
-    /// The arguments as the file has them.
+    /// The arguments as written in the file.
     pub text: String,
+    /// The expected cost.
     pub expect: Expect,
 }
 
-/// What a test expects. A figure that is not given is not compared.
+/// The result that a test expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
+    /// A known cost.
     Price {
+        /// FLOPs of the call; not compared when `None`.
         flops: Option<u64>,
+        /// Bytes of the call; not compared when `None`.
         bytes: Option<u64>,
     },
+    /// An unknown cost, for this reason.
     Unknown(UnknownCost),
 }
 
-/// Why a formula has no value: the reason, and the same in words for the author.
+/// Why a formula has no value: the reason, and a message for the author of the file.
 type Trouble = (UnknownCost, String);
 
 impl UserCosts {
-    /// Reads and checks the files at some paths.
+    /// Reads and checks the files at the given paths.
     ///
     /// # Errors
-    /// What could not be read, and everything that is wrong with the rest.
+    /// A complaint for each file that cannot be read and for each mistake in the others.
     pub fn load(paths: &[PathBuf]) -> Result<UserCosts, Complaints> {
         let complaints = Complaints::new();
         let mut sources = Vec::new();
@@ -136,35 +154,40 @@ impl UserCosts {
         Err(complaints)
     }
 
-    /// Reads and checks files.
+    /// Checks files that have been read.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// A complaint for each mistake.
     pub fn read(sources: &[Arc<Source>]) -> Result<UserCosts, Complaints> {
         read::files(sources)
     }
 
+    /// Whether there are no costs.
     pub fn is_empty(&self) -> bool {
         self.costs.is_empty()
     }
 
+    /// All costs, in the order of the files.
     pub fn costs(&self) -> &[UserCost] {
         &self.costs
     }
 
+    /// All tests, in the order of the files.
     pub fn cases(&self) -> &[Case] {
         &self.cases
     }
 
-    /// Whether a cost is about an operator, whatever its direction.
+    /// Whether any cost applies to an operator, in any direction.
     pub fn knows(&self, op: &OpName) -> bool {
         self.costs.iter().any(|c| c.is_about(op))
     }
 
-    /// The cost of a call: one for its direction before one for any, then in the order of the files.
+    /// The cost that applies to a call: one for its direction takes precedence over one for any
+    /// direction, then the first in the order of the files.
     ///
-    /// Backward work that is known only by its forward call's arguments is priced by a cost for that
-    /// direction: what the forward costs says nothing of it.
+    /// `args_from_forward` means that the only known arguments of a backward call are those of its
+    /// forward call. A cost for any direction does not apply then: it would return the cost of the
+    /// forward.
     pub fn find(
         &self,
         op: &OpName,
@@ -182,7 +205,7 @@ impl UserCosts {
     }
 }
 
-/// An operator's name as patterns are matched against it: `.` between all parts.
+/// The form of an operator's name that patterns are matched against: `.` between all parts.
 fn spelled(op: &OpName) -> String {
     undotted(&op.display())
 }
@@ -192,15 +215,17 @@ fn undotted(name: &str) -> String {
 }
 
 impl UserCost {
-    /// Whether it is about an operator, whatever its direction.
+    /// Whether it applies to an operator, in any direction.
     pub fn is_about(&self, op: &OpName) -> bool {
         self.pattern.matches(&spelled(op))
     }
 
-    /// What one call costs.
+    /// The cost of one call. `kernel_dtype` is the element type in the kernel's name, used for
+    /// operands without a recorded type.
     ///
     /// # Errors
-    /// What the profile does not record, or [`UnknownCost::BadArguments`] where the formulas fail.
+    /// The reason why the cost is unknown: data that the profile does not record, or
+    /// [`UnknownCost::BadArguments`] when a formula fails.
     pub fn cost(
         &self,
         args: &OpArgs,
@@ -221,7 +246,7 @@ impl UserCost {
         let flops = value(&self.flops)?;
         let (bytes, bytes_known) = match value(&self.bytes) {
             Ok(bytes) => (bytes, true),
-            // As for built-in costs: the FLOPs of matrix work are worth having alone.
+            // As for built-in costs, FLOPs of math operators are useful without bytes.
             Err((UnknownCost::NoDType, _)) if self.family.is_math() => (0, false),
             Err(trouble) => return Err(trouble),
         };
@@ -232,7 +257,7 @@ impl UserCost {
                 m: value(&dims.m)?,
                 n: value(&dims.n)?,
                 k: value(&dims.k)?,
-                // The file does not say how its operands lie in memory: nothing is claimed.
+                // A cost file does not describe the strides of the operands.
                 contiguous: (false, false, false),
             },
         };
@@ -262,13 +287,13 @@ impl UserCost {
 }
 
 impl Formula {
-    /// A number that is not negative, rounded.
+    /// The value for a call, rounded to an integer; negative values are errors.
     fn value(&self, args: &OpArgs, kernel_dtype: Option<DType>) -> Result<u64, Trouble> {
         let context = CallContext { args, kernel_dtype };
         let fault = |why: String| (UnknownCost::BadArguments, format!("`{}`: {why}", self.text));
         match cel::value(&self.expr, &context) {
             Ok(Value::Int(i)) => u64::try_from(i).map_err(|_| fault(format!("{i} is negative"))),
-            // Beyond 2^63 a count means nothing.
+            // A count of 2^63 or more is a mistake in the formula.
             Ok(Value::Double(d)) if (0.0..9.223_372_036_854_776e18).contains(&d) => {
                 Ok(d.round() as u64)
             }

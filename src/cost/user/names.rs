@@ -1,8 +1,8 @@
-//! What the expressions of a cost may ask of an operator call: one table of documented functions.
+//! The functions that cost expressions can call on the arguments of an operator call.
 //!
-//! A call such as `dim("x", -1)` has only literals in it, so it is treated as a name: it is checked
-//! when the file is read, and looked up when the expression is evaluated. What a profile does not record has
-//! no value, and the reason becomes the reason why the operator has no price.
+//! A call such as `dim("x", -1)` has literal arguments only, so it is treated as a name: it is checked
+//! when the file is read and looked up when the expression is evaluated. A query for data that the
+//! profile does not record fails, and the reason becomes the reason why the cost is unknown.
 
 use crate::base::DType;
 use crate::base::cel::{Ast, Failure, Kind, Names, NoName, Scope, Type, Value};
@@ -14,27 +14,30 @@ use crate::cost::ops::{count, distinct};
 /// One function of cost expressions.
 #[derive(Debug)]
 pub struct Function {
+    /// Its name, `dim`.
     pub name: &'static str,
-    /// How it is called: `dim(arg, i)`.
+    /// Its name with its parameters, `dim(arg, i)`.
     pub usage: &'static str,
+    /// What it returns, for the documentation of cost files.
     pub doc: &'static str,
+    /// The type of the value it returns.
     pub ty: Type,
     takes: &'static [Takes],
     run: fn(&CallContext<'_>, &Query) -> Result<Value, UnknownCost>,
 }
 
-/// What a function takes at one place.
+/// One parameter of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Takes {
     /// An argument of the operator.
     Arg,
-    /// The same, or nothing: then all of them.
+    /// An argument of the operator, or all arguments when left out.
     AnyArg,
     /// A dimension or item number; negative ones count from the end.
     Index,
-    /// A value for when the argument was not passed.
+    /// The value to use when the argument was not passed.
     Default,
-    /// An element type for when none is recorded.
+    /// The element type to use when none is recorded.
     DType,
 }
 
@@ -46,7 +49,7 @@ impl Takes {
 
 use Takes::{AnyArg, Arg, Default, Index};
 
-/// Every function by name.
+/// All functions, sorted by name.
 pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "bytes",
@@ -119,7 +122,7 @@ pub const FUNCTIONS: &[Function] = &[
             let blank = |t: &Tensor| t.shape.is_empty() && t.dtype.is_none();
             Ok(Value::Bool(match value {
                 None | Some(ArgValue::None | ArgValue::Unknown) => false,
-                // `emit_nvtx` prints `[]` for everything that is no tensor.
+                // `emit_nvtx` prints `[]` for every argument that is not a tensor.
                 Some(ArgValue::Tensor(t)) => !blank(t),
                 Some(_) => true,
             }))
@@ -204,7 +207,7 @@ pub const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// A title and a label, which may be empty.
+/// A title and a label; the label may be empty.
 type Mistaken = (String, String);
 
 /// The type of a literal or of what a function returns.
@@ -235,18 +238,18 @@ fn nth<T>(items: &[T], index: i64) -> Result<&T, UnknownCost> {
         .ok_or(UnknownCost::BadArguments)
 }
 
-/// An argument of the operator: by position, or by the name the cost gives that position, which is
-/// also its keyword.
+/// A reference to an argument of the operator: by position, or by the name that the cost declares for
+/// that position, which is also its keyword.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     position: usize,
     name: Option<String>,
 }
 
-/// One question an expression asks.
+/// One function call in an expression.
 #[derive(Debug, Clone)]
 pub(super) struct Query {
-    /// As it stands in the checked expression.
+    /// The call as written in the checked expression.
     text: String,
     function: &'static Function,
     arg: Option<Place>,
@@ -255,7 +258,8 @@ pub(super) struct Query {
     dtype: Option<DType>,
 }
 
-/// The names expressions of one cost may use: the functions, on the arguments it declares.
+/// The names that the expressions of one cost can use: the functions, applied to the arguments that
+/// the cost declares.
 #[derive(Debug)]
 pub(super) struct Vocabulary<'a> {
     /// By position.
@@ -361,7 +365,7 @@ impl Vocabulary<'_> {
             (Takes::Default, value) if type_of(&value) == query.function.ty => {
                 query.default = Some(value);
             }
-            // A whole number is as good as a double.
+            // An integer is converted to a double.
             (Takes::Default, Value::Int(i)) if query.function.ty == Type::DOUBLE => {
                 query.default = Some(Value::Double(i as f64));
             }
@@ -386,9 +390,9 @@ impl Vocabulary<'_> {
 /// Why an expression of a cost has no value.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// The call does not answer a query, as the file writes it.
+    /// A query fails for this operator call: the reason, and the query as written in the file.
     Query(UnknownCost, String),
-    /// An overflow or the like.
+    /// The evaluation fails, for example by an overflow.
     Fault(String),
 }
 
@@ -402,11 +406,11 @@ impl Failure for Failed {
     }
 }
 
-/// One operator call, as expressions see it.
+/// The operator call that an expression is evaluated for.
 #[derive(Debug)]
 pub(super) struct CallContext<'a> {
     pub(super) args: &'a OpArgs,
-    /// The type the kernel's name proved, for operands without one.
+    /// The element type in the kernel's name, for operands without a recorded type.
     pub(super) kernel_dtype: Option<DType>,
 }
 
@@ -434,7 +438,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// The argument a query is about.
+    /// The argument that a query refers to.
     fn required(&self, query: &Query) -> Result<&ArgValue, UnknownCost> {
         self.arg(query.arg.as_ref().ok_or(UnknownCost::BadArguments)?)
     }
@@ -446,7 +450,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// The argument, or (as an error) the default for one that was not passed.
+    /// The argument that a query refers to; the default (as an `Err`) for one that was not passed.
     fn value(&self, query: &Query) -> Result<Result<&ArgValue, Value>, UnknownCost> {
         let place = query.arg.as_ref().ok_or(UnknownCost::BadArguments)?;
         match (self.find(place), &query.default) {
@@ -462,7 +466,7 @@ impl CallContext<'_> {
             .ok_or(UnknownCost::NoDType)
     }
 
-    /// A sum over the tensor or tensors a query is about.
+    /// A sum over the tensors that a query refers to.
     fn sum(
         &self,
         query: &Query,

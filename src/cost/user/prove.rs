@@ -1,46 +1,57 @@
-//! Runs the tests of cost files: a formula without an example is a guess.
+//! Runs the `[[test]]` entries of cost files.
 
 use super::{Case, Expect, UserCost, UserCosts};
 use crate::base::units::{self, count};
 use crate::cost::{OpCost, UnknownCost};
 
-/// A test and how it went.
+/// The result of one test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proof {
-    /// The file the test stands in.
+    /// The file that defines the test.
     pub file: String,
-    /// `my_lib::fused_mlp(fp16[8, 64], ...)`.
+    /// The call as text, `my_lib::fused_mlp(fp16[8, 64], ...)`.
     pub call: String,
+    /// Whether the test passed, or how it failed.
     pub outcome: Outcome,
 }
 
 impl Proof {
+    /// Whether the test passed.
     pub fn passed(&self) -> bool {
         self.outcome == Outcome::Pass
     }
 }
 
-/// How a test went.
+/// Whether a test passed, or how it failed. `Display` prints it for the author of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
+    /// The cost is as expected.
     Pass,
-    /// Another number of FLOPs or bytes.
+    /// The number of FLOPs or bytes differs.
     Differs {
+        /// The unit of the number: `FLOPs` or `bytes`.
         what: &'static str,
+        /// The expected number.
         want: u64,
+        /// The actual number.
         got: u64,
     },
-    /// It should have a price; says why it has none.
+    /// A known cost is expected, but it is unknown; with the reason as text.
     Unpriced(String),
-    /// It should have no price, or no bytes, and has.
+    /// An unknown cost is expected, but it is known.
     Priced {
+        /// The expected reason.
         want: UnknownCost,
+        /// The actual FLOPs.
         flops: u64,
+        /// The actual bytes.
         bytes: u64,
     },
-    /// It should have no price, for another reason.
+    /// The cost is unknown for another reason than expected.
     Reason {
+        /// The expected reason.
         want: UnknownCost,
+        /// The actual reason.
         got: UnknownCost,
     },
 }
@@ -68,7 +79,7 @@ impl std::fmt::Display for Outcome {
 }
 
 impl UserCosts {
-    /// The tests of a cost as examples: `f(fp16[8, 64]): 1.02 kFLOP, 2.05 kB`.
+    /// The tests of a cost as lines of text: `f(fp16[8, 64]): 1.02 kFLOP, 2.05 kB`.
     pub fn examples(&self, cost: &UserCost) -> Vec<String> {
         let about = |case: &&Case| {
             let found = self.find(&case.op, case.direction, false);
@@ -77,7 +88,7 @@ impl UserCosts {
         self.cases.iter().filter(about).map(example).collect()
     }
 
-    /// Runs every test.
+    /// Runs all tests, in the order of the files.
     pub fn prove(&self) -> Vec<Proof> {
         self.cases
             .iter()
