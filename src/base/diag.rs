@@ -44,7 +44,7 @@ impl Source {
     /// Reads a UTF-8 file of at most 1 MiB.
     ///
     /// # Errors
-    /// One complaint, without a caret, that says why the file could not be read.
+    /// One message, without a caret, with the reason why the file could not be read.
     pub fn read(path: &Path) -> Result<Arc<Source>, Complaint> {
         use std::io::Read as _;
         let name = path.display().to_string();
@@ -160,7 +160,7 @@ impl Complaint {
     }
 
     #[must_use]
-    /// Adds a line that says how to correct the mistake.
+    /// Adds a line that explains how to correct the mistake.
     pub fn with_help(mut self, help: impl Into<String>) -> Complaint {
         self.help = Some(help.into());
         self
@@ -205,7 +205,7 @@ impl Complaint {
         renderer.render(&[group])
     }
 
-    /// The span's first line, made harmless and cut behind the span, and the span inside it.
+    /// The span's first line, escaped and cut after the span, and the span inside it.
     /// Nothing is cut or widened before the span: the renderer counts the column itself.
     fn excerpt(&self) -> (String, Range<usize>) {
         let text = &self.file.text;
@@ -222,7 +222,7 @@ impl Complaint {
     }
 }
 
-/// Names from the file stand in sentences, and a name can be as long as the file.
+/// Names from the file appear in messages, and a name can be as long as the file.
 fn shorten(text: &str) -> &str {
     text.get(..floor_boundary(text, MAX_SENTENCE))
         .unwrap_or(text)

@@ -22,7 +22,7 @@ const MAX_LISTED: usize = 16;
 pub struct Key {
     /// As it is written in the file.
     pub name: &'static str,
-    /// Whether a file without it is refused. Lists of tables are not: their loaders say what they lack.
+    /// Whether the key is required. Lists of tables are not: their loaders report what is missing.
     pub required: bool,
     /// What it means, for the schema and the reference pages.
     pub doc: &'static str,

@@ -1,7 +1,7 @@
 //! "Did you mean": suggests the one similar name, or none.
 
 /// Names that were renamed before version 0.1, old and new: rule ids, and keys of rule files.
-/// Whoever writes an old one is told the new one.
+/// An error for an old name suggests the new one.
 const RENAMED: &[(&str, &str)] = &[
     (
         "communication/number-collectives",

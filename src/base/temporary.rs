@@ -122,7 +122,7 @@ impl Write for Temporary {
 pub fn lock_and_remove_all() -> impl Sized {
     let mut alive = alive();
     for path in std::mem::take(&mut *alive) {
-        // The process is ending: there is nobody to report an error to.
+        // The process is ending, so an error cannot be reported.
         let _ = std::fs::remove_file(path);
     }
     alive

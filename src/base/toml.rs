@@ -481,7 +481,7 @@ enum Edge {
     End,
 }
 
-/// Where byte `wanted` of the decoded string stands in its raw form, quotes included.
+/// The position of byte `wanted` of the decoded string in its raw form, quotes included.
 fn offset_in_raw(raw: &str, wanted: usize, edge: Edge) -> Option<usize> {
     let quote = raw.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let triple: String = [quote; 3].iter().collect();

@@ -57,7 +57,7 @@ pub(super) fn width() -> usize {
     size.map_or(ELSEWHERE, |(width, _)| usize::from(width.0))
 }
 
-/// Text for a file: colours are for screens, unless they were asked for.
+/// Text for a file. Colours are written only to terminals, unless explicitly requested.
 pub(super) fn without_colour(text: &str) -> Cow<'_, str> {
     match anstream::ColorChoice::global() {
         anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => Cow::Borrowed(text),
@@ -70,7 +70,7 @@ pub(super) fn without_colour(text: &str) -> Cow<'_, str> {
 pub(super) fn labelled(label: &str, color: AnsiColor, text: &str) {
     let style = Style::new().bold().fg_color(Some(color.into()));
     let mut stream = anstream::stderr();
-    // Nobody is left to tell when standard error is closed.
+    // If standard error is closed, the error cannot be reported.
     let _ = writeln!(stream, "{style}{label}{style:#}: {text}");
 }
 

@@ -47,7 +47,7 @@ pub(super) fn parse(args: &ParseArgs, console: Console) -> Outcome {
     outcome
 }
 
-/// A profile with everything its rows say together.
+/// A profile and its correlated rows.
 pub(super) fn run(path: &Path, console: Console) -> Result<Run, Failure> {
     let bar = Bar::new(console.quiet);
     let profile = read::open_pruned(path, &UnneededRanges, &bar);

@@ -1,5 +1,5 @@
-//! What the text of a range is, decided once per distinct text and by its structure: PyProf's own
-//! tool looked for words such as `mod` anywhere in a text and took paths for operators.
+//! Classifies range texts, once per distinct text and by their structure. (The original PyProf tool
+//! searched for words such as `mod` anywhere in a text and mistook paths for operators.)
 
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -15,13 +15,13 @@ use super::range_syntax::{
 };
 use crate::profile::{HostRange, Profile, RangeId, RangeKind, StrId, Strings};
 
-/// What a text is.
+/// The meaning of a range text.
 #[derive(Debug, Clone)]
 pub(crate) enum RangeClass {
     /// PyProf's `{'mod': .., 'op': .., 'args': [..]}` around a call from Python.
     PyprofMarker {
         args: Option<ArgsId>,
-        /// A getter such as `__getattr__`: no work of its own, and left open when it raises.
+        /// A getter such as `__getattr__`: it launches nothing, and its range stays open if it raises.
         attribute: bool,
     },
     /// PyProf's `{'traceMarker': [..], 'funcStack': ..}` around a marker.
@@ -30,11 +30,11 @@ pub(crate) enum RangeClass {
         module: Option<StrId>,
         update: bool,
     },
-    /// PyProf's `{'mod': .., 'strRepr': ..}`: a module's settings, no name.
+    /// PyProf's `{'mod': .., 'strRepr': ..}`: the settings of a module, without its name.
     PyprofModule,
     /// `layer:NAME`.
     Layer(StrId),
-    /// `FSDP::pre_forward (M)` and kin; `None` is the root module.
+    /// `FSDP::pre_forward (M)` and related texts; `None` is the root module.
     FsdpHook {
         phase: FsdpPhase,
         opens: bool,
@@ -45,16 +45,16 @@ pub(crate) enum RangeClass {
         family: StepFamily,
         number: u64,
     },
-    /// The user's declaration that what runs inside is warm-up.
+    /// A user's declaration of warm-up.
     Warmup,
-    /// A node of the autograd graph being run; `certain` even without a sequence number.
+    /// Execution of an autograd node; `certain` if it needs no sequence number to be recognized.
     Autograd {
         certain: bool,
         checkpoint: bool,
-        /// A function of its own, written in C++.
+        /// A custom autograd function written in C++.
         own: bool,
     },
-    /// `nn.Module: Linear_15` of a Python stack; the name behind the colon.
+    /// `nn.Module: Linear_15` of a Python stack; the name after the colon.
     Module(StrId),
     /// `train.py(54): main` of a Python stack.
     PythonFrame {
@@ -63,7 +63,7 @@ pub(crate) enum RangeClass {
     },
     DataLoading,
     Optimizer,
-    /// Bookkeeping of PyTorch or a library.
+    /// An internal range of PyTorch or a library.
     Framework,
     /// `aten::mm`, `nccl:all_reduce`.
     Operator,
@@ -73,18 +73,19 @@ pub(crate) enum RangeClass {
     },
 }
 
-/// An operator a text names.
+/// The operator named by a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NamedOp {
     /// A row of [`RangeInfos::op_names`].
     pub op: OpNameId,
-    /// The cost table or a rule understands it.
+    /// Whether the cost table or a rule knows the operator.
     pub known: bool,
-    /// Computes a gradient, by its name: `convolution_backward`.
+    /// Whether its name marks a gradient computation: `convolution_backward`.
     pub gradient: bool,
-    /// Updates parameters, by its name: `_fused_adam_`.
+    /// Whether its name marks a parameter update: `_fused_adam_`.
     pub update: bool,
-    /// `native_batch_norm` and `NativeBatchNormBackward0` agree in this.
+    /// The stem shared by an operator and its autograd node, such as `native_batch_norm` and
+    /// `NativeBatchNormBackward0`.
     pub stem: StrId,
 }
 
@@ -93,7 +94,7 @@ pub(crate) struct NamedOp {
 pub(crate) struct RangeInfo {
     pub what: RangeClass,
     pub named: Option<NamedOp>,
-    /// The text as a label, where it may serve as one.
+    /// The text as a label, if it can be one.
     pub label: Option<StrId>,
 }
 
@@ -106,7 +107,7 @@ pub(crate) enum RangeRole {
     Other,
 }
 
-/// Everything the ranges of a profile say, each once and in order of appearance.
+/// The meanings of all range texts of a profile, interned in order of appearance.
 #[derive(Debug, Default)]
 pub(crate) struct RangeTexts {
     pub texts: Vec<StrId>,
@@ -142,17 +143,17 @@ impl RangeTexts {
 pub(crate) struct RangeInfos {
     of_text: Vec<u32>,
     meanings: Vec<RangeInfo>,
-    /// Each once.
+    /// Interned operator names.
     pub op_names: Vec<OpName>,
     nothing: RangeInfo,
-    /// Whether a domain is one in which libraries name ranges.
+    /// Whether the ranges of a domain are named by libraries.
     library_domains: FxHashMap<StrId, bool>,
 }
 
 const UNREAD: u32 = u32::MAX;
 
 impl RangeInfos {
-    /// Reads every distinct range text once.
+    /// Classifies every distinct range text once.
     pub(crate) fn read(
         profile: &Profile,
         said: &RangeTexts,
@@ -189,7 +190,7 @@ impl RangeInfos {
         texts
     }
 
-    /// What the text of a range is.
+    /// The meaning of the text of a range.
     pub(crate) fn of(&self, range: &HostRange) -> &RangeInfo {
         self.of_text
             .get(range.text.idx())
@@ -197,12 +198,13 @@ impl RangeInfos {
             .unwrap_or(&self.nothing)
     }
 
-    /// Whether there is a range of such a meaning.
+    /// Whether any range has a meaning accepted by the predicate.
     pub(crate) fn any(&self, such: impl Fn(&RangeInfo) -> bool) -> bool {
         self.meanings.iter().any(such)
     }
 
-    /// The ranges of such a meaning. Where there are none, nobody looks through millions of others.
+    /// The ranges with a meaning accepted by the predicate. If no text has one, the ranges, of which
+    /// there may be millions, are not searched.
     pub(crate) fn ranges<'a>(
         &'a self,
         profile: &'a Profile,
@@ -219,7 +221,7 @@ impl RangeInfos {
             .filter(move |(.., meaning)| such(meaning))
     }
 
-    /// How a range takes part in the sweep, given what its text is.
+    /// How a range takes part in the sweep, given the meaning of its text.
     pub(crate) fn role(&self, range: &HostRange, meaning: &RangeInfo) -> RangeRole {
         let carries = range.kind == RangeKind::CpuOp
             || range.seq.is_some()
@@ -292,7 +294,7 @@ impl RangeTextReader<'_, '_> {
         self.by_name(text)
     }
 
-    /// A text that is a Python dictionary.
+    /// The meaning of a text that is a Python dictionary.
     fn pyprof(&mut self, text: &str) -> Option<RangeInfo> {
         let entries = match literal::parse(text) {
             Ok(Literal::Dict(entries)) => entries,
@@ -440,14 +442,14 @@ mod tests {
     }
 
     #[test]
-    fn markers_are_known_by_their_keys() {
+    fn markers_are_classified_by_their_keys() {
         let text = "{'mod': 'torch', 'op': 'cat', 'args': []}";
         assert!(matches!(
             meaning_of(text).what,
             RangeClass::PyprofMarker { .. }
         ));
         assert_eq!(op(text).as_deref(), Some("torch.cat"));
-        // Every word PyProf looked for, and still not an operator.
+        // Contains every word that PyProf searched for, but is not an operator.
         let trace = "{'traceMarker': ['/mod/op/args/type/seq.py:3']}";
         assert!(matches!(
             meaning_of(trace).what,
@@ -466,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_have_name_spaces() {
+    fn operators_are_recognized_by_their_namespace() {
         assert_eq!(op("aten::add.Tensor").as_deref(), Some("aten::add"));
         assert_eq!(op("nccl:all_reduce").as_deref(), Some("nccl::all_reduce"));
         assert!(matches!(
@@ -477,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ranges() {
+    fn other_ranges_are_classified() {
         assert!(matches!(
             meaning_of("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__").what,
             RangeClass::DataLoading

@@ -1,5 +1,5 @@
-//! The grammar of range names: FSDP brackets, steps, autograd nodes, operators with a name space,
-//! and the words users give to whole passes.
+//! Parses range names: FSDP brackets, steps, autograd nodes, operators with a namespace, and user names
+//! of whole passes.
 
 use super::model::Direction;
 
@@ -10,7 +10,7 @@ pub(crate) enum FsdpPhase {
     BackwardCall,
 }
 
-/// Which spelling numbered a step; the first in order of trust.
+/// The format of a step's number, most reliable first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum StepFamily {
     ProfilerStep,
@@ -19,11 +19,11 @@ pub(crate) enum StepFamily {
     Iter,
 }
 
-/// Modules named in one layer. Kineto numbers instances per class over the whole model, so the
-/// innermost few say which one it is.
+/// Maximum number of modules in one layer name. Kineto numbers instances per class over the whole
+/// model, so the innermost few identify the layer.
 pub(crate) const MODULE_PARTS: usize = 4;
 
-/// Getters PyProf wraps although they launch nothing.
+/// Getters that PyProf wraps, although they launch nothing.
 pub(super) const ATTRIBUTES: [&str; 8] = [
     "__getattr__",
     "__setattr__",
@@ -35,7 +35,7 @@ pub(super) const ATTRIBUTES: [&str; 8] = [
     "dim",
 ];
 
-/// Annotations PyTorch and its libraries put around their own machinery.
+/// Annotations of internal work in PyTorch and its libraries.
 pub(super) const FRAMEWORK: [&str; 11] = [
     "FSDP::",
     "FullyShardedDataParallel.",
@@ -87,7 +87,7 @@ pub(super) const OPTIMIZER_WORDS: [&str; 7] = [
     "gradclip",
 ];
 
-/// Names users give to whole passes.
+/// User names of whole passes.
 pub(super) const PHASE_WORDS: [(&[&str], Direction); 2] = [
     (
         &["forward", "fwd", "forwardpass", "fprop"],
@@ -99,7 +99,7 @@ pub(super) const PHASE_WORDS: [(&[&str], Direction); 2] = [
     ),
 ];
 
-/// Whether a text is one of some words once case and punctuation are gone.
+/// Whether a text equals one of some words, ignoring case and punctuation.
 pub(super) fn is_word(text: &str, words: &[&str]) -> bool {
     if text.len() > 40 {
         return false;
@@ -112,10 +112,10 @@ pub(super) fn is_word(text: &str, words: &[&str]) -> bool {
     words.contains(&bare.as_str())
 }
 
-/// `warmup`, `Warm-up`, `warmup iterations`, `warmup 3`; or a field of a name that benchmarks put
-/// together, `[net|0|warmup|forward]`.
+/// Whether a text declares warm-up: `warmup`, `Warm-up`, `warmup iterations`, `warmup 3`, or a field of
+/// a composed benchmark name, `[net|0|warmup|forward]`.
 pub(super) fn is_warmup(text: &str) -> bool {
-    /// Fields of one name; bounds the work on hostile text.
+    /// Maximum number of fields in one name; bounds the work for malicious text.
     const MOST_FIELDS: usize = 32;
     text.split('|').take(MOST_FIELDS).any(names_warmup)
 }
@@ -143,7 +143,7 @@ pub(super) fn is_library_domain(domain: &str) -> bool {
     LIBRARY_DOMAINS.contains(&lower.as_str())
 }
 
-/// `ncclSend`: NCCL's own ranges, which some versions push without a domain.
+/// Whether a range is NCCL's own, such as `ncclSend`; some NCCL versions push them without a domain.
 pub(super) fn is_nccl_call(text: &str) -> bool {
     text.strip_prefix("nccl")
         .and_then(|rest| rest.chars().next())
@@ -225,9 +225,9 @@ pub(super) struct AutogradName<'a> {
     pub(super) name: &'a str,
     /// `Addmm`.
     pub(super) base: &'a str,
-    /// Even without a sequence number.
+    /// Whether the name alone identifies a node, without a sequence number.
     pub(super) certain: bool,
-    /// A function of its own, written in C++: no operator of PyTorch is its forward.
+    /// Whether it is a custom function written in C++, whose forward is not a PyTorch operator.
     pub(super) own: bool,
 }
 
@@ -278,7 +278,7 @@ fn cpp_function(text: &str) -> Option<&str> {
     let inside = text
         .strip_prefix("torch::autograd::CppNode<")?
         .strip_suffix('>')?;
-    // Template arguments may hold name spaces of their own.
+    // Template arguments may contain namespaces.
     let end = inside.find('<').unwrap_or(inside.len());
     let name = inside.get(..end)?.rsplit("::").next()?;
     (!name.is_empty()).then_some(name)
@@ -309,8 +309,8 @@ pub(super) fn is_gradient(name: &str) -> bool {
     name.contains("_backward")
 }
 
-/// Operators that exist only to update, clip or scale. `_foreach_` ones also serve elsewhere; the
-/// pass they run in is looked at first.
+/// Operators that only update, clip or scale parameters. `_foreach_` operators have other uses too, so
+/// the pass in which they run is checked first.
 pub(super) fn is_update(name: &str) -> bool {
     const PREFIXES: [&str; 9] = [
         "_fused_adam",
@@ -327,7 +327,7 @@ pub(super) fn is_update(name: &str) -> bool {
     PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name)
 }
 
-/// What the name of an operator and of its autograd node have in common.
+/// The stem shared by the names of an operator and its autograd node.
 pub(super) fn stem(name: &str) -> String {
     name.chars()
         .filter(|c| *c != '_')
@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_clearly_numbered() {
+    fn steps_require_a_known_word_and_a_number() {
         assert_eq!(
             step("ProfilerStep#12"),
             Some((StepFamily::ProfilerStep, 12))
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn fsdp_names_lose_their_wrappers() {
+    fn wrapper_names_are_removed_from_fsdp_names() {
         assert_eq!(
             bracket("FSDP::pre_forward (module.blocks.7._checkpoint_wrapped_module)"),
             Some((FsdpPhase::Forward, true, Some("blocks.7".into())))
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_nodes_and_operators_share_a_stem() {
+    fn operators_and_their_autograd_nodes_share_a_stem() {
         assert_eq!(stem("native_batch_norm"), stem("NativeBatchNorm"));
         assert_eq!(stem("add_"), stem("Add"));
     }
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(module_of_functions("/main/f"), None);
     }
     #[test]
-    fn autograd_nodes_and_operators_are_told_apart() {
+    fn autograd_nodes_are_distinguished_from_operators() {
         for (text, base, certain) in [
             ("AddmmBackward0", "Addmm", false),
             ("MmBackward", "Mm", false),

@@ -1,10 +1,10 @@
-//! Correlation of real captures (`PYPROF_ADVISE_SHARED`), compared with what PyProf made of them.
+//! Correlation of real captures (`PYPROF_ADVISE_SHARED`), compared with the output of PyProf.
 
 use super::literal::{self, Literal};
 use super::*;
 use crate::read;
 
-/// Names a cost table may be expected to know.
+/// Operator names that the cost table should know.
 const KNOWN: &[&str] = &[
     "_flash_attn_forward",
     "_fused_dropout",
@@ -121,7 +121,7 @@ fn language_model_the_decoder_forward_and_backward() {
 }
 
 /// Kernel by kernel, PyProf's direction, operator and sequence number, except where PyProf is
-/// known to be wrong: gradients summed by the engine, which it calls forward work.
+/// known to be wrong: it reports gradients summed by the autograd engine as forward work.
 #[test]
 fn language_model_agrees_with_pyprof() {
     let Some(run) = run("lm_net.sql") else { return };
@@ -163,7 +163,7 @@ fn language_model_agrees_with_pyprof() {
 }
 
 #[test]
-fn stale_getters_hide_no_convolution() {
+fn open_getters_do_not_hide_convolutions() {
     let Some(run) = run("mmagic.sqlite") else {
         return;
     };
@@ -201,7 +201,7 @@ fn fsdp_brackets_name_the_layers_of_both_ranks() {
 }
 
 #[test]
-fn kernels_without_a_launch_stay_in_the_totals() {
+fn kernels_without_a_launch_are_in_the_totals() {
     let Some(run) = run("h100_2gpu_1s.sqlite") else {
         return;
     };

@@ -1,9 +1,9 @@
-//! One pass over ranges and launches in order of time: which ranges are scopes, and which scope each
-//! launch stands in.
+//! One pass over ranges and launches in time order: finds the ranges that are scopes, and the scope of
+//! each launch.
 //!
-//! A range becomes a scope when something was launched in it. Asking for the scope of a launch is then
-//! one look-up, also below 100,000 ranges that the program never closed. What a scope inherits from
-//! those around it is worked out in [`super::tree`], batch by batch, while this pass goes on.
+//! A range becomes a scope if something was launched in it. Finding the scope of a launch is then one
+//! look-up, even inside 100,000 ranges that the program never closed. The traits that a scope inherits
+//! from its parents are computed in [`super::tree`], batch by batch, while this pass goes on.
 
 use std::cmp::Reverse;
 
@@ -17,25 +17,25 @@ pub(crate) struct NewScope {
     pub range: RangeId,
     pub parent: Option<ScopeId>,
     pub role: RangeRole,
-    /// Inside an autograd node, or one itself.
+    /// Whether it is inside an autograd node, or is one.
     pub in_node: bool,
-    /// Inside a forward operator run again in an autograd node.
+    /// Whether it is inside a forward operator that an autograd node recomputes.
     pub recomputed: bool,
 }
 
-/// Scopes of a batch; few in tests, which then have many.
+/// Scopes per batch; few in tests, so that small profiles have several batches.
 const BATCH: usize = if cfg!(test) { 4 } else { 1 << 14 };
 
-/// The pass, as far as it has come.
+/// The state of the pass.
 #[derive(Debug)]
 pub(crate) struct ScopeBuilder<'a> {
     profile: &'a Profile,
     openings: NestingRanges<'a>,
-    /// Calls behind it.
+    /// Number of calls processed.
     calls: usize,
-    /// Per call: it launched a kernel.
+    /// Per call: whether it launched a kernel.
     launching: Vec<bool>,
-    /// Per thread: what is open there.
+    /// Per thread: its open ranges.
     threads: Vec<ThreadRanges>,
     found: FoundScopes<'a>,
     /// Innermost scope of each launching call.
@@ -77,7 +77,7 @@ impl<'a> ScopeBuilder<'a> {
         }
     }
 
-    /// The next scopes around launches, at least as many as a batch has; `None` behind the last.
+    /// The next batch of scopes around launches, of at least the batch size; `None` after the last.
     pub(crate) fn next(&mut self) -> Option<Vec<NewScope>> {
         while self.found.batch.len() < BATCH {
             let rest = self.launching.get(self.calls..).unwrap_or_default();
@@ -104,7 +104,7 @@ impl<'a> ScopeBuilder<'a> {
         self.found.next_batch()
     }
 
-    /// Opens the ranges that have begun by then.
+    /// Opens the ranges that have begun by a time.
     fn open_until(&mut self, time: i64) {
         while let Some((id, range)) = self.openings.next_until(time) {
             if let Some(thread) = self.threads.get_mut(range.thread.idx()) {
@@ -113,7 +113,7 @@ impl<'a> ScopeBuilder<'a> {
         }
     }
 
-    /// Makes scopes of ranges that enclose no launch themselves, with all around them.
+    /// Makes scopes of ranges that enclose no launch, and of the ranges around them.
     pub(crate) fn add_ranges(&mut self, wanted: &[RangeId]) -> Vec<NewScope> {
         let mut is_wanted = vec![false; self.profile.ranges.len()];
         let mut stacks: Vec<Option<RangeStack>> =
@@ -152,7 +152,7 @@ impl<'a> ScopeBuilder<'a> {
         self.found.scope_of(range)
     }
 
-    /// Whether a range is a forward operator run again inside an autograd node, or stands in one.
+    /// Whether a range is, or is inside, a forward operator that an autograd node recomputes.
     pub(crate) fn is_recomputed(&self, range: RangeId) -> bool {
         self.found
             .recomputed
@@ -161,8 +161,7 @@ impl<'a> ScopeBuilder<'a> {
             .unwrap_or(false)
     }
 
-    /// What is asked for when all scopes have been found; the memory that only the pass needs is given
-    /// back.
+    /// The result, once all scopes have been found. Frees the memory that only the pass needs.
     pub(crate) fn end(self) -> LaunchScopes {
         let engine = |thread: &ThreadRanges| thread.node && !thread.forward;
         LaunchScopes {
@@ -172,22 +171,22 @@ impl<'a> ScopeBuilder<'a> {
     }
 }
 
-/// Where launches stand.
+/// The scopes of launches.
 #[derive(Debug)]
 pub(crate) struct LaunchScopes {
     /// Innermost scope of each launching call.
     pub scope_of_call: Vec<Option<ScopeId>>,
-    /// Per thread: it runs autograd nodes and never records a forward operator outside them.
+    /// Per thread: whether it runs autograd nodes and never records a forward operator outside them.
     pub engine_thread: Vec<bool>,
 }
 
-/// Ranges that nest, in order of opening: earlier first, of those that begin together the longer first.
+/// Nested ranges in order of opening. Of ranges that begin together, the longer comes first.
 #[derive(Debug)]
 struct NestingRanges<'a> {
     ranges: &'a [HostRange],
-    /// Ranges behind it.
+    /// Number of ranges processed.
     at: usize,
-    /// Those that begin together and are still to come, the last one first.
+    /// The remaining ranges of a group that begins together, last one first.
     together: Vec<RangeId>,
 }
 
@@ -200,7 +199,7 @@ impl<'a> NestingRanges<'a> {
         }
     }
 
-    /// The next one, if it has begun by then. Asked for times in order.
+    /// The next range, if it has begun by a time. Times must not decrease between calls.
     fn next_until(&mut self, time: i64) -> Option<(RangeId, &'a HostRange)> {
         if self.together.is_empty() {
             let first = self.next_nesting(time)?;
@@ -220,7 +219,7 @@ impl<'a> NestingRanges<'a> {
         Some((id, self.ranges.get(id.idx())?))
     }
 
-    /// The next in order of the rows.
+    /// The next range of a nesting kind, in row order.
     fn next_nesting(&mut self, time: i64) -> Option<(RangeId, &'a HostRange)> {
         loop {
             let range = self.ranges.get(self.at).filter(|r| r.span.start <= time)?;
@@ -234,17 +233,17 @@ impl<'a> NestingRanges<'a> {
     }
 }
 
-/// What is open on a thread, and what the pass has met there.
+/// The open ranges of a thread, and the kinds of ranges seen on it.
 #[derive(Debug, Default)]
 struct ThreadRanges {
     stack: RangeStack,
-    /// An autograd node.
+    /// Whether it has run an autograd node.
     node: bool,
-    /// A forward operator outside of all.
+    /// Whether it has recorded a forward operator outside autograd nodes.
     forward: bool,
 }
 
-/// A range that has begun and not ended.
+/// An open range.
 #[derive(Debug, Clone, Copy)]
 struct OpenRange {
     range: RangeId,
@@ -254,15 +253,15 @@ struct OpenRange {
     in_node: bool,
     checkpoint: bool,
     recomputed: bool,
-    /// Never-closed ranges that were open when it began.
+    /// Number of never-closed ranges that were open when it began.
     endless_around: usize,
 }
 
 /// The ranges open on a thread at one time.
 ///
-/// Ranges the program never closed are kept apart, below all others: they surround everything that
-/// follows, and must neither outlive an operator they were opened in nor stand between a launch
-/// and the operator that does end.
+/// Ranges that the program never closed are stored separately, below all others. They surround
+/// everything that follows, but must not keep the operator open in which they were opened, and must
+/// not separate a launch from an operator that ends.
 #[derive(Debug, Default)]
 struct RangeStack {
     endless: Vec<OpenRange>,
@@ -295,11 +294,11 @@ struct FoundScopes<'a> {
     /// Per process: operators that compute gradients are themselves recorded (`create_graph`), so
     /// a sequence number inside a node does not mean recomputation.
     records_gradients: Vec<bool>,
-    /// Not yet handed over.
+    /// Scopes not yet returned in a batch.
     batch: Vec<NewScope>,
     scopes: usize,
     scope_of_range: Vec<Option<ScopeId>>,
-    /// Per range: a forward operator run again inside an autograd node, or in one.
+    /// Per range: whether it is, or is inside, a forward operator that an autograd node recomputes.
     recomputed: Vec<bool>,
 }
 
@@ -323,7 +322,7 @@ impl FoundScopes<'_> {
         if !thread.forward && entry.role == RangeRole::Op && !entry.in_node {
             let meaning = self.texts.of(range);
             let gradient = meaning.named.as_ref().is_some_and(|n| n.gradient);
-            // Old `emit_nvtx` prints the counter even where nothing is recorded; there it is 0.
+            // Old `emit_nvtx` prints the counter even if no gradients are recorded; it is then 0.
             let counts = match range.seq.map(SerialNumber::get) {
                 Some(0) => has_modern_seq(range),
                 Some(_) => true,
@@ -334,7 +333,7 @@ impl FoundScopes<'_> {
         }
     }
 
-    /// Puts a range on the stack, after closing what ended before it.
+    /// Pushes a range onto the stack, after closing the ranges that ended before it.
     fn open(&self, stack: &mut RangeStack, id: RangeId, range: &HostRange) -> OpenRange {
         stack.close_until(range.span.start);
         let meaning = self.texts.of(range);
@@ -382,7 +381,7 @@ impl FoundScopes<'_> {
             .unwrap_or(false)
     }
 
-    /// The scope of the innermost open range; the missing scopes around it are made first.
+    /// The scope of the innermost open range. Creates the missing scopes around it first.
     fn scope_on_top(&mut self, stack: &mut RangeStack) -> Option<ScopeId> {
         self.make_scopes(&mut stack.endless, None);
         let around = stack.finite.first().map_or(0, |e| e.endless_around);
@@ -394,9 +393,9 @@ impl FoundScopes<'_> {
         stack.top().and_then(|e| e.scope)
     }
 
-    /// Makes the scopes that a run of nested ranges lacks; `base` is around the outermost.
+    /// Creates the missing scopes of a run of nested ranges; `base` is the parent of the outermost.
     fn make_scopes(&mut self, entries: &mut [OpenRange], base: Option<ScopeId>) {
-        // Scopes are made outermost first, so those that exist are the outer ones.
+        // Scopes are created outermost first, so the existing ones are the outer ones.
         let made = entries
             .iter()
             .rposition(|e| e.scope.is_some())

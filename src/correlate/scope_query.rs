@@ -1,5 +1,5 @@
-//! Operator calls: which range is the operator of a launch, its arguments, the direction of the
-//! work, and the forward call of a backward one.
+//! Finds the operator range of a launch, its arguments, the direction of the work, and the forward call
+//! of a backward call.
 
 use rayon::iter::{
     IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
@@ -15,18 +15,18 @@ use super::scope_builder::{self, ScopeBuilder};
 use super::scope_tree::{ScopeContext, ScopeTree};
 use crate::profile::{HostRange, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId};
 
-/// Everything the questions about a scope need. Nothing of it changes, so many threads may ask.
+/// The data needed to query a scope. It is immutable, so that threads can share it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScopeQuery<'t, 'p> {
     pub brackets: &'t FsdpBrackets,
     pub tree: &'t ScopeTree<'p>,
-    /// Per thread: it runs autograd nodes and never records a forward operator outside them.
+    /// Per thread: whether it runs autograd nodes and never records a forward operator outside them.
     pub engine_thread: &'t [bool],
     /// Per autograd node: the forward range that recorded it.
     pub forwards: &'t ForwardRanges,
 }
 
-/// Where some work stands: its scope, and thread and time for what is not a scope.
+/// The position of some work: its scope, and its thread and time for lookups that do not use scopes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaunchPoint {
     pub scope: Option<ScopeId>,
@@ -34,7 +34,7 @@ pub(crate) struct LaunchPoint {
     pub time: i64,
 }
 
-/// What is known of work apart from its operator.
+/// The context of work, apart from its operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placement<L> {
     pub layer: Option<L>,
@@ -43,26 +43,27 @@ pub(crate) struct Placement<L> {
     pub line: Option<StrId>,
 }
 
-/// The best name for where in the model some work is.
+/// The best name for the layer of some work.
 pub(crate) type LayerName = (LayerSource, StrId);
 
 impl Placement<LayerName> {
-    /// The line that replays a graph is the same for all kernels in it: it says nothing of where in
-    /// the model they belong.
+    /// The source line that replays a graph is the same for all of its kernels, so it does not identify
+    /// their layers.
     pub(crate) fn without_source_line(self) -> Self {
         let layer = (self.layer).filter(|(source, _)| *source != LayerSource::SourceLine);
         Placement { layer, ..self }
     }
 }
 
-/// The operator call a launch belongs to, before calls are told apart and numbered.
+/// The operator call of a launch, before calls are numbered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpCallDraft<'p> {
-    /// The range that makes the call.
+    /// The range of the call.
     pub scope: ScopeId,
-    /// The one that names operator and arguments.
+    /// The range that contains the operator name and the arguments.
     pub operator: ScopeId,
-    /// They are those of the forward call; then also the number of the autograd node.
+    /// Whether operator and arguments come from the forward call. If so, `node_seq` is the number of
+    /// the autograd node.
     pub from_forward: bool,
     pub node_seq: Option<u64>,
     pub range: RangeId,
@@ -75,7 +76,7 @@ pub(crate) struct OpCallDraft<'p> {
 }
 
 impl<'p> ScopeQuery<'_, 'p> {
-    /// The operator call work at a spot belongs to, if any range around it names an operator.
+    /// The operator call of the work at a spot, if any range around it names an operator.
     pub(crate) fn draft(&self, spot: LaunchPoint) -> Option<OpCallDraft<'p>> {
         let scope = spot.scope?;
         let context = *self.tree.context(scope)?;
@@ -110,7 +111,7 @@ impl<'p> ScopeQuery<'_, 'p> {
         })
     }
 
-    /// Which range is the operator, in order of preference.
+    /// The range of the operator, by order of preference.
     fn choose(&self, context: &ScopeContext, place: ScopeTraits) -> Option<OperatorChoice> {
         let own = |operator: ScopeId| OperatorChoice {
             range: operator,
@@ -215,7 +216,7 @@ impl<'p> ScopeQuery<'_, 'p> {
         }
     }
 
-    /// The best name for where a spot is in the model, and its source line.
+    /// The best layer name for a spot, and its source line.
     fn layer_name(&self, spot: LaunchPoint) -> (Option<LayerName>, Option<StrId>) {
         let names = spot
             .scope
@@ -245,8 +246,8 @@ impl<'p> ScopeQuery<'_, 'p> {
         })
     }
 
-    /// Direction of the work, and whether it is forward work done again. The strongest evidence
-    /// first; without any, unknown.
+    /// Direction of the work, and whether it is recomputed forward work. The most reliable criterion is
+    /// checked first; if none applies, the direction is unknown.
     fn direction(
         &self,
         context: Option<&ScopeContext>,
@@ -283,7 +284,7 @@ impl<'p> ScopeQuery<'_, 'p> {
             };
             return (direction, false);
         }
-        // Between the nodes of an engine thread gradients are summed up.
+        // Between its nodes, an autograd engine thread sums gradients.
         let engine = self.engine_thread.get(spot.thread.idx());
         if engine.copied().unwrap_or(false) {
             return (Direction::Bprop, false);
@@ -436,7 +437,7 @@ fn origins(
 
 /// The origin of a node among the ranges with its number, sorted.
 fn origin_of(node: &AutogradNode, origins: &[ForwardCandidate]) -> Option<RangeId> {
-    /// More ranges of one number than any operator nests; bounds the work on hostile files.
+    /// More ranges with one number than any operator nests; bounds the work for malicious files.
     const LOOK_BACK: usize = 64;
     let before = origins
         .partition_point(|o| (o.process, o.seq, o.start) < (node.process, node.seq, node.start));

@@ -1,7 +1,7 @@
-//! The scope tree: what every scope inherits from the scopes around it.
+//! The scope tree: the properties that each scope inherits from the scopes around it.
 //!
-//! Nearest operator, autograd node and layer names are worked out once, when a scope is made, from its
-//! parent's. [`super::sweep`] says which ranges are scopes.
+//! The nearest operator, autograd node and layer names of a scope are derived from its parent once, when
+//! the scope is created. [`super::sweep`] says which ranges are scopes.
 
 use rustc_hash::FxHashMap;
 
@@ -13,10 +13,10 @@ use super::scope_builder::{NewScope, ScopeBuilder};
 use super::steps::Steps;
 use crate::profile::{CallId, HostRange, Profile, RangeId, RangeKind, SerialNumber, Strings};
 
-/// What a scope knows of itself and the scopes around it.
+/// The properties of a scope, its own and inherited.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScopeContext {
-    /// Innermost operator the cost table knows, inside the autograd node if there is one.
+    /// The innermost operator known to the cost table, inside the autograd node if there is one.
     pub known: Option<ScopeId>,
     /// The same among those with arguments.
     pub with_args: Option<ScopeId>,
@@ -29,7 +29,7 @@ pub(crate) struct ScopeContext {
     pub place: ScopeTraitsId,
 }
 
-/// The scope tree with everything needed while it grows.
+/// The scope tree under construction.
 #[derive(Debug)]
 pub(crate) struct ScopeTree<'a> {
     profile: &'a Profile,
@@ -47,7 +47,7 @@ pub(crate) struct ScopeTree<'a> {
 }
 
 impl<'a> ScopeTree<'a> {
-    /// The scopes around every launch, and which scope is whose.
+    /// The scopes around launches, and the scope of each range.
     pub(crate) fn grow(
         profile: &'a Profile,
         texts: &'a RangeInfos,
@@ -79,7 +79,7 @@ impl<'a> ScopeTree<'a> {
         (tree, sweep)
     }
 
-    /// Adds the scopes that were found next.
+    /// Adds the next scopes found.
     pub(crate) fn add(&mut self, found: &[NewScope]) {
         for nested in found {
             let Some(range) = self.profile.ranges.get(nested.range.idx()) else {
@@ -118,7 +118,7 @@ impl<'a> ScopeTree<'a> {
         self.contexts.get(scope.idx())
     }
 
-    /// What it takes over from the scopes around it.
+    /// The properties inherited from the scopes around it.
     pub(crate) fn place(&self, context: &ScopeContext) -> ScopeTraits {
         self.places.get(context.place)
     }
@@ -149,7 +149,7 @@ impl<'a> ScopeTree<'a> {
                         context.with_args = Some(scope);
                     }
                 }
-                // Bare names are also what 2021's traces call the user's own ranges.
+                // In traces of 2021, user ranges are bare names too.
                 if range.kind == RangeKind::CpuOp && matches!(meaning.what, RangeClass::Operator) {
                     context.recorded = Some(scope);
                 }
@@ -167,7 +167,7 @@ impl<'a> ScopeTree<'a> {
                     place.flags.reentrant = context.node.is_some();
                     context.node = Some(scope);
                 }
-                // Operators around a node are not what the node computes.
+                // Operators around a node do not describe the computation of the node.
                 context.known = None;
                 context.with_args = None;
                 context.recorded = None;
@@ -224,7 +224,7 @@ impl<'a> ScopeTree<'a> {
         !same
     }
 
-    /// Adds the names a range gives to the place it stands in.
+    /// Adds the layer names that a range contributes.
     fn name_place(
         &mut self,
         place: &mut ScopeTraits,
@@ -251,7 +251,7 @@ impl<'a> ScopeTree<'a> {
             RangeClass::PyprofMarker {
                 attribute: true, ..
             } => place.names = self.names_outside_trace(parent),
-            // The name of a whole pass is no place in the model.
+            // The name of a whole pass does not identify a layer.
             RangeClass::Other { phase: Some(_) } => {}
             _ if role == RangeRole::User && !self.is_whole_capture(range) => {
                 place.names.user = meaning.label.or(place.names.user);
@@ -265,7 +265,7 @@ impl<'a> ScopeTree<'a> {
         }
     }
 
-    /// The names around a marker's own trace.
+    /// The names from the call stack of a marker.
     fn names_outside_trace(&self, parent: Option<ScopeId>) -> ScopeNames {
         let trace = parent.filter(|p| {
             self.range(*p)
@@ -280,7 +280,7 @@ impl<'a> ScopeTree<'a> {
             .map_or_else(ScopeNames::default, |c| self.places.get(c.place).names)
     }
 
-    /// A range around every launch of its process names no part of the model.
+    /// A range around every launch of its process does not identify a layer.
     fn is_whole_capture(&self, range: &HostRange) -> bool {
         let process = self.profile.threads.get(range.thread.idx());
         process

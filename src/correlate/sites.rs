@@ -1,4 +1,4 @@
-//! Sites: all op calls that do the same work in the same place, with their kernels inside.
+//! Sites: groups of op calls that do the same work in the same place, with their kernels.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use super::scope_query::Placement;
 use super::timeline::DeviceTimes;
 use crate::profile::{ConfigId, Kernel, KernelId, Profile, StrId, Strings};
 
-/// What the op calls of a site have in common.
+/// The properties shared by the op calls of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SiteKey {
     Op {
@@ -23,11 +23,11 @@ enum SiteKey {
         direction: Direction,
         recomputed: bool,
         args: Option<u32>,
-        /// What the calls of the other direction list, where the arguments leave something open.
+        /// Distinguishes calls with incomplete arguments by their calls of the other direction.
         partner: Option<u32>,
         message: Option<u32>,
     },
-    /// Kernels without an operator are told apart by themselves.
+    /// Kernels without an operator are distinguished by kernel.
     Kernel {
         layer: Option<LayerId>,
         direction: Direction,
@@ -38,7 +38,7 @@ enum SiteKey {
     },
 }
 
-/// What grouping needs to know of the kernels and their calls.
+/// Inputs for grouping kernels and their calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SiteInputs<'a> {
     pub profile: &'a Profile,
@@ -49,9 +49,9 @@ pub(crate) struct SiteInputs<'a> {
     pub op_names: &'a [OpName],
     /// Per call: innermost user source line.
     pub lines: &'a [Option<StrId>],
-    /// Per kernel, for those without an operator.
+    /// Per kernel: its context, for kernels without an operator.
     pub settings: &'a FxHashMap<KernelId, Placement<LayerId>>,
-    /// What kernels say of their message themselves.
+    /// The messages recorded on kernel events.
     pub messages: &'a FxHashMap<KernelId, ArgsId>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn group(members: &SiteInputs<'_>, links: &[Link]) -> (Vec<Site>, Vec
     (sites, of_kernel)
 }
 
-/// What the kernels of a site say of their messages.
+/// The messages of the kernels of a site.
 #[derive(Debug, Clone, Copy, Default)]
 struct SiteMessages {
     first: Option<ArgsId>,
@@ -124,7 +124,7 @@ impl SiteMessages {
         self.count = self.count.saturating_add(1);
     }
 
-    /// The message of a call; `None` where calls send several.
+    /// The message of a call; `None` if calls send several.
     fn of_each_call(self, calls: u32) -> Option<ArgsId> {
         self.first.filter(|_| !self.differ && self.count == calls)
     }
@@ -158,7 +158,7 @@ impl SiteInputs<'_> {
         classes
     }
 
-    /// The message a kernel names itself, where its operator does not.
+    /// The message recorded on a kernel event, if its operator has none.
     fn message(&self, kernel: KernelId, link: &Link) -> Option<ArgsId> {
         let message = *self.messages.get(&kernel)?;
         let call = link.op.and_then(|id| self.calls.get(id.idx()));
@@ -245,7 +245,7 @@ impl SiteInputs<'_> {
         let Some(row) = self.profile.kernels.get(kernel.idx()) else {
             return;
         };
-        // Kernels without an operator are calls of their own.
+        // Each kernel without an operator counts as a separate call.
         let ns = row.span.ns();
         let exposed = self.times.exposed.get(kernel.idx()).copied().unwrap_or(0);
         site.time_ns = site.time_ns.saturating_add(ns);
@@ -273,12 +273,12 @@ impl SiteInputs<'_> {
     }
 }
 
-/// Where the executions of a kernel are summed up inside their site.
+/// Sums the executions of each kernel inside a site.
 #[derive(Debug, Default)]
 struct KernelRows(FxHashMap<(SiteId, StrId, ConfigId), usize>);
 
 impl KernelRows {
-    /// Most sites have no more kernels than this, and looking through them is faster than hashing.
+    /// Most sites have no more kernels than this, and a linear search is then faster than hashing.
     const FEW: usize = 8;
 
     fn find(&self, site: &Site, id: SiteId, row: &Kernel) -> Option<usize> {

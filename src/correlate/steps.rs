@@ -1,5 +1,5 @@
-//! Numbered steps and declared warm-up. Nothing is guessed: a program that numbers no steps has
-//! none.
+//! Numbered steps and declared warm-up. Steps are never guessed: a program that does not number its
+//! steps has none.
 
 use rustc_hash::FxHashMap;
 
@@ -8,7 +8,7 @@ use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
 use super::range_syntax::StepFamily;
 use crate::profile::{ProcessId, Profile, RangeKind, Span, ThreadId};
 
-/// The steps of a run, and which process was in which step when.
+/// The steps of a run, and when each process was in which step.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     pub steps: Vec<Step>,
@@ -138,10 +138,10 @@ impl Steps {
     }
 }
 
-/// How long a step takes, mean over the judged steps.
+/// The mean time per step, over the analysed steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepTime {
-    /// Judged steps.
+    /// Number of analysed steps.
     pub steps: u64,
     /// Mean length on the host, ns.
     pub host_ns: f64,
@@ -151,15 +151,15 @@ pub struct StepTime {
 }
 
 impl StepTime {
-    /// Host and GPU agree within this factor on the steps of a run in balance.
+    /// In a balanced run, the step times of host and GPU agree within this factor.
     const AHEAD: f64 = 1.1;
 
-    /// What a step takes in the end, ns.
+    /// The step time, ns.
     pub fn ns(&self) -> f64 {
         self.gpu_ns.unwrap_or(self.host_ns)
     }
 
-    /// `None` when no step was judged.
+    /// `None` if no step was analysed.
     pub fn of(steps: &[Step]) -> Option<StepTime> {
         let judged: Vec<&Step> = steps.iter().filter(|s| !s.warmup).collect();
         let count = judged.len() as f64;
@@ -169,7 +169,7 @@ impl StepTime {
         let last = starts.clone().max();
         let known = starts.count();
         let distance = first.zip(last).map(|(a, b)| b.saturating_sub(a) as f64);
-        // All steps, or the distance would span more than it counts.
+        // Includes all steps; otherwise the distance would span more steps than are counted.
         let gpu = distance.filter(|_| known == judged.len() && known > 1);
         let gpu_ns = gpu.map(|distance| distance / (count - 1.0));
         let host_ns = host / count;
@@ -194,7 +194,7 @@ pub(super) fn on_the_gpu(mut steps: Vec<Step>, profile: &Profile, links: &[Link]
     steps
 }
 
-/// Overlapping spans made one, in time order.
+/// Merges overlapping spans; returns them in time order.
 fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     spans.dedup_by(|next, span| {
@@ -209,7 +209,7 @@ fn joined(mut spans: Vec<Span>) -> Vec<Span> {
 
 /// The steps of one process: one spelling on one thread, those inside others left out.
 fn one_series(mut numbered: Vec<NumberedRange>) -> Vec<NumberedRange> {
-    // A step that was cut off by the end of the capture has no length to speak of.
+    // The length of a step cut off by the end of the capture is unknown.
     numbered.retain(|n| n.span.end < i64::MAX && n.span.ns() > 0);
     let mut series: FxHashMap<(StepFamily, ThreadId), i64> = FxHashMap::default();
     for n in &numbered {

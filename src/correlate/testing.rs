@@ -1,4 +1,4 @@
-//! Small profiles written by hand, for the tests of this floor.
+//! Builds small profiles for the tests of this module.
 
 use super::{OpName, Run, Vocabulary, correlate};
 use crate::profile::{
@@ -6,7 +6,7 @@ use crate::profile::{
     ProcessId, Profile, RangeKind, RangeText, SerialNumber, Span, Thread, ThreadId,
 };
 
-/// Builds a profile: one process, one thread and one device unless told otherwise.
+/// Builds a profile; by default with one process, one thread and one device.
 pub(crate) struct ProfileBuilder {
     pub profile: Profile,
     next: u64,
@@ -123,7 +123,7 @@ impl ProfileBuilder {
         self.profile.kernels.len() - 1
     }
 
-    /// Correlates what was built; operators not listed as unknown are known.
+    /// Correlates the profile; operators not listed as unknown are known.
     pub(crate) fn run_knowing(mut self, knows: &(dyn Fn(&OpName) -> bool + Sync)) -> Run {
         self.profile.ranges.sort_by_key(|r| r.span.start);
         self.profile.calls.sort_by_key(|c| c.span.start);

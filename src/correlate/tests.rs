@@ -2,7 +2,7 @@ use super::testing::ProfileBuilder;
 use super::*;
 use crate::profile::{ProcessId, RangeKind, ThreadId};
 
-/// Operator of a kernel as shown to people.
+/// The displayed operator of a kernel.
 fn op(run: &Run, kernel: usize) -> Option<String> {
     let call = &run.op_calls[run.links[kernel].op?.idx()];
     Some(run.op_name(call)?.display())
@@ -17,7 +17,7 @@ fn layer(run: &Run, kernel: usize) -> Option<&str> {
 }
 
 #[test]
-fn correlation_ids_of_two_processes_do_not_meet() {
+fn correlation_ids_are_matched_per_process() {
     let mut b = ProfileBuilder::new();
     let other = b.process();
     b.range("aten::mm", 0, 10);
@@ -32,7 +32,7 @@ fn correlation_ids_of_two_processes_do_not_meet() {
 }
 
 #[test]
-fn the_runtime_row_of_a_launch_wins_over_the_drivers() {
+fn the_runtime_row_of_a_launch_precedes_the_driver_row() {
     let mut b = ProfileBuilder::new();
     b.call(ThreadId(0), "cuLaunchKernel", 3, 7);
     b.call(ThreadId(0), "cudaLaunchKernel", 2, 7);
@@ -43,7 +43,7 @@ fn the_runtime_row_of_a_launch_wins_over_the_drivers() {
 }
 
 #[test]
-fn every_kernel_without_an_operator_says_why() {
+fn kernels_without_an_operator_have_a_reason() {
     let mut b = ProfileBuilder::new();
     let no_launch = b.kernel(ProcessId(0), 50, 99);
     let no_range = b.launch(1);
@@ -72,7 +72,7 @@ fn every_kernel_without_an_operator_says_why() {
 }
 
 #[test]
-fn a_hundred_thousand_open_getters_hide_nothing() {
+fn a_hundred_thousand_open_getters_do_not_hide_operators() {
     let mut b = ProfileBuilder::new();
     for at in 0..100_000 {
         b.range("{'traceMarker': ['stale.py:1']}", 2 * at, 0);
@@ -97,7 +97,7 @@ fn a_hundred_thousand_open_getters_hide_nothing() {
 }
 
 #[test]
-fn a_range_left_open_inside_an_operator_does_not_keep_the_operator_alive() {
+fn a_never_closed_range_does_not_extend_the_operator_around_it() {
     let mut b = ProfileBuilder::new();
     b.marker("torch", "cat", 10, 20);
     b.range("left open", 12, 0);
@@ -120,7 +120,7 @@ fn start_end_ranges_are_never_operators() {
 }
 
 #[test]
-fn a_marker_with_arguments_beats_a_bare_name_inside_it() {
+fn a_marker_with_arguments_is_preferred_to_a_bare_name_inside_it() {
     let mut b = ProfileBuilder::new();
     b.marker(
         "torch.nn.functional",
@@ -142,7 +142,7 @@ fn a_marker_with_arguments_beats_a_bare_name_inside_it() {
 }
 
 #[test]
-fn without_arguments_the_innermost_known_name_counts() {
+fn without_arguments_the_innermost_known_name_is_the_operator() {
     let mut b = ProfileBuilder::new();
     b.range("aten::to, seq = 3, op_id = 1", 0, 100);
     b.range("aten::copy_, op_id = 2", 10, 90);
@@ -197,7 +197,7 @@ fn a_backward_node_inherits_operator_arguments_and_layer() {
 }
 
 #[test]
-fn a_backward_leaf_with_shapes_keeps_its_own() {
+fn a_backward_operator_with_shapes_keeps_its_arguments() {
     let (run, forward, backward) = linear_and_backward("mm, sizes = [[8, 4], [4, 2]]");
     let call = call(&run, backward);
     assert_eq!(run.op_name(call).unwrap().display(), "mm");
@@ -228,7 +228,7 @@ fn the_backward_of_one_call_is_one_call() {
     b.marker("torch.nn.functional", "cross_entropy", 0, 100);
     b.range("aten::log_softmax, seq = 5, op_id = 1", 10, 20);
     b.range("aten::nll_loss, seq = 6, op_id = 2", 30, 40);
-    // The graph is run twice: `retain_graph=True`.
+    // The backward runs twice: `retain_graph=True`.
     let mut kernels = Vec::new();
     for at in [200, 300] {
         b.range_on(engine, "NllLossBackward0, seq = 6", at, at + 20);
@@ -251,7 +251,7 @@ fn the_backward_of_one_call_is_one_call() {
 }
 
 #[test]
-fn the_nearest_earlier_forward_counts() {
+fn the_nearest_earlier_forward_is_the_origin() {
     let mut b = ProfileBuilder::new();
     for (start, name) in [(0, "layer:a"), (1000, "layer:b"), (5000, "layer:c")] {
         b.range(name, start, start + 100);
@@ -314,7 +314,7 @@ fn the_backward_of_a_backward_is_not_recomputation() {
 }
 
 #[test]
-fn directions_need_evidence() {
+fn direction_follows_autograd_records_and_range_names() {
     let mut b = ProfileBuilder::new();
     let engine = b.thread(ProcessId(0));
     let mut cases = Vec::new();
@@ -383,7 +383,7 @@ fn layers_come_from_the_best_source() {
 }
 
 #[test]
-fn a_range_around_everything_is_no_layer_and_neither_is_a_step() {
+fn a_range_around_everything_and_a_step_are_not_layers() {
     let mut b = ProfileBuilder::new();
     b.range("main", 0, 1000);
     b.range("step 1", 10, 100);
@@ -398,7 +398,7 @@ fn a_range_around_everything_is_no_layer_and_neither_is_a_step() {
 }
 
 #[test]
-fn module_stacks_make_paths() {
+fn module_stacks_become_layer_paths() {
     let mut b = ProfileBuilder::new();
     for (text, start, end) in [
         ("nn.Module: Net_0", 0, 100),
@@ -416,7 +416,7 @@ fn module_stacks_make_paths() {
 }
 
 #[test]
-fn steps_are_one_series_of_one_thread_shared_by_ranks() {
+fn steps_come_from_one_thread_and_are_shared_by_ranks() {
     let mut b = ProfileBuilder::new();
     let rank = b.process();
     for number in 0..3 {
@@ -452,7 +452,7 @@ fn declared_warm_up_is_outside_the_window() {
 }
 
 #[test]
-fn marked_captures_are_stretched_and_plain_ones_are_not() {
+fn profiler_overhead_is_detected_in_captures_with_markers_only() {
     let mut b = ProfileBuilder::new();
     b.range("user", 0, 10);
     b.launch(5);
@@ -470,7 +470,7 @@ fn marked_captures_are_stretched_and_plain_ones_are_not() {
 }
 
 #[test]
-fn the_same_profile_gives_the_same_run() {
+fn correlation_is_deterministic() {
     let build = || {
         let mut b = ProfileBuilder::new();
         for i in 0..200 {
@@ -492,7 +492,7 @@ fn the_same_profile_gives_the_same_run() {
 
 #[test]
 fn an_operator_of_thousands_of_kernels_is_one_call() {
-    // More than are looked at together, in two places that take turns.
+    // More than one batch, alternating between two scopes.
     const KERNELS: i64 = 40_000;
     let mut b = ProfileBuilder::new();
     b.range("mm, sizes = [[8, 4], [4, 2]]", 0, KERNELS / 2);

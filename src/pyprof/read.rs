@@ -114,7 +114,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Literal<'_>>, String> {
     }
 }
 
-/// A line as a literal; JSON says `null` for Python's `None`.
+/// A line as a literal; JSON has `null` for Python's `None`.
 fn entry(text: &str) -> Result<Literal<'_>, String> {
     match literal::parse(text) {
         Err(_) if text.starts_with("{\"kShortName\"") => serde_json::from_str(text)

@@ -332,7 +332,7 @@ pub enum TableLayout {
 
 impl TableLayout {
     /// Columns of fixed width: kernel and parameters share what the others leave of `width`. As in
-    /// PyProf, the space behind each column does not count.
+    /// PyProf, the space after each column is ignored.
     ///
     /// # Errors
     /// When the columns need more, with how much.

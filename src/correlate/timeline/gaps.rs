@@ -1,8 +1,7 @@
-//! Why a device was idle: what the thread that ended the gap had been doing, clipped to the gap.
+//! Finds why a device was idle: the activity, within the gap, of the thread that ended the gap.
 //!
-//! Causes are tried in the order of [`GapCause`]; each gap gets exactly one. Only the thread that
-//! launched the work ending the gap is asked: what other threads and processes did at the time
-//! delayed nothing here.
+//! Causes are checked in the order of [`GapCause`]; each gap has exactly one. Only the thread that
+//! launched the work after the gap is considered, because other threads and processes did not delay it.
 
 use std::cell::Cell;
 
@@ -15,7 +14,8 @@ use crate::profile::{
     ThreadId,
 };
 
-/// A launch this long loads code: an ordinary one takes microseconds, even on a loaded host.
+/// Minimum length of a launch that loads code. An ordinary launch takes microseconds, even on a busy
+/// host.
 const FIRST_LAUNCH_NS: i64 = 10_000_000;
 /// ... and it also stands out this far above the median launch of the capture.
 const FIRST_LAUNCH_RATIO: i64 = 100;
@@ -32,7 +32,7 @@ pub(crate) const HOST_BUSY_NS: i64 = 1_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     spans: Vec<(Span, Option<CallId>)>,
-    /// Where the last question led: the next one is asked of a time close by.
+    /// Position of the previous search: consecutive queries have similar times.
     near: Cell<usize>,
 }
 
@@ -125,7 +125,7 @@ impl Intervals {
     }
 }
 
-/// What held one host thread, by kind.
+/// Intervals in which one host thread was blocked, by kind.
 #[derive(Debug, Default)]
 struct ThreadActivity {
     loading: Intervals,
@@ -139,20 +139,20 @@ struct ThreadActivity {
 /// Intervals of one kind, per thread, before they are merged.
 type Collected = FxHashMap<ThreadId, Vec<(Span, Option<CallId>)>>;
 
-/// The host's side of the capture, arranged for questions about gaps.
+/// The host side of the capture, indexed for queries about gaps.
 #[derive(Debug)]
 pub(super) struct HostActivity<'a> {
     profile: &'a Profile,
     launches: &'a [Option<CallId>],
-    /// The calls behind copies, sets, graphs and synchronisations.
+    /// The calls of copies, sets, graphs and synchronisations.
     calls: CorrelationMap<CallId>,
     /// Per thread.
     threads: Vec<ThreadActivity>,
     /// Synchronisations whose thread is not known.
     syncs: FxHashMap<ProcessId, Intervals>,
-    /// Of one process, or (`None`) of nobody in particular.
+    /// Per process; `None` if the process is unknown.
     overheads: FxHashMap<Option<ProcessId>, Intervals>,
-    /// Launches and module loads that stand out.
+    /// Unusually long launches and module loads.
     slow: Vec<CallId>,
 }
 
@@ -198,7 +198,7 @@ impl<'a> HostActivity<'a> {
         }
     }
 
-    /// The cause of a gap that `ended_by` ended, and the call to blame.
+    /// The cause of a gap that `ended_by` ended, and the responsible call.
     fn blame(&self, gap: Span, ended_by: &WorkItem) -> (GapCause, Option<CallId>) {
         let (process, launch) = self.launch(ended_by);
         if self.overhead(gap, process) > gap.ns() / 2 {
@@ -324,7 +324,7 @@ fn held(
     Some((GapCause::ModuleLoad, call))
 }
 
-/// The calls behind everything on the GPU that is not a kernel.
+/// The calls of all GPU work except kernels.
 fn calls_behind(profile: &Profile) -> CorrelationMap<CallId> {
     let copies = profile.copies.iter().map(|c| (c.process, c.correlation));
     let sets = profile.sets.iter().map(|s| (s.process, s.correlation));
@@ -333,7 +333,7 @@ fn calls_behind(profile: &Profile) -> CorrelationMap<CallId> {
     CorrelationMap::first_calls(profile, copies.chain(sets).chain(graphs).chain(syncs))
 }
 
-/// Launches and module loads far longer than any launch takes when the code is there.
+/// Launches and module loads far longer than any launch of code that is already loaded.
 fn slow_launches(profile: &Profile) -> Vec<CallId> {
     let mut launches: Vec<i64> = profile
         .calls
@@ -376,7 +376,7 @@ fn sets_up(profile: &Profile, call: &ApiCall) -> bool {
     }
 }
 
-/// Sorts the calls that hold a thread into `[loading, syncs, copies, allocations, modules, first]`.
+/// Sorts the calls that block a thread into `[loading, syncs, copies, allocations, modules, first]`.
 fn collect_calls(
     profile: &Profile,
     calls: &CorrelationMap<CallId>,
@@ -429,7 +429,7 @@ fn collect_syncs(
         match id.and_then(|id| profile.calls.get(id.idx())) {
             // The call itself is in the list, and tells better when the host went on.
             Some(call) if call.class == ApiClass::Sync => {}
-            // A blocking copy is a cause of its own.
+            // A blocking copy is a separate cause.
             Some(call) if call.class == ApiClass::CopySync => {}
             Some(call) => syncs.entry(call.thread).or_default().push((sync.span, id)),
             None => loose
@@ -462,8 +462,8 @@ fn threads(profile: &Profile, kinds: [Collected; 6]) -> Vec<ThreadActivity> {
     threads
 }
 
-/// Records of CUPTI and Nsight that are no work of the profiler: the queue to the GPU was full, which
-/// is health; or the program loaded code, which it would have done anyway.
+/// Overhead records of CUPTI and Nsight that are not caused by the profiler: a full launch queue, which
+/// is normal, or code loading, which also happens without a profiler.
 /// Source: `CUpti_ActivityOverheadKind` of CUPTI, and the names seen in exports of nsys.
 const NOT_THE_PROFILERS: &[&str] = &[
     "Command Buffer Full",
@@ -473,7 +473,7 @@ const NOT_THE_PROFILERS: &[&str] = &[
     "dlclose",
 ];
 
-/// Whether an overhead record of this name is time the profiler took for itself.
+/// Whether an overhead record of this name is time used by the profiler.
 pub(crate) fn is_profilers_own(name: &str) -> bool {
     !NOT_THE_PROFILERS.iter().any(|n| name.starts_with(n))
 }

@@ -1,5 +1,5 @@
-//! What each device did when: which part of the capture is judged, how long it was busy with what,
-//! what ran alone, and why it was idle in between.
+//! The timeline of each device: the analysed window, busy time by kind of work, exposed time, and the
+//! causes of idle time.
 //!
 //! One sweep per device over the starts and ends of everything that ran on it. Every figure is the
 //! length of a union of intervals, so work on several streams or of several processes counts once.
@@ -24,7 +24,7 @@ mod real_profile_tests;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-/// What the timeline says of a profile.
+/// The timeline of a profile.
 #[derive(Debug)]
 pub(crate) struct DeviceTimes {
     pub timeline: Timeline,
@@ -35,7 +35,7 @@ pub(crate) struct DeviceTimes {
     pub inside: Vec<bool>,
 }
 
-/// Works out window, timeline and gaps. `is_communication` is asked once per distinct kernel name.
+/// Computes window, timeline and gaps. `is_communication` is asked once per distinct kernel name.
 pub(crate) fn times(
     profile: &Profile,
     hints: &TimelineInputs<'_>,
@@ -79,11 +79,11 @@ pub(crate) fn times(
     }
 }
 
-/// Per kernel: launched outside declared warm-up. A declaration that covers everything covers
-/// nothing: there would be no run left to judge. The little that ran before the first warm-up, such
-/// as the initialisation of weights, is no steady run either.
+/// Per kernel: whether it was launched outside declared warm-up. A declaration that covers everything
+/// is ignored, because nothing would be left to analyse. The little work before the first warm-up, such
+/// as weight initialisation, is excluded too.
 fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> Vec<bool> {
-    /// Share of the kernel time outside warm-up up to which what came before it is little.
+    /// Maximum share of the kernel time outside warm-up for work before warm-up to be excluded.
     const LITTLE: f64 = 0.1;
     let mut warmup = hints.warmup.to_vec();
     warmup.sort_unstable();
@@ -214,7 +214,7 @@ fn work_by_device(
         profile.copies.len(),
         profile.sets.len(),
     ];
-    // Some do a little more than others.
+    // The amount of work differs slightly between devices.
     let even = all.iter().sum::<usize>() / count.max(1);
     let room = even + even / 8;
     let mut devices: Vec<Vec<WorkItem>> = Vec::new();
@@ -233,7 +233,7 @@ fn work_by_device(
         let Some(begin) = begin else {
             return;
         };
-        // What reaches into the window counts from its beginning.
+        // Work that began before the window counts from the start of the window.
         let span = Span {
             start: span.start.max(begin),
             end: span.end.max(span.start),
@@ -267,7 +267,7 @@ fn work_by_device(
         );
     }
     for (row, copy) in profile.copies.iter().enumerate() {
-        // Host memory to host memory keeps no device busy.
+        // A host-to-host copy does not occupy a device.
         if copy.kind != crate::profile::CopyKind::HtoH {
             add(copy.device, copy.process, copy.span, WorkKind::Copy, row);
         }
@@ -448,7 +448,7 @@ fn sweep(
         if matches!(work.kind, WorkKind::Kernel | WorkKind::Communication)
             && let Some(time) = exposed.get_mut(work.row as usize)
         {
-            // While it runs, "exactly one runs" means that it runs alone.
+            // While this item runs, "exactly one runs" means that it runs alone.
             let sign = if edge.closes { 1 } else { -1 };
             *time = time.saturating_add(sign * figures.alone);
         }

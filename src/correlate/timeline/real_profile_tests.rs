@@ -1,4 +1,4 @@
-//! Figures of real captures, each worked out a second time with SQL and a plain union of intervals.
+//! Figures of real captures, each also computed with SQL and a plain union of intervals.
 
 use super::*;
 use crate::correlate::GapCause;
@@ -51,7 +51,7 @@ fn figures(times: &DeviceTimes) -> Vec<Figures> {
 }
 
 #[test]
-fn streaming_weights_is_not_idling() {
+fn weight_streaming_is_not_idle_time() {
     let Some((_, times)) = times_of("h100_2gpu_1s.sqlite") else {
         return;
     };
@@ -80,7 +80,7 @@ fn streaming_weights_is_not_idling() {
             ),
         ]
     );
-    // The host waits 857 ms in synchronising calls, but the GPU is busy behind them.
+    // The host waits 857 ms in synchronising calls, but the GPU is busy meanwhile.
     for device in &times.timeline.devices {
         let refill: i64 = device
             .gaps
@@ -129,7 +129,7 @@ fn two_ranks_are_two_devices() {
 }
 
 #[test]
-fn loading_the_model_is_set_up() {
+fn model_loading_is_set_up_time() {
     let Some((profile, times)) = times_of("cs336zx_2_7B_nvtx.sqlite") else {
         return;
     };

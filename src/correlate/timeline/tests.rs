@@ -7,7 +7,7 @@ use crate::profile::{
     Synchronization, Thread, ThreadId,
 };
 
-/// A profile under construction; work and the call behind it share a correlation id.
+/// A profile under construction; work and its call share a correlation id.
 struct Bench {
     profile: Profile,
     launches: Vec<Option<CallId>>,
@@ -120,7 +120,7 @@ impl Bench {
 }
 
 #[test]
-fn overlap_counts_once() {
+fn overlapping_work_is_counted_once() {
     let mut b = Bench::new(1);
     b.kernel_on(0, "k", 0, 100, None);
     b.kernel_on(0, "k", 50, 150, None);
@@ -206,7 +206,7 @@ fn graph_traces_are_busy_time() {
 }
 
 #[test]
-fn nothing_on_the_gpu_is_no_window() {
+fn without_gpu_work_there_is_no_window() {
     let mut b = Bench::new(1);
     b.call("cudaLaunchKernel", 0, 5);
     b.copy(0, 10, MemoryKind::Pinned, CopyKind::HtoD);
@@ -252,7 +252,7 @@ fn warm_up_is_outside_the_window() {
 }
 
 #[test]
-fn a_late_host_and_a_waiting_kernel() {
+fn late_launches_are_distinguished_from_waiting_kernels() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     b.kernel(200, 300, 150);
@@ -265,18 +265,18 @@ fn a_late_host_and_a_waiting_kernel() {
 }
 
 #[test]
-fn a_host_that_launches_nothing_for_long_is_not_slow_at_launching() {
+fn a_long_time_without_launches_is_not_launch_overhead() {
     const MS: i64 = 1_000_000;
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     b.kernel(3 * MS, 3 * MS + 100, 3 * MS - 10);
-    // Launched soon, started late: the host is not to blame.
+    // Launched early, started late: the host did not cause the gap.
     b.kernel(9 * MS, 9 * MS + 100, 3 * MS + 200);
     assert_eq!(b.causes(), [GapCause::HostBusy, GapCause::HostLate]);
 }
 
 #[test]
-fn gaps_behind_synchronisation() {
+fn gaps_after_synchronisation_are_attributed_to_it() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     let sync = b.call("cudaStreamSynchronize", 20, 105);
@@ -322,7 +322,7 @@ fn gaps_behind_synchronisation() {
 }
 
 #[test]
-fn gaps_behind_copies_and_allocation() {
+fn gaps_after_copies_and_allocation_are_attributed_to_them() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     b.call("cudaMemcpyAsync", 20, 160);
@@ -347,7 +347,7 @@ fn gaps_behind_copies_and_allocation() {
 }
 
 #[test]
-fn what_happened_after_the_launch_did_not_delay_it() {
+fn calls_after_the_launch_are_not_the_cause() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     b.kernel(300, 400, 50);
@@ -367,7 +367,7 @@ fn a_copy_that_ends_a_gap_is_traced_to_its_call() {
 }
 
 #[test]
-fn data_loading_and_overhead_come_first() {
+fn data_loading_and_overhead_are_checked_first() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
     b.call("cudaStreamSynchronize", 20, 105);
@@ -393,7 +393,7 @@ fn data_loading_and_overhead_come_first() {
 }
 
 #[test]
-fn a_first_launch_is_code_being_loaded() {
+fn a_long_first_launch_is_attributed_to_code_loading() {
     const MS: i64 = 1_000_000;
     let mut b = Bench::new(1);
     for i in 0..10 {
@@ -415,7 +415,7 @@ fn a_first_launch_is_code_being_loaded() {
 }
 
 #[test]
-fn damaged_times_do_no_harm() {
+fn invalid_times_do_not_break_the_invariants() {
     let mut b = Bench::new(1);
     let launch = b.call("cudaLaunchKernel", i64::MAX, i64::MIN);
     b.kernel_on(0, "k", i64::MIN, i64::MAX, None);
@@ -433,8 +433,8 @@ fn damaged_times_do_no_harm() {
 }
 
 proptest::proptest! {
-    /// Busy and idle fill the span; gaps are disjoint and in order; what ran alone is not more than
-    /// what ran.
+    /// Busy and idle time sum to the span; gaps are disjoint and in order; exposed time is at most busy
+    /// time.
     #[test]
     fn figures_agree_with_each_other(
         rows in proptest::collection::vec((0_i64..200, 0_i64..40, 0_u8..4), 1..40)
@@ -452,7 +452,7 @@ proptest::proptest! {
         for d in &times.timeline.devices {
             let idle: i64 = d.gaps.iter().map(|g| g.span.ns()).sum();
             proptest::prop_assert_eq!(d.busy_ns + idle, d.span.ns());
-            // Counted a second time, point by point.
+            // Counts again, point by point.
             let count = |test: &dyn Fn(i64) -> bool| {
                 (d.span.start..d.span.end).filter(|t| test(*t)).count() as i64
             };
