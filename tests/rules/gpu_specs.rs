@@ -478,6 +478,13 @@ fn device_names_of_real_profiles_are_known() {
     }
 }
 
+/// Boards of real profiles that no file in `gpu_specs` describes yet.
+const WITHOUT_SPEC: &[&str] = &[
+    "NVIDIA GeForce RTX 2070 SUPER",
+    "NVIDIA GeForce RTX 3070 Ti",
+    "NVIDIA RTX 5000 Ada Generation Laptop GPU",
+];
+
 #[test]
 fn real_profiles_resolve() {
     let Some(files) = shared::profiles() else {
@@ -491,7 +498,9 @@ fn real_profiles_resolve() {
         for device in nsys_devices(&path) {
             let choice = select::choose(None, &profile(vec![device.clone()])).unwrap();
             let choice = choice.unwrap_or_else(|| panic!("{}: {device:?}", path.display()));
-            assert_eq!(choice.how, How::Named, "{}: {device:?}", path.display());
+            let known = !WITHOUT_SPEC.contains(&device.name.as_deref().unwrap_or_default());
+            let how = if known { How::Named } else { How::Derived };
+            assert_eq!(choice.how, how, "{}: {device:?}", path.display());
             assert_eq!(Some(choice.gpu.bandwidth), device.bandwidth);
             seen += 1;
         }
