@@ -26,8 +26,11 @@ pub struct OutputFormat {
     /// Renders a report.
     pub report: fn(&Report, &RenderOptions) -> Result<String, TemplateError>,
     /// Renders a comparison; `None` where `diff` does not have the format.
-    pub diff: Option<fn(&Diff) -> Result<String, TemplateError>>,
+    pub diff: Option<DiffRenderer>,
 }
+
+/// Renders a comparison.
+pub type DiffRenderer = fn(&Diff) -> Result<String, TemplateError>;
 
 /// What programs take a text for. Decides what text from a profile must not be able to do in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

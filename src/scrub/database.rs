@@ -240,7 +240,7 @@ fn learn(source: &Connection, table: &Table, redactor: &mut Redactor) -> rusqlit
             let text = String::from_utf8_lossy(text);
             match name {
                 Some(name) if value == Some(at) => {
-                    redactor.learn(&lossy(row.get_ref(name)?), &text)
+                    redactor.learn(&lossy(row.get_ref(name)?), &text);
                 }
                 _ => redactor.learn(column, &text),
             }

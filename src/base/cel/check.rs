@@ -9,6 +9,11 @@ use super::{
 };
 use crate::base::suggest::did_you_mean;
 
+/// Checked expressions and their types.
+type TypedList<Name> = (Vec<Expr<Name>>, Vec<Type>);
+/// Two checked operands and their types.
+type TypedPair<Name> = (Box<[Expr<Name>; 2]>, Type, Type);
+
 const METHODS: [&str; 4] = ["contains", "endsWith", "size", "startsWith"];
 const MACROS: [(&str, Macro); 5] = [
     ("all", Macro::All),
@@ -55,14 +60,14 @@ impl<'a, N: Names> Checker<'a, N> {
         Some((Expr { node, at }, ty))
     }
 
-    fn all(&mut self, asts: &[Ast<'a>]) -> Option<(Vec<Expr<N::Name>>, Vec<Type>)> {
+    fn all(&mut self, asts: &[Ast<'a>]) -> Option<TypedList<N::Name>> {
         // Every one is looked at before the first mistake counts.
         let each: Vec<_> = asts.iter().map(|ast| self.typed(ast)).collect();
         let each: Vec<_> = each.into_iter().collect::<Option<_>>()?;
         Some(each.into_iter().unzip())
     }
 
-    fn pair(&mut self, asts: &[Ast<'a>; 2]) -> Option<(Box<[Expr<N::Name>; 2]>, Type, Type)> {
+    fn pair(&mut self, asts: &[Ast<'a>; 2]) -> Option<TypedPair<N::Name>> {
         let [a, b] = asts;
         let (a, b) = (self.typed(a), self.typed(b));
         let ((a, a_type), (b, b_type)) = (a?, b?);

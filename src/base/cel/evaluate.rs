@@ -7,6 +7,9 @@ use std::sync::Arc;
 use super::functions::arithmetic;
 use super::{Expr, MAX_ITEMS, MAX_STRING, Macro, Node, Operator, Value};
 
+/// Key and value of a map literal.
+type MapEntry<Name> = (Expr<Name>, Expr<Name>);
+
 /// Why an expression has no value.
 pub trait Failure: Sized {
     /// A mistake of the expression that only its values show, such as a division by zero.
@@ -389,7 +392,7 @@ impl<S: Scope> Evaluator<'_, S> {
     }
 
     /// A map of numbers of one type.
-    fn map(&self, entries: &[(Expr<S::Name>, Expr<S::Name>)]) -> Result<Value, S::Failure> {
+    fn map(&self, entries: &[MapEntry<S::Name>]) -> Result<Value, S::Failure> {
         let (mut ints, mut doubles) = (BTreeMap::new(), BTreeMap::new());
         for (key, number) in entries {
             let (key, number) = both(self.value(key), self.value(number))?;

@@ -341,7 +341,7 @@ fn every_mistake_is_complained_about() {
             "the default must be an int, not a string",
         ),
         (&with("1 +", "1"), "a value is missing after `+`"),
-        (&with("", "1"), "an empty expression"),
+        (&with("", "1"), "`cost[0].flops` is empty"),
         (&with("site.m", "1"), "unknown name `site`"),
         (
             &with(&format!("{}1", "1 + ".repeat(300)), "1"),

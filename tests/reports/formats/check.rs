@@ -185,6 +185,7 @@ const ATTRIBUTES: &[&str] = &[
     "spellcheck",
     "value",
     "start",
+    "align",
 ];
 
 /// A page that holds the elements it should, refers to nothing outside but links, and asks the network
