@@ -300,6 +300,7 @@ fn plausible(
 }
 
 fn alignments(root: &Table, rates: &BTreeMap<DType, f64>) -> BTreeMap<DType, u32> {
+    #[allow(clippy::redundant_closure_for_method_calls)] // The method itself is not general enough.
     let found = by_type(root, "tensor_align", |table, name| table.get_whole(name));
     let keys = root
         .get_table("tensor_align")

@@ -1,10 +1,11 @@
 //! The built program on the command line: options, exit status, errors, signals, damaged input.
 #![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::print_stdout,
     reason = "a test fails by panicking"
 )]
 

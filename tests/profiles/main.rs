@@ -1,11 +1,12 @@
 //! From profile to findings: readers, correlation, costs and advice, on profiles made for a test and on
 //! real ones.
 #![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::print_stdout,
     reason = "a test fails by panicking"
 )]
 

@@ -11,8 +11,6 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::io::Read;
 
-#[allow(unused_imports)]
-
 /// What must not be in a copy. In every fixture all of them are planted.
 const PLANTED: &[&str] = &[
     "wJalrXUtnFEMI/K7MDENG",                      // of AWS_SECRET_ACCESS_KEY

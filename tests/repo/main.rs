@@ -1,10 +1,11 @@
 //! The repository: conventions of the code, generated pages, schemas, the fuzz corpus.
 #![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::print_stdout,
     reason = "a test fails by panicking"
 )]
 

@@ -1,10 +1,11 @@
 //! What the program writes: the report in every format, comparisons, exported tables, PyProf's tables.
 #![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::print_stdout,
     reason = "a test fails by panicking"
 )]
 

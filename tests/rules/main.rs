@@ -1,10 +1,11 @@
 //! Rules, GPU specs and operator costs: how they are loaded and evaluated, and what they keep to.
 #![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::print_stdout,
     reason = "a test fails by panicking"
 )]
 

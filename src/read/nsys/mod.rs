@@ -109,6 +109,7 @@ fn read(
     let mut kernels = kernels::UnnamedKernels::default();
     kernels.read(&db, KERNELS, (&pids, &gpus), &mut builder, progress)?;
     let overheads = activities::overheads(&db, progress)?;
+    #[allow(clippy::redundant_closure_for_method_calls)] // The method itself is not general enough.
     let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
         .chain(calls.name_ids())
         .chain(kernels.name_ids());
