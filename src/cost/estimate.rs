@@ -16,12 +16,12 @@ use crate::correlate::{
 use crate::gpu::{Choice, Gpu};
 use crate::profile::StrId;
 
-/// Decodes every kernel name, costs every site and puts it on the roofline of `gpu`.
+/// Decodes every kernel name, estimates the cost of every site and places it on the roofline of `gpu`.
 pub fn estimate_costs(run: Run, gpu: Option<Choice>) -> Costed {
     estimate_costs_with(run, gpu, &UserCosts::default())
 }
 
-/// The same with cost formulas of the user, which take precedence over the built-in ones.
+/// Like [`estimate_costs`], with user-defined costs, which take precedence over the built-in ones.
 pub fn estimate_costs_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> Costed {
     let names = decode_names(&run);
     let kernels: Vec<Vec<Arc<DecodedName>>> = run
@@ -68,7 +68,7 @@ pub fn estimate_costs_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> C
     }
 }
 
-/// One decoding per distinct kernel name.
+/// The decoded form of each distinct kernel name.
 fn decode_names(run: &Run) -> FxHashMap<StrId, Arc<DecodedName>> {
     let mut distinct: Vec<StrId> = run
         .sites
@@ -113,17 +113,18 @@ fn site_cost(
     };
     let arg_dtype = args.and_then(float_dtype);
     let math_dtype = match (main.dtype, arg_dtype, main.tensor_core) {
-        // A convolution by FFT multiplies complex numbers; the work asked for is on real ones.
+        // FFT convolutions multiply complex numbers, but the operator's work is on real ones.
         (Some(DType::Complex64 | DType::Complex128), Some(arg), _) => Some(arg),
         (Some(named), _, _) => Some(named),
-        // fp32 operands on Tensor Cores are multiplied as TF32.
+        // fp32 operands are multiplied as TF32 on Tensor Cores.
         (None, Some(DType::Fp32), TensorCore::Yes) if family.is_math() => Some(DType::Tf32),
         (None, arg, _) => arg,
     };
-    // What a user calls one operator may well run many products.
+    // A user-defined operator may legitimately run many matrix products.
     let autotuning = own.is_none() && cost.as_ref().is_ok_and(|c| is_search(site, &main, c));
     let calls = f64::from(site.calls);
-    // What only moves elements has their size and no type; without FLOPs the type sets no rate.
+    // Kernels that only move data may name an element size but no type. They have no FLOPs, so the type
+    // affects no peak rate.
     let sized = math_dtype.or_else(|| main.stored.filter(|_| moves_only(&cost)));
     let line = match (&cost, gpu, sized) {
         (Ok(cost), Some(gpu), Some(dtype)) if !autotuning => Some(roofline(
@@ -181,11 +182,11 @@ fn cost_of(
     cost
 }
 
-/// Looks the partners of one site up. Few sites need them, and they take a look at every call.
+/// Finds the partners of one site. Few sites need them, and finding them visits every call.
 type PartnersOf<'r> = dyn Fn() -> Vec<(&'r OpName, &'r OpArgs)> + 'r;
 
-/// The cost of a collective from what its kernels say of their message, where the operator is not known
-/// or says less.
+/// The cost of a collective from the message size in its kernels, if the operator is unknown or records
+/// less.
 fn message_cost(
     run: &Run,
     site: &Site,
@@ -201,7 +202,7 @@ fn message_cost(
         Some(ArgValue::Str(name)) => name.clone(),
         _ => String::new(),
     };
-    // The cost of any operator of this name space is that of its message.
+    // In this namespace, every operator costs its message.
     let op = OpName {
         module: "nccl".to_owned(),
         name,
@@ -209,14 +210,14 @@ fn message_cost(
     ops::cost(&op, args, site.direction, false, main.stored).ok()
 }
 
-/// The sites of the other direction: the backward ones of a forward site, the forward ones of a
+/// The sites of the other direction: the backward sites of a forward site, or the forward sites of a
 /// backward site.
 #[derive(Debug, Default)]
 struct Partners(Vec<Vec<SiteId>>);
 
 impl Partners {
-    /// Partners of one site with different arguments that are kept: with so many, the calls of a
-    /// site have not much in common, and those kept decide that already.
+    /// Maximum number of partners with different arguments that are kept per site. With so many, the
+    /// calls of a site have little in common, and those kept already show it.
     const MOST: usize = 16;
 
     fn of(run: &Run) -> Partners {
@@ -260,19 +261,19 @@ fn moves_only(cost: &Result<OpCost, UnknownCost>) -> bool {
     cost.as_ref().is_ok_and(|cost| cost.flops() == 0)
 }
 
-/// The first floating point element type among the tensors.
+/// The first floating-point element type among the tensors.
 fn float_dtype(args: &OpArgs) -> Option<DType> {
     args.tensors()
         .filter_map(|t| t.dtype)
         .find(|d| d.is_float())
 }
 
-/// What the kernels that do a site's real work have in common.
+/// Common properties of the kernels that do the main work of a site.
 struct MainKernels {
-    /// Family of the kernel that takes most time.
+    /// Family of the kernel that takes the most time.
     family: Family,
     dtype: Option<DType>,
-    /// Type of the elements in memory, or one of their size where the name says no more.
+    /// Type of the elements in memory, or any type of the same size if the name has only the size.
     stored: Option<DType>,
     tensor_core: TensorCore,
     /// Executions of math kernels.
@@ -291,7 +292,7 @@ impl MainKernels {
         let mains: Vec<_> = rows()
             .filter(|(_, d)| !d.helper && (!wants_math || d.family.is_math()))
             .collect();
-        // The dtype and unit of the largest main kernel; "unknown" unit when main kernels differ.
+        // The dtype and unit of the largest main kernel; the unit is unknown if main kernels differ.
         let dtype = mains.iter().find_map(|(_, d)| d.dtype);
         let mut units = mains.iter().map(|(_, d)| d.tensor_core);
         let first = units.next().unwrap_or(TensorCore::Unknown);
@@ -311,7 +312,7 @@ impl MainKernels {
     }
 }
 
-/// Tensors are stored as fp32 when the math is TF32.
+/// The element type in memory: TF32 math reads fp32 tensors.
 fn in_memory(dtype: DType) -> DType {
     if dtype == DType::Tf32 {
         DType::Fp32
@@ -320,13 +321,13 @@ fn in_memory(dtype: DType) -> DType {
     }
 }
 
-/// The elements in memory of a kernel, as far as its name says.
+/// The element type in memory of a kernel, if its name has one.
 pub(crate) fn dtype_in_memory(kernel: &DecodedName) -> Option<DType> {
     let sized = || of_size(kernel.element_bytes?);
     kernel.dtype.map(in_memory).or_else(sized)
 }
 
-/// Stands for the elements of a kernel whose name gives their size only.
+/// Any type of the size of the elements, for kernels whose name has the size only.
 fn sized(mains: &[(&SiteKernel, &Arc<DecodedName>)]) -> Option<DType> {
     of_size(mains.iter().find_map(|(_, d)| d.element_bytes)?)
 }
@@ -342,8 +343,8 @@ fn of_size(bytes: u32) -> Option<DType> {
     })
 }
 
-/// Whether one call ran more different math kernels than it has pieces of work: cuDNN's benchmark
-/// mode tries every algorithm once.
+/// Whether one call ran more different math kernels than its work has parts, as in cuDNN's benchmark
+/// mode, which tries every algorithm once.
 fn is_search(site: &Site, main: &MainKernels, cost: &OpCost) -> bool {
     let roles = cost.roles.len() as u64;
     matches!(cost.family, Family::Gemm | Family::Conv)

@@ -25,7 +25,7 @@ fn attention(out: &mut DecodedName, tensor_core: TensorCore) -> bool {
     true
 }
 
-/// A step around the attention proper: combining splits, converting gradients.
+/// Decodes an auxiliary attention kernel: combining splits, converting gradients.
 fn helper(out: &mut DecodedName) -> bool {
     out.family = Family::Helper;
     out.helper = true;
@@ -64,7 +64,7 @@ fn flash2(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     };
     out.dtype = scan::first_type(traits, true);
     tile_of_traits(traits, out);
-    // The split-KV kernel has no dropout flag in front of the causal one.
+    // The split-KV kernel has no dropout flag before the causal flag.
     let position = usize::from(!leaf.contains("splitkv"));
     out.causal = args
         .iter()
@@ -107,7 +107,7 @@ fn flash3(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
         let args = scan::split_args(parts.args);
         args.iter().skip(1).find_map(|a| scan::flag(a))
     } else {
-        // The flag behind the architecture tag of the main loop.
+        // The flag after the architecture tag of the main loop.
         lower
             .find("arch::sm")
             .and_then(|at| lower.get(at..))
@@ -123,7 +123,7 @@ fn flash3(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`, and the `AttentionKernel<...>` spelled as C++ types.
+/// `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`, or `AttentionKernel<...>` as C++ types.
 fn memory_efficient(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let named = parts.leaf.starts_with("fmha_cutlass");
     let typed =
@@ -157,14 +157,14 @@ fn memory_efficient(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
         (Some(_), _) => TensorCore::No,
         (None, _) => TensorCore::Unknown,
     };
-    // fp32 operands reach the Tensor Cores of 8.0 and later as TF32 only.
+    // On compute capability 8.0 and later, Tensor Cores multiply fp32 operands as TF32.
     if out.dtype == Some(DType::Fp32) && tensor_core == TensorCore::Yes {
         out.dtype = Some(DType::Tf32);
     }
     attention(out, tensor_core)
 }
 
-/// cuDNN's generated kernels and NVIDIA's `fmha` families, whose base name is the whole story.
+/// Kernels that cuDNN generates and NVIDIA's `fmha` families: the base name has all properties.
 fn generated(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let leaf = parts.leaf.as_str();
     let sdpa =
@@ -236,7 +236,7 @@ fn trt_llm(rest: &str, out: &mut DecodedName) {
     }
 }
 
-/// Attention of serving engines: prefill on matrix units, decode of one token on plain ones.
+/// Attention of serving engines: prefill on Tensor Cores, decoding of one token on CUDA cores.
 fn served(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let leaf = parts.leaf.as_str();
     let paged = leaf.starts_with("paged_attention") || leaf.starts_with("single_query_cached_kv");
@@ -269,7 +269,7 @@ fn served(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     false
 }
 
-/// Names of Triton attention kernels: FlashAttention's Triton port (ROCm), vLLM, SGLang.
+/// Names of Triton attention kernels: the Triton port of FlashAttention (ROCm), vLLM, SGLang.
 const TRITON: [&str; 9] = [
     "attn_fwd",
     "_attn_fwd",

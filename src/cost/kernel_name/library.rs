@@ -1,8 +1,8 @@
 //! GEMM and convolution kernels of vendor libraries, whose names are lists of `_`-separated tokens:
 //! cuBLAS, cuDNN, CUTLASS, TensorRT-LLM, Tensile, Composable Kernel, MIOpen.
 //!
-//! Families and token meanings follow the names these libraries have been seen to use and, for
-//! CUTLASS, its `library/generator.py` naming scheme.
+//! Families and token meanings are taken from observed kernel names and, for CUTLASS, from the naming
+//! scheme in its `library/generator.py`.
 
 use super::scan::{self, Parts};
 use super::tokens::{Instruction, arch, arch_in, capability, dims, is_layout, type_token};
@@ -10,7 +10,7 @@ use super::{DecodedName, Family, LABEL, TensorCore};
 use crate::base::DType;
 use crate::cost::Role;
 
-/// Whose naming scheme an identifier follows.
+/// The library whose naming scheme an identifier follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     /// cuBLAS 12.4 and later.
@@ -41,7 +41,8 @@ pub(super) fn read(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     cutlass_templates(parts, out) || composable(parts, out) || typed(parts, out)
 }
 
-/// The identifier that says what runs: the base name, or the template argument of a generic wrapper.
+/// The identifier with the kernel's properties: the base name, or the template argument of a generic
+/// wrapper.
 fn decisive(parts: &Parts<'_>) -> Option<(String, Scheme)> {
     let name = parts.name();
     let leaf = parts.leaf.as_str();
@@ -68,8 +69,8 @@ fn decisive(parts: &Parts<'_>) -> Option<(String, Scheme)> {
     is_tokens(leaf).then(|| (name.to_owned(), Scheme::Nvidia))
 }
 
-/// A token list with an architecture near the front (`_5x_cudnn_ampere_scudnn_...` names libraries
-/// first) and a GEMM or convolution instruction in it.
+/// Whether a name is a token list with an architecture near the front (`_5x_cudnn_ampere_scudnn_...`
+/// names libraries first) and a GEMM or convolution instruction.
 fn is_tokens(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let placed = name
@@ -95,23 +96,23 @@ fn set_tile(out: &mut DecodedName, dims: &[u32]) {
     }
 }
 
-/// What the tokens of a cuBLAS, cuDNN or CUTLASS name say together.
+/// The properties collected from the tokens of a cuBLAS, cuDNN or CUTLASS name.
 #[derive(Debug, Default)]
 struct Seen {
     types: Vec<DType>,
     instruction: Option<Instruction>,
-    /// Elements per global load, an alignment only for Tensor Core kernels.
+    /// Elements per global load. An alignment for Tensor Core kernels only.
     load_width: Option<u32>,
-    /// `nhwc`, `nchw`: the layout when no operand layout is named.
+    /// The layout `nhwc` or `nchw`, used if no operand layout is named.
     format: Option<String>,
     conv: bool,
-    /// Tokens for and against Tensor Cores.
+    /// Whether tokens indicate Tensor Cores (`positive`) or CUDA cores (`negative`).
     positive: bool,
     negative: bool,
 }
 
 impl Seen {
-    /// Takes in a token that carries a value.
+    /// Reads a token with a value.
     fn value(&mut self, token: &str, previous: &str, out: &mut DecodedName) {
         if let Some(found) = arch(token) {
             out.arch.get_or_insert(found);
@@ -137,7 +138,7 @@ impl Seen {
         }
     }
 
-    /// Takes in a token that is a word.
+    /// Reads a token without a value.
     fn word(&mut self, token: &str, out: &mut DecodedName) {
         match token {
             "fprop" => out.conv_role = Some(Role::Fwd),
@@ -157,19 +158,19 @@ impl Seen {
             .is_some_and(|shape| dims(shape).is_some());
     }
 
-    /// Draws the conclusions that need more than one token.
+    /// Derives the properties that depend on several tokens.
     fn conclude(mut self, name: &str, out: &mut DecodedName) {
         if let Some(i) = self.instruction {
             self.conv |= i.conv;
             out.conv_role = out.conv_role.or(i.role);
             self.positive |= i.matrix;
-            // `sgemm`, `scudnn`: the plain letter is a CUDA-core instruction.
+            // `sgemm`, `scudnn`: the letter alone is a CUDA-core instruction.
             self.negative |= !i.matrix && !self.positive;
         }
         let narrow = |t: &DType| !matches!(t, DType::Fp32 | DType::Fp64);
         let narrow = self.types.iter().any(narrow);
         self.positive |= name.contains("xmma") && (narrow || out.arch >= Some((9, 0)));
-        // cuDNN's FFT convolution multiplies complex numbers with a grouped complex GEMM.
+        // cuDNN's FFT convolution is a grouped GEMM of complex numbers.
         out.fast_conv |= name.contains("gcgemm");
         let conv = self.conv
             || out.fast_conv
@@ -191,7 +192,7 @@ impl Seen {
     }
 }
 
-/// Names cuBLAS, cuDNN and CUTLASS build from tokens.
+/// Decodes a name that cuBLAS, cuDNN or CUTLASS composed of tokens.
 fn nvidia(name: &str, out: &mut DecodedName) {
     let lower = name.to_ascii_lowercase();
     let mut seen = Seen::default();
@@ -204,7 +205,7 @@ fn nvidia(name: &str, out: &mut DecodedName) {
     seen.conclude(&lower, out);
 }
 
-/// Tokens of kernels whose grid is the GPU, not the problem.
+/// Tokens of kernels whose grid size follows the GPU, not the problem.
 const PERSISTENT: [&str; 7] = [
     "persistent",
     "stream_k",
@@ -219,7 +220,8 @@ fn splits_k(lower: &str) -> bool {
     lower.contains("splitk") || lower.contains("split_k")
 }
 
-/// The type the multiplication runs in: the operands', with TF32 told from FP32 by the instruction.
+/// The type of the multiplication: that of the operands, where the instruction distinguishes TF32 from
+/// FP32.
 fn math_type(
     types: &[DType],
     instruction: Option<Instruction>,
@@ -263,7 +265,7 @@ fn nvjet(name: &str, out: &mut DecodedName) {
         } else if token.len() == 3 && is_layout(token) {
             out.layout = Some(token.to_owned());
         } else if position <= 2 && out.tile.is_none() && (3..=5).contains(&token.len()) {
-            // First letter: the type of A. `tst` is what bf16 operators launch.
+            // The first letter is the type of A. bf16 operators launch `tst`.
             out.dtype = match token.bytes().next() {
                 Some(b't') => Some(DType::Bf16),
                 Some(b'h') => Some(DType::Fp16),
@@ -299,7 +301,8 @@ fn trt_llm(name: &str, out: &mut DecodedName) {
     out.persistent = lower.contains("persistent");
 }
 
-/// Two operand types run at the rate of the wider one: FP4 weights with FP8 activations run as FP8.
+/// The math type of two operand types: the wider one. For example, FP4 weights with FP8 activations run
+/// at the FP8 rate.
 fn operand_types(token: &str) -> Option<DType> {
     const SPELLINGS: [(&str, DType); 7] = [
         ("Bfloat16", DType::Bf16),
@@ -389,7 +392,7 @@ fn igemm(name: &str, out: &mut DecodedName) {
             "bwd" => out.conv_role = Some(Role::Dgrad),
             "wrw" => out.conv_role = Some(Role::Wgrad),
             "nhwc" | "nchw" => out.layout = Some(token.to_owned()),
-            // Grid-level split of the reduction, with atomics.
+            // Split of the reduction over the grid, with atomics.
             "gkgs" | "gks" => out.split_k = true,
             _ => {
                 if let Some(tile) = token.strip_prefix("bt").and_then(dims) {
@@ -402,7 +405,7 @@ fn igemm(name: &str, out: &mut DecodedName) {
     }
 }
 
-/// CUTLASS kernels spelled out as C++ types: `cutlass::device_kernel<cutlass::gemm::kernel::...>`.
+/// CUTLASS kernels whose names are C++ types: `cutlass::device_kernel<cutlass::gemm::kernel::...>`.
 fn cutlass_templates(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let wrapper = matches!(
         parts.leaf.as_str(),
@@ -520,10 +523,10 @@ fn composable(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// Hand-written library kernels: base name, family, what it runs on, role.
+/// A hand-written library kernel: base name, family, unit, role.
 #[derive(Debug)]
 struct Typed {
-    /// What the last segment of the base name starts with, in lower case.
+    /// Start of the last segment of the base name, in lower case.
     starts: &'static str,
     family: Family,
     tensor_core: TensorCore,
@@ -547,7 +550,7 @@ const fn typed_row(
     }
 }
 
-/// Kernels whose element type is a template argument. Longer spellings before shorter ones.
+/// Kernels whose element type is a template argument. Longer names come before their prefixes.
 const TYPED: &[Typed] = {
     use Family::{Conv, Gemm};
     use Role::{Dgrad, Fwd, Wgrad};
@@ -619,7 +622,7 @@ fn typed(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     out.family = row.family;
     out.tensor_core = row.tensor_core;
     out.conv_role = row.role;
-    // Leading `int` arguments of the gemv kernels are index types.
+    // The leading `int` arguments of gemv kernels are index types.
     out.dtype = scan::first_type(parts.args, true);
     if leaf.starts_with("sgemm") {
         out.dtype = out.dtype.or(Some(DType::Fp32));
@@ -660,7 +663,7 @@ fn deep_gemm(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// The identifier if it is short, else what tells it from its sisters.
+/// The identifier if it is short enough, otherwise its distinguishing parts.
 fn label(ident: &str, out: &DecodedName) -> String {
     if ident.len() <= LABEL {
         return ident.to_owned();
@@ -677,7 +680,7 @@ fn label(ident: &str, out: &DecodedName) -> String {
         None
     };
     let Some(head) = head else {
-        // The ends say what it is and how it is aligned; the middle repeats types.
+        // The ends identify the kernel and its alignment; the middle repeats types.
         let (first, last) = (LABEL - 16, ident.len() - 15);
         let tail = ident.get(last..).unwrap_or_default();
         return format!("{}…{tail}", scan::cut(ident, first));
@@ -706,7 +709,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typed_rows_are_reachable() {
+    fn no_typed_row_hides_another() {
         for (i, row) in TYPED.iter().enumerate() {
             let hit = TYPED.iter().position(|r| row.starts.starts_with(r.starts));
             assert_eq!(hit, Some(i), "{} is shadowed", row.starts);

@@ -1,11 +1,11 @@
-//! PyTorch's own kernels whose work is named by a template argument: elementwise loops, reductions,
-//! softmax, multi-tensor optimizers, and the ones Inductor generates.
+//! PyTorch kernels whose work is named by a template argument: elementwise loops, reductions, softmax,
+//! multi-tensor optimizers; also kernels that Inductor generates.
 
 use super::scan::{self, Ident, Parts};
 use super::{DecodedName, Family, TensorCore};
 use crate::base::DType;
 
-/// Memory operations some profilers list among the kernels.
+/// Memory operations that some profilers list among the kernels.
 pub(super) fn memory(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     out.family = match parts.leaf.split(' ').next() {
         Some("memcpy") => Family::Memcpy,
@@ -15,8 +15,8 @@ pub(super) fn memory(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// `triton_<kind>_fused_<ops>_<n>`: the kind decides. The listed operators are what was fused, and
-/// may be anything: `triton_poi_fused__scaled_dot_product_...` is a pointwise kernel.
+/// `triton_<kind>_fused_<ops>_<n>`: only the kind determines the family. The list of fused operators
+/// can contain anything: `triton_poi_fused__scaled_dot_product_...` is a pointwise kernel.
 pub(super) fn inductor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if parts.leaf.ends_with("_triton") {
         out.triton = true;
@@ -50,7 +50,7 @@ pub(super) fn inductor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// Names that wrap or type a functor and say nothing about the work.
+/// Identifiers around a functor that do not identify the operation.
 const WRAPPERS: &[&str] = &[
     "gpu_kernel_impl",
     "gpu_kernel_impl_nocast",
@@ -109,7 +109,8 @@ fn functor(args: &str) -> Option<Ident<'_>> {
     })
 }
 
-/// `CUDAFunctor_add`, `sigmoid_backward_kernel_cuda`, `MulFunctor` to `add`, `sigmoid_backward`, `mul`.
+/// The operator of a functor: `CUDAFunctor_add`, `sigmoid_backward_kernel_cuda`, `MulFunctor` become
+/// `add`, `sigmoid_backward`, `mul`.
 pub(super) fn op_name(ident: &str) -> String {
     const ENDS: [&str; 12] = [
         "_kernel_cuda",
@@ -162,7 +163,7 @@ pub(super) fn op_name(ident: &str) -> String {
         .map_or(name, |s| s.1.to_owned())
 }
 
-/// Functor names that differ from the operator's.
+/// Functor names that differ from the operator's name.
 const SAME_AS: &[(&str, &str)] = &[
     ("direct_copy", "copy"),
     ("copy_device_to_device", "copy"),
@@ -188,7 +189,7 @@ const SAME_AS: &[(&str, &str)] = &[
     ("or", "any"),
 ];
 
-/// Families of elementwise operators that are not plain arithmetic: what the name starts with.
+/// Families of elementwise operators other than plain arithmetic, by the start of the name.
 const OPERATORS: &[(&str, Family)] = &[
     ("copy", Family::Copy),
     ("fill", Family::Fill),
@@ -226,8 +227,8 @@ const OPERATORS: &[(&str, Family)] = &[
     ("grid_sampler", Family::Interpolate),
 ];
 
-/// Elementwise loops by what the base starts with, and whether they walk strided memory.
-/// `Loops.cuh`: contiguous operands take `vectorized_` or `unrolled_`, all others the plain kernel.
+/// Elementwise loops by the start of the base name, and whether they read strided memory. `Loops.cuh`:
+/// contiguous operands use the `vectorized_` or `unrolled_` kernels, all others the plain kernel.
 const LOOPS: &[(&str, Option<bool>)] = &[
     ("vectorized_elementwise_kernel", Some(false)),
     ("vectorized_templated_elementwise_kernel", Some(false)),
@@ -243,7 +244,7 @@ const LOOPS: &[(&str, Option<bool>)] = &[
     ("kernelpointwiseapply", None),
 ];
 
-/// Elementwise kernels; the functor says which operator.
+/// Elementwise kernels; the functor names the operator.
 pub(super) fn elementwise(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let leaf = parts.leaf.as_str();
     let Some((base, strided)) = LOOPS.iter().find(|l| leaf.starts_with(l.0)) else {
@@ -277,7 +278,7 @@ pub(super) fn elementwise(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
         _ => {}
     }
     if out.family == Family::Index {
-        // The other types around are those of offsets.
+        // The types around it are offset types.
         out.dtype = found.and_then(|f| scan::first_type(scan::own_args(f.after), false));
     }
     out.label = match (op.as_str(), out.family) {
@@ -291,10 +292,10 @@ pub(super) fn elementwise(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// The type of the elements that a lambda inside a host function takes, from what follows the
-/// function's name. Its own parameters come first and are no elements: the `double` momentum of
-/// `batch_norm_update_stats_and_invert(..., double, double, long)::{lambda(float, float,
-/// c10::BFloat16, c10::BFloat16)#1}`.
+/// The element type that a lambda inside a host function takes, from the text after the function's
+/// name. The parameters of the function come first and are not elements: the `double` momentum of
+/// `batch_norm_update_stats_and_invert(..., double, double, long)::{lambda(float, float, c10::BFloat16,
+/// c10::BFloat16)#1}`.
 fn lambda_type(after: &str) -> Option<DType> {
     const LAMBDA: &str = "lambda(";
     let end = scan::skip(after.as_bytes(), 0);
@@ -316,7 +317,7 @@ fn lambda_type(after: &str) -> Option<DType> {
         .find_map(|list| scan::first_type(list, false))
 }
 
-/// `TrivialOffsetCalculator` is contiguous memory, `OffsetCalculator` is not.
+/// Whether memory is strided: `TrivialOffsetCalculator` means contiguous, `OffsetCalculator` strided.
 fn offsets(args: &str) -> Option<bool> {
     let mut seen = None;
     for id in scan::idents(args) {
@@ -329,7 +330,7 @@ fn offsets(args: &str) -> Option<bool> {
     seen
 }
 
-/// Tells copies that change the element type from those that only move data.
+/// Distinguishes copies that change the element type from those that only move data.
 fn copies(op: &str, args: &str, out: &mut DecodedName) {
     const NAMED: [(&str, &str, DType); 4] = [
         ("bfloat16_copy", "float -> bf16", DType::Bf16),
@@ -422,7 +423,7 @@ pub(super) fn multi_tensor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// Collective communication: NCCL, RCCL, and the custom ones of serving engines.
+/// Collective communication: NCCL, RCCL, and custom kernels of serving engines.
 pub(super) fn communication(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     const COLLECTIVES: [(&str, &str); 14] = [
         ("allreduce", "all_reduce"),
@@ -475,7 +476,7 @@ pub(super) fn communication(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
         .find(|c| leaf.contains(c.0))
         .map(|c| c.1)
         .filter(|c| nccl.is_some() || expert || *c != "reduce");
-    // NCCL prints every send and receive as `int8_t`, whatever the tensors hold.
+    // NCCL names every send and receive `int8_t`, whatever the element type.
     if out.collective != Some("send_recv") {
         out.dtype = match leaf.rsplit('_').next() {
             Some("float" | "f32") => Some(DType::Fp32),
@@ -496,7 +497,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functor_names_become_operators() {
+    fn functor_names_are_converted_to_operator_names() {
         for (ident, op) in [
             ("CUDAFunctor_add", "add"),
             ("CUDAFunctorOnSelf_add", "add"),
@@ -519,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn operator_and_loop_rows_are_reachable() {
+    fn no_operator_or_loop_row_hides_another() {
         for (i, row) in LOOPS.iter().enumerate() {
             let hit = LOOPS.iter().position(|r| row.0.starts_with(r.0));
             assert_eq!(hit, Some(i), "{} is shadowed", row.0);

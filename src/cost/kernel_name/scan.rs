@@ -1,9 +1,9 @@
-//! Takes a kernel's name apart: demangling, base name, template arguments, types, words.
+//! Parses kernel names: demangling, base name, template arguments, types, words.
 //!
-//! Names come from two demanglers and some from none. `nvcc`'s (Nsight Systems) writes
-//! `<unnamed>::`, `(int)128`, `[lambda(float) (instance 1)]`; the Itanium one (Kineto, nvprof)
-//! writes `(anonymous namespace)::`, `128`, `{lambda(float)#1}`. Everything here reads both, in one
-//! pass over the text, and survives whatever a damaged file holds.
+//! Names come from one of two demanglers or are not demangled. `nvcc`'s demangler (Nsight Systems)
+//! writes `<unnamed>::`, `(int)128`, `[lambda(float) (instance 1)]`; the Itanium one (Kineto, nvprof)
+//! writes `(anonymous namespace)::`, `128`, `{lambda(float)#1}`. Both are parsed in one pass over the
+//! text, and any damaged text is accepted.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,11 @@ use cpp_demangle::{DemangleOptions, DemangleWrite, ParseOptions, Symbol};
 
 use crate::base::DType;
 
-/// Bytes of a name that are looked at. Real names reach 10 KB; what tells kernels apart comes first.
+/// Maximum number of bytes read from a name. Real names reach 10 KB; the distinguishing parts come
+/// first.
 const LOOKED_AT: usize = 16 * 1024;
-/// Longest mangled name given to the demangler, and longest result taken from it: substitutions make
-/// small symbols unfold without bound.
+/// Maximum length of a mangled name for the demangler and of its output: substitutions expand small
+/// symbols without bound.
 const MANGLED: usize = 8 * 1024;
 
 /// The part of `text` up to `limit` bytes that ends on a character boundary.
@@ -29,10 +30,10 @@ pub(super) fn cut(text: &str, limit: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// A name people can read, bounded in length.
+/// The demangled name, bounded in length.
 pub(super) fn readable(name: &str) -> Cow<'_, str> {
     let name = cut(name.trim(), LOOKED_AT);
-    // `.kd` marks AMD kernel descriptors, not a part of the name.
+    // The suffix `.kd` marks AMD kernel descriptors and is not part of the name.
     let name = name.strip_suffix(".kd").unwrap_or(name);
     if name.starts_with("_Z")
         && name.len() <= MANGLED
@@ -43,7 +44,7 @@ pub(super) fn readable(name: &str) -> Cow<'_, str> {
     Cow::Borrowed(name)
 }
 
-/// Collects demangled text up to a limit.
+/// Collects demangled text, up to a limit.
 struct Bounded(String);
 
 impl DemangleWrite for Bounded {
@@ -61,24 +62,24 @@ fn demangle(name: &str) -> Option<String> {
     let symbol = Symbol::new_with_options(name, &options).ok()?;
     let options = DemangleOptions::default().recursion_limit(64);
     let mut text = Bounded(String::new());
-    // A result cut at the limit still names the kernel.
+    // An error means that the text reached the limit; the truncated text still names the kernel.
     let _ = symbol.structured_demangle(&mut text, &options);
     (!text.0.is_empty()).then_some(text.0)
 }
 
-/// A name taken apart.
+/// The parts of a name.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
-    /// Without return type, template arguments, parameters and anonymous namespaces.
+    /// The base name without return type, template arguments, parameters and anonymous namespaces.
     pub base: String,
     /// `base` in lower case.
     pub path: String,
-    /// Last segment of `path`.
+    /// The last segment of `path`.
     pub leaf: String,
-    /// From the first to the last bracket of the base's template arguments, without the outer ones;
-    /// for a mangled name that resists, everything behind the base.
+    /// The template arguments of the base name, without the outer brackets; for a mangled name that
+    /// cannot be demangled, everything after the base name.
     pub args: &'a str,
-    /// The name has a parameter list, as C++ functions do and Triton's do not.
+    /// Whether the name has a parameter list, as C++ functions do and Triton kernels do not.
     pub params: bool,
 }
 
@@ -107,13 +108,14 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The last segment of the base in its own spelling.
+    /// The last segment of the base name with its case unchanged.
     pub(super) fn name(&self) -> &str {
         self.base.rsplit("::").next().unwrap_or_default()
     }
 }
 
-/// `Memcpy HtoD` of `Memcpy HtoD (Pinned -> Device)` or `[CUDA memcpy HtoD]`: not a function's name.
+/// `Memcpy HtoD` of `Memcpy HtoD (Pinned -> Device)` or `[CUDA memcpy HtoD]`, which are not function
+/// names.
 fn memory_operation(text: &str) -> Option<&str> {
     let text = text.trim_start_matches('[');
     let text = text.strip_prefix("CUDA ").unwrap_or(text);
@@ -126,7 +128,7 @@ fn memory_operation(text: &str) -> Option<&str> {
 
 const UNNAMED: [&str; 2] = ["<unnamed>::", "(anonymous namespace)::"];
 
-/// Base, template arguments and whether there are parameters, of a declaration.
+/// The base name and the template arguments of a declaration, and whether it has parameters.
 fn declared_base(text: &str) -> (String, &str, bool) {
     let bytes = text.as_bytes();
     let mut base = String::new();
@@ -188,7 +190,7 @@ fn declared_base(text: &str) -> (String, &str, bool) {
     (without_internal(&base), args, params)
 }
 
-/// Drops the segments compilers give to unnamed namespaces.
+/// Removes the segments that compilers generate for unnamed namespaces.
 fn without_internal(base: &str) -> String {
     let mut out = String::with_capacity(base.len());
     for segment in base.split("::") {
@@ -203,7 +205,7 @@ fn without_internal(base: &str) -> String {
     out
 }
 
-/// The index behind the bracket that closes the one at `open`, or the end of the text.
+/// The index after the bracket that closes the one at `open`, or the end of the text.
 ///
 /// A `>` closes only a `<`: in `enable_if<(((8)>(0)))>` it is a comparison, in `->` an arrow.
 pub(super) fn skip(bytes: &[u8], open: usize) -> usize {
@@ -224,7 +226,7 @@ pub(super) fn skip(bytes: &[u8], open: usize) -> usize {
                     b']' => b'[',
                     _ => b'{',
                 };
-                // An unmatched `<` inside was a comparison.
+                // An unmatched `<` inside is a comparison.
                 if stack.last() != Some(&partner) {
                     while stack.last() == Some(&b'<') && stack.len() > 1 {
                         stack.pop();
@@ -244,7 +246,8 @@ pub(super) fn skip(bytes: &[u8], open: usize) -> usize {
     bytes.len()
 }
 
-/// Base of an Itanium name the demangler does not know (vendor types): its length-prefixed parts.
+/// The base name of an Itanium name that the demangler does not support (vendor types), from its
+/// length-prefixed parts.
 fn mangled_base(text: &str) -> Option<(String, &str, bool)> {
     let mut rest = text.strip_prefix("_Z")?;
     let nested = rest.starts_with('N');
@@ -270,7 +273,7 @@ fn mangled_base(text: &str) -> Option<(String, &str, bool)> {
     (!base.is_empty()).then(|| (without_internal(&base), rest, true))
 }
 
-/// An identifier with what stands before and behind it.
+/// An identifier with the text before and after it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ident<'a> {
     pub text: &'a str,
@@ -298,7 +301,7 @@ pub(super) fn idents(text: &str) -> impl Iterator<Item = Ident<'_>> {
     })
 }
 
-/// Template arguments at the top level.
+/// The template arguments at the top level.
 pub(super) fn split_args(args: &str) -> Vec<&str> {
     let bytes = args.as_bytes();
     let mut parts = Vec::new();
@@ -321,7 +324,7 @@ pub(super) fn split_args(args: &str) -> Vec<&str> {
     parts
 }
 
-/// The template arguments that open right behind an identifier; empty when none do.
+/// The template arguments directly after an identifier; empty if there are none.
 pub(super) fn own_args(after: &str) -> &str {
     if !after.starts_with('<') {
         return "";
@@ -330,7 +333,7 @@ pub(super) fn own_args(after: &str) -> &str {
     after.get(1..end.saturating_sub(1)).unwrap_or_default()
 }
 
-/// `true`, `(bool)1` and their opposites.
+/// The value of a boolean argument: `true`, `(bool)1` and their opposites.
 pub(super) fn flag(arg: &str) -> Option<bool> {
     match arg {
         "true" | "(bool)1" => Some(true),
@@ -339,19 +342,20 @@ pub(super) fn flag(arg: &str) -> Option<bool> {
     }
 }
 
-/// `128`, `(int)128`, `128u`, `32ul`.
+/// The value of an integer argument: `128`, `(int)128`, `128u`, `32ul`.
 pub(super) fn number(arg: &str) -> Option<u32> {
     let arg = arg.rsplit(')').next()?.trim();
     arg.trim_end_matches(['u', 'l', 'U', 'L']).parse().ok()
 }
 
-/// Element size of `OpaqueType<2u>`, `OpaqueType<(unsigned int)2>`: the type of kernels that only move.
+/// The element size in `OpaqueType<2u>` or `OpaqueType<(unsigned int)2>`, the types of kernels that
+/// only move data.
 pub(super) fn opaque_bytes(args: &str) -> Option<u32> {
     let opaque = idents(args).find(|id| id.text == "OpaqueType")?;
     number(own_args(opaque.after)).filter(|bytes| matches!(bytes, 1 | 2 | 4 | 8 | 16))
 }
 
-/// The element type an identifier of C++ stands for.
+/// The element type of a C++ type name.
 pub(super) fn cxx_type(ident: &str) -> Option<DType> {
     Some(match ident {
         "float" => DType::Fp32,
@@ -377,8 +381,8 @@ pub(super) fn cxx_type(ident: &str) -> Option<DType> {
     })
 }
 
-/// The first element type in template arguments. Casts in front of numbers, `(int)128`, are none;
-/// neither are pointers to untyped memory.
+/// The first element type in template arguments. Casts of numbers, `(int)128`, and pointers to untyped
+/// memory do not count.
 pub(super) fn first_type(args: &str, floats_only: bool) -> Option<DType> {
     let mut complex = false;
     for id in idents(args) {
@@ -404,12 +408,12 @@ pub(super) fn first_type(args: &str, floats_only: bool) -> Option<DType> {
             other => cxx_type(other),
         };
         let Some(found) = found else { continue };
-        // A flag among the parameters of the functor's own function, as in
+        // A flag among the parameters of the functor's enclosing function, as in
         // `copy_device_to_device(at::TensorIterator&, bool)`.
         if found == DType::Bool && id.before.ends_with("&, ") && id.after.starts_with(')') {
             continue;
         }
-        // The condition of `where(condition, a, b)` is not what it works on.
+        // The condition of `where(condition, a, b)` is not its element type.
         if found == DType::Bool && id.before.ends_with("lambda(") && id.after.starts_with(',') {
             continue;
         }
@@ -462,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn base_names_of_both_demanglers() {
+    fn base_names_are_found_for_both_demanglers() {
         for (name, want) in [
             ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
             ("void f<1>(int)", "f"),
@@ -510,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_resist_demangling_still_have_a_base() {
+    fn names_that_cannot_be_demangled_have_a_base_name() {
         let name = "_ZN5aiter24add_rmsnorm_quant_kernelI!!!";
         assert_eq!(base(name), "aiter::add_rmsnorm_quant_kernel");
         assert_eq!(
@@ -521,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_names_do_not_harm() {
+    fn damaged_names_are_accepted() {
         for name in [
             "", "<", "(", "f<", "f<<<(", "f>>)", "_Z", "_ZN", "_ZN9", " ", "::", "void ",
         ] {
@@ -532,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn types_and_arguments() {
+    fn types_and_arguments_are_parsed() {
         assert_eq!(
             first_type("(int)128, c10::complex<float>, x", false),
             Some(DType::Complex64)

@@ -1,9 +1,9 @@
-//! Kernels known by their own name, and the words that tell a family when nothing else does.
+//! Kernels known by name, and words that indicate a family if nothing else matches.
 
 use super::scan::{self, Parts};
 use super::{DecodedName, Family, TensorCore};
 
-/// Where in the name a row's text has to stand. All lower case.
+/// The part of a name in which a row's text must occur. All lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     /// The last segment of the base name starts with it.
@@ -12,9 +12,9 @@ enum At {
     Has,
     /// The base name with its namespaces contains it.
     Path,
-    /// The template arguments contain it (case as written).
+    /// The template arguments contain it (case-sensitive).
     Args,
-    /// One of the words of the last segment is it: `lamb` is not in `lambda`.
+    /// A word of the last segment equals it: `lamb` is not in `lambda`.
     Word,
 }
 
@@ -24,7 +24,7 @@ struct Row {
     at: At,
     text: &'static str,
     family: Family,
-    /// For people; empty: the kernel's own name says enough.
+    /// The label for reports; if empty, the kernel's name is the label.
     label: &'static str,
 }
 
@@ -37,8 +37,8 @@ const fn row(at: At, text: &'static str, family: Family, label: &'static str) ->
     }
 }
 
-/// Kernels of GEMM and convolution libraries that do no math of their own. They come before
-/// everything else: their names contain those of the kernels they help.
+/// Kernels of GEMM and convolution libraries that do no math. They are matched first, because their
+/// names contain those of the kernels that they belong to.
 const HELPERS: &[Row] = {
     use At::{Has, Path, Starts};
     use Family::{Helper, Layout};
@@ -84,7 +84,8 @@ const HELPERS: &[Row] = {
     ]
 };
 
-/// Kernels by name. The first row that matches wins: special names before the words inside them.
+/// Kernels by name. The first matching row applies, so special names precede the words that they
+/// contain.
 const KERNELS: &[Row] = {
     use At::{Args, Has, Path, Starts};
     use Family::{
@@ -96,7 +97,7 @@ const KERNELS: &[Row] = {
         row(Has, "chunk_cat", Cat, "cat"),
         row(Has, "upsample_", Interpolate, ""),
         row(Has, "grid_sampler", Interpolate, ""),
-        // Names with other families' words in them.
+        // Names that contain words of other families.
         row(Has, "rotary", Pointwise, ""),
         row(Has, "bn_fw_", Norm, ""),
         row(Has, "bn_bw_", Norm, ""),
@@ -175,7 +176,7 @@ const KERNELS: &[Row] = {
         row(Has, "kv_indices", Index, ""),
         row(Has, "page_indices", Index, ""),
         row(Has, "future_token_ids", Index, ""),
-        // Keys and values are scattered into their slots: no copy that could be left out.
+        // Keys and values are scattered into their slots, so this is not an avoidable copy.
         row(Has, "reshape_and_cache", Index, ""),
         row(Has, "store_kvcache", Index, ""),
         row(Has, "copy_blocks", Copy, ""),
@@ -310,7 +311,7 @@ const WORDS: &[Row] = {
     ]
 };
 
-/// Whether a row's text stands where it has to.
+/// Whether a row matches a name.
 fn hit(row: &Row, parts: &Parts<'_>, words: &[String]) -> bool {
     match row.at {
         At::Starts => parts.leaf.starts_with(row.text),
@@ -330,7 +331,7 @@ fn apply(row: &Row, parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// Kernels that only help a GEMM, a convolution or attention.
+/// Auxiliary kernels of a GEMM, a convolution or attention.
 pub(super) fn helpers(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let Some(row) = HELPERS.iter().find(|r| hit(r, parts, &[])) else {
         return false;
@@ -348,7 +349,8 @@ pub(super) fn kernels(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     };
     if row.family == Family::Rnn {
         out.persistent = parts.leaf.contains("persist");
-        // cuDNN's other recurrent kernels do the pointwise half of a cell; the GEMMs are cuBLAS's.
+        // The other recurrent cuDNN kernels do the pointwise part of a cell; its GEMMs are cuBLAS
+        // kernels.
         if !out.persistent {
             out.tensor_core = TensorCore::No;
         }
@@ -356,13 +358,13 @@ pub(super) fn kernels(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     apply(row, parts, out)
 }
 
-/// Kernels by the words in their name, which is the last resort.
+/// Kernels by the words in their name, the last attempt.
 pub(super) fn words(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let words = scan::words(parts.name());
     let Some(row) = WORDS.iter().find(|r| hit(r, parts, &words)) else {
         return false;
     };
-    // A plain C name that starts with an underscore is how Triton kernels of libraries look.
+    // Triton kernels of libraries have plain C names that start with an underscore.
     out.triton |= !parts.params && parts.leaf.starts_with('_') && parts.args.is_empty();
     apply(row, parts, out)
 }

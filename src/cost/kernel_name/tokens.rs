@@ -1,4 +1,4 @@
-//! The tokens library kernel names are made of: architectures, instructions, types, tiles, layouts.
+//! The tokens of library kernel names: architectures, instructions_are_parsed, types, tiles, layouts.
 
 use super::scan;
 use crate::base::DType;
@@ -16,7 +16,7 @@ const ARCHITECTURES: &[(&str, (u32, u32))] = &[
     ("blackwell", (10, 0)),
 ];
 
-/// `ampere`, `sm80`, `sm90a`, `sm100f`.
+/// The architecture of `ampere`, `sm80`, `sm90a` or `sm100f`.
 pub(super) fn arch(token: &str) -> Option<(u32, u32)> {
     if let Some(known) = ARCHITECTURES.iter().find(|a| a.0 == token) {
         return Some(known.1);
@@ -26,7 +26,7 @@ pub(super) fn arch(token: &str) -> Option<(u32, u32)> {
     capability(digits)
 }
 
-/// `80` is 8.0, `100` is 10.0.
+/// The compute capability: `80` is 8.0, `100` is 10.0.
 pub(super) fn capability(digits: &str) -> Option<(u32, u32)> {
     if !(2..=3).contains(&digits.len()) {
         return None;
@@ -37,14 +37,16 @@ pub(super) fn capability(digits: &str) -> Option<(u32, u32)> {
         .then_some((number / 10, number % 10))
 }
 
-/// `s1688gemm`, `scudnn`, `h884cudnn`, `s16816fprop`, `s64x256x16gemm`, `sgemm`.
+/// An instruction token: `s1688gemm`, `scudnn`, `h884cudnn`, `s16816fprop`, `s64x256x16gemm`, `sgemm`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Instruction {
     /// Accumulator letter: `s`, `h`, `d`, `c`, `z`, `i`.
     pub(super) letter: char,
-    /// Matrix instruction shape digits; without them it is a CUDA-core kernel.
+    /// Whether it has the digits of a matrix instruction's shape; without them it is a CUDA-core
+    /// kernel.
     pub(super) matrix: bool,
-    /// `1688` is TF32 on compute capability 8.0 and later when no other type is named.
+    /// Whether the shape is `1688`, which means TF32 on compute capability 8.0 and later if no other
+    /// type is named.
     pub(super) tf32_shape: bool,
     pub(super) dtype: Option<DType>,
     pub(super) conv: bool,
@@ -93,7 +95,7 @@ impl Instruction {
     }
 }
 
-/// A type as library tokens spell it, alone or as a pair: `bf16`, `tf32f32`, `fp16`, `e4m3e4m3`.
+/// The type of a library token, single or a pair: `bf16`, `tf32f32`, `fp16`, `e4m3e4m3`.
 pub(super) fn type_token(token: &str) -> Option<DType> {
     const TYPES: &[(&str, DType)] = &[
         ("bf16", DType::Bf16),
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions() {
+    fn instructions_are_parsed() {
         for (token, matrix, dtype) in [
             ("sgemm", false, None),
             ("s1688gemm", true, None),
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn type_tokens() {
+    fn type_tokens_are_parsed() {
         assert_eq!(type_token("tf32f32"), Some(DType::Tf32));
         assert_eq!(type_token("bf16bf16"), Some(DType::Bf16));
         assert_eq!(type_token("f2f"), None);

@@ -18,7 +18,7 @@ const CAUSAL: &str = "the FLOPs of causal attention are of the full square; its 
 const VARLEN: &str =
     "sequences taken as equally long: a lower bound, lengths are not in the profile";
 
-/// The backward operators are the same formulas with arguments of their own.
+/// Like the forward entries, but the backward operators take different arguments.
 const fn backward_entry(
     names: &'static [&'static str],
     namespaces: &'static [&'static str],
@@ -131,15 +131,15 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
 ];
 
-/// How an operator lays out its operands and where it keeps the causal flag.
+/// The layout of an operator's operands and the position of its causal flag.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     /// `[B, S, H, D]` (or `[T, H, D]`), not `[B, H, S, D]`.
     sequence_first: bool,
     causal: Option<usize>,
-    /// Bias or mask tensor.
+    /// The bias or mask tensor.
     bias: Option<usize>,
-    /// Cumulative sequence lengths and longest sequences, of queries then keys.
+    /// The cumulative sequence lengths and the longest sequences, of queries, then of keys.
     varlen: Option<(usize, usize)>,
 }
 
@@ -163,7 +163,7 @@ fn layout(call: &Call) -> Layout {
         | "efficient_attention_forward_cutlass" => l(true, None, Some(3), Some((4, 6))),
         "flash_attn_forward" | "fwd" => l(true, Some(5), None, None),
         "flash_attn_varlen_forward" | "varlen_fwd" => l(true, Some(9), None, Some((3, 5))),
-        // Backward: one place further, behind dO.
+        // The backward takes dO first, which shifts the other arguments by one.
         "scaled_dot_product_flash_attention_backward" => l(false, Some(11), None, None),
         "scaled_dot_product_flash_attention_for_cpu_backward" => l(false, Some(7), None, None),
         "scaled_dot_product_efficient_attention_backward" => l(false, Some(11), Some(4), None),
@@ -188,7 +188,7 @@ struct Attention {
 }
 
 impl Attention {
-    /// Multiply-adds per head and pair of positions, times 2.
+    /// FLOPs per head: 2 per multiply-add of each query-key pair.
     fn flops(&self, per_pair: u64) -> u64 {
         product([2, self.batch, self.heads, self.seq_q, self.seq_k, per_pair])
     }
@@ -197,7 +197,7 @@ impl Attention {
         product([self.batch, self.heads, self.seq_q, self.d_v])
     }
 
-    /// fp32, also for fp16 operands.
+    /// Bytes of the log-sum-exp, which is fp32 even for fp16 operands.
     fn logsumexp(&self) -> u64 {
         product([self.batch, self.heads, self.seq_q, 4])
     }
@@ -220,13 +220,14 @@ impl Attention {
     }
 }
 
-/// `[.., S, D]` with heads before or behind the sequence.
+/// Batch, heads, length and head dimension of `[.., S, D]`, with the heads before or after the
+/// sequence.
 fn heads_and_length(shape: &[u64], sequence_first: bool) -> Option<(u64, u64, u64, u64)> {
     match *shape {
         [b, s, h, d] if sequence_first => Some((b, h, s, d)),
         [b, h, s, d] => Some((b, h, s, d)),
         [h, s, d] if !sequence_first => Some((1, h, s, d)),
-        // One head: `F.scaled_dot_product_attention` takes any number of leading dimensions.
+        // A single head: `F.scaled_dot_product_attention` takes any number of leading dimensions.
         [s, d] if !sequence_first => Some((1, 1, s, d)),
         _ => None,
     }
@@ -262,8 +263,9 @@ fn sizes(
     })
 }
 
-/// `[T, H, D]` with cumulative lengths. How T splits into sequences is data; equal lengths give the
-/// least work for self-attention (the sum of squares of a fixed sum is least when all are equal).
+/// Sizes of `[T, H, D]` with cumulative lengths. The lengths of the sequences are tensor data, which is
+/// not recorded. Equal lengths are assumed: for self-attention they are a lower bound (the sum of
+/// squares with a fixed sum is least when all are equal).
 fn packed(
     call: &Call,
     l: &Layout,
@@ -328,7 +330,7 @@ fn work(call: &Call, [q, k, v]: [&Tensor; 3], gradients: bool) -> Result<OpCost,
         .causal
         .and_then(|at| call.flag(at, &["is_causal", "causal"]).value());
     let causal = causal.or_else(|| mask_type(call)).or_else(|| {
-        // `F.scaled_dot_product_attention(q, k, v)`: not passed means not causal.
+        // `F.scaled_dot_product_attention(q, k, v)`: attention is not causal unless the flag is passed.
         let passed = call.args.items.len() > l.causal.unwrap_or(0);
         (l.causal.is_some() && !passed).then_some(false)
     });

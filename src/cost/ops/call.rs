@@ -1,9 +1,9 @@
-//! One operator call as a handler sees it: arguments by position or keyword, shapes, element types,
-//! and the two rules every bytes formula rests on.
+//! One operator call as input of the cost functions: arguments by position or keyword, shapes, element
+//! types, and the two rules behind every bytes formula.
 //!
-//! Bytes are compulsory DRAM traffic: every distinct input element once and every output element
-//! once, each at its own element size; an expanded (stride 0) dimension counts once. This is the
-//! convention of NVIDIA's Deep Learning Performance guide (GPU Performance Background).
+//! Bytes are compulsory DRAM traffic: every distinct input element once and every output element once,
+//! each at its own element size; an expanded (stride 0) dimension counts once. This is the convention
+//! of NVIDIA's Deep Learning Performance guide (GPU Performance Background).
 
 use crate::base::DType;
 use crate::correlate::{ArgValue, OpArgs, Tensor};
@@ -12,29 +12,29 @@ use crate::cost::{Dims, OpCost, Role, RoleCost, UnknownCost};
 use super::Entry;
 use super::name::Origin;
 
-/// Bytes, when every element type is known.
+/// Bytes, if every element type is known.
 pub(super) type Bytes = Result<u64, UnknownCost>;
 
 /// One operator call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call<'a> {
-    /// The table's spelling of the operator.
+    /// The operator's name as spelled in the table.
     pub(super) name: &'a str,
     pub(super) origin: Origin<'a>,
-    /// The first operand is overwritten.
+    /// Whether the first operand is overwritten.
     pub(super) in_place: bool,
-    /// The arguments are the forward's, the work is the gradients.
+    /// Whether the call computes gradients although the arguments are those of the forward.
     pub(super) backward: bool,
     pub(super) args: &'a OpArgs,
-    /// The type the kernel's name proved, for floating operands without one.
+    /// The element type in the kernel's name, for floating operands without a recorded type.
     pub(super) default_dtype: Option<DType>,
     pub(super) entry: &'static Entry,
 }
 
-/// What a profile says of an argument that is not a tensor.
+/// A non-tensor argument.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Given<T> {
-    /// Not passed, or passed as `None`: the default holds.
+    /// Not passed, or passed as `None`: the default applies.
     Default,
     /// Passed, but not recorded.
     Hidden,
@@ -42,7 +42,7 @@ pub(super) enum Given<T> {
 }
 
 impl<T> Given<T> {
-    /// The value, the default, or the reason there is neither.
+    /// The value or the default, or the reason why neither is known.
     pub(super) fn or(self, default: T) -> Result<T, UnknownCost> {
         match self {
             Given::Default => Ok(default),
@@ -51,7 +51,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// The value only where the profile states it.
+    /// The value, if the profile records it.
     pub(super) fn value(self) -> Option<T> {
         match self {
             Given::Value(v) => Some(v),
@@ -60,7 +60,7 @@ impl<T> Given<T> {
     }
 }
 
-/// One piece of work before it becomes a [`RoleCost`].
+/// A part of the work, before it becomes a [`RoleCost`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     pub(super) role: Role,
@@ -96,12 +96,12 @@ impl<'a> Call<'a> {
             .map(|a| &a.value)
     }
 
-    /// The keyword argument under one of `names`, wherever it stands.
+    /// The keyword argument under one of `names`, at any position.
     pub(super) fn keyword(&self, names: &[&str]) -> Option<&'a ArgValue> {
         self.arg(usize::MAX, names)
     }
 
-    /// A tensor the operator cannot do without.
+    /// A required tensor.
     pub(super) fn tensor(&self, index: usize, names: &[&str]) -> Result<&'a Tensor, UnknownCost> {
         match self.arg(index, names) {
             Some(ArgValue::Tensor(t)) => Ok(t),
@@ -116,8 +116,8 @@ impl<'a> Call<'a> {
         self.tensor(0, &["input", "self"])
     }
 
-    /// A tensor that may be left out. `[]` without a type is how `emit_nvtx` prints everything that
-    /// is no tensor, `None` included.
+    /// An optional tensor. `emit_nvtx` prints `[]` without a type for everything that is not a tensor,
+    /// including `None`.
     pub(super) fn optional(&self, index: usize, names: &[&str]) -> Option<&'a Tensor> {
         match self.arg(index, names) {
             Some(ArgValue::Tensor(t)) if !(t.shape.is_empty() && t.dtype.is_none()) => Some(t),
@@ -172,7 +172,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A number of either kind.
+    /// An integer or floating number.
     pub(super) fn number(&self, index: usize, names: &[&str]) -> Given<f64> {
         match self.arg(index, names) {
             None | Some(ArgValue::None) => Given::Default,
@@ -200,7 +200,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A dtype argument: its name, or the number `c10::ScalarType` gives it, which is what Kineto
+    /// A dtype argument, given by name or by its `c10::ScalarType` number, which is what Kineto
     /// records.
     pub(super) fn dtype_arg(&self, index: usize, names: &[&str]) -> Given<DType> {
         match self.arg(index, names) {
@@ -216,8 +216,8 @@ impl<'a> Call<'a> {
         t.dtype.or(self.default_dtype).ok_or(UnknownCost::NoDType)
     }
 
-    /// Bytes of the distinct elements of a floating operand. A scalar whose type is not recorded
-    /// may be a Python number: nothing is read.
+    /// Bytes of the distinct elements of a floating operand. A scalar without a recorded type may be a
+    /// Python number, so it counts 0.
     pub(super) fn bytes(&self, t: &Tensor) -> Bytes {
         if t.shape.is_empty() && t.dtype.is_none() {
             return Ok(0);
@@ -225,15 +225,15 @@ impl<'a> Call<'a> {
         Ok(distinct(t).saturating_mul(self.dtype(t)?.bytes()))
     }
 
-    /// Bytes of an operand whose type PyTorch fixes (indices, masks, saved statistics), or which is
-    /// not there.
+    /// Bytes of an operand whose type PyTorch fixes (indices, masks, saved statistics), or 0 without
+    /// the operand.
     pub(super) fn bytes_as(&self, t: Option<&Tensor>, dtype: DType) -> u64 {
         t.map_or(0, |t| {
             distinct(t).saturating_mul(t.dtype.unwrap_or(dtype).bytes())
         })
     }
 
-    /// Bytes of an operand that may be missing.
+    /// Bytes of an optional operand; 0 without it.
     pub(super) fn bytes_of(&self, t: Option<&Tensor>) -> Bytes {
         t.map_or(Ok(0), |t| self.bytes(t))
     }
@@ -243,13 +243,14 @@ impl<'a> Call<'a> {
         Ok(elements.saturating_mul(self.dtype(like)?.bytes()))
     }
 
-    /// The role of work that is one piece: the forward, or the whole backward.
+    /// The role of work with a single part: the forward, or the whole backward.
     pub(super) fn role(&self) -> Role {
         if self.backward { Role::Bwd } else { Role::Fwd }
     }
 
-    /// The cost these parts make. Without element types the bytes of GEMM-like work stay open, but
-    /// its FLOPs are worth having; anything else is memory bound, so its cost is unknown without bytes.
+    /// The cost of these parts. Without element types, the FLOPs of math operators are still useful, so
+    /// only their bytes are unknown. Other operators are memory-bound, so their cost is unknown without
+    /// bytes.
     pub(super) fn cost_of(&self, parts: Vec<Part>) -> Result<OpCost, UnknownCost> {
         let mut bytes_known = true;
         let mut roles = Vec::with_capacity(parts.len());
@@ -278,12 +279,12 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// The cost of work that is one piece.
+    /// The cost of work with a single part.
     pub(super) fn one(&self, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, UnknownCost> {
         self.cost_of(vec![Part::new(self.role(), flops, bytes, dims)])
     }
 
-    /// The cost of a backward operator with arguments of its own.
+    /// The cost of a backward operator that takes its own arguments.
     pub(super) fn gradient(
         &self,
         flops: u64,
@@ -294,7 +295,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// `c10::ScalarType` by number (c10/core/ScalarType.h).
+/// The element type of a `c10::ScalarType` number (c10/core/ScalarType.h).
 fn scalar_type(code: i64) -> Option<DType> {
     Some(match code {
         0 => DType::Uint8,
@@ -314,7 +315,7 @@ fn scalar_type(code: i64) -> Option<DType> {
     })
 }
 
-/// Product, saturating; 1 for no factors.
+/// The product, saturating; 1 without factors.
 pub(super) fn product(factors: impl IntoIterator<Item = u64>) -> u64 {
     let mut zero = false;
     let all = factors.into_iter().fold(1_u64, |p, f| {
@@ -324,13 +325,13 @@ pub(super) fn product(factors: impl IntoIterator<Item = u64>) -> u64 {
     if zero { 0 } else { all }
 }
 
-/// Elements of a shape.
+/// The number of elements of a shape.
 pub(in crate::cost) fn count(shape: &[u64]) -> u64 {
     product(shape.iter().copied())
 }
 
-/// Elements a tensor occupies in memory: expanded dimensions once, overlapping windows
-/// (`as_strided`, `unfold`) no more than the memory they span.
+/// The number of elements that a tensor occupies in memory. Expanded dimensions count once, and
+/// overlapping windows (`as_strided`, `unfold`) count at most the memory they span.
 pub(in crate::cost) fn distinct(t: &Tensor) -> u64 {
     let elements = count(&t.shape);
     let Some(strides) = t.strides.as_ref().filter(|s| s.len() == t.shape.len()) else {
@@ -349,19 +350,19 @@ pub(in crate::cost) fn distinct(t: &Tensor) -> u64 {
     unexpanded.min(spanned)
 }
 
-/// Sum, saturating; the first unknown wins.
+/// The sum, saturating; the first unknown if there is one.
 pub(super) fn total<const N: usize>(parts: [Bytes; N]) -> Bytes {
     parts
         .into_iter()
         .try_fold(0_u64, |sum, part| Ok(sum.saturating_add(part?)))
 }
 
-/// Adds saturating.
+/// The sum, saturating.
 pub(super) fn sum(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0_u64, u64::saturating_add)
 }
 
-/// The shape two shapes broadcast to.
+/// The shape that two shapes broadcast to.
 pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Result<Vec<u64>, UnknownCost> {
     let rank = a.len().max(b.len());
     let at = |shape: &[u64], from_last: usize| {
@@ -382,7 +383,7 @@ pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Result<Vec<u64>, UnknownCost> {
         .collect()
 }
 
-/// The index a PyTorch dimension number stands for.
+/// The index of a dimension given by a PyTorch dimension number.
 pub(super) fn axis(dim: i64, rank: usize) -> Result<usize, UnknownCost> {
     // A scalar accepts 0 and -1 as if it had one dimension.
     let rank = i64::try_from(rank.max(1)).map_err(|_| UnknownCost::BadArguments)?;
@@ -398,14 +399,14 @@ pub(super) fn axis(dim: i64, rank: usize) -> Result<usize, UnknownCost> {
     }
 }
 
-/// Converts a size that may not be negative.
+/// Converts a size, which must not be negative.
 pub(super) fn size(value: i64) -> Result<u64, UnknownCost> {
     u64::try_from(value).map_err(|_| UnknownCost::BadArguments)
 }
 
-/// The type PyTorch promotes a set of tensors to: the highest category wins, then the widest type;
-/// scalars (0-dim) count only when no tensor with dimensions is in their category or above.
-/// Source: torch.result_type, "type promotion" in the tensor attributes documentation.
+/// The type that PyTorch promotes a set of tensors to: the widest type of the highest category. Scalars
+/// (0-dim) count only if no tensor with dimensions is in their category or above. Source:
+/// torch.result_type, "type promotion" in the tensor attributes documentation.
 pub(super) fn promote(types: impl IntoIterator<Item = (DType, bool)>) -> Option<DType> {
     let mut dimensioned: Option<DType> = None;
     let mut scalar: Option<DType> = None;
@@ -471,12 +472,12 @@ mod tests {
         // 98 windows of 3 over 100 elements
         assert_eq!(distinct(&tensor(&[98, 3], Some(&[1, 1]))), 100);
         assert_eq!(distinct(&tensor(&[4, 0], Some(&[0, 1]))), 0);
-        // strides of another rank are not believed
+        // Strides of another rank are ignored.
         assert_eq!(distinct(&tensor(&[4, 5], Some(&[0]))), 20);
     }
 
     #[test]
-    fn sizes_saturate_and_zero_wins() {
+    fn sizes_saturate_and_zero_stays_zero() {
         assert_eq!(count(&[u64::MAX, 3]), u64::MAX);
         assert_eq!(count(&[u64::MAX, 3, 0]), 0);
         assert_eq!(count(&[]), 1);

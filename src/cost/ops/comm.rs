@@ -1,6 +1,6 @@
-//! Collectives. Their local DRAM traffic is a lower bound; time belongs to the link and to the
-//! slowest rank, so it never makes a roofline. What counts is the message: its size, and what each
-//! rank must put on the wire for it.
+//! Collectives. Their local DRAM traffic is a lower bound. Their time depends on the link and the
+//! slowest rank, so they have no roofline. The relevant numbers are the size of the message and the
+//! bytes that each rank must send for it.
 
 use super::Entry;
 use super::call::{Call, product, size, sum};
@@ -34,7 +34,8 @@ const COMM: Entry = Entry {
     handler: message,
 };
 
-/// What else these libraries run: known to be communication; the cost is known when its tensors are recorded.
+/// Other operators of these libraries. They are known to be communication; the cost is known if their
+/// tensors are recorded.
 const OTHER: Entry = Entry {
     names: &["*"],
     namespaces: NAMESPACES,
@@ -82,8 +83,8 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// The entry of an operator that is no part of the table by name: everything a communication library
-/// runs is communication.
+/// The entry of an operator that the table does not list by name: every operator of a communication
+/// library is communication.
 pub(super) fn entry(name: &Name<'_>) -> Option<&'static Entry> {
     match name.origin {
         Origin::Other(library) if NAMESPACES.contains(&library) => Some(&OTHER),
@@ -91,8 +92,8 @@ pub(super) fn entry(name: &Name<'_>) -> Option<&'static Entry> {
     }
 }
 
-/// What a rank sends per byte of the message, as a fraction, with `n` ranks.
-/// Source: nccl-tests, doc/PERFORMANCE.md, "bus bandwidth".
+/// The bytes that a rank sends per byte of the message, as a fraction, with `n` ranks. Source:
+/// nccl-tests, doc/PERFORMANCE.md, "bus bandwidth".
 fn bus_factor(collective: &str, n: u64) -> Option<(u64, u64)> {
     let plain: String = collective
         .chars()
@@ -101,7 +102,7 @@ fn bus_factor(collective: &str, n: u64) -> Option<(u64, u64)> {
         .collect();
     let others = n.saturating_sub(1);
     let is = |words: &[&str]| words.iter().any(|w| plain.contains(w));
-    // In this order: "reduce" is part of most of them.
+    // The order matters: most names contain "reduce".
     if n == 0 {
         None
     } else if is(&["allreduce"]) {
@@ -116,7 +117,7 @@ fn bus_factor(collective: &str, n: u64) -> Option<(u64, u64)> {
 }
 
 fn wire(collective: &str, bytes: u64, ranks: Option<u64>) -> Option<u64> {
-    // Between two, how many there are does not matter.
+    // Point-to-point messages do not depend on the number of ranks.
     let (part, whole) = bus_factor(collective, ranks.unwrap_or(0)).or_else(|| {
         let factor = bus_factor(collective, 1)?;
         (factor == (1, 1)).then_some(factor)
@@ -152,7 +153,7 @@ fn ranks(call: &Call) -> Option<u64> {
     recorded.or(listed).and_then(|n| size(n).ok())
 }
 
-/// Kineto's fields of the call, as keyword arguments under their own names.
+/// The cost from the fields that Kineto records for a call, as keyword arguments with the same names.
 fn message(call: &Call) -> Result<OpCost, UnknownCost> {
     let elements = |name| match call.keyword(&[name]) {
         Some(ArgValue::Int(n)) => size(*n),
@@ -179,7 +180,7 @@ fn message(call: &Call) -> Result<OpCost, UnknownCost> {
     )
 }
 
-/// From the tensors: the argument with most bytes is the message.
+/// The cost from the tensors: the argument with the most bytes is the message.
 fn tensors(call: &Call) -> Result<OpCost, UnknownCost> {
     let mut local = 0_u64;
     let mut message = 0_u64;

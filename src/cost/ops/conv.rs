@@ -1,5 +1,5 @@
-//! Convolutions and their three gradients. FLOPs are those of the direct algorithm, also where the
-//! library ran Winograd or FFT.
+//! Convolutions and their three gradients. FLOPs are those of the direct algorithm, even if the library
+//! ran Winograd or FFT.
 
 use super::Entry;
 use super::call::{Call, Given, Part, count, product, size, total};
@@ -87,11 +87,11 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// Everything a convolution's cost depends on. All spatial sizes are products.
+/// The sizes that a convolution's cost depends on. All spatial sizes are products.
 #[derive(Debug, Clone, Copy)]
 struct Conv {
     n: u64,
-    /// Input and output channels of the layer (swapped by `transposed` only in the weight).
+    /// Input and output channels of the layer. `transposed` swaps them in the weight only.
     c: u64,
     k: u64,
     groups: u64,
@@ -132,7 +132,7 @@ impl Conv {
     }
 }
 
-/// Where an operator keeps its arguments.
+/// The positions of an operator's arguments.
 #[derive(Debug, Clone, Copy, Default)]
 struct Order {
     bias: Option<usize>,
@@ -149,7 +149,7 @@ enum Transposed {
     #[default]
     Never,
     Always,
-    /// A flag at this place.
+    /// A flag at this position.
     At(usize),
 }
 
@@ -175,7 +175,7 @@ const GENERAL: Order = Order {
     groups: Some(8),
     ..FUNCTIONAL
 };
-/// cuDNN's wrapper takes padding before stride, and since 2020 no bias.
+/// cuDNN's wrapper takes the padding before the stride and, since 2020, no bias.
 const CUDNN: Order = Order {
     bias: None,
     padding: 2,
@@ -228,8 +228,8 @@ const NATIVE_TRANSPOSED: Order = Order {
     ..NATIVE
 };
 
-/// The argument order of a forward. An autograd node may carry the arguments of whichever spelling
-/// the program used, so the shape of the list decides where names do not.
+/// The argument order of a forward. An autograd node may carry the arguments of any spelling that the
+/// program used, so if the name does not decide, the shape of the list does.
 fn order(call: &Call) -> Order {
     let third_is_list = matches!(call.arg(2, &[]), Some(ArgValue::List(_)));
     let flag_at_six = matches!(call.arg(6, &[]), Some(ArgValue::Bool(_)));
@@ -247,7 +247,7 @@ fn order(call: &Call) -> Order {
         "miopen_convolution" | "mkldnn_convolution" | "miopen_depthwise_convolution" => {
             CUDNN_BIASED
         }
-        // Before 2020 with a bias; or the forward's own arguments on a backward node.
+        // Before 2020 with a bias; or the arguments of the forward on a backward node.
         "cudnn_convolution" if !call.backward && items > 7 => CUDNN_BIASED,
         "slow_conv_transpose2d" | "slow_conv_transpose3d" => NATIVE_TRANSPOSED,
         n if n.starts_with("conv_transpose") => FUNCTIONAL_TRANSPOSED,
@@ -279,7 +279,7 @@ fn forward(call: &Call) -> Result<OpCost, UnknownCost> {
     gradients(call, conv, x, w, call.dense(y, x), mask)
 }
 
-/// Which gradients are asked for.
+/// The gradients that are requested.
 #[derive(Debug, Clone, Copy)]
 struct Mask {
     input: bool,
@@ -313,7 +313,7 @@ fn gradients(
     call.cost_of(parts)
 }
 
-/// The sizes, and the number of output elements.
+/// The sizes and the number of output elements.
 fn sizes(call: &Call, order: &Order, x: &Tensor, w: &Tensor) -> Result<(Conv, u64), UnknownCost> {
     let transposed = match order.transposed {
         Transposed::Never => false,
@@ -351,12 +351,12 @@ fn sizes(call: &Call, order: &Order, x: &Tensor, w: &Tensor) -> Result<(Conv, u6
     Ok((conv, conv.out()))
 }
 
-/// The stride advice is about: the largest of all dimensions, 0 where it is not recorded.
+/// The largest stride of all dimensions, the one that the advice refers to; 0 if it is not recorded.
 fn largest(stride: &[i64]) -> u64 {
     stride.iter().map(|s| s.unsigned_abs()).max().unwrap_or(0)
 }
 
-/// Depthwise kernels say it in their name: one group per input channel.
+/// The groups of a native depthwise kernel, which has one group per input channel.
 fn native_groups(call: &Call, x: &Tensor) -> u64 {
     if call.name.contains("depthwise") {
         x.shape.get(1).copied().unwrap_or(1)
@@ -423,7 +423,7 @@ fn spatial(x: &Tensor, dims: usize) -> Result<&[u64], UnknownCost> {
     x.shape.get(rank - dims..).ok_or(UnknownCost::BadArguments)
 }
 
-/// One number for all dimensions, or one each.
+/// One number for all dimensions, or one per dimension.
 fn per_dim(given: Given<Vec<i64>>, default: i64, dims: usize) -> Result<Vec<i64>, UnknownCost> {
     let list = given.or(vec![default])?;
     match list.as_slice() {
@@ -434,7 +434,7 @@ fn per_dim(given: Given<Vec<i64>>, default: i64, dims: usize) -> Result<Vec<i64>
     }
 }
 
-/// Padding by number or by word: "valid" is none, "same" keeps the size.
+/// Padding as numbers or as a word: "valid" is none, "same" keeps the size.
 fn padding(call: &Call, at: usize, filter: &[u64]) -> Result<Vec<i64>, UnknownCost> {
     match call.text(at, &["padding"]) {
         Some("valid") => Ok(vec![0; filter.len()]),
@@ -444,7 +444,7 @@ fn padding(call: &Call, at: usize, filter: &[u64]) -> Result<Vec<i64>, UnknownCo
     }
 }
 
-/// Stands for padding="same": the output is as long as the input (stride is 1 there).
+/// Represents padding="same": the output is as long as the input (the stride must be 1).
 const SAME: i64 = i64::MIN;
 
 #[derive(Debug, Clone, Copy)]
@@ -458,7 +458,7 @@ struct Window {
     transposed: bool,
 }
 
-/// Output length of one dimension (torch.nn.Conv2d and ConvTranspose2d documentation).
+/// The output length of one dimension (torch.nn.Conv2d and ConvTranspose2d documentation).
 fn out_len(w: Window) -> Result<u64, UnknownCost> {
     if w.padding == SAME {
         return Ok(w.len);
@@ -486,8 +486,8 @@ fn out_len(w: Window) -> Result<u64, UnknownCost> {
     u64::try_from(out).map_err(|_| UnknownCost::BadArguments)
 }
 
-/// The backward operators with arguments of their own: dY's shape is given, so neither strides nor
-/// padding are needed.
+/// The cost of a backward operator that takes its own arguments. The shape of dY is given, so neither
+/// strides nor padding are needed.
 fn backward(call: &Call) -> Result<OpCost, UnknownCost> {
     if call.name.ends_with("_input") || call.name.ends_with("_weight") {
         return one_gradient(call);
@@ -538,7 +538,7 @@ const BOTH: Mask = Mask {
 const BOTH_ASSUMED: &str =
     "which gradients were asked for is not recorded: input and weight assumed";
 
-/// The mask is the last list of flags.
+/// The gradient mask, which is the last list of flags.
 fn mask(call: &Call) -> Option<Mask> {
     let flags = call.args.items.iter().rev().find_map(|a| match &a.value {
         ArgValue::List(items) => items
@@ -559,7 +559,8 @@ fn mask(call: &Call) -> Option<Mask> {
     })
 }
 
-/// When the flag is not recorded: the output of a transposed convolution has not `w[0]` channels.
+/// Whether a convolution is transposed, if the flag is not recorded: the output of a transposed
+/// convolution does not have `w[0]` channels.
 fn looks_transposed(dy: &Tensor, x: &Tensor, w: &Tensor) -> bool {
     let channels = |t: &Tensor| t.shape.get(1).copied();
     let first = w.shape.first().copied();
@@ -576,8 +577,8 @@ fn deduced_groups(x: &Tensor, w: &Tensor, transposed: bool) -> Result<u64, Unkno
     }
 }
 
-/// `cudnn_convolution_backward_input(input_size, dY, w, ...)` and
-/// `..._weight(weight_size, dY, x, ...)`: the missing operand is only a size.
+/// The cost of `cudnn_convolution_backward_input(input_size, dY, w, ...)` or `..._weight(weight_size,
+/// dY, x, ...)`, where the missing operand is given by its size.
 fn one_gradient(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(1, &["grad_output"])?;
     let given = call.tensor(2, &["weight", "input", "self"])?;

@@ -1,4 +1,4 @@
-//! Movement without arithmetic: copies, casts, concatenation, filling.
+//! Data movement without arithmetic: copies, casts, concatenation, filling.
 
 use super::Entry;
 use super::call::{Call, axis, count, product, promote, size, sum, total};
@@ -195,7 +195,7 @@ fn duplicate(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(0, total([call.bytes(x), call.dense(n, x)]), elements(n))
 }
 
-/// The type a conversion is named after.
+/// The element type in the name of a conversion.
 fn named(name: &str) -> Option<DType> {
     Some(match name {
         "half" => DType::Fp16,
@@ -212,8 +212,8 @@ fn named(name: &str) -> Option<DType> {
     })
 }
 
-/// The new type: from the name, a dtype argument, or another tensor. PyProf's markers drop the
-/// argument of `to`; then the kernel's own type is the only witness.
+/// The target type of a conversion: from the name, a dtype argument, or another tensor. PyProf's
+/// markers drop the argument of `to`; then only the kernel's name can tell it.
 fn target(call: &Call) -> Option<DType> {
     let argument = || match call.arg(1, &["dtype", "other"]) {
         Some(ArgValue::Tensor(t)) if !t.shape.is_empty() || t.dtype.is_some() => t.dtype,
@@ -235,7 +235,8 @@ fn cast(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
     let to = target(call).ok_or(UnknownCost::NoDType)?;
-    // The type the kernel's name proves may be the source's or the target's: never use it for both.
+    // The type in the kernel's name may be the source's or the target's, so it must not be used for
+    // both.
     let from = x.dtype.ok_or(UnknownCost::NoDType)?;
     let bytes = total([call.bytes(x), Ok(n.saturating_mul(to.bytes()))]);
     let mut cost = call.one(0, bytes, elements(n))?;
@@ -245,7 +246,7 @@ fn cast(call: &Call) -> Result<OpCost, UnknownCost> {
     Ok(cost)
 }
 
-/// The tensors of a list, or of the arguments themselves: PyProf's markers unpack the list.
+/// The tensors of a list, or of the arguments themselves, because PyProf's markers unpack the list.
 fn pieces<'a>(call: &Call<'a>) -> Result<Vec<&'a Tensor>, UnknownCost> {
     if let Some(ArgValue::List(_)) = call.arg(0, &["tensors"]) {
         return call.tensors(0, &["tensors"]);
@@ -275,11 +276,12 @@ fn cat(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(0, Ok(bytes), elements(n))
 }
 
-/// `select_backward(dY, input_sizes, dim, index)`, or the view's own arguments on its node.
+/// The cost of `select_backward(dY, input_sizes, dim, index)`, or of a view's autograd node with the
+/// arguments of the view.
 fn view_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let first = call.tensor(0, &["grad_output", "input", "self"])?;
     if call.backward {
-        // The size of the slice is not worth chasing: at least the whole gradient is written.
+        // The size of the slice is ignored: at least the whole gradient is written.
         let n = count(&first.shape);
         return call.one(0, call.dense(n, first), elements(n));
     }
@@ -309,7 +311,7 @@ fn fill(call: &Call) -> Result<OpCost, UnknownCost> {
     }
     let x = call.tensor(0, &["input", "self", "mean"])?;
     let n = count(&x.shape);
-    // Out of place the operand is read: probabilities of `bernoulli`, means of `normal`.
+    // Out of place, the operand is read: probabilities of `bernoulli`, means of `normal`.
     let read = if call.in_place || call.family_fills() {
         Ok(0)
     } else {
@@ -324,7 +326,7 @@ impl Call<'_> {
     }
 }
 
-/// New tensors: the shape of another one, or a list of sizes.
+/// The cost of new tensors, with the shape of another tensor or a list of sizes.
 fn create(call: &Call) -> Result<OpCost, UnknownCost> {
     let like = call.name.ends_with("_like");
     let stated = call.dtype_arg(usize::MAX, &["dtype"]).value();
@@ -341,7 +343,7 @@ fn create(call: &Call) -> Result<OpCost, UnknownCost> {
         return call.one(0, bytes, elements(n));
     }
     let n = match call.arg(0, &["size", "input"]) {
-        // `ones_like` of a Python number, as PyProf records a 0-dim tensor.
+        // `ones_like` of a Python number: PyProf records 0-dim tensors as numbers.
         Some(ArgValue::Float(_) | ArgValue::Bool(_)) => 1,
         Some(ArgValue::Int(_)) if like => 1,
         _ if call.name == "randint" => return Err(UnknownCost::NoShapes),
@@ -358,7 +360,7 @@ fn create(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(0, Ok(n.saturating_mul(dtype.bytes())), elements(n))
 }
 
-/// Sizes as one list, or as numbers side by side.
+/// Sizes as one list, or as consecutive numbers.
 fn shape(call: &Call, at: usize) -> Result<Vec<u64>, UnknownCost> {
     if call.args.items.is_empty() {
         return Err(UnknownCost::NoShapes);
@@ -415,7 +417,7 @@ fn arange(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(0, Ok(product([n, dtype.bytes()])), elements(n))
 }
 
-/// Sizes and type after indexing away a dimension; shared with the indexing operators.
+/// The sizes after indexing away a dimension; also used by the indexing operators.
 pub(super) fn without(t: &Tensor, dim: i64) -> Result<Vec<u64>, UnknownCost> {
     let gone = axis(dim, t.shape.len())?;
     let kept = t.shape.iter().enumerate().filter(|(i, _)| *i != gone);

@@ -1,4 +1,4 @@
-//! Embedding tables. What counts is the gathered rows, not the table.
+//! Embedding tables. The cost is that of the gathered rows, not of the table.
 
 use super::Entry;
 use super::call::{Call, count, product, sum, total};
@@ -63,8 +63,8 @@ pub(super) const ENTRIES: &[Entry] = &[
 const EQUAL_USE: &str = "batched embedding tables taken as equally often used: which index belongs to which table is \
                          not in the profile";
 
-/// `(_, dev_weights, uvm_weights, cache, placements, weights_offsets, D_offsets, total_D, max_D,
-/// hash_size_cumsum, hash_bits, indices, offsets, ...)`: many tables in one flat buffer.
+/// The cost of `(_, dev_weights, uvm_weights, cache, placements, weights_offsets, D_offsets, total_D,
+/// max_D, hash_size_cumsum, hash_bits, indices, offsets, ...)`: many tables in one flat buffer.
 fn batched_tables(call: &Call) -> Result<OpCost, UnknownCost> {
     let weights = call.tensor(1, &["dev_weights"])?;
     let columns = call.tensor(6, &["D_offsets"])?;
@@ -91,8 +91,8 @@ fn batched_tables(call: &Call) -> Result<OpCost, UnknownCost> {
     Ok(cost)
 }
 
-/// Table and indices. `F.embedding` takes the indices first; on a backward node the arguments may
-/// be those of either spelling, and then the types tell.
+/// The table and the indices. `F.embedding` takes the indices first. A backward node may carry the
+/// arguments of either spelling; the types distinguish them.
 fn table_and_indices<'a>(call: &Call<'a>) -> Result<(&'a Tensor, &'a Tensor), UnknownCost> {
     let first = call.tensor(0, &["input", "weight"])?;
     let second = call.tensor(1, &["weight", "indices"])?;
@@ -138,7 +138,7 @@ fn embedding(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(0, bytes, dims(lookups, width(table)))
 }
 
-/// The zero-fill is a kernel of its own; both belong to the call.
+/// The gradient with its zero fill, which is a separate kernel of the same call.
 fn gradient(
     call: &Call,
     like: &Tensor,
@@ -146,7 +146,7 @@ fn gradient(
     indices: u64,
 ) -> Result<OpCost, UnknownCost> {
     let incoming = product([lookups, width]);
-    // No more rows are touched than there are, nor than lookups.
+    // At most all rows are touched, and at most one per lookup.
     let touched = call.dense(product([lookups.min(height), width]), like);
     let bytes = total([
         call.dense(incoming, like),

@@ -26,8 +26,7 @@ const REDUCTION: Entry = Entry {
     ..POINTWISE
 };
 
-/// The entry of a compiled kernel's name. They are no part of the table by name: the names have no
-/// end.
+/// The entry of a compiled kernel's name. These names are generated, so the table cannot list them.
 pub(super) fn entry(base: &str) -> Option<&'static Entry> {
     let kind = base.strip_prefix("triton_")?;
     match kind.get(..4)? {

@@ -119,7 +119,7 @@ pub(super) struct Gemm {
     pub(super) m: u64,
     pub(super) n: u64,
     pub(super) k: u64,
-    /// Which of m, n, k are contiguous in memory in an operand or the result.
+    /// Whether m, n and k are contiguous in memory in an operand or the result.
     pub(super) contiguous: (bool, bool, bool),
 }
 
@@ -138,7 +138,7 @@ impl Gemm {
         }
     }
 
-    /// Elements of the result.
+    /// The number of elements of the result.
     fn out(&self) -> u64 {
         product([self.batch, self.m, self.n])
     }
@@ -169,7 +169,7 @@ fn parts(call: &Call, gemm: Gemm, a: Bytes, b: Bytes, c: Bytes, bias: Option<Byt
     parts
 }
 
-/// `mm`, `bmm`, `matmul` and the vector products: one rule, `torch.matmul`'s.
+/// The cost of `mm`, `bmm`, `matmul` and the vector products, all by the rules of `torch.matmul`.
 fn matmul(call: &Call) -> Result<OpCost, UnknownCost> {
     let a = call.tensor(0, &["input", "self", "tensor"])?;
     let b = call.tensor(1, &["mat2", "other", "vec", "tensor", "vec2"])?;
@@ -185,7 +185,7 @@ fn matmul(call: &Call) -> Result<OpCost, UnknownCost> {
     call.cost_of(parts)
 }
 
-/// Sizes of `a @ b` under `torch.matmul`'s rules.
+/// The sizes of `a @ b` by the rules of `torch.matmul`.
 fn product_of(a: &Tensor, b: &Tensor) -> Result<Gemm, UnknownCost> {
     let (a_batch, a_rows, a_cols) = match a.shape.as_slice() {
         [k] => (&[][..], 1, *k),
@@ -201,7 +201,7 @@ fn product_of(a: &Tensor, b: &Tensor) -> Result<Gemm, UnknownCost> {
         return Err(UnknownCost::BadArguments);
     }
     let contiguous = contiguous(a, b);
-    // PyTorch folds the batch of A into the rows when B is one matrix.
+    // PyTorch folds the batch of A into the rows if B is a single matrix.
     let (batch, m) = if b_batch.is_empty() {
         (1, count(a_batch).saturating_mul(a_rows))
     } else {
@@ -216,8 +216,8 @@ fn product_of(a: &Tensor, b: &Tensor) -> Result<Gemm, UnknownCost> {
     })
 }
 
-/// Where 16-byte alignment counts: the contiguous dimension of A[m, k], of B[k, n] and of the
-/// row-major C[m, n]. Without strides the operands are taken as row-major, as they are written.
+/// The dimensions where 16-byte alignment matters: the contiguous dimension of A[m, k], of B[k, n] and
+/// of the row-major C[m, n]. Without strides, the operands are assumed to be row-major.
 fn contiguous(a: &Tensor, b: &Tensor) -> (bool, bool, bool) {
     let of_a = last_or_previous(a);
     let of_b = last_or_previous(b);
@@ -235,7 +235,7 @@ use Contiguous::{Last, Previous};
 
 fn last_or_previous(t: &Tensor) -> Option<Contiguous> {
     if t.shape.len() < 2 {
-        // A vector is contiguous along k, whichever side it stands on.
+        // A vector is contiguous along k on either side.
         return None;
     }
     match t.strides.as_deref() {
@@ -246,12 +246,12 @@ fn last_or_previous(t: &Tensor) -> Option<Contiguous> {
     }
 }
 
-/// `self + mat1 mat2`, where `self` is a bias row or a whole matrix.
+/// The cost of `self + mat1 mat2`, where `self` is a bias row or a whole matrix.
 fn addmm(call: &Call) -> Result<OpCost, UnknownCost> {
     let added = call.input()?;
     let a = call.tensor(1, &["mat1", "batch1", "mat"])?;
     let Some(b) = call.optional(2, &["mat2", "batch2", "vec"]) else {
-        // `AddmmBackward0` joined with the arguments of an `F.linear` without bias.
+        // `AddmmBackward0` with the arguments of an `F.linear` without bias.
         return linear(call);
     };
     let mut gemm = match product_of(a, b) {
@@ -260,7 +260,7 @@ fn addmm(call: &Call) -> Result<OpCost, UnknownCost> {
         Err(reason) => return Err(reason),
     };
     let out = if call.name == "addbmm" {
-        // The batch is summed: a longer k.
+        // The batch is summed, so it extends k.
         gemm.k = gemm.k.saturating_mul(gemm.batch);
         gemm.batch = 1;
         gemm.out()
@@ -276,7 +276,7 @@ fn addmm(call: &Call) -> Result<OpCost, UnknownCost> {
         Some(call.bytes(added)),
     );
     if call.backward && distinct(added) >= out {
-        // The gradient of a whole added matrix is dC itself.
+        // The gradient of a whole added matrix is dC, which needs no work.
         roles.retain(|p| p.role != Role::BiasGrad);
     }
     call.cost_of(roles)
@@ -324,8 +324,8 @@ fn linear(call: &Call) -> Result<OpCost, UnknownCost> {
     call.cost_of(parts(call, gemm, call.bytes(x), call.bytes(w), y, bias))
 }
 
-/// The same for x[.., k] and w[n, k]: as they are usually laid out both along k, and the number of rows
-/// is harmless.
+/// The same for x[.., k] and w[n, k]. In the usual layout both are contiguous along k, so the alignment
+/// of the number of rows does not matter.
 fn contiguous_linear(x: &Tensor, w: &Tensor) -> (bool, bool, bool) {
     let (x, w) = (last_or_previous(x), last_or_previous(w));
     let apart = x.is_some() && w.is_some();
@@ -333,8 +333,8 @@ fn contiguous_linear(x: &Tensor, w: &Tensor) -> (bool, bool, bool) {
     (x == Some(Previous), true, k)
 }
 
-/// A contraction of two operands. With more, the order of contraction decides, and the profile does
-/// not hold it.
+/// The cost of a contraction of one or two operands. With more, the cost depends on the order of
+/// contraction, which is not recorded.
 fn einsum(call: &Call) -> Result<OpCost, UnknownCost> {
     let equation = match call.arg(0, &["equation"]) {
         Some(ArgValue::Str(text)) => text,
@@ -375,7 +375,7 @@ fn two_operands(
     call.cost_of(parts)
 }
 
-/// A transposition, a diagonal, or a sum over the letters that are left out.
+/// The cost of a transposition, a diagonal, or a sum over the omitted letters.
 fn one_operand(call: &Call, equation: &str, a: &Tensor) -> Result<OpCost, UnknownCost> {
     let (input, output) = sides(equation);
     let sizes = letters(input, a)?;
@@ -389,7 +389,7 @@ fn one_operand(call: &Call, equation: &str, a: &Tensor) -> Result<OpCost, Unknow
     call.one(flops, bytes, Dims::Elements { numel: out })
 }
 
-/// The operands' letters and the result's, where the equation gives them.
+/// The letters of the operands, and of the result if the equation has them.
 fn sides(equation: &str) -> (&str, Option<&str>) {
     match equation.split_once("->") {
         Some((inputs, output)) => (inputs, Some(output)),
@@ -397,10 +397,11 @@ fn sides(equation: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What stands for the dimensions of an ellipsis, the last first: no letter of an equation.
+/// Stand-ins for the dimensions of an ellipsis, the last dimension first; equations cannot contain
+/// them.
 const ELLIPSIS: std::ops::RangeInclusive<char> = '0'..='9';
 
-/// An operand's letters with their sizes; an ellipsis is spelled out.
+/// The letters of an operand with their sizes, the ellipsis expanded.
 fn letters(subscripts: &str, t: &Tensor) -> Result<Vec<(char, u64)>, UnknownCost> {
     let named = subscripts.replacen("...", "", 1);
     if !named.chars().all(|c| c.is_ascii_alphabetic()) {
@@ -421,8 +422,8 @@ fn letters(subscripts: &str, t: &Tensor) -> Result<Vec<(char, u64)>, UnknownCost
     Ok(all.chars().zip(t.shape.iter().copied()).collect())
 }
 
-/// The result's letters, an ellipsis spelled out; without any, those that stand once, in order.
-/// Source: torch.einsum's documentation.
+/// The letters of the result, the ellipsis expanded. Without an explicit result, these are the letters
+/// that occur once, sorted. Source: torch.einsum's documentation.
 fn result(output: Option<&str>, sizes: &[(char, u64)]) -> String {
     let mut hidden: Vec<char> = (sizes.iter().map(|(c, _)| *c))
         .filter(|c| ELLIPSIS.contains(c))
@@ -446,7 +447,7 @@ fn result(output: Option<&str>, sizes: &[(char, u64)]) -> String {
     hidden.chars().chain(once).collect()
 }
 
-/// Sorts every distinct letter into batch, m, n or k.
+/// Assigns every distinct letter to batch, m, n or k.
 fn contraction(
     left: &str,
     right: &str,
@@ -463,7 +464,7 @@ fn contraction(
             continue;
         }
         seen.push(*letter);
-        // A dimension of 1 broadcasts against the other operand's.
+        // A dimension of size 1 broadcasts to that of the other operand.
         let same = sizes.iter().filter(|(l, _)| l == letter);
         let dim = same.map(|(_, d)| *d).max().unwrap_or(1);
         let side = match (left.contains(*letter), right.contains(*letter)) {
@@ -505,7 +506,7 @@ fn scaled_mm(call: &Call) -> Result<OpCost, UnknownCost> {
         call.optional(4, &["bias"]),
     ];
     let scales = sum(scales.map(|t| call.bytes_as(t, DType::Fp32)));
-    // The output type is named, or stands at its place in the schema as a number.
+    // The output type is a keyword argument, or a number at its position in the schema.
     let named = call.args.items.iter().find_map(|a| match &a.value {
         ArgValue::Str(s) => DType::parse(s),
         _ => None,
@@ -529,8 +530,9 @@ fn int_mm(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(gemm.flops(), Ok(bytes), gemm.dims())
 }
 
-/// Groups of rows, columns or of the dimension summed over, each with a matrix of its own.
-/// `_scaled_grouped_mm(a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype)`.
+/// The cost of a grouped product. Rows, columns or the dimension summed over are split into groups,
+/// each with its own matrix. `_scaled_grouped_mm(a, b, scale_a, scale_b, offs, bias, scale_result,
+/// out_dtype)`.
 fn grouped_mm(call: &Call) -> Result<OpCost, UnknownCost> {
     let scaled = call.name.starts_with("scaled");
     let offsets = if scaled { 4 } else { 2 };
@@ -541,7 +543,7 @@ fn grouped_mm(call: &Call) -> Result<OpCost, UnknownCost> {
         ([_, m, k], [k2, tokens]) if k == k2 => (1, *m, *k, *tokens, product([*m, *tokens])),
         ([g, m, k], [_, _, n]) => (*g, *m, *k, *n, product([*g, *m, *n])),
         ([m, k], [_, n]) => {
-            // The groups split k; each has a result of its own.
+            // The groups split k, and each has its own result.
             let groups = call
                 .optional(offsets, &["offs"])
                 .map(|t| count(&t.shape))

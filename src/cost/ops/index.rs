@@ -200,8 +200,8 @@ fn elements(n: u64) -> Dims {
     Dims::Elements { numel: n }
 }
 
-/// Gathers `n` elements of `from` by an index of `index` bytes. The gradient scatters them back into
-/// a zero-filled copy.
+/// The cost of gathering `n` elements of `from` by an index of `index` bytes. The gradient scatters
+/// them back into a zero-filled tensor.
 fn gathered(call: &Call, from: &Tensor, n: u64, index: u64) -> Result<OpCost, UnknownCost> {
     let part = call.dense(n, from);
     if !call.backward {
@@ -242,8 +242,8 @@ fn take(call: &Call) -> Result<OpCost, UnknownCost> {
     gathered(call, x, count(&index.shape), index_bytes(call, index))
 }
 
-/// The index tensors of `x[i, :, j]` and the shape they select: the indexed dimensions give way to
-/// the shape the indices broadcast to.
+/// Elements selected by the index tensors of `x[i, :, j]` and bytes of the indices: the shape that the
+/// indices broadcast to replaces the indexed dimensions.
 fn selection(call: &Call, x: &Tensor) -> Result<(u64, u64), UnknownCost> {
     let indices: Vec<&ArgValue> = match call.arg(1, &["indices"]) {
         Some(ArgValue::List(items)) => items.iter().collect(),
@@ -283,7 +283,8 @@ fn index(call: &Call) -> Result<OpCost, UnknownCost> {
     gathered(call, x, n, bytes)
 }
 
-/// Writes `n` elements into `to`: with `adds`, reads them first. Out of place, the rest is copied.
+/// The cost of writing `n` elements into `to`. With `adds`, they are read first. Out of place, the rest
+/// is copied.
 fn scattered(
     call: &Call,
     to: &Tensor,
@@ -415,7 +416,7 @@ fn repeat(call: &Call) -> Result<OpCost, UnknownCost> {
         .ints(1, &["repeats", "dims"])
         .value()
         .ok_or(UnknownCost::NoShapes)?;
-    // `x.repeat(2, 3)` as PyProf records it: the numbers stand side by side.
+    // `x.repeat(2, 3)` as PyProf records it, with the numbers as separate arguments.
     let more = call.args.items.iter().skip(2).map_while(|a| match a.value {
         ArgValue::Int(v) if a.name.is_none() && call.name != "repeat_interleave" => Some(v),
         _ => None,
@@ -426,7 +427,8 @@ fn repeat(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(0, total([call.bytes(x), call.dense(n, x)]), elements(n))
 }
 
-/// `pad` lists two numbers per dimension, the last dimension first; negative ones cut.
+/// The cost of `pad`, whose list has two numbers per dimension, the last dimension first; negative ones
+/// crop.
 fn pad(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let pads = call

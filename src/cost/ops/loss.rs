@@ -95,7 +95,7 @@ fn per_element(name: &str) -> u64 {
     }
 }
 
-/// Whether the loss stays one value per element: `reduction="none"`, or 0 in aten.
+/// Whether the loss keeps one value per element: `reduction="none"`, or 0 in aten.
 fn unreduced(call: &Call, at: usize) -> bool {
     let word = call.args.items.iter().find_map(|a| match &a.value {
         ArgValue::Str(s) if matches!(s.as_str(), "none" | "mean" | "sum" | "batchmean") => Some(s),
@@ -109,7 +109,7 @@ fn unreduced(call: &Call, at: usize) -> bool {
     }
 }
 
-/// Where aten keeps the reduction in `(input, target, [weight, [pos_weight]], reduction)`.
+/// The position of the reduction in aten's `(input, target, [weight, [pos_weight]], reduction)`.
 fn reduction_at(name: &str) -> usize {
     match name {
         "binary_cross_entropy" => 3,
@@ -178,7 +178,7 @@ fn elementwise_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     call.gradient(flops, bytes, Dims::Elements { numel: n })
 }
 
-/// Rows and columns of class scores: classes are dimension 1, or the only one.
+/// Rows and columns of class scores: classes are dimension 1, or the only dimension.
 fn classes(x: &Tensor) -> (u64, Dims) {
     let cols = match x.shape.as_slice() {
         [c] => *c,
@@ -189,7 +189,8 @@ fn classes(x: &Tensor) -> (u64, Dims) {
     (rows, Dims::Rows { rows, cols })
 }
 
-/// Target, one value per row, result and total weight: what picking elements touches.
+/// Bytes of the target, one value per row, the result and the total weight: the traffic of picking
+/// elements.
 fn picked(call: &Call, x: &Tensor, target: &Tensor, unreduced: bool) -> Bytes {
     let rows = count(&target.shape);
     let e = call.dtype(x)?.bytes();

@@ -4,11 +4,11 @@
 //!
 //! * one multiply-add is 2 FLOPs; bias, alpha and beta of a GEMM are not counted
 //!   (`torch.utils.flop_counter` and NVIDIA's matrix multiplication guide do the same);
-//! * bytes are compulsory DRAM traffic: every distinct input element once, every output element
-//!   once, at their own element sizes (NVIDIA, GPU Performance Background); an argument that is
-//!   changed is read and written, unless the operator only writes it;
+//! * bytes are compulsory DRAM traffic: every distinct input element once, every output element once,
+//!   at their own element sizes (NVIDIA, GPU Performance Background); an argument that is changed is
+//!   read and written, unless the operator only writes it;
 //! * a cost belongs to the operator call: the kernels of the call share it;
-//! * what cannot be known is an [`UnknownCost`] with its reason, never 0.
+//! * an unknown cost is an [`UnknownCost`] with its reason, never 0.
 //!
 //! An operator's cost is one entry and one function in the file of its family.
 
@@ -121,8 +121,8 @@ static INDEX: LazyLock<FxHashMap<&'static str, Vec<&'static Entry>>> = LazyLock:
     index
 });
 
-/// Whether an operator has an entry (used to choose the innermost operator range). Views are not
-/// operators here: they launch nothing, so the operator around them is meant.
+/// Whether an operator has an entry (used to choose the innermost operator range). Views do not count
+/// as operators here: they launch nothing, so the surrounding operator is the relevant one.
 pub fn knows(op: &OpName) -> bool {
     family(op).is_some()
 }
@@ -132,7 +132,7 @@ pub fn family(op: &OpName) -> Option<Family> {
     entry(op).map(|entry| entry.family)
 }
 
-/// The entry of an operator, by name alone; for a compiled kernel's name that of its kind.
+/// The entry of an operator, by name alone. For the name of a compiled kernel, the entry of its kind.
 pub fn entry(op: &OpName) -> Option<&'static Entry> {
     let name = name::normalise(op)?;
     fused::entry(&name.base)
@@ -140,15 +140,16 @@ pub fn entry(op: &OpName) -> Option<&'static Entry> {
         .or_else(|| comm::entry(&name))
 }
 
-/// One call's cost.
+/// The cost of one call.
 ///
-/// `args_from_forward` says that `args` are those of the matching forward call; `op` is then that
-/// forward operator or its autograd node, and with [`Direction::Bprop`] (or an autograd name) the
-/// roles are the gradients. `default_dtype` is the type the kernel's name proved, for floating
-/// operands the profile gives no type for.
+/// If `args_from_forward` is set, `args` are those of the matching forward call, and `op` is that
+/// forward operator or its autograd node; with [`Direction::Bprop`] (or an autograd name) the roles are
+/// the gradients. `default_dtype` is the element type in the kernel's name, for floating operands
+/// without a recorded type.
 ///
 /// # Errors
-/// The reason why the cost is unknown: unknown operator, no shapes, no element types, arguments that do not fit.
+/// The reason why the cost is unknown: unknown operator, no shapes, no element types, or unexpected
+/// arguments.
 pub fn cost(
     op: &OpName,
     args: &OpArgs,
@@ -191,11 +192,11 @@ pub fn cost(
     Ok(cost)
 }
 
-/// The cost of a call whose own arguments are not enough, with those of its partners: the backward
-/// calls of a forward one, the forward call of a backward one.
+/// The cost of a call whose own arguments are not sufficient, using those of its partners: the backward
+/// calls of a forward call, or the forward call of a backward call.
 ///
 /// # Errors
-/// As [`cost`]; [`UnknownCost::NoScalars`] where partners do not help either.
+/// As [`cost`]; [`UnknownCost::NoScalars`] if the partners do not help either.
 pub(crate) fn cost_with_partners(
     op: &OpName,
     args: &OpArgs,
@@ -230,8 +231,8 @@ fn call<'a>(
     }
 }
 
-/// The entry of a name and the spelling it is listed under. The backward of a view (`SliceBackward0`)
-/// has an entry although the view has none.
+/// The entry of a name and the name under which the table lists it. The backward of a view
+/// (`SliceBackward0`) has an entry although the view has none.
 fn resolve(name: &Name) -> Option<(&'static Entry, &'static str)> {
     find(&name.base, name.origin).or_else(|| {
         name.autograd
@@ -249,7 +250,8 @@ fn find(base: &str, origin: Origin) -> Option<(&'static Entry, &'static str)> {
     Some((entry, key))
 }
 
-/// With the forward's arguments, `threshold_backward` is the backward of `threshold`.
+/// The entry of the forward of an explicit backward operator: with the forward's arguments,
+/// `threshold_backward` is the backward of `threshold`.
 fn forward_of(key: &str, origin: Origin) -> Option<(&'static Entry, &'static str)> {
     let forward = key
         .strip_suffix("_backward_data")

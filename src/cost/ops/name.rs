@@ -1,38 +1,38 @@
-//! An operator's name, reduced to the one spelling the table uses.
+//! Normalizes an operator's name to the spelling in the table.
 //!
-//! A profile spells addition `aten::add`, `aten::add_`, `torch.add`, `Tensor.__radd__`,
-//! `add.Tensor` or `AddBackward0`; the table lists `add`.
+//! A profile spells addition `aten::add`, `aten::add_`, `torch.add`, `Tensor.__radd__`, `add.Tensor` or
+//! `AddBackward0`; the table lists `add`.
 
 use std::borrow::Cow;
 
 use crate::correlate::OpName;
 
-/// A name in the table's spelling, with what the spelling gave away.
+/// A name in the table's spelling, with the properties read from the original spelling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name<'a> {
     /// The key: no namespace, no leading or trailing underscores, no overload.
     pub(super) base: Cow<'a, str>,
-    /// `add_`, `__iadd__`: the first operand is overwritten.
+    /// Whether the first operand is overwritten: `add_`, `__iadd__`.
     pub(super) in_place: bool,
-    /// `AddmmBackward0`: an autograd node, named after its forward.
+    /// Whether it is an autograd node, named after its forward: `AddmmBackward0`.
     pub(super) autograd: bool,
     pub(super) origin: Origin<'a>,
 }
 
-/// Who defines the operator: argument orders and meanings depend on it.
+/// The library that defines the operator. Argument orders and meanings depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin<'a> {
     /// `aten::`, or a bare name as `emit_nvtx` prints it.
     Aten,
     /// `torch.` and `Tensor.`, which take the arguments in aten's order.
     Torch,
-    /// `torch.nn.functional`, which often has an order of its own.
+    /// `torch.nn.functional`, whose argument order often differs.
     Functional,
     /// Another library's namespace.
     Other(&'a str),
 }
 
-/// Python's operator methods: method without underscores, table name.
+/// Python's operator methods: method without underscores, and name in the table.
 const METHODS: &[(&str, &str)] = &[
     ("abs", "abs"),
     ("add", "add"),
@@ -61,7 +61,7 @@ const METHODS: &[(&str, &str)] = &[
     ("xor", "bitwise_xor"),
 ];
 
-/// Reduces `op` to the table's spelling. `None` for names that can be no operator: attribute
+/// Normalizes `op` to the table's spelling. `None` for names that cannot be operators: attribute
 /// access, other dunder methods, the empty name.
 pub(super) fn normalise(op: &OpName) -> Option<Name<'_>> {
     let (namespace, name) = split(op);
@@ -91,7 +91,7 @@ pub(super) fn normalise(op: &OpName) -> Option<Name<'_>> {
     })
 }
 
-/// Namespace and bare name: a namespace may still stand in the name when the range was not split.
+/// Namespace and bare name. If the range name was not split, the name may still contain a namespace.
 fn split(op: &OpName) -> (&str, &str) {
     let name = op.name.trim();
     // `autograd::engine::evaluate_function: AddmmBackward0`
@@ -107,7 +107,7 @@ fn origin(namespace: &str) -> Origin<'_> {
         "" | "aten" | "at" | "prims" => Origin::Aten,
         "Tensor" | "torch" => Origin::Torch,
         n if n.starts_with("torch.nn.functional") => Origin::Functional,
-        // `torch._C._nn` and its like: thin bindings of aten.
+        // `torch._C._nn` and similar modules are thin bindings of aten.
         n if n.starts_with("torch._C") || n.starts_with("torch.special") => Origin::Torch,
         n if n.starts_with("torch::autograd") || n.starts_with("autograd") => Origin::Aten,
         n if n.starts_with("torch.distributed") => Origin::Other("torch.distributed"),
@@ -128,7 +128,7 @@ fn dunder<'a>(method: &'a str, origin: Origin<'a>) -> Option<Name<'a>> {
     if let Some(base) = find(method) {
         return Some(named(base, method == "setitem"));
     }
-    // `__radd__` and `__iadd__` only where the rest is a method of its own.
+    // `__radd__` and `__iadd__` only if the rest is a method itself.
     let swapped = method.strip_prefix('r').and_then(find);
     let in_place = method.strip_prefix('i').and_then(find);
     swapped
@@ -136,7 +136,7 @@ fn dunder<'a>(method: &'a str, origin: Origin<'a>) -> Option<Name<'a>> {
         .or_else(|| in_place.map(|base| named(base, true)))
 }
 
-/// `AddmmBackward0` -> `Addmm`: a capital first, `Backward` and perhaps a number last.
+/// `AddmmBackward0` -> `Addmm`: starts with a capital and ends with `Backward` and an optional number.
 fn autograd(name: &str) -> Option<&str> {
     let forward = name
         .trim_end_matches(|c: char| c.is_ascii_digit())
@@ -146,8 +146,8 @@ fn autograd(name: &str) -> Option<&str> {
         .then_some(forward)
 }
 
-/// `MaxPool2DWithIndices` -> `max_pool2d_with_indices`: a new word starts at a capital that follows
-/// a small letter; one that follows a digit (`2D`, `Log1P`) goes on with the word.
+/// `MaxPool2DWithIndices` -> `max_pool2d_with_indices`: a word starts at a capital after a lower-case
+/// letter, not at one after a digit (`2D`, `Log1P`).
 fn snake_case(camel: &str) -> String {
     let mut out = String::with_capacity(camel.len() + 8);
     let mut word_may_end = false;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_an_operator_is_one_name() {
+    fn spellings_of_an_operator_are_normalized_to_one_name() {
         assert_eq!(reduced("aten", "add"), is("add", false, false));
         assert_eq!(reduced("", "aten::add_"), is("add", true, false));
         assert_eq!(reduced("torch", "add"), is("add", false, false));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn autograd_names_lead_to_the_forward() {
+    fn autograd_names_are_normalized_to_the_forward() {
         for (node, forward) in [
             ("MaxPool2DWithIndicesBackward0", "max_pool2d_with_indices"),
             (
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_no_operators() {
+    fn attributes_are_not_operators() {
         assert_eq!(reduced("torch", "__getattr__"), None);
         assert_eq!(reduced("Tensor", "__len__"), None);
         assert_eq!(reduced("Tensor", ""), None);

@@ -1,4 +1,4 @@
-//! Softmax and the normalisations. FLOPs are conventions; all of them are bound by memory.
+//! Softmax and normalizations. FLOPs are conventions; all of these operators are memory-bound.
 
 use super::Entry;
 use super::call::{Bytes, Call, Given, axis, count, product, sum, total};
@@ -130,7 +130,8 @@ fn rows(elements: u64, cols: u64) -> Dims {
     }
 }
 
-/// Columns of a softmax: the dimension it sums over, the last one where that is not recorded.
+/// The dimensions of a softmax: its columns are the dimension summed over, or the last one if that is
+/// not recorded.
 fn softmax_dims(call: &Call, t: &Tensor, at: usize) -> Result<Dims, UnknownCost> {
     let dim = match call.int(at, &["dim"]) {
         Given::Value(dim) => axis(dim, t.shape.len())?,
@@ -152,7 +153,8 @@ fn softmax(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(product([5, n]), total([call.bytes(x), Ok(y)]), dims)
 }
 
-/// `_softmax(x, dim, half_to_float)`, `softmax(x, dim, dtype)`, `F.softmax(x, dim, _, dtype)`.
+/// The result type of `_softmax(x, dim, half_to_float)`, `softmax(x, dim, dtype)` or `F.softmax(x, dim,
+/// _, dtype)`.
 fn softmax_out(call: &Call, x: &Tensor) -> Result<DType, UnknownCost> {
     if let Some(ArgValue::Bool(true)) = call.arg(2, &["half_to_float"]) {
         return Ok(DType::Fp32);
@@ -180,7 +182,8 @@ fn softmax_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     call.gradient(product([4, n]), bytes, softmax_dims(call, y, 2)?)
 }
 
-/// Elements of one normalised row: the normalised shape, the weight's, or the last dimension.
+/// The number of elements in one normalized row: from the normalized shape, the weight's shape, or the
+/// last dimension.
 fn normalised(
     call: &Call,
     at: usize,
@@ -204,16 +207,16 @@ fn normalised(
     }
 }
 
-/// What a normalisation reads and writes besides x and y.
+/// The memory that a normalization reads and writes besides x and y.
 #[derive(Debug, Clone, Copy)]
 struct Norm<'a> {
     n: u64,
-    /// Statistics: rows times mean and rstd.
+    /// Bytes of the statistics: rows times mean and rstd.
     statistics: u64,
     cols: u64,
     weight: Option<&'a Tensor>,
     bias: Option<&'a Tensor>,
-    /// Layer norm passes the bias to its backward too; no other does.
+    /// Whether the bias is passed to the backward too, as only layer norm does.
     bias_passed_back: bool,
 }
 
@@ -307,7 +310,8 @@ fn rms_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     layer(call, x, 2, call.optional(4, &["weight"]), None, 1)?.backward(call, x, 10)
 }
 
-/// vLLM: `rms_norm(out, x, weight, eps)` and `fused_add_rms_norm(x, residual, weight, eps)`.
+/// The cost of vLLM's `rms_norm(out, x, weight, eps)` and `fused_add_rms_norm(x, residual, weight,
+/// eps)`.
 fn serving_rms_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     let first = call.tensor(0, &["out", "result", "input"])?;
     let second = call.tensor(1, &["input", "residual"])?;
@@ -345,7 +349,7 @@ fn batch_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     };
     let n = count(&x.shape);
     let dims = rows(n, n.checked_div(channels).unwrap_or(0));
-    // Saved mean and inverse deviation; as large as the gradients of weight and bias.
+    // Saved mean and inverse standard deviation, as large as the gradients of weight and bias.
     let saved = product([2, channels, 4]);
     if call.backward {
         let vectors = sum([running, vector(weight), saved, saved]);
@@ -365,7 +369,7 @@ fn batch_norm(call: &Call) -> Result<OpCost, UnknownCost> {
 }
 
 fn batch_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
-    // The two large operands are dY and x, in either order; the rest are C-vectors.
+    // The two large operands are dY and x, in either order; the others are vectors of C elements.
     let first = call.tensor(0, &["input", "grad_out", "grad_output"])?;
     let (dy, x) = if call.name.starts_with("batch_norm_impl") {
         // (impl_index, input, grad_output, weight, ...)
@@ -411,7 +415,7 @@ fn group_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     };
     let groups = match groups {
         Given::Value(g) => super::call::size(g)?,
-        // One group per channel is what instance norm means.
+        // Instance norm is group norm with one group per channel.
         Given::Default => channels,
         Given::Hidden => return Err(UnknownCost::NoShapes),
     };
@@ -443,7 +447,7 @@ fn group_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
         statistics: rows.saturating_mul(2),
         cols: n.checked_div(rows).unwrap_or(0),
         weight,
-        // Its gradient has the size of the weight's.
+        // The gradient of the bias has the size of the weight's gradient.
         bias: weight,
         bias_passed_back: false,
     };

@@ -1,4 +1,4 @@
-//! Optimizers and the list operators they are written with. Costs are per parameter element.
+//! Optimizers and the list operators that implement them. Costs are per parameter element.
 
 use super::Entry;
 use super::call::{Call, Part, count, distinct, product, sum};
@@ -108,11 +108,11 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// Elements, and bytes at each tensor's own type.
+/// The number of elements, and the bytes at each tensor's own element type.
 fn measure(call: &Call, list: &[&Tensor]) -> Result<(u64, u64), UnknownCost> {
     let mut bytes = 0_u64;
     for t in list {
-        // Without a type a 0-dim tensor would count nothing; in a list it is a parameter.
+        // A 0-dim tensor without a type counts 0 elsewhere, but in a list it is a parameter.
         let e = call.dtype(t)?.bytes();
         bytes = bytes.saturating_add(distinct(t).saturating_mul(e));
     }
@@ -188,14 +188,14 @@ fn norm(call: &Call) -> Result<OpCost, UnknownCost> {
     cost(call, product([2, n]), sum([bytes, out]), n)
 }
 
-/// `_foreach_copy_(to, from)`: nothing but movement.
+/// The cost of `_foreach_copy_(to, from)`, which only moves data.
 pub(super) fn foreach_copy(call: &Call) -> Result<OpCost, UnknownCost> {
     let (n, to) = measure(call, &call.tensors(0, &["self"])?)?;
     let (_, from) = measure(call, &call.tensors(1, &["src"])?)?;
     cost(call, 0, sum([to, from]), n)
 }
 
-/// A list that may be empty, as `max_exp_avg_sqs` is without amsgrad.
+/// The bytes of a list that may be empty, such as `max_exp_avg_sqs` without amsgrad.
 fn perhaps(call: &Call, at: usize, names: &[&str]) -> Result<u64, UnknownCost> {
     match call.arg(at, names) {
         Some(ArgValue::List(items)) if !items.is_empty() => {

@@ -1,5 +1,6 @@
-//! Pointwise operators: every output element from the input elements at its place. Bound by memory,
-//! whatever the function: even 20 FLOPs per element stay far below any GPU's balance.
+//! Pointwise operators, which compute every output element from the input elements at the same
+//! position. They are memory-bound for any function: even 20 FLOPs per element are far below any GPU's
+//! balance of FLOPs to bytes.
 
 use super::Entry;
 use super::call::{Bytes, Call, Given, broadcast, count, distinct, product, promote, sum, total};
@@ -273,11 +274,11 @@ pub(super) const ENTRIES: &[Entry] = &[
 #[derive(Debug, Clone, Copy)]
 enum Operand<'a> {
     Tensor(&'a Tensor),
-    /// A Python number; `true` when it is a float.
+    /// A Python number; `true` if it is a float.
     Number(bool),
 }
 
-/// The first `arity` operands. Numbers whose value is not recorded stay numbers.
+/// The first `arity` operands. Numbers whose value is not recorded still count as numbers.
 fn operands<'a>(
     call: &Call<'a>,
     arity: usize,
@@ -314,11 +315,12 @@ fn broadcast_all(operands: &[Operand]) -> Result<Vec<u64>, UnknownCost> {
     tensors(operands).try_fold(Vec::new(), |shape, t| broadcast(&shape, &t.shape))
 }
 
-/// Result type of the operands; division of integers and floating functions give the default float.
+/// The result type of the operands. Division of integers and floating-point functions return the
+/// default float type.
 fn result_type(call: &Call, operands: &[Operand], float: bool) -> Result<DType, UnknownCost> {
     let mut types = Vec::with_capacity(operands.len());
     for t in tensors(operands) {
-        // A scalar without a type cannot widen a tensor within its category.
+        // A scalar without a type cannot widen a tensor of its category.
         if t.shape.is_empty() && t.dtype.is_none() {
             continue;
         }
@@ -335,7 +337,7 @@ fn result_type(call: &Call, operands: &[Operand], float: bool) -> Result<DType, 
     })
 }
 
-/// What the result's element type is.
+/// The element type of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Out {
     Promoted,
@@ -344,7 +346,7 @@ enum Out {
     Bool,
 }
 
-/// The forward of any pointwise operator.
+/// The cost of the forward of any pointwise operator.
 fn map(
     call: &Call,
     operands: &[Operand],
@@ -376,8 +378,8 @@ fn read(call: &Call, operands: &[Operand]) -> Result<Vec<u64>, UnknownCost> {
     tensors(operands).map(|t| call.bytes(t)).collect()
 }
 
-/// The generic gradient: for each tensor operand one pass that reads dY and all operands and writes
-/// the operand's gradient (first at full size when it was broadcast).
+/// The cost of a generic gradient: for each tensor operand, one pass that reads dY and all operands and
+/// writes the operand's gradient (at full size first, if the operand was broadcast).
 fn gradients(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     let shape = broadcast_all(operands)?;
     let n = count(&shape);
@@ -410,14 +412,14 @@ fn gradients(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     call.one(flops, Ok(bytes), Dims::Elements { numel: n })
 }
 
-/// The gradient needs dY alone: scaling and sign changes.
+/// Whether the gradient needs dY alone: scaling and sign changes.
 fn saves_nothing(name: &str, operands: &[Operand]) -> bool {
     let by_number = operands.len() == 2 && tensors(operands).count() == 1;
     matches!(name, "neg" | "negative" | "conj_physical")
         || (by_number && matches!(name, "mul" | "multiply" | "div" | "divide" | "true_divide"))
 }
 
-/// Summing a full-size gradient down to a broadcast operand.
+/// FLOPs and bytes of summing a full-size gradient to the shape of a broadcast operand.
 fn unbroadcast(call: &Call, t: &Tensor, n: u64, full: u64) -> Result<(u64, u64), UnknownCost> {
     Ok((n, full.saturating_add(call.dense(count(&t.shape), t)?)))
 }
@@ -457,7 +459,7 @@ fn unary(call: &Call) -> Result<OpCost, UnknownCost> {
     map(call, &operands, 1, out)
 }
 
-/// Two operands; also `max` and `min` of two tensors.
+/// The cost of a binary operator, including `max` and `min` of two tensors.
 pub(super) fn binary(call: &Call) -> Result<OpCost, UnknownCost> {
     let names: [&[&str]; 3] = [
         &["input", "self"],
@@ -511,7 +513,8 @@ pub(super) fn binary(call: &Call) -> Result<OpCost, UnknownCost> {
     map(call, &operands, per_element, out)
 }
 
-/// The gradient of a sum is dY; only a broadcast operand costs something: its sum.
+/// The cost of the gradient of a sum. It equals dY, so only the sums for broadcast operands cost
+/// anything.
 fn sum_backward(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     let n = count(&broadcast_all(operands)?);
     let full = n.saturating_mul(result_type(call, operands, false)?.bytes());
@@ -523,7 +526,7 @@ fn sum_backward(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost
         bytes = bytes.saturating_add(traffic);
     }
     if bytes == 0 {
-        // A kernel ran, and it is none of the gradient's: nothing here explains it.
+        // The gradient needs no kernel, but a kernel ran: its cost is unknown.
         return Err(UnknownCost::UnknownOp);
     }
     call.one(flops, Ok(bytes), Dims::Elements { numel: n })
@@ -542,7 +545,7 @@ fn outer(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     call.one(n, bytes, Dims::Elements { numel: n })
 }
 
-/// The weight of `prelu` runs along dimension 1, not along the last.
+/// The cost of `prelu`, whose weight runs along dimension 1, not the last one.
 fn prelu(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     let [Operand::Tensor(x), Operand::Tensor(w)] = operands else {
         return Err(UnknownCost::BadArguments);
@@ -550,7 +553,7 @@ fn prelu(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     let n = count(&x.shape);
     let dims = Dims::Elements { numel: n };
     if call.backward {
-        // dX and dw: dY and x read once, both written.
+        // dX and dw: dY and x are read once, both gradients are written.
         let bytes = total([
             call.dense(n, x),
             call.bytes(x),
@@ -619,7 +622,7 @@ fn where_(call: &Call) -> Result<OpCost, UnknownCost> {
     let operands = operands(call, 3, names)?;
     let values = operands.get(1..).unwrap_or_default();
     if tensors(values).next().is_none() {
-        // `where(condition)` is nonzero; two numbers give the default float.
+        // `where(condition)` is nonzero; two numbers have the default float type.
         let numbers = values.len() == 2;
         let n = count(&condition.shape);
         return if numbers {
@@ -678,7 +681,7 @@ fn dropout(call: &Call) -> Result<OpCost, UnknownCost> {
         return Ok(cost);
     }
     let e: Bytes = call.dense(n, x);
-    // One byte per element; drawn per channel it is too small to matter.
+    // One byte per element. A mask drawn per channel is negligible.
     let per_channel = call.name.starts_with("feature") || call.name.ends_with('d');
     let mask = if per_channel { 0 } else { n };
     let bytes = if call.backward {

@@ -145,14 +145,14 @@ fn elements(n: u64) -> Dims {
     Dims::Elements { numel: n }
 }
 
-/// Spatial dimensions, from the digit in the name.
+/// The number of spatial dimensions, from the digit in the name.
 fn spatial_dims(name: &str) -> usize {
     name.chars()
         .find_map(|c| c.to_digit(10))
         .map_or(2, |d| d as usize)
 }
 
-/// The leading dimensions' elements and the spatial sizes.
+/// The number of elements in the leading dimensions, and the spatial sizes.
 fn split(x: &Tensor, dims: usize) -> Result<(u64, &[u64]), UnknownCost> {
     let at = x
         .shape
@@ -252,7 +252,7 @@ fn max_pool_backward(call: &Call) -> Result<OpCost, UnknownCost> {
 fn avg_pool(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let (out, taps) = if call.name.starts_with("lp_") {
-        // (x, norm_type, kernel, stride, ceil_mode): not the order of the others.
+        // (x, norm_type, kernel, stride, ceil_mode): differs from the order of the others.
         return Err(UnknownCost::UnknownOp);
     } else {
         window(call, x, None, 4)?
@@ -283,7 +283,7 @@ fn adaptive_pool(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(n, bytes, elements(out))
 }
 
-/// One size for all, one each, or `None` where the input's is kept.
+/// Output sizes: one for all dimensions or one each; `None` keeps the input size.
 fn output_sizes(call: &Call, spatial: &[u64]) -> Result<Vec<u64>, UnknownCost> {
     match call.arg(1, &["output_size"]) {
         Some(ArgValue::Int(n)) => Ok(vec![size(*n)?; spatial.len()]),
@@ -351,8 +351,8 @@ fn upsample(call: &Call) -> Result<OpCost, UnknownCost> {
     Ok(cost)
 }
 
-/// Elements of the resized spatial dimensions: from the size, or from the scale (rounded down, as
-/// torch.nn.functional.interpolate documents).
+/// The number of elements in the resized spatial dimensions: from the size, or from the scale (rounded
+/// down, as torch.nn.functional.interpolate documents).
 fn resized(call: &Call, spatial: &[u64], python: bool) -> Result<u64, UnknownCost> {
     if let Given::Value(sizes) = call.ints(1, &["size", "output_size"])
         && !sizes.is_empty()

@@ -76,7 +76,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 const OUTPUT_NOT_COUNTED: &str = "reduced dimensions not recorded: the output is not counted";
 
-/// What is left after reducing `dims`, or `None` when they are not recorded.
+/// The number of elements after reducing `dims`, or `None` if the dimensions are not recorded.
 fn kept(t: &Tensor, dims: Given<Vec<i64>>) -> Result<Option<u64>, UnknownCost> {
     let dims = match dims {
         Given::Default => return Ok(Some(1)),
@@ -96,8 +96,8 @@ fn kept(t: &Tensor, dims: Given<Vec<i64>>) -> Result<Option<u64>, UnknownCost> {
     Ok(Some(product(left.map(|(_, &d)| d))))
 }
 
-/// Which dimensions are reduced. A flag or a type in the place of `dim` is another overload's
-/// argument (`var(x, unbiased)`, `mean(x, dtype)`).
+/// The reduced dimensions. A flag or a type in the position of `dim` is an argument of another overload
+/// (`var(x, unbiased)`, `mean(x, dtype)`).
 fn dims(call: &Call) -> Given<Vec<i64>> {
     let at = match call.name {
         "norm" | "linalg_vector_norm" | "linalg_norm" => 2,
@@ -145,8 +145,8 @@ fn is_complex(d: DType) -> bool {
     matches!(d, DType::Complex64 | DType::Complex128)
 }
 
-/// The cost once the output is known. The gradient goes the other way: it reads dY (and, unless the
-/// operator is linear, x) and writes dX.
+/// The cost for a known output size. The gradient reads dY (and, unless the operator is linear, x) and
+/// writes dX.
 fn finish(
     call: &Call,
     x: &Tensor,
@@ -175,7 +175,7 @@ fn finish(
     Ok(cost)
 }
 
-/// `max(x)`, `max(x, dim)`, `max(x, other)`, `argmax(x, dim)`.
+/// The cost of `max(x)`, `max(x, dim)`, `max(x, other)` or `argmax(x, dim)`.
 fn extremum(call: &Call) -> Result<OpCost, UnknownCost> {
     let arg = call.name.starts_with("arg");
     if !arg && call.optional(1, &["other"]).is_some() {

@@ -1,5 +1,5 @@
-//! Recurrent layers and cells. What counts is their GEMMs: every weight matrix meets every time
-//! step of every sequence once.
+//! Recurrent layers and cells. The cost is that of their GEMMs: every weight matrix is multiplied once
+//! with every time step of every sequence.
 
 use super::Entry;
 use super::call::{Bytes, Call, Given, Part, count, product, size, sum, total};
@@ -101,7 +101,7 @@ fn rnn_dims(rows: u64, n: u64, k: u64) -> Dims {
     }
 }
 
-/// Forward, or the two gradients of the same size.
+/// The cost of the forward, or of the two gradients, which have the same size.
 fn parts(call: &Call, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, UnknownCost> {
     if !call.backward && !call.name.ends_with("_backward") {
         return call.one(flops, bytes, dims);
@@ -131,7 +131,7 @@ fn layers(call: &Call) -> Result<OpCost, UnknownCost> {
     }
 }
 
-/// From the weights themselves; projections are matrices like the others.
+/// The cost from the weight tensors. Projections are matrices like the others.
 fn listed(call: &Call, x: &Tensor, rows: u64, weights: &[&Tensor]) -> Result<OpCost, UnknownCost> {
     let matrices = || weights.iter().filter(|w| w.shape.len() == 2);
     let elements = sum(matrices().map(|w| count(&w.shape)));
@@ -156,7 +156,7 @@ fn listed(call: &Call, x: &Tensor, rows: u64, weights: &[&Tensor]) -> Result<OpC
     parts(call, product([2, rows, elements]), bytes, dims)
 }
 
-/// Where a vendor's operator keeps the description of its layers.
+/// The positions of the layer description in the arguments of a vendor's operator.
 #[derive(Debug, Clone, Copy)]
 struct Described {
     mode: usize,
@@ -166,9 +166,10 @@ struct Described {
     bidirectional: usize,
 }
 
-/// `_cudnn_rnn(x, weight, stride0, buffer, hx, cx, mode, hidden_size, proj_size, num_layers, ...)`;
-/// MIOpen's has neither the flat buffer nor projections. The backward operators list the output and
-/// three gradients more before the mode, MIOpen's the flat buffer too.
+/// The layer description of `_cudnn_rnn(x, weight, stride0, buffer, hx, cx, mode, hidden_size,
+/// proj_size, num_layers, ...)`. MIOpen's operator has neither the flat buffer nor projections. The
+/// backward operators list the output and three gradients before the mode, and MIOpen's also has the
+/// flat buffer.
 fn vendor(call: &Call) -> Option<Described> {
     let cudnn = |first: usize| Described {
         mode: first,
@@ -198,7 +199,7 @@ fn bidirectional(call: &Call) -> Result<bool, UnknownCost> {
     call.flag(at, &["bidirectional"]).or(false)
 }
 
-/// From the description, when the list of weights is not recorded.
+/// The cost from the layer description, if the list of weights is not recorded.
 fn described(call: &Call, x: &Tensor, rows: u64) -> Result<OpCost, UnknownCost> {
     let at = vendor(call).ok_or(UnknownCost::NoShapes)?;
     let need = |given: Given<i64>| given.value().ok_or(UnknownCost::NoShapes).and_then(size);
@@ -234,7 +235,7 @@ fn described(call: &Call, x: &Tensor, rows: u64) -> Result<OpCost, UnknownCost> 
     parts(call, product([2, rows, matrices]), bytes, dims)
 }
 
-/// A cell's two GEMMs: `[B, I] x [I, g H]` and `[B, H] x [H, g H]`.
+/// The cost of a cell's two GEMMs: `[B, I] x [I, g H]` and `[B, H] x [H, g H]`.
 fn cell(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let h = state(call)?;
@@ -266,7 +267,7 @@ fn cell(call: &Call) -> Result<OpCost, UnknownCost> {
     )
 }
 
-/// The hidden state, alone or first of a pair.
+/// The hidden state, alone or as the first of a pair.
 fn state<'a>(call: &Call<'a>) -> Result<&'a Tensor, UnknownCost> {
     match call.arg(1, &["hx"]) {
         Some(ArgValue::Tensor(t)) => Ok(t),
@@ -274,13 +275,13 @@ fn state<'a>(call: &Call<'a>) -> Result<&'a Tensor, UnknownCost> {
             Some(ArgValue::Tensor(t)) => Ok(t),
             _ => Err(UnknownCost::NoShapes),
         },
-        // Called without a state: the module made one of zeros, and its size is not recorded.
+        // Without a state argument, the module creates one of zeros, whose size is not recorded.
         _ => Err(UnknownCost::NoShapes),
     }
 }
 
-/// Reads the gradients of the new states, the old and new one and the four gates; writes the gates'
-/// gradients and the old state's.
+/// The cost of the gates' gradients. Reads the gradients of the new states, the old and the new state
+/// and the four gates; writes the gradients of the gates and the old state.
 fn fused_lstm_cell_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let state = call.tensor(2, &["cx"])?;
     let gates = call.tensor(4, &["workspace"])?;

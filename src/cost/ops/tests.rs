@@ -1,4 +1,4 @@
-//! Formulas against values computed by hand, the table against itself, and hostile arguments.
+//! Formulas compared with values computed by hand, consistency of the table, and malicious arguments.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -102,7 +102,7 @@ fn the_table_is_complete_and_unambiguous() {
 }
 
 #[test]
-fn what_is_no_operator_is_not_known() {
+fn names_that_are_not_operators_are_unknown() {
     for name in [
         "torch.__getattr__",
         "Tensor.size",
@@ -128,7 +128,7 @@ fn what_is_no_operator_is_not_known() {
 }
 
 #[test]
-fn linear_and_its_gradients() {
+fn linear_costs_match_hand_computed_values() {
     let (x, w, b) = (t(&[2, 3, 8], Fp16), t(&[5, 8], Fp16), t(&[5], Fp16));
     // 6 rows: 2*6*5*8 FLOPs; (48 + 40 + 5 + 30) elements of 2 bytes
     let forward = fprop(
@@ -183,7 +183,7 @@ fn an_addmm_node_accepts_the_arguments_of_linear() {
 }
 
 #[test]
-fn the_contiguous_dimensions_follow_the_strides() {
+fn contiguous_dimensions_follow_the_strides() {
     let contiguous = |a, b| match fprop("aten::mm", vec![a, b]).unwrap().roles[0].dims {
         Dims::Gemm { contiguous, .. } => contiguous,
         other => panic!("{other:?}"),
@@ -193,13 +193,13 @@ fn the_contiguous_dimensions_follow_the_strides() {
         contiguous(t(&[4, 6], Fp16), t(&[6, 8], Fp16)),
         (false, true, true)
     );
-    // the weight gradient dY^T x: m of A, n of B and C; k is harmless
+    // Weight gradient dY^T x: m of A, n of B and C; the alignment of k does not matter.
     let (a, b) = (strided(&[4, 6], &[1, 4]), strided(&[6, 8], &[8, 1]));
     assert_eq!(contiguous(a, b), (true, true, false));
 }
 
 #[test]
-fn without_types_a_gemm_still_has_flops() {
+fn gemm_without_dtypes_has_flops() {
     let values = || vec![untyped(&[4, 6]), untyped(&[6, 8])];
     let cost_of = |dtype| {
         cost(
@@ -217,7 +217,7 @@ fn without_types_a_gemm_still_has_flops() {
         (known.bytes(), known.bytes_known),
         (2 * (24 + 48 + 32), true)
     );
-    // the cost of anything bound by memory is unknown
+    // The cost of memory-bound operators is unknown.
     assert_eq!(
         fprop("aten::relu", vec![untyped(&[4])]),
         Err(UnknownCost::NoDType)
@@ -225,7 +225,7 @@ fn without_types_a_gemm_still_has_flops() {
 }
 
 #[test]
-fn einsum_sorts_its_letters() {
+fn einsum_letters_become_batch_m_n_and_k() {
     let equation = ArgValue::Str("bhqd, bkhd -> bhqk".into());
     let operands = vec![equation, t(&[2, 4, 6, 8], Fp32), t(&[2, 5, 4, 8], Fp32)];
     let cost = fprop("torch.einsum", operands).unwrap();
@@ -243,7 +243,7 @@ fn einsum(equation: &str, operands: Vec<ArgValue>) -> Result<OpCost, UnknownCost
 }
 
 #[test]
-fn einsum_in_all_its_forms() {
+fn einsum_forms_are_costed() {
     let (a, b) = (|| t(&[7, 2, 3], Fp32), || t(&[7, 3, 5], Fp32));
     let product = (2 * 7 * 2 * 3 * 5, 4 * (42 + 105 + 70));
     for equation in [
@@ -255,16 +255,16 @@ fn einsum_in_all_its_forms() {
         let cost = einsum(equation, vec![a(), b()]);
         assert_eq!(totals(cost), product, "{equation}");
     }
-    // Without a result the letters that stand once: i and k; b is summed over.
+    // Without a result: the letters that occur once, i and k; b is summed over.
     let summed = einsum("bij,bjk", vec![a(), b()]);
     assert_eq!(totals(summed), (2 * 7 * 2 * 3 * 5, 4 * (42 + 105 + 10)));
-    // The operands as one list, as aten takes them.
+    // The operands as one list, which is aten's signature.
     let listed = einsum("bij,bjk->bik", vec![ArgValue::List(vec![a(), b()])]);
     assert_eq!(totals(listed), product);
-    // One operand: a transposition moves, a sum adds.
+    // One operand: a transposition moves data, a sum adds.
     assert_eq!(totals(einsum("bij->bji", vec![a()])), (0, 4 * 84));
     assert_eq!(totals(einsum("bij->b", vec![a()])), (42, 4 * 49));
-    // Three: the order of contraction is not in the profile.
+    // Three operands: the order of contraction is not recorded.
     let three = einsum("ij,jk,kl->il", vec![a(), b(), a()]);
     assert_eq!(three, Err(UnknownCost::DataDependent));
     assert_eq!(
@@ -274,7 +274,7 @@ fn einsum_in_all_its_forms() {
 }
 
 #[test]
-fn products_of_small_types() {
+fn scaled_and_grouped_products_of_small_types_are_costed() {
     let (a, b) = (|| t(&[4, 6], DType::Int8), || t(&[6, 8], DType::Int8));
     assert_eq!(
         totals(fprop("aten::_int_mm", vec![a(), b()])),
@@ -315,13 +315,13 @@ fn causal_attention_has_both_counts() {
         fprop("flash_attn::_flash_attn_forward", values).unwrap()
     };
     let per_pair = 2 * 2 * 32;
-    // the last query sees all keys
+    // The last query attends to all keys.
     for (q, k, pairs) in [(4, 4, 10), (2, 5, 4 + 5), (1, 9, 9), (5, 2, 1 + 2)] {
         let cost = flash(q, k);
         assert_eq!(cost.flops(), q * k * per_pair, "{q} {k}");
         assert_eq!(cost.causal_flops(), Some(pairs * per_pair), "{q} {k}");
     }
-    // SDPA's mask begins in the other corner: query i sees i keys
+    // SDPA's mask starts in the other corner: query i attends to i keys.
     let sdpa = |q: u64, k: u64, causal: bool| {
         let of = |s| t(&[1, 2, s, 16], Fp16);
         let none = ArgValue::None;
@@ -338,7 +338,7 @@ fn causal_attention_has_both_counts() {
     assert_eq!(sdpa(2, 5, true).causal_flops(), Some(3 * per_pair));
     assert_eq!(sdpa(5, 2, true).causal_flops(), Some(9 * per_pair));
     assert_eq!(sdpa(5, 2, false).causal_flops(), None);
-    // Grouped queries: 8 query heads over 2 of keys; the query heads count.
+    // Grouped queries: 8 query heads share 2 key heads; the query heads count.
     let grouped = vec![
         t(&[1, 8, 4, 16], Fp16),
         t(&[1, 2, 4, 16], Fp16),
@@ -350,7 +350,7 @@ fn causal_attention_has_both_counts() {
 }
 
 #[test]
-fn paged_attention_depends_on_what_was_cached() {
+fn paged_attention_cost_is_data_dependent() {
     let q = t(&[888, 8, 64], Fp16);
     let cost = fprop(
         "vllm::unified_attention_with_output",
@@ -360,7 +360,7 @@ fn paged_attention_depends_on_what_was_cached() {
 }
 
 #[test]
-fn messages_and_what_they_put_on_the_wire() {
+fn collectives_have_message_and_wire_bytes() {
     let message = |name: &str, values| {
         let cost = fprop(name, values).unwrap();
         assert_eq!((cost.family, cost.flops()), (Family::Communication, 0));
@@ -374,7 +374,7 @@ fn messages_and_what_they_put_on_the_wire() {
         };
         (cost.bytes(), bytes, ranks, wire_bytes)
     };
-    // In place, in a list: its tensors together are the message; how many ranks is not said.
+    // In place, in a list: the tensors together are the message. The number of ranks is not recorded.
     let grads = ArgValue::List(vec![t(&[100], Fp32), t(&[50], Fp32)]);
     assert_eq!(
         message("c10d::allreduce_", vec![grads]),
@@ -393,7 +393,7 @@ fn messages_and_what_they_put_on_the_wire() {
 }
 
 #[test]
-fn whatever_a_communication_library_runs_is_communication() {
+fn all_operators_of_communication_libraries_are_communication() {
     for name in [
         "nccl::all_reduce",
         "nccl::coalesced",
@@ -415,7 +415,7 @@ fn whatever_a_communication_library_runs_is_communication() {
 }
 
 #[test]
-fn recurrent_backward_takes_the_description() {
+fn recurrent_backward_cost_follows_the_layer_description() {
     // 2 layers of LSTM, 6 steps of 3 sequences, 4 -> 5, both directions
     let x = || t(&[6, 3, 4], Fp32);
     let hidden = || ArgValue::Unknown;
@@ -443,14 +443,14 @@ fn recurrent_backward_takes_the_description() {
     let backward = fprop("aten::_cudnn_rnn_backward", list(9)).unwrap();
     let roles: Vec<_> = backward.roles.iter().map(|r| (r.role, r.flops)).collect();
     assert_eq!(roles, [(Role::Dgrad, flops), (Role::Wgrad, flops)]);
-    // MIOpen has no flat buffer and no projections.
+    // MIOpen has neither a flat buffer nor projections.
     let mut miopen = list(4);
     miopen.remove(7);
     assert_eq!(fprop("aten::miopen_rnn", miopen).unwrap().flops(), flops);
 }
 
 #[test]
-fn batched_embedding_tables() {
+fn batched_embedding_tables_are_costed() {
     let hidden = || ArgValue::Unknown;
     // 2 tables, 24 columns together, 10 lookups in 2 x 3 bags
     let mut values = vec![hidden(), t(&[4000], Fp16)];
@@ -459,7 +459,7 @@ fn batched_embedding_tables() {
     values.extend([hidden(), hidden(), t(&[10], Int64), t(&[7], Int64)]);
     let name = "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function";
     let cost = fprop(name, values.clone()).unwrap();
-    // rows 12 wide on average; 3 bags of 24
+    // Rows are 12 wide on average; 3 bags of 24.
     assert_eq!(cost.flops(), 2 * 10 * 12);
     assert_eq!(cost.bytes(), 80 + 56 + 2 * 120 + 2 * 72);
     assert!(cost.note.is_some());
@@ -468,7 +468,7 @@ fn batched_embedding_tables() {
 }
 
 #[test]
-fn convolutions_know_every_argument_order() {
+fn convolutions_accept_every_argument_order() {
     // 1x3x8x8 * 4x3x3x3, stride 2, padding 1: 4x4 out; 2*16*4*27 FLOPs
     let expected = (3456, 4 * (192 + 108 + 64));
     let (x, w) = (t(&[1, 3, 8, 8], Fp32), t(&[4, 3, 3, 3], Fp32));
@@ -536,7 +536,7 @@ fn same_padding_keeps_the_size() {
 }
 
 #[test]
-fn attention_packs_equal_sequences() {
+fn packed_attention_assumes_equal_sequences() {
     // 2 sequences of 4 in 8 rows, 3 heads of 16: 2*2*3*4*4*(16+16)
     let qkv = || t(&[8, 3, 16], Bf16);
     let lengths = || t(&[3], DType::Int32);
@@ -547,13 +547,13 @@ fn attention_packs_equal_sequences() {
     .unwrap();
     assert_eq!(cost.flops(), 6144);
     assert!(cost.note.is_some());
-    // without lengths the work is data
+    // Without lengths, the work depends on unrecorded data.
     let alone = fprop("aten::_flash_attention_forward", vec![qkv(), qkv(), qkv()]);
     assert_eq!(alone, Err(UnknownCost::DataDependent));
 }
 
 #[test]
-fn softmax_and_norms() {
+fn softmax_and_norm_costs_match_hand_computed_values() {
     let x = || t(&[4, 10], Fp16);
     let w = || t(&[10], Fp16);
     let half_to_float = vec![x(), ArgValue::Int(-1), ArgValue::Bool(true)];
@@ -603,15 +603,15 @@ fn pointwise_counts_broadcasts_scalars_and_promotion() {
         totals(fprop("aten::gt", vec![t(&[8], Fp32), ArgValue::Int(0)])),
         (8, 32 + 8)
     );
-    // until 2020: add_(self, alpha, other)
+    // Until 2020: add_(self, alpha, other).
     let legacy = vec![t(&[8], Fp32), ArgValue::Int(-20), t(&[8], Fp32)];
     assert_eq!(totals(fprop("Tensor.add_", legacy)), (16, 96));
-    // a broadcast bias: the gradient is a sum over the 4 rows
+    // A broadcast bias: its gradient is a sum over the 4 rows.
     assert_eq!(
         totals(bprop("torch.add", vec![t(&[4, 8], Fp32), t(&[8], Fp32)])),
         (32, 128 + 32)
     );
-    // scaling saves nothing
+    // The gradient of scaling needs no saved tensor.
     assert_eq!(
         totals(bprop(
             "torch.mul",
@@ -619,12 +619,12 @@ fn pointwise_counts_broadcasts_scalars_and_promotion() {
         )),
         (8, 64)
     );
-    // a relu needs its result
+    // The gradient of a relu needs its result.
     assert_eq!(totals(bprop("torch.relu", vec![t(&[8], Fp32)])), (8, 96));
 }
 
 #[test]
-fn embedding_takes_its_arguments_in_either_order() {
+fn embedding_accepts_its_arguments_in_either_order() {
     let (table, indices) = (t(&[100, 4], Fp32), t(&[3], Int64));
     let expected = (0, 24 + 2 * 48);
     assert_eq!(
@@ -653,7 +653,7 @@ fn embedding_takes_its_arguments_in_either_order() {
 }
 
 #[test]
-fn reductions_and_their_outputs() {
+fn reduction_costs_depend_on_the_reduced_dimensions() {
     assert_eq!(
         totals(fprop("torch.sum", vec![t(&[4, 8], Fp32), ints(&[-1])])),
         (32, 128 + 16)
@@ -668,7 +668,7 @@ fn reductions_and_their_outputs() {
     let hidden = fprop("aten::sum", vec![t(&[4, 8], Fp32), ArgValue::Unknown]).unwrap();
     assert_eq!(hidden.bytes(), 128);
     assert!(hidden.note.is_some());
-    // max of two tensors is pointwise
+    // The max of two tensors is pointwise.
     let two = fprop("torch.max", vec![t(&[8], Fp32), t(&[8], Fp32)]).unwrap();
     assert_eq!((two.family, two.bytes()), (Family::Pointwise, 96));
 }
@@ -780,7 +780,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8_000))]
 
     #[test]
-    fn no_arguments_make_it_panic(
+    fn arbitrary_arguments_do_not_panic(
         name in any_name(),
         args in any_args(),
         from_forward in any::<bool>(),
@@ -795,7 +795,7 @@ proptest! {
     }
 
     #[test]
-    fn no_name_makes_it_panic(module in ".{0,12}", name in "[_a-zA-Z0-9.: ]{0,24}|.{0,12}") {
+    fn arbitrary_names_do_not_panic(module in ".{0,12}", name in "[_a-zA-Z0-9.: ]{0,24}|.{0,12}") {
         let op = OpName { module, name };
         prop_assert_eq!(knows(&op), family(&op).is_some());
     }

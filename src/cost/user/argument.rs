@@ -1,4 +1,4 @@
-//! Arguments as tests write them: `"fp16[8, 64]"`, `"[8, 64]"`, `"none"`, `2`, `{ name = "x", ... }`.
+//! The arguments of tests: `"fp16[8, 64]"`, `"[8, 64]"`, `"none"`, `2`, `{ name = "x", ... }`.
 
 use ::toml::de::DeValue;
 
@@ -6,14 +6,14 @@ use crate::base::DType;
 use crate::base::toml::{Table, Value};
 use crate::correlate::{Arg, ArgValue, Tensor};
 
-/// Dimensions of a tensor; PyTorch allows 64.
+/// Maximum number of dimensions of a tensor; PyTorch allows 64.
 pub(super) const MAX_RANK: usize = 64;
 
 const FORMS: &str = "a tensor is \"fp16[8, 64]\", or \"[8, 64]\" when its type is not recorded; also \
                      \"none\", \"?\" (passed, not recorded), numbers, true, false, lists, \
                      { text = \"...\" }";
 
-/// One argument of a test; `None` after a complaint.
+/// One argument of a test; `None` if a message was reported.
 pub(super) fn argument(value: &Value<'_>) -> Option<Arg> {
     let DeValue::Table(_) = value.raw() else {
         return Some(Arg {

@@ -1,4 +1,4 @@
-//! The keys of cost files: what the loader takes, the documents explain and editors complete.
+//! The keys of cost files, for the loader, the documentation and the JSON Schema.
 
 use super::argument::MAX_RANK;
 use super::read::{DIRECTIONS, MAX_ENTRIES};
@@ -81,7 +81,7 @@ pub const TEST_KEYS: &[Key] = keys! {
     "unknown": Shape::Word(|| UnknownCost::ALL.map(UnknownCost::name).into()),
 };
 
-/// The keys of an argument that is spelled out.
+/// The keys of an argument written as a table.
 pub(super) const ARGUMENT_KEYS: &[Key] = keys! {
     /// its keyword, when it was passed by one
     "name": Shape::Text(0, 200),

@@ -132,7 +132,7 @@ impl UserCosts {
     /// Reads and checks the files at the given paths.
     ///
     /// # Errors
-    /// A complaint for each file that cannot be read and for each mistake in the others.
+    /// A message for each file that cannot be read and for each mistake in the others.
     pub fn load(paths: &[PathBuf]) -> Result<UserCosts, Complaints> {
         let complaints = Complaints::new();
         let mut sources = Vec::new();
@@ -157,7 +157,7 @@ impl UserCosts {
     /// Checks files that have been read.
     ///
     /// # Errors
-    /// A complaint for each mistake.
+    /// A message for each mistake.
     pub fn read(sources: &[Arc<Source>]) -> Result<UserCosts, Complaints> {
         read::files(sources)
     }

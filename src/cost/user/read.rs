@@ -1,4 +1,4 @@
-//! Reads cost files into checked costs, pushing every complaint.
+//! Reads cost files into checked costs and reports every mistake.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) const DIRECTIONS: [(Direction, &str); 3] = [
     (Direction::Update, "update"),
 ];
 
-/// Costs and tests of all files together; a file of thousands is a mistake.
+/// Maximum number of costs and tests in all files together.
 pub(super) const MAX_ENTRIES: usize = 5_000;
 
 /// Reads all files.
@@ -47,7 +47,7 @@ struct Reader<'a> {
     complaints: &'a Complaints,
 }
 
-/// A cost with where it stands, until it is known whether a test proves it.
+/// A cost and its position, kept until it is known whether a test covers it.
 struct Placed {
     cost: UserCost,
     op_span: Range<usize>,
@@ -83,7 +83,8 @@ impl Reader<'_> {
             .iter()
             .filter_map(|t| self.case(t, &own, whole))
             .collect();
-        // A test that is wrong itself may be the one a cost needs.
+        // An invalid test may be the one that covers a cost, so missing tests are reported only if all
+        // are valid.
         if cases.len() == tests.len() {
             self.unproven(&root, &costs, &own, &cases);
         }
@@ -132,7 +133,7 @@ impl Reader<'_> {
         list.into_iter().map(|name| name.value.to_owned()).collect()
     }
 
-    /// The dimensions, when there are any; `None` after complaints.
+    /// The dimensions, if there are any; `None` if a message was reported.
     fn dims(&self, table: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Option<GemmDims>> {
         if !table.has("dims") {
             return Some(None);
@@ -183,7 +184,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Complains about costs no call can reach.
+    /// Reports costs that no call can reach.
     fn twice(&self, root: &Table<'_>, costs: &[Placed]) {
         for (i, later) in costs.iter().enumerate() {
             let same = |earlier: &&Placed| {
@@ -197,7 +198,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Complains about costs no test holds to their figures.
+    /// Reports costs without a test of their FLOPs and bytes.
     fn unproven(&self, root: &Table<'_>, costs: &[Placed], own: &UserCosts, cases: &[Case]) {
         for (i, placed) in costs.iter().enumerate() {
             let proves = |case: &&Case| {
@@ -247,7 +248,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The arguments, and how the file writes them.
+    /// The arguments, and their text in the file.
     fn case_args(&self, table: &Table<'_>) -> Option<(OpArgs, String)> {
         let list = table.get("args")?.list()?;
         let items: Vec<_> = list.iter().map(argument).collect();
@@ -283,7 +284,8 @@ impl Reader<'_> {
     }
 }
 
-/// A pattern that names something: one of stars alone would turn every range into an operator.
+/// The operator pattern. It must not consist of stars alone, which would turn every range into an
+/// operator.
 fn pattern<'t>(table: &Table<'_>, op: At<&'t str>) -> Option<At<&'t str>> {
     if op.value.chars().any(char::is_alphanumeric) {
         return Some(op);
@@ -293,7 +295,7 @@ fn pattern<'t>(table: &Table<'_>, op: At<&'t str>) -> Option<At<&'t str>> {
     None
 }
 
-/// An operator as people write it, `my_lib::fused_mlp` or `MyModule.forward`: the last part is the
+/// The operator of a name such as `my_lib::fused_mlp` or `MyModule.forward`; the last part is the
 /// operator.
 pub fn op_name(text: &str) -> OpName {
     let split = text.rsplit_once("::").or_else(|| text.rsplit_once('.'));

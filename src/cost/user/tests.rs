@@ -1,4 +1,4 @@
-//! Cost files: what they may say, what they are told when they are wrong, what they cost.
+//! Cost files: valid keys, messages for mistakes, and resulting costs.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -50,7 +50,7 @@ fn read(text: &str) -> Result<UserCosts, Complaints> {
     UserCosts::read(&[Source::new("my.toml", text)])
 }
 
-/// A file with one cost whose expressions are these, and a test.
+/// A file with one cost with these expressions, and a test.
 fn with(flops: &str, bytes: &str) -> String {
     format!(
         "[[cost]]\nop = \"a::b\"\nfamily = \"pointwise\"\nargs = [\"x\", \"y\"]\nflops = '{flops}'\n\
@@ -76,7 +76,7 @@ fn args(values: Vec<(Option<&str>, ArgValue)>) -> OpArgs {
     }
 }
 
-/// The FLOPs an expression gives for some arguments.
+/// The FLOPs that an expression returns for some arguments.
 fn flops(expression: &str, values: Vec<(Option<&str>, ArgValue)>) -> Result<u64, UnknownCost> {
     let costs = read(&with(expression, "1")).unwrap_or_else(|c| panic!("{expression}: {c}"));
     let cost = &costs.costs()[0];
@@ -85,7 +85,7 @@ fn flops(expression: &str, values: Vec<(Option<&str>, ArgValue)>) -> Result<u64,
 }
 
 #[test]
-fn a_good_file_is_read_and_proved() {
+fn valid_files_are_read_and_their_tests_pass() {
     let costs = read(GOOD).unwrap_or_else(|c| panic!("{c}"));
     let wrong: Vec<_> = costs.prove().into_iter().filter(|p| !p.passed()).collect();
     assert_eq!(wrong, []);
@@ -94,7 +94,7 @@ fn a_good_file_is_read_and_proved() {
     assert!(costs.knows(&op) && !costs.knows(&op_name("my_lib::fused")));
     let forward = costs.find(&op, Direction::Unknown, false).unwrap();
     assert_eq!(forward.direction, None);
-    // Known by its forward's arguments only: what the forward costs says nothing of it.
+    // Only the forward's arguments are known, and the forward's cost does not apply to the update.
     let update = costs.find(&op, Direction::Update, true);
     assert!(update.is_none());
     let backward = costs.find(&op, Direction::Bprop, true).unwrap();
@@ -107,7 +107,7 @@ fn a_good_file_is_read_and_proved() {
 }
 
 #[test]
-fn dimensions_become_those_of_a_product() {
+fn dims_become_gemm_dimensions() {
     let costs = read(GOOD).unwrap();
     let case = &costs.cases()[0];
     let cost = costs.costs()[0].cost(&case.args, Direction::Fprop, None);
@@ -121,7 +121,7 @@ fn dimensions_become_those_of_a_product() {
 }
 
 #[test]
-fn patterns_cover_modules() {
+fn patterns_match_modules() {
     let text = with("1", "1").replace("a::b", "MyModule.*");
     let text = text.replacen(
         "op = \"MyModule.*\"\nargs",
@@ -140,7 +140,7 @@ fn patterns_cover_modules() {
 }
 
 #[test]
-fn functions_answer_from_the_arguments() {
+fn functions_read_the_arguments() {
     let f32 = Some(DType::Fp32);
     let list = || ArgValue::List(vec![tensor(&[2, 3], f32), tensor(&[5], Some(DType::Fp16))]);
     let x = || (None, tensor(&[4, 6], f32));
@@ -206,7 +206,7 @@ fn functions_answer_from_the_arguments() {
             Ok(2),
         ),
         ("ceil_to(dim(0, 1), 8)", vec![x()], Ok(8)),
-        // What is not asked for does no harm.
+        // An invalid query in a branch that is not evaluated is no error.
         ("rank(0) == 2 ? 1 : dim(0, 5)", vec![x()], Ok(1)),
         ("dim(0, 0) - 5", vec![x()], Err(UnknownCost::BadArguments)),
         (
@@ -235,7 +235,7 @@ fn functions_answer_from_the_arguments() {
 }
 
 #[test]
-fn the_kernel_can_prove_a_type_the_profile_lacks() {
+fn kernel_dtype_replaces_unrecorded_types() {
     let costs = read(&with("1", "bytes(0)")).unwrap();
     let untyped = args(vec![(None, tensor(&[4], None))]);
     let cost = |dtype| costs.costs()[0].cost(&untyped, Direction::Fprop, dtype);
@@ -254,7 +254,7 @@ fn expanded_operands_count_once() {
 }
 
 #[test]
-fn failing_tests_say_what_differs() {
+fn failing_tests_report_the_difference() {
     let outcome = |flops: &str, bytes: &str| {
         let costs = read(&with(flops, bytes)).unwrap();
         costs.prove()[0].outcome.to_string()
@@ -273,7 +273,7 @@ fn failing_tests_say_what_differs() {
 }
 
 #[test]
-fn every_mistake_is_complained_about() {
+fn every_mistake_is_reported() {
     let good = with("4", "16");
     for (text, complaint) in [
         ("", "no costs in this file"),
@@ -357,7 +357,7 @@ fn every_mistake_is_complained_about() {
 }
 
 #[test]
-fn all_mistakes_come_at_once_each_with_a_caret() {
+fn all_mistakes_are_reported_at_once_with_carets() {
     let text = "[[cost]]\nop = \"a::b\"\nfamly = \"gemm\"\nflops = 'numle(0)'\nbytes = 'dim(0)'\n";
     let shown = read(text).unwrap_err().render(false);
     for place in ["my.toml:3:1", "my.toml:4:10", "my.toml:5:10"] {
@@ -392,7 +392,7 @@ mod hostile {
 
     proptest! {
         #[test]
-        fn no_arguments_make_a_cost_panic(values in prop::collection::vec(any_value(), 0..5)) {
+        fn arbitrary_arguments_do_not_make_costs_panic(values in prop::collection::vec(any_value(), 0..5)) {
             let costs = read(GOOD).unwrap();
             let values = args(values.into_iter().map(|v| (None, v)).collect());
             for cost in costs.costs() {
@@ -401,7 +401,7 @@ mod hostile {
         }
 
         #[test]
-        fn no_text_makes_the_reader_panic(text in "(\\[\\[(cost|test)\\]\\]\n|(op|family|args|flops|bytes) = [\"'\\[\\]a-z0-9(), *+-]{0,20}\n){0,8}") {
+        fn arbitrary_text_does_not_make_the_reader_panic(text in "(\\[\\[(cost|test)\\]\\]\n|(op|family|args|flops|bytes) = [\"'\\[\\]a-z0-9(), *+-]{0,20}\n){0,8}") {
             let _ = read(&text);
         }
     }

@@ -1,9 +1,9 @@
-//! GEMMs, convolutions, attention.
+//! GEMMs, convolution_kernels_are_decoded, attention.
 
 use super::check;
 
 #[test]
-fn gemms() {
+fn gemm_kernels_are_decoded() {
     check(&[
         (
             "ampere_sgemm_128x64_tn",
@@ -264,7 +264,7 @@ fn gemms() {
 }
 
 #[test]
-fn convolutions() {
+fn convolution_kernels_are_decoded() {
     check(&[
         (
             "sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8_alignc4_execute_kernel_cudnn",
@@ -426,7 +426,7 @@ fn convolutions() {
 }
 
 #[test]
-fn attention_kernels() {
+fn attention_kernels_are_decoded() {
     check(&[
         (
             "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t, pytorch_flash::Flash_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t> >, false, true, false, false, false, true, false>(pytorch_flash::Flash_fwd_params)",

@@ -1,5 +1,5 @@
-//! Names with everything they should say, by hand: from real profiles and from the libraries' own
-//! documents. `describe` prints only what is set, so that a row reads like the answer.
+//! Kernel names with their expected properties, written by hand: from real profiles and from the
+//! documents of the libraries. `describe` prints only the properties that are set.
 
 use proptest::prelude::*;
 
@@ -50,7 +50,7 @@ fn describe(d: &DecodedName) -> String {
     words.join(" ")
 }
 
-/// `(name, what it says, label)`; an empty label is not compared.
+/// `(name, expected description, label)`; an empty label is not compared.
 type Row = (&'static str, &'static str, &'static str);
 
 fn check(rows: &[Row]) {
@@ -72,7 +72,7 @@ fn check(rows: &[Row]) {
 }
 
 #[test]
-fn bases_are_the_same_from_both_demanglers() {
+fn base_names_are_equal_for_both_demanglers() {
     let nsys = decode(
         "void at::native::<unnamed>::CatArrayBatchedCopy<float, unsigned int, (int)2>(T1 *)",
     );
@@ -84,7 +84,7 @@ fn bases_are_the_same_from_both_demanglers() {
 }
 
 #[test]
-fn hostile_names_take_linear_time() {
+fn malicious_names_take_linear_time() {
     let long = [
         "<".repeat(1 << 20),
         "(".repeat(1 << 20),
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn any_mixture_of_real_pieces_is_accepted(
+    fn any_combination_of_real_name_parts_is_accepted(
         pieces in prop::collection::vec(
             prop::sample::select(vec![
                 "void ", "at::native::", "<unnamed>::", "(anonymous namespace)::", "<", ">", "(", ")",

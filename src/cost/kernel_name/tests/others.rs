@@ -1,10 +1,10 @@
-//! Everything that is not a GEMM, a convolution or attention.
+//! Kernels other than GEMM, convolution and attention.
 
 use super::check;
 use crate::cost::kernel_name::{decode, is_communication};
 
 #[test]
-fn elementwise_and_reductions() {
+fn elementwise_and_reduction_kernels_are_decoded() {
     check(&[
         (
             "void at::native::elementwise_kernel<(int)128, (int)2, void at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float>>>(at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance 1)]>(int, T3)",
@@ -167,7 +167,7 @@ fn elementwise_and_reductions() {
 }
 
 #[test]
-fn the_rest_of_pytorch() {
+fn other_pytorch_kernels_are_decoded() {
     check(&[
         (
             "_ZN2at6native78_GLOBAL__N__54_tmpxft_00008e34_00000000_11_SoftMax_compute_75_cpp1_ii_a331004219cunn_SoftMaxForwardILi2EfffNS1_25LogSoftMaxForwardEpilogueEEEvPT2_PT0_i",
@@ -389,7 +389,7 @@ fn the_rest_of_pytorch() {
 }
 
 #[test]
-fn helpers() {
+fn helper_kernels_are_decoded() {
     check(&[
         (
             "void cublasLt::splitKreduce_kernel<32, 16, int, __nv_bfloat16, float, __nv_bfloat16, true>(x)",
@@ -474,66 +474,66 @@ fn helpers() {
 }
 
 #[test]
-fn communication() {
+fn communication_kernels_are_decoded() {
     check(&[
         (
             "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)",
-            "communication no fp32 all_reduce persistent",
+            "communication_kernels_are_decoded no fp32 all_reduce persistent",
             "nccl all_reduce",
         ),
         (
             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            "communication no all_reduce persistent",
+            "communication_kernels_are_decoded no all_reduce persistent",
             "",
         ),
         (
             "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<(unsigned long)4096>)",
-            "communication no send_recv persistent",
+            "communication_kernels_are_decoded no send_recv persistent",
             "nccl send_recv",
         ),
         (
             "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)",
-            "communication no send_recv persistent",
+            "communication_kernels_are_decoded no send_recv persistent",
             "",
         ),
         (
             "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            "communication no all_gather persistent",
+            "communication_kernels_are_decoded no all_gather persistent",
             "",
         ),
         (
             "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(x)",
-            "communication no reduce_scatter persistent",
+            "communication_kernels_are_decoded no reduce_scatter persistent",
             "",
         ),
         (
             "_Z33ncclAllReduceTreeLLKernel_sum_i328ncclColl",
-            "communication no all_reduce persistent",
+            "communication_kernels_are_decoded no all_reduce persistent",
             "",
         ),
         (
             "_Z33ncclBroadcastRingLLKernel_copy_i88ncclColl",
-            "communication no broadcast persistent",
+            "communication_kernels_are_decoded no broadcast persistent",
             "",
         ),
         (
             "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
-            "communication no persistent",
+            "communication_kernels_are_decoded no persistent",
             "nccl collective",
         ),
         (
             "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(x)",
-            "communication no bf16 all_reduce persistent",
+            "communication_kernels_are_decoded no bf16 all_reduce persistent",
             "",
         ),
         (
             "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(x)",
-            "communication no bf16 all_reduce persistent",
+            "communication_kernels_are_decoded no bf16 all_reduce persistent",
             "",
         ),
         (
             "void dpsk::ep::internode::combine<false, 8, __nv_bfloat16>(x)",
-            "communication no bf16 all_to_all persistent",
+            "communication_kernels_are_decoded no bf16 all_to_all persistent",
             "",
         ),
     ]);
@@ -549,7 +549,7 @@ fn communication() {
 }
 
 #[test]
-fn kernels_that_only_move_tell_the_size_of_an_element() {
+fn data_movement_kernels_have_an_element_size() {
     let cat = |element: &str| {
         let name = format!(
             "void at::native::(anonymous namespace)::CatArrayBatchedCopy<{element}, unsigned int, 4, 64, 64>(x)"

@@ -1,13 +1,13 @@
 //! Convolutions whose numbers (strides, padding, sizes) are not recorded: traces of 2021 and
-//! `emit_nvtx` list shapes only. Forward and backward of one call know each other's missing shape, and
-//! the shapes of x, w and dY decide the cost: neither stride nor padding is needed.
+//! `emit_nvtx` list shapes only. Forward and backward of one call complement each other's shapes, and
+//! the shapes of x, w and dY determine the cost: neither stride nor padding is needed.
 
 use super::{Mask, assemble, deduced_groups, gradients, spatial};
 use crate::correlate::{OpArgs, OpName, Tensor};
 use crate::cost::ops::call::{Call, count, total};
 use crate::cost::{OpCost, UnknownCost};
 
-/// The operands a call of either direction lists.
+/// The operands that a call of either direction lists.
 #[derive(Debug, Clone, Copy, Default)]
 struct Operands<'a> {
     x: Option<&'a Tensor>,
@@ -15,13 +15,14 @@ struct Operands<'a> {
     dy: Option<&'a Tensor>,
 }
 
-/// The stride, which the shapes leave open where the padding is not known either.
+/// The stride, which the shapes do not determine if the padding is unknown.
 const UNKNOWN: u64 = 0;
 
-/// Where x, w and dY stand among the arguments.
+/// The positions of x, w and dY among the arguments.
 type Places = [Option<usize>; 3];
 
-/// Spellings without a `transposed` flag: where it is not recorded, the direction is unknown.
+/// The positions per operator name. Names without a `transposed` flag are missing: without the flag,
+/// the kind of convolution is unknown.
 const PLACES: &[(&str, Places)] = &[
     ("cudnn_convolution", [Some(0), Some(1), None]),
     ("miopen_convolution", [Some(0), Some(1), None]),
@@ -53,11 +54,11 @@ fn operands<'a>(name: &str, args: &'a OpArgs) -> Option<Operands<'a>> {
 }
 
 /// The cost of a call from its own operands and those of its partners, the calls of the other
-/// direction: all of them must agree on what is missing.
+/// direction, which must agree on the missing operand.
 ///
 /// # Errors
-/// [`UnknownCost::NoScalars`] where a shape is still missing or partners differ,
-/// [`UnknownCost::BadArguments`] where the shapes do not make one convolution.
+/// [`UnknownCost::NoScalars`] if a shape is still missing or partners differ,
+/// [`UnknownCost::BadArguments`] if the shapes do not form a convolution.
 pub(in crate::cost) fn with_partners(
     call: &Call,
     partners: &[(&OpName, &OpArgs)],
@@ -108,7 +109,7 @@ pub(in crate::cost) fn with_partners(
     call.one(conv.flops(), bytes, conv.dims())
 }
 
-/// The tensor all partners list, by its shape.
+/// The tensor, if all partners list one with the same shape.
 fn agreed(mut tensors: impl Iterator<Item = Tensor>) -> Option<Tensor> {
     let first = tensors.next()?;
     tensors.all(|t| t.shape == first.shape).then_some(first)
