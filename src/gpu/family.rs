@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_per_generation_and_class() {
+    fn each_generation_and_class_has_one_line() {
         for (i, a) in FAMILIES.iter().enumerate() {
             for b in FAMILIES.iter().skip(i + 1) {
                 let clash = a.class == b.class || a.class == Class::Any || b.class == Class::Any;
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn geforce_accumulates_at_half_rate() {
+    fn geforce_boards_accumulate_in_fp32_at_half_rate() {
         let at = |name| derive(&device(name, (8, 6), 10), 1e9).unwrap();
         let rate = |gpu: &Gpu| gpu.tensor_flops.get(&Fp16).copied().unwrap();
         assert_eq!(

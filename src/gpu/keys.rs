@@ -1,4 +1,4 @@
-//! The keys of GPU files: what the loader takes, with the ranges it holds numbers to.
+//! The keys of GPU files, with the accepted ranges of numbers.
 
 use super::load::RATED;
 use crate::base::diag::Complaint;
@@ -30,7 +30,7 @@ const CAPABILITY: Form = Form {
     what: "a compute capability such as \"8.0\"",
 };
 const ALIASES: Shape = Shape::List(&Shape::Form(ALIAS), 1_000);
-/// MHz: any clock of a GPU, and no figure in GHz or Hz.
+/// A clock in MHz. The range excludes values in GHz or Hz.
 const MHZ: Shape = Shape::Above(10.0, 20_000.0);
 /// KB (1024 bytes) of shared memory.
 const KB: Shape = Shape::Whole(1, 65_536);
@@ -86,7 +86,7 @@ pub const KEYS: &[Key] = keys! {
     "reachable": Shape::Table(REACHABLE_KEYS, &[]),
 };
 
-/// TFLOP/s; beyond the limit a rate is a slip of units.
+/// TFLOP/s. Rates above the limit are in the wrong unit.
 const RATE: Shape = Shape::Above(0.0, 1e6);
 /// Elements.
 const ALIGN: Shape = Shape::PowerOfTwo(1_024);
@@ -201,7 +201,7 @@ fn types_schema(shape: &Shape, tensor: bool) -> Json {
     ])
 }
 
-/// One of these says which instructions it has.
+/// The keys that identify the instruction set; one of them is required.
 const GENERATION: schema::Sets = &[&["compute_capability"], &["gfx"]];
 
 /// The JSON Schema of GPU files.

@@ -14,7 +14,7 @@ use crate::base::toml::{self, Table};
 /// `(file name, text)` of every file in `gpu_specs/`.
 const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/gpu_specs.rs"));
 
-/// Data types a rate can be given for, under the names used in files.
+/// Data types with rates, under the names used in files.
 pub(super) const RATED: [DType; 8] = [
     DType::Fp64,
     DType::Fp32,
@@ -87,7 +87,7 @@ pub fn built_in() -> &'static [Spec] {
     &SPECS
 }
 
-/// The built-in GPUs and all complaints about their files; a test checks that there are none.
+/// The built-in GPUs and all messages about their files; a test checks that there are none.
 pub fn check_built_in() -> (Vec<Spec>, Complaints) {
     let complaints = Complaints::new();
     let mut specs: Vec<Spec> = BUILT_IN
@@ -104,7 +104,7 @@ pub fn check_built_in() -> (Vec<Spec>, Complaints) {
 /// Loads a user's file.
 ///
 /// # Errors
-/// Every complaint about the file, when one of them makes it unusable.
+/// All messages about the file, if any of them is an error.
 pub fn load(path: &Path) -> Result<Spec, Complaints> {
     let source = Source::read(path)?;
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("gpu");
@@ -114,7 +114,7 @@ pub fn load(path: &Path) -> Result<Spec, Complaints> {
 /// Loads a spec from text; `id` is the file's stem.
 ///
 /// # Errors
-/// Every complaint about the text, when one of them makes it unusable.
+/// All messages about the text, if any of them is an error.
 pub fn parse_source(id: &str, source: &Arc<Source>) -> Result<Spec, Complaints> {
     let complaints = Complaints::new();
     parse(id, source, &complaints).ok_or(complaints)
@@ -141,7 +141,7 @@ fn parse(id: &str, source: &Arc<Source>, complaints: &Complaints) -> Option<Spec
     spec.filter(|_| !failed)
 }
 
-/// The spec in a checked table; what is absent although it is required has been complained about.
+/// The spec in a checked table. Missing required keys have already been reported.
 fn read(id: &str, root: &Table) -> Option<Spec> {
     let vendor = root.get_word("vendor", &VENDORS);
     let (compute_capability, gfx) = generation(root, vendor);
@@ -227,7 +227,8 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
     })
 }
 
-/// `compute_capability` of NVIDIA GPUs, `gfx` of AMD ones: one is required, the other refused.
+/// The `compute_capability` of NVIDIA GPUs or the `gfx` of AMD GPUs: one is required, the other is an
+/// error.
 fn generation(root: &Table, vendor: Option<Vendor>) -> (Option<(u32, u32)>, Option<String>) {
     let Some(vendor) = vendor else {
         return (None, None);
@@ -273,7 +274,7 @@ fn by_type<T>(
     values.flatten().collect()
 }
 
-/// Complains about rates beyond SMs x multiply-adds per clock x 2 x clock.
+/// Reports rates beyond SMs x multiply-adds per clock x 2 x clock.
 fn plausible(
     root: &Table,
     key: &str,
@@ -300,7 +301,7 @@ fn plausible(
 }
 
 fn alignments(root: &Table, rates: &BTreeMap<DType, f64>) -> BTreeMap<DType, u32> {
-    #[allow(clippy::redundant_closure_for_method_calls)] // The method itself is not general enough.
+    #[allow(clippy::redundant_closure_for_method_calls)] // The method is not general enough.
     let found = by_type(root, "tensor_align", |table, name| table.get_whole(name));
     let keys = root
         .get_table("tensor_align")

@@ -45,7 +45,7 @@ impl<'a> DeviceName<'a> {
 }
 
 impl Mig {
-    /// `1g.5gb`, `3g.20gb`, `1g.5gb+me`.
+    /// Parses `1g.5gb`, `3g.20gb`, `1g.5gb+me`.
     fn parse(slice: &str) -> Option<Mig> {
         let slice = slice.trim().split('+').next()?;
         let (compute, memory) = slice.split_once("g.")?;
@@ -56,8 +56,8 @@ impl Mig {
             .map(|memory_gb| Mig { compute, memory_gb })
     }
 
-    /// Share of the board's bandwidth, L2 and memory: memory is cut into eighths, and a profile
-    /// such as `1g.10gb` may own two of them on a 40 GB board.
+    /// Share of the board's bandwidth, L2 and memory. Memory is divided into eighths, and a slice such
+    /// as `1g.10gb` may have two of them on a 40 GB board.
     pub fn memory_share(&self, board_bytes: Option<f64>) -> f64 {
         let whole_gb = board_bytes.map(|b| b / (1024.0 * 1024.0 * 1024.0));
         let eighths = match whole_gb {
@@ -77,7 +77,8 @@ impl Mig {
     }
 }
 
-/// Lower case, one space for every separator, without the vendor and marks of registration.
+/// Normalizes a name: lower case, one space for every separator, without the vendor and registration
+/// marks.
 pub fn normalise(name: &str) -> String {
     let lower = name.to_lowercase().replace("(r)", " ").replace("(tm)", " ");
     let words: Vec<&str> = lower
@@ -88,7 +89,7 @@ pub fn normalise(name: &str) -> String {
     words.get(skip..).unwrap_or_default().join(" ")
 }
 
-/// [`normalise`] without its spaces: `rtx4090` and `RTX 4090` are one name.
+/// [`normalise`] without spaces, so that `rtx4090` equals `RTX 4090`.
 fn squash(name: &str) -> String {
     normalise(name).replace(' ', "")
 }
@@ -115,8 +116,8 @@ pub fn default_of<'a>(name: &str, boards: &[&'a Spec]) -> Option<&'a Spec> {
     stated.or(boards.first()).copied()
 }
 
-/// The board a profile's device is: exactly by name, then by its name without spelling variants,
-/// then by a name several boards share, when SM count and memory leave one of them.
+/// The board of a profile's device: by exact name, then by name without spelling variants, then by a
+/// name that several boards share, if SM count and memory leave one of them.
 pub fn of_device(device: &Device) -> Option<(&'static Spec, Option<Mig>)> {
     let name = DeviceName::new(device.name.as_deref()?);
     let by_name = |same: &dyn Fn(&str) -> bool| {
@@ -140,8 +141,8 @@ fn narrowed(name: &str, device: &Device) -> Option<&'static Spec> {
     default_of(name, &boards)
 }
 
-/// Whether generation, SM count and memory of the device match the board, as far as the profile
-/// states them. Memory may differ by 10 %, because error correction and the driver use some of it.
+/// Whether generation, SM count and memory of the device match the board, as far as the profile records
+/// them. Memory may differ by 10 %, because error correction and the driver use some of it.
 pub fn fits(spec: &Spec, device: &Device) -> bool {
     let gpu = &spec.gpu;
     let capability = match &spec.gfx {
@@ -162,7 +163,8 @@ pub fn fits(spec: &Spec, device: &Device) -> bool {
     capability && sms && memory
 }
 
-/// ROCm reports `gfx90a` as 9.0 and `gfx942` as 9.4: the name without its last digit.
+/// Whether ROCm reports a `gfx` name as this compute capability: `gfx90a` as 9.0 and `gfx942` as 9.4,
+/// which is the name without its last digit.
 fn gfx_is(gfx: &str, (major, minor): (u32, u32)) -> bool {
     let digits = gfx.strip_prefix("gfx").unwrap_or_default();
     let generation = digits
@@ -171,7 +173,7 @@ fn gfx_is(gfx: &str, (major, minor): (u32, u32)) -> bool {
     generation == format!("{major}{minor}")
 }
 
-/// The one AMD board with the device's generation, compute units and memory. ROCm often reports no
+/// The only AMD board with the device's generation, compute units and memory. ROCm often reports no
 /// name, or `AMD Radeon Graphics`.
 pub fn amd_by_attributes(device: &Device) -> Option<&'static Spec> {
     device.sm_count.filter(|&n| n > 0)?;
@@ -205,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lose_their_spelling_variants() {
+    fn spelling_variants_of_names_are_removed() {
         assert_eq!(normalise("NVIDIA A100-SXM4-40GB"), "a100 sxm4 40gb");
         assert_eq!(normalise("AMD Instinct(TM) MI300X"), "instinct mi300x");
         assert_eq!(normalise(" Tesla_T4 "), "tesla t4");

@@ -12,7 +12,7 @@ use crate::profile::{Device, Profile};
 
 /// The relative difference between profile and table above which the report mentions it.
 const NOTABLE: f64 = 0.03;
-/// Characters of a device name shown.
+/// Maximum number of characters of a device name in messages.
 const MAX_NAME: usize = 60;
 
 /// Why no GPU could be selected.
@@ -45,9 +45,9 @@ fn suggestion(near: &[&str]) -> String {
     }
 }
 
-/// The GPU for a profile: the one asked for with `--gpu NAME|FILE`, whole; else the one the
-/// profile names, with rates from the table and other values from the profile if it has them; else
-/// one derived from device attributes. `None` if the profile does not have enough of them.
+/// The GPU for a profile: the one selected by `--gpu NAME|FILE`, with all its values; otherwise the one
+/// that the profile names, with rates from the table and other values from the profile if it has them;
+/// otherwise one derived from device attributes. `None` if the profile does not have enough of them.
 ///
 /// # Errors
 /// When `asked` is no known GPU and no readable file.
@@ -100,7 +100,7 @@ fn main_device(profile: &Profile) -> Option<&Device> {
     }
     let is_gpu = |d: &Device| d.sm_count != Some(0);
     let candidates = profile.devices.iter().zip(time).filter(|(d, _)| is_gpu(d));
-    // Of equals, `max_by_key` would take the last.
+    // `max_by_key` returns the last of equal elements; the first is wanted.
     candidates
         .rev()
         .max_by_key(|(_, time)| *time)
@@ -133,7 +133,8 @@ fn other_devices(judged: &Device, profile: &Profile) -> Option<String> {
     ))
 }
 
-/// What `--gpu` asked for. A known name wins over a file of that name in the current folder.
+/// The GPU selected by `--gpu`. A known name takes precedence over a file of that name in the current
+/// folder.
 fn request(
     asked: &str,
     device: Option<&Device>,
@@ -159,7 +160,7 @@ fn request(
     }
 }
 
-/// Of the boards that share an alias, the one the profile names, else the stated default.
+/// Of the boards that share an alias, the one that the profile names, otherwise the default.
 fn pick(
     alias: &str,
     first: &Spec,
@@ -206,7 +207,7 @@ fn same_board(spec: &Spec, device: &Device) -> bool {
     }
     match names::of_device(device) {
         Some((named, _)) => named.gpu.id == spec.gpu.id,
-        // A board that is not in the table, and a spec file without device names.
+        // A board that is not in the table, compared with a spec file without device names.
         None => spec.device_names.is_empty() && names::fits(spec, device),
     }
 }
@@ -279,7 +280,7 @@ fn is_amd(device: &Device, profile: &Profile) -> bool {
         || called("hipModuleLaunchKernel")
         || called("hipExtModuleLaunchKernel")
         || called("hipGraphLaunch")
-        // Minors no NVIDIA GPU of that major has.
+        // No NVIDIA GPU of this major version has this minor version.
         || matches!(device.compute_capability, Some((9, minor)) if minor > 0)
 }
 
@@ -361,7 +362,7 @@ fn take_sms(gpu: &mut Gpu, mig: Option<Mig>, device: &Device, remarks: &mut Vec<
         gpu.sm_count = own;
     } else {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        // A share of at most 1 of a u32.
+        // A share of at most 1 of a u32 fits into a u32.
         let cut = (f64::from(gpu.sm_count) * share.min(1.0)).round() as u32;
         gpu.sm_count = cut;
     }
@@ -385,7 +386,7 @@ fn take_slice(gpu: &mut Gpu, mig: Mig, remarks: &mut Vec<String>) {
     gpu.bandwidth *= share;
     gpu.l2_bytes = gpu.l2_bytes.map(|b| b * share);
     gpu.memory_bytes = gpu.memory_bytes.map(|b| b * share);
-    // A slice has no peer-to-peer links of its own.
+    // MIG slices have no NVLink.
     gpu.nvlink = None;
     remarks.push(format!(
         "The profile was taken on a MIG slice of the {} ({}g.{}gb): rates are scaled to its SMs, \
@@ -433,7 +434,7 @@ fn differs(own: f64, table: f64, what: &str, print: fn(f64) -> String) -> Option
     })
 }
 
-/// Caches come in powers of two.
+/// A cache size as text, in MiB because cache sizes are powers of two.
 fn mebibytes(bytes: f64) -> String {
     format!("{} MiB", units::significant(bytes / 1_048_576.0))
 }
@@ -462,7 +463,7 @@ fn take_limits(gpu: &mut Gpu, device: &Device) {
         gpu.memory_bytes = Some(bytes as f64);
     }
     let positive = |n: &u32| *n > 0;
-    // A warp is 64 wide on AMD and the profile counts warps: the table's threads stand.
+    // AMD warps are 64 wide and the profile counts warps, so the table's thread limit is kept.
     if gpu.vendor == Vendor::Nvidia
         && let Some(warps) = device.max_warps_per_sm.filter(positive)
     {
@@ -481,7 +482,7 @@ fn device_name(device: &Device) -> String {
     }
 }
 
-/// Text from a profile or the command line, made safe for display and cut to [`MAX_NAME`].
+/// Text from a profile or the command line, escaped for display and cut to [`MAX_NAME`].
 fn shown(text: &str) -> String {
     let text = visible(text);
     let mut short: String = text.chars().take(MAX_NAME).collect();

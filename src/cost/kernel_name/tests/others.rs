@@ -478,62 +478,62 @@ fn communication_kernels_are_decoded() {
     check(&[
         (
             "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)",
-            "communication_kernels_are_decoded no fp32 all_reduce persistent",
+            "communication no fp32 all_reduce persistent",
             "nccl all_reduce",
         ),
         (
             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            "communication_kernels_are_decoded no all_reduce persistent",
+            "communication no all_reduce persistent",
             "",
         ),
         (
             "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<(unsigned long)4096>)",
-            "communication_kernels_are_decoded no send_recv persistent",
+            "communication no send_recv persistent",
             "nccl send_recv",
         ),
         (
             "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)",
-            "communication_kernels_are_decoded no send_recv persistent",
+            "communication no send_recv persistent",
             "",
         ),
         (
             "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            "communication_kernels_are_decoded no all_gather persistent",
+            "communication no all_gather persistent",
             "",
         ),
         (
             "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(x)",
-            "communication_kernels_are_decoded no reduce_scatter persistent",
+            "communication no reduce_scatter persistent",
             "",
         ),
         (
             "_Z33ncclAllReduceTreeLLKernel_sum_i328ncclColl",
-            "communication_kernels_are_decoded no all_reduce persistent",
+            "communication no all_reduce persistent",
             "",
         ),
         (
             "_Z33ncclBroadcastRingLLKernel_copy_i88ncclColl",
-            "communication_kernels_are_decoded no broadcast persistent",
+            "communication no broadcast persistent",
             "",
         ),
         (
             "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
-            "communication_kernels_are_decoded no persistent",
+            "communication no persistent",
             "nccl collective",
         ),
         (
             "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(x)",
-            "communication_kernels_are_decoded no bf16 all_reduce persistent",
+            "communication no bf16 all_reduce persistent",
             "",
         ),
         (
             "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(x)",
-            "communication_kernels_are_decoded no bf16 all_reduce persistent",
+            "communication no bf16 all_reduce persistent",
             "",
         ),
         (
             "void dpsk::ep::internode::combine<false, 8, __nv_bfloat16>(x)",
-            "communication_kernels_are_decoded no bf16 all_to_all persistent",
+            "communication no bf16 all_to_all persistent",
             "",
         ),
     ]);
