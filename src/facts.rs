@@ -1,7 +1,8 @@
 //! Floor 5: the fact table, the only interface between the analysis and the rules.
 //!
 //! Each fact has a name, a type, a unit, a description, the families it applies to and the data it
-//! needs. The floors below know GPUs; rules and reports above see names and values only.
+//! needs. The modules below contain the knowledge about GPUs; rules and reports above use names and
+//! values only.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -59,7 +60,7 @@ pub enum MemberKind {
 }
 
 impl MemberKind {
-    /// Every subject with the word rule files use.
+    /// Every subject with its word in rule files.
     pub const ALL: [(MemberKind, &'static str); 9] = [
         (MemberKind::Run, "run"),
         (MemberKind::Step, "step"),
@@ -80,13 +81,13 @@ impl MemberKind {
             .map_or("run", |(_, w)| w)
     }
 
-    /// The subject a word stands for.
+    /// The subject of a word.
     pub fn parse(word: &str) -> Option<MemberKind> {
         Self::ALL.iter().find(|(_, w)| *w == word).map(|(o, _)| *o)
     }
 
-    /// The fact prefixes a rule over this subject may use besides its own: a kernel has its site, a
-    /// site its layer; everything has the run and the GPU.
+    /// The fact prefixes that a rule for this subject may use. Kernels also have the facts of their
+    /// site, sites those of their layer, and all have those of the run and the GPU.
     pub fn prefixes(self) -> &'static [&'static str] {
         match self {
             MemberKind::Run => &["run", "gpu"],
@@ -122,7 +123,7 @@ pub enum Ty {
 }
 
 impl Ty {
-    /// The word documentation uses.
+    /// The word used in documentation.
     pub fn word(self) -> &'static str {
         match self {
             Ty::Bool => "bool",
@@ -193,20 +194,20 @@ pub enum Member {
     Rank(u32),
 }
 
-/// What a member stands for when savings are claimed and findings are shown.
+/// The part of the run that a member covers, for assigning savings and for display.
 #[derive(Debug, Clone, Default)]
 pub struct AffectedTime {
-    /// The sites whose time it covers: ns, and the ns below which nothing can be claimed.
+    /// The affected sites, each with its time and its reachable time.
     pub sites: Vec<AffectedSite>,
-    /// Idle ns it covers.
+    /// Idle time it covers, ns.
     pub idle_ns: f64,
-    /// Exposed copy ns it covers.
+    /// Exposed copy time it covers, ns.
     pub copy_ns: f64,
     /// Operator calls, kernel executions, copies or intervals it covers.
     pub calls: u64,
-    /// All GPU (or idle, or copy) ns it covers.
+    /// All GPU (or idle, or copy) time it covers, ns.
     pub time_ns: f64,
-    /// Where, for people, not escaped: layer pattern and operator, or what else names it.
+    /// Its location for display, not escaped: layer pattern and operator, or another name.
     pub place: String,
     /// The layer pattern it belongs to, if any.
     pub layer: Option<String>,
@@ -217,11 +218,11 @@ pub struct AffectedTime {
 pub struct AffectedSite {
     /// The site.
     pub site: SiteId,
-    /// The part of its GPU time that is meant, in ns.
+    /// The affected part of its GPU time, in ns.
     pub time_ns: f64,
-    /// Reachable time: claims never go below it. 0 when unknown.
+    /// Reachable time in ns: savings never reduce the time below it. 0 if unknown.
     pub floor_ns: f64,
-    /// Share of the time during which nothing else ran on the device: only that part can shorten a
+    /// Share of the time during which nothing else ran on the device; only this part can shorten a
     /// step.
     pub exposed_share: f64,
 }
@@ -241,17 +242,17 @@ pub struct Totals {
     pub copy_ns: f64,
     /// Devices with work inside the window.
     pub devices: u32,
-    /// How much of saved GPU time shortens a step, `clamp((busy - 0.5) / 0.4, 0, 1)`: a faster
-    /// kernel does not help a step the host limits. `None` when idle time is unreliable.
+    /// Fraction of saved GPU time that shortens a step, `clamp((busy - 0.5) / 0.4, 0, 1)`: a faster
+    /// kernel does not shorten a host-bound step. `None` if idle time is unreliable.
     pub step_weight: Option<f64>,
 }
 
-/// A kind of subject: the type its facts are asked of.
+/// A subject type, with the type that its facts are computed from.
 trait Subject {
     type Of<'a>;
 }
 
-/// A fact with the function that answers it: one entry, one fact.
+/// A fact and the function that computes it.
 struct Entry<S: Subject> {
     fact: Fact,
     get: for<'a, 'b> fn(&'a S::Of<'b>) -> Answer,
@@ -279,7 +280,7 @@ pub fn all() -> &'static [Fact] {
     &ALL
 }
 
-/// The fact of a name.
+/// The fact with this name.
 pub fn find(name: &str) -> Option<&'static Fact> {
     let all = all();
     all.binary_search_by(|f| f.name.cmp(name))
@@ -287,12 +288,12 @@ pub fn find(name: &str) -> Option<&'static Fact> {
         .and_then(|i| all.get(i))
 }
 
-/// The `gpu.` facts of a GPU alone, for the tests of rules.
+/// The `gpu.` facts of a GPU, for the tests of rules.
 pub fn of_gpu(gpu: &crate::gpu::Gpu) -> BTreeMap<String, Value> {
     gpu::of(gpu)
 }
 
-/// The data that facts need and a profile may lack, phrased as how to record it.
+/// Descriptions of the data that facts need, phrased as how to record it.
 mod needs {
     use crate::profile::DataKind;
 
@@ -324,7 +325,7 @@ mod needs {
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
 
-    /// What a tool may have its own way to record.
+    /// Data that profilers record in different ways.
     pub(super) const KINDS: &[(&str, DataKind)] = &[
         (SHAPES, DataKind::Shapes),
         (TRUSTED_IDLE, DataKind::TrustedIdle),
@@ -333,11 +334,11 @@ mod needs {
         (API, DataKind::ApiCalls),
         (LAYERS, DataKind::Layers),
     ];
-    /// Replaces [`SHAPES`] where the profile has shapes and only the cost is unknown.
+    /// Used instead of [`SHAPES`] if the profile has shapes and only the cost is unknown.
     pub(super) const COSTS: &str = "an operator and a price for the work listed below without them; the shapes are there (`--costs` takes formulas of your own)";
 }
 
-/// How to collect what a fact needs, for the profiler that wrote the file.
+/// How to record the data that a fact needs, for the profiler that wrote the file.
 pub fn to_collect<'a>(needs: &'a str, profile: &Profile) -> &'a str {
     let has_operators = || profile.ranges.iter().any(|r| r.kind == RangeKind::CpuOp);
     if needs == needs::SHAPES && profile.recorded.shapes && has_operators() {
@@ -369,7 +370,7 @@ impl Answer {
         Answer::Value(Value::Str(value.into()))
     }
 
-    /// The share of a part in a whole; does not apply where the whole is 0.
+    /// The share of a part in a whole; does not apply if the whole is 0.
     fn share(part: f64, whole: f64) -> Answer {
         if whole > 0.0 {
             Answer::double(part / whole)
@@ -378,7 +379,7 @@ impl Answer {
         }
     }
 
-    /// For a value that no other capture would add: does not apply where there is none.
+    /// A value that no other capture would add: does not apply if it is unknown.
     fn or_silent<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
         value.map_or(Answer::DoesNotApply, wrap)
     }
@@ -392,13 +393,13 @@ impl Answer {
     }
 }
 
-/// The value in the middle, the upper one of two; reorders `values`. `None` when there are none.
+/// The median, the upper of two middle values; reorders `values`. `None` if there are none.
 fn median(values: &mut [i64]) -> Option<i64> {
     let middle = values.len() / 2;
     (middle < values.len()).then(|| *values.select_nth_unstable(middle).1)
 }
 
-/// One table entry, written on few lines: name, type, unit, families, needs, sentence, getter.
+/// A table entry: name, type, unit, families, needs, description, getter.
 macro_rules! fact {
     ($name:literal, $ty:ident, $unit:literal, $families:expr, $needs:ident, $doc:literal, $get:expr) => {
         $crate::facts::Entry {
@@ -451,7 +452,7 @@ mod tests {
                 ("_flops", "FLOP"),
                 ("_share", "share"),
             ] {
-                // Maps hold rates per dtype.
+                // Facts with per-dtype values are maps.
                 if fact.name.ends_with(suffix) && !matches!(fact.ty, Ty::Doubles | Ty::Ints) {
                     assert_eq!(fact.unit, unit, "{}", fact.name);
                     assert_eq!(fact.ty, Ty::Double, "{}", fact.name);

@@ -1,9 +1,9 @@
-//! Recognized sequences of operator calls: attention written out, a norm written out, runs of
-//! pointwise work, convolution + norm, a log-softmax of a log-softmax, and those of [`patterns`].
+//! Recognized sequences of operator calls: unfused attention, unfused norms, sequences of pointwise
+//! operators, convolution + norm, a log-softmax of a log-softmax, and those of [`patterns`].
 //!
-//! Calls are taken in the order their kernels ran on one stream. Recognition looks at families,
-//! names and shapes; it never needs a GPU. What the sequence would cost as one fused operator is a
-//! fact, so that the rules hold the advice and the thresholds.
+//! Calls are processed in the order in which their kernels ran on one stream. Recognition uses
+//! families, names and shapes, but not the GPU. The cost of a sequence as one fused operator is a fact;
+//! advice and thresholds are in the rules.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ mod patterns;
 #[cfg(test)]
 mod tests;
 
-/// What was recognized.
+/// The kind of a recognized sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Kind {
     Attention,
@@ -70,34 +70,34 @@ pub(super) struct Chain {
     pub(super) length: usize,
     pub(super) kernels: u64,
     pub(super) time_ns: f64,
-    /// The part of it after the first operator of each occurrence.
+    /// Time after the first operator of each occurrence.
     pub(super) rest_ns: f64,
-    /// The longest operator of each occurrence, summed.
+    /// Time of the longest operator of each occurrence, summed.
     pub(super) longest_ns: f64,
-    /// What one fused operator would take, over all occurrences; `None` when a cost is unknown.
+    /// Time of one fused operator over all occurrences; `None` if a cost is unknown.
     pub(super) fused_ns: Option<f64>,
-    /// Columns of the softmax or norm, sequence length of attention, elements otherwise.
+    /// Columns of the softmax or norm, sequence length of attention, or number of elements otherwise.
     pub(super) width: Option<u64>,
-    /// Time of bias additions that are kernels of their own.
+    /// Time of bias additions in separate kernels.
     pub(super) bias_ns: f64,
-    /// Time per site, for claims.
+    /// Time per site, for assigning savings.
     pub(super) sites: BTreeMap<SiteId, f64>,
 }
 
-/// A chain in its table.
+/// A chain with its fact table.
 pub(super) struct ChainScope<'a> {
     pub(super) table: &'a FactTable<'a>,
     pub(super) chain: &'a Chain,
 }
 
-/// What these facts are asked of.
+/// The subject type of chain facts.
 pub(super) struct Chains;
 impl Subject for Chains {
     type Of<'a> = ChainScope<'a>;
 }
 
-/// One op call in stream order. There are as many as kernels: what they have in common with all
-/// calls of their site stands there once.
+/// One operator call in stream order. There are as many as kernels, so the data that all calls of a
+/// site share is in a separate [`Work`].
 #[derive(Clone, Copy)]
 struct Link<'a> {
     work: &'a Work<'a>,
@@ -113,7 +113,7 @@ impl<'a> std::ops::Deref for Link<'a> {
     }
 }
 
-/// What the op calls of a site do.
+/// The data that all operator calls of a site share.
 struct Work<'a> {
     site: SiteId,
     name: &'a str,
@@ -122,14 +122,14 @@ struct Work<'a> {
     dims: Dims,
 }
 
-/// An operator's name without dunders and in-place underscores: `__mul__`, `mul_` and `_softmax`
-/// are `mul`, `mul` and `softmax`.
+/// An operator's name without dunders and in-place underscores: `__mul__`, `mul_` and `_softmax` become
+/// `mul`, `mul` and `softmax`.
 pub(super) fn plain_name(name: &str) -> &str {
     name.trim_matches('_')
 }
 
-/// Every chain of the run, by kind, layer and operators. `around` is asked only where it may tell a
-/// bias from a residual.
+/// Every chain of the run, by kind, layer and operators. `around` is called only if it is needed to
+/// distinguish a bias from a residual.
 pub(super) fn recognize<'r>(
     costed: &'r Costed,
     around: &(dyn Fn() -> &'r EnclosingOps + Sync),
@@ -154,10 +154,10 @@ pub(super) fn recognize<'r>(
     found.chains()
 }
 
-/// PyTorch's own operators that run a library's convolution and then add the bias to its result.
+/// PyTorch operators that run a library's convolution and then add the bias to its result.
 const CONVOLUTIONS: [&str; 2] = ["convolution", "convolution_overrideable"];
 
-/// One per site; `None` without an operator.
+/// The work per site; `None` without an operator.
 fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
     let sites = (0..).map(SiteId).zip(&costed.run.sites);
     sites
@@ -175,11 +175,11 @@ fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
         .collect()
 }
 
-/// Calls that follow each other on one stream, and nothing else between them.
+/// Consecutive calls on one stream, without other kernels between them.
 type Unbroken<'a> = Vec<Link<'a>>;
 
-/// Op calls per (process, device, stream), in execution order. A kernel without an operator breaks
-/// the sequence; helpers without an operator do not exist (they belong to their call).
+/// Op calls per (process, device, stream), in execution order. A kernel without an operator breaks the
+/// sequence. (Helpers always have the operator of their call.)
 fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbroken<'a>>> {
     let run = &costed.run;
     let mut rows: BTreeMap<(ProcessId, DeviceId, u32), usize> = BTreeMap::new();
@@ -227,7 +227,7 @@ fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbrok
         .collect()
 }
 
-/// A sequence that was recognized.
+/// A recognized sequence.
 struct Hit<'s> {
     kind: Kind,
     calls: &'s [Link<'s>],
@@ -254,7 +254,7 @@ fn scan<'s>(calls: &'s [Link<'s>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Vec
     hits
 }
 
-/// Longest sequence looked at from one position.
+/// Maximum length of a sequence, in calls.
 const LONGEST: usize = 24;
 
 fn recognize_at(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
@@ -314,12 +314,12 @@ fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     }
 }
 
-/// `pow, mean, add, rsqrt, mul, ...`: a mean or variance and an rsqrt (or sqrt and div) in a run of
-/// pointwise work, none of it a norm operator.
+/// `pow, mean, add, rsqrt, mul, ...`: a mean or variance and an rsqrt (or sqrt and div) among pointwise
+/// operators, none of which is a norm.
 fn norm(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let starts = ["pow", "square", "mean", "var", "var_mean", "mul"];
     let first = run.first()?;
-    // Statistics are often taken in fp32: the conversion before them goes away with them.
+    // Statistics are often computed in fp32: a fused norm also removes the conversion before them.
     let begins = starts.contains(&first.name) || first.family == Family::Cast;
     if !begins || first.direction == Direction::Update {
         return None;
@@ -349,7 +349,7 @@ fn norm(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     (length >= 4).then_some((Kind::Norm, length))
 }
 
-/// A log-softmax whose input is already one: the values do not change, the time is spent twice.
+/// A log-softmax whose input is already one: the second has no effect on the values.
 fn double_log_softmax(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     let is = |l: &Link<'_>| {
@@ -360,7 +360,7 @@ fn double_log_softmax(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     if !is(first) {
         return None;
     }
-    // Only views, casts and copies may stand between, or the input is another one.
+    // Only views, casts and copies may occur between the two; anything else changes the input.
     let next = 1 + run
         .iter()
         .skip(1)
@@ -374,8 +374,7 @@ fn double_log_softmax(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     (is(second) && same && first.call != second.call).then_some((Kind::DoubleLogSoftmax, next + 1))
 }
 
-/// Convolution, its bias where that is added on its own, batch norm and (when it follows) the
-/// activation.
+/// A convolution, its bias if added separately, a batch norm and, if it follows, the activation.
 fn conv_norm(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
     let first = run.first()?;
     if first.family != Family::Conv || first.direction == Direction::Bprop {
@@ -403,8 +402,8 @@ fn conv_norm(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<
     Some((Kind::ConvNorm, 2 + bias + usize::from(act)))
 }
 
-/// At least three pointwise calls in a row over the same number of elements; what begins a norm
-/// belongs to that.
+/// At least three consecutive pointwise calls over the same number of elements, excluding calls that
+/// belong to a following norm.
 fn pointwise(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     let Dims::Elements { numel } = first.dims else {

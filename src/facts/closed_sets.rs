@@ -1,4 +1,4 @@
-//! The string facts that have one of a few known values.
+//! The string facts with a small set of known values.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use crate::read::READERS;
 
 const DIRECTIONS: &[&str] = &["fprop", "bprop", "update", "unknown"];
 
-/// Facts with a closed set of values, listed here.
+/// Facts with a closed set of values that is listed here.
 const LISTED: &[(&str, &[&str])] = &[
     ("site.direction", DIRECTIONS),
     ("chain.direction", DIRECTIONS),
@@ -89,7 +89,7 @@ static FORMATS: LazyLock<Vec<&str>> =
     LazyLock::new(|| READERS.iter().map(|reader| reader.format().id).collect());
 
 impl Fact {
-    /// Every value of a string fact with a closed set of them; empty if it can be any string.
+    /// All values of a string fact with a closed set; empty if it can be any string.
     pub fn values(&self) -> &'static [&'static str] {
         match self.name {
             "site.family" | "kernel.family" => &FAMILIES,

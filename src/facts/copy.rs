@@ -23,24 +23,24 @@ pub(super) struct CopyGroup {
     pub(super) exposed_ns: f64,
     pub(super) longest_ns: f64,
     pub(super) small: u64,
-    /// Of copies large enough that only the link counts.
+    /// Bytes of copies that are large enough to be limited by the link only.
     large_bytes: f64,
     large_ns: f64,
 }
 
-/// A group in its table.
+/// A group with its fact table.
 pub(super) struct CopyScope<'a> {
     pub(super) table: &'a FactTable<'a>,
     pub(super) group: &'a CopyGroup,
 }
 
-/// What these facts are asked of.
+/// The subject type of copy facts.
 pub(super) struct Copies;
 impl Subject for Copies {
     type Of<'a> = CopyScope<'a>;
 }
 
-/// All copies inside the window in groups, in a fixed order.
+/// All copies inside the window, grouped, in a fixed order.
 pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     let Some(window) = run.window.span.filter(|_| !run.profile.copies.is_empty()) else {
         return Vec::new();
@@ -53,7 +53,7 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         }
     }
     let mut groups: BTreeMap<(CopyKind, MemoryKind, MemoryKind, bool), CopyGroup> = BTreeMap::new();
-    // Copies that overlap each other are exposed once: the earlier one has the time.
+    // Overlapping copies are exposed once: the earlier one has the time.
     let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
     let mut order: Vec<&MemoryCopy> = run.profile.copies.iter().collect();
     order.sort_by_key(|copy| (copy.span.start, copy.span.end));
@@ -123,13 +123,13 @@ impl CallsBehind {
     }
 }
 
-/// nsys' expert rule treats synchronous copies up to 64,000 bytes as harmless.
+/// nsys' expert rule ignores synchronous copies of up to 64,000 bytes.
 const SMALL_COPY_BYTES: u64 = 64_000;
 
-/// From here on latency does not count (nsys-ai judges bandwidth on copies above 10 MB).
+/// From this size on, latency is negligible (nsys-ai evaluates the bandwidth of copies above 10 MB).
 const LARGE_COPY_BYTES: u64 = 10_000_000;
 
-/// Per device with copies, when a kernel or a graph ran.
+/// Per device with copies, the intervals in which a kernel or a graph ran.
 fn kernel_unions(run: &Run) -> Vec<Union> {
     let mut copied = vec![false; run.profile.devices.len()];
     for copy in &run.profile.copies {
@@ -152,13 +152,13 @@ fn kernel_unions(run: &Run) -> Vec<Union> {
     unions
 }
 
-/// Intervals put together while they come in order of start, as kernels do.
+/// A union of intervals that are added in order of start, as kernels are.
 #[derive(Debug, Default)]
 struct Union {
-    /// Disjoint and sorted, once [`sort`](Union::sort) was called.
+    /// Disjoint, and sorted once [`sort`](Union::sort) was called.
     spans: Vec<Span>,
     unordered: bool,
-    /// Intervals that end before all that will be asked for.
+    /// Number of intervals that end before all later queries.
     past: usize,
 }
 
@@ -174,7 +174,7 @@ impl Union {
         }
     }
 
-    /// For graphs, which are added after the kernels.
+    /// Sorts the intervals; needed for graphs, which are added after the kernels.
     fn sort(&mut self) {
         if self.unordered {
             let mut spans = std::mem::take(&mut self.spans);
@@ -185,7 +185,7 @@ impl Union {
         }
     }
 
-    /// How much of `span` is covered. One that begins earlier must not be asked for any more.
+    /// The covered part of `span`. Later calls must not ask for spans that begin earlier.
     fn overlap(&mut self, span: Span) -> i64 {
         let later = self.spans.get(self.past..).unwrap_or_default();
         let over = later.iter().take_while(|u| u.end <= span.start).count();
@@ -222,7 +222,7 @@ fn direction(kind: CopyKind) -> &'static str {
 }
 
 impl CopyGroup {
-    /// `host to device copies from pageable memory`.
+    /// A description such as `host to device copies from pageable memory`.
     pub(super) fn place(&self) -> String {
         let kind = direction(self.kind).replace('_', " ");
         match self.kind {
@@ -242,7 +242,7 @@ impl CopyGroup {
     }
 }
 
-/// Bytes per second; silent where nothing took time.
+/// Bytes per second; does not apply if the time is 0.
 fn bandwidth(bytes: f64, ns: f64) -> Answer {
     match ns > 0.0 {
         true => Answer::double(bytes / ns * 1e9),

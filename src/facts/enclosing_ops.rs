@@ -1,5 +1,5 @@
 //! The operators that enclose a site's calls. An `aten::copy_` may belong to `contiguous`, `repeat` or
-//! `scaled_dot_product_attention`; only the ranges around it tell which.
+//! `scaled_dot_product_attention`; only the enclosing ranges distinguish them.
 
 use std::sync::Arc;
 
@@ -9,23 +9,25 @@ use super::chain::plain_name;
 use super::range_paths::{NodeId, RangePaths};
 use crate::correlate::{Run, SiteId};
 
-/// Names per site.
+/// Operator names per site.
 #[derive(Debug, Default)]
 pub(super) struct EnclosingOps(Vec<Words>);
 
-/// Names of operators, sorted.
+/// Operator names, sorted.
 pub(super) type Words = Arc<[Arc<str>]>;
 
-/// Operators looked at around a launch: they call each other a few levels deep.
+/// Maximum number of enclosing operators that are examined: operators call each other a few levels
+/// deep.
 const DEPTH: usize = 24;
-/// Share of a site's time that must lie inside an operator for the site to be called inside it: the
-/// same copy may be asked for in several ways.
+/// Share of a site's time that must lie inside an operator for the operator to count as enclosing,
+/// because the same copy may be called in several ways.
 const MOST: f64 = 0.9;
-/// Longest name of an operator, in bytes.
+/// Maximum length of an operator name, in bytes.
 const NAME: usize = 64;
 
 impl EnclosingOps {
-    /// Looks at the time of every site in every path; `paths` hold all operators.
+    /// Collects the operators from the time of every site in every path; `paths` contains all
+    /// operators.
     pub(super) fn of(run: &Run, paths: &RangePaths) -> EnclosingOps {
         let names = Names::of(run, paths);
         let mut by_word: FxHashMap<(SiteId, u32), i64> = FxHashMap::default();
@@ -60,13 +62,13 @@ impl EnclosingOps {
         EnclosingOps(sorted.collect())
     }
 
-    /// The operator of a site and those around nine tenths of its time, plainly spelled: `copy`,
+    /// The operator of a site and those that enclose nine tenths of its time, as plain names: `copy`,
     /// `clone`, `contiguous`.
     pub(super) fn site(&self, site: SiteId) -> Words {
         self.0.get(site.idx()).cloned().unwrap_or_default()
     }
 
-    /// The names that several sites have in common.
+    /// The names that several sites share.
     pub(super) fn sites(&self, sites: impl Iterator<Item = SiteId>) -> Words {
         let mut common: Option<Vec<Arc<str>>> = None;
         for site in sites {
@@ -83,9 +85,9 @@ impl EnclosingOps {
 /// The operators among the names of paths.
 #[derive(Debug, Default)]
 struct Names {
-    /// Each name once: texts that differ in their name space are one operator.
+    /// Distinct names: texts that differ in their namespace are one operator.
     words: Vec<Arc<str>>,
-    /// Per node its own word, and the nearest node around it that has one.
+    /// Per node, its own word and the nearest enclosing node that has one.
     nodes: Vec<(Option<u32>, Option<NodeId>)>,
 }
 
@@ -109,7 +111,7 @@ impl Names {
         names
     }
 
-    /// The names on the way out, each once.
+    /// The distinct names from a node outwards.
     fn around(&self, node: NodeId) -> Vec<u32> {
         let own = |node: NodeId| self.nodes.get(node.idx()).copied();
         let mut words = Vec::new();
@@ -128,13 +130,13 @@ impl Names {
     }
 }
 
-/// The operator a range's text names, if it can be one's.
+/// The operator named by a range's text, if it can be one.
 pub(super) fn operator_in(text: &str) -> Option<&str> {
     let name = text.rsplit_once("::").map_or(text, |(_, name)| name);
     operator(plain_name(name))
 }
 
-/// A name that can be an operator's: lower case, digits and underscores.
+/// The name, if it can be that of an operator: lower case, digits and underscores.
 fn operator(name: &str) -> Option<&str> {
     let fits = !name.is_empty()
         && name.len() <= NAME
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_told_from_other_ranges() {
+    fn operators_are_distinguished_from_other_ranges() {
         for name in ["copy", "scaled_dot_product_attention", "conv2d"] {
             assert_eq!(operator(name), Some(name));
         }

@@ -1,7 +1,7 @@
-//! What the names of ranges say about how the program is put together: compiled code, data
-//! loaders, wrappers for several GPUs.
+//! Evidence in range names about the structure of the program: compiled code, data loaders, wrappers
+//! for several GPUs.
 //!
-//! Every name here is one that PyTorch itself gives a range; users' own names decide nothing.
+//! Every name here is one that PyTorch gives to a range; names chosen by users are ignored.
 
 use std::collections::BTreeSet;
 
@@ -16,15 +16,15 @@ use crate::correlate::Run;
 use crate::cost::Costed;
 use crate::profile::{HostRange, MemoryCopy, ProcessId, Span, StrId, ThreadId};
 
-/// What a range's name says.
+/// The evidence in a range's name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Sign(u16);
 
 impl Sign {
     const NONE: Sign = Sign(0);
-    /// A batch fetched by a loader without workers.
+    /// A batch fetched by a data loader without workers.
     const LONE_LOADER: Sign = Sign(1);
-    /// Code that `torch.compile` made.
+    /// Code compiled by `torch.compile`.
     const COMPILED: Sign = Sign(1 << 1);
     /// DDP copying a reduced bucket back into the gradients.
     const BUCKET_COPY: Sign = Sign(1 << 2);
@@ -73,7 +73,7 @@ struct Name {
     sign: Sign,
 }
 
-/// Names with the place in PyTorch's sources that writes them.
+/// The names, each with its location in the PyTorch sources.
 const NAMES: &[Name] = &[
     // torch/utils/data/dataloader.py: _BaseDataLoaderIter.__next__
     Name {
@@ -141,7 +141,7 @@ const REGION: &str = "Torch-Compiled Region";
 /// Collectives that reduce gradients.
 const REDUCTIONS: &[&str] = &["all_reduce", "reduce_scatter"];
 
-/// What was found, counted once per run.
+/// The evidence in a run, with counts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FrameworkSigns {
     lone_loader: bool,
@@ -150,19 +150,20 @@ pub(super) struct FrameworkSigns {
     fsdp: bool,
     gloo_calls: u64,
     compiled: bool,
-    /// Functions that `torch.compile` compiled and the capture ran; `None` when regions carry no id.
+    /// Number of functions that `torch.compile` compiled and the capture ran; `None` if regions have no
+    /// id.
     compiled_frames: Option<u64>,
-    /// Highest compilation number of one of them, 0 for the first.
+    /// Highest compilation number of these functions, 0 for the first compilation.
     recompilations: Option<u64>,
     compiled_ns: f64,
     bucket_copy_ns: f64,
-    /// Optimizer steps the program ran.
+    /// Number of optimizer steps.
     optimizer_steps: u64,
-    /// DDP forward passes after which gradients were reduced before the next one.
+    /// Number of DDP forward passes followed by a gradient reduction before the next one.
     synced_forwards: u64,
 }
 
-/// What each string of a profile says.
+/// The evidence in each string of a profile.
 #[derive(Debug)]
 pub(super) struct Signs(Vec<Sign>);
 
@@ -180,19 +181,19 @@ impl Signs {
     }
 }
 
-/// Whether a range's name says something.
+/// Whether a range's name contains evidence.
 pub(super) fn is_sign(name: &str) -> bool {
     Sign::of(name) != Sign::NONE
 }
 
-/// What ranges were counted by.
+/// Counts of ranges.
 #[derive(Debug, Default)]
 struct Counted {
-    /// All that any range says.
+    /// Union of the evidence in all ranges.
     all: Sign,
     gloo_calls: u64,
     optimizers: FxHashMap<StrId, u64>,
-    /// Starts of DDP's forward passes, and whether gradients were reduced after them.
+    /// Starts of DDP's forward passes, and whether a gradient reduction followed.
     forwards: FxHashMap<ProcessId, Vec<(i64, bool)>>,
 }
 
@@ -240,11 +241,11 @@ impl Counted {
     }
 }
 
-/// Ranges one thread counts at a time.
+/// Number of ranges that a thread counts at a time.
 const RANGES: usize = 1 << 16;
 
 impl FrameworkSigns {
-    /// All but what [`with_paths`](Self::with_paths) adds.
+    /// Collects all values except those added by [`with_paths`](Self::with_paths).
     pub(super) fn of(costed: &Costed, signs: &Signs, calls: &CallsBehind) -> FrameworkSigns {
         let mut signs_found = FrameworkSigns::default();
         if !signs.say_nothing() {
@@ -262,7 +263,7 @@ impl FrameworkSigns {
         self.fsdp = counted.all.has(Sign::FSDP);
         self.ddp = !counted.forwards.is_empty();
         self.gloo_calls = counted.gloo_calls;
-        // An optimizer that wraps another records both.
+        // An optimizer that wraps another records both, so the maximum is used.
         self.optimizer_steps = counted.optimizers.values().copied().max().unwrap_or(0);
         mark_synced(costed, &mut counted.forwards);
         self.synced_forwards = counted
@@ -288,8 +289,8 @@ impl FrameworkSigns {
         self.compiled_frames = Some(frames.len() as u64).filter(|&n| n > 0);
     }
 
-    /// Adds the kernel time launched inside ranges that say something; `paths` hold the names that
-    /// [`says`] lets through.
+    /// Adds the kernel time launched inside ranges with evidence; `paths` contains the names accepted
+    /// by [`is_sign`].
     pub(super) fn with_paths(mut self, signs: &Signs, paths: &RangePaths) -> FrameworkSigns {
         let mut inherited: Vec<Sign> = Vec::with_capacity(paths.nodes().len());
         for node in paths.nodes() {
@@ -312,7 +313,7 @@ impl FrameworkSigns {
     }
 }
 
-/// Copy time launched while DDP copied a bucket back; a thread's ranges of that name do not nest.
+/// Copy time launched while DDP copied a bucket back. Ranges of that name do not nest within a thread.
 fn copied_in(run: &Run, signs: &Signs, calls: &CallsBehind) -> f64 {
     let named = |name: StrId| signs.get(name).has(Sign::BUCKET_COPY);
     if !signs.0.iter().any(|sign| sign.has(Sign::BUCKET_COPY)) {
@@ -339,7 +340,7 @@ fn copied_in(run: &Run, signs: &Signs, calls: &CallsBehind) -> f64 {
         .sum()
 }
 
-/// Marks the forward passes that a gradient reduction follows before the next one begins.
+/// Marks the forward passes that are followed by a gradient reduction before the next one begins.
 fn mark_synced(costed: &Costed, forwards: &mut FxHashMap<ProcessId, Vec<(i64, bool)>>) {
     if forwards.is_empty() {
         return;
@@ -374,8 +375,8 @@ fn mark_synced(costed: &Costed, forwards: &mut FxHashMap<ProcessId, Vec<(i64, bo
     }
 }
 
-/// `Torch-Compiled Region: 3/1` is the second compilation of frame 3; a `!` before it marks one
-/// of compiled autograd.
+/// Frame and compilation of a region: `Torch-Compiled Region: 3/1` is the second compilation of frame
+/// 3; a leading `!` marks a region of compiled autograd.
 fn region(text: &str) -> Option<(u64, u64)> {
     let id = text.strip_prefix(REGION)?.strip_prefix(": ")?;
     let id = id.split_whitespace().next()?.trim_start_matches('!');
@@ -537,7 +538,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_name_frame_and_compilation() {
+    fn compiled_regions_have_frame_and_compilation_numbers() {
         assert_eq!(region("Torch-Compiled Region: 0/0"), Some((0, 0)));
         assert_eq!(region("Torch-Compiled Region: 12/3_1"), Some((12, 3)));
         assert_eq!(region("Torch-Compiled Region: !0/5/2"), Some((5, 2)));
@@ -550,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_pytorchs_own() {
+    fn only_names_given_by_pytorch_are_evidence() {
         assert!(Sign::of("DataParallel.forward").has(Sign::DATA_PARALLEL));
         assert!(!Sign::of("DistributedDataParallel.forward").has(Sign::DATA_PARALLEL));
         assert!(

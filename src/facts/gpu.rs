@@ -26,8 +26,8 @@ fn cc(pair: (u32, u32)) -> Answer {
     Answer::double(f64::from(pair.0) + f64::from(pair.1) / 10.0)
 }
 
-/// A property that only NVIDIA's GPUs have, or for which AMD publishes no number: there a rule that
-/// needs it has nothing to say, and no better capture would help.
+/// The answer for a property that only NVIDIA GPUs have, or that AMD does not publish: for other GPUs
+/// the fact does not apply, because no better capture would help.
 fn if_nvidia(t: &GpuScope<'_>, answer: Option<Answer>) -> Answer {
     match (answer, known(t).map(|g| g.vendor)) {
         (Some(answer), _) => answer,
@@ -36,7 +36,7 @@ fn if_nvidia(t: &GpuScope<'_>, answer: Option<Answer>) -> Answer {
     }
 }
 
-/// The GPU in use, if one is known, and what the kernels that ran prove of it.
+/// The GPU in use, if one is known, and its properties shown by the kernels that ran.
 pub(super) struct GpuScope<'a> {
     gpu: Option<&'a Gpu>,
     what_if: bool,
@@ -54,7 +54,7 @@ impl<'a> GpuScope<'a> {
     }
 }
 
-/// Every fact of a GPU alone.
+/// Every fact that depends on the GPU only.
 pub(super) fn of(gpu: &Gpu) -> BTreeMap<String, Value> {
     let scope = GpuScope {
         gpu: Some(gpu),
@@ -70,7 +70,7 @@ pub(super) fn of(gpu: &Gpu) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// What these facts are asked of.
+/// The subject type of GPU facts.
 pub(super) struct Gpus;
 impl Subject for Gpus {
     type Of<'a> = GpuScope<'a>;

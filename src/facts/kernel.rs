@@ -8,7 +8,7 @@ use crate::cost::{DecodedName, Family, TensorCore};
 use crate::gpu::{Gpu, Vendor};
 use crate::profile::LaunchConfig;
 
-/// A kernel row in its site.
+/// A kernel row of a site.
 pub(super) struct KernelScope<'a> {
     pub(super) site: SiteScope<'a>,
     pub(super) kernel: &'a SiteKernel,
@@ -16,14 +16,14 @@ pub(super) struct KernelScope<'a> {
     pub(super) config: LaunchConfig,
 }
 
-/// What these facts are asked of.
+/// The subject type of kernel facts.
 pub(super) struct Kernels;
 impl Subject for Kernels {
     type Of<'a> = KernelScope<'a>;
 }
 
 impl<'a> KernelScope<'a> {
-    /// A row of a site's kernels.
+    /// The scope of a row of a site's kernels.
     pub(super) fn new(site: SiteScope<'a>, row: usize) -> Option<KernelScope<'a>> {
         let kernel = site.site.kernels.get(row)?;
         let configs = &site.table.costed.run.profile.configs;
@@ -47,7 +47,7 @@ impl KernelScope<'_> {
             .map(u64::from)
     }
 
-    /// The launch configuration, where the file has one.
+    /// The launch configuration, if it is recorded.
     fn known_config(&self) -> Option<&LaunchConfig> {
         Some(&self.config).filter(|c| c.is_known())
     }
@@ -60,8 +60,8 @@ impl KernelScope<'_> {
         self.gpu().is_some_and(|gpu| gpu.vendor == Vendor::Amd)
     }
 
-    /// What follows from how many blocks fit on an SM. ROCm's profiler records neither registers nor
-    /// LDS of a kernel, so on AMD no better capture would tell.
+    /// The answer for a value derived from the number of resident blocks. ROCm's profiler records
+    /// neither registers nor LDS of a kernel, so for AMD GPUs the fact does not apply.
     fn resident<T>(&self, value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
         match value {
             None if self.is_amd() => Answer::DoesNotApply,
@@ -69,15 +69,15 @@ impl KernelScope<'_> {
         }
     }
 
-    /// Resident blocks per SM by the occupancy formula of the CUDA occupancy calculator: the least
-    /// of the limits set by blocks, warps, registers and shared memory. `None` when a limit or a
-    /// resource is unknown, and on AMD, where registers come in other portions.
+    /// Resident blocks per SM by the occupancy formula of the CUDA occupancy calculator: the least of
+    /// the limits set by blocks, warps, registers and shared memory. `None` if a limit or a resource is
+    /// unknown, and on AMD, whose register allocation granularity differs.
     fn blocks_per_sm(&self) -> Option<u64> {
         self.residency().map(|(blocks, _)| blocks)
     }
 
-    /// Resident blocks per SM, and what limits them; of equal limits the first in the order of
-    /// the formula.
+    /// Resident blocks per SM, and the resource that limits them; of equal limits the first in the
+    /// order of the formula.
     fn residency(&self) -> Option<(u64, &'static str)> {
         self.known_config()?;
         let gpu = self.gpu().filter(|gpu| gpu.vendor == Vendor::Nvidia)?;
@@ -93,14 +93,15 @@ impl KernelScope<'_> {
         limit(max_warps / warps, "warps");
         if let (Some(per_sm), Some(per_thread)) = (gpu.registers_per_sm, self.config.registers) {
             let schedulers = u64::from(gpu.warp_schedulers.unwrap_or(4)).max(1);
-            // Registers are given out 256 at a time, per warp, within a scheduler's quarter.
+            // Registers are allocated per warp, in units of 256, within a scheduler's quarter of the
+            // SM.
             let per_warp = (u64::from(per_thread) * u64::from(gpu.warp_size())).div_ceil(256) * 256;
             if let Some(per_scheduler) = (u64::from(per_sm) / schedulers).checked_div(per_warp) {
                 limit(per_scheduler * schedulers / warps, "registers");
             }
         }
         if let Some(per_sm) = gpu.shared_per_sm {
-            // From compute capability 8.0 on the system reserves 1 KiB per block.
+            // From compute capability 8.0 on, the system reserves 1 KiB per block.
             let reserved = if gpu.compute_capability >= Some((8, 0)) {
                 1024
             } else {
@@ -116,13 +117,13 @@ impl KernelScope<'_> {
         Some(least).filter(|&(blocks, _)| blocks > 0)
     }
 
-    /// Thread blocks over SMs.
+    /// Number of thread blocks divided by the number of SMs.
     pub(super) fn sm_fill(&self) -> Option<f64> {
         let (sms, config) = self.sm_count().zip(self.known_config())?;
         Some(config.blocks() as f64 / sms as f64)
     }
 
-    /// Resident warps over the most an SM can hold.
+    /// Resident warps divided by the maximum of an SM.
     fn occupancy(&self) -> Option<f64> {
         let gpu = self.gpu()?;
         let warps = self.config.threads().div_ceil(u64::from(gpu.warp_size()));
@@ -130,13 +131,14 @@ impl KernelScope<'_> {
         Some(resident as f64 / f64::from(gpu.max_warps_per_sm()?))
     }
 
-    /// Grid over the blocks the whole GPU can hold at once.
+    /// Number of blocks divided by the number that the whole GPU can hold at once.
     pub(super) fn waves(&self) -> Option<f64> {
         let capacity = self.blocks_per_sm()? * self.sm_count()?;
         (capacity > 0).then(|| self.config.blocks() as f64 / capacity as f64)
     }
 
-    /// ROCm's copy kernels do not name their types: there the operator's arguments tell.
+    /// The family. ROCm's copy kernels have no types in their names, so the operator's arguments
+    /// distinguish copies and casts.
     fn family(&self) -> Family {
         match (self.name.family, self.site.cost.family) {
             (Family::Copy, Family::Cast) => Family::Cast,

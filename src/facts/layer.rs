@@ -2,26 +2,26 @@
 
 use super::{Answer, Entry, FactTable, Subject, fact};
 
-/// One layer pattern with its sums.
+/// The sums of one layer pattern.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LayerSums {
     pub(super) name: String,
     pub(super) instances: u32,
     pub(super) time_ns: f64,
     pub(super) best_ideal_ns: f64,
-    /// Time of the sites that have an ideal.
+    /// Time of the sites with a known ideal time.
     pub(super) ideal_time_ns: f64,
     pub(super) memory_ns: f64,
     pub(super) kernels: u64,
 }
 
-/// A layer in its table.
+/// A layer with its fact table.
 pub(super) struct LayerScope<'a> {
     pub(super) table: &'a FactTable<'a>,
     pub(super) sums: &'a LayerSums,
 }
 
-/// What these facts are asked of.
+/// The subject type of layer facts.
 pub(super) struct Layers;
 impl Subject for Layers {
     type Of<'a> = LayerScope<'a>;

@@ -1,4 +1,5 @@
-//! Facts of a site that its main kernel tells: what it was built for, and whether it fills the GPU.
+//! Facts of a site that are derived from its main kernel: its target architecture and how well it fills
+//! the GPU.
 
 use super::kernel::KernelScope;
 use super::site::{SiteScope, Sites};
@@ -8,14 +9,15 @@ use crate::cost::Family;
 
 const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
 
-/// The kernel that stands for a site: the longest that is not a helper.
+/// The main kernel of a site: the longest that is not a helper.
 fn main_kernel<'a>(site: &SiteScope<'a>) -> Option<KernelScope<'a>> {
     let decoded = site.decoded();
     let row = decoded.iter().position(|d| !d.helper).unwrap_or(0);
     KernelScope::new(*site, row)
 }
 
-/// What the grid says; nothing where blocks stay and fetch work, whatever their number.
+/// A value derived from the grid. Does not apply to persistent kernels, whose grid size is independent
+/// of the work.
 fn of_grid(site: &SiteScope<'_>, ask: fn(&KernelScope<'_>) -> Option<f64>) -> Answer {
     match main_kernel(site) {
         Some(kernel) if kernel.name.persistent => Answer::DoesNotApply,
@@ -24,8 +26,8 @@ fn of_grid(site: &SiteScope<'_>, ask: fn(&KernelScope<'_>) -> Option<f64>) -> An
     }
 }
 
-/// Whether elements lie apart: a slice or a broadcast, but not a mere transposition. `None` without
-/// recorded strides.
+/// Whether elements are not adjacent: true for a slice or a broadcast, false for a mere transposition.
+/// `None` without recorded strides.
 fn is_strided(tensor: &Tensor) -> Option<bool> {
     let strides = tensor.strides.as_ref()?;
     let mut dims: Vec<(u64, u64)> = strides
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_and_broadcasts_are_strided_transpositions_are_not() {
+    fn slices_and_broadcasts_are_strided_and_transpositions_are_not() {
         let tensor = |shape: &[u64], strides: Option<&[i64]>| Tensor {
             shape: shape.to_vec(),
             dtype: None,

@@ -1,7 +1,7 @@
-//! Facts of a collective: how much one call moves, between how many, and how fast.
+//! Facts of collectives: bytes per call, number of ranks, and bandwidth.
 //!
 //! Algorithm and bus bandwidth are those of nccl-tests (doc/PERFORMANCE.md). The time of a collective
-//! includes waiting for the slowest rank, so both are lower bounds of what the links can do.
+//! includes waiting for the slowest rank, so both are lower bounds of the links' bandwidth.
 
 use super::site::{SiteScope, Sites};
 use super::{Answer, Entry, fact};

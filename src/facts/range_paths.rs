@@ -1,5 +1,5 @@
-//! The ranges around kernel launches, as paths in one tree of names. Calls in the same place share
-//! a path, so the tree stays small however many kernels there are.
+//! The ranges around kernel launches, as paths in one tree of names. Calls in the same place share a
+//! path, so the tree is small for any number of kernels.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -13,7 +13,7 @@ handle! {
     NodeId,
 }
 
-/// A name, and the path around it.
+/// A name and its enclosing path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RangeNode {
     pub(super) around: Option<NodeId>,
@@ -28,17 +28,17 @@ pub(super) struct PathTime {
     pub(super) ns: i64,
 }
 
-/// The tree, and the time spent in it.
+/// The tree and the kernel time in it.
 #[derive(Debug, Default)]
 pub(super) struct RangePaths {
-    /// What is around a node stands before it.
+    /// Parents precede their children.
     nodes: Vec<RangeNode>,
     times: Vec<PathTime>,
 }
 
 impl RangePaths {
-    /// The paths of the kernels inside the window; `counts` says of each string whether it does:
-    /// numbered names would make every call a path of its own.
+    /// The paths of the kernels inside the window. `counts` selects the strings that become nodes:
+    /// numbered names would give every call its own path.
     pub(super) fn of(run: &Run, counts: &[bool]) -> RangePaths {
         let mut paths = RangePaths::default();
         let of_scope = paths.grow(run, counts);
@@ -57,17 +57,17 @@ impl RangePaths {
         paths
     }
 
-    /// Every name that stands around another one stands before it.
+    /// All nodes; every name precedes the names that it encloses.
     pub(super) fn nodes(&self) -> &[RangeNode] {
         &self.nodes
     }
 
-    /// In no order.
+    /// The kernel times, unordered.
     pub(super) fn times(&self) -> &[PathTime] {
         &self.times
     }
 
-    /// Per scope its innermost node. Scopes come after those around them.
+    /// The innermost node per scope. Parents precede their children.
     fn grow(&mut self, run: &Run, counts: &[bool]) -> Vec<Option<NodeId>> {
         let mut known: FxHashMap<RangeNode, NodeId> = FxHashMap::default();
         let mut of_scope: Vec<Option<NodeId>> = Vec::with_capacity(run.scopes.len());
@@ -90,12 +90,12 @@ impl RangePaths {
     }
 }
 
-/// A look at every string of a profile.
+/// The results of a function for every string of a profile.
 pub(super) fn by_string<T: Send>(run: &Run, look: impl Fn(&str) -> T + Sync) -> Vec<T> {
     let strings = &run.profile.strings;
     let rows = (0..strings.len()).into_par_iter().with_min_len(STRINGS);
     rows.map(|row| look(strings.get(StrId::new(row)))).collect()
 }
 
-/// Strings one thread looks at at a time.
+/// Number of strings that a thread handles at a time.
 const STRINGS: usize = 1024;

@@ -9,25 +9,26 @@ use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 use crate::profile::ApiClass;
 
-/// Sums over the run that several facts share, computed once.
+/// Sums over the run that several facts share.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sums {
     pub(super) kernels: u64,
     pub(super) kernel_ns: f64,
-    /// GEMM, convolution, attention and RNN kernels.
+    /// Time of GEMM, convolution, attention and RNN kernels.
     pub(super) math_ns: f64,
     pub(super) half_math_ns: f64,
     pub(super) fp32_math_ns: f64,
     pub(super) tf32_math_ns: f64,
-    /// Matrix products alone, and those of them in TF32: convolutions have a switch of their own.
+    /// Time of matrix products, in total and in TF32. Convolutions are excluded because they have a
+    /// separate TF32 switch.
     pub(super) product_ns: f64,
     pub(super) tf32_product_ns: f64,
     pub(super) fp64_ns: f64,
     pub(super) tensor_core_ns: f64,
     pub(super) not_tensor_core_ns: f64,
-    /// Math kernels whose operator has a known cost.
+    /// Time of math kernels whose operator has a known cost.
     pub(super) math_cost_known_ns: f64,
-    /// Math kernels whose operator is known, its shapes are not.
+    /// Time of math kernels with a known operator but unknown shapes.
     pub(super) unshaped_math_ns: f64,
     pub(super) memory_ns: f64,
     pub(super) triton_ns: f64,
@@ -44,11 +45,11 @@ pub(super) struct Sums {
     pub(super) host_step_ns: Option<f64>,
     pub(super) graph_launches: u64,
     pub(super) launch_median_ns: Option<f64>,
-    /// The names of the update's operators, sorted; at most 1,024.
+    /// The names of the operators that update parameters, sorted; at most 1,024.
     pub(super) update_ops: Arc<[Arc<str>]>,
 }
 
-/// A kernel below this runs about as long as its launch takes (TraceLens and nsys-ai use 10 us).
+/// Kernels below this duration take about as long as their launch (TraceLens and nsys-ai use 10 us).
 const SMALL_KERNEL_NS: i64 = 10_000;
 
 impl Sums {
@@ -153,8 +154,8 @@ impl Sums {
     }
 }
 
-/// How many different lists of matrix work with shapes there are among the steps: a step is known by
-/// the sum of its sites' hashes. `None` where no such work has shapes.
+/// The number of different sets of matrix work with shapes among the steps. A step is identified by the
+/// sum of its sites' hashes. `None` if no such work has shapes.
 fn step_shapes(costed: &Costed) -> Option<u64> {
     use std::hash::BuildHasher;
     let run = &costed.run;
@@ -163,7 +164,7 @@ fn step_shapes(costed: &Costed) -> Option<u64> {
     let hashes: Vec<Option<u64>> = sites
         .map(|(id, (site, cost))| {
             (cost.family.is_math() && site.args.is_some()).then(|| {
-                // Mixed, so that different sites do not add up to the same sum.
+                // Hashed, so that sums of different ids differ.
                 let hash = hasher.hash_one(id);
                 (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
             })
@@ -183,7 +184,7 @@ fn step_shapes(costed: &Costed) -> Option<u64> {
     (!kinds.is_empty()).then_some(kinds.len() as u64)
 }
 
-/// The names of the update's operators.
+/// The names of the operators that update parameters.
 fn update_ops(costed: &Costed) -> Arc<[Arc<str>]> {
     let sites = &costed.run.sites;
     let mut names: Vec<&str> = sites
@@ -198,7 +199,7 @@ fn update_ops(costed: &Costed) -> Arc<[Arc<str>]> {
     names.into_iter().map(Arc::from).collect()
 }
 
-/// Whether the profile records the shape of any of its operands.
+/// Whether the profile records the shape of any operand of a site.
 fn has_shapes(run: &Run, site: &Site) -> bool {
     site.args
         .and_then(|id| run.args.get(id.idx()))
@@ -226,13 +227,13 @@ fn missing_share(t: &FactTable<'_>, kinds: &[WithoutOperator]) -> Answer {
     Answer::share(ns as f64, t.sums.kernel_ns)
 }
 
-/// The whole run as a subject of facts.
+/// The subject type of run facts.
 pub(super) struct Runs;
 impl Subject for Runs {
     type Of<'a> = FactTable<'a>;
 }
 
-/// All facts of the run, wherever they are worked out.
+/// All facts of the run, from all modules.
 pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
     let elsewhere = [
         super::host::ENTRIES,
@@ -806,7 +807,7 @@ const ENTRIES: &[Entry<Runs>] = &[
     ),
 ];
 
-/// What the devices waited for code to be loaded, together.
+/// Time during which devices waited for code to be loaded, summed.
 fn loading_ns(run: &Run) -> f64 {
     let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
     gaps.filter(|gap| gap.cause == GapCause::ModuleLoad)
@@ -820,7 +821,7 @@ mod tests {
     use crate::correlate::testing::ProfileBuilder;
     use crate::facts::{Lookup, Member};
 
-    /// Steps of one product each, with these numbers of rows.
+    /// The fact for steps of one product each, with these numbers of rows.
     fn steps(rows: &[u64]) -> Answer {
         let mut b = ProfileBuilder::new();
         for (step, rows) in rows.iter().enumerate() {
@@ -837,7 +838,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_with_the_same_shapes_are_told_from_others() {
+    fn steps_with_different_shapes_are_distinguished() {
         assert_eq!(steps(&[4, 4, 4, 4]), Answer::int(1));
         assert_eq!(steps(&[4, 4, 4, 3]), Answer::int(2));
         assert_eq!(steps(&[4, 5, 6, 7]), Answer::int(4));

@@ -6,7 +6,7 @@ use crate::correlate::{OpArgs, Site, SiteId, Tensor};
 use crate::cost::{DecodedName, Dims, Family, OpCost, SiteCost, TensorCore};
 use crate::gpu::How;
 
-/// A site in its table.
+/// A site with its fact table.
 #[derive(Clone, Copy)]
 pub(super) struct SiteScope<'a> {
     pub(super) table: &'a FactTable<'a>,
@@ -15,7 +15,7 @@ pub(super) struct SiteScope<'a> {
     pub(super) cost: &'a SiteCost,
 }
 
-/// What these facts are asked of.
+/// The subject type of site facts.
 pub(super) struct Sites;
 impl Subject for Sites {
     type Of<'a> = SiteScope<'a>;
@@ -47,14 +47,14 @@ impl<'a> SiteScope<'a> {
             .filter(|_| !self.cost.autotuning)
     }
 
-    /// The dimensions of the first piece of work: for a backward call those of its forward.
+    /// The dimensions of the first part of the work; for a backward call, those of its forward.
     pub(super) fn dims(&self) -> Dims {
         self.known_cost()
             .and_then(|c| c.roles.first())
             .map_or(Dims::None, |r| r.dims)
     }
 
-    /// Whether a tensor has stride 0 in a dimension longer than 1; `None` where no strides are known.
+    /// Whether a tensor has stride 0 in a dimension longer than 1; `None` without recorded strides.
     fn expanded(&self) -> Option<bool> {
         let mut known = None;
         for tensor in self.args()?.tensors() {
@@ -80,7 +80,7 @@ impl<'a> SiteScope<'a> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The kernel that stands for the site: the longest that is not a helper.
+    /// The main kernel of the site: the longest that is not a helper.
     fn main_kernel(&self) -> Option<&'a DecodedName> {
         let decoded = self.decoded();
         decoded
@@ -90,7 +90,7 @@ impl<'a> SiteScope<'a> {
             .map(|d| &**d)
     }
 
-    /// GPU time of the kernels of a family (and of that part that are helpers).
+    /// GPU time of the kernels of a family, and of the helpers among them.
     fn family_ns(&self, family: Family) -> f64 {
         self.site
             .kernels
@@ -101,13 +101,13 @@ impl<'a> SiteScope<'a> {
             .sum()
     }
 
-    /// Whether its ideal is one GPU's and its time another's.
+    /// Whether its ideal time and its measured time are for different GPUs.
     fn what_if(&self) -> bool {
         let gpu = self.table.costed.gpu.as_ref();
         gpu.is_some_and(|choice| choice.how == How::WhatIf)
     }
 
-    /// Whether one of its kernels takes tensors into the domain of Winograd's algorithm or of Fourier.
+    /// Whether one of its kernels transforms tensors for Winograd or FFT convolutions.
     fn transformed(&self) -> bool {
         let named = |name: &str| {
             let name = name.to_ascii_lowercase();
@@ -190,7 +190,7 @@ impl<'a> SiteScope<'a> {
     }
 }
 
-/// A convolution's dimensions, named.
+/// The named dimensions of a convolution.
 struct ConvDims {
     n: u64,
     c: u64,

@@ -9,7 +9,7 @@ pub(super) struct StepScope<'a> {
     pub(super) step: &'a Step,
 }
 
-/// What step facts are asked of.
+/// The subject type of step facts.
 pub(super) struct Steps;
 impl Subject for Steps {
     type Of<'a> = StepScope<'a>;
@@ -53,19 +53,19 @@ pub(super) const STEP_ENTRIES: &[Entry<Steps>] = &[
     ),
 ];
 
-/// A process with the GPU time it launched.
+/// A process with the GPU time of its kernels.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RankScope {
     pub(super) number: u64,
     pub(super) kernel_ns: f64,
     pub(super) mean_kernel_ns: f64,
-    /// Kernels that compute, collectives left out.
+    /// Time of compute kernels, without collectives.
     pub(super) compute_ns: f64,
-    /// The least of any rank.
+    /// Minimum of `compute_ns` over all ranks.
     pub(super) least_compute_ns: f64,
 }
 
-/// What rank facts are asked of.
+/// The subject type of rank facts.
 pub(super) struct Ranks;
 impl Subject for Ranks {
     type Of<'a> = RankScope;

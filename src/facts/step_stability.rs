@@ -9,16 +9,16 @@ use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
 
-/// How the steps of a run differ, and how kernel durations drift.
+/// How the steps of a run differ, and how kernel durations change over time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StepStability {
-    /// First step over the median of the others; three steps at least.
+    /// Duration of the first step divided by the median of the others; needs three steps.
     first_over_median: Option<f64>,
-    /// Standard deviation over mean, of the steps after the first; three of those at least.
+    /// Standard deviation divided by mean, of the steps after the first; needs three of those.
     spread: Option<f64>,
-    /// Longest step after the first over their median; three of those at least.
+    /// Longest step after the first divided by their median; needs three of those.
     longest_over_median: Option<f64>,
-    /// Steps in a row that ran the same kernels.
+    /// Number of consecutive steps that ran the same kernels.
     repeating: Option<u64>,
     /// Share of launched kernel time outside steps.
     outside_share: Option<f64>,
@@ -26,27 +26,27 @@ pub(super) struct StepStability {
     syncs_per_step: Option<f64>,
     /// Driver allocations after the second step.
     allocations: Option<Allocations>,
-    /// Late over early duration of the same matrix kernels.
+    /// Late divided by early duration of the same matrix kernels.
     slowdown: Option<f64>,
-    /// Share of kernel time that figure was taken from.
+    /// Share of kernel time that `slowdown` is computed from.
     paced_share: f64,
 }
 
-/// Calls that ask the driver for memory, or give it back, after the second step.
+/// Calls that allocate or free driver memory, after the second step.
 #[derive(Debug, Clone, Copy, Default)]
 struct Allocations {
     calls: u64,
     ns: f64,
-    /// The host time looked at.
+    /// The host time that was examined.
     of_ns: f64,
     steps: u64,
 }
 
-/// Steps from which a spread says something.
+/// Minimum number of steps for a spread.
 const FEWEST: usize = 3;
-/// Sites whose pace is followed: the largest ones.
+/// Number of sites, the largest ones, whose durations are compared over time.
 const PACED_SITES: usize = 16;
-/// Executions of one kernel from which early and late ones are compared.
+/// Minimum number of executions of a kernel for comparing early and late ones.
 const FEWEST_EXECUTIONS: usize = 20;
 
 impl StepStability {
@@ -70,7 +70,7 @@ impl StepStability {
         let Some((first, rest)) = lengths.split_first_mut() else {
             return;
         };
-        // Before `median` reorders them: the order decides how the sums round.
+        // Computed before `median` reorders the steps, because the order affects rounding.
         let spread = spread(rest);
         let longest = rest.iter().copied().max();
         let median = median(rest).filter(|median| *median > 0);
@@ -84,7 +84,7 @@ impl StepStability {
         }
     }
 
-    /// Which kernels each step ran, and how much ran in none.
+    /// Finds the kernels that each step ran, and the kernel time outside steps.
     fn work(&mut self, run: &Run) {
         let mut content: Vec<u64> = vec![0; run.steps.len()];
         let (mut inside, mut outside) = (0.0, 0.0);
@@ -99,7 +99,7 @@ impl StepStability {
             };
             inside += ns;
             if let Some(sum) = content.get_mut(step.idx()) {
-                // Streams run beside each other in no fixed order, so order must not matter.
+                // Streams run concurrently in no fixed order, so the sum must not depend on the order.
                 *sum = sum.wrapping_add(fingerprint(kernel.name, kernel.config));
             }
         }
@@ -170,8 +170,8 @@ impl StepStability {
         }
     }
 
-    /// The same product of the same matrices should take the same time late in the run as early:
-    /// what it takes longer, the clock lost.
+    /// Compares early and late durations of the same kernels. Equal matrix products should take equal
+    /// time; an increase indicates a lower clock.
     fn pace(&mut self, costed: &Costed) {
         let run = &costed.run;
         let paced: Vec<bool> = run
@@ -228,18 +228,18 @@ impl StepStability {
     }
 }
 
-/// Not the stream-ordered calls, which take from a pool.
+/// Whether a call allocates or frees driver memory. Stream-ordered calls use a pool instead.
 fn asks_the_driver(name: &str) -> bool {
     !name.contains("Async") && !name.contains("FromPool")
 }
 
-/// A kernel with its launch configuration as a number; never 0.
+/// A hash of a kernel with its launch configuration; never 0.
 fn fingerprint(name: StrId, config: ConfigId) -> u64 {
     use std::hash::BuildHasher as _;
     rustc_hash::FxBuildHasher.hash_one((name, config)) | 1
 }
 
-/// Standard deviation over mean.
+/// Standard deviation divided by mean.
 fn spread(values: &[i64]) -> Option<f64> {
     let count = values.len() as f64;
     let values = || values.iter().map(|ns| *ns as f64);
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spread_is_relative() {
+    fn spread_is_relative_to_the_mean() {
         assert_eq!(spread(&[2, 2, 2]), Some(0.0));
         assert_eq!(spread(&[1, 3]), Some(0.5));
         assert_eq!(spread(&[0]), None);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_is_asked_by_some_calls_only() {
+    fn driver_allocation_calls_are_recognized() {
         assert!(asks_the_driver("cudaMalloc"));
         assert!(asks_the_driver("cudaHostAlloc"));
         assert!(!asks_the_driver("cudaMallocAsync"));

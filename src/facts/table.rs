@@ -1,4 +1,4 @@
-//! The facts of one run, and of its members.
+//! The facts of one run and of its members.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -26,7 +26,7 @@ use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 
-/// The facts of one run: sums that many facts share, and the members that are not rows of the run.
+/// The facts of one run: shared sums, and the members that are not rows of the run.
 #[derive(Debug)]
 pub struct FactTable<'a> {
     /// The run with its costs.
@@ -41,9 +41,9 @@ pub struct FactTable<'a> {
     copies: Vec<CopyGroup>,
     gaps: Vec<GapGroup>,
     chains: Vec<Chain>,
-    /// One per pattern; the last one stands for "no layer known".
+    /// One row per pattern; the last one is for sites without a known layer.
     layers: Vec<LayerSums>,
-    /// The first row of each name.
+    /// The first row with each name.
     layer_rows: FxHashMap<String, u32>,
     /// Processes with work inside the window.
     ranks: Vec<RankScope>,
@@ -53,7 +53,7 @@ pub struct FactTable<'a> {
 pub struct FactView<'a> {
     table: &'a FactTable<'a>,
     member: Member,
-    /// Looked up once: dozens of rules ask for several facts each.
+    /// Looked up once, because dozens of rules use several facts each.
     site: Option<SiteScope<'a>>,
     kernel: Option<KernelScope<'a>>,
 }
@@ -65,7 +65,7 @@ impl std::fmt::Debug for FactView<'_> {
 }
 
 impl<'a> FactTable<'a> {
-    /// Gathers everything the facts need, once, on all threads.
+    /// Computes the data that facts need, once, on all threads.
     pub fn new(costed: &'a Costed) -> FactTable<'a> {
         let run = &costed.run;
         let signs = Signs::of(run);
@@ -73,8 +73,8 @@ impl<'a> FactTable<'a> {
             framework_signs::is_sign(name) || operator_in(name).is_some()
         });
         let looked: OnceLock<(RangePaths, EnclosingOps)> = OnceLock::new();
-        // Neither of the two may use rayon: a thread that waits inside the lock for parallel work
-        // could start a job that waits for the lock.
+        // Neither of the two may use rayon: a thread that waits inside the lock for parallel work could
+        // steal a job that waits for the same lock.
         let look = || {
             looked.get_or_init(|| {
                 let paths = RangePaths::of(run, &counts);
@@ -87,7 +87,7 @@ impl<'a> FactTable<'a> {
         let (mut chains, mut gaps) = (Vec::new(), Vec::new());
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
         rayon::scope(|jobs| {
-            // First, because it takes longest and recognizing chains may wait for it.
+            // Spawned first, because it takes longest and recognizing chains may wait for it.
             jobs.spawn(|_| {
                 look();
             });
@@ -125,7 +125,7 @@ impl<'a> FactTable<'a> {
         }
     }
 
-    /// What shares and step times are taken of.
+    /// The totals that shares and step times refer to.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -184,7 +184,7 @@ impl<'a> FactTable<'a> {
         self.layers.get(index as usize)
     }
 
-    /// The layer row of a site: its pattern's, or the one for unknown layers.
+    /// The layer row of a site: that of its pattern, or the one for unknown layers.
     fn layer_of(&self, site: SiteId) -> Option<&LayerSums> {
         let run = &self.costed.run;
         let pattern = run
@@ -196,12 +196,13 @@ impl<'a> FactTable<'a> {
         self.layers.get(pattern)
     }
 
-    /// What a member covers, for claims and for saying where it is.
+    /// The part of the run that a member covers, with its location for display.
     pub fn affected(&self, member: Member) -> AffectedTime {
         self.find_stake(member, true).unwrap_or_default()
     }
 
-    /// The same, but without saying where it is: for those who ask thousands of members.
+    /// Like [`affected`](Self::affected), without the location, which is expensive for thousands of
+    /// members.
     pub fn affected_without_place(&self, member: Member) -> AffectedTime {
         self.find_stake(member, false).unwrap_or_default()
     }
@@ -280,7 +281,7 @@ impl<'a> FactTable<'a> {
                     .iter()
                     .filter_map(|(id, ns)| {
                         let mut affected = self.site_stake(*id, Some(*ns))?;
-                        // A fused operator may beat the reachable time of its parts.
+                        // A fused operator may be faster than the reachable time of its parts.
                         affected.floor_ns = 0.0;
                         Some(affected)
                     })
@@ -336,14 +337,14 @@ impl<'a> FactTable<'a> {
         })
     }
 
-    /// A site's part in a affected; `part_ns` when only some of its time is meant.
+    /// The part of a site in an [`AffectedTime`]; `part_ns` if only some of its time is affected.
     fn site_stake(&self, id: SiteId, part_ns: Option<f64>) -> Option<AffectedSite> {
         let site = self.costed.run.sites.get(id.idx())?;
         let whole = site.time_ns as f64;
         let time_ns = part_ns.unwrap_or(whole).min(whole);
         let share = if whole > 0.0 { time_ns / whole } else { 0.0 };
         let cost = self.costed.sites.get(id.idx())?;
-        // Whether the work must be fp64 at all may be the finding: its reachable time binds nothing.
+        // The finding may be that fp64 is not needed, so its reachable time is no limit.
         let floor_ns = match cost.math_dtype {
             Some(DType::Fp64) => 0.0,
             _ => cost.reachable_ns.unwrap_or(0.0).min(whole) * share,
@@ -366,7 +367,7 @@ impl<'a> FactTable<'a> {
             .filter(|n| !n.is_empty())
     }
 
-    /// Place and layer of a site, if anybody asks.
+    /// Location and layer of a site, if requested.
     fn whereabouts(&self, id: SiteId, asked: bool) -> (String, Option<String>) {
         if asked {
             (self.site_place(id), self.layer_name(id))
@@ -401,7 +402,7 @@ impl<'a> FactTable<'a> {
     }
 }
 
-/// An entry, by what its fact is asked of.
+/// A fact entry, by its subject type.
 enum Question {
     Run(&'static Entry<Runs>),
     Gpu(&'static Entry<Gpus>),
@@ -415,7 +416,7 @@ enum Question {
     Rank(&'static Entry<Ranks>),
 }
 
-/// Every fact by its name: rules ask for hundreds of facts of every site.
+/// Every fact by name. A map, because rules look up hundreds of facts per site.
 static QUESTIONS: LazyLock<FxHashMap<&'static str, Question>> = LazyLock::new(|| {
     fn add<S: Subject>(
         to: &mut FxHashMap<&'static str, Question>,
@@ -447,7 +448,7 @@ impl Lookup for FactView<'_> {
 }
 
 impl FactView<'_> {
-    /// `None` for what the member does not have: a run has no site.
+    /// The answer; `None` if the member has no such fact, for example a site fact of a run.
     fn answer(&self, name: &str) -> Option<Answer> {
         let table = self.table;
         Some(match (QUESTIONS.get(name)?, self.member) {
@@ -492,7 +493,7 @@ impl FactView<'_> {
         })
     }
 
-    /// The layer the member is or belongs to.
+    /// The layer that the member is or belongs to.
     fn layer(&self) -> Option<&LayerSums> {
         let table = self.table;
         match self.member {
@@ -533,7 +534,7 @@ fn totals(run: &Run) -> Totals {
     }
 }
 
-/// Sums per pattern, and in the last row for sites without a layer.
+/// Sums per pattern; the last row is for sites without a layer.
 fn layers(costed: &Costed) -> Vec<LayerSums> {
     let run = &costed.run;
     let mut layers: Vec<LayerSums> = run
@@ -570,7 +571,7 @@ fn layers(costed: &Costed) -> Vec<LayerSums> {
     layers
 }
 
-/// The first row of each name.
+/// The first row with each name.
 fn first_rows(layers: &[LayerSums]) -> FxHashMap<String, u32> {
     let mut rows = FxHashMap::default();
     for (row, layer) in (0..).zip(layers) {
@@ -579,7 +580,7 @@ fn first_rows(layers: &[LayerSums]) -> FxHashMap<String, u32> {
     rows
 }
 
-/// Kernel time per process, in order of the process table; the rank where the file says it.
+/// Kernel time per process, in order of the process table, with the rank if it is recorded.
 fn ranks(costed: &Costed) -> Vec<RankScope> {
     let run = &costed.run;
     let mut collective: Vec<bool> = vec![false; run.profile.strings.len()];

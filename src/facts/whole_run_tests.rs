@@ -1,4 +1,4 @@
-//! Facts of the run asked of small profiles written by hand.
+//! Facts of the run for small hand-written profiles.
 
 use super::{Answer, FactTable, Lookup as _, Member, MemberKind, Value};
 use crate::correlate::testing::ProfileBuilder;
@@ -24,7 +24,7 @@ fn double(value: f64) -> Answer {
     Answer::Value(Value::Double(value))
 }
 
-/// A kernel of this name, launched on thread 0.
+/// Adds a kernel with this name, launched on thread 0.
 fn launch(profile: &mut ProfileBuilder, name: &str, time: i64) {
     let kernel = profile.launch(time);
     let name = profile.profile.strings.intern(name);
@@ -32,7 +32,7 @@ fn launch(profile: &mut ProfileBuilder, name: &str, time: i64) {
 }
 
 #[test]
-fn steps_that_repeat() {
+fn repeating_steps_are_counted() {
     let mut profile = ProfileBuilder::new();
     for step in 0..5_i64 {
         let start = step * 10_000;
@@ -63,7 +63,7 @@ fn steps_that_repeat() {
 }
 
 #[test]
-fn a_share_of_nothing_is_silent_for_no_capture_would_tell_it() {
+fn shares_of_zero_do_not_apply() {
     let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 100);
     let costed = costed(profile);
@@ -72,7 +72,7 @@ fn a_share_of_nothing_is_silent_for_no_capture_would_tell_it() {
 }
 
 #[test]
-fn without_steps_nothing_is_said_of_them() {
+fn step_facts_require_steps() {
     let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 100);
     let costed = costed(profile);
@@ -88,13 +88,13 @@ fn without_steps_nothing_is_said_of_them() {
 }
 
 #[test]
-fn micro_steps_that_reduce_gradients() {
+fn micro_steps_that_reduce_gradients_are_counted() {
     let mut profile = ProfileBuilder::new();
     for micro in 0..4_i64 {
         let start = micro * 10_000;
         profile.range("DistributedDataParallel.forward", start, start + 1_000);
         launch(&mut profile, "softmax_warp_forward", start + 100);
-        // The last one under no_sync.
+        // The last one runs under no_sync.
         if micro < 3 {
             let all_reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
             launch(&mut profile, all_reduce, start + 3_000);
@@ -111,7 +111,7 @@ fn micro_steps_that_reduce_gradients() {
 }
 
 #[test]
-fn bucket_copies_are_kernels_and_copies() {
+fn bucket_copy_time_includes_kernels_and_copies() {
     let mut profile = ProfileBuilder::new();
     let bucket = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
     profile.range(bucket, 1_000, 2_000).kind = RangeKind::CpuOp;
@@ -134,7 +134,7 @@ fn bucket_copies_are_kernels_and_copies() {
         });
     }
     let costed = costed(profile);
-    // The kernel's 10 ns and the first copy's 40.
+    // The kernel's 10 ns and the first copy's 40 ns.
     assert_eq!(of_run(&costed, "run.bucket_copy_ns"), double(50.0));
 }
 
@@ -157,7 +157,7 @@ fn compiled_code_is_counted_by_function() {
 }
 
 #[test]
-fn compiled_facts_mean_nothing_without_the_compiler() {
+fn compiled_facts_do_not_apply_without_torch_compile() {
     let mut profile = ProfileBuilder::new();
     profile.range("forward", 0, 500);
     launch(&mut profile, "softmax_warp_forward", 100);
@@ -166,7 +166,7 @@ fn compiled_facts_mean_nothing_without_the_compiler() {
     assert_eq!(answer, Answer::DoesNotApply);
 }
 
-/// Kernels with gaps between them, each behind a wait in an operator of its own.
+/// Kernels with gaps between them, each after a wait in its own operator.
 fn waiting_in(ops: &[&str]) -> ProfileBuilder {
     let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 0);
@@ -186,7 +186,7 @@ fn waiting_in(ops: &[&str]) -> ProfileBuilder {
 }
 
 #[test]
-fn gaps_know_the_operator_that_waited() {
+fn gaps_have_the_operator_that_waited() {
     let ops = [
         "aten::_local_scalar_dense",
         "aten::nonzero",
@@ -215,7 +215,7 @@ fn gaps_know_the_operator_that_waited() {
 }
 
 #[test]
-fn a_clock_that_drops_shows_in_equal_products() {
+fn falling_clocks_slow_down_equal_products() {
     let mut profile = ProfileBuilder::new();
     for call in 0..30_i64 {
         let start = call * 10_000;
@@ -233,7 +233,7 @@ fn a_clock_that_drops_shows_in_equal_products() {
 }
 
 #[test]
-fn a_host_that_did_something_else_is_named_by_the_range_it_was_in() {
+fn idle_host_activity_is_named_by_its_range() {
     const MS: i64 = 1_000_000;
     let mut profile = ProfileBuilder::new();
     profile.range("epoch", 0, 100 * MS);
@@ -257,7 +257,7 @@ fn a_host_that_did_something_else_is_named_by_the_range_it_was_in() {
         }
     }
     seen.sort();
-    // The innermost one around most of it; a numbered step says nothing.
+    // The innermost range around most of the time; numbered steps are ignored.
     assert_eq!(seen, ["epoch", "preprocess"]);
     assert_eq!(of_run(&costed, "run.module_load_idle_ns"), double(0.0));
 }

@@ -1,5 +1,5 @@
-//! The recognized sequences of a run put together: equal ones are one chain, with what all its
-//! occurrences take and what one fused operator would.
+//! Collects the recognized sequences of a run: equal sequences become one chain, with the time of all
+//! occurrences and that of one fused operator.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use super::{Chain, Hit, Kind, Link};
 use crate::correlate::{Direction, Run, SiteId};
 use crate::cost::{Costed, Dims};
 
-/// The chains found so far.
+/// The chains recognized so far.
 pub(super) struct Matches<'r> {
     costed: &'r Costed,
     chains: Vec<Chain>,
-    /// Rows of `chains`.
+    /// Rows of `chains` by kind, layer, operators and direction.
     by_name: FxHashMap<(Kind, String, String, Direction), usize>,
-    /// A program repeats itself: the same sites in the same order are looked at once.
+    /// Repeated sequences of sites. Programs repeat themselves, so each sequence is analyzed once.
     by_sites: FxHashMap<(Kind, Vec<SiteId>), Repeated>,
 }
 
-/// What the occurrences of a sequence of sites have in common.
+/// The data that the occurrences of a sequence of sites share.
 struct Repeated {
     chain: usize,
-    /// What one fused operator takes for one of them, as far as their costs say.
+    /// Time of one fused operator for one occurrence, if the costs are known.
     fused_ns: Option<f64>,
-    /// Per site, summed.
+    /// Time per site, summed.
     times: Vec<i64>,
 }
 
@@ -60,7 +60,7 @@ impl<'r> Matches<'r> {
             return;
         };
         let longest = members.iter().map(|l| l.time_ns).max().unwrap_or(0) as f64;
-        // Small products are bound by latency: merged they take no less than one of them takes now.
+        // Small products are latency-bound: merged, they take at least as long as one of them now.
         let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
         let least = if merged { longest } else { 0.0 };
         chain.count += 1;
@@ -81,12 +81,12 @@ impl<'r> Matches<'r> {
         }
     }
 
-    /// The row of the chain of these names, which is made where there is none.
+    /// The row of the chain with these names, created if missing.
     fn chain(&mut self, kind: Kind, first: &Link<'_>, members: &[&Link<'_>]) -> usize {
         let layer = pattern_of(&self.costed.run, first.site).to_owned();
         let mut ops: Vec<&str> = members.iter().map(|l| l.name).collect();
         if kind == Kind::ExpertLoop {
-            // As many as there are experts: the name once.
+            // There is one per expert, so the name is listed once.
             ops.truncate(1);
         }
         let (ops, direction) = (ops.join(", "), first.direction);
@@ -113,7 +113,7 @@ impl<'r> Matches<'r> {
         })
     }
 
-    /// All of them in a fixed order.
+    /// All chains, in a fixed order.
     pub(super) fn chains(mut self) -> Vec<Chain> {
         for ((_, sites), repeated) in self.by_sites {
             let Some(chain) = self.chains.get_mut(repeated.chain) else {
@@ -129,7 +129,7 @@ impl<'r> Matches<'r> {
     }
 }
 
-/// The layer pattern of a site; empty where its layer is unknown.
+/// The layer pattern of a site; empty if its layer is unknown.
 fn pattern_of(run: &Run, site: SiteId) -> &str {
     let layer = run.sites.get(site.idx()).and_then(|s| s.layer);
     layer
@@ -153,15 +153,15 @@ fn width(members: &[&Link<'_>]) -> Option<u64> {
         })
 }
 
-/// Time of one fused operator doing the same: FLOPs stay, intermediate tensors are neither written
-/// nor read. `None` when the GPU or a cost is unknown. The same for all calls of these sites.
+/// Time of one equivalent fused operator: the FLOPs are the same, intermediate tensors are neither
+/// written nor read. `None` if the GPU or a cost is unknown. The same for all calls of these sites.
 fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
     let gpu = &costed.gpu.as_ref()?.gpu;
     if matches!(kind, Kind::DoubleLogSoftmax | Kind::LogitsUpcast) {
         return Some(0.0);
     }
     if kind == Kind::Rope {
-        // `x * cos` moves all the rotation has to: x, the table and the result.
+        // The necessary traffic is that of `x * cos`: x, the table and the result.
         let first = members.first()?;
         let bytes = costed
             .sites
@@ -192,12 +192,13 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
     };
     let least = bytes / members.len() as f64;
     let kept = match kind {
-        // Q, K, V and O stay; scores and probabilities never reach memory.
+        // Q, K, V and O are read or written; scores and probabilities stay on chip.
         Kind::Attention => attention_bytes(costed, members)?,
-        // One product instead of several: the input is read once.
+        // One product instead of several reads the input once.
         Kind::SharedInput => (bytes - read_again()?).max(least),
         Kind::ExpertLoop => bytes,
-        // Each intermediate is written once and read once; the first input and the last output stay.
+        // Each intermediate is written once and read once; fusion keeps only the first input and the
+        // last output.
         _ => (bytes - 2.0 * read_again()?).max(least),
     };
     // Fused attention reaches about half the matrix peak (FlashAttention-2 paper, 50-73 % on A100).
@@ -211,7 +212,7 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
     Some(math.max(memory).max(crate::cost::roofline::SHORTEST_NS))
 }
 
-/// Bytes of the tensor a call reads from the one before it.
+/// Bytes of the tensor that a call reads from the previous call.
 fn intermediate_bytes(costed: &Costed, link: &Link<'_>) -> Option<f64> {
     let site = costed.run.sites.get(link.site.idx())?;
     let args = costed.run.args.get(site.args?.idx())?;

@@ -1,19 +1,19 @@
-//! Sequences that spell one known operation: rotary embeddings, GELU, a gated activation, the
-//! logarithm of a softmax, logits converted for a loss, products that share an input, experts run
-//! one after the other.
+//! Sequences that implement one known operation: rotary embeddings, GELU, a gated activation, the
+//! logarithm of a softmax, logits converted for a loss, products that share an input, experts run one
+//! after the other.
 //!
-//! Each recognizer looks at the calls from one position on and answers how many of them it takes.
-//! Names, families and dimensions decide; where they do not prove the data flow, the sequence is not
-//! recognized.
+//! Each recognizer examines the calls from one position on and returns the number of calls that belong
+//! to the sequence. It uses names, families and dimensions; if these leave the data flow uncertain, the
+//! sequence is not recognized.
 
 use super::{Kind, Link};
 use crate::correlate::Direction;
 use crate::cost::{Dims, Family};
 
-/// What a recognizer finds: the kind, and how many calls it takes.
+/// The result of a recognizer: the kind and the number of calls.
 type Hit = Option<(Kind, usize)>;
 
-/// In this order; the first that recognizes the calls decides.
+/// The first recognizer that accepts the calls, in this order, decides.
 pub(super) fn recognize(run: &[Link<'_>]) -> Hit {
     logits_upcast(run)
         .or_else(|| log_of_softmax(run))
@@ -23,7 +23,7 @@ pub(super) fn recognize(run: &[Link<'_>]) -> Hit {
         .or_else(|| shared_input(run))
 }
 
-/// The calls of a sequence that the advice is about; the others only prove what it is.
+/// The calls of a sequence that the advice refers to; the others only identify the sequence.
 pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [Link<'a>]) -> Vec<&'r Link<'a>> {
     match kind {
         // Only the second one is superfluous.
@@ -55,7 +55,7 @@ fn moves(link: &Link<'_>) -> bool {
     matches!(link.family, Family::Cast | Family::Copy)
 }
 
-/// A conversion right before the log-softmax or loss of the same elements.
+/// A conversion directly before the log-softmax or loss of the same elements.
 fn logits_upcast(run: &[Link<'_>]) -> Hit {
     let (first, next) = (run.first()?, run.get(1)?);
     let loss = next.family == Family::Softmax && next.name.contains("log_softmax")
@@ -80,7 +80,7 @@ fn log_of_softmax(run: &[Link<'_>]) -> Hit {
     fits.then_some((Kind::LogOfSoftmax, next + 1))
 }
 
-/// `x * cos + cat(-x2, x1) * sin`, as most transformer code spells rotary embeddings.
+/// `x * cos + cat(-x2, x1) * sin`, the usual form of rotary embeddings in transformer code.
 fn rope(run: &[Link<'_>]) -> Hit {
     const SPELLING: [&str; 5] = ["mul", "neg", "cat", "mul", "add"];
     let first = run.first()?;
@@ -103,7 +103,7 @@ fn rope(run: &[Link<'_>]) -> Hit {
     None
 }
 
-/// GELU in primitives: arithmetic around one `tanh` or `erf`, all over the same elements.
+/// GELU from primitives: arithmetic around one `tanh` or `erf`, all over the same elements.
 fn gelu(run: &[Link<'_>]) -> Hit {
     const ARITHMETIC: [&str; 6] = ["pow", "mul", "add", "div", "tanh", "erf"];
     let first = run.first()?;
@@ -120,7 +120,7 @@ fn gelu(run: &[Link<'_>]) -> Hit {
         })
         .collect();
     let curve = body.iter().position(|l| matches!(l.name, "tanh" | "erf"))?;
-    // 1 + curve, times x, times one half: of these the halving may come first.
+    // 1 + curve, times x, times one half; the halving may come first.
     let tail = body
         .iter()
         .skip(curve + 1)
@@ -133,7 +133,7 @@ fn gelu(run: &[Link<'_>]) -> Hit {
         .then_some((Kind::Gelu, curve + 1 + tail))
 }
 
-/// `silu(gate) * up`, with the product that makes `up` allowed between the two.
+/// `silu(gate) * up`; the product that computes `up` may be between the two.
 fn gated(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
     if !matches!(first.name, "silu" | "gelu") || first.direction != Direction::Fprop {
@@ -149,9 +149,9 @@ fn gated(run: &[Link<'_>]) -> Hit {
     fits.then_some((Kind::GatedActivation, next + 1))
 }
 
-/// Products in a row with the same number of rows and the same inner dimension. The second can not
-/// have the first one's result for input where that is of another width; three in a row of equal
-/// width without anything between them would be one product too many.
+/// Consecutive products with the same number of rows and the same inner dimension. If the widths
+/// differ, the second cannot read the result of the first. Three consecutive products of equal width
+/// are too many to depend on each other without anything between them.
 fn shared_input(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
     let Dims::Gemm {
@@ -171,7 +171,7 @@ fn shared_input(run: &[Link<'_>]) -> Hit {
     (length >= 3 || length == 2 && n != k).then_some((Kind::SharedInput, length))
 }
 
-/// Products with the same weights' shape, whatever their number of rows.
+/// Whether two products have weights of the same shape, with any number of rows.
 fn same_weights(a: Dims, b: Dims) -> bool {
     match (a, b) {
         (
@@ -187,15 +187,15 @@ fn same_weights(a: Dims, b: Dims) -> bool {
     }
 }
 
-/// Calls between two experts' products of one kind, at most.
+/// Maximum number of calls between products of the same kind for two experts.
 const EXPERT: usize = 24;
-/// Products from which a loop over experts is recognized.
+/// Minimum number of products in a loop over experts.
 const EXPERTS: usize = 8;
-/// Longest loop looked at, in calls.
+/// Maximum length of a loop, in calls.
 const LOOP: usize = 4096;
 
-/// Products with weights of one shape and changing numbers of rows, with indexing between them:
-/// tokens are picked for each expert in turn. Answers how many calls the loop takes.
+/// Products with weights of one shape and varying numbers of rows, with indexing between them: a loop
+/// that selects the tokens of each expert. Returns the number of calls in the loop.
 pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
     let first = rest.first()?;
     let is_first = matches!(first.dims, Dims::Gemm { batch: 1, .. });
@@ -217,7 +217,7 @@ pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
         }
         count += 1;
         if indexed + 1 < count || (count > EXPERTS && rows.len() < 2) {
-            // The blocks of a network, one after the other.
+            // Consecutive blocks of a network.
             return None;
         }
         length = at + 1;

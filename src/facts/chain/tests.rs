@@ -11,7 +11,7 @@ fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
     })
 }
 
-/// One kernel of a microsecond; tests are short enough to keep what it does for ever.
+/// A kernel of one microsecond. The work is leaked, which is acceptable in tests.
 fn doing(work: Work<'_>) -> Link<'_> {
     Link {
         work: Box::leak(Box::new(work)),
@@ -69,13 +69,13 @@ fn hit(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
     recognize(links).map(|(kind, length)| (kind.name(), length))
 }
 
-/// All of one size.
+/// Operators of the given names, all of one size.
 fn named(names: &[&'static str]) -> Vec<Link<'static>> {
     names.iter().map(|n| pointwise_on(n, 4096)).collect()
 }
 
 #[test]
-fn rotary_embeddings_are_recognised_and_other_sums_are_not() {
+fn rotary_embeddings_are_recognized_and_other_sums_are_not() {
     let spelled = ["mul", "neg", "cat", "mul", "add", "mul"];
     assert_eq!(hit(&named(&spelled)), Some(("rope", 5)));
     let copied = ["mul", "neg", "copy", "cat", "mul", "to", "add"];
@@ -87,7 +87,7 @@ fn rotary_embeddings_are_recognised_and_other_sums_are_not() {
 }
 
 #[test]
-fn gelu_is_recognised_in_its_spellings() {
+fn gelu_variants_are_recognized() {
     for (names, length) in [
         (
             &[
@@ -112,7 +112,7 @@ fn gelu_is_recognised_in_its_spellings() {
 }
 
 #[test]
-fn a_gate_may_wait_for_the_product_it_is_multiplied_with() {
+fn gated_activations_allow_a_product_before_the_multiplication() {
     let silu = || pointwise_on("silu", 64 * 256);
     let mul = || pointwise_on("mul", 64 * 256);
     assert_eq!(hit(&[silu(), mul()]), Some(("gated_activation", 2)));
@@ -126,7 +126,7 @@ fn a_gate_may_wait_for_the_product_it_is_multiplied_with() {
 }
 
 #[test]
-fn softmax_and_log_are_two_steps_of_one() {
+fn log_of_softmax_is_recognized() {
     let log = pointwise_on("log", 32 * 100);
     assert_eq!(
         hit(&[softmax("softmax", 32, 100), log]),
@@ -139,7 +139,7 @@ fn softmax_and_log_are_two_steps_of_one() {
 }
 
 #[test]
-fn only_a_conversion_of_the_logits_themselves_counts() {
+fn logits_upcast_requires_a_conversion_of_the_logits() {
     let loss = || softmax("log_softmax", 512, 50_000);
     let cast = pointwise_on("to", 512 * 50_000);
     assert_eq!(hit(&[cast, loss()]), Some(("logits_upcast", 1)));
@@ -149,7 +149,7 @@ fn only_a_conversion_of_the_logits_themselves_counts() {
 }
 
 #[test]
-fn products_share_an_input_only_where_they_cannot_follow_from_each_other() {
+fn shared_input_requires_products_that_cannot_depend_on_each_other() {
     let qkv = [
         product(512, 1024, 1024),
         product(512, 256, 1024),
@@ -166,7 +166,7 @@ fn products_share_an_input_only_where_they_cannot_follow_from_each_other() {
 }
 
 #[test]
-fn experts_need_indexing_and_changing_numbers_of_rows() {
+fn expert_loops_require_indexing_and_varying_row_counts() {
     let experts = |rows: &dyn Fn(u64) -> u64, index: bool| -> Vec<Link<'static>> {
         (0..8)
             .flat_map(|e| {
@@ -181,19 +181,19 @@ fn experts_need_indexing_and_changing_numbers_of_rows() {
             .collect()
     };
     let loop_ = experts(&|e| 10 + e, true);
-    // The first product begins the loop; the index before it is only found by the next position.
+    // The loop starts at the first product; the index before it belongs to no loop from this position.
     assert_eq!(patterns::expert_loop(&loop_), None);
     let rest = loop_.get(1..).unwrap();
     assert_eq!(patterns::expert_loop(rest), Some(rest.len() - 2));
     assert_eq!(patterns::kept(Kind::ExpertLoop, rest).len(), 8);
-    // The blocks of a transformer: the same rows each time, or no indexing.
+    // The blocks of a transformer: equal row counts, or no indexing.
     let blocks = experts(&|_| 10, true);
     assert_eq!(patterns::expert_loop(blocks.get(1..).unwrap()), None);
     assert_eq!(patterns::expert_loop(&experts(&|e| 10 + e, false)), None);
 }
 
 #[test]
-fn a_bias_between_convolution_and_norm_is_told_from_a_residual() {
+fn bias_between_convolution_and_norm_is_distinguished_from_a_residual() {
     let conv = link("cudnn_convolution", Family::Conv, Dims::None);
     let add = pointwise_on("add", 64);
     let norm = link("cudnn_batch_norm", Family::Norm, Dims::None);
@@ -210,16 +210,16 @@ fn any(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
 }
 
 #[test]
-fn a_norm_keeps_the_conversion_and_the_square_it_begins_with() {
+fn norms_include_their_leading_conversion_and_square() {
     let mut links = named(&[
         "add", "copy", "pow", "mean", "add", "rsqrt", "mul", "copy", "mul",
     ]);
     let mean = links.get_mut(3).unwrap();
     *mean = link("mean", Family::Reduce, Dims::None);
-    // The residual before it is nobody's, and no chain of pointwise work swallows the rest.
+    // The residual addition belongs to no sequence, and no pointwise sequence includes the rest.
     assert_eq!(any(&links), None);
     assert_eq!(any(links.get(1..).unwrap()), Some(("norm", 8)));
-    // Two more in front of the conversion still make a chain of their own.
+    // Two more operators before the conversion form a separate sequence.
     let mut longer = named(&["mul", "add"]);
     longer.extend(links);
     assert_eq!(any(&longer), Some(("pointwise", 3)));
