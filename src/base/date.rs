@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unix_times_become_days() {
+    fn unix_times_are_converted_to_days() {
         // The output of `date -u -d @SECONDS +%F`.
         for (seconds, day) in [
             (0, "1970-01-01"),
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn only_existing_days_in_one_form_are_parsed() {
+    fn only_existing_days_in_iso_format_are_parsed() {
         assert_eq!(parse("2028-02-29").unwrap().to_string(), "2028-02-29");
         for wrong in [
             "",

@@ -1,7 +1,8 @@
-//! Diagnostics with source spans for files written by hand (rules, GPU specs, costs, configuration).
+//! Diagnostics with source spans for hand-written files (rules, GPU specs, costs, configuration).
 //!
-//! Checks push into one [`Complaints`] and continue, so that all mistakes of a file are reported at once, each
-//! with `file:line:column`, the line and a caret. Control characters of the file are never printed.
+//! Checks push into one [`Complaints`] and continue, so that all mistakes of a file are reported at
+//! once, each with `file:line:column`, the line and a caret. Control characters of the file are never
+//! printed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,15 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annotate_snippets::renderer::Renderer;
 use annotate_snippets::{AnnotationKind, Group, Level as Severity, Origin, Snippet};
 
-/// Largest number of complaints stored; the rest are counted.
+/// Maximum number of complaints stored; the rest are counted.
 const MAX_KEPT: usize = 1_000;
-/// Largest number of complaints rendered.
+/// Maximum number of complaints rendered.
 const MAX_SHOWN: usize = 50;
-/// Bytes of a file read by [`Source::read`]: files written by hand are a few kilobytes.
+/// Maximum number of bytes read by [`Source::read`]: hand-written files have a few kilobytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Bytes of a title, label or help shown.
+/// Maximum length of a displayed title, label or help, in bytes.
 const MAX_SENTENCE: usize = 1_000;
-/// Bytes of a line kept from a span's start on.
+/// Maximum number of bytes of a line from the start of a span on.
 const MAX_CONTEXT: usize = 300;
 
 /// A text file that is checked.
@@ -126,13 +127,13 @@ pub struct Complaint {
     pub level: Level,
     /// The file it is about.
     pub file: Arc<Source>,
-    /// Bytes of [`Source::text`]; clipped to its first line when shown.
+    /// A byte range of [`Source::text`]; clipped to its first line for display.
     pub span: Range<usize>,
-    /// What is wrong: `unknown key `tilte``.
+    /// The problem: `unknown key `tilte``.
     pub title: String,
-    /// Stands beside the caret: `expected a string, found an integer`. May be empty.
+    /// The text beside the caret: `expected a string, found an integer`. May be empty.
     pub label: String,
-    /// What to do about it.
+    /// How to correct the mistake.
     pub help: Option<String>,
 }
 
@@ -222,15 +223,15 @@ impl Complaint {
     }
 }
 
-/// Names from the file appear in messages, and a name can be as long as the file.
+/// Shortens text for a message: names from the file can be as long as the file.
 fn shorten(text: &str) -> &str {
     text.get(..floor_boundary(text, MAX_SENTENCE))
         .unwrap_or(text)
 }
 
-/// `text` with every character replaced that could steer a terminal or reorder what it shows:
-/// C0 and C1 controls, bidirectional overrides, zero-width marks. One character stays one
-/// character, and tabs stay tabs, which the renderer widens itself.
+/// `text` with every character replaced that could control a terminal or reorder its text: C0 and C1
+/// controls, bidirectional overrides, zero-width marks. Each character is replaced by one character.
+/// Tabs remain; the renderer expands them.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(steers) {
         return Cow::Borrowed(text);
@@ -239,7 +240,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     for c in text.chars() {
         match c {
             '\t' => out.push('\t'),
-            // The block "Control Pictures" has one picture per C0 code, in order.
+            // The block "Control Pictures" has one picture per C0 code, in the same order.
             '\0'..='\x1f' => out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}')),
             '\x7f' => out.push('\u{2421}'),
             c if steers(c) => out.push('\u{fffd}'),
@@ -279,7 +280,7 @@ impl Complaints {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a complaint; beyond a limit it is only counted.
+    /// Adds a complaint; beyond a limit, complaints are only counted.
     pub fn push(&self, complaint: Complaint) {
         let mut kept = self.kept();
         if complaint.level == Level::Error {
@@ -292,12 +293,12 @@ impl Complaints {
         }
     }
 
-    /// Whether anything pushed so far makes a file unusable.
+    /// Whether any complaint makes a file unusable.
     pub fn has_errors(&self) -> bool {
         self.kept().errors > 0
     }
 
-    /// Everything pushed, also what is no longer kept.
+    /// The number of complaints, including those that are not stored.
     pub fn len(&self) -> usize {
         let kept = self.kept();
         kept.list.len() + kept.dropped
@@ -308,7 +309,8 @@ impl Complaints {
         self.len() == 0
     }
 
-    /// By file name, then position, then level; the same whatever order they were pushed in.
+    /// The complaints by file name, position and level, independent of the order in which they were
+    /// pushed.
     pub fn sorted(&self) -> Vec<Complaint> {
         let mut list = self.kept().list.clone();
         list.sort_by(|a, b| {
@@ -320,8 +322,8 @@ impl Complaints {
         list
     }
 
-    /// All complaints with their lines, a blank line between them, and a final newline; empty when
-    /// there are none.
+    /// All complaints with their lines, separated by blank lines, with a final newline; empty if there
+    /// are none.
     pub fn render(&self, color: bool) -> String {
         let sorted = self.sorted();
         let mut out = String::new();
@@ -339,7 +341,7 @@ impl Complaints {
         out
     }
 
-    /// One line: `2 errors and 1 warning in my.toml`. Notes are not counted unless alone.
+    /// One line: `2 errors and 1 warning in my.toml`. Notes are counted only if there is nothing else.
     pub fn summary(&self) -> String {
         let kept = self.kept();
         let mut files: Vec<&str> = kept.list.iter().map(|c| c.file.name.as_str()).collect();
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn points_with_line_column_and_caret() {
+    fn complaints_show_line_column_and_caret() {
         let c = at("one = 1\ntwo = 2\n", "2").with_help("try 3");
         assert_eq!(
             c.render(false),
@@ -436,7 +438,7 @@ error: wrong
     }
 
     #[test]
-    fn tabs_and_carriage_returns() {
+    fn tabs_are_expanded_and_carriage_returns_removed() {
         let c = at("x = 1\r\n\ty = [2]\r\nz = 3\r\n", "[2]");
         assert_eq!(
             c.render(false),
@@ -450,7 +452,7 @@ error: wrong
     }
 
     #[test]
-    fn a_span_over_several_lines_shows_its_first() {
+    fn spans_over_several_lines_show_the_first() {
         let c = at("s = '''\nabc\n'''\n", "'''\nabc\n'''");
         assert_eq!(
             c.render(false),
@@ -464,7 +466,7 @@ error: wrong
     }
 
     #[test]
-    fn hostile_text_cannot_steer_the_terminal() {
+    fn hostile_text_cannot_control_the_terminal() {
         let text = "k = \"\x1b[2J\u{9b}31m\u{202e}evil\u{200d}\"";
         let file = Source::new("a\x1b]0;x\x07.toml", text);
         let c = Complaint::error(&file, 4..text.len(), "t\x1b[1m", "l\x07\n")
@@ -475,7 +477,7 @@ error: wrong
     }
 
     #[test]
-    fn odd_spans_do_not_panic() {
+    fn invalid_spans_do_not_panic() {
         for text in ["", "\n", "a", "\u{e9}\n\u{4e2d}", "a\r\nb\r\n", "\r"] {
             let file = Source::new("x", text);
             for start in 0..text.len() + 4 {
@@ -494,7 +496,7 @@ error: wrong
     }
 
     #[test]
-    fn read_out_in_order_and_summed_up() {
+    fn complaints_are_sorted_and_summarized() {
         let a = Source::new("a.toml", "1\n2\n");
         let b = Source::new("b.toml", "1\n");
         let all = Complaints::new();
@@ -510,7 +512,7 @@ error: wrong
     }
 
     #[test]
-    fn many_complaints_are_counted_not_kept() {
+    fn complaints_beyond_the_limit_are_only_counted() {
         let a = Source::new("a.toml", "1\n");
         let all = Complaints::new();
         for _ in 0..5_000 {
@@ -522,7 +524,7 @@ error: wrong
     }
 
     #[test]
-    fn an_unreadable_file_is_one_complaint() {
+    fn unreadable_files_are_reported_as_one_complaint() {
         let c = Source::read(Path::new("/nonexistent/x.toml")).unwrap_err();
         let shown = c.render(false);
         assert!(

@@ -1,4 +1,4 @@
-//! Tensor element types, under the names PyTorch, PyProf markers and Kineto give them.
+//! Tensor element types, with their names in PyTorch, PyProf markers and Kineto.
 
 use serde::Serialize;
 
@@ -43,7 +43,7 @@ const FALLBACK: &Row = &(DType::Fp32, "fp32", 4, &[]);
 
 type Row = (DType, &'static str, u64, &'static [&'static str]);
 
-/// `(name a rule or a report uses, bytes per element, other spellings)`, one line per type.
+/// `(name in rules and reports, bytes per element, other spellings)`, one line per type.
 const TABLE: &[Row] = &[
     (DType::Fp64, "fp64", 8, &["float64", "double", "f64"]),
     (DType::Fp32, "fp32", 4, &["float32", "float", "f32"]),
@@ -124,7 +124,7 @@ const TABLE: &[Row] = &[
 ];
 
 impl DType {
-    /// The type a name stands for, in any of the spellings seen in profiles; case does not matter.
+    /// The type with this name, in any spelling that occurs in profiles; case is ignored.
     pub fn parse(name: &str) -> Option<DType> {
         let name = name.trim().trim_start_matches("torch.");
         TABLE
@@ -150,12 +150,12 @@ impl DType {
         self.row().1
     }
 
-    /// Bytes one element takes in memory. Packed sub-byte types count their packed element.
+    /// Bytes per element in memory. Packed sub-byte types count their packed element.
     pub fn bytes(self) -> u64 {
         self.row().2
     }
 
-    /// Floating point (not complex).
+    /// Whether it is a floating-point type (not complex).
     pub fn is_float(self) -> bool {
         matches!(
             self,
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spelling_is_unique_and_found() {
+    fn spellings_are_unique_and_parsed() {
         let mut seen = std::collections::BTreeMap::new();
         for (dtype, short, bytes, others) in TABLE {
             assert!(*bytes > 0);

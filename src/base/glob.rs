@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// A pattern for names: `host/*`, `launch/many-*`. `*` matches any text, `/` included; every other character
-/// matches itself.
+/// A pattern for names: `host/*`, `launch/many-*`. `*` matches any text, including `/`; every other
+/// character matches itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Glob(String);
 
 impl Glob {
-    /// The pattern of a text.
+    /// A pattern from its text.
     pub fn new(pattern: &str) -> Glob {
         Glob(pattern.to_owned())
     }

@@ -1,8 +1,8 @@
-//! Declarations of the TOML files people write. A list of keys, each with its doc and the shape of
-//! its value, is all there is per kind of file: [`check`] holds a file to it, complaining about
-//! everything at once, [`document`] turns it into a JSON Schema for editors, and the reference pages
-//! print it. A loader reads what is left, which has the right types, and checks only what depends on
-//! several values.
+//! Declarations of hand-written TOML files. Each kind of file has one list of keys, each with its doc
+//! and the shape of its value: [`check`] validates a file against it and reports all mistakes at once,
+//! [`document`] converts it to a JSON Schema for editors, and the reference pages print it. A loader
+//! reads the valid values, which have the right types, and checks only conditions that involve several
+//! values.
 
 use std::fmt::Write as _;
 
@@ -12,26 +12,25 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use super::suggest::{did_you_mean, nearest};
 use super::toml::{Table, Value};
 
-/// The dialect of the schemas.
+/// The JSON Schema dialect.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// Words that a message lists; of more it names the nearest only.
+/// Maximum number of words listed in a message; of longer lists, only the nearest word is named.
 const MAX_LISTED: usize = 16;
 
 /// A key of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// As it is written in the file.
+    /// The key as written in files.
     pub name: &'static str,
     /// Whether the key is required. Lists of tables are not: their loaders report what is missing.
     pub required: bool,
-    /// What it means, for the schema and the reference pages.
+    /// The description for the schema and the reference pages.
     pub doc: &'static str,
-    /// What its value may be.
+    /// The accepted values.
     pub shape: Shape,
 }
 
-/// Declares keys in the order in which they are written: the doc, `required` where the key is, the
-/// name, and the shape.
+/// Declares keys in the order of the reference: doc, `required` for required keys, name, and shape.
 macro_rules! keys {
     ($($(#[doc = $doc:literal])+ $($required:ident)? $name:literal: $shape:expr,)*) => {
         &[$($crate::base::schema::Key {
@@ -49,17 +48,17 @@ fn names(keys: &[Key]) -> Vec<&'static str> {
     keys.iter().map(|k| k.name).collect()
 }
 
-/// What a value may be.
+/// The set of values that a key accepts.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
-    /// A string of at least and at most so many characters; one that may not be empty may not be
+    /// A string whose number of characters is in this range. If it must not be empty, it must not be
     /// blank either.
     Text(usize, usize),
-    /// A string of one line that is not blank and has at most so many characters.
+    /// A string of one line that is not blank and has at most this many characters.
     Line(usize),
-    /// A string of a form.
+    /// A string of this form.
     Form(Form),
-    /// One of a few words.
+    /// One of these words.
     Word(fn() -> Vec<&'static str>),
     /// A boolean.
     Flag,
@@ -71,20 +70,20 @@ pub enum Shape {
     Number,
     /// An integer from the first to the second.
     Whole(i64, i64),
-    /// A power of two up to this.
+    /// A power of two up to this number.
     PowerOfTwo(i64),
-    /// A list of at most so many of one shape.
+    /// A list of at most this many items of one shape.
     List(&'static Shape, usize),
-    /// A table with these keys, of which exactly one set must be there (if there are any sets).
+    /// A table with these keys, of which exactly one set must be present (if there are any sets).
     Table(&'static [Key], Sets),
-    /// `[[key]]`: at least and at most so many tables.
+    /// `[[key]]` tables, with their minimum and maximum number.
     Tables(&'static [Key], Sets, usize, usize),
-    /// A table of at most so many entries, whose keys have a form (or any), and its values a shape.
+    /// A table of at most this many entries, with a form for the keys (or any keys) and a shape for the
+    /// values.
     Map(Option<Form>, &'static Shape, usize),
-    /// One of several, told apart by their types.
+    /// One of several shapes, distinguished by type.
     Either(&'static [Shape]),
-    /// What needs code: its schema, and its check, which complains and returns whether the value can
-    /// be used.
+    /// A custom schema and check. The check reports mistakes and returns whether the value is valid.
     Own(fn() -> Json, fn(&Value<'_>) -> bool),
 }
 
@@ -93,17 +92,17 @@ pub enum Shape {
 pub struct Form {
     /// A regular expression, for the schema.
     pub pattern: &'static str,
-    /// Whether a string has the form: what `pattern` matches.
+    /// Whether a string has the form; must agree with `pattern`.
     pub fits: fn(&str) -> bool,
-    /// What is said of a string that has not, as in "must be a web address".
+    /// The end of the message for a string of another form, as in "must be a web address".
     pub what: &'static str,
 }
 
-/// Sets of keys, of which a table has exactly one.
+/// Sets of keys, exactly one of which a table must contain.
 pub type Sets = &'static [&'static [&'static str]];
 
-/// Complains about everything in a table that its declaration does not allow. Values complained
-/// about are absent from then on, so that nothing is said twice of them.
+/// Reports everything in a table that its declaration does not allow. Reported values are absent from
+/// then on, so that each is reported once.
 pub fn check(table: &Table<'_>, keys: &[Key], sets: Sets) {
     table.refuse_unknown(&names(keys));
     for key in keys {
@@ -128,7 +127,7 @@ pub fn check(table: &Table<'_>, keys: &[Key], sets: Sets) {
     }
 }
 
-/// Complains about a value unless it has a shape, and returns whether it has.
+/// Reports a value that does not have a shape; returns whether it has.
 pub fn check_value(shape: &Shape, value: &Value<'_>) -> bool {
     let fits = fits(shape, value).unwrap_or(false);
     if !fits {
@@ -137,7 +136,7 @@ pub fn check_value(shape: &Shape, value: &Value<'_>) -> bool {
     fits
 }
 
-/// Whether a value has a shape; `None` or false after a complaint.
+/// Whether a value has a shape; `None` or false if a mistake was reported.
 fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
     let path = value.path();
     let no = |shown: &dyn std::fmt::Debug, what: String| {
@@ -256,7 +255,7 @@ fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
     }
 }
 
-/// The second check, if the first went well.
+/// Runs the second check if the first passed.
 fn fits_all(first: bool, second: impl FnOnce() -> Option<bool>) -> Option<bool> {
     if first { second() } else { Some(false) }
 }
@@ -287,7 +286,7 @@ fn word(value: &Value<'_>, known: &[&str]) -> Option<bool> {
     Some(false)
 }
 
-/// Whether a value of this type may have a shape.
+/// Whether a value of this type can have a shape.
 fn takes(shape: &Shape, value: &DeValue<'_>) -> bool {
     match shape {
         Shape::Text(..) | Shape::Line(_) | Shape::Form(_) | Shape::Word(_) => {
@@ -305,7 +304,7 @@ fn takes(shape: &Shape, value: &DeValue<'_>) -> bool {
     }
 }
 
-/// A shape in words, with its article.
+/// A description of a shape, with its article.
 fn phrase(shape: &Shape) -> &'static str {
     match shape {
         Shape::Text(..) | Shape::Line(_) | Shape::Form(_) | Shape::Word(_) => "a string",
@@ -341,7 +340,7 @@ fn either(words: &[String]) -> String {
     }
 }
 
-/// A JSON value whose objects keep their order.
+/// A JSON value whose objects preserve key order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Json {
     /// A boolean.
@@ -383,12 +382,12 @@ impl Serialize for Json {
     }
 }
 
-/// A string as JSON.
+/// A string as JSON value.
 pub fn text(words: &str) -> Json {
     Json::Text(words.to_owned())
 }
 
-/// An object as JSON.
+/// An object as JSON value.
 pub fn object<const N: usize>(pairs: [(&str, Json); N]) -> Json {
     Json::Object(pairs.map(|(key, value)| (key.to_owned(), value)).into())
 }
@@ -403,7 +402,7 @@ pub fn document(title: &str, about: &str, keys: &'static [Key], sets: Sets) -> S
     if let Json::Object(own) = table(keys, sets) {
         pairs.extend(own);
     }
-    // Writing values of our own into a string cannot fail.
+    // Serializing these values cannot fail.
     let mut out = serde_json::to_string_pretty(&Json::Object(pairs)).unwrap_or_default();
     let _ = writeln!(out);
     out
@@ -516,7 +515,7 @@ mod tests {
     };
 
     #[test]
-    fn keys_become_a_schema_in_the_order_they_are_written() {
+    fn schemas_list_keys_in_declaration_order() {
         let out = document("T", "About it.", KEYS, &[&["ant"], &["size"]]);
         let value: serde_json::Value = serde_json::from_str(&out).unwrap();
         assert_eq!(value["required"], serde_json::json!(["zebra"]));

@@ -1,4 +1,4 @@
-//! "Did you mean": suggests the one similar name, or none.
+//! "Did you mean": suggests one similar name, or none.
 
 /// Names that were renamed before version 0.1, old and new: rule ids, and keys of rule files.
 /// An error for an old name suggests the new one.
@@ -28,11 +28,11 @@ const RENAMED: &[(&str, &str)] = &[
     ("sure", "min_fraction"),
 ];
 
-/// The candidate that `wanted` was renamed to, or the nearest one if it is near enough to be a
-/// likely slip.
+/// The candidate that `wanted` was renamed to, or the nearest one if it is near enough to be a likely
+/// misspelling.
 ///
-/// Near means a normalised Damerau-Levenshtein similarity of at least 0.7 (cargo and clap use
-/// similar cut-offs).
+/// Near means a normalized Damerau-Levenshtein similarity of at least 0.7 (cargo and clap use similar
+/// cut-offs).
 pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted_lower = wanted.to_lowercase();
     let candidates: Vec<&str> = candidates.into_iter().collect();
@@ -54,7 +54,7 @@ pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) 
         .map(|(_, c)| c)
 }
 
-/// `; did you mean `x`?` or nothing, ready to append to a message.
+/// `; did you mean `x`?` or an empty string, to append to a message.
 pub fn did_you_mean<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(wanted, candidates) {
         Some(name) => format!("; did you mean `{name}`?"),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_name_is_suggested_where_it_exists() {
+    fn renamed_names_are_suggested_if_they_exist() {
         let known = ["for_each", "other", "layers/norm-unfused"];
         assert_eq!(nearest("over", known), Some("for_each"));
         assert_eq!(

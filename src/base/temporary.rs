@@ -1,5 +1,5 @@
-//! Temporary files that are removed however the program ends: dropping a handle removes its file, and
-//! [`lock_and_remove_all`] removes the files of all handles before a signal ends the process.
+//! Temporary files that are removed at every end of the program: dropping a handle removes its file,
+//! and [`lock_and_remove_all`] removes the files of all handles before a signal ends the process.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ fn alive() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An open file with a name, to be renamed or to disappear.
+/// An open file with a name, which is either renamed or removed.
 #[derive(Debug)]
 pub struct Temporary {
     /// `None` after the file was renamed.
@@ -59,7 +59,7 @@ impl Temporary {
         })
     }
 
-    /// Where the file is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -95,7 +95,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // A renamed file has left the set already, and another file may have its name.
+        // A renamed file is no longer in the set, and another file may have its name.
         if let Some(file) = self.file.take() {
             let mut alive = alive();
             drop(file);
@@ -117,7 +117,7 @@ impl Write for Temporary {
     }
 }
 
-/// Removes the files of all handles. While the guard lives, no file can be created or kept.
+/// Removes the files of all handles. While the guard exists, no file can be created or kept.
 #[must_use = "files can be created again when the guard is dropped"]
 pub fn lock_and_remove_all() -> impl Sized {
     let mut alive = alive();

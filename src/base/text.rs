@@ -1,17 +1,18 @@
-//! Escaping. Text of a profile is untrusted: kernel names, NVTX ranges, paths and device names may contain
-//! anything. Each function makes it safe for one kind of output, and keeps it readable.
+//! Escaping. Text of a profile is untrusted: kernel names, NVTX ranges, paths and device names may
+//! contain anything. Each function escapes it for one kind of output and keeps it readable.
 //!
-//! Markdown is escaped twice. Backslashes and entities escape it for the Markdown parser. GitHub and GitLab then
-//! filter the *rendered* text (mentions, issue numbers, bare addresses, emoji), where backslashes are gone; a
-//! word joiner (U+2060, no width, no line break) after the trigger character prevents a match.
+//! Markdown is escaped twice. Backslashes and entities escape it for the Markdown parser. GitHub and
+//! GitLab then filter the *rendered* text (mentions, issue numbers, bare addresses, emoji), where
+//! backslashes are gone; a word joiner (U+2060, no width, no line break) after the trigger character
+//! prevents a match.
 
 use std::borrow::Cow;
 
-/// Invisible; prevents matches of the reference filters of GitHub and GitLab.
+/// Invisible; prevents matches of GitHub's and GitLab's reference filters.
 const JOINER: char = '\u{2060}';
 
-/// Inline Markdown that shows `text` as it is: safe in paragraphs, list items and table cells of
-/// GitHub and GitLab. One line, whitespace collapsed, control characters made visible.
+/// `text` as inline Markdown: safe in paragraphs, list items and table cells of GitHub and GitLab. One
+/// line, with whitespace collapsed and control characters made visible.
 pub fn md(text: &str) -> String {
     let chars: Vec<char> = one_line(text).chars().collect();
     let mut out = String::with_capacity(chars.len() + 8);
@@ -40,10 +41,10 @@ pub fn md(text: &str) -> String {
     out
 }
 
-/// An inline code span with as many backticks as `text` needs; empty for empty text.
+/// `text` as an inline code span with as many backticks as needed; empty for empty text.
 ///
-/// A pipe inside a code span cannot be written so that it is right both inside and outside a table,
-/// so text with a pipe becomes escaped plain text instead.
+/// A pipe inside a code span cannot be escaped both inside and outside a table, so text with a pipe
+/// becomes escaped plain text instead.
 pub fn md_code(text: &str) -> String {
     let line = one_line(text);
     if line.is_empty() {
@@ -54,7 +55,7 @@ pub fn md_code(text: &str) -> String {
     }
     let longest = line.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
-    // One space of padding is taken off again by the renderer.
+    // The renderer removes one space of padding.
     let pad = if line.starts_with('`') || line.ends_with('`') {
         " "
     } else {
@@ -72,7 +73,7 @@ pub fn md_prose(text: &str) -> String {
     }
     let mut out = String::new();
     let mut add = |piece: &str| {
-        // Each piece is safe by itself; `@` at the end of one and a name in the next are a mention.
+        // Each part is safe by itself, but `@` at the end of one and a name in the next form a mention.
         let apart = |c: char| c == '`' || c.is_whitespace();
         let empty = out.is_empty() || piece.is_empty();
         if !empty && !out.ends_with(apart) && !piece.starts_with(apart) {
@@ -84,7 +85,7 @@ pub fn md_prose(text: &str) -> String {
         if i % 2 == 1 {
             add(&md_code(part));
         } else if !part.is_empty() {
-            // Escaping takes the blanks at the ends off; between words and code they matter.
+            // Escaping removes leading and trailing blanks, which matter between words and code.
             let inner = part.trim();
             if part.starts_with(char::is_whitespace) && i > 0 {
                 add(" ");
@@ -98,8 +99,8 @@ pub fn md_prose(text: &str) -> String {
     out
 }
 
-/// At most `max_chars` characters, with an ellipsis in the middle when something was cut: both ends
-/// of a kernel or layer name tell more than its middle.
+/// `text` cut to `max_chars` characters, with an ellipsis in the middle: the ends of a kernel or layer
+/// name are more informative than its middle.
 pub fn clip(text: &str, max_chars: usize) -> String {
     let total = text.chars().count();
     if total <= max_chars {
@@ -117,7 +118,7 @@ pub fn clip(text: &str, max_chars: usize) -> String {
         .collect()
 }
 
-/// Safe for a terminal: one line, and no control or direction-changing character gets through.
+/// `text` for a terminal: one line without control or direction-changing characters.
 pub fn plain(text: &str) -> String {
     one_line(text)
 }
@@ -132,13 +133,13 @@ pub fn unmentioned(text: &str) -> String {
     text.replace('@', "@\u{2060}")
 }
 
-/// A line of code: as [`plain`], but blanks stay as they are.
+/// A line of code for a terminal: as [`plain`], but with its blanks.
 pub fn listing(line: &str) -> String {
     let words: Vec<String> = line.split(' ').map(one_line).collect();
     unjoined(&words.join(" ")).trim_end().to_owned()
 }
 
-/// Safe as HTML text and inside quoted attributes.
+/// `text` escaped for HTML text and quoted attributes.
 pub fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in one_line(text).chars() {
@@ -154,8 +155,8 @@ pub fn html(text: &str) -> String {
     out
 }
 
-/// A label between double quotes in a Mermaid diagram: letters, digits and a little punctuation;
-/// what could end the label, start an entity, a comment, a directive or markup becomes `_`. Never
+/// A label between double quotes in a Mermaid diagram: letters, digits and some punctuation. Characters
+/// that could end the label or start an entity, a comment, a directive or markup become `_`. Never
 /// empty, at most `max_chars` characters.
 pub fn mermaid(text: &str, max_chars: usize) -> String {
     let kept: String = one_line(text)
@@ -174,7 +175,7 @@ pub fn mermaid(text: &str, max_chars: usize) -> String {
     }
 }
 
-/// Where home folders lie: the prefix, and whether a user's name follows it.
+/// Parents of home folders: the prefix, and whether a user name follows it.
 const HOMES: &[(&str, bool)] = &[
     ("/home/", true),
     ("/Users/", true),
@@ -184,7 +185,7 @@ const HOMES: &[(&str, bool)] = &[
     (":/Users/", true),
 ];
 
-/// Shortens every home folder in `text` to `~`, so that reports do not carry user names:
+/// Shortens every home folder in `text` to `~`, so that reports do not contain user names:
 /// `/home/alice/net.py` and `C:\Users\alice\net.py` become `~/net.py` and `~\net.py`.
 pub fn home(text: &str) -> Cow<'_, str> {
     if !HOMES.iter().any(|(prefix, _)| text.contains(prefix)) {
@@ -205,9 +206,9 @@ pub fn home(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What follows a home folder that `text` starts with.
+/// The text after a home folder at the start of `text`.
 fn after_home(text: &str) -> Option<&str> {
-    // A drive letter stands before the colon of the Windows prefixes.
+    // Windows prefixes start with a drive letter before the colon.
     let drive = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.get(1..2) == Some(":");
     let from = if drive { text.get(1..)? } else { text };
     let (rest, named) = HOMES
@@ -232,8 +233,8 @@ fn is_path_char(c: char) -> bool {
     is_name_char(c) || matches!(c, '/' | '\\' | '~')
 }
 
-/// One line without anything that could move the cursor, hide or reorder text. Whitespace collapses
-/// to single spaces; control characters show as their pictures, invisible ones as U+FFFD.
+/// One line without characters that could move the cursor or hide or reorder text. Whitespace collapses
+/// to single spaces; control characters become their pictures, invisible ones U+FFFD.
 fn one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -251,7 +252,8 @@ fn one_line(text: &str) -> String {
 
 fn visible(c: char) -> char {
     match c {
-        // U+2400.. are the pictures of U+0000..: an escape sequence reads "␛[31m" and does nothing.
+        // U+2400.. are the pictures of U+0000..: an escape sequence is shown as "␛[31m" and has no
+        // effect.
         '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
         '\u{7f}' => '\u{2421}',
         _ if is_invisible(c) => '\u{fffd}',
@@ -259,8 +261,8 @@ fn visible(c: char) -> char {
     }
 }
 
-/// Characters that show nothing or change what others show: C1 controls, soft hyphen, zero width,
-/// direction marks and overrides, annotation anchors, fillers, variation selectors and tags
+/// Whether a character is invisible or changes how others are shown: C1 controls, soft hyphen, zero
+/// width, direction marks and overrides, annotation anchors, fillers, variation selectors and tags
 /// (Unicode's Default_Ignorable_Code_Point and Bidi_Control, plus C1).
 fn is_invisible(c: char) -> bool {
     matches!(u32::from(c),
@@ -269,7 +271,7 @@ fn is_invisible(c: char) -> bool {
         | 0xffa0 | 0xfff0..=0xfffb | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
 }
 
-/// Escapes what would start a list, a rule or a heading underline if the text came first on a line.
+/// Escapes characters that would start a list, a rule or a heading underline at the start of a line.
 /// Returns the index to continue from.
 fn block_start(chars: &[char], out: &mut String) -> usize {
     let digits = chars.iter().take_while(|c| c.is_ascii_digit()).count();
@@ -293,7 +295,7 @@ fn block_start(chars: &[char], out: &mut String) -> usize {
     }
 }
 
-/// Underscores inside a word mean nothing to Markdown and stay readable; others are escaped.
+/// Writes a run of underscores. Inside a word they have no meaning in Markdown and stay unescaped.
 /// Returns the index after the run.
 fn underscores(chars: &[char], start: usize, out: &mut String) -> usize {
     let run = chars.iter().skip(start).take_while(|c| **c == '_').count();
@@ -306,8 +308,8 @@ fn underscores(chars: &[char], start: usize, out: &mut String) -> usize {
     end
 }
 
-/// Whether the filters of GitHub and GitLab would see a reference, an address or an emoji begin with
-/// the character `c` at `i`.
+/// Whether the filters of GitHub and GitLab would recognize a reference, an address or an emoji that
+/// starts with the character `c` at `i`.
 fn triggers(chars: &[char], i: usize, c: char, next: Option<char>) -> bool {
     let Some(next) = next else { return false };
     let word = next.is_alphanumeric() || matches!(next, '_' | '-' | '"');
@@ -319,13 +321,13 @@ fn triggers(chars: &[char], i: usize, c: char, next: Option<char>) -> bool {
         // Schemes ("http://") and emoji (":100:").
         ':' => next == '/' || is_emoji(chars, i),
         '-' => next.is_ascii_digit() && ends_with(chars, i, "gh"),
-        // "www." is recognised from its first letter on, so the joiner goes before the dot.
+        // "www." is recognized from its first letter on, so the joiner goes before the dot.
         'w' | 'W' => next == '.' && ends_with(chars, i + 1, "www"),
         _ => false,
     }
 }
 
-/// Whether the characters before `end` are `tail`, whatever their case.
+/// Whether the characters before `end` are `tail`, ignoring case.
 fn ends_with(chars: &[char], end: usize, tail: &str) -> bool {
     let len = tail.chars().count();
     end.checked_sub(len).is_some_and(|from| {
@@ -337,7 +339,7 @@ fn ends_with(chars: &[char], end: usize, tail: &str) -> bool {
     })
 }
 
-/// Whether `:` at `i` opens a `:shortcode:`. Short codes are well under 64 characters.
+/// Whether the `:` at `i` starts a `:shortcode:`. Short codes have less than 64 characters.
 fn is_emoji(chars: &[char], i: usize) -> bool {
     let body = chars
         .iter()
@@ -348,7 +350,7 @@ fn is_emoji(chars: &[char], i: usize) -> bool {
     body > 0 && chars.get(i + 1 + body) == Some(&':')
 }
 
-/// `a, b and 3 more`: at most so many names, and how many there are besides, for a sentence.
+/// `a, b and 3 more`: at most `most` names, and the number of the others.
 pub fn some<S: AsRef<str>>(names: &[S], most: usize) -> String {
     let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(most) {
@@ -405,7 +407,7 @@ mod tests {
         );
     }
 
-    /// Text that is likely to hit something, mixed with anything at all.
+    /// Text with likely triggers, mixed with arbitrary characters.
     fn hostile() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             4 => prop::sample::select(vec![
@@ -426,39 +428,39 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn text_stays_text_in_a_paragraph(text in hostile()) {
+        fn escaped_text_stays_text_in_a_paragraph(text in hostile()) {
             prop_assert_eq!(rendered(&md(&text), &[]), one_line(&text));
             let inner = format!("before {}! after", md(&text));
             prop_assert_eq!(rendered(&inner, &[]), format!("before {}! after", one_line(&text)));
         }
 
         #[test]
-        fn text_stays_in_its_cell(text in hostile()) {
+        fn escaped_text_stays_in_its_table_cell(text in hostile()) {
             let table = format!("| a | b |\n| --- | --- |\n| x{} | y{} |\n", md(&text), md_code(&text));
             let line = one_line(&text);
             prop_assert_eq!(rendered(&table, &["table", "code"]), format!("abx{line}y{line}"));
         }
 
         #[test]
-        fn code_shows_the_text(text in hostile()) {
+        fn code_spans_show_the_text(text in hostile()) {
             prop_assert_eq!(rendered(&md_code(&text), &["code"]), one_line(&text));
         }
 
         #[test]
-        fn clipped_text_fits(text in ".{0,40}", max in 0usize..50) {
+        fn clipped_text_has_at_most_the_maximum_length(text in ".{0,40}", max in 0usize..50) {
             let clipped = clip(&text, max);
             prop_assert!(clipped.chars().count() <= max);
             prop_assert!(text.chars().count() > max || clipped == text);
         }
 
         #[test]
-        fn nothing_moves_the_cursor(text in hostile()) {
+        fn plain_text_has_no_control_characters(text in hostile()) {
             prop_assert!(plain(&text).chars().all(|c| !c.is_control() && !is_invisible(c)));
             prop_assert!(!html(&text).contains(['<', '>', '"', '\'']));
         }
 
         #[test]
-        fn labels_stay_between_their_quotes(text in hostile(), max in 1usize..50) {
+        fn mermaid_labels_stay_between_their_quotes(text in hostile(), max in 1usize..50) {
             let label = mermaid(&text, max);
             prop_assert!(!label.is_empty() && label.chars().count() <= max.max(7));
             let special = ['"', '#', ';', '%', '<', '>', '&', '`', '{', '}', '[', ']', '@', '|', '\\', '\n'];
@@ -466,13 +468,13 @@ mod tests {
         }
 
         #[test]
-        fn home_takes_anything(text in hostile()) {
+        fn home_accepts_arbitrary_text(text in hostile()) {
             home(&format!("/home/{text}/root{text}"));
         }
     }
 
     #[test]
-    fn pieces_of_prose_do_not_meet() {
+    fn adjacent_parts_of_prose_do_not_form_references() {
         for prose in ["x@`b|`", "`a|@`b", "`a|@``b|`", "www`.b.c|`", "see `a|`#12"] {
             let shown = md_prose(prose);
             for met in ["@b", "www.", "|#12"] {
@@ -483,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_readable() {
+    fn escaped_names_stay_readable() {
         assert_eq!(md("volta_sgemm_128x64_nn"), "volta_sgemm_128x64_nn");
         assert_eq!(md("aten::copy_"), "aten::copy\\_");
         assert_eq!(md("blocks.* (24 layers)"), "blocks.\\* (24 layers)");
@@ -501,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_broken_up() {
+    fn references_are_interrupted_by_joiners() {
         for (text, trigger) in [
             ("@octocat", "@o"),
             ("see #12", "#1"),
@@ -523,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn clips_in_the_middle() {
+    fn text_is_clipped_in_the_middle() {
         assert_eq!(clip("abcdefghij", 5), "ab…ij");
         assert_eq!(clip("abcdefghij", 4), "ab…j");
         assert_eq!(clip("äöü", 2), "ä…");

@@ -1,6 +1,6 @@
-//! TOML files as trees with spans. A file is read in two steps: [`parse`] takes anything that is
-//! TOML, and [`Table::check`] holds it to its declaration, pushing every complaint with a caret and
-//! carrying on. A loader then reads what is left, which has the right types.
+//! Parses TOML files into trees with spans. A file is read in two steps: [`parse`] accepts any TOML, and
+//! [`Table::check`] validates it against its declaration and reports every mistake with a caret. A loader
+//! then reads the valid values, which have the right types.
 //!
 //! ```
 //! use pyprof_advise::base::diag::{Complaints, Source};
@@ -43,21 +43,21 @@ pub struct At<T> {
     pub span: Range<usize>,
 }
 
-/// A file's tree.
+/// The parsed tree of a file.
 pub struct Document<'a> {
     tree: Spanned<DeTable<'a>>,
     file: File<'a>,
 }
 
-/// What the tables and values of one file share.
+/// Data shared by the tables and values of a file.
 struct File<'a> {
     source: &'a Arc<Source>,
     complaints: &'a Complaints,
-    /// Where the values start that have been refused.
+    /// Start positions of the values that were reported.
     refused: RefCell<BTreeSet<usize>>,
 }
 
-/// Parses a file as far as it can be, pushing every syntax error.
+/// Parses as much of a file as possible and reports every syntax error.
 pub fn parse<'a>(source: &'a Arc<Source>, complaints: &'a Complaints) -> Document<'a> {
     let (tree, errors) = DeTable::parse_recoverable(&source.text);
     for error in errors {
@@ -86,8 +86,8 @@ impl Document<'_> {
     }
 }
 
-/// A table of the tree. Accessors return `None` for an absent key and for a refused value, and for a
-/// value of the wrong type, which a checked table does not have, after a complaint.
+/// A table of the tree. Accessors return `None` for an absent key and for a reported value. They report
+/// a value of the wrong type, which a checked table does not contain, and return `None`.
 #[derive(Clone)]
 pub struct Table<'a> {
     entries: &'a DeTable<'a>,
@@ -99,7 +99,7 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Where the table's header stands.
+    /// The position of the table's header.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
@@ -109,18 +109,18 @@ impl<'a> Table<'a> {
         self.file.source
     }
 
-    /// Complains about everything that a declaration does not allow. Values complained about are
-    /// absent from then on, so that nothing is said twice of them.
+    /// Reports everything that a declaration does not allow. Reported values are absent from then on,
+    /// so that each is reported once.
     pub fn check(&self, keys: &[Key], sets: Sets) {
         schema::check(self, keys, sets);
     }
 
-    /// Whether the file has the key, be its value refused or not.
+    /// Whether the file has the key, even if its value was reported.
     pub fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
 
-    /// Keys in the order of the file, those of refused values too.
+    /// Keys in file order, including those of reported values.
     pub fn keys(&self) -> Vec<At<&'a str>> {
         let keys = self.entries.keys().map(|key| At {
             value: key.get_ref().as_ref(),
@@ -131,7 +131,7 @@ impl<'a> Table<'a> {
         keys
     }
 
-    /// Keys with their values in the order of the file, without refused values.
+    /// Keys with their values in file order, without reported values.
     pub fn entries(&self) -> Vec<(At<&'a str>, Value<'a>)> {
         let mut list: Vec<_> = self
             .entries
@@ -150,7 +150,7 @@ impl<'a> Table<'a> {
         list
     }
 
-    /// The value of a key, whatever its type.
+    /// The value of a key, of any type.
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         let (name, value) = self.entries.get_key_value(key)?;
         Some(self.value(name.get_ref(), value)).filter(|value| !value.is_refused())
@@ -164,7 +164,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A key of this table with those above it, for messages: `flops.fp32`.
+    /// The full path of a key in this table, for messages: `flops.fp32`.
     pub fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
@@ -173,7 +173,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Complains that a key is missing.
+    /// Reports a missing key.
     pub fn missing(&self, key: &str) {
         let label = if self.path.is_empty() {
             ""
@@ -197,24 +197,24 @@ impl<'a> Table<'a> {
         Some(self.get_str(key)?.value.to_owned())
     }
 
-    /// A boolean; false when there is none.
+    /// A boolean; false if absent.
     pub fn get_flag(&self, key: &str) -> bool {
         self.get(key)
             .and_then(|value| value.bool())
             .is_some_and(|flag| flag.value)
     }
 
-    /// An integer that fits a type.
+    /// An integer that fits into the type `T`.
     pub fn get_whole<T: TryFrom<i64>>(&self, key: &str) -> Option<T> {
         T::try_from(self.get(key)?.int()?.value).ok()
     }
 
-    /// A finite number; integers count.
+    /// A finite number; integers are converted.
     pub fn get_number(&self, key: &str) -> Option<f64> {
         Some(self.get(key)?.float()?.value)
     }
 
-    /// What a word stands for, when it is one of `known`.
+    /// The value of a word that is one of `known`.
     pub fn get_word<T: Copy>(&self, key: &str, known: &[(T, &str)]) -> Option<T> {
         let word = self.get_str(key)?.value;
         known
@@ -223,14 +223,14 @@ impl<'a> Table<'a> {
             .map(|(value, _)| *value)
     }
 
-    /// A list of strings; none when the key is absent.
+    /// A list of strings; empty if the key is absent.
     pub fn get_str_list(&self, key: &str) -> Vec<At<&'a str>> {
         self.get(key)
             .and_then(|value| value.str_list())
             .unwrap_or_default()
     }
 
-    /// A list of strings without their spans; none when the key is absent.
+    /// A list of strings without their spans; empty if the key is absent.
     pub fn get_texts(&self, key: &str) -> Vec<String> {
         let list = self.get_str_list(key);
         list.into_iter().map(|text| text.value.to_owned()).collect()
@@ -241,14 +241,14 @@ impl<'a> Table<'a> {
         self.get(key)?.table()
     }
 
-    /// `[[key]]` tables, or a list of inline tables; none when the key is absent.
+    /// `[[key]]` tables, or a list of inline tables; empty if the key is absent.
     pub fn get_table_list(&self, key: &str) -> Vec<Table<'a>> {
         self.get(key)
             .and_then(|value| value.table_list())
             .unwrap_or_default()
     }
 
-    /// Complains about every key that is not one of `known`.
+    /// Reports every key that is not one of `known`.
     pub(super) fn refuse_unknown(&self, known: &[&str]) {
         for At { value: key, span } in self.keys() {
             if known.contains(&key) {
@@ -267,18 +267,18 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Pushes an error about a part of this file.
+    /// Reports an error in a part of this file.
     pub fn complain(&self, span: Range<usize>, title: impl Into<String>, label: impl Into<String>) {
         self.push(Complaint::error(self.file.source, span, title, label));
     }
 
-    /// Pushes a complaint.
+    /// Adds a complaint.
     pub fn push(&self, complaint: Complaint) {
         self.file.complaints.push(complaint);
     }
 }
 
-/// One value of the tree, of any type. Typed accessors complain when it is of another type.
+/// A value of the tree, of any type. Typed accessors report a value of another type.
 #[derive(Clone)]
 pub struct Value<'a> {
     node: &'a Spanned<DeValue<'a>>,
@@ -287,7 +287,7 @@ pub struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Makes the value absent; called after a complaint about it.
+    /// Makes the value absent; called after it was reported.
     pub fn refuse(&self) {
         self.file.refused.borrow_mut().insert(self.span().start);
     }
@@ -296,22 +296,22 @@ impl<'a> Value<'a> {
         self.file.refused.borrow().contains(&self.span().start)
     }
 
-    /// Where it stands.
+    /// The position of the value.
     pub fn span(&self) -> Range<usize> {
         self.node.span()
     }
 
-    /// The tree's own node, to match on the type.
+    /// The tree's own node, for matching on the type.
     pub fn raw(&self) -> &'a DeValue<'a> {
         self.node.get_ref()
     }
 
-    /// The key with those above it, for messages.
+    /// The full path of the key, for messages.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// `a string`, `an integer`, ...
+    /// The type with its article: `a string`, `an integer`, ...
     pub fn kind(&self) -> &'static str {
         match self.raw() {
             DeValue::String(_) => "a string",
@@ -324,7 +324,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Entries of a list or a table; 1 for anything else.
+    /// The number of entries of a list or a table; 1 for other values.
     pub fn len(&self) -> usize {
         match self.raw() {
             DeValue::Array(items) => items.len(),
@@ -345,14 +345,14 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Complains that the value is not `what` (with its article) and returns `None`.
+    /// Reports that the value is not `what` (with its article) and returns `None`.
     pub fn wrong_type<T>(&self, what: &str) -> Option<T> {
         let title = format!("`{}` must be {what}", self.path);
         self.complain(title, format!("expected {what}, found {}", self.kind()));
         None
     }
 
-    /// Pushes an error about this value.
+    /// Reports an error in this value.
     pub fn complain(&self, title: impl Into<String>, label: impl Into<String>) {
         let complaint = Complaint::error(self.file.source, self.span(), title, label);
         self.file.complaints.push(complaint);
@@ -374,7 +374,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     pub fn int(&self) -> Option<At<i64>> {
         let DeValue::Integer(digits) = self.raw() else {
             return self.wrong_type("an integer");
@@ -389,10 +389,10 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A finite number; integers count.
+    /// A finite number; integers are converted.
     pub fn float(&self) -> Option<At<f64>> {
         let value = match self.raw() {
-            // 53 bits of an integer survive; counts above 9e15 do not occur.
+            // A double holds 53 bits of an integer; counts above 9e15 do not occur.
             #[allow(clippy::cast_precision_loss)]
             DeValue::Integer(_) => self.int()?.value as f64,
             DeValue::Float(digits) => digits.as_str().parse().unwrap_or(f64::NAN),
@@ -423,7 +423,7 @@ impl<'a> Value<'a> {
         items.filter(|item| !item.is_refused()).collect()
     }
 
-    /// A list of strings; elements of another type are complained about and left out.
+    /// A list of strings; elements of another type are reported and omitted.
     pub fn str_list(&self) -> Option<Vec<At<&'a str>>> {
         match self.raw() {
             DeValue::Array(items) => {
@@ -459,9 +459,9 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The bytes of the file behind a part of a decoded string value: `string` is the value's span
-/// with its quotes, `inner` bytes of the decoded text. Follows escapes; falls back to the whole
-/// value when `inner` is not inside it.
+/// The position in the file of a part of a decoded string: `string` is the span of the value with its
+/// quotes, `inner` a byte range of the decoded text. Accounts for escapes; returns the span of the
+/// whole value if `inner` is not inside it.
 pub fn span_in_string(source: &Source, string: &Range<usize>, inner: Range<usize>) -> Range<usize> {
     let raw = source.text.get(string.clone()).unwrap_or_default();
     let locate = |offset, edge| offset_in_raw(raw, offset, edge).map(|at| string.start + at);
@@ -474,7 +474,7 @@ pub fn span_in_string(source: &Source, string: &Range<usize>, inner: Range<usize
     }
 }
 
-/// Escapes that decode to nothing stand before a start and after an end.
+/// The edge of a span. Escapes that decode to nothing precede a start and follow an end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
     Start,
@@ -489,7 +489,7 @@ fn offset_in_raw(raw: &str, wanted: usize, edge: Edge) -> Option<usize> {
     let delimiter = if is_triple { 3 } else { 1 };
     let mut at = delimiter;
     if is_triple {
-        // A line ending right after the opening quotes is not part of the text.
+        // A line break directly after the opening quotes is not part of the text.
         let body = raw.get(at..)?;
         at += ["\r\n", "\n"]
             .iter()
@@ -515,7 +515,8 @@ fn offset_in_raw(raw: &str, wanted: usize, edge: Edge) -> Option<usize> {
     (at <= end && (decoded == wanted || at < end)).then_some(at)
 }
 
-/// Raw bytes of the next character or escape of a basic string, and the decoded bytes it gives.
+/// The number of raw bytes of the next character or escape of a basic string, and the number of decoded
+/// bytes.
 fn one_basic(rest: &str) -> Option<(usize, usize)> {
     let c = rest.chars().next()?;
     if c != '\\' {
@@ -529,7 +530,7 @@ fn one_basic(rest: &str) -> Option<(usize, usize)> {
         'x' => hex(2),
         'u' => hex(4),
         'U' => hex(8),
-        // A backslash at the end of a line swallows all white space after it.
+        // A backslash at the end of a line removes all following whitespace.
         blank if blank.is_ascii_whitespace() => {
             let after = rest.get(1..)?;
             let kept = after.trim_start_matches([' ', '\t', '\r', '\n']);
@@ -553,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_type() {
+    fn values_of_every_type_are_read() {
         let text = "s = 'a'\nb = true\ni = 0x10\nf = 1_0.5\nn = 3\nl = ['x', 'y']\n\
                     [t]\nk = 1\n[[u]]\nk = 1\n[[u]]\nk = 2\n";
         let shown = complaints_of(text, |t| {
@@ -578,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn all_type_errors_at_once() {
+    fn all_type_errors_are_reported_at_once() {
         const FLOPS: &[Key] = schema::keys! {
             /// a rate
             required "fp32": Shape::Number,
@@ -655,7 +656,7 @@ error: `flops.fp32` must be a number
     }
 
     #[test]
-    fn all_syntax_errors_at_once() {
+    fn all_syntax_errors_are_reported_at_once() {
         let source = Source::new("t.toml", "a = \nb = 1\nb = 2\nc = [1\n");
         let complaints = Complaints::new();
         let document = parse(&source, &complaints);
@@ -670,7 +671,7 @@ error: `flops.fp32` must be a number
     }
 
     #[test]
-    fn integers_that_do_not_fit() {
+    fn integers_that_do_not_fit_are_reported() {
         let shown = complaints_of("i = 99999999999999999999\n", |t| {
             assert!(t.get_whole::<i64>("i").is_none());
         });
@@ -678,7 +679,7 @@ error: `flops.fp32` must be a number
     }
 
     #[test]
-    fn nesting_cannot_exhaust_the_stack() {
+    fn deep_nesting_does_not_exhaust_the_stack() {
         let keys = vec!["a"; 100_000].join(".");
         for text in [
             format!("{keys} = 1\n"),
@@ -717,7 +718,7 @@ error: `flops.fp32` must be a number
                 "{text:?}"
             );
             assert_eq!(&text[span], inner);
-            // A place outside the string is the whole value.
+            // A range outside the string maps to the whole value.
             let beyond = span_in_string(&source, &value.span, 500..501);
             assert_eq!(beyond, value.span, "{text:?}");
         }

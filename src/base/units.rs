@@ -1,4 +1,4 @@
-//! Numbers for reports: three significant digits, SI units, ASCII.
+//! Formats numbers for reports: three significant digits, SI units, ASCII.
 //!
 //! Callers compare the raw numbers, never the rounded text.
 
@@ -7,8 +7,8 @@ pub fn ns(value: f64) -> String {
     scaled(value, 1e3, &["ns", "us", "ms", "s"])
 }
 
-/// Two durations in the unit of the longer one: `1.20 to 2.40 ms`; `up to 2.40 ms` when the shorter
-/// one rounds to zero, `2.40 ms` when they print the same.
+/// Two durations in the unit of the longer one: `1.20 to 2.40 ms`; `up to 2.40 ms` if the shorter one
+/// rounds to zero, `2.40 ms` if both round to the same text.
 pub fn ns_range(low: f64, high: f64) -> String {
     let whole = ns(high);
     let Some((upper, unit)) = whole.split_once(' ') else {
@@ -83,7 +83,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A whole number with thousands separated: `1,002,500`.
+/// A whole number with thousands separators: `1,002,500`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -115,7 +115,7 @@ pub fn times(value: f64) -> String {
     }
 }
 
-/// What a quantity became, from the ratio of after to before: `-12 %`, `+3.1 %`, `2.10x`.
+/// A change, from the ratio of after to before: `-12 %`, `+3.1 %`, `2.10x`.
 pub fn change(ratio: f64) -> String {
     if !ratio.is_finite() {
         "-".into()
@@ -138,7 +138,7 @@ pub fn signed_ns(value: f64) -> String {
     }
 }
 
-/// Three significant digits without an exponent for everyday sizes.
+/// Three significant digits, without an exponent for common magnitudes.
 pub fn significant(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude >= 99.95 || value == 0.0 {
@@ -156,7 +156,7 @@ fn scaled(value: f64, base: f64, units: &[&str]) -> String {
     }
     let mut scaled = value;
     let mut unit = 0;
-    // 999.5 would print as 1000: move on to the next unit first.
+    // 999.5 would print as 1000, so the next unit is used.
     while scaled.abs() >= base - 0.5 && unit + 1 < units.len() {
         scaled /= base;
         unit += 1;
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_three_digits() {
+    fn numbers_have_three_significant_digits() {
         assert_eq!(ns(850.0), "850 ns");
         assert_eq!(ns(12_345.0), "12.3 us");
         assert_eq!(ns(999_700.0), "1.00 ms");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_share_their_unit() {
+    fn range_ends_share_a_unit() {
         assert_eq!(ns_range(1.2e6, 2.4e6), "1.20 to 2.40 ms");
         assert_eq!(ns_range(2e5, 2.4e6), "0.20 to 2.40 ms");
         assert_eq!(ns_range(2.4e6, 2.4e6), "2.40 ms");

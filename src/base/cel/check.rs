@@ -23,7 +23,7 @@ const MACROS: [(&str, Macro); 5] = [
     ("map", Macro::Map),
 ];
 
-/// An expression and its type; `None` after a mistake was noted.
+/// An expression and its type; `None` after a mistake was recorded.
 type Typed<N> = Option<(Expr<N>, Type)>;
 
 /// Checks a syntax tree.
@@ -49,7 +49,7 @@ struct Checker<'a, N: Names> {
     names: &'a N,
     mistakes: Vec<Mistake>,
     used: Vec<N::Name>,
-    /// The variable of the comprehension around the current node.
+    /// The variable of the enclosing comprehension.
     item: Option<(&'a str, Type)>,
 }
 
@@ -61,7 +61,7 @@ impl<'a, N: Names> Checker<'a, N> {
     }
 
     fn all(&mut self, asts: &[Ast<'a>]) -> Option<TypedList<N::Name>> {
-        // Every one is looked at before the first mistake counts.
+        // All are checked, so that every mistake is reported.
         let each: Vec<_> = asts.iter().map(|ast| self.typed(ast)).collect();
         let each: Vec<_> = each.into_iter().collect::<Option<_>>()?;
         Some(each.into_iter().unzip())
@@ -174,7 +174,7 @@ impl<'a, N: Names> Checker<'a, N> {
         }
     }
 
-    /// A fact, param, let or variable, and what is selected on it.
+    /// A fact, param, let or variable, and the fields selected on it.
     fn name(&mut self, ast: &Ast<'a>) -> Option<(Node<N::Name>, Type)> {
         let segments = segments(ast)?;
         let (first, root) = segments.first()?.clone();
@@ -207,7 +207,7 @@ impl<'a, N: Names> Checker<'a, N> {
         Some((node, ty))
     }
 
-    /// A field of something that is not a name.
+    /// A field of an operand that is not a name.
     fn field(&mut self, operand: &Ast<'a>, field: &str) -> Option<(Node<N::Name>, Type)> {
         let (expr, ty) = self.typed(operand)?;
         let Type::Map(item) = ty else {
@@ -274,7 +274,7 @@ impl<'a, N: Names> Checker<'a, N> {
         Some((Node::Binary(operator, operands), ty))
     }
 
-    /// Notes a literal that the fact on the other side is never equal to.
+    /// Reports a literal that the fact on the other side never equals.
     fn known_value(&mut self, fact: &Expr<N::Name>, literal: &Ast<'a>) {
         let (Node::Name(name), Kind::Literal(Value::Str(word))) = (&fact.node, &literal.kind)
         else {
@@ -286,7 +286,8 @@ impl<'a, N: Names> Checker<'a, N> {
         }
     }
 
-    /// Ints and doubles are never converted silently: says which side to convert.
+    /// Reports an operation on an int and a double, which are never converted implicitly, and suggests
+    /// the side to convert.
     fn mixed<T>(
         &mut self,
         sign: &Range<usize>,
@@ -517,7 +518,7 @@ impl<'a, N: Names> Checker<'a, N> {
 
     fn no_name<T>(&mut self, at: &Range<usize>, why: NoName) -> Option<T> {
         match why {
-            // A mistake without words keeps this from compiling; the cause is reported elsewhere.
+            // An empty mistake makes the check fail; the cause is reported elsewhere.
             NoName::Broken => self.mistake(at, "", ""),
             NoName::Unknown(why) => self.mistake(at, why, ""),
         }
@@ -545,8 +546,8 @@ impl Operator {
     }
 }
 
-/// What is wrong with a string that stands for one of a closed set of values, and the values;
-/// `None` if it is one of them or the set is open.
+/// The problem with a string that is compared with a closed set of values, and the values; `None` if it
+/// is one of them or the set is open.
 pub(crate) fn unknown_value(word: &str, values: &[&str]) -> Option<(String, String)> {
     if values.is_empty() || values.contains(&word) {
         return None;
@@ -556,7 +557,8 @@ pub(crate) fn unknown_value(word: &str, values: &[&str]) -> Option<(String, Stri
     Some((title, format!("one of {}", values.join(", "))))
 }
 
-/// The words of `a.b.c`, root first, each with the range up to its end; `None` for anything else.
+/// The words of `a.b.c`, root first, each with the range up to its end; `None` for any other
+/// expression.
 fn segments<'s>(ast: &Ast<'s>) -> Option<Vec<(&'s str, Range<usize>)>> {
     match &ast.kind {
         Kind::Name(name) => Some(vec![(name, ast.at.clone())]),
@@ -584,7 +586,7 @@ fn select<N>(container: Node<N>, at: Range<usize>, key: &str, key_at: Range<usiz
     ]))
 }
 
-/// The type of two values that must have the same.
+/// The common type of two values that must have the same type.
 fn unify(a: Type, b: Type) -> Option<Type> {
     match (a, b) {
         (Type::List(None), list @ Type::List(_)) | (list @ Type::List(_), Type::List(None)) => {
@@ -595,7 +597,7 @@ fn unify(a: Type, b: Type) -> Option<Type> {
     }
 }
 
-/// Numbers of any type compare with each other, and strings do.
+/// Whether values of two types can be compared: numbers of any type, and strings.
 fn comparable(a: Type, b: Type) -> bool {
     (a.is_number() && b.is_number()) || (a == Type::STR && b == Type::STR)
 }

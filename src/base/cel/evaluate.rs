@@ -10,9 +10,9 @@ use super::{Expr, MAX_ITEMS, MAX_STRING, Macro, Node, Operator, Value};
 /// Key and value of a map literal.
 type MapEntry<Name> = (Expr<Name>, Expr<Name>);
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 pub trait Failure: Sized {
-    /// A mistake of the expression that only its values show, such as a division by zero.
+    /// A mistake in the expression that depends on values, such as a division by zero.
     fn fault(message: String) -> Self;
 
     /// Combines the failures of two operands. `and`: both operands are needed (`&&`, arithmetic);
@@ -21,24 +21,24 @@ pub trait Failure: Sized {
     fn join(self, right: Self, and: bool) -> Self;
 }
 
-/// What names stand for while an expression is evaluated.
+/// The values of names during the evaluation of an expression.
 pub trait Scope {
     /// A name.
     type Name;
-    /// Why one has no value.
+    /// The reason why a name has no value.
     type Failure: Failure;
 
     /// The value of a name. Doubles must be finite.
     ///
     /// # Errors
-    /// Why it has none.
+    /// The reason why it has none.
     fn get(&self, name: &Self::Name) -> Result<Value, Self::Failure>;
 }
 
 /// Evaluates a condition.
 ///
 /// # Errors
-/// Why it is undecided: see [`Failure`].
+/// The reason why it is undecided: see [`Failure`].
 pub fn truth<S: Scope>(expr: &Expr<S::Name>, scope: &S) -> Result<bool, S::Failure> {
     Evaluator { scope, item: None }.truth(expr)
 }
@@ -46,7 +46,7 @@ pub fn truth<S: Scope>(expr: &Expr<S::Name>, scope: &S) -> Result<bool, S::Failu
 /// Evaluates an expression.
 ///
 /// # Errors
-/// Why it has no value: see [`Failure`].
+/// The reason why it has no value: see [`Failure`].
 pub fn value<S: Scope>(expr: &Expr<S::Name>, scope: &S) -> Result<Value, S::Failure> {
     let value = Evaluator { scope, item: None }.value(expr)?;
     Ok(value.into_owned())
@@ -54,7 +54,7 @@ pub fn value<S: Scope>(expr: &Expr<S::Name>, scope: &S) -> Result<Value, S::Fail
 
 struct Evaluator<'a, S> {
     scope: &'a S,
-    /// The item of the comprehension that is running.
+    /// The current item of the enclosing comprehension.
     item: Option<&'a Value>,
 }
 
@@ -92,12 +92,12 @@ impl<S: Scope> Evaluator<'_, S> {
         }
     }
 
-    /// `&&` (`and`) or `||`: an operand that decides wins over undecided ones.
+    /// `&&` (`and`) or `||`: a deciding operand takes precedence over undecided ones.
     fn chain(&self, parts: &[Expr<S::Name>], and: bool) -> Result<bool, S::Failure> {
         join_all(parts.iter().map(|part| self.truth(part)), and)
     }
 
-    /// `all` (`and`) or `exists`: the same over the items of a list.
+    /// `all` (`and`) or `exists`: the same, over the items of a list.
     fn fold(&self, parts: &[Expr<S::Name>; 2], and: bool) -> Result<bool, S::Failure> {
         let [list, condition] = parts;
         let items = self.items(list)?;
@@ -130,7 +130,7 @@ impl<S: Scope> Evaluator<'_, S> {
         })
     }
 
-    /// Both operands; if both fail, what both lack.
+    /// Both operands; if both fail, their combined failure.
     fn pair<'t>(
         &self,
         operands: &'t [Expr<S::Name>; 2],
@@ -249,7 +249,7 @@ impl<S: Scope> Evaluator<'_, S> {
                 for arg in args {
                     match self.value(arg) {
                         Ok(value) => values.push(value.into_owned()),
-                        // As in `both`: no argument guards another.
+                        // As in `both`: every argument is evaluated, so a fault counts.
                         Err(e) => {
                             failed = Some(match failed {
                                 Some(earlier) => e.join(earlier, true),
@@ -409,7 +409,8 @@ impl<S: Scope> Evaluator<'_, S> {
     }
 }
 
-/// Combines the outcomes of conditions: the first that decides ends it; otherwise all failures count.
+/// Combines the results of conditions: the first deciding one ends the evaluation; otherwise all
+/// failures are combined.
 pub(crate) fn join_all<F: Failure>(
     outcomes: impl Iterator<Item = Result<bool, F>>,
     and: bool,
@@ -432,7 +433,8 @@ fn joined<F: Failure>(first: Option<F>, second: F, and: bool) -> F {
     }
 }
 
-/// Two operands an operation needs. Neither guards the other, so a fault of the right one counts.
+/// Combines two required operands. Both are evaluated, so a fault of the right one counts even if the
+/// left one fails.
 fn both<A, B, F: Failure>(a: Result<A, F>, b: Result<B, F>) -> Result<(A, B), F> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok((a, b)),
@@ -441,7 +443,8 @@ fn both<A, B, F: Failure>(a: Result<A, F>, b: Result<B, F>) -> Result<(A, B), F>
     }
 }
 
-/// A value of another type than was declared: facts of a test, or a reader's mistake.
+/// The failure for a value whose type differs from its declaration: a fact in a test, or a bug in a
+/// reader.
 fn odd<T, F: Failure>(value: &Value) -> Result<T, F> {
     fault(format!("a value of the wrong type: {value:?}"))
 }
@@ -451,7 +454,7 @@ fn is_arithmetic(operator: Operator) -> bool {
     matches!(operator, Add | Subtract | Multiply | Divide | Remainder)
 }
 
-/// Returns true for nodes that compute a list; a name of a list is a value like any other.
+/// Returns true for nodes that compute a list. A name of a list is a plain value.
 fn is_list<N>(expr: &Expr<N>) -> bool {
     match &expr.node {
         Node::List(_) | Node::Comprehension(Macro::Filter | Macro::Map, _) => true,

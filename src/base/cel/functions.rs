@@ -11,7 +11,7 @@ pub struct Function {
     pub usage: &'static str,
     /// What it returns.
     pub doc: &'static str,
-    /// The type of a call, or what is wrong with its arguments.
+    /// The type of a call, or the problem with its arguments.
     ty: fn(&[Scalar]) -> Result<Scalar, String>,
     run: fn(&[Num]) -> Result<Num, String>,
 }
@@ -34,7 +34,7 @@ impl Num {
     }
 }
 
-/// Every function by name, as rule files write it.
+/// All functions, sorted by name.
 pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "abs",
@@ -126,7 +126,7 @@ const CONVERSIONS: &[Function] = &[
         doc: "`x` without its fraction",
         ty: |a| numbers(a, 1).map(|()| Scalar::Int),
         run: |a| match one(a)? {
-            // 2^63: what an int can hold.
+            // 2^63, the limit of an int.
             Num::Double(d) if d.abs() < 9_223_372_036_854_775_808.0 => Ok(Num::Int(d as i64)),
             Num::Double(_) => Err(overflow()),
             x => Ok(x),
@@ -134,13 +134,13 @@ const CONVERSIONS: &[Function] = &[
     },
 ];
 
-/// The function of a name.
+/// The function with this name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {
     (FUNCTIONS.iter().chain(CONVERSIONS)).find(|f| f.name == name)
 }
 
 impl Function {
-    /// The type of a call, or a sentence on what is wrong with it.
+    /// The type of a call, or a message about the problem with it.
     pub(super) fn type_of(&self, arguments: &[Type]) -> Result<Type, String> {
         let scalars: Option<Vec<Scalar>> = arguments.iter().map(|t| t.scalar()).collect();
         let ty = match scalars {
@@ -239,7 +239,7 @@ fn finite(x: f64) -> Result<Num, String> {
 }
 
 fn whole(x: f64) -> Result<Num, String> {
-    // 2^53: beyond it a double no longer holds every int.
+    // 2^53: beyond it, a double cannot represent every int.
     if x.abs() <= 9_007_199_254_740_992.0 {
         Ok(Num::Int(x as i64))
     } else {

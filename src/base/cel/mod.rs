@@ -1,10 +1,10 @@
-//! The expression language of rule and cost files: the subset of the Common Expression Language
-//! (CEL) that they need, parsed, type-checked and evaluated here.
+//! The expression language of rule and cost files: the subset of the Common Expression Language (CEL)
+//! that they need, parsed, type-checked and evaluated here.
 //!
-//! [`check`] parses an expression and resolves its names and types, so that an [`Expr`] can only
-//! fail on values: an absent name, an overflow, a missing key. [`truth`] and [`value`] evaluate it in
-//! three-valued logic. What a name stands for is up to the owner of the file: rules name facts, costs
-//! name properties of an operator's arguments. They implement [`Names`] and [`Scope`].
+//! [`check`] parses an expression and resolves its names and types, so that an [`Expr`] can only fail
+//! on values: an absent name, an overflow, a missing key. [`truth`] and [`value`] evaluate it in
+//! three-valued logic. The kind of file defines the names: rules use facts, costs use properties of an
+//! operator's arguments. They implement [`Names`] and [`Scope`].
 //!
 //! Differences from CEL: names are resolved and types checked before anything runs, there are no
 //! unsigned ints, bytes, nulls, messages or regular expressions, results that overflow or are not
@@ -40,7 +40,7 @@ pub const MAX_STRING: usize = 1 << 20;
 /// Maximum number of items of a list, which bounds a comprehension.
 pub const MAX_ITEMS: usize = 1_024;
 
-/// A value that an expression computes or a name stands for.
+/// A value that an expression computes or a name has.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// `true` or `false`.
@@ -149,38 +149,39 @@ impl Type {
     }
 }
 
-/// Something wrong with an expression.
+/// A mistake in an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Byte range in the expression's text.
     pub at: Range<usize>,
-    /// What is wrong. Empty when the cause is reported elsewhere.
+    /// The problem. Empty if the cause is reported elsewhere.
     pub title: String,
-    /// What to write instead; may be empty.
+    /// The correction; may be empty.
     pub label: String,
 }
 
-/// Why a name cannot be resolved.
+/// The reason why a name cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoName {
     /// It exists, but its own definition is wrong and reported there.
     Broken,
-    /// It does not exist; a sentence that says why.
+    /// It does not exist; with a message.
     Unknown(String),
 }
 
 /// The names that expressions of one kind of file may use.
 pub trait Names {
-    /// What a name stands for.
+    /// A resolved name.
     type Name: Clone;
 
     /// Resolves a dotted name.
     ///
     /// # Errors
-    /// Why there is no such name.
+    /// The reason why there is no such name.
     fn find(&self, name: &str) -> Result<(Self::Name, Type), NoName>;
 
-    /// Returns true if a word without a dot is a name, so that what follows its dot is a field.
+    /// Returns true if a word without a dot is a complete name, so that the word after a following dot
+    /// is a field.
     fn is_whole(&self, word: &str) -> bool;
 
     /// Returns true if a name can be absent, so that `has(...)` makes sense.
@@ -191,8 +192,8 @@ pub trait Names {
         &[]
     }
 
-    /// A call that stands for a name, such as `dim(0, 1)`. `None` for functions of the language.
-    /// The error is a title and a label, which may be empty.
+    /// Resolves a call that is treated as a name, such as `dim(0, 1)`. `None` for functions of the
+    /// language. The error is a title and a label, which may be empty.
     #[allow(clippy::type_complexity)]
     fn call(
         &self,
@@ -223,7 +224,7 @@ pub(crate) enum Node<N> {
     Name(N),
     /// `has(name)`.
     Has(N),
-    /// The variable of the comprehension around it.
+    /// The variable of the enclosing comprehension.
     Item,
     /// Operands of `&&`.
     All(Vec<Expr<N>>),
@@ -242,7 +243,7 @@ pub(crate) enum Node<N> {
     /// `contains`, `startsWith` or `endsWith`.
     Text(fn(&str, &str) -> bool, Box<[Expr<N>; 2]>),
     Call(&'static Function, Vec<Expr<N>>),
-    /// A list and what is asked of each item.
+    /// A list and the expression evaluated for each item.
     Comprehension(Macro, Box<[Expr<N>; 2]>),
 }
 
@@ -285,7 +286,7 @@ pub(crate) enum Macro {
     Map,
 }
 
-/// A checked expression with its type and what it uses.
+/// A checked expression with its type and the names in it.
 #[derive(Debug)]
 pub struct Checked<N> {
     /// The expression.
@@ -301,7 +302,7 @@ pub struct Checked<N> {
 /// Parses and checks an expression.
 ///
 /// # Errors
-/// Everything that is wrong with it; only the first mistake if it cannot be parsed.
+/// All mistakes in it; only the first one if it cannot be parsed.
 pub fn check<N: Names>(source: &str, names: &N) -> Result<Checked<N::Name>, Vec<Mistake>> {
     if source.trim().is_empty() {
         return Err(whole(source, "an empty expression"));
@@ -314,7 +315,7 @@ pub fn check<N: Names>(source: &str, names: &N) -> Result<Checked<N::Name>, Vec<
     check::check(&ast, names)
 }
 
-/// One mistake about all of an expression.
+/// A single mistake that spans a whole expression.
 pub(crate) fn whole(source: &str, title: impl Into<String>) -> Vec<Mistake> {
     vec![Mistake {
         at: 0..source.len(),

@@ -7,7 +7,7 @@ use super::{MAX_DEPTH, MAX_NODES, Mistake, Operator, Value};
 /// A node of the syntax tree.
 #[derive(Debug, Clone)]
 pub struct Ast<'s> {
-    /// What it is.
+    /// The kind of the node.
     pub kind: Kind<'s>,
     /// Byte range in the source, without brackets around it.
     pub at: Range<usize>,
@@ -31,9 +31,9 @@ pub enum Kind<'s> {
         target: Option<Box<Ast<'s>>>,
         /// The function.
         name: &'s str,
-        /// Where its name is.
+        /// The position of its name.
         name_at: Range<usize>,
-        /// What is between the brackets.
+        /// The expressions between the brackets.
         args: Vec<Ast<'s>>,
     },
     /// `container[key]`, and where the bracket is.
@@ -65,13 +65,13 @@ enum Token<'s> {
     End,
 }
 
-/// Signs, longer ones first where one begins another.
+/// All signs; longer ones come before their prefixes.
 const SIGNS: [&str; 27] = [
     "&&", "||", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "<", ">", "!", "?", ":", ".", ",",
     "(", ")", "[", "]", "{", "}", "=", "&", "|",
 ];
 
-/// Operators of other languages at the place of an operator, and what to write instead.
+/// Operators of other languages, with their equivalents.
 const SLIPS: [(&str, &str); 7] = [
     ("=", "to compare, write `==`"),
     ("&", "write `&&`"),
@@ -98,7 +98,7 @@ const OPERATORS: [(&str, u8, Operator); 12] = [
 ];
 
 impl Operator {
-    /// The sign, and how tightly it binds.
+    /// The sign and its precedence.
     fn entry(self) -> (&'static str, u8) {
         let entry = OPERATORS.iter().find(|(.., op)| *op == self);
         entry.map_or(("", 0), |(sign, power, _)| (*sign, *power))
@@ -113,7 +113,7 @@ impl Operator {
 /// Parses an expression.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first mistake.
 pub(super) fn parse(source: &str) -> Result<Ast<'_>, Mistake> {
     let mut parser = Parser {
         source,
@@ -134,11 +134,11 @@ pub(super) fn parse(source: &str) -> Result<Ast<'_>, Mistake> {
 
 struct Parser<'s> {
     source: &'s str,
-    /// Where the next token is looked for.
+    /// The position from which the next token is read.
     from: usize,
     token: Token<'s>,
     at: Range<usize>,
-    /// The token before.
+    /// The previous token.
     before: Range<usize>,
     nesting: usize,
     nodes: usize,
@@ -298,7 +298,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// What follows a backslash.
+    /// The character of an escape sequence, after its backslash.
     fn escape(&mut self) -> Result<char, Mistake> {
         let start = self.from.saturating_sub(1);
         let rest = self.rest();
@@ -336,7 +336,7 @@ impl<'s> Parser<'s> {
         matches!(self.token, Token::Sign(s) if s == sign)
     }
 
-    /// Takes a sign if it is next, and says where it was.
+    /// Consumes a sign if it is next, and returns its position.
     fn take(&mut self, sign: &str) -> Result<Option<Range<usize>>, Mistake> {
         if !self.is(sign) {
             return Ok(None);
@@ -346,7 +346,7 @@ impl<'s> Parser<'s> {
         Ok(Some(at))
     }
 
-    /// What is wrong with a token that cannot stand where it does.
+    /// The mistake for a token that is not allowed at its position.
     fn unexpected(&self) -> Mistake {
         let at = self.at.clone();
         let found = match self.token {
@@ -437,7 +437,7 @@ impl<'s> Parser<'s> {
         Ok(ast)
     }
 
-    /// Operands joined by operators that bind at least as tightly as `least`: 1 is `||`, 2 is `&&`.
+    /// Operands joined by operators with a precedence of at least `least`: 1 is `||`, 2 is `&&`.
     fn operators(&mut self, least: u8) -> Parsed<'s> {
         if least <= 2 {
             let sign = if least == 1 { "||" } else { "&&" };
@@ -519,7 +519,7 @@ impl<'s> Parser<'s> {
         self.node(kind, at, depth)
     }
 
-    /// A literal, a name, a call, or something in brackets.
+    /// A literal, a name, a call, or an expression in brackets.
     fn primary(&mut self) -> Parsed<'s> {
         let at = self.at.clone();
         match std::mem::replace(&mut self.token, Token::End) {
@@ -588,7 +588,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Expressions between commas up to a closing bracket, and where that ends.
+    /// Comma-separated expressions up to a closing bracket, and the end of the bracket.
     fn list(&mut self, close: &str, open: Range<usize>) -> Result<(Vec<Ast<'s>>, usize), Mistake> {
         let mut items = Vec::new();
         while !self.is(close) {
@@ -637,7 +637,7 @@ impl<'s> Parser<'s> {
         self.node(kind, start..end, below)
     }
 
-    /// What follows an operand: fields, methods and indices.
+    /// Fields, methods and indices after an operand.
     fn postfix(&mut self, mut ast: Ast<'s>) -> Parsed<'s> {
         loop {
             let start = ast.outer.start;

@@ -76,8 +76,8 @@ fn from_cel(value: &cel::Value) -> Option<Value> {
     }
 }
 
-/// Asserts that our result is that of the oracle. Where we fail, CEL must fail too, unless it let a
-/// number through that is not finite.
+/// Asserts that our result equals that of the oracle. If ours fails, CEL must fail too, unless it
+/// returns a number that is not finite.
 pub(crate) fn assert_same(
     source: &str,
     ours: &Result<Value, String>,
@@ -96,7 +96,7 @@ pub(crate) fn assert_same(
     }
 }
 
-/// Facts of a test, absent where they are not given.
+/// The facts of a test; others are absent.
 #[derive(Debug)]
 struct Facts(BTreeMap<String, Value>);
 
@@ -194,7 +194,7 @@ fn facts() -> impl Strategy<Value = Facts> {
     each.prop_map(|facts| Facts(facts.into_iter().flatten().collect()))
 }
 
-/// A well-typed expression, in brackets where it has operators.
+/// A well-typed expression, in brackets if it contains operators.
 fn expression(ty: Type, depth: u32) -> BoxedStrategy<String> {
     let name = NAMES
         .iter()
@@ -298,15 +298,16 @@ fn expression(ty: Type, depth: u32) -> BoxedStrategy<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
-    /// Where they differ on purpose: CEL lets infinities through. Strings that `site.s` cannot have are not generated.
+    /// A deliberate difference: CEL allows infinities. Strings that `site.s` cannot have are not
+    /// generated.
     #[test]
-    fn results_are_those_of_the_cel_crate(facts in facts(), source in expression(Type::BOOL, 3)) {
+    fn results_equal_those_of_the_cel_crate(facts in facts(), source in expression(Type::BOOL, 3)) {
         let ours = run(&source, &facts);
         assert_same(&source, &ours, &oracle(&source, &["site"], &facts.0));
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic(source in "[a-c.()\\[\\]{}!&|=<>?:,+*/%'\"\\\\ \\n0-9éxrbu-]{0,40}") {
+    fn arbitrary_text_does_not_make_the_parser_panic(source in "[a-c.()\\[\\]{}!&|=<>?:,+*/%'\"\\\\ \\n0-9éxrbu-]{0,40}") {
         let _ = check(&source, &Facts(BTreeMap::new()));
     }
 }
@@ -320,7 +321,7 @@ fn functions_are_sorted_and_documented() {
 }
 
 #[test]
-fn functions_compute_and_refuse() {
+fn functions_return_values_or_errors() {
     let facts = Facts(BTreeMap::new());
     for (source, expected) in [
         ("ceil_to(50257, 8)", Value::Int(50264)),
@@ -355,7 +356,7 @@ fn functions_compute_and_refuse() {
 }
 
 #[test]
-fn slips_are_explained_where_they_stand() {
+fn common_mistakes_are_explained_at_their_position() {
     let facts = Facts(BTreeMap::new());
     for (source, at, title, label) in [
         (
