@@ -1,4 +1,4 @@
-//! The command without a name: a profile in, a report out.
+//! The command without a name: reads a profile and writes a report.
 
 use std::path::Path;
 use std::time::Instant;
@@ -65,7 +65,7 @@ pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     }
     let format = format(&args.report)?;
     let mut timer = StageTimer::new(console);
-    // Everything that can be wrong with the arguments is checked before a large file is read.
+    // The arguments are checked before a large file is read.
     let rules = super::rules::load_for_analysis(&args.rules)?;
     let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
     let gates = Gates::load(&args.gates, Some(ran))?;
@@ -73,7 +73,7 @@ pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     timer.done("loaded rules");
     let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
     if inputs.is_job {
-        // Reports are merged whole, whatever is shown of them in the end.
+        // Reports are merged with all their sites, whatever is displayed.
         session.advisor = session.advisor.options(options(args, report::MAX_SITES));
         return run_job(&session, &gates, inputs, console);
     }
@@ -141,7 +141,7 @@ fn analyze_all(
     console: Console,
     analyze: impl Fn(&Path, &mut StageTimer) -> Result<ProfileResult, Failure> + Sync,
 ) -> Result<JobResult, Failure> {
-    // Stage times of several files at once would be interleaved.
+    // Stage times of several files would be interleaved.
     let silent = Console {
         verbose: false,
         ..console
@@ -196,11 +196,11 @@ pub(super) fn reports_of(
     Ok(all.reports)
 }
 
-/// Everything needed to analyze any number of profiles.
+/// The data needed to analyze any number of profiles.
 struct Session<'a> {
     args: &'a AdviseArgs,
     advisor: Advisor,
-    /// The rule that `--why` asks for, and whether it was deselected.
+    /// The rule of `--why`, and whether it was deselected.
     asked: Option<(Rule, bool)>,
 }
 
@@ -208,7 +208,7 @@ struct Session<'a> {
 struct ProfileResult {
     file: String,
     output: Output,
-    /// For standard error.
+    /// Warnings for standard error.
     warnings: Vec<String>,
 }
 
@@ -236,7 +236,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// For commands that keep reports whole.
+    /// A session for commands that keep complete reports.
     fn for_reports(args: &'a AdviseArgs) -> Result<Session<'a>, Failure> {
         let rules = super::rules::load_for_analysis(&args.rules)?;
         let mut session = Session::new(args, rules)?;
@@ -285,7 +285,7 @@ impl<'a> Session<'a> {
         }
         let mut warnings = warnings(&costed, &report);
         warnings.extend(unused(self.advisor.user_costs(), &costed));
-        // Freeing millions of rows takes long; the report need not wait for it.
+        // Freeing millions of rows takes long, and the report does not depend on it.
         rayon::spawn(move || drop(costed));
         Ok(ProfileResult {
             file,
@@ -302,8 +302,8 @@ fn options(args: &AdviseArgs, max_sites: usize) -> report::Options {
     }
 }
 
-/// The rule that `--why` asks for, the rules to evaluate with it, and whether `--select` or `--ignore`
-/// deselected it. A deselected rule is evaluated with all rules.
+/// The rule of `--why`, the rules to evaluate with it, and whether `--select` or `--ignore` deselected
+/// it. A deselected rule is evaluated with all rules.
 fn asked_for(args: &AdviseArgs, rules: &RuleSet) -> Result<Option<(Rule, RuleSet, bool)>, Failure> {
     let Some(id) = &args.why else {
         return Ok(None);
@@ -343,7 +343,7 @@ impl StageTimer {
         });
     }
 
-    /// Prints the time since the stage before; `stage` is in the past tense.
+    /// Prints the time since the previous stage; `stage` is in the past tense.
     fn done(&mut self, stage: &str) {
         let took = i64::try_from(self.since.elapsed().as_nanos()).unwrap_or(i64::MAX);
         self.console
@@ -352,7 +352,7 @@ impl StageTimer {
     }
 }
 
-/// Refuses an output file that is the input.
+/// Reports an error if the output file is the input.
 pub(super) fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome {
     refuse_overwriting_input("profile", input, output)
 }
@@ -436,7 +436,7 @@ pub(super) fn format(args: &ReportArgs) -> Result<OutputFormat, Failure> {
     })
 }
 
-/// Rows of the table of sites to build: few for formats that do not list it.
+/// Number of rows in the table of sites: few for formats that do not list it.
 fn sites_shown(args: &ReportArgs, format: OutputFormat) -> usize {
     const FEW: usize = 50;
     match format.lists_sites || args.template.is_some() {

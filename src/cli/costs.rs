@@ -64,12 +64,12 @@ pub(super) fn run(command: CostsCommand, console: Console) -> Outcome {
     }
 }
 
-/// The costs of a user's files.
+/// The costs in a user's files.
 pub(super) fn load(files: &[PathBuf]) -> Result<UserCosts, Failure> {
     Ok(UserCosts::load(files)?)
 }
 
-/// The costs of files to check: mistakes fail the gate.
+/// The costs in files to check; mistakes fail the gate.
 fn load_own(files: &[PathBuf]) -> Result<UserCosts, Failure> {
     UserCosts::load(files).map_err(|complaints| {
         output::complain(&complaints.render(output::stderr_color()));
@@ -101,7 +101,7 @@ fn list(part: Option<&str>, user: &UserCosts) -> Result<String, Failure> {
     Ok(rows.iter().map(line).collect())
 }
 
-/// The name as it is listed: PyTorch's own stand bare.
+/// The name for lists; names of PyTorch operators have no prefix.
 fn full_name(entry: &Entry, name: &str) -> String {
     match entry.namespaces {
         [] => name.to_owned(),

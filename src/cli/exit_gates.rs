@@ -16,7 +16,7 @@ use crate::compare;
 use crate::judge::{RuleSet, SavingKind, Severity};
 use crate::report::{FindingReport, Report, SuppressionReport, SuppressionState};
 
-/// Rule ids named in one line.
+/// Maximum number of rule ids in one line.
 const NAMED: usize = 10;
 /// Overrides the current date, in seconds since 1970, so that runs with expiring suppressions can be
 /// repeated:
@@ -60,7 +60,7 @@ impl FromStr for FailOn {
     }
 }
 
-/// The number of `5%`.
+/// The number in `5%`.
 fn parse_percent(text: &str) -> Option<f64> {
     let number: f64 = text.trim().strip_suffix('%')?.trim_end().parse().ok()?;
     (0.0..=100.0).contains(&number).then_some(number)
@@ -75,7 +75,7 @@ impl fmt::Display for FailOn {
     }
 }
 
-/// Why a report fails, in one line that names the rules; `None` when it passes.
+/// The reason why a report fails, in one line with the rules; `None` if it passes.
 fn reason(report: &Report, gates: &[FailOn]) -> Option<String> {
     let reasons: Vec<String> = gates
         .iter()
@@ -125,7 +125,7 @@ fn saving(report: &Report, limit: f64) -> Option<Failed<'_>> {
     (!parts.is_empty()).then_some((why, findings))
 }
 
-/// The rules of findings, each once, in the order of the report.
+/// The distinct rules of findings, in the order of the report.
 fn rules(findings: &[&FindingReport]) -> String {
     let mut ids: Vec<String> = Vec::new();
     for finding in findings {
@@ -158,7 +158,7 @@ impl<'a> Gates<'a> {
         })
     }
 
-    /// Hides suppressed findings, then findings that the baseline has.
+    /// Hides suppressed findings, then findings that are in the baseline.
     pub(super) fn filter(&self, report: &mut Report, console: Console) {
         let ran = |rules: &Glob| match &self.ran {
             Some(ran) => ran.iter().any(|id| rules.matches(id)),
@@ -179,7 +179,7 @@ impl<'a> Gates<'a> {
         }
     }
 
-    /// Fails when the written report meets a condition of `--fail-on`.
+    /// Fails if the written report meets a condition of `--fail-on`.
     pub(super) fn check(&self, report: &Report) -> Outcome {
         match reason(report, &self.args.fail_on) {
             Some(reason) => {

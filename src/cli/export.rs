@@ -47,7 +47,7 @@ fn columns_help() -> String {
 }
 
 pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
-    // Before the profiles are read, which can take a while.
+    // Checked before the profiles are read, which can take a while.
     check_extension(args.output.as_deref())?;
     let inputs = multi_rank::inputs(&args.inputs, multi_rank::PROFILES_OR_REPORTS, console)?;
     for file in &inputs.files {
@@ -77,7 +77,7 @@ pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
     }
 }
 
-/// Refuses a file name that does not end with `.csv`.
+/// Reports an error for a file name that does not end with `.csv`.
 fn check_extension(output: Option<&Path>) -> Outcome {
     let Some(path) = output else {
         return Ok(());
@@ -93,7 +93,7 @@ fn check_extension(output: Option<&Path>) -> Outcome {
     )))
 }
 
-/// Warns that options of the analysis do not apply to inputs that are reports already.
+/// Warns that options of the analysis do not apply to inputs that are reports.
 fn warn_of_reports(judging: &AdviseArgs, files: &[PathBuf], console: Console) {
     let rules = &judging.rules;
     let lists = [&rules.select, &rules.ignore, &rules.set];

@@ -37,7 +37,7 @@ fn find<'a>(program: &'a Command, path: &[String]) -> Result<&'a Command, Failur
     })
 }
 
-/// The examples of `--help`, unfilled so that their columns stay aligned.
+/// The examples of `--help`, in no-fill mode so that their columns stay aligned.
 fn examples(command: &Command) -> String {
     let Some(text) = command.get_after_help() else {
         return String::new();
@@ -48,7 +48,7 @@ fn examples(command: &Command) -> String {
     format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", lines.join("\n"))
 }
 
-/// Escapes a line for troff, with hyphens that can be copied.
+/// Escapes a line for troff, with hyphens that can be copied and pasted.
 fn line(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     match escaped.starts_with(['.', '\'']) {

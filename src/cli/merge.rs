@@ -13,7 +13,7 @@ use crate::base::units;
 use crate::compare;
 use crate::report::{self, Report};
 
-/// Largest report file read, in bytes; real reports are smaller.
+/// Maximum size of a report file, in bytes; real reports are smaller.
 const MAX_BYTES: u64 = 256 << 20;
 /// Bytes of a file that [`is_report`] reads.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -68,7 +68,7 @@ pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> Outcome {
     advise::write_and_gate(&args.report, &gates, merged, console)
 }
 
-/// Reads one of several reports; the report of a job is refused, because it cannot be split.
+/// Reads one of several reports. The report of a job is an error, because it cannot be split.
 pub(super) fn one(path: &Path) -> Result<Report, Failure> {
     let report = read(path)?;
     if report.job.is_some() {

@@ -365,8 +365,8 @@ fn run(cli: Cli) -> Outcome {
     }
 }
 
-/// Refuses options and profiles before a command: only global options apply there, and the others would
-/// be ignored.
+/// Reports an error for options and profiles before a command: only global options apply there, and the
+/// others would be ignored.
 fn refuse_misplaced_options(matches: &ArgMatches) -> Outcome {
     let Some(name) = matches.subcommand_name() else {
         return Ok(());
@@ -392,7 +392,8 @@ fn command_after_profile(name: &str) -> Failure {
     ))
 }
 
-/// Refuses a command's name in place of a profile, unless a file has that name: the command was meant.
+/// Reports an error for a command's name in place of a profile, unless a file has that name: the
+/// command was meant.
 fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
     let command = Cli::command();
     let names: Vec<&str> = command
@@ -417,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arguments_are_consistent() {
+    fn clap_definitions_are_consistent() {
         Cli::command().debug_assert();
     }
 }

@@ -11,19 +11,19 @@ use crate::base::units::counted;
 use crate::read;
 use crate::report::LeftOut;
 
-/// Profiles in memory at the same time, whatever the number of threads: a profile takes a multiple of the
-/// size of its file, and jobs have hundreds of ranks.
+/// Maximum number of profiles in memory at the same time, for any number of threads: a profile takes a
+/// multiple of its file size, and jobs have hundreds of ranks.
 const AT_ONCE: usize = 2;
-/// Files named in one line.
+/// Maximum number of files named in one line.
 const NAMED: usize = 5;
 
-/// A kind of input file, to select from the files of a folder.
+/// A kind of input file, for selecting files in a folder.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
-    /// What one file is called in messages.
+    /// The noun for one file in messages.
     name: &'static str,
     is_one: fn(&Path) -> bool,
-    /// The remedy for a folder that has none.
+    /// The help for a folder without such files.
     instead: fn(&Path) -> String,
 }
 
@@ -48,16 +48,16 @@ pub(super) const PROFILES_OR_REPORTS: Kind = Kind {
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) files: Vec<PathBuf>,
-    /// Given more than once.
+    /// Files that were given more than once.
     pub(super) repeated: Vec<LeftOut>,
-    /// Several files or a folder were given, even if only one file was found.
+    /// Whether several files or a folder were given, even if only one file was found.
     pub(super) is_job: bool,
 }
 
-/// The files of `paths`; a folder stands for its files of this kind. Every file is listed once.
+/// The files of `paths`; a folder contributes its files of this kind. Every file is listed once.
 ///
 /// # Errors
-/// When a folder cannot be listed, or there is nothing of that kind in it.
+/// When a folder cannot be listed, or contains no file of that kind.
 pub(super) fn inputs(paths: &[PathBuf], kind: Kind, console: Console) -> Result<Inputs, Failure> {
     let mut inputs = Inputs {
         files: Vec::new(),
@@ -73,7 +73,7 @@ pub(super) fn inputs(paths: &[PathBuf], kind: Kind, console: Console) -> Result<
             vec![path.clone()]
         };
         for file in files {
-            // A path that cannot be resolved is reported when it is read.
+            // A path that cannot be resolved is reported when the file is read.
             let real = file.canonicalize().unwrap_or_else(|_| file.clone());
             if seen.insert(real) {
                 inputs.files.push(file);
@@ -139,7 +139,7 @@ fn named(files: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// A path as reports show it.
+/// A path as displayed in reports.
 pub(super) fn shown(path: &Path) -> String {
     home(&path.to_string_lossy()).into_owned()
 }
@@ -153,7 +153,7 @@ pub(super) fn each<T: Send>(
     let bar = Bar::of_files(console.quiet, files.len() as u64);
     let next = AtomicUsize::new(0);
     let made: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(files.len()));
-    // Not rayon's threads: a reader that waits for its own tasks would start on another file.
+    // Not rayon's threads: a reader that waits for its own tasks could steal another file.
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(files.len()) {
             scope.spawn(|| {
@@ -212,8 +212,8 @@ pub(super) fn usable<T>(
     Ok(good)
 }
 
-/// The first two lines of an error: the problem, and what was found or what to do. How to capture again is
-/// printed only when a file is given alone.
+/// The first two lines of an error: the problem, and the cause or the remedy. How to record a profile
+/// again is printed only for a single file.
 fn beginning(text: &str) -> String {
     text.lines().take(2).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-//! Where words go: standard output, a file, or standard error.
+//! Writes text to standard output, a file, or standard error.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -31,7 +31,7 @@ fn one_of(is_allowed: fn(&OutputFormat) -> bool) -> impl TypedValueParser<Value 
     })
 }
 
-/// Applies `--color` to both streams; `auto` asks the terminal and NO_COLOR.
+/// Applies `--color` to both streams; `auto` depends on the terminal and NO_COLOR.
 pub(super) fn set_color(color: Color) {
     match color {
         Color::Auto => {}
@@ -40,17 +40,17 @@ pub(super) fn set_color(color: Color) {
     }
 }
 
-/// Whether standard error shows colours.
+/// Whether standard error is coloured.
 pub(super) fn stderr_color() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }
 
-/// Whether standard output is read by a person.
+/// Whether standard output is a terminal.
 pub(super) fn is_terminal() -> bool {
     std::io::IsTerminal::is_terminal(&std::io::stdout())
 }
 
-/// Columns of the terminal; what a report is set to where there is none.
+/// The width of the terminal in columns; the default width of reports without a terminal.
 pub(super) fn width() -> usize {
     const ELSEWHERE: usize = 100;
     let size = terminal_size::terminal_size_of(std::io::stdout());
@@ -66,7 +66,7 @@ pub(super) fn without_colour(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `label: text` on standard error.
+/// Writes `label: text` to standard error.
 pub(super) fn labelled(label: &str, color: AnsiColor, text: &str) {
     let style = Style::new().bold().fg_color(Some(color.into()));
     let mut stream = anstream::stderr();
@@ -74,12 +74,12 @@ pub(super) fn labelled(label: &str, color: AnsiColor, text: &str) {
     let _ = writeln!(stream, "{style}{label}{style:#}: {text}");
 }
 
-/// Text that brings its own layout, such as rendered complaints, on standard error.
+/// Writes text with its own layout, such as rendered complaints, to standard error.
 pub(super) fn complain(text: &str) {
     let _ = write!(anstream::stderr(), "{text}");
 }
 
-/// Text on standard output. A reader that went away (`| head`) is not an error.
+/// Writes text to standard output. A closed pipe (`| head`) is not an error.
 pub(super) fn print(text: &str) -> Outcome {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -89,7 +89,7 @@ pub(super) fn print(text: &str) -> Outcome {
     }
 }
 
-/// Prints every complaint with its line; several are counted at the end.
+/// Prints every complaint with its line; the number of several is printed at the end.
 pub(super) fn refuse(complaints: &Complaints) -> Failure {
     complain(&complaints.render(stderr_color()));
     if complaints.len() > 1 {
@@ -99,7 +99,7 @@ pub(super) fn refuse(complaints: &Complaints) -> Failure {
     }
 }
 
-/// Text for programs on standard output, as it is made. A reader that went away is not an error.
+/// Streams machine-readable text to standard output. A closed pipe is not an error.
 pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Outcome {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
@@ -109,13 +109,13 @@ pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) 
     }
 }
 
-/// Writes a text as [`write_file_with`] does.
+/// Writes a text file, see [`write_file_with`].
 pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
     write_file_with(path, |file| file.write_all(text.as_bytes()))
 }
 
-/// Writes a file whole or not at all: into a temporary file beside it, then renamed. What is there
-/// already and is no ordinary file (`/dev/null`, a pipe) is written into, never replaced.
+/// Writes a file atomically: to a temporary file in the same folder, which is then renamed. An existing
+/// file that is not a regular file (`/dev/null`, a pipe) is written to, never replaced.
 pub(super) fn write_file_with(
     path: &Path,
     write: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<()>,
@@ -137,14 +137,14 @@ pub(super) fn write_file_with(
         }
         _ => {}
     }
-    // Through a link to the file it names: the link stays a link.
+    // A link stays a link: the file that it points to is replaced.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut file = temporary_for(&target)?;
     buffered(&mut file)?;
     file.persist(&target).map_err(|e| refuse(plainly(&e)))
 }
 
-/// An empty file in the folder of `target`, to be renamed to it; it goes away if it is not.
+/// An empty file in the folder of `target`, to be renamed to it; it is removed if it is not.
 pub(super) fn temporary_for(target: &Path) -> Result<Temporary, Failure> {
     let refuse =
         |why: String| Failure::Unusable(format!("cannot write {}: {why}", target.display()));
@@ -158,7 +158,7 @@ pub(super) fn temporary_for(target: &Path) -> Result<Temporary, Failure> {
     Temporary::beside(folder).map_err(|e| refuse(plainly(&e)))
 }
 
-/// An error without the temporary file's name, which would only puzzle.
+/// An error message without the name of the temporary file, which the user does not know.
 fn plainly(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(_) => error.to_string(),

@@ -1,4 +1,4 @@
-//! `pyprof-advise parse`: one dictionary per kernel, as PyProf's `parse` wrote them.
+//! `pyprof-advise parse`: one dictionary per kernel, in the format of PyProf's `parse`.
 
 use std::path::{Path, PathBuf};
 

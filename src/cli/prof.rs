@@ -1,4 +1,4 @@
-//! `pyprof-advise prof`: one row of columns per kernel, as PyProf's `prof` wrote them.
+//! `pyprof-advise prof`: one row of columns per kernel, in the format of PyProf's `prof`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
@@ -40,7 +40,7 @@ fn columns_help() -> String {
 pub(super) fn prof(args: &ProfArgs, console: Console) -> Outcome {
     let columns = table::columns(&args.c).map_err(Failure::Unusable)?;
     let layout = match args.w {
-        // PyProf's own default.
+        // PyProf's default.
         None | Some(0) if !args.csv => table::TableLayout::Spaces,
         Some(width) if width > 0 => {
             table::TableLayout::fixed(&columns, width).map_err(Failure::Unusable)?
@@ -87,7 +87,7 @@ fn from_stdin() -> Result<Records, Failure> {
     Ok(pyprof::read("standard input", input)?)
 }
 
-/// Whether a file begins like a line of `parse`: in Python's quotes, or in JSON with its first key.
+/// Whether a file begins like a line of `parse`: with Python's quotes, or as JSON with its first key.
 fn is_dictionaries(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));

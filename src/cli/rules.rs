@@ -119,7 +119,7 @@ fn load_with(mut files: Vec<RuleFile>, args: &RuleArgs) -> Result<RuleSet, Failu
     Ok(RuleSet::load(&files, &selection, facts::all())?)
 }
 
-/// The rule of an id, or an error that suggests a similar id.
+/// The rule with this id, or an error that suggests a similar id.
 pub(super) fn find<'a>(set: &'a RuleSet, id: &str) -> Result<&'a Rule, Failure> {
     set.find(id).map_err(Failure::Unusable)
 }
@@ -198,7 +198,7 @@ fn check(paths: &[PathBuf], console: Console) -> Outcome {
 fn with_built_in(paths: &[PathBuf]) -> Result<(RuleSet, BTreeSet<String>), Failure> {
     let own = judge_files(paths)?;
     let ids: BTreeSet<String> = own.iter().map(|f| f.id.clone()).collect();
-    // A file of the built-in folder stands for the built-in rule of its id.
+    // A file of the built-in folder replaces the built-in rule with its id.
     let mut files = RuleSet::builtin_files();
     files.retain(|file| !ids.contains(&file.id));
     files.extend(own);

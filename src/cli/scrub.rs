@@ -67,7 +67,7 @@ pub(super) fn scrub(args: &ScrubArgs, console: Console) -> Outcome {
     output::print(&told)
 }
 
-/// Refuses to replace the input, and any other file without `--force`.
+/// Reports an error if the output is the input, or another existing file without `--force`.
 fn refuse_loss(args: &ScrubArgs) -> Outcome {
     let out = args.output.display();
     if is_same(&args.input, &args.output) {

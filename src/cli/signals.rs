@@ -1,7 +1,7 @@
-//! Removes temporary files when SIGINT, SIGTERM or SIGHUP ends the program. The process still dies of that
-//! signal, as shells and schedulers expect.
+//! Removes temporary files when SIGINT, SIGTERM or SIGHUP ends the program. The process still ends by
+//! that signal, as shells and schedulers expect.
 //!
-//! Unix only: elsewhere a temporary file may remain.
+//! Unix only: on other systems a temporary file may remain.
 
 /// Installs the handlers; does nothing if no thread can be started.
 #[cfg(unix)]
@@ -30,7 +30,7 @@ pub(super) fn install() {
     let wanted = wanted
         .iter()
         .filter(|&&signal| !is_ignored(&status, signal));
-    // Without the thread no signal is caught.
+    // Without the thread, the signal would be caught but not handled.
     if waiting.is_ok()
         && let Ok(signals) = Signals::new(wanted)
     {

@@ -1,4 +1,4 @@
-//! Writes options as the file they can be read from again, every key with what it means.
+//! Writes options as a configuration file that reads back equal, every key with its description.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::keys::{COLORS, KEYS};
 use super::{Config, VARIABLE};
 
-/// What stands in for a key without a value, behind a `#`.
+/// Examples for keys without a value, written as comments.
 const EXAMPLES: &[(&str, &str)] = &[
     ("gpu", "\"a100\""),
     ("rules", "[\"my-rules/\"]"),
@@ -43,7 +43,7 @@ pub(in crate::cli) fn dump(config: &Config) -> String {
          # was written in. `pyprof-advise schema config` prints its JSON Schema.\n"
     );
     for key in KEYS {
-        // Inside strings of ours nothing can fail.
+        // Writing to a string cannot fail.
         let _ = write!(out, "\n# {}\n", key.doc);
         match key.name {
             "set" => out.push_str(&set(&config.set)),
@@ -107,13 +107,13 @@ fn texts_or_none(texts: &[String]) -> Option<String> {
     (!quoted.is_empty()).then(|| format!("[{}]", quoted.join(", ")))
 }
 
-/// A string as TOML writes it.
+/// A string in TOML syntax.
 fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// Thresholds, a line each. What reads as a value is written as one, else as a string: `--set` does
-/// not tell them apart.
+/// Parameters, one per line. Text that parses as a TOML value is written as one, otherwise as a string:
+/// `--set` does not distinguish them.
 fn set(settings: &[String]) -> String {
     if settings.is_empty() {
         return EXAMPLE_SET.to_owned();
@@ -134,7 +134,7 @@ fn set(settings: &[String]) -> String {
         } else {
             quoted(text)
         };
-        // Of two values for one threshold the later wins, and a file can hold one.
+        // The later of two values for one parameter applies, and a file can contain only one.
         lines.retain(|(r, p, _)| (*r, *p) != (rule, param));
         lines.push((rule, param, value));
     }

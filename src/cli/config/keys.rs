@@ -1,5 +1,4 @@
-//! The keys of the configuration: what the reader takes, `--dump-config` writes, and editors
-//! complete.
+//! The keys of the configuration, for the reader, `--dump-config` and the JSON Schema.
 
 use std::str::FromStr;
 
@@ -11,20 +10,20 @@ use crate::base::toml::Value;
 use crate::cli::{Color, FailOn};
 use crate::formats::FORMATS;
 
-/// When to colour, with the words.
+/// The words of `color`.
 pub(super) const COLORS: [(Color, &str); 3] = [
     (Color::Auto, "auto"),
     (Color::Always, "always"),
     (Color::Never, "never"),
 ];
 
-/// Most findings that can be asked for in full.
+/// Maximum of `top`.
 pub(super) const MAX_TOP: i64 = 100_000;
-/// Least and most characters of a report.
+/// Minimum and maximum of `max-chars`.
 pub(super) const CHARS: (i64, i64) = (500, u32::MAX as i64);
-/// Longest name, path or reason.
+/// Maximum length of a name, path or reason.
 pub(super) const MAX_TEXT: usize = 2_000;
-/// Longest list.
+/// Maximum length of a list.
 pub(super) const MAX_LIST: usize = 1_000;
 
 const TEXT: Shape = Shape::Text(1, MAX_TEXT);
@@ -36,7 +35,7 @@ const SETTING: Shape = Shape::Either(&[
     Shape::List(&Shape::Text(0, MAX_TEXT), MAX_LIST),
 ]);
 
-/// The thresholds of one rule.
+/// The parameters of one rule.
 const THRESHOLDS: Shape = Shape::Map(None, &SETTING, MAX_LIST);
 /// Every key, in the order in which they are written. A key is the option of its name.
 pub(super) const KEYS: &[Key] = keys! {
@@ -137,7 +136,7 @@ fn is_day(value: &Value<'_>) -> bool {
     fits
 }
 
-/// A day, as TOML writes it or as a string.
+/// A day as a TOML date or a string.
 pub(super) fn day(value: &Value<'_>) -> Option<Date> {
     match value.raw() {
         DeValue::Datetime(when) if when.time.is_none() && when.offset.is_none() => when.date,

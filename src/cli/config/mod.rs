@@ -1,8 +1,8 @@
-//! `--config FILE`: options from a TOML file. What the command line says wins.
+//! `--config FILE`: options from a TOML file. Command-line options take precedence.
 //!
-//! A flag takes the place of the file's value of the same name; thresholds (`set`) are taken from
-//! both, one by one. No file is read that was not named, by the option or by the variable: what a
-//! run does is told by its command line.
+//! An option replaces the file's value of the same name; parameters of rules (`set`) are merged one by
+//! one. Only a file named by the option or by the environment variable is read, so that the command
+//! line determines what a run does.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ mod read;
 pub(super) use dump::dump;
 pub(super) use keys::schema;
 
-/// The environment variable that names a file, as `--config` does.
+/// The environment variable that names a configuration file, like `--config`.
 pub(super) const VARIABLE: &str = "PYPROF_ADVISE_CONFIG";
 
-/// Everything a configuration says; what it leaves out is `None`, empty or false.
+/// The contents of a configuration file; missing values are `None`, empty or false.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Config {
     pub(super) gpu: Option<String>,
@@ -50,11 +50,11 @@ pub(super) struct Config {
     /// `category/rule.param=value`, as `--set` takes it.
     pub(super) set: Vec<String>,
     pub(super) suppress: Vec<Suppression>,
-    /// Where it names rules, to be looked up when the rules are known.
+    /// The positions of rule names, which are checked once the rules are known.
     names: Vec<RuleName>,
 }
 
-/// A rule, or several with a pattern, as a file names them.
+/// A rule name or pattern in a configuration file.
 #[derive(Debug, Clone, PartialEq)]
 struct RuleName {
     text: String,
@@ -62,13 +62,13 @@ struct RuleName {
     span: Range<usize>,
 }
 
-/// A path, or nothing: an empty variable names no file, and an empty option takes back what the
-/// variable says.
+/// Parses a path that may be empty: an empty variable names no file, and an empty option overrides the
+/// variable.
 pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// The configuration in a file; an empty one without a file, or when the variable is empty.
+/// The configuration in a file; empty without a file or with an empty path.
 pub(super) fn load(path: Option<&Path>) -> Result<Config, Failure> {
     let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else {
         return Ok(Config::default());
@@ -82,8 +82,7 @@ pub(super) fn load(path: Option<&Path>) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Reads a configuration from anybody; one without complaints is what it says when it is written and
-/// read again.
+/// Checks that a valid configuration reads back equal after it is written.
 #[cfg(any(test, fuzzing))]
 #[allow(clippy::panic, reason = "a test fails by panicking")]
 pub(crate) fn round_trip(text: &str) {
@@ -110,7 +109,7 @@ pub(crate) fn round_trip(text: &str) {
     }
 }
 
-/// What is in force: the command line over the configuration.
+/// The effective options: the command line over the configuration.
 pub(super) fn effective(args: &AdviseArgs, console: Console) -> Config {
     Config {
         gpu: args.gpu.clone(),
@@ -136,8 +135,8 @@ pub(super) fn effective(args: &AdviseArgs, console: Console) -> Config {
 }
 
 impl Config {
-    /// Complains about rules that do not exist, where the file names them. Suppressions may outlive
-    /// their rule: a report says so.
+    /// Reports names of rules that do not exist. Suppressions are excluded because they may outlive
+    /// their rule; the report mentions those.
     pub(super) fn check_rules(&self, paths: &[PathBuf]) -> Outcome {
         if self.names.is_empty() {
             return Ok(());
@@ -168,12 +167,12 @@ impl Config {
         fill(&mut args.paths, &self.rules);
         fill(&mut args.select, &self.select);
         fill(&mut args.ignore, &self.ignore);
-        // Of two values for one threshold the later wins.
+        // The later of two values for one parameter applies.
         args.set.splice(0..0, self.set.iter().cloned());
     }
 
-    /// The shape of a report is one thing said in several ways: where the command line says it in
-    /// one way, the file's others do not count.
+    /// Adds options of the report. Some exclude each other: if the command line has one of them, the
+    /// others in the file are ignored.
     pub(super) fn fill_report(&self, args: &mut ReportArgs) {
         let limited = args.for_pr || args.max_chars.is_some();
         let shaped = args.format.is_some() || args.template.is_some();
@@ -206,7 +205,7 @@ impl Config {
     }
 }
 
-/// A list of the command line, or the file's where it has none.
+/// Sets a list to the file's if the command line has none.
 fn fill<T: Clone>(args: &mut Vec<T>, config: &[T]) {
     if args.is_empty() {
         args.extend_from_slice(config);

@@ -1,4 +1,4 @@
-//! Reads a configuration, pushing every complaint.
+//! Reads a configuration and reports every mistake.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use crate::cli::FailOn;
 use crate::compare::Suppression;
 use crate::formats::OutputFormat;
 
-/// What a file says, as far as it can be understood. `folder` is the one it stands in.
+/// The valid part of a file's contents. `folder` contains the file.
 pub(super) fn config(
     source: &Arc<Source>,
     folder: Option<&Path>,
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The rules that are selected, ignored and set, with where they stand.
+    /// The rules that are selected, ignored and set, with their positions.
     fn names(&self) -> Vec<RuleName> {
         let list = |key: &str| match self.root.get(key).as_ref().map(Value::raw) {
             Some(DeValue::Array(items)) => items.iter().collect(),
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         listed.chain(set).map(name).collect()
     }
 
-    /// Keys that say the same thing differently.
+    /// Reports keys that exclude each other.
     fn exclusive(&self) {
         let set = |key: &str| match self.root.get(key) {
             Some(value) if !matches!(value.raw(), DeValue::Boolean(false)) => Some(value),
@@ -115,7 +115,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A path of the file is relative to the file, wherever the program is started.
+    /// The path for a relative path in the file, which is relative to the file's folder, not to the
+    /// working directory.
     fn resolve(&self, path: &str) -> PathBuf {
         match self.folder.filter(|folder| !folder.as_os_str().is_empty()) {
             Some(folder) => folder.join(path),
@@ -132,7 +133,7 @@ impl<'a> Reader<'a> {
         texts.iter().map(|text| self.resolve(text)).collect()
     }
 
-    /// A name stays a name; what ends like a file is one.
+    /// The GPU: a name, or a path if it has the extension of a file.
     fn gpu(&self) -> Option<String> {
         let text = self.root.get_str("gpu")?.value;
         if !text.ends_with(".toml") {
@@ -147,7 +148,7 @@ impl<'a> Reader<'a> {
         gates.filter_map(Result::ok).collect()
     }
 
-    /// Thresholds, a table per rule, as `--set` takes them.
+    /// Parameters, a table per rule, in the syntax of `--set`.
     fn set(&self) -> Vec<String> {
         let Some(rules) = self.root.get_table("set") else {
             return Vec::new();
@@ -194,7 +195,7 @@ impl<'a> Reader<'a> {
 fn suppression(table: &Table<'_>) -> Option<Suppression> {
     let rule = table.get_str("rule")?.value;
     Some(Suppression {
-        // A category alone is all its rules, as for --ignore.
+        // A category means all its rules, as for `--ignore`.
         rule: match rule.contains(['/', '*']) {
             true => Glob::new(rule),
             false => Glob::new(&format!("{rule}/*")),
@@ -213,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// Keys and values, right and wrong, in any combination.
+    /// Keys and values, valid and invalid, in any combination.
     fn lines() -> impl Strategy<Value = String> {
         let keys = KEYS.iter().map(|k| k.name.to_owned()).collect::<Vec<_>>();
         let value = prop_oneof![
@@ -234,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_a_file_says_is_too_much(text in lines()) {
+        fn arbitrary_files_are_accepted_or_reported(text in lines()) {
             crate::cli::config::round_trip(&text);
         }
     }
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_relative_to_the_file_and_names_are_not() {
+    fn paths_are_relative_to_the_file_and_gpu_names_are_unchanged() {
         let (config, complaints) = read(
             "gpu = 'v100'\nrules = ['mine', '/all/ours']\nbaseline = '../main.json'\noutput = 'a.md'\n",
         );
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_become_settings() {
+    fn parameters_are_converted_to_settings() {
         let (config, complaints) = read(
             "[set]\n\"precision/amp-off\".min_share = 0.10\n[set.'user/x']\nmost = 32_000\non = true\n\
              names = ['a', 'b']\nword = 'w'\n",
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_category_is_all_its_rules_and_days_are_days() {
+    fn categories_select_all_their_rules_and_days_are_parsed() {
         let (config, complaints) = read(
             "[[suppress]]\nrule = 'precision'\nreason = ' known '\nuntil = 2026-12-31\n\
              [[suppress]]\nrule = 'a/b'\nplace = 'head'\nreason = 'x'\nuntil = '2027-01-01'\n",
