@@ -14,7 +14,7 @@ const SEPARATOR: &str = ";";
 /// Writes the table with a header line. Texts are quoted; unknown values are empty.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn csv(table: &ExportTable, out: &mut dyn Write) -> Result<()> {
     let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
     writeln!(out, "{}", names.join(","))?;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_escaped_and_never_formulas() {
+    fn texts_are_escaped_and_are_never_formulas() {
         assert_eq!(quoted("gemm<f32, \"x\">"), "\"gemm<f32, \"\"x\"\">\"");
         assert_eq!(quoted("=HYPERLINK(1)"), "\"'=HYPERLINK(1)\"");
         assert_eq!(quoted("a\r\nb\u{1b}[31m").lines().count(), 1);

@@ -1,7 +1,7 @@
 //! Floor 7: the work of several ranks as one table, for DuckDB, Spark, polars or a spreadsheet.
 //!
-//! One row per rank and site. Ranks are not summed up: the query decides what to compare. The table is built
-//! from reports, so the profiles need not be on the same machine.
+//! One row per rank and site. Ranks are not summed up; queries choose what to compare. The table is
+//! built from reports, so the profiles need not be on the same machine.
 
 use crate::compare;
 use crate::report::{Rank, Report, SiteRow};
@@ -10,11 +10,12 @@ mod csv;
 
 pub use csv::csv;
 
-/// The sites of several reports, those of rank 0 first; in each, most time first.
+/// The sites of several reports, those of rank 0 first, and those with the most time first within a
+/// report.
 #[derive(Debug)]
 pub struct ExportTable {
     reports: Vec<Report>,
-    /// Inconsistencies between the reports, and rows that are missing: plain sentences.
+    /// Inconsistencies between the reports, and missing rows, as sentences.
     pub remarks: Vec<String>,
 }
 
@@ -68,7 +69,7 @@ fn lacking(report: &Report) -> Option<String> {
 pub struct ExportRow<'a> {
     /// The report of the profile.
     pub report: &'a Report,
-    /// `None` for a profile of several processes, whose work is one row.
+    /// The rank; `None` for a profile of several processes, whose work is one row.
     pub rank: Option<&'a Rank>,
     /// The work.
     pub site: &'a SiteRow,
@@ -119,7 +120,7 @@ impl ColumnValue {
 /// One column. Units are in the names; names shared with the sites of the JSON report have the same meaning.
 #[derive(Debug)]
 pub struct ExportColumn {
-    /// The heading.
+    /// The column's name.
     pub name: &'static str,
     /// What it contains, and when it is empty.
     pub doc: &'static str,
@@ -136,7 +137,7 @@ fn count(number: u64) -> Option<i64> {
     i64::try_from(number).ok()
 }
 
-/// The columns, in order: the rank, the work, the time it took, the time it should take.
+/// The columns, in order: rank, work, measured time, ideal time.
 pub const COLUMNS: &[ExportColumn] = &[
     column(
         "file",

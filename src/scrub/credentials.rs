@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-/// What follows a credential's prefix.
+/// The characters after the prefix of a credential.
 #[derive(Clone, Copy)]
 enum Tail {
     /// Letters, digits, `_` and `-`.
@@ -12,8 +12,8 @@ enum Tail {
     Capitals,
 }
 
-/// `(prefix, what follows, how much of it at least)`. Sources: the token formats GitHub, GitLab, AWS,
-/// Hugging Face, OpenAI, Anthropic, Slack, Google, npm, PyPI, NVIDIA, Docker, Stripe, DigitalOcean
+/// `(prefix, characters after it, their minimum number)`. Sources: the token formats GitHub, GitLab,
+/// AWS, Hugging Face, OpenAI, Anthropic, Slack, Google, npm, PyPI, NVIDIA, Docker, Stripe, DigitalOcean
 /// and Databricks document for secret scanning
 /// (<https://docs.github.com/code-security/secret-scanning>).
 const FORMS: &[(&str, Tail, usize)] = &[
@@ -47,7 +47,7 @@ const FORMS: &[(&str, Tail, usize)] = &[
     ("eyJ", Tail::Word, 17),
 ];
 
-/// Bytes that credentials begin with.
+/// The first bytes of all credential prefixes.
 pub(super) fn first_bytes() -> impl Iterator<Item = u8> {
     let prefixes = FORMS.iter().map(|(prefix, ..)| prefix);
     prefixes.filter_map(|prefix| prefix.bytes().next())
@@ -61,7 +61,7 @@ fn belongs(tail: Tail, byte: u8) -> bool {
     }
 }
 
-/// The length of the credential that `text`, the beginning of a word, starts with.
+/// The length of the credential at the start of `text`, which is the start of a word.
 pub(super) fn known_form(text: &[u8]) -> Option<usize> {
     let (prefix, tail, least) = FORMS
         .iter()
@@ -78,7 +78,7 @@ pub(super) fn known_form(text: &[u8]) -> Option<usize> {
     (length >= *least && random && jwt).then(|| prefix.len() + run(rest))
 }
 
-/// The number of bytes of a word that are checked.
+/// Maximum number of bytes of a word that are checked.
 const LOOKED_AT: usize = 512;
 
 /// Parts of names of secrets.
@@ -95,10 +95,11 @@ const SECRET_PARTS: &[&str] = &[
     "authorization",
     "cookie",
 ];
-/// Parts of names of secrets that follow another part: a `key` alone is a tensor of attention.
+/// Parts of names of secrets that count only after another part: a `key` alone is a tensor of
+/// attention.
 const SECRET_ENDS: &[&str] = &["key", "auth", "pat", "pass", "sas", "dsn"];
 
-/// Whether a variable, a setting or a JSON key of this name holds a secret: `HF_TOKEN`, `apiKey`,
+/// Whether a variable, a setting or a JSON key with this name contains a secret: `HF_TOKEN`, `apiKey`,
 /// `AWS_ACCESS_KEY_ID`.
 pub(super) fn is_secret_name(name: &str) -> bool {
     let parts = parts(name);
@@ -106,8 +107,8 @@ pub(super) fn is_secret_name(name: &str) -> bool {
     parts.iter().any(|p| is(p, SECRET_PARTS)) || parts.iter().skip(1).any(|p| is(p, SECRET_ENDS))
 }
 
-/// Whether a variable in the text of a program holds a secret. There `key_mask=` and `num_tokens=` are
-/// none: only environment variables in capitals and unambiguous names count.
+/// Whether a variable in the text of a program contains a secret. In programs, `key_mask=` and
+/// `num_tokens=` are common, so only environment variables in capitals and unambiguous names count.
 pub(super) fn is_secret_in_text(name: &str) -> bool {
     const PLAIN: &[&str] = &[
         "password",
@@ -136,7 +137,7 @@ pub(super) fn is_secret_in_text(name: &str) -> bool {
     PLAIN.iter().any(|plain| name.eq_ignore_ascii_case(plain))
 }
 
-/// Lower-case parts of `HF_TOKEN`, `hf-token`, `hfToken`.
+/// The lower-case parts of a name: `HF_TOKEN`, `hf-token`, `hfToken`.
 fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut before = ' ';
@@ -156,7 +157,7 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// Names of variables that hold the name of a person.
+/// Names of variables that contain the name of a person.
 const USER_NAMES: &[&str] = &[
     "user",
     "username",
@@ -176,7 +177,7 @@ const USER_NAMES: &[&str] = &[
     "unixname",
     "ldap",
 ];
-/// Names of variables that hold the name of a machine.
+/// Names of variables that contain the name of a machine.
 const HOST_NAMES: &[&str] = &[
     "host",
     "hostname",
@@ -197,7 +198,7 @@ const HOST_NAMES: &[&str] = &[
     "hostip",
     "ipaddress",
 ];
-/// Names of variables that hold a folder of a person.
+/// Names of variables that contain a folder of a person.
 const PLACE_NAMES: &[&str] = &[
     "home",
     "cwd",
@@ -207,7 +208,7 @@ const PLACE_NAMES: &[&str] = &[
     "workingdir",
     "userprofile",
 ];
-/// Names of members that hold an environment.
+/// Names of members that contain an environment.
 const ENVIRONMENTS: &[&str] = &[
     "env",
     "envs",
@@ -222,7 +223,7 @@ const ENVIRONMENTS: &[&str] = &[
     "jobenvironment",
 ];
 
-/// What the value of a name holds.
+/// The kind of value that a name has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameMeaning {
     Secret,
@@ -233,7 +234,7 @@ pub(super) enum NameMeaning {
     Nothing,
 }
 
-/// What the value of a setting or a JSON key of this name holds. Of `PROCESS_0:USER_NAME` only the last
+/// The kind of value of a setting or a JSON key with this name. Of `PROCESS_0:USER_NAME`, only the last
 /// part counts.
 pub(super) fn meaning(name: &str) -> NameMeaning {
     let last = name.rsplit([':', '.', '/']).next().unwrap_or(name);
@@ -262,7 +263,7 @@ pub(super) struct NameMeanings {
 
 impl NameMeanings {
     pub(super) fn of(&mut self, name: &str) -> NameMeaning {
-        /// The most names that are kept; bounds the memory a hostile file can take.
+        /// Maximum number of names in the cache; bounds the memory for a hostile file.
         const MOST: usize = 1 << 12;
         if let Some(known) = self.known.get(name) {
             return *known;
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_classified_by_what_they_hold() {
+    fn names_are_classified_by_the_kind_of_their_value() {
         for name in [
             "HF_TOKEN",
             "AWS_SECRET_ACCESS_KEY",
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn common_variables_of_programs_are_no_secrets() {
+    fn common_program_variables_are_not_secrets() {
         for name in [
             "key_padding_mask",
             "token",

@@ -1,7 +1,8 @@
 //! Copies a database of Nsight Systems or nvprof table by table.
 //!
-//! [`TABLES`] lists what is copied of each table; of other tables only numbers are. Indexes, views,
-//! triggers and constraints are not copied: they are arbitrary SQL text, and no reader needs them.
+//! [`TABLES`] lists the content that is copied of each table; of other tables, only numbers are copied.
+//! Indexes, views, triggers and constraints are not copied: they are arbitrary SQL text, and no reader
+//! needs them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,24 +14,24 @@ use super::redactor::{REMOVED, Redactor};
 use super::{ScrubError, Summary, cannot_write, trace};
 use crate::read::{self, Progress};
 
-/// What is copied of a table.
+/// The content of a table that is copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// Everything, texts cleaned.
+    /// Everything, with texts cleaned.
     Cleaned,
-    /// Numbers, and these texts, cleaned.
+    /// Numbers and the texts of these columns, cleaned.
     Columns(&'static [&'static str]),
     /// Rows of names and values: the names, and harmless values.
     Settings,
-    /// Of the strings that other tables refer to by number, those that tables with texts refer to.
+    /// The strings whose ids occur in tables with texts.
     Strings { id: &'static str },
     /// No rows.
     Emptied,
-    /// Numbers.
+    /// Numbers only.
     Numbers,
 }
 
-/// Content by the beginning of the name of a table, ignoring case. The first match counts.
+/// Content by the beginning of the table name, ignoring case. The first match applies.
 const TABLES: &[(&str, Content)] = &[
     ("StringIds", Content::Strings { id: "id" }),
     ("StringTable", Content::Strings { id: "_id_" }),
@@ -43,7 +44,7 @@ const TABLES: &[(&str, Content)] = &[
     ),
     ("ENUM_", Content::Cleaned),
     ("NVTX_", Content::Cleaned),
-    // Names of threads and processes, and of source files and object code.
+    // Contains names of threads and processes, and of source files and object code.
     ("CUPTI_ACTIVITY_KIND_NAME", Content::Numbers),
     ("CUPTI_ACTIVITY_KIND_MODULE", Content::Numbers),
     ("CUPTI_ACTIVITY_KIND_SOURCE", Content::Numbers),
@@ -82,7 +83,7 @@ const HARMLESS: &[&str] = &[
     "COLLECTION_MODE",
 ];
 
-/// The longest value of a setting in [`HARMLESS`] that is copied, in bytes.
+/// Maximum length in bytes of a value in [`HARMLESS`] that is copied.
 const LONGEST_SETTING: usize = 64;
 
 fn content(table: &str) -> Content {
@@ -135,7 +136,7 @@ pub(super) fn copy(
     Ok((summary, redactor))
 }
 
-/// The side that failed.
+/// The database that failed.
 enum Fault {
     Reading(rusqlite::Error),
     Writing(rusqlite::Error),
@@ -143,7 +144,7 @@ enum Fault {
 
 struct Table {
     name: String,
-    /// Name and declared type.
+    /// Names and declared types.
     columns: Vec<(String, String)>,
     content: Content,
 }
@@ -155,7 +156,8 @@ impl Table {
             .position(|(column, _)| column.eq_ignore_ascii_case(name))
     }
 
-    /// Selects every row in row order: SQLite would walk an index that covers the columns in its own.
+    /// A query for all rows in row order: without it, SQLite could walk an index that covers the
+    /// columns, in index order.
     fn select(&self) -> String {
         format!(
             "SELECT {} FROM {} NOT INDEXED",
@@ -174,7 +176,7 @@ fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The ordinary tables. Reading views and virtual tables would execute what the file says.
+/// The ordinary tables. Reading views and virtual tables would execute SQL from the file.
 fn tables(source: &Connection) -> rusqlite::Result<Vec<Table>> {
     let mut statement = source.prepare("PRAGMA table_list")?;
     let mut rows = statement.query([])?;
@@ -249,7 +251,7 @@ fn learn(source: &Connection, table: &Table, redactor: &mut Redactor) -> rusqlit
     Ok(())
 }
 
-/// Ids of the strings that tables with texts refer to: names of kernels, calls and ranges.
+/// Ids of the strings that occur in tables with texts: names of kernels, calls and ranges.
 fn wanted(source: &Connection, tables: &[Table]) -> rusqlite::Result<BTreeSet<i64>> {
     let mut wanted = BTreeSet::new();
     for table in tables.iter().filter(|t| t.content == Content::Cleaned) {
@@ -271,7 +273,7 @@ fn wanted(source: &Connection, tables: &[Table]) -> rusqlite::Result<BTreeSet<i6
     Ok(wanted)
 }
 
-/// Whether a column of this name holds ids of strings.
+/// Whether a column with this name contains ids of strings.
 fn refers(column: &str) -> bool {
     let name = column.to_ascii_lowercase();
     let ends = ["name", "nameid", "textid", "jsontextid"];
@@ -283,7 +285,7 @@ fn create(to: &Path, source: &Connection) -> rusqlite::Result<Connection> {
     let encoding: String = source.query_row("PRAGMA encoding", [], |row| row.get(0))?;
     let page: i64 = source.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     let target = Connection::open(to)?;
-    // One of three names of SQLite, and a number.
+    // The encoding is one of three names of SQLite, the page size is a number.
     target.execute_batch(&format!(
         "PRAGMA page_size = {page}; PRAGMA encoding = \"{encoding}\"; PRAGMA synchronous = OFF;"
     ))?;
@@ -352,7 +354,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The cells of a row of the copy; `None` for a row that is left out.
+    /// The cells of a row of the copy; `None` for a row that is omitted.
     fn row<'r>(&mut self, table: &Table, cells: &[ValueRef<'r>]) -> Option<Vec<Cell<'r>>> {
         let at = |name: &str| table.column(name).and_then(|at| cells.get(at)).copied();
         match table.content {
@@ -386,7 +388,7 @@ impl Job<'_> {
         }
     }
 
-    /// Keeps the name of a process only if it is `python`; any other may identify somebody.
+    /// Keeps the name of a process only if it is `python`; other names may identify somebody.
     fn process_name<'r>(&mut self, table: &Table, cells: &[ValueRef<'r>]) -> Vec<Cell<'r>> {
         let mut row = self.cells(table, cells, |_| false);
         if table.name.eq_ignore_ascii_case("PROCESSES")
@@ -427,7 +429,7 @@ impl Job<'_> {
                 Some(clean) => Value::Text(clean),
                 None => return Cell::Kept(cell),
             },
-            // The readers take numbers from some blobs. Text in them is found in their bytes.
+            // Readers decode numbers from some blobs. Text in blobs is found by searching their bytes.
             ValueRef::Blob(bytes) if kept && self.redactor.next(bytes, 0).is_none() => {
                 return Cell::Kept(cell);
             }
@@ -437,7 +439,7 @@ impl Job<'_> {
         Cell::Own(clean)
     }
 
-    /// A text with everything found in it replaced; `None` if nothing is found.
+    /// A text with all matches replaced; `None` without matches.
     fn text(&self, text: &[u8]) -> Option<String> {
         let whole = String::from_utf8_lossy(text);
         let as_json = whole.starts_with(['{', '['])
@@ -468,8 +470,8 @@ impl Cell<'_> {
     }
 }
 
-/// The declared type of a column as one of the five affinities of SQLite: the declaration itself is
-/// arbitrary text. See <https://www.sqlite.org/datatype3.html>, section 3.1.
+/// The SQLite type affinity of a column, used instead of the declared type, which is arbitrary text.
+/// See <https://www.sqlite.org/datatype3.html>, section 3.1.
 fn affinity(declared: &str) -> &'static str {
     let upper = declared.to_ascii_uppercase();
     let has = |words: &[&str]| words.iter().any(|word| upper.contains(word));
@@ -486,7 +488,7 @@ fn affinity(declared: &str) -> &'static str {
     }
 }
 
-/// Whether a row of settings is a setting: not an environment variable or an argument.
+/// Whether a row of settings is a setting, not an environment variable or an argument.
 fn is_setting(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_:.- ".contains(&b);

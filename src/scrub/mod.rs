@@ -1,10 +1,9 @@
-//! Copies a profile without what should not leave the machine: environment variables, tokens, names of
-//! users and machines, home folders.
+//! Copies a profile without private data: environment variables, tokens, names of users and machines,
+//! home folders.
 //!
-//! The copy is a new file, into which only content that is known to be harmless or was cleaned is
-//! written. So no free page, deleted row, index, trigger, write-ahead log or compressed remainder can
-//! carry anything over. Afterwards the bytes of the copy are searched for everything that was to be
-//! removed.
+//! The copy is a new file that contains only content that is known to be harmless or was cleaned. So no
+//! free page, deleted row, index, trigger, write-ahead log or compressed remainder can contain anything
+//! else. Afterwards, the bytes of the copy are searched for everything that should have been removed.
 
 use std::path::Path;
 
@@ -20,7 +19,7 @@ mod trace;
 pub use redactor::RedactionKind;
 pub use rescan::Rescan;
 
-/// Why no copy was made.
+/// The reason why no copy was made.
 #[derive(Debug, thiserror::Error)]
 pub enum ScrubError {
     /// The profile could not be read.
@@ -31,27 +30,27 @@ pub enum ScrubError {
     Write {
         /// The copy.
         file: String,
-        /// What went wrong.
+        /// The problem.
         problem: String,
     },
 }
 
-/// What was removed, and what the search of the copy found.
+/// Counts of removed content, and the result of searching the copy.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// Rows and members that were left out: variables, settings, unreferenced strings.
+    /// Number of rows and members that were omitted: variables, settings, unreferenced strings.
     pub left_out: u64,
-    /// Texts that were shortened or emptied.
+    /// Number of texts that were shortened or emptied.
     pub changed: u64,
-    /// The search of the finished copy.
+    /// The result of searching the finished copy.
     pub rescan: Rescan,
 }
 
-/// Writes a copy of the profile `from` to `to`, an empty file, and searches it for what was to be removed.
+/// Writes a copy of the profile `from` to `to`, an empty file, and searches it for private data.
 /// `packed` compresses the copy of a trace.
 ///
 /// # Errors
-/// When `from` is no profile, is damaged, or cannot be read to its end; when `to` cannot be written.
+/// When `from` is not a profile, is damaged, or cannot be read to its end; when `to` cannot be written.
 pub fn scrub(
     from: &Path,
     to: &Path,

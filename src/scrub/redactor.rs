@@ -7,38 +7,38 @@ use super::credentials::{self, NameMeaning};
 use crate::correlate::OpName;
 use crate::cost::ops;
 
-/// Replaces what was removed.
+/// The replacement for removed text.
 pub(super) const REMOVED: &str = "removed";
-/// Replaces the name of a user inside a path.
+/// The replacement for the name of a user inside a path.
 const USER: &str = "someone";
-/// The most names and values that are learned; bounds the work on hostile files.
+/// Maximum number of names and values that are learned; bounds the work for hostile files.
 const MAX_KNOWN: usize = 256;
-/// The shortest name that is looked for, in bytes: shorter ones occur in too many other words.
+/// Minimum length in bytes of a name that is searched for: shorter ones occur in too many other words.
 const LEAST: usize = 4;
-/// What precedes a token in a header.
+/// The words before a token in a header.
 const SCHEMES: &[&str] = &["Bearer ", "bearer ", "Basic "];
-/// The longest value of a variable that is looked for elsewhere, in bytes.
+/// Maximum length in bytes of a variable's value that is searched for elsewhere.
 const MAX_VALUE: usize = 4096;
 
-/// The kinds of what is removed, in the order in which they are reported.
+/// The kinds of removed text, in report order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RedactionKind {
-    /// The value of a variable or setting that is named like a secret.
+    /// The value of a variable or setting whose name is that of a secret.
     Secret,
-    /// A token, key or password, by its form or by the name before it.
+    /// A token, key or password, recognized by its form or by the name before it.
     Credential,
-    /// `/home/NAME`, `/Users/NAME` and the like.
+    /// `/home/NAME`, `/Users/NAME` and similar folders.
     HomeFolder,
-    /// A user's name that the file states elsewhere.
+    /// A user's name that occurs elsewhere in the file.
     User,
-    /// A machine's name that the file states elsewhere.
+    /// A machine's name that occurs elsewhere in the file.
     Host,
     /// An e-mail address.
     Mail,
 }
 
 impl RedactionKind {
-    /// All kinds, in the order in which they are reported.
+    /// All kinds, in report order.
     pub const ALL: [RedactionKind; 6] = [
         RedactionKind::Secret,
         RedactionKind::Credential,
@@ -48,7 +48,7 @@ impl RedactionKind {
         RedactionKind::Mail,
     ];
 
-    /// The name for a list, in the plural.
+    /// The name for lists, in the plural.
     pub fn name(self) -> &'static str {
         match self {
             RedactionKind::Secret => "values of secret variables",
@@ -61,7 +61,7 @@ impl RedactionKind {
     }
 }
 
-/// A part of a text that is to be replaced.
+/// A part of a text to replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Redaction {
     pub(super) start: usize,
@@ -70,17 +70,17 @@ pub(super) struct Redaction {
     with: &'static str,
 }
 
-/// A name or value that the file itself gives, in a setting or a variable.
+/// A name or value from a setting or a variable in the file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Known {
     text: String,
     kind: RedactionKind,
-    /// Whether it is replaced wherever it occurs as a word, not only in paths and before an `@`.
+    /// Whether it is replaced wherever it occurs as a word, or only in paths and before an `@`.
     anywhere: bool,
 }
 
-/// Finds what is to be removed: by its form, and because the settings or the environment of the file
-/// give it as a secret or a name.
+/// Finds private text: by its form, or because the settings or the environment in the file contain it
+/// as a secret or a name.
 #[derive(Debug)]
 pub(super) struct Redactor {
     /// Words of the file format, which are never removed.
@@ -88,9 +88,9 @@ pub(super) struct Redactor {
     learned: BTreeSet<Known>,
     /// The texts in `learned`, sorted by first byte.
     table: Vec<Known>,
-    /// By first byte: where its entries in `table` begin and end.
+    /// By first byte: the range of its entries in `table`.
     by_byte: [(usize, usize); 256],
-    /// Whether anything that is looked for begins with, or is recognized at, a byte.
+    /// Whether any match begins with, or is recognized at, a byte.
     starts_any: [bool; 256],
 }
 
@@ -101,7 +101,7 @@ impl Default for Redactor {
 }
 
 impl Redactor {
-    /// Has learned nothing yet; never removes these words.
+    /// A redactor that has learned nothing yet and never removes these words.
     pub(super) fn with_format_words(format_words: &'static [&'static str]) -> Self {
         Redactor {
             format_words,
@@ -112,7 +112,7 @@ impl Redactor {
         }
     }
 
-    /// The number of names or values of a kind that were learned.
+    /// The number of learned names or values of a kind.
     pub(super) fn known(&self, kind: RedactionKind) -> usize {
         self.learned.iter().filter(|k| k.kind == kind).count()
     }
@@ -181,7 +181,7 @@ impl Redactor {
 
     fn add(&mut self, text: &str, kind: RedactionKind, anywhere: bool) {
         const NO_NAMES: &[&str] = &["root", "localhost", "Shared", "Public", "none"];
-        // Secrets are removed inside of words too.
+        // Secrets are removed inside words too.
         let is_part = |word: &&str| match kind {
             RedactionKind::Secret => word.contains(text),
             _ => *word == text,
@@ -194,7 +194,7 @@ impl Redactor {
         let plain = text.bytes().all(|b| b.is_ascii_graphic() || b >= 0x80);
         let fits =
             kind == RedactionKind::Secret || (text.len() >= LEAST && text.len() <= 80 && plain);
-        // A number alone may be anything: a process, a size.
+        // A number alone may be anything, such as a process id or a size.
         let starts_any = text.bytes().any(|b| b.is_ascii_alphabetic() || b >= 0x80);
         if fits
             && starts_any
@@ -211,7 +211,7 @@ impl Redactor {
         }
     }
 
-    /// Prepares for searching. Must be called after the last text was learned.
+    /// Builds the index for searching. Must be called after the last text was learned.
     pub(super) fn build_index(&mut self) {
         // Longer texts first, so that a full host name is found before its first part.
         self.table = self.learned.iter().cloned().collect();
@@ -241,9 +241,9 @@ impl Redactor {
         }
     }
 
-    /// The text with everything found in it replaced.
+    /// The text with all matches replaced.
     pub(super) fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        /// A replacement may, with its neighbours, match again; this is rare.
+        /// Maximum number of passes. A replacement may, with its neighbours, match again; this is rare.
         const PASSES: usize = 4;
         let Some(mut clean) = self.pass(text) else {
             return Cow::Borrowed(text);
@@ -257,13 +257,13 @@ impl Redactor {
         Cow::Owned(clean)
     }
 
-    /// The text with what is found in it replaced; `None` when nothing is found.
+    /// The text with all matches replaced once; `None` without matches.
     fn pass(&self, text: &str) -> Option<String> {
         let mut out = String::new();
         let mut done = 0;
         let mut from = 0;
         while let Some(found) = self.next(text.as_bytes(), from) {
-            // An address is found at its `@`; its beginning may have been replaced already.
+            // An address is found at its `@`, so its beginning may have been replaced already.
             let kept = text.get(done..found.start.max(done));
             from = found.end;
             if let Some(kept) = kept
@@ -280,7 +280,7 @@ impl Redactor {
         })
     }
 
-    /// The first part of `text`, from `from` on, that is to be replaced.
+    /// The first match in `text` at or after `from`.
     pub(super) fn next(&self, text: &[u8], from: usize) -> Option<Redaction> {
         let starts_any = |byte: &u8| self.starts_any.get(usize::from(*byte)) == Some(&true);
         let mut from = from;
@@ -322,10 +322,10 @@ impl Redactor {
     }
 }
 
-/// Finds something by its form, around a byte.
+/// Finds a match by its form around a byte.
 type Form = fn(&[u8], usize) -> Option<Redaction>;
 
-/// The form that is looked for at a byte other than a letter.
+/// The form that can match at a byte other than a letter.
 fn form_at(byte: u8) -> Option<Form> {
     Some(match byte {
         b'/' => |text, at| unix_home(text, at).or_else(|| url_password(text, at)),
@@ -337,7 +337,7 @@ fn form_at(byte: u8) -> Option<Form> {
     })
 }
 
-/// Whether a known text at `at..end` is a word of its own.
+/// Whether a known text at `at..end` is a separate word.
 fn stands_alone(text: &[u8], at: usize, end: usize, known: &Known) -> bool {
     if known.kind == RedactionKind::Secret {
         return true;
@@ -405,16 +405,16 @@ fn is_ordinary(name: &str) -> bool {
             .any(|m| op(m))
 }
 
-/// The keywords of JSON, and those that profilers write in their place.
+/// The keywords of JSON, and those that profilers write instead.
 pub(super) const JSON_WORDS: &[&str] = &["true", "false", "null", "NaN", "nan", "Infinity", "inf"];
 
-/// Whether a text consists of JSON tokens outside strings, such as `null[{`: then it is no name.
+/// Whether a text consists of JSON tokens outside strings, such as `null[{`, so that it is not a name.
 fn is_json(text: &str) -> bool {
     text.split(|c: char| c.is_ascii_whitespace() || "{}[],:\"+-".contains(c))
         .all(|part| JSON_WORDS.contains(&part) || part.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Whether a text is what follows a string in JSON, up to the next one: then the quote before it, as in
+/// Whether a text can follow a string in JSON, up to the next string. Then the quote before it, as in
 /// `"HF_TOKEN=",`, ends a string.
 fn follows_string(text: &[u8]) -> bool {
     let mark = text.trim_ascii_start().first().copied();
@@ -441,7 +441,7 @@ fn name_end(text: &[u8], from: usize) -> usize {
 fn word_start(text: &[u8], end: usize) -> usize {
     let before = text.get(..end).unwrap_or_default();
     let is = |b: &&u8| is_word(**b) || **b == b'-';
-    // Names of variables are short; the bound keeps the search linear on a line of a million letters.
+    // Names of variables are short. The bound keeps the search linear on a line of a million letters.
     end - before.iter().rev().take(80).take_while(is).count()
 }
 
@@ -459,7 +459,7 @@ fn starts(text: &[u8], at: usize, word: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(word.as_bytes()))
 }
 
-/// `/home/NAME` becomes `~` where a path begins, and `/home/someone` inside one.
+/// Matches `/home/NAME`, which becomes `~` at the start of a path and `/home/someone` inside one.
 fn unix_home(text: &[u8], at: usize) -> Option<Redaction> {
     let before = at.checked_sub(1).and_then(|i| text.get(i)).copied();
     let inside = before.is_some_and(|b| is_name(b) || b"/\\~".contains(&b));
@@ -503,7 +503,7 @@ fn unix_home(text: &[u8], at: usize) -> Option<Redaction> {
     None
 }
 
-/// `C:\Users\NAME`, also with the backslashes doubled as in source code.
+/// Matches `C:\Users\NAME`, also with doubled backslashes as in source code.
 fn windows_home(text: &[u8], at: usize) -> Option<Redaction> {
     let prefix = ["\\\\Users\\\\", "\\Users\\"]
         .into_iter()
@@ -528,8 +528,8 @@ fn credential(start: usize, end: usize) -> Redaction {
     }
 }
 
-/// Whether a value is a replacement. In the bytes of a database the next cell follows without a gap, and
-/// UTF-16 read at the wrong byte lacks its last letter.
+/// Whether a value is a replacement already. In the bytes of a database, the next cell follows without
+/// a gap, and UTF-16 decoded at the wrong byte lacks its last letter.
 fn is_gone(value: &[u8]) -> bool {
     [REMOVED, USER].iter().any(|word| {
         let word = word.as_bytes();
@@ -537,7 +537,7 @@ fn is_gone(value: &[u8]) -> bool {
     })
 }
 
-/// The value, if it has to be hidden.
+/// The value, if it must be hidden.
 fn hidden(text: &[u8], start: usize, end: usize) -> Option<Redaction> {
     let value = text.get(start..end)?;
     let starts_any = value.len() >= 6
@@ -546,7 +546,7 @@ fn hidden(text: &[u8], start: usize, end: usize) -> Option<Redaction> {
     starts_any.then(|| credential(start, end))
 }
 
-/// The value in `NAME=value` and `'NAME': 'value'`, where the name is that of a secret.
+/// Matches the value in `NAME=value` and `'NAME': 'value'` if the name is that of a secret.
 fn assignment(text: &[u8], at: usize) -> Option<Redaction> {
     let quoted = at
         .checked_sub(1)
@@ -556,7 +556,7 @@ fn assignment(text: &[u8], at: usize) -> Option<Redaction> {
     let from = word_start(text, end);
     let name = std::str::from_utf8(text.get(from..end)?).ok()?;
     let name = name.trim_start_matches('-');
-    // `USER=` and `HOSTNAME=` of an environment that was written into a text.
+    // `USER=` and `HOSTNAME=` of an environment in a text.
     let capitals = text.get(at) == Some(&b'=') && !name.bytes().any(|b| b.is_ascii_lowercase());
     let identity = match capitals.then(|| credentials::meaning(name)) {
         Some(NameMeaning::User) => Some(RedactionKind::User),
@@ -577,7 +577,7 @@ fn assignment(text: &[u8], at: usize) -> Option<Redaction> {
         }
         None => value_end(text, start),
     };
-    // In `Authorization: Bearer ...` the scheme is kept and the token removed.
+    // In `Authorization: Bearer ...`, the scheme is kept and the token removed.
     let scheme = ["Bearer", "bearer", "Basic", "Token"];
     if scheme
         .iter()
@@ -606,7 +606,7 @@ fn hidden_name(text: &[u8], start: usize, end: usize, kind: RedactionKind) -> Op
     })
 }
 
-/// The value in `--hf-token VALUE` on a command line.
+/// Matches the value in `--hf-token VALUE` on a command line.
 fn flag(text: &[u8], at: usize) -> Option<Redaction> {
     if !starts(text, at, "--")
         || at
@@ -634,7 +634,7 @@ fn flag(text: &[u8], at: usize) -> Option<Redaction> {
     hidden(text, start, value_end(text, start))
 }
 
-/// User and password in `scheme://user:password@host`.
+/// Matches user and password in `scheme://user:password@host`.
 fn url_password(text: &[u8], at: usize) -> Option<Redaction> {
     if !starts(text, at, "//") || at == 0 || text.get(at - 1) != Some(&b':') {
         return None;
@@ -648,7 +648,7 @@ fn url_password(text: &[u8], at: usize) -> Option<Redaction> {
         .then(|| credential(start, start + length))
 }
 
-/// `-----BEGIN ... PRIVATE KEY-----` up to the end of the text.
+/// Matches `-----BEGIN ... PRIVATE KEY-----` up to the end of the text.
 fn private_key(text: &[u8], at: usize) -> Option<Redaction> {
     if !starts(text, at, "-----BEGIN ") {
         return None;
@@ -662,7 +662,7 @@ fn private_key(text: &[u8], at: usize) -> Option<Redaction> {
     })
 }
 
-/// `name@example.org`.
+/// Matches `name@example.org`.
 fn mail(text: &[u8], at: usize) -> Option<Redaction> {
     let before = text.get(..at)?;
     let name = |b: &&u8| b.is_ascii_alphanumeric() || b"._+-".contains(*b);
@@ -689,7 +689,7 @@ fn mail(text: &[u8], at: usize) -> Option<Redaction> {
     })
 }
 
-/// Tokens with a known prefix, and what follows `Bearer`.
+/// Matches tokens with a known prefix, and tokens after `Bearer`.
 fn word_forms(text: &[u8], at: usize) -> Option<Redaction> {
     if at
         .checked_sub(1)
@@ -781,7 +781,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reports_need_is_kept() {
+    fn text_needed_by_reports_is_kept() {
         let words = words();
         for text in [
             "aten::linear, seq = 3, op_id = 7",
@@ -804,16 +804,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_left_after_cleaning(text in r#"([a-z/\\:=@'" -]|/home/|\\Users\\|HF_TOKEN|carol|é|--key |ghp_0123456789abcdefghijA|\x00){0,30}"#) {
+        fn cleaned_text_has_no_matches(text in r#"([a-z/\\:=@'" -]|/home/|\\Users\\|HF_TOKEN|carol|é|--key |ghp_0123456789abcdefghijA|\x00){0,30}"#) {
             let words = words();
             let clean = words.clean(&text).into_owned();
-            // A replacement may match with its neighbours; cleaning once more must be enough.
+            // A replacement may match with its neighbours; a second cleaning must be enough.
             let again = words.clean(&clean).into_owned();
             prop_assert_eq!(words.next(again.as_bytes(), 0), None);
         }
 
         #[test]
-        fn skipped_bytes_begin_nothing(text in r#"([a-z/\\:=@'" -]|/root/|HF_TOKEN|s3cr3t-value|Basic |ghp_0123456789abcdefghijA|-----BEGIN PRIVATE KEY|é){0,20}"#) {
+        fn skipped_bytes_start_no_match(text in r#"([a-z/\\:=@'" -]|/root/|HF_TOKEN|s3cr3t-value|Basic |ghp_0123456789abcdefghijA|-----BEGIN PRIVATE KEY|é){0,20}"#) {
             let words = words();
             let everywhere = (0..text.len())
                 .find_map(|at| words.at(text.as_bytes(), at).filter(|f| f.end > f.start));

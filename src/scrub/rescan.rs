@@ -9,30 +9,30 @@ use flate2::read::MultiGzDecoder;
 
 use super::redactor::{Redaction, RedactionKind, Redactor};
 
-/// The number of bytes that are searched at a time.
+/// Number of bytes that are searched at a time.
 const WINDOW: usize = 1 << 20;
-/// The overlap of two windows in bytes, so that nothing is missed at their border.
+/// Overlap of two windows in bytes, so that matches across their border are found.
 const OVERLAP: usize = 8 << 10;
-/// The shortest run of UTF-16 that is searched, in code units.
+/// Minimum length in code units of UTF-16 text that is searched.
 const LEAST_UNITS: usize = 6;
 
 /// The result of searching a copy.
 #[derive(Debug, Clone, Default)]
 pub struct Rescan {
-    /// The number of bytes searched; those of a packed file unpacked.
+    /// Number of bytes searched; of a compressed file, uncompressed.
     pub bytes: u64,
-    /// By kind: how many names and values of it the original gave, and how often the kind was found.
+    /// Per kind: the number of names and values of it in the original, and the number of matches.
     pub found: Vec<(RedactionKind, usize, u64)>,
 }
 
 impl Rescan {
-    /// Whether nothing was found.
+    /// Whether there are no matches.
     pub fn is_clean(&self) -> bool {
         self.found.iter().all(|(.., times)| *times == 0)
     }
 }
 
-/// Searches a copy. Where it `is_json`, a match must lie within one string.
+/// Searches a copy. If it `is_json`, a match must lie within one string.
 pub(super) fn rescan(file: &Path, redactor: &Redactor, is_json: bool) -> io::Result<Rescan> {
     let mut head = [0; 2];
     let is_packed = File::open(file)?.read_exact(&mut head).is_ok() && head == [0x1f, 0x8b];
@@ -59,14 +59,14 @@ fn through(mut source: impl Read, redactor: &Redactor, is_json: bool) -> io::Res
         }
         total += read as u64;
         count(&window, shared, redactor, is_json, &mut times);
-        // Of two bytes of UTF-16 that are one of ASCII, one is zero.
+        // In UTF-16, every ASCII character has a zero byte.
         let orders: &[_] = match memchr::memchr(0, &window) {
             Some(_) => &[(0, 1), (1, 0), (1, 2), (2, 1)],
             None => &[],
         };
         for &(first, high) in orders {
             for (at, text) in wide(&window, first, high) {
-                // What lies in the overlap was counted with the previous window.
+                // Matches in the overlap were counted with the previous window.
                 let seen = shared.saturating_sub(at) / 2;
                 count(&text, seen, redactor, is_json, &mut times);
             }
@@ -84,7 +84,7 @@ fn through(mut source: impl Read, redactor: &Redactor, is_json: bool) -> io::Res
     })
 }
 
-/// By kind: how often it was found.
+/// Number of matches per kind.
 type Times = [u64; RedactionKind::ALL.len()];
 
 /// Counts matches that end after the first `seen` bytes.
@@ -92,7 +92,7 @@ fn count(text: &[u8], seen: usize, redactor: &Redactor, is_json: bool, times: &m
     let mut from = 0;
     while let Some(found) = redactor.next(text, from) {
         if is_json && is_torn(text, &found) {
-            // Another match may begin in it.
+            // Another match may begin inside this one.
             from = found.start.max(from) + 1;
             continue;
         }

@@ -1,5 +1,5 @@
-//! Copies a trace of torch.profiler token by token: members of the trace object that no report needs are
-//! left out, strings are cleaned, and everything else is copied as it is.
+//! Copies a trace of torch.profiler token by token: members of the trace object that no report needs
+//! are omitted, strings are cleaned, and everything else is copied unchanged.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,8 +17,8 @@ use super::{ScrubError, Summary, cannot_write};
 use crate::base::units;
 use crate::read::{self, LONGEST_VALUE, More, Progress, ReadError, Window};
 
-/// Members of the trace object that are copied. Others (host, user and job names, log lines, the name of
-/// the file, environments) are left out.
+/// Members of the trace object that are copied. Others (host, user and job names, log lines, the name
+/// of the file, environments) are omitted.
 const KEPT: &[&str] = &[
     "schemaVersion",
     "deviceProperties",
@@ -92,14 +92,14 @@ pub(super) fn clean_json(text: &str, redactor: &Redactor) -> String {
     String::from_utf8_lossy(&out).trim_end().to_owned()
 }
 
-/// A [`More`] that appends a text as one piece.
+/// A [`More`] that appends a text at once.
 fn once(text: &str) -> impl FnMut(&mut String) -> bool {
     let mut text = Some(text);
     move |to| text.take().map(|text| to.push_str(text)).is_some()
 }
 
-/// Learns names and secrets from the members of the trace object. Returns false where a value is longer
-/// than any of a trace.
+/// Learns names and secrets from the members of the trace object. Returns false if a value is longer
+/// than any in a trace.
 fn learn(more: More<'_>, redactor: &mut Redactor) -> bool {
     let mut depth = 0_usize;
     let mut key = String::new();
@@ -110,14 +110,14 @@ fn learn(more: More<'_>, redactor: &mut Redactor) -> bool {
         match token {
             Token::Open(byte) => {
                 depth += 1;
-                // In `{"user": ["a"]}` a value follows the bracket, in `{"user": {"id": 1}}` a key.
+                // In `{"user": ["a"]}`, a value follows the bracket; in `{"user": {"id": 1}}`, a key.
                 after_colon &= byte == b'[';
             }
             Token::Close(_) => depth = depth.saturating_sub(1),
             Token::Mark(b':') => after_colon = true,
             Token::Mark(_) => after_colon = false,
             Token::Text(raw) if after_colon => {
-                // Events describe the program, the members around them the machine.
+                // Events describe the program; the members of the outer object describe the machine.
                 if depth <= 2 || meanings.of(&key) != NameMeaning::Nothing {
                     redactor.learn(&key, &decoded(raw));
                 }
@@ -134,7 +134,7 @@ fn learn(more: More<'_>, redactor: &mut Redactor) -> bool {
     tokens.is_complete()
 }
 
-/// Copies a trace to `out`. Returns what was removed, and whether the copy is complete.
+/// Copies a trace to `out`. Returns a summary of the changes, and whether the copy is complete.
 fn write(more: More<'_>, redactor: &Redactor, out: &mut dyn Write) -> io::Result<(Summary, bool)> {
     let mut copy = TraceCopier::new(redactor, out);
     let mut tokens = Tokens::new(more);
@@ -161,10 +161,10 @@ enum Token<'t> {
     Space(&'t str),
 }
 
-/// The tokens of a text; a truncated string ends them.
+/// The tokens of a text, up to a truncated string.
 struct Tokens<'m> {
     window: Window<'m>,
-    /// Open brackets.
+    /// Number of open brackets.
     depth: usize,
 }
 
@@ -202,19 +202,19 @@ impl<'m> Tokens<'m> {
         })
     }
 
-    /// The end of a number or word at the end of the text.
+    /// The end of the number or word that ends the text.
     fn last(&self) -> Option<usize> {
         let cut = self.window.too_long || *self.window.rest().first()? == b'"';
         (!cut).then_some(self.window.text.len())
     }
 
-    /// Whether the tokens did not end at one that is longer than any of a trace.
+    /// Whether all tokens were read; false if one is longer than any in a trace.
     fn is_complete(&self) -> bool {
         !self.window.too_long
     }
 }
 
-/// The end of the token at `at`; `None` where more text is needed to find it.
+/// The end of the token at `at`; `None` if it depends on more text.
 fn token_end(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = bytes.get(at..)?;
     let run = |is: fn(&u8) -> bool| rest.iter().position(|b| !is(b)).map(|length| at + length);
@@ -226,7 +226,7 @@ fn token_end(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The value of a string with its quotes; as written where it is not valid JSON.
+/// The value of a string with its quotes; unchanged if it is not valid JSON.
 fn decoded(raw: &str) -> Cow<'_, str> {
     let inner = raw.get(1..raw.len() - 1).unwrap_or_default();
     if !inner.contains('\\') {
@@ -235,7 +235,7 @@ fn decoded(raw: &str) -> Cow<'_, str> {
     serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
 }
 
-/// What is done with the value of the present member.
+/// How the value of the current member is copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     Copied,
@@ -254,9 +254,9 @@ struct TraceCopier<'w, 'o> {
     /// Whether the next string of an object is a key.
     key_next: bool,
     member: Member,
-    /// Nothing is written until the number of open brackets is this again.
+    /// The number of open brackets at which writing resumes.
     skipped_to: Option<usize>,
-    /// Whether a comma of the trace object is to be written before the next member.
+    /// Whether a comma precedes the next member of the trace object.
     comma: bool,
     /// Whether a member of the trace object was written.
     written: bool,
@@ -291,7 +291,7 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
                 Token::Close(byte) => {
                     self.closed(byte)?;
                     if self.open.is_empty() {
-                        // What follows does not belong to the trace.
+                        // Text after the trace object does not belong to the trace.
                         return self.out.write_all(b"\n");
                     }
                 }
@@ -326,7 +326,7 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
         self.put(&[byte])?;
         self.open.push(byte);
         self.key_next = byte == b'{';
-        // `{"user": ["a", "b"]}`: the texts of a list are removed like a single one.
+        // In `{"user": ["a", "b"]}`, the strings of the list are removed too.
         if byte == b'{' {
             self.member = Member::Copied;
         }
@@ -414,13 +414,13 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
     fn cleaned(&mut self, raw: &str, value: &str) -> io::Result<()> {
         let text = match self.redactor.clean(value) {
             Cow::Borrowed(_) => Cow::Borrowed(raw),
-            // What did not decode is written as it is.
+            // A string that could not be decoded is written unchanged.
             Cow::Owned(clean) => match serde_json::from_str::<&RawValue>(raw) {
                 Ok(_) => Cow::Owned(Value::String(clean).to_string()),
                 Err(_) => Cow::Owned(format!("\"{clean}\"")),
             },
         };
-        // An escape may match together with what follows it: the host `n1` in `\n1`.
+        // An escape may match together with the following text: the host `n1` in `\n1`.
         if text.contains('\\') && self.redactor.next(text.as_bytes(), 0).is_some() {
             return self.removed();
         }
@@ -435,7 +435,7 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
         let word = JSON_WORDS.contains(&unsigned);
         let digits = |b: u8| b.is_ascii_digit() || b"+-.eE".contains(&b);
         let known = word || (raw.len() <= LONGEST && raw.bytes().all(digits));
-        // Outside there may be a byte order mark.
+        // A byte order mark may precede the object.
         let outside = self.open.is_empty();
         let kept = known && matches!(self.redactor.clean(raw), Cow::Borrowed(_));
         self.put(if kept && !outside {
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_damaged_events_are_copied_as_they_are() {
+    fn lists_and_damaged_events_are_copied_unchanged() {
         for text in [
             "[{\"ph\": \"X\", \"dur\": NaN, \"a\": [1e400, -2, {}]}]\n",
             "[{\"ph\": \"X\", \"b\": \"C:\\data\\x\"}]\n",
