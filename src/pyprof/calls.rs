@@ -1,7 +1,7 @@
-//! Groups kernels into operator calls, and shares the cost of each call over its kernels.
+//! Groups kernels into operator calls, and divides the cost of each call among its kernels.
 //!
-//! PyProf assigns the whole cost to every kernel, so that a product with a split-K reduction counts twice,
-//! and a convolution during an algorithm search many times.
+//! PyProf assigns the whole cost to every kernel, so that a product with a split-K reduction counts
+//! twice, and a convolution during an algorithm search many times.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -17,13 +17,13 @@ use crate::cost::{DecodedName, Family, OpCost, Role, RoleCost, UnknownCost, dtyp
 pub(super) struct KernelTable<'r> {
     pub records: &'r Records,
     pub choices: OpChoices,
-    /// One per record.
+    /// The choice of each record.
     pub chosen: Vec<ChoiceId>,
-    /// One per name.
+    /// The decoded name of each name.
     pub decoded: Vec<DecodedName>,
-    /// SequenceColumns by name: equal for equal long names.
+    /// A number per name, equal for equal long names.
     pub long_names: Vec<u32>,
-    /// SequenceColumns by context: equal for equal markers, source lines and layers.
+    /// A number per context, equal for equal markers, source lines and layers.
     pub alike: Vec<u32>,
 }
 
@@ -72,9 +72,9 @@ pub(super) struct Share {
 /// The kernels of every call, in order.
 #[derive(Debug)]
 struct Calls {
-    /// KernelRows of records, call by call.
+    /// Indices of records, call by call.
     members: Vec<u32>,
-    /// Where each call ends.
+    /// The end of each call in `members`.
     ends: Vec<usize>,
 }
 
@@ -89,7 +89,7 @@ impl Calls {
     }
 }
 
-/// The share of every kernel in the cost of its call, same order.
+/// The share of every kernel in the cost of its call, in the same order.
 pub(super) fn shares(works: &KernelTable<'_>) -> Vec<Share> {
     let calls = group(works);
     let mut prices = CallCosts::new(works);
@@ -129,9 +129,9 @@ pub(super) fn shares(works: &KernelTable<'_>) -> Vec<Share> {
 
 /// Groups the kernels into calls.
 ///
-/// Records do not number calls. Kernels of one thread that follow each other with the same markers
-/// and source lines are one call, or several equal ones where the same kernels repeat, as in a loop
-/// over parameters. Backward kernels of one sequence number are one call of an autograd node.
+/// Records have no call numbers. Consecutive kernels of one thread with the same markers and source
+/// lines are one call, or several equal calls if the kernels repeat, as in a loop over parameters.
+/// Backward kernels with the same sequence number are one call of an autograd node.
 fn group(works: &KernelTable<'_>) -> Calls {
     let runs = runs(works);
     let mut ends: Vec<usize> = Vec::with_capacity(runs.ends.len());
@@ -154,12 +154,12 @@ fn group(works: &KernelTable<'_>) -> Calls {
     }
 }
 
-/// Kernels that follow each other in one call or in several equal ones.
+/// Consecutive kernels that belong to one call or to several equal calls.
 fn runs(works: &KernelTable<'_>) -> Calls {
-    /// Of a record without arguments.
+    /// Stands for missing arguments.
     const NONE: u32 = u32::MAX;
     let mut run_of: Vec<u32> = Vec::with_capacity(works.records.len());
-    // By run: its last kernel, and how many it has.
+    // By run: its last kernel and its number of kernels.
     let mut lasts: Vec<(usize, usize)> = Vec::new();
     let mut threads: Vec<[Option<u32>; 2]> = vec![[None; 2]; works.records.tids.len()];
     for (at, record) in works.records.iter().enumerate() {
@@ -173,7 +173,7 @@ fn runs(works: &KernelTable<'_>) -> Calls {
             run.filter(|r| last(*r).is_some_and(|l| same_call(works, &l, &work)))
         };
         let [newest, older] = *latest;
-        // Kernels of two streams may start in another order than they were launched in.
+        // Kernels of two streams may start in another order than that of their launches.
         let overtaken = || {
             let stream = newest.and_then(last).map(|l| l.record.stream());
             stream.is_some_and(|stream| stream != record.stream())
@@ -195,7 +195,7 @@ fn runs(works: &KernelTable<'_>) -> Calls {
     in_runs(&run_of, lasts.iter().map(|(_, count)| *count))
 }
 
-/// KernelRows by run, each run's in order.
+/// Indices of records by run, in order within each run.
 fn in_runs(run_of: &[u32], counts: impl Iterator<Item = usize>) -> Calls {
     let mut next: Vec<usize> = Vec::new();
     let mut end = 0;
@@ -232,8 +232,8 @@ fn same_call(works: &KernelTable<'_>, a: &KernelInfo<'_>, b: &KernelInfo<'_>) ->
     a.range() == b.range() && (p == q || alike(p) == alike(q))
 }
 
-/// Families of which one call launches each of its kernels once. Others may repeat a kernel within
-/// a call: a convolution per group, a recurrent network per time step, a sort per digit.
+/// Families whose calls launch each of their kernels once. Calls of other families may repeat a kernel:
+/// a convolution per group, a recurrent network per time step, a sort per digit.
 const REPEATING: [Family; 14] = [
     Family::Gemm,
     Family::Norm,
@@ -251,15 +251,15 @@ const REPEATING: [Family; 14] = [
     Family::Interpolate,
 ];
 
-/// Finds how long the calls are that a run is made of.
+/// Finds the length of the calls in a run.
 struct Splitter<'w> {
     works: &'w KernelTable<'w>,
-    /// By operator: whether its calls launch each of their kernels once.
+    /// By operator, whether its calls launch each of their kernels once.
     repeating: FxHashMap<OpId, bool>,
 }
 
 impl Splitter<'_> {
-    /// The kernels of a call, where the run repeats itself; else the whole run's.
+    /// The number of kernels per call if the run repeats itself, otherwise the length of the run.
     fn length(&mut self, run: &[u32]) -> usize {
         let works = self.works;
         let Some(first) = run.first().and_then(|&at| works.get(at as usize)) else {
@@ -288,8 +288,8 @@ impl Splitter<'_> {
     }
 }
 
-/// The length of the shortest beginning that, repeated, makes up the whole list; at least 1. The
-/// failure function of Knuth, Morris and Pratt: linear.
+/// The length of the shortest prefix that, repeated, forms the whole list; at least 1. Linear, by the
+/// failure function of Knuth, Morris and Pratt.
 fn period<T: PartialEq>(list: &[T]) -> usize {
     let mut borders = vec![0_usize; list.len()];
     let mut border = 0;
@@ -322,15 +322,16 @@ struct CostKey {
     args: ShapesId,
     backward: bool,
     own: bool,
-    /// The dtype that the kernel name implies, for shapes without dtypes.
+    /// The dtype in the kernel name, for shapes without dtypes.
     proven: Option<DType>,
 }
 
-/// The costs of calls, each computed once.
+/// The costs of calls. Each is computed once.
 struct CallCosts<'w> {
     works: &'w KernelTable<'w>,
     list: Vec<OpCost>,
-    /// The index of a known cost; else whether the operators of the other direction might make it known.
+    /// The index of a known cost; otherwise whether the operators of the other direction could make it
+    /// known.
     known: FxHashMap<CostKey, Result<u32, bool>>,
     /// The share of a kernel that is the only one of its call, by cost and kernel name.
     alone: FxHashMap<(u32, u32), Share>,
@@ -357,7 +358,7 @@ impl<'w> CallCosts<'w> {
         let first = works.get(*call.first()? as usize)?;
         let proven = match call {
             [_] => Some(first).filter(|w| !w.decoded.helper),
-            // The kernel with most time.
+            // The kernel with the most time.
             _ => (call.iter().filter_map(|&at| works.get(at as usize)))
                 .filter(|w| !w.decoded.helper)
                 .max_by_key(|w| w.record.duration()),
@@ -409,8 +410,8 @@ impl<'w> CallCosts<'w> {
         Some(self.add(cost))
     }
 
-    /// The share of a kernel that is a call of its own: it takes the same part of a price whenever it
-    /// has the same name.
+    /// The share of a kernel that is the only one of its call. It depends only on the cost and the
+    /// kernel's name.
     fn alone(&mut self, at: u32, price: CostId) -> Share {
         let (Some(number), Some(work)) = (price, self.works.get(at as usize)) else {
             return Share::default();
@@ -436,13 +437,13 @@ fn cost(choices: &OpChoices, key: &CostKey) -> Result<OpCost, UnknownCost> {
     ops::cost(op, args, direction, !key.own, key.proven)
 }
 
-/// Operators with arguments of their own, by device, sequence number and direction (`true` for backward):
+/// Operators with recorded arguments, by device, sequence number and direction (`true` for backward):
 /// one direction can have arguments that the other lacks.
 #[derive(Debug, Default)]
 struct Partners(FxHashMap<(u32, u64, bool), Vec<(OpId, ShapesId)>>);
 
 impl Partners {
-    /// Operators kept per sequence number.
+    /// Maximum number of operators per sequence number.
     const MOST: usize = 16;
 
     fn of(works: &KernelTable<'_>) -> Partners {
@@ -474,7 +475,7 @@ impl Partners {
     }
 }
 
-/// The cost of a call, shared over its kernels: one share per member.
+/// Divides the cost of a call among its kernels: one share per member.
 fn share(call: &[KernelInfo<'_>], cost: Option<&OpCost>) -> Vec<Share> {
     let Some(cost) = cost else {
         return vec![Share::default(); call.len()];
@@ -517,8 +518,8 @@ fn positions(call: &[KernelInfo<'_>], wanted: impl Fn(&KernelInfo<'_>) -> bool) 
         .collect()
 }
 
-/// Which kernels did which piece of work: by name where names tell, one piece per kernel where there
-/// are at least as many pieces, else all of it by all of them.
+/// Assigns kernels to parts of the work: by name if the names are distinctive; otherwise one part per
+/// kernel if there are at least as many parts as kernels; otherwise all parts to all kernels.
 fn assign(
     call: &[KernelInfo<'_>],
     mains: &[usize],
@@ -549,7 +550,7 @@ fn assign(
     vec![(mains.to_vec(), roles.to_vec())]
 }
 
-/// Shares pieces of work by time; the parts add up to the whole.
+/// Divides parts of the work in proportion to time; the shares add up to the whole.
 fn give(
     call: &[KernelInfo<'_>],
     members: &[usize],

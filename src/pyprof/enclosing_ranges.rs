@@ -1,8 +1,8 @@
 //! The ranges around every launch, by their role in PyProf's output.
 //!
-//! There are as many ranges as launches, but few different ones: `emit_nvtx` writes numbers into its ranges,
-//! all others repeat. Ranges with numbers are stored one by one, all others as *nestings*: one for each
-//! distinct chain of ranges, however often the program enters it.
+//! There are as many ranges as launches, but few distinct ones: only the ranges of `emit_nvtx` contain
+//! numbers, and all others repeat. Ranges with numbers are stored individually, all others as
+//! *nestings*: one for each distinct chain of ranges, regardless of how often the program enters it.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -12,7 +12,7 @@ use crate::correlate::literal::{self, Literal};
 use crate::correlate::{Run, ScopeId};
 use crate::profile::{HostRange, RangeArgs, RangeKind, SerialNumber, StrId};
 
-/// Parts of paths that make PyProf leave a line out of a trace: PyTorch's and PyProf's own files.
+/// Parts of paths of files whose lines PyProf omits from a trace: those of PyTorch and PyProf.
 const OWN_FILES: [&str; 9] = [
     "/torch/nn/modules/",
     "/torch/nn/functional.py",
@@ -33,40 +33,40 @@ pub(super) enum RangeRole {
     Marker(Box<Operator>),
     /// The text is `layer:NAME`.
     Layer,
-    /// Source lines, PyTorch's own left out.
+    /// Source lines, without those of PyTorch.
     Trace(Box<[Text]>),
     Repr,
-    /// Reentrant checkpointing's own node: PyProf looks through it.
+    /// The node of reentrant checkpointing, which PyProf ignores.
     Ignored,
 }
 
-/// What a marker names.
+/// The names in a marker.
 #[derive(Debug, Clone)]
 pub(super) struct Operator {
     pub module: Text,
     pub name: Text,
 }
 
-/// What a range contributes to the context of the launches inside it.
+/// The contribution of a range to the context of the launches inside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Effect {
     Marker(StrId),
     Layer(StrId),
-    /// Replaces the trace around it.
+    /// Replaces the enclosing trace.
     Trace(StrId),
     Repr(StrId),
     /// A Python frame of torch.profiler.
     Frame(StrId),
 }
 
-/// An effect and the effects below it; the first entry of the table has no effect.
+/// An effect, and the effects that enclose it; the first entry of the table has no effect.
 #[derive(Debug, Clone, Copy)]
 struct EffectNode {
     below: u32,
     effect: Option<Effect>,
 }
 
-/// Ranges with equal keys are the same to PyProf.
+/// A key that is equal for ranges that PyProf does not distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     text: StrId,
@@ -89,7 +89,7 @@ impl Key {
 /// A chain of ranges without numbers; the first entry of the table is the empty chain.
 #[derive(Debug, Clone, Copy, Default)]
 struct Nesting {
-    /// The nesting around its innermost range.
+    /// The nesting that encloses its innermost range.
     outer: u32,
     /// Its innermost range.
     key: Option<Key>,
@@ -99,12 +99,12 @@ struct Nesting {
     in_marker: bool,
 }
 
-/// A step from one nesting into another.
+/// A step from one nesting to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Step {
     from: u32,
     key: Key,
-    /// Counts even inside an equal range.
+    /// Whether it counts even inside an equal range.
     counted: bool,
     python: bool,
 }
@@ -113,11 +113,11 @@ struct Step {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbered {
     pub text: StrId,
-    /// Where they are a list of shapes: [`EnclosingRanges::sizes`].
+    /// The arguments; if they are a list of shapes, see [`EnclosingRanges::sizes`].
     args: Option<StrId>,
     pub seq: Option<SerialNumber>,
     pub op_id: Option<SerialNumber>,
-    /// The next one outwards, counted from 1; 0 for none.
+    /// The next enclosing one, counted from 1; 0 for none.
     outer: u32,
 }
 
@@ -127,7 +127,7 @@ pub(super) struct RangeChain {
     nesting: u32,
     /// The innermost one, counted from 1; 0 for none.
     numbered: u32,
-    /// Arguments of the innermost range that holds a call stack.
+    /// Arguments of the innermost range with a call stack.
     pub stack: Option<StrId>,
 }
 
@@ -135,14 +135,14 @@ pub(super) struct RangeChain {
 #[derive(Debug)]
 pub(super) struct EnclosingRanges<'r> {
     pub run: &'r Run,
-    /// By text.
+    /// The role of each text.
     bins: Vec<RangeRole>,
-    /// By text: whether it is a list.
+    /// Whether each text is a list.
     lists: Vec<bool>,
     effects: Vec<EffectNode>,
     nestings: Vec<Nesting>,
     numbered: Vec<Numbered>,
-    /// One per scope.
+    /// The chain of each scope.
     chains: Vec<RangeChain>,
 }
 
@@ -201,7 +201,7 @@ impl<'r> EnclosingRanges<'r> {
         self.bins.get(text.idx()).unwrap_or(&RangeRole::Other)
     }
 
-    /// The shapes that `emit_nvtx` printed into a range.
+    /// The shapes that `emit_nvtx` prints into a range.
     pub(super) fn sizes(&self, range: &Numbered) -> Option<StrId> {
         range
             .args
@@ -218,7 +218,7 @@ impl<'r> EnclosingRanges<'r> {
         })
     }
 
-    /// Equal for chains whose ranges without numbers have the same effects.
+    /// A number that is equal for chains whose ranges without numbers have the same effects.
     pub(super) fn effects_id(&self, chain: RangeChain) -> u32 {
         self.nesting(chain).effects
     }
@@ -241,7 +241,7 @@ impl<'r> EnclosingRanges<'r> {
         self.nesting(chain).other
     }
 
-    /// Whether a PyProf marker is around the launch.
+    /// Whether the launch is inside a PyProf marker.
     pub(super) fn in_marker(&self, chain: RangeChain) -> bool {
         self.nesting(chain).in_marker
     }
@@ -252,19 +252,19 @@ impl<'r> EnclosingRanges<'r> {
     }
 }
 
-/// [`EnclosingRanges`] while it is made.
+/// Builds an [`EnclosingRanges`].
 struct Builder<'r> {
     around: EnclosingRanges<'r>,
-    /// Where a step leads, and whether the range counts.
+    /// The target of each step, and whether the range counts.
     steps: FxHashMap<Step, (u32, bool)>,
     known_effects: FxHashMap<(u32, Effect), u32>,
-    /// By arguments: whether they hold a call stack.
+    /// Whether the arguments contain a call stack.
     stacks: FxHashMap<StrId, bool>,
 }
 
 impl Builder<'_> {
-    /// The ranges around a scope are those around its parent, which comes first in the table, and its
-    /// own.
+    /// Adds the scopes. The ranges around a scope are its own and those around its parent, which comes
+    /// first in the table.
     fn grow(&mut self) {
         let run = self.around.run;
         for scope in &run.scopes {
@@ -275,7 +275,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Enters a range. A range inside an equal range is skipped: programs leave hundreds of equal ranges open.
+    /// Enters a range. A range inside an equal range is skipped, because programs leave hundreds of
+    /// equal ranges open.
     fn enter(&mut self, outer: RangeChain, range: &HostRange) -> RangeChain {
         let (inner, kept) =
             if is_operator(range) && matches!(self.around.bin(range.text), RangeRole::Other) {
@@ -311,7 +312,7 @@ impl Builder<'_> {
     }
 
     fn enter_nesting(&mut self, outer: RangeChain, range: &HostRange) -> (RangeChain, bool) {
-        // A layer inside a layer of its name is one more layer, unless it was never closed.
+        // A layer inside a layer with the same name counts again, unless it was never closed.
         let layer = matches!(self.around.bin(range.text), RangeRole::Layer);
         let step = Step {
             from: outer.nesting,
@@ -330,7 +331,7 @@ impl Builder<'_> {
         (RangeChain { nesting, ..outer }, kept)
     }
 
-    /// The nesting that a new step leads to, and whether the range counts.
+    /// The target of a new step, and whether the range counts.
     fn take(&mut self, step: Step) -> (u32, bool) {
         let text = step.key.text;
         let kept = step.counted || !self.stands_in(step.from, &step.key);
@@ -397,12 +398,12 @@ impl Builder<'_> {
     }
 }
 
-/// A row number; tables are capped below `u32::MAX` rows.
+/// The number of a row; tables have at most `u32::MAX` rows.
 fn number(row: usize) -> u32 {
     u32::try_from(row).unwrap_or(u32::MAX)
 }
 
-/// Whether PyTorch wrote a range for an operator: it carries a sequence number or an operator id.
+/// Whether a range is an operator of PyTorch: it has a sequence number or an operator id.
 fn is_operator(range: &HostRange) -> bool {
     let nests = matches!(
         range.kind,
@@ -431,7 +432,7 @@ fn bin_of(text: &str) -> RangeRole {
     RangeRole::Other
 }
 
-/// The role of one of PyProf's own dictionaries, by its keys. PyProf searches the whole text for the words.
+/// The role of a dictionary of PyProf, by its keys. (PyProf searches the whole text for the words.)
 fn dictionary(text: &str) -> Option<RangeRole> {
     let entries = match literal::parse(text) {
         Ok(Literal::Dict(entries)) => entries,

@@ -1,5 +1,5 @@
-//! Operators of torch.profiler traces as PyProf markers: the same dictionaries, so that one parser reads both.
-//! Tensors also have their strides, where the trace records them.
+//! Converts operators of torch.profiler traces to PyProf markers: the same dictionaries, so that one
+//! parser reads both. Tensors also have their strides, if the trace records them.
 
 use super::Text;
 use super::python::{push_list, push_str, tuple};
@@ -40,7 +40,7 @@ fn push_value(out: &mut String, value: &ArgValue) {
         }
         ArgValue::Int(value) => plain(out, "int", &value.to_string()),
         ArgValue::Float(value) if value.is_finite() => plain(out, "float", &format!("{value:?}")),
-        // As PyProf writes them, so that Python can read the line.
+        // Formatted like PyProf, so that Python can read the line.
         ArgValue::Float(value) => plain(out, "float", &format!("'{value}'").to_lowercase()),
         ArgValue::Bool(value) => plain(out, "bool", if *value { "True" } else { "False" }),
         ArgValue::Str(text) => {
@@ -52,7 +52,7 @@ fn push_value(out: &mut String, value: &ArgValue) {
     }
 }
 
-/// An item of a list: a number as it is, anything else as an argument without a name.
+/// Appends an item of a list: a number as it is, any other value as an unnamed argument.
 fn push_item(out: &mut String, item: &ArgValue) {
     match item {
         ArgValue::Int(value) => out.push_str(&value.to_string()),
@@ -77,7 +77,7 @@ fn push_tensor(out: &mut String, tensor: &Tensor) {
     }
 }
 
-/// A type as PyTorch spells it.
+/// The PyTorch name of a type.
 fn in_python(dtype: DType) -> &'static str {
     match dtype {
         DType::Fp64 => "float64",
@@ -88,8 +88,8 @@ fn in_python(dtype: DType) -> &'static str {
     }
 }
 
-/// The user's source lines around a launch, outermost first: of Python frames, or of the call stack
-/// that 2021's traces note at each operator.
+/// The user's source lines around a launch, outermost first: from Python frames, or from the call stack
+/// that traces of 2021 record at each operator.
 pub(super) fn trace(run: &Run, frames: &[StrId], stack: Option<StrId>) -> Vec<String> {
     let user = |text: &str| {
         let frame = PythonFrame::parse(text)?;
@@ -112,7 +112,7 @@ pub(super) fn trace(run: &Run, frames: &[StrId], stack: Option<StrId>) -> Vec<St
     lines
 }
 
-/// The call stack in the arguments of an operator of 2021.
+/// The call stack in the arguments of an operator in traces of 2021.
 pub(super) fn call_stack(args: &str) -> Option<String> {
     if !args.contains("\"Call stack\"") {
         return None;
@@ -122,7 +122,7 @@ pub(super) fn call_stack(args: &str) -> Option<String> {
     (!stack.is_empty()).then(|| stack.to_owned())
 }
 
-/// Whether a layer was named by something a user wrote.
+/// The name of a layer, if the user chose it.
 pub(super) fn layer(run: &Run, id: LayerId) -> Option<Text> {
     use crate::correlate::LayerSource::{Fsdp, Module, UserRange};
     let layer = run.layers.get(id.idx())?;
@@ -183,7 +183,7 @@ mod tests {
             })
             .collect();
         assert_eq!(unnamed, args.items);
-        // Tensors of a list count as arguments.
+        // Tensors in a list count as arguments.
         assert_eq!(read.args.iter().filter(|a| a.is_tensor()).count(), 4);
     }
 }

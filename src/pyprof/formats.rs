@@ -1,17 +1,17 @@
-//! How PyProf writes the parameters of each operator: a table of spellings, one entry per format.
+//! PyProf's format of the parameters of each operator: a table with one entry per format.
 
 use super::params::{
     Input, adam, addmm, bmm, cat, cell, conv, convert, copy, embedding, filled, full, index_select,
     linear, loss, masked_select, matmul, mm, pointwise, randperm, tensor_type, unary,
 };
 
-/// Writes the parameters of one operator; `None` when the arguments do not fit.
+/// Formats the parameters of one operator; `None` for unexpected arguments.
 type Write = fn(&Input<'_>) -> Option<String>;
 
 /// One format of parameters.
 #[derive(Debug)]
 pub(super) struct Format {
-    /// Operators as markers spell them.
+    /// Operators as spelled in markers.
     pub ops: &'static [&'static str],
     pub write: Write,
 }
@@ -20,7 +20,7 @@ const fn format(ops: &'static [&'static str], write: Write) -> Format {
     Format { ops, write }
 }
 
-/// The first entry that lists an operator decides, in the order in which PyProf asks.
+/// The first entry that lists an operator applies, in PyProf's order.
 pub(super) const FORMATS: &[Format] = &[
     format(&["linear"], linear),
     format(&["forward"], cell),
@@ -68,7 +68,7 @@ pub(super) const FORMATS: &[Format] = &[
     format(ACTIVATIONS, unary),
 ];
 
-/// Operators on each element of one to four tensors or scalars.
+/// Operators on the elements of one to four tensors or scalars.
 const POINTWISE: &[&str] = &[
     "abs",
     "abs_",

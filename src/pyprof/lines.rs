@@ -1,10 +1,10 @@
-//! One line per kernel: a Python dictionary with PyProf's keys in PyProf's order, or the same as JSON.
-//! Shared parts are formatted once; a line copies them and adds the numbers.
+//! Formats one line per kernel: a Python dictionary with PyProf's keys in PyProf's order, or the
+//! equivalent JSON. Shared parts are formatted once; a line copies them and adds its numbers.
 
 use super::range_template::RangeTemplate;
 use super::{KernelName, LaunchContext, LaunchDims, Record, Records, Text, push_number, python};
 
-/// Shapes of a line.
+/// Formats of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineFormat {
     /// A Python dictionary, as PyProf writes it.
@@ -13,7 +13,7 @@ pub enum LineFormat {
     Json,
 }
 
-/// Formats lines from pieces that many lines share.
+/// Formats lines from parts that many lines share.
 #[derive(Debug)]
 pub(super) struct LineWriter {
     shape: LineFormat,
@@ -24,7 +24,7 @@ pub(super) struct LineWriter {
     dims: Vec<Vec<u8>>,
 }
 
-/// The keys between values that are numbers.
+/// The keys between the numeric values.
 #[derive(Debug)]
 struct Keys {
     sub: Vec<u8>,
@@ -33,20 +33,20 @@ struct Keys {
     stream: Vec<u8>,
 }
 
-/// The beginning and the end of a line: short and long name.
+/// The start and the end of a line: short and long name.
 #[derive(Debug)]
 struct NamePiece {
     short: Vec<u8>,
     long: Vec<u8>,
 }
 
-/// The values of a context, with offsets where numbers are inserted.
+/// The values of a context, with the offsets at which numbers are inserted.
 #[derive(Debug)]
 struct PlacePiece {
     text: Vec<u8>,
-    /// Where the numbers of ranges go.
+    /// Offsets of the numbers of ranges.
     slots: Vec<usize>,
-    /// Where the sequence numbers go.
+    /// Offset of the sequence numbers.
     seq: usize,
 }
 
@@ -72,7 +72,7 @@ impl LineWriter {
         }
     }
 
-    /// Formats the shared parts that `records` has gained since the last call.
+    /// Formats the shared parts that were added to `records` since the last call.
     pub(super) fn learn(&mut self, records: &Records) {
         let shape = self.shape;
         let names = records.names.iter().skip(self.names.len());
@@ -166,7 +166,7 @@ impl LineFormat {
 
     fn name(self, name: &KernelName) -> NamePiece {
         let mut short = Vec::new();
-        // The first key has nothing before it.
+        // No separator precedes the first key.
         self.key(&mut short, "kShortName");
         let behind = if self.is_python() { 2 } else { 1 };
         short.drain(..behind);
@@ -208,7 +208,7 @@ impl LineFormat {
         PlacePiece { text, slots, seq }
     }
 
-    /// Appends a string without its numbers, which need no escapes and do not affect the quotes.
+    /// Appends a template without its numbers, which need no escapes and do not affect the quotes.
     fn range_template(
         self,
         out: &mut Vec<u8>,

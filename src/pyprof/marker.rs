@@ -1,33 +1,33 @@
-//! An operator marker of PyProf: module, operator, arguments.
+//! Parses an operator marker of PyProf: module, operator, arguments.
 
 use crate::base::DType;
 use crate::correlate::literal::{self, Literal};
 use crate::correlate::{OpArgs, OpName, args};
 
-/// A marker, read once per distinct text.
+/// A marker, parsed once per distinct text.
 #[derive(Debug, Clone)]
 pub(super) struct Marker {
     pub op: OpName,
     pub args: Vec<MarkerArg>,
-    /// The same arguments as the cost table takes them.
+    /// The same arguments for the cost table.
     pub op_args: OpArgs,
 }
 
-/// One argument as the marker spells it.
+/// An argument as spelled in the marker.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MarkerArg {
     /// Empty for a positional one.
     pub name: String,
     /// `tensor`, `int`, `float`, `bool`, `tuple`, `list`, `str`, `NoneType`, ...
     pub kind: String,
-    /// Of a tensor.
+    /// The shape of a tensor.
     pub shape: Option<Vec<i64>>,
-    /// Of a tensor, as written.
+    /// The element type of a tensor, as written.
     pub dtype: String,
     pub value: Value,
 }
 
-/// What an argument that is no tensor holds, as far as it is shown.
+/// The value of a non-tensor argument, as far as it is shown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) enum Value {
     #[default]
@@ -38,7 +38,7 @@ pub(super) enum Value {
 }
 
 impl Marker {
-    /// The marker a text is; `None` for any other text.
+    /// Parses a marker; `None` for any other text.
     pub(super) fn parse(text: &str) -> Option<Marker> {
         let entries = match literal::parse(text) {
             Ok(Literal::Dict(entries)) => entries,
@@ -63,7 +63,7 @@ impl Marker {
 }
 
 impl MarkerArg {
-    /// An argument, or the tensors of a list of them, which PyProf lists one by one.
+    /// An argument, or the tensors in a list, which PyProf lists individually.
     fn read_all(entry: &Literal<'_>) -> Vec<MarkerArg> {
         let items = entry.get("value").and_then(Literal::items);
         let inside: Vec<MarkerArg> = items
@@ -107,7 +107,7 @@ impl MarkerArg {
         self.shape.as_deref().filter(|_| self.kind == "tensor")
     }
 
-    /// The short name of the element type, or of the type of a scalar: `fp32`, `int64`.
+    /// The short name of the element type or of the type of a scalar: `fp32`, `int64`.
     pub(super) fn type_name(&self) -> &str {
         let written = if self.is_tensor() {
             &self.dtype
@@ -118,7 +118,7 @@ impl MarkerArg {
     }
 }
 
-/// `float32` -> `fp32`; what is not known stays as it is.
+/// The short name of a type: `float32` -> `fp32`; unknown names are unchanged.
 pub(super) fn short_type(written: &str) -> &str {
     match DType::parse(written) {
         Some(dtype) => dtype.name(),

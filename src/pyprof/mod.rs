@@ -1,13 +1,13 @@
 //! Floor 7: the output formats of NVIDIA's PyProf, for scripts that read them.
 //!
-//! PyProf (<https://github.com/NVIDIA/PyProf>, archived 2021) worked in two steps: `parse` wrote
-//! one Python dictionary per kernel, `prof` read them back and wrote one row of columns each. Both
-//! outputs are written here: [`records`] returns the content of the dictionaries of a
-//! [`Run`](crate::correlate::Run), [`read`] that of a file of dictionaries, and [`rows`](rows::rows) the rows
-//! of either, so that a profile and its dictionaries have the same rows. `docs/pyprof-differences.md` lists
-//! how the output differs from PyProf's, and why.
+//! PyProf (<https://github.com/NVIDIA/PyProf>, archived 2021) worked in two steps: `parse` wrote one
+//! Python dictionary per kernel, `prof` read them back and wrote one row of columns each. Both outputs
+//! are written here: [`records`] returns the content of the dictionaries of a
+//! [`Run`](crate::correlate::Run), [`read`] that of a file of dictionaries, and [`rows`](rows::rows)
+//! the rows of either, so that a profile and its dictionaries have the same rows.
+//! `docs/pyprof-differences.md` lists how the output differs from PyProf's, and why.
 //!
-//! A million kernels have a few hundred different contexts. Everything that repeats is stored and formatted
+//! A million kernels have a few hundred different contexts. Repeated parts are stored and formatted
 //! once, and a kernel is a row of numbers: see [`Records`].
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ handle! {
 #[derive(Debug, Clone, Default)]
 pub struct Records {
     executions: Vec<Execution>,
-    /// Of each execution: the numbers in its ranges, then `seq`, then `alt`.
+    /// Per execution: the numbers in its ranges, then `seq`, then `alt`.
     numbers: Vec<u64>,
     names: IndexSet<KernelName, FxBuildHasher>,
     contexts: IndexSet<LaunchContext, FxBuildHasher>,
@@ -73,12 +73,12 @@ pub struct Records {
     dims: IndexSet<LaunchDims, FxBuildHasher>,
 }
 
-/// A kernel execution: its own numbers, and handles of shared parts.
+/// A kernel execution: its numbers, and handles of shared parts.
 #[derive(Debug, Clone, Copy)]
 struct Execution {
     duration: i64,
     sub: u64,
-    /// Where its numbers begin, and how many of each kind there are.
+    /// The start of its numbers, and how many of each kind there are.
     numbers: usize,
     counts: [u32; 3],
     name: NameId,
@@ -96,7 +96,7 @@ struct KernelName {
     long: Text,
 }
 
-/// Thread blocks of a grid, and threads of a block.
+/// Number of thread blocks of a grid, or of threads of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct LaunchDims {
     grid: [u32; 3],
@@ -108,19 +108,19 @@ struct LaunchDims {
 pub struct LaunchContext {
     /// Names of `layer:` ranges, outermost first.
     pub layer: Vec<Text>,
-    /// Source lines, outermost first, without those of PyTorch and PyProf themselves.
+    /// Source lines, outermost first, without those of PyTorch and PyProf.
     pub trace: Vec<Text>,
     /// Markers with the `repr` of a module.
     pub reprs: Vec<Text>,
-    /// Operator markers of PyProf, outermost first, each once.
+    /// Distinct operator markers of PyProf, outermost first.
     pub markers: Vec<Text>,
     /// Ranges of `emit_nvtx`, in PyProf's order; [`Record::in_ranges`] has their numbers.
     pub seq_markers: Vec<RangeTemplate>,
     /// Forward or backward.
     pub dir: Dir,
-    /// Modules of the markers, same order; `na` without markers.
+    /// Modules of the markers, in the same order; `na` without markers.
     pub mods: Vec<Text>,
-    /// Operators of the markers, same order; without markers, names of ranges.
+    /// Operators of the markers, in the same order; without markers, names of ranges.
     pub ops: Vec<Text>,
 }
 
@@ -155,7 +155,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// PyProf's short name of the kernel, or a better one where PyProf prints none.
+    /// PyProf's short name of the kernel, or a better one if PyProf prints none.
     pub fn short_name(self) -> &'a str {
         self.name().map_or("", |name| &name.short)
     }
@@ -192,12 +192,12 @@ impl<'a> Record<'a> {
             .unwrap_or(&NOWHERE)
     }
 
-    /// The numbers of the ranges in [`LaunchContext::seq_markers`], in their order.
+    /// The numbers of the ranges in [`LaunchContext::seq_markers`], in the same order.
     pub fn in_ranges(self) -> &'a [u64] {
         self.numbers(0)
     }
 
-    /// The autograd sequence number the kernel belongs to: one, or none.
+    /// The autograd sequence number that the kernel belongs to: one or none.
     pub fn seq(self) -> &'a [u64] {
         self.numbers(1)
     }
@@ -216,12 +216,12 @@ impl<'a> Record<'a> {
         self.all.numbers.get(start..end).unwrap_or_default()
     }
 
-    /// Index of the kernel among those of one sequence number and operator, from 0.
+    /// Index of the kernel among those with the same sequence number and operator, from 0.
     pub fn sub(self) -> u64 {
         self.own.sub
     }
 
-    /// The thread that launched it; `None` when the profile does not say.
+    /// The thread that launched the kernel; `None` if it is not recorded.
     pub fn tid(self) -> Option<u64> {
         self.all.tids.get_index(self.own.tid.idx()).copied()?
     }
@@ -285,7 +285,7 @@ impl Records {
         })
     }
 
-    /// Adds an execution, whose numbers have been pushed before.
+    /// Adds an execution whose numbers have already been pushed.
     fn push(&mut self, execution: Execution) {
         self.executions.push(execution);
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::cost::kernel_name;
 
-/// Words PyProf takes out of a name, wherever they stand.
+/// Words that PyProf removes from a name at any position.
 const DROPPED: [&str; 5] = [
     "void ",
     "at::",
@@ -13,7 +13,7 @@ const DROPPED: [&str; 5] = [
     "(anonymous namespace)::",
 ];
 
-/// The last of them in the spelling of Nsight Systems, which PyProf does not know.
+/// The last of them as spelled by Nsight Systems, which PyProf does not handle.
 const UNNAMED: &str = "<unnamed>::";
 
 /// The whole name, demangled.
@@ -21,9 +21,9 @@ pub(super) fn long(name: &str) -> Cow<'_, str> {
     kernel_name::readable(name)
 }
 
-/// PyProf's short name of a demangled one: what stands before the template arguments.
+/// PyProf's short name of a demangled name: the part before the template arguments.
 pub(super) fn as_pyprof(long: &str) -> String {
-    // What the words are taken out of ends at the first template argument.
+    // The words are removed from the text before the first template argument.
     let mut name = long.split('<').next().unwrap_or_default().to_owned();
     for word in DROPPED {
         if name.contains(word) {
@@ -33,10 +33,10 @@ pub(super) fn as_pyprof(long: &str) -> String {
     name.split('(').next().unwrap_or_default().to_owned()
 }
 
-/// PyProf's short name, or a better one where PyProf prints nothing or another function's name: for
-/// the unnamed name space of Nsight Systems, a template in the return type
-/// (`std::enable_if<..>::type f`) or around the function (`Policy<..>::f`), and CUTLASS kernels,
-/// whose own name is their argument.
+/// PyProf's short name, or a better one if PyProf prints nothing or the name of another function. This
+/// happens for the unnamed namespace in Nsight Systems, a template in the return type
+/// (`std::enable_if<..>::type f`) or before the function (`Policy<..>::f`), and CUTLASS kernels, whose
+/// name is their argument.
 pub(super) fn short(long: &str) -> String {
     let mut name = Cow::Borrowed(long);
     for word in DROPPED.into_iter().chain([UNNAMED]) {
@@ -62,11 +62,11 @@ fn without_arguments(name: &str) -> String {
     let mut previous = ' ';
     for c in name.chars() {
         match c {
-            // `operator<`, `->`: rare, and then the name ends there as PyProf's does.
+            // `operator<` and `->` are rare; the name then ends there, as PyProf's does.
             '<' => depth += 1,
             '>' if previous != '-' => depth = depth.saturating_sub(1),
             '(' if depth == 0 => break,
-            // A return type ends here.
+            // The return type ends here.
             ' ' if depth == 0 && out.ends_with("type") && previous == 'e' => out.clear(),
             _ if depth == 0 => out.push(c),
             _ => {}
@@ -76,7 +76,7 @@ fn without_arguments(name: &str) -> String {
     out.trim_end().to_owned()
 }
 
-/// The first argument of a CUTLASS kernel, where that is a name.
+/// The first argument of a CUTLASS kernel, if it is a name.
 fn cutlass<'a>(name: &'a str, before: &str) -> Option<&'a str> {
     if !before.starts_with("cutlass") {
         return None;

@@ -1,8 +1,8 @@
-//! Chooses the operator of each kernel: the innermost marker with arguments that names an operator of the cost
-//! table; for backward kernels without arguments, that of the forward kernel.
+//! Chooses the operator of each kernel: the innermost marker with arguments that names an operator of
+//! the cost table; for backward kernels without arguments, that of the forward kernel.
 //!
-//! PyProf takes the outermost marker, so that a product inside `multi_head_attention_forward` has no cost,
-//! and everything inside the unclosed marker of a getter is attributed to the getter.
+//! PyProf chooses the outermost marker, so that a product inside `multi_head_attention_forward` has no
+//! cost, and everything inside the unclosed marker of a getter is attributed to the getter.
 
 use std::sync::Arc;
 
@@ -20,32 +20,32 @@ use crate::profile::RangeText;
 #[derive(Debug, Clone)]
 pub(super) struct OpChoice {
     pub op: OpId,
-    /// The marker that names it, if one does.
+    /// The marker that names it, if any.
     pub marker: Option<Arc<Marker>>,
     /// Its arguments; `None` if unknown.
     pub args: Option<ShapesId>,
-    /// The arguments are those of the forward call.
+    /// Whether the arguments are those of the forward call.
     pub from_forward: bool,
     /// The range that names it.
     pub range: Option<ChosenRange>,
-    /// Where layer and source lines are from: the forward kernel's for backward ones.
+    /// The context with its layer and source lines: for backward kernels, that of the forward kernel.
     pub context: ContextId,
 }
 
-/// A range around a kernel. With the same numbers, kernels in it are of one call.
+/// A range around a kernel. Kernels in ranges with the same numbers belong to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChosenRange {
-    /// Equal for equal texts, numbers aside.
+    /// A number that is equal for texts that are equal except for their numbers.
     text: u32,
-    /// It has an operator id.
+    /// Whether it has an operator id.
     pub numbered: bool,
-    /// Where its numbers are in [`Record::in_ranges`].
+    /// The start of its numbers in [`Record::in_ranges`].
     from: usize,
     to: usize,
 }
 
 impl ChosenRange {
-    /// The range's text as something to compare.
+    /// The range's text in a form that can be compared.
     pub(super) fn of<'r>(&self, record: Record<'r>) -> (u32, &'r [u64]) {
         let numbers = record.in_ranges().get(self.from..self.to);
         (self.text, numbers.unwrap_or_default())
@@ -99,11 +99,11 @@ pub(super) fn choose(records: &Records) -> (OpChoices, Vec<ChoiceId>) {
 #[derive(Debug)]
 struct Chooser {
     known: Reading,
-    /// By context: the operator among the ranges around a launch itself.
+    /// By context: the operator named by the ranges around the launch.
     owns: Vec<Own>,
     /// Choices of backward kernels, by their own choice and that of their forward kernel.
     backward: FxHashMap<(ChoiceId, ChoiceId), ChoiceId>,
-    /// The last forward kernel of a device with a sequence number as its own.
+    /// The last forward kernel of a device with this sequence number.
     by_seq: FxHashMap<(u32, u64), ChoiceId>,
     /// The same, for alternative sequence numbers.
     by_alt: FxHashMap<(u32, u64), ChoiceId>,
@@ -113,11 +113,11 @@ struct Chooser {
 #[derive(Debug)]
 enum Own {
     Is(ChoiceId),
-    /// The numbers of each kernel decide between several ranges.
+    /// One of several ranges, which depends on the numbers of the kernel.
     OneOf(Vec<Candidate>),
 }
 
-/// A range of `emit_nvtx` that may be the operator.
+/// A range of `emit_nvtx` that may name the operator.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     shaped: bool,
@@ -127,7 +127,7 @@ struct Candidate {
     choice: ChoiceId,
 }
 
-/// Where a number comes from.
+/// The source of a number.
 #[derive(Debug, Clone, Copy)]
 enum Source {
     /// The kernel's ranges.
@@ -145,9 +145,10 @@ impl Source {
 }
 
 impl Candidate {
-    /// With shapes, known to the cost table, operator id, sequence number: the highest wins.
+    /// The rank of a candidate, the highest is chosen: with shapes, known to the cost table, operator
+    /// id, sequence number.
     fn rank(&self, record: Record<'_>) -> (bool, bool, Option<u64>, Option<u64>) {
-        // PyTorch prints 2^64 - 1 for "no sequence number".
+        // PyTorch prints 2^64 - 1 for a missing sequence number.
         let seq = self.seq.of(record).filter(|&n| n != u64::MAX);
         (self.shaped, self.known, self.op_id.of(record), seq)
     }
@@ -206,14 +207,14 @@ impl Chooser {
     }
 }
 
-/// Reads markers and ranges, once per distinct text.
+/// Parses markers and ranges, once per distinct text.
 #[derive(Debug, Default)]
 struct Reading {
     choices: OpChoices,
     markers: FxHashMap<Text, Option<(Arc<Marker>, ShapesId)>>,
     sizes: FxHashMap<String, Option<ShapesId>>,
     texts: IndexSet<RangeTemplate, FxBuildHasher>,
-    /// By context: whether it has source lines or a layer.
+    /// By context, whether it has source lines or a layer.
     has_lines: Vec<bool>,
 }
 
@@ -251,10 +252,10 @@ impl Reading {
         })
     }
 
-    /// The operator from ranges of `emit_nvtx` alone. They are in PyProf's order, not nested: of two, the one
-    /// with the higher operator id or sequence number began later, inside the other.
+    /// The operator from ranges of `emit_nvtx` alone. They are in PyProf's order, not in nesting order:
+    /// of two, the one with the higher operator id or sequence number began later, inside the other.
     fn ranged(&mut self, id: ContextId, context: &LaunchContext) -> Own {
-        // The choice when no range names a known operator.
+        // Used when no range names a known operator.
         let first = |list: &[Text]| list.first().map_or("", |text| text).to_owned();
         let nameless = OpChoice {
             op: self.choices.add_op(OpName {
@@ -289,7 +290,7 @@ impl Reading {
         dir: Dir,
         nameless: ChoiceId,
     ) -> Candidate {
-        /// SequenceColumns to know the slots by.
+        /// Numbers that mark the slots.
         const MARKS: [u64; 2] = [7_700_000_000_000_000_001, 7_700_000_000_000_000_002];
         let text = range_template.filled(&MARKS);
         let parts = RangeText::split(&text);
@@ -337,12 +338,12 @@ impl Reading {
         }
     }
 
-    /// The choice of a backward kernel with a forward one.
+    /// The choice for a backward kernel with a forward kernel.
     fn backward(&mut self, own: ChoiceId, forward: ChoiceId) -> ChoiceId {
         let (Some(mine), Some(theirs)) = (self.choices.get(own), self.choices.get(forward)) else {
             return own;
         };
-        // Autograd's own thread has no source lines.
+        // The autograd thread has no source lines.
         let lines = self.has_lines.get(mine.context.idx()) == Some(&true);
         let context = if mine.marker.is_some() && lines {
             mine.context
@@ -350,7 +351,7 @@ impl Reading {
             theirs.context
         };
         let new = if mine.marker.is_some() || mine.args.is_some() {
-            // With its own arguments it does not need those of the forward kernel.
+            // It has arguments, so those of the forward kernel are not needed.
             OpChoice {
                 context,
                 ..mine.clone()
@@ -387,7 +388,7 @@ impl Reading {
     }
 }
 
-/// PyProf's word for the module of an operator without marker.
+/// The operator of a range without marker, with PyProf's word for its module.
 fn bare(name: &str) -> OpName {
     OpName {
         module: String::new(),
@@ -395,7 +396,7 @@ fn bare(name: &str) -> OpName {
     }
 }
 
-/// Getters PyProf wraps although they launch nothing.
+/// Whether a name is a getter, which PyProf wraps although it launches nothing.
 fn is_attribute(name: &str) -> bool {
     name.starts_with("__get") || name.starts_with("__set") || name == "__delattr__"
 }

@@ -1,4 +1,4 @@
-//! The cell `Params`: shapes and types of an operator's arguments, as PyProf writes them.
+//! Formats the cell `Params`: shapes and types of an operator's arguments, like PyProf.
 
 use super::Dir;
 use super::formats::FORMATS;
@@ -6,7 +6,7 @@ use super::marker::{Marker, MarkerArg, Value, short_type};
 use super::python::tuple;
 use crate::cost::{DecodedName, Family};
 
-/// What the cells `Op` and `Params` are made of.
+/// The input for the cells `Op` and `Params`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Input<'a> {
     pub marker: &'a Marker,
@@ -15,15 +15,15 @@ pub(super) struct Input<'a> {
     pub kernel: &'a DecodedName,
 }
 
-/// The cells `Op` and `Params` of a kernel in a marker. Operators without a format, or with
-/// arguments that do not fit theirs, list the shapes and types of their tensors.
+/// The cells `Op` and `Params` of a kernel in a marker. For operators without a format, or with
+/// arguments that do not match it, they list the shapes and types of the tensors.
 pub(super) fn cells(input: &Input<'_>) -> (String, String) {
     let name = input.marker.op.name.as_str();
     let format = FORMATS.iter().find(|f| f.ops.contains(&name));
     let params = format
         .and_then(|f| (f.write)(input))
         .unwrap_or_else(|| tensors(input));
-    // A kernel of `linear` that is no product adds the bias, or sums its gradient.
+    // A kernel of `linear` that is not a product adds the bias or sums its gradient.
     let op = if name == "linear" && !is_product(input.kernel) {
         "bias"
     } else {
@@ -32,8 +32,8 @@ pub(super) fn cells(input: &Input<'_>) -> (String, String) {
     (op.to_owned(), params)
 }
 
-/// A sub-number below six with which every format writes the same: `linear` tells the first two apart
-/// and a recurrent cell counts in threes.
+/// The smallest sub-number, below six, for which every format returns the same result: `linear`
+/// distinguishes the first two, and recurrent cells count in threes.
 pub(super) fn sub_that_counts(sub: u64) -> u64 {
     match sub {
         0..3 => sub,
@@ -62,7 +62,7 @@ fn pairs(named: &[(&str, String)], types: &[&str]) -> String {
     out.replace(' ', "")
 }
 
-/// `[35,20]fp32`: a tensor, or `[]fp32` for a scalar.
+/// `[35,20]fp32` for a tensor, `[]fp32` for a scalar.
 fn shown(arg: &MarkerArg) -> String {
     list(arg.tensor().unwrap_or_default(), arg.type_name())
 }
@@ -76,7 +76,7 @@ fn shown_tuple(shape: &[i64]) -> String {
     tuple(shape)
 }
 
-/// The number itself when there is only one.
+/// A single number without parentheses, otherwise a tuple.
 fn scalar_or_tuple(shape: &[i64]) -> String {
     match shape {
         [only] => only.to_string(),
@@ -85,7 +85,7 @@ fn scalar_or_tuple(shape: &[i64]) -> String {
 }
 
 impl<'a> Input<'a> {
-    /// The argument at a position, or the one with a keyword.
+    /// The argument at a position or with a keyword.
     fn arg(&self, index: usize, keyword: &str) -> Option<&'a MarkerArg> {
         let args = &self.marker.args;
         args.iter()
@@ -93,19 +93,19 @@ impl<'a> Input<'a> {
             .or_else(|| args.get(index).filter(|a| a.name.is_empty()))
     }
 
-    /// The tensor the operator is applied to.
+    /// The tensor that the operator is applied to.
     fn first(&self) -> Option<&'a MarkerArg> {
         let args = &self.marker.args;
         self.arg(0, "input").or_else(|| args.first())
     }
 
-    /// LineFormat and type of a tensor argument.
+    /// Shape and type of a tensor argument.
     fn tensor(&self, index: usize, keyword: &str) -> Option<(&'a [i64], &'a str)> {
         let arg = self.arg(index, keyword)?;
         Some((arg.tensor()?, &arg.dtype))
     }
 
-    /// A whole number, or the items of a tuple of them.
+    /// A whole number, or the items of a tuple of whole numbers.
     fn ints(&self, index: usize, keyword: &str) -> Option<Vec<i64>> {
         match &self.arg(index, keyword)?.value {
             Value::Int(value) => Some(vec![*value]),
@@ -120,7 +120,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// `T=[(2,3),(3,)],['float32','float32']`: every tensor.
+/// `T=[(2,3),(3,)],['float32','float32']`: all tensors.
 fn tensors(input: &Input<'_>) -> String {
     let tensors = || input.marker.args.iter().filter(|a| a.is_tensor());
     let shapes: Vec<String> = tensors()
@@ -140,7 +140,7 @@ pub(super) fn linear(input: &Input<'_>) -> Option<String> {
     if !is_product(input.kernel) {
         return Some(pairs(&[("M", m), ("N", n)], &[dtype]));
     }
-    // As PyProf guesses: the first product of a backward is the data gradient.
+    // PyProf assumes that the first product of a backward is the data gradient.
     let named = match (input.dir, input.sub) {
         (Dir::Bprop, 0) => [("M", k), ("N", n), ("K", m)],
         (Dir::Bprop, 1) => [("M", k), ("N", m), ("K", n)],
@@ -191,7 +191,7 @@ pub(super) fn cell(input: &Input<'_>) -> Option<String> {
 pub(super) fn conv(input: &Input<'_>) -> Option<String> {
     let (x, dtype) = input.tensor(0, "input")?;
     let (w, _) = input.tensor(1, "weight")?;
-    // One dimension is two with a height of 1.
+    // One dimension is formatted as two with a height of 1.
     let (n, c, size, k, filter) = match (x, w) {
         (&[n, c, w], &[k, _, s]) => (n, c, [1, w], k, [1, s]),
         (&[n, c, h, w], &[k, _, r, s]) => (n, c, [h, w], k, [r, s]),
@@ -331,7 +331,7 @@ pub(super) fn masked_select(input: &Input<'_>) -> Option<String> {
     Some(pairs(&shapes, &[dtype]))
 }
 
-/// PyProf counts like BLAS, column by column: `M` is the number of columns of the result.
+/// PyProf uses column-major order like BLAS: `M` is the number of columns of the result.
 fn product(a: &[i64], b: &[i64], dtype: &str) -> Option<String> {
     let (&[m, k], &[_, n]) = (a, b) else {
         return None;
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn other_operators() {
+    fn other_operators_match_pyprof_formats() {
         let x = || tensor("(4, 8)", "float32");
         for (op, args, want) in [
             ("__mul__", vec![x(), int("", "2")], "[4,8]fp32;[]int32"),

@@ -1,7 +1,8 @@
 //! Builds PyProf's records from a run, and writes their lines.
 //!
-//! In batches: the ranges around launches are looked up in parallel, then sequence numbers, which depend on
-//! the kernel before, are assigned one by one, then lines are formatted in parallel.
+//! This is done in batches: the ranges around launches are looked up in parallel; then sequence
+//! numbers, which depend on the previous kernel, are assigned sequentially; then lines are formatted in
+//! parallel.
 
 use std::io;
 
@@ -21,13 +22,13 @@ use super::{
 use crate::correlate::{Direction, Link, OpCall, Run, WithoutOperator};
 use crate::profile::{Kernel, RangeArgs, SerialNumber, StrId, ThreadId};
 
-/// Kernels processed by one task.
+/// Number of kernels per task.
 const PIECE: usize = 1024;
 
-/// Kernels of a batch: enough for 16 threads; their lines take some ten megabytes.
+/// Number of kernels per batch: enough for 16 threads; their lines take some ten megabytes.
 const BATCH: usize = 16 * PIECE;
 
-/// The records of all kernels, in order of their start, including those that PyProf drops.
+/// The records of all kernels, in order of start time, including those that PyProf drops.
 pub fn records(run: &Run) -> Records {
     let around = EnclosingRanges::of(run);
     let kernels = run.profile.kernels.len();
@@ -44,7 +45,7 @@ pub fn records(run: &Run) -> Records {
 /// written since the last call.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(
     out: &mut dyn io::Write,
     run: &Run,
@@ -67,7 +68,7 @@ pub fn write(
     Ok(())
 }
 
-/// The lines of a batch, in pieces that follow each other.
+/// The lines of a batch, in consecutive parts.
 fn lines_of(batch: &Records, lines: &LineWriter) -> Vec<Vec<u8>> {
     let piece = |start: usize| {
         let mut out = Vec::new();
@@ -85,13 +86,13 @@ fn lines_of(batch: &Records, lines: &LineWriter) -> Vec<Vec<u8>> {
 #[derive(Debug, Default)]
 struct Scan {
     kernels: Vec<Scanned>,
-    /// Of each kernel: the key of its context; equal keys have equal contexts.
+    /// Per kernel: the key of its context; equal keys have equal contexts.
     words: Vec<u32>,
-    /// Of each kernel: the numbers in its ranges, then its sequence numbers, ascending.
+    /// Per kernel: the numbers in its ranges, then its sequence numbers, ascending.
     numbers: Vec<u64>,
 }
 
-/// Where a kernel's key and numbers end.
+/// The ends of a kernel's key and numbers.
 #[derive(Debug)]
 struct Scanned {
     words: usize,
@@ -99,7 +100,7 @@ struct Scanned {
     ids: usize,
 }
 
-/// Looks up the ranges of the batch that begins with kernel `first`, in parallel.
+/// Looks up the ranges for the batch that begins with kernel `first`, in parallel.
 fn scan(around: &EnclosingRanges<'_>, first: usize) -> Vec<Scan> {
     let end = around
         .run
@@ -154,7 +155,7 @@ impl Scan {
         marks: &Marks,
     ) {
         let row = |id: Option<StrId>| id.map_or(0, |id| id.row().saturating_add(1));
-        // The innermost range matters only where nothing better names the operator.
+        // The innermost range matters only if nothing else names the operator.
         let unnamed = marks.list.is_empty() && !around.in_marker(chain);
         let other = around.other(chain).filter(|_| unnamed);
         let recomputed = origin.op.is_some_and(|op| op.recomputed);
@@ -183,7 +184,7 @@ impl Scan {
         }
     }
 
-    /// Removes repeated numbers from `from` on.
+    /// Removes repeated numbers at and after `from`.
     fn dedup_from(&mut self, from: usize) {
         let mut kept = from;
         for at in from..self.numbers.len() {
@@ -237,8 +238,8 @@ impl<'r> Origin<'r> {
         })
     }
 
-    /// Whether anything is known of the launch. EnclosingRanges the replay of a CUDA graph stands nothing that
-    /// is true of one of its kernels.
+    /// Whether the context of the launch is known. The ranges around the replay of a CUDA graph do not
+    /// describe its kernels.
     fn is_known(&self) -> bool {
         self.thread.is_some() && self.link.missing != Some(WithoutOperator::GraphReplay)
     }
@@ -258,13 +259,13 @@ struct Mark {
     seq: Option<SerialNumber>,
     op_id: Option<SerialNumber>,
     sizes: Option<StrId>,
-    /// Where in [`Marks::keys`] its sort key is: the text with its number, as in PyProf.
+    /// The position of its sort key in [`Marks::keys`]: the text with its number, as in PyProf.
     key: (usize, usize),
 }
 
 impl Marks {
-    /// The marks of a chain in PyProf's order, without repetitions; of neighbors with the same number and
-    /// similar names only the first.
+    /// Collects the marks of a chain in PyProf's order, without repetitions; of neighbors with the same
+    /// number and similar names, only the first.
     fn read(&mut self, around: &EnclosingRanges<'_>, chain: RangeChain) {
         self.list.clear();
         let mark = |range: &Numbered| Mark {
@@ -310,7 +311,8 @@ impl Marks {
         let mut previous: Option<(&str, Option<SerialNumber>)> = None;
         self.list.retain(|mark| {
             let name = profile.text(mark.text);
-            // Ranges with operator ids, which PyProf cannot read, are all kept: one has the shapes.
+            // All ranges with operator ids, which PyProf cannot parse, are kept: one of them has the
+            // shapes.
             let number = mark.seq.filter(|_| mark.op_id.is_none());
             let similar = previous.is_some_and(|(other, before)| {
                 number.is_some()
@@ -350,7 +352,8 @@ impl Mark {
         RangeTemplate::new(text.into(), slots)
     }
 
-    /// Whether the range is an autograd node: names end in `Backward`, in newer versions with digits.
+    /// Whether the range is an autograd node: names end in `Backward`, in newer versions followed by
+    /// digits.
     fn is_backward(&self, name: &str) -> bool {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         self.seq.is_some() && (stem.ends_with("Backward") || name.ends_with("backward"))
@@ -368,7 +371,7 @@ struct RecordBuilder<'a, 'r> {
     counted: Vec<Counted>,
     operators: IndexSet<Vec<Text>, FxBuildHasher>,
     names: FxHashMap<StrId, NameId>,
-    /// By configuration of the profile.
+    /// By launch configuration of the profile.
     dims: Vec<Option<DimsId>>,
     /// By thread of the profile.
     tids: Vec<Option<TidId>>,
@@ -565,8 +568,8 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
         context.ops.push(self.pool.text(&operator.name));
     }
 
-    /// Takes operator, arguments, layer and direction from a torch.profiler trace, which has them without
-    /// markers.
+    /// Takes operator, arguments, layer and direction from a torch.profiler trace, which records them
+    /// without markers.
     fn take_from_trace(&mut self, context: &mut LaunchContext, op: Option<&OpCall>) {
         let run = self.around.run;
         let layer = op.and_then(|op| event::layer(run, op.layer?));
@@ -594,8 +597,8 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
         context.ops = vec![self.pool.text(&name.name)];
     }
 
-    /// Module and operator of a launch without PyProf's markers: backward nodes first, then any
-    /// numbered range, then the innermost range there is.
+    /// Names module and operator of a launch without PyProf's markers: by the first of a backward node,
+    /// any numbered range, and the innermost range.
     fn name_operator(&mut self, context: &mut LaunchContext, marks: &Marks, other: Option<StrId>) {
         let profile = &self.around.run.profile;
         let name = |mark: &Mark| profile.text(mark.text);

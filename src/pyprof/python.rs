@@ -17,7 +17,7 @@ pub(super) fn quote(text: &str) -> char {
     }
 }
 
-/// Appends what stands between the quotes.
+/// Appends the text between the quotes.
 pub(super) fn push_inside(out: &mut String, text: &str, quote: char) {
     let mut plain_from = 0;
     for (at, c) in text.char_indices() {
@@ -44,7 +44,7 @@ fn push_escape(out: &mut String, c: char) {
     }
 }
 
-/// Python's `str.isprintable`, near enough: Rust escapes the same classes of characters.
+/// Approximates Python's `str.isprintable`: Rust escapes the same classes of characters.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
@@ -52,13 +52,13 @@ fn is_printable(c: char) -> bool {
     if c.is_whitespace() {
         return false;
     }
-    // Behind another character combining marks stay as they are, in Python and here.
+    // After another character, combining marks are not escaped, neither in Python nor here.
     let mut pair = String::from("a");
     pair.push(c);
     pair.escape_debug().nth(1) == Some(c)
 }
 
-/// Appends a list, its items written by `item`.
+/// Appends a list; `item` writes its items.
 pub(super) fn push_list<T>(out: &mut String, items: &[T], item: impl Fn(&mut String, &T)) {
     out.push('[');
     for (i, value) in items.iter().enumerate() {

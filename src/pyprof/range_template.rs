@@ -7,7 +7,7 @@ use crate::profile::RangeText;
 /// A range text without the numbers after its first `, seq = ` and its first `, op_id = `.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RangeTemplate {
-    /// Without the numbers.
+    /// The text without the numbers.
     text: Text,
     /// Byte offsets in `text` at which the numbers are inserted, ascending.
     slots: [Option<usize>; 2],
@@ -19,7 +19,7 @@ impl RangeTemplate {
         RangeTemplate { text, slots }
     }
 
-    /// How many numbers the text has.
+    /// The number of numbers in the text.
     pub(super) fn slots(&self) -> usize {
         self.slots.iter().flatten().count()
     }
@@ -40,7 +40,7 @@ impl RangeTemplate {
         })
     }
 
-    /// The text with `numbers` inserted; missing numbers are left out.
+    /// The text with `numbers` inserted; missing numbers are omitted.
     pub fn filled(&self, numbers: &[u64]) -> String {
         let mut out = String::with_capacity(self.text.len() + 24);
         let mut numbers = numbers.iter();
@@ -55,8 +55,8 @@ impl RangeTemplate {
         out
     }
 
-    /// The template of a text; its numbers are appended to `numbers`. Two texts are equal exactly when their
-    /// templates and their numbers are.
+    /// The template of a text; its numbers are appended to `numbers`. Two texts are equal if and only
+    /// if their templates and numbers are.
     pub(super) fn cut(text: &str, numbers: &mut Vec<u64>) -> RangeTemplate {
         let mut blank = String::with_capacity(text.len());
         let mut slots = [None; 2];

@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::{Dir, Execution, LaunchContext, RangeTemplate, Records, Text, TextPool, count, names};
 use crate::correlate::literal::{self, Literal};
 
-/// A longer line is refused: PyProf's own longest, with one marker repeated 702 times, has 90 KB.
+/// Maximum length of a line. PyProf's own longest, with one marker repeated 702 times, has 90 KB.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// Why a line is not one of PyProf's dictionaries.
+/// The reason why a line is not a dictionary of PyProf.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{line}: {problem}\n  {REMEDY}")]
 pub struct ReadError {
@@ -20,14 +20,14 @@ pub struct ReadError {
     pub file: String,
     /// Counted from 1.
     pub line: u64,
-    /// What is wrong with the line.
+    /// The problem with the line.
     pub problem: String,
 }
 
 const REMEDY: &str = "expected one dictionary per line, as `pyprof-advise parse` and PyProf's `parse` write them; \
      write the file again from the profile";
 
-/// Bytes read at a time.
+/// Number of bytes read at a time.
 const BLOCK: u64 = 8 << 20;
 
 /// Reads one dictionary per line: a Python literal, or JSON of `parse --format jsonl`. Empty lines are
@@ -96,7 +96,7 @@ fn fill(block: &mut Vec<u8>, input: &mut impl BufRead) -> Option<String> {
     problem
 }
 
-/// Where the incomplete last line begins.
+/// The start of the incomplete last line.
 fn last_line(block: &[u8]) -> usize {
     let end = block.iter().rposition(|b| *b == b'\n');
     end.map_or(0, |end| end + 1)
@@ -124,7 +124,7 @@ fn entry(text: &str) -> Result<Literal<'_>, String> {
     }
 }
 
-/// Depth is bounded by the JSON reader.
+/// Converts JSON. The JSON reader bounds the depth.
 fn of_json(value: Value) -> Literal<'static> {
     match value {
         Value::Null => Literal::None,
@@ -224,7 +224,7 @@ fn wrong(key: &str, expected: &str) -> String {
     format!("'{key}' is not {expected}")
 }
 
-/// Keeps the first of equal markers: PyProf repeats a marker for each range that carries it.
+/// Keeps the first of equal markers: PyProf repeats a marker for each range that has it.
 fn once(context: &mut LaunchContext) {
     let mut seen: FxHashSet<Text> = FxHashSet::default();
     let first: Vec<bool> = context
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn formatting_of_lines_does_not_matter() {
+    fn lines_are_read_in_any_formatting() {
         let spaced = LINE.replace("'kDuration': 5, ", "'kDuration' :  5 ,");
         let escaped = LINE.replace("'op': ['o']", "'op': ['\\x6f']");
         let json = lines(&of(LINE).unwrap(), LineFormat::Json).join("");

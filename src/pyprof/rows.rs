@@ -12,10 +12,10 @@ use crate::correlate::{ArgValue, OpArgs};
 use crate::cost::kernel_name::decode;
 use crate::cost::{DecodedName, TensorCore};
 
-/// What `prof` adds to a record. Texts are not escaped for a terminal.
+/// The columns that `prof` adds to a record. Texts are not escaped for a terminal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KernelRow<'a> {
-    /// Layer and source lines: for a backward kernel those of its forward kernel.
+    /// The context with layer and source lines: for a backward kernel, that of its forward kernel.
     pub context: &'a LaunchContext,
     /// Module of the operator; `na` if unknown.
     pub module: &'a str,
@@ -23,7 +23,7 @@ pub struct KernelRow<'a> {
     pub op: &'a str,
     /// Shapes and types of its arguments, in PyProf's spelling.
     pub params: &'a str,
-    /// Whether the kernel runs on Tensor Cores; `None` for other work or an undecoded name.
+    /// Whether the kernel runs on Tensor Cores; `None` for other work or a name that does not tell.
     pub tensor_core: Option<bool>,
     /// The kernel's share of the FLOPs of its call; `None` if unknown.
     pub flops: Option<u64>,
@@ -41,7 +41,7 @@ pub struct KernelRows<'r> {
     pub(super) tensor_core: Vec<Option<bool>>,
 }
 
-/// A row: its own numbers, and handles of shared parts.
+/// A row: its numbers, and handles of shared parts.
 #[derive(Debug, Clone, Copy)]
 struct Own {
     context: ContextId,
@@ -60,10 +60,10 @@ pub(super) struct Cells {
 /// A kernel in the table: its record and its row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'r> {
-    /// Counted from 0.
+    /// The index of the kernel, counted from 0.
     pub at: usize,
     pub record: Record<'r>,
-    /// Where layer and source lines are from.
+    /// The context with layer and source lines.
     pub context: ContextId,
     pub cells: CellsId,
     pub flops: Option<u64>,
@@ -115,7 +115,7 @@ impl<'r> KernelRows<'r> {
     }
 }
 
-/// The rows of all records, in their order. The cost of a call is computed once and shared over its
+/// The rows of all records, in their order. The cost of a call is computed once and divided among its
 /// kernels.
 pub fn rows(records: &Records) -> KernelRows<'_> {
     let names: Vec<&str> = records.names.iter().map(|name| &*name.long).collect();
@@ -155,7 +155,7 @@ pub fn rows(records: &Records) -> KernelRows<'_> {
     }
 }
 
-/// A number for each item, equal for equal ones.
+/// A number for each item, equal for equal items.
 fn numbered<T: std::hash::Hash + Eq>(items: impl Iterator<Item = T>) -> Vec<u32> {
     let mut known: IndexSet<T, FxBuildHasher> = IndexSet::default();
     items
@@ -176,11 +176,11 @@ fn tensor_core(kernel: &DecodedName) -> Option<bool> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Decides {
     choice: ChoiceId,
-    /// Only where a marker's parameters depend on them.
+    /// `None` unless a marker's parameters depend on the kernel.
     kernel: Option<(Dir, u64, NameId)>,
 }
 
-/// Formats each chosen operator once.
+/// Formats the cells, once per chosen operator.
 struct RowBuilder<'w> {
     works: &'w KernelTable<'w>,
     cells: IndexSet<Cells, FxBuildHasher>,
@@ -207,7 +207,7 @@ impl RowBuilder<'_> {
                 self.known.insert(decides, (choice.context, id));
                 (choice.context, id)
             }
-            // Every record has a choice.
+            // Every record has a choice, so this is not reached.
             (None, None) => (record.own.context, CellsId(0)),
         };
         Own {
@@ -232,7 +232,7 @@ fn cells(
             dir: if choice.from_forward {
                 record.context().dir
             } else {
-                // Arguments of its own are those of the product at hand, whichever way it goes.
+                // Recorded arguments are those of the product itself, in either direction.
                 Dir::Fprop
             },
             sub: record.sub(),
@@ -260,13 +260,13 @@ fn cells(
     }
 }
 
-/// What the texts of a column depend on.
+/// The shared part that the texts of a column depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Name,
     /// The kernel's own context.
     Context,
-    /// Where layer and source lines are from.
+    /// The context with layer and source lines.
     Source,
     Cells,
     Tid,
@@ -274,7 +274,7 @@ pub(super) enum Of {
 }
 
 impl Of {
-    /// How many there are.
+    /// The number of such parts.
     pub(super) fn count(self, rows: &KernelRows<'_>) -> usize {
         let records = rows.records;
         match self {
@@ -286,7 +286,7 @@ impl Of {
         }
     }
 
-    /// Which of them a kernel has.
+    /// The index of a kernel's part.
     pub(super) fn of(self, line: &Line<'_>) -> usize {
         let own = line.record.own;
         match self {

@@ -1,26 +1,27 @@
-//! PyProf's sequence numbers: the one a kernel belongs to, the others around it, and the index of the kernel
-//! among those of one number.
+//! PyProf's sequence numbers: the one that a kernel belongs to, the other numbers around it, and the
+//! index of the kernel among those with the same number.
 
 use super::{Dir, LaunchContext};
 use crate::profile::ThreadId;
 
-/// What a kernel's sequence columns hold.
+/// The sequence columns of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SequenceColumns<'i> {
     /// The numbers around the launch.
     pub ids: &'i [u64],
-    /// The one the kernel belongs to; all others in `ids` are alternatives. It need not be there.
+    /// The one that the kernel belongs to, which need not be in `ids`; all others in `ids` are
+    /// alternatives.
     pub own: Option<u64>,
     pub sub: u64,
 }
 
-/// What numbering needs to know about a context.
+/// The properties of a context that affect numbering.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
     pub dir: Dir,
-    /// Equal for equal operators.
+    /// A number that is equal for equal operators.
     pub ops: u32,
-    /// A recurrent cell's own call.
+    /// Whether it is the call of a recurrent cell.
     pub cell: bool,
 }
 
@@ -32,21 +33,20 @@ struct Last {
     ops: u32,
 }
 
-/// SequenceColumns the kernels of a profile, in the order in which they are printed.
+/// Numbers the kernels of a profile, in output order.
 ///
-/// A forward kernel belongs to the first number around it that is larger than the previous one of
-/// its thread; where none is, to that previous one, which then stands in neither list. A backward
-/// kernel belongs to the smallest. All others are alternatives. The sub-number counts on while
-/// number and operators stay the same, and through all kernels of a recurrent cell. PyProf keeps
-/// one "previous" for all threads, so that two threads at work reset each other's count; here each
-/// thread has its own.
+/// A forward kernel belongs to the first number around it that is larger than the previous one of its
+/// thread; if there is none, to that previous one, which then is in neither list. A backward kernel
+/// belongs to the smallest. All others are alternatives. The sub-number increases while number and
+/// operators stay the same, and through all kernels of a recurrent cell. PyProf keeps one "previous"
+/// for all threads, so that two active threads reset each other's count; here, each thread has its own.
 #[derive(Debug, Default)]
 pub(super) struct Numbering {
     /// By thread.
     last: Vec<Option<Last>>,
 }
 
-/// Modules whose kernels carry many sequence numbers and are counted through.
+/// Modules whose kernels have many sequence numbers and one common count.
 const CELLS: [&str; 3] = ["LSTMCell", "GRUCell", "RNNCell"];
 
 impl Numbering {
@@ -56,14 +56,14 @@ impl Numbering {
         }
     }
 
-    /// The numbers of the next kernel; `ids` are those around its launch, ascending, each once.
+    /// The numbers of the next kernel; `ids` are the distinct numbers around its launch, ascending.
     pub(super) fn next<'i>(
         &mut self,
         thread: ThreadId,
         ids: &'i [u64],
         context: Counted,
     ) -> SequenceColumns<'i> {
-        // Old `emit_nvtx` prints 0 where autograd records nothing.
+        // Old versions of `emit_nvtx` print 0 if autograd records nothing.
         let ids = match ids {
             [0, rest @ ..] if !rest.is_empty() => rest,
             all => all,
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(next(&[], add), is(&[], &[], 0));
         let backward = context(Dir::Bprop, 2);
         assert_eq!(next(&[0, 72], backward), is(&[72], &[], 0));
-        // A gradient sum: nothing new, so it belongs to what ran before it.
+        // The sum of gradients has no new number, so it belongs to the previous kernel's.
         let sum = context(Dir::Fprop, 3);
         assert_eq!(next(&[0], sum), is(&[], &[0], 0));
         assert_eq!(next(&[0], sum), is(&[], &[0], 1));

@@ -12,15 +12,15 @@ use crate::base::text::plain;
 /// A column of the table.
 #[derive(Debug)]
 pub struct ProfColumn {
-    /// What `-c` calls it.
+    /// Its name in `-c`.
     pub key: &'static str,
-    /// Its heading.
+    /// Its header.
     pub header: &'static str,
-    /// For the help text.
+    /// Its description in the help text.
     pub about: &'static str,
-    /// Minimum characters with `-w`; 0 for a column that shares the remaining width.
+    /// Minimum width in characters with `-w`; 0 for a column that shares the remaining width.
     pub width: usize,
-    /// Aligned to the right with `-w`.
+    /// Whether it is aligned to the right with `-w`.
     number: bool,
     cell: Cell,
 }
@@ -28,18 +28,18 @@ pub struct ProfColumn {
 /// How the cells of a column are formatted.
 #[derive(Debug, Clone, Copy)]
 enum Cell {
-    /// SequenceColumns and commas, the kernel's own.
+    /// Numbers and commas, individual for each kernel.
     Own(fn(&mut Vec<u8>, &Line<'_>)),
     /// A text that depends on a shared part of the kernel.
     Shared(Of, fn(&Shared<'_>) -> String),
 }
 
-/// Where the text of a cell comes from that kernels share.
+/// The shared part that a cell's text is derived from.
 struct Shared<'a> {
     rows: &'a KernelRows<'a>,
-    /// Which of its kind.
+    /// Its index among parts of its kind.
     at: usize,
-    /// Columns have fixed width: long cells are shortened.
+    /// Whether columns have a fixed width, so that long cells are shortened.
     fixed: bool,
 }
 
@@ -326,16 +326,16 @@ pub enum TableLayout {
     Spaces,
     /// Every cell quoted, quotes inside doubled (RFC 4180).
     Csv,
-    /// Characters of each column; what does not fit ends in `…`.
+    /// Width of each column in characters; longer cells are cut and end in `…`.
     Fixed(Vec<usize>),
 }
 
 impl TableLayout {
-    /// Columns of fixed width: kernel and parameters share what the others leave of `width`. As in
-    /// PyProf, the space after each column is ignored.
+    /// A layout with columns of fixed width: kernel and parameters share what the others leave of
+    /// `width`. As in PyProf, the space after each column is not counted.
     ///
     /// # Errors
-    /// When the columns need more, with how much.
+    /// When the columns need more width; the message says how much.
     pub fn fixed(columns: &[&ProfColumn], width: usize) -> Result<TableLayout, String> {
         let taken: usize = columns.iter().map(|c| c.width).sum();
         let sharing: Vec<&&ProfColumn> = columns.iter().filter(|c| c.width == 0).collect();
@@ -405,7 +405,7 @@ impl TableLayout {
     }
 }
 
-/// The beginning of a text, at most `width` characters, the last one `…` where something is missing.
+/// The start of a text, at most `width` characters; the last one is `…` if the text was cut.
 fn fitted(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -414,7 +414,7 @@ fn fitted(text: &str, width: usize) -> String {
     kept.chain((width > 0).then_some('…')).collect()
 }
 
-/// A header as PyProf prints it: above a narrow column without its end.
+/// A header as PyProf prints it: shortened above a narrow column.
 fn header(column: &ProfColumn, fixed: bool) -> &'static str {
     let cut = if fixed && column.width > 0 {
         column.header.get(..column.width)
@@ -427,7 +427,7 @@ fn header(column: &ProfColumn, fixed: bool) -> &'static str {
 /// Writes the header and one line per record.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(
     out: &mut dyn Write,
     columns: &[&ProfColumn],
@@ -435,7 +435,7 @@ pub fn write(
     rows: &KernelRows<'_>,
 ) -> io::Result<()> {
     let (between, end) = layout.between();
-    // Headers stand to the left of their column, also above numbers.
+    // Headers are aligned to the left, even above numbers.
     let fixed = matches!(layout, TableLayout::Fixed(_));
     let headers = (columns.iter().enumerate())
         .map(|(at, c)| layout.cell(at, header(c, fixed), false).into_bytes());
@@ -450,10 +450,10 @@ pub fn write(
     Ok(())
 }
 
-/// KernelRows one thread writes without a break.
+/// Number of rows per task.
 const PIECE: usize = 1024;
 
-/// KernelRows of a batch: enough for sixteen threads.
+/// Number of rows per batch: enough for 16 threads.
 const BATCH: usize = 16 * PIECE;
 
 /// The table with every shared text formatted.
@@ -461,7 +461,7 @@ struct Table<'a> {
     columns: &'a [&'a ProfColumn],
     layout: &'a TableLayout,
     rows: &'a KernelRows<'a>,
-    /// By column; empty for a column of numbers.
+    /// The texts by column; empty for a column of numbers.
     ready: Vec<Vec<String>>,
 }
 
@@ -487,7 +487,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The lines of the batch that begins with row `first`, in pieces.
+    /// The lines of the batch that begins with row `first`, in parts.
     fn batch(&self, first: usize) -> Vec<Vec<u8>> {
         let end = self.rows.len().min(first.saturating_add(BATCH));
         let starts: Vec<usize> = (first..end).step_by(PIECE).collect();
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_without_width_share_the_remaining_width() {
+    fn columns_of_width_0_share_the_remaining_width() {
         let all = columns("idx,kernel,params,sil").unwrap();
         let layout = TableLayout::fixed(&all, 57).unwrap();
         assert_eq!(layout, TableLayout::Fixed(vec![7, 20, 20, 10]));
