@@ -1,5 +1,5 @@
 //! Fills a [`Profile`]: the tables of processes, threads, devices and launch configurations, and the
-//! order in which rows are left.
+//! final order of rows.
 
 use rustc_hash::FxHashMap;
 
@@ -24,7 +24,7 @@ pub(super) fn sort_by_start<T>(rows: &mut [T], start: impl Fn(&T) -> i64) {
     }
 }
 
-/// Fills a profile, handing out processes, threads, devices and configurations as rows name them.
+/// Fills a profile, creating processes, threads, devices and configurations when rows refer to them.
 pub(super) struct Builder {
     pub(super) profile: Profile,
     processes: FxHashMap<i64, ProcessId>,
@@ -38,10 +38,10 @@ pub(super) struct Builder {
 /// Identifies a GPU of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum DeviceKey {
-    /// The CUDA ordinal, where the file gives nothing else.
+    /// The CUDA ordinal, if the file contains nothing else.
     Ordinal(u32),
-    /// The ordinal a process uses, and the row of the GPU table it stands for: with
-    /// `CUDA_VISIBLE_DEVICES` every process may call its own GPU number 0.
+    /// The ordinal in a process, and the row of the GPU table that it refers to: with
+    /// `CUDA_VISIBLE_DEVICES`, every process may number its GPU 0.
     Listed { ordinal: u32, gpu: i64 },
 }
 
@@ -100,7 +100,7 @@ impl Builder {
         })
     }
 
-    /// The threads, by the number Nsight Systems gives them: process key and thread in one.
+    /// The threads by their number in Nsight Systems, which combines process key and thread.
     pub(super) fn global_threads(&self) -> Vec<(i64, ThreadId)> {
         let global = |(key, tid): &(i64, u64)| key | tid.cast_signed();
         (self.threads.iter())
@@ -136,8 +136,8 @@ impl Builder {
         })
     }
 
-    /// The processes of correlation ids, for GPU records that do not name theirs: the process of the
-    /// only call with that id, else the only process there is.
+    /// The processes of correlation ids, for GPU records that do not contain theirs: the process of the
+    /// only call with that id, otherwise the only process.
     pub(super) fn owners(&self) -> Owners {
         let mut by_correlation: FxHashMap<SerialNumber, Option<ProcessId>> = FxHashMap::default();
         for call in &self.profile.calls {
@@ -199,7 +199,7 @@ impl Builder {
         let mut order: Vec<(DeviceKey, DeviceId)> =
             self.devices.iter().map(|(k, id)| (*k, *id)).collect();
         order.sort_unstable_by_key(|(key, id)| (key.ordinal(), *key, *id));
-        // Two GPUs with one ordinal differ only in their numbers in the file.
+        // Two GPUs with the same ordinal differ only in their numbers in the file.
         let ambiguous = order
             .windows(2)
             .any(|pair| matches!(pair, [a, b] if a.0.ordinal() == b.0.ordinal()));
@@ -257,7 +257,7 @@ impl Builder {
     }
 }
 
-/// The processes of GPU records that do not name theirs.
+/// The processes of GPU records that do not contain theirs.
 pub(super) struct Owners {
     by_correlation: FxHashMap<SerialNumber, Option<ProcessId>>,
     only: Option<ProcessId>,

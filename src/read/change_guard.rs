@@ -9,12 +9,12 @@ use std::time::SystemTime;
 
 use super::reader::ReadError;
 
-/// The files a profile can consist of: itself, and SQLite's logs beside it.
+/// Suffixes of the files of a profile: the profile and SQLite's logs.
 const PARTS: [&str; 3] = ["", "-wal", "-journal"];
-/// The first bytes of a file, in which SQLite counts its transactions: the header of a database (100
-/// bytes, change counter at 24) or of a write-ahead log (32 bytes, salts at 16); see
+/// Length of the header of a file, in which SQLite counts its transactions: the header of a database
+/// (100 bytes, change counter at 24) or of a write-ahead log (32 bytes, salts at 16); see
 /// <https://www.sqlite.org/fileformat.html>, sections 1.3 and 4.1. The modification time alone is too
-/// coarse: two writes can fall into one tick of the clock.
+/// coarse: two writes can happen in one tick of the clock.
 const HEADER: u64 = 100;
 
 /// The state of a file and its logs at one moment.
@@ -29,9 +29,9 @@ struct Part {
 }
 
 impl ChangeGuard {
-    /// The present state of `path`.
+    /// The current state of `path`.
     pub(crate) fn of(path: &Path) -> ChangeGuard {
-        // The logs lie beside the file that a link points to.
+        // The logs are beside the file that a link points to.
         let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         ChangeGuard(PARTS.map(|suffix| {
             let mut name = OsString::from(real.as_os_str());
@@ -62,7 +62,7 @@ impl ChangeGuard {
 }
 
 impl Part {
-    /// `None` for anything but a regular file, and for an empty one: an empty log means no log.
+    /// `None` if the file is not regular or is empty: an empty log is equivalent to none.
     fn of(path: &Path) -> Option<Part> {
         let meta: Metadata = std::fs::metadata(path).ok()?;
         if !meta.is_file() || meta.len() == 0 {

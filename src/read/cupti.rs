@@ -1,6 +1,6 @@
-//! CUPTI records as the databases of Nsight Systems and nvprof store them: ids, launch
-//! configurations, memory copies, memsets and synchronisations. The columns are the same. What differs,
-//! owners of activities and numbers of enumerations, is [`Cupti`].
+//! CUPTI records in databases of Nsight Systems and nvprof: ids, launch configurations, memory copies,
+//! memsets and synchronizations. The columns are the same. The differences, owners of activities and
+//! numbers of enumerations, are in [`Cupti`].
 
 use super::builder::Builder;
 use super::integer_rows::{columns, for_each_row};
@@ -20,16 +20,16 @@ pub(super) const HOW_TO_CAPTURE: &str = "\n  Capture again with CUDA tracing on,
 pub(super) const RECORD_OPERATORS: &str =
     "run the model under `torch.autograd.profiler.emit_nvtx(record_shapes=True)`";
 
-/// What the two tools store differently.
+/// The differences between the two tools.
 pub(super) trait Cupti: Send {
-    /// The process of an activity: `process` is its column, where the file has one.
+    /// The process of an activity; `process` is its column, if the file has one.
     fn process(
         &mut self,
         builder: &mut Builder,
         process: Option<i64>,
         correlation: Option<SerialNumber>,
     ) -> ProcessId;
-    /// The device that a process calls `ordinal`.
+    /// The device with this ordinal in a process.
     fn device(&self, builder: &mut Builder, process: Option<i64>, ordinal: u32) -> DeviceId;
     /// The meaning of `copyKind`.
     fn copy_kind(&self, number: Option<i64>) -> CopyKind;
@@ -169,8 +169,8 @@ columns!(
     ]
 );
 
-/// Adds the synchronisations of a table to the profile. The API calls must be there already: what was
-/// waited for is taken from them where possible.
+/// Adds the synchronizations of a table to the profile. The API calls must be in the profile already,
+/// because the kind is taken from them if possible.
 pub(super) fn syncs(
     db: &Db,
     table: &str,
@@ -207,11 +207,11 @@ pub(super) const SYNC_KINDS: [(i64, SyncKind); 4] = [
     (4, SyncKind::Context),
 ];
 
-/// The kind of a synchronisation record, from the name of the API call it belongs to.
+/// The kind of a synchronization record, from the name of its API call.
 ///
-/// The call is more reliable than the record: exports of 2024 number the kinds from 0 under an
-/// enumeration that numbers them from 1, others file `cudaStreamWaitEvent` under stream
-/// synchronisation, and `cudaEventQuery` leaves a record although it never waits.
+/// The call is more reliable than the record: exports of 2024 number the kinds from 0 although their
+/// enumeration starts at 1, others classify `cudaStreamWaitEvent` as stream synchronization, and
+/// `cudaEventQuery` has a record although it never waits.
 fn sync_kind_of_call(name: &str) -> Option<SyncKind> {
     let has = |word: &str| name.contains(word);
     if has("StreamWaitEvent") {
@@ -229,7 +229,7 @@ fn sync_kind_of_call(name: &str) -> Option<SyncKind> {
     }
 }
 
-/// Replaces the kinds of synchronisations by those of the calls they belong to, where these have one.
+/// Replaces the kinds of synchronizations by those of their calls, if these have one.
 pub(super) fn take_sync_kinds_from_calls(profile: &mut Profile) {
     if profile.syncs.is_empty() {
         return;
@@ -272,7 +272,7 @@ pub(super) fn id32(value: Option<i64>) -> Option<u32> {
         .or_else(|| i32::try_from(value).ok().map(i32::cast_unsigned))
 }
 
-/// The correlation id of a record. CUPTI counts from 1; 0 stands for "none".
+/// The correlation id of a record. CUPTI counts from 1; 0 means "none".
 pub(super) fn correlation(value: Option<i64>) -> Option<SerialNumber> {
     let id = match value? {
         0 => return None,

@@ -1,9 +1,9 @@
-//! Tables of whole numbers, read without a [`Sink`] of their own.
+//! Reads tables of whole numbers without a separate [`Sink`].
 
 use super::reader::{Progress, ReadError};
 use super::sqlite::{Cells, Db, Sink};
 
-/// Rows of whole numbers, `None` where a column is absent or holds something else.
+/// Rows of whole numbers; `None` if a column is absent or has another type.
 #[derive(Clone)]
 struct IntegerRows<C, const N: usize> {
     rows: Vec<[Option<i64>; N]>,
@@ -25,7 +25,7 @@ impl<C: Columns, const N: usize> Sink for IntegerRows<C, N> {
     }
 }
 
-/// The rows of `table`, in row order; `None` for what is not a whole number.
+/// The rows of `table`, in row order; `None` for values that are not whole numbers.
 pub(super) fn rows<C: Columns, const N: usize>(
     db: &Db,
     table: &str,
@@ -37,8 +37,8 @@ pub(super) fn rows<C: Columns, const N: usize>(
     Ok(rows)
 }
 
-/// Shows the rows of `table` to `take` one by one, in row order, while other threads read what
-/// follows.
+/// Passes the rows of `table` to `take` one by one, in row order, while other threads read the
+/// following rows.
 pub(super) fn for_each_row<C: Columns, const N: usize>(
     db: &Db,
     table: &str,

@@ -1,10 +1,10 @@
-//! The first bytes of files.
+//! Recognizes files by their first bytes.
 
-/// How many bytes of a file are looked at to recognize it.
+/// The number of bytes that are read to recognize a file.
 pub(super) const HEAD_BYTES: u64 = 4096;
 
 const SQLITE: &[u8] = b"SQLite format 3\0";
-/// Bytes every gzip file begins with.
+/// The first bytes of every gzip file.
 pub(super) const GZIP: &[u8] = &[0x1f, 0x8b];
 
 /// Whether the bytes begin like an SQLite database.

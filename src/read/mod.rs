@@ -1,7 +1,7 @@
 //! Floor 2: reads profiles, one module per input format behind the trait [`Reader`].
 //!
-//! Every difference between schemas is absorbed here and nowhere else. Files are opened read-only and
-//! never changed, and nothing in them is executed.
+//! All differences between schemas are handled here. Files are opened read-only and never changed, and
+//! nothing in them is executed.
 
 use std::path::Path;
 
@@ -38,15 +38,14 @@ pub const READERS: &[&dyn Reader] = &[&nvprof::Nvprof, &nsys::Nsys, &kineto::Kin
 
 /// Recognizes a file by its content and reads it.
 ///
-/// The file is opened read-only, and nothing is created beside it.
-/// Kernels, calls and ranges of the profile are sorted by start, ties by file order; the result
-/// does not depend on the number of threads. A trace may also be read from a pipe.
+/// The file is opened read-only, and nothing is created beside it. Kernels, calls and ranges of the
+/// profile are sorted by start, ties by file order; the result does not depend on the number of
+/// threads. A trace may also be read from a pipe.
 ///
 /// # Errors
-/// One [`ReadError`] with what was expected, what was found and what to do: no such file, a folder,
-/// an empty file, another kind of file, the database of another program, one that is damaged or cut
-/// short, or one that another program writes to meanwhile. A part of a database is never returned as
-/// if it were all of it.
+/// A [`ReadError`] with the expectation, the problem and the remedy: no such file, a folder, an empty
+/// file, another kind of file, the database of another program, a damaged or truncated database, or one
+/// that another program is writing to. A part of a database is never returned as if it were complete.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
     open_with(path, None, progress)
 }
@@ -111,7 +110,7 @@ pub fn is_profile(path: &Path) -> bool {
     }
 }
 
-/// What to do with a folder in which no file is a profile, given what its files are.
+/// The remedy for a folder without profiles, depending on the files in it.
 pub fn folder_remedy(folder: &Path) -> String {
     recognize::folder_remedy(folder)
 }
@@ -124,7 +123,7 @@ pub fn recognize(path: &Path) -> Result<&'static Format, ReadError> {
     Ok(reader(path)??.format())
 }
 
-/// The reader of a file, or an error that says what the file is instead.
+/// The reader of a file, or an error that describes the file.
 fn reader(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadError> {
     let head = recognize::head(path)?;
     let tables = if magic::is_sqlite(&head) {

@@ -1,8 +1,8 @@
-//! Names of rows while a table is read: numbers in place of texts, and the string table behind them.
+//! Names of rows while a table is read: numbers instead of texts, and the string table behind them.
 //!
-//! A table is read in parts, by all threads at once. A name is first a [`PartName`], which counts
-//! for one part; then a [`TableName`], once the part has been added to its table; and a [`StrId`]
-//! of the profile when the string table of the file has been read.
+//! A table is read in parts, by all threads at once. A name is first a [`PartName`], which is valid for
+//! one part; then a [`TableName`], once the part has been added to its table; and a [`StrId`] of the
+//! profile when the string table of the file has been read.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::reader::{Progress, ReadError};
 use super::sqlite::{Cells, Db, Sink};
 use crate::profile::{StrId, Strings};
 
-/// Numbers distinct values in order of first appearance. The last value is remembered: neighbouring
+/// Numbers distinct values in order of first appearance. The last value is cached, because neighbouring
 /// rows are often equal.
 #[derive(Debug, Clone)]
 pub(super) struct Distinct<T> {
@@ -33,7 +33,7 @@ impl<T> Default for Distinct<T> {
 }
 
 impl<T: Copy + Eq + Hash> Distinct<T> {
-    /// The number of `value`, a new one when it is new.
+    /// The number of `value`; a new number for a new value.
     pub(super) fn number(&mut self, value: T) -> u32 {
         if let Some((last, number)) = self.last
             && last == value
@@ -49,13 +49,13 @@ impl<T: Copy + Eq + Hash> Distinct<T> {
         number
     }
 
-    /// The values, each at its number.
+    /// The values, indexed by their numbers.
     pub(super) fn values(&self) -> &[T] {
         &self.values
     }
 }
 
-/// How a row gives its name.
+/// How a row stores its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum NameSource {
     /// An id of the string table.
@@ -109,7 +109,7 @@ pub(super) struct PartName(u32);
 #[derive(Debug, Clone, Default)]
 pub(super) struct PartNames {
     names: Names,
-    /// Names of the table, as far as [`TableNames::add`] has seen this part.
+    /// The number in the table of each name that was in this part at the last [`TableNames::add`].
     in_table: Vec<TableName>,
 }
 
@@ -130,12 +130,12 @@ impl PartNames {
         self.names.ids()
     }
 
-    /// What `name` is called in the table this part was added to.
+    /// The name in the table that this part was added to.
     pub(super) fn in_table(&self, name: PartName) -> Option<TableName> {
         self.in_table.get(name.0 as usize).copied()
     }
 
-    /// The strings of the names, for parts that belong to no [`TableNames`].
+    /// The strings of the names, for parts without a [`TableNames`].
     pub(super) fn resolve(&self, table: &StringTable, into: &mut Strings) -> PartStrings {
         PartStrings(self.names.resolve(table, into))
     }
@@ -160,7 +160,7 @@ pub(super) struct TableName(u32);
 pub(super) struct TableNames(Names);
 
 impl TableNames {
-    /// Adds the names of a part that are new since it was last added.
+    /// Adds the names of a part that are new since the last call.
     pub(super) fn add(&mut self, part: &mut PartNames) {
         let known = part.in_table.len();
         for name in part.names.sources.values().iter().skip(known) {
@@ -191,26 +191,26 @@ impl TableStrings {
         self.0.get(name.0 as usize).copied()
     }
 
-    /// What `map` makes of the string of every name, once each.
+    /// The results of `map` for the strings of all names.
     pub(super) fn map<T>(&self, map: impl FnMut(StrId) -> T) -> Vec<T> {
         self.0.iter().copied().map(map).collect()
     }
 }
 
 impl TableName {
-    /// The place of the name in [`TableStrings::map`].
+    /// The index of the name in [`TableStrings::map`].
     pub(super) fn idx(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The strings of a file that some row refers to, by their id.
+/// The strings of a file that rows refer to, by id.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StringTable(FxHashMap<i64, Box<str>>);
 
 impl StringTable {
-    /// Reads the strings with these ids. The rest stays unread: environment variables of the captured
-    /// machine are among them.
+    /// Reads the strings with these ids. Others are not read, because they include environment
+    /// variables of the captured machine.
     pub(super) fn read(
         db: &Db,
         table: &str,

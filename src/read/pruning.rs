@@ -1,7 +1,7 @@
-//! How the stage that uses ranges tells readers which ones it needs.
+//! Interface through which the stage that uses ranges tells readers which ones it needs.
 //!
-//! More than half of the ranges of a large file enclose no GPU work and name nothing that is
-//! reported. [`crate::correlate`] decides which; a reader only passes its rows on.
+//! More than half of the ranges of a large file enclose no GPU work and name nothing that is reported.
+//! [`crate::correlate`] decides which; a reader only passes its rows on.
 
 use crate::profile::{HostRange, ProcessId, Profile, SerialNumber, Strings, ThreadId};
 
@@ -11,21 +11,22 @@ pub trait Pruning: Sync {
     /// Returns `None` if every range is needed.
     fn start(&self, profile: &Profile) -> Option<Box<dyn PartPruner>>;
 
-    /// Adds those of the deferred ranges that are needed to the profile, in order of start, and
-    /// counts the others in [`Profile::pruned_ranges`].
+    /// Adds the needed ranges among the deferred ones to the profile, in order of start, and counts the
+    /// others in [`Profile::pruned_ranges`].
     fn restore(&self, deferred: DeferredRanges, profile: &mut Profile);
 
-    /// Removes the ranges that are not needed from a profile that is complete.
+    /// Removes the ranges that are not needed from a complete profile.
     fn prune(&self, profile: &mut Profile);
 }
 
-/// Prunes the ranges of one part of a file after the other.
+/// Prunes the ranges of one part of a file, batch by batch.
 pub trait PartPruner: Send + Sync {
-    /// Returns a pruner for another part of the same file, whose texts and threads have numbers of
-    /// their own.
+    /// Returns a pruner for another part of the same file, whose texts and threads are numbered
+    /// independently.
     fn for_another_part(&self) -> Box<dyn PartPruner>;
 
-    /// Removes what is not needed from `ranges`: consecutive ranges of the file in order of start.
+    /// Removes ranges that are not needed from `ranges`: consecutive ranges of the file in order of
+    /// start.
     fn prune(&mut self, ranges: &mut Vec<HostRange>, part: &Part<'_>, removed: &mut RemovedRanges);
 }
 
@@ -35,7 +36,7 @@ impl Clone for Box<dyn PartPruner> {
     }
 }
 
-/// What the numbers in the ranges of one part of a file stand for.
+/// The meanings of the numbers in the ranges of one part of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
     /// The texts. A range whose text has a number beyond them is always kept.
@@ -45,7 +46,7 @@ pub struct Part<'a> {
     pub threads: &'a [Option<ThreadId>],
 }
 
-/// What was removed from the ranges of one part of a file.
+/// The ranges removed from one part of a file.
 #[derive(Debug, Clone, Default)]
 pub struct RemovedRanges {
     /// Number of ranges that are not needed.
@@ -64,6 +65,6 @@ pub struct DeferredRanges {
     pub ranges: Vec<HostRange>,
     /// Sequence numbers of the backward nodes.
     pub nodes: Vec<(ProcessId, SerialNumber)>,
-    /// Whether all of them are needed: there are backward nodes whose numbers are not known.
+    /// Whether all of them are needed, because there are backward nodes with unknown numbers.
     pub all_needed: bool,
 }

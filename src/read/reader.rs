@@ -1,4 +1,4 @@
-//! What a reader of an input format provides and what it is given.
+//! The interface of readers of input formats.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use crate::profile::{Format, Profile};
 pub trait Reader: Sync {
     /// The format it reads.
     fn format(&self) -> &'static Format;
-    /// Whether the file is of this format, and why or why not. Looks at the content, never at the name.
+    /// Whether the file is of this format, with the reason. Depends on the content, never on the name.
     fn sniff(&self, input: &Input<'_>) -> Sniff;
     /// Reads the whole file.
     ///
     /// # Errors
-    /// When nothing can be read. What is merely missing becomes a note of the profile.
+    /// When nothing can be read. Missing data is mentioned in a note of the profile.
     fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError>;
     /// Reads the file without the ranges that are not needed. A reader of large files overrides this
     /// to remove them while it reads.
@@ -33,19 +33,19 @@ pub trait Reader: Sync {
     }
 }
 
-/// What a reader looks at to recognize its format.
+/// The data from which a reader recognizes its format.
 #[derive(Debug)]
 pub struct Input<'a> {
     /// The file.
     pub path: &'a Path,
     /// Its first bytes, at most 4 KiB.
     pub head: &'a [u8],
-    /// Its table names, when it is a readable SQLite database.
+    /// Its table names, if it is a readable SQLite database.
     pub tables: Option<&'a [String]>,
 }
 
 impl Input<'_> {
-    /// Whether the name of any table begins so. Case does not matter, as in SQLite.
+    /// Whether the name of any table begins with `beginning`. Case is ignored, as in SQLite.
     pub(super) fn has_table_like(&self, beginning: &str) -> bool {
         self.tables.unwrap_or_default().iter().any(|name| {
             name.get(..beginning.len())
@@ -71,11 +71,11 @@ pub enum Sniff {
     No(String),
 }
 
-/// Is told how far the reading of a file has come. The default methods do nothing.
+/// Receives the progress of reading a file. The default methods do nothing.
 pub trait Progress: Sync {
-    /// A phase begins, which reads `total` rows or bytes, if that is known.
+    /// Called when a phase begins, which reads `total` rows or bytes, if known.
     fn phase(&self, _name: &str, _total: Option<u64>) {}
-    /// So many more rows or bytes of the phase have been read.
+    /// Called when this many more rows or bytes of the phase have been read.
     fn advance(&self, _rows: u64) {}
 }
 
@@ -84,14 +84,15 @@ pub trait Progress: Sync {
 pub struct NoProgress;
 impl Progress for NoProgress {}
 
-/// Why a file could not be read. Its message is `PATH: PROBLEM`, then the remedy in a line of its own.
+/// The reason why a file could not be read. Its message is `PATH: PROBLEM`, then the remedy in a
+/// separate line.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {problem}\n  {remedy}")]
 pub struct ReadError {
-    /// The file, as the user gave it.
+    /// The file as given by the user.
     pub path: String,
-    /// What was expected, and what was found.
+    /// The expectation and the problem.
     pub problem: String,
-    /// What to do about it.
+    /// How to solve the problem.
     pub remedy: String,
 }

@@ -1,4 +1,4 @@
-//! Recognizes files that are not profiles, by their first bytes, and says how to get a profile.
+//! Recognizes files that are not profiles by their first bytes, and explains how to get a profile.
 
 use std::fs::File;
 use std::io::Read;
@@ -55,7 +55,7 @@ pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
 
 /// The names of the entries of a folder, sorted.
 fn names_in(path: &Path) -> Vec<String> {
-    /// The number of entries listed: a folder may hold millions.
+    /// Maximum number of entries listed: a folder may contain millions.
     const MOST: usize = 10_000;
     let mut names: Vec<String> = std::fs::read_dir(path)
         .into_iter()
@@ -69,7 +69,7 @@ fn names_in(path: &Path) -> Vec<String> {
 
 /// The paths of some files of a folder, one per line, quoted for a shell.
 fn commands(path: &Path, found: &[&String]) -> String {
-    /// The number of files listed.
+    /// Maximum number of files listed.
     const SHOWN: usize = 4;
     let mut lines: Vec<String> = found
         .iter()
@@ -89,7 +89,7 @@ fn is_log(name: &str) -> bool {
 const TRACES_BESIDE_LOGS: &str = "its scalars say nothing about the GPU; write traces beside them: \
      `torch.profiler.profile(on_trace_ready=tensorboard_trace_handler(\"log\"), ...)`";
 
-/// What to do with a folder in which no file is a profile, by its content.
+/// The remedy for a folder without profiles, depending on its content.
 pub(super) fn folder_remedy(path: &Path) -> String {
     let names = names_in(path);
     let reports: Vec<&String> = names.iter().filter(|name| is_report(name)).collect();
@@ -117,7 +117,7 @@ pub(super) fn folder_remedy(path: &Path) -> String {
         .to_owned()
 }
 
-/// The error for a folder: lists the files in it that may be profiles, by their names.
+/// The error for a folder: lists the files in it that may be profiles, based on their names.
 fn folder(path: &Path) -> ReadError {
     let names = names_in(path);
     let with = |wanted: fn(&str) -> bool| -> Vec<&String> {
@@ -178,7 +178,7 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 /// Whether a file is a report of Nsight Systems, by its name: the format has no published signature.
-/// Only the text of a remedy depends on it.
+/// Affects only the text of a remedy.
 fn is_report(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     [".nsys-rep", ".qdrep", ".qdstrm"]
@@ -186,7 +186,7 @@ fn is_report(name: &str) -> bool {
         .any(|end| lower.ends_with(end))
 }
 
-/// The most bytes that are read from a pipe; no trace is longer.
+/// Maximum number of bytes read from a pipe; no trace is longer.
 const MAX_STREAM: u64 = 8 << 30;
 
 /// Whether a path names a pipe (`/dev/stdin` after `zcat`, `<(...)` of a shell).
@@ -203,11 +203,11 @@ pub(super) fn is_stream(path: &Path) -> bool {
     }
 }
 
-/// Copies what comes out of a pipe to a temporary file, which is deleted with the handle: a trace is read
-/// more than once.
+/// Copies the data of a pipe to a temporary file, which is deleted with the handle, because a trace is
+/// read more than once.
 ///
 /// # Errors
-/// When it does not begin like a trace, cannot be read, or never ends.
+/// When the data does not begin like a trace, cannot be read, or never ends.
 pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
     let fail = |problem: String, remedy: &str| ReadError {
         path: path.display().to_string(),
@@ -241,7 +241,8 @@ pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
     Ok(file)
 }
 
-/// The error for a file that no reader recognizes: what it is, and how to get a profile instead.
+/// The error for a file that no reader recognizes: describes the file, and explains how to get a
+/// profile instead.
 pub(super) fn not_a_profile(path: &Path, head: &[u8]) -> ReadError {
     let (found, remedy) = describe(path, head);
     ReadError {
@@ -254,7 +255,7 @@ pub(super) fn not_a_profile(path: &Path, head: &[u8]) -> ReadError {
     }
 }
 
-/// First bytes of files that are given instead of a profile, what they are, and what to do.
+/// First bytes of files that are given instead of a profile, with a description and the remedy.
 const BEGINNINGS: &[(&[u8], &str, &str)] = &[
     (
         b"version https://git-lfs.github.com",
@@ -319,7 +320,7 @@ fn describe(path: &Path, head: &[u8]) -> (&'static str, String) {
             "write a database with `nvprof -o net.nvprof python train.py` and give that".into(),
         );
     }
-    // Protocol 2 to 5 of Python's pickle; PyTorch dumps its memory snapshots so.
+    // Protocol 2 to 5 of Python's pickle, which PyTorch uses for its memory snapshots.
     if matches!(head, [0x80, 2..=5, ..]) {
         return (
             if has("device_traces") || has("segments") {
@@ -400,7 +401,7 @@ pub(super) fn other_database(path: &Path, tables: &[String]) -> ReadError {
         (names, true) => format!("{}, ...", names.join(", ")),
         (names, false) => names.join(", "),
     };
-    // DLProf calls its database `dlprof_dldb.sqlite` and keeps only aggregates in it.
+    // The database of DLProf is `dlprof_dldb.sqlite` and contains only aggregates.
     let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase());
     if name.is_some_and(|n| n.contains("dlprof") || n.contains("dldb")) {
         return ReadError {

@@ -1,18 +1,18 @@
-//! Accounts for rows that cannot be read as they stand.
+//! Counts rows that cannot be read, or only after a repair.
 
 use crate::base::units;
 use crate::profile::{Profile, Span};
 
-/// Times beyond this, in ns (146 years either way), are damaged. nvprof counts from 1970, Nsight
+/// Maximum time in ns (146 years either way); later times are damaged. nvprof counts from 1970, Nsight
 /// Systems from the start of the capture.
 const TIME_LIMIT: i64 = 1 << 62;
-/// An activity or a call longer than this, in ns (30 days), has a damaged end time.
+/// Maximum length of an activity or a call in ns (30 days); the end time of a longer one is damaged.
 const LONGEST: i64 = 30 * 24 * 3600 * 1_000_000_000;
 
 /// Counts the rows of one table that were skipped or repaired, by reason.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SkippedRows {
-    /// All rows of the table that were read.
+    /// Number of rows of the table that were read.
     pub(super) rows: u64,
     no_start: u64,
     no_end: u64,
@@ -24,7 +24,7 @@ pub(super) struct SkippedRows {
 }
 
 impl SkippedRows {
-    /// The start of a row, if it is a plausible time.
+    /// The start of a row, if it is plausible.
     pub(super) fn start(&mut self, start: Option<i64>) -> Option<i64> {
         let start = start.filter(|t| (-TIME_LIMIT..=TIME_LIMIT).contains(t));
         if start.is_none() {
@@ -33,7 +33,7 @@ impl SkippedRows {
         start
     }
 
-    /// A closed interval; one that ends before it starts keeps its start and has no length.
+    /// A closed interval. One that ends before it starts keeps its start and has length 0.
     pub(super) fn span(&mut self, start: Option<i64>, end: Option<i64>) -> Option<Span> {
         let start = self.start(start)?;
         let end = end.filter(|&t| t <= TIME_LIMIT && t.saturating_sub(start) <= LONGEST);
@@ -67,7 +67,7 @@ impl SkippedRows {
         owner
     }
 
-    /// A quantity that a row is skipped without.
+    /// A required value of a row; a row without it is skipped.
     pub(super) fn value<T>(&mut self, value: Option<T>) -> Option<T> {
         if value.is_none() {
             self.no_value = self.no_value.saturating_add(1);
@@ -86,7 +86,7 @@ impl SkippedRows {
         self.reversed += other.reversed;
     }
 
-    /// Adds notes on what was skipped to the profile. `owner` and `value` name those columns of this
+    /// Adds notes about the skipped rows to the profile. `owner` and `value` name those columns of this
     /// table, `kind` its rows.
     pub(super) fn note(&self, profile: &mut Profile, kind: &str, owner: &str, value: &str) {
         let rows = units::count(self.rows);

@@ -1,9 +1,10 @@
 //! Reads SQLite files fast, without changing them or creating files beside them.
 //!
-//! Schemas differ between versions of a tool, so a [`Sink`] names the columns it wants, and [`Db::scan`]
-//! finds out which of them the file has. Ordinary tables are read from their [`pages`]. Rows of other
-//! tables are passed to the sink by an aggregate function inside SQLite, which saves a call per row and
-//! column. Large tables are read in parts by all threads, and the sinks are returned in rowid order.
+//! Schemas differ between versions of a tool, so a [`Sink`] names the columns it needs, and
+//! [`Db::scan`] determines which of them the file has. Ordinary tables are read from their [`pages`].
+//! Rows of other tables are passed to the sink by an aggregate function inside SQLite, which saves a
+//! call per row and column. Large tables are read in parts by all threads, and the sinks are returned
+//! in rowid order.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,7 +25,7 @@ mod pages;
 use chunk::Chunk;
 use pages::{Broken, Layout, Leaves, Pages, Wanted};
 
-/// The fewest bytes that a row takes. Bounds the number of rows of a file: rowids may have gaps, so their
+/// Minimum number of bytes per row. Bounds the number of rows of a file: rowids may have gaps, so their
 /// span alone does not.
 const ROW_BYTES: u64 = 64;
 /// Leaf pages per part of a table; each has some tens of rows.
@@ -32,8 +33,8 @@ const CHUNK_LEAVES: usize = 256;
 
 /// Receives the rows of one table. Cloned for parts of the table that are read at the same time.
 pub(super) trait Sink: Clone + Send + Sync + 'static {
-    /// The columns wanted, in the order [`Cells`] numbers them. `a|b` is the first of them that
-    /// exists and is not NULL; `a=7` is 7 in files that have no such column (otherwise NULL).
+    /// The needed columns, in the order in which [`Cells`] numbers them. `a|b` is the first of them
+    /// that exists and is not NULL; `a=7` is 7 in files without this column (otherwise NULL).
     const COLUMNS: &'static [&'static str];
     /// Receives one row.
     fn row(&mut self, cells: &Cells<'_, '_>);
@@ -41,7 +42,7 @@ pub(super) trait Sink: Clone + Send + Sync + 'static {
     fn finish(&mut self) {}
 }
 
-/// The columns of one row that a [`Sink`] wants.
+/// The columns of one row that a [`Sink`] needs.
 pub(super) enum Cells<'a, 'c> {
     Sql(&'a Context<'c>),
     Page(pages::Row<'a>),
@@ -72,7 +73,7 @@ impl<'a> Cells<'a, '_> {
     }
 }
 
-/// An integer, also where a file without column types stores it as a real.
+/// An integer, or a real with an integral value, as in files without column types.
 pub(super) fn int(value: ValueRef<'_>) -> Option<i64> {
     match value {
         ValueRef::Integer(i) => Some(i),
@@ -81,12 +82,12 @@ pub(super) fn int(value: ValueRef<'_>) -> Option<i64> {
     }
 }
 
-/// A table as the file declares it.
+/// A table as declared in the file.
 #[derive(Debug, Clone, Default)]
 struct Table {
     name: String,
     columns: Vec<String>,
-    /// A name of the rowid that no column hides; `None` for `WITHOUT ROWID` tables.
+    /// A name of the rowid that is not shadowed by a column; `None` for `WITHOUT ROWID` tables.
     rowid: Option<&'static str>,
     /// Set for a table whose pages can be read directly.
     stored: Option<Stored>,
@@ -112,7 +113,7 @@ struct Entry {
 #[derive(Debug, Clone)]
 struct Opener {
     uri: String,
-    /// Whether a write-ahead log has to be read along.
+    /// Whether there is a write-ahead log to read.
     wal: bool,
     /// Whether there is neither a log nor a journal.
     alone: bool,
@@ -136,7 +137,7 @@ impl Db {
     /// # Errors
     /// When the file is damaged, needs a recovery that would write to it, or cannot be opened.
     pub(super) fn open(path: &Path) -> Result<Db, ReadError> {
-        // SQLite looks for the side files beside the file a link points to.
+        // SQLite looks for the side files beside the file that a link points to.
         let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let head = super::recognize::head(path)?;
         check_length(path, &real, &head)?;
@@ -155,7 +156,7 @@ impl Db {
         })
     }
 
-    /// Table names as the file spells them, sorted.
+    /// Table names as spelled in the file, sorted.
     pub(super) fn table_names(&self) -> Vec<String> {
         self.tables.values().map(|t| t.name.clone()).collect()
     }
@@ -182,7 +183,7 @@ impl Db {
             table.rowid = names.into_iter().find(|n| !table.has(n));
             if columns.plain {
                 let (root, declared) = root(&self.conn, &entry.name).map_err(failed)?;
-                // `INTEGER PRIMARY KEY DESC` is no other name of the rowid, for compatibility.
+                // For compatibility, `INTEGER PRIMARY KEY DESC` is not another name of the rowid.
                 let odd = columns.alias.is_some() && declared.to_ascii_uppercase().contains("DESC");
                 let alias = columns.alias;
                 table.stored = root.filter(|_| !odd).map(|root| Stored { root, alias });
@@ -202,8 +203,8 @@ impl Db {
             .map_err(|e| error(&self.path, &e))
     }
 
-    /// Rows of a small table whose second column is text (bytes that are not UTF-8 are replaced).
-    /// Empty when the table does not exist or lacks a column.
+    /// Rows of a small table whose second column is text (bytes that are not UTF-8 are replaced). Empty
+    /// if the table does not exist or lacks a column.
     pub(super) fn pairs(
         &self,
         table: &str,
@@ -240,7 +241,7 @@ impl Db {
         run().map_err(|e| error(&self.path, &e))
     }
 
-    /// Passes every row of a table to clones of `sink` and returns them in row order; none when the table
+    /// Passes every row of a table to clones of `sink` and returns them in row order; none if the table
     /// does not exist.
     pub(super) fn scan<S: Sink>(
         &self,
@@ -256,8 +257,8 @@ impl Db {
     }
 
     /// Passes every row of a table to clones of `sink`, part by part, and each filled one to `take`, in
-    /// row order. `take` must empty the rows: a sink is filled again, so that later parts reuse what it
-    /// has interned and its memory.
+    /// row order. `take` must remove the rows: a sink is filled again, so that later parts reuse its
+    /// memory and the values it has interned.
     pub(super) fn stream<S: Sink>(
         &self,
         table: &str,
@@ -314,7 +315,7 @@ impl Db {
         }
     }
 
-    /// An upper bound of the rows of a table; 0 for one that does not exist.
+    /// An upper bound of the number of rows of a table; 0 if it does not exist.
     pub(super) fn most_rows(&self, table: &str) -> Result<usize, ReadError> {
         let Some(table) = self.table(table)? else {
             return Ok(0);
@@ -336,7 +337,7 @@ impl Db {
             return Ok(vec![Chunk::ALL]);
         };
         let name = quote(&table.name);
-        // Two sub-selects: SQLite answers each from the end of the tree, but both in one scan.
+        // Two sub-selects: SQLite computes each from the end of the tree, but both together by a scan.
         let sql =
             format!("SELECT (SELECT min({rowid}) FROM {name}), (SELECT max({rowid}) FROM {name})");
         let (low, high): (Option<i64>, Option<i64>) = self
@@ -348,8 +349,8 @@ impl Db {
         Ok(Chunk { low, high }.split(self.bytes / ROW_BYTES))
     }
 
-    /// Whether these ranges find every row. In a damaged table rows may be out of order; then SQLite
-    /// silently finds only some of them.
+    /// Whether these ranges find every row. In a damaged table, rows may be out of order, and SQLite
+    /// then silently finds only some of them.
     fn finds_all(&self, table: &Table, chunks: &[Chunk]) -> rusqlite::Result<bool> {
         let Some(rowid) = table.rowid else {
             return Ok(true);
@@ -367,7 +368,7 @@ impl Db {
     }
 }
 
-/// A connection to a file that cannot change it. Tables are not looked at.
+/// A read-only connection to a file. Its tables are not read.
 pub(super) fn connect(path: &Path) -> Result<Connection, ReadError> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     check_length(path, &real, &super::recognize::head(path)?)?;
@@ -386,7 +387,7 @@ impl Table {
         self.columns.iter().any(|c| c.eq_ignore_ascii_case(column))
     }
 
-    /// The arguments of the collecting function: the wanted columns that exist.
+    /// The arguments of the collecting function: the needed columns that exist.
     fn select(&self, wanted: &[&'static str]) -> Vec<String> {
         wanted
             .iter()
@@ -404,7 +405,7 @@ impl Table {
             .collect()
     }
 
-    /// The same, for rows that are read from their pages.
+    /// The layout of the needed columns, for rows that are read from their pages.
     fn layout(&self, wanted: &[&'static str], alias: Option<usize>) -> Layout {
         let column = |name: &str| {
             self.columns
@@ -474,7 +475,7 @@ fn scan_pages<S: Sink>(
 }
 
 /// Fills sinks with the parts of a table on all threads and passes them to `take` in order. `open` is
-/// called once per thread; what it returns fills a sink with the part of the given number.
+/// called once per thread; the function that it returns fills a sink with the part of the given number.
 fn parallel<S: Sink, E: Send, W: FnMut(usize, S) -> Result<S, E>>(
     parts: usize,
     open: impl Fn() -> Result<W, E> + Sync,
@@ -501,7 +502,7 @@ fn parallel<S: Sink, E: Send, W: FnMut(usize, S) -> Result<S, E>>(
     };
     let attempt = || {
         if let Err(error) = work() {
-            // No thread begins another part.
+            // Stops all threads from starting another part.
             queue.store(parts, Ordering::Relaxed);
             if let Ok(mut slot) = failed.lock() {
                 slot.get_or_insert(error);
@@ -522,12 +523,12 @@ fn parallel<S: Sink, E: Send, W: FnMut(usize, S) -> Result<S, E>>(
     }
 }
 
-/// Passes filled sinks on in order. The thread that has filled one also passes on those that are next,
+/// Passes filled sinks on in order. The thread that has filled one also passes on those that follow,
 /// unless another thread is doing so.
 struct InOrder<S, F> {
     filled: Mutex<BTreeMap<usize, S>>,
     spare: Mutex<Vec<S>>,
-    /// The number of the next sink, and the function that takes it.
+    /// The number of the next sink, and the function that receives it.
     taker: Mutex<(usize, F)>,
 }
 
@@ -625,7 +626,7 @@ impl Scan<'_> {
         let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
         let rows = match self.rowid {
             Some(rowid) => conn.query_row(
-                // An index that covers the columns would be walked in its own order: `NOT INDEXED`.
+                // An index that covers the columns would be walked in index order, hence `NOT INDEXED`.
                 &format!("{all} NOT INDEXED WHERE {rowid} BETWEEN ?1 AND ?2"),
                 params![chunk.low, chunk.high],
                 count,
@@ -633,7 +634,7 @@ impl Scan<'_> {
             None => conn.query_row(&all, [], count)?,
         };
         self.progress.advance(u64::try_from(rows).unwrap_or(0));
-        // The function is not initialized when there are no rows.
+        // The function is not initialized if there are no rows.
         let taken = |slot: &Mutex<Option<S>>| slot.lock().ok().and_then(|mut slot| slot.take());
         taken(&filled)
             .or_else(|| taken(&empty))
@@ -644,9 +645,9 @@ impl Scan<'_> {
 impl Opener {
     /// Chooses how to open `real`, an absolute path without links.
     ///
-    /// With nothing beside it the file is declared immutable, so that SQLite creates nothing. A
-    /// write-ahead log must be read along: on Unix through the lock-free file layer, which keeps
-    /// the log's index in memory instead of in a new `-shm` file.
+    /// Without side files, the file is declared immutable, so that SQLite creates nothing. A
+    /// write-ahead log must be read too: on Unix through the lock-free file layer, which keeps the
+    /// log's index in memory instead of in a new `-shm` file.
     fn of(real: &Path) -> Opener {
         let holds = |suffix| std::fs::metadata(beside(real, suffix)).is_ok_and(|m| m.len() > 0);
         let (wal, journal) = (holds("-wal"), holds("-journal"));
@@ -694,13 +695,13 @@ fn file_uri(path: &Path) -> String {
     let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec();
     #[cfg(not(unix))]
     let bytes = {
-        // `\\?\C:\x` is what canonicalising gives on Windows; SQLite wants `/C:/x`.
+        // Canonical paths on Windows have the form `\\?\C:\x`; SQLite expects `/C:/x`.
         let text = path.to_string_lossy().replace('\\', "/");
         let text = text.strip_prefix("//?/").unwrap_or(&text);
         format!("/{}", text.trim_start_matches('/')).into_bytes()
     };
     if bytes.starts_with(b"//") {
-        // Otherwise the first component would be taken for a host name.
+        // Otherwise, the first component would be interpreted as a host name.
         uri.push_str("//");
     }
     for byte in bytes {
@@ -714,7 +715,7 @@ fn file_uri(path: &Path) -> String {
 }
 
 /// Checks the length of a database against its header (<https://www.sqlite.org/fileformat.html>,
-/// offsets 16, 24, 28 and 92). A shorter file is a truncated copy, even if what is there can be read.
+/// offsets 16, 24, 28 and 92). A shorter file is a truncated copy, even if its content can be read.
 fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> {
     let long = |at: usize| -> u64 {
         head.get(at..at + 4)
@@ -727,7 +728,7 @@ fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> 
     let expected = page.saturating_mul(long(28));
     if header_valid && is < expected && !beside(real, "-wal").exists() {
         if beside(real, "-journal").exists() {
-            // The header is written before the pages it counts.
+            // The header is written before the pages that it counts.
             return Err(unfinished(path));
         }
         return Err(damaged(
@@ -738,8 +739,8 @@ fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> 
     Ok(())
 }
 
-/// The ordinary tables. Views and virtual tables are left out: reading them would execute what the file
-/// says.
+/// The ordinary tables. Views and virtual tables are omitted, because reading them would execute SQL
+/// from the file.
 fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Entry>> {
     let mut statement = conn.prepare("PRAGMA table_list")?;
     let mut found = Vec::new();
@@ -766,9 +767,10 @@ fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Entry>> {
 /// The columns of a table.
 struct Columns {
     names: Vec<String>,
-    /// Whether records hold just these: no column is computed or has a default.
+    /// Whether records contain exactly these columns: none is computed or has a default.
     plain: bool,
-    /// The column that is another name of the rowid: <https://www.sqlite.org/lang_createtable.html#rowid>.
+    /// The column that is another name of the rowid:
+    /// <https://www.sqlite.org/lang_createtable.html#rowid>.
     alias: Option<usize>,
 }
 
@@ -804,7 +806,7 @@ fn columns(conn: &Connection, table: &str) -> rusqlite::Result<Columns> {
     Ok(found)
 }
 
-/// The first page of a table, and how it was declared.
+/// The first page of a table, and its declaration.
 fn root(conn: &Connection, table: &str) -> rusqlite::Result<(Option<u32>, String)> {
     let sql = "SELECT rootpage, sql FROM sqlite_schema WHERE type = 'table' AND name = ?1";
     let mut statement = conn.prepare(sql)?;

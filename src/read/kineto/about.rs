@@ -1,4 +1,4 @@
-//! The description of a trace outside its events: the GPUs, the rank, and whether it carries
+//! The description of a trace outside its events: the GPUs, the rank, and whether it contains
 //! environment variables.
 
 use rustc_hash::FxHashMap;
@@ -12,7 +12,7 @@ use crate::profile::Device;
 type Raw<'a> = Option<&'a RawValue>;
 
 object! {
-    /// One entry of `deviceProperties`.
+    /// An entry of `deviceProperties`.
     Properties {
         id: Raw<'a> = "id",
         name: Raw<'a> = "name",
@@ -36,9 +36,9 @@ object! {
     }
 }
 
-/// More GPUs than a machine has: bounds the memory a hostile file can take.
+/// Maximum number of GPUs, more than a machine has; bounds the memory for a hostile file.
 const MAX_DEVICES: usize = 4096;
-/// Members of a trace object that describe the capture and hold no environment.
+/// Members of a trace object that describe the capture and contain no environment.
 const KNOWN: [&str; 14] = [
     "schemaVersion",
     "deviceProperties",
@@ -56,7 +56,7 @@ const KNOWN: [&str; 14] = [
     "INFO",
 ];
 
-/// What the members of the trace object say.
+/// The contents of the members of the trace object.
 #[derive(Debug, Default)]
 pub(super) struct About {
     /// The version of the schema.
@@ -67,7 +67,7 @@ pub(super) struct About {
     pub(super) shapes: Option<bool>,
     /// The number of ranks.
     pub(super) world_size: Option<u32>,
-    /// The trace carries environment variables.
+    /// Whether the trace contains environment variables.
     pub(super) environment: bool,
     devices: FxHashMap<u32, Device>,
 }
@@ -89,8 +89,8 @@ impl About {
         }
     }
 
-    /// Fills in the description of a device. ROCm counts the processors of the host too, so that the
-    /// only GPU may be number 9: where all listed GPUs are of one model, any of them is used.
+    /// Fills in the description of a device. ROCm counts the host's processors too, so that the only
+    /// GPU may be number 9: if all listed GPUs are of one model, any of them is used.
     pub(super) fn describe(&self, ordinal: u32, device: &mut Device) {
         let mut listed = self.devices.values();
         let first = listed.next();
@@ -153,8 +153,8 @@ fn short(value: &str) -> Option<String> {
     (value.len() <= 20 && !value.is_empty() && value.chars().all(plain)).then(|| value.to_owned())
 }
 
-/// Whether a member holds environment variables: by its name, or because it holds ones that every shell
-/// sets. Some clusters add them to the metadata of the trace.
+/// Whether a member contains environment variables: by its name, or because it contains those that
+/// every shell sets. Some clusters add them to the metadata of the trace.
 fn is_environment(key: &str, value: &str) -> bool {
     /// Longer values are checked by name only.
     const LOOKED_AT: usize = 1 << 20;

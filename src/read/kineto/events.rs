@@ -1,7 +1,7 @@
-//! From trace events to rows of a profile.
+//! Converts trace events to rows of a profile.
 //!
-//! Host events have a process and a thread. GPU events have a device in place of the process; they are
-//! assigned to the process of the call with their correlation id, once all calls are known.
+//! Host events have a process and a thread. GPU events have a device instead of the process; they are
+//! assigned to the process of the call with their correlation id once all calls are known.
 
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
@@ -18,7 +18,7 @@ use crate::read::builder::{Builder, DeviceKey};
 use crate::read::cupti::{correlation, take_sync_kinds_from_calls, unversioned};
 use crate::read::skipped_rows::SkippedRows;
 
-/// What an event is, by its category.
+/// The kind of an event, by its category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Category {
     Range(RangeKind),
@@ -28,12 +28,12 @@ enum Category {
     Set,
     Sync,
     Overhead,
-    /// Hardware counters of a kernel, in place of the kernel.
+    /// Hardware counters of a kernel, recorded instead of the kernel.
     Counters,
 }
 
-/// Categories as PyTorch spells them today and, capitalised, in 2021; ASCII case is ignored. Other
-/// categories (memory events, annotations on the GPU's track) carry nothing that is needed.
+/// Categories as spelled by current PyTorch versions and, capitalized, in 2021; ASCII case is ignored.
+/// Other categories (memory events, annotations on the GPU's track) contain nothing that is needed.
 const CATEGORIES: &[(&str, Category)] = &[
     ("cpu_op", Category::Range(RangeKind::CpuOp)),
     ("python_function", Category::Range(RangeKind::Python)),
@@ -64,7 +64,8 @@ fn category(name: &str) -> Option<Category> {
         .map(|(_, category)| *category)
 }
 
-/// The first number for processes and threads that have a name instead: beyond any real one.
+/// The first number for processes and threads with a name instead of a number; larger than any real
+/// one.
 const NAMED: i64 = 1 << 40;
 
 /// Skipped rows by table.
@@ -89,7 +90,7 @@ pub(super) struct Rows {
     pub(super) counters: u64,
     /// Whether any time has a fraction of a microsecond.
     pub(super) fractions: bool,
-    /// Launch configurations and sizes that ROCm writes at the call.
+    /// Launch configurations and sizes that ROCm records with the call.
     at_call: FxHashMap<(ProcessId, SerialNumber), AtCall>,
     /// Python frames of threads that PyTorch could not identify: without process and thread.
     without_thread: Vec<HostRange>,
@@ -103,7 +104,7 @@ pub(super) struct Rows {
     known: bool,
 }
 
-/// What the event of a call says about the work it starts.
+/// Properties of a call's work that are recorded with the call.
 #[derive(Debug, Clone, Copy, Default)]
 struct AtCall {
     grid: [u32; 3],
@@ -363,7 +364,7 @@ impl Rows {
         let skipped = &mut self.skipped.overheads;
         if let Some(span) = span(event, skipped, &mut self.fractions) {
             let name = self.name(event);
-            // Its process is -1, and its thread is no host thread.
+            // Its process is -1, and its thread is not a host thread.
             self.builder.profile.overheads.push(Overhead {
                 span,
                 thread: None,
@@ -392,8 +393,8 @@ impl Rows {
             .thread(pid, || pid.cast_unsigned(), tid.cast_unsigned())
     }
 
-    /// The arguments that describe the operands of an operator, as a JSON object without what differs
-    /// from call to call (ids), so that equal calls share one text.
+    /// The arguments that describe the operands of an operator, as a JSON object without values that
+    /// differ between calls (ids), so that equal calls share one text.
     fn arguments(&mut self, args: &Args<'_>) -> Option<StrId> {
         let line = &mut self.line;
         line.clear();
@@ -428,7 +429,8 @@ impl Rows {
         Some(self.builder.profile.strings.intern(line))
     }
 
-    /// Completes the rows once all events are read: processes, and what ROCm writes at the calls.
+    /// Completes the rows once all events are read: assigns processes, and adds properties that ROCm
+    /// records with the calls.
     pub(super) fn complete(&mut self) {
         self.add_without_thread();
         self.assign_processes();
@@ -492,7 +494,7 @@ impl Rows {
         }
     }
 
-    /// Per device, the process that launched most of its kernels, for kernels without a launch.
+    /// The process that launched most kernels of each device, for kernels without a launch.
     fn usual_owners(&self, owners: &crate::read::builder::Owners) -> FxHashMap<usize, ProcessId> {
         let mut counts: FxHashMap<(usize, ProcessId), u64> = FxHashMap::default();
         for kernel in &self.builder.profile.kernels {
@@ -505,7 +507,7 @@ impl Rows {
         counts.into_iter().map(|(_, p, d)| (d, p)).collect()
     }
 
-    /// The process with the most calls, else with the most ranges, else the first.
+    /// The process with the most calls, otherwise with the most ranges, otherwise the first.
     fn busiest(&self) -> Option<ProcessId> {
         let profile = &self.builder.profile;
         let mut counts = vec![(0_u64, 0_u64); profile.processes.len()];
@@ -523,7 +525,7 @@ impl Rows {
             .map(|(i, _)| ProcessId::new(i))
     }
 
-    /// Launch configurations of kernels whose own event has none, in blocks.
+    /// Completes launch configurations, in blocks, for kernels whose event has none.
     fn complete_configs(&mut self) {
         if self.at_call.is_empty() {
             return;
@@ -532,7 +534,7 @@ impl Rows {
             let Some(kernel) = self.builder.profile.kernels.get(index).copied() else {
                 return;
             };
-            // A graph's kernels share the id of its launch.
+            // The kernels of a graph share the id of its launch.
             let noted = kernel.correlation.map(|id| (kernel.process, id));
             let Some(noted) = noted.and_then(|key| self.at_call.get(&key)) else {
                 continue;
@@ -593,7 +595,7 @@ fn times(
     (start, end)
 }
 
-/// The device and stream of a GPU event: from its arguments, else from the track it is drawn on.
+/// The device and stream of a GPU event: from its arguments, otherwise from its track.
 fn gpu(event: &Event<'_>, skipped: &mut SkippedRows) -> Option<(u32, u32)> {
     let track = |value: Option<&RawValue>| value.and_then(|v| number_in(bare(v)));
     let device = event.args.device.and_then(whole);
@@ -611,14 +613,14 @@ fn count32(value: &RawValue) -> Option<u32> {
     count(value).and_then(|n| u32::try_from(n).ok())
 }
 
-/// `[13, 1, 1]`; zeros where it is not written so.
+/// Parses `[13, 1, 1]`; zeros for any other form.
 fn triple(value: Option<&RawValue>) -> [u32; 3] {
     value
         .and_then(|v| serde_json::from_str(v.get()).ok())
         .unwrap_or_default()
 }
 
-/// `Memcpy HtoD (Pageable -> Device)`; older ROCm writes `CopyHostToDevice`.
+/// Parses `Memcpy HtoD (Pageable -> Device)`; older versions of ROCm write `CopyHostToDevice`.
 fn copy_kind(name: &str) -> (CopyKind, MemoryKind, MemoryKind) {
     const KINDS: [([&str; 2], CopyKind); 5] = [
         (["HtoD", "HostToDevice"], CopyKind::HtoD),
@@ -675,7 +677,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copy_names_give_direction_and_memory_kinds() {
+    fn copy_names_contain_direction_and_memory_kinds() {
         use MemoryKind::{Device, Pageable, Pinned, Unknown};
         for (name, kind) in [
             (

@@ -1,13 +1,13 @@
 //! Flow arrows from a forward operator to the range of its backward, for traces without sequence
-//! numbers: both ends of an arrow get the same number, as if PyTorch had written it.
+//! numbers: both ends of an arrow get the same number, as if PyTorch had recorded it.
 //!
-//! A number in the trace is never changed: PyTorch draws the arrow from it.
+//! A number in the trace is never changed: PyTorch derives the arrow from it.
 
 use rustc_hash::FxHashMap;
 
 use crate::profile::{HostRange, RangeKind, SerialNumber, Strings, Thread, ThreadId};
 
-/// The first number for arrows whose ends have none: beyond any that PyTorch counts to.
+/// The first number for arrows whose ends have none; larger than any number in PyTorch.
 const DRAWN: u64 = 1 << 47;
 
 /// The two ends of an arrow.
@@ -17,17 +17,17 @@ pub(super) enum End {
     Backward,
 }
 
-/// Where an arrow ends: at the start of a range.
+/// The position of an arrow's end: the start of a range.
 type RangeStart = (ThreadId, i64);
 
-/// The arrows of a trace, by their end.
+/// The arrows of a trace, by their ends.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     forward: Vec<(i64, RangeStart)>,
     backward: Vec<(i64, RangeStart)>,
 }
 
-/// The outermost ranges that begin at one place, by the end of an arrow they can be.
+/// The outermost ranges that begin at one position, by the end of an arrow that they can be.
 #[derive(Debug, Clone, Copy, Default)]
 struct Begins {
     operator: Option<u32>,
@@ -43,7 +43,7 @@ impl Flows {
         }
     }
 
-    /// Gives the ranges at both ends of an arrow the same number, where one or both have none.
+    /// Assigns the same number to the ranges at both ends of an arrow, if one or both have none.
     pub(super) fn number(self, ranges: &mut [HostRange], threads: &[Thread], strings: &Strings) {
         if self.forward.is_empty() || self.backward.is_empty() {
             return;
@@ -66,7 +66,7 @@ impl Flows {
         }
     }
 
-    /// The ranges that begin where an arrow ends.
+    /// The ranges that begin at the ends of arrows.
     fn begins(&self, ranges: &[HostRange], strings: &Strings) -> FxHashMap<RangeStart, Begins> {
         let ends = self.forward.iter().chain(&self.backward);
         let mut begins: FxHashMap<RangeStart, Begins> =
@@ -95,7 +95,7 @@ impl Flows {
     }
 }
 
-/// Whether a range is a backward node: `AddmmBackward0`, or the range of the engine around it.
+/// Whether a range is a backward node: `AddmmBackward0`, or the engine's range around it.
 fn is_node(name: &str) -> bool {
     name.contains("Backward") || name.starts_with("autograd::engine::")
 }

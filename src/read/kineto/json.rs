@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::window::{More, Window};
 
-/// Declares an object of which only some fields are read. When a key occurs twice, the last value counts.
+/// Declares an object of which only some fields are read. If a key occurs twice, the last value counts.
 /// Any other JSON value is read as an empty object.
 macro_rules! object {
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $field:ident: $kind:ty = $($key:literal)|+,)+ }) => {
@@ -95,7 +95,7 @@ pub(super) use object;
 type Raw<'a> = Option<&'a RawValue>;
 
 object! {
-    /// One trace event, its values as JSON text.
+    /// A trace event with its values as JSON text.
     Event {
         ph: Raw<'a> = "ph",
         cat: Raw<'a> = "cat",
@@ -113,8 +113,8 @@ object! {
 }
 
 object! {
-    /// What is read of an event's arguments. `External id` is not: in many releases it is a copy of
-    /// the correlation id and names an unrelated operator.
+    /// The arguments of an event that are read. `External id` is not: in many releases it is a copy of
+    /// the correlation id and refers to an unrelated operator.
     Args {
         correlation: Raw<'a> = "correlation",
         device: Raw<'a> = "device",
@@ -154,7 +154,7 @@ pub(super) trait Sink {
     fn property(&mut self, key: &str, value: &str);
 }
 
-/// How a trace ended.
+/// How the text of a trace ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// Completely.
@@ -167,8 +167,8 @@ pub(super) enum End {
     NoTrace,
 }
 
-/// Reads a trace, an object with `traceEvents` or a bare array of events, from a text that comes in
-/// pieces of any size. The result does not depend on the pieces.
+/// Reads a trace, an object with `traceEvents` or a bare array of events, from a text that arrives in
+/// parts of any size. The result does not depend on their sizes.
 pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> End {
     let mut reader = Reader {
         window: Window::new(more),
@@ -196,7 +196,7 @@ struct Reader<'m, 's> {
     sink: &'s mut dyn Sink,
 }
 
-/// Methods return `None` where the text ends too early.
+/// Methods return `None` if the text ends too early.
 impl Reader<'_, '_> {
     fn skip_space(&mut self) {
         loop {
@@ -275,7 +275,7 @@ impl Reader<'_, '_> {
                 self.sink.event(&event);
                 return Some(());
             }
-            // Not JSON, or not all of it is here.
+            // The event is invalid JSON or incomplete.
             if let Some(end) = after_value(self.window.text.as_bytes(), self.window.at) {
                 let text = repaired(self.window.take(end));
                 match serde_json::from_str::<Event<'_>>(&text) {
@@ -291,7 +291,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The position after the string that begins at `at`; `None` where the text ends in it.
+/// The position after the string that begins at `at`; `None` if the text ends in it.
 pub(crate) fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
@@ -341,8 +341,8 @@ fn after_value(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Turns what profilers write into valid JSON: `NaN` and `inf` become `null`, line breaks inside strings
-/// become blanks, and backslashes of Windows paths are escaped.
+/// Repairs invalid JSON of profilers: `NaN` and `inf` become `null`, line breaks inside strings become
+/// blanks, and backslashes of Windows paths are escaped.
 fn repaired(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();
@@ -373,7 +373,7 @@ fn repaired(text: &str) -> String {
                 let known = matches!(word.as_str(), "true" | "false" | "null");
                 out.push_str(if number || known { &word } else { "null" });
             }
-            // The exponent of a number begins with a letter but is no word.
+            // The exponent of a number begins with a letter but is not a word.
             c if !in_string && c.is_ascii_digit() => {
                 out.push(c);
                 while let Some(next) =
@@ -418,7 +418,7 @@ mod tests {
         in_pieces(text, usize::MAX)
     }
 
-    /// Reads a text that comes in pieces of so many characters.
+    /// Reads a text that arrives in parts of `length` characters.
     fn in_pieces(text: &str, length: usize) -> (End, Seen) {
         let mut seen = Seen::default();
         let mut more = window::in_pieces(text, length);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_values_stop_the_reading() {
+    fn endless_values_end_reading() {
         let before = r#"{"traceEvents": [{"name": 1}, "#;
         for (value, unit) in [("\"", "x"), ("[", "["), ("1", "1"), ("{\"name\": \"", " ")] {
             let unit = unit.repeat(1 << 20);
@@ -467,7 +467,7 @@ mod tests {
             };
             assert_eq!(read(&mut more, &mut seen), End::TooLong);
             assert_eq!(seen.names, ["1"]);
-            // At most twice the longest value is at hand.
+            // At most twice the longest value is in memory.
             assert!(pieces << 20 <= 3 * LONGEST_VALUE, "{pieces}");
         }
     }
@@ -484,7 +484,7 @@ b"}]"#,
     }
 
     #[test]
-    fn last_duplicate_key_counts_and_odd_arguments_are_empty() {
+    fn last_duplicate_key_counts_and_invalid_arguments_are_empty() {
         let (_, s) = seen(r#"[{"name": 1, "name": 2, "args": {"device": 1, "device": 2}}]"#);
         assert_eq!(s.names, ["2"]);
         for args in ["null", "3", "-3", "2.5", "true", "\"x\"", "[1, {}]"] {
@@ -506,7 +506,7 @@ b"}]"#,
     }
 
     #[test]
-    fn the_size_of_pieces_does_not_matter() {
+    fn results_do_not_depend_on_the_size_of_parts() {
         let text = "\u{feff} {\"a\": {\"]\": 1}, \u{4e2d}, \"traceEvents\": [{\"name\": \"\u{e9}]}\"}, 7,\n \
                     {\"name\": 3,,}, {\"name\": NaN, \"args\": {\"a\": [1]}}], \"b\": \"x\"}";
         let whole = seen(text);
@@ -519,7 +519,7 @@ b"}]"#,
 
     proptest! {
         #[test]
-        fn the_size_of_pieces_does_not_matter_for_any_text(
+        fn results_do_not_depend_on_the_size_of_parts_for_any_text(
             text in r#"[\[\]{}",:\\a0-9eN\u{e9} \n-]{0,60}"#,
             length in 1_usize..20,
         ) {

@@ -1,5 +1,5 @@
-//! Loads the text of a trace, plain or gzip, piece by piece and up to a limit. A damaged file yields the
-//! text before the damage.
+//! Loads the text of a trace, plain or gzip, in parts and up to a limit. A damaged file yields the text
+//! before the damage.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,16 +13,16 @@ use crate::base::units;
 use crate::read::magic::{GZIP, HEAD_BYTES, is_gzip};
 use crate::read::reader::{Progress, ReadError};
 
-/// The longest text that is read, in bytes: some 25 million events.
+/// Maximum length of the text in bytes: some 25 million events.
 const MAX_TEXT: u64 = 8 << 30;
-/// The greatest compression ratio that is accepted. Traces reach 10 to 60; a file beyond this was made
-/// to exhaust memory ...
+/// Maximum compression ratio. Traces reach 10 to 60; a file with a larger ratio was made to exhaust
+/// memory ...
 const MAX_RATIO: u64 = 250;
 /// ... unless its text is short: this many bytes are read of any file.
 const ACCEPTED: u64 = 256 << 20;
-/// The length of a piece, in bytes.
+/// The length of a part, in bytes.
 const PIECE: usize = 1 << 18;
-/// The number of pieces that are unpacked ahead.
+/// The number of parts that are unpacked ahead.
 const AHEAD: usize = 4;
 
 /// The text in the first bytes of a file, unpacked if necessary.
@@ -31,7 +31,7 @@ pub(super) fn beginning(head: &[u8]) -> Vec<u8> {
         return head.to_vec();
     }
     let mut text = Vec::new();
-    // The head ends in the middle of the stream: the error is expected.
+    // The head ends in the middle of the stream, so an error is expected.
     let _ = MultiGzDecoder::new(head)
         .take(16 * HEAD_BYTES)
         .read_to_end(&mut text);
@@ -74,7 +74,7 @@ pub(super) fn streamed<T>(
             }
             Err(_) => joiner.take().is_some_and(|joiner| joiner.end(text)),
         });
-        // The rest is read only to find out whether the file is complete.
+        // The rest is read only to determine whether the file is complete.
         receiver.iter().for_each(drop);
         let damage = unpacked.join().unwrap_or_else(|_| {
             Err(ReadError {
@@ -87,10 +87,10 @@ pub(super) fn streamed<T>(
     })
 }
 
-/// Joins pieces of bytes, cut anywhere, to a text.
+/// Joins parts of bytes, cut at any position, to a text.
 #[derive(Debug, Default)]
 struct Utf8Joiner {
-    /// The beginning of a character that continues in the next piece.
+    /// The start of a character that continues in the next part.
     open: Vec<u8>,
 }
 

@@ -1,11 +1,11 @@
-//! PyTorch profiler traces: the Chrome JSON that `torch.profiler` (Kineto) exports, plain or gzip,
-//! from torch 1.8 to today, NVIDIA and AMD.
+//! PyTorch profiler traces: the Chrome JSON that `torch.profiler` (Kineto) exports, plain or gzip, from
+//! torch 1.8 to today, NVIDIA and AMD.
 //!
-//! Read in one pass: events become rows while another thread unpacks the text, and neither the text nor
-//! the events are kept.
+//! The text is read in one pass: events become rows while another thread unpacks it, and neither the
+//! text nor the events are kept.
 //!
-//! A kernel is joined to its launch by the correlation id, and the launch to the operators around it
-//! by time and thread, as in every other format. `External id` is not used.
+//! A kernel is joined to its launch by the correlation id, and the launch to the operators around it by
+//! time and thread, as in every other format. `External id` is not used.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub(crate) use window::{LONGEST_VALUE, More, Window};
 
 use json::{End, Event, Sink};
 
-/// PyTorch profiler traces, as the rest of the crate knows them.
+/// The format of PyTorch profiler traces.
 pub static FORMAT: Format = Format {
     id: "kineto_json",
     name: "PyTorch profiler JSON trace",
@@ -80,7 +80,7 @@ pub static FORMAT: Format = Format {
     ],
 };
 
-/// How many bytes of a JSON text are searched for its events.
+/// The number of bytes of a JSON text that are searched for `traceEvents`.
 const LOOK_FOR_EVENTS: u64 = 1 << 20;
 
 /// Reads PyTorch profiler traces.
@@ -103,7 +103,7 @@ impl Reader for Kineto {
             Some(b'[') if has(&head, "\"ph\"") => Sniff::Yes("a list of trace events".into()),
             Some(b'[') => no("a JSON list without trace events"),
             Some(b'{') if has(&head, "\"traceEvents\"") => Sniff::Yes("`traceEvents`".into()),
-            // Properties of many GPUs and of the job may come first.
+            // Properties of many GPUs and of the job may precede the events.
             Some(b'{') if has(&load::first(input.path, LOOK_FOR_EVENTS), "\"traceEvents\"") => {
                 Sniff::Yes("`traceEvents`".into())
             }
@@ -197,7 +197,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part == word)
 }
 
-/// Notes what could not be read.
+/// Adds notes about the parts that could not be read.
 fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
     let skipped = std::mem::take(&mut rows.skipped);
     let profile = &mut rows.builder.profile;
@@ -241,9 +241,10 @@ fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
     }
 }
 
-/// The messages with the handles of their kernels, which have been sorted since.
+/// The messages with the handles of their kernels, which have been sorted in the meantime.
 fn of_kernels(messages: &[(Kernel, StrId)], kernels: &[Kernel]) -> Vec<Message> {
-    /// Kernels with the same start that are compared; bounds the work on hostile files.
+    /// Maximum number of kernels with the same start that are compared; bounds the work for hostile
+    /// files.
     const MOST: usize = 64;
     let mut found: Vec<Message> = messages
         .iter()
@@ -265,8 +266,8 @@ fn of_kernels(messages: &[(Kernel, StrId)], kernels: &[Kernel]) -> Vec<Message> 
     found
 }
 
-/// Fills in what was recorded. `ProfilerActivity.CUDA` is one switch: with kernels or calls, copies and
-/// synchronisations are recorded too.
+/// Fills in which data was recorded. `ProfilerActivity.CUDA` is one switch: with kernels or calls,
+/// copies and synchronizations are recorded too.
 fn record(profile: &mut Profile, about: &About) {
     let has_dims = || {
         let mut args = profile.ranges.iter().filter_map(|range| range.args);

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-/// Digits kept of a time; 10^30 us is far beyond any clock.
+/// Maximum number of digits of a time; 10^30 us exceeds any clock.
 const MAX_DIGITS: u32 = 30;
 
-/// A JSON value without the quotes of a string; escapes stay as they are.
+/// A JSON value without the quotes of a string; escapes are not decoded.
 pub(super) fn bare(value: &RawValue) -> &str {
     let text = value.get();
     text.strip_prefix('"')
@@ -21,7 +21,7 @@ pub(super) fn bare(value: &RawValue) -> &str {
 pub(super) fn text(value: &RawValue) -> Cow<'_, str> {
     let json = value.get();
     if json.starts_with('"') && json.contains('\\') {
-        // A lone surrogate is the one thing that reads as JSON and not as text.
+        // Only a lone surrogate is valid JSON but not valid text.
         return serde_json::from_str(json)
             .map_or_else(|_| Cow::Owned(bare(value).to_owned()), Cow::Owned);
     }
@@ -33,7 +33,7 @@ pub(super) fn whole(value: &RawValue) -> Option<i64> {
     let text = bare(value);
     text.parse()
         .ok()
-        // Ids are printed unsigned by some versions.
+        // Some versions print ids as unsigned numbers.
         .or_else(|| text.parse().ok().map(u64::cast_signed))
         .or_else(|| scaled(text, 0))
 }
@@ -43,7 +43,7 @@ pub(super) fn count(value: &RawValue) -> Option<u64> {
     whole(value).and_then(|n| u64::try_from(n).ok())
 }
 
-/// The number a text begins or ends with: `25738 (python)`, `stream 7`.
+/// The number at the start or the end of a text: `25738 (python)`, `stream 7`.
 pub(super) fn number_in(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = |t: &str| t.find(|c: char| !c.is_ascii_digit()).unwrap_or(t.len());
@@ -56,12 +56,12 @@ pub(super) fn number_in(text: &str) -> Option<i64> {
     text.get(from..)?.get(1..)?.parse().ok()
 }
 
-/// Microseconds in decimal notation, in ns, rounded to the nearest.
+/// Microseconds in decimal notation, converted to ns and rounded to the nearest.
 pub(super) fn nanoseconds(value: &RawValue) -> Option<i64> {
     scaled(bare(value), 3)
 }
 
-/// A decimal number times 10^`scale`, rounded half away from zero; exact for all digits it has.
+/// A decimal number times 10^`scale`, rounded half away from zero; exact for all its digits.
 fn scaled(text: &str, scale: i32) -> Option<i64> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_in_every_dress() {
+    fn whole_numbers_are_read_in_every_notation() {
         assert_eq!(whole(raw("7")), Some(7));
         assert_eq!(whole(raw("\"7\"")), Some(7));
         assert_eq!(whole(raw("7.0")), Some(7));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_lose_quotes_and_escapes() {
+    fn quotes_and_escapes_of_texts_are_removed() {
         assert_eq!(text(raw(r#""a\"b\u0041""#)), "a\"bA");
         assert_eq!(text(raw(r#""plain""#)), "plain");
         assert_eq!(text(raw(r#""\ud800x""#)), r"\ud800x");
@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn printed_nanoseconds_come_back(ns in -(1_i64 << 61)..(1_i64 << 61)) {
+        fn printed_nanoseconds_are_read_back(ns in -(1_i64 << 61)..(1_i64 << 61)) {
             let sign = if ns < 0 { "-" } else { "" };
             let size = ns.unsigned_abs();
             let json = format!("{sign}{}.{:03}", size / 1000, size % 1000);

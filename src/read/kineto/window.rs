@@ -1,20 +1,20 @@
-//! A window over a text that arrives in pieces: only the part being read is kept.
+//! A window over a text that arrives in parts: only the part being read is in memory.
 
-/// The longest value that is read, in bytes. An event with a deep call stack has some thousand. A value
-/// has to fit into memory, and a well-packed file can hold one of any length.
+/// Maximum length of a value, in bytes. An event with a deep call stack has some thousand. A value has
+/// to fit into memory, and a compressed file can contain one of any length.
 pub(crate) const LONGEST_VALUE: usize = 64 << 20;
 
 /// Appends more of a text; returns false at its end.
 pub(crate) type More<'m> = &'m mut dyn FnMut(&mut String) -> bool;
 
-/// The part of a text that is in memory, from the value being read on.
+/// The part of a text that is in memory, from the value being read onwards.
 pub(crate) struct Window<'m> {
     /// The text in memory.
     pub(crate) text: String,
-    /// Where the unread part of `text` begins.
+    /// The start of the unread part of `text`.
     pub(crate) at: usize,
     more: More<'m>,
-    /// Whether a value of more than [`LONGEST_VALUE`] bytes was met; nothing after it is read.
+    /// Whether a value is longer than [`LONGEST_VALUE`] bytes; nothing after it is read.
     pub(crate) too_long: bool,
 }
 
@@ -29,8 +29,8 @@ impl<'m> Window<'m> {
         }
     }
 
-    /// Drops the text that has been read and appends at least as much as is unread, so that a long value
-    /// is not scanned many times. Returns false at the end of the text.
+    /// Removes the text that has been read and appends at least as much as is unread, so that a long
+    /// value is not scanned many times. Returns false at the end of the text.
     pub(crate) fn refill(&mut self) -> bool {
         let mut from = self.at.min(self.text.len());
         while !self.text.is_char_boundary(from) {
@@ -69,7 +69,7 @@ impl<'m> Window<'m> {
     }
 
     /// The end of the next token. `of` finds it from the text and the token's start; it returns `None`
-    /// while it needs more text. `None` where the text ends in the token.
+    /// while it needs more text. `None` if the text ends in the token.
     pub(crate) fn end(&mut self, of: fn(&[u8], usize) -> Option<usize>) -> Option<usize> {
         loop {
             if let Some(end) = of(self.text.as_bytes(), self.at) {
@@ -81,14 +81,14 @@ impl<'m> Window<'m> {
         }
     }
 
-    /// The text up to `end`, which is read by this.
+    /// The text up to `end`, which is then marked as read.
     pub(crate) fn take(&mut self, end: usize) -> &str {
         let from = std::mem::replace(&mut self.at, end);
         self.text.get(from..end).unwrap_or_default()
     }
 }
 
-/// A [`More`] that appends `text` in pieces of `length` characters.
+/// A [`More`] that appends `text` in parts of `length` characters.
 #[cfg(test)]
 pub(crate) fn in_pieces(text: &str, length: usize) -> impl FnMut(&mut String) -> bool {
     let mut chars = text.chars().peekable();

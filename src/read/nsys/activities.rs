@@ -1,4 +1,4 @@
-//! Copies, memsets, whole-graph records, synchronisations, CUDA events and profiler overhead.
+//! Copies, memsets, whole-graph records, synchronizations, CUDA events and profiler overhead.
 
 use super::devices::Gpus;
 use super::enums::{self, Enumeration};
@@ -21,7 +21,7 @@ const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 pub(super) const SYNCS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
 const EVENTS: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
 
-/// Adds all of them but the overheads to the profile.
+/// Adds all of them except the overheads to the profile.
 pub(super) fn add(
     db: &Db,
     pids: &Pids,
@@ -44,11 +44,11 @@ pub(super) fn add(
     events(db, &mut records, builder, progress)
 }
 
-/// What the records of an export refer to.
+/// The context needed to interpret the records of an export.
 struct NsysRecords<'a> {
     pids: &'a Pids,
     gpus: &'a Gpus,
-    /// Built when the first record does not name its process.
+    /// Built when the first record does not contain its process.
     owners: Option<Owners>,
     copy_kinds: Enumeration<CopyKind>,
     memory_kinds: Enumeration<MemoryKind>,

@@ -50,7 +50,7 @@ impl Sink for Part {
     }
 }
 
-/// Calls that are in the profile but have no names yet: the string table is read later.
+/// Calls that are in the profile without names, because the string table is read later.
 #[derive(Default)]
 pub(super) struct UnnamedCalls {
     names: TableNames,

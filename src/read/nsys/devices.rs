@@ -21,7 +21,7 @@ pub(super) struct Gpus {
 #[derive(Clone)]
 struct Gpu {
     id: i64,
-    /// The CUDA ordinal, where the export has it; otherwise rows refer to `id`.
+    /// The CUDA ordinal, if the export has it; otherwise rows refer to `id`.
     cuda: Option<i64>,
     discrete: bool,
     device: Device,
@@ -53,7 +53,7 @@ impl Sink for Listed {
 
     fn row(&mut self, cells: &Cells<'_, '_>) {
         let int = |at: usize| cells.int(at);
-        // Displays and headless controllers are listed with no multiprocessors at all.
+        // Displays and headless controllers are listed with 0 multiprocessors.
         if int(4).is_some_and(|sms| sms <= 0) {
             return;
         }
@@ -72,7 +72,7 @@ impl Sink for Listed {
                     .bytes(2)
                     .map(|b| String::from_utf8_lossy(b).trim().to_owned())
                     .filter(|name| !name.is_empty()),
-                // `smMajor`/`smMinor` are another numbering.
+                // `smMajor`/`smMinor` use another numbering.
                 compute_capability: count(5).map(|major| (major, count32(int(6)).unwrap_or(0))),
                 sm_count: count(4),
                 bandwidth: rate(7),
@@ -103,7 +103,7 @@ impl Gpus {
         })
     }
 
-    /// The device that a process (its `globalPid`) calls `ordinal`.
+    /// The device with this ordinal in a process (its `globalPid`).
     pub(super) fn key(&self, process: Option<i64>, ordinal: u32) -> DeviceKey {
         let pid = process.map(|key| (process_key(key) >> 24) & 0xFF_FFFF);
         match pid.and_then(|pid| self.by_process.get(&(pid, ordinal))) {
@@ -112,7 +112,7 @@ impl Gpus {
         }
     }
 
-    /// Fills in the description of a device, where the export has one.
+    /// Fills in the description of a device, if the export has one.
     pub(super) fn describe(&self, key: DeviceKey, device: &mut Device) {
         let found = match key {
             DeviceKey::Listed { gpu, .. } => self.listed.iter().find(|g| g.id == gpu),
@@ -129,7 +129,7 @@ impl Gpus {
         }
     }
 
-    /// Counts the listed GPUs. Where nothing ran on any of them, they become the devices of the profile,
+    /// Counts the listed GPUs. If nothing ran on any of them, they become the devices of the profile,
     /// so that a report can still name the GPU.
     pub(super) fn add_idle(&self, builder: &mut Builder) {
         let discrete = self.listed.iter().filter(|g| g.discrete).count();

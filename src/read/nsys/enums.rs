@@ -1,5 +1,5 @@
-//! The enumerations of an export. Their numbers differ between exports and from raw CUPTI, so they are
-//! read from the `ENUM_*` tables; the numbers below are used where an export has no such table.
+//! The enumerations of an export. Their numbers differ between exports and from CUPTI, so they are read
+//! from the `ENUM_*` tables; the numbers below are used if an export has no such table.
 
 use rustc_hash::FxHashMap;
 
@@ -18,7 +18,7 @@ impl<T: Copy> Enumeration<T> {
         self.0.get(&number?).copied()
     }
 
-    /// From the table if it exists, else from `fallback`.
+    /// Reads the table if it exists, otherwise uses `fallback`.
     fn read(
         db: &Db,
         table: &str,
@@ -37,7 +37,7 @@ impl<T: Copy> Enumeration<T> {
     }
 }
 
-/// What a row of `NVTX_EVENTS` stands for.
+/// The meaning of a row of `NVTX_EVENTS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventKind {
     Range(RangeKind),
@@ -59,7 +59,7 @@ pub(super) fn event_kinds(db: &Db) -> Result<Enumeration<EventKind>, ReadError> 
                 _ => return None,
             })
         },
-        // All exports seen, 2022 to 2026, agree on these.
+        // Verified with exports from 2022 to 2026.
         &[
             (59, EventKind::Range(RangeKind::PushPop)),
             (60, EventKind::Range(RangeKind::StartEnd)),
@@ -69,7 +69,7 @@ pub(super) fn event_kinds(db: &Db) -> Result<Enumeration<EventKind>, ReadError> 
     )
 }
 
-/// What follows `KIND_` in names like `CUDA_MEMCPY_KIND_HTOD`.
+/// The text after `KIND_` in names such as `CUDA_MEMCPY_KIND_HTOD`.
 fn kind(name: &str) -> String {
     let name = name.to_ascii_uppercase();
     match name.split_once("KIND_") {
@@ -93,7 +93,7 @@ pub(super) fn copy_kinds(db: &Db) -> Result<Enumeration<CopyKind>, ReadError> {
                 _ => CopyKind::Other,
             })
         },
-        // The numbers of `CUpti_ActivityMemcpyKind`, which this enumeration follows.
+        // The numbers of `CUpti_ActivityMemcpyKind`, which this enumeration uses.
         &[
             (1, CopyKind::HtoD),
             (2, CopyKind::DtoH),
@@ -104,7 +104,7 @@ pub(super) fn copy_kinds(db: &Db) -> Result<Enumeration<CopyKind>, ReadError> {
     )
 }
 
-/// `srcKind`, `dstKind`, `memKind`. Not the numbers of CUPTI, which begin with 1 for pageable.
+/// `srcKind`, `dstKind`, `memKind`. These numbers differ from CUPTI's, which begin with 1 for pageable.
 pub(super) fn memory_kinds(db: &Db) -> Result<Enumeration<MemoryKind>, ReadError> {
     Enumeration::read(
         db,
@@ -119,7 +119,7 @@ pub(super) fn memory_kinds(db: &Db) -> Result<Enumeration<MemoryKind>, ReadError
                 _ => MemoryKind::Unknown,
             })
         },
-        // As in every export seen.
+        // Verified with all exports at hand.
         &[
             (0, MemoryKind::Pageable),
             (1, MemoryKind::Pinned),

@@ -23,7 +23,7 @@ struct Part {
 #[derive(Clone, Copy)]
 struct Row {
     span: Span,
-    /// `globalPid`, where the export has it.
+    /// `globalPid`, if the export has it.
     process: Option<i64>,
     correlation: Option<SerialNumber>,
     device: u32,
@@ -80,7 +80,7 @@ impl Sink for Part {
     }
 }
 
-/// Kernels that are in the profile but have no names yet: the string table is read later.
+/// Kernels that are in the profile without names, because the string table is read later.
 #[derive(Default)]
 pub(super) struct UnnamedKernels {
     names: TableNames,
@@ -90,8 +90,8 @@ pub(super) struct UnnamedKernels {
 }
 
 impl UnnamedKernels {
-    /// Adds the kernels to the profile. The calls must be there already: exports without `globalPid`
-    /// leave only the correlation id to tell the process of a kernel.
+    /// Adds the kernels to the profile. The calls must be in the profile already: in exports without
+    /// `globalPid`, only the correlation id identifies the process of a kernel.
     pub(super) fn read(
         &mut self,
         db: &Db,

@@ -1,9 +1,9 @@
 //! SQLite exports of Nsight Systems (`nsys export --type sqlite`), schema 2.x to 3.25.
 //!
-//! Tables and columns come and go between versions, and with the default lazy export a table
-//! without rows does not exist; see <https://docs.nvidia.com/nsight-systems/UserGuide/> ("SQLite
-//! Schema Reference"). Threads are `globalTid` = hardware (8 bits), VM (8), process (24), thread
-//! (24); a process is the same number with the last 24 bits cleared.
+//! Tables and columns differ between versions, and with the default lazy export a table without rows
+//! does not exist; see <https://docs.nvidia.com/nsight-systems/UserGuide/> ("SQLite Schema Reference").
+//! Threads are `globalTid` = hardware (8 bits), VM (8), process (24), thread (24); a process is the
+//! same number with the last 24 bits cleared.
 
 use std::path::Path;
 
@@ -32,12 +32,12 @@ pub(super) struct Nsys;
 
 const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
 const RUNTIME: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
-/// Older exports keep driver calls apart.
+/// Older exports have a separate table of driver calls.
 const DRIVER: &str = "CUPTI_ACTIVITY_KIND_DRIVER";
 const RANGES: &str = "NVTX_EVENTS";
 const STRINGS: &str = "StringIds";
 
-/// SQLite exports of Nsight Systems, as the rest of the crate knows them.
+/// The format of SQLite exports of Nsight Systems.
 pub static FORMAT: Format = Format {
     id: "nsys_sqlite",
     name: "Nsight Systems SQLite export",
@@ -109,7 +109,7 @@ fn read(
     let mut kernels = kernels::UnnamedKernels::default();
     kernels.read(&db, KERNELS, (&pids, &gpus), &mut builder, progress)?;
     let overheads = activities::overheads(&db, progress)?;
-    #[allow(clippy::redundant_closure_for_method_calls)] // The method itself is not general enough.
+    #[allow(clippy::redundant_closure_for_method_calls)] // The method is not general enough.
     let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
         .chain(calls.name_ids())
         .chain(kernels.name_ids());
@@ -121,7 +121,7 @@ fn read(
 
     let kinds = enums::event_kinds(&db)?;
     let pruner = pruning.and_then(|pruning| pruning.start(&builder.profile));
-    // Reading the ranges takes longest, and needs no calls.
+    // Reading the ranges takes longest, and does not need the calls.
     let mut calls = std::mem::take(&mut builder.profile.calls);
     let ranges = rayon::in_place_scope(|scope| {
         scope.spawn(|_| sort_by_start(&mut calls, |call| call.span.start));
@@ -136,7 +136,7 @@ fn read(
     Ok(builder.finish(|key, device| gpus.describe(key, device)))
 }
 
-/// The process ids of `globalPid`s, where the export lists them.
+/// The process ids of `globalPid`s, if the export lists them.
 struct Pids(FxHashMap<i64, u64>);
 
 impl Pids {
@@ -177,7 +177,7 @@ fn process_key(global: i64) -> i64 {
     global & !THREAD_BITS
 }
 
-/// Reads the versions of tool and schema. Their table was called `EXPORT_META_DATA` before schema 3.
+/// Reads the versions of tool and schema. Before schema 3, their table was `EXPORT_META_DATA`.
 fn read_versions(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     let mut rows = db.pairs("META_DATA_EXPORT", ["name", "value"])?;
     rows.extend(db.pairs("EXPORT_META_DATA", ["name", "value"])?);
@@ -195,8 +195,8 @@ fn read_versions(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Fills in what was recorded. CUDA tracing is one switch: where kernels or calls were recorded, copies
-/// and synchronisations were too.
+/// Fills in which data was recorded. CUDA tracing is one switch: if kernels or calls were recorded,
+/// copies and synchronizations were too.
 fn record(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     let recorded = &mut profile.recorded;
     recorded.kernels = !profile.kernels.is_empty();

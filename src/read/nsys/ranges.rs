@@ -15,7 +15,7 @@ use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::{Cells, Db, Sink};
 
-/// Set in the text of a range whose text is registered; the rest numbers its id.
+/// Flag in the text of a range with a registered text; the other bits are the number of its id.
 const REGISTERED: u32 = 1 << 31;
 
 /// The ranges of one part of the table. Texts, threads and domains in the rows are numbers of the part.
@@ -26,7 +26,7 @@ struct Part {
     threads: Distinct<i64>,
     /// Ids of registered texts.
     ids: Distinct<i64>,
-    /// Process and domain id of every domain but the default one.
+    /// Process and domain id of every domain except the default one.
     domains: Distinct<(i64, i64)>,
     rows: Vec<HostRange>,
     /// Domains named in this part: process, domain id, name or its id.
@@ -43,7 +43,7 @@ struct Part {
     whole: Whole,
 }
 
-/// The numbers of a [`Part`] translated to those of the profile, as far as needed yet.
+/// The numbers of a [`Part`] translated to those of the profile, as far as needed so far.
 #[derive(Debug, Clone, Default)]
 struct Whole {
     texts: Vec<StrId>,
@@ -83,7 +83,7 @@ impl Part {
         }
     }
 
-    /// The text of a row, or the id of a registered one. Some exports keep ids in the text column.
+    /// The text of a row, or the id of a registered one. Some exports store ids in the text column.
     fn text<'a>(cells: &Cells<'a, '_>) -> Result<Option<i64>, &'a [u8]> {
         match cells.bytes(TEXT) {
             Some(bytes) => Err(bytes),
@@ -127,7 +127,7 @@ impl Sink for Part {
         let kind = match self.kinds.of(cells.int(TYPE)) {
             Some(EventKind::Range(kind)) => kind,
             Some(EventKind::Domain) => return self.name_domain(cells),
-            // Categories, names of threads and streams: not intervals.
+            // Categories and names of threads and streams are not intervals.
             None if cells.int(TYPE).is_some() => return,
             None => {
                 self.damage.rows += 1;
@@ -139,7 +139,7 @@ impl Sink for Part {
         let start = cells.int(START);
         let span = match (kind, cells.raw(END)) {
             (RangeKind::Mark, ValueRef::Null) => self.damage.span(start, start),
-            // The program never closed it, or the capture ended first.
+            // Either the program never closed the range, or the capture ended first.
             (_, ValueRef::Null) => self.damage.start(start).map(|start| Span {
                 start,
                 end: i64::MAX,
@@ -165,7 +165,7 @@ impl Sink for Part {
         }
         match Self::text(cells) {
             Err(bytes) => {
-                // Nearly all are UTF-8, and checking is much faster than replacing.
+                // Nearly all texts are UTF-8, and checking is much faster than replacing.
                 match std::str::from_utf8(bytes) {
                     Ok(text) => name_range(&mut range, &mut self.texts, text),
                     Err(_) => {
@@ -220,8 +220,8 @@ impl Whole {
     }
 }
 
-/// What is still to be added to the ranges in the profile: registered texts, names of domains, and
-/// ranges whose pruning is not decided yet.
+/// Remaining work for the ranges in the profile: registered texts, names of domains, and ranges whose
+/// pruning is not decided yet.
 #[derive(Default)]
 pub(super) struct Ranges {
     ids: Distinct<i64>,
@@ -258,7 +258,7 @@ impl Ranges {
             ranges.take(part, pids, builder);
         })?;
         if pruned && !sorted {
-            // Only rows in order show which ranges enclose others.
+            // Pruning needs rows in order of start, because it finds enclosing ranges.
             builder.profile.ranges.clear();
             builder.profile.pruned_ranges = 0;
             return Ranges::read(db, kinds, None, pids, builder, progress);
@@ -316,7 +316,7 @@ impl Ranges {
         let registered = self.registered(strings, &mut profile.strings);
         let domains = self.domains(strings, &mut profile.strings);
         if let Some(pruning) = pruning {
-            // A registered text may be that of a node too.
+            // A registered text may also be that of a backward node.
             self.deferred.all_needed = registered.iter().any(|parts| parts.seq.is_some());
             pruning.restore(std::mem::take(&mut self.deferred), profile);
         }

@@ -1,16 +1,16 @@
 //! CUPTI callback ids: nvprof stores the number of an API function, not its name.
 //!
 //! The numbers are those of `cupti_runtime_cbid.h` and `cupti_driver_cbid.h` (CUDA toolkit, folder
-//! `extras/CUPTI/include`), where a number, once given, never changes. Versions of one function
-//! (`_v2`, per-thread default stream `_ptsz`, `_ptds`) have numbers of their own and share a name
-//! here. Only functions that matter for advice, or are frequent, are listed.
+//! `extras/CUPTI/include`), where an assigned number never changes. Versions of one function (`_v2`,
+//! per-thread default stream `_ptsz`, `_ptds`) have different numbers and share a name here. Only
+//! functions that are relevant for advice, or frequent, are listed.
 
 use std::borrow::Cow;
 
 /// The names of one API.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
-    /// What an unlisted number is called: `runtime callback 7`.
+    /// The prefix for unlisted numbers: `runtime callback 7`.
     api: &'static str,
     /// Sorted by number.
     table: &'static [(u32, &'static str)],
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_the_classes_advice_needs() {
+    fn callback_ids_have_the_expected_call_classes() {
         for (names, id, class) in [
             (RUNTIME, 211, ApiClass::Launch),
             (RUNTIME, 13, ApiClass::Launch),

@@ -66,7 +66,7 @@ impl Devices {
         self.contexts.get(&context?).copied()
     }
 
-    /// Counts the listed GPUs. Where nothing ran on any of them, they become the devices of the profile.
+    /// Counts the listed GPUs. If nothing ran on any of them, they become the devices of the profile.
     pub(super) fn add_idle(&self, builder: &mut Builder) {
         builder.profile.listed_gpus = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
         if builder.profile.devices.is_empty() {
@@ -96,7 +96,7 @@ impl Devices {
         let positive = |value: Option<i64>| value.filter(|&v| v > 0);
         let count = |value: Option<i64>| count32(positive(value));
         let bytes = |value: Option<i64>| positive(value).map(i64::cast_unsigned);
-        // CUPTI gives kB/s and kHz.
+        // CUPTI uses kB/s and kHz.
         let kilo = |value: Option<i64>| positive(value).map(|v| v as f64 * 1e3);
         *device = Device {
             ordinal,

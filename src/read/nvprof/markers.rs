@@ -16,9 +16,9 @@ const START: i64 = 2;
 /// A range ends.
 const END: i64 = 4;
 
-/// `CUpti_ActivityObjectKind`: the object id holds a process and a thread.
+/// `CUpti_ActivityObjectKind`: the object id contains a process and a thread.
 pub(super) const OBJECT_THREAD: i64 = 2;
-/// The object id holds a process.
+/// The object id contains a process.
 const OBJECT_PROCESS: i64 = 1;
 
 /// All markers of a file.
@@ -100,7 +100,7 @@ pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Markers, ReadErro
         all.rows.append(&mut part.rows);
         all.damage.add(&part.damage);
     }
-    // Rows are in the order in which buffers were flushed: an end may precede its start.
+    // Rows are in the order in which buffers were flushed, so an end may precede its start.
     all.rows.sort_by_key(|row| row.time);
     Ok(all)
 }
@@ -113,7 +113,7 @@ impl Markers {
 
     /// Pairs the rows and moves the ranges into the profile. Ranges without an end stay open.
     pub(super) fn add(self, strings: &StringTable, builder: &mut Builder) {
-        // (process, id) to the ranges that are open under it, innermost last.
+        // By (process, id), the open ranges, innermost last.
         let mut open: FxHashMap<(i64, i64), Vec<usize>> = FxHashMap::default();
         let mut unopened = 0_u64;
         for row in &self.rows {

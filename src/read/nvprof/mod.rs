@@ -1,9 +1,9 @@
-//! Databases of nvprof (`nvprof -o net.sql`, Visual Profiler's `.nvvp`): raw CUPTI records, one
-//! table per record kind, numbers as in `cupti_activity.h`
+//! Databases of nvprof (`nvprof -o net.sql`, Visual Profiler's `.nvvp`): raw CUPTI records, one table
+//! per record kind, numbers as in `cupti_activity.h`
 //! (<https://docs.nvidia.com/cupti/api/group__CUPTI__ACTIVITY__API.html>).
 //!
-//! All tables exist even if nothing was recorded. Kernels and copies do not name their process;
-//! calls are numbers without names; markers come as two rows each.
+//! All tables exist even if nothing was recorded. Kernels and copies have no process, calls are numbers
+//! without names, and each marker has two rows.
 
 use std::path::Path;
 
@@ -28,18 +28,18 @@ mod markers;
 /// Reads databases of nvprof.
 pub(super) struct Nvprof;
 
-/// Kernels recorded with concurrency, and kernels that were serialised by the profiler.
+/// Kernels that ran concurrently, and kernels that were serialized by the profiler.
 const KERNELS: [&str; 2] = [
     "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL",
     "CUPTI_ACTIVITY_KIND_KERNEL",
 ];
 
-/// Copies, then copies between two GPUs, which have a table of their own.
+/// Copies, then copies between two GPUs, which have a separate table.
 const COPIES: [&str; 2] = ["CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMCPY2"];
 const SETS: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
 const SYNCS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
 
-/// Databases of nvprof, as the rest of the crate knows them.
+/// The format of nvprof databases.
 pub static FORMAT: Format = Format {
     id: "nvprof_sqlite",
     name: "nvprof SQLite database",
@@ -122,7 +122,7 @@ columns!(
     ]
 );
 
-/// Adds runtime calls, then driver calls. A call that started a kernel is a launch, whatever its
+/// Adds runtime calls, then driver calls. A call that started a kernel is a launch, regardless of its
 /// callback id.
 fn calls(
     db: &Db,
@@ -244,8 +244,8 @@ fn add_kernels(
     skipped.note(&mut builder.profile, "kernel", "device", "name");
 }
 
-/// What the records of a database refer to. They do not name their process, and devices go by their
-/// ordinal alone.
+/// The context needed to interpret the records of a database. They do not contain their process, and
+/// devices are identified by their ordinal alone.
 struct NvprofRecords {
     owners: Owners,
 }
@@ -373,7 +373,7 @@ fn overheads(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<
     Ok(())
 }
 
-/// Fills in what was recorded, and notes how to record what is missing.
+/// Fills in which data was recorded, and adds notes about how to record missing data.
 fn record(profile: &mut Profile) {
     const AGAIN: &str = "capture again with `nvprof -o net.sql python train.py` (or, on newer \
                          GPUs, with `nsys profile -t cuda,nvtx`)";

@@ -1,9 +1,9 @@
 //! Ranges of rowids, in which tables are read in parallel.
 
-/// Rows per range. A smaller table is read by one thread: opening another connection and parsing the
-/// schema takes longer than reading the rows.
+/// Rows per range. A smaller table is read by one thread, because opening another connection and
+/// parsing the schema takes longer than reading the rows.
 const CHUNK_ROWS: u64 = 65_536;
-/// The most ranges of a table. Bounds the work on hostile rowids that lie far apart.
+/// Maximum number of ranges of a table. Bounds the work for hostile rowids that are far apart.
 pub(super) const MAX_CHUNKS: u64 = 256;
 
 /// A closed range of rowids.
@@ -19,7 +19,7 @@ impl Chunk {
         high: i64::MAX,
     };
 
-    /// Rows it holds if no rowid is missing.
+    /// The number of rows if no rowid is missing.
     pub(super) fn rows(&self) -> u64 {
         if self.high < self.low {
             return 0;

@@ -2,9 +2,9 @@
 //! cache or a call per column. A large export is read in a third of the time.
 //!
 //! The format is documented and stable: <https://www.sqlite.org/fileformat2.html>, sections 1.3
-//! (header), 1.6 (b-tree pages) and 2.1 (records). Anything but an ordinary table of an ordinary file (a
-//! write-ahead log, another encoding, generated columns) is left to SQLite. A violation of the format is
-//! an error, as it is for SQLite.
+//! (header), 1.6 (b-tree pages) and 2.1 (records). Everything except ordinary tables of ordinary files
+//! (a write-ahead log, another encoding, generated columns) is read by SQLite. A violation of the
+//! format is an error, as it is for SQLite.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::types::ValueRef;
 
-/// Deeper than any table: SQLite itself stops at 20 levels.
+/// Maximum depth of a table; SQLite's limit is 20 levels.
 const MAX_DEPTH: u32 = 20;
-/// The most neighbouring pages that are read by one call.
+/// Maximum number of neighbouring pages that are read by one call.
 const PAGES_AT_ONCE: u32 = 64;
 
-/// A violation of the file format, or why the file cannot be read.
+/// A violation of the file format, or the reason why the file cannot be read.
 #[derive(Debug)]
 pub(super) enum Broken {
     Damaged(String),
@@ -50,13 +50,14 @@ pub(super) fn page_bytes(head: &[u8]) -> Option<u32> {
 pub(super) struct Pages {
     path: PathBuf,
     page_bytes: u32,
-    /// The bytes of a page, without those at its end that extensions reserve.
+    /// The bytes of a page, without those that extensions reserve at its end.
     usable: usize,
     count: u32,
 }
 
 impl Pages {
-    /// `None` for a file that is left to SQLite. There must be neither a log nor a journal.
+    /// The pages of a file; `None` for a file that SQLite must read. There must be neither a log nor a
+    /// journal.
     pub(super) fn of(path: &Path, head: &[u8]) -> Option<Pages> {
         const UTF_8: u32 = 1;
         let page_bytes = page_bytes(head)?;
@@ -96,7 +97,7 @@ impl Pages {
                 Some(&INTERIOR) if depth < MAX_DEPTH => {
                     let mut below = children(bytes, header)
                         .ok_or_else(|| damaged(format!("page {page} ends too early")))?;
-                    // All children of a page have one kind.
+                    // All children of a page are of the same kind.
                     let first = below.first().copied().unwrap_or_default();
                     if reader.page(first)?.get(header_at(first)) == Some(&LEAF) {
                         left = left
@@ -167,7 +168,7 @@ impl<'p> Reader<'p> {
         self.at(page)
     }
 
-    /// Puts `count` pages into the buffer.
+    /// Reads `count` pages into the buffer.
     fn fetch(&mut self, page: u32, count: u32) -> Result<(), Broken> {
         let before = page.checked_sub(1).filter(|_| page <= self.pages.count);
         let before = before.ok_or_else(|| damaged(format!("there is no page {page}")))?;
@@ -192,11 +193,11 @@ impl<'p> Reader<'p> {
 /// A wanted column.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wanted {
-    /// Its index in the record; `None` where the table has no such column.
+    /// Its index in the record; `None` if the table has no such column.
     pub(super) column: Option<usize>,
-    /// Columns that are used while those before are NULL.
+    /// Columns that are used if the preceding ones are NULL.
     pub(super) others: Vec<usize>,
-    /// The value where the table has no such column.
+    /// The value if the table has no such column.
     pub(super) default: Option<i64>,
 }
 
@@ -204,7 +205,7 @@ pub(super) struct Wanted {
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) wanted: Vec<Wanted>,
-    /// The column that is another name of the rowid; records hold NULL there.
+    /// The column that is another name of the rowid; records contain NULL there.
     pub(super) rowid: Option<usize>,
 }
 
@@ -241,7 +242,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The value where a column is NULL: the rowid, or that of the other columns.
+    /// The value of a column that is NULL: the rowid, or the value of the other columns.
     #[cold]
     fn other(&self, column: usize, others: &[usize]) -> ValueRef<'a> {
         if self.layout.rowid == Some(column) {
@@ -256,7 +257,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The value in a column. NULL after the end of the record: columns were added to the table later.
+    /// The value of a column. NULL after the end of the record, because columns may have been added to
+    /// the table later.
     #[inline]
     fn column(&self, column: usize) -> ValueRef<'a> {
         let Some(&Place { kind, at }) = self.places.get(column) else {
@@ -329,11 +331,11 @@ pub(super) struct Leaves<'p> {
     /// Reads overflow pages, which hold the rest of long records.
     more: Reader<'p>,
     layout: &'p Layout,
-    /// The places of the wanted columns and those before them.
+    /// The positions of the needed columns and those before them.
     places: Vec<Place>,
     long: Vec<u8>,
-    /// Bytes that may still follow in overflow pages. Rows do not share them, so there are at most as many
-    /// as the file has.
+    /// Bytes that may still follow in overflow pages. Rows do not share them, so there are at most as
+    /// many as the file has.
     outside: u64,
 }
 
@@ -351,7 +353,7 @@ impl<'p> Leaves<'p> {
         })
     }
 
-    /// Passes every row of these pages to `take`; returns their number.
+    /// Passes every row of these pages to `take`; returns the number of rows.
     pub(super) fn rows(
         &mut self,
         leaves: &[u32],
@@ -445,8 +447,8 @@ fn overflow(
     Ok(())
 }
 
-/// Finds the places of the first columns of a record and returns how many of them it has; `None` for a
-/// record that ends within them.
+/// Finds the positions of the first columns of a record and returns how many of them it has; `None` for
+/// a record that ends within them.
 #[inline]
 fn places(record: &[u8], into: &mut [Place]) -> Option<usize> {
     let (header, rest) = varint(record)?;

@@ -2,7 +2,7 @@ use super::chunk::MAX_CHUNKS;
 use super::*;
 
 #[test]
-fn ranges_of_rows_cover_everything_once() {
+fn row_ranges_cover_every_row_once() {
     for (low, high) in [
         (1, 1),
         (1, 65_536),
@@ -81,7 +81,7 @@ fn pages_and_sqlite_yield_the_same_rows() {
                 .prepare("INSERT INTO t (id, a, b, c, z) VALUES (?1, ?2, ?3, ?4, ?5)")
                 .unwrap();
             for row in 0..3000_i64 {
-                // Every width of a number, both signs; texts of up to several pages.
+                // Integers of every width and both signs; texts of up to several pages.
                 let wide = (row % 7 - 3) * (1_i64 << (row % 61));
                 let text = "\u{e9}x".repeat(((row * row) % 97 * (row % 3 / 2) * 30) as usize);
                 let part = (row % 5 > 0).then_some(text);
@@ -106,7 +106,7 @@ fn pages_and_sqlite_yield_the_same_rows() {
 }
 
 #[test]
-fn what_is_no_ordinary_table_is_left_to_sqlite() {
+fn other_tables_are_read_by_sqlite() {
     let folder = tempfile::tempdir().unwrap();
     for (name, declared) in [
         ("computed", "a, b AS (a * 2), c"),
@@ -132,7 +132,7 @@ fn what_is_no_ordinary_table_is_left_to_sqlite() {
 }
 
 #[test]
-fn a_tree_that_contradicts_the_format_is_damage() {
+fn trees_that_violate_the_format_are_reported_as_damage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.sqlite");
     let conn = Connection::open(&path).unwrap();
@@ -154,8 +154,8 @@ fn a_tree_that_contradicts_the_format_is_damage() {
         db.scan("t", &Said::default(), &crate::read::NoProgress)
     };
     assert!(with(&|_| {}).is_ok());
-    // The last child of the root is the root, no page, a page behind the end; a leaf has a kind
-    // that does not exist, more rows than fit, rows outside.
+    // The last child of the root is the root, page 0, or a page after the end; a leaf has an invalid
+    // kind, more rows than fit, or rows outside of it.
     let last = good.len() - 512;
     type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
     let changes: [Change<'_>; 6] = [
@@ -174,7 +174,7 @@ fn a_tree_that_contradicts_the_format_is_damage() {
 }
 
 #[test]
-fn odd_names_stay_themselves_in_a_uri() {
+fn special_characters_of_file_names_are_escaped_in_uris() {
     assert_eq!(
         file_uri(Path::new("/a b/c?d#e%f.sqlite")),
         "file:/a%20b/c%3Fd%23e%25f.sqlite"
@@ -183,7 +183,7 @@ fn odd_names_stay_themselves_in_a_uri() {
 }
 
 #[test]
-fn columns_are_taken_as_they_exist() {
+fn existing_columns_are_read_and_defaults_replace_missing_ones() {
     let table = Table {
         name: "t".into(),
         columns: vec!["Start".into(), "b".into(), "c".into()],
@@ -197,7 +197,7 @@ fn columns_are_taken_as_they_exist() {
 }
 
 #[test]
-fn long_rows_that_share_their_pages_are_damage() {
+fn long_rows_that_share_their_pages_are_reported_as_damage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.sqlite");
     let conn = Connection::open(&path).unwrap();
@@ -209,7 +209,7 @@ fn long_rows_that_share_their_pages_are_damage() {
     drop(conn);
     let mut bytes = std::fs::read(&path).unwrap();
     assert_eq!(both_ways(&path)[0].len(), 1);
-    // The only row once more: another pointer to the same cell.
+    // The only row a second time: another pointer to the same cell.
     let leaf = 512;
     assert_eq!(bytes[leaf..leaf + 5], [13, 0, 0, 0, 1]);
     bytes[leaf + 4] = 2;
@@ -223,7 +223,7 @@ fn long_rows_that_share_their_pages_are_damage() {
 }
 
 #[test]
-fn rows_out_of_order_are_all_found() {
+fn rows_out_of_order_are_found() {
     let folder = tempfile::tempdir().unwrap();
     for order in [[1_usize, 0, 2], [2, 1, 0], [0, 2, 1]] {
         let path = folder.path().join(format!("{order:?}.sqlite"));
@@ -234,7 +234,7 @@ fn rows_out_of_order_are_all_found() {
         )
         .unwrap();
         drop(conn);
-        // The places of the cells stand behind the eight bytes at the head of a leaf page.
+        // The cell pointers follow the eight bytes of the header of a leaf page.
         let mut bytes = std::fs::read(&path).unwrap();
         let cells = bytes[520..526].to_vec();
         for (to, from) in order.into_iter().enumerate() {
