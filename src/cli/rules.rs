@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Subcommand, ValueEnum};
 
 use super::{Console, Failure, Outcome, RuleArgs, examples, output};
+use crate::base::diag::Complaints;
 use crate::base::units::counted;
 use crate::cost::user;
 use crate::facts;
@@ -35,7 +36,7 @@ pub(super) enum RulesCommand {
         /// Only facts whose name contains this, e.g. `site.` or `share`
         part: Option<String>,
     },
-    /// Check rule files and report every mistake, without running their tests
+    /// Check rule files and report every mistake, except failing tests
     #[command(after_help = examples::RULES_CHECK)]
     Check {
         /// Rule files or folders
@@ -181,7 +182,8 @@ fn facts_list(part: Option<&str>) -> Result<String, Failure> {
 }
 
 fn check(paths: &[PathBuf], console: Console) -> Outcome {
-    let (set, own) = with_built_in(paths)?;
+    let (files, own) = with_built_in(paths)?;
+    let set = accepted(RuleSet::check(&files, facts::all(), &gpu_facts))?;
     let checked = set.rules().iter().filter(|r| own.contains(&r.id)).count();
     if !console.quiet {
         let verb = if checked == 1 { "is" } else { "are" };
@@ -193,24 +195,29 @@ fn check(paths: &[PathBuf], console: Console) -> Outcome {
     Ok(())
 }
 
-/// The rules at `paths` together with the built-in rules that they may refer to; mistakes fail the gate.
-/// A file of the built-in folder replaces the built-in rule of its id.
-fn with_built_in(paths: &[PathBuf]) -> Result<(RuleSet, BTreeSet<String>), Failure> {
+/// The rule files at `paths` together with the built-in rules that they may refer to, and the ids of
+/// the former. A file with the text of a built-in rule stands for that rule; another file must not
+/// have its id.
+fn with_built_in(paths: &[PathBuf]) -> Result<(Vec<RuleFile>, BTreeSet<String>), Failure> {
     let own = judge_files(paths)?;
     let ids: BTreeSet<String> = own.iter().map(|f| f.id.clone()).collect();
-    // A file of the built-in folder replaces the built-in rule with its id.
     let mut files = RuleSet::builtin_files();
-    files.retain(|file| !ids.contains(&file.id));
+    files.retain(|file| {
+        let same = |own: &RuleFile| own.id == file.id && own.source.text == file.source.text;
+        !own.iter().any(same)
+    });
     files.extend(own);
-    match RuleSet::load(&files, &Selection::default(), facts::all()) {
-        Ok(set) => Ok((set, ids)),
-        Err(complaints) => {
-            if let Failure::Unusable(summary) = output::refuse(&complaints) {
-                output::labelled("error", anstyle::AnsiColor::Red, &summary);
-            }
-            Err(Failure::GateFailed)
+    Ok((files, ids))
+}
+
+/// Mistakes in rule files fail the gate.
+fn accepted<T>(result: Result<T, Complaints>) -> Result<T, Failure> {
+    result.map_err(|complaints| {
+        if let Failure::Unusable(summary) = output::refuse(&complaints) {
+            output::labelled("error", anstyle::AnsiColor::Red, &summary);
         }
-    }
+        Failure::GateFailed
+    })
 }
 
 fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
@@ -222,9 +229,10 @@ fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
 }
 
 fn test(paths: &[PathBuf], console: Console) -> Outcome {
-    let (set, own) = with_built_in(paths)?;
+    let (files, own) = with_built_in(paths)?;
+    let set = accepted(RuleSet::load(&files, &Selection::default(), facts::all()))?;
     let rules = set.rules().iter().filter(|r| own.contains(&r.id));
-    let proofs = judge::run_tests(rules, facts::all(), &gpu_facts);
+    let proofs = judge::run_tests(rules.clone(), facts::all(), &gpu_facts);
     let mut text = String::new();
     for proof in proofs.iter().filter(|p| console.verbose || !p.passed()) {
         text.push_str(&format!(
@@ -238,6 +246,11 @@ fn test(paths: &[PathBuf], console: Console) -> Outcome {
         text.push_str(&format!("{passed} passed, {failed} failed\n"));
     }
     output::print(&text)?;
+    let complaints = Complaints::new();
+    judge::check_examples(rules, facts::all(), &gpu_facts, &complaints);
+    if complaints.has_errors() {
+        accepted(Err(complaints))?;
+    }
     if failed > 0 {
         Err(Failure::GateFailed)
     } else {

@@ -24,7 +24,7 @@ pub fn explain(rule: &Rule) -> String {
         rule.for_each.word(),
     );
     let _ = writeln!(page, "{}\n", rule.why.source.trim());
-    let _ = writeln!(page, "## What to do\n\n{}\n", rule.fix.source.trim());
+    fixes(&mut page, rule);
     conditions(&mut page, rule);
     params(&mut page, rule);
     relations(&mut page, rule);
@@ -46,6 +46,24 @@ pub fn explain(rule: &Rule) -> String {
         rule.message.source.trim()
     );
     page
+}
+
+fn fixes(page: &mut String, rule: &Rule) {
+    let _ = writeln!(page, "## What to do\n");
+    for (index, fix) in rule.fixes.iter().enumerate() {
+        let otherwise = if index == 0 { "If" } else { "Otherwise, if" };
+        match &fix.when {
+            Some(when) => {
+                let when = text::md_code(when.source.trim());
+                let _ = writeln!(page, "{otherwise} {when}:\n");
+            }
+            None if index > 0 => {
+                let _ = writeln!(page, "Otherwise:\n");
+            }
+            None => {}
+        }
+        let _ = writeln!(page, "{}\n", fix.text.source.trim());
+    }
 }
 
 fn conditions(page: &mut String, rule: &Rule) {

@@ -1,7 +1,7 @@
 //! The keys of rule files: what the loader takes, the documents explain and editors complete.
 
 use super::load::check_id;
-use super::read::{MAX_CASES, MAX_LIST, MAX_TITLE, SAVINGS, is_name};
+use super::read::{MAX_CASES, MAX_FIXES, MAX_LIST, MAX_TITLE, SAVINGS, is_name};
 use super::rule::{CATEGORIES, GroupBy};
 use super::{Confidence, Severity};
 use super::{expr, template};
@@ -69,8 +69,8 @@ pub const KEYS: &[Key] = keys! {
     required "message": SENTENCE,
     /// why it costs time
     required "why": SENTENCE,
-    /// what to do, with code
-    required "fix": SENTENCE,
+    /// what to do, with code; as `[[fix]]` tables, the first whose condition holds
+    required "fix": Shape::Either(&[SENTENCE, Shape::Tables(FIX_KEYS, &[], 1, MAX_FIXES)]),
     /// where to read on
     "references": Shape::List(&Shape::Form(LINK), MAX_LIST),
     /// thresholds: `{ value = ..., doc = "..." }`, changed with `--set`
@@ -79,6 +79,14 @@ pub const KEYS: &[Key] = keys! {
     "let": Shape::Map(Some(NAME), &EXPRESSION, MAX_LIST),
     /// examples that prove the rule; at least one fires and one is silent
     required "test": Shape::Tables(CASE_KEYS, &[&["fires"], &["silent"], &["skipped"]], 2, MAX_CASES),
+};
+
+/// The keys of a `[[fix]]`.
+pub const FIX_KEYS: &[Key] = keys! {
+    /// condition of this fix, which may use `found`; the last `[[fix]]` may lack it
+    "when": EXPRESSION,
+    /// what to do, with code
+    required "text": SENTENCE,
 };
 
 /// The keys of a param.

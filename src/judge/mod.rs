@@ -14,6 +14,7 @@ pub mod check;
 mod claim;
 mod evaluate;
 pub mod evidence;
+mod examples;
 pub mod explain;
 pub mod expr;
 mod gather;
@@ -31,6 +32,7 @@ mod vendor_words;
 mod why;
 
 pub use evaluate::RuleInput;
+pub use examples::check_examples;
 pub use explain::explain;
 pub use load::RuleFile;
 pub use resolve::{FLOOR, HOST_BOUND};

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use ::toml::de::DeValue;
+
 use super::check::{self, Mistake, Vocabulary};
 use super::expr::{Expr, Let, Type, Uses};
 use super::keys::KEYS;
 use super::load::{RuleFile, check_id};
-use super::rule::{GroupBy, MIN_FRACTION, PROFILE, Param, Rule};
+use super::rule::{Fix, GroupBy, MIN_FRACTION, PROFILE, Param, Rule};
 use super::template::{self, Template};
 use super::test_cases::{free_value, type_of};
 use super::{Confidence, SavingKind, Severity};
@@ -29,6 +31,8 @@ pub(super) const MAX_TITLE: usize = 120;
 /// Entries of a list in a rule file, params, and lets: lets are ordered by what they use, which
 /// takes the square of their number.
 pub(super) const MAX_LIST: usize = 64;
+/// Variants of a fix.
+pub(super) const MAX_FIXES: usize = 16;
 /// Tests of one rule.
 pub(super) const MAX_CASES: usize = 256;
 /// Reads one rule file; `None` after complaints.
@@ -116,7 +120,7 @@ impl<'a> Reader<'a> {
             lowers_confidence: relations.lowers_confidence,
             message: words.message?,
             why: words.why?,
-            fix: words.fix?,
+            fixes: words.fixes?,
             references,
             params,
             settings,
@@ -214,24 +218,14 @@ impl<'a> Reader<'a> {
             found: false,
             ..late
         };
-        let sentence = |key: &str| {
-            let text = root.get_str(key)?;
-            match template::compile(text.value, &late) {
-                Ok(template) => Some(template),
-                Err(mistakes) => {
-                    self.mistakes(root, &text.span, mistakes);
-                    None
-                }
-            }
-        };
         let words = Words {
             when: self.condition(root, "when", &early),
             require: self.condition(root, "require", &late),
             error_when: self.condition(root, "error_when", &late),
             saving_ns: self.saving(root, &early),
-            message: sentence("message"),
-            why: sentence("why"),
-            fix: sentence("fix"),
+            message: self.sentence(root, "message", &late),
+            why: self.sentence(root, "why", &late),
+            fixes: self.fixes(root, &late),
         };
         (words, lets, broken)
     }
@@ -273,6 +267,52 @@ impl<'a> Reader<'a> {
             return None;
         }
         Some(expr)
+    }
+
+    fn sentence(
+        &self,
+        table: &Table<'_>,
+        key: &str,
+        vocabulary: &Vocabulary<'_>,
+    ) -> Option<Template> {
+        let text = table.get_str(key)?;
+        match template::compile(text.value, vocabulary) {
+            Ok(template) => Some(template),
+            Err(mistakes) => {
+                self.mistakes(table, &text.span, mistakes);
+                None
+            }
+        }
+    }
+
+    /// The fix: a string, or tables of which all but the last have a condition.
+    fn fixes(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Vec<Fix>> {
+        let value = root.get("fix")?;
+        if matches!(value.raw(), DeValue::String(_)) {
+            let text = self.sentence(root, "fix", vocabulary)?;
+            return Some(vec![Fix { when: None, text }]);
+        }
+        let tables = value.table_list()?;
+        if tables.is_empty() {
+            value.complain("`fix` is empty", "");
+            return None;
+        }
+        let mut fixes = Vec::new();
+        for (index, table) in tables.iter().enumerate() {
+            let conditional = table.has("when");
+            if !conditional && index + 1 < tables.len() {
+                let title = "only the last `[[fix]]` may lack `when`";
+                table.complain(table.span(), title, "those after it would never be chosen");
+            }
+            let when = self.condition(table, "when", vocabulary);
+            let text = self.sentence(table, "text", vocabulary);
+            if let Some(text) = text
+                && conditional == when.is_some()
+            {
+                fixes.push(Fix { when, text });
+            }
+        }
+        Some(fixes)
     }
 
     fn saving(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
@@ -375,13 +415,13 @@ impl<'a> Reader<'a> {
             &words.error_when,
             &words.saving_ns,
         ];
-        for expr in conditions.into_iter().flatten() {
+        let fixes = words.fixes.iter().flatten();
+        let of_fixes = fixes.clone().filter_map(|fix| fix.when.as_ref());
+        for expr in conditions.into_iter().flatten().chain(of_fixes) {
             uses.extend(&expr.uses);
         }
-        for sentence in [&words.message, &words.why, &words.fix]
-            .into_iter()
-            .flatten()
-        {
+        let sentences = [&words.message, &words.why].into_iter().flatten();
+        for sentence in sentences.chain(fixes.map(|fix| &fix.text)) {
             uses.extend(&sentence.uses());
         }
         let uses = uses.closure(lets);
@@ -422,7 +462,7 @@ struct Words {
     saving_ns: Option<Expr>,
     message: Option<Template>,
     why: Option<Template>,
-    fix: Option<Template>,
+    fixes: Option<Vec<Fix>>,
 }
 
 pub(super) fn is_name(text: &str) -> bool {

@@ -319,7 +319,14 @@ fn finding(
     };
     let message = say("message", &rule.message, &rule.title);
     let why = say("why", &rule.why, "");
-    let fix = say("fix", &rule.fix, "");
+    let fix = match rule.fix(&context) {
+        Ok(Some((_, fix))) => say("fix", &fix.text, ""),
+        Ok(None) => String::new(),
+        Err(failure) => {
+            failures.push(format!("fix: {failure}"));
+            String::new()
+        }
+    };
     if let Some(results) = results {
         for failure in failures {
             results.faults.add(failure);

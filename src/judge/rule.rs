@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::expr::{Expr, Let, Uses};
+use super::expr::{EvalContext, Expr, Let, Undecided, Uses};
 use super::template::Template;
 use super::{Confidence, SavingKind, Severity};
 use crate::base::diag::Source;
@@ -80,8 +80,8 @@ pub struct Rule {
     pub message: Template,
     /// Template of the explanation why the problem costs time.
     pub why: Template,
-    /// Template of the advice.
-    pub fix: Template,
+    /// The variants of the advice; see [`Rule::fix`].
+    pub fixes: Vec<Fix>,
     /// Links to further reading.
     pub references: Vec<String>,
     /// Params with their default values, by name.
@@ -119,6 +119,25 @@ impl Rule {
         })
     }
 
+    /// The first variant of the fix whose condition holds, with its index; `None` if none does. A
+    /// condition that an absent fact leaves undecided does not hold.
+    ///
+    /// # Errors
+    /// The failure of a condition.
+    pub(super) fn fix(&self, context: &EvalContext<'_>) -> Result<Option<(usize, &Fix)>, String> {
+        for (index, fix) in self.fixes.iter().enumerate() {
+            let Some(when) = &fix.when else {
+                return Ok(Some((index, fix)));
+            };
+            match context.holds(when) {
+                Ok(true) => return Ok(Some((index, fix))),
+                Ok(false) | Err(Undecided::Absent(_) | Undecided::NotApplicable) => {}
+                Err(Undecided::Fault(message)) => return Err(message),
+            }
+        }
+        Ok(None)
+    }
+
     /// The names that `when` and its lets use.
     pub fn condition_uses(&self) -> Uses {
         self.when.uses.closure(&self.lets)
@@ -129,6 +148,15 @@ impl Rule {
 pub const MIN_FRACTION: &str = "min_fraction";
 /// The value of [`MIN_FRACTION`] in a rule that does not set it: half of the estimate.
 pub const DEFAULT_MIN_FRACTION: f64 = 0.5;
+
+/// A variant of the advice of a rule.
+#[derive(Debug, Clone)]
+pub struct Fix {
+    /// Condition under which it applies; `None`: always.
+    pub when: Option<Expr>,
+    /// Template of the advice.
+    pub text: Template,
+}
 
 /// Which members form one finding. By default, members of the same place do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
+use super::examples::check_examples;
 use super::expr::Type;
 use super::load::{self, RuleFile};
 use super::read;
 use super::rule::{MIN_FRACTION, PROFILE, Rule};
+use super::rule_tests::GpuFacts;
 use super::test_cases::type_of;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
@@ -68,14 +70,51 @@ impl RuleSet {
         facts: &[Fact],
     ) -> Result<RuleSet, Complaints> {
         let complaints = Complaints::new();
-        if files.len() > load::MAX_FILES {
-            return Err(load::too_many("rules").into());
+        let (set, _) = RuleSet::read(files, selection, facts, &complaints);
+        set.unless_wrong(complaints)
+    }
+
+    /// Loads all rules of some files, and checks those of a user on their own examples too.
+    ///
+    /// # Errors
+    /// Everything that is wrong with any file or with the rules taken together.
+    pub fn check(
+        files: &[RuleFile],
+        facts: &[Fact],
+        gpu: &GpuFacts<'_>,
+    ) -> Result<RuleSet, Complaints> {
+        let complaints = Complaints::new();
+        let (set, duplicates) = RuleSet::read(files, &Selection::default(), facts, &complaints);
+        let own = set.rules.iter().filter(|rule| !rule.builtin);
+        check_examples(own.chain(&duplicates), facts, gpu, &complaints);
+        set.unless_wrong(complaints)
+    }
+
+    fn unless_wrong(self, complaints: Complaints) -> Result<RuleSet, Complaints> {
+        if complaints.has_errors() {
+            Err(complaints)
+        } else {
+            Ok(self)
         }
-        let unique = unique(files, &complaints);
+    }
+
+    /// The selected rules, and the rules whose id is taken, which are read only for their mistakes.
+    fn read(
+        files: &[RuleFile],
+        selection: &Selection,
+        facts: &[Fact],
+        complaints: &Complaints,
+    ) -> (RuleSet, Vec<Rule>) {
+        if files.len() > load::MAX_FILES {
+            complaints.push(load::too_many("rules"));
+            return (RuleSet::default(), Vec::new());
+        }
+        let (unique, duplicates) = unique(files, complaints);
         let mut facts = facts.to_vec();
         facts.sort_by_key(|fact| fact.name);
-        let rule = |file: &&RuleFile| read::rule(file, &facts, &complaints);
+        let rule = |file: &&RuleFile| read::rule(file, &facts, complaints);
         let mut rules: Vec<Rule> = unique.par_iter().filter_map(rule).collect();
+        let duplicates = duplicates.par_iter().filter_map(rule).collect();
         rules.sort_by(|a, b| a.id.cmp(&b.id));
         let ids: Vec<&str> = {
             // Relations to a rule that is wrong itself are not wrong.
@@ -83,16 +122,12 @@ impl RuleSet {
             ids.sort_unstable();
             ids
         };
-        check_relations(&rules, &ids, &complaints);
-        check_circles(&rules, &complaints);
+        check_relations(&rules, &ids, complaints);
+        check_circles(&rules, complaints);
         let mut set = RuleSet { rules };
-        set.tune(&selection.set, &ids, &complaints);
-        set.pick(selection, &ids, &complaints);
-        if complaints.has_errors() {
-            Err(complaints)
-        } else {
-            Ok(set)
-        }
+        set.tune(&selection.set, &ids, complaints);
+        set.pick(selection, &ids, complaints);
+        (set, duplicates)
     }
 
     /// The rules, by id.
@@ -245,27 +280,35 @@ fn parse_setting(text: &str, ty: Type) -> Option<Value> {
     }
 }
 
-/// The files without those whose id is taken, which are complained about.
-fn unique<'a>(files: &'a [RuleFile], complaints: &Complaints) -> Vec<&'a RuleFile> {
+/// The first file of each id, and the others, which are complained about.
+fn unique<'a>(
+    files: &'a [RuleFile],
+    complaints: &Complaints,
+) -> (Vec<&'a RuleFile>, Vec<&'a RuleFile>) {
     let mut first: BTreeMap<&str, &RuleFile> = BTreeMap::new();
     let mut unique = Vec::new();
+    let mut duplicates = Vec::new();
     for file in files {
         if let Some(other) = first.get(file.id.as_str()) {
-            let title = format!("there are two rules `{}`", file.id);
-            let why = if other.builtin {
-                "a built-in rule has this id: change it with `--set`, leave it out with `--ignore`, \
-                 or name your file differently"
-                    .to_owned()
+            let (title, why) = if other.builtin {
+                let why = "change it with `--set`, leave it out with `--ignore`, or name your file \
+                           differently";
+                (
+                    format!("there is a built-in rule `{}`", file.id),
+                    why.to_owned(),
+                )
             } else {
-                format!("the other is {}", other.source.name)
+                let title = format!("there are two rules `{}`", file.id);
+                (title, format!("the other is {}", other.source.name))
             };
             complaints.push(Complaint::error(&file.source, 0..0, title, "").with_help(why));
+            duplicates.push(file);
         } else {
             first.insert(&file.id, file);
             unique.push(file);
         }
     }
-    unique
+    (unique, duplicates)
 }
 
 /// Complains about relations to rules that do not exist.

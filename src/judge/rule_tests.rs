@@ -1,14 +1,13 @@
-//! Runs a rule's own tests: its examples are its documentation, and they are held to.
-//!
-//! Rules are proved on facts, never on whole profiles, and the sentence is compared word for word:
-//! wording is under test like everything else.
+//! Runs the tests of rule files. A test lists facts, not a profile; the message of a test that fires
+//! is compared word for word.
 
 use std::collections::BTreeMap;
 
+use super::Severity;
 use super::evaluate::{self, Faults};
 use super::expr::{EvalContext, Found, Undecided};
 use super::rule::{Case, Expect, Rule};
-use super::{Severity, template};
+use super::template::Template;
 use crate::facts::{Answer, Fact, Lookup, Value};
 
 /// The `gpu.` facts of a GPU's id.
@@ -110,24 +109,40 @@ pub fn run_tests<'a>(
     facts: &[Fact],
     gpu: &GpuFacts<'_>,
 ) -> Vec<TestResult> {
-    let mut results = Vec::new();
-    for rule in rules {
-        for case in &rule.tests {
-            results.push(TestResult {
-                rule: rule.id.clone(),
-                test: case.name.clone(),
-                outcome: run(rule, case, facts, gpu),
-            });
-        }
-    }
-    results
+    let of_rule = |rule: &'a Rule| {
+        rule.tests.iter().map(|case| TestResult {
+            rule: rule.id.clone(),
+            test: case.name.clone(),
+            outcome: run(rule, case, facts, gpu),
+        })
+    };
+    rules.into_iter().flat_map(of_rule).collect()
 }
 
 /// The facts of a test.
 #[derive(Debug)]
-struct Example<'a> {
-    given: BTreeMap<String, Value>,
-    facts: &'a [Fact],
+pub(super) struct Example<'a> {
+    pub(super) given: BTreeMap<String, Value>,
+    pub(super) facts: &'a [Fact],
+}
+
+impl<'a> Example<'a> {
+    /// The facts of a test and those of its GPU.
+    ///
+    /// # Errors
+    /// The id of a GPU that does not exist.
+    pub(super) fn new(
+        case: &Case,
+        facts: &'a [Fact],
+        gpu: &GpuFacts<'_>,
+    ) -> Result<Example<'a>, String> {
+        let mut given = match &case.gpu {
+            Some(id) => gpu(id).ok_or_else(|| id.clone())?,
+            None => BTreeMap::new(),
+        };
+        given.extend(case.facts.clone());
+        Ok(Example { given, facts })
+    }
 }
 
 impl Lookup for Example<'_> {
@@ -155,27 +170,74 @@ impl Lookup for Example<'_> {
 }
 
 /// What a rule does with an example.
-enum Said {
+pub(super) enum Said {
     Fired {
         message: String,
         saving: Option<f64>,
         severity: Severity,
+        /// Index of the variant of the fix.
+        fix: Option<usize>,
     },
     Nothing(&'static str),
     NotJudged(Vec<String>),
 }
 
-fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutcome {
-    let mut given = BTreeMap::new();
-    if let Some(id) = &case.gpu {
-        match gpu(id) {
-            Some(facts) => given = facts,
-            None => return TestOutcome::NoGpu(id.clone()),
+/// A sentence of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sentence {
+    Message,
+    Why,
+    /// The variant of the fix of this index.
+    Fix(usize),
+}
+
+impl Sentence {
+    /// The key in the rule file.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Sentence::Message => "message",
+            Sentence::Why => "why",
+            Sentence::Fix(_) => "fix",
         }
     }
-    given.extend(case.facts.clone());
-    match (say(rule, case, &Example { given, facts }), &case.expect) {
-        (Err(fault), _) => TestOutcome::Fault(fault),
+}
+
+/// How a rule failed on an example.
+pub(super) struct Failure {
+    /// The sentence that failed; `None`: a condition.
+    pub(super) sentence: Option<Sentence>,
+    /// The error message.
+    pub(super) message: String,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure {
+            sentence: None,
+            message,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.sentence {
+            Some(sentence) => write!(f, "{}: {}", sentence.key(), self.message),
+            None => write!(f, "{}", self.message),
+        }
+    }
+}
+
+fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutcome {
+    let example = match Example::new(case, facts, gpu) {
+        Ok(example) => example,
+        Err(id) => return TestOutcome::NoGpu(id),
+    };
+    match (say(rule, case, &example), &case.expect) {
+        (Err(failures), _) => {
+            let failures: Vec<String> = failures.iter().map(Failure::to_string).collect();
+            TestOutcome::Fault(failures.join("\n  "))
+        }
         (Ok(Said::Fired { message, .. }), Expect::Silent) => TestOutcome::Noisy(message),
         (Ok(Said::Nothing(_)), Expect::Silent) => TestOutcome::Pass,
         (Ok(Said::NotJudged(facts)), Expect::Silent) => {
@@ -199,6 +261,7 @@ fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutc
                 message,
                 saving,
                 severity,
+                ..
             }),
             Expect::Fires(want),
         ) => compare(case, want, message, saving, severity),
@@ -244,8 +307,11 @@ impl Said {
     }
 }
 
-/// Judges the example as the one member of a run.
-fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, String> {
+/// Evaluates the rule on the example as the one member of a run.
+///
+/// # Errors
+/// The failure of a condition, or of every sentence that fails.
+pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, Vec<Failure>> {
     let mut settings = rule.settings.clone();
     settings.extend(case.params.clone());
     let early = EvalContext::new(example, &settings, &rule.lets, None);
@@ -257,7 +323,7 @@ fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, String> 
     let mut faults = Faults::default();
     let saving = evaluate::saving(rule, &early, &mut faults);
     if let Some((message, _)) = faults.iter().next() {
-        return Err(message.to_owned());
+        return Err(vec![message.to_owned().into()]);
     }
     let found = found(rule, example, saving);
     let context = EvalContext::new(example, &settings, &rule.lets, Some(&found));
@@ -272,27 +338,48 @@ fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, String> 
     if let Some(error_when) = &rule.error_when {
         match context.holds(error_when) {
             Ok(true) => severity = Severity::Error,
-            Err(Undecided::Fault(message)) => return Err(format!("error_when: {message}")),
+            Err(Undecided::Fault(message)) => {
+                return Err(vec![format!("error_when: {message}").into()]);
+            }
             _ => {}
         }
     }
-    let sentence = |what: &str, template: &template::Template| {
-        let said = template.render_plain(&context, &rule.lets);
-        said.map_err(|failure| format!("{what}: {failure}"))
+    let render = |sentence: Sentence, template: &Template| {
+        let said = match template.render_plain(&context, &rule.lets) {
+            Ok(said) if said.is_empty() => Err("it is empty".to_owned()),
+            said => said,
+        };
+        said.map_err(|message| Failure {
+            sentence: Some(sentence),
+            message,
+        })
     };
-    sentence("why", &rule.why)?;
-    sentence("fix", &rule.fix)?;
-    Ok(Said::Fired {
-        message: sentence("message", &rule.message)?,
-        saving,
-        severity,
-    })
+    let fix = rule
+        .fix(&context)
+        .map_err(|why| vec![format!("fix: {why}").into()])?;
+    let message = render(Sentence::Message, &rule.message);
+    let why = render(Sentence::Why, &rule.why);
+    let advice = fix.map(|(index, fix)| render(Sentence::Fix(index), &fix.text));
+    let others = [Some(why), advice].into_iter().flatten();
+    let mut failures: Vec<Failure> = others.filter_map(Result::err).collect();
+    match message {
+        Ok(message) if failures.is_empty() => Ok(Said::Fired {
+            message,
+            saving,
+            severity,
+            fix: fix.map(|(index, _)| index),
+        }),
+        message => {
+            failures.extend(message.err());
+            Err(failures)
+        }
+    }
 }
 
-fn undecided(why: Undecided) -> Result<Said, String> {
+fn undecided(why: Undecided) -> Result<Said, Vec<Failure>> {
     match why {
         Undecided::NotApplicable => Ok(Said::Nothing("a fact it uses does not apply")),
-        Undecided::Fault(message) => Err(message),
+        Undecided::Fault(message) => Err(vec![message.into()]),
         Undecided::Absent(facts) => {
             let facts = facts.into_iter().map(str::to_owned).collect();
             Ok(Said::NotJudged(facts))
@@ -329,4 +416,89 @@ fn found(rule: &Rule, example: &Example<'_>, saving: Option<f64>) -> Found {
         found.set(name, value.clone());
     }
     found
+}
+
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests {
+    use super::*;
+    use crate::base::cel::tests::{assert_same, oracle};
+    use crate::base::diag::Complaints;
+    use crate::facts;
+    use crate::gpu::load::built_in;
+    use crate::judge::expr::{Expr, FOUND};
+    use crate::judge::{RuleSet, check_examples};
+
+    fn built_in_rules() -> RuleSet {
+        RuleSet::builtin().unwrap_or_else(|complaints| panic!("{complaints}"))
+    }
+
+    fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
+        let spec = built_in().iter().find(|spec| spec.gpu.id == id)?;
+        Some(facts::of_gpu(&spec.gpu))
+    }
+
+    #[test]
+    fn built_in_sentences_do_not_need_optional_facts() {
+        let complaints = Complaints::new();
+        let rules = built_in_rules();
+        check_examples(rules.rules(), facts::all(), &gpu_facts, &complaints);
+        assert!(complaints.is_empty(), "{complaints}");
+    }
+
+    /// Every expression of every built-in rule on the facts of its own tests. Where an operand is
+    /// absent or does not apply, both fail; numbers that are not finite fail only here.
+    #[test]
+    fn built_in_expressions_agree_with_the_cel_crate() {
+        let mut compared = 0;
+        for rule in built_in_rules().rules() {
+            for case in &rule.tests {
+                let example = Example::new(case, facts::all(), &gpu_facts);
+                let example = example.unwrap_or_else(|id| panic!("{}: no GPU `{id}`", rule.id));
+                compared += compare_with_oracle(rule, case, &example);
+            }
+        }
+        assert!(compared > 1_000, "only {compared} results");
+    }
+
+    /// Returns how many results both engines computed.
+    fn compare_with_oracle(rule: &Rule, case: &Case, example: &Example<'_>) -> usize {
+        let mut settings = rule.settings.clone();
+        settings.extend(case.params.clone());
+        let early = EvalContext::new(example, &settings, &rule.lets, None);
+        let saving = evaluate::saving(rule, &early, &mut Faults::default());
+        let found = found(rule, example, saving);
+        let context = EvalContext::new(example, &settings, &rule.lets, Some(&found));
+
+        let mut names = example.given.clone();
+        for (name, value) in &settings {
+            names.insert(format!("params.{name}"), value.clone());
+        }
+        for (name, ..) in FOUND {
+            if let Some(value) = found.get(name) {
+                names.insert((*name).to_owned(), value.clone());
+            }
+        }
+        let prefixes = [rule.for_each.prefixes(), &["params", "found"]].concat();
+        let result = |expr: &Expr, names: &BTreeMap<String, Value>| {
+            let ours = context.value(expr).map_err(|why| format!("{why:?}"));
+            assert_same(&expr.source, &ours, &oracle(&expr.source, &prefixes, names));
+            ours
+        };
+
+        let mut compared = 0;
+        for named in &rule.lets {
+            if let Ok(value) = result(&named.expr, &names) {
+                names.insert(named.name.clone(), value);
+                compared += 1;
+            }
+        }
+        let conditions = [&rule.require, &rule.error_when, &rule.saving_ns];
+        let fixes = rule.fixes.iter().filter_map(|fix| fix.when.as_ref());
+        let conditions = conditions.into_iter().flatten().chain(fixes);
+        for expr in conditions.chain([&rule.when]) {
+            compared += usize::from(result(expr, &names).is_ok());
+        }
+        compared
+    }
 }

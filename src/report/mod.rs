@@ -249,7 +249,7 @@ pub struct FindingReport {
     pub message: String,
     /// Why it costs time, in Markdown.
     pub why: String,
-    /// What to change, in Markdown.
+    /// What to change, in Markdown; empty where no variant of the rule's fix applies.
     pub fix: String,
     /// Web pages that explain more.
     pub references: Vec<String>,

@@ -111,14 +111,23 @@ fn rule(f: &FindingReport) -> Value {
         .filter(|r| is_web(r))
         .map(|r| format!("\n- <{r}>"))
         .collect();
+    let why = markdown_text::plain(&f.why);
+    let (help, help_markdown) = if f.fix.is_empty() {
+        (why.clone(), format!("{}\n{references}", f.why))
+    } else {
+        (
+            format!("{why}\n\n{}", markdown_text::plain(&f.fix)),
+            format!("{}\n\n**Do this:**\n\n{}\n{references}", f.why, f.fix),
+        )
+    };
     let mut rule = json!({
         "id": text::plain(&f.rule),
         "name": name(&f.rule),
         "shortDescription": { "text": quiet(&f.title) },
-        "fullDescription": { "text": quiet(&markdown_text::plain(&f.why)) },
+        "fullDescription": { "text": quiet(&why) },
         "help": {
-            "text": quiet(&format!("{}\n\n{}", markdown_text::plain(&f.why), markdown_text::plain(&f.fix))),
-            "markdown": format!("{}\n\n**Do this:**\n\n{}\n{references}", f.why, f.fix),
+            "text": quiet(&help),
+            "markdown": help_markdown,
         },
         "defaultConfiguration": { "level": f.severity.word() },
         "properties": {
@@ -153,6 +162,19 @@ fn result(report: &Report, f: &FindingReport, rule_index: usize, fingerprint: St
         text::plain(&f.place),
         markdown_text::plain(&f.message)
     );
+    let mut plain = vec![message, saving.clone()];
+    let mut markdown = vec![
+        format!("**{}** ({})", text::md(&f.title), text::md(&f.place)),
+        f.message.clone(),
+        text::md(&saving),
+    ];
+    if f.fix.is_empty() {
+        plain.retain(|part| !part.is_empty());
+        markdown.retain(|part| !part.is_empty());
+    } else {
+        plain.push(markdown_text::plain(&f.fix));
+        markdown.push(f.fix.clone());
+    }
     let share = f.saving.as_ref().map_or(0.0, |s| s.counted_share);
     json!({
         "ruleId": text::plain(&f.rule),
@@ -160,11 +182,8 @@ fn result(report: &Report, f: &FindingReport, rule_index: usize, fingerprint: St
         "level": f.severity.word(),
         "rank": (share * 100.0).clamp(0.0, 100.0),
         "message": {
-            "text": quiet(&[message, saving.clone(), markdown_text::plain(&f.fix)].join("\n\n")),
-            "markdown": format!(
-                "**{}** ({})\n\n{}\n\n{}\n\n{}",
-                text::md(&f.title), text::md(&f.place), f.message, text::md(&saving), f.fix
-            ),
+            "text": quiet(&plain.join("\n\n")),
+            "markdown": markdown.join("\n\n"),
         },
         "locations": locations(report, f),
         "partialFingerprints": { "ruleAndPlace/v1": fingerprint },

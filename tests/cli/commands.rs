@@ -631,6 +631,45 @@ fn all_errors_of_a_rule_file_are_reported_together() {
 }
 
 #[test]
+fn a_file_with_the_id_of_a_built_in_rule_is_refused_with_all_its_mistakes() {
+    let sandbox = Sandbox::new();
+    sandbox.write("mine/precision/amp-off.toml", BAD_RULE);
+    for command in ["check", "test"] {
+        let said = sandbox.run(&format!("rules {command} mine"));
+        assert_eq!(said.code, 1, "{}", said.err);
+        has(
+            &said.err,
+            &[
+                "there is a built-in rule `precision/amp-off`",
+                "dreadful",
+                "site.family",
+                "references",
+            ],
+        );
+    }
+}
+
+#[test]
+fn rules_check_and_test_report_what_the_examples_do_not_cover() {
+    let sandbox = Sandbox::new();
+    let fix = "[[fix]]\nwhen = 'site.cols > 1000000'\ntext = \"Split {{ site.cols }} columns.\"\n\
+               [[fix]]\ntext = \"Keep it.\"\n\n[[test]]";
+    let text = example_rule();
+    let (start, rest) = text.split_once("fix ").unwrap();
+    let (_, end) = rest.split_once("references").unwrap();
+    let text = format!("{start}references{end}").replacen("[[test]]", fix, 1);
+    sandbox.write("long-softmax.toml", &text);
+    for command in ["check", "test"] {
+        let said = sandbox.run(&format!("rules {command} long-softmax.toml"));
+        assert_eq!(said.code, 1, "{}", said.err);
+        has(
+            &said.err,
+            &["no test that fires chooses this fix", "[[fix]]"],
+        );
+    }
+}
+
+#[test]
 fn failing_rule_tests_give_exit_status_1() {
     let sandbox = Sandbox::new();
     sandbox.write(

@@ -21,7 +21,7 @@ mod functions;
 mod syntax;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use check::unknown_value;
 pub(crate) use evaluate::join_all;

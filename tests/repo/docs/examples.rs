@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pyprof_advise::judge::keys::{CASE_KEYS, KEYS};
+use pyprof_advise::judge::keys::{CASE_KEYS, FIX_KEYS, KEYS};
 
 use super::{fresh, markdown, playground, read, run, said};
 
@@ -124,7 +124,7 @@ fn commands_in_documents_run() {
 #[test]
 fn the_guide_explains_every_key() {
     let guide = read(GUIDE);
-    for key in KEYS.iter().chain(CASE_KEYS) {
+    for key in KEYS.iter().chain(FIX_KEYS).chain(CASE_KEYS) {
         assert!(
             guide.contains(&format!("`{}`", key.name))
                 || guide.contains(&format!("`[{}]`", key.name)),

@@ -1,7 +1,7 @@
 //! Markdown, the page without a browser, and the terminal.
 
-use pyprof_advise::formats::{FORMATS, RenderOptions};
-use pyprof_advise::report::{PR_CHARS, html, markdown, markdown_within, text};
+use pyprof_advise::formats::{FORMATS, Media, OutputFormat, RenderOptions};
+use pyprof_advise::report::{self, PR_CHARS, html, markdown, markdown_within, text};
 
 use super::hostile_text::check_report;
 use super::{check, example, reports};
@@ -13,6 +13,44 @@ fn every_format_of_real_reports_is_well_formed() {
             println!("{name} {}", format.name);
             let text = (format.report)(&report, &RenderOptions::default()).unwrap();
             check_report(format.media, &text, name);
+        }
+    }
+}
+
+#[test]
+fn a_finding_without_a_fix_has_no_heading_for_it() {
+    let render = |fix: &str, report: &report::Report| -> Vec<(Media, String)> {
+        let mut report = report.clone();
+        let lists = [&mut report.findings, &mut report.minor, &mut report.capture];
+        for finding in lists.into_iter().flatten() {
+            finding.fix = fix.to_owned();
+        }
+        let render = |format: &OutputFormat| {
+            let text = (format.report)(&report, &RenderOptions::default()).unwrap();
+            (format.media, text)
+        };
+        FORMATS.iter().map(render).collect()
+    };
+    // What stands around a fix, besides blanks.
+    let around = ["**Do this:**", "<p class=\"label\">Do this</p>", "FIX"];
+    for (name, report) in reports() {
+        let with = render("FIX", &report);
+        let without = render("", &report);
+        for ((media, with), (_, without)) in with.iter().zip(&without) {
+            println!("{name} {media:?}");
+            check_report(*media, without, name);
+            assert!(!around.iter().any(|label| without.contains(label)));
+            if *media != Media::Json {
+                // A blank line or a separator too many would be left over.
+                for twice in ["\n\n\n", "\\n\\n\\n", "%0A%0A%0A"] {
+                    assert!(
+                        with.contains(twice) || !without.contains(twice),
+                        "{twice:?}"
+                    );
+                }
+                let ends = ["\\n\\n\"", "%0A%0A\n"];
+                assert!(!ends.iter().any(|end| without.contains(end)));
+            }
         }
     }
 }

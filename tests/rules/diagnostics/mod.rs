@@ -34,6 +34,7 @@ static FACTS: &[Fact] = &[
     fact("site.family", Ty::Str),
     Fact {
         families: &[Family::Gemm],
+        needs: "tensor shapes",
         ..fact("site.m", Ty::Int)
     },
     fact("site.names", Ty::Strings),
@@ -128,7 +129,11 @@ fn about_rules(body: &str) -> String {
             _ => files.push(rule_file(id, text)),
         }
     }
-    match RuleSet::load(&files, &selection, FACTS) {
+    let loaded = match body.contains("## --") {
+        true => RuleSet::load(&files, &selection, FACTS),
+        false => RuleSet::check(&files, FACTS, &|_| None),
+    };
+    match loaded {
         Ok(_) => String::new(),
         Err(complaints) => complaints.render(false),
     }

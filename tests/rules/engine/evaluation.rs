@@ -598,6 +598,16 @@ fn a_rule_explains_itself() {
     }
 }
 
+#[test]
+fn a_rule_explains_the_variants_of_its_fix() {
+    let text = rule(&format!("{FIXES}, {{ text = \"otherwise\" }}]"));
+    let rules = load(&[("host/x", &text)]).unwrap();
+    let page = pyprof_advise::judge::explain(&rules.rules()[0]);
+    let want = "## What to do\n\nIf `site.m > 8`:\n\nfirst {{ site.m }}\n\n\
+                Otherwise, if `site.m > 4`:\n\nsecond\n\nOtherwise:\n\notherwise\n\n## ";
+    assert!(page.contains(want), "{page}");
+}
+
 /// One test of a rule, and how it goes.
 fn proof(body: &str, test: &str) -> TestOutcome {
     let rest =
@@ -608,6 +618,29 @@ fn proof(body: &str, test: &str) -> TestOutcome {
         |id: &str| (id == "g").then(|| [("gpu.tc_align".to_owned(), ints(&[("fp16", 8)]))].into());
     let proofs = run_tests(rules.rules(), FACTS, &gpu);
     proofs.into_iter().find(|p| p.test == "t").unwrap().outcome
+}
+
+const FIXES: &str = "fix = [{ when = 'site.m > 8', text = \"first {{ site.m }}\" }, \
+                     { when = 'site.m > 4', text = \"second\" }";
+
+#[test]
+fn the_first_fix_whose_condition_holds_is_chosen() {
+    let fix = |end: &str, m: Option<i64>| {
+        let rules = load(&[("host/x", &rule(&format!("{FIXES}{end}")))]).unwrap();
+        let mut facts = gemm();
+        facts.retain(|(name, _)| *name != "site.m");
+        facts.extend(m.map(|m| ("site.m", Value::Int(m))));
+        let mut run = Fake::default();
+        run.site(0, "a", 1e5, 0.0, &facts);
+        only(&run.judge(&rules)).fix.clone()
+    };
+    let otherwise = ", { text = \"otherwise\" }]";
+    assert_eq!(fix(otherwise, Some(9)), "first 9");
+    assert_eq!(fix(otherwise, Some(5)), "second");
+    assert_eq!(fix(otherwise, Some(1)), "otherwise");
+    assert_eq!(fix(otherwise, None), "otherwise");
+    assert_eq!(fix("]", Some(1)), "");
+    assert_eq!(fix("]", None), "");
 }
 
 #[test]

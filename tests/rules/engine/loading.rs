@@ -209,7 +209,7 @@ fn a_clash_with_a_built_in_rule_says_what_to_do() {
     let said = RuleSet::load(&[builtin, mine], &Selection::default(), FACTS).unwrap_err();
     let said = said.render(false);
     assert!(
-        said.contains("a built-in rule has this id") && said.contains("--set"),
+        said.contains("there is a built-in rule `host/a`") && said.contains("--set"),
         "{said}"
     );
 }
