@@ -1,5 +1,4 @@
-//! The program as a person meets it: what it prints where, how it exits, and what it says when
-//! something is wrong. Everything here runs the built binary.
+//! The command line of the built program: its output, exit status, and errors.
 
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
@@ -65,7 +64,7 @@ fn version_matches_the_package() {
 }
 
 #[test]
-fn no_arguments_prints_help_and_exits_with_2() {
+fn no_arguments_print_help_and_exit_with_2() {
     let said = Sandbox::new().run("");
     assert_eq!((said.code, said.out.as_str()), (2, ""));
     has(&said.err, &["Usage:", "Examples:"]);
@@ -100,7 +99,7 @@ fn invalid_options_are_named() {
 // ------------------------------------------------------------------------------------- the report
 
 #[test]
-fn a_report_is_markdown_on_standard_output_and_nothing_else_is_said() {
+fn reports_are_markdown_on_standard_output_without_messages() {
     let sandbox = Sandbox::new();
     let said = sandbox.run("net.sqlite --gpu v100");
     assert_eq!((said.code, said.err.as_str()), (0, ""));
@@ -152,7 +151,7 @@ fn output_file_is_replaced_atomically() {
 }
 
 #[test]
-fn the_ending_of_the_output_file_selects_the_format() {
+fn extension_of_the_output_file_selects_the_format() {
     let sandbox = Sandbox::new();
     for format in FORMATS {
         let want = sandbox.fine(&format!("net.sqlite --format {}", format.name));
@@ -205,7 +204,7 @@ fn unwritable_output_is_named_without_the_temporary_file() {
 
 #[cfg(unix)]
 #[test]
-fn devices_and_links_are_written_through() {
+fn output_to_devices_and_links_replaces_neither() {
     use std::os::unix::fs::FileTypeExt;
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.fine("net.sqlite -o /dev/null"), "");
@@ -304,7 +303,7 @@ fn full_disk_is_an_error() {
 const ESCAPE: &str = "\u{1b}[";
 
 #[test]
-fn color_only_on_request() {
+fn color_is_printed_only_on_request() {
     let sandbox = Sandbox::new();
     lacks(&sandbox.refused("missing.sqlite"), &[ESCAPE]);
     lacks(&sandbox.refused("missing.sqlite --color never"), &[ESCAPE]);
@@ -313,7 +312,7 @@ fn color_only_on_request() {
     has(&always.err, &[ESCAPE]);
     let mut plain = sandbox.command("missing.sqlite");
     lacks(&said(plain.env("NO_COLOR", "1")).err, &[ESCAPE]);
-    // Markdown stays Markdown.
+    // Markdown is never colored.
     lacks(&sandbox.fine("net.sqlite --color always"), &[ESCAPE]);
     sandbox.write("bad.toml", "title = 1\n");
     has(
@@ -398,12 +397,12 @@ fn profile_without_kernels_explains_how_to_record_them() {
         1,
         "the advice stands once:\n{error}"
     );
-    // A report that cannot be made leaves no file.
+    // A failed report writes no file.
     sandbox.refused("net.sqlite -o advice.md");
     assert_eq!(sandbox.names(), ["net.sqlite"]);
 }
 
-/// Makes the example profile carry what real exports carry of the captured machine.
+/// Adds to the example profile the private data that real exports contain about the captured machine.
 fn with_secrets(sandbox: &Sandbox) {
     let database = Connection::open(sandbox.at("net.sqlite")).unwrap();
     database
@@ -454,7 +453,7 @@ fn unknown_gpu_suggests_similar_names() {
         &sandbox.refused("net.sqlite --gpu zzzzzzzzzz"),
         &["did you mean"],
     );
-    // Before the profile is read: a long wait for a typing mistake helps nobody.
+    // Reported before the profile is read, which may take long.
     has(
         &sandbox.refused("missing.sqlite --gpu v1000"),
         &["no such GPU"],
@@ -468,12 +467,12 @@ fn custom_gpu_extends_a_known_gpu() {
     let report: Value =
         serde_json::from_str(&sandbox.fine("net.sqlite --gpu my.toml --format json")).unwrap();
     assert_eq!(report["method"]["gpu"]["how"], "named with --gpu");
-    // Of a file of one's own: how it was read, with units.
+    // For a custom file, the values as they were read, with units.
     has(&sandbox.fine("gpus show my.toml"), &["900 GB/s", "16 GiB"]);
 }
 
 #[test]
-fn errors_in_gpu_files_show_their_place() {
+fn errors_in_gpu_files_show_their_position() {
     let sandbox = Sandbox::new();
     let text = sandbox.fine("gpus show v100");
     sandbox.write(
@@ -491,7 +490,7 @@ fn errors_in_gpu_files_show_their_place() {
 }
 
 #[test]
-fn gpus_are_listed_with_the_names_people_type() {
+fn gpus_are_listed_with_the_names_for_the_gpu_option() {
     let list = Sandbox::new().fine("gpus list");
     has(
         &list,
@@ -503,7 +502,7 @@ fn gpus_are_listed_with_the_names_people_type() {
 // ------------------------------------------------------------------------------------------- rules
 
 #[test]
-fn the_example_rule_of_the_readme_works() {
+fn example_rule_of_the_readme_works() {
     let sandbox = Sandbox::new();
     sandbox.write("long-softmax.toml", &example_rule());
     has(
@@ -532,7 +531,7 @@ fn the_example_rule_of_the_readme_works() {
 }
 
 #[test]
-fn user_rules_report_can_be_set_ignored_and_suppress_built_in_rules() {
+fn user_rules_can_be_configured_and_can_supersede_built_in_rules() {
     let sandbox = Sandbox::new();
     let rule = example_rule();
     let before = |key: &str| rule.find(key).unwrap();
@@ -575,7 +574,7 @@ fn user_rules_report_can_be_set_ignored_and_suppress_built_in_rules() {
 }
 
 #[test]
-fn a_folder_of_rules_keeps_its_paths() {
+fn rules_in_folders_are_reported_with_their_paths() {
     let sandbox = Sandbox::new();
     sandbox.write("ours/memory/long-softmax.toml", &example_rule());
     has(
@@ -623,7 +622,7 @@ fn all_errors_of_a_rule_file_are_reported_together() {
         last.starts_with("error: ") && last.ends_with("errors in bad.toml"),
         "{last}"
     );
-    // A check that fails is a gate.
+    // A failed check sets the exit status to 1.
     let checked = sandbox.run("rules check bad.toml");
     assert_eq!((checked.code, checked.out.as_str()), (1, ""));
     assert_eq!(checked.err, error);
@@ -690,7 +689,7 @@ fn failing_rule_tests_give_exit_status_1() {
 }
 
 #[test]
-fn a_rule_file_that_is_not_there() {
+fn missing_rule_files_are_reported() {
     let sandbox = Sandbox::new();
     for arguments in [
         "net.sqlite --rules none.toml",
@@ -796,7 +795,7 @@ fn why_shows_the_values_a_rule_used() {
 }
 
 #[test]
-fn the_built_in_rules_are_listed_explained_and_proven() {
+fn built_in_rules_are_listed_explained_and_tested() {
     let sandbox = Sandbox::new();
     let list = sandbox.fine("rules list");
     assert!(list.lines().count() >= 20, "{list}");
@@ -842,7 +841,7 @@ fn new_rule_passes_its_tests_and_never_overwrites() {
 }
 
 #[test]
-fn completions_for_every_shell() {
+fn completions_are_printed_for_every_shell() {
     let sandbox = Sandbox::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         has(

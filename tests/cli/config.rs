@@ -1,5 +1,4 @@
-//! Options from a file: what is read, what wins, what is complained about, and the file the program
-//! writes itself.
+//! Options from a file: reading, precedence, errors, and the file that `--dump-config` writes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +6,7 @@ use std::path::Path;
 use crate::cli_sandbox::{ROOT, Sandbox, has, lacks};
 use serde_json::Value;
 
-/// Everything that can be said at once.
+/// A file with every key that can be combined.
 const FULL: &str = r#"
 gpu       = "v100"
 rules     = ["mine.toml"]
@@ -51,7 +50,7 @@ fn configured(text: &str) -> Sandbox {
 // ------------------------------------------------------------------------------------- round trip
 
 #[test]
-fn what_is_dumped_can_be_read_back() {
+fn dumped_configurations_read_back_equal() {
     let sandbox = configured(FULL);
     let first = sandbox.fine("--dump-config --config pa.toml");
     sandbox.write("second.toml", &first);
@@ -66,7 +65,7 @@ fn what_is_dumped_can_be_read_back() {
             "until  = 2026-12-31",
         ],
     );
-    // The same options on the command line make the same file.
+    // The same options on the command line produce the same file.
     let flags = sandbox.fine(
         "--dump-config --gpu v100 --rules mine.toml --select precision,user/* --ignore precision/tf32-off \
          --costs costs.toml --top 3 --format markdown -o advice.md --max-chars 20000 \
@@ -75,7 +74,7 @@ fn what_is_dumped_can_be_read_back() {
     );
     let own = |text: &str| text.split("\n# thresholds").next().unwrap().to_owned();
     assert_eq!(own(&flags), own(&first));
-    // And what says nothing stays silent.
+    // A configuration without values reads back empty.
     sandbox.write("nothing.toml", &sandbox.fine("--dump-config"));
     assert_eq!(
         sandbox.fine("--dump-config --config nothing.toml"),
@@ -116,9 +115,9 @@ fn every_example_in_the_file_is_valid() {
     has(&dump, &["\n[[suppress]]", "\n[set]"]);
 }
 
-/// What only makes sense for one run, or is the file itself, is no key.
+/// Options for a single run, and `--config` itself, are not keys.
 #[test]
-fn the_keys_are_the_options() {
+fn configuration_keys_equal_the_options() {
     let sandbox = Sandbox::new();
     let schema: Value = serde_json::from_str(&sandbox.fine("schema config")).unwrap();
     let mut keys: BTreeSet<&str> = schema["properties"]
@@ -160,7 +159,7 @@ fn config_schema_is_fresh() {
     assert!(jsonschema::meta::is_valid(&schema));
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     let valid = |text: &str| {
-        // A day of TOML is a string to editors.
+        // The schema expects the TOML date as a string.
         let text = text.replace("until  = 2026-12-31", "until  = \"2026-12-31\"");
         let file: Value = toml::from_str(&text).unwrap();
         validator.is_valid(&file)
@@ -192,7 +191,7 @@ fn no_configuration_is_loaded_unless_named() {
 }
 
 #[test]
-fn the_variable_names_a_file_and_the_option_another() {
+fn option_takes_precedence_over_the_environment_variable() {
     let sandbox = Sandbox::new().with("PYPROF_ADVISE_CONFIG", "env.toml");
     sandbox.write("env.toml", "top = 1\n");
     sandbox.write("other.toml", "top = 2\n");
@@ -203,14 +202,14 @@ fn the_variable_names_a_file_and_the_option_another() {
         headings(sandbox.fine("net.sqlite --config other.toml --top 3")),
         3
     );
-    // Commands that take no options from it do not stumble over it.
+    // Commands without options from the file ignore a broken one.
     sandbox.write("env.toml", "broken");
     sandbox.fine("gpus list");
     has(&sandbox.refused("net.sqlite"), &["env.toml:1"]);
     assert_eq!(headings(sandbox.fine("net.sqlite --config=")), 10);
     let empty = Sandbox::new().with("PYPROF_ADVISE_CONFIG", "");
     assert_eq!(headings(empty.fine("net.sqlite")), 10);
-    // What the variable holds is nobody's business in --help.
+    // The value of the variable is not printed in --help.
     lacks(&sandbox.fine("--help"), &["env.toml"]);
 }
 
@@ -228,7 +227,7 @@ fn command_line_takes_precedence() {
     assert_eq!(report["top"], 2);
     let rules: Vec<&Value> = report["findings"].as_array().unwrap().iter().collect();
     assert!(rules.iter().all(|f| f["category"] == "copies"), "{rules:?}");
-    // Thresholds are taken from both.
+    // Parameters of rules are merged from both.
     let dump =
         sandbox.fine("--dump-config --config pa.toml --set precision/amp-partial.min_share=0.1");
     has(
@@ -269,7 +268,7 @@ fn later_output_format_replaces_earlier() {
 }
 
 #[test]
-fn everything_in_a_file_works_and_its_paths_are_relative_to_it() {
+fn all_keys_take_effect_and_paths_are_relative_to_the_file() {
     let sandbox = Sandbox::new();
     sandbox.fine(
         "net.sqlite --gpu v100 --format json -o ci/main.json"
@@ -288,7 +287,7 @@ fn everything_in_a_file_works_and_its_paths_are_relative_to_it() {
     let said = sandbox.run("net.sqlite --config ci/pa.toml");
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     assert_eq!(sandbox.read("ci/out.md"), "0 new\n");
-    // Others use it where it makes sense.
+    // Other commands use the file too.
     let said = sandbox.run("merge ci/main.json --config ci/pa.toml");
     assert_eq!((said.code, said.err.as_str()), (0, ""));
 }
@@ -296,7 +295,7 @@ fn everything_in_a_file_works_and_its_paths_are_relative_to_it() {
 // ------------------------------------------------------------------------------------- complaints
 
 #[test]
-fn all_errors_are_reported_with_their_place() {
+fn all_errors_are_reported_with_their_position() {
     let sandbox = configured(
         "gpu_name = \"v100\"\ntop = \"ten\"\nformat = \"markdwon\"\nselect = \"precision\"\nfail-on = [\"regression=3%\", 5]\n\
          [set]\n\"precision/amp-off.min_share\" = 0.1\n\"precision/amp-off\".sure = 2026-01-01\n\
@@ -333,7 +332,7 @@ fn all_errors_are_reported_with_their_place() {
 }
 
 #[test]
-fn rules_that_do_not_exist_are_named_where_they_stand() {
+fn unknown_rules_are_reported_with_their_position() {
     let sandbox = configured(
         "select = [\"precison\", \"host\"]\nignore = [\"user/mine\"]\nrules = [\"mine.toml\"]\n\
          [set]\n\"precision/amp-of\".min_share = 0.1\n\"user/mine\".most = 3\n",
@@ -356,7 +355,7 @@ fn rules_that_do_not_exist_are_named_where_they_stand() {
 }
 
 #[test]
-fn keys_that_contradict_each_other() {
+fn contradictory_keys_are_reported() {
     for (text, says) in [
         (
             "for-pr = true\nmax-chars = 900\n",
@@ -401,7 +400,7 @@ fn output_never_replaces_the_configuration() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read() {
+fn unreadable_configuration_is_an_error() {
     let sandbox = Sandbox::new();
     has(
         &sandbox.refused("net.sqlite --config none.toml"),
@@ -430,7 +429,7 @@ fn a_file_that_cannot_be_read() {
 }
 
 #[test]
-fn the_document_explains_every_key_and_its_example_is_valid() {
+fn document_explains_every_key_and_its_example_is_valid() {
     let document = std::fs::read_to_string(Path::new(ROOT).join("docs/configuration.md")).unwrap();
     let sandbox = Sandbox::new();
     let mut examples = 0;

@@ -1,5 +1,5 @@
-//! Damaged profiles, briefly: nothing panics, hangs, eats memory or reports a wrong total in silence.
-//! `cargo run --release --example torture` does the same for long.
+//! Damaged profiles, briefly: no panic, no hang, bounded memory, and no wrong total without a note.
+//! `cargo run --release --example torture` runs the same checks at length.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use faults::extremes::extremes;
 use faults::{Harness, How, Limits};
 
 const LIMITS: Limits = Limits {
-    // A debug build on a machine that does other things too.
+    // For debug builds on a busy machine.
     time: Duration::from_secs(300),
-    // The tests of this file run side by side in one process.
+    // The tests of this file run concurrently in one process.
     bytes: 1 << 30,
     bytes_per_byte: 24,
 };
@@ -87,7 +87,7 @@ fn damaged_real_profiles_do_not_crash() {
     let scratch = tempfile::tempdir().unwrap();
     let mut harness = Harness::new(scratch.path(), LIMITS);
     let mut dice = Dice(3);
-    // The small ones of every format; the long harness takes all.
+    // Small files of every format; the long harness uses all.
     for name in [
         "lm_net.sql",
         "mock.sqlite",

@@ -1,4 +1,4 @@
-//! What decides over the exit status: gates, what a baseline knows, what is suppressed.
+//! The exit status of reports: gates, baselines, suppressions.
 
 use crate::cli_sandbox::{ROOT, Sandbox, has, lacks};
 use pyprof_advise::formats::FORMATS;
@@ -40,7 +40,7 @@ fn hidden(report: &Value, because: &str) -> Vec<String> {
 // ------------------------------------------------------------------------------------------ gates
 
 #[test]
-fn a_severity_fails_in_every_format_and_the_report_is_written_first() {
+fn severity_gates_fail_in_every_format_after_the_report_is_written() {
     let sandbox = Sandbox::new();
     for format in FORMATS.iter().map(|format| format.name) {
         let plain = sandbox.fine(&format!("{NET} --format {format}"));
@@ -66,15 +66,15 @@ fn a_severity_fails_in_every_format_and_the_report_is_written_first() {
 }
 
 #[test]
-fn gates_pass_when_there_is_nothing_of_the_kind() {
+fn gates_pass_without_matching_findings() {
     let sandbox = Sandbox::new();
     sandbox.fine(&format!("{NET} --select parallelism --fail-on error"));
     sandbox.fine(&format!("{NET} --fail-on saving=60%"));
-    // Without advice there is nothing to win, not even nothing.
+    // Without findings there is no saving, so `saving=0%` passes too.
     sandbox.fine(&format!(
         "{NET} --select communication --fail-on saving=0%,note"
     ));
-    // --why is a question, not a report.
+    // --why does not write a report, so gates do not apply.
     sandbox.fine(&format!(
         "{NET} --fail-on note --why tensor-cores/gemm-unaligned"
     ));
@@ -113,7 +113,7 @@ fn minor_findings_do_not_fail_gates() {
 }
 
 #[test]
-fn wrong_gates_are_explained() {
+fn invalid_gates_are_explained() {
     let sandbox = Sandbox::new();
     for (gate, says) in [
         ("eror", "did you mean `error`?"),
@@ -162,7 +162,7 @@ fn report_as_its_own_baseline_has_no_new_findings() {
 }
 
 #[test]
-fn what_the_baseline_lacks_is_new_and_numbered_from_one() {
+fn findings_missing_in_the_baseline_are_new_and_numbered_from_one() {
     let sandbox = with_baseline();
     sandbox.edit(|base| {
         base["findings"].as_array_mut().unwrap().remove(2);
@@ -200,12 +200,12 @@ fn what_the_baseline_lacks_is_new_and_numbered_from_one() {
             "9 known findings and 1 small one are not shown",
         ],
     );
-    // An error is known, so it fails nothing any more.
+    // Findings of the baseline do not fail gates.
     sandbox.fine(&format!("{arguments} --fail-on error"));
 }
 
 #[test]
-fn a_known_finding_that_became_worse_is_shown_again() {
+fn known_findings_that_became_worse_are_shown() {
     type Change = fn(&mut Value);
     let cases: [(Change, &str); 3] = [
         (
@@ -295,7 +295,7 @@ fn missing_findings_count_as_fixed_only_if_the_rule_ran() {
 #[test]
 fn skipped_rules_do_not_count_as_fixed() {
     let sandbox = with_baseline();
-    // Without a GPU, rules that need its peaks cannot look.
+    // Without a GPU, rules that need its peaks are skipped.
     sandbox.write("small.toml", "");
     let database = rusqlite::Connection::open(sandbox.at("net.sqlite")).unwrap();
     database
@@ -344,7 +344,7 @@ fn invalid_baseline_is_refused_before_the_profile_is_read() {
 }
 
 #[test]
-fn jobs_have_baselines_too() {
+fn baselines_apply_to_jobs() {
     let sandbox = Sandbox::new();
     for rank in ["rank0.sqlite", "rank1.sqlite"] {
         std::fs::copy(sandbox.at("net.sqlite"), sandbox.at(rank)).unwrap();
@@ -353,7 +353,7 @@ fn jobs_have_baselines_too() {
     sandbox.fine(&format!("{job} --format json -o job.json"));
     let report = sandbox.report(&format!("{job} --baseline job.json --fail-on note"));
     assert_eq!(report["findings"], json!([]));
-    // Reports that hide what they know put it all together when they are merged.
+    // Reports with hidden findings are merged with all their findings.
     for rank in ["rank0", "rank1"] {
         sandbox.fine(&format!(
             "{rank}.sqlite --gpu v100 --format json -o {rank}.json"
@@ -374,7 +374,7 @@ fn jobs_have_baselines_too() {
             .code,
         1
     );
-    // A single report is shown again, a job's too.
+    // A single report is rendered again, also that of a job.
     assert_eq!(sandbox.report("merge job.json"), sandbox.json("job.json"));
     assert_eq!(
         sandbox.fine("merge rank0.new.json"),
@@ -393,7 +393,7 @@ fn suppressing(text: &str) -> Sandbox {
 const CONFIGURED: &str = "net.sqlite --gpu v100 --config pa.toml";
 
 #[test]
-fn what_is_suppressed_is_neither_shown_nor_counted_and_the_reason_is_told() {
+fn suppressed_findings_are_not_counted_and_the_reason_is_printed() {
     let sandbox = suppressing(
         "[[suppress]]\nrule = 'tensor-cores/gemm-unaligned'\nplace = 'lm_head'\n\
          reason = 'the tokenizer is fixed'\nuntil = 2026-12-31\n",
@@ -431,7 +431,7 @@ fn what_is_suppressed_is_neither_shown_nor_counted_and_the_reason_is_told() {
 }
 
 #[test]
-fn a_finding_in_several_places_is_suppressed_when_all_are() {
+fn findings_in_several_places_are_suppressed_if_all_places_match() {
     for (place, state) in [("bridge.*", "unused"), ("*", "used"), ("b*", "unused")] {
         let sandbox = suppressing(&format!(
             "[[suppress]]\nrule = 'precision/cast-overhead'\nplace = '{place}'\nreason = 'x'\n"
@@ -442,7 +442,7 @@ fn a_finding_in_several_places_is_suppressed_when_all_are() {
 }
 
 #[test]
-fn an_expired_suppression_hides_nothing_and_says_so() {
+fn expired_suppressions_hide_nothing_and_are_reported() {
     let text = "[[suppress]]\nrule = 'copies'\nreason = 'later'\nuntil = 2026-06-20\n";
     // 2026-06-21 in UTC.
     let sandbox = suppressing(text);
@@ -459,14 +459,14 @@ fn an_expired_suppression_hides_nothing_and_says_so() {
             "(has expired: 1 finding shown again)",
         ],
     );
-    // Its last day is a day it holds.
+    // A suppression is valid on its last day.
     let sandbox = suppressing(text).with("SOURCE_DATE_EPOCH", "1781913600");
     assert_eq!(sandbox.run(CONFIGURED).err, "");
     assert_eq!(
         hidden(&sandbox.report(CONFIGURED), "suppressed"),
         ["copies/pageable"]
     );
-    // One that holds wins over one that does not.
+    // A valid suppression takes precedence over an expired one.
     let both = format!("{text}[[suppress]]\nrule = 'copies/pageable'\nreason = 'still'\n");
     let report = suppressing(&both).report(CONFIGURED);
     assert_eq!(report["hidden"][0]["suppression"], 1);
@@ -502,13 +502,13 @@ fn unused_suppressions_are_reported() {
         ],
     );
     assert_eq!(sandbox.run(&format!("{CONFIGURED} --quiet")).err, "");
-    // A rule that did not run may well have something to hide.
+    // A rule that did not run might have findings to hide.
     let report = sandbox.report(&format!("{CONFIGURED} --select host"));
     assert_eq!(report["suppressions"][0]["state"], "not_run");
 }
 
 #[test]
-fn suppressed_and_known_at_once() {
+fn suppressions_and_baselines_are_combined() {
     let sandbox = with_baseline();
     sandbox.write("pa.toml", "[[suppress]]\nrule = 'copies'\nreason = 'x'\n");
     let report = sandbox.report(&format!("{CONFIGURED} --baseline base.json"));
@@ -526,7 +526,7 @@ fn suppressed_and_known_at_once() {
 }
 
 #[test]
-fn reasons_and_baselines_are_hostile_text() {
+fn reasons_and_baselines_are_escaped() {
     let sandbox = suppressing(
         "[[suppress]]\nrule = 'copies'\nreason = '''<img src=x onerror=alert(1)> @team | [a](javascript:x) `''' \n",
     );
@@ -578,7 +578,7 @@ fn sarif_marks_suppressed_and_unchanged_results() {
         .next()
         .unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
-    // A bracket without its partner is a pattern to JavaScript only.
+    // Only JavaScript accepts a closing bracket without an opening one in a pattern.
     let mut schema = schema;
     for part in ["run", "toolComponent"] {
         let language = &mut schema["definitions"][part]["properties"]["language"];
@@ -599,7 +599,7 @@ fn sarif_marks_suppressed_and_unchanged_results() {
         of("copies/pageable")["suppressions"][0]["justification"],
         "we know"
     );
-    // Without either the log says nothing of them.
+    // Without suppressions and a baseline, the log mentions neither.
     let plain = sandbox.fine(&format!("{NET} --format sarif"));
     lacks(&plain, &["baselineState", "\"suppressions\""]);
 }

@@ -1,5 +1,5 @@
-//! The GitHub Action: nothing a workflow says becomes part of a script, and the scripts do what the
-//! action promises, with the built program and a `gh` that only takes notes.
+//! The GitHub Action: no value of a workflow becomes part of a script, and the scripts behave as
+//! documented, tested with the built program and a fake `gh` that records its calls.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ fn script(name: &str) -> String {
 // ------------------------------------------------------------------------------------- action.yml
 
 #[test]
-fn no_expression_stands_in_a_script() {
+fn scripts_contain_no_workflow_expressions() {
     let action = action();
     let mut scripts = 0;
     for step in steps(&action) {
@@ -44,7 +44,7 @@ fn no_expression_stands_in_a_script() {
 }
 
 #[test]
-fn every_input_is_used_and_every_variable_given() {
+fn inputs_are_used_and_variables_are_set() {
     let action = action();
     let text = std::fs::read_to_string(Path::new(ROOT).join("action.yml")).unwrap();
     for (input, about) in action["inputs"].as_object().unwrap() {
@@ -96,7 +96,7 @@ fn every_input_is_used_and_every_variable_given() {
 }
 
 #[test]
-fn the_document_names_every_input() {
+fn document_names_every_input() {
     let document = std::fs::read_to_string(Path::new(ROOT).join("docs/ci.md")).unwrap();
     for input in action()["inputs"].as_object().unwrap().keys() {
         assert!(
@@ -104,7 +104,7 @@ fn the_document_names_every_input() {
             "docs/ci.md lacks `{input}`"
         );
     }
-    // Its workflows are YAML, and hold to the same rule.
+    // The workflows in it are valid YAML and follow the same rule.
     let blocks = document.split("```yaml\n").skip(1);
     let mut seen = 0;
     for block in blocks.filter_map(|b| b.split("```").next()) {
@@ -123,7 +123,7 @@ fn the_document_names_every_input() {
 }
 
 #[test]
-fn shellcheck_is_content() {
+fn scripts_pass_shellcheck() {
     let scripts = ["install", "advise", "comment"].map(script);
     match Command::new("shellcheck").args(&scripts).output() {
         Ok(output) => assert!(
@@ -137,7 +137,7 @@ fn shellcheck_is_content() {
 
 // --------------------------------------------------------------------------------------- scripts
 
-/// A runner of GitHub, as far as the scripts can tell.
+/// The environment that GitHub's runners provide to the scripts.
 struct Runner {
     sandbox: Sandbox,
     environment: BTreeMap<&'static str, String>,
@@ -204,7 +204,7 @@ impl Runner {
         pairs.map(|(k, v)| (k.into(), v.into())).collect()
     }
 
-    /// A `gh` that writes down what it is asked, and answers with these ids of comments.
+    /// Adds a `gh` that records its calls and returns these ids of comments.
     fn with_gh(self, ids: &str, fails: &str) -> Runner {
         let gh = format!(
             "#!/usr/bin/env bash\necho \"$*\" >>gh.log\ncase \"$*\" in {fails}) exit 1 ;; esac\n\
@@ -230,7 +230,7 @@ fn code(output: &Output, want: i32) -> String {
 }
 
 #[test]
-fn one_reading_gives_every_shape_and_the_gate_waits() {
+fn one_analysis_writes_every_format_before_the_gate_fails() {
     let runner = Runner::new().with("FAIL_ON", "error,saving=5%").with(
         "ARGS",
         "--top\n3\n\n--set\nprecision/amp-off.min_share=0.1\n",
@@ -263,7 +263,7 @@ fn one_reading_gives_every_shape_and_the_gate_waits() {
 }
 
 #[test]
-fn what_is_suppressed_stays_so_in_every_shape() {
+fn suppressed_findings_are_hidden_in_every_format() {
     let runner = Runner::new()
         .with("CONFIG", "pa.toml")
         .with("FAIL_ON", "error")
@@ -281,7 +281,7 @@ fn what_is_suppressed_stays_so_in_every_shape() {
 }
 
 #[test]
-fn several_profiles_are_one_job() {
+fn several_profiles_are_reported_as_one_job() {
     let runner = Runner::new().with("PROFILE", "traces/rank*.sqlite\n");
     std::fs::create_dir(runner.sandbox.at("traces")).unwrap();
     for rank in ["traces/rank0.sqlite", "traces/rank 1.sqlite"] {
@@ -296,7 +296,7 @@ fn several_profiles_are_one_job() {
 }
 
 #[test]
-fn what_cannot_be_judged_fails_at_once() {
+fn invalid_inputs_fail_immediately() {
     for (variable, value, says) in [
         ("PROFILE", "missing.sqlite", "missing.sqlite"),
         ("PROFILE", "\n", "no file is named"),
@@ -313,9 +313,9 @@ fn what_cannot_be_judged_fails_at_once() {
 }
 
 #[test]
-fn there_is_one_comment() {
+fn a_single_comment_is_created_or_updated() {
     let marker = "<!-- pyprof-advise: default -->\n\n# Advice\n";
-    // None yet.
+    // No comment yet.
     let runner = Runner::new().with_gh("", "never");
     code(&runner.run("comment", &[]), 0);
     let log = runner.sandbox.read("gh.log");
@@ -325,7 +325,7 @@ fn there_is_one_comment() {
     );
     lacks(&log, &["PATCH", "hunter2"]);
     assert_eq!(runner.sandbox.read("body"), marker);
-    // One of ours.
+    // One of the action's comments.
     let runner = Runner::new().with_gh("11", "never");
     code(&runner.run("comment", &[]), 0);
     let log = runner.sandbox.read("gh.log");
@@ -334,25 +334,25 @@ fn there_is_one_comment() {
         &["--method PATCH repos/someone/something/issues/comments/11"],
     );
     lacks(&log, &["POST"]);
-    // One that someone else began like ours, and ours behind it.
+    // Another user's comment that begins like the action's, followed by the action's.
     let runner = Runner::new().with_gh("11 12", "*comments/11*");
     code(&runner.run("comment", &[]), 0);
     has(&runner.sandbox.read("gh.log"), &["comments/12"]);
     lacks(&runner.sandbox.read("gh.log"), &["POST"]);
-    // A token that can only read.
+    // A read-only token.
     let runner = Runner::new().with_gh("", "*--method*");
     has(
         &code(&runner.run("comment", &[]), 0),
         &["::warning::", "pull-requests: write"],
     );
-    // No pull request.
+    // Not a pull request.
     let runner = Runner::new().with_gh("", "never").with("PULL_REQUEST", "");
     code(&runner.run("comment", &[]), 0);
     assert!(!runner.sandbox.at("gh.log").exists());
 }
 
 #[test]
-fn what_is_installed_has_a_key() {
+fn installations_have_a_cache_key() {
     let runner = Runner::new();
     code(&runner.run("install", &["key"]), 0);
     let key = &runner.outputs()["key"];
@@ -370,7 +370,7 @@ fn what_is_installed_has_a_key() {
             &["::error::version"],
         );
     }
-    // What the cache had is not built again.
+    // A cached program is not built again.
     let runner = Runner::new();
     runner
         .sandbox

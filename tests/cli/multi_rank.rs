@@ -1,5 +1,5 @@
-//! Several profiles as one job: ranks named, held against each other and reported together; the same
-//! from profiles at once as from reports merged later.
+//! Several profiles as one job: ranks are named, compared and reported together; profiles read at once
+//! and reports merged later give the same result.
 
 use crate::shared;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ fn comparison(report: &Value) -> String {
 }
 
 #[test]
-fn the_rank_that_computes_longer_is_the_straggler() {
+fn rank_that_computes_longer_is_the_straggler() {
     let sandbox = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
     let report = sandbox.reported(&["."]);
     let job = &report["job"];
@@ -165,7 +165,7 @@ fn profiles_of_different_jobs_are_not_compared() {
 }
 
 #[test]
-fn ranks_are_named_by_the_profile_then_the_file_then_their_place() {
+fn ranks_are_named_by_profile_then_file_then_position() {
     let sandbox = Sandbox::bare();
     let steps = [Step {
         compute: 1000,
@@ -209,7 +209,7 @@ fn ranks_are_named_by_the_profile_then_the_file_then_their_place() {
 // ---------------------------------------------------------------------------------- folding, merging
 
 #[test]
-fn a_folder_of_64_files_is_one_report() {
+fn folder_of_64_files_gives_one_report() {
     let sandbox = Sandbox::bare();
     sandbox.example("net_0.sqlite");
     for rank in 1..64 {
@@ -247,12 +247,12 @@ fn a_folder_of_64_files_is_one_report() {
     assert!(single["job"].is_null(), "a single file is no job");
 }
 
-/// However many profiles there are, two are in memory: of the others only the report is left. When the
-/// two take most differs from run to run, so this tells two from ten, not from three; how many are read
-/// at once is counted in `src/cli/job.rs`.
+/// At most two profiles are in memory at a time; of the others only the report is kept. Peak usage
+/// varies between runs, so this test distinguishes two from ten, not from three; the number of
+/// concurrent reads is tested in `src/cli/multi_rank.rs`.
 #[test]
 #[cfg(target_os = "linux")]
-fn memory_does_not_grow_with_the_number_of_profiles() {
+fn memory_does_not_depend_on_the_number_of_profiles() {
     let sandbox = Sandbox::bare();
     let ranks = |folder: &str, kernels: u32, ranks: u32| {
         let mut trace = String::from(r#"{"traceEvents": ["#);
@@ -287,7 +287,7 @@ fn memory_does_not_grow_with_the_number_of_profiles() {
     );
 }
 
-/// The most memory that judging a folder takes, as the system counts it.
+/// The peak memory of analyzing a folder, as measured by the operating system.
 #[cfg(target_os = "linux")]
 fn peak_mib(sandbox: &Sandbox, folder: &str) -> i64 {
     let mut judging = std::process::Command::new(assert_cmd::cargo::cargo_bin("pyprof-advise"))
@@ -312,7 +312,7 @@ fn peak_mib(sandbox: &Sandbox, folder: &str) -> i64 {
 }
 
 #[test]
-fn reports_merge_to_what_all_profiles_give_in_any_order() {
+fn merged_reports_equal_the_report_of_all_profiles_in_any_order() {
     let sandbox = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
     let mut reports = Vec::new();
     for rank in 0..4 {
@@ -387,7 +387,7 @@ fn unreadable_files_are_named_and_the_rest_is_reported() {
             "Not in this report: `good.sqlite`: given twice, read once",
         ],
     );
-    // A folder takes the damaged database for a profile, and says what is wrong with it.
+    // A folder includes the damaged database and reports the damage.
     let said = sandbox.call(&["."]);
     assert_eq!(said.code, 0, "{}", said.err);
     has(&said.err, &["ignored 1 file", "page.html", "bad.sqlite"]);
@@ -418,7 +418,7 @@ fn unreadable_files_are_named_and_the_rest_is_reported() {
 }
 
 #[test]
-fn a_report_never_replaces_a_profile_of_the_folder() {
+fn output_never_replaces_a_profile_of_the_folder() {
     let sandbox = Sandbox::bare();
     sandbox.example("a.sqlite");
     sandbox.example("b.sqlite");
@@ -465,7 +465,7 @@ fn merge_refuses_files_that_are_not_reports() {
         ("both.json", &["of several profiles already"]),
         ("none.json", &["none.json"]),
     ] {
-        // A job's report alone is shown again.
+        // The report of a job is rendered again if given alone.
         if file != "both.json" {
             let said = sandbox.call(&["merge", file]);
             assert_eq!((said.code, said.out.as_str()), (2, ""), "{file}");
@@ -490,7 +490,7 @@ fn why_is_answered_for_every_file() {
 // ------------------------------------------------------------------------------------- real profiles
 
 #[test]
-fn two_sampled_ranks_give_the_same_at_once_and_merged() {
+fn sampled_ranks_give_equal_reports_at_once_and_merged() {
     let Some(folder) = shared::path("profiles") else {
         return;
     };
@@ -509,7 +509,7 @@ fn two_sampled_ranks_give_the_same_at_once_and_merged() {
     }
     let report = sandbox.reported(&[&zero, &one]);
     let job = &report["job"];
-    // The trace says 10 all-to-alls a rank, of a job of 128 ranks.
+    // The trace records 10 all-to-alls per rank, in a job of 128 ranks.
     assert_eq!(
         (&job["waits"]["compared"], &job["waits"]["of"]),
         (&json!(10), &json!(10))
@@ -519,7 +519,7 @@ fn two_sampled_ranks_give_the_same_at_once_and_merged() {
         &comparison(&report),
         &["Only 2 of the job's 128 ranks are here"],
     );
-    // The same program ran on both; how long each waited for its host differs.
+    // Both ranks ran the same program; only the time spent waiting for the host differs.
     let findings = report["findings"].as_array().unwrap();
     for finding in findings.iter().filter(|f| f["category"] != "host") {
         assert_eq!(finding["on_ranks"]["on"], 2, "{}", finding["rule"]);
@@ -527,7 +527,7 @@ fn two_sampled_ranks_give_the_same_at_once_and_merged() {
 }
 
 #[test]
-fn every_real_report_is_the_same_after_a_round_trip() {
+fn real_reports_are_equal_after_a_round_trip() {
     let Some(folder) = shared::path("profiles") else {
         return;
     };
@@ -562,7 +562,7 @@ fn processes_of_one_file_are_ranks_of_the_job() {
     let ranks = report["ranks"].as_array().unwrap();
     assert_eq!(ranks.len(), 4);
     let sum = |part: fn(&Value) -> i64| ranks.iter().map(part).sum::<i64>();
-    // Each device belongs to one process, so that ranks add up to the files.
+    // Each device belongs to one process, so the sums over ranks equal those of the files.
     let busy = sum(|r| r["times"]["busy_ns"].as_i64().unwrap());
     assert_eq!(report["summary"]["busy_ns"], busy);
     let kernels = sum(|r| r["kernel_time_ns"].as_i64().unwrap());

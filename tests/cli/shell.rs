@@ -1,5 +1,5 @@
-//! What the program offers a shell: options on either side of a command, completions, manual pages,
-//! help with examples.
+//! The program in a shell: options before and after a command, completions, manual pages, help with
+//! examples.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ fn commands(help: &str) -> Vec<&str> {
 }
 
 #[test]
-fn options_of_all_commands_stand_on_either_side() {
+fn global_options_are_accepted_before_and_after_a_command() {
     let sandbox = Sandbox::new();
     for options in ["--quiet", "-q", "--color never", "--verbose --color always"] {
         for command in [
@@ -40,7 +40,7 @@ fn options_of_all_commands_stand_on_either_side() {
 }
 
 #[test]
-fn other_options_in_front_of_a_command_are_not_dropped_silently() {
+fn other_options_before_a_command_are_errors() {
     let sandbox = Sandbox::new();
     has(
         &sandbox.refused("--gpu v100 rules list"),
@@ -56,7 +56,7 @@ fn other_options_in_front_of_a_command_are_not_dropped_silently() {
             &["`rules` after a profile", "the command comes first"],
         );
     }
-    // A variable is no option on this line.
+    // The variable is not an option of the command line, so it causes no error.
     let sandbox = sandbox.with("PYPROF_ADVISE_CONFIG", "pa.toml");
     sandbox.fine("rules list");
 }
@@ -86,7 +86,7 @@ fn every_command_has_examples() {
 }
 
 #[test]
-fn completions_know_every_command_and_parse() {
+fn completions_contain_every_command_and_parse() {
     let sandbox = Sandbox::new();
     let help = sandbox.fine("--help");
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
@@ -101,7 +101,7 @@ fn completions_know_every_command_and_parse() {
     }
 }
 
-/// Lets a shell look at a script without running it, where there is such a shell.
+/// Checks the syntax of a script with a shell, if it is installed.
 fn parses(shell: &str, script: &str) {
     let started = Command::new(shell)
         .arg("-n")

@@ -1,5 +1,5 @@
-//! Ctrl-C, `kill` and a closed terminal: the program ends at once, by that signal, and leaves nothing
-//! half-written, neither beside the output nor in the folder for temporary files.
+//! Ctrl-C, `kill` and a closed terminal: the program ends at once, by that signal, and leaves no
+//! partial file, neither beside the output nor in the folder for temporary files.
 
 use crate::shared;
 use std::fs::File;
@@ -14,10 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Signals with their numbers.
 const SIGNALS: [(&str, i32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
 
-/// The program, in a folder, with a folder of its own for temporary files.
+/// Starts the program in a folder, with a separate folder for temporary files.
 fn start(folder: &Path, arguments: &[&str]) -> Child {
     let program = env!("CARGO_BIN_EXE_pyprof-advise");
-    // A test runner in the background of a script ignores SIGINT, and so would all it starts.
+    // A test runner in the background of a script ignores SIGINT, and its child processes inherit this.
     let mut command = if is_ignored(2) || is_ignored(1) {
         let mut command = Command::new("env");
         command.args(["--default-signal", program]);
@@ -50,7 +50,7 @@ fn send(signal: &str, child: &Child) {
     assert!(sent.unwrap().success());
 }
 
-/// How the program ended, which it does at once.
+/// The exit status of the program, which must end at once.
 fn ended(child: &mut Child) -> ExitStatus {
     let since = Instant::now();
     loop {
@@ -65,7 +65,7 @@ fn ended(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// Waits until a folder holds a file that something was written to, besides those named.
+/// Waits until a folder contains a non-empty file other than those named.
 fn wait_for_file(child: &mut Child, folder: &Path, besides: &[&str]) {
     let since = Instant::now();
     loop {
@@ -89,7 +89,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A folder with a place for temporary files and a pipe in it; `None` where there are no pipes.
+/// A folder with a subfolder for temporary files and a pipe; `None` on systems without pipes.
 fn sandbox() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("tmp")).unwrap();
@@ -103,11 +103,11 @@ fn sandbox() -> Option<tempfile::TempDir> {
     Some(folder)
 }
 
-/// Starts a command on a pipe that says nothing more after the first megabyte of a trace, and waits
-/// until that was taken. The pipe stays open as long as the file.
+/// Starts a command on a pipe that stalls after the first megabyte of a trace, and waits until this was
+/// read. The pipe is open until the file is dropped.
 fn on_a_pipe_that_never_ends(folder: &Path, arguments: &[&str]) -> (Child, File) {
     let mut child = start(folder, arguments);
-    // Opening waits for whoever reads.
+    // Opening blocks until there is a reader.
     let mut pipe = File::options()
         .write(true)
         .open(folder.join("pipe"))
@@ -119,7 +119,7 @@ fn on_a_pipe_that_never_ends(folder: &Path, arguments: &[&str]) -> (Child, File)
 }
 
 #[test]
-fn in_the_middle_of_reading_nothing_is_left() {
+fn interrupted_reading_leaves_no_temporary_files() {
     for (signal, number) in SIGNALS {
         let Some(sandbox) = sandbox() else { return };
         for arguments in [
@@ -139,9 +139,9 @@ fn in_the_middle_of_reading_nothing_is_left() {
 }
 
 #[test]
-fn in_the_middle_of_a_scrub_there_is_no_copy() {
+fn interrupted_scrub_leaves_no_copy() {
     let Some(sandbox) = sandbox() else { return };
-    // Seconds of work, so that the signal comes in the middle of it.
+    // Takes seconds, so that the signal arrives in the middle.
     let event = r#"{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":1,"dur":2},"#;
     let trace = format!("{{\"traceEvents\": [{}{{}}]}}", event.repeat(400_000));
     std::fs::write(sandbox.path().join("in.json"), trace).unwrap();
@@ -161,7 +161,7 @@ fn in_the_middle_of_a_scrub_there_is_no_copy() {
 }
 
 #[test]
-fn what_was_to_be_ignored_is_ignored() {
+fn signals_ignored_by_the_parent_are_ignored() {
     let Some(sandbox) = sandbox() else { return };
     let program = env!("CARGO_BIN_EXE_pyprof-advise");
     let mut child = Command::new("sh")

@@ -1,9 +1,9 @@
-//! `--why`: what became of a rule, whatever became of it.
+//! `--why`: explains every outcome of a rule.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Status, standard output and standard error of `--why` and more on a profile.
+/// Status, standard output and standard error of `--why` with further arguments on a profile.
 fn ask(profile: &str, arguments: &str) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(profile))
@@ -19,7 +19,7 @@ fn ask(profile: &str, arguments: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn it_tells_what_became_of_a_rule() {
+fn why_reports_every_outcome_of_a_rule() {
     for (arguments, want) in [
         ("--why host/sync-stalls", "from rules/host/sync-stalls.toml"),
         ("--why tensor-cores/gemm-unaligned", "fires:\n  "),
@@ -51,7 +51,7 @@ fn it_tells_what_became_of_a_rule() {
 }
 
 #[test]
-fn an_id_that_is_none_has_a_near_one_before_the_profile_is_read() {
+fn unknown_ids_get_a_suggestion_before_the_profile_is_read() {
     for (typed, near) in [
         ("amp-off", "precision/amp-off"),
         ("tensor-cores/amp-off", "precision/amp-off"),

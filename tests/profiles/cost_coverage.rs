@@ -1,5 +1,5 @@
-//! What of a profile's time has a price, and that a price belongs to the operator call: however many
-//! kernels share it, it is counted once.
+//! Coverage of the cost model: how much of a profile's time has a known cost, and that a cost belongs
+//! to the operator call, so that it is counted once for any number of kernels.
 
 use crate::{shared, synthetic};
 use std::path::Path;
@@ -31,7 +31,7 @@ fn costed_profile(profile: Profile, user: &UserCosts) -> Costed {
     estimate_costs_with(run, gpu, user)
 }
 
-/// The sites of a described capture with an operator of this name, with their costs.
+/// The sites of a described capture with this operator, with their costs.
 fn sites_of<'c>(
     costed: &'c Costed,
     op: &str,
@@ -48,7 +48,7 @@ fn built(description: &str) -> Costed {
     costed(&built.path(), &UserCosts::default())
 }
 
-/// The one site of an operator.
+/// The only site of an operator.
 fn only<'c>(costed: &'c Costed, op: &str, direction: Direction) -> (&'c Site, &'c SiteCost) {
     let sites = sites_of(costed, op, direction);
     let [site] = sites.as_slice() else {
@@ -57,8 +57,8 @@ fn only<'c>(costed: &'c Costed, op: &str, direction: Direction) -> (&'c Site, &'
     *site
 }
 
-/// Profiles in which less than 99 % of the time of shaped calls has a known cost, and the share that
-/// has: `aten::cat` of lists whose types the trace leaves out, and compiled or searched kernels.
+/// Profiles in which less than 99 % of the time of shaped calls has a known cost, with that share:
+/// `aten::cat` of lists without types in the trace, and compiled or searched kernels.
 const BELOW_99_PERCENT: &[(&str, f64)] = &[
     ("dlprof_wrelu_nsys.sqlite", 0.987),
     ("saf_False_b.json.gz", 0.977),
@@ -72,7 +72,7 @@ fn shaped_calls_of_known_operators_have_a_known_cost() {
     files.extend(shared::profiles_or_fixtures());
     let mut judged = Vec::new();
     for file in &files {
-        // Some captures hold no kernels: other tests say how they are turned away.
+        // Some captures contain no kernels; other tests check their errors.
         let Ok(profile) = read::open(file, &read::NoProgress) else {
             continue;
         };
@@ -107,7 +107,7 @@ fn shaped_calls_of_known_operators_have_a_known_cost() {
         let share = priced as f64 / shaped as f64;
         judged.push((share, file, unpriced));
     }
-    // The fixture, and with the real profiles those whose tools recorded shapes.
+    // The fixture, and the real profiles with recorded shapes, if they are available.
     assert!(judged.len() >= if files.len() > 1 { 15 } else { 1 });
     let floor = |file: &Path| {
         let exception = (BELOW_99_PERCENT.iter()).find(|(name, _)| file.ends_with(name));
@@ -123,7 +123,7 @@ fn shaped_calls_of_known_operators_have_a_known_cost() {
     assert!(short.is_empty(), "{}", short.join("\n"));
 }
 
-/// Whether a profile names an argument without saying what it is.
+/// Whether a profile lists an argument without recording its value.
 fn is_silent(value: &ArgValue) -> bool {
     match value {
         ArgValue::Unknown => true,
@@ -133,7 +133,7 @@ fn is_silent(value: &ArgValue) -> bool {
 }
 
 #[test]
-fn what_has_no_price_has_a_reason() {
+fn unknown_costs_have_a_reason() {
     let costed = built(
         "\
 device 0 cc=7.0 sms=80 bandwidth=898GB/s = Tesla V100-SXM2-16GB
@@ -161,7 +161,7 @@ kernel some_kernel 4 20us
 const GEMM: u64 = 2 * 64 * 128 * 32;
 
 #[test]
-fn a_split_k_reduction_does_not_multiply_a_product() {
+fn split_k_reduction_does_not_multiply_the_cost_of_a_product() {
     let costed = built(
         "\
 device 0 cc=7.0 sms=80 bandwidth=898GB/s = Tesla V100-SXM2-16GB
@@ -182,7 +182,7 @@ range step 0
 }
 
 #[test]
-fn layout_transforms_do_not_multiply_a_convolution() {
+fn layout_transforms_do_not_multiply_the_cost_of_a_convolution() {
     let costed = built(
         "\
 device 0 cc=7.0 sms=80 bandwidth=898GB/s = Tesla V100-SXM2-16GB
@@ -203,7 +203,7 @@ op torch.conv2d f16[1,16,8,8] f16[32,16,3,3] None (1,1) (1,1) (1,1) 1 @ net.py:1
 }
 
 #[test]
-fn a_search_among_algorithms_is_one_call_and_not_judged() {
+fn algorithm_search_is_one_call_marked_as_autotuning() {
     let kernels: String = (0..12)
         .map(|i| format!("  kernel algorithm{i} 8 30us\n"))
         .collect();
@@ -225,7 +225,7 @@ fn a_search_among_algorithms_is_one_call_and_not_judged() {
 }
 
 #[test]
-fn two_backward_nodes_of_one_loss_cost_it_once() {
+fn two_backward_nodes_of_one_loss_count_its_cost_once() {
     let costed = built(
         "\
 device 0 cc=7.0 sms=80 bandwidth=898GB/s = Tesla V100-SXM2-16GB
@@ -295,7 +295,7 @@ repeat step 0 1 2
 ";
 
 #[test]
-fn a_cost_of_the_users_own_prices_calls_once() {
+fn user_costs_are_counted_once_per_call() {
     let user = UserCosts::read(&[Source::new("own.toml", FUSED)]).unwrap_or_else(|c| panic!("{c}"));
     let built = synthetic::build(OWN_OPERATOR);
     let costed = costed(&built.path(), &user);
@@ -310,7 +310,7 @@ fn a_cost_of_the_users_own_prices_calls_once() {
 }
 
 #[test]
-fn a_cost_of_the_users_own_wins_over_the_built_in_one() {
+fn user_costs_take_precedence_over_built_in_costs() {
     let text = FUSED
         .replace("my_lib::fused_*", "torch.nn.functional.linear")
         .replace("my_lib::fused_mlp", "torch.nn.functional.linear");
@@ -337,7 +337,7 @@ mod command_line {
 
     use super::*;
 
-    /// A folder with the capture and the cost file, and the program in it.
+    /// A folder with the capture and the cost file, and a command that runs the program in it.
     fn program(costs: &str) -> (tempfile::TempDir, Command) {
         let folder = tempfile::tempdir().unwrap();
         let built = synthetic::build(OWN_OPERATOR);
@@ -362,7 +362,7 @@ mod command_line {
     }
 
     #[test]
-    fn a_file_without_effect_is_a_warning() {
+    fn cost_files_without_effect_cause_a_warning() {
         let (_folder, mut command) = program(&FUSED.replace("fused_", "other_"));
         command
             .args(["net.sqlite", "--costs", "own.toml"])
@@ -372,7 +372,7 @@ mod command_line {
     }
 
     #[test]
-    fn a_wrong_file_stops_the_report_with_all_its_mistakes() {
+    fn invalid_cost_files_fail_with_all_their_mistakes() {
         let wrong = FUSED
             .replace("family", "famly")
             .replace("numel(0)", "nummel(0)");

@@ -1,5 +1,5 @@
-//! What must hold of every verdict, whatever the profile: one advice per site, each nanosecond sold
-//! once, nothing small among the first, and nothing at all for a healthy program.
+//! Invariants of the findings for every profile: no contradictory advice for a site, each nanosecond of
+//! saving counted once, no minor finding among the main ones, and no findings for a healthy program.
 //! `PYPROF_ADVISE_SHARED` names the folder of real profiles.
 
 use crate::{shared, synthetic};
@@ -15,14 +15,14 @@ use pyprof_advise::profile::Profile;
 use pyprof_advise::read;
 use pyprof_advise::report::{Options, Report, json};
 
-/// "What if" GPUs, one per file in turn: other generations let other rules speak.
+/// "What if" GPUs, one per file in turn: other generations trigger other rules.
 const OTHER_GPUS: &[&str] = &["v100-sxm2-16gb", "t4", "a100-sxm4-40gb", "mi300x", "b200"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every profile that can be read: the fixture, and the real ones where there are any.
+/// Every readable profile: the fixture, and the real ones if they are available.
 fn profiles() -> Vec<PathBuf> {
     let mut found = vec![root().join("fixtures/net.sqlite")];
     found.extend(shared::profiles_or_fixtures());
@@ -76,8 +76,8 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
     report(name, costed, &verdict);
 }
 
-/// A fact may only be absent where its entry says what a profile must carry for it: reports tell
-/// people to collect that.
+/// Checks that a fact is absent only if its entry describes the missing data, because reports tell
+/// users how to record it.
 fn what_needs_nothing_is_there(name: &str, table: &FactTable<'_>) {
     let always: Vec<&str> = (facts::all().iter().filter(|f| f.needs.is_empty()))
         .map(|f| f.name)
@@ -97,7 +97,7 @@ fn what_needs_nothing_is_there(name: &str, table: &FactTable<'_>) {
     }
 }
 
-/// The sites a finding is about, the run's own included.
+/// The sites that a finding covers; a finding about the run counts as one more.
 fn subjects(table: &FactTable<'_>, finding: &Finding) -> Vec<Option<SiteId>> {
     let mut all: Vec<Option<SiteId>> = Vec::new();
     for member in &finding.members {
@@ -130,7 +130,7 @@ fn no_contradiction(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
     }
 }
 
-/// Claims of GPU time fit into the sites they are about, all claims into the whole.
+/// Checks that the claimed GPU time fits into the affected sites, and all claims into the whole.
 fn sold_once(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
     let totals = table.totals();
     let mut of_sites: BTreeMap<Vec<Option<SiteId>>, f64> = BTreeMap::new();
@@ -158,7 +158,7 @@ fn sold_once(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
         site.and_then(|id| table.costed.run.sites.get(id.idx()))
             .map_or(0.0, |site| site.time_ns as f64)
     };
-    // Whatever group of sites one looks at, the findings inside it sell no more than it took.
+    // For any group of sites, the findings inside it claim at most its time.
     for group in of_sites
         .keys()
         .filter(|g| !g.is_empty() && !g.contains(&None))
@@ -187,7 +187,7 @@ fn sold_once(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
     }
 }
 
-/// At most ten findings are shown by default, each with the file of its rule.
+/// Checks that at most ten findings are shown by default, each with the file of its rule.
 fn report(name: &str, costed: &Costed, verdict: &Verdict) {
     let report = Report::new(
         costed,
@@ -260,7 +260,7 @@ fn pruning_ranges_does_not_change_a_report() {
 }
 
 #[test]
-fn findings_do_not_contradict_or_share_savings() {
+fn findings_neither_contradict_each_other_nor_share_savings() {
     let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
     let mut judged = 0;
     for (path, another) in profiles().into_iter().zip(OTHER_GPUS.iter().cycle()) {
@@ -269,7 +269,7 @@ fn findings_do_not_contradict_or_share_savings() {
             println!("skipped: {name} is larger than a test should read");
             continue;
         }
-        // Unknown to most files, so that rules that need a GPU speak too.
+        // A GPU that most files do not name, so that rules that need a GPU are evaluated too.
         for gpu in [None, Some("h100"), Some(*another)] {
             if let Some(costed) = costed(&path, gpu) {
                 hold(&name, &costed, &rules);

@@ -1,4 +1,4 @@
-//! The kernel name decoder on every real profile: it must know the family of 99 % of the kernel time,
+//! The kernel name decoder on every real profile: the family must be known for 99 % of the kernel time,
 //! except in the profiles listed here.
 
 use crate::shared;
@@ -107,9 +107,9 @@ const WITHOUT_FAMILY: &[(&str, f64)] = &[
     ("timp_results.nvprof", 98.0),
 ];
 
-/// Kernels of matrix products and attention whose names do not say whether they use Tensor Cores:
-/// file, and what the name of the kernel contains. The last two are pooling, which the decoder takes
-/// for convolutions because xmma kernels usually are.
+/// Kernels of matrix products and attention whose names do not tell whether they use Tensor Cores:
+/// file, and a part of the name. The last two are pooling, which the decoder takes for convolutions
+/// because xmma kernels usually are.
 const UNDECIDED: &[(&str, &str)] = &[
     ("deepseek_h800_train.json", "cutlass::device_kernel"),
     ("marcalph_t4_custom.pt.trace.json", "matmul_k"),
@@ -147,7 +147,7 @@ fn families_cover_99_percent_of_the_kernel_time_of_every_profile() {
 }
 
 #[test]
-fn math_kernels_have_a_tensor_core_verdict() {
+fn tensor_core_use_of_math_kernels_is_known() {
     let Some(profiles) = profiles() else { return };
     let mut undecided = Vec::new();
     for (file, times) in &profiles {

@@ -1,5 +1,4 @@
-//! From profile to findings: readers, correlation, costs and advice, on profiles made for a test and on
-//! real ones.
+//! From profile to findings: readers, correlation, costs and advice, for synthetic and real profiles.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,

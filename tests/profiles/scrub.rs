@@ -1,5 +1,5 @@
-//! `scrub`: secrets planted everywhere a profile can hold text are not in the bytes of the copy, and
-//! advice on the copy is the advice on the original.
+//! `scrub`: secrets planted in every place where a profile can contain text are absent from the bytes
+//! of the copy, and the advice for the copy equals that for the original.
 
 use crate::{shared, synthetic};
 use rayon::prelude::*;
@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::io::Read;
 
-/// What must not be in a copy. In every fixture all of them are planted.
+/// Texts that must not be in a copy. All of them are planted in every fixture.
 const PLANTED: &[&str] = &[
     "wJalrXUtnFEMI/K7MDENG",                      // of AWS_SECRET_ACCESS_KEY
     "hf_abcdefghijklmnopqrstuvwxyz012345",        // of HF_TOKEN
@@ -32,7 +32,7 @@ fn environment() -> String {
     )
 }
 
-/// A text in which a program may have written everything.
+/// A text with everything that a program may have written.
 fn everything() -> String {
     format!(
         "{} {} {} /home/zaphodbeeblebrox/net.py /data/zaphodbeeblebrox/x heartofgold42 on \
@@ -57,7 +57,7 @@ fn run(arguments: &[&str], folder: &Path) -> (i32, String, String) {
     )
 }
 
-/// The bytes of a copy, unpacked.
+/// The bytes of a copy, uncompressed.
 fn bytes(path: &Path) -> Vec<u8> {
     let raw = std::fs::read(path).unwrap();
     if !raw.starts_with(&[0x1f, 0x8b]) {
@@ -79,7 +79,7 @@ fn contains(bytes: &[u8], needle: &str) -> bool {
         .any(|n| bytes.windows(n.len()).any(|window| window == n))
 }
 
-/// Scrubs `from` and looks for what was planted, first in the original, to be sure it was.
+/// Scrubs `from` and searches for the planted texts, first in the original, where they must be found.
 fn scrubbed(from: &Path, to: &Path) {
     for needle in PLANTED {
         assert!(contains(&bytes(from), needle), "not planted: {needle}");
@@ -102,8 +102,8 @@ fn scrubbed(from: &Path, to: &Path) {
     assert!(counts.iter().all(|l| l.ends_with(" 0 found")), "{out}");
 }
 
-/// The report as data, without what differs by nature: the size of the file, and the caution that is
-/// the reason for scrubbing.
+/// The report as data, without the parts that must differ: the size of the file, and the warning that
+/// recommends scrubbing.
 fn report(path: &Path) -> Option<Value> {
     let name = path.file_name().unwrap().to_str().unwrap();
     let arguments = ["-q", name, "--format", "json", "--gpu", "v100"];
@@ -134,7 +134,7 @@ fn neutral(value: &mut Value) {
     }
 }
 
-/// The small network of the fixtures with secrets in every table that can carry text.
+/// The small network of the fixtures with secrets in every table that can contain text.
 fn planted_database(path: &Path, encoding: &str) {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite");
     let source = Connection::open(&fixture).unwrap();
@@ -150,7 +150,7 @@ fn planted_database(path: &Path, encoding: &str) {
         .unwrap()
         .map(Result::unwrap)
         .collect();
-    // An attached database must have the same encoding, so rows travel through the program.
+    // An attached database must have the same encoding, so rows are copied by the test.
     for (name, sql) in &tables {
         db.execute_batch(sql).unwrap();
         let mut select = source.prepare(&format!("SELECT * FROM {name}")).unwrap();
@@ -237,7 +237,7 @@ fn planted_database(path: &Path, encoding: &str) {
         "INSERT INTO StringIds (id, value) VALUES (900002, ?)",
         &[&all],
     );
-    // Referred to by a range, and so kept, cleaned.
+    // A range refers to it, so it is kept and cleaned.
     add(
         "INSERT INTO NVTX_EVENTS (start, end, eventType, textId, globalTid) SELECT min(start) + 1, min(start) + 2, 34, 900002, min(globalTid) FROM NVTX_EVENTS",
         &[],
@@ -250,7 +250,7 @@ fn planted_database(path: &Path, encoding: &str) {
             &[text],
         );
     }
-    // A row that was deleted stays in the free space of its page.
+    // A deleted row remains in the free space of its page.
     add("INSERT INTO somebodys_notes VALUES (2, ?, NULL)", &[&all]);
     add("DELETE FROM somebodys_notes WHERE id = 2", &[]);
     db.execute_batch(&format!(
@@ -265,7 +265,7 @@ fn planted_database(path: &Path, encoding: &str) {
 }
 
 #[test]
-fn nothing_planted_in_an_export_is_left() {
+fn nothing_planted_in_an_export_remains() {
     for encoding in ["UTF-8", "UTF-16le", "UTF-16be"] {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (
@@ -302,7 +302,7 @@ fn nothing_planted_in_an_export_is_left() {
 }
 
 #[test]
-fn nothing_planted_in_an_nvprof_database_is_left() {
+fn nothing_planted_in_an_nvprof_database_remains() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("a.sql"), folder.path().join("b.sql"));
     synthetic::build_at(
@@ -336,7 +336,7 @@ fn nothing_planted_in_an_nvprof_database_is_left() {
 }
 
 #[test]
-fn nothing_planted_in_a_trace_is_left() {
+fn nothing_planted_in_a_trace_remains() {
     let all = everything();
     let trace = json!({
         "schemaVersion": 1,
@@ -360,7 +360,7 @@ fn nothing_planted_in_a_trace_is_left() {
         ],
     })
     .to_string();
-    // As another writer of JSON would escape it.
+    // With the escapes of another JSON writer.
     let escaped = trace
         .replace("/home", "\\/home")
         .replacen("hf_abc", "\\u0068f_abc", 1);
@@ -434,7 +434,7 @@ fn failed_scrub_keeps_existing_files() {
 }
 
 #[test]
-fn advice_on_the_copies_of_real_profiles_is_the_same() {
+fn advice_for_copies_of_real_profiles_is_equal() {
     let Some(files) = shared::profiles() else {
         return;
     };

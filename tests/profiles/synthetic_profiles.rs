@@ -1,5 +1,5 @@
-//! `fixtures/net.sqlite` is what the builder makes of `fixtures/net.txt`, and the builder does what
-//! its page says.
+//! `fixtures/net.sqlite` is what the builder generates from `fixtures/net.txt`, and the builder works
+//! as documented.
 
 use crate::synthetic;
 use std::path::Path;
@@ -102,7 +102,7 @@ fn read(path: &Path) -> Profile {
 }
 
 #[test]
-fn the_reader_finds_everything_in_the_committed_file() {
+fn committed_file_is_read_completely() {
     let profile = read(Path::new(DATABASE));
     assert_eq!(profile.tool_version.as_deref(), Some("2024.2.1.106"));
     assert_eq!(profile.schema_version.as_deref(), Some("3.11.1"));
@@ -140,7 +140,7 @@ fn the_reader_finds_everything_in_the_committed_file() {
         profile.ranges.iter().filter(starts).count()
     };
     assert_eq!((ranges("step "), ranges("layer:blocks.3.attn")), (4, 4 * 3));
-    // Registered and inline texts alike: every backward node has the number of a forward call.
+    // With registered and inline texts: every backward node has the number of a forward call.
     let numbered = profile.ranges.iter().filter(|r| r.seq.is_some());
     let (backward, forward): (Vec<&HostRange>, Vec<&HostRange>) =
         numbered.partition(|r| range_text(&profile, r).contains("Backward"));
@@ -160,7 +160,7 @@ fn range_text<'a>(profile: &'a Profile, range: &HostRange) -> &'a str {
 }
 
 #[test]
-fn both_formats_read_alike() {
+fn both_formats_read_equal() {
     let description = std::fs::read_to_string(TEXT).unwrap();
     let description = description.replace("\nformat nsys 3.11.1\n", "\nformat nvprof\n");
     let (nsys, nvprof) = (
@@ -232,7 +232,7 @@ sync stream
 ";
 
 #[test]
-fn a_call_has_its_markers_and_its_backward_node() {
+fn calls_have_markers_and_a_backward_node() {
     let built = synthetic::build(&format!("text inline\n{SMALL}"));
     assert_eq!(
         texts(&built, "SELECT text FROM NVTX_EVENTS ORDER BY start"),
@@ -263,7 +263,7 @@ fn a_call_has_its_markers_and_its_backward_node() {
 }
 
 #[test]
-fn the_gpu_never_runs_ahead_of_the_host_nor_two_things_at_once() {
+fn gpu_work_follows_its_launch_and_does_not_overlap() {
     let built = synthetic::build(SMALL);
     let early = "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL k \
                  JOIN CUPTI_ACTIVITY_KIND_RUNTIME r USING (correlationId) WHERE k.start < r.end";
@@ -271,14 +271,14 @@ fn the_gpu_never_runs_ahead_of_the_host_nor_two_things_at_once() {
     let overlap = "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL a \
                    JOIN CUPTI_ACTIVITY_KIND_KERNEL b ON a.start < b.start AND b.start < a.end";
     assert_eq!(ints(&built, overlap), [[0]]);
-    // The host stands while pageable memory is copied.
+    // The host blocks while pageable memory is copied.
     let stands = "SELECT r.end >= m.end, m.srcKind, m.dstKind FROM CUPTI_ACTIVITY_KIND_MEMCPY m \
                   JOIN CUPTI_ACTIVITY_KIND_RUNTIME r USING (correlationId)";
     assert_eq!(ints(&built, stands), [[1, 0, 2]]);
 }
 
 #[test]
-fn the_same_text_makes_an_nvprof_file() {
+fn descriptions_also_build_nvprof_files() {
     let built = synthetic::build(&format!("format nvprof\n{SMALL}"));
     let pairs =
         "SELECT sum(flags = 2), sum(flags = 4), count(DISTINCT id) FROM CUPTI_ACTIVITY_KIND_MARKER";
@@ -293,7 +293,7 @@ fn the_same_text_makes_an_nvprof_file() {
 }
 
 #[test]
-fn processes_count_for_themselves() {
+fn processes_have_separate_counters() {
     let built = synthetic::build(
         "
 process 7 device=0
@@ -313,7 +313,7 @@ process 8 device=1
 }
 
 #[test]
-fn graphs_are_one_record_or_many_kernels() {
+fn graphs_are_recorded_whole_or_as_kernels() {
     let built = synthetic::build("graph 3ms\ngraph\n  kernel a 1 5us\n  kernel b 1 5us\n");
     assert_eq!(
         ints(
@@ -353,7 +353,7 @@ fn tables_and_columns_can_be_missing() {
 }
 
 #[test]
-fn sequence_numbers_and_templates() {
+fn templates_are_expanded_with_sequence_numbers() {
     let built = synthetic::build(
         "
 text inline
@@ -391,7 +391,7 @@ mark here
 }
 
 #[test]
-fn mistakes_name_their_line() {
+fn mistakes_are_reported_with_their_line() {
     for (description, mistake) in [
         (
             "range a\n  kernal k 1 1us",

@@ -1,6 +1,5 @@
-//! FLOPs, bytes, calls and times of three H100 traces against what TraceLens counted, operator by
-//! operator and shape by shape. Traces and tables are below the folder
-//! `PYPROF_ADVISE_SHARED` names.
+//! FLOPs, bytes, calls and times of three H100 traces compared with the counts of TraceLens, by
+//! operator and shape. Traces and tables are below the folder named by `PYPROF_ADVISE_SHARED`.
 
 use crate::shared;
 use std::collections::{HashMap, HashSet};
@@ -33,7 +32,7 @@ struct Theirs {
     bytes: f64,
 }
 
-/// Operator, shapes and types as both sides can spell them.
+/// Operator, shapes and types in a form common to both.
 type Key = (String, String, String);
 
 /// `((512,), (), ((4, 1),))` as `[[512],[],[[4,1]]]`.
@@ -63,7 +62,7 @@ fn theirs(rows: &[Vec<String>]) -> HashMap<Key, Vec<Theirs>> {
     found
 }
 
-/// The keys of all ranges around a kernel: TraceLens names the operator that was called, we the one
+/// The keys of all ranges around a kernel: TraceLens uses the operator that was called, we use the one
 /// that launched.
 fn keys_around(run: &Run, kernel: usize) -> Vec<Key> {
     let mut keys = Vec::new();
@@ -82,7 +81,7 @@ fn keys_around(run: &Run, kernel: usize) -> Vec<Key> {
     keys
 }
 
-/// Why their figures differ from ours: what theirs are, given ours.
+/// A known reason why the figures of TraceLens differ from ours.
 struct Kind {
     why: &'static str,
     ops: &'static [&'static str],
@@ -90,7 +89,7 @@ struct Kind {
     theirs: fn(&Sizes) -> (f64, f64),
 }
 
-/// What the explanations are made of.
+/// The inputs of the explanations.
 struct Sizes {
     flops: f64,
     bytes: f64,
@@ -150,7 +149,7 @@ const KINDS: &[Kind] = &[
 ];
 
 fn same(ours: f64, theirs: f64) -> bool {
-    // They print up to 17 digits of a division by 10^9 or 2^20.
+    // TraceLens prints up to 17 digits of a division by 10^9 or 2^20.
     (ours - theirs).abs() <= 0.5 + 1e-9 * theirs.abs()
 }
 
@@ -170,7 +169,7 @@ fn sizes(costed: &Costed, call: OpCallId, cost: &OpCost, key: &Key) -> Sizes {
 }
 
 #[test]
-fn flops_and_bytes_are_those_of_tracelens_or_differ_for_a_known_reason() {
+fn flops_and_bytes_equal_tracelens_or_differ_for_a_known_reason() {
     let mut used = HashSet::new();
     for net in NETS {
         let Some((run, rows)) = real(net) else { return };
@@ -186,7 +185,7 @@ fn flops_and_bytes_are_those_of_tracelens_or_differ_for_a_known_reason() {
             let Some((key, rows)) = keys.iter().find_map(|k| theirs.get_key_value(k)) else {
                 continue;
             };
-            // PyTorch adds the bias in an operator of its own; they leave it out of the convolution.
+            // PyTorch adds the bias in a separate operator; TraceLens omits it from the convolution.
             let inner = run.op_name(&run.op_calls[op.idx()]).unwrap().display();
             if (key.0.as_str(), inner.as_str()) == ("aten::convolution", "aten::add_") {
                 continue;
@@ -249,9 +248,9 @@ fn csv(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// Calls and kernel time of every matrix product by shape, as another tool counts them.
+/// Calls and kernel time of every matrix product by shape, compared with TraceLens.
 #[test]
-fn products_have_the_calls_and_times_of_tracelens() {
+fn calls_and_times_of_products_equal_tracelens() {
     for net in NETS {
         let Some((run, rows)) = real(net) else { return };
         let mut own: HashMap<(String, String), (HashSet<usize>, f64)> = HashMap::new();
@@ -293,7 +292,7 @@ fn products_have_the_calls_and_times_of_tracelens() {
             let (calls, us) = &own[&(row[0].clone(), format!("{list:?}"))];
             assert_eq!(calls.len().to_string(), row[count], "{net} {row:?}");
             let theirs: f64 = row[time].parse().unwrap();
-            // The other tool counts the memset some products begin with as their kernel.
+            // TraceLens counts the memset before some products as a kernel of theirs.
             let memsets = 1.2 * calls.len() as f64;
             assert!(
                 *us < theirs + 0.05 && theirs - us < memsets,

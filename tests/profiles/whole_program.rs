@@ -1,5 +1,5 @@
-//! The whole program on real captures: the figures that were read from the files by hand, and what
-//! must hold for every file whatever is in it. They are below the folder `PYPROF_ADVISE_SHARED` names.
+//! The whole program on real captures: values read from the files by hand, and invariants of every
+//! file. The captures are below the folder named by `PYPROF_ADVISE_SHARED`.
 
 use crate::shared;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use pyprof_advise::read;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
-/// Files that hold no kernel, graph or other GPU work.
+/// Files without kernels, graphs or other GPU work.
 const WITHOUT_KERNELS: [&str; 4] = [
     "cs336ihor_nocuda.sqlite",
     "dynamicvit.sqlite",
@@ -25,7 +25,7 @@ const WITHOUT_KERNELS: [&str; 4] = [
 
 // ---------------------------------------------------------------------------- running the program
 
-/// Every profile of the formats read, in order of name.
+/// All profiles in supported formats, sorted by name.
 fn files() -> Vec<PathBuf> {
     let Some(mut files) = shared::profiles() else {
         return Vec::new();
@@ -49,7 +49,7 @@ fn holds_kernels(path: &Path) -> bool {
     !WITHOUT_KERNELS.contains(&name(path))
 }
 
-/// What one run of the program left behind.
+/// The output of one run of the program.
 struct Said {
     code: i32,
     out: String,
@@ -105,12 +105,12 @@ impl Report {
         sentences.join(" ")
     }
 
-    /// The findings shown, most important first.
+    /// The displayed findings, most important first.
     fn findings(&self) -> &[Value] {
         self.list("/findings")
     }
 
-    /// The first word of a rule, on the program or on its capture.
+    /// The first finding of a rule, about the program or its capture.
     fn finding(&self, rule: &str) -> &Value {
         let capture = self.0["capture"].as_array();
         let mut all = self.findings().iter().chain(capture.into_iter().flatten());
@@ -123,7 +123,7 @@ impl Report {
         findings.map(|f| f["rule"].as_str().unwrap()).collect()
     }
 
-    /// Kernels without an operator by reason: how many, and their time.
+    /// Number and time of the kernels without an operator for this reason.
     fn unattributed(&self, reason: &str) -> (i64, i64) {
         let rows = self.list("/unattributed").iter();
         let mut row = rows.filter(|r| r["reason"] == reason).map(|r| {
@@ -134,7 +134,7 @@ impl Report {
     }
 }
 
-/// The program's own stations, for what a report does not list.
+/// The result of the library's stages, for data that is not in the report.
 fn costed(file_name: &str, gpu: Option<&str>) -> Option<Costed> {
     Some(costed_at(&shared::profile(file_name)?, gpu))
 }
@@ -153,7 +153,7 @@ fn place(finding: &Value) -> &str {
     finding["place"].as_str().unwrap()
 }
 
-/// Kernels per operator name, and their time.
+/// Number and time of kernels per operator name.
 fn operators(run: &Run) -> BTreeMap<String, (u64, i64)> {
     let mut all: BTreeMap<String, (u64, i64)> = BTreeMap::new();
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
@@ -181,7 +181,7 @@ fn language_model() -> Option<Report> {
 }
 
 #[test]
-fn language_model_every_kernel_is_launched_and_has_a_source_line() {
+fn language_model_kernels_have_launches_and_source_lines() {
     let Some(report) = language_model() else {
         return;
     };
@@ -206,7 +206,7 @@ fn language_model_every_kernel_is_launched_and_has_a_source_line() {
 }
 
 #[test]
-fn language_model_the_decoder_has_shapes_in_both_directions() {
+fn language_model_decoder_has_shapes_in_both_directions() {
     let Some(costed) = costed("lm_net.sql", Some("v100")) else {
         return;
     };
@@ -217,7 +217,7 @@ fn language_model_the_decoder_has_shapes_in_both_directions() {
             let Dims::Gemm { m, n: 33278, k, .. } = role.dims else {
                 continue;
             };
-            // A gradient is described by the dimensions of its forward product.
+            // The dimensions of a gradient are those of its forward product.
             assert_eq!((m, k), (700, 200));
             assert_eq!(role.flops, 2 * 700 * 33278 * 200);
             match site.direction {
@@ -239,7 +239,7 @@ fn language_model_the_decoder_has_shapes_in_both_directions() {
 }
 
 #[test]
-fn language_model_fp32_gemms_are_not_called_fast() {
+fn language_model_fp32_gemms_are_not_listed_as_fast() {
     let Some(costed) = costed("lm_net.sql", Some("v100")) else {
         return;
     };
@@ -267,7 +267,7 @@ fn language_model_fp32_gemms_are_not_called_fast() {
 }
 
 #[test]
-fn language_model_mixed_precision_leads_and_says_what_it_needs() {
+fn language_model_leads_with_mixed_precision_and_its_requirements() {
     let Some(report) = language_model() else {
         return;
     };
@@ -281,20 +281,20 @@ fn language_model_mixed_precision_leads_and_says_what_it_needs() {
         "{text}"
     );
     assert!(text.contains("700x33278x200"), "{text}");
-    // Only as a condition of the advice: nothing is unaligned while it runs in fp32.
+    // Alignment is only a condition of the advice: it does not matter while the model runs in fp32.
     assert!(!report.rules().contains(&"tensor-cores/gemm-unaligned"));
     assert!(first["share"].as_f64().unwrap() >= 0.40);
 }
 
 #[test]
-fn language_model_the_second_log_softmax_and_the_norms_of_one_block_are_named() {
+fn language_model_double_log_softmax_and_single_block_norms_are_found() {
     let Some(report) = language_model() else {
         return;
     };
     let twice = report.finding("layers/double-log-softmax");
     close(twice["share"].as_f64().unwrap(), 0.07, 0.005);
     assert!(place(twice).contains("log_softmax"), "{}", place(twice));
-    // One block each; the finding that says what to call instead silences the one about the grid.
+    // One block each; the finding with the replacement suppresses the one about the grid.
     let norms = report.finding("layers/gradient-norms");
     assert!(
         message(norms).starts_with("16 norms outside the forward and backward pass"),
@@ -309,7 +309,7 @@ fn language_model_the_second_log_softmax_and_the_norms_of_one_block_are_named() 
 }
 
 #[test]
-fn language_model_idle_under_markers_is_not_trusted() {
+fn language_model_idle_time_with_markers_is_unreliable() {
     let Some(report) = language_model() else {
         return;
     };
@@ -329,7 +329,7 @@ fn language_model_idle_under_markers_is_not_trusted() {
 // ------------------------------- mmagic.sqlite: 702 ranges named __getattr__ that nobody closed
 
 #[test]
-fn super_resolution_operators_are_the_real_ones() {
+fn super_resolution_operators_ignore_open_getters() {
     let Some(costed) = costed("mmagic.sqlite", None) else {
         return;
     };
@@ -374,7 +374,7 @@ fn super_resolution_convolutions_have_shapes_and_flops() {
                 .any(|a| matches!(&a.value, ArgValue::Tensor(t) if t.shape.len() == 4))
         );
         assert!(cost.flops.is_some_and(|f| f > 0.0), "{:?}", cost.cost);
-        // 2 x outputs x channels x filter, counted here once more.
+        // 2 x outputs x channels x filter, computed here independently.
         let dims = cost.cost.as_ref().unwrap().roles[0].dims;
         let Dims::Conv {
             n,
@@ -398,7 +398,7 @@ fn super_resolution_convolutions_have_shapes_and_flops() {
 // ------------------------------------------------- mfu_2gpu_before.sqlite: two ranks under FSDP
 
 #[test]
-fn two_ranks_every_kernel_counts_once() {
+fn two_ranks_count_every_kernel_once() {
     let Some(report) = report("mfu_2gpu_before.sqlite", &[]) else {
         return;
     };
@@ -415,7 +415,7 @@ fn two_ranks_every_kernel_counts_once() {
 }
 
 #[test]
-fn two_ranks_nearly_all_launched_time_has_its_module() {
+fn two_ranks_attribute_nearly_all_launched_time_to_modules() {
     let Some(costed) = costed("mfu_2gpu_before.sqlite", None) else {
         return;
     };
@@ -447,11 +447,11 @@ fn streaming(gpu: &[&str]) -> Option<Report> {
     report("h100_2gpu_1s.sqlite", gpu)
 }
 
-/// With and without a GPU named.
+/// With and without a named GPU.
 const GPUS: [&[&str]; 2] = [&[], &["--gpu", "h100"]];
 
 #[test]
-fn streaming_half_the_kernels_have_no_launch() {
+fn streaming_has_no_launch_for_half_of_the_kernels() {
     for gpu in GPUS {
         let Some(report) = streaming(gpu) else { return };
         assert_eq!(report.int("/summary/kernels"), 3442);
@@ -464,7 +464,7 @@ fn streaming_half_the_kernels_have_no_launch() {
 }
 
 #[test]
-fn streaming_copying_is_the_verdict() {
+fn streaming_is_dominated_by_copies() {
     for gpu in GPUS {
         let Some(report) = streaming(gpu) else { return };
         let verdict = report.list("/verdict")[0].as_str().unwrap();
@@ -475,7 +475,7 @@ fn streaming_copying_is_the_verdict() {
 }
 
 #[test]
-fn streaming_truly_idle_for_milliseconds() {
+fn streaming_is_idle_for_a_few_milliseconds() {
     for gpu in GPUS {
         let Some(report) = streaming(gpu) else { return };
         let idle = report.int("/summary/device_window_ns") - report.int("/summary/busy_ns");
@@ -486,7 +486,7 @@ fn streaming_truly_idle_for_milliseconds() {
 
 /// 223 copies and 25,475,252,224 bytes per GPU, 0.92 of 0.97 s, 27.7 GB/s.
 #[test]
-fn streaming_how_much_is_copied_and_how_fast() {
+fn streaming_copies_have_size_and_bandwidth() {
     for gpu in GPUS {
         let Some(report) = streaming(gpu) else { return };
         let finding = &report.findings()[0];
@@ -504,7 +504,7 @@ fn streaming_how_much_is_copied_and_how_fast() {
 }
 
 #[test]
-fn streaming_the_first_compute_finding_is_fp32_on_cuda_cores() {
+fn streaming_first_compute_finding_is_fp32_on_cuda_cores() {
     for gpu in GPUS {
         let Some(report) = streaming(gpu) else { return };
         let compute = report.findings().iter().find(|f| {
@@ -522,9 +522,9 @@ fn streaming_the_first_compute_finding_is_fp32_on_cuda_cores() {
     }
 }
 
-/// Copies that go away on both devices shorten the run by what they take on one.
+/// Copies avoided on both devices shorten the run by the time on one.
 #[test]
-fn streaming_wall_time_is_divided_by_the_devices_once() {
+fn streaming_wall_time_is_divided_by_the_number_of_devices_once() {
     for gpu in GPUS {
         let Some(report) = streaming(gpu) else { return };
         let saving = &report.findings()[0]["saving"];
@@ -535,7 +535,7 @@ fn streaming_wall_time_is_divided_by_the_devices_once() {
     }
 }
 
-/// A verdict that promises no step time for kernels is not followed by any.
+/// If the report rules out step time savings for kernels, no finding has one.
 #[test]
 fn streaming_step_time_saving_is_consistent() {
     for gpu in GPUS {
@@ -582,7 +582,7 @@ fn copies_before_the_first_kernel_are_setup() {
 }
 
 #[test]
-fn graph_records_hide_work_and_are_not_idle() {
+fn graph_records_are_opaque_and_not_idle() {
     let Some(report) = report("cs336zx_2_7B_compile_ro.sqlite", &[]) else {
         return;
     };
@@ -610,7 +610,7 @@ fn graph_records_hide_work_and_are_not_idle() {
 // ------------------------------------------------------------------------ files with little in them
 
 #[test]
-fn without_kernels_the_program_says_what_is_missing_and_how_to_capture_it() {
+fn profiles_without_kernels_explain_how_to_record_them() {
     for name in WITHOUT_KERNELS {
         let Some(path) = shared::profile(name) else {
             return;
@@ -636,7 +636,7 @@ fn without_kernels_the_program_says_what_is_missing_and_how_to_capture_it() {
 }
 
 #[test]
-fn two_kernels_make_a_short_honest_report() {
+fn two_kernels_give_a_short_report() {
     let Some(report) = report("mock.sqlite", &[]) else {
         return;
     };
@@ -658,7 +658,7 @@ fn two_kernels_make_a_short_honest_report() {
 // -------------------------------------------------------------------------------------- every file
 
 #[test]
-fn every_file_gives_the_same_report_whatever_the_threads() {
+fn reports_do_not_depend_on_the_number_of_threads() {
     for path in files() {
         let once = program(&path, &[], None);
         assert_eq!(once.code, if holds_kernels(&path) { 0 } else { 2 });
@@ -671,7 +671,7 @@ fn every_file_gives_the_same_report_whatever_the_threads() {
 }
 
 #[test]
-fn every_file_is_left_as_it_was() {
+fn files_are_not_changed() {
     for path in files() {
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join(name(&path));
@@ -689,7 +689,7 @@ fn every_file_is_left_as_it_was() {
 }
 
 #[test]
-fn every_report_is_free_of_faults_and_of_stale_getters() {
+fn reports_have_no_faults_and_no_open_getters() {
     for path in files().into_iter().filter(|p| holds_kernels(p)) {
         let json = program(&path, &["--format", "json"], None);
         let report: Value = serde_json::from_str(&json.out).unwrap();
@@ -710,7 +710,7 @@ fn every_report_is_free_of_faults_and_of_stale_getters() {
                 path.display()
             );
         }
-        // Labels are bounded: marker text printed whole once made a report of 1.3 MB.
+        // Labels are bounded: complete marker text once caused a report of 1.3 MB.
         assert!(
             markdown.out.len() < 100_000,
             "{}: {} bytes",
@@ -721,7 +721,7 @@ fn every_report_is_free_of_faults_and_of_stale_getters() {
 }
 
 #[test]
-fn every_nanosecond_of_a_file_is_in_its_layer_table() {
+fn layer_tables_contain_all_kernel_time() {
     for path in files().into_iter().filter(|p| holds_kernels(p)) {
         let json = program(&path, &["--format", "json"], None);
         let report = Report(serde_json::from_str(&json.out).unwrap());
@@ -740,8 +740,8 @@ fn every_nanosecond_of_a_file_is_in_its_layer_table() {
     }
 }
 
-/// Compiled or hand-written kernels take more than 1 % of the kernel time of these files;
-/// `kernel_names.rs` holds the figures.
+/// Files in which compiled or hand-written kernels take more than 1 % of the kernel time; the figures
+/// are in `kernel_names.rs`.
 const OWN_KERNELS: &[&str] = &[
     "askliar_trace_name.prof",
     "deepseek_h800_train.json",
@@ -754,10 +754,10 @@ const OWN_KERNELS: &[&str] = &[
     "timp_results.nvprof",
 ];
 
-/// Per file: at least 99 % of kernel time has a family, and matrix kernels that are not
-/// Triton's have a verdict on Tensor Cores.
+/// Per file: the family is known for at least 99 % of the kernel time, and Tensor Core use for matrix
+/// kernels other than Triton's.
 #[test]
-fn every_file_has_its_kernel_names_understood() {
+fn kernel_names_of_every_file_are_decoded() {
     let own = |path: &Path| OWN_KERNELS.iter().any(|name| path.ends_with(name));
     for path in files().into_iter().filter(|p| holds_kernels(p) && !own(p)) {
         let costed = costed_at(&path, None);
@@ -779,7 +779,7 @@ fn every_file_has_its_kernel_names_understood() {
     }
 }
 
-/// Long values that describe the captured machine: none may stand in anything printed.
+/// Long values that describe the captured machine must not be printed.
 #[test]
 fn no_report_contains_environment_variables() {
     let ours = words_of_rules();
@@ -791,8 +791,8 @@ fn no_report_contains_environment_variables() {
             printed.push_str(&said.out);
             printed.push_str(&said.err);
         }
-        // The path given on the command line is the user's own word, and so are our rules ours:
-        // `--mode reduce-overhead` among a program's arguments is in our advice as well.
+        // The path given on the command line may be printed, and so may text of our rules: `--mode
+        // reduce-overhead` among a program's arguments is in our advice too.
         let printed = printed.replace(path.to_str().unwrap(), "");
         for secret in secrets.iter().filter(|s| !ours.contains(s.as_str())) {
             assert!(!printed.contains(secret), "{}: {secret:?}", path.display());
@@ -800,14 +800,14 @@ fn no_report_contains_environment_variables() {
     }
 }
 
-/// The words of the built-in rules.
+/// The text of the built-in rules.
 fn words_of_rules() -> String {
     let set = RuleSet::builtin().unwrap();
     set.rules().iter().map(explain).collect()
 }
 
-/// Values of the environment tables, longer than 8 characters, that stand nowhere else in the file
-/// with a meaning of their own: as a GPU's name, a version of the tool, or a range's text.
+/// Values of the environment tables longer than 8 characters that do not occur elsewhere in the file
+/// with another meaning: as a GPU's name, a version of the tool, or a range's text.
 fn environment(path: &Path) -> BTreeSet<String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let uri = format!("file:{}?immutable=1", path.display());
@@ -830,7 +830,7 @@ fn environment(path: &Path) -> BTreeSet<String> {
         "SELECT value FROM META_DATA_CAPTURE",
     ] {
         for value in column(query) {
-            // `NAME=VALUE` gives both the whole and the value away.
+            // `NAME=VALUE` contains the value too.
             let value_of_name = value.split_once('=').map(|(_, v)| v.trim().to_owned());
             values.extend(value_of_name);
             values.insert(value);
@@ -850,9 +850,9 @@ fn environment(path: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// The figure is for the program people run, so only an optimised build is held to it.
+/// The limit applies to the distributed program, so only optimized builds are tested.
 #[test]
-fn every_file_takes_a_fifth_of_a_second() {
+fn every_file_is_reported_within_a_fifth_of_a_second() {
     if cfg!(debug_assertions) {
         shared::skip("measured in optimised builds only (cargo test --release)");
         return;

@@ -1,5 +1,5 @@
-//! PyTorch profiler traces: small ones written here, and real ones from the folder that
-//! `PYPROF_ADVISE_SHARED` names, against figures counted in their JSON when they were collected.
+//! PyTorch profiler traces: small ones defined here, and real ones from the folder named by
+//! `PYPROF_ADVISE_SHARED`, compared with values counted in their JSON when they were collected.
 
 use crate::shared;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -46,7 +46,7 @@ fn gzip(data: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A trace as today's PyTorch writes it: one step, a linear layer forward and backward.
+/// A trace in the format of current PyTorch versions: one step, a linear layer forward and backward.
 fn today() -> Value {
     let host = |cat: &str, name: &str, tid: u32, ts: f64, dur: f64, args: Value| {
         json!({"ph": "X", "cat": cat, "name": name, "pid": 42, "tid": tid, "ts": ts, "dur": dur,
@@ -103,7 +103,7 @@ fn today() -> Value {
 }
 
 #[test]
-fn a_trace_is_attributed_by_nesting() {
+fn kernels_are_attributed_by_nesting() {
     let p = profile(&today().to_string());
     assert_eq!(p.format.id, "kineto_json");
     assert_eq!((p.kernels.len(), p.calls.len(), p.ranges.len()), (3, 2, 8));
@@ -168,7 +168,7 @@ fn a_trace_is_attributed_by_nesting() {
 }
 
 #[test]
-fn packed_bare_and_decorated_traces_read_the_same() {
+fn compressed_bare_and_decorated_traces_read_equal() {
     let trace = today();
     let text = trace.to_string();
     let seen = |p: &Profile| {
@@ -181,14 +181,14 @@ fn packed_bare_and_decorated_traces_read_the_same() {
     assert_eq!(seen(&profile(&format!("\u{feff}\n  {text}\n"))), plain);
     let pretty = serde_json::to_string_pretty(&trace).unwrap();
     assert_eq!(seen(&profile(&pretty)), plain);
-    // Values a strict parser refuses, where nobody needs them.
+    // Values that a strict parser rejects, in fields that are not needed.
     let loose = text.replace(
         r#""est. achieved occupancy %":12"#,
         r#""x":NaN,"y":-Infinity"#,
     );
     assert_ne!(loose, text);
     assert_eq!(seen(&profile(&loose)), plain);
-    // Numbers as strings, as some releases write them.
+    // Numbers as strings, the format of some releases.
     let strings = text.replace(r#""dur":30.002"#, r#""dur":"30.002""#);
     let strings = strings.replace(r#""correlation":5"#, r#""correlation":"5""#);
     assert_ne!(strings, text);
@@ -196,7 +196,7 @@ fn packed_bare_and_decorated_traces_read_the_same() {
 }
 
 #[test]
-fn what_a_trace_says_of_the_job_stays_in_it() {
+fn job_metadata_of_traces_is_not_read() {
     let mut trace = today();
     trace["username"] = json!("somebody-secret");
     trace["job"] = json!({"token": "secret-token"});
@@ -211,7 +211,7 @@ fn what_a_trace_says_of_the_job_stays_in_it() {
 }
 
 #[test]
-fn traces_of_2021_are_spelt_differently() {
+fn traces_of_2021_with_other_spellings_are_read() {
     let p = profile(
         r#"{"schemaVersion": 1, "traceEvents": [
         {"ph": "X", "cat": "Operator", "name": "aten::addmm", "pid": 9, "tid": "25738", "ts": 100,
@@ -241,7 +241,7 @@ fn traces_of_2021_are_spelt_differently() {
 }
 
 #[test]
-fn rocm_notes_sizes_and_grids_at_the_call() {
+fn rocm_sizes_and_grids_are_read_from_the_call() {
     let p = profile(
         r#"{"deviceProperties": [{"id": 0, "name": "AMD Instinct MI300X", "numSms": 304,
             "computeMajor": 9, "computeMinor": 4, "warpSize": 64,
@@ -290,7 +290,7 @@ fn rocm_notes_sizes_and_grids_at_the_call() {
             ApiClass::GraphLaunch
         ]
     );
-    // ROCm numbers the lone GPU 9.
+    // ROCm numbers the only GPU 9.
     assert_eq!(p.devices[0].ordinal, 9);
     assert_eq!(p.devices[0].name.as_deref(), Some("AMD Instinct MI300X"));
     let run = run(p);
@@ -299,7 +299,7 @@ fn rocm_notes_sizes_and_grids_at_the_call() {
 }
 
 #[test]
-fn ranks_of_a_merged_trace_are_told_apart() {
+fn ranks_of_merged_traces_are_distinguished() {
     let rank = |pid: u32, device: u32, op: &str| {
         format!(
             r#"{{"ph": "X", "cat": "cpu_op", "name": "{op}", "pid": {pid}, "tid": 1, "ts": 0,
@@ -335,7 +335,7 @@ fn ranks_of_a_merged_trace_are_told_apart() {
 }
 
 #[test]
-fn operators_without_a_price_still_name_their_kernels() {
+fn operators_with_unknown_cost_are_attributed() {
     let text = today().to_string();
     let other = text
         .replace("aten::linear", "vllm::moe")
@@ -347,7 +347,7 @@ fn operators_without_a_price_still_name_their_kernels() {
 }
 
 #[test]
-fn synchronisations_and_overheads_are_kept() {
+fn synchronizations_and_overheads_are_read() {
     let p = profile(
         r#"[{"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamWaitEvent", "pid": 4, "tid": 4,
              "ts": 1, "dur": 1, "args": {"correlation": 2}},
@@ -374,7 +374,7 @@ fn synchronisations_and_overheads_are_kept() {
 }
 
 #[test]
-fn frames_of_unknown_threads_are_left_out() {
+fn frames_of_unknown_threads_are_omitted() {
     let mut trace = today();
     let stray = json!({"ph": "X", "cat": "python_function", "name": "tqdm/_monitor.py(60): run",
                        "pid": 0, "tid": 0, "ts": 1, "dur": 900, "args": {}});
@@ -386,7 +386,7 @@ fn frames_of_unknown_threads_are_left_out() {
 // ------------------------------------------------------------------------------- damaged traces
 
 #[test]
-fn a_cut_trace_gives_what_it_holds_and_says_so() {
+fn truncated_traces_are_read_with_a_note() {
     let text = today().to_string();
     let start = text.find("traceEvents").unwrap() + 14;
     for at in (start..text.len()).step_by(7) {
@@ -400,7 +400,7 @@ fn a_cut_trace_gives_what_it_holds_and_says_so() {
 }
 
 #[test]
-fn one_bad_event_is_skipped_and_counted() {
+fn damaged_events_are_skipped_and_counted() {
     let text = today().to_string();
     let bad = text.replacen(r#""traceEvents":["#, r#""traceEvents":[7,{"a":},"#, 1);
     let p = profile(&bad);
@@ -417,7 +417,7 @@ fn one_bad_event_is_skipped_and_counted() {
 }
 
 #[test]
-fn other_json_is_refused_with_the_way_on() {
+fn other_json_is_an_error_with_a_remedy() {
     for text in [
         "{}",
         "[]",
@@ -439,7 +439,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn changed_bytes_do_no_harm(changes in prop::collection::vec((0usize..6000, any::<u8>()), 1..20)) {
+    fn changed_bytes_do_not_crash_the_reader(changes in prop::collection::vec((0usize..6000, any::<u8>()), 1..20)) {
         let mut bytes = today().to_string().into_bytes();
         for (at, byte) in changes {
             let len = bytes.len();
@@ -451,7 +451,7 @@ proptest! {
     }
 
     #[test]
-    fn odd_values_do_no_harm(
+    fn invalid_values_do_not_crash_the_reader(
         at in 0usize..17,
         field in "(ph|cat|name|pid|tid|ts|dur|args|correlation|device|stream|grid|bytes)",
         value in r#"(null|-1|1e400|9223372036854775807|-9223372036854775808|"x"|\[\]|\{\}|true|0.5)"#,
@@ -479,13 +479,13 @@ fn real(name: &str) -> Option<&'static Run> {
     Some(slot.get_or_init(read))
 }
 
-/// A place for what is worked out of each real trace.
+/// A cache with one entry per real trace.
 fn one_each<T>() -> Vec<OnceLock<T>> {
     REAL.iter().map(|_| OnceLock::new()).collect()
 }
 
-/// File; kernels, those with a call of their correlation id, those whose innermost operator carries
-/// shapes; GPU.
+/// File; kernels, those with a call of their correlation id, those whose innermost operator has shapes;
+/// GPU.
 type Real = (&'static str, [usize; 3], Option<&'static str>);
 
 const A100_40: Option<&str> = Some("NVIDIA A100-SXM4-40GB");
@@ -542,7 +542,7 @@ const REAL: &[Real] = &[
     ("zoology_a100_nokernels.json", [0, 0, 0], None),
 ];
 
-/// The innermost operator a launch stands in, by the scope tree.
+/// The innermost operator of a launch, by the scope tree.
 fn innermost_operator(run: &Run, kernel: usize) -> Option<usize> {
     let mut scope = run.links[kernel].scope;
     while let Some(id) = scope {
@@ -601,7 +601,7 @@ fn every_real_trace_is_in_the_table() {
     }
 }
 
-/// Kernels by the reason why they have no operator.
+/// Number of kernels per reason why they have no operator.
 fn missing(run: &Run) -> BTreeMap<WithoutOperator, usize> {
     let mut counts = BTreeMap::new();
     for reason in run.links.iter().filter_map(|l| l.missing) {
@@ -611,7 +611,7 @@ fn missing(run: &Run) -> BTreeMap<WithoutOperator, usize> {
 }
 
 #[test]
-fn kernels_without_launch_or_behind_a_graph_are_named_as_such() {
+fn kernels_without_launch_or_in_graphs_have_a_reason() {
     for (file, no_launch, replayed) in [
         ("tl_h100_qwen.json.gz", 436, 0),
         ("tl_mi300_qwen.json.gz", 463, 0),
@@ -629,7 +629,7 @@ fn kernels_without_launch_or_behind_a_graph_are_named_as_such() {
     }
 }
 
-/// In this trace an `External id` is a copy of the correlation id, and names another operator.
+/// In this trace, the `External id` is a copy of the correlation id and refers to another operator.
 #[test]
 fn shapes_come_from_nesting_and_not_from_external_ids() {
     const FILE: &str = "switch_a100_b.json";
@@ -667,7 +667,7 @@ fn shapes_come_from_nesting_and_not_from_external_ids() {
     for kernel in of("kernel") {
         let id = kernel["args"]["correlation"].as_i64().unwrap();
         let at = launches[&id];
-        // The one thread of this trace nests: the innermost is the one opened last.
+        // The ranges of this trace's only thread nest, so the innermost is the one that opened last.
         let around = ops
             .iter()
             .filter(|(start, end, _)| *start <= at && at < *end);
@@ -688,7 +688,7 @@ fn shapes_come_from_nesting_and_not_from_external_ids() {
 }
 
 #[test]
-fn directions_layers_and_steps_of_real_traces() {
+fn real_traces_have_directions_layers_and_steps() {
     let Some(resnet) = real("kineto_resnet50_w0.pt.trace.json.gz") else {
         return;
     };
@@ -697,7 +697,7 @@ fn directions_layers_and_steps_of_real_traces() {
         let call = &resnet.op_calls[link.op.unwrap().idx()];
         *directions.entry(call.direction).or_default() += 1;
     }
-    // One `fill_` a step makes the gradient that the backward pass starts from.
+    // One `fill_` per step creates the gradient from which the backward pass starts.
     assert_eq!(directions.remove(&Direction::Unknown), Some(6));
     assert_eq!(directions.len(), 3, "{directions:?}");
     assert_eq!(resnet.steps.len(), 6);

@@ -1,4 +1,4 @@
-//! Reports of real traces, from the program and from the facts beneath.
+//! Reports of real traces, by the program and by the library.
 
 use crate::shared;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn program(path: &Path, arguments: &[&str]) -> Said {
 }
 
 #[test]
-fn traces_without_kernels_are_told_how_to_get_some() {
+fn traces_without_kernels_explain_how_to_record_them() {
     let Some(folder) = shared::path("profiles") else {
         return;
     };
@@ -55,16 +55,16 @@ fn traces_without_kernels_are_told_how_to_get_some() {
 }
 
 #[test]
-fn every_real_trace_has_a_report_without_faults() {
+fn real_traces_have_reports_without_faults() {
     for &(file, [kernels, ..], _) in REAL.iter().filter(|r| r.1[0] > 0) {
         let Some(report) = report(file) else { return };
         assert_eq!(report["faults"], json!([]), "{file}");
-        // One trace declares half of its kernels warm-up.
+        // One trace marks half of its kernels as warm-up.
         let judged = report["summary"]["kernels"].as_u64().unwrap();
         let warmup = report["setup"]["warmup_kernels"].as_u64().unwrap();
         assert_eq!(judged + warmup, kernels as u64, "{file}");
         let text = report.to_string();
-        // Names of user, host and job that one of these traces carries.
+        // Names of user, host and job in one of these traces.
         for secret in ["sraikund", "twshared", "mast_hpc", "torchx-pytorch"] {
             assert!(!text.contains(secret), "{file}: {secret}");
         }
@@ -72,8 +72,8 @@ fn every_real_trace_has_a_report_without_faults() {
     }
 }
 
-/// The report of a real trace, made once for all tests, and in this process: a debug build takes longer to
-/// load the rules than to judge a trace.
+/// The report of a real trace, created once for all tests and in this process: in a debug build,
+/// loading the rules takes longer than analyzing a trace.
 fn judged(file: &str) -> Option<&'static (Report, Value)> {
     static RULES: LazyLock<RuleSet> = LazyLock::new(|| RuleSet::builtin().unwrap());
     static REPORTS: LazyLock<Vec<OnceLock<(Report, Value)>>> = LazyLock::new(one_each);
@@ -98,7 +98,7 @@ fn report(file: &str) -> Option<&'static Value> {
 }
 
 #[test]
-fn an_odd_vocabulary_is_found_with_the_size_to_pad_to() {
+fn odd_vocabularies_are_found_with_the_padded_size() {
     let Some(report) = report("tl_h100_bertsmall.json.gz") else {
         return;
     };
@@ -118,7 +118,7 @@ fn an_odd_vocabulary_is_found_with_the_size_to_pad_to() {
 }
 
 #[test]
-fn shapes_without_a_price_are_not_called_missing() {
+fn shapes_with_unknown_cost_are_not_reported_as_missing() {
     for file in [
         "tl_b200_eager.json.gz",
         "tl_sglang_decode.json.gz",
@@ -148,16 +148,18 @@ fn shapes_without_a_price_are_not_called_missing() {
     }
 }
 
-/// Traces of 2021 record no strides; forward and backward of a convolution know each other's shapes.
+/// Traces of 2021 record no strides; forward and backward of a convolution complement each other's
+/// shapes.
 #[test]
-fn convolutions_of_2021_are_priced_in_pairs() {
+fn costs_of_2021_convolutions_are_found_in_pairs() {
     let Some(report) = report("kineto_resnet50_w0.pt.trace.json.gz") else {
         return;
     };
-    // All but a pooling whose arguments were not recorded.
+    // All except a pooling without recorded arguments.
     let priced = report["method"]["cost_known_share"].as_f64().unwrap();
     assert!(priced > 0.99, "{priced}");
-    // ResNet-50 at 224x224 is 4.1 GMAC an image forward, and twice that backward: 32 images, 6 steps.
+    // ResNet-50 at 224x224 takes 4.1 GMAC per image forward, and twice that backward: 32 images, 6
+    // steps.
     let run = real("kineto_resnet50_w0.pt.trace.json.gz").unwrap();
     let costed = estimate_costs(run.clone(), None);
     let forward: f64 = costed
@@ -173,7 +175,7 @@ fn convolutions_of_2021_are_priced_in_pairs() {
 }
 
 #[test]
-fn replayed_kernels_belong_to_the_replay() {
+fn replayed_kernels_are_attributed_to_the_replay() {
     let Some(vllm) = report("tl_vllm_decode_full.json.gz") else {
         return;
     };
@@ -188,9 +190,9 @@ fn replayed_kernels_belong_to_the_replay() {
     }
 }
 
-/// Advice for AMD's GPUs names nothing that only NVIDIA has.
+/// Advice for AMD GPUs mentions nothing that only NVIDIA has.
 #[test]
-fn advice_for_amd_is_in_the_words_of_rocm() {
+fn advice_for_amd_uses_rocm_terms() {
     for file in [
         "hta_mi250_rocm62.json.gz",
         "tl_mi210_gpu_only.json.gz",
@@ -224,9 +226,9 @@ fn advice_for_amd_is_in_the_words_of_rocm() {
     }
 }
 
-/// The host of this trace is done with its steps long before the GPU is.
+/// The host of this trace finishes its steps long before the GPU.
 #[test]
-fn steps_are_as_long_as_the_gpu_needs() {
+fn steps_last_until_the_gpu_has_finished() {
     let Some(report) = report("tl_mi300_resnet_ckpt.json.gz") else {
         return;
     };
@@ -289,9 +291,9 @@ fn parse_and_prof_give_one_row_per_kernel() {
     assert_eq!(row[5..], ["3718250496", "10776576", layer]);
 }
 
-/// The columns of `prof` and the sites of `advise` are two views of the same calls.
+/// The columns of `prof` and the sites of `advise` describe the same calls.
 #[test]
-fn prof_and_advise_agree_on_the_work() {
+fn prof_and_advise_agree_on_costs() {
     for (file, op, line) in [
         ("tl_h100_vit.json.gz", "addmm", "modeling_vit.py:"),
         ("tl_mi300_qwen.json.gz", "mm", "modeling_qwen"),
@@ -334,8 +336,8 @@ fn prof_and_advise_agree_on_the_work() {
     }
 }
 
-/// What the letters in a kernel's name must be for row-major operands: a library that counts in columns
-/// is given the second operand first, and one that lies contiguous is not transposed ("n") to it.
+/// The expected layout letters in a kernel's name for row-major operands. A column-major library gets
+/// the second operand first, and contiguous operands are not transposed ("n") for it.
 fn letters(a: &Tensor, b: &Tensor) -> Option<String> {
     let letter = |t: &Tensor| {
         // A single row or column is both.
@@ -390,7 +392,7 @@ fn layout_letters_agree_with_strides() {
 }
 
 #[test]
-fn collectives_have_their_size_and_their_group() {
+fn collectives_have_message_size_and_group_size() {
     let Some(run) = real("tl_mi300_resnet_ckpt.json.gz") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Traces of a few events, written here: what is made of strides, messages and arrows.
+//! Traces of a few events, defined here: strides, messages and flow arrows.
 
 use pyprof_advise::correlate::{Direction, Run, SiteId, WithoutOperator};
 use pyprof_advise::cost::{Costed, Dims, estimate_costs};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{profile, run};
 
-/// Operators one after the other, each with one kernel of 20 us.
+/// A trace of consecutive operators, each with one kernel of 20 us.
 fn trace(calls: &[(&str, Value, &str)]) -> Value {
     let mut events = Vec::new();
     for (at, (op, args, kernel)) in calls.iter().enumerate() {
@@ -21,7 +21,7 @@ fn trace(calls: &[(&str, Value, &str)]) -> Value {
     json!({"traceEvents": events})
 }
 
-/// A call and its kernel, which says `more` of itself.
+/// A call and its kernel, whose event has the arguments `more`.
 fn launched(ts: usize, id: usize, kernel: &str, more: &Value) -> [Value; 2] {
     let mut args = json!({"correlation": id, "device": 0, "stream": 7, "grid": [64, 1, 1],
         "block": [128, 1, 1]});
@@ -36,7 +36,7 @@ fn launched(ts: usize, id: usize, kernel: &str, more: &Value) -> [Value; 2] {
     ]
 }
 
-/// Tensors of one type, as a trace records them.
+/// Tensors of one type, in the format of traces.
 fn tensors(dtype: &str, shapes: &[(&[u64], &[i64])]) -> Value {
     let (dims, strides): (Vec<_>, Vec<_>) = shapes.iter().copied().unzip();
     let types = vec![dtype; shapes.len()];
@@ -61,7 +61,7 @@ fn bytes(op: &str, args: Value) -> f64 {
 const GEMM: &str = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn";
 
 #[test]
-fn an_expanded_operand_is_read_once() {
+fn expanded_operands_are_read_once() {
     let add = |strides: &[i64]| {
         let full: (&[u64], &[i64]) = (&[1024, 512], &[512, 1]);
         bytes(
@@ -105,7 +105,7 @@ fn an_expanded_operand_is_read_once() {
 }
 
 #[test]
-fn calls_that_differ_in_what_is_expanded_are_two_sites() {
+fn calls_with_different_expanded_operands_are_separate_sites() {
     let args = |strides: &[i64]| {
         let full: (&[u64], &[i64]) = (&[1024, 512], &[512, 1]);
         tensors("float", &[full, (&[1024, 512], strides)])
@@ -135,9 +135,10 @@ fn contiguous(op: &str, operands: &[(&[u64], &[i64])]) -> [bool; 3] {
     }
 }
 
-/// Whose alignment counts: what is contiguous in an operand, and N in the result.
+/// The dimensions whose alignment matters: those that are contiguous in an operand, and N in the
+/// result.
 #[test]
-fn a_transposed_operand_makes_another_dimension_count() {
+fn alignment_follows_the_contiguous_dimension_of_transposed_operands() {
     const N: bool = true;
     let a: (&[u64], &[i64]) = (&[64, 96], &[96, 1]);
     let a_turned: (&[u64], &[i64]) = (&[64, 96], &[1, 64]);
@@ -159,7 +160,7 @@ fn a_transposed_operand_makes_another_dimension_count() {
         let operands: [(&[u64], &[i64]); 2] = [(&x.0, &x.1), (&y.0, &y.1)];
         assert_eq!(contiguous("aten::bmm", &operands), [m, N, k]);
     }
-    // y = x w^T: the weight lies as [out, in].
+    // y = x w^T, with the weight stored as [out, in].
     let w: (&[u64], &[i64]) = (&[32, 96], &[96, 1]);
     let w_turned: (&[u64], &[i64]) = (&[32, 96], &[1, 32]);
     assert_eq!(contiguous("aten::linear", &[a, w]), [false, N, true]);
@@ -170,10 +171,10 @@ fn a_transposed_operand_makes_another_dimension_count() {
     );
 }
 
-/// The weight gradient of a vocabulary of 30,522: dY^T x, in which the vocabulary is M and the tokens,
-/// an odd number of them, are contiguous nowhere.
+/// The weight gradient for a vocabulary of 30,522: dY^T x, where M is the vocabulary and K the number
+/// of tokens, which is odd and contiguous in no operand.
 #[test]
-fn the_dimension_that_is_padded_is_the_contiguous_one() {
+fn contiguous_dimension_is_padded() {
     let said = |a: &[i64]| {
         let operands: [(&[u64], &[i64]); 2] = [(&[30522, 513], a), (&[513, 768], &[768, 1])];
         let args = tensors("c10::BFloat16", &operands);
@@ -211,7 +212,7 @@ fn the_dimension_that_is_padded_is_the_contiguous_one() {
         "{fix}"
     );
     assert!(fix.contains("nn.Linear(d_model, 30528)"), "{fix}");
-    // The other way round the tokens count, and the vocabulary does not.
+    // With the other strides, the number of tokens matters and the vocabulary does not.
     let (message, fix) = said(&[513, 1]);
     assert!(
         message.contains("K=513 is not a multiple of 8"),
@@ -249,20 +250,20 @@ fn message(trace: &Value) -> [Option<f64>; 3] {
 }
 
 #[test]
-fn a_kernel_that_names_its_message_needs_no_operator() {
+fn kernels_with_a_message_need_no_operator() {
     // 20 us for 2 * 7 / 8 of the message.
     let rate = 1.75 * 2_000_000.0 / 20e-6;
     for kernel in [NCCL, RCCL] {
         let events = launched(10, 1, kernel, &sent("allreduce", 1_000_000));
         let trace = json!({ "traceEvents": events });
         assert_eq!(message(&trace), [Some(2e6), Some(8.0), Some(rate)]);
-        // Nor a launch.
+        // The launch is not needed either.
         let alone = json!({"traceEvents": [events[1]]});
         assert_eq!(message(&alone), [Some(2e6), Some(8.0), Some(rate)]);
         let run = run(profile(&alone.to_string()));
         assert_eq!(run.links[0].missing, Some(WithoutOperator::NoLaunch));
     }
-    // A group that is listed and not counted; a list that PyTorch cut says nothing.
+    // A group that is listed but not counted; a list that PyTorch truncated is ignored.
     for (ranks, size) in [("[0, 2, 4]", Some(3.0)), ("[0, 1, ..., 63]", None)] {
         let mut said = sent("allreduce", 64);
         said.as_object_mut().unwrap().remove("Group size");
@@ -273,7 +274,7 @@ fn a_kernel_that_names_its_message_needs_no_operator() {
 }
 
 #[test]
-fn a_kernel_says_what_its_operator_leaves_out() {
+fn kernel_messages_complement_their_operator() {
     let inside = |op: &str, args: Value, kernels: &[(usize, u64)]| {
         let mut events = vec![
             json!({"ph": "X", "cat": "cpu_op", "name": op, "pid": 1, "tid": 1,
@@ -284,23 +285,23 @@ fn a_kernel_says_what_its_operator_leaves_out() {
         }
         message(&json!({ "traceEvents": events }))
     };
-    // An operator of somebody's own, and one that lists a tensor but no group.
+    // A custom operator that records no arguments, and one that records a tensor but no group.
     let own = inside("my::sync", json!({}), &[(10, 500)]);
     assert_eq!(own[..2], [Some(1000.0), Some(8.0)]);
     let listed = tensors("c10::BFloat16", &[(&[500], &[1])]);
     let listed = inside("c10d::allreduce_", listed, &[(10, 500)]);
     assert_eq!(listed[..2], [Some(1000.0), Some(8.0)]);
-    // What the operator records counts, not what the kernel says.
+    // The operator's record takes precedence over the kernel's.
     let recorded = inside("record_param_comms", sent("allreduce", 400), &[(10, 500)]);
     assert_eq!(recorded[..2], [Some(800.0), Some(8.0)]);
-    // One call, two messages: nothing that could be said of the call.
+    // One call with two different messages: the message of the call is unknown.
     let two = inside("my::sync", json!({}), &[(10, 500), (40, 700)]);
     assert_eq!(two, [None, None, None]);
 }
 
 // ------------------------------------------------------------------------------------ arrows
 
-/// A forward of two operators and their backward in another order, with what joins them.
+/// A forward of two operators and their backward in another order, with sequence numbers and arrows.
 fn forward_and_backward(numbers: [Option<u64>; 2], arrows: &[(&str, usize, usize)]) -> Run {
     let operator = |name: &str, tid: u32, ts: usize, number: Option<u64>| {
         let args = number.map_or(json!({}), |n| json!({ "Sequence number": n }));
@@ -339,7 +340,7 @@ fn forward_and_backward(numbers: [Option<u64>; 2], arrows: &[(&str, usize, usize
     run(profile(&json!({ "traceEvents": events }).to_string()))
 }
 
-/// Per kernel: its direction and its layer.
+/// Direction and layer per kernel.
 fn places(run: &Run) -> Vec<(Direction, Option<&str>)> {
     let calls = run.links.iter().map(|l| &run.op_calls[l.op.unwrap().idx()]);
     calls
@@ -351,7 +352,7 @@ fn places(run: &Run) -> Vec<(Direction, Option<&str>)> {
 }
 
 #[test]
-fn arrows_join_forward_and_backward_where_numbers_are_missing() {
+fn arrows_connect_forward_and_backward_without_sequence_numbers() {
     use Direction::{Bprop, Fprop};
     const JOINED: [(Direction, Option<&str>); 4] = [
         (Fprop, Some("first")),
@@ -369,12 +370,12 @@ fn arrows_join_forward_and_backward_where_numbers_are_missing() {
             let joined = forward_and_backward(numbers, &arrows);
             assert_eq!(places(&joined), JOINED, "{category} {numbers:?}");
         }
-        // Against the numbers that are there.
+        // Arrows that contradict existing numbers.
         let crossed = [(category, 100, 300), (category, 200, 400)];
         let numbered = forward_and_backward([Some(5), Some(5)], &crossed);
         assert_eq!(places(&numbered), JOINED, "{category}");
     }
-    // Arrows that begin or end nowhere, or of another kind.
+    // Arrows without a start or an end, or of another kind.
     for arrows in [
         [("fwdbwd", 101, 400), ("fwdbwd", 200, 301)],
         [("ac2g", 100, 400), ("ac2g", 200, 300)],
@@ -384,9 +385,9 @@ fn arrows_join_forward_and_backward_where_numbers_are_missing() {
     }
 }
 
-/// Their number is that of something which ran before them, and is not what goes backward.
+/// Their sequence number belongs to an earlier operator, not to the forward of the node.
 #[test]
-fn nodes_written_in_cpp_are_backward_work() {
+fn custom_cpp_nodes_are_backward_work() {
     let operator = |name: &str, ts: usize, dur: usize| {
         json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur,
             "args": {"Sequence number": 3}})

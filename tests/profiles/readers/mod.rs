@@ -1,5 +1,5 @@
-//! The readers on real profiles (below the folder `PYPROF_ADVISE_SHARED` names) and on small databases
-//! built here, most of them wrong in one way.
+//! The readers on real profiles (below the folder named by `PYPROF_ADVISE_SHARED`) and on small
+//! databases built here, most of which have one defect.
 
 use std::path::{Path, PathBuf};
 
@@ -94,7 +94,7 @@ fn content(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 // ------------------------------------------------------------------------------- nsys, as meant
 
 #[test]
-fn a_small_export_reads_whole() {
+fn small_export_is_read_completely() {
     let built = with("");
     let before = content(built.dir.path());
     let p = open(&built.path).unwrap();
@@ -154,7 +154,7 @@ fn a_small_export_reads_whole() {
 }
 
 #[test]
-fn names_may_stand_in_the_rows_and_columns_may_be_missing() {
+fn names_in_rows_and_missing_columns_are_accepted() {
     let built = build(
         "old.sqlite",
         &format!(
@@ -195,7 +195,7 @@ const COPIES: &str = "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, en
      copyKind INTEGER, srcKind INTEGER, dstKind INTEGER);";
 
 #[test]
-fn the_exports_own_enumerations_decide() {
+fn enumerations_of_the_export_take_precedence() {
     let built = with(&format!(
         "CREATE TABLE ENUM_CUDA_MEM_KIND (id INTEGER, name TEXT, label TEXT);
          INSERT INTO ENUM_CUDA_MEM_KIND VALUES (0, 'CUDA_MEMOPR_MEMORY_KIND_PINNED', ''),
@@ -220,7 +220,7 @@ fn the_exports_own_enumerations_decide() {
             (CopyKind::Other, MemoryKind::Pageable, MemoryKind::Unknown)
         ]
     );
-    // 59 means nothing in this export.
+    // 59 is undefined in this export.
     let ranges: Vec<_> = p
         .ranges
         .iter()
@@ -231,7 +231,7 @@ fn the_exports_own_enumerations_decide() {
 }
 
 #[test]
-fn without_enumerations_the_documented_numbers_hold() {
+fn documented_numbers_apply_without_enumerations() {
     let built = with(&format!(
         "{COPIES}
          INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (1, 2, 0, 7, 1, {PID}, 64, 1, 0, 2);
@@ -250,7 +250,7 @@ fn without_enumerations_the_documented_numbers_hold() {
 }
 
 #[test]
-fn domains_have_names_and_open_ranges_stay_open() {
+fn domains_are_named_and_open_ranges_stay_open() {
     let built = with(&format!(
         "INSERT INTO NVTX_EVENTS VALUES
              (1, NULL, 75, 'NCCL', {TID}, NULL, 1),
@@ -297,7 +297,7 @@ fn text_that_is_not_utf8_is_read() {
 }
 
 #[test]
-fn a_utf16_database_reads_alike() {
+fn utf16_databases_read_equal() {
     let built = build(
         "wide.sqlite",
         &format!("PRAGMA encoding = 'UTF-16le';\n{}", small()),
@@ -308,7 +308,7 @@ fn a_utf16_database_reads_alike() {
 }
 
 #[test]
-fn damaged_values_cost_their_row_only_and_are_counted() {
+fn rows_with_damaged_values_are_skipped_and_counted() {
     let columns = "start, end, deviceId, streamId, correlationId, globalPid, demangledName";
     let built = with(&format!(
         "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL ({columns}) VALUES
@@ -350,7 +350,7 @@ fn damaged_values_cost_their_row_only_and_are_counted() {
 }
 
 #[test]
-fn processes_are_kept_apart_and_gpus_are_mapped() {
+fn processes_are_distinguished_and_gpus_are_mapped() {
     let other = (1_i64 << 56) | (4300 << 24);
     let built = with(&format!(
         "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId,
@@ -384,7 +384,7 @@ fn processes_are_kept_apart_and_gpus_are_mapped() {
 }
 
 #[test]
-fn rows_mean_cuda_ordinals_not_gpu_ids() {
+fn rows_refer_to_cuda_ordinals_not_gpu_ids() {
     let built = with(
         "CREATE TABLE TARGET_INFO_GPU (id INTEGER, cuDevice INTEGER, name TEXT, smCount INTEGER);
          INSERT INTO TARGET_INFO_GPU VALUES (0, 1, 'wrong', 1), (1, 0, 'right', 2);",
@@ -395,7 +395,7 @@ fn rows_mean_cuda_ordinals_not_gpu_ids() {
 }
 
 #[test]
-fn synchronisations_are_what_their_call_is() {
+fn synchronization_kinds_follow_their_calls() {
     let built = with(&format!(
         "INSERT INTO StringIds VALUES (10, 'cudaDeviceSynchronize_v3020'),
              (11, 'cudaStreamWaitEvent_v3020'), (12, 'cudaEventQuery_v3020');
@@ -460,7 +460,7 @@ fn whole_graphs_overheads_and_the_environment_are_seen() {
 }
 
 #[test]
-fn row_numbers_may_lie_far_apart() {
+fn sparse_row_numbers_are_accepted() {
     let built = with(&format!(
         "INSERT INTO NVTX_EVENTS (rowid, start, end, eventType, text, globalTid)
              VALUES ({}, 60, 70, 59, 'last', {TID}), ({}, 20, 30, 59, 'first', {TID});",
@@ -473,7 +473,7 @@ fn row_numbers_may_lie_far_apart() {
 }
 
 #[test]
-fn a_numbered_operator_is_kept_if_a_node_that_launched_has_its_number() {
+fn numbered_operators_are_kept_if_a_launching_node_has_their_number() {
     let sql = format!(
         "DELETE FROM NVTX_EVENTS;
          INSERT INTO NVTX_EVENTS VALUES
@@ -489,11 +489,11 @@ fn a_numbered_operator_is_kept_if_a_node_that_launched_has_its_number() {
     let built = with(&sql);
     let p = open_pruned(&built.path).unwrap();
     let starts: Vec<i64> = p.ranges.iter().map(|r| r.span.start).collect();
-    // The first of each kind is kept in any case.
+    // The first range of each kind is always kept.
     assert_eq!(starts, [0, 2, 10, 50, 260, 300]);
     assert_eq!(p.pruned_ranges, 2);
 
-    // A registered text may be that of a node: then all are kept.
+    // A registered text may be that of a node, in which case all are kept.
     let registered =
         format!("{sql} INSERT INTO NVTX_EVENTS VALUES (310, 320, 59, NULL, {TID}, 3, 0);");
     let p = open_pruned(&with(&registered).path).unwrap();
@@ -501,7 +501,7 @@ fn a_numbered_operator_is_kept_if_a_node_that_launched_has_its_number() {
 }
 
 #[test]
-fn order_and_result_do_not_depend_on_threads() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let built = with(&format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 150000)
          INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId,
@@ -593,7 +593,7 @@ fn nvprof_database() -> Built {
 }
 
 #[test]
-fn an_nvprof_database_reads_whole() {
+fn nvprof_database_is_read_completely() {
     let built = nvprof_database();
     let p = open(&built.path).unwrap();
     assert_eq!(p.format.id, "nvprof_sqlite");
@@ -668,7 +668,7 @@ fn refused(path: &Path) -> String {
 }
 
 #[test]
-fn wrong_files_are_refused_with_a_reason() {
+fn other_files_are_errors_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = dir.path().join(name);
@@ -713,7 +713,7 @@ fn wrong_files_are_refused_with_a_reason() {
 }
 
 #[test]
-fn a_cut_file_is_an_error_wherever_it_is_cut() {
+fn truncated_files_are_errors_at_any_length() {
     let built = with(&format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
          INSERT INTO NVTX_EVENTS SELECT i, i + 1, 59, 'range number ' || i, {TID}, NULL, 0 FROM n;"
@@ -726,7 +726,7 @@ fn a_cut_file_is_an_error_wherever_it_is_cut() {
         let said = refused(&cut);
         assert!(said.contains("damaged"), "cut at {at}: {said}");
     }
-    // A copy that kept its length but lost part of its contents.
+    // A copy with the full length that lost part of its contents.
     for at in (4096..whole.len() - 4096).step_by(4096) {
         let mut holed = whole.clone();
         holed[at..at + 4096].fill(0);
@@ -738,7 +738,7 @@ fn a_cut_file_is_an_error_wherever_it_is_cut() {
 }
 
 #[test]
-fn odd_file_names_work() {
+fn unusual_file_names_are_accepted() {
     for name in [
         "a b.sqlite",
         "50%#1?x=y&mode=rw.sqlite",
@@ -753,7 +753,7 @@ fn odd_file_names_work() {
 }
 
 #[test]
-fn a_write_ahead_log_is_read_along_and_left_alone() {
+fn write_ahead_logs_are_read_and_not_changed() {
     let writer_dir = tempfile::tempdir().unwrap();
     let source = writer_dir.path().join("net.sqlite");
     let writer = Connection::open(&source).unwrap();
@@ -761,7 +761,7 @@ fn a_write_ahead_log_is_read_along_and_left_alone() {
     wal("PRAGMA journal_mode = WAL");
     wal("PRAGMA wal_autocheckpoint = 0");
     writer.execute_batch(&small()).unwrap();
-    // A copy taken while the log was not yet folded in, without the writer's `-shm`.
+    // A copy taken while the log was not yet merged, without the writer's `-shm`.
     let dir = tempfile::tempdir().unwrap();
     for name in ["net.sqlite", "net.sqlite-wal"] {
         std::fs::copy(writer_dir.path().join(name), dir.path().join(name)).unwrap();
@@ -773,10 +773,10 @@ fn a_write_ahead_log_is_read_along_and_left_alone() {
 }
 
 #[test]
-fn an_unfinished_transaction_is_a_clear_error() {
+fn unfinished_transactions_are_reported() {
     let built = with("");
-    // A hot journal: a header (https://www.sqlite.org/fileformat.html, section 3) that says one
-    // page has to be rolled back.
+    // A hot journal: a header (https://www.sqlite.org/fileformat.html, section 3) with one page to roll
+    // back.
     let mut journal = vec![0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
     for number in [1_u32, 0, 20, 512, 4096] {
         journal.extend(number.to_be_bytes());
@@ -807,7 +807,7 @@ fn views_are_not_run() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
 
-    /// Whatever bytes are overwritten, the answer is a profile or an error, never a panic.
+    /// For any overwritten bytes, the result is a profile or an error, never a panic.
     #[test]
     fn overwritten_bytes_never_panic(
         changes in proptest::collection::vec((0_usize..60_000, 0_u8..), 1..40)
@@ -822,9 +822,9 @@ proptest::proptest! {
         let _ = open(&built.path);
     }
 
-    /// Any integers in the kernel table: every row is kept or counted.
+    /// For any integers in the kernel table, every row is kept or counted as skipped.
     #[test]
-    fn any_numbers_in_a_kernel_row(
+    fn kernel_rows_with_any_numbers_are_kept_or_counted(
         row in proptest::array::uniform8(proptest::prelude::any::<i64>())
     ) {
         let [start, end, device, stream, correlation, process, name, grid] = row;

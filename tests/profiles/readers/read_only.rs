@@ -1,5 +1,5 @@
-//! A profile is only ever read: from a folder nobody may write to, through links, out of pipes, and
-//! however large it claims to be. What is there stays as it is.
+//! Profiles are only read: in read-only folders, through links, from pipes, and at any apparent size.
+//! Existing files are not changed.
 
 use std::fs::{File, Permissions, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -15,7 +15,7 @@ const TRACE: &str = r#"{"schemaVersion": 1, "traceEvents": [
 ]}"#;
 
 #[test]
-fn a_folder_that_may_not_be_written_to() {
+fn profiles_in_read_only_folders_are_read() {
     let built = with("");
     let before = content(built.dir.path());
     set_permissions(&built.path, Permissions::from_mode(0o444)).unwrap();
@@ -26,14 +26,14 @@ fn a_folder_that_may_not_be_written_to() {
     assert!(content(built.dir.path()) == before);
 }
 
-/// As somebody whom the permissions hold: root may write anywhere.
+/// Runs as an unprivileged user, because root may write anywhere.
 #[test]
-fn a_user_who_may_not_write_there() {
+fn unprivileged_users_can_read_profiles_in_read_only_folders() {
     let built = with("");
     let before = content(built.dir.path());
     set_permissions(&built.path, Permissions::from_mode(0o444)).unwrap();
     set_permissions(built.dir.path(), Permissions::from_mode(0o555)).unwrap();
-    // Where that user can start it, whatever folder it was built in.
+    // A folder from which that user can start the program.
     let elsewhere = tempfile::tempdir().unwrap();
     set_permissions(elsewhere.path(), Permissions::from_mode(0o755)).unwrap();
     let program = elsewhere.path().join("program");
@@ -57,7 +57,7 @@ fn a_user_who_may_not_write_there() {
 }
 
 #[test]
-fn a_link_is_followed_to_the_log_beside_its_file() {
+fn links_are_followed_to_the_log_beside_the_target() {
     let writer_dir = tempfile::tempdir().unwrap();
     let source = writer_dir.path().join("net.sqlite");
     let writer = rusqlite::Connection::open(&source).unwrap();
@@ -69,7 +69,7 @@ fn a_link_is_followed_to_the_log_beside_its_file() {
     let elsewhere = tempfile::tempdir().unwrap();
     let link = elsewhere.path().join("latest.sqlite");
     symlink(&source, &link).unwrap();
-    // All of it stands in the log: without that there would be no table at all.
+    // All content is in the log: without the log, there would be no tables.
     assert_eq!(open(&link).unwrap().kernels.len(), 1);
     assert_eq!(
         content(elsewhere.path()).len(),
@@ -79,7 +79,7 @@ fn a_link_is_followed_to_the_log_beside_its_file() {
 }
 
 #[test]
-fn a_trace_comes_out_of_a_pipe() {
+fn traces_are_read_from_pipes() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("trace");
     let made = Command::new("mkfifo").arg(&pipe).status();
@@ -89,7 +89,7 @@ fn a_trace_comes_out_of_a_pipe() {
     }
     let through = |bytes: Vec<u8>| {
         let to = pipe.clone();
-        // Whoever refuses early leaves the writer with a broken pipe.
+        // An early error leaves the writer with a broken pipe.
         let writer = std::thread::spawn(move || drop(std::fs::write(to, bytes)));
         let read = open(&pipe);
         writer.join().unwrap();
@@ -108,20 +108,20 @@ fn a_trace_comes_out_of_a_pipe() {
 }
 
 #[test]
-fn endless_devices_are_refused() {
+fn endless_devices_are_errors() {
     for device in ["/dev/zero", "/dev/null"] {
         assert!(refused(std::path::Path::new(device)).contains("device"));
     }
 }
 
 #[test]
-fn a_sparse_file_costs_neither_time_nor_memory() {
+fn sparse_files_take_little_time_and_memory() {
     let since = Instant::now();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("huge.sqlite");
     File::create(&path).unwrap().set_len(5 << 30).unwrap();
     refused(&path);
-    // A profile with five gigabytes of nothing behind its last page.
+    // A profile with five gigabytes of zeros after its last page.
     let built = with("");
     let file = File::options().append(true).open(&built.path).unwrap();
     file.set_len(5 << 30).unwrap();
@@ -130,7 +130,7 @@ fn a_sparse_file_costs_neither_time_nor_memory() {
     assert_eq!(file.metadata().unwrap().len(), 5 << 30);
 }
 
-/// Kernels of one transaction of the other program.
+/// Number of kernels per transaction of the writing program.
 const AT_ONCE: usize = 2_000;
 const DATABASE: &str = "PYPROF_ADVISE_TEST_DATABASE";
 
@@ -152,14 +152,15 @@ fn the_other_program() {
     loop {
         let _ = db.execute_batch("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL");
         for _ in 0..50 {
-            // A reader that locks the file makes it wait.
+            // A locked file makes it wait.
             let _ = db.execute_batch(&kernels);
         }
         std::thread::sleep(Duration::from_secs(1));
     }
 }
 
-/// What is read is what some transaction left, or it is said that somebody writes; never a bit of both.
+/// The result is either the state after one transaction, or an error about the concurrent writer; never
+/// a mixture.
 #[test]
 fn while_another_program_writes() {
     for mode in ["WAL", "DELETE"] {

@@ -1,4 +1,4 @@
-//! What the readers make of real captures, counted with SQL when they were collected.
+//! The contents of real captures, compared with values counted by SQL when they were collected.
 
 use crate::shared;
 use std::collections::{HashMap, HashSet};
@@ -56,7 +56,7 @@ const REAL: &[Real] = &[
 ];
 
 #[test]
-fn real_profiles_have_the_counts_sql_gives() {
+fn real_profiles_have_the_counts_of_sql_queries() {
     for &(file, expected, other_rows, gpu) in REAL {
         let Some(path) = shared::profile(file) else {
             continue;
@@ -96,7 +96,7 @@ fn every_real_database_is_in_the_table() {
 }
 
 #[test]
-fn real_details_are_right() {
+fn real_profiles_have_the_expected_details() {
     let Some(folder) = shared::path("profiles") else {
         return;
     };
@@ -163,7 +163,7 @@ fn real_details_are_right() {
 }
 
 #[test]
-fn real_files_stay_as_they_are() {
+fn real_files_are_not_changed() {
     let Some(folder) = shared::path("profiles") else {
         return;
     };
@@ -180,7 +180,7 @@ fn real_files_stay_as_they_are() {
 }
 
 #[test]
-fn real_files_cut_anywhere_are_errors() {
+fn truncated_real_files_are_errors() {
     let Some(folder) = shared::path("profiles") else {
         return;
     };
