@@ -1,13 +1,13 @@
-//! The long fault harness: `cargo run --release --example torture -- FOLDER_OR_PROFILE...`
-//! (default: `profiles` below the folder `PYPROF_ADVISE_SHARED` names, and the example profile).
+//! The long fault harness: `cargo run --release --example torture -- FOLDER_OR_PROFILE...` (default:
+//! `profiles` below the folder named by `PYPROF_ADVISE_SHARED`, and the example profile).
 //!
-//! Every profile is cut at 50 places, changed in 1 to 64 bytes in 1,000 variants (in fewer if it is
-//! larger than 256 KiB, so that none takes hours), and edited: every table dropped, times reversed,
-//! columns renamed, values replaced. Then come files that no profiler writes. Numbers in the
-//! environment change how much is done: `TORTURE_CUTS`, `TORTURE_FLIPS`, `TORTURE_ONE_IN=N` for one in N
-//! edits of columns and texts, `TORTURE_MARKERS` for other than ten million identical ranges, `TORTURE_BOMB`
-//! for the MiB of a gzip bomb, `TORTURE_SEED` for other random numbers. Ends with status 1 and a list if
-//! anything did what it must not.
+//! Every profile is truncated at 50 positions, changed in 1 to 64 bytes in 1,000 variants (fewer if it
+//! is larger than 256 KiB, to limit the time), and edited: every table dropped, times reversed, columns
+//! renamed, values replaced. Then come files that no profiler writes. Environment variables change the
+//! amount of work: `TORTURE_CUTS`, `TORTURE_FLIPS`, `TORTURE_ONE_IN=N` for one in N edits of columns
+//! and texts, `TORTURE_MARKERS` for the number of identical ranges (ten million), `TORTURE_BOMB` for
+//! the MiB of a gzip bomb, `TORTURE_SEED` for other random numbers. Ends with status 1 and a list of
+//! the violations, if there are any.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -27,9 +27,10 @@ use faults::damage::Dice;
 use faults::extremes::extremes;
 use faults::{Harness, How, Limits};
 
-/// Bytes of a profile up to which it is changed in all variants; beyond, in proportion fewer.
+/// Maximum size in bytes of a profile that is changed in all variants; of larger ones, proportionally
+/// fewer variants are made.
 const SMALL: usize = 256 << 10;
-/// Variants of even the largest.
+/// Minimum number of variants.
 const LEAST: usize = 100;
 
 fn main() -> ExitCode {

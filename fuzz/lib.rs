@@ -1,5 +1,5 @@
-//! What the fuzz targets share: bytes as a file, since profiles are opened by path, and the roads
-//! behind the readers. What must hold of a profile and of a report is what the tests say.
+//! Shared by the fuzz targets: files from bytes, since profiles are opened by path, and the stages
+//! after the readers. The checks of profiles and reports are those of the tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ mod faults;
 mod hostile_text;
 pub mod tables;
 
-/// Calls `act` with a file of these bytes, in memory where the system has such a folder.
+/// Calls `act` with a file of these bytes, in memory if the system has a folder for it.
 pub fn with_file(data: &[u8], act: impl FnOnce(&Path)) {
     let path = file("in");
     std::fs::write(&path, data).expect("a temporary file can be written");
@@ -40,7 +40,7 @@ fn with_bytes_of(original: &Path, act: impl FnOnce(&Path)) -> Vec<u8> {
     changed
 }
 
-/// A file of this process.
+/// The path of a file of this process.
 pub fn file(name: &str) -> PathBuf {
     let shm = Path::new("/dev/shm");
     let folder = if shm.is_dir() {
@@ -51,10 +51,10 @@ pub fn file(name: &str) -> PathBuf {
     folder.join(format!("pyprof-advise-fuzz-{}-{name}", std::process::id()))
 }
 
-/// Reads, correlates and prices, and adds the kernels up another way.
+/// Reads and correlates a profile, estimates costs, and sums up the kernels independently.
 ///
 /// # Panics
-/// When what was read and the sum differ and no note says why.
+/// When the result and the sum differ and no note explains it.
 pub fn profile(data: &[u8]) {
     with_file(data, |path| {
         let Ok(profile) = read::open_pruned(path, &UnneededRanges, &NoProgress) else {
@@ -72,10 +72,10 @@ pub fn profile(data: &[u8]) {
     });
 }
 
-/// The whole road with the built-in rules, down to the reports.
+/// Runs all stages with the built-in rules, up to the reports.
 ///
 /// # Panics
-/// On whatever the fault harness calls a fault.
+/// On every violation that the fault harness detects.
 pub fn road(path: &Path) {
     static RULES: OnceLock<RuleSet> = OnceLock::new();
     let rules = RULES.get_or_init(|| match RuleSet::builtin() {
@@ -87,7 +87,7 @@ pub fn road(path: &Path) {
     }
 }
 
-/// A small report with something in every list: the example's.
+/// A small report with an entry in every list: that of the example.
 pub fn example() -> &'static Report {
     static EXAMPLE: OnceLock<Report> = OnceLock::new();
     EXAMPLE.get_or_init(|| {
@@ -100,7 +100,7 @@ pub fn example() -> &'static Report {
     })
 }
 
-/// Every format of a report, for nothing but that it ends.
+/// Renders every format of a report; checks only that this ends.
 pub fn render(report: &Report) {
     let _ = report::markdown(report);
     let _ = report::markdown_within(report, 2_000);
@@ -111,10 +111,10 @@ pub fn render(report: &Report) {
     let _ = report::json(report);
 }
 
-/// Every format of the example with everything in it called `name`, each checked.
+/// Renders every format of the example with all names replaced by `name`, and checks each.
 ///
 /// # Panics
-/// When the name is more than text in one of them.
+/// When the name is not just text in one of them.
 pub fn named(name: &str) {
     hostile_text::check_all(&hostile_text::poisoned(example(), name));
 }

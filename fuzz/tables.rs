@@ -1,5 +1,5 @@
-//! Bytes as edits of a small database: what a fuzzer would hardly ever reach by changing bytes of a
-//! file, because SQLite itself refuses it before a reader looks.
+//! Interprets bytes as edits of a small database. A fuzzer would hardly reach these by changing bytes
+//! of a file, because SQLite rejects most changes before a reader sees them.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
-/// Edits of one file at most; more only make a case slow.
+/// Maximum number of edits of one file; more only make a case slow.
 const MAX_EDITS: usize = 48;
-/// Rows after which no table grows.
+/// Maximum number of rows of a table.
 const MAX_ROWS: i64 = 2_000;
 
-/// Takes values off the input until it is empty, then zeros.
+/// Consumes values from the input until it is empty, then returns zeros.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -52,7 +52,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Texts that lead somewhere.
+/// Texts with a meaning in some format.
 const TEXTS: &[&str] = &[
     "aten::mm, seq = 5, op_id = 9, sizes = [[2, 3], [3, 4]]",
     "aten::linear, seq = 5, sizes = [[8, 0, 16], [99999999999, 16], []]",
@@ -79,7 +79,7 @@ const TEXTS: &[&str] = &[
     "3.11.1",
 ];
 
-/// Small whole databases, as bytes: the start of the example, and the seeds of the two readers.
+/// Small complete databases, as bytes: the start of the example, and the seeds of the two readers.
 fn bases() -> &'static [Vec<u8>] {
     static BASES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     BASES.get_or_init(|| {
@@ -95,7 +95,7 @@ fn bases() -> &'static [Vec<u8>] {
     })
 }
 
-/// The first rows of every table, without constraints.
+/// Keeps the first rows of every table, without constraints.
 fn shorten(path: &Path) -> rusqlite::Result<()> {
     let db = Connection::open(path)?;
     for table in tables(&db)? {
@@ -120,10 +120,10 @@ fn columns(db: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
         .collect()
 }
 
-/// Goes the whole road with an edited database.
+/// Runs all stages on an edited database.
 ///
 /// # Panics
-/// On whatever must not be.
+/// On every violation.
 pub fn edited(data: &[u8]) {
     let mut bytes = Bytes(data);
     let bases = bases();
@@ -135,7 +135,7 @@ pub fn edited(data: &[u8]) {
             if bytes.0.is_empty() {
                 break;
             }
-            // What cannot be done to this table is left.
+            // Edits that this table does not allow are ignored.
             let _ = edit(&db, &mut bytes);
         }
         let _ = db.execute_batch("COMMIT");

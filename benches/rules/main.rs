@@ -1,12 +1,12 @@
-//! Measures how long loading and checking all built-in rules takes on one core:
-//! `cargo bench --bench rules`. Fails above 10 ms.
+//! Measures the time of loading and checking all built-in rules on one core: `cargo bench --bench
+//! rules`. Fails above 10 ms.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout)]
 
 use std::time::{Duration, Instant};
 
 use pyprof_advise::judge::RuleSet;
 
-/// The longest that the median may take.
+/// Maximum of the median.
 const MOST: Duration = Duration::from_millis(10);
 const RUNS: usize = 51;
 

@@ -1,5 +1,5 @@
-//! The yardsticks. They are no lower bounds: SQLite's default flags take a mutex per column, and
-//! both run on one thread.
+//! The reference measurements. They are not lower bounds: SQLite's default flags take a mutex per
+//! column, and both run on one thread.
 
 use std::fmt;
 use std::io::Read;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// What the readers read of an export.
+/// The tables and columns of an export that the readers read.
 const TABLES: [(&str, &[&str]); 7] = [
     (
         "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -88,7 +88,7 @@ const TABLES: [(&str, &[&str]); 7] = [
     ("StringIds", &["id", "value"]),
 ];
 
-/// Every column of every table that is read, on one thread, with default flags.
+/// Reads every column of every table that the readers read, on one thread, with default flags.
 pub(super) fn sqlite(path: &Path) {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let conn = Connection::open_with_flags(path, flags).unwrap();
@@ -122,7 +122,7 @@ pub(super) fn sqlite(path: &Path) {
     assert!(seen > 0);
 }
 
-/// Decompression, and a typed parse of the fields the reader uses.
+/// Decompresses the file, and parses the fields that the reader uses into types.
 pub(super) fn json(path: &Path) {
     let mut text = String::new();
     let file = std::fs::File::open(path).unwrap();
@@ -145,7 +145,7 @@ struct Trace {
     events: Events,
 }
 
-/// How many there were.
+/// The number of events.
 struct Events(u64);
 
 impl<'de> Deserialize<'de> for Events {

@@ -1,5 +1,5 @@
-//! A large trace of `torch.profiler`, compressed: operators three deep with shapes, their launches
-//! and kernels, and the arrows a reader has to skip.
+//! A large compressed trace of `torch.profiler`: operators nested three deep with shapes, their
+//! launches and kernels, and arrows, which a reader has to skip.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;

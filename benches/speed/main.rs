@@ -1,10 +1,10 @@
-//! How long the tool takes on large profiles, against the floor in the same run: for SQLite a bare
-//! read by one thread of every column of every table the readers use, for JSON decompression and a
-//! typed parse of the fields the reader uses; neither keeps anything.
+//! Measures the time of the program on large profiles, compared with a floor in the same run: for
+//! SQLite, reading every column of every table that the readers use, by one thread; for JSON,
+//! decompression and a typed parse of the fields that the reader uses. Neither keeps any data.
 //!
-//! `cargo bench --bench speed` makes its inputs in a temporary folder (about 1 GB), alternates floor
-//! and tool, and prints medians. `SPEED_KERNELS` (1,000,000) and `SPEED_ROUNDS` (5) set the size,
-//! `SPEED_FILE` adds a profile of one's own.
+//! `cargo bench --bench speed` creates its inputs in a temporary folder (about 1 GB), alternates floor
+//! and program, and prints medians. `SPEED_KERNELS` (1,000,000) and `SPEED_ROUNDS` (5) set the size,
+//! `SPEED_FILE` adds a profile.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const TOOL: &str = env!("CARGO_BIN_EXE_pyprof-advise");
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // The floor is a process of its own, so that both sides pay for starting one.
+    // The floor runs in a separate process, so that both sides include process start.
     match arguments.as_slice() {
         [flag, path] if flag == "--floor-sqlite" => return floor::sqlite(Path::new(path)),
         [flag, path] if flag == "--floor-json" => return floor::json(Path::new(path)),
@@ -80,7 +80,7 @@ fn setting(name: &str, default: usize) -> usize {
     text.and_then(|t| t.parse().ok()).unwrap_or(default)
 }
 
-/// Floor and tool in turn; prints a row with the medians and gives back the tool's.
+/// Runs floor and program alternately, prints a row with the medians, and returns the program's.
 fn compare(input: &str, path: &Path, command: &str, floor: &str, goal: f64) -> Duration {
     let rounds = setting("SPEED_ROUNDS", 5);
     let mut floors = Vec::new();
@@ -120,9 +120,9 @@ fn compare(input: &str, path: &Path, command: &str, floor: &str, goal: f64) -> D
 /// One run of a process.
 struct Measured {
     wall: Duration,
-    /// Seconds of all its threads, as far as the system says (Linux); 0 elsewhere.
+    /// CPU seconds of all its threads, if the system reports them (Linux); otherwise 0.
     cpu: f64,
-    /// The most memory it had at a time, likewise.
+    /// Peak memory, if the system reports it.
     peak_mib: f64,
 }
 
@@ -155,7 +155,7 @@ fn peak(folder: &str) -> Option<f64> {
     Some(kib / 1024.0)
 }
 
-/// Fields 14 and 15 of `/proc/PID/stat` (proc(5)), in ticks of 10 ms.
+/// Sum of fields 14 and 15 of `/proc/PID/stat` (proc(5)), in ticks of 10 ms.
 fn cpu_seconds(folder: &str) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("{folder}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();

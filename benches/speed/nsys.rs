@@ -29,7 +29,7 @@ CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER
   jsonTextId INTEGER, jsonText TEXT);
 ";
 
-/// Kinds of operators; their names are made different by number.
+/// Kinds of operators; numbers make their names distinct.
 const OPERATORS: [(&str, &str); 8] = [
     ("linear", "addmm"),
     ("conv2d", "cudnn_convolution"),
@@ -59,12 +59,12 @@ const CALLS: [&str; 3] = [
 const FIRST_KERNEL: usize = CALLS.len();
 const KERNEL_NAMES: usize = 120;
 
-/// Blocks of the model: a step does in each what the step before did.
+/// Number of blocks of the model. Every step does the same in each.
 const LAYERS: i64 = 48;
-/// Operators of a block.
+/// Number of operators per block.
 const OPS: i64 = 12;
 
-/// A program in the middle of its work, on one thread.
+/// The state of a simulated program on one thread.
 struct Writer<'c> {
     kernel: Statement<'c>,
     call: Statement<'c>,
@@ -135,7 +135,7 @@ fn strings(conn: &Connection) {
 }
 
 impl Writer<'_> {
-    /// One block of the model, forward then backward: twelve operators each, in two processes.
+    /// Writes one block of the model, forward then backward: twelve operators each, in two processes.
     fn block(&mut self, start: i64, block: i64) -> i64 {
         const OP_NS: i64 = 24_000;
         let mut time = start;
@@ -144,7 +144,7 @@ impl Writer<'_> {
             for process in 0..2_i64 {
                 self.around(time, end, thread_of(process, backward), block, backward);
             }
-            // In turn, as two processes at work: rows come out in order of time.
+            // Alternating, as two concurrent processes would: rows are in order of time.
             for (op, process) in (0..OPS).flat_map(|op| [(op, 0_i64), (op, 1)]) {
                 let at = time + 100 + op * OP_NS + process * 9_000;
                 let number = block * OPS + op;
@@ -156,7 +156,7 @@ impl Writer<'_> {
         time
     }
 
-    /// What the user pushes around a block.
+    /// Writes the user's ranges around a block.
     fn around(&mut self, start: i64, end: i64, thread: i64, block: i64, backward: bool) {
         if backward {
             return;
@@ -169,7 +169,7 @@ impl Writer<'_> {
         }
     }
 
-    /// One operator with its ranges, calls and kernel.
+    /// Writes one operator with its ranges, calls and kernel.
     fn operator(&mut self, at: i64, thread: i64, process: i64, number: i64, backward: bool) {
         let of_step = number % (LAYERS * OPS);
         let (outer, inner) = OPERATORS[(of_step % 8) as usize];

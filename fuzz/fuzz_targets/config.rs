@@ -1,4 +1,4 @@
-//! A configuration file. One that is understood means the same once it is written out and read again.
+//! A configuration file. A valid one must read back equal after it is written.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| pyprof_advise::fuzzing::configuration(text));

@@ -1,4 +1,4 @@
-//! A file of operator costs, its tests included.
+//! A file of operator costs, including its tests.
 #![no_main]
 
 use pyprof_advise::base::diag::Source;

@@ -1,4 +1,4 @@
-//! The reader of this format and everything up to the facts; see `corpus/nvprof` for where it starts.
+//! The reader of this format and the stages up to the facts; the seeds are in `corpus/nvprof`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| pyprof_advise_fuzz::profile(data));

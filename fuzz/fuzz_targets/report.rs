@@ -1,4 +1,4 @@
-//! A report in JSON, as `merge`, `diff` and `--baseline` read it: from anybody.
+//! An untrusted JSON report, the input of `merge`, `diff` and `--baseline`.
 #![no_main]
 
 use pyprof_advise::{compare, report};

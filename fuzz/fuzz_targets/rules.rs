@@ -1,4 +1,4 @@
-//! A rule file on the road of the built-in ones, its tests included.
+//! A rule file, loaded like the built-in ones, including its tests.
 #![no_main]
 
 use pyprof_advise::base::diag::Source;

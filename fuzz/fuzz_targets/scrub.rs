@@ -1,4 +1,4 @@
-//! `scrub`: what it writes must read as clean by its own search.
+//! `scrub`: its own search must find nothing in its output.
 #![no_main]
 
 use pyprof_advise::read::NoProgress;

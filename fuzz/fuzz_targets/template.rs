@@ -1,4 +1,4 @@
-//! A template of one's own over the report of the example.
+//! A user's template, rendered with the report of the example.
 #![no_main]
 
 use pyprof_advise::report;

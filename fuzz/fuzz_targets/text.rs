@@ -1,4 +1,4 @@
-//! The escapers: nothing of a text from a profile may end a cell, a code span or an element.
+//! The escaping functions: no text of a profile may end a cell, a code span or an element.
 #![no_main]
 
 use pyprof_advise::base::text;

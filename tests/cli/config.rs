@@ -179,7 +179,7 @@ fn config_schema_is_fresh() {
     }
 }
 
-// ------------------------------------------------------------------------------------- what wins
+// ------------------------------------------------------------------------------------ precedence
 
 #[test]
 fn no_configuration_is_loaded_unless_named() {
@@ -292,7 +292,7 @@ fn all_keys_take_effect_and_paths_are_relative_to_the_file() {
     assert_eq!((said.code, said.err.as_str()), (0, ""));
 }
 
-// ------------------------------------------------------------------------------------- complaints
+// ----------------------------------------------------------------------------------------- errors
 
 #[test]
 fn all_errors_are_reported_with_their_position() {

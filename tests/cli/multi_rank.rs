@@ -353,7 +353,7 @@ fn templates_can_use_job_fields() {
     assert_eq!(text, "4 files, 4 ranks: trace_3.json");
 }
 
-// ------------------------------------------------------------------------------------------- trouble
+// -------------------------------------------------------------------------------------------- errors
 
 #[test]
 fn unreadable_files_are_named_and_the_rest_is_reported() {

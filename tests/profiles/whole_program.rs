@@ -326,7 +326,7 @@ fn language_model_idle_time_with_markers_is_unreliable() {
     }
 }
 
-// ------------------------------- mmagic.sqlite: 702 ranges named __getattr__ that nobody closed
+// ----------------------------------------- mmagic.sqlite: 702 unclosed ranges named __getattr__
 
 #[test]
 fn super_resolution_operators_ignore_open_getters() {
@@ -607,7 +607,7 @@ fn graph_records_are_opaque_and_not_idle() {
     }
 }
 
-// ------------------------------------------------------------------------ files with little in them
+// ------------------------------------------------------------------------ files with little content
 
 #[test]
 fn profiles_without_kernels_explain_how_to_record_them() {

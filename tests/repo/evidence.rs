@@ -1,4 +1,4 @@
-//! The pages that name rules name rules that exist.
+//! The rules named on the evidence and parity pages exist.
 
 use crate::shared;
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ fn named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_rule_the_parity_page_names_exists() {
+fn rules_on_the_parity_page_exist() {
     let page = fs::read_to_string(root().join("docs/rules-left-out.md")).unwrap();
     let named = named(&page);
     assert!(named.len() > 20, "{named:?}");
@@ -40,7 +40,7 @@ fn every_rule_the_parity_page_names_exists() {
 }
 
 #[test]
-fn every_line_of_the_parity_page_names_a_rule_or_a_reason() {
+fn lines_of_the_parity_page_name_a_rule_or_a_reason() {
     let page = fs::read_to_string(root().join("docs/rules-left-out.md")).unwrap();
     let mut rows = 0;
     for line in page
@@ -60,7 +60,7 @@ fn every_line_of_the_parity_page_names_a_rule_or_a_reason() {
     assert!(rows >= 120, "{rows}");
 }
 
-/// The pairs in `evidence/`: file, and the rule it is about.
+/// The pairs in `evidence/`: file and rule.
 fn pairs() -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(root().join("evidence")).unwrap();
     let mut pairs: Vec<(PathBuf, String)> = entries
@@ -81,7 +81,7 @@ fn pairs() -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn every_pair_of_the_evidence_is_about_a_rule_that_exists() {
+fn evidence_pairs_are_about_existing_rules() {
     let pairs = pairs();
     assert!(pairs.len() >= 12, "{} pairs", pairs.len());
     let known = ids();
@@ -103,7 +103,7 @@ fn every_pair_of_the_evidence_is_about_a_rule_that_exists() {
 }
 
 #[test]
-fn the_evidence_scripts_compile() {
+fn evidence_scripts_compile() {
     let mut files: Vec<PathBuf> = pairs().into_iter().map(|(path, _)| path).collect();
     files.push(root().join("evidence/harness.py"));
     let check =
@@ -123,8 +123,8 @@ fn the_evidence_scripts_compile() {
     }
 }
 
-/// What the harness makes of a report, in Python: the program, a profile, a rule that speaks and one
-/// that does not.
+/// The harness's summary of a report, in Python: the program, a profile, a rule with findings and one
+/// without.
 const SUMS: &str = r#"
 import sys
 sys.path.insert(0, "evidence")
@@ -151,7 +151,7 @@ for promise, given_back, word in [
 "#;
 
 #[test]
-fn the_harness_reads_what_the_program_writes() {
+fn evidence_harness_reads_the_reports_of_the_program() {
     let run = Command::new("python3")
         .args(["-B", "-c", SUMS, env!("CARGO_BIN_EXE_pyprof-advise")])
         .args([
@@ -172,7 +172,7 @@ fn the_harness_reads_what_the_program_writes() {
 }
 
 #[test]
-fn the_evidence_page_is_what_the_harness_renders() {
+fn evidence_page_is_that_rendered_by_the_harness() {
     let render = Command::new("python3")
         .args(["-B", "evidence/harness.py", "--render", "-"])
         .current_dir(root())

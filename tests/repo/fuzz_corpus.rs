@@ -1,5 +1,5 @@
-//! What the fuzz targets start from (`fuzz/corpus`) is understood: from a file that is refused at once
-//! a fuzzer gets nowhere.
+//! The seeds of the fuzz targets (`fuzz/corpus`) are valid: a fuzzer makes no progress from a file that
+//! is rejected at once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,7 +45,7 @@ fn every_target_has_seeds() {
 }
 
 #[test]
-fn the_locked_dependencies_are_ours() {
+fn locked_dependencies_equal_those_of_the_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |file: &str| -> toml::Table {
         std::fs::read_to_string(root.join(file))
@@ -76,7 +76,7 @@ fn the_locked_dependencies_are_ours() {
 }
 
 #[test]
-fn profiles_hold_kernels() {
+fn seed_profiles_contain_kernels() {
     for target in ["nsys", "nvprof", "kineto", "scrub"] {
         for path in seeds(target) {
             let profile = read::open_pruned(&path, &UnneededRanges, &NoProgress).unwrap();
@@ -86,7 +86,7 @@ fn profiles_hold_kernels() {
 }
 
 #[test]
-fn rules_costs_and_gpus_load() {
+fn seed_rules_costs_and_gpus_load() {
     for (name, text) in texts("rules") {
         let file = RuleFile {
             id: "user/seed".to_owned(),
@@ -108,7 +108,7 @@ fn rules_costs_and_gpus_load() {
 }
 
 #[test]
-fn reports_templates_and_dictionaries_are_read() {
+fn seed_reports_templates_and_dictionaries_are_read() {
     let (name, text) = texts("report").next().unwrap();
     let seed = report::read_json(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
     for (name, text) in texts("template") {
@@ -122,7 +122,7 @@ fn reports_templates_and_dictionaries_are_read() {
 }
 
 #[test]
-fn configurations_are_taken() {
+fn seed_configurations_are_valid() {
     for path in seeds("config") {
         let out = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
             .args(["--dump-config", "--config"])

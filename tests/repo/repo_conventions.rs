@@ -1,14 +1,14 @@
-//! The conventions of the repository, held to by a test: modules use lower floors only, files stay
-//! readable, nothing exits, executes or steps around the type system on the quiet.
+//! The conventions of the repository: modules use lower floors only, files have a maximum length, and
+//! nothing exits, starts processes or bypasses the type system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Longest file, in lines: beyond this it wants to be two.
+/// Maximum number of lines of a file; longer ones should be split.
 const MAX_LINES: usize = 900;
 
-/// `(what must not be written, where it may be all the same, why)`, in `src/`.
+/// `(forbidden text, file where it is allowed, reason)`, in `src/`.
 const FORBIDDEN: &[(&str, &str, &str)] = &[
     (
         "process::exit",
@@ -41,7 +41,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Files below `folder` with an ending, as paths relative to the repository, sorted.
+/// Files below `folder` with an extension, as paths relative to the repository, sorted.
 fn files(folder: &str, ending: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = vec![root().join(folder)];
@@ -64,8 +64,8 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
 }
 
-/// Module to floor, from the table in the first comment of `src/lib.rs`, so that the table people
-/// read is the one that is enforced.
+/// Floors by module, from the table in the first comment of `src/lib.rs`, so that the documented table
+/// is the one that is enforced.
 fn floors() -> BTreeMap<String, u32> {
     let mut floors = BTreeMap::new();
     for line in read("src/lib.rs").lines() {
@@ -105,7 +105,7 @@ fn code(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// The modules of this crate that a file names, with the line each is first named in.
+/// The modules of this crate that a file names, each with the line of its first use.
 fn modules_used(text: &str) -> BTreeMap<String, usize> {
     let mut used = BTreeMap::new();
     for (number, line) in code(text) {
@@ -170,7 +170,7 @@ fn module_order_check_detects_violations() {
 const ACYCLIC_MODULES: &[&str] = &["correlate"];
 
 #[test]
-fn files_of_a_module_do_not_use_each_other_in_circles() {
+fn files_of_a_module_do_not_use_each_other_in_cycles() {
     let mut complaints = Vec::new();
     for module in ACYCLIC_MODULES {
         let texts: BTreeMap<String, String> = files(&format!("src/{module}"), ".rs")
@@ -187,7 +187,7 @@ fn files_of_a_module_do_not_use_each_other_in_circles() {
 }
 
 #[test]
-fn circles_between_files_are_found() {
+fn cycles_between_files_are_found() {
     let texts = |inner: &str| {
         BTreeMap::from([
             ("a".to_owned(), "mod b;\nuse b::B;".to_owned()),
@@ -260,7 +260,7 @@ fn names_after(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A path through the files that ends where it began.
+/// A cyclic path through the files.
 fn circle<'a>(used: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Option<Vec<&'a str>> {
     fn walk<'a>(
         file: &'a str,
@@ -356,7 +356,7 @@ fn link_targets(markdown: &str) -> Vec<String> {
         .collect()
 }
 
-/// Without `cargo deny` at hand: nothing that `deny.toml` bans is locked.
+/// Checks that no crate banned by `deny.toml` is locked, for environments without `cargo deny`.
 #[test]
 fn no_dependency_uses_the_network() {
     let deny = read("deny.toml");

@@ -1,5 +1,5 @@
-//! The JSON Schemas: committed as the program writes them, true to every file there is, and as
-//! strict about names as the loaders.
+//! The JSON Schemas: committed as the program writes them, valid for all files of the repository, and
+//! as strict about names as the loaders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use pyprof_advise::cost::user;
 use pyprof_advise::{gpu, judge};
 use serde_json::Value;
 
-/// Kind, and what makes its schema.
+/// The kind of a file, and the function that generates its schema.
 type Kind = (&'static str, fn() -> String);
 
 const KINDS: [Kind; 3] = [
@@ -70,7 +70,7 @@ fn schemas_are_fresh() {
 }
 
 #[test]
-fn every_file_there_is_is_valid() {
+fn every_file_of_the_repository_is_valid() {
     let mut wrong = Vec::new();
     for (kind, folder, least) in [(0, "rules", 40), (2, "gpu_specs", 40)] {
         let validator = validator(kind);
@@ -98,7 +98,7 @@ fn blocks(document: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_of_the_documents_are_valid() {
+fn examples_in_documents_are_valid() {
     let mut costs = 0;
     for document in ["README.md", "docs/writing-rules.md"] {
         for text in blocks(document) {
@@ -116,7 +116,7 @@ fn the_examples_of_the_documents_are_valid() {
 }
 
 #[test]
-fn misspelt_keys_are_refused() {
+fn misspelled_keys_are_errors() {
     let rule = judge::scaffold("fusion/x");
     let cost = blocks("README.md")
         .into_iter()
@@ -157,7 +157,7 @@ fn misspelt_keys_are_refused() {
 }
 
 #[test]
-fn the_command_prints_them() {
+fn command_prints_the_schemas() {
     for (kind, make) in KINDS {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
             .args(["rules", "schema", kind])

@@ -1,4 +1,4 @@
-//! Two profiles held against each other: what a change did is told, and nothing else is.
+//! Comparisons of two profiles: they report the effect of a change and nothing else.
 
 use crate::shared;
 use std::path::Path;
@@ -10,7 +10,7 @@ use pyprof_advise::compare::diff::{
 use serde_json::{Value, json};
 
 impl Sandbox {
-    /// With `before.json` and `after.json`.
+    /// A sandbox with `before.json` and `after.json`.
     fn of(before: &Program, after: &Program) -> Sandbox {
         let sandbox = Sandbox::bare();
         sandbox.write("before.json", &before.trace());
@@ -50,7 +50,7 @@ impl Sandbox {
     }
 }
 
-/// Tables have equal columns, folds are closed, and it fits a comment.
+/// Checks that tables have equal columns, folds are closed, and the text fits into a comment.
 fn well_made(text: &str) {
     let lines: Vec<&str> = text.lines().collect();
     for table in lines.chunk_by(|a, b| a.starts_with('|') == b.starts_with('|')) {
@@ -69,7 +69,7 @@ fn well_made(text: &str) {
     assert!(text.chars().count() < 65_000);
 }
 
-// ---------------------------------------------------------------------------------- made-up programs
+// -------------------------------------------------------------------------------- synthetic programs
 
 /// One operator call of a step.
 #[derive(Debug, Clone)]
@@ -82,16 +82,16 @@ struct Op {
     us: f64,
 }
 
-/// A trace of torch.profiler: steps of some operator calls in layers.
+/// A synthetic trace of torch.profiler: steps of some operator calls in layers.
 #[derive(Debug, Clone)]
 struct Program {
     /// Name, compute capability and multiprocessors.
     gpu: (&'static str, u32, u32, u32),
     ops: Vec<Op>,
-    /// How long each step stands still at its end, in microseconds.
+    /// Idle time at the end of each step, in microseconds.
     pauses: Vec<f64>,
     numbered: bool,
-    /// The host only queues work, and does not wait for the GPU.
+    /// Whether the host only queues work, without waiting for the GPU.
     ahead: bool,
 }
 
@@ -182,7 +182,7 @@ impl Program {
                 }));
                 gpu += op.us;
             }
-            // The step ends when the GPU is done.
+            // The step ends when the GPU has finished.
             host = if self.ahead { host } else { gpu } + pause;
             if self.numbered {
                 let name = format!("ProfilerStep#{}", number + 1);
@@ -228,7 +228,7 @@ fn only(list: &[SiteChange]) -> &SiteChange {
 // ------------------------------------------------------------------------------------------ the tests
 
 #[test]
-fn the_same_profile_twice_is_no_change() {
+fn equal_profiles_have_no_change() {
     let sandbox = Sandbox::of(&Program::net(), &Program::net());
     let diff = sandbox.diff();
     assert!(diff.no_change && diff.comparable, "{diff:#?}");
@@ -248,7 +248,7 @@ fn the_same_profile_twice_is_no_change() {
 }
 
 #[test]
-fn every_fixture_is_the_same_as_itself() {
+fn every_fixture_equals_itself() {
     let fixture = Path::new(ROOT).join("fixtures/net.sqlite");
     let fixture = fixture.to_str().unwrap();
     let sandbox = Sandbox::bare();
@@ -267,7 +267,7 @@ fn every_fixture_is_the_same_as_itself() {
 }
 
 #[test]
-fn one_slower_operator_is_named_and_gated() {
+fn slower_operators_are_named_and_fail_the_gate() {
     let slower = Program::net().with(|op| {
         if op.layer.ends_with(".down") {
             op.us *= 1.5;
@@ -303,7 +303,7 @@ fn one_slower_operator_is_named_and_gated() {
         "the report comes all the same"
     );
     assert_eq!(sandbox.gate("25%").code, 0);
-    // The other way round it is an improvement.
+    // In the other direction, it is an improvement.
     let back = sandbox.call(&[
         "diff",
         "after.json",
@@ -322,7 +322,7 @@ fn one_slower_operator_is_named_and_gated() {
 }
 
 #[test]
-fn twice_as_many_steps_are_no_change() {
+fn twice_as_many_steps_are_not_a_change() {
     let sandbox = Sandbox::of(&Program::net(), &Program::net().steps(8));
     let diff = sandbox.diff();
     assert_eq!((diff.before.steps, diff.after.steps), (4, 8));
@@ -331,7 +331,7 @@ fn twice_as_many_steps_are_no_change() {
 }
 
 #[test]
-fn without_steps_calls_are_compared_and_not_captures() {
+fn calls_are_compared_if_there_are_no_steps() {
     let mut before = Program::net();
     before.numbered = false;
     let mut after = before.clone().steps(9).with(|op| {
@@ -361,13 +361,13 @@ fn without_steps_calls_are_compared_and_not_captures() {
     let said = sandbox.gate("3%");
     assert_eq!(said.code, 1);
     has(&said.err, &["the run-to-run noise is unknown"]);
-    // Only one of them marks steps: still calls.
+    // If only one of them has steps, calls are compared too.
     after.numbered = true;
     assert_eq!(Sandbox::of(&before, &after).diff().unit, TimeUnit::Call);
 }
 
 #[test]
-fn a_renamed_kernel_is_told() {
+fn renamed_kernels_are_reported() {
     let other = "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_stage3_warpsize2x2x1_tensor16x8x16_kernel";
     let after = Program::net().with(|op| {
         if op.layer.ends_with(".up") {
@@ -386,7 +386,7 @@ fn a_renamed_kernel_is_told() {
 }
 
 #[test]
-fn twice_the_batch_is_twice_the_work() {
+fn doubled_batches_are_doubled_work() {
     let bigger = |factor: f64| {
         Program::net().with(move |op| {
             for dims in &mut op.dims {
@@ -431,7 +431,7 @@ fn twice_the_batch_is_twice_the_work() {
 }
 
 #[test]
-fn a_layer_of_another_name_is_the_same_layer() {
+fn renamed_layers_are_matched() {
     let after = Program::net().with(|op| {
         op.layer = op.layer.replace("blocks.", "encoder.layers.");
         if op.layer.ends_with(".up") {
@@ -457,7 +457,7 @@ fn a_layer_of_another_name_is_the_same_layer() {
 }
 
 #[test]
-fn other_types_are_the_same_work_and_said() {
+fn sites_with_other_dtypes_are_matched_with_a_note() {
     let after = Program::net().with(|op| {
         if op.layer == "head" {
             op.dtype = "float";
@@ -486,7 +486,7 @@ fn other_types_are_the_same_work_and_said() {
 }
 
 #[test]
-fn one_other_shape_is_an_ordinary_difference() {
+fn a_single_changed_shape_is_reported_as_a_difference() {
     let after = Program::net().with(|op| {
         if op.layer == "head" {
             op.dims[1] = vec![1024, 50257];
@@ -502,7 +502,7 @@ fn one_other_shape_is_an_ordinary_difference() {
 }
 
 #[test]
-fn new_work_and_work_that_is_gone() {
+fn new_and_removed_work_is_reported() {
     let mut after = Program::net();
     after.ops.retain(|op| op.name != "aten::add");
     after.ops.push(Op {
@@ -526,7 +526,7 @@ fn new_work_and_work_that_is_gone() {
 }
 
 #[test]
-fn noise_of_the_steps_is_no_difference() {
+fn noise_between_steps_is_not_a_difference() {
     let mut before = Program::net();
     before.pauses = vec![10.0, 400.0, 50.0, 250.0, 20.0];
     let mut after = Program::net();
@@ -538,7 +538,7 @@ fn noise_of_the_steps_is_no_difference() {
     assert_eq!(diff.regression, None);
     has(&sandbox.markdown(), &["a step takes 2."]);
     assert_eq!(sandbox.gate("3%").code, 0);
-    // The same difference with steady steps counts.
+    // With steady steps, the same difference counts.
     before.pauses = vec![146.0; 5];
     after.pauses = vec![244.0; 5];
     let sandbox = Sandbox::of(&before, &after);
@@ -547,7 +547,7 @@ fn noise_of_the_steps_is_no_difference() {
 }
 
 #[test]
-fn a_host_that_runs_ahead_does_not_hide_the_noise() {
+fn noise_is_measured_even_if_the_host_runs_ahead() {
     let before = Program {
         ahead: true,
         ..Program::net().steps(6)
@@ -569,7 +569,7 @@ fn diff_names_different_gpus_first() {
             other => other,
         };
         op.us *= match op.name {
-            // About what 2.15x the bandwidth comes to.
+            // Consistent with 2.15x the bandwidth.
             "aten::add" => 0.465,
             _ if op.layer == "head" => 1.1,
             _ => 0.317,
@@ -631,7 +631,7 @@ fn different_programs_are_not_compared() {
 }
 
 #[test]
-fn findings_are_fixed_new_or_still_there() {
+fn findings_are_fixed_new_or_unchanged() {
     let slow = Program::net().with(|op| {
         if op.name == "aten::mm" {
             op.dtype = "float";
@@ -656,7 +656,7 @@ fn findings_are_fixed_new_or_still_there() {
 }
 
 #[test]
-fn reports_give_what_profiles_give_and_pages_are_whole() {
+fn reports_and_profiles_give_equal_comparisons_and_complete_pages() {
     let after = Program::net().with(|op| op.us *= 1.3);
     let sandbox = Sandbox::of(&Program::net(), &after);
     let from_profiles = sandbox.markdown();
@@ -727,7 +727,7 @@ fn hostile_names_are_escaped() {
 }
 
 #[test]
-fn wrong_gates_and_files_are_refused() {
+fn invalid_gates_and_files_are_errors() {
     let sandbox = Sandbox::of(&Program::net(), &Program::net());
     let said = sandbox.gate("3");
     assert_eq!(said.code, 2);
@@ -752,7 +752,7 @@ fn diff_of(before: &Path, after: &Path) -> (Diff, String) {
 }
 
 #[test]
-fn real_profiles_are_the_same_as_themselves() {
+fn real_profiles_equal_themselves() {
     for name in [
         "mfu_2gpu_before.sqlite",
         "kineto_resnet50_w0.pt.trace.json.gz",
@@ -784,7 +784,7 @@ fn diff_explains_different_gpu_vendors() {
     );
     let hardware = diff.hardware.as_ref().unwrap();
     assert!(hardware.share > 0.9, "{hardware:?}");
-    // Matrix products and attention lag behind; what only moves memory scales with the bandwidth.
+    // Matrix products and attention gain less; work that only moves memory scales with the bandwidth.
     let family = |name: &str| diff.families.iter().find(|f| f.family == name).unwrap();
     let of_expected =
         |name: &str| family(name).cost_known_ratio.unwrap() / family(name).expected_ratio.unwrap();

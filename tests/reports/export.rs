@@ -1,7 +1,7 @@
 //! `export`: profiles and their reports give the same rows, unknown values are empty, and the examples
 //! of docs/clusters.md run as printed.
 //!
-//! Tests that need DuckDB, Spark or Ray run where `python3` (or PYPROF_ADVISE_PYTHON) has them.
+//! Tests that need DuckDB, Spark or Ray run if `python3` (or PYPROF_ADVISE_PYTHON) has them.
 
 mod engines;
 
@@ -11,7 +11,7 @@ use crate::shared;
 use pyprof_advise::export::COLUMNS;
 use serde_json::{Value, json};
 
-/// Four ranks, of which the third computes longer; and their reports in a folder of their own.
+/// Four ranks, of which the third computes longer, with their reports in a separate folder.
 fn four_ranks() -> Sandbox {
     let sandbox = job([[(1000, 0), (1000, 0), (1600, 0), (1000, 0)]; 3]);
     for rank in 0..4 {
@@ -23,7 +23,7 @@ fn four_ranks() -> Sandbox {
     sandbox
 }
 
-/// The cells of a table's lines. No text in these tables holds a comma or a quote but for arguments.
+/// The cells of a table's lines. In these tables, only arguments contain commas or quotes.
 fn lines(csv: &str) -> Vec<Vec<String>> {
     let line = |line: &str| {
         let mut cells = vec![String::new()];
@@ -69,7 +69,7 @@ fn profiles_and_their_reports_give_the_same_rows() {
     };
     assert_eq!(product("2")[at("time_ns")], "4800000");
     assert_eq!(product("0")[at("time_ns")], "3000000");
-    // Nobody recorded shapes: no FLOPs, and not 0 of them.
+    // Without recorded shapes the FLOPs are unknown, not 0.
     for unknown in ["arguments", "flops", "bytes", "ideal_ns", "slowdown"] {
         assert_eq!(product("0")[at(unknown)], "", "{unknown}");
     }
@@ -86,7 +86,7 @@ fn rows_equal_the_sites_of_the_json_report() {
     let mut compared = 0;
     for (row, site) in table[1..].iter().zip(sites) {
         for (key, value) in site.as_object().unwrap() {
-            // Numbers of findings mean nothing outside their report: `rules` has the names.
+            // Numbers of findings are meaningful only inside their report; `rules` has the names.
             if key == "findings" {
                 continue;
             }
@@ -111,7 +111,7 @@ fn rows_equal_the_sites_of_the_json_report() {
 }
 
 #[test]
-fn a_table_that_cannot_be_written_leaves_no_file() {
+fn failed_exports_leave_no_file() {
     let sandbox = four_ranks();
     let before = sandbox.names();
     has(
@@ -127,7 +127,7 @@ fn a_table_that_cannot_be_written_leaves_no_file() {
     assert_eq!(sandbox.names(), before);
 }
 
-/// Names and arguments of a profile may be anything: long, empty, hostile, in any alphabet.
+/// Names and arguments of a profile may be any text: long, empty, hostile, in any alphabet.
 #[test]
 fn hostile_texts_and_extreme_numbers_stay_in_their_cells() {
     let sandbox = four_ranks();
@@ -153,7 +153,7 @@ fn hostile_texts_and_extreme_numbers_stay_in_their_cells() {
 }
 
 #[test]
-fn a_row_of_several_processes_has_no_rank() {
+fn rows_of_several_processes_have_no_rank() {
     let Some(profile) = shared::profile("mfu_2gpu_before.sqlite") else {
         return;
     };
@@ -166,7 +166,7 @@ fn a_row_of_several_processes_has_no_rank() {
 }
 
 #[test]
-fn rules_are_named_where_they_speak() {
+fn rules_are_named_in_the_rows_of_their_findings() {
     let sandbox = Sandbox::new();
     let report = sandbox.report("net.sqlite");
     let table = lines(&sandbox.fine("export net.sqlite"));
@@ -190,7 +190,7 @@ fn rules_are_named_where_they_speak() {
         );
     }
     assert!(named > 10, "only {named} rows have findings");
-    // A report that hides findings says so.
+    // A report with hidden findings causes a remark.
     sandbox.fine("net.sqlite --format json -o main.json");
     sandbox.fine("net.sqlite --baseline main.json --format json -o new.json");
     has(
@@ -200,7 +200,7 @@ fn rules_are_named_where_they_speak() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said_before_anything_is_read() {
+fn invalid_outputs_are_reported_before_inputs_are_read() {
     let sandbox = four_ranks();
     let before = sandbox.names();
     for (line, words) in [
@@ -222,7 +222,7 @@ fn what_cannot_be_written_is_said_before_anything_is_read() {
 }
 
 #[test]
-fn the_report_of_a_job_is_not_taken_apart() {
+fn reports_of_jobs_are_errors() {
     let sandbox = four_ranks();
     sandbox.fine("merge reports --format json -o job.json");
     has(
@@ -236,7 +236,7 @@ fn the_report_of_a_job_is_not_taken_apart() {
 }
 
 #[test]
-fn options_that_reports_cannot_heed_are_mentioned() {
+fn options_without_effect_on_reports_cause_a_warning() {
     let sandbox = four_ranks();
     let said = sandbox.run("export reports --gpu h100");
     assert_eq!(said.code, 0);

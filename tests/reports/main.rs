@@ -1,4 +1,4 @@
-//! What the program writes: the report in every format, comparisons, exported tables, PyProf's tables.
+//! The output of the program: reports in every format, comparisons, exported tables, PyProf's tables.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,

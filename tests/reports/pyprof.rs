@@ -1,7 +1,8 @@
-//! `parse` and `prof` against what PyProf printed for the same profiles, and against themselves.
+//! `parse` and `prof` compared with PyProf's output for the same profiles, and checks of their
+//! consistency.
 //!
-//! Every difference from PyProf's output must be of one of the kinds that
-//! `docs/pyprof-differences.md` lists, and every kind listed there as met must be met.
+//! Every difference from PyProf's output must be of one of the kinds that `docs/pyprof-differences.md`
+//! lists, and every kind that is listed as occurring must occur.
 
 use crate::{shared, synthetic};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +64,7 @@ fn cells(records: &Records) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The program, with a text on standard input.
+/// Runs the program with a text on standard input.
 fn program(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
         .args(arguments)
@@ -123,7 +124,7 @@ fn profile_and_its_dictionaries_give_the_same_rows() {
     }
 }
 
-/// The program's output with so many threads.
+/// The program's output with this number of threads.
 fn with_threads(threads: &str, arguments: &[&str]) -> Vec<u8> {
     let output = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
         .args(arguments)
@@ -134,7 +135,7 @@ fn with_threads(threads: &str, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Several batches of lines, and a part of one.
+/// Number of kernels for several batches of lines and a part of one.
 const MANY: usize = 40_000;
 
 /// A profile of `kernels` kernels: layers of numbered operators and their backward.
@@ -181,9 +182,9 @@ fn output_does_not_depend_on_threads() {
     assert!(with_threads("2", &[&["prof", dictionaries], &rows[..]].concat()) == straight);
 }
 
-/// A reader that has seen enough ends the program, quietly and soon.
+/// A closed pipe ends the program soon and without a message.
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     let many = many(MANY);
     let profile = many.path();
     for command in ["parse", "prof"] {
@@ -205,7 +206,7 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
-fn the_default_is_eight_columns_separated_by_spaces() {
+fn default_columns_are_eight_separated_by_spaces() {
     let text = said(&["prof", "fixtures/net.sqlite"], "");
     let mut lines = text.lines();
     assert_eq!(
@@ -218,7 +219,7 @@ fn the_default_is_eight_columns_separated_by_spaces() {
 }
 
 #[test]
-fn columns_are_chosen_and_given_a_width() {
+fn columns_and_width_can_be_chosen() {
     let net = "fixtures/net.sqlite";
     let text = said(&["prof", net, "-c", "sil,idx", "--csv"], "");
     assert!(text.starts_with("\"Sil(ns)\",\"Idx\"\n\""), "{text:.60}");
@@ -234,7 +235,7 @@ fn columns_are_chosen_and_given_a_width() {
 }
 
 #[test]
-fn wrong_input_is_named_with_its_line() {
+fn invalid_input_is_reported_with_its_line() {
     let line = records(&fixture())
         .lines(LineFormat::Python)
         .next()
@@ -245,7 +246,7 @@ fn wrong_input_is_named_with_its_line() {
     assert!(error.contains("README.md"), "{error}");
     let error = refused(&["parse", "no-such.sqlite"], "");
     assert!(error.contains("no such file"), "{error}");
-    // Nothing in a line is ever run.
+    // Text in a line is never executed.
     let error = refused(&["prof"], "__import__('os').system('echo evaluated')\n");
     assert!(
         error.contains("standard input:1: a name, not a literal"),
@@ -263,7 +264,7 @@ fn described(description: &str) -> Records {
 }
 
 #[test]
-fn kernels_without_a_known_launch_keep_what_is_known() {
+fn kernels_without_a_known_launch_keep_known_values() {
     let records = described(
         "\
 device 0 cc=7.0 = Tesla V100-SXM2-16GB
@@ -295,7 +296,7 @@ range aten::mm
 }
 
 #[test]
-fn equal_neighbours_are_calls_of_their_own() {
+fn equal_neighbouring_kernels_are_separate_calls() {
     let records = described(
         "\
 device 0 cc=7.0 = Tesla V100-SXM2-16GB
@@ -320,9 +321,9 @@ op torch.mm f32[64,32] f32[32,8]
     assert_eq!(flops("splitKreduce_kernel"), [Some(0)]);
 }
 
-/// Per operator call of the run: what the cost table says, and what the rows of its kernels add up
-/// to, where both are known. A backward call of which the profile shows fewer kernels than
-/// gradients counts the gradients it shows.
+/// Per operator call of the run: the cost in the cost table, and the sum over the rows of its kernels,
+/// if both are known. A backward call with fewer kernels than gradients in the profile counts only the
+/// gradients with kernels.
 fn calls_and_rows(path: &Path) -> (usize, Vec<String>) {
     let run = run(path);
     let records = pyprof::records(&run);
@@ -386,7 +387,7 @@ fn rows_of_real_calls_add_up_to_their_cost() {
 }
 
 #[test]
-fn real_dictionaries_give_the_rows_of_their_profiles() {
+fn dictionaries_of_real_profiles_give_equal_rows() {
     for name in [
         "lm_net.sql",
         "mmagic.sqlite",
@@ -407,7 +408,7 @@ fn real_dictionaries_give_the_rows_of_their_profiles() {
 
 // ------------------------------------------------------------------------------------ dictionaries
 
-/// A dictionary's keys, in order; what follows a key is `[`, a quote, or nothing in particular.
+/// A dictionary's keys, in order, each with the start of its value: `[`, a quote, or any text.
 const KEYS: [&str; 19] = [
     "{'kShortName': ",
     ", 'kDuration': ",
@@ -450,7 +451,7 @@ fn fields(line: &str) -> Vec<(&'static str, &str)> {
         .collect()
 }
 
-/// The strings of a list whose strings are in one kind of quotes, each once.
+/// The distinct strings of a list whose strings have the same kind of quotes.
 fn once(list: &str) -> Vec<&str> {
     let list = list.trim_end_matches(']');
     let quote = &list[..1];
@@ -462,7 +463,7 @@ fn once(list: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Names PyProf cuts: nothing, another function's, a CUTLASS kernel without its own.
+/// Whether PyProf truncated a name: empty, another function's, or a CUTLASS kernel without its name.
 fn is_cut(short: &str) -> bool {
     matches!(short, "" | "std::enable_if")
         || (short.starts_with("cutlass") && short.ends_with("Kernel"))
@@ -478,7 +479,7 @@ fn dict_kind(key: &str, ours: &str, theirs: &str) -> Option<&'static str> {
         "marker" if once(ours) == once(theirs) && ours.len() < theirs.len() => {
             Some("repeated-markers")
         }
-        // They stand beside their markers.
+        // They are listed per marker.
         "mod" | "op" if ours.len() < theirs.len() => Some("repeated-markers"),
         _ => None,
     }
@@ -508,7 +509,7 @@ fn dictionaries(name: &str, theirs: &str) -> Option<BTreeSet<&'static str>> {
 }
 
 #[test]
-fn the_dictionaries_of_lm_net_are_pyprofs() {
+fn dictionaries_of_lm_net_equal_pyprofs() {
     let Some(kinds) = dictionaries("lm_net.sql", "lm_net.pyprof.dict") else {
         return;
     };
@@ -516,7 +517,7 @@ fn the_dictionaries_of_lm_net_are_pyprofs() {
 }
 
 #[test]
-fn the_dictionaries_of_mmagic_are_pyprofs_with_each_marker_once() {
+fn dictionaries_of_mmagic_equal_pyprofs_with_distinct_markers() {
     let Some(kinds) = dictionaries("mmagic.sqlite", "mmagic.pyprof.dict.gz") else {
         return;
     };
@@ -527,7 +528,7 @@ fn the_dictionaries_of_mmagic_are_pyprofs_with_each_marker_once() {
 
 type Row = BTreeMap<String, String>;
 
-/// CSV as PyProf and `prof --csv` write it: a line per row, every cell quoted.
+/// Parses CSV as PyProf and `prof --csv` write it: a line per row, every cell quoted.
 fn table(csv: &str) -> Vec<Row> {
     let cells = |line: &str| -> Vec<String> {
         let inside = line.strip_prefix('"').unwrap().strip_suffix('"').unwrap();
@@ -543,7 +544,7 @@ fn table(csv: &str) -> Vec<Row> {
         .collect()
 }
 
-/// One cell that is not PyProf's.
+/// A cell that differs from PyProf's.
 struct Difference<'a> {
     column: &'a str,
     ours: &'a Row,
@@ -594,7 +595,8 @@ impl Difference<'_> {
         self.theirs["Direction"] == "bprop"
     }
 
-    /// `M=200,N=(35,20),K=200,fp32,`: PyProf multiplies only the last of three terms with 4 bytes.
+    /// Whether the cell has PyProf's wrong bytes: for `M=200,N=(35,20),K=200,fp32,`, PyProf multiplies
+    /// only the last of three terms with 4 bytes.
     fn linear_bytes(&self) -> bool {
         let dim = |name: &str| -> u64 {
             let params = &self.theirs["Params"];
@@ -613,7 +615,7 @@ impl Difference<'_> {
     }
 }
 
-/// A kind of difference: its id in the page, and how to tell.
+/// A kind of difference: its id in the page, and the function that recognizes it.
 type Kind = (&'static str, fn(&Difference<'_>) -> bool);
 
 const KINDS: &[Kind] = &[
@@ -686,12 +688,12 @@ const KINDS: &[Kind] = &[
     }),
 ];
 
-/// The kinds of difference between our rows and PyProf's: `(kind, cells)`.
+/// The kinds of difference between our rows and PyProf's, with the number of cells.
 fn compare(name: &str, csv: &str) -> Option<BTreeMap<&'static str, usize>> {
     let path = shared::profile(name)?;
     let ours = said(&["prof", path.to_str().unwrap(), "-c", "all", "--csv"], "");
     let theirs = table(&reference(csv)?);
-    // PyProf leaves out kernels without launch record.
+    // PyProf omits kernels without launch record.
     let kept = |row: &Row| row["Direction"] != "na";
     let ours: Vec<Row> = table(&ours).into_iter().filter(kept).collect();
     assert_eq!(ours.len(), theirs.len(), "{name}");
@@ -722,7 +724,7 @@ fn compare(name: &str, csv: &str) -> Option<BTreeMap<&'static str, usize>> {
 }
 
 #[test]
-fn the_rows_of_lm_net_are_pyprofs_where_pyprof_is_right() {
+fn rows_of_lm_net_equal_pyprofs_where_pyprof_is_correct() {
     let Some(met) = compare("lm_net.sql", "lm_net.pyprof.csv") else {
         return;
     };
@@ -732,7 +734,7 @@ fn the_rows_of_lm_net_are_pyprofs_where_pyprof_is_right() {
     assert!(met["innermost-operator"] > 100);
 }
 
-/// The kinds of the page, and those of them that it calls unmet in the reference files.
+/// The kinds of the page, and those that it lists as not occurring in the reference files.
 fn listed() -> (BTreeSet<&'static str>, BTreeSet<&'static str>) {
     let mut met = BTreeSet::new();
     let mut unmet = BTreeSet::new();
@@ -755,7 +757,7 @@ fn listed() -> (BTreeSet<&'static str>, BTreeSet<&'static str>) {
 }
 
 #[test]
-fn the_page_lists_the_kinds_this_test_knows() {
+fn page_lists_the_kinds_of_this_test() {
     let (met, unmet) = listed();
     let known: BTreeSet<&str> = (KINDS.iter().map(|(id, _)| *id))
         .chain(["long-name", "repeated-markers"])
@@ -765,7 +767,7 @@ fn the_page_lists_the_kinds_this_test_knows() {
 }
 
 #[test]
-fn every_kind_of_the_page_is_met() {
+fn every_kind_of_the_page_occurs() {
     let mut met = BTreeSet::new();
     for (name, csv) in [
         ("lm_net.sql", "lm_net.pyprof.csv"),
@@ -787,7 +789,7 @@ fn every_kind_of_the_page_is_met() {
 }
 
 #[test]
-fn dictionaries_of_pyprof_itself_give_our_rows() {
+fn dictionaries_written_by_pyprof_give_equal_rows() {
     for (name, file) in [
         ("lm_net.sql", "lm_net.pyprof.dict"),
         ("mmagic.sqlite", "mmagic.pyprof.dict.gz"),

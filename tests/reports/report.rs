@@ -1,5 +1,5 @@
-//! The report, on verdicts written by hand: what it says first, that hostile text stays text, that
-//! GitHub's Markdown dialect reads it as intended, and that the same input gives the same bytes.
+//! The report for handwritten verdicts: the order of its statements, the escaping of hostile text,
+//! GitHub's rendering of its Markdown, and reproducibility.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ impl Sample {
         }
     }
 
-    /// A site of one kernel; without `reachable` it has no price.
+    /// Adds a site with one kernel; without `reachable`, its cost is unknown.
     fn site(&mut self, layer: &str, op: &str, ms: f64, reachable: Option<f64>) -> SiteId {
         let run = &mut self.costed.run;
         run.patterns.push(LayerPattern {
@@ -315,7 +315,7 @@ fn sample() -> Sample {
     s
 }
 
-/// GitHub's dialect, plus the extensions that could trip over stray text.
+/// GitHub's dialect, plus extensions that stray text could trigger.
 fn github() -> Comrak<'static> {
     let mut options = Comrak::default();
     options.extension.table = true;
@@ -327,7 +327,7 @@ fn github() -> Comrak<'static> {
     options
 }
 
-/// What a renderer makes of a report.
+/// A rendered report.
 #[derive(Default)]
 struct Rendered {
     links: Vec<String>,
@@ -335,7 +335,7 @@ struct Rendered {
     text: String,
 }
 
-/// Panics unless the document is one GitHub and GitLab render right.
+/// Renders a document; panics unless GitHub and GitLab render it correctly.
 fn render(text: &str) -> Rendered {
     let arena = Arena::new();
     let mut rendered = Rendered::default();
@@ -360,7 +360,7 @@ fn render(text: &str) -> Rendered {
             _ => {}
         }
     }
-    // A renderer pads short rows and drops extra cells silently, so the text itself is counted.
+    // Renderers pad short rows and drop extra cells silently, so the cells are counted in the text.
     for table in tables(text) {
         let widths: Vec<usize> = table.iter().map(|row| cells(row)).collect();
         assert!(table.len() > 2, "a table without rows: {table:?}");
@@ -395,7 +395,7 @@ fn cells(row: &str) -> usize {
 }
 
 #[test]
-fn says_first_what_matters_most() {
+fn most_important_statements_come_first() {
     assert_eq!(
         sample().report().verdict,
         [
@@ -436,13 +436,13 @@ fn says_first_what_matters_most() {
 }
 
 #[test]
-fn reads_right_on_github() {
+fn markdown_renders_correctly_on_github() {
     let links = render(&sample().markdown()).links;
     assert_eq!(links, ["https://docs.nvidia.com/deeplearning/performance/"]);
 }
 
 #[test]
-fn json_is_the_report() {
+fn json_contains_the_report() {
     let report = sample().report();
     let value: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
     assert_eq!(value["schema_version"], 2);
@@ -452,14 +452,14 @@ fn json_is_the_report() {
 }
 
 #[test]
-fn the_same_twice() {
+fn equal_inputs_give_equal_reports() {
     let (a, b) = (sample(), sample());
     assert_eq!(a.markdown(), b.markdown());
     assert_eq!(json(&a.report()), json(&b.report()));
 }
 
 #[test]
-fn many_findings_fold() {
+fn many_findings_are_folded() {
     let mut s = sample();
     for i in 0..15 {
         let title = format!("Finding number {i}");
@@ -533,7 +533,7 @@ fn long_labels_are_bounded() {
 }
 
 #[test]
-fn many_layers_fold_and_are_counted() {
+fn many_layers_are_folded_and_counted() {
     let mut s = Sample::new();
     for i in 0..300 {
         s.site(&format!("layer_{i:03}"), "mm", 0.1, None);
@@ -574,7 +574,7 @@ fn healthy_and_skipped_have_different_messages() {
 }
 
 #[test]
-fn copying_and_graphs_are_said_first() {
+fn dominant_copies_and_graphs_are_reported_first() {
     let mut s = sample();
     s.costed.run.timeline.devices[0].exposed_copy_ns = 39_000_000;
     assert!(s.report().verdict[0].starts_with("Most of the GPU time is copying"));
@@ -634,7 +634,7 @@ fn step_time_is_per_step() {
     let report = s.report();
     assert_eq!((report.summary.steps, report.summary.devices), (4, 2));
     let saving = report.findings[0].saving.as_ref().unwrap();
-    // 16 ms of one device, over the 5 steps of 10 ms that fit into the window of 50 ms.
+    // 16 ms of one device, divided by the 5 steps of 10 ms that fit into the window of 50 ms.
     assert_eq!(saving.step_ns, Some(3.2 * MS));
     assert_eq!(saving.counted_share, 0.2);
     let text = s.markdown();
@@ -659,7 +659,7 @@ fn overlaps_are_printed() {
 }
 
 #[test]
-fn work_a_finding_wants_changed_is_not_left_alone() {
+fn work_with_findings_is_not_listed_as_already_fast() {
     let mut s = sample();
     assert_eq!(s.report().already_fast.len(), 1);
     s.finding(SiteId(1), "Change the head", "head", 1.0);
@@ -670,7 +670,7 @@ fn work_a_finding_wants_changed_is_not_left_alone() {
 }
 
 #[test]
-fn the_backward_of_what_is_to_be_fused_is_not_left_alone() {
+fn backward_of_work_to_be_fused_is_not_listed_as_already_fast() {
     let mut s = sample();
     let forward = s.site("head", "mm", 6.0, None);
     let layer = s.costed.run.sites[1].layer;
@@ -683,7 +683,7 @@ fn the_backward_of_what_is_to_be_fused_is_not_left_alone() {
 }
 
 #[test]
-fn environment_is_warned_about_once() {
+fn recorded_environment_causes_one_warning() {
     let mut s = sample();
     s.costed.run.profile.recorded.environment = true;
     s.costed.run.profile.note("environment_block", "it has one");
@@ -718,7 +718,7 @@ fn setup_has_no_saving() {
 }
 
 #[test]
-fn numbers_that_are_not_numbers_do_no_harm() {
+fn non_finite_numbers_do_not_break_reports() {
     let mut s = sample();
     let saving = s.saving(0);
     (saving.high_ns, saving.low_ns, saving.claimed_ns) = (f64::NAN, f64::INFINITY, f64::NAN);
@@ -731,7 +731,7 @@ fn numbers_that_are_not_numbers_do_no_harm() {
 }
 
 #[test]
-fn users_render_their_own() {
+fn user_templates_are_rendered() {
     let report = sample().report();
     let template = "{% for f in findings %}{{ f.place | md }}: {{ f.saving.counted_high_ns | ns }}{% endfor %}";
     let made = render_template(&report, "mine.txt", template);
@@ -741,7 +741,7 @@ fn users_render_their_own() {
 }
 
 #[test]
-fn faults_of_templates_say_where() {
+fn template_errors_have_a_position() {
     let report = sample().report();
     for (template, line, part) in [
         ("\n\n{{ nothing }}", 3, "undefined"),

@@ -1,5 +1,5 @@
-//! The GPU specs that are built in, held against their own rules, against the silicon's arithmetic
-//! and against published figures; and the choice of a GPU for a profile.
+//! The built-in GPU specs, compared with their own constraints, with the arithmetic of the silicon and
+//! with published figures; and the selection of a GPU for a profile.
 
 use crate::shared;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ fn spec(id: &str) -> &'static Spec {
 // --- the files -----------------------------------------------------------------------------------
 
 #[test]
-fn every_file_loads_without_a_complaint() {
+fn every_file_loads_without_complaints() {
     let (specs, complaints) = load::check_built_in();
     assert_eq!(complaints.render(false), "");
     let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu_specs")).unwrap();
@@ -37,7 +37,7 @@ fn every_file_loads_without_a_complaint() {
 }
 
 #[test]
-fn every_file_says_what_the_report_needs() {
+fn every_file_has_the_data_for_reports() {
     for s in load::built_in() {
         let gpu = &s.gpu;
         let id = &gpu.id;
@@ -77,7 +77,7 @@ fn every_file_says_what_the_report_needs() {
 }
 
 #[test]
-fn a_name_means_one_board_and_an_alias_has_one_default() {
+fn names_are_unique_and_aliases_have_one_default() {
     let mut device_names = BTreeMap::new();
     let mut aliases: BTreeMap<&str, Vec<&Spec>> = BTreeMap::new();
     for s in load::built_in() {
@@ -112,7 +112,7 @@ fn a_name_means_one_board_and_an_alias_has_one_default() {
 }
 
 #[test]
-fn what_people_type_is_understood() {
+fn common_names_are_recognized() {
     for (typed, id) in [
         ("v100", "v100-sxm2-16gb"),
         ("a100", "a100-sxm4-80gb"),
@@ -139,12 +139,11 @@ fn what_people_type_is_understood() {
     }
 }
 
-/// Published peaks follow from SMs, clock and what an SM does per clock; where they do not, the
-/// maker says so.
+/// Published peaks follow from SMs, clock and operations per SM and clock, except for boards with
+/// documented exceptions.
 #[test]
-fn rates_follow_from_the_silicon() {
-    // Marketed below the arithmetic, cut for export or for the product, or on clocks that are not
-    // published.
+fn rates_follow_from_sms_clock_and_throughput() {
+    // Marketed below the arithmetic, limited for export or for the product, or with unpublished clocks.
     const OTHERWISE: &[&str] = &["titan-v", "h20", "h800-sxm", "a10g", "l40", "b300-sxm"];
     let mut checked = 0;
     for s in load::built_in() {
@@ -165,7 +164,7 @@ fn rates_follow_from_the_silicon() {
             (&gpu.tensor_flops, family.tensor, tensor_mhz),
         ] {
             for (dtype, derived) in family::peaks(rates, sms, mhz * 1e6) {
-                // fp64 outside the big chips is printed with one digit.
+                // The fp64 rates of smaller chips are published with one digit.
                 let Some(rate) = ours.get(&dtype).filter(|_| dtype != DType::Fp64) else {
                     continue;
                 };
@@ -183,7 +182,7 @@ fn rates_follow_from_the_silicon() {
 }
 
 #[test]
-fn the_reference_table_is_all_there() {
+fn every_board_of_the_reference_table_has_a_spec() {
     let Some(path) = shared::path("reference/gpu_specs.csv") else {
         return;
     };
@@ -255,7 +254,7 @@ fn compare(s: &Spec, row: &BTreeMap<&str, &str>) {
     );
 }
 
-/// Rows of fields; quotes as RFC 4180 has them.
+/// Parses rows of fields, with quotes as in RFC 4180.
 fn csv(text: &str) -> Vec<Vec<String>> {
     let mut rows = vec![vec![String::new()]];
     let mut quoted = false;
@@ -278,7 +277,7 @@ fn csv(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_spec_can_be_shown() {
+fn specs_can_be_shown() {
     let text = show::show(spec("v100-sxm2-16gb"));
     for part in [
         "V100 SXM2 16GB (v100-sxm2-16gb)\n",
@@ -315,7 +314,7 @@ fn complaints_of(text: &str) -> String {
 }
 
 #[test]
-fn a_small_file_is_enough() {
+fn minimal_files_load() {
     let s = load::parse_source("mine", &Source::new("mine.toml", MINIMAL)).unwrap();
     assert_eq!((s.gpu.id.as_str(), s.gpu.bandwidth), ("mine", 1e12));
     assert_eq!((s.gpu.reachable_math, s.gpu.sms()), (0.80, None));
@@ -323,7 +322,7 @@ fn a_small_file_is_enough() {
 }
 
 #[test]
-fn all_mistakes_come_out_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let text = r#"name = 3
 vendor = "nvida"
 architecture = "Ampere"
@@ -384,7 +383,7 @@ math = 80
 }
 
 #[test]
-fn impossible_values_are_refused() {
+fn impossible_values_are_errors() {
     for (from, to, part) in [
         ("fp32 = 10", "fp32 = -1", "`flops.fp32` cannot be -1.0"),
         ("fp32 = 10", "fp32 = nan", "must be a finite number"),
@@ -464,7 +463,7 @@ fn device_names_of_real_profiles_are_known() {
         ("AMD Instinct MI210", "mi210"),
         ("AMD Instinct MI300X", "mi300x"),
         ("AMD Instinct MI300X VF", "mi300x"),
-        // Other spellings of the same.
+        // Other spellings.
         ("A100-SXM4-40GB", "a100-sxm4-40gb"),
         ("nvidia a100_sxm4_40gb", "a100-sxm4-40gb"),
         ("V100-SXM2-16GB", "v100-sxm2-16gb"),
@@ -478,7 +477,7 @@ fn device_names_of_real_profiles_are_known() {
     }
 }
 
-/// Boards of real profiles that no file in `gpu_specs` describes yet.
+/// Boards of real profiles without a file in `gpu_specs`.
 const WITHOUT_SPEC: &[&str] = &[
     "NVIDIA GeForce RTX 2070 SUPER",
     "NVIDIA GeForce RTX 3070 Ti",
@@ -486,7 +485,7 @@ const WITHOUT_SPEC: &[&str] = &[
 ];
 
 #[test]
-fn real_profiles_resolve() {
+fn gpus_of_real_profiles_are_selected() {
     let Some(files) = shared::profiles() else {
         return;
     };
@@ -535,7 +534,7 @@ fn nsys_devices(path: &Path) -> Vec<Device> {
 }
 
 #[test]
-fn nothing_known_is_nothing_chosen() {
+fn no_gpu_is_selected_without_known_properties() {
     assert_eq!(select::choose(None, &profile(vec![])).unwrap(), None);
     for name in [
         "",
@@ -562,7 +561,7 @@ fn nothing_known_is_nothing_chosen() {
 }
 
 #[test]
-fn the_profile_speaks_for_itself_where_it_can() {
+fn values_of_the_profile_take_precedence() {
     let own = Device {
         sm_count: Some(108),
         bandwidth: Some(1.2e12),
@@ -598,7 +597,7 @@ fn the_profile_speaks_for_itself_where_it_can() {
         said.contains("1200 MHz where the table has 1410 MHz"),
         "{said}"
     );
-    // Within 3 % there is nothing to say.
+    // A difference within 3 % is not mentioned.
     let near = Device {
         sm_count: Some(80),
         bandwidth: Some(898_048_000_000.0),
@@ -629,7 +628,7 @@ fn bandwidth_of_gb10_comes_from_the_table() {
 }
 
 #[test]
-fn another_bin_of_the_same_board_scales() {
+fn rates_scale_with_the_sm_count_of_another_bin() {
     let own = Device {
         sm_count: Some(70),
         bandwidth: Some(912e9),
@@ -637,7 +636,7 @@ fn another_bin_of_the_same_board_scales() {
         ..device("NVIDIA GeForce RTX 3080")
     };
     let gpu = chosen(None, vec![own]).gpu;
-    // 2.9 % more SMs: inside what the published rates are rounded to.
+    // 2.9 % more SMs are within the rounding of published rates.
     assert_eq!((gpu.sm_count, gpu.bandwidth), (70, 912e9));
     let own = Device {
         sm_count: Some(152),
@@ -659,7 +658,7 @@ fn another_bin_of_the_same_board_scales() {
 }
 
 #[test]
-fn a_mig_slice_is_a_part_of_its_board() {
+fn mig_slices_are_parts_of_their_board() {
     let slice = Device {
         sm_count: Some(14),
         bandwidth: Some(1555.2e9),
@@ -682,7 +681,7 @@ fn a_mig_slice_is_a_part_of_its_board() {
 }
 
 #[test]
-fn an_unlisted_gpu_is_derived_and_said_to_be() {
+fn unlisted_gpus_are_derived_with_a_remark() {
     let own = Device {
         compute_capability: Some((8, 6)),
         sm_count: Some(28),
@@ -712,7 +711,7 @@ fn an_unlisted_gpu_is_derived_and_said_to_be() {
 }
 
 #[test]
-fn nameless_amd_gpus_are_told_by_their_attributes() {
+fn nameless_amd_gpus_are_identified_by_their_attributes() {
     let mi300 = Device {
         compute_capability: Some((9, 4)),
         sm_count: Some(304),
@@ -734,7 +733,7 @@ fn nameless_amd_gpus_are_told_by_their_attributes() {
 }
 
 #[test]
-fn what_is_asked_for_wins_whole() {
+fn gpu_option_takes_precedence_with_all_values() {
     let v100 = Device {
         sm_count: Some(80),
         bandwidth: Some(8e11),
@@ -749,17 +748,17 @@ fn what_is_asked_for_wins_whole() {
     assert!(
         choice.remarks[0].starts_with("What if: the profile was taken on Tesla V100-SXM2-16GB")
     );
-    // The same board: the table's numbers, not the profile's.
+    // For the same board, the table's values are used, not the profile's.
     let choice = chosen(Some("v100-sxm2-16gb"), vec![v100.clone()]);
     assert_eq!((choice.how, choice.gpu.bandwidth), (How::Asked, 9e11));
     assert!(choice.remarks.is_empty());
-    // No device in the profile: nothing to disagree with.
+    // Without a device in the profile there is no contradiction.
     let choice = chosen(Some("t4"), vec![]);
     assert_eq!((choice.how, choice.remarks.len()), (How::Asked, 0));
 }
 
 #[test]
-fn an_alias_takes_the_board_the_profile_names() {
+fn aliases_select_the_board_named_by_the_profile() {
     let choice = chosen(Some("v100"), vec![device("Tesla V100-PCIE-32GB")]);
     assert_eq!(
         (choice.gpu.id.as_str(), choice.how),
@@ -785,7 +784,7 @@ fn an_alias_takes_the_board_the_profile_names() {
 }
 
 #[test]
-fn the_busiest_device_is_judged() {
+fn busiest_device_is_selected() {
     let mut profile = profile(vec![
         Device {
             sm_count: Some(0),
@@ -814,7 +813,7 @@ fn the_busiest_device_is_judged() {
 }
 
 #[test]
-fn an_unknown_name_gets_the_nearest() {
+fn unknown_names_get_the_nearest_suggestion() {
     let error = select::choose(Some("v10"), &profile(vec![])).unwrap_err();
     let said = error.to_string();
     assert!(
@@ -837,7 +836,7 @@ fn an_unknown_name_gets_the_nearest() {
 }
 
 #[test]
-fn a_file_can_be_asked_for() {
+fn gpu_option_accepts_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
     std::fs::write(&path, MINIMAL).unwrap();

@@ -1,4 +1,4 @@
-//! Rules, GPU specs and operator costs: how they are loaded and evaluated, and what they keep to.
+//! Rules, GPU specs and operator costs: loading, evaluation and conventions.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,

@@ -1,7 +1,7 @@
-//! The reference cases of operator costs, each priced three ways: as the operator with its own
-//! arguments, as PyTorch's profiler records that call, and as a PyProf marker.
+//! The reference cases of operator costs, each evaluated in three ways: as the operator with its
+//! arguments, as PyTorch's profiler records the call, and as a PyProf marker.
 //!
-//! They are in `reference/golden_ops.json` below the folder `PYPROF_ADVISE_SHARED` names.
+//! They are in `reference/golden_ops.json` below the folder named by `PYPROF_ADVISE_SHARED`.
 
 use crate::shared;
 use pyprof_advise::base::DType;
@@ -9,7 +9,7 @@ use pyprof_advise::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor}
 use pyprof_advise::cost::{Dims, OpCost, Role, UnknownCost, ops};
 use serde_json::Value;
 
-/// Cases we cannot price, with the reason. The test fails when one of them starts to pass.
+/// Cases without a known cost, with the reason. The test fails when one of them starts to pass.
 const NOT_YET: &[(&str, &str)] = &[
     (
         "memcpy_DtoD",
@@ -28,7 +28,7 @@ const NOT_YET: &[(&str, &str)] = &[
 const NO_STRIDE: &str = "the marker holds neither stride nor padding: another output size follows";
 const NO_DIM: &str = "the marker holds no dimension: a whole reduction follows";
 
-/// Markers that hold other arguments than the call they stand for, so another price is right.
+/// Markers whose arguments differ from those of their call, so that another cost is correct.
 const MARKER_DIFFERS: &[(&str, &str)] = &[
     ("conv_transpose2d_s2_fwd", NO_STRIDE),
     ("conv_transpose2d_s2_dgrad", NO_STRIDE),
@@ -46,13 +46,13 @@ const MARKER_DIFFERS: &[(&str, &str)] = &[
     ("red_max_dim_values_indices", NO_DIM),
 ];
 
-/// Records that hold less than the call: lists of tensors without element types.
+/// Records with less data than the call: lists of tensors without element types.
 const RECORD_DIFFERS: &[(&str, &str)] = &[(
     "cat_mixed_dtype_promotes",
     "a list's element types are not recorded, and here they differ",
 )];
 
-/// An operator call and how it reached us.
+/// An operator call and its source.
 struct Call {
     op: OpName,
     args: OpArgs,
@@ -74,7 +74,7 @@ impl Call {
 }
 
 #[test]
-fn every_reference_case_costs_what_it_should() {
+fn reference_cases_have_the_expected_costs() {
     let Some(path) = shared::path("reference/golden_ops.json") else {
         return;
     };
@@ -123,7 +123,7 @@ fn copies_within_a_device_are_read_and_written() {
 }
 
 #[test]
-fn views_are_no_operators() {
+fn views_are_not_operators() {
     for name in [
         "view",
         "t",
@@ -154,7 +154,7 @@ fn compare(case: &Value, call: &Call, marker: bool) -> Result<(), String> {
         _ => None,
     };
     let (flops, bytes) = match role {
-        // With the forward's arguments a call is all its gradients; the case is one of them.
+        // With the forward's arguments, a call computes all gradients; the case is one of them.
         Some(role) if marker => {
             let part = cost.roles.iter().find(|r| r.role == role);
             let part = part.ok_or(format!("no {role:?} in {cost:?}"))?;
@@ -234,7 +234,7 @@ fn positional(values: impl Iterator<Item = ArgValue>) -> Vec<Arg> {
     values.map(|value| Arg { name: None, value }).collect()
 }
 
-/// Arguments a case describes in words: a collective's message, a recurrent layer's sizes.
+/// Arguments that a case describes in words: a collective's message, a recurrent layer's sizes.
 fn described(case: &Value) -> Vec<Arg> {
     let s = &case["scalars"];
     let keyword = |name: &str, value| Arg {
@@ -298,7 +298,7 @@ fn signed(v: &Value) -> Vec<i64> {
         .collect()
 }
 
-/// The call as PyTorch's profiler writes it.
+/// The call as recorded by PyTorch's profiler.
 fn by_record(case: &Value) -> Option<Call> {
     let record = case.get("kineto_args").filter(|r| r.is_object())?;
     let at = |field: &str, i: usize| record[field].get(i).cloned().unwrap_or_default();
@@ -327,7 +327,7 @@ fn by_record(case: &Value) -> Option<Call> {
     items.extend(described(case));
     let mut call = call(case, operator(case), items);
     if case["kineto_has_element_dtype"] == false {
-        // What the kernel's name would prove.
+        // The type in the kernel's name.
         call.default_dtype = by_arguments(case).args.tensors().find_map(|t| t.dtype);
     }
     Some(call)
@@ -360,7 +360,7 @@ fn literal(text: &str) -> ArgValue {
         .map_or_else(|_| ArgValue::Str(text.into()), ArgValue::Float)
 }
 
-/// The call as a PyProf marker: always the forward's arguments.
+/// The call as a PyProf marker: always with the forward's arguments.
 fn by_marker(case: &Value) -> Option<Call> {
     let text = case["pyprof"]["marker"].as_str()?;
     let json = text
@@ -394,7 +394,7 @@ fn by_marker(case: &Value) -> Option<Call> {
     let mut call = call(case, op, items.collect());
     call.args_from_forward = call.direction == Direction::Bprop;
     if call.op.name == "to" {
-        // The marker drops the type; the kernel's name proves it.
+        // The marker has no type; the kernel's name does.
         call.default_dtype = case["outputs"][0]["dtype"].as_str().and_then(DType::parse);
     }
     Some(call)

@@ -1,5 +1,5 @@
-//! What every built-in rule keeps to, beyond what loading it checks: where it comes from, what its
-//! tests cover, what its advice changes, and that no idle time is sold where it is no evidence.
+//! The conventions of built-in rules, beyond those that loading checks: sources, coverage of their
+//! tests, the work that advice changes, and that idle time is claimed only if it is reliable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use pyprof_advise::base::glob::Glob;
 use pyprof_advise::facts;
 use pyprof_advise::judge::{Rule, RuleSet, SavingKind, rule::Expect};
 
-/// Rules whose condition names a fact a profile may lack and that are judged all the same, and why.
+/// Rules that are evaluated although a fact in their condition may be absent, with the reason.
 const JUDGED_ANYWAY: &[(&str, &str)] = &[(
     "parallelism/register-spill",
     "asks for local memory with `has`: where a trace lacks it, no kernel is suspect",
@@ -23,7 +23,7 @@ const REWRITING: &[&str] = &[
     "tensor-cores",
 ];
 
-/// Rules of these categories without a `changes` key, and why.
+/// Rules of these categories without a `changes` key, with the reason.
 const CHANGES_NOTHING: &[(&str, &str)] = &[
     (
         "fusion/graph-breaks",
@@ -47,7 +47,7 @@ const CHANGES_NOTHING: &[(&str, &str)] = &[
     ),
 ];
 
-/// Findings of idle time that need no trusted idle time, and why.
+/// Findings about idle time that do not require trusted idle time, with the reason.
 const CLAIM_NO_IDLE: &[(&str, &str)] = &[(
     "host/loader-in-training-process",
     "says what it saw, and claims time only where idle time is evidence",
@@ -57,7 +57,7 @@ fn rules() -> RuleSet {
     RuleSet::builtin().unwrap_or_else(|complaints| panic!("{complaints}"))
 }
 
-/// The reason for an exception; each list is one of rules that exist and need it.
+/// Whether a rule is in a list of exceptions; all rules in such a list must exist and need it.
 fn excepted(list: &[(&str, &str)], rule: &Rule) -> bool {
     list.iter().any(|(id, reason)| {
         assert!(reason.len() > 20, "{id}: no reason");
@@ -70,7 +70,7 @@ fn missing(list: &[(&str, &str)], needed: &BTreeSet<String>) -> Vec<String> {
     idle.map(|(id, _)| (*id).to_owned()).collect()
 }
 
-/// Facts of the conditions that a profile may lack.
+/// Facts in the conditions that may be absent from a profile.
 fn may_be_absent(rule: &Rule) -> BTreeSet<&'static str> {
     let mut uses = rule.condition_uses();
     if let Some(enough) = &rule.require {
@@ -81,7 +81,7 @@ fn may_be_absent(rule: &Rule) -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn every_rule_names_public_sources() {
+fn rules_name_public_sources() {
     for rule in rules().rules() {
         assert!(!rule.references.is_empty(), "{}: no references", rule.id);
         let distinct: BTreeSet<&String> = rule.references.iter().collect();
@@ -98,7 +98,7 @@ fn every_rule_names_public_sources() {
 }
 
 #[test]
-fn every_param_says_what_it_is() {
+fn params_are_documented() {
     for rule in rules().rules() {
         for (name, param) in &rule.params {
             assert!(
@@ -112,7 +112,7 @@ fn every_param_says_what_it_is() {
 }
 
 #[test]
-fn every_rule_tests_firing_silent_and_missing_facts() {
+fn rules_have_tests_for_firing_silent_and_missing_facts() {
     let mut wrong = Vec::new();
     let mut without = BTreeSet::new();
     for rule in rules().rules() {
@@ -182,7 +182,8 @@ fn string_values_used_by_one_rule_are_allowed_values() {
     }
 }
 
-/// Who judges the capture must reach everybody who sells idle time, those written later too.
+/// The rules that check the capture must be able to veto all rules that claim idle time, including
+/// future ones.
 #[test]
 fn idle_rules_require_trusted_idle_time() {
     let rules = rules();

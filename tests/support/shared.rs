@@ -1,10 +1,10 @@
 //! Real profiles and reference tables, which are too large for the repository.
 //!
-//! The environment variable `PYPROF_ADVISE_SHARED` names the folder that holds `profiles`,
-//! `profiles_pairs`, `host_profiles`, `attacks` and `reference`. A test that cannot run says so on a
-//! line of its own, past the capturing of `cargo test`; `.ci/skipped` counts these lines.
+//! The environment variable `PYPROF_ADVISE_SHARED` names the folder that contains `profiles`,
+//! `profiles_pairs`, `host_profiles`, `attacks` and `reference`. A skipped test prints a line that
+//! `cargo test` does not capture; `.ci/skipped` counts these lines.
 
-// Each test program uses its part of this.
+// Each test program uses a part of this module.
 #![allow(dead_code)]
 #![allow(
     clippy::unwrap_used,
@@ -23,11 +23,11 @@ pub(crate) fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("unnamed");
     let line = format!("skipped: {}::{test}: {reason}\n", env!("CARGO_CRATE_NAME"));
-    // `eprintln!` would be captured, and thrown away because the test passes.
+    // `eprintln!` would be captured, and discarded because the test passes.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// The path of something below the shared folder, or `None` after counting the test as skipped.
+/// The path of a file or folder in the shared folder, or `None` after counting the test as skipped.
 pub(crate) fn path(below: &str) -> Option<PathBuf> {
     let path = path_if_set(below);
     if path.is_none() {
@@ -36,15 +36,15 @@ pub(crate) fn path(below: &str) -> Option<PathBuf> {
     path
 }
 
-/// As [`path`], for tests that need not be skipped: they have other files to run on.
+/// As [`path`], for tests that are not skipped because they have other files to run on.
 pub(crate) fn path_if_set(below: &str) -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os(VARIABLE)?).join(below);
     assert!(path.exists(), "{VARIABLE}: there is no {}", path.display());
     Some(path)
 }
 
-/// The path of a real profile, or `None` after counting the test as skipped. Where the variable is not
-/// set, the scrubbed copy in `fixtures/real` stands in.
+/// The path of a real profile, or `None` after counting the test as skipped. If the variable is not
+/// set, the scrubbed copy in `fixtures/real` is used.
 pub(crate) fn profile(name: &str) -> Option<PathBuf> {
     let below = format!("profiles/{name}");
     let copy = fixtures().join(name);
@@ -57,13 +57,13 @@ pub(crate) fn profile(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Every real profile in order of path, those in folders of several ranks included, or `None` after
+/// All real profiles sorted by path, including those in folders of several ranks, or `None` after
 /// counting the test as skipped.
 pub(crate) fn profiles() -> Option<Vec<PathBuf>> {
     Some(files(&path("profiles")?))
 }
 
-/// As [`profiles`], and those of the repository where the variable is not set.
+/// As [`profiles`]; the profiles of the repository if the variable is not set.
 pub(crate) fn profiles_or_fixtures() -> Vec<PathBuf> {
     files(&path_if_set("profiles").unwrap_or_else(fixtures))
 }

@@ -91,7 +91,7 @@ fn content(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     all
 }
 
-// ------------------------------------------------------------------------------- nsys, as meant
+// --------------------------------------------------------------------------- valid nsys exports
 
 #[test]
 fn small_export_is_read_completely() {
@@ -657,7 +657,7 @@ fn nvprof_markers_are_paired_by_id() {
     assert!(note(&p, "rows_skipped").unwrap().contains("never began"));
 }
 
-// ------------------------------------------------------------------------------------ wrong files
+// ------------------------------------------------------------------------------------ other files
 
 fn refused(path: &Path) -> String {
     let error = open(path).expect_err("must be refused");

@@ -1,4 +1,4 @@
-//! The rules and commands written out in the documents: they load, pass and run.
+//! The rules and commands in the documents load, pass and run.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use pyprof_advise::judge::keys::{CASE_KEYS, FIX_KEYS, KEYS};
 use super::{fresh, markdown, playground, read, run, said};
 
 const GUIDE: &str = "docs/writing-rules.md";
-/// Lines of an output that are shown.
+/// Maximum number of lines of an output in a document.
 const SHOWN: usize = 13;
 
 /// The rule files of a document.
@@ -35,7 +35,7 @@ pub(crate) fn files(document: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The commands of a document without the program's name: whole lines of code blocks, and inline
+/// The commands of a document without the program's name: complete lines of code blocks, and inline
 /// code that is a command or an option for the example profile.
 fn commands(document: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
@@ -58,7 +58,7 @@ fn commands(document: &str) -> Vec<String> {
             commands.push(format!("net.sqlite {span}"));
         }
     }
-    // `--template FILE` names a kind of value: it is a form, not a command.
+    // `--template FILE` has a placeholder for a value: it is a form, not a command.
     let placeholder = |word: &str| word.bytes().all(|b| b.is_ascii_uppercase());
     commands.retain(|command| !command.split_whitespace().any(placeholder));
     commands.iter().map(|c| c.trim().to_owned()).collect()
@@ -70,7 +70,7 @@ fn rules_in_documents_load_and_pass() {
         let folder = playground(&[document]);
         let found = rules(&read(document));
         assert!(!found.is_empty(), "{document} shows no rule");
-        // A folder of rules is given whole, as its category folders make the ids.
+        // The ids of rules in a folder depend on its category folders, so it is passed as a whole.
         let mut paths: Vec<String> = found
             .into_iter()
             .map(|(path, _)| match path.split_once('/') {
@@ -122,7 +122,7 @@ fn commands_in_documents_run() {
 }
 
 #[test]
-fn the_guide_explains_every_key() {
+fn guide_explains_every_key() {
     let guide = read(GUIDE);
     for key in KEYS.iter().chain(FIX_KEYS).chain(CASE_KEYS) {
         assert!(
@@ -135,7 +135,7 @@ fn the_guide_explains_every_key() {
     }
 }
 
-/// `<!-- run: ARGUMENTS -->` stands before what that command prints, `<!-- /run -->` after it.
+/// The output between `<!-- run: ARGUMENTS -->` and `<!-- /run -->` is that of the command.
 #[test]
 fn outputs_in_the_guide_are_fresh() {
     let guide = read(GUIDE);
@@ -147,7 +147,7 @@ fn outputs_in_the_guide_are_fresh() {
         };
         let command = command.trim_end_matches(" -->");
         let arguments: Vec<&str> = command.split_whitespace().collect();
-        // What is shown may be a complaint, so any outcome is fine here.
+        // The output may be an error message, so any exit status is accepted.
         let output = run(folder.path(), &arguments);
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8(text).unwrap();
@@ -163,7 +163,7 @@ fn outputs_in_the_guide_are_fresh() {
 }
 
 #[test]
-fn a_new_rule_passes_its_own_tests() {
+fn new_rules_pass_their_own_tests() {
     let folder = playground(&[]);
     said(folder.path(), &["rules", "new", "fusion/my-idea"]);
     let text = fs::read_to_string(folder.path().join("rules/fusion/my-idea.toml")).unwrap();

@@ -1,8 +1,8 @@
-//! Markdown, written and looked at.
+//! Writes and checks Markdown.
 
 use comrak::nodes::NodeValue;
 
-/// Our own words as a table cell: inline code stays code, everything else stands for itself.
+/// Text of the program as a table cell: inline code stays code, everything else is escaped.
 pub(crate) fn cell(text: &str) -> String {
     let mut out = String::new();
     let mut in_code = false;
@@ -46,7 +46,7 @@ pub(crate) fn codes<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String
     codes.join(", ")
 }
 
-/// A table; numeric columns (`:` at the end of the heading) stand to the right.
+/// A table; numeric columns (`:` at the end of the heading) are aligned to the right.
 pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let names: Vec<String> = headings
@@ -65,7 +65,7 @@ pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String
     out
 }
 
-/// A page inside another: its headings `levels` deeper, code left alone.
+/// A page for inclusion in another: its headings are `levels` deeper, code is unchanged.
 pub(crate) fn deeper(page: &str, levels: usize) -> String {
     let mut out = String::new();
     let mut fence = false;
@@ -87,8 +87,8 @@ fn options() -> comrak::Options<'static> {
     options
 }
 
-/// What would not show as it was meant: raw HTML, ragged tables, links that lead nowhere, code
-/// blocks that are never closed.
+/// Mistakes that would not render as intended: raw HTML, ragged tables, broken links, unclosed code
+/// blocks.
 pub(crate) fn complaints(markdown: &str) -> Vec<String> {
     let arena = comrak::Arena::new();
     let document = comrak::parse_document(&arena, markdown, &options());
@@ -144,7 +144,7 @@ fn plain<'a>(node: &'a comrak::nodes::AstNode<'a>) -> String {
     text
 }
 
-/// Rows with more or fewer cells than their table: renderers drop or add cells without a word.
+/// Rows with more or fewer cells than their table, in which renderers silently drop or add cells.
 fn ragged(markdown: &str) -> Vec<String> {
     let mut width = None;
     let mut fence = false;
@@ -191,7 +191,7 @@ pub(crate) fn spans(markdown: &str) -> Vec<String> {
         .collect()
 }
 
-/// The document with what stands between `<!-- name -->` and `<!-- /name -->` replaced.
+/// The document with the text between `<!-- name -->` and `<!-- /name -->` replaced.
 pub(crate) fn with_block(document: &str, name: &str, body: &str) -> String {
     let (open, close) = (format!("<!-- {name} -->\n"), "<!-- /");
     let (before, rest) = document
@@ -204,7 +204,7 @@ pub(crate) fn with_block(document: &str, name: &str, body: &str) -> String {
 }
 
 #[test]
-fn cells_keep_their_words() {
+fn cells_keep_their_text() {
     assert_eq!(
         cell("a|b `c|d_` 2*m*n <x> [n] _y x_y"),
         "a\\|b `c\\|d_` 2\\*m\\*n &lt;x&gt; \\[n\\] \\_y x_y"
@@ -214,7 +214,7 @@ fn cells_keep_their_words() {
 }
 
 #[test]
-fn bad_pages_are_noticed() {
+fn mistakes_in_pages_are_found() {
     for bad in [
         "a <b>c</b>",
         "| a |\n| --- |\n| b | c |\n",

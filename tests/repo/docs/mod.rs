@@ -1,7 +1,7 @@
-//! The documents say what the program does: generated pages are as the program would write them now,
-//! examples load and pass, commands run.
+//! The documents describe the program: generated pages are up to date, examples load and pass, commands
+//! run.
 //!
-//! `PYPROF_ADVISE_BLESS=1 cargo test fresh` renews what is generated.
+//! `PYPROF_ADVISE_BLESS=1 cargo test fresh` renews generated files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ mod readme;
 
 const BLESS: &str = "PYPROF_ADVISE_BLESS";
 
-/// A page that is generated whole, and what makes it.
+/// A generated page, and the function that generates it.
 type Page = (&'static str, fn() -> String);
 
 const GENERATED: &[Page] = &[
@@ -32,7 +32,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_default()
 }
 
-/// Compares a file of the repository with what it should be; renews it when asked to.
+/// Compares a file of the repository with its expected content; renews it if requested.
 fn fresh(file: &str, want: &str) {
     let have = read(file);
     if have == want {
@@ -53,7 +53,7 @@ fn fresh(file: &str, want: &str) {
     );
 }
 
-/// Runs the program as a person would, in a folder, without a terminal.
+/// Runs the program in a folder, without a terminal.
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
         .args(arguments)
@@ -65,7 +65,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What a run that must succeed says.
+/// The output of a run that must succeed.
 fn said(folder: &Path, arguments: &[&str]) -> String {
     let output = run(folder, arguments);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -79,8 +79,8 @@ fn said(folder: &Path, arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// A folder with everything the commands of the documents name: the example profile, the examples
-/// as files, a GPU of one's own.
+/// A folder with every file that the commands of the documents name: the example profile, the examples
+/// as files, a custom GPU.
 fn playground(documents: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -115,7 +115,7 @@ fn generated_pages_are_fresh() {
 }
 
 #[test]
-fn generated_pages_render_as_they_are_meant() {
+fn generated_pages_render_without_mistakes() {
     for (file, make) in GENERATED {
         let complaints = markdown::complaints(&make());
         assert!(complaints.is_empty(), "{file}:\n{}", complaints.join("\n"));
@@ -123,7 +123,7 @@ fn generated_pages_render_as_they_are_meant() {
 }
 
 #[test]
-fn handwritten_pages_render_as_they_are_meant() {
+fn handwritten_pages_render_without_mistakes() {
     for file in [
         "README.md",
         "docs/capture.md",
@@ -141,7 +141,7 @@ fn handwritten_pages_render_as_they_are_meant() {
 }
 
 #[test]
-fn every_rule_fact_operator_and_gpu_has_its_line() {
+fn every_rule_fact_operator_and_gpu_is_listed() {
     let [rules, facts, costs, gpus] = [0, 1, 2, 3].map(|i: usize| GENERATED[i].1());
     let set = pyprof_advise::judge::RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
     for rule in set.rules() {

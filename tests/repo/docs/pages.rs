@@ -1,4 +1,4 @@
-//! The generated pages, from the tables the program itself uses.
+//! The generated pages, from the tables that the program uses.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -79,12 +79,12 @@ fn index_row(rule: &Rule) -> Vec<String> {
     ]
 }
 
-/// The anchor GitHub and GitLab give a heading that is an id.
+/// The anchor that GitHub and GitLab assign to a heading that is an id.
 fn anchor(id: &str) -> String {
     id.replace('/', "")
 }
 
-/// The rule's own page, under its id: ids are permanent, titles are not.
+/// Appends the section of a rule, under its id: ids are permanent, titles are not.
 fn section(page: &mut String, rule: &Rule) {
     let own = judge::explain(rule);
     let (title, rest) = own.split_once('\n').unwrap_or((&own, ""));
@@ -128,7 +128,7 @@ pub(crate) fn facts() -> String {
     page
 }
 
-/// Which rules may use facts of a prefix.
+/// The rules that may use facts of a prefix.
 fn readers(prefix: &str) -> String {
     let readers: Vec<&str> = MemberKind::ALL
         .iter()

@@ -4,7 +4,7 @@ use pyprof_advise::formats::FORMATS;
 
 use super::{fresh, markdown, read, root, said};
 
-/// The commands a newcomer is given, from the blocks before the first section.
+/// The first commands for new users, from the blocks before the first section.
 fn first_commands(readme: &str) -> Vec<String> {
     let opening = readme.split("\n## ").next().unwrap_or_default();
     let blocks = markdown::blocks(opening);
@@ -14,7 +14,7 @@ fn first_commands(readme: &str) -> Vec<String> {
         .collect()
 }
 
-/// The report's opening: the verdict, and the table of findings.
+/// The start of the report: the verdict and the table of findings.
 fn sample() -> String {
     let report = said(root(), &["fixtures/net.sqlite", "--gpu", "v100"]);
     let verdict = report.split("\n\n").nth(1).unwrap_or_default();
@@ -39,7 +39,7 @@ fn generated_blocks_of_the_readme_are_fresh() {
 }
 
 #[test]
-fn the_first_commands_are_what_ci_runs() {
+fn first_commands_are_those_that_ci_runs() {
     let commands = first_commands(&read("README.md"));
     assert_eq!(commands.len(), 2, "{commands:?}");
     let quiet = read(".ci/run")
@@ -68,7 +68,7 @@ fn every_output_format_has_a_row_in_the_readme() {
 }
 
 #[test]
-fn the_figures_are_true() {
+fn figures_in_the_readme_are_correct() {
     let readme = read("README.md");
     let boards = pyprof_advise::gpu::select::list().len();
     let manifest = read("Cargo.toml");

@@ -1,11 +1,11 @@
-//! The examples of docs/clusters.md, run as they are printed there.
+//! The examples of docs/clusters.md, run exactly as printed there.
 
 use assert_cmd::Command;
 
 use super::four_ranks;
 use crate::cli_sandbox::{ROOT, Sandbox, has};
 
-/// The code block behind `<!-- example: NAME -->`.
+/// The code block after `<!-- example: NAME -->`.
 fn example(name: &str) -> String {
     let page = std::fs::read_to_string(format!("{ROOT}/docs/clusters.md")).unwrap();
     let (_, after) = page
@@ -15,7 +15,7 @@ fn example(name: &str) -> String {
     block.split_once('\n').unwrap().1.to_owned()
 }
 
-/// A program in the sandbox's folder that finds pyprof-advise as a shell would.
+/// A program in the sandbox's folder, with pyprof-advise in its PATH.
 fn program(sandbox: &Sandbox, name: &std::ffi::OsStr) -> Command {
     let advise = assert_cmd::cargo::cargo_bin("pyprof-advise");
     let mut path = vec![advise.parent().unwrap().to_owned()];
@@ -35,7 +35,7 @@ fn python(sandbox: &Sandbox) -> Command {
     program(sandbox, &python.unwrap_or_else(|| "python3".into()))
 }
 
-/// Whether Python has a module; says so when a test is skipped for the lack of it.
+/// Whether Python has a module; without it, the test is reported as skipped.
 fn has_module(sandbox: &Sandbox, module: &str) -> bool {
     let import = python(sandbox)
         .args(["-c", &format!("import {module}")])
@@ -62,12 +62,12 @@ fn runs(sandbox: &Sandbox, script: &str) -> String {
     text(&output.stdout)
 }
 
-/// Without the column names that DuckDB draws a frame around.
+/// Prints results without the column names, which DuckDB frames.
 const RUN_SQL: &str = "import duckdb, sys\n\
     for row in duckdb.sql(open('query.sql').read()).fetchall(): print(*row, sep='|')\n";
 
 #[test]
-fn duckdb_finds_the_rank_that_computes_longer() {
+fn duckdb_query_finds_the_rank_that_computes_longer() {
     let sandbox = four_ranks();
     if !has_module(&sandbox, "duckdb") {
         return;
@@ -75,12 +75,12 @@ fn duckdb_finds_the_rank_that_computes_longer() {
     sandbox.fine("export reports -o sites.csv --quiet");
     sandbox.write("query.sql", &example("duckdb"));
     let rows = runs(&sandbox, RUN_SQL);
-    // Rank 2 takes 4.8 ms in the product, the others 3.0 ms; waiting in collectives is no work.
+    // Rank 2 takes 4.8 ms in the product, the others 3.0 ms; waiting in collectives is not work.
     assert_eq!(
         rows.lines().collect::<Vec<_>>(),
         ["aten::mm|None|unknown|2|4.8|3.0|1.8|4"]
     );
-    // The page converts the table to Parquet in one line.
+    // The page has one line that converts the table to Parquet.
     let page = std::fs::read_to_string(format!("{ROOT}/docs/clusters.md")).unwrap();
     let convert = "COPY (FROM 'sites.csv') TO 'sites.parquet'";
     assert!(page.contains(convert));
@@ -92,7 +92,7 @@ fn duckdb_finds_the_rank_that_computes_longer() {
     assert_eq!(runs(&sandbox, &types), "rank BIGINT\ntime_ns BIGINT\n");
 }
 
-/// The traces where the examples look for them, and the folder of reports not there yet.
+/// The traces at the paths that the examples use, without the folder of reports.
 fn traces() -> Sandbox {
     let sandbox = four_ranks();
     std::fs::create_dir(sandbox.at("traces")).unwrap();
@@ -104,7 +104,7 @@ fn traces() -> Sandbox {
     sandbox
 }
 
-/// What an example leaves in `reports/` merges to what all profiles give, but for where they were.
+/// Checks that the reports of an example merge to the report of all profiles, except for paths.
 fn merges_to_the_same(sandbox: &Sandbox) {
     let [mut merged, mut whole] =
         ["merge reports --quiet", "traces --quiet"].map(|line| sandbox.report(line));
@@ -117,7 +117,7 @@ fn merges_to_the_same(sandbox: &Sandbox) {
 
 #[test]
 #[cfg(unix)]
-fn the_task_of_a_slurm_array_judges_its_rank() {
+fn slurm_array_tasks_analyze_their_rank() {
     let sandbox = traces();
     for rank in 0..4 {
         let from = sandbox.at("traces").join(format!("trace_{rank}.json"));
@@ -134,7 +134,7 @@ fn the_task_of_a_slurm_array_judges_its_rank() {
 
 #[test]
 #[ignore = "starts Ray, which takes its time: cargo test --test export -- --ignored"]
-fn ray_judges_every_rank() {
+fn ray_analyzes_every_rank() {
     let sandbox = traces();
     if has_module(&sandbox, "ray") {
         runs(&sandbox, &example("ray"));
@@ -144,7 +144,7 @@ fn ray_judges_every_rank() {
 
 #[test]
 #[ignore = "starts Spark, which takes its time: cargo test --test export -- --ignored"]
-fn spark_judges_every_rank_and_reads_the_table() {
+fn spark_analyzes_every_rank_and_reads_the_table() {
     let sandbox = traces();
     if !has_module(&sandbox, "pyspark") {
         return;
@@ -153,7 +153,7 @@ fn spark_judges_every_rank_and_reads_the_table() {
     merges_to_the_same(&sandbox);
     sandbox.fine("export reports -o sites.csv --quiet");
     let shown = runs(&sandbox, &example("spark-query"));
-    // The product of rank 2 leads.
+    // The product of rank 2 comes first.
     let first = shown
         .lines()
         .find(|line| line.contains("aten::mm"))

@@ -1,5 +1,5 @@
-//! The page in a real browser, where there is one: it runs without a complaint, shows what it should,
-//! stays usable with a hundred thousand sites, and runs nothing that came from a profile.
+//! The page in a real browser, if one is installed: no errors on the console, complete content, usable
+//! with a hundred thousand sites, and no execution of text from a profile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ const NAMES: [&str; 4] = [
     "google-chrome",
     "google-chrome-stable",
 ];
-/// A browser that hangs must not hang the tests.
+/// Time limit for a browser that hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn browser() -> Option<PathBuf> {
@@ -30,11 +30,11 @@ fn browser() -> Option<PathBuf> {
     found
 }
 
-/// What a page became.
+/// The result of loading a page.
 struct Shown {
     /// The document after its scripts ran.
     dom: String,
-    /// What the browser complained about.
+    /// The messages on the console.
     console: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ fn show_report(browser: &Path, report: &Report) -> Shown {
 }
 
 #[test]
-fn the_page_of_the_example_is_whole() {
+fn page_of_the_example_is_complete() {
     let Some(browser) = browser() else { return };
     let report = example();
     let dom = show_report(&browser, &report).dom;
@@ -123,9 +123,9 @@ fn the_page_of_the_example_is_whole() {
 }
 
 #[test]
-fn pages_of_real_profiles_run_clean() {
+fn pages_of_real_profiles_run_without_errors() {
     let Some(browser) = browser() else { return };
-    // One browser start each: a few of all kinds are enough here.
+    // Each page starts a browser, so only some are tested.
     for (name, report) in reports().step_by(6) {
         println!("{name}");
         show_report(&browser, &report);

@@ -1,9 +1,9 @@
-//! What a well-made report looks like, per format. Each function panics where one is not.
+//! Checks that a report is well-formed, per format. Each function panics if it is not.
 
 use comrak::nodes::NodeValue;
 use comrak::{Arena, Options, parse_document};
 
-/// GitHub's dialect, plus the extensions that could trip over stray text.
+/// GitHub's dialect, plus extensions that stray text could trigger.
 fn github() -> Options<'static> {
     let mut options = Options::default();
     options.extension.table = true;
@@ -15,7 +15,7 @@ fn github() -> Options<'static> {
     options
 }
 
-/// Markdown that GitHub and GitLab render as meant. Gives the links in it.
+/// Checks that GitHub and GitLab render the Markdown as intended. Returns the links in it.
 pub(super) fn markdown(text: &str) -> Vec<String> {
     let arena = Arena::new();
     let mut links = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn markdown(text: &str) -> Vec<String> {
     let opened = text.lines().filter(|l| *l == "<details>").count();
     let closed = text.lines().filter(|l| *l == "</details>").count();
     assert_eq!(opened, closed, "a fold is not closed");
-    // A renderer pads short rows and drops extra cells silently, so the text itself is counted.
+    // Renderers pad short rows and drop extra cells silently, so the cells are counted in the text.
     let lines: Vec<&str> = text.lines().collect();
     for table in lines.chunk_by(|a, b| a.starts_with('|') == b.starts_with('|')) {
         if !table[0].starts_with('|') {
@@ -80,7 +80,7 @@ fn cells(row: &str) -> usize {
     unescaped.matches('|').count() - 1
 }
 
-/// A pie with one number per quoted label.
+/// Checks that a chart is a pie with one number per quoted label.
 fn mermaid(chart: &str) {
     let mut lines = chart.lines();
     let head = lines.next().unwrap();
@@ -100,7 +100,7 @@ fn mermaid(chart: &str) {
     assert!(labels.len() > 1, "{chart}");
 }
 
-/// Nothing that moves a cursor, hides or reorders text.
+/// Checks that no character moves the cursor or hides or reorders text.
 pub(super) fn shown(text: &str, allowed: &[char]) {
     let bad = text.chars().find(|c| {
         let hidden = matches!(u32::from(*c), 0x200b..=0x200f | 0x202a..=0x202e | 0x2066..=0x2069);
@@ -188,8 +188,8 @@ const ATTRIBUTES: &[&str] = &[
     "align",
 ];
 
-/// A page that holds the elements it should, refers to nothing outside but links, and asks the network
-/// for nothing.
+/// Checks that a page contains the expected elements only, refers to nothing outside except by links,
+/// and does not use the network.
 pub(super) fn html(page: &str) {
     let (before, data) = page
         .split_once("<script type=\"application/json\" id=\"data\">")
@@ -208,7 +208,7 @@ pub(super) fn html(page: &str) {
     shown(page, &['\n']);
 }
 
-/// A page of text only.
+/// Checks a page without scripts.
 pub(super) fn page_without_script(page: &str) {
     let (head, body) = page.split_once("<style>").unwrap();
     let (_, body) = body.split_once("</style>").unwrap();
@@ -241,7 +241,7 @@ fn tags(html: &str) {
     }
 }
 
-/// Every line is a command GitHub knows, or our own last line.
+/// Checks that every line is a valid GitHub command, or the program's last line.
 pub(super) fn commands(text: &str, name: &str) {
     for line in text.lines() {
         let Some(command) = line.strip_prefix("::") else {

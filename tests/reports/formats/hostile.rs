@@ -1,5 +1,5 @@
-//! Text of a profile is hostile: whatever kernels, ranges, layers, files and devices are called,
-//! nothing of it is more than text in any format.
+//! Text of a profile is untrusted: names of kernels, ranges, layers, files and devices are just text in
+//! every format.
 
 use proptest::prelude::*;
 
@@ -7,14 +7,14 @@ use super::example;
 use super::hostile_text::{EVIL, check_all, poisoned, small};
 
 #[test]
-fn identical_names_are_escaped_in_every_format() {
+fn equal_names_are_escaped_in_every_format() {
     let report = small(example());
     for evil in [EVIL, &EVIL.repeat(4), &"x".repeat(5_000), ""] {
         check_all(&poisoned(&report, evil));
     }
 }
 
-/// Pieces that are likely to hit something, mixed with anything at all.
+/// Likely triggers mixed with arbitrary characters.
 fn hostile() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => prop::sample::select(vec![
@@ -37,7 +37,7 @@ fn any_name_is_escaped_in_every_format() {
         .ok()
         .and_then(|n| n.parse().ok());
     let config = ProptestConfig {
-        // A case renders six formats, and there are no smaller steps to a failure than its pieces.
+        // A case renders six formats, and a failure can only be reduced to the parts of its text.
         cases: cases.unwrap_or(12_u32).min(2_000),
         failure_persistence: None,
         ..ProptestConfig::default()

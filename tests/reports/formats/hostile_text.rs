@@ -1,5 +1,5 @@
-//! A report full of hostile text, and what must hold of every format of it: nothing a profile calls its
-//! kernels, ranges, layers, files and devices is more than text. The fuzz target `views` does the same.
+//! A report full of hostile text, with checks for every format: names of kernels, ranges, layers, files
+//! and devices are just text. The fuzz target `views` uses the same checks.
 
 use pyprof_advise::base::text::{md, md_code};
 use pyprof_advise::compare::diff::diff;
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::check;
 
-/// Something for everyone.
+/// Text that is hostile to every format.
 pub(super) const EVIL: &str = "|x|`a``b` **b** </script><script>document.documentElement.dataset.pwned=1</script>\
     <img src=x onerror=\"document.documentElement.dataset.pwned=1\"> <!-- --!> ]]> \
     [l](javascript:alert(1)) ![i](http://e.vil/i) @octocat @org/team #1 www.e.vil http://e.vil \u{1b}[31m\u{9b}31m \
     \u{202e}\u{2066}\u{200b}\0 %%{init: {}}%% \"]; click x ``` ~~~ $$m$$ [^1] &lt;b&gt; {{ 7*7 }} {% raw %} {0} ::error::x \
     ##[command]x %0A::error::y\n\n# h\n- [ ] t\r\n::stop-commands::x /home/alice/z' onload=1 //e.vil javascript:x:1";
 
-/// Words of the program itself, which no profile can choose, and references, which rules choose.
+/// Words of the program, which a profile cannot choose, and references, which rules choose.
 const OURS: &[&str] = &[
     "direction",
     "bound",
@@ -41,10 +41,10 @@ const OURS: &[&str] = &[
     "describe",
     "sources",
 ];
-/// Markdown of rules, with the profile's text escaped in it.
+/// Fields with Markdown of rules, in which the profile's text is escaped.
 const PROSE: &[&str] = &["message", "why", "fix", "needs", "text"];
 
-/// The report with `evil` wherever a profile's text can be.
+/// The report with `evil` in every place where text of a profile can be.
 pub(super) fn poisoned(report: &Report, evil: &str) -> Report {
     let mut value: Value = serde_json::from_str(&json(report)).unwrap();
     poison(&mut value, "", evil);
@@ -68,7 +68,7 @@ fn poison(value: &mut Value, key: &str, evil: &str) {
     }
 }
 
-/// A report cut down to something in every list.
+/// A report reduced to an entry in every list.
 pub(super) fn small(mut report: Report) -> Report {
     report.findings.truncate(2);
     report.layers.truncate(3);
@@ -83,7 +83,7 @@ pub(super) fn small(mut report: Report) -> Report {
     report
 }
 
-/// Every format of a report and of a comparison, each checked as the programs that read it take it.
+/// Checks every format of a report and of a comparison by the rules of the programs that read it.
 pub(super) fn check_all(report: &Report) {
     let mut slower = report.clone();
     for site in &mut slower.sites {
@@ -108,7 +108,7 @@ pub(super) fn check_all(report: &Report) {
     assert!(read_json(&json(report)).unwrap() == *report);
 }
 
-/// A report as the programs that read it take it.
+/// Checks a report by the rules of the programs that read it.
 pub(super) fn check_report(media: Media, text: &str, name: &str) {
     match media {
         Media::Markdown => no_foreign_links(&check::markdown(text)),
@@ -123,7 +123,7 @@ pub(super) fn check_report(media: Media, text: &str, name: &str) {
     }
 }
 
-/// A comparison as the programs that read it take it.
+/// Checks a comparison by the rules of the programs that read it.
 fn check_comparison(media: Media, text: &str) {
     match media {
         Media::Markdown => no_foreign_links(&check::markdown(text)),
@@ -135,7 +135,7 @@ fn check_comparison(media: Media, text: &str) {
     }
 }
 
-/// Links of rules only: to web pages, none of a name's.
+/// Checks that all links are to web pages, as those of rules are.
 fn no_foreign_links(links: &[String]) {
     let bad = |link: &&String| link.contains("e.vil") || !link.starts_with("https://");
     let foreign: Vec<&String> = links.iter().filter(bad).collect();

@@ -1,4 +1,4 @@
-//! Markdown, the page without a browser, and the terminal.
+//! Markdown, the page (without a browser), and the terminal.
 
 use pyprof_advise::formats::{FORMATS, Media, OutputFormat, RenderOptions};
 use pyprof_advise::report::{self, PR_CHARS, html, markdown, markdown_within, text};
@@ -56,7 +56,7 @@ fn a_finding_without_a_fix_has_no_heading_for_it() {
 }
 
 #[test]
-fn markdown_fits_whatever_the_room() {
+fn markdown_fits_any_limit() {
     for (name, report) in reports() {
         let whole = markdown(&report).unwrap();
         for room in [
@@ -98,7 +98,7 @@ fn charts_show_the_numbers_of_the_tables() {
 }
 
 #[test]
-fn pages_hold_their_markup_only() {
+fn pages_contain_expected_markup_only() {
     for (name, report) in reports() {
         println!("{name}");
         let page = html(&report).unwrap();
@@ -110,7 +110,7 @@ fn pages_hold_their_markup_only() {
 }
 
 #[test]
-fn the_terminal_is_never_too_narrow() {
+fn terminal_output_fits_any_width() {
     for (name, report) in reports() {
         for width in [0, 40, 60, 80, 100, 400] {
             println!("{name} in {width}");

@@ -1,4 +1,4 @@
-//! JSON, SARIF and workflow commands, against their schemas and grammars.
+//! JSON, SARIF and workflow commands, checked against their schemas and grammars.
 
 use jsonschema::validator_for;
 use pyprof_advise::report::{SCHEMA, github, json, read_json, sarif};
@@ -13,8 +13,8 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// The published schema says what is there; reports grow by new fields, so it allows others. Here it
-/// must name them all.
+/// Forbids additional fields in a schema. The published schema allows them, because reports may get new
+/// fields; here it must list all.
 fn strict(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -31,7 +31,7 @@ fn strict(schema: &mut Value) {
 }
 
 #[test]
-fn json_is_what_its_schema_says() {
+fn json_conforms_to_its_schema() {
     let mut schema = parsed(SCHEMA);
     strict(&mut schema);
     let validator = validator_for(&schema).unwrap();
@@ -55,7 +55,7 @@ fn json_round_trips() {
 }
 
 #[test]
-fn sites_add_up() {
+fn site_times_add_up() {
     for (name, report) in reports() {
         let listed: i64 = report.sites.iter().map(|s| s.time_ns).sum();
         let total = listed + report.sites_omitted.time_ns;
@@ -76,7 +76,8 @@ fn sites_add_up() {
 #[test]
 fn sarif_is_valid() {
     let mut schema = parsed(SARIF);
-    // A bracket without its partner is a pattern to JavaScript only; we write no `language`.
+    // Only JavaScript accepts a closing bracket without an opening one in a pattern; we write no
+    // `language`.
     for part in ["run", "toolComponent"] {
         let language = &mut schema["definitions"][part]["properties"]["language"];
         language.as_object_mut().unwrap().remove("pattern");
@@ -118,7 +119,7 @@ fn sarif_is_valid() {
 }
 
 #[test]
-fn sarif_points_to_the_line() {
+fn sarif_results_have_source_lines() {
     let log = parsed(&sarif(&example()));
     let result = &log["runs"][0]["results"][0];
     let place = &result["locations"][0]["physicalLocation"];

@@ -1,5 +1,5 @@
-//! Every output format, over the reports of the fixture and of real profiles, and over reports full of
-//! hostile text: each is what its readers expect, and nothing in it does anything.
+//! Every output format, for the reports of the fixture and of real profiles, and for reports full of
+//! hostile text: each is well-formed and contains no active content.
 
 use crate::shared;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ mod hostile_text;
 mod human;
 mod machine;
 
-/// The report of a profile as JSON; `None` when there is nothing to judge in it.
+/// The report of a profile as JSON; `None` if it cannot be analyzed.
 fn reported(profile: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
         .arg(profile)
@@ -27,14 +27,13 @@ fn reported(profile: &Path, arguments: &[&str]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// The report of the example of the repository.
+/// The report of the example in the repository.
 fn example() -> Report {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite");
     report::read_json(&reported(&path, &["--gpu", "v100"]).unwrap()).unwrap()
 }
 
-/// The JSON reports of the example and of every real profile that holds something to judge, made
-/// once.
+/// The JSON reports of the example and of every real profile that can be analyzed, created once.
 fn all() -> &'static [(String, String)] {
     static ALL: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite");

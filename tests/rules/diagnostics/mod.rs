@@ -1,8 +1,8 @@
-//! Every complaint about a rule, cost or GPU file, with the smallest file that provokes it.
+//! Every message about a rule, cost or GPU file, with the smallest file that provokes it.
 //!
-//! `rule.txt`, `cost.txt` and `gpu.txt` hold blocks of `=== name`, what the file says, `---`, and
-//! the complaints as they are printed. What a block says of a rule or a GPU is laid over a small
-//! good file. `PYPROF_ADVISE_BLESS=1 cargo test fresh` renews the printed parts.
+//! `rule.txt`, `cost.txt` and `gpu.txt` contain blocks of `=== name`, the content of the file, `---`,
+//! and the messages as printed. The content of a block replaces parts of a small valid rule or GPU.
+//! `PYPROF_ADVISE_BLESS=1 cargo test fresh` renews the printed parts.
 
 use std::fs;
 use std::path::Path;
@@ -64,7 +64,7 @@ const GPU: &[(&str, &str)] = &[
     ("memory", "{ bandwidth_gbs = 900 }"),
 ];
 
-/// `body` over some defaults: a key it sets is taken from there, and `-key` takes one away.
+/// `body` with some defaults: a key in `body` takes precedence, and `-key` removes one.
 fn over(defaults: &[(&str, &str)], body: &str) -> String {
     let top = match body.starts_with('[') {
         true => "",
@@ -86,7 +86,7 @@ fn over(defaults: &[(&str, &str)], body: &str) -> String {
         .filter(|(key, _)| !set(key))
         .map(|(key, value)| format!("{key} = {value}\n"))
         .collect();
-    // The block's own lines stand first: their numbers are those of the block.
+    // The block's lines come first, so that line numbers are those of the block.
     let first_table = match text.starts_with('[') {
         true => Some(0),
         false => text.find("\n[").map(|at| at + 1),
@@ -111,7 +111,7 @@ fn rule_file(id: &str, body: &str) -> RuleFile {
     }
 }
 
-/// What loading says: one rule, or several that stand below lines `## id`.
+/// The messages of loading one rule, or several that follow lines `## id`.
 fn about_rules(body: &str) -> String {
     let mut files = Vec::new();
     let mut selection = Selection::default();
@@ -181,7 +181,7 @@ fn cases(file: &str) -> Vec<Case> {
     blocks.collect()
 }
 
-/// Holds every block of a file to what is said now, or writes down what is.
+/// Compares every block of a file with the current messages, or updates them.
 fn hold(file: &str, about: fn(&str) -> String) {
     let bless = std::env::var_os("PYPROF_ADVISE_BLESS").is_some_and(|v| v == "1");
     let mut wrong = Vec::new();
@@ -235,7 +235,7 @@ fn default_files_of_the_cases_load() {
     assert_eq!(about_gpu(""), "");
 }
 
-/// Complaints about paths: they are made by files that cannot be written down in a text.
+/// Messages about paths, whose files cannot be contained in a text file.
 fn about_paths() -> Vec<(&'static str, String)> {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

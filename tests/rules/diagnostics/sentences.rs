@@ -1,11 +1,11 @@
-//! That no complaint is without a case: every sentence the loaders hold must have been said.
+//! Checks that every message has a case: each message in the loaders must have been printed.
 
 use std::fs;
 use std::path::Path;
 
 use super::{about_paths, cases};
 
-/// Where the loaders' sentences stand.
+/// The files that contain the loaders' messages.
 const FILES: &[&str] = &[
     "src/base/cel/mod.rs",
     "src/base/cel/check.rs",
@@ -27,11 +27,11 @@ const FILES: &[&str] = &[
     "src/judge/test_cases.rs",
 ];
 
-/// Sentences that no file provokes, and why not.
+/// Messages that no file can provoke, with the reason.
 const NEVER: &[(&str, &str)] = include!("unreachable_messages.in");
 
-/// The string literals of a source file that are sentences: two words at least, outside comments,
-/// tests and the documentation in tables.
+/// The string literals of a source file that are messages: two words at least, outside comments, tests
+/// and the documentation in tables.
 fn sentences(text: &str) -> Vec<String> {
     let code = text
         .split("\n#[cfg(test)]\nmod tests {")

@@ -1,4 +1,4 @@
-//! No rule, however it is written, hangs or eats memory: every limit has an error of its own.
+//! Rules cannot cause hangs or excessive memory: every limit has its own error.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use pyprof_advise::judge::{RuleSet, Selection};
 
 use super::fake_table::{FACTS, Fake, file, load, rule, s};
 
-/// What loading says, which must not take long even unoptimised and on a busy machine.
+/// The messages of loading, which must be fast even in debug builds on a busy machine.
 fn quickly(files: &[RuleFile]) -> String {
     let since = Instant::now();
     let said = match RuleSet::load(files, &Selection::default(), FACTS) {
@@ -35,7 +35,7 @@ fn has(said: &str, want: &str) {
 }
 
 #[test]
-fn many_entries_are_refused_before_they_are_looked_at() {
+fn too_many_entries_are_reported_without_checking_them() {
     for (table, entry) in [
         ("let", "'1'"),
         ("params", "{ value = 1, doc = \"d\" }"),
@@ -59,9 +59,9 @@ fn many_entries_are_refused_before_they_are_looked_at() {
 }
 
 #[test]
-fn a_full_set_of_lets_that_use_each_other_is_quick() {
+fn maximum_number_of_nested_lets_loads_quickly() {
     let mut body = String::from("when = 'l63 > 0'\n[let]\n");
-    // Backwards, so that each pass finds its let last.
+    // In reverse order, so that each pass finds its let last.
     for n in (1..64).rev() {
         let _ = writeln!(body, "l{n} = 'max(l{}, {n})'", n - 1);
     }
@@ -74,7 +74,7 @@ fn a_full_set_of_lets_that_use_each_other_is_quick() {
 }
 
 #[test]
-fn params_are_of_a_size_people_write() {
+fn params_have_a_maximum_size() {
     let long = "x".repeat(100_000);
     let body = format!(
         "when = 'site.family in params.p'\n[params]\np = {{ value = [\"{long}\"], doc = \"d\" }}"
@@ -91,7 +91,7 @@ fn params_are_of_a_size_people_write() {
 }
 
 #[test]
-fn more_rules_than_can_be_compared_are_refused() {
+fn too_many_rules_are_an_error() {
     let text = rule("");
     let files: Vec<RuleFile> = (0..10_000)
         .map(|n| file(&format!("host/r{n}"), &text))
@@ -109,7 +109,7 @@ fn thousand_mutual_suppressions_are_reported_quickly() {
 }
 
 #[test]
-fn a_chain_of_rules_is_no_circle() {
+fn chains_of_superseding_rules_are_not_cycles() {
     let texts: Vec<String> = (0..300)
         .map(|n| rule(&format!("supersedes = [\"host/r{}\"]", n + 1)))
         .collect();
@@ -171,7 +171,7 @@ fn messages_cannot_grow_exponentially() {
     }
 }
 
-/// What a rule that fires says of itself, and its fault if there is one.
+/// The message of a rule that fires, and its fault if there is one.
 fn spoken(message: &str, names: usize) -> (String, Option<String>) {
     let text = rule(&format!("message = \"\"\"{message}\"\"\""));
     let rules = load(&[("host/x", &text)]).unwrap();
@@ -190,7 +190,7 @@ fn spoken(message: &str, names: usize) -> (String, Option<String>) {
 }
 
 #[test]
-fn sentences_run_on_limited_fuel_and_write_a_limited_amount() {
+fn templates_have_limited_time_and_output() {
     let nested = "{% for a in site.names %}{% for b in site.names %}{% for c in site.names %}{% if a == 'x' %}y{% endif %}{% endfor %}{% endfor %}{% endfor %}";
     let (said, fault) = spoken(nested, 1_000);
     assert_eq!(said, "A title");

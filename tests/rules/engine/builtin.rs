@@ -1,4 +1,4 @@
-//! The built-in rules: they load, and each proves itself.
+//! The built-in rules load and pass their tests.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use pyprof_advise::judge::load::RuleFile;
 use pyprof_advise::judge::{RuleSet, Selection, run_tests};
 use pyprof_advise::profile::Profile;
 
-/// The facts of a GPU, asked of an empty run on it.
+/// The facts of a GPU, from an empty run on it.
 pub(super) fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
     let gpu = select::find(id).ok()?.gpu;
     let choice = Choice {
@@ -34,7 +34,7 @@ pub(super) fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
 }
 
 #[test]
-fn built_in_rules_are_the_same_without_their_tests() {
+fn built_in_rules_are_equal_when_loaded_without_tests() {
     let load = |files: &[RuleFile]| {
         let set = RuleSet::load(files, &Selection::default(), facts::all());
         set.unwrap_or_else(|complaints| panic!("{complaints}"))

@@ -1,11 +1,11 @@
-//! Conditions on one site: three values, lets, limits.
+//! Conditions on one site: three-valued logic, lets, limits.
 
 use pyprof_advise::facts::Value;
 use pyprof_advise::judge::Verdict;
 
 use super::fake_table::{Fake, d, i, ints, load, rule, s};
 
-/// What `when` makes of one site with some facts: true, false, the missing facts, silent, a fault.
+/// The result of `when` for one site with some facts: true, false, the missing facts, silent, a fault.
 fn judge_one(when: &str, lets: &str, facts: &[(&str, Value)]) -> String {
     let text = rule(&format!("when = '''{when}'''\n[let]\n{lets}"));
     let rules = load(&[("host/x", &text)]).unwrap();
@@ -30,7 +30,7 @@ fn describe(verdict: &Verdict) -> String {
     }
 }
 
-/// A condition, the facts of the one site, and what is made of it.
+/// A condition, the facts of the site, and the expected result.
 type Case<'a> = (&'a str, &'a [(&'a str, Value)], &'a str);
 
 #[test]
@@ -41,11 +41,11 @@ fn conditions_have_three_values() {
         ("site.m > 3", &[gemm.clone(), m.clone()], "true"),
         ("site.m > 9", &[gemm.clone(), m.clone()], "not picked"),
         ("site.m > 3", std::slice::from_ref(&gemm), "no site.m"),
-        // A fact that means nothing for the family: silent.
+        // A fact that does not apply to the family makes the rule silent.
         ("site.m > 3", &[("site.family", s("norm"))], "not picked"),
         ("!(site.m > 3)", &[("site.family", s("norm"))], "not picked"),
         ("site.m > 3 || true", &[("site.family", s("norm"))], "true"),
-        // The side that decides wins, whichever side it is.
+        // The deciding side takes precedence, on either side.
         (
             "site.m > 3 || site.family == \"gemm\"",
             std::slice::from_ref(&gemm),
@@ -92,7 +92,7 @@ fn conditions_have_three_values() {
             &[("site.family", s("norm"))],
             "no site.calls",
         ),
-        // What is silent decides a conjunction, also in front of what is absent or fails.
+        // A fact that does not apply decides a conjunction, even before absent or failing operands.
         (
             "site.m > 3 && site.calls > 1 && 1 / site.calls > 0",
             &[("site.family", s("norm")), ("site.calls", i(0))],
@@ -103,7 +103,7 @@ fn conditions_have_three_values() {
             &[("site.family", s("norm"))],
             "not picked",
         ),
-        // Only the branch that is taken counts.
+        // Only the selected branch counts.
         (
             "site.family == \"gemm\" ? site.m > 3 : site.n > 3",
             &[gemm.clone(), m.clone()],
@@ -124,7 +124,7 @@ fn conditions_have_three_values() {
             &[gemm.clone(), m.clone()],
             "no site.n",
         ),
-        // Presence can be asked for.
+        // `has` tests for presence.
         (
             "has(site.m) && site.m > 3",
             std::slice::from_ref(&gemm),
@@ -132,7 +132,7 @@ fn conditions_have_three_values() {
         ),
         ("!has(site.m)", std::slice::from_ref(&gemm), "true"),
         ("has(site.m)", &[gemm.clone(), m.clone()], "true"),
-        // A map fact whose key is missing is the rule's fault, unless it guards.
+        // A missing key of a map fact is a fault of the rule, unless it is guarded.
         (
             "gpu.tc_align[site.math_dtype] > 1",
             &[
@@ -159,7 +159,7 @@ fn conditions_have_three_values() {
             &[("gpu.tc_align", ints(&[("fp16", 8)]))],
             "true",
         ),
-        // Faults, which CEL would let through as infinities.
+        // Faults; CEL would return infinities.
         (
             "site.time_ns / (site.reachable_ns - site.reachable_ns) > 3.0",
             &[],
@@ -191,7 +191,7 @@ fn conditions_have_three_values() {
             &[("site.gpu_share", d(f64::NAN))],
             "fault: `site.gpu_share` is not a finite number",
         ),
-        // A fault behind a guard that could not be decided is none.
+        // A fault behind an undecided guard is ignored.
         (
             "site.m > 3 && 1 / 0 > 3",
             std::slice::from_ref(&gemm),
@@ -230,7 +230,7 @@ fn conditions_have_three_values() {
             &[("site.names", Value::Strings(vec!["a".into(); 2_000].into()))],
             "fault: `site.names` has more than 1,024 items",
         ),
-        // Numbers of two types compare.
+        // Numbers of different types can be compared.
         (
             "site.m < 7.5 && site.time_ns > 3 && 7 == 7.0",
             &[gemm.clone(), m.clone()],
@@ -257,10 +257,9 @@ fn conditions_have_three_values() {
     }
 }
 
-/// What does not go through CEL comes out as it does there: sums, and lists that are joined, go through
-/// it.
+/// Conditions have the same result with computed operands: `x + 0` or a concatenated list instead of `x`.
 #[test]
-fn simple_conditions_are_those_of_cel() {
+fn computed_operands_do_not_change_conditions() {
     let gemm = ("site.family", s("gemm"));
     let numbers = [i64::MIN, -1, 0, 1, 7, (1 << 53) + 1, i64::MAX];
     let doubles = [
@@ -308,7 +307,7 @@ fn simple_conditions_are_those_of_cel() {
             let through = format!("site.gpu_share + 0.0 {relation} 0.5");
             same(&format!("site.gpu_share {relation} 0.5"), &through, &facts);
         }
-        // Absent on one side, on both, and meaning nothing.
+        // Absent on one side, on both, and not applicable.
         for facts in [
             vec![gemm.clone()],
             vec![gemm.clone(), ("site.m", i(1))],

@@ -1,4 +1,4 @@
-//! Judging: three values, folding, silencing, claims and order, on runs made by hand.
+//! Evaluation of rules on handmade runs: three-valued logic, folding, suppression, claims and order.
 
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::facts::Value;
@@ -18,7 +18,7 @@ fn only(verdict: &Verdict) -> &Finding {
 }
 
 #[test]
-fn equal_blocks_are_one_finding() {
+fn equal_blocks_give_one_finding() {
     let rules = load(&[(
         "host/x",
         &rule("saving_ns = 'site.time_ns - site.reachable_ns'"),
@@ -43,7 +43,7 @@ fn equal_blocks_are_one_finding() {
 }
 
 #[test]
-fn gathering_sums_up_and_shows_the_worst() {
+fn grouped_findings_are_summed_and_show_the_worst() {
     let text = rule(
         r#"
 group_by = "run"
@@ -80,7 +80,7 @@ min_share = { value = 0.3, doc = "d" }
 }
 
 #[test]
-fn gathering_by_layer_and_rank() {
+fn findings_are_grouped_by_layer_and_rank() {
     let by =
         |gather: &str| load(&[("host/x", &rule(&format!("group_by = \"{gather}\"")))]).unwrap();
     let mut run = Fake::default();
@@ -151,7 +151,7 @@ fn no_nanosecond_is_claimed_twice() {
             )
         })
         .collect();
-    // 0.5 x 1.0 beats 0.6 x 0.7; of 80 us above the floor 30 are left for the second.
+    // 0.5 x 1.0 exceeds 0.6 x 0.7; of 80 us above the floor, 30 remain for the second.
     assert_eq!(
         got,
         [
@@ -168,7 +168,7 @@ fn no_nanosecond_is_claimed_twice() {
 }
 
 #[test]
-fn idle_and_copies_have_their_own_accounts() {
+fn idle_and_copy_savings_are_claimed_separately() {
     let idle = rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'\n");
     let also =
         rule("for_each = \"run\"\nwhen = 'run.trusted'\nsaving_kind = \"idle\"\nsaving_ns = '9e5'");
@@ -197,7 +197,7 @@ fn idle_and_copies_have_their_own_accounts() {
             savings[0].kind,
         )
     };
-    // The run's 900 us promise most; 100 us of idle are left for the gaps.
+    // The run's 900 us are the largest saving; 100 us of idle time remain for the gaps.
     assert_eq!(of("host/run"), (9e5, 4.5e5, SavingKind::Idle));
     assert_eq!(of("host/gaps"), (1e5, 5e4, SavingKind::Idle));
     assert_eq!(of("copies/x"), (5e4, 2.5e4, SavingKind::Copy));
@@ -270,7 +270,7 @@ fn largest_savings_come_first_and_minor_findings_last() {
             "host/unknown sliver: linear"
         ]
     );
-    // Where the host limits the step, idle time leads and kernels follow.
+    // For a host-bound step, idle time comes first and kernels follow.
     run.totals.step_weight = Some(0.2);
     assert_eq!(order(&run.judge(&rules)).0[0], "host/idle gap 0");
     run.totals.step_weight = None;
@@ -307,7 +307,7 @@ fn specific_finding_suppresses_general_finding() {
         .map(|s| (s.rule.as_str(), s.by.as_str()))
         .collect();
     assert_eq!(silenced, [("memory/vague", "host/sharp")]);
-    // What is left must still be enough.
+    // The rest must still meet `require`.
     run.members.pop();
     let verdict = run.judge(&rules);
     assert!(verdict.findings.iter().all(|f| f.rule != "memory/vague"));
@@ -324,7 +324,7 @@ fn suppressed_findings_still_suppress() {
 }
 
 #[test]
-fn unless_makes_a_finding_pointless_only_on_the_same_subject() {
+fn unless_suppresses_findings_on_the_same_subject_only() {
     let a = rule("when = 'site.m > 3'");
     let b = rule("unless = [\"host/*\"]");
     let rules = load(&[("host/a", &a), ("memory/b", &b)]).unwrap();
@@ -340,7 +340,7 @@ fn unless_makes_a_finding_pointless_only_on_the_same_subject() {
         .map(|f| (f.rule.as_str(), f.place.as_str()))
         .collect();
     assert_eq!(left, [("host/a", "a: linear"), ("memory/b", "b: linear")]);
-    // Two rules about the run are about the same thing.
+    // Two rules about the run have the same subject.
     let a = rule("for_each = \"run\"\nwhen = 'true'");
     let b = rule("for_each = \"run\"\nwhen = 'true'\nunless = [\"host/a\"]");
     let rules = load(&[("host/a", &a), ("memory/b", &b)]).unwrap();
@@ -372,13 +372,13 @@ fn rules_about_the_capture_veto_others_or_lower_their_confidence() {
     run.members.pop();
     run.run(&[("run.trusted", Value::Bool(true))]);
     let verdict = run.judge(&rules);
-    // Both want the same time: the second has nothing of its own left to give back.
+    // Both claim the same time, so nothing remains for the second.
     assert_eq!((verdict.findings.len(), verdict.minor.len()), (1, 1));
     assert!(verdict.silenced.is_empty());
 }
 
 #[test]
-fn contradicting_advice_keeps_the_better() {
+fn contradicting_advice_keeps_the_larger_saving() {
     let a = rule("changes = { precision = \"bf16\" }\nsaving_ns = 'site.time_ns * 0.5'");
     let b = rule(
         "when = 'site.m > 3'\nchanges = { precision = \"fp32\" }\nsaving_ns = 'site.time_ns * 0.9'",
@@ -412,7 +412,7 @@ fn contradicting_advice_keeps_the_better() {
 }
 
 #[test]
-fn missing_facts_are_summed_up_once_with_how_to_collect_them() {
+fn missing_facts_are_reported_once_with_how_to_record_them() {
     let a = rule("when = 'site.m > 3'");
     let b = rule("when = 'site.m > 3 && gpu.tc_align.fp16 > 3'");
     let rules = load(&[("host/a", &a), ("host/b", &b)]).unwrap();
@@ -440,7 +440,7 @@ fn missing_facts_are_summed_up_once_with_how_to_collect_them() {
 }
 
 #[test]
-fn profile_text_stays_text() {
+fn profile_text_is_escaped() {
     let text = rule(
         r#"message = "{{ site.label }} and {{ site.label | code }}"
 fix = """```python
@@ -516,7 +516,7 @@ fn failing_message_falls_back_to_the_title() {
 }
 
 #[test]
-fn the_same_run_gives_the_same_verdict_on_any_number_of_threads() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let a = rule("saving_ns = 'site.time_ns * 0.5'\nsupersedes = [\"memory/*\"]");
     let b = rule("group_by = \"run\"\nsaving_ns = 'site.time_ns * 0.5'");
     let c = rule("group_by = \"layer\"\nwhen = 'site.m > 3 || true'");
@@ -545,14 +545,14 @@ fn the_same_run_gives_the_same_verdict_on_any_number_of_threads() {
 }
 
 #[test]
-fn an_empty_run_is_healthy() {
+fn empty_runs_are_healthy() {
     let rules = load(&[("host/x", &rule(""))]).unwrap();
     let verdict = Fake::default().judge(&rules);
     assert!(verdict.findings.is_empty() && verdict.not_judged.is_empty());
 }
 
 #[test]
-fn a_rule_says_why() {
+fn why_explains_the_decision_of_a_rule() {
     let text = rule(
         "when = 'site.family == \"gemm\" && site.m > params.least && odd'\nsaving_ns = 'site.time_ns'\n[params]\nleast = { value = 3, doc = \"d\" }\n[let]\nodd = '!divisible(site.m, 8)'",
     );
@@ -582,7 +582,7 @@ fn a_rule_says_why() {
 }
 
 #[test]
-fn a_rule_explains_itself() {
+fn explain_describes_a_rule() {
     let text = rule("[params]\nmin_fraction = { value = 0.25, doc = \"half of *it*\" }");
     let rules = load(&[("host/x", &text)]).unwrap();
     let page = pyprof_advise::judge::explain(&rules.rules()[0]);
@@ -608,7 +608,7 @@ fn a_rule_explains_the_variants_of_its_fix() {
     assert!(page.contains(want), "{page}");
 }
 
-/// One test of a rule, and how it goes.
+/// The outcome of one test of a rule.
 fn proof(body: &str, test: &str) -> TestOutcome {
     let rest =
         "\n[[test]]\nname = \"f\"\nfires = \"says\"\n[[test]]\nname = \"s\"\nsilent = true\n";
@@ -644,7 +644,7 @@ fn the_first_fix_whose_condition_holds_is_chosen() {
 }
 
 #[test]
-fn tests_of_rules_pass_and_fail_for_the_right_reason() {
+fn rule_tests_pass_and_fail_with_the_right_reason() {
     let body = "when = 'site.m > 3 && gpu.tc_align.fp16 == 8'\nsaving_ns = 'site.time_ns'\nrequire = 'found.gpu_share > params.x'\nerror_when = 'found.count > 1'\nmessage = \"m={{ site.m }} {{ site.label }} {{ found.calls }} {{ found.time_ns | ns }}\"\n[params]\nx = { value = 0.1, doc = \"d\" }";
     let facts = "gpu = \"g\"\nfacts = { \"site.m\" = 9, \"site.label\" = \"a*b\", \"site.time_ns\" = 100, \"found.gpu_share\" = 0.5, site.calls = 4 }\n";
     let says = "m=9 a*b 4 100 ns";

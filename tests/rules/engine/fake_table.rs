@@ -1,4 +1,4 @@
-//! A bench without a profile: a handful of facts, members given by hand.
+//! Rule input without a profile: a few facts and members, defined by the test.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,7 @@ pub(super) fn ints(pairs: &[(&str, i64)]) -> Value {
     Value::Ints(map.into())
 }
 
-/// A run made by hand.
+/// A handmade run.
 pub(super) struct Fake {
     pub(super) members: Vec<(Member, Facts, AffectedTime)>,
     pub(super) totals: Totals,
@@ -137,7 +137,7 @@ impl Default for Fake {
 }
 
 impl Fake {
-    /// A site of `time` ns that could take `floor` ns.
+    /// Adds a site that takes `time` ns, of which `floor` ns are reachable.
     pub(super) fn site(
         &mut self,
         number: u32,
@@ -247,7 +247,7 @@ impl RuleInput for Fake {
     }
 }
 
-/// A rule file from its text.
+/// A rule file with this text.
 pub(super) fn file(id: &str, text: &str) -> RuleFile {
     RuleFile {
         id: id.to_owned(),
@@ -266,7 +266,7 @@ pub(super) fn load_with(files: &[(&str, &str)], selection: &Selection) -> Result
     RuleSet::load(&files, selection, FACTS).map_err(|c| c.render(false))
 }
 
-/// A small rule over sites: `body` replaces or adds lines.
+/// A small rule over sites, in which `body` replaces or adds lines.
 pub(super) fn rule(body: &str) -> String {
     with(
         &[
@@ -283,8 +283,8 @@ pub(super) fn rule(body: &str) -> String {
     )
 }
 
-/// Keys with defaults; a key that `body` sets at its top is taken from there. Two tests are added
-/// unless it has its own.
+/// Keys with defaults; a key at the top of `body` takes precedence. Two tests are added unless it has
+/// its own.
 fn with(defaults: &[(&str, &str)], body: &str) -> String {
     let top = body.split("\n[").next().unwrap_or_default();
     let set = |key: &str| {

@@ -1,4 +1,4 @@
-//! Loading: every mistake is complained about, with its place, all at once.
+//! Loading: all mistakes are reported at once, with their positions.
 
 use pyprof_advise::judge::{RuleSet, Selection, scaffold};
 
@@ -7,13 +7,13 @@ use super::fake_table::{FACTS, file, load, load_with, rule};
 const TESTS: &str =
     "\n[[test]]\nname = \"a\"\nfires = \"says\"\n[[test]]\nname = \"b\"\nsilent = true\n";
 
-/// What loading one rule says.
+/// The messages of loading one rule.
 fn complaints(text: &str) -> String {
     load(&[("host/x", text)]).err().unwrap_or_default()
 }
 
 #[test]
-fn a_good_rule_loads() {
+fn valid_rules_load() {
     assert_eq!(complaints(&rule("")), "");
     let full = rule(
         r#"
@@ -36,7 +36,7 @@ two = '2.0'
 }
 
 #[test]
-fn only_rules_on_a_circle_are_said_to_silence_themselves() {
+fn only_rules_on_a_cycle_are_reported_as_superseding_themselves() {
     let all: Vec<(&str, String)> = [
         ("host/a", "host/b"),
         ("host/b", "host/a"),
@@ -84,7 +84,7 @@ fn missing_keys_are_named() {
 }
 
 #[test]
-fn all_complaints_come_at_once_each_with_a_caret() {
+fn all_complaints_are_reported_at_once_with_carets() {
     let text = rule(
         "severity = \"bad\"\nwhen = '''site.family == \"gemm\" &&\n  site.famly == \"x\" && site.m + 1.0 > 2.0'''\nmessage = \"é {{ site.mm }}\"",
     );
@@ -94,7 +94,7 @@ fn all_complaints_come_at_once_each_with_a_caret() {
         said.contains("^^^^^^^^^^\n") || said.contains("^^^^^^^^^^ "),
         "{said}"
     );
-    // The caret of a name inside an expression on its second line stands under that name.
+    // For an expression of several lines, the caret is under the name on its second line.
     let line = said
         .lines()
         .position(|l| l.contains("site.famly == \"x\""))
@@ -119,7 +119,7 @@ fn all_complaints_come_at_once_each_with_a_caret() {
 }
 
 #[test]
-fn a_let_that_is_wrong_is_complained_about_once() {
+fn invalid_lets_are_reported_once() {
     let text =
         rule("when = 'a && b'\nmessage = \"{{ a }}\"\n[let]\na = 'site.famly == \"x\"'\nb = 'a'");
     let said = complaints(&text);
@@ -127,7 +127,7 @@ fn a_let_that_is_wrong_is_complained_about_once() {
 }
 
 #[test]
-fn expressions_and_sentences_are_bounded() {
+fn expressions_and_messages_have_a_maximum_length() {
     let long = format!("when = '{}'", vec!["site.m > 1"; 300].join(" && "));
     assert!(complaints(&rule(&long)).contains("`when` has more than 2000 characters"));
     let many = format!("when = '{}'", vec!["1>0"; 250].join("||"));
@@ -142,7 +142,7 @@ fn expressions_and_sentences_are_bounded() {
         lets.push_str(&format!("l{n} = 'l{}{}'\n", n - 1, " + 1".repeat(10)));
     }
     assert!(complaints(&rule(&lets)).contains("nested too deep in its lets"));
-    // The longest chains that are let through, on a small stack.
+    // The longest permitted chains, on a small stack.
     for (first, each) in [
         ("1 > 0", "||1>0"),
         ("1 > 0", "-1"),
@@ -159,7 +159,7 @@ fn expressions_and_sentences_are_bounded() {
 }
 
 #[test]
-fn rules_must_fit_together() {
+fn relations_between_rules_are_checked() {
     let a = rule("supersedes = [\"host/b\"]");
     let b = rule("supersedes = [\"host/a\"]");
     let said = load(&[("host/a", &a), ("host/b", &b)]).unwrap_err();
@@ -193,7 +193,7 @@ fn rules_must_fit_together() {
         said.contains("unknown category `hsot`; did you mean `host`"),
         "{said}"
     );
-    // A relation to a rule that is itself wrong is not a second mistake.
+    // A relation to an invalid rule is not a second mistake.
     let said = load(&[
         ("host/a", &rule("unless = [\"host/b\"]")),
         ("host/b", "title = 3"),
@@ -202,7 +202,7 @@ fn rules_must_fit_together() {
 }
 
 #[test]
-fn a_clash_with_a_built_in_rule_says_what_to_do() {
+fn clashes_with_built_in_rules_are_reported_with_a_remedy() {
     let mut builtin = file("host/a", &rule(""));
     builtin.builtin = true;
     let mine = file("host/a", &rule(""));
@@ -215,7 +215,7 @@ fn a_clash_with_a_built_in_rule_says_what_to_do() {
 }
 
 #[test]
-fn rules_are_selected_and_tuned() {
+fn rules_are_selected_and_parameters_are_set() {
     let a = rule(
         "when = 'site.m > params.x'\n[params]\nx = { value = 3, doc = \"d\" }\ny = { value = 0.5, doc = \"d\" }\n[let]\n",
     );
@@ -290,7 +290,7 @@ fn rules_are_selected_and_tuned() {
 }
 
 #[test]
-fn a_folder_of_rules_is_found_and_a_wrong_path_explained() {
+fn folders_of_rules_are_found_and_wrong_paths_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     let good = rule("");
     std::fs::create_dir(folder.path().join("host")).unwrap();
@@ -314,7 +314,7 @@ fn a_folder_of_rules_is_found_and_a_wrong_path_explained() {
 }
 
 #[test]
-fn a_new_rule_loads_as_it_is() {
+fn new_rules_load_unchanged() {
     let text = scaffold("fusion/my-idea");
     let set = load(&[("fusion/my-idea", &text)]).unwrap();
     let proofs = pyprof_advise::judge::run_tests(set.rules(), FACTS, &|_| None);
@@ -325,7 +325,7 @@ fn a_new_rule_loads_as_it_is() {
 }
 
 #[test]
-fn nonsense_is_refused_without_a_panic() {
+fn arbitrary_text_does_not_panic() {
     let nonsense = [
         "\u{0}",
         "[[[",

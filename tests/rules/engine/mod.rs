@@ -1,4 +1,4 @@
-//! The rule engine, on rules and runs made by hand.
+//! The rule engine with handmade rules and runs.
 
 mod bounds;
 mod builtin;

@@ -1,6 +1,5 @@
-//! A folder of its own with the example profile in it, and the program running there as a person
-//! would run it.
-// Each test program uses its part of this.
+//! A separate folder with the example profile, in which the program is run from the command line.
+// Each test program uses a part of this module.
 #![allow(dead_code)]
 
 pub(crate) mod ranks;
@@ -19,7 +18,7 @@ pub(crate) struct Sandbox {
     environment: BTreeMap<String, String>,
 }
 
-/// What one run left behind.
+/// The output and status of a run.
 pub(crate) struct Said {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -33,7 +32,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// With nothing in it.
+    /// An empty folder.
     pub(crate) fn bare() -> Sandbox {
         Sandbox {
             folder: tempfile::tempdir().unwrap(),
@@ -41,13 +40,13 @@ impl Sandbox {
         }
     }
 
-    /// Puts the example profile there, under any name.
+    /// Adds the example profile under any name.
     pub(crate) fn example(&self, name: &str) {
         let profile = Path::new(ROOT).join("fixtures/net.sqlite");
         std::fs::copy(profile, self.at(name)).unwrap();
     }
 
-    /// The same folder with a variable set from now on.
+    /// The same folder, with an environment variable for later runs.
     pub(crate) fn with(mut self, variable: &str, value: &str) -> Sandbox {
         self.environment.insert(variable.into(), value.into());
         self
@@ -80,13 +79,13 @@ impl Sandbox {
         names
     }
 
-    /// The program in this folder, with the arguments of a line.
+    /// The program in this folder, with the arguments in a line.
     pub(crate) fn command(&self, arguments: &str) -> Command {
         let arguments: Vec<&str> = arguments.split_whitespace().collect();
         self.command_of(&arguments)
     }
 
-    /// The program in this folder, with arguments that may hold spaces.
+    /// The program in this folder, with arguments that may contain spaces.
     pub(crate) fn command_of(&self, arguments: &[&str]) -> Command {
         let mut command = Command::cargo_bin("pyprof-advise").unwrap();
         command
@@ -104,7 +103,7 @@ impl Sandbox {
         said(&mut self.command(arguments))
     }
 
-    /// A run that must end with status 0; its standard output.
+    /// Standard output of a run, which must end with status 0.
     #[track_caller]
     pub(crate) fn fine(&self, arguments: &str) -> String {
         let said = self.run(arguments);
@@ -112,7 +111,7 @@ impl Sandbox {
         said.out
     }
 
-    /// A run that must end with status 2 and print nothing but complaints, which are returned.
+    /// The errors of a run, which must end with status 2 and print nothing else.
     #[track_caller]
     pub(crate) fn refused(&self, arguments: &str) -> String {
         let said = self.run(arguments);
@@ -125,7 +124,7 @@ impl Sandbox {
         said.err
     }
 
-    /// The JSON report of a run that must end with status 0.
+    /// The JSON report of a run, which must end with status 0.
     #[track_caller]
     pub(crate) fn report(&self, arguments: &str) -> Value {
         serde_json::from_str(&self.fine(&format!("{arguments} --format json"))).unwrap()

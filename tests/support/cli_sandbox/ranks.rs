@@ -1,14 +1,14 @@
-//! Traces of made-up ranks: what each computes, how late it is, how long it waits.
+//! Traces of synthetic ranks: how long each computes, starts late, and waits.
 
 use serde_json::{Value, json};
 
 use super::Sandbox;
 
-/// What one rank does in each step, in microseconds.
+/// The times of one rank in each step, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
     pub(crate) compute: u32,
-    /// Nothing runs before the collective for so long.
+    /// Idle time before the collective.
     pub(crate) late: u32,
     pub(crate) collective: u32,
 }
@@ -96,8 +96,8 @@ fn kernel(name: &str, ts: u32, dur: u32, id: u32) -> Value {
                     "block": [256, 1, 1]}})
 }
 
-/// Four ranks whose steps take equally long, because they wait for each other: what is computed in
-/// each step, and how long nothing runs behind it.
+/// Four ranks whose steps take equally long, because they wait for each other. Per step and rank:
+/// compute time, and idle time after it.
 pub(crate) fn job(steps: [[(u32, u32); 4]; 3]) -> Sandbox {
     let sandbox = Sandbox::bare();
     for rank in 0..4 {
@@ -106,7 +106,7 @@ pub(crate) fn job(steps: [[(u32, u32); 4]; 3]) -> Sandbox {
             .map(|ranks| {
                 let (compute, late) = ranks[rank];
                 let last = ranks.iter().map(|(c, l)| c + l).max().unwrap();
-                // 100 us of transfer from the moment the last one is there.
+                // 100 us of transfer after the last rank has joined.
                 let collective = last - (compute + late) + 100;
                 Step {
                     compute,

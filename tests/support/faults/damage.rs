@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// Cut at `count` places, the first bytes and the last among them.
+/// Truncates a file at `count` positions, including in the first bytes and before the last.
 pub(crate) fn cuts(harness: &mut Harness, name: &str, bytes: &[u8], count: usize) {
     for n in 0..count {
         let at = bytes.len() * n / count.max(1);
@@ -35,7 +35,8 @@ pub(crate) fn cuts(harness: &mut Harness, name: &str, bytes: &[u8], count: usize
     }
 }
 
-/// 1 to 64 bytes changed, in `count` variants. Half of them in the first pages, where the schema is.
+/// Changes 1 to 64 bytes, in `count` variants. Half of them in the first pages, which contain the
+/// schema.
 pub(crate) fn flips(
     harness: &mut Harness,
     name: &str,
@@ -60,7 +61,8 @@ pub(crate) fn flips(
     }
 }
 
-/// The same for a packed trace: some variants of its packed bytes, and some of its text, packed again.
+/// The same for a compressed trace: some variants of its compressed bytes, and some of its text,
+/// compressed again.
 pub(crate) fn packed_flips(
     harness: &mut Harness,
     name: &str,
@@ -77,7 +79,7 @@ pub(crate) fn packed_flips(
         for _ in 0..=dice.below(64) {
             let at = dice.below(damaged.len());
             if let Some(byte) = damaged.get_mut(at) {
-                // Mostly signs that mean something, so that there is something left to parse.
+                // Mostly syntax characters, so that much of the text can still be parsed.
                 *byte = match dice.below(4) {
                     0 => dice.next() as u8,
                     _ => SIGNS[dice.below(SIGNS.len())],
@@ -97,7 +99,7 @@ pub(crate) fn packed(text: &[u8]) -> Vec<u8> {
     packer.finish().expect("memory")
 }
 
-/// What is done to every column: its name, then its values.
+/// The edits of every column: its name, then its values.
 const VALUES: &[(&str, &str)] = &[
     ("NULL", "NULL"),
     ("text", "'x\u{1}|<'"),
@@ -108,7 +110,7 @@ const VALUES: &[(&str, &str)] = &[
     ("real", "1e300"),
 ];
 
-/// Tables dropped and times reversed; columns renamed and values replaced, every `one_in`th of them.
+/// Drops tables and reverses times; renames columns and replaces values, every `one_in`th of them.
 pub(crate) fn edits(
     harness: &mut Harness,
     name: &str,
@@ -163,7 +165,7 @@ pub(crate) fn edits(
     sometimes.retain(|_| one_in <= 1 || dice.below(one_in) == 0);
     for statement in always.into_iter().chain(sometimes) {
         let db = fresh();
-        // A column that cannot be changed so is no case.
+        // Edits that a column does not allow are skipped.
         if db.execute_batch(&statement).is_ok() {
             drop(db);
             harness.file(&format!("{name} after {statement}"), &path);
@@ -171,7 +173,7 @@ pub(crate) fn edits(
     }
 }
 
-/// What is done to the text of a trace.
+/// Edits the text of a trace.
 pub(crate) fn texts(harness: &mut Harness, name: &str, text: &str, one_in: usize, dice: &mut Dice) {
     let mut case = |what: &str, bytes: Vec<u8>| {
         if one_in <= 1 || dice.below(one_in) == 0 {
@@ -218,7 +220,7 @@ pub(crate) fn texts(harness: &mut Harness, name: &str, text: &str, one_in: usize
             "1e-400",
             "0.1e",
         ] {
-            // The old value stays, under a key nobody reads.
+            // The old value is kept under an unused key.
             let replaced = text.replace(&quoted, &format!("{quoted} {value}, \"was\":"));
             case(&format!("{key} is {value}"), replaced.into());
         }

@@ -1,4 +1,4 @@
-//! Files that no profiler writes and anybody can.
+//! Extreme files, which no profiler writes but anybody could.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::Harness;
 use super::damage::packed;
 
-/// `deep` ranges inside each other, `many` markers, `bomb` MiB behind a few packed bytes.
+/// Runs the files: `deep` nested ranges, `many` markers, `bomb` MiB in a small compressed file.
 pub(crate) fn extremes(harness: &mut Harness, deep: usize, many: usize, bomb: usize) {
     for (what, closed) in [("closed", true), ("never closed", false)] {
         let path = harness.at("ranges.sqlite");
@@ -53,7 +53,7 @@ pub(crate) fn extremes(harness: &mut Harness, deep: usize, many: usize, bomb: us
     );
 }
 
-/// Much text that packs well: blanks, one string, one number, and small events without end.
+/// Long texts that compress well: blanks, one string, one number, and small events without end.
 fn bombs(harness: &mut Harness, mib: usize) {
     let parts: [(&str, &[u8], &[u8]); 4] = [
         ("blanks", b"{\"traceEvents\": [", b" "),
@@ -70,7 +70,7 @@ fn bombs(harness: &mut Harness, mib: usize) {
         let bytes = packer.finish().expect("memory");
         harness.bytes(&format!("a gzip bomb of {mib} MiB, {what}"), &bytes);
     }
-    // As much as is read of any file, all of it events.
+    // The maximum that is read of any file, all of it events.
     let event =
         "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":9,\"dur\":3},";
     let events = event.repeat((mib.min(200) << 20) / event.len());
@@ -78,7 +78,7 @@ fn bombs(harness: &mut Harness, mib: usize) {
     harness.bytes("a gzip bomb of identical kernels", &bytes);
 }
 
-/// One kernel, its launch, and ranges of `(start, end, thread)`.
+/// Creates a database with one kernel, its launch, and ranges of `(start, end, thread)`.
 fn database(path: &Path, count: usize, range: impl Fn(usize) -> (i64, Option<i64>, i64)) {
     let _ = std::fs::remove_file(path);
     let mut db = Connection::open(path).expect("a database");
@@ -108,7 +108,8 @@ fn database(path: &Path, count: usize, range: impl Fn(usize) -> (i64, Option<i64
     transaction.commit().expect("rows");
 }
 
-/// One kernel, its launch, and marker rows of `(flags, id, time)`, as nvprof writes them.
+/// Creates a database with one kernel, its launch, and marker rows of `(flags, id, time)`, as nvprof
+/// writes them.
 fn markers(path: &Path, count: usize, row: impl Fn(usize) -> (i64, i64, i64)) {
     let _ = std::fs::remove_file(path);
     let mut db = Connection::open(path).expect("a database");
@@ -128,7 +129,7 @@ fn markers(path: &Path, count: usize, row: impl Fn(usize) -> (i64, i64, i64)) {
         let mut insert = transaction
             .prepare("INSERT INTO CUPTI_ACTIVITY_KIND_MARKER VALUES (NULL, ?, ?, ?, 2, ?, ?, 0)")
             .expect("a statement");
-        // Process 1, thread 1, as CUPTI lays them out.
+        // Process 1, thread 1, in CUPTI's layout.
         let thread = [1, 0, 0, 0, 1, 0, 0, 0_u8];
         for n in 0..count {
             let (flags, id, time) = row(n);

@@ -1,8 +1,8 @@
-//! Damage, made on purpose and always the same for the same seed: what the short harness
-//! (`tests/cli/damaged_profiles.rs`) and the long one (`examples/torture.rs`) do to profiles, and what must hold
-//! afterwards. After any damage the program ends in time, within a bound of memory, without a panic;
-//! and where kernels can still be read, their total is the file's own total, or a note says what was
-//! left out.
+//! Deliberate damage, reproducible by its seed: the edits that the short harness
+//! (`tests/cli/damaged_profiles.rs`) and the long one (`examples/torture.rs`) apply to profiles, and
+//! the invariants checked afterwards. After any damage, the program ends in time, within a bound of
+//! memory, without a panic; and if kernels can still be read, their total equals that of the file, or a
+//! note lists what was skipped.
 
 #![allow(dead_code, reason = "each of its users takes a part")]
 
@@ -31,19 +31,18 @@ pub(crate) mod extremes;
 
 use damage::{Dice, cuts, edits, flips, packed_flips, texts};
 
-/// How long one file may take, and how much memory.
+/// Limits of time and memory per file.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
-    /// Of the processor, by all threads: a machine may have other things to do. On the clock, an hour.
+    /// CPU time of all threads, because the machine may be busy; wall time is limited to an hour.
     pub(crate) time: Duration,
-    /// Growth of resident memory while one file is worked on, whatever its size; not measured where
-    /// it cannot be.
+    /// Growth of resident memory per file, for any size; not checked if it cannot be measured.
     pub(crate) bytes: u64,
-    /// More of it for each byte of the file, unpacked.
+    /// Additional memory per byte of the uncompressed file.
     pub(crate) bytes_per_byte: u64,
 }
 
-/// The case in which something was most.
+/// The case with the maximum of a quantity.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Most<T> {
     pub(crate) value: T,
@@ -59,7 +58,7 @@ impl<T: PartialOrd> Most<T> {
     }
 }
 
-/// Runs damaged files down the whole road.
+/// Runs all stages on damaged files.
 pub(crate) struct Harness {
     rules: Arc<RuleSet>,
     limits: Limits,
@@ -91,20 +90,20 @@ impl Harness {
         self.folder.join(name)
     }
 
-    /// One damaged file, as bytes.
+    /// Runs a damaged file, given as bytes.
     pub(crate) fn bytes(&mut self, what: &str, bytes: &[u8]) {
         let path = self.at("case");
         std::fs::write(&path, bytes).expect("a case can be written");
         self.file(what, &path);
     }
 
-    /// One damaged file.
+    /// Runs a damaged file.
     pub(crate) fn file(&mut self, what: &str, path: &Path) {
         self.cases += 1;
         let watch = Watch::start();
         let (tell, told) = mpsc::channel();
         let (rules, owned) = (Arc::clone(&self.rules), path.to_owned());
-        // As large as a main thread's stack: what overflows here overflows there.
+        // As large as a main thread's stack, so that the same recursion overflows.
         let started = std::thread::Builder::new()
             .stack_size(8 << 20)
             .spawn(move || {
@@ -136,14 +135,14 @@ impl Harness {
     }
 }
 
-/// Bytes of a file, unpacked as far as any reader would.
+/// Size of a file in bytes, uncompressed as far as a reader would.
 fn text_bytes(path: &Path) -> u64 {
     const ENOUGH: u64 = 256 << 20;
     let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
     let Ok(file) = std::fs::File::open(path) else {
         return bytes;
     };
-    // Not packed, or packed badly: what was unpacked until then.
+    // If the file is not compressed or is damaged, the bytes decompressed so far count.
     let mut unpacked = flate2::read::MultiGzDecoder::new(file).take(ENOUGH);
     let mut counted = Counter(0);
     let _ = std::io::copy(&mut unpacked, &mut counted);
@@ -163,10 +162,10 @@ impl std::io::Write for Counter {
     }
 }
 
-/// How long something takes.
+/// Measures elapsed time.
 struct Watch {
     clock: Instant,
-    /// `None` where it cannot be told.
+    /// `None` if it cannot be measured.
     processor: Option<Duration>,
 }
 
@@ -178,7 +177,7 @@ impl Watch {
         }
     }
 
-    /// Time of the processor, else on the clock.
+    /// CPU time, otherwise wall time.
     fn took(&self) -> Duration {
         match (self.processor, processor_time()) {
             (Some(before), Some(now)) => now.saturating_sub(before),
@@ -198,8 +197,8 @@ impl Watch {
     }
 }
 
-/// What the process has used, user and system, to the hundredth of a second (`man 5 proc`: fields 14
-/// and 15 of `stat`, in ticks of `_SC_CLK_TCK`, which is 100 on Linux).
+/// CPU time of the process, user and system, in units of 10 ms (`man 5 proc`: fields 14 and 15 of
+/// `stat`, in ticks of `_SC_CLK_TCK`, which is 100 on Linux).
 fn processor_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
@@ -214,18 +213,18 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_default()
 }
 
-/// The whole road. `Ok(false)` for a file that is refused, which is an answer.
+/// Runs all stages. `Ok(false)` for a file that is rejected, which is a valid result.
 pub(crate) fn road(path: &Path, rules: &RuleSet) -> Result<bool, String> {
     measured(path, rules).map(|(judged, _)| judged)
 }
 
-/// Whether a file was judged, and by how much memory grew meanwhile.
+/// Whether a file could be analyzed, and the growth of memory in the meantime.
 fn measured(path: &Path, rules: &RuleSet) -> Result<(bool, u64), String> {
     reset_peak();
     let before = memory("VmRSS:");
     let copy = path.with_extension("scrubbed");
     let _ = std::fs::remove_file(&copy);
-    // What is left in a copy may be chance in damaged bytes; that it ends is what counts here.
+    // Matches in a copy may be coincidences in damaged bytes; only termination is checked here.
     let _ = scrub::scrub(path, &copy, false, &NoProgress);
     let _ = std::fs::remove_file(&copy);
     let Ok(profile) = read::open_pruned(path, &UnneededRanges, &NoProgress) else {
@@ -236,13 +235,13 @@ fn measured(path: &Path, rules: &RuleSet) -> Result<(bool, u64), String> {
     if let Some(report) = &report {
         views(report)?;
     }
-    // The sum below is the harness's own work.
+    // The sum below is work of the harness, so memory is measured before it.
     let grown = memory("VmHWM:").saturating_sub(before);
     kernels.check(path)?;
     Ok((report.is_some(), grown))
 }
 
-/// Every view of a report comes about, without a number that is none.
+/// Checks that all views of a report can be rendered and contain no NaN or infinity.
 fn views(report: &Report) -> Result<(), String> {
     report::markdown(report).map_err(|e| format!("no Markdown: {e}"))?;
     report::html(report).map_err(|e| format!("no HTML: {e}"))?;
@@ -256,7 +255,7 @@ fn views(report: &Report) -> Result<(), String> {
     finite(&terminal)
 }
 
-/// The report of a profile; `None` when it cannot be read.
+/// The report of a profile; `None` if it cannot be read.
 pub(crate) fn report(path: &Path, rules: &RuleSet) -> Option<Report> {
     judged(
         read::open_pruned(path, &UnneededRanges, &NoProgress).ok()?,
@@ -275,8 +274,8 @@ fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {
     Some(Report::new(&costed, &verdict, &options))
 }
 
-/// A number that is none becomes `null` in JSON; fields that may be absent are `null` too, so only
-/// texts show it.
+/// Checks that a text contains no NaN or infinity. In JSON these become `null`, as absent fields do, so
+/// only texts show them.
 fn finite(text: &str) -> Result<(), String> {
     let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '+' | '.');
     let mut words = text.split(|c| !part(c));
@@ -286,12 +285,12 @@ fn finite(text: &str) -> Result<(), String> {
     }
 }
 
-/// What a reader made of the kernels.
+/// The kernels as read by a reader.
 pub(crate) struct Kernels {
     rows: usize,
-    /// ns.
+    /// Total time in ns.
     total: i128,
-    /// A note says what was left out.
+    /// Whether a note explains differences.
     explained: bool,
 }
 
@@ -314,7 +313,8 @@ impl Kernels {
         }
     }
 
-    /// They are as many and as long as a count of their own says, or a note says why not.
+    /// Checks that their number and total time equal an independent count, or that a note explains the
+    /// difference.
     pub(crate) fn check(&self, path: &Path) -> Result<(), String> {
         if self.explained {
             return Ok(());
@@ -325,7 +325,7 @@ impl Kernels {
             (rows, total, 0)
         } else {
             match sum_of_events(&bytes) {
-                // Each kernel's times are rounded to a nanosecond.
+                // The times of each kernel are rounded to a nanosecond.
                 Some((rows, total)) => (rows, total, 2 * rows as i128),
                 None => return Ok(()),
             }
@@ -375,7 +375,7 @@ fn sum_of_tables(path: &Path) -> (usize, i128) {
     (rows, total)
 }
 
-/// Of JSON that any parser reads; the reader is more patient.
+/// Number and total time of kernel events in valid JSON; the reader accepts more.
 fn sum_of_events(bytes: &[u8]) -> Option<(usize, i128)> {
     const MOST: u64 = 512 << 20;
     let trace: Value = if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -395,7 +395,7 @@ fn sum_of_events(bytes: &[u8]) -> Option<(usize, i128)> {
                 .and_then(Value::as_str)
                 .is_some_and(|v| v.eq_ignore_ascii_case(value))
         };
-        // Without a phase it is a whole event, for the reader too.
+        // An event without a phase counts as complete, as in the reader.
         let whole = event.get("ph").is_none() || is("ph", "X");
         if whole && is("cat", "kernel") {
             rows += 1;
@@ -417,7 +417,7 @@ fn reset_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Resident memory of the process in bytes, of a line of its status: now or at its peak.
+/// Resident memory of the process in bytes, from a line of its status: current or peak.
 fn memory(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix(line));
@@ -427,7 +427,7 @@ fn memory(line: &str) -> u64 {
 
 // ---------------------------------------------------------------------------- a profile
 
-/// Everything for one profile.
+/// Runs all damage for one profile.
 pub(crate) fn torture(harness: &mut Harness, path: &Path, how: How, dice: &mut Dice) {
     let name = path
         .file_name()
@@ -443,7 +443,7 @@ pub(crate) fn torture(harness: &mut Harness, path: &Path, how: How, dice: &mut D
         return;
     }
     let text = if bytes.starts_with(&[0x1f, 0x8b]) {
-        // Most changes of packed bytes are only ever seen by the checksum.
+        // The checksum detects most changes of compressed bytes, so few are made.
         packed_flips(
             harness,
             &name,
@@ -464,11 +464,12 @@ pub(crate) fn torture(harness: &mut Harness, path: &Path, how: How, dice: &mut D
     texts(harness, &name, &text, how.one_in, dice);
 }
 
-/// How much is done to one profile.
+/// The amount of damage per profile.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
     pub(crate) cuts: usize,
     pub(crate) flips: usize,
-    /// One in so many edits of columns and texts; tables are dropped and times reversed in any case.
+    /// The fraction of the edits of columns and texts, as one in this number; dropped tables and
+    /// reversed times are always included.
     pub(crate) one_in: usize,
 }

@@ -1,11 +1,10 @@
-//! What a played description amounts to: everything that happened, with times. Both writers read
-//! this.
+//! The simulated events of a description, with times. Both writers use them.
 
 use std::collections::HashMap;
 
 use super::text;
 
-/// Which tool's file is written.
+/// The tool whose file format is written.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
@@ -13,17 +12,17 @@ pub(crate) enum Format {
     Nvprof,
 }
 
-/// Where an nsys file keeps the text of its ranges.
+/// The storage of range texts in an nsys file.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextStyle {
     Inline,
     Registered,
-    /// Registered where a text occurs more than once.
+    /// Registered if a text occurs more than once.
     #[default]
     Mixed,
 }
 
-/// Everything that happened, by start.
+/// All events, sorted by start.
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
     pub(crate) format: Format,
@@ -44,7 +43,7 @@ pub(crate) struct Capture {
     pub(super) overheads: Vec<(Where, i64, i64)>,
     pub(super) drops: Vec<String>,
     pub(super) sql: Vec<String>,
-    /// When the capture ends, ns.
+    /// The end of the capture, ns.
     pub(super) end: i64,
 }
 
@@ -68,7 +67,7 @@ pub(super) struct Thread {
     pub(super) name: String,
 }
 
-/// What all work on a GPU has.
+/// The properties of all work on a GPU.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
     pub(super) start: i64,
@@ -87,7 +86,7 @@ pub(super) struct Kernel {
     pub(super) shape: KernelShape,
 }
 
-/// What a `define` says of a kernel.
+/// The properties of a kernel in a `define`.
 #[derive(Debug, Clone)]
 pub(super) struct KernelShape {
     pub(super) name: String,
@@ -125,7 +124,7 @@ impl KernelShape {
     }
 }
 
-/// `copyKind` of CUPTI and of nsys alike.
+/// `copyKind` of CUPTI and of nsys, which agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     ToDevice = 1,
@@ -134,7 +133,7 @@ pub(super) enum Direction {
     Peer = 10,
 }
 
-/// Memory kinds, as nsys numbers them; raw CUPTI is one higher.
+/// Memory kinds as numbered by nsys; CUPTI's numbers are higher by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
     Pageable = 0,
@@ -157,7 +156,7 @@ pub(super) struct Set {
     pub(super) bytes: i64,
 }
 
-/// A synchronisation; `kind` as CUPTI numbers it: 1 event, 2 stream waits, 3 stream, 4 context.
+/// A synchronization; `kind` as numbered by CUPTI: 1 event, 2 stream waits, 3 stream, 4 context.
 #[derive(Debug)]
 pub(super) struct Sync {
     pub(super) work: Work,
@@ -170,7 +169,7 @@ pub(super) struct Graph {
     pub(super) id: i64,
 }
 
-/// A CUDA call on the host, named without version suffix.
+/// A CUDA call on the host, with its name without version suffix.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) at: Where,

@@ -1,8 +1,8 @@
-//! Profiles from text: a short description in, an Nsight Systems or nvprof SQLite database out.
+//! Builds Nsight Systems or nvprof SQLite databases from short descriptions.
 //!
-//! A description is played like a program: a host clock walks down the lines, launches are placed
-//! on it, and their work queues on the GPU. Nobody writes a timestamp, and the description stays
-//! something one can read and edit. `fixtures/net.txt` is the long example; a short one:
+//! A description is simulated like a program: a host clock advances line by line, launches are recorded
+//! on it, and their work queues on the GPU. Descriptions contain no timestamps, so they are easy to read
+//! and edit. `fixtures/net.txt` is the long example; a short one:
 //!
 //! ```text
 //! device 0 cc=7.0 sms=80 bandwidth=898GB/s = Tesla V100-SXM2-16GB
@@ -15,27 +15,27 @@
 //!   backward
 //! ```
 //!
-//! One command a line; deeper indentation (spaces) belongs to the command above; `# ` starts a
-//! comment. Durations carry `ns us ms s`, sizes `B KB MB GB KiB MiB GiB` or nothing.
+//! There is one command per line; lines with deeper indentation (spaces) belong to the command above;
+//! `# ` starts a comment. Durations have the units `ns us ms s`, sizes `B KB MB GB KiB MiB GiB` or none.
 //!
 //! | settings | |
 //! | --- | --- |
-//! | `format nsys 3.11.1` / `format nvprof` | what is written; nsys 3.11.1 without this line |
+//! | `format nsys 3.11.1` / `format nvprof` | the file format; nsys 3.11.1 by default |
 //! | `tool 2024.2.1.106` | version of the profiler |
 //! | `text inline`, `registered`, `mixed` | nsys: NVTX text in `text`, in `textId`, or (`mixed`, the default) in `textId` where it occurs twice |
-//! | `timing launch=5us ...` | the host's and GPU's pace, see `Timing` in `settings.rs` |
+//! | `timing launch=5us ...` | timing of host and GPU, see `Timing` in `settings.rs` |
 //! | `roots user=DIR lib=DIR` | folders put before the files of `@`; `lib:` marks the second |
 //! | `device N KEY=VALUE... = NAME` | `cc sms clock bandwidth memory l2 warps blocks regs shared optin`, all optional |
 //! | `define NAME KEY=VALUE... = KERNEL` | a kernel: `block regs static dynamic local`; once one is defined, all must be |
-//! | `drop TABLE`, `drop TABLE.COLUMN` | leave it out of the file |
-//! | `sql STATEMENT` | run on the finished database: for what has no word here |
+//! | `drop TABLE`, `drop TABLE.COLUMN` | omit it from the file |
+//! | `sql STATEMENT` | run on the finished database, for content without a command |
 //!
 //! | structure | |
 //! | --- | --- |
-//! | `process PID [device=N] [correlation=N]` | its lines run in that process (default 1000); clocks and correlation ids start over |
+//! | `process PID [device=N] [correlation=N]` | its lines run in that process (default 1000); clocks and correlation ids start again |
 //! | `thread TID [NAME]` | its lines run on that thread of the process |
 //! | `repeat VAR A B C` | its lines once per word, `{VAR}` replaced |
-//! | `template NAME VAR...`, `use NAME WORD...` | its lines wherever they are used |
+//! | `template NAME VAR...`, `use NAME WORD...` | its lines, inserted by `use` |
 //!
 //! | on the host | |
 //! | --- | --- |
@@ -44,9 +44,9 @@
 //! | `open TEXT` | a range that is pushed and never popped |
 //! | `mark TEXT` | a point |
 //! | `op MODULE.OP ARG... [-> NAME...] [@ FILE:LINE...]` | a PyTorch call under PyProf and `emit_nvtx`: trace marker, PyProf marker, `NAME, seq = N`; without a module only the last. `ARG`: `f16[8,4]`, `3`, `0.1`, `True`, `None`, `'sum'`, `(1,1)`, `dim=-1` |
-//! | `grad NODE` | inside `op`: what its backward node does |
-//! | `backward [TID]` | plays the recorded `grad`s, last first, on the autograd thread |
-//! | `wait TIME`, `overhead TIME` | the host does something else; the profiler does |
+//! | `grad NODE` | inside `op`: the work of its backward node |
+//! | `backward [TID]` | simulates the recorded `grad`s, last first, on the autograd thread |
+//! | `wait TIME`, `overhead TIME` | the host is busy otherwise; the profiler is busy |
 //! | `call API TIME` | a CUDA call without GPU work |
 //! | `sync stream`, `device`, `event`, `wait` | the first three block until the GPU is done |
 //!
@@ -56,7 +56,7 @@
 //! | `copy h2d|d2h|d2d|p2p pageable|pinned|device SIZE TIME [stream= api=]` | a copy; the host waits for pageable ones |
 //! | `set SIZE TIME` | a memset |
 //! | `graph TIME` | a CUDA graph as one record; with `kernel` lines below, its nodes instead |
-// Each test program uses its part of this, and a test may panic.
+// Each test program uses a part of this module, and a test may panic.
 #![allow(dead_code)]
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -73,7 +73,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use capture::{Capture, Format};
 use rusqlite::Connection;
 
-/// What is wrong with a description, and where.
+/// A mistake in a description, with its position.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
     pub(crate) file: String,
@@ -117,7 +117,7 @@ pub(crate) fn write(capture: &Capture, database: &mut Connection) -> rusqlite::R
     transaction.commit()
 }
 
-/// A database file that goes away with its folder.
+/// A database file that is removed with its folder.
 pub(crate) struct Built {
     folder: tempfile::TempDir,
 }
@@ -128,7 +128,8 @@ impl Built {
     }
 }
 
-/// Builds a description into a file of its own. For tests: panics with `file:line: problem`.
+/// Builds a database from a description in a temporary folder. For tests: panics with `file:line:
+/// problem`.
 pub(crate) fn build(description: &str) -> Built {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let built = Built { folder };
@@ -136,7 +137,7 @@ pub(crate) fn build(description: &str) -> Built {
     built
 }
 
-/// Builds a description at `path`, where no file may be. Panics as [`build`] does.
+/// Builds a database from a description at `path`, where no file may exist. Panics as [`build`] does.
 pub(crate) fn build_at(path: &Path, file: &str, description: &str) {
     let capture = simulate(file, description).unwrap_or_else(|mistake| panic!("{mistake}"));
     let mut database = Connection::open(path).expect("a new database");

@@ -1,6 +1,6 @@
-//! Writes a capture as Nsight Systems exports one (`nsys export --type sqlite`): the tables a
-//! reader uses, with the columns of schema 3.11. A table without rows is not there, as in the
-//! exporter's lazy mode.
+//! Writes a capture like an export of Nsight Systems (`nsys export --type sqlite`): the tables that the
+//! readers use, with the columns of schema 3.11. Tables without rows do not exist, as in the exporter's
+//! lazy mode.
 
 use std::collections::HashMap;
 
@@ -100,7 +100,7 @@ const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// An enumeration's table, then id, symbol and label of each value.
+/// The table of an enumeration, with id, symbol and label of each value.
 type Enumeration = (&'static str, &'static [(i64, &'static str, &'static str)]);
 
 const ENUMS: &[Enumeration] = &[
@@ -165,7 +165,7 @@ const ENUMS: &[Enumeration] = &[
     ),
 ];
 
-/// The version suffix nsys leaves on a runtime call's name.
+/// The version suffixes of runtime calls in nsys.
 const API_VERSIONS: &[(&str, &str)] = &[
     ("cudaLaunchKernel", "_v7000"),
     ("cudaLaunchKernelExC", "_v11060"),
@@ -212,7 +212,7 @@ pub(super) fn write(capture: &Capture, database: &Connection) -> Result<()> {
 }
 
 impl Writer<'_> {
-    /// Inserts a row, making the table at its first.
+    /// Inserts a row, creating the table first if necessary.
     fn row(&self, table: &str, values: &[(&str, Value)]) -> Result<()> {
         if let Some((_, columns)) = TABLES.iter().find(|(name, _)| *name == table) {
             self.database
@@ -327,7 +327,7 @@ impl Writer<'_> {
             };
             let (kind, end) = match range.kind {
                 RangeKind::Mark => (34, Value::Null),
-                // What is open when the capture stops ends with it.
+                // Ranges that are open when the capture stops end with it.
                 RangeKind::PushPop => (59, range.end.unwrap_or(capture.end).into()),
                 RangeKind::StartEnd => (60, range.end.unwrap_or(capture.end).into()),
             };
@@ -468,7 +468,7 @@ impl Writer<'_> {
     }
 }
 
-/// The columns that all GPU work has.
+/// The columns of all GPU work.
 fn work(work: &Work) -> Vec<(&'static str, Value)> {
     vec![
         ("start", work.start.into()),
@@ -490,7 +490,7 @@ fn index(value: usize) -> Value {
     Value::from(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-/// The pid in bits 24 to 47, the hardware above.
+/// The pid in bits 24 to 47, the hardware id above.
 fn global_pid(pid: i64) -> Value {
     Value::from((1 << 48) | (pid << 24))
 }
@@ -499,10 +499,10 @@ fn global_tid(at: Where) -> Value {
     Value::from((1 << 48) | (at.pid << 24) | at.tid)
 }
 
-/// The function's own name: no return type, namespaces, template arguments, parameters.
+/// The name of the function without return type, namespaces, template arguments and parameters.
 fn short_name(full: &str) -> &str {
     let unnamed = "(anonymous namespace)::";
-    // Only a namespace before the first template argument is the function's.
+    // Only namespaces before the first template argument belong to the function.
     let tail = match full.find(unnamed) {
         Some(at) if !full[..at].contains('<') => &full[at + unnamed.len()..],
         _ => full,

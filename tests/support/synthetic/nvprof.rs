@@ -105,7 +105,7 @@ struct Writer<'a> {
     strings: IndexSet<String>,
 }
 
-/// Writes all tables; unlike nsys, nvprof makes them whether or not there are rows.
+/// Writes all tables; unlike nsys, nvprof creates them even without rows.
 pub(super) fn write(capture: &Capture, database: &Connection) -> Result<()> {
     database
         .execute_batch("CREATE TABLE Version (version INTEGER); INSERT INTO Version VALUES (12)")?;
@@ -159,7 +159,7 @@ impl Writer<'_> {
                 "CUPTI_ACTIVITY_KIND_DEVICE",
                 &[
                     ("flags", 1.into()),
-                    // kB/s and kHz here, unlike nsys.
+                    // kB/s and kHz, unlike nsys.
                     ("globalMemoryBandwidth", (of("bandwidth") / 1000).into()),
                     ("globalMemorySize", of("memory").into()),
                     ("constantMemorySize", 65_536.into()),
@@ -375,7 +375,7 @@ impl Writer<'_> {
     }
 }
 
-/// A thread packed as CUPTI does: process id, then thread id, little endian.
+/// A thread in CUPTI's layout: process id, then thread id, little endian.
 fn object_id(at: Where) -> Value {
     let pid = u32::try_from(at.pid).unwrap_or(u32::MAX).to_le_bytes();
     let tid = u64::try_from(at.tid).unwrap_or(u64::MAX).to_le_bytes();

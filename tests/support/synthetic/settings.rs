@@ -1,4 +1,4 @@
-//! The commands that set something: what is written, at which pace, for which GPUs and kernels.
+//! The commands for settings: the file format, timing, GPUs and kernels.
 
 use std::collections::HashMap;
 
@@ -6,22 +6,22 @@ use super::capture::{Device, Format, KernelShape, TextStyle};
 use super::simulate::Player;
 use super::text;
 
-/// The pace of host and GPU: the keys of `timing`.
+/// The timing of host and GPU: the keys of `timing`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
     /// A launch, copy or set call on the host.
     pub(super) launch: i64,
-    /// Added to the first launch of each kernel (its code is loaded).
+    /// Added to the first launch of each kernel, when its code is loaded.
     pub(super) first_launch: i64,
-    /// After each call, until the next.
+    /// Time after each call until the next.
     pub(super) between: i64,
-    /// Opening an op's ranges: Python and its markers.
+    /// Time for opening an op's ranges: Python and its markers.
     pub(super) op: i64,
-    /// From the end of the call to the earliest start on the GPU.
+    /// Time from the end of the call to the earliest start on the GPU.
     pub(super) queue: i64,
-    /// Between two things on a stream.
+    /// Time between two activities on a stream.
     pub(super) gap: i64,
-    /// Per mille by which GPU durations vary, up or down; the same on every play.
+    /// Variation of GPU durations in per mille, up or down; the same in every simulation.
     pub(super) jitter: i64,
 }
 

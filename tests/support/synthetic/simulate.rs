@@ -1,4 +1,4 @@
-//! Plays a description: a host clock per process, streams that run one thing after another, an
+//! Simulates a description: a host clock per process, streams that execute work in order, and an
 //! autograd tape.
 
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use super::text::{self, Line, Wrong};
 /// Variables and their values.
 type Env = Vec<(String, String)>;
 
-/// A backward node waiting on the tape.
+/// A backward node on the tape.
 struct Taped<'a> {
     node: String,
     seq: i64,
@@ -21,7 +21,7 @@ struct Taped<'a> {
     env: Env,
 }
 
-/// A process's clocks and counters.
+/// The clocks and counters of a process.
 struct Process<'a> {
     at: Where,
     device: i64,
@@ -31,27 +31,27 @@ struct Process<'a> {
     in_backward: bool,
     tape: Vec<Taped<'a>>,
     loaded: HashSet<String>,
-    /// When each stream has finished what it was given.
+    /// The time at which each stream has finished its work.
     streams: HashMap<(i64, i64), i64>,
 }
 
 pub(super) struct Player<'a> {
     pub(super) capture: Capture,
     pub(super) timing: Timing,
-    /// Folders of the user's files and of the libraries'.
+    /// Folders of the user's files and of the libraries' files.
     pub(super) roots: [String; 2],
     pub(super) defines: HashMap<String, KernelShape>,
     templates: HashMap<String, (Vec<String>, &'a [Line])>,
     processes: Vec<Process<'a>>,
     current: usize,
-    /// The graph launch whose nodes are being played: correlation, end of its call.
+    /// The graph launch whose nodes are being simulated: correlation id, end of its call.
     graph: Option<(i64, i64)>,
-    /// Graphs and graph nodes so far.
+    /// Number of graphs and of graph nodes so far.
     graphs: i64,
     noise: u64,
 }
 
-/// Plays all lines.
+/// Simulates all lines.
 pub(super) fn simulate(lines: &[Line]) -> Result<Capture, Wrong> {
     let mut player = Player {
         capture: Capture {
@@ -114,7 +114,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The commands with nothing below them.
+    /// Simulates a command without lines below it.
     fn leaf(&mut self, command: &str, rest: &str) -> Result<(), String> {
         match command {
             "format" => self.format(rest)?,
@@ -189,7 +189,7 @@ impl<'a> Player<'a> {
         });
     }
 
-    /// The process whose lines are being played; 1000 where the description names none.
+    /// The process whose lines are being simulated; 1000 if the description names none.
     fn here(&mut self) -> &mut Process<'a> {
         if self.processes.is_empty() {
             self.add_process(1000, 0, 1);
@@ -206,7 +206,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Goes on as thread `tid`; returns the one left.
+    /// Continues on thread `tid`; returns the previous one.
     fn switch(&mut self, tid: i64, name: &str) -> i64 {
         let at = Where {
             tid,
@@ -500,7 +500,8 @@ impl<'a> Player<'a> {
         self.work(correlation, start, start + took, stream)
     }
 
-    /// SplitMix64 over a counter: the same variation on every play and every machine.
+    /// Varies a duration by SplitMix64 over a counter: the same in every simulation and on every
+    /// machine.
     fn vary(&mut self, took: i64) -> i64 {
         self.noise = self.noise.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.noise;
@@ -542,7 +543,8 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// The call that starts a kernel: correlation id, and when the GPU may begin.
+    /// Simulates the call that starts a kernel; returns its correlation id and the earliest start on
+    /// the GPU.
     fn launch(&mut self, kernel: &str, api: &str) -> (i64, i64) {
         if let Some(graph) = self.graph {
             return graph;
@@ -588,7 +590,8 @@ impl<'a> Player<'a> {
         let ready = self.here().now + self.timing.launch + self.timing.queue;
         let correlation = self.here().correlation;
         let work = self.enqueue(correlation, ready, took, stream, None);
-        // CUDA stages pageable memory itself, and a call without `Async` waits: the host stands.
+        // CUDA stages pageable memory synchronously, and a call without `Async` waits, so the host
+        // blocks.
         let blocks = memory == Memory::Pageable || !api.ends_with("Async");
         let done = if blocks { work.end + 2_000 } else { ready };
         let in_call = done - self.here().now;
@@ -635,7 +638,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Sorts everything by start and settles when the capture ends.
+    /// Sorts everything by start and determines the end of the capture.
     fn finish(mut self) -> Capture {
         let host = self.processes.iter().map(|p| p.now).max();
         let streams = self
@@ -656,8 +659,8 @@ impl<'a> Player<'a> {
     }
 }
 
-/// `text` with `{variable}` replaced. A word in braces that is no variable is a mistake; anything
-/// else in braces (`{lambda()#1}`) stands for itself.
+/// Replaces `{variable}` in `text`. An unknown word in braces is a mistake; any other text in braces
+/// (`{lambda()#1}`) is unchanged.
 fn replace(text: &str, env: &Env) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;

@@ -1,7 +1,6 @@
-//! The outer form of a description: lines and what is indented below them, and the small values
-//! that stand in a line.
+//! The syntax of a description: lines with nested lines, and the small values in a line.
 
-/// A line number and what is wrong there.
+/// A line number and the mistake in that line.
 pub(super) type Wrong = (usize, String);
 
 /// A command and the lines that belong to it.
@@ -12,7 +11,7 @@ pub(super) struct Line {
     pub(super) below: Vec<Line>,
 }
 
-/// Takes a description apart into nested lines.
+/// Parses a description into nested lines.
 pub(super) fn lines(description: &str) -> Result<Vec<Line>, Wrong> {
     // (indent, lines at that depth); a level closes when a line is less indented.
     let mut levels: Vec<(usize, Vec<Line>)> = vec![(0, Vec::new())];
@@ -112,7 +111,7 @@ pub(super) fn int(word: &str) -> Result<i64, String> {
         .map_err(|_| format!("`{word}` is not a whole number"))
 }
 
-/// `64x16`: one to three dimensions, the missing ones 1.
+/// `64x16`: one to three dimensions; missing ones are 1.
 pub(super) fn dims(word: &str) -> Result<[i64; 3], String> {
     let mut dims = [1; 3];
     let parts: Vec<&str> = word.split('x').collect();
@@ -125,7 +124,7 @@ pub(super) fn dims(word: &str) -> Result<[i64; 3], String> {
     Ok(dims)
 }
 
-/// `KEY=VALUE`, with one of the known keys.
+/// `KEY=VALUE` with a known key.
 pub(super) fn option<'a>(word: &'a str, known: &[&str]) -> Result<(&'a str, &'a str), String> {
     match word.split_once('=') {
         Some((key, value)) if known.contains(&key) => Ok((key, value)),
@@ -136,7 +135,7 @@ pub(super) fn option<'a>(word: &'a str, known: &[&str]) -> Result<(&'a str, &'a 
     }
 }
 
-/// An argument as PyProf's nvmarker writes it: a Python dictionary.
+/// An argument in the format of PyProf's nvmarker: a Python dictionary.
 pub(super) fn argument(word: &str) -> Result<String, String> {
     let (name, value) = match word.split_once('=') {
         Some((name, value)) if name.chars().all(|c| c.is_alphanumeric() || c == '_') => {
@@ -175,7 +174,7 @@ pub(super) fn argument(word: &str) -> Result<String, String> {
     Ok(format!("{{'name': '{name}', {rest}}}"))
 }
 
-/// `8,4` as Python prints a tuple.
+/// `8,4` as a tuple in Python's notation.
 fn tuple(items: &str) -> String {
     let items: Vec<&str> = items.split(',').filter(|i| !i.is_empty()).collect();
     match items.as_slice() {
