@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_unique_documented_and_typed_by_its_names() {
+    fn facts_are_unique_documented_and_typed_by_their_names() {
         let mut last = "";
         for fact in all() {
             assert!(fact.name > last, "{} stands twice", fact.name);

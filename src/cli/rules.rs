@@ -196,8 +196,8 @@ fn check(paths: &[PathBuf], console: Console) -> Outcome {
 }
 
 /// The rule files at `paths` together with the built-in rules that they may refer to, and the ids of
-/// the former. A file with the text of a built-in rule stands for that rule; another file must not
-/// have its id.
+/// the former. A file with the text of a built-in rule replaces that rule; another file must not have
+/// its id.
 fn with_built_in(paths: &[PathBuf]) -> Result<(Vec<RuleFile>, BTreeSet<String>), Failure> {
     let own = judge_files(paths)?;
     let ids: BTreeSet<String> = own.iter().map(|f| f.id.clone()).collect();

@@ -590,7 +590,7 @@ mod tests {
     use super::period;
 
     #[test]
-    fn the_period_of_a_list_is_its_shortest_repeated_prefix() {
+    fn period_is_the_shortest_repeated_prefix() {
         for (list, want) in [
             ("a", 1),
             ("aaa", 1),

@@ -32,7 +32,7 @@ pub(super) fn cells(input: &Input<'_>) -> (String, String) {
     (op.to_owned(), params)
 }
 
-/// The smallest sub-number, below six, for which every format returns the same result: `linear`
+/// A sub-number below six for which every format returns the same result as for `sub`: `linear`
 /// distinguishes the first two, and recurrent cells count in threes.
 pub(super) fn sub_that_counts(sub: u64) -> u64 {
     match sub {

@@ -597,8 +597,8 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
         context.ops = vec![self.pool.text(&name.name)];
     }
 
-    /// Names module and operator of a launch without PyProf's markers: by the first of a backward node,
-    /// any numbered range, and the innermost range.
+    /// Names module and operator of a launch without PyProf's markers: by its backward nodes, otherwise
+    /// by its numbered ranges, otherwise by the innermost range.
     fn name_operator(&mut self, context: &mut LaunchContext, marks: &Marks, other: Option<StrId>) {
         let profile = &self.around.run.profile;
         let name = |mark: &Mark| profile.text(mark.text);

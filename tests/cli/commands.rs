@@ -740,7 +740,7 @@ fn rules_are_selected_ignored_and_set() {
 }
 
 #[test]
-fn misspelt_rules_and_params_get_suggestions() {
+fn misspelled_rules_and_params_get_suggestions() {
     let sandbox = Sandbox::new();
     for (arguments, parts) in [
         (

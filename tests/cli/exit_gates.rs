@@ -330,7 +330,7 @@ fn report_made_with_a_baseline_can_be_a_baseline() {
 }
 
 #[test]
-fn invalid_baseline_is_refused_before_the_profile_is_read() {
+fn invalid_baseline_is_reported_before_the_profile_is_read() {
     let sandbox = Sandbox::new();
     sandbox.write("trace.json", "{\"traceEvents\": []}");
     for (file, says) in [

@@ -430,7 +430,7 @@ fn output_never_replaces_a_profile_of_the_folder() {
 }
 
 #[test]
-fn merge_refuses_files_that_are_not_reports() {
+fn merging_other_files_is_an_error() {
     let sandbox = Sandbox::bare();
     sandbox.example("net.sqlite");
     let text = sandbox.good(&["net.sqlite", "--format", "json"]);

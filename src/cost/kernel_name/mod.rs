@@ -221,11 +221,11 @@ pub enum TensorCore {
     Yes,
     /// It runs on CUDA cores (AMD: vector units).
     No,
-    /// The name does not say.
+    /// The name does not tell.
     Unknown,
 }
 
-/// Everything that a kernel's name says about the kernel.
+/// The properties in a kernel's name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DecodedName {
     /// The function's name with its namespaces, without return type, template arguments and
@@ -238,7 +238,7 @@ pub struct DecodedName {
     pub family: Family,
     /// Whether it runs on Tensor Cores.
     pub tensor_core: TensorCore,
-    /// The dtype of the math, when the name says.
+    /// The dtype of the math, if the name has it.
     pub dtype: Option<DType>,
     /// Size in bytes of the elements of a kernel that only moves data, from `OpaqueType<2u>`.
     pub element_bytes: Option<u32>,
@@ -246,8 +246,8 @@ pub struct DecodedName {
     pub tile: Option<(u32, u32)>,
     /// Thread block tile along K in elements.
     pub tile_k: Option<u32>,
-    /// Operand alignment in elements that the kernel requires, when the name says (`_align2`,
-    /// `ldg8`). Not read from `aligna4_alignc4` of `ffma` kernels.
+    /// Operand alignment in elements that the kernel requires, if the name has it (`_align2`, `ldg8`).
+    /// Not read from `aligna4_alignc4` of `ffma` kernels.
     pub align: Option<u32>,
     /// Operand layout letters, `tn`, `nt`, `TNN`.
     pub layout: Option<String>,
@@ -259,7 +259,7 @@ pub struct DecodedName {
     /// Compute capability of the architecture in the name: `sm80_` and `ampere_` are (8, 0), `volta_`
     /// is (7, 0).
     pub arch: Option<(u32, u32)>,
-    /// Which gradient a convolution kernel computes, when its name says.
+    /// The gradient that a convolution kernel computes, if the name has it.
     pub conv_role: Option<super::Role>,
     /// Whether the kernel reads or writes strided or broadcast memory (plain
     /// `elementwise_kernel<128, N>`).

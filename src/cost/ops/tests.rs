@@ -72,7 +72,7 @@ fn totals(cost: Result<OpCost, UnknownCost>) -> (u64, u64) {
 use DType::{Bf16, Fp16, Fp32, Int64};
 
 #[test]
-fn the_table_is_complete_and_unambiguous() {
+fn cost_table_is_complete_and_unambiguous() {
     let mut seen = BTreeSet::new();
     for entry in TABLE {
         assert!(!entry.names.is_empty());

@@ -366,7 +366,7 @@ fn all_mistakes_are_reported_at_once_with_carets() {
 }
 
 #[test]
-fn the_table_of_functions_is_sorted_and_documented() {
+fn functions_are_sorted_and_documented() {
     assert!(names::FUNCTIONS.windows(2).all(|w| w[0].name < w[1].name));
     for function in names::FUNCTIONS {
         assert!(function.usage.starts_with(function.name));

@@ -31,7 +31,7 @@ fn a_finding_without_a_fix_has_no_heading_for_it() {
         };
         FORMATS.iter().map(render).collect()
     };
-    // What stands around a fix, besides blanks.
+    // The text around a fix, except blanks.
     let around = ["**Do this:**", "<p class=\"label\">Do this</p>", "FIX"];
     for (name, report) in reports() {
         let with = render("FIX", &report);

@@ -390,7 +390,7 @@ fn strings_are_bounded() {
 }
 
 #[test]
-fn the_deepest_expression_runs_on_a_small_stack() {
+fn deepest_expression_runs_on_a_small_stack() {
     let chain = format!("site.m {} > 0", "- 1 ".repeat(36));
     let run = move || {
         judge_one(

@@ -21,8 +21,8 @@ const UNKNOWN: u64 = 0;
 /// The positions of x, w and dY among the arguments.
 type Places = [Option<usize>; 3];
 
-/// The positions per operator name. Names without a `transposed` flag are missing: without the flag,
-/// the kind of convolution is unknown.
+/// The positions by operator name. Forward operators with a `transposed` flag are not listed: if the
+/// flag is not recorded, the kind of convolution is unknown.
 const PLACES: &[(&str, Places)] = &[
     ("cudnn_convolution", [Some(0), Some(1), None]),
     ("miopen_convolution", [Some(0), Some(1), None]),
