@@ -29,10 +29,10 @@ pub struct Gpu {
     pub sm_count: u32,
     /// FLOP/s outside Tensor Cores, per dtype.
     pub flops: BTreeMap<DType, f64>,
-    /// FLOP/s on Tensor Cores (matrix cores), per dtype, fp32 accumulation; `Tf32` is what an fp32
-    /// matmul gets when TF32 is allowed. Empty on GPUs without them.
+    /// FLOP/s on Tensor Cores (matrix cores), per dtype, fp32 accumulation; `Tf32` applies to fp32
+    /// matmuls when TF32 is allowed. Empty on GPUs without them.
     pub tensor_flops: BTreeMap<DType, f64>,
-    /// Elements the contiguous dimensions must be a multiple of, per Tensor Core dtype (16 bytes).
+    /// The multiple that contiguous dimensions need, in elements, per Tensor Core dtype (16 bytes).
     pub tensor_align: BTreeMap<DType, u32>,
     /// DRAM bytes per second.
     pub bandwidth: f64,
@@ -91,7 +91,7 @@ impl Gpu {
         }
     }
 
-    /// Warps (wavefronts) an SM (compute unit) can hold.
+    /// Maximum number of resident warps (wavefronts) per SM (compute unit).
     pub fn max_warps_per_sm(&self) -> Option<u32> {
         self.max_threads_per_sm.map(|t| t / self.warp_size())
     }
@@ -112,9 +112,9 @@ pub struct Choice {
 /// How the GPU in use was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// `--gpu` named it, and the profile agrees or does not say.
+    /// Selected by `--gpu`; the profile agrees or names no GPU.
     Asked,
-    /// `--gpu` named it, and the profile was taken on another one: a "what if".
+    /// Selected by `--gpu`, but the profile was recorded on another one: a "what if".
     WhatIf,
     /// The profile's device name is in the table.
     Named,

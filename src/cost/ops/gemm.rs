@@ -216,8 +216,8 @@ fn product_of(a: &Tensor, b: &Tensor) -> Result<Gemm, UnknownCost> {
     })
 }
 
-/// The dimensions where 16-byte alignment matters: the contiguous dimension of A[m, k], of B[k, n] and
-/// of the row-major C[m, n]. Without strides, the operands are assumed to be row-major.
+/// The dimensions where 16-byte alignment matters: the contiguous dimension of `A[m, k]`, of `B[k, n]`
+/// and of the row-major `C[m, n]`. Without strides, the operands are assumed to be row-major.
 fn contiguous(a: &Tensor, b: &Tensor) -> (bool, bool, bool) {
     let of_a = last_or_previous(a);
     let of_b = last_or_previous(b);
@@ -324,8 +324,8 @@ fn linear(call: &Call) -> Result<OpCost, UnknownCost> {
     call.cost_of(parts(call, gemm, call.bytes(x), call.bytes(w), y, bias))
 }
 
-/// The same for x[.., k] and w[n, k]. In the usual layout both are contiguous along k, so the alignment
-/// of the number of rows does not matter.
+/// The same for `x[.., k]` and `w[n, k]`. In the usual layout both are contiguous along k, so the
+/// alignment of the number of rows does not matter.
 fn contiguous_linear(x: &Tensor, w: &Tensor) -> (bool, bool, bool) {
     let (x, w) = (last_or_previous(x), last_or_previous(w));
     let apart = x.is_some() && w.is_some();
