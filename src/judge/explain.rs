@@ -42,7 +42,7 @@ pub fn explain(rule: &Rule) -> String {
     }
     let _ = writeln!(
         page,
-        "## Its message\n\n```jinja\n{}\n```",
+        "## Message\n\n```jinja\n{}\n```",
         rule.message.source.trim()
     );
     page
@@ -67,7 +67,7 @@ fn fixes(page: &mut String, rule: &Rule) {
 }
 
 fn conditions(page: &mut String, rule: &Rule) {
-    let _ = writeln!(page, "## When it speaks\n\n```cel");
+    let _ = writeln!(page, "## When it fires\n\n```cel");
     let parts = [
         ("when", Some(&rule.when)),
         ("require", rule.require.as_ref()),
@@ -84,14 +84,17 @@ fn conditions(page: &mut String, rule: &Rule) {
     }
     let _ = writeln!(page, "```\n");
     let gathered = match rule.group_by {
-        Some(gather) => format!("All it picks in a {} is one finding.", gather.word()),
-        None => "Members of the same place are one finding.".to_owned(),
+        Some(gather) => format!(
+            "All members it selects in a {} form one finding.",
+            gather.word()
+        ),
+        None => "Members of the same place form one finding.".to_owned(),
     };
     let _ = writeln!(page, "{gathered}\n");
 }
 
 fn params(page: &mut String, rule: &Rule) {
-    let _ = writeln!(page, "## Its numbers\n");
+    let _ = writeln!(page, "## Parameters\n");
     let _ = writeln!(page, "| param | value | meaning |\n| --- | --- | --- |");
     for (name, param) in &rule.params {
         let value = rule.settings.get(name).unwrap_or(&param.value);
@@ -113,9 +116,12 @@ fn params(page: &mut String, rule: &Rule) {
 
 fn relations(page: &mut String, rule: &Rule) {
     let lists = [
-        ("Silences, on the same subject", &rule.supersedes),
-        ("Pointless beside", &rule.unless),
-        ("Makes meaningless", &rule.vetoes),
+        ("Replaces, on the same subject", &rule.supersedes),
+        (
+            "Left out where one of these fires on the same subject",
+            &rule.unless,
+        ),
+        ("If it fires, these are skipped", &rule.vetoes),
         ("Lowers the confidence of", &rule.lowers_confidence),
     ];
     let mut lines = String::new();
@@ -132,7 +138,7 @@ fn relations(page: &mut String, rule: &Rule) {
         );
     }
     if !lines.is_empty() {
-        let _ = writeln!(page, "## Beside other rules\n\n{lines}");
+        let _ = writeln!(page, "## Relations to other rules\n\n{lines}");
     }
 }
 
@@ -140,10 +146,10 @@ fn examples(page: &mut String, rule: &Rule) {
     let _ = writeln!(page, "## Examples\n");
     for case in &rule.tests {
         let says = match &case.expect {
-            Expect::Fires(message) => format!("says: {message}"),
-            Expect::Silent => "is silent".to_owned(),
+            Expect::Fires(message) => format!("fires: {message}"),
+            Expect::Silent => "does not fire".to_owned(),
             Expect::Skipped(facts) => {
-                format!("is not judged for want of `{}`", facts.join("`, `"))
+                format!("is skipped: no `{}`", facts.join("`, `"))
             }
         };
         let _ = writeln!(page, "- *{}*: {says}", text::md(&case.name));

@@ -111,7 +111,7 @@ pub const CASE_KEYS: &[Key] = keys! {
     "fires": SENTENCE,
     /// `true`: the rule says nothing
     "silent": Shape::Yes,
-    /// facts for want of which the rule cannot say
+    /// facts whose absence makes the rule skip the example
     "skipped": Shape::Own(missing_facts, |facts| facts.str_list().is_some()),
     /// the saving of a firing example, to one part in a thousand
     "saving_ns": Shape::Number,

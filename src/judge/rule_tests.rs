@@ -38,7 +38,7 @@ pub enum TestOutcome {
     Pass,
     /// The rule should have fired; contains what happened instead.
     Missing(String),
-    /// The rule should not have fired; contains its message.
+    /// The rule should not have fired; contains what happened instead.
     Noisy(String),
     /// The rule fired with a different message.
     Sentence {
@@ -78,24 +78,32 @@ impl std::fmt::Display for TestOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             TestOutcome::Pass => write!(f, "ok"),
-            TestOutcome::Missing(got) => write!(f, "missing: it should fire, but {got}"),
-            TestOutcome::Noisy(said) => write!(f, "noisy: it should be silent, but says\n  {said}"),
+            TestOutcome::Missing(got) => write!(f, "it should fire, but {got}"),
+            TestOutcome::Noisy(got) => write!(f, "it should not fire, but {got}"),
             TestOutcome::Sentence { want, got } => {
-                write!(f, "another sentence\n  wanted: {want}\n  said:   {got}")
+                write!(
+                    f,
+                    "the message differs\n  expected: {want}\n  actual:   {got}"
+                )
             }
             TestOutcome::NotSkipped { want, got } => {
                 write!(
                     f,
-                    "it should not be judged for want of {}, but {got}",
+                    "it should be skipped for lack of {}, but {got}",
                     want.join(", ")
                 )
             }
             TestOutcome::Saving { want, got } => match got {
-                Some(got) => write!(f, "a saving of {got} ns, not {want} ns"),
-                None => write!(f, "no saving, not {want} ns"),
+                Some(got) => write!(f, "saving: expected {want} ns, actual {got} ns"),
+                None => write!(f, "saving: expected {want} ns, actual none"),
             },
             TestOutcome::Severity { want, got } => {
-                write!(f, "severity {}, not {}", got.word(), want.word())
+                write!(
+                    f,
+                    "severity: expected {}, actual {}",
+                    want.word(),
+                    got.word()
+                )
             }
             TestOutcome::Fault(message) => write!(f, "the rule failed: {message}"),
             TestOutcome::NoGpu(id) => write!(f, "there is no GPU `{id}`"),
@@ -179,7 +187,7 @@ pub(super) enum Said {
         fix: Option<usize>,
     },
     Nothing(&'static str),
-    NotJudged(Vec<String>),
+    Skipped(Vec<String>),
 }
 
 /// A sentence of a rule.
@@ -238,13 +246,10 @@ fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutc
             let failures: Vec<String> = failures.iter().map(Failure::to_string).collect();
             TestOutcome::Fault(failures.join("\n  "))
         }
-        (Ok(Said::Fired { message, .. }), Expect::Silent) => TestOutcome::Noisy(message),
         (Ok(Said::Nothing(_)), Expect::Silent) => TestOutcome::Pass,
-        (Ok(Said::NotJudged(facts)), Expect::Silent) => {
-            TestOutcome::Noisy(format!("(not judged for want of {})", facts.join(", ")))
-        }
+        (Ok(said), Expect::Silent) => TestOutcome::Noisy(said.describe()),
         // What an example leaves out is absent too; it need not list all of that.
-        (Ok(Said::NotJudged(got)), Expect::Skipped(want))
+        (Ok(Said::Skipped(got)), Expect::Skipped(want))
             if want.iter().all(|fact| got.contains(fact)) =>
         {
             TestOutcome::Pass
@@ -253,7 +258,7 @@ fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutc
             want: want.clone(),
             got: said.describe(),
         },
-        (Ok(said @ (Said::Nothing(_) | Said::NotJudged(_))), Expect::Fires(_)) => {
+        (Ok(said @ (Said::Nothing(_) | Said::Skipped(_))), Expect::Fires(_)) => {
             TestOutcome::Missing(said.describe())
         }
         (
@@ -302,7 +307,7 @@ impl Said {
         match self {
             Said::Fired { message, .. } => format!("fires: {message}"),
             Said::Nothing(why) => (*why).to_owned(),
-            Said::NotJudged(facts) => format!("is not judged for want of {}", facts.join(", ")),
+            Said::Skipped(facts) => format!("is skipped: no {}", facts.join(", ")),
         }
     }
 }
@@ -382,7 +387,7 @@ fn undecided(why: Undecided) -> Result<Said, Vec<Failure>> {
         Undecided::Fault(message) => Err(vec![message.into()]),
         Undecided::Absent(facts) => {
             let facts = facts.into_iter().map(str::to_owned).collect();
-            Ok(Said::NotJudged(facts))
+            Ok(Said::Skipped(facts))
         }
     }
 }

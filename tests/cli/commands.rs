@@ -802,7 +802,7 @@ fn built_in_rules_are_listed_explained_and_tested() {
     for line in list.lines() {
         let id = line.split_whitespace().next().unwrap();
         let page = sandbox.fine(&format!("rules explain {id}"));
-        has(&page, &[id, "## What to do", "## When it speaks"]);
+        has(&page, &[id, "## What to do", "## When it fires"]);
     }
     has(&sandbox.fine("rules test"), &[" passed, 0 failed"]);
     has(

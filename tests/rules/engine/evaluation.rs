@@ -591,7 +591,7 @@ fn explain_describes_a_rule() {
         "`host/x` · warning · high confidence",
         "when       = site.family == \"gemm\"",
         "| `min_fraction` | 0.25 |",
-        "*b*: is silent",
+        "*b*: does not fire",
         "--set host/x.NAME=VALUE",
     ] {
         assert!(page.contains(want), "{want}\n{page}");
@@ -674,7 +674,7 @@ fn rule_tests_pass_and_fail_with_the_right_reason() {
     );
     assert_eq!(
         proof(body, &format!("{facts}silent = true")),
-        TestOutcome::Noisy(says.into())
+        TestOutcome::Noisy(format!("fires: {says}"))
     );
     assert_eq!(
         proof(body, &format!("{fires}params = {{ x = 0.9 }}")),
