@@ -74,6 +74,16 @@ fn check_rule(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>, complaints: &Comp
 
 /// The facts used by the sentences of a rule that not every profile has.
 fn optional_facts(rule: &Rule, facts: &[Fact]) -> Vec<&'static str> {
+    let mut names = facts_of_sentences(rule);
+    names.retain(|name| {
+        let fact = facts.iter().find(|fact| fact.name == *name);
+        fact.is_some_and(|fact| !fact.needs.is_empty())
+    });
+    names
+}
+
+/// The facts used by the sentences of a rule and by the conditions of its fixes.
+pub(super) fn facts_of_sentences(rule: &Rule) -> Vec<&'static str> {
     let mut uses = Uses::default();
     let fixes = rule.fixes.iter().map(|fix| &fix.text);
     for sentence in [&rule.message, &rule.why].into_iter().chain(fixes) {
@@ -82,12 +92,7 @@ fn optional_facts(rule: &Rule, facts: &[Fact]) -> Vec<&'static str> {
     for when in rule.fixes.iter().filter_map(|fix| fix.when.as_ref()) {
         uses.extend(&when.uses);
     }
-    let mut names = uses.closure(&rule.lets).facts;
-    names.retain(|name| {
-        let fact = facts.iter().find(|fact| fact.name == *name);
-        fact.is_some_and(|fact| !fact.needs.is_empty())
-    });
-    names
+    uses.closure(&rule.lets).facts
 }
 
 /// Where a sentence of a rule file mentions a fact; all of the sentence where it does not.

@@ -431,6 +431,7 @@ mod tests {
     use crate::base::diag::Complaints;
     use crate::facts;
     use crate::gpu::load::built_in;
+    use crate::judge::examples::facts_of_sentences;
     use crate::judge::expr::{Expr, FOUND};
     use crate::judge::{RuleSet, check_examples};
 
@@ -449,6 +450,49 @@ mod tests {
         let rules = built_in_rules();
         check_examples(rules.rules(), facts::all(), &gpu_facts, &complaints);
         assert!(complaints.is_empty(), "{complaints}");
+    }
+
+    /// A sentence often has one part per family or kind, and the tests of its rule reach only some.
+    #[test]
+    fn built_in_sentences_render_for_every_value_of_a_string_fact() {
+        let mut failures = std::collections::BTreeSet::new();
+        let mut rendered = 0;
+        for rule in built_in_rules().rules() {
+            let mut used = facts_of_sentences(rule);
+            let closed = facts::all().iter().filter(|fact| used.contains(&fact.name));
+            let closed: Vec<&Fact> = closed.filter(|fact| !fact.values().is_empty()).collect();
+            used.retain(|name| {
+                facts::all()
+                    .iter()
+                    .any(|f| f.name == *name && !f.needs.is_empty())
+            });
+            let firing = |case: &&Case| matches!(case.expect, Expect::Fires(_));
+            for case in rule.tests.iter().filter(firing) {
+                for fact in &closed {
+                    for value in fact.values() {
+                        let example = Example::new(case, facts::all(), &gpu_facts);
+                        let mut example = example.unwrap_or_else(|id| panic!("no GPU `{id}`"));
+                        let value = Value::Str((*value).into());
+                        example.given.insert(fact.name.to_owned(), value.clone());
+                        // With all facts, and without each optional one.
+                        for without in used.iter().copied().chain([""]) {
+                            let kept = example.given.remove(without);
+                            rendered += 1;
+                            for failure in say(rule, case, &example).err().unwrap_or_default() {
+                                let of = format!("{}, {} = {value:?}", rule.id, fact.name);
+                                failures.insert(format!("{of}, without `{without}`: {failure}"));
+                            }
+                            example
+                                .given
+                                .extend(kept.map(|kept| (without.to_owned(), kept)));
+                        }
+                    }
+                }
+            }
+        }
+        let failures: Vec<String> = failures.into_iter().collect();
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+        assert!(rendered > 5_000, "only {rendered}");
     }
 
     /// Every expression of every built-in rule on the facts of its own tests. Where an operand is
