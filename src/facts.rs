@@ -27,6 +27,7 @@ mod range_paths;
 mod run;
 mod site;
 mod step;
+mod step_comm;
 mod step_stability;
 mod table;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod table;
 mod whole_run_tests;
 
 pub use crate::base::cel::Value;
+pub(crate) use step_comm::exposed_comm_per_step;
 pub use table::{FactTable, FactView};
 
 /// The kind of thing a rule is evaluated for: one finding per member of this kind.

@@ -91,6 +91,8 @@ fn add(row: &mut SiteRow, more: &SiteRow, findings: &[u64]) {
     sum(&mut row.ideal_ns, more.ideal_ns);
     sum(&mut row.best_ideal_ns, more.best_ideal_ns);
     sum(&mut row.reachable_ns, more.reachable_ns);
+    // Collectives, autotuning and latency-bound work have no slowdown on any rank, nor together.
+    row.slowdown = row.slowdown.and(more.slowdown);
     row.recomputed |= more.recomputed;
     row.findings.extend_from_slice(findings);
 }
@@ -100,7 +102,7 @@ fn finish(mut row: SiteRow, kernel_time_ns: i64) -> SiteRow {
     row.findings.dedup();
     row.share = share(row.time_ns as f64, kernel_time_ns as f64);
     let ratio = |above: f64, below: Option<f64>| below.filter(|b| *b > 0.0).map(|b| above / b);
-    row.slowdown = ratio(row.time_ns as f64, row.best_ideal_ns);
+    row.slowdown = (row.slowdown).and_then(|_| ratio(row.time_ns as f64, row.best_ideal_ns));
     row.intensity = row.flops.and_then(|flops| ratio(flops, row.bytes));
     row
 }

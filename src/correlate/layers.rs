@@ -29,8 +29,6 @@ pub(crate) struct ScopeFlags {
     pub recomputed: bool,
     /// In an autograd node inside another one (reentrant checkpointing).
     pub reentrant: bool,
-    /// In an optimizer range.
-    pub update_range: bool,
     /// The innermost user line calls optimizer or clipping code.
     pub update_frame: bool,
     /// In a PyProf marker or a module's call, outside any autograd node.

@@ -303,7 +303,7 @@ impl LayerSource {
     /// Returns the words of the report.
     pub fn describe(self) -> &'static str {
         match self {
-            LayerSource::LayerRange => "`layer:` ranges",
+            LayerSource::LayerRange => "ranges that name layers",
             LayerSource::Fsdp => "FSDP module brackets",
             LayerSource::Module => "the nn.Module stack",
             LayerSource::UserRange => "user ranges",

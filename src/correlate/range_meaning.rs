@@ -9,9 +9,10 @@ use super::literal::{self, Literal};
 use super::model::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
 use super::python_frame::{self, PythonFrame};
 use super::range_syntax::{
-    ATTRIBUTES, AutogradName, DATA_LOADING_WORDS, FRAMEWORK, FsdpPhase, OPTIMIZER_WORDS,
-    PHASE_WORDS, StepFamily, autograd, bounded, bracket, is_gradient, is_library_domain,
-    is_nccl_call, is_update, is_warmup, is_word, module_of_functions, namespaced, stem, step,
+    ATTRIBUTES, AutogradName, DATA_LOADING_WORDS, FRAMEWORK, FsdpPhase, LightningRange,
+    OPTIMIZER_WORDS, PHASE_WORDS, StepFamily, autograd, bounded, bracket, is_gradient,
+    is_library_domain, is_nccl_call, is_update, is_warmup, is_word, kind_and_layer, lightning,
+    module_of_functions, namespaced, stem, step,
 };
 use crate::profile::{HostRange, Profile, RangeId, RangeKind, StrId, Strings};
 
@@ -34,6 +35,9 @@ pub(crate) enum RangeClass {
     PyprofModule,
     /// `layer:NAME`.
     Layer(StrId),
+    /// A module's call with the module's full name: `[pl][module]...Linear: net.0` of Lightning,
+    /// `attention::layers.3.attention` of torchtitan.
+    ModuleCall(StrId),
     /// `FSDP::pre_forward (M)` and related texts; `None` is the root module.
     FsdpHook {
         phase: FsdpPhase,
@@ -276,6 +280,12 @@ impl RangeTextReader<'_, '_> {
         if let Some((family, number)) = step(text) {
             return plain(RangeClass::Step { family, number });
         }
+        if let Some(range) = lightning(text) {
+            return self.lightning(text, range);
+        }
+        if let Some(layer) = kind_and_layer(text) {
+            return plain(RangeClass::ModuleCall(self.labels.intern(&bounded(&layer))));
+        }
         if is_warmup(text) {
             return plain(RangeClass::Warmup);
         }
@@ -292,6 +302,27 @@ impl RangeTextReader<'_, '_> {
             });
         }
         self.by_name(text)
+    }
+
+    fn lightning(&mut self, text: &str, range: LightningRange<'_>) -> RangeInfo {
+        let mut label = || Some(self.labels.intern(&bounded(text)));
+        match range {
+            LightningRange::Module(name) => {
+                plain(RangeClass::ModuleCall(self.labels.intern(&bounded(name))))
+            }
+            LightningRange::DataLoading => RangeInfo {
+                label: label(),
+                ..plain(RangeClass::DataLoading)
+            },
+            LightningRange::Optimizer => RangeInfo {
+                label: label(),
+                ..plain(RangeClass::Optimizer)
+            },
+            LightningRange::Phase(direction) => plain(RangeClass::Other {
+                phase: Some(direction),
+            }),
+            LightningRange::Other => plain(RangeClass::Framework),
+        }
     }
 
     /// The meaning of a text that is a Python dictionary.
@@ -498,6 +529,14 @@ mod tests {
         assert!(matches!(
             meaning_of("layer:enc.0").what,
             RangeClass::Layer(_)
+        ));
+        assert!(matches!(
+            meaning_of("attention::layers.2.attention").what,
+            RangeClass::ModuleCall(_)
+        ));
+        assert!(matches!(
+            meaning_of("[pl][profile][_TrainingEpochLoop].train_dataloader_next").what,
+            RangeClass::DataLoading
         ));
         assert!(matches!(
             meaning_of("torch/nn/functional.py(12): relu").what,

@@ -195,6 +195,61 @@ pub(super) fn unwrapped(module: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("."))
 }
 
+/// A layer's fully qualified name behind its kind, as torchtitan writes it:
+/// `attention::layers.23._checkpoint_wrapped_module.attention`. An operator has at most an overload
+/// behind its name, `aten::add.Tensor`, and that is no number.
+pub(super) fn kind_and_layer(text: &str) -> Option<String> {
+    let (kind, name) = text.rsplit_once("::")?;
+    let identifier = |s: &str| {
+        !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    let parts = || name.split('.');
+    let number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    let qualified = parts().count() > 2
+        || parts().skip(1).any(|p| number(p) || WRAPPERS.contains(&p))
+        || parts().next().is_some_and(|p| WRAPPERS.contains(&p));
+    (identifier(kind) && parts().all(identifier) && qualified)
+        .then(|| unwrapped(name))
+        .flatten()
+}
+
+/// A range of PyTorch Lightning's profiler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LightningRange<'a> {
+    /// `[pl][module]torch.nn.modules.linear.Linear: net.0`: a module's forward, with its full name.
+    Module(&'a str),
+    /// `[pl][profile][_TrainingEpochLoop].train_dataloader_next`.
+    DataLoading,
+    /// `[pl][profile][LightningModule]Net.optimizer_step`. The step may run the whole training step.
+    Optimizer,
+    /// `[pl][profile][Strategy]SingleDeviceStrategy.training_step`, `...backward`.
+    Phase(Direction),
+    /// Anything else: hooks, callbacks, loops.
+    Other,
+}
+
+/// The meaning of a range that PyTorch Lightning's profiler writes.
+pub(super) fn lightning(text: &str) -> Option<LightningRange<'_>> {
+    if let Some(module) = text.strip_prefix("[pl][module]") {
+        let (class, name) = module.split_once(": ").unwrap_or((module, ""));
+        let class = class.trim_end_matches(':').rsplit('.').next().unwrap_or(class);
+        let name = name.trim();
+        return Some(LightningRange::Module(if name.is_empty() { class } else { name }));
+    }
+    let action = text.strip_prefix("[pl][profile]")?;
+    let action = action.rsplit(['.', ']']).next().unwrap_or(action);
+    Some(match action {
+        "training_step" | "validation_step" | "test_step" | "predict_step" => {
+            LightningRange::Phase(Direction::Fprop)
+        }
+        "backward" => LightningRange::Phase(Direction::Bprop),
+        "optimizer_step" | "optimizer_zero_grad" | "configure_gradient_clipping"
+        | "clip_gradients" => LightningRange::Optimizer,
+        _ if action.contains("dataloader_next") => LightningRange::DataLoading,
+        _ => LightningRange::Other,
+    })
+}
+
 /// A numbered step: a known word, a separator, digits, nothing else.
 pub(super) fn step(text: &str) -> Option<(StepFamily, u64)> {
     const WORDS: [(&str, StepFamily); 4] = [
@@ -396,6 +451,41 @@ mod tests {
             Some((FsdpPhase::BackwardCall, true, None))
         );
         assert_eq!(bracket("FSDP::all_gather (a)"), None);
+    }
+
+    #[test]
+    fn names_of_layers_behind_their_kind_are_not_operators() {
+        for (text, layer) in [
+            (
+                "attention::layers.23._checkpoint_wrapped_module.attention",
+                Some("layers.23.attention"),
+            ),
+            ("moe::layers.3", Some("layers.3")),
+            ("ffn::_orig_mod.ffn", Some("ffn")),
+            ("aten::add.Tensor", None),
+            ("aten::mm", None),
+            ("torch::autograd::CppNode<a::b.c.d>", None),
+            ("layers.3.attention", None),
+        ] {
+            assert_eq!(kind_and_layer(text).as_deref(), layer, "{text}");
+        }
+    }
+
+    #[test]
+    fn lightning_ranges_have_meanings() {
+        use LightningRange::{DataLoading, Module, Optimizer, Other, Phase};
+        for (text, meaning) in [
+            ("[pl][module]torch.nn.modules.linear.Linear: net.0", Module("net.0")),
+            ("[pl][module]__main__.Net: ", Module("Net")),
+            ("[pl][profile][_TrainingEpochLoop].train_dataloader_next", DataLoading),
+            ("[pl][profile][LightningModule]Net.optimizer_step", Optimizer),
+            ("[pl][profile][Strategy]SingleDeviceStrategy.training_step", Phase(Direction::Fprop)),
+            ("[pl][profile][Strategy]SingleDeviceStrategy.backward", Phase(Direction::Bprop)),
+            ("[pl][profile]run_training_batch", Other),
+        ] {
+            assert_eq!(lightning(text), Some(meaning), "{text}");
+        }
+        assert_eq!(lightning("[plan][module]x"), None);
     }
 
     #[test]

@@ -246,6 +246,23 @@ impl<'p> ScopeQuery<'_, 'p> {
         })
     }
 
+    /// Whether work in an optimizer's range is forward work of a closure: its backward runs in the same
+    /// range.
+    fn is_closure(&self, context: &ScopeContext, update: ScopeId) -> bool {
+        let numbered = context.seq.and_then(|s| self.tree.range(s));
+        let (Some((_, range, _)), Some((_, update, _))) = (numbered, self.tree.range(update)) else {
+            return false;
+        };
+        let Some(seq) = range.seq.map(SerialNumber::get) else {
+            return false;
+        };
+        range.span.start >= update.span.start
+            && self
+                .forwards
+                .node_start(self.tree.process(range), seq, range.span.start)
+                .is_some_and(|start| start < update.span.end)
+    }
+
     /// Direction of the work, and whether it is recomputed forward work. The most reliable criterion is
     /// checked first; if none applies, the direction is unknown.
     fn direction(
@@ -258,7 +275,13 @@ impl<'p> ScopeQuery<'_, 'p> {
         let flags = place.flags;
         let in_node = context.is_some_and(|c| c.node.is_some());
         let named_update = op.is_some_and(|o| o.update) && !in_node;
-        if flags.update_range || flags.update_frame || named_update {
+        if let Some((context, update)) = context.and_then(|c| Some((c, c.update?))) {
+            return match self.is_closure(context, update) {
+                true => (Direction::Fprop, false),
+                false => (Direction::Update, false),
+            };
+        }
+        if flags.update_frame || named_update {
             return (Direction::Update, false);
         }
         if in_node {
@@ -319,7 +342,32 @@ pub(crate) fn forwards(
     let scopes = chosen
         .into_iter()
         .filter_map(|(node, range)| Some((node, sweep.scope_of(range)?)));
-    ForwardRanges(scopes.collect())
+    ForwardRanges {
+        of_node: scopes.collect(),
+        node_starts: node_starts(profile, texts, tree),
+    }
+}
+
+/// Process, sequence number and start of all autograd nodes, sorted. Only needed, and otherwise empty,
+/// where an optimizer's range encloses work.
+fn node_starts(
+    profile: &Profile,
+    texts: &RangeInfos,
+    tree: &ScopeTree<'_>,
+) -> Vec<(ProcessId, u64, i64)> {
+    if tree.contexts.par_iter().all(|c| c.update.is_none()) {
+        return Vec::new();
+    }
+    let mut starts: Vec<(ProcessId, u64, i64)> = (profile.ranges.par_iter())
+        .filter_map(|range| {
+            let seq = range.seq?.get();
+            let is_node = texts.role(range, texts.of(range)) == RangeRole::Autograd;
+            let process = profile.threads.get(range.thread.idx())?.process;
+            is_node.then_some((process, seq, range.span.start))
+        })
+        .collect();
+    starts.par_sort_unstable();
+    starts
 }
 
 /// Every autograd node that has a number, and the range chosen for it.
@@ -349,13 +397,26 @@ fn chosen(
         .collect()
 }
 
-/// Per scope that is an autograd node: the forward range that recorded it.
+/// The autograd nodes of a profile.
 #[derive(Debug)]
-pub(crate) struct ForwardRanges(FxHashMap<ScopeId, ScopeId>);
+pub(crate) struct ForwardRanges {
+    /// Per scope that is an autograd node: the forward range that recorded it.
+    of_node: FxHashMap<ScopeId, ScopeId>,
+    /// Process, sequence number and start of all nodes, sorted.
+    node_starts: Vec<(ProcessId, u64, i64)>,
+}
 
 impl ForwardRanges {
     fn of(&self, node: ScopeId) -> Option<ScopeId> {
-        self.0.get(&node).copied()
+        self.of_node.get(&node).copied()
+    }
+
+    /// When the first node with a sequence number ran after a time.
+    fn node_start(&self, process: Option<ProcessId>, seq: u64, after: i64) -> Option<i64> {
+        let process = process?;
+        let before = |node: &(ProcessId, u64, i64)| *node < (process, seq, after);
+        let next = self.node_starts.get(self.node_starts.partition_point(before))?;
+        ((next.0, next.1) == (process, seq)).then_some(next.2)
     }
 }
 

@@ -11,7 +11,7 @@ use super::model::{OpName, OpNameId, Scope, ScopeId};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use super::scope_builder::{NewScope, ScopeBuilder};
 use super::steps::Steps;
-use crate::profile::{CallId, HostRange, Profile, RangeId, RangeKind, SerialNumber, Strings};
+use crate::profile::{CallId, HostRange, ProcessId, Profile, RangeId, RangeKind, SerialNumber, Strings};
 
 /// The properties of a scope, its own and inherited.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +26,9 @@ pub(crate) struct ScopeContext {
     pub node: Option<ScopeId>,
     /// Innermost range with a sequence number.
     pub seq: Option<ScopeId>,
+    /// The innermost optimizer range, if no autograd node and no module's call is inside it: an optimizer's
+    /// step may run forward and backward (`step(closure)`, PyTorch Lightning).
+    pub update: Option<ScopeId>,
     pub place: ScopeTraitsId,
 }
 
@@ -103,6 +106,11 @@ impl<'a> ScopeTree<'a> {
         Some((id, range, self.texts.of(range)))
     }
 
+    /// The process of a range.
+    pub(crate) fn process(&self, range: &HostRange) -> Option<ProcessId> {
+        Some(self.profile.threads.get(range.thread.idx())?.process)
+    }
+
     pub(crate) fn op_name(&self, id: OpNameId) -> Option<&OpName> {
         self.texts.op_names.get(id.idx())
     }
@@ -132,6 +140,7 @@ impl<'a> ScopeTree<'a> {
             recorded: None,
             node: None,
             seq: None,
+            update: None,
             place: self.nowhere,
         });
         let inherited = self.places.get(context.place);
@@ -149,8 +158,14 @@ impl<'a> ScopeTree<'a> {
                         context.with_args = Some(scope);
                     }
                 }
-                // In traces of 2021, user ranges are bare names too.
-                if range.kind == RangeKind::CpuOp && matches!(meaning.what, RangeClass::Operator) {
+                // Python autograd functions are operators with bare names. In traces of 2021, user
+                // ranges are bare names too, but have no sequence number.
+                let recorded = match meaning.what {
+                    RangeClass::Operator => range.kind == RangeKind::CpuOp,
+                    RangeClass::Other { phase: None } => range.seq.is_some(),
+                    _ => false,
+                };
+                if recorded {
                     context.recorded = Some(scope);
                 }
                 let marker = matches!(
@@ -171,16 +186,24 @@ impl<'a> ScopeTree<'a> {
                 context.known = None;
                 context.with_args = None;
                 context.recorded = None;
+                context.update = None;
                 place.flags.called = false;
+                place.flags.update_frame = false;
             }
             RangeRole::User => {
-                place.flags.update_range |= matches!(meaning.what, RangeClass::Optimizer);
+                if matches!(meaning.what, RangeClass::Optimizer) {
+                    context.update = Some(scope);
+                }
                 if let RangeClass::Other { phase: Some(phase) } = meaning.what {
                     place.phase = Some(phase);
                 }
             }
             RangeRole::Other => match meaning.what {
-                RangeClass::Module(_) => place.flags.called |= !nested.in_node,
+                RangeClass::Module(_) | RangeClass::ModuleCall(_) => {
+                    context.update = None;
+                    place.flags.update_frame = false;
+                    place.flags.called |= !nested.in_node;
+                }
                 RangeClass::PyprofTrace { line, update, .. }
                 | RangeClass::PythonFrame { line, update } => {
                     let user = line.is_some();
@@ -234,7 +257,9 @@ impl<'a> ScopeTree<'a> {
         parent: Option<ScopeId>,
     ) {
         match &meaning.what {
-            RangeClass::Layer(name) => place.names.layer = Some(*name),
+            RangeClass::Layer(name) | RangeClass::ModuleCall(name) => {
+                place.names.layer = Some(*name);
+            }
             RangeClass::Module(name) => {
                 let path = self
                     .places

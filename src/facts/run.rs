@@ -43,6 +43,7 @@ pub(super) struct Sums {
     pub(super) step_ns: Option<f64>,
     pub(super) step_shapes: Option<u64>,
     pub(super) host_step_ns: Option<f64>,
+    pub(super) exposed_comm_per_step_ns: Option<f64>,
     pub(super) graph_launches: u64,
     pub(super) launch_median_ns: Option<f64>,
     /// The names of the operators that update parameters, sorted; at most 1,024.
@@ -138,6 +139,7 @@ impl Sums {
         self.steps = steps.map_or(0, |s| s.steps);
         self.step_ns = steps.map(|s| s.ns());
         self.host_step_ns = steps.map(|s| s.host_ns);
+        self.exposed_comm_per_step_ns = super::exposed_comm_per_step(run);
         self.step_shapes = steps.and_then(|_| step_shapes(costed));
     }
 
@@ -496,13 +498,8 @@ const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         STEPS,
-        "The same, per device and numbered step",
-        |t| {
-            let step = t.sums.step_ns.filter(|_| t.totals.window_ns > 0.0);
-            let part = step.map(|ns| ns / t.totals.window_ns);
-            let exposed = devices(t, |d| d.exposed_comm_ns);
-            Answer::maybe(part.map(|part| part * exposed), Answer::double)
-        }
+        "The same for kernels launched in the analysed steps, per device and step",
+        |t| Answer::maybe(t.sums.exposed_comm_per_step_ns, Answer::double)
     ),
     fact!(
         "run.comm_kernel_share",

@@ -12,7 +12,7 @@ use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{Run, Site, StepTime, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
-use crate::facts::{Member, to_collect};
+use crate::facts::{Member, exposed_comm_per_step, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
 use crate::profile::Profile;
@@ -150,7 +150,7 @@ fn summary(costed: &Costed) -> Summary {
     let mut numbers: Vec<u64> = judged_steps(run).map(|s| s.number).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let step = StepTime::of(&run.steps);
+    let step = StepTime::of(&run.steps).map(|time| single_step(run, time));
     let exposed_comm_ns = sum(devices.iter().map(|d| d.exposed_comm_ns));
     let device_window_ns = sum(devices.iter().map(|d| d.span.ns()));
     let busy_ns = sum(devices.iter().map(|d| d.busy_ns));
@@ -163,7 +163,7 @@ fn summary(costed: &Costed) -> Summary {
         host_step_ns: step.filter(|s| s.gpu_ns.is_some()).map(|s| s.host_ns),
         exposed_comm_per_step_ns: step
             .filter(|_| exposed_comm_ns > 0)
-            .map(|s| per_step(exposed_comm_ns as f64, &s, device_window_ns)),
+            .and_then(|_| exposed_comm_per_step(run)),
         window_ns: run.window.span.map_or(0, crate::profile::Span::ns),
         device_window_ns,
         busy_ns,
@@ -186,10 +186,20 @@ fn summary(costed: &Costed) -> Summary {
     }
 }
 
-/// A part of the window per step and device. The divisor is the window over the step length and not
-/// the number of steps, because the window may hold work of steps that began before the capture.
-fn per_step(ns: f64, step: &StepTime, device_window_ns: i64) -> f64 {
-    ns * share(step.ns(), device_window_ns as f64)
+/// The GPU's part of a single step, where it takes longer than the host does: the host queues the work
+/// and is done before the GPU. With several steps, their distance on the GPU says so.
+fn single_step(run: &Run, time: StepTime) -> StepTime {
+    /// In a balanced step, the times of host and GPU agree within this factor.
+    const AHEAD: f64 = 1.1;
+    let mut steps = judged_steps(run);
+    let gpu_ns = match (steps.next(), steps.next()) {
+        (Some(only), None) => only.gpu.map(|gpu| gpu.ns() as f64),
+        _ => None,
+    };
+    StepTime {
+        gpu_ns: (time.gpu_ns).or(gpu_ns.filter(|gpu| *gpu > AHEAD * time.host_ns)),
+        ..time
+    }
 }
 
 fn judged_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {

@@ -405,24 +405,36 @@ pub(super) fn size(value: i64) -> Result<u64, UnknownCost> {
 }
 
 /// The type that PyTorch promotes a set of tensors to: the widest type of the highest category. Scalars
-/// (0-dim) count only if no tensor with dimensions is in their category or above. Source:
-/// torch.result_type, "type promotion" in the tensor attributes documentation.
+/// (0-dim) count only if no tensor with dimensions is in their category or above.
+///
+/// Profiles record a Python number as a 0-dim tensor of fp64 (or complex128). A Python number promotes other
+/// operands no further than to the default type of its category, fp32, so a 0-dim fp64 counts as fp32 unless
+/// all operands are fp64. Source: torch.result_type, "type promotion" in the tensor attributes documentation.
 pub(super) fn promote(types: impl IntoIterator<Item = (DType, bool)>) -> Option<DType> {
     let mut dimensioned: Option<DType> = None;
     let mut scalar: Option<DType> = None;
+    let mut number: Option<DType> = None;
     for (dtype, has_dims) in types {
-        let slot = if has_dims {
-            &mut dimensioned
-        } else {
-            &mut scalar
+        let slot = match (has_dims, dtype) {
+            (true, _) => &mut dimensioned,
+            (false, DType::Fp64 | DType::Complex128) => &mut number,
+            (false, _) => &mut scalar,
         };
         *slot = Some(slot.map_or(dtype, |d| wider(d, dtype)));
     }
-    match (dimensioned, scalar) {
+    let lift = |low: Option<DType>, high: Option<DType>| match (low, high) {
         (Some(d), Some(s)) if category(s) > category(d) => Some(wider(d, s)),
         (Some(d), _) => Some(d),
         (None, s) => s,
-    }
+    };
+    let tensors = lift(dimensioned, scalar);
+    let number = match (tensors, number) {
+        (None, number) => return number,
+        (Some(DType::Fp64), Some(DType::Complex128)) => Some(DType::Complex128),
+        (_, Some(DType::Complex128)) => Some(DType::Complex64),
+        (_, number) => number.map(|_| DType::Fp32),
+    };
+    lift(tensors, number)
 }
 
 fn category(d: DType) -> u8 {
@@ -500,6 +512,14 @@ mod tests {
         assert_eq!(p(&[(Fp16, true), (Fp32, false)]), Some(Fp16));
         assert_eq!(p(&[(Int64, true), (Fp32, false)]), Some(Fp32));
         assert_eq!(p(&[(Int64, true), (Fp16, true)]), Some(Fp16));
+        // A Python float is recorded as a 0-dim fp64.
+        assert_eq!(p(&[(Int64, false), (Fp64, false)]), Some(Fp32));
+        assert_eq!(p(&[(Int64, true), (Fp64, false)]), Some(Fp32));
+        assert_eq!(p(&[(Fp16, false), (Fp64, false)]), Some(Fp16));
+        assert_eq!(p(&[(Fp64, true), (Fp64, false)]), Some(Fp64));
+        assert_eq!(p(&[(Fp64, false), (Fp64, false)]), Some(Fp64));
+        assert_eq!(p(&[(Fp16, true), (Complex128, false)]), Some(Complex64));
+        assert_eq!(p(&[(Fp64, true), (Complex128, false)]), Some(Complex128));
         assert_eq!(p(&[]), None);
     }
 

@@ -92,8 +92,11 @@ pub(super) struct Rows {
     pub(super) fractions: bool,
     /// Launch configurations and sizes that ROCm records with the call.
     at_call: FxHashMap<(ProcessId, SerialNumber), AtCall>,
-    /// Python frames of threads that PyTorch could not identify: without process and thread.
-    without_thread: Vec<HostRange>,
+    /// Python frames of threads that PyTorch could not identify, without process and thread, and their
+    /// positions.
+    without_thread: Vec<(HostRange, u32)>,
+    /// Per range: its number in PyTorch's own list of events (`Ev Idx`), `u32::MAX` without one.
+    positions: Vec<u32>,
     flows: Flows,
     /// Kernels whose events describe the message they send, with the description.
     pub(super) messages: Vec<(Kernel, StrId)>,
@@ -155,6 +158,7 @@ impl Rows {
             fractions: false,
             at_call: FxHashMap::default(),
             without_thread: Vec::new(),
+            positions: Vec::new(),
             flows: Flows::default(),
             messages: Vec::new(),
             names: Strings::default(),
@@ -204,12 +208,14 @@ impl Rows {
                 .and_then(SerialNumber::new),
             args,
         };
+        let position = event.args.position.and_then(count32).unwrap_or(u32::MAX);
         let (pid, tid) = self.owner(event);
         if kind == RangeKind::Python && (pid, tid) == (0, 0) {
-            self.without_thread.push(range);
+            self.without_thread.push((range, position));
             return;
         }
         let thread = self.thread(pid, tid);
+        self.positions.push(position);
         self.builder
             .profile
             .ranges
@@ -433,6 +439,8 @@ impl Rows {
     /// records with the calls.
     pub(super) fn complete(&mut self) {
         self.add_without_thread();
+        self.order_ranges();
+        self.order_gpu_work();
         self.assign_processes();
         self.complete_configs();
         let Builder { profile, .. } = &mut self.builder;
@@ -460,10 +468,43 @@ impl Rows {
         }
         let thread = self.thread(0, 0);
         let without_thread = std::mem::take(&mut self.without_thread);
-        let ranges = without_thread
-            .into_iter()
-            .map(|r| HostRange { thread, ..r });
-        self.builder.profile.ranges.extend(ranges);
+        for (range, position) in without_thread {
+            self.positions.push(position);
+            self.builder
+                .profile
+                .ranges
+                .push(HostRange { thread, ..range });
+        }
+    }
+
+    /// Puts ranges in the order of their starts. Of those that begin together, PyTorch's own numbers give
+    /// the order, so that the order of the events in the file does not matter: in a range and another of
+    /// the same length inside it, the outer one has the lower number.
+    fn order_ranges(&mut self) {
+        let ranges = &mut self.builder.profile.ranges;
+        let positions = std::mem::take(&mut self.positions);
+        let key = |(range, position): (&HostRange, &u32)| (range.span.start, *position);
+        if ranges.iter().zip(&positions).is_sorted_by_key(key) {
+            return;
+        }
+        let mut rows: Vec<(HostRange, u32)> = ranges.drain(..).zip(positions).collect();
+        rows.sort_by_key(|(range, position)| key((range, position)));
+        ranges.extend(rows.into_iter().map(|(range, _)| range));
+    }
+
+    /// Puts API calls and GPU work that begin together in an order that does not depend on the file's.
+    fn order_gpu_work(&mut self) {
+        let profile = &mut self.builder.profile;
+        let strings = &profile.strings;
+        (profile.calls).sort_by_key(|c| (c.span.start, c.correlation, c.span.end));
+        (profile.kernels).sort_by(|a, b| {
+            let key = |k: &Kernel| (k.span, k.stream, k.correlation);
+            let names = || strings.get(a.name).cmp(strings.get(b.name));
+            key(a).cmp(&key(b)).then_with(names)
+        });
+        (profile.copies).sort_by_key(|c| (c.span, c.stream, c.correlation));
+        (profile.sets).sort_by_key(|s| (s.span, s.stream, s.correlation));
+        (profile.syncs).sort_by_key(|s| (s.span, s.correlation));
     }
 
     fn assign_processes(&mut self) {

@@ -129,6 +129,7 @@ object! {
         kind: Raw<'a> = "kind",
         sequence: Raw<'a> = "Sequence number",
         record: Raw<'a> = "Record function id",
+        position: Raw<'a> = "Ev Idx",
         dims: Raw<'a> = "Input Dims" | "Input dims",
         types: Raw<'a> = "Input type" | "Input Types" | "Input types",
         strides: Raw<'a> = "Input Strides",
