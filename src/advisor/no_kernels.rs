@@ -23,11 +23,19 @@ pub(super) fn explain(profile: &Profile) -> String {
         text.push_str("\n  ");
         text.push_str(&plain(&note.text));
     }
+    if ran_elsewhere(profile) {
+        return text;
+    }
     text.push_str(profile.format.how_to_capture);
     text.push_str(
         "\n  docs/capture.md lists other causes (containers, permissions, capture ranges).",
     );
     text
+}
+
+/// Whether the trace is of an accelerator that is no NVIDIA or AMD GPU.
+fn ran_elsewhere(profile: &Profile) -> bool {
+    (profile.notes.iter()).any(|note| note.code == crate::read::OTHER_ACCELERATOR)
 }
 
 /// `It holds 1,824 NVTX ranges, but no CUDA API calls: CUDA was not traced.`
@@ -46,7 +54,9 @@ fn what_it_holds(profile: &Profile) -> String {
         .filter(|(rows, _)| *rows == 0)
         .map(|(_, what)| *what)
         .collect();
-    let conclusion = if profile.calls.is_empty() {
+    let conclusion = if ran_elsewhere(profile) {
+        "the program ran on another accelerator"
+    } else if profile.calls.is_empty() {
         "CUDA was not traced, or the program never used the GPU"
     } else {
         "the GPU ran nothing while it was recorded, or its records were lost"

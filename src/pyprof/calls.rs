@@ -129,9 +129,9 @@ pub(super) fn shares(works: &KernelTable<'_>) -> Vec<Share> {
 
 /// Groups the kernels into calls.
 ///
-/// Records have no call numbers. Consecutive kernels of one thread with the same markers and source
-/// lines are one call, or several equal calls if the kernels repeat, as in a loop over parameters.
-/// Backward kernels with the same sequence number are one call of an autograd node.
+/// Records of traces have call numbers. In other records, consecutive kernels of one thread with the same
+/// markers and source lines are one call, or several equal calls if the kernels repeat, as in a loop over
+/// parameters. Backward kernels with the same sequence number are one call of an autograd node.
 fn group(works: &KernelTable<'_>) -> Calls {
     let runs = runs(works);
     let mut ends: Vec<usize> = Vec::with_capacity(runs.ends.len());
@@ -219,6 +219,9 @@ fn in_runs(run_of: &[u32], counts: impl Iterator<Item = usize>) -> Calls {
 }
 
 fn same_call(works: &KernelTable<'_>, a: &KernelInfo<'_>, b: &KernelInfo<'_>) -> bool {
+    if let Some((a, b)) = a.record.call().zip(b.record.call()) {
+        return a == b;
+    }
     let (x, y) = (a.choice, b.choice);
     let (p, q) = (a.record.own.context, b.record.own.context);
     let dir = a.record.context().dir;
@@ -268,7 +271,7 @@ impl Splitter<'_> {
         let choice = first.choice;
         let node = first.record.context().dir == Dir::Bprop && choice.from_forward;
         let numbered = choice.range.is_some_and(|range| range.numbered);
-        if node || numbered || !self.repeats(choice.op) {
+        if first.record.call().is_some() || node || numbered || !self.repeats(choice.op) {
             return run.len();
         }
         let launch = |&at: &u32| works.launch(at as usize);

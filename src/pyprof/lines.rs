@@ -31,6 +31,7 @@ struct Keys {
     alt: Vec<u8>,
     device: Vec<u8>,
     stream: Vec<u8>,
+    call: Vec<u8>,
 }
 
 /// The start and the end of a line: short and long name.
@@ -64,6 +65,7 @@ impl LineWriter {
                 alt: key("altSeqId"),
                 device: key("device"),
                 stream: key("stream"),
+                call: key("call"),
             },
             names: Vec::new(),
             contexts: Vec::new(),
@@ -115,6 +117,10 @@ impl LineWriter {
         push_number(out, own.device);
         out.extend_from_slice(&self.keys.stream);
         push_number(out, own.stream);
+        if let Some(call) = own.call {
+            out.extend_from_slice(&self.keys.call);
+            push_number(out, call);
+        }
         out.extend_from_slice(self.dims.get(own.dims.idx()).map_or(&[], Vec::as_slice));
         out.extend_from_slice(&name.long);
     }

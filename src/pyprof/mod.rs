@@ -87,6 +87,8 @@ struct Execution {
     dims: DimsId,
     device: u32,
     stream: u32,
+    /// The operator call it belongs to, where the profile says so: kernels of one call have one number.
+    call: Option<u32>,
 }
 
 /// A kernel's names.
@@ -234,6 +236,11 @@ impl<'a> Record<'a> {
     /// CUDA stream.
     pub fn stream(self) -> u32 {
         self.own.stream
+    }
+
+    /// The number of the operator call it belongs to; only known in traces of torch.profiler.
+    pub fn call(self) -> Option<u32> {
+        self.own.call
     }
 
     /// Thread blocks in x, y and z; zeros if unknown.

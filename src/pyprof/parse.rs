@@ -444,7 +444,15 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
             dims,
             device: device.map_or(0, |d| d.ordinal),
             stream: kernel.stream,
+            call: self.call(origin),
         });
+    }
+
+    /// The operator call of a kernel of a trace, in which every call has an event.
+    fn call(&self, origin: &Origin<'_>) -> Option<u32> {
+        let traced = self.around.run.profile.format.range_args == RangeArgs::TraceEvent;
+        let op = origin.link.op.filter(|_| traced && origin.is_known());
+        op.map(|op| op.row())
     }
 
     fn name(&mut self, kernel: &Kernel, records: &mut Records) -> NameId {

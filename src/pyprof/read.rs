@@ -215,6 +215,7 @@ fn add(entry: &Literal<'_>, pool: &mut TextPool, records: &mut Records) -> Resul
         dims,
         device,
         stream,
+        call: (entry.get("call").and_then(natural)).and_then(|call| u32::try_from(call).ok()),
     };
     records.push(execution);
     Ok(())

@@ -26,7 +26,9 @@ pub(crate) use change_guard::ChangeGuard;
 pub use kineto::FORMAT as KINETO_JSON;
 #[cfg(test)]
 pub(crate) use kineto::in_pieces;
-pub(crate) use kineto::{LONGEST_VALUE, More, Window, after_json_string, trace_text};
+pub(crate) use kineto::{
+    LONGEST_VALUE, More, OTHER_ACCELERATOR, Window, after_json_string, trace_text,
+};
 pub use nsys::FORMAT as NSYS_SQLITE;
 pub use nvprof::FORMAT as NVPROF_SQLITE;
 pub use pruning::{DeferredRanges, Part, PartPruner, Pruning, RemovedRanges};

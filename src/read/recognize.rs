@@ -287,7 +287,24 @@ const BEGINNINGS: &[(&[u8], &str, &str)] = &[
     ),
 ];
 
+/// Whether the first bytes are those of a tar archive: the signature of POSIX tar (`ustar`).
+fn is_tar(head: &[u8]) -> bool {
+    head.get(257..262) == Some(b"ustar")
+}
+
 fn describe(path: &Path, head: &[u8]) -> (&'static str, String) {
+    if is_tar(head) {
+        return (
+            "a tar archive",
+            "unpack it (`tar xf FILE`) and give the profile inside".into(),
+        );
+    }
+    if is_gzip(head) && is_tar(&super::kineto::unpacked_beginning(head)) {
+        return (
+            "a compressed tar archive",
+            "unpack it (`tar xzf FILE`) and give the profiles inside".into(),
+        );
+    }
     for (beginning, found, remedy) in BEGINNINGS {
         if head.starts_with(beginning) {
             return (found, (*remedy).to_owned());

@@ -54,6 +54,15 @@ const CATEGORIES: &[(&str, Category)] = &[
     ("cuda_profiler_range", Category::Counters),
 ];
 
+/// How the categories of work on accelerators begin that are no NVIDIA or AMD GPU, and the accelerator.
+const OTHER_ACCELERATORS: [(&str, &str); 5] = [
+    ("mtia_", "Meta's MTIA"),
+    ("hpu_", "Intel Gaudi (HPU)"),
+    ("xpu_", "an Intel GPU (XPU)"),
+    ("glow_", "Glow"),
+    ("privateuse1_", "a backend of its own (PrivateUse1)"),
+];
+
 /// Categories of the arrows from a forward operator to its backward, newest spelling first.
 const FORWARD_BACKWARD: [&str; 2] = ["fwdbwd", "forward_backward"];
 
@@ -62,6 +71,14 @@ fn category(name: &str) -> Option<Category> {
         .iter()
         .find(|(spelling, _)| spelling.eq_ignore_ascii_case(name))
         .map(|(_, category)| *category)
+}
+
+fn other_accelerator(category: &str) -> Option<&'static str> {
+    let starts = |start: &str| {
+        (category.get(..start.len())).is_some_and(|head| head.eq_ignore_ascii_case(start))
+    };
+    let mut known = OTHER_ACCELERATORS.iter();
+    known.find(|(start, _)| starts(start)).map(|(_, name)| *name)
 }
 
 /// The first number for processes and threads with a name instead of a number; larger than any real
@@ -88,6 +105,8 @@ pub(super) struct Rows {
     pub(super) unreadable: u64,
     /// Hardware counters of kernels (`CUPTI` range profiler).
     pub(super) counters: u64,
+    /// Events of an accelerator that is no NVIDIA or AMD GPU, and its name.
+    pub(super) other_accelerator: Option<(&'static str, u64)>,
     /// Whether any time has a fraction of a microsecond.
     pub(super) fractions: bool,
     /// Launch configurations and sizes that ROCm records with the call.
@@ -127,6 +146,10 @@ impl Sink for Rows {
             "X" => {
                 if let Some(category) = named.and_then(category) {
                     self.add(category, event);
+                } else if let Some(name) = named.and_then(other_accelerator) {
+                    self.known = true;
+                    let (_, count) = self.other_accelerator.get_or_insert((name, 0));
+                    *count += 1;
                 }
             }
             "s" | "f" if named.is_some_and(|cat| FORWARD_BACKWARD.contains(&cat)) => {
@@ -155,6 +178,7 @@ impl Rows {
             skipped: SkippedByTable::default(),
             unreadable: 0,
             counters: 0,
+            other_accelerator: None,
             fractions: false,
             at_call: FxHashMap::default(),
             without_thread: Vec::new(),

@@ -26,7 +26,7 @@ const PIECE: usize = 1 << 18;
 const AHEAD: usize = 4;
 
 /// The text in the first bytes of a file, unpacked if necessary.
-pub(super) fn beginning(head: &[u8]) -> Vec<u8> {
+pub(in crate::read) fn beginning(head: &[u8]) -> Vec<u8> {
     if !is_gzip(head) {
         return head.to_vec();
     }

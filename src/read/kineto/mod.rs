@@ -28,6 +28,7 @@ mod window;
 use about::About;
 use events::Rows;
 pub(crate) use json::after_string as after_json_string;
+pub(super) use load::beginning as unpacked_beginning;
 #[cfg(test)]
 pub(crate) use window::in_pieces;
 pub(crate) use window::{LONGEST_VALUE, More, Window};
@@ -79,6 +80,9 @@ pub static FORMAT: Format = Format {
         ),
     ],
 };
+
+/// The code of the note on a trace of an accelerator that is no NVIDIA or AMD GPU.
+pub(crate) const OTHER_ACCELERATOR: &str = "other_accelerator";
 
 /// The number of bytes of a JSON text that are searched for `traceEvents`.
 const LOOK_FOR_EVENTS: u64 = 1 << 20;
@@ -143,7 +147,7 @@ impl Reader for Kineto {
         }
         rows.complete();
         note_damage(&mut rows, end, damage);
-        let counters = rows.counters;
+        let (counters, other_accelerator) = (rows.counters, rows.other_accelerator);
         let coarse = !rows.fractions;
         let messages = std::mem::take(&mut rows.messages);
         let mut profile = rows
@@ -156,6 +160,15 @@ impl Reader for Kineto {
         }
         profile.messages = of_kernels(&messages, &profile.kernels);
         record(&mut profile, &about);
+        if let Some((name, events)) = other_accelerator.filter(|_| !profile.recorded.kernels) {
+            profile.note(
+                OTHER_ACCELERATOR,
+                format!(
+                    "It holds {} of {name}: only work on NVIDIA and AMD GPUs is analyzed.",
+                    units::counted(events, "event")
+                ),
+            );
+        }
         notes(&mut profile, counters, coarse);
         Ok(profile)
     }
