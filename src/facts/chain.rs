@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 use self::matches::Matches;
 use super::enclosing_ops::EnclosingOps;
@@ -148,9 +149,16 @@ pub(super) fn recognize<'r>(
         })
         .collect();
     let mut found = Matches::of(costed);
+    // A log-softmax that is removed takes its backward along.
+    let mut removed: FxHashMap<OpCallId, usize> = FxHashMap::default();
     for hit in hits.into_iter().flatten() {
-        found.add(&hit, &adds_bias);
+        let chain = found.add(&hit, &adds_bias);
+        if hit.kind == Kind::DoubleLogSoftmax {
+            let call = hit.calls.last().map(|second| second.call);
+            removed.extend(call.zip(chain));
+        }
     }
+    found.add_backward(&removed);
     found.chains()
 }
 

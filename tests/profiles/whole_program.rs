@@ -292,7 +292,8 @@ fn language_model_double_log_softmax_and_single_block_norms_are_found() {
         return;
     };
     let twice = report.finding("layers/double-log-softmax");
-    close(twice["share"].as_f64().unwrap(), 0.07, 0.005);
+    // The second one and its backward: 530,139 + 515,772 ns.
+    close(twice["time_ns"].as_f64().unwrap(), 1_045_911.0, 1.0);
     assert!(place(twice).contains("log_softmax"), "{}", place(twice));
     // One block each; the finding with the replacement suppresses the one about the grid.
     let norms = report.finding("layers/gradient-norms");

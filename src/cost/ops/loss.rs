@@ -41,7 +41,7 @@ const NLL: Entry = Entry {
     class: FlopsClass::Convention,
     flops: "one per row",
     bytes: "target (int64) + one value per row + out + total weight",
-    backward: "rows; target + dY + total weight + the whole gradient zero-filled + one value per row",
+    backward: "rows; target + dY + total weight + one value per row. Filling the gradient with zeros is work of its own",
     source: "convention: only the picked elements are touched",
     handler: nll,
 };
@@ -69,7 +69,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         names: &["nll_loss_backward", "nll_loss2d_backward"],
         flops: "rows",
-        bytes: "target + dY + total weight + the whole gradient zero-filled + one value per row",
+        bytes: "target + dY + total weight + one value per row. Filling the gradient with zeros is work of its own",
         backward: "",
         handler: nll_backward,
         ..NLL
@@ -209,13 +209,7 @@ fn nll(call: &Call) -> Result<OpCost, UnknownCost> {
     let (_, dims) = classes(x);
     let weight = call.bytes_of(call.optional(2, &["weight"]));
     let picked = picked(call, x, target, unreduced(call, 3));
-    let rows = count(&target.shape);
-    let gradient = if call.backward {
-        call.dense(count(&x.shape), x)
-    } else {
-        Ok(0)
-    };
-    call.one(rows, total([picked, weight, gradient]), dims)
+    call.one(count(&target.shape), total([picked, weight]), dims)
 }
 
 fn nll_backward(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -229,7 +223,6 @@ fn nll_backward(call: &Call) -> Result<OpCost, UnknownCost> {
         Ok(call.bytes_as(Some(target), DType::Int64)),
         call.bytes_of(call.optional(3, &["weight"])),
         call.dense(1, x),
-        call.dense(count(&x.shape), x),
         call.dense(rows, x),
     ]);
     call.gradient(rows, bytes, dims)
@@ -251,8 +244,8 @@ fn cross_entropy(call: &Call) -> Result<OpCost, UnknownCost> {
     let picked = picked(call, x, target, unreduced(call, 3));
     let flops = product([per_element, n]).saturating_add(count(&target.shape));
     let bytes = if call.backward {
-        // nll: the gradient written; log-softmax: dY and Y read, dX written.
-        total([large, large, large, large, picked, weight])
+        // log-softmax: dY and Y read, dX written. nll fills dY with zeros in work of its own.
+        total([large, large, large, picked, weight])
     } else {
         total([large, large, picked, weight])
     };

@@ -115,10 +115,12 @@ fn parts(call: &Call, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Un
 fn layers(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let vendor = vendor(call).is_some();
-    let [_, _, _] = *x.shape.as_slice() else {
-        return Err(UnknownCost::BadArguments);
+    let rows = match *x.shape.as_slice() {
+        [steps, batch, _] => product([steps, batch]),
+        // Packed sequences: all their steps in one dimension.
+        [steps, _] if vendor => steps,
+        _ => return Err(UnknownCost::BadArguments),
     };
-    let rows = count(x.shape.get(..2).unwrap_or_default());
     let weights = if vendor {
         call.tensors(1, &["weight"])
     } else {
@@ -144,7 +146,11 @@ fn listed(call: &Call, x: &Tensor, rows: u64, weights: &[&Tensor]) -> Result<OpC
         .and_then(|w| w.shape.get(1))
         .copied()
         .unwrap_or(0);
-    let directions = if bidirectional(call)? { 2 } else { 1 };
+    let directions = match bidirectional(call) {
+        Ok(true) => 2,
+        Ok(false) => 1,
+        Err(_) => directions(x, weights, hidden),
+    };
     let y = product([rows, hidden, directions]);
     let like = Tensor {
         shape: Vec::new(),
@@ -154,6 +160,23 @@ fn listed(call: &Call, x: &Tensor, rows: u64, weights: &[&Tensor]) -> Result<OpC
     let bytes = total([call.bytes(x), call.dense(all, &like), call.dense(y, x)]);
     let dims = rnn_dims(rows, gates, hidden);
     parts(call, product([2, rows, elements]), bytes, dims)
+}
+
+/// The number of directions, from the weights. Deeper layers read the results of all directions; in a
+/// single layer, the input's weights are there once per direction. Where the input is as wide as the
+/// state, two layers look like two directions: then it is one, which writes less.
+fn directions(x: &Tensor, weights: &[&Tensor], hidden: u64) -> u64 {
+    let widths = || {
+        let matrices = weights.iter().filter(|w| w.shape.len() == 2);
+        matrices.filter_map(|w| w.shape.get(1).copied())
+    };
+    let input = x.shape.last().copied().unwrap_or(0);
+    let both = if input == hidden {
+        widths().any(|width| width == hidden.saturating_mul(2))
+    } else {
+        widths().filter(|width| *width == input).count() > 1
+    };
+    if both { 2 } else { 1 }
 }
 
 /// The positions of the layer description in the arguments of a vendor's operator.

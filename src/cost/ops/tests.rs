@@ -450,6 +450,70 @@ fn recurrent_backward_cost_follows_the_layer_description() {
 }
 
 #[test]
+fn recurrent_layers_with_recorded_weights_need_no_numbers() {
+    // 6 steps of 3 sequences, 4 wide; an LSTM of width 5 in both directions, two layers.
+    let direction = |input: u64| {
+        [vec![20, input], vec![20, 5], vec![20], vec![20]].map(|shape| untyped(&shape))
+    };
+    let weights: Vec<ArgValue> = [4, 4, 10, 10].into_iter().flat_map(direction).collect();
+    let hidden = || ArgValue::Unknown;
+    let given = |x: &[u64], weights: Vec<ArgValue>| {
+        let mut values = vec![t(x, Fp32), ArgValue::List(weights)];
+        values.extend((0..13).map(|_| hidden()));
+        cost(&op("aten::_cudnn_rnn"), &args(values), Direction::Fprop, false, Some(Fp32))
+    };
+    let matrices = 2 * 20 * (4 + 5) + 2 * 20 * (10 + 5);
+    let biases = 4 * 2 * 20;
+    let both = given(&[6, 3, 4], weights.clone()).unwrap();
+    assert_eq!(both.flops(), 2 * 18 * matrices);
+    // The result has both directions.
+    assert_eq!(both.bytes(), 4 * (18 * 4 + matrices + biases + 18 * 10));
+    // Packed sequences have one dimension for steps and sequences.
+    assert_eq!(given(&[18, 4], weights), Ok(both));
+    let one = given(&[6, 3, 4], direction(4).to_vec()).unwrap();
+    assert_eq!(one.bytes(), 4 * (18 * 4 + 20 * 9 + 40 + 18 * 5));
+}
+
+#[test]
+fn optimizers_on_lists_take_the_type_of_their_kernel() {
+    // Kineto records shapes of lists, but no types in them.
+    let list = || ArgValue::List(vec![untyped(&[1000]), untyped(&[24])]);
+    let steps = ArgValue::List(vec![untyped(&[]), untyped(&[])]);
+    let adam = |dtype| {
+        let mut values = vec![list(), list(), list(), list(), ArgValue::Unknown, steps.clone()];
+        values.push(ArgValue::Float(0.001));
+        cost(&op("aten::_fused_adamw_"), &args(values), Direction::Update, false, dtype)
+    };
+    // Parameter and moments read and written, gradient read.
+    assert_eq!(totals(adam(Some(Fp32))), (15 * 1024, 7 * 4 * 1024));
+    assert_eq!(totals(adam(Some(Bf16))), (15 * 1024, 7 * 2 * 1024));
+    assert_eq!(adam(None), Err(UnknownCost::NoDType));
+    for name in [
+        "at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous \
+         namespace)::FusedOptimizerTensorListMetadata<4>, at::native::(anonymous \
+         namespace)::FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1, false>, float const*, \
+         double, double, double, double, double, bool, float const*, float const*>",
+        "at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous \
+         namespace)::TensorListMetadata<2>, at::native::(anonymous \
+         namespace)::BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float>",
+    ] {
+        let kernel = crate::cost::kernel_name::decode(name);
+        assert_eq!(crate::cost::dtype_in_memory(&kernel), Some(Fp32), "{name}");
+    }
+}
+
+#[test]
+fn the_backward_of_a_loss_leaves_out_the_fill_of_its_gradient() {
+    // 700 targets of 8 bytes; a value per row, the loss's gradient and the total weight.
+    let values = || vec![t(&[700, 33278], Fp32), t(&[700], Int64)];
+    let (_, bytes) = totals(bprop("torch.nn.functional.nll_loss", values()));
+    assert_eq!(bytes, 8 * 700 + 4 * 700 + 8);
+    // The log-softmax of a cross entropy still moves three tensors.
+    let (_, bytes) = totals(bprop("torch.nn.functional.cross_entropy", values()));
+    assert_eq!(bytes, 3 * 4 * 700 * 33278 + 8 * 700 + 4 * 700 + 8);
+}
+
+#[test]
 fn batched_embedding_tables_are_costed() {
     let hidden = || ArgValue::Unknown;
     // 2 tables, 24 columns together, 10 lookups in 2 x 3 bags

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::patterns;
 use super::{Chain, Hit, Kind, Link};
-use crate::correlate::{Direction, Run, SiteId};
+use crate::correlate::{Direction, OpCallId, Run, SiteId};
 use crate::cost::{Costed, Dims};
 
 /// The chains recognized so far.
@@ -39,10 +39,15 @@ impl<'r> Matches<'r> {
         }
     }
 
-    pub(super) fn add(&mut self, hit: &Hit<'_>, adds_bias: &dyn Fn(&Link<'_>) -> bool) {
+    /// Adds an occurrence; returns the row of its chain.
+    pub(super) fn add(
+        &mut self,
+        hit: &Hit<'_>,
+        adds_bias: &dyn Fn(&Link<'_>) -> bool,
+    ) -> Option<usize> {
         let kind = hit.kind;
         let members = patterns::kept(kind, hit.calls);
-        let Some(first) = members.first() else { return };
+        let first = members.first()?;
         let sites: Vec<SiteId> = members.iter().map(|l| l.site).collect();
         let key = (kind, sites);
         if !self.by_sites.contains_key(&key) {
@@ -53,12 +58,8 @@ impl<'r> Matches<'r> {
             };
             self.by_sites.insert(key.clone(), repeated);
         }
-        let Some(repeated) = self.by_sites.get_mut(&key) else {
-            return;
-        };
-        let Some(chain) = self.chains.get_mut(repeated.chain) else {
-            return;
-        };
+        let repeated = self.by_sites.get_mut(&key)?;
+        let chain = self.chains.get_mut(repeated.chain)?;
         let longest = members.iter().map(|l| l.time_ns).max().unwrap_or(0) as f64;
         // Small products are latency-bound: merged, they take at least as long as one of them now.
         let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
@@ -77,6 +78,27 @@ impl<'r> Matches<'r> {
             }
             if kind == Kind::ConvNorm && link.name == "add" && adds_bias(link) {
                 chain.bias_ns += ns;
+            }
+        }
+        Some(repeated.chain)
+    }
+
+    /// Adds the backward of forward calls to the chains of these rows.
+    pub(super) fn add_backward(&mut self, forward: &FxHashMap<OpCallId, usize>) {
+        if forward.is_empty() {
+            return;
+        }
+        let run = &self.costed.run;
+        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+            let call = link.op.and_then(|op| run.op_calls.get(op.idx()));
+            let row = call.and_then(|call| forward.get(&call.forward?));
+            if let (Some(site), Some(row)) = (link.site, row)
+                && let Some(chain) = self.chains.get_mut(*row)
+            {
+                let ns = kernel.span.ns() as f64;
+                chain.kernels += 1;
+                chain.time_ns += ns;
+                *chain.sites.entry(site).or_default() += ns;
             }
         }
     }
