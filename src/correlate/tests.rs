@@ -520,3 +520,104 @@ fn an_operator_of_thousands_of_kernels_is_one_call() {
         [1, 1, 1]
     );
 }
+
+/// A cpu_op of a torch.profiler trace.
+fn cpu_op(b: &mut ProfileBuilder, text: &str, start: i64, end: i64, seq: Option<u64>) {
+    let range = b.range(text, start, end);
+    range.kind = RangeKind::CpuOp;
+    range.seq = seq.and_then(crate::profile::SerialNumber::new);
+}
+
+#[test]
+fn python_autograd_functions_are_operators() {
+    let mut b = ProfileBuilder::new();
+    cpu_op(&mut b, "LinearWithGradAccumulationFP8", 0, 100, Some(7));
+    let own = b.launch(10);
+    cpu_op(&mut b, "aten::mm", 20, 40, Some(7));
+    let inner = b.launch(30);
+    // User ranges of traces of 2021 have bare names too.
+    cpu_op(&mut b, "my range", 200, 300, None);
+    let outside = b.launch(210);
+    let run = b.run_knowing(&|op| op.module == "aten");
+    assert_eq!(op(&run, own).as_deref(), Some("LinearWithGradAccumulationFP8"));
+    assert_eq!(op(&run, inner).as_deref(), Some("aten::mm"));
+    assert_eq!(run.links[outside].missing, Some(WithoutOperator::NoOperator));
+}
+
+/// The direction of the call of a kernel.
+fn direction(run: &Run, kernel: usize) -> Direction {
+    call(run, kernel).direction
+}
+
+#[test]
+fn a_closure_in_an_optimizer_step_is_forward_and_backward() {
+    let mut b = ProfileBuilder::new();
+    let engine = b.thread(ProcessId(0));
+    b.range("Optimizer.step#AdamW.step", 0, 1000);
+    b.range("Optimizer.zero_grad#AdamW.zero_grad", 5, 20);
+    cpu_op(&mut b, "aten::zero_", 6, 18, Some(40));
+    let zero = b.launch(10);
+    cpu_op(&mut b, "aten::mm", 30, 60, Some(40));
+    let forward = b.launch(40);
+    cpu_op(&mut b, "aten::gelu", 70, 90, Some(41));
+    let loss = b.launch(80);
+    for (name, seq, start) in [("GeluBackward0", 41, 200), ("MmBackward0", 40, 300)] {
+        let node = b.range_on(engine, name, start, start + 80);
+        node.kind = RangeKind::CpuOp;
+        node.seq = crate::profile::SerialNumber::new(seq);
+    }
+    let backward = [b.launch_on(engine, 220), b.launch_on(engine, 320)];
+    cpu_op(&mut b, "aten::add_", 500, 520, None);
+    let update = b.launch(510);
+    // Numbered like the next step's forward, whose backward runs after this step.
+    cpu_op(&mut b, "aten::norm", 600, 620, Some(42));
+    let clip = b.launch(610);
+    cpu_op(&mut b, "aten::mm", 1100, 1120, Some(42));
+    b.launch(1110);
+    let node = b.range_on(engine, "MmBackward0", 1300, 1400);
+    node.kind = RangeKind::CpuOp;
+    node.seq = crate::profile::SerialNumber::new(42);
+    b.launch_on(engine, 1310);
+    let run = b.run();
+    for kernel in [forward, loss] {
+        assert_eq!(direction(&run, kernel), Direction::Fprop, "{kernel}");
+    }
+    for kernel in backward {
+        assert_eq!(direction(&run, kernel), Direction::Bprop, "{kernel}");
+    }
+    for kernel in [zero, update, clip] {
+        assert_eq!(direction(&run, kernel), Direction::Update, "{kernel}");
+    }
+}
+
+#[test]
+fn an_optimizer_inside_an_autograd_node_updates() {
+    let mut b = ProfileBuilder::new();
+    b.range("torch::autograd::AccumulateGrad", 0, 100);
+    b.range("Optimizer.step#SGD.step", 10, 90);
+    cpu_op(&mut b, "aten::add_", 20, 40, None);
+    let update = b.launch(30);
+    assert_eq!(direction(&b.run(), update), Direction::Update);
+}
+
+#[test]
+fn modules_named_by_lightning_and_by_kind_are_layers_of_the_forward() {
+    let mut b = ProfileBuilder::new();
+    b.range("[pl][profile]run_training_batch", 0, 1000);
+    b.range("[pl][profile][LightningModule]Net.optimizer_step", 1, 999);
+    b.range("Optimizer.step#AdamW.step", 2, 998);
+    b.range("[pl][module]__main__.Net: ", 10, 200);
+    b.range("[pl][module]torch.nn.modules.linear.Linear: net.0", 20, 100);
+    cpu_op(&mut b, "aten::addmm", 30, 90, None);
+    let linear = b.launch(40);
+    cpu_op(&mut b, "aten::relu", 120, 140, None);
+    let relu = b.launch(130);
+    b.range("attention::layers.23._checkpoint_wrapped_module.attention", 2000, 2100);
+    cpu_op(&mut b, "aten::mm", 2010, 2050, None);
+    let attention = b.launch(2020);
+    let run = b.run();
+    for (kernel, name) in [(linear, "net.0"), (relu, "Net"), (attention, "layers.23.attention")] {
+        assert_eq!(layer(&run, kernel), Some(name));
+        assert_eq!(direction(&run, kernel), Direction::Fprop, "{name}");
+    }
+}
