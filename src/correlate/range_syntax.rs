@@ -200,9 +200,8 @@ pub(super) fn unwrapped(module: &str) -> Option<String> {
 /// behind its name, `aten::add.Tensor`, and that is no number.
 pub(super) fn kind_and_layer(text: &str) -> Option<String> {
     let (kind, name) = text.rsplit_once("::")?;
-    let identifier = |s: &str| {
-        !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    };
+    let identifier =
+        |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let parts = || name.split('.');
     let number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
     let qualified = parts().count() > 2
@@ -232,9 +231,17 @@ pub(super) enum LightningRange<'a> {
 pub(super) fn lightning(text: &str) -> Option<LightningRange<'_>> {
     if let Some(module) = text.strip_prefix("[pl][module]") {
         let (class, name) = module.split_once(": ").unwrap_or((module, ""));
-        let class = class.trim_end_matches(':').rsplit('.').next().unwrap_or(class);
+        let class = class
+            .trim_end_matches(':')
+            .rsplit('.')
+            .next()
+            .unwrap_or(class);
         let name = name.trim();
-        return Some(LightningRange::Module(if name.is_empty() { class } else { name }));
+        return Some(LightningRange::Module(if name.is_empty() {
+            class
+        } else {
+            name
+        }));
     }
     let action = text.strip_prefix("[pl][profile]")?;
     let action = action.rsplit(['.', ']']).next().unwrap_or(action);
@@ -243,7 +250,9 @@ pub(super) fn lightning(text: &str) -> Option<LightningRange<'_>> {
             LightningRange::Phase(Direction::Fprop)
         }
         "backward" => LightningRange::Phase(Direction::Bprop),
-        "optimizer_step" | "optimizer_zero_grad" | "configure_gradient_clipping"
+        "optimizer_step"
+        | "optimizer_zero_grad"
+        | "configure_gradient_clipping"
         | "clip_gradients" => LightningRange::Optimizer,
         _ if action.contains("dataloader_next") => LightningRange::DataLoading,
         _ => LightningRange::Other,
@@ -475,12 +484,27 @@ mod tests {
     fn lightning_ranges_have_meanings() {
         use LightningRange::{DataLoading, Module, Optimizer, Other, Phase};
         for (text, meaning) in [
-            ("[pl][module]torch.nn.modules.linear.Linear: net.0", Module("net.0")),
+            (
+                "[pl][module]torch.nn.modules.linear.Linear: net.0",
+                Module("net.0"),
+            ),
             ("[pl][module]__main__.Net: ", Module("Net")),
-            ("[pl][profile][_TrainingEpochLoop].train_dataloader_next", DataLoading),
-            ("[pl][profile][LightningModule]Net.optimizer_step", Optimizer),
-            ("[pl][profile][Strategy]SingleDeviceStrategy.training_step", Phase(Direction::Fprop)),
-            ("[pl][profile][Strategy]SingleDeviceStrategy.backward", Phase(Direction::Bprop)),
+            (
+                "[pl][profile][_TrainingEpochLoop].train_dataloader_next",
+                DataLoading,
+            ),
+            (
+                "[pl][profile][LightningModule]Net.optimizer_step",
+                Optimizer,
+            ),
+            (
+                "[pl][profile][Strategy]SingleDeviceStrategy.training_step",
+                Phase(Direction::Fprop),
+            ),
+            (
+                "[pl][profile][Strategy]SingleDeviceStrategy.backward",
+                Phase(Direction::Bprop),
+            ),
             ("[pl][profile]run_training_batch", Other),
         ] {
             assert_eq!(lightning(text), Some(meaning), "{text}");

@@ -250,7 +250,8 @@ impl<'p> ScopeQuery<'_, 'p> {
     /// range.
     fn is_closure(&self, context: &ScopeContext, update: ScopeId) -> bool {
         let numbered = context.seq.and_then(|s| self.tree.range(s));
-        let (Some((_, range, _)), Some((_, update, _))) = (numbered, self.tree.range(update)) else {
+        let (Some((_, range, _)), Some((_, update, _))) = (numbered, self.tree.range(update))
+        else {
             return false;
         };
         let Some(seq) = range.seq.map(SerialNumber::get) else {
@@ -415,7 +416,9 @@ impl ForwardRanges {
     fn node_start(&self, process: Option<ProcessId>, seq: u64, after: i64) -> Option<i64> {
         let process = process?;
         let before = |node: &(ProcessId, u64, i64)| *node < (process, seq, after);
-        let next = self.node_starts.get(self.node_starts.partition_point(before))?;
+        let next = self
+            .node_starts
+            .get(self.node_starts.partition_point(before))?;
         ((next.0, next.1) == (process, seq)).then_some(next.2)
     }
 }

@@ -11,7 +11,9 @@ use super::model::{OpName, OpNameId, Scope, ScopeId};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use super::scope_builder::{NewScope, ScopeBuilder};
 use super::steps::Steps;
-use crate::profile::{CallId, HostRange, ProcessId, Profile, RangeId, RangeKind, SerialNumber, Strings};
+use crate::profile::{
+    CallId, HostRange, ProcessId, Profile, RangeId, RangeKind, SerialNumber, Strings,
+};
 
 /// The properties of a scope, its own and inherited.
 #[derive(Debug, Clone, Copy)]

@@ -539,9 +539,15 @@ fn python_autograd_functions_are_operators() {
     cpu_op(&mut b, "my range", 200, 300, None);
     let outside = b.launch(210);
     let run = b.run_knowing(&|op| op.module == "aten");
-    assert_eq!(op(&run, own).as_deref(), Some("LinearWithGradAccumulationFP8"));
+    assert_eq!(
+        op(&run, own).as_deref(),
+        Some("LinearWithGradAccumulationFP8")
+    );
     assert_eq!(op(&run, inner).as_deref(), Some("aten::mm"));
-    assert_eq!(run.links[outside].missing, Some(WithoutOperator::NoOperator));
+    assert_eq!(
+        run.links[outside].missing,
+        Some(WithoutOperator::NoOperator)
+    );
 }
 
 /// The direction of the call of a kernel.
@@ -612,11 +618,19 @@ fn modules_named_by_lightning_and_by_kind_are_layers_of_the_forward() {
     let linear = b.launch(40);
     cpu_op(&mut b, "aten::relu", 120, 140, None);
     let relu = b.launch(130);
-    b.range("attention::layers.23._checkpoint_wrapped_module.attention", 2000, 2100);
+    b.range(
+        "attention::layers.23._checkpoint_wrapped_module.attention",
+        2000,
+        2100,
+    );
     cpu_op(&mut b, "aten::mm", 2010, 2050, None);
     let attention = b.launch(2020);
     let run = b.run();
-    for (kernel, name) in [(linear, "net.0"), (relu, "Net"), (attention, "layers.23.attention")] {
+    for (kernel, name) in [
+        (linear, "net.0"),
+        (relu, "Net"),
+        (attention, "layers.23.attention"),
+    ] {
         assert_eq!(layer(&run, kernel), Some(name));
         assert_eq!(direction(&run, kernel), Direction::Fprop, "{name}");
     }

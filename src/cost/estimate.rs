@@ -100,6 +100,15 @@ fn site_cost(
     };
     let main = MainKernels::of(site, decoded, op_family);
     let mut cost = cost_of(site, args, partners, main.stored, own);
+    let fills = || decoded.iter().any(|kernel| kernel.family == Family::Fill);
+    if own.is_none()
+        && site.direction == Direction::Bprop
+        && let (Ok(cost), Some(op), Some(args)) = (&mut cost, &site.op, args)
+        && cost.family == Family::Loss
+        && fills()
+    {
+        ops::add_zero_fill(cost, op, args, site.args_from_forward, main.stored);
+    }
     if own.is_none()
         && let Some(sent) = message_cost(run, site, &main, &cost)
     {

@@ -35,7 +35,9 @@ pub(crate) fn exposed_comm_per_step(run: &Run) -> Option<f64> {
         }
     }
     for graph in &profile.graphs {
-        if let Some((_, others)) = (rows.get(&graph.device.idx())).and_then(|row| work.get_mut(*row)) {
+        if let Some((_, others)) =
+            (rows.get(&graph.device.idx())).and_then(|row| work.get_mut(*row))
+        {
             others.push(graph.span);
         }
     }
@@ -93,7 +95,11 @@ mod tests {
     fn communication_per_step_is_that_of_the_steps_over_their_number() {
         let mut b = ProfileBuilder::new();
         for step in 0..2 {
-            b.range(&format!("step {step}"), 1000 * (step + 1), 1000 * (step + 2));
+            b.range(
+                &format!("step {step}"),
+                1000 * (step + 1),
+                1000 * (step + 2),
+            );
         }
         let comm = b.profile.strings.intern("ncclDevKernel_AllReduce");
         for (launch, start, end, is_comm) in [

@@ -327,6 +327,8 @@ struct CostKey {
     own: bool,
     /// The dtype in the kernel name, for shapes without dtypes.
     proven: Option<DType>,
+    /// Whether one of its kernels fills memory.
+    fills: bool,
 }
 
 /// The costs of calls. Each is computed once.
@@ -372,6 +374,8 @@ impl<'w> CallCosts<'w> {
             backward: first.record.context().dir == Dir::Bprop,
             own: !first.choice.from_forward,
             proven: proven.and_then(|w| dtype_in_memory(w.decoded)),
+            fills: (call.iter().filter_map(|&at| works.get(at as usize)))
+                .any(|w| w.decoded.family == Family::Fill),
         };
         let known = match self.known.get(&key) {
             Some(known) => *known,
@@ -437,7 +441,11 @@ fn cost(choices: &OpChoices, key: &CostKey) -> Result<OpCost, UnknownCost> {
         true => Direction::Bprop,
         false => Direction::Fprop,
     };
-    ops::cost(op, args, direction, !key.own, key.proven)
+    let mut cost = ops::cost(op, args, direction, !key.own, key.proven)?;
+    if key.fills && key.backward && cost.family == Family::Loss {
+        ops::add_zero_fill(&mut cost, op, args, !key.own, key.proven);
+    }
+    Ok(cost)
 }
 
 /// Operators with recorded arguments, by device, sequence number and direction (`true` for backward):

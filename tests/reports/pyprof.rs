@@ -321,6 +321,48 @@ op torch.mm f32[64,32] f32[32,8]
     assert_eq!(flops("splitKreduce_kernel"), [Some(0)]);
 }
 
+#[test]
+fn the_kernels_of_one_call_of_a_trace_share_its_cost() {
+    // PyTorch splits a copy of more than 2^31 bytes into equal kernels.
+    let mut events = Vec::new();
+    for call in 0..2 {
+        let ts = 100 * call;
+        events.push(
+            serde_json::json!({"ph": "X", "cat": "cpu_op", "name": "aten::copy_", "pid": 1,
+            "tid": 1, "ts": ts, "dur": 90, "args": {"Input Dims": [[4000], [4000], []],
+            "Input type": ["float", "c10::Half", "Scalar"]}}),
+        );
+        for piece in 0..4 {
+            let (at, id) = (ts + 10 * piece, 4 * call + piece + 1);
+            events.push(
+                serde_json::json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel",
+                "pid": 1, "tid": 1, "ts": at + 1, "dur": 1, "args": {"correlation": id}}),
+            );
+            events.push(
+                serde_json::json!({"ph": "X", "cat": "kernel", "name": "elementwise_kernel",
+                "pid": 0, "tid": 7, "ts": 1000 + at, "dur": 5, "args": {"device": 0, "stream": 7,
+                "correlation": id, "grid": [8, 1, 1], "block": [128, 1, 1]}}),
+            );
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("net.pt.trace.json");
+    fs::write(
+        &path,
+        serde_json::json!({ "traceEvents": events }).to_string(),
+    )
+    .unwrap();
+    let records = records(&path);
+    let again = pyprof::read("net.dict", dict(&records).as_bytes()).unwrap();
+    for records in [&records, &again] {
+        let rows = rows::rows(records);
+        let bytes: Vec<u64> = rows.iter().map(|row| row.bytes.unwrap()).collect();
+        // Each call reads 2 and writes 4 bytes per element.
+        assert_eq!(bytes, [6000; 8]);
+    }
+    assert_eq!(dict(&again), dict(&records));
+}
+
 /// Per operator call of the run: the cost in the cost table, and the sum over the rows of its kernels,
 /// if both are known. A backward call with fewer kernels than gradients in the profile counts only the
 /// gradients with kernels.

@@ -6,8 +6,7 @@ use super::call::{Call, count, distinct, product};
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
-const NOTE: &str =
-    "a compiled kernel: its arithmetic is not in the profile, and its name does not tell inputs \
+const NOTE: &str = "a compiled kernel: its arithmetic is not in the profile, and its name does not tell inputs \
      from outputs";
 
 const POINTWISE: Entry = Entry {
@@ -184,14 +183,23 @@ mod tests {
         let name = "triton_poi_fused_convolution_relu_0";
         assert_eq!(bytes(name, &[&[8, 64], &[64]], &[512]), 2 * (2 * 512 + 64));
         assert_eq!(bytes("triton_poi_fused_relu_0", &[&[512]], &[512]), 2048);
-        assert_eq!(bytes("triton_poi_fused_relu_0", &[&[8, 64]], &[8, 64]), 2048);
+        assert_eq!(
+            bytes("triton_poi_fused_relu_0", &[&[8, 64]], &[8, 64]),
+            2048
+        );
     }
 
     #[test]
     fn buffers_beside_a_possible_output_count_once() {
         let shapes: [&[u64]; 3] = [&[8, 64], &[64], &[8, 64]];
-        assert_eq!(bytes("triton_poi_fused_add_0", &shapes, &[512]), 2 * (1024 + 64));
-        assert_eq!(bytes("triton_poi_fused_zeros_like_0", &[&[512]], &[512]), 1024);
+        assert_eq!(
+            bytes("triton_poi_fused_add_0", &shapes, &[512]),
+            2 * (1024 + 64)
+        );
+        assert_eq!(
+            bytes("triton_poi_fused_zeros_like_0", &[&[512]], &[512]),
+            1024
+        );
         // Without a number of elements that fits a buffer nothing is known of in-place changes.
         assert_eq!(bytes("triton_poi_fused_relu_0", &[&[512]], &[]), 1024);
         assert_eq!(bytes("triton_poi_fused_relu_0", &[&[512]], &[7, 64]), 1024);
@@ -202,7 +210,10 @@ mod tests {
         let qkv: [&[u64]; 2] = [&[8, 192], &[8, 64]];
         assert_eq!(bytes("triton_poi_fused_clone_1", &qkv, &[512]), 2 * 1024);
         let rows: [&[u64]; 3] = [&[8], &[50_000, 64], &[8, 64]];
-        assert_eq!(bytes("triton_poi_fused_embedding_0", &rows, &[512]), 2 * (8 + 1024));
+        assert_eq!(
+            bytes("triton_poi_fused_embedding_0", &rows, &[512]),
+            2 * (8 + 1024)
+        );
     }
 
     #[test]

@@ -228,6 +228,17 @@ fn nll_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     call.gradient(rows, bytes, dims)
 }
 
+/// The bytes of the gradient that a backward fills with zeros before it writes one value per row.
+pub(super) fn zero_fill_bytes(call: &Call) -> Option<u64> {
+    let of_rows = call.name.starts_with("nll_loss") || call.name.starts_with("cross_entropy");
+    let input = match (of_rows, call.backward, call.name.ends_with("_backward")) {
+        (true, true, false) => call.input().ok()?,
+        (true, _, true) => call.tensor(1, &["input", "self"]).ok()?,
+        _ => return None,
+    };
+    call.dense(count(&input.shape), input).ok()
+}
+
 fn cross_entropy(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let target = call.tensor(1, &["target"])?;

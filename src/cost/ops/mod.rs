@@ -192,6 +192,28 @@ pub fn cost(
     Ok(cost)
 }
 
+/// Adds the bytes of the gradient that the backward of a loss fills with zeros. In most profiles a memory
+/// set does that, so the cost of the call leaves it out. Where a kernel of the call does it, they belong to
+/// the call. `args_from_forward` and `default_dtype` are those of [`cost`].
+pub(crate) fn add_zero_fill(
+    cost: &mut OpCost,
+    op: &OpName,
+    args: &OpArgs,
+    args_from_forward: bool,
+    default_dtype: Option<DType>,
+) {
+    let Some(name) = name::normalise(op) else {
+        return;
+    };
+    let Some((entry, key)) = resolve(&name) else {
+        return;
+    };
+    let call = call(&name, key, entry, args, args_from_forward, default_dtype);
+    if let (Some(bytes), Some(role)) = (loss::zero_fill_bytes(&call), cost.roles.first_mut()) {
+        role.bytes = role.bytes.saturating_add(bytes);
+    }
+}
+
 /// The cost of a call whose own arguments are not sufficient, using those of its partners: the backward
 /// calls of a forward call, or the forward call of a backward call.
 ///

@@ -460,7 +460,13 @@ fn recurrent_layers_with_recorded_weights_need_no_numbers() {
     let given = |x: &[u64], weights: Vec<ArgValue>| {
         let mut values = vec![t(x, Fp32), ArgValue::List(weights)];
         values.extend((0..13).map(|_| hidden()));
-        cost(&op("aten::_cudnn_rnn"), &args(values), Direction::Fprop, false, Some(Fp32))
+        cost(
+            &op("aten::_cudnn_rnn"),
+            &args(values),
+            Direction::Fprop,
+            false,
+            Some(Fp32),
+        )
     };
     let matrices = 2 * 20 * (4 + 5) + 2 * 20 * (10 + 5);
     let biases = 4 * 2 * 20;
@@ -480,9 +486,22 @@ fn optimizers_on_lists_take_the_type_of_their_kernel() {
     let list = || ArgValue::List(vec![untyped(&[1000]), untyped(&[24])]);
     let steps = ArgValue::List(vec![untyped(&[]), untyped(&[])]);
     let adam = |dtype| {
-        let mut values = vec![list(), list(), list(), list(), ArgValue::Unknown, steps.clone()];
+        let mut values = vec![
+            list(),
+            list(),
+            list(),
+            list(),
+            ArgValue::Unknown,
+            steps.clone(),
+        ];
         values.push(ArgValue::Float(0.001));
-        cost(&op("aten::_fused_adamw_"), &args(values), Direction::Update, false, dtype)
+        cost(
+            &op("aten::_fused_adamw_"),
+            &args(values),
+            Direction::Update,
+            false,
+            dtype,
+        )
     };
     // Parameter and moments read and written, gradient read.
     assert_eq!(totals(adam(Some(Fp32))), (15 * 1024, 7 * 4 * 1024));
@@ -508,6 +527,11 @@ fn the_backward_of_a_loss_leaves_out_the_fill_of_its_gradient() {
     let values = || vec![t(&[700, 33278], Fp32), t(&[700], Int64)];
     let (_, bytes) = totals(bprop("torch.nn.functional.nll_loss", values()));
     assert_eq!(bytes, 8 * 700 + 4 * 700 + 8);
+    // It is added where a kernel of the call fills it.
+    let name = op("torch.nn.functional.nll_loss");
+    let mut filled = bprop("torch.nn.functional.nll_loss", values()).unwrap();
+    add_zero_fill(&mut filled, &name, &args(values()), true, None);
+    assert_eq!(filled.bytes(), bytes + 4 * 700 * 33278);
     // The log-softmax of a cross entropy still moves three tensors.
     let (_, bytes) = totals(bprop("torch.nn.functional.cross_entropy", values()));
     assert_eq!(bytes, 3 * 4 * 700 * 33278 + 8 * 700 + 4 * 700 + 8);

@@ -78,7 +78,9 @@ fn other_accelerator(category: &str) -> Option<&'static str> {
         (category.get(..start.len())).is_some_and(|head| head.eq_ignore_ascii_case(start))
     };
     let mut known = OTHER_ACCELERATORS.iter();
-    known.find(|(start, _)| starts(start)).map(|(_, name)| *name)
+    known
+        .find(|(start, _)| starts(start))
+        .map(|(_, name)| *name)
 }
 
 /// The first number for processes and threads with a name instead of a number; larger than any real

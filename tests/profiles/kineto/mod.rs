@@ -435,6 +435,98 @@ fn other_json_is_an_error_with_a_remedy() {
     assert_eq!(profile(r#"{"traceEvents": []}"#).kernels.len(), 0);
 }
 
+#[test]
+fn archives_of_traces_are_told_how_to_unpack() {
+    let mut tar = vec![0; 1024];
+    tar[..10].copy_from_slice(b"rank0.json");
+    tar[257..262].copy_from_slice(b"ustar");
+    let error = open(&gzip(&tar)).unwrap_err().to_string();
+    assert!(error.contains("tar xzf"), "{error}");
+    let error = open(&tar).unwrap_err().to_string();
+    assert!(error.contains("tar xf"), "{error}");
+}
+
+#[test]
+fn traces_of_other_accelerators_say_so() {
+    let mut trace = today();
+    for event in trace["traceEvents"].as_array_mut().unwrap() {
+        for (gpu, other) in [
+            ("kernel", "mtia_ccp_events"),
+            ("cuda_runtime", "mtia_runtime"),
+        ] {
+            if event["cat"] == gpu {
+                event["cat"] = other.into();
+            }
+        }
+    }
+    let p = profile(&trace.to_string());
+    let said = note(&p, "other_accelerator").unwrap();
+    assert!(said.contains("5 events of Meta's MTIA"), "{said}");
+    assert_eq!(
+        note(&profile(&today().to_string()), "other_accelerator"),
+        None
+    );
+    // Without operators it is still a trace of PyTorch.
+    let events = trace["traceEvents"].as_array().unwrap().iter();
+    let only: Vec<&Value> = events.filter(|e| e["cat"] == "mtia_runtime").collect();
+    let p = profile(&json!({ "traceEvents": only }).to_string());
+    assert!(note(&p, "other_accelerator").is_some());
+}
+
+/// A trace with ranges and kernels of equal times, in which nesting is known from `Ev Idx` only.
+fn with_equal_times() -> Vec<Value> {
+    let mut events = Vec::new();
+    for call in 1..9_u32 {
+        let ts = 10.0 * f64::from(call);
+        for (depth, name) in ["aten::linear", "aten::addmm", "aten::mm"]
+            .iter()
+            .enumerate()
+        {
+            let args = json!({"Ev Idx": 3 * call + depth as u32, "Input Dims": [[4, 8], [8, call]],
+                "Input type": ["float", "float"]});
+            events.push(
+                json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts,
+                "dur": 9, "args": args}),
+            );
+        }
+        events.push(
+            json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1,
+            "tid": 1, "ts": ts + 1.0, "dur": 1, "args": {"correlation": call}}),
+        );
+        events.push(json!({"ph": "X", "cat": "kernel", "name": format!("k{}", call % 3), "pid": 0,
+            "tid": 7, "ts": 200, "dur": 5, "args": {"device": 0, "stream": 7, "correlation": call}}));
+    }
+    events
+}
+
+/// Per kernel of a run: its launch, operator and arguments.
+fn origins(run: &Run) -> Vec<String> {
+    let kernels = run.profile.kernels.iter().zip(&run.links);
+    let origin = kernels.map(|(kernel, link)| {
+        let call = link.op.map(|op| &run.op_calls[op.idx()]);
+        let op = call
+            .and_then(|call| run.op_name(call))
+            .map(|op| op.display());
+        let args = call.and_then(|call| Some(run.args[call.args?.idx()].clone()));
+        format!("{:?} {op:?} {args:?}", kernel.correlation)
+    });
+    origin.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50))]
+
+    #[test]
+    fn the_order_of_events_in_the_file_does_not_matter(
+        events in Just(with_equal_times()).prop_shuffle(),
+    ) {
+        let of = |events: &[Value]| run(profile(&json!({ "traceEvents": events }).to_string()));
+        let written = origins(&of(&with_equal_times()));
+        prop_assert!(written.iter().all(|origin| origin.contains("aten::mm")), "{written:?}");
+        prop_assert_eq!(origins(&of(&events)), written);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -418,3 +418,53 @@ fn collectives_have_message_size_and_group_size() {
     // 2,873,320 and 8,816,192 gradients in bf16.
     assert_eq!(sizes, [5_746_640.0, 17_632_384.0]);
 }
+
+#[test]
+fn figures_of_real_traces_are_those_of_their_rows() {
+    // Counted in the rows: exposed communication per analyzed step, and kernels without an operator.
+    for (name, exposed_ns, without) in [
+        ("deepseek_h800_train.json", 4_190_000.0, Some(291)),
+        ("dlrm_8ranks/worker0.pt.trace.json.gz", 5_537_000.0, None),
+        ("dlrm_8ranks/worker7.pt.trace.json.gz", 1_580_000.0, None),
+        ("hta_negqueue_rank0.json.gz", 32_146_600.0, Some(90)),
+    ] {
+        let Some(path) = shared::profile(name) else {
+            return;
+        };
+        let said = program(&path, &["--format", "json"]);
+        let report: Value = serde_json::from_str(&said.out).unwrap();
+        let summary = &report["summary"];
+        let exposed = summary["exposed_comm_per_step_ns"].as_f64().unwrap();
+        assert!((exposed - exposed_ns).abs() < 1.0, "{name}: {exposed}");
+        let reasons = report["unattributed"].as_array().unwrap();
+        let no_operator = reasons.iter().find(|r| r["reason"] == "no_operator");
+        assert_eq!(
+            no_operator.map(|r| r["kernels"].as_u64().unwrap()),
+            without,
+            "{name}"
+        );
+        if name.starts_with("deepseek") {
+            // The host is done after 112 ms, the GPU after 129 ms.
+            assert_eq!(summary["step_ns"], 129_012_000.0);
+            assert_eq!(summary["host_step_ns"], 112_202_000.0);
+        }
+    }
+}
+
+#[test]
+fn merged_reports_have_no_slowdown_of_collectives() {
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
+    let said = program(&folder.join("dlrm_8ranks"), &["--format", "json"]);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let sites = report["sites"].as_array().unwrap();
+    let collectives: Vec<_> = sites
+        .iter()
+        .filter(|s| s["family"] == "communication")
+        .collect();
+    assert!(!collectives.is_empty());
+    for site in collectives {
+        assert!(site["slowdown"].is_null(), "{site}");
+    }
+}
