@@ -201,6 +201,10 @@ pub enum Member {
 pub struct AffectedTime {
     /// The affected sites, each with its time and its reachable time.
     pub sites: Vec<AffectedSite>,
+    /// The backward calls of the operators it covers, where it covers a chain: they change with it.
+    pub backward: Vec<AffectedSite>,
+    /// Whether no time of it counts: a library's algorithm search, which a steady step does not repeat.
+    pub uncounted: bool,
     /// Idle time it covers, ns.
     pub idle_ns: f64,
     /// Exposed copy time it covers, ns.
@@ -304,6 +308,8 @@ mod needs {
         "tensor strides: torch.profiler with `record_shapes=True` of a recent PyTorch";
     pub(super) const GPU: &str =
         "the GPU: name it with `--gpu`, or capture with a tool that records it";
+    /// Replaces [`GPU`] where the GPU is named, and its specification lacks the figure.
+    pub(super) const GPU_SPEC: &str = "figures of this GPU that no specification has: describe them in a file for `--gpu FILE` (`pyprof-advise gpus`)";
     pub(super) const KERNEL_NAME: &str =
         "nothing helps: the names of these kernels do not tell (Triton's, custom ones)";
     pub(super) const LAUNCH_CONFIG: &str =
@@ -340,11 +346,20 @@ mod needs {
     pub(super) const COSTS: &str = "an operator and a price for the work listed below without them; the shapes are there (`--costs` takes formulas of your own)";
 }
 
-/// How to record the data that a fact needs, for the profiler that wrote the file.
-pub fn to_collect<'a>(needs: &'a str, profile: &Profile) -> &'a str {
+/// How to record the data that a fact needs, for the profiler that wrote the file. `gpu_known`: whether
+/// the specification of the GPU is known.
+pub fn to_collect<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> &'a str {
     let has_operators = || profile.ranges.iter().any(|r| r.kind == RangeKind::CpuOp);
     if needs == needs::SHAPES && profile.recorded.shapes && has_operators() {
         return needs::COSTS;
+    }
+    let named = || profile.devices.iter().any(|d| d.name.is_some());
+    match needs {
+        needs::GPU_AND_LAUNCH if gpu_known => {
+            return to_collect(needs::LAUNCH_CONFIG, profile, gpu_known);
+        }
+        needs::GPU | needs::GPU_AND_LAUNCH if gpu_known || named() => return needs::GPU_SPEC,
+        _ => {}
     }
     let kind = needs::KINDS.iter().find(|(name, _)| *name == needs);
     kind.and_then(|(_, kind)| profile.format.how_to_record(*kind))

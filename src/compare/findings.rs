@@ -186,16 +186,17 @@ fn saving(group: &[Found<'_>], summary: &Summary, reports: usize) -> Option<Savi
         counted_high_ns,
         counted_share: share(counted_high_ns, whole as f64),
         overlap_ns: total(|s| s.overlap_ns),
-        step_ns: step(group, reports),
+        step_low_ns: step(group, reports, |s| s.step_low_ns),
+        step_high_ns: step(group, reports, |s| s.step_high_ns),
     })
 }
 
 /// Ranks run their steps together, so a step becomes shorter by the smallest saving of any rank;
 /// `None` unless every rank saves time.
-fn step(group: &[Found<'_>], reports: usize) -> Option<f64> {
+fn step(group: &[Found<'_>], reports: usize, end: fn(&SavingReport) -> Option<f64>) -> Option<f64> {
     let mut by_report: BTreeMap<usize, f64> = BTreeMap::new();
     for found in group {
-        let gain = found.finding.saving.as_ref()?.step_ns?;
+        let gain = end(found.finding.saving.as_ref()?)?;
         *by_report.entry(found.report).or_default() += gain;
     }
     let on_all = by_report.len() == reports;
@@ -232,27 +233,38 @@ fn idle_leads(summary: &Summary) -> bool {
 
 /// Sorts findings in the order of the report of a single run.
 struct Order<'a> {
-    flags: (bool, bool, bool),
-    promise: f64,
+    tier: u8,
+    /// What the finding surely saves, times its confidence: of wall time where that is known, and of
+    /// its own kind of time, ns.
+    sure: [f64; 2],
     finding: &'a FindingReport,
 }
 
 fn order(finding: &FindingReport, idle_leads: bool) -> Order<'_> {
     let saving = finding.saving.as_ref();
-    let idle = saving.is_some_and(|s| s.kind == SavingKind::Idle);
-    let vague = saving.is_none() && finding.evidence.kernels.is_empty();
+    let tier = match saving {
+        Some(s) if s.counted_low_ns > 0.0 => u8::from(idle_leads && s.kind == SavingKind::Gpu),
+        None if !finding.evidence.kernels.is_empty() => 2,
+        Some(_) => 3,
+        None => 4,
+    };
+    let weight = finding.confidence.weight();
+    let own = saving.map_or(0.0, |s| s.counted_low_ns);
+    let wall = saving.and_then(|s| s.step_low_ns).unwrap_or(own);
     Order {
-        flags: (idle_leads && !idle, saving.is_none(), vague),
-        promise: saving.map_or(0.0, |s| s.counted_high_ns * finding.confidence.weight()),
+        tier,
+        sure: [wall * weight, own * weight],
         finding,
     }
 }
 
 impl Order<'_> {
     fn total_cmp_to(&self, other: &Order<'_>) -> std::cmp::Ordering {
-        self.flags
-            .cmp(&other.flags)
-            .then(other.promise.total_cmp(&self.promise))
+        let [wall, own] = self.sure;
+        self.tier
+            .cmp(&other.tier)
+            .then(other.sure[0].total_cmp(&wall))
+            .then(other.sure[1].total_cmp(&own))
             .then(other.finding.severity.cmp(&self.finding.severity))
             .then(other.finding.time_ns.total_cmp(&self.finding.time_ns))
             .then_with(|| self.finding.rule.cmp(&other.finding.rule))

@@ -382,7 +382,8 @@ fn coverage(run: &Run, sites: &[SiteCost], kernels: &[Vec<Arc<DecodedName>>]) ->
         if site.op.is_some() {
             coverage.attributable_ns += site.time_ns;
         }
-        if cost.cost.is_ok() {
+        // The candidates of a search are no work of the model: what they should take is not known.
+        if cost.cost.is_ok() && !cost.autotuning {
             coverage.cost_known_ns += site.time_ns;
             if site.op.is_some() {
                 coverage.attributable_cost_known_ns += site.time_ns;

@@ -83,6 +83,8 @@ pub(super) struct Chain {
     pub(super) bias_ns: f64,
     /// Time per site, for assigning savings.
     pub(super) sites: BTreeMap<SiteId, f64>,
+    /// Time per site of the backward calls of its calls.
+    pub(super) backward: BTreeMap<SiteId, f64>,
 }
 
 /// A chain with its fact table.
@@ -500,6 +502,15 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         |c| Answer::double(c.chain.time_ns)
     ),
     fact!(
+        "chain.backward_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time of the backward calls of its operators, over all occurrences; 0 where none is known",
+        |c| Answer::double(c.chain.backward.values().sum())
+    ),
+    fact!(
         "chain.after_first_ns",
         Double,
         "ns",
@@ -524,7 +535,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         &[],
         NOTHING,
         "Its share of GPU busy time",
-        |c| Answer::double(c.chain.time_ns / c.table.totals.gpu_busy_ns)
+        |c| Answer::double((c.chain.time_ns / c.table.totals.gpu_busy_ns).min(1.0))
     ),
     fact!(
         "chain.fused_ns",

@@ -184,6 +184,15 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         |k| Answer::double(k.kernel.time_ns as f64)
     ),
     fact!(
+        "kernel.transfer_ns",
+        Double,
+        "ns",
+        &[Family::Communication],
+        NOTHING,
+        "What its executions would take if each were as fast as the fastest: for collectives of one message size the time without waiting for other ranks",
+        |k| Answer::double(k.kernel.min_ns as f64 * f64::from(k.kernel.count))
+    ),
+    fact!(
         "kernel.exposed_ns",
         Double,
         "ns",
@@ -226,7 +235,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[],
         NOTHING,
         "Its share of GPU busy time",
-        |k| Answer::double(k.kernel.time_ns as f64 / k.site.table.totals.gpu_busy_ns)
+        |k| Answer::double((k.kernel.time_ns as f64 / k.site.table.totals.gpu_busy_ns).min(1.0))
     ),
     fact!(
         "kernel.dtype",

@@ -68,7 +68,7 @@ pub(super) const ENTRIES: &[Entry<Layers>] = &[
         &[],
         NOTHING,
         "Its share of GPU busy time",
-        |l| Answer::double(l.sums.time_ns / l.table.totals.gpu_busy_ns)
+        |l| Answer::double((l.sums.time_ns / l.table.totals.gpu_busy_ns).min(1.0))
     ),
     fact!(
         "layer.kernels",

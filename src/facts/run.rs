@@ -6,7 +6,7 @@ use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
 use crate::base::DType;
 use crate::correlate::{Direction, GapCause, Run, Site, SiteId, StepTime, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
-use crate::cost::{Costed, Family};
+use crate::cost::{Bound, Costed, Family};
 use crate::profile::ApiClass;
 
 /// Sums over the run that several facts share.
@@ -26,6 +26,8 @@ pub(super) struct Sums {
     pub(super) fp64_ns: f64,
     pub(super) tensor_core_ns: f64,
     pub(super) not_tensor_core_ns: f64,
+    /// Matrix products that read their operands for longer than they compute.
+    pub(super) weight_bound_ns: f64,
     /// Time of math kernels whose operator has a known cost.
     pub(super) math_cost_known_ns: f64,
     /// Time of math kernels with a known operator but unknown shapes.
@@ -57,6 +59,7 @@ impl Sums {
     pub(super) fn of(costed: &Costed) -> Sums {
         let run = &costed.run;
         let mut sums = Sums::default();
+        let mut unknown_products = 0.0;
         for ((site, cost), decoded) in run.sites.iter().zip(&costed.sites).zip(&costed.kernels) {
             sums.training |= site.direction == Direction::Bprop;
             for (kernel, name) in site.kernels.iter().zip(decoded) {
@@ -86,6 +89,13 @@ impl Sums {
                     continue;
                 }
                 sums.math_ns += ns;
+                if name.family == Family::Gemm {
+                    match cost.bound {
+                        Some(Bound::Memory | Bound::Latency) => sums.weight_bound_ns += ns,
+                        Some(Bound::Math) => {}
+                        None => unknown_products += ns,
+                    }
+                }
                 if cost.family == Family::Gemm {
                     sums.product_ns += ns;
                     if dtype == Some(DType::Tf32) {
@@ -115,6 +125,10 @@ impl Sums {
                     sums.unshaped_math_ns += ns;
                 }
             }
+        }
+        // Inference multiplies few rows with all weights more often than not.
+        if !sums.training {
+            sums.weight_bound_ns += unknown_products;
         }
         sums.update_ops = update_ops(costed);
         sums.durations(costed);
@@ -473,6 +487,15 @@ const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "Share of the window spent copying while no kernel ran",
         |t| Answer::share(t.totals.copy_ns, t.totals.window_ns)
+    ),
+    fact!(
+        "run.weight_bound_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Matrix products whose time goes into reading their operands, which a split batch reads twice; in runs without a backward pass also those of unknown shapes",
+        |t| Answer::double(t.sums.weight_bound_ns)
     ),
     fact!(
         "run.comm_ns",

@@ -345,7 +345,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         &[],
         NOTHING,
         "Its share of GPU busy time",
-        |s| Answer::double(s.site.time_ns as f64 / s.table.totals.gpu_busy_ns)
+        |s| Answer::double((s.site.time_ns as f64 / s.table.totals.gpu_busy_ns).min(1.0))
     ),
     fact!(
         "site.kernel_share",

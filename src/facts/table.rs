@@ -1,5 +1,6 @@
 //! The facts of one run and of its members.
 
+use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
 use rustc_hash::FxHashMap;
@@ -232,6 +233,7 @@ impl<'a> FactTable<'a> {
                 let sites = (0..run.sites.len())
                     .map(SiteId::new)
                     .filter(|id| self.layer_of(*id).is_some_and(|l| std::ptr::eq(l, sums)))
+                    .filter(|id| !self.is_search(*id))
                     .filter_map(|id| self.site_stake(id, None))
                     .collect();
                 AffectedTime {
@@ -251,6 +253,7 @@ impl<'a> FactTable<'a> {
                 let site = run.sites.get(id.idx())?;
                 let (place, layer) = self.whereabouts(id, placed);
                 AffectedTime {
+                    uncounted: self.is_search(id),
                     sites: self.site_stake(id, None).into_iter().collect(),
                     calls: u64::from(site.calls),
                     time_ns: site.time_ns as f64,
@@ -262,11 +265,14 @@ impl<'a> FactTable<'a> {
             Member::Kernel(id, row) => {
                 let kernel = run.sites.get(id.idx())?.kernels.get(row as usize)?;
                 let (place, layer) = self.whereabouts(id, placed);
+                let stake = self.site_stake(id, Some(kernel.time_ns as f64));
+                let stake = stake.map(|stake| AffectedSite {
+                    exposed_share: kernel.exposed_ns as f64 / (kernel.time_ns as f64).max(1.0),
+                    ..stake
+                });
                 AffectedTime {
-                    sites: self
-                        .site_stake(id, Some(kernel.time_ns as f64))
-                        .into_iter()
-                        .collect(),
+                    uncounted: self.is_search(id),
+                    sites: stake.into_iter().collect(),
                     calls: u64::from(kernel.count),
                     time_ns: kernel.time_ns as f64,
                     place,
@@ -276,16 +282,16 @@ impl<'a> FactTable<'a> {
             }
             Member::Chain(i) => {
                 let chain = self.chains.get(i as usize)?;
-                let sites = chain
-                    .sites
-                    .iter()
-                    .filter_map(|(id, ns)| {
+                let stakes = |sites: &BTreeMap<SiteId, f64>| {
+                    let counted = sites.iter().filter(|(id, _)| !self.is_search(**id));
+                    let stakes = counted.filter_map(|(id, ns)| {
                         let mut affected = self.site_stake(*id, Some(*ns))?;
                         // A fused operator may be faster than the reachable time of its parts.
                         affected.floor_ns = 0.0;
                         Some(affected)
-                    })
-                    .collect();
+                    });
+                    stakes.collect()
+                };
                 let place = if chain.layer.is_empty() {
                     format!("{} ({})", chain.ops, chain.direction.name())
                 } else {
@@ -297,7 +303,9 @@ impl<'a> FactTable<'a> {
                     )
                 };
                 AffectedTime {
-                    sites,
+                    uncounted: chain.sites.keys().all(|id| self.is_search(*id)),
+                    sites: stakes(&chain.sites),
+                    backward: stakes(&chain.backward),
                     calls: chain.count,
                     time_ns: chain.time_ns,
                     place,
@@ -337,6 +345,12 @@ impl<'a> FactTable<'a> {
         })
     }
 
+    /// Whether a site is a library's algorithm search.
+    fn is_search(&self, id: SiteId) -> bool {
+        let cost = self.costed.sites.get(id.idx());
+        cost.is_some_and(|cost| cost.autotuning)
+    }
+
     /// The part of a site in an [`AffectedTime`]; `part_ns` if only some of its time is affected.
     fn site_stake(&self, id: SiteId, part_ns: Option<f64>) -> Option<AffectedSite> {
         let site = self.costed.run.sites.get(id.idx())?;
@@ -344,10 +358,13 @@ impl<'a> FactTable<'a> {
         let time_ns = part_ns.unwrap_or(whole).min(whole);
         let share = if whole > 0.0 { time_ns / whole } else { 0.0 };
         let cost = self.costed.sites.get(id.idx())?;
-        // The finding may be that fp64 is not needed, so its reachable time is no limit.
+        let reachable = cost.reachable_ns.unwrap_or(0.0).min(whole) * share;
         let floor_ns = match cost.math_dtype {
+            // The finding may be that fp64 is not needed, so its reachable time is no limit.
             Some(DType::Fp64) => 0.0,
-            _ => cost.reachable_ns.unwrap_or(0.0).min(whole) * share,
+            // Mixed precision halves the bytes of work that only moves them.
+            Some(DType::Fp32) if is_memory_family(cost.family) => reachable / 2.0,
+            _ => reachable,
         };
         Some(AffectedSite {
             site: id,

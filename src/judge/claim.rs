@@ -1,54 +1,91 @@
-//! Who may count which nanosecond: findings claim savings from what better ones have left.
+//! Assigns each nanosecond of saving to one finding: findings claim from what better ones left.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::evaluate::{Match, RuleInput};
+use super::evaluate::{Match, Range, RuleInput};
 use super::gather::FindingDraft;
 use super::rule::Rule;
 use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
 use crate::facts::{Member, Totals};
 
-/// Saving times confidence, best first, then severity, covered time, id and place.
-pub(super) fn by_expected_saving(
+/// What a finding surely saves: the lower end of its saving times its confidence, in ns of wall time
+/// where that is known, and in ns of its own kind of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sure {
+    pub(super) wall: f64,
+    pub(super) own: f64,
+}
+
+impl Sure {
+    /// The larger saving first.
+    pub(super) fn compare(self, other: Sure) -> Ordering {
+        let wall = other.wall.total_cmp(&self.wall);
+        wall.then(other.own.total_cmp(&self.own))
+    }
+}
+
+/// What findings surely save, best first, then severity, covered time, id and place.
+pub(super) fn by_sure_saving(
     rules: &[Rule],
     confidence: &[Confidence],
+    totals: &Totals,
     a: &FindingDraft,
     b: &FindingDraft,
 ) -> Ordering {
-    expected_saving(confidence, b)
-        .total_cmp(&expected_saving(confidence, a))
-        .then_with(|| otherwise(rules, a, b))
-}
-
-/// Severity, covered time, id, place: the order of findings whose savings do not tell them apart.
-pub(super) fn otherwise(rules: &[Rule], a: &FindingDraft, b: &FindingDraft) -> Ordering {
+    let sure = |draft: &FindingDraft| sure(confidence, totals, draft);
     let id = |d: &FindingDraft| rules.get(d.rule).map(|r| r.id.as_str());
-    b.severity
-        .cmp(&a.severity)
+    sure(a)
+        .compare(sure(b))
+        .then(b.severity.cmp(&a.severity))
         .then(b.time_ns.total_cmp(&a.time_ns))
         .then_with(|| id(a).cmp(&id(b)))
         .then_with(|| a.place.cmp(&b.place))
 }
 
-fn expected_saving(confidence: &[Confidence], draft: &FindingDraft) -> f64 {
-    let weight = confidence.get(draft.rule).map_or(0.0, |c| c.weight());
+fn sure(confidence: &[Confidence], totals: &Totals, draft: &FindingDraft) -> Sure {
     // Without an estimate, behind all that have one; other things tell those apart.
-    draft.high.map_or(-1.0, |high| high * weight)
+    let Some(saving) = draft.saving else {
+        return Sure {
+            wall: -1.0,
+            own: -1.0,
+        };
+    };
+    let own = saving.low * confidence.get(draft.rule).map_or(0.0, |c| c.weight());
+    let weight = match draft.kind {
+        SavingKind::Gpu => totals.step_weight.unwrap_or(1.0),
+        SavingKind::Idle | SavingKind::Copy => 1.0,
+    };
+    Sure {
+        wall: own * weight,
+        own,
+    }
 }
 
 /// What has been claimed so far.
 pub(super) struct Claims<'a> {
     input: &'a dyn RuleInput,
     totals: Totals,
-    /// Claimed of each site, and the site's whole time.
-    sites: BTreeMap<SiteId, (f64, f64)>,
+    sites: BTreeMap<SiteId, SiteClaims>,
     /// Claimed of single gaps and copies.
     members: BTreeMap<Member, f64>,
     gpu: f64,
     idle: f64,
     copy: f64,
+}
+
+/// What has been claimed of one site, ns.
+#[derive(Debug, Clone, Copy, Default)]
+struct SiteClaims {
+    /// The site's whole time.
+    whole: f64,
+    /// Claimed, or not there to be claimed because the work is replaced.
+    taken: f64,
+    /// Time of work that a finding removes or replaces.
+    replaced: f64,
+    /// Index of the rule that replaces it.
+    by: usize,
 }
 
 impl<'a> Claims<'a> {
@@ -64,34 +101,114 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Claims a finding's saving; better findings must have come before.
-    pub(super) fn claim(&mut self, draft: &FindingDraft, sure: f64) -> Option<Saving> {
-        let high_ns = draft.high?;
-        let mut claimed_ns = 0.0;
-        let mut exposed_ns = 0.0;
-        for matched in &draft.matches {
-            let taken = self.claim_match(matched, draft.kind);
-            claimed_ns += taken.claimed;
-            exposed_ns += taken.exposed;
+    /// Claims what a finding surely saves in part; better findings must have come before. `replaces`:
+    /// whether the work goes away, so that its reachable time is no lower bound.
+    pub(super) fn claim(&mut self, draft: &FindingDraft, replaces: bool) -> Option<Saving> {
+        let saving = draft.saving?;
+        let before = replaces.then(|| self.taken_before(draft));
+        let mut all = Taken::default();
+        let mut low = Taken::default();
+        for (matched, range) in with_savings(draft).filter(|(_, s)| s.low > 0.0) {
+            let taken = self.claim_match(matched, draft.kind, before.as_ref());
+            all.add(taken, 1.0);
+            low.add(taken, range.low / range.high);
         }
-        let claimed_ns = f64::min(claimed_ns, high_ns);
+        let claimed_ns = all.claimed.min(saving.high);
         Some(Saving {
-            high_ns,
-            low_ns: high_ns * sure,
+            high_ns: saving.high,
+            low_ns: saving.low,
             claimed_ns,
-            overlap_ns: high_ns - claimed_ns,
-            step_ns: self.step_ns(exposed_ns, draft.kind),
+            claimed_low_ns: low.claimed.min(claimed_ns),
+            overlap_ns: saving.high - claimed_ns,
+            step_ns: self.step_ns(all.exposed, draft.kind),
+            step_low_ns: self.step_ns(low.exposed, draft.kind),
             kind: draft.kind,
         })
     }
 
-    fn claim_match(&mut self, matched: &Match, kind: SavingKind) -> Taken {
-        let wanted = matched.saving.unwrap_or(0.0);
+    /// Adds to a finding's claim what it may save where it may as well save nothing; all findings must
+    /// have claimed the rest.
+    pub(super) fn claim_unsure(
+        &mut self,
+        draft: &FindingDraft,
+        replaces: bool,
+        saving: &mut Saving,
+    ) {
+        let before = replaces.then(|| self.taken_before(draft));
+        let mut all = Taken::default();
+        for (matched, _) in with_savings(draft).filter(|(_, s)| s.low <= 0.0) {
+            all.add(self.claim_match(matched, draft.kind, before.as_ref()), 1.0);
+        }
+        saving.claimed_ns = (saving.claimed_ns + all.claimed).min(saving.high_ns);
+        saving.overlap_ns = saving.high_ns - saving.claimed_ns;
+        let step_ns = self.step_ns(all.exposed, draft.kind);
+        saving.step_ns = saving.step_ns.zip(step_ns).map(|(sum, ns)| sum + ns);
+    }
+
+    /// Marks the work that a finding covers as removed or replaced: nothing more can be saved on it.
+    pub(super) fn replace(&mut self, draft: &FindingDraft) {
+        for affected in draft.matches.iter().flat_map(Match::all_sites) {
+            let site = self.site(affected.site, affected.time_ns);
+            site.replaced = (site.replaced + affected.time_ns).min(site.whole);
+            site.taken = site.taken.max(site.replaced);
+            site.by = draft.rule;
+        }
+    }
+
+    /// The index of the rule whose finding replaces most of the work that a match covers.
+    pub(super) fn replaced_by(&self, matched: &Match) -> Option<usize> {
+        let (mut time, mut replaced) = (0.0, 0.0);
+        let mut by: Option<(f64, usize)> = None;
+        for affected in &matched.affected.sites {
+            time += affected.time_ns;
+            let Some(site) = self.sites.get(&affected.site).filter(|s| s.whole > 0.0) else {
+                continue;
+            };
+            let part = affected.time_ns * (site.replaced / site.whole);
+            replaced += part;
+            if part > by.map_or(0.0, |(most, _)| most) {
+                by = Some((part, site.by));
+            }
+        }
+        by.filter(|_| replaced > 0.5 * time).map(|(_, rule)| rule)
+    }
+
+    /// What better findings claimed of the sites of a draft.
+    fn taken_before(&mut self, draft: &FindingDraft) -> BTreeMap<SiteId, f64> {
+        let sites = draft.matches.iter().flat_map(Match::all_sites);
+        sites
+            .map(|s| (s.site, self.site(s.site, s.time_ns).taken))
+            .collect()
+    }
+
+    fn site(&mut self, id: SiteId, at_least: f64) -> &mut SiteClaims {
+        let input = self.input;
+        let claims = self.sites.entry(id).or_insert_with(|| {
+            let site = input.affected_without_place(Member::Site(id));
+            let own = site.sites.iter().find(|s| s.site == id);
+            SiteClaims {
+                whole: own.map_or(0.0, |s| s.time_ns),
+                ..SiteClaims::default()
+            }
+        });
+        claims.whole = claims.whole.max(at_least);
+        claims
+    }
+
+    fn claim_match(
+        &mut self,
+        matched: &Match,
+        kind: SavingKind,
+        before: Option<&BTreeMap<SiteId, f64>>,
+    ) -> Taken {
+        let wanted = matched.saving.map_or(0.0, |s| s.high);
         match kind {
             SavingKind::Gpu if matched.affected.sites.is_empty() => {
-                Taken::all(self.claim_busy(wanted))
+                let taken = wanted.min(self.gpu_left());
+                self.gpu += taken;
+                Taken::all(taken)
             }
-            SavingKind::Gpu => self.claim_sites(matched, wanted),
+            SavingKind::Gpu => self.claim_sites(matched, wanted, before),
             SavingKind::Idle => {
                 let left = self.totals.idle_ns - self.idle;
                 let taken =
@@ -109,27 +226,39 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// From GPU time in general: a finding that names no site.
-    fn claim_busy(&mut self, wanted: f64) -> f64 {
-        let taken = wanted.min((self.totals.gpu_busy_ns - self.gpu).max(0.0));
-        self.gpu += taken;
-        taken
+    /// The time in which kernels ran, as far as nothing has claimed it. Kernels that run side by side
+    /// add up to more than that.
+    fn gpu_left(&self) -> f64 {
+        (self.totals.gpu_busy_ns - self.totals.copy_ns - self.gpu).max(0.0)
     }
 
-    /// From each site in turn, never going below its floor.
-    fn claim_sites(&mut self, matched: &Match, wanted: f64) -> Taken {
+    /// From each site in turn, never going below its reachable time unless the work is replaced. Then
+    /// the saving is of the work as a whole, and what was claimed of it `before` is a part of it.
+    fn claim_sites(
+        &mut self,
+        matched: &Match,
+        wanted: f64,
+        before: Option<&BTreeMap<SiteId, f64>>,
+    ) -> Taken {
+        let mut wanted = wanted.min(self.gpu_left());
+        for affected in matched.all_sites() {
+            let prior = before.and_then(|b| b.get(&affected.site)).copied();
+            let whole = self.site(affected.site, affected.time_ns).whole;
+            if let Some(prior) = prior.filter(|_| whole > 0.0) {
+                wanted -= prior * (affected.time_ns / whole);
+            }
+        }
         let mut taken = Taken::default();
-        for affected in &matched.affected.sites {
-            let input = self.input;
-            let (claimed, whole) = self.sites.entry(affected.site).or_insert_with(|| {
-                let site = input.affected(Member::Site(affected.site));
-                let own = site.sites.iter().find(|s| s.site == affected.site);
-                (0.0, own.map_or(affected.time_ns, |s| s.time_ns))
-            });
-            let of_site = whole.max(affected.time_ns) - affected.floor_ns - *claimed;
-            let of_stake = affected.time_ns - affected.floor_ns;
+        for affected in matched.all_sites() {
+            let floor_ns = match before {
+                Some(_) => 0.0,
+                None => affected.floor_ns,
+            };
+            let site = self.site(affected.site, affected.time_ns);
+            let of_site = site.whole - floor_ns - site.taken;
+            let of_stake = affected.time_ns - floor_ns;
             let part = (wanted - taken.claimed).min(of_site).min(of_stake).max(0.0);
-            *claimed += part;
+            site.taken += part;
             taken.claimed += part;
             taken.exposed += part * affected.exposed_share;
         }
@@ -157,6 +286,12 @@ impl<'a> Claims<'a> {
     }
 }
 
+/// The matches of a draft that save something, with how much.
+fn with_savings(draft: &FindingDraft) -> impl Iterator<Item = (&Match, Range)> {
+    let known = draft.matches.iter().filter_map(|m| Some((m, m.saving?)));
+    known.filter(|(_, saving)| saving.high > 0.0)
+}
+
 /// What one member could claim.
 #[derive(Debug, Clone, Copy, Default)]
 struct Taken {
@@ -171,5 +306,10 @@ impl Taken {
             claimed: ns,
             exposed: ns,
         }
+    }
+
+    fn add(&mut self, other: Taken, part: f64) {
+        self.claimed += other.claimed * part;
+        self.exposed += other.exposed * part;
     }
 }

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::expr::{EvalContext, Undecided};
+use super::SavingKind;
+use super::expr::{EvalContext, Expr, Undecided};
 use super::rule::Rule;
-use crate::facts::{self, AffectedTime, Fact, FactTable, Lookup, Member, MemberKind, Totals};
+use super::rule_set::is_profile;
+use crate::facts::{
+    self, AffectedSite, AffectedTime, Fact, FactTable, Lookup, Member, MemberKind, Totals,
+};
 
 /// What rules are results on: members with facts, and the time each stands for.
 ///
@@ -59,8 +63,44 @@ impl RuleInput for FactTable<'_> {
 pub(super) struct Match {
     pub(super) member: Member,
     pub(super) affected: AffectedTime,
-    /// ns given back, upper end; `None` where it cannot be said.
-    pub(super) saving: Option<f64>,
+    /// Saving; `None` where it is not known.
+    pub(super) saving: Option<Range>,
+}
+
+/// The ends of the saving of a match, ns: 0 <= `low` <= `high`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Range {
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Range {
+    /// The range with both ends at most `most`.
+    fn at_most(self, most: f64) -> Range {
+        Range {
+            low: self.low.min(most),
+            high: self.high.min(most),
+        }
+    }
+}
+
+impl Match {
+    /// The sites it covers and, with them, the backward calls of a chain.
+    pub(super) fn all_sites(&self) -> impl Iterator<Item = &AffectedSite> {
+        self.affected.sites.iter().chain(&self.affected.backward)
+    }
+}
+
+/// The time of one kind that can be saved on what a member covers, ns.
+fn most(affected: &AffectedTime, kind: SavingKind, totals: &Totals) -> f64 {
+    let own = |own: f64, whole: f64| if own > 0.0 { own.min(whole) } else { whole };
+    let sites = affected.sites.iter().chain(&affected.backward);
+    match kind {
+        SavingKind::Gpu if affected.sites.is_empty() => totals.gpu_busy_ns,
+        SavingKind::Gpu => sites.map(|s| s.time_ns).sum(),
+        SavingKind::Idle => own(affected.idle_ns, totals.idle_ns),
+        SavingKind::Copy => own(affected.copy_ns, totals.copy_ns),
+    }
 }
 
 /// A rule's failures: message and count.
@@ -110,11 +150,17 @@ impl RuleMatches {
         match context.selects(&rule.when) {
             Ok(false) => {}
             Ok(true) => {
+                let affected = input.affected(member);
+                // Time that does not count carries no advice, only remarks on the capture.
+                if affected.uncounted && !is_profile(rule) {
+                    return;
+                }
+                let most = most(&affected, rule.saving_kind(), &input.totals());
                 let saving = saving(rule, &context, &mut self.faults);
                 self.matches.push(Match {
                     member,
-                    affected: input.affected(member),
-                    saving,
+                    affected,
+                    saving: saving.map(|saving| saving.at_most(most)),
                 });
             }
             Err(why) => self.undecided(why, member),
@@ -176,13 +222,20 @@ pub(super) fn evaluate(
 }
 
 /// The saving of a picked member. Without it the finding still stands, so only faults are noted.
-pub(super) fn saving(rule: &Rule, context: &EvalContext<'_>, faults: &mut Faults) -> Option<f64> {
-    match context.number(rule.saving_ns.as_ref()?) {
+pub(super) fn saving(rule: &Rule, context: &EvalContext<'_>, faults: &mut Faults) -> Option<Range> {
+    let mut end = |key: &str, expr: &Expr| match context.number(expr) {
         Ok(saving) => Some(saving.max(0.0)),
         Err(Undecided::Fault(message)) => {
-            faults.add(format!("saving_ns: {message}"));
+            faults.add(format!("{key}: {message}"));
             None
         }
         Err(_) => None,
-    }
+    };
+    let high = end("saving_ns", rule.saving_ns.as_ref()?)?;
+    let low = match &rule.saving_low_ns {
+        // A lower end that is not known is none.
+        Some(expr) => end("saving_low_ns", expr).unwrap_or(0.0).min(high),
+        None => high * rule.min_fraction(),
+    };
+    Some(Range { low, high })
 }

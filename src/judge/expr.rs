@@ -35,6 +35,11 @@ pub const FOUND: &[(&str, Type, &str)] = &[
     ),
     ("found.count", Type::INT, "members the condition picked"),
     (
+        "found.exposed_ns",
+        Type::DOUBLE,
+        "the part of their kernel time during which nothing else ran on the device, ns",
+    ),
+    (
         "found.gpu_share",
         Type::DOUBLE,
         "the time they cover as a share of the GPU busy time (of the window for idle time)",
@@ -53,6 +58,11 @@ pub const FOUND: &[(&str, Type, &str)] = &[
         "found.saving_ns",
         Type::DOUBLE,
         "the sum of their savings, ns",
+    ),
+    (
+        "found.saving_low_ns",
+        Type::DOUBLE,
+        "the sum of the lower ends of their savings, ns",
     ),
     ("found.time_ns", Type::DOUBLE, "the time they cover, ns"),
     ("found.worst", Type::STR, "where the costliest of them is"),

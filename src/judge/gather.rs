@@ -3,9 +3,10 @@
 //! Twenty-four equal blocks are one line: members of the same place become one finding unless the
 //! rule gathers more widely.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::evaluate::{Match, RuleInput, RuleMatches};
+use super::evaluate::{Match, Range, RuleInput, RuleMatches};
 use super::expr::{EvalContext, Found};
 use super::rule::{GroupBy, Rule};
 use super::{SavingKind, Severity};
@@ -29,7 +30,7 @@ pub(super) struct FindingDraft {
     pub(super) share: f64,
     pub(super) calls: u64,
     /// Sum of the savings that are known.
-    pub(super) high: Option<f64>,
+    pub(super) saving: Option<Range>,
     pub(super) place: String,
 }
 
@@ -113,14 +114,18 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
         SavingKind::Idle => totals.window_ns,
         SavingKind::Gpu | SavingKind::Copy => totals.gpu_busy_ns,
     };
-    let share = part(time_ns, whole);
+    // Kernels that run side by side add up to more than the time the GPU was busy.
+    let share = part(time_ns, whole).min(1.0);
     let calls = matches
         .iter()
         .fold(0_u64, |sum, p| sum.saturating_add(p.affected.calls));
-    let high = matches
+    let saving = matches
         .iter()
         .filter_map(|p| p.saving)
-        .reduce(|sum, saving| sum + saving);
+        .reduce(|sum, saving| Range {
+            low: sum.low + saving.low,
+            high: sum.high + saving.high,
+        });
     let place_of_worst = matches
         .get(worst)
         .map(|p| p.affected.place.clone())
@@ -146,7 +151,13 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
         "found.copy_share",
         double(part(sum(|s| s.copy_ns), totals.window_ns)),
     );
-    found.set("found.saving_ns", double(high.unwrap_or(0.0)));
+    found.set("found.saving_ns", double(saving.map_or(0.0, |s| s.high)));
+    found.set("found.saving_low_ns", double(saving.map_or(0.0, |s| s.low)));
+    let parts = matches.iter().flat_map(|p| &p.affected.sites);
+    found.set(
+        "found.exposed_ns",
+        double(parts.map(|s| s.time_ns * s.exposed_share).sum()),
+    );
     found.set("found.worst", Value::Str(place_of_worst.as_str().into()));
     Some(FindingDraft {
         rule: index,
@@ -157,22 +168,27 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
         time_ns,
         share,
         calls,
-        high,
+        saving,
         found,
         matches,
     })
 }
 
-/// Largest saving, else most time, else the first.
+/// Largest saving by its lower end, else by its upper end, else most time, else the first.
 fn worst(matches: &[Match]) -> Option<usize> {
-    let weight = |p: &Match| (p.saving.unwrap_or(0.0), p.affected.time_ns);
-    let mut best: Option<(usize, (f64, f64))> = None;
+    let weight = |p: &Match| {
+        let (low, high) = p.saving.map_or((0.0, 0.0), |s| (s.low, s.high));
+        [low, high, p.affected.time_ns]
+    };
+    let larger = |a: &[f64; 3], b: &[f64; 3]| {
+        let mut ends = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
+        ends.find(|o| o.is_ne()).is_some_and(Ordering::is_gt)
+    };
+    let mut best: Option<(usize, [f64; 3])> = None;
     for (index, matched) in matches.iter().enumerate() {
-        let (saving, time) = weight(matched);
-        let better =
-            best.is_none_or(|(_, (s, t))| saving.total_cmp(&s).then(time.total_cmp(&t)).is_gt());
-        if better {
-            best = Some((index, (saving, time)));
+        let weight = weight(matched);
+        if best.is_none_or(|(_, best)| larger(&weight, &best)) {
+            best = Some((index, weight));
         }
     }
     best.map(|(index, _)| index)

@@ -53,10 +53,14 @@ pub const KEYS: &[Key] = keys! {
     "error_when": EXPRESSION,
     /// ns given back per member, upper end
     "saving_ns": EXPRESSION,
+    /// ns given back per member, lower end; else `saving_ns` times `params.min_fraction`
+    "saving_low_ns": EXPRESSION,
     /// `gpu`, `idle` or `copy`: which kind of time, where `for_each` does not imply it
     "saving_kind": Shape::Word(|| SAVINGS.map(|(_, word)| word).into()),
     /// what the advice changes; two values for one key on one site contradict
     "changes": Shape::Map(None, &Shape::Text(0, 200), MAX_LIST),
+    /// `true`: the advice removes or replaces the work it covers; other findings on that work are dropped
+    "replaces_work": Shape::Yes,
     /// vaguer rules this one silences on the same subject
     "supersedes": RULES,
     /// rules whose findings on the same subject make this one pointless

@@ -180,6 +180,11 @@ pub struct Finding {
     pub sites: Vec<SiteId>,
     /// ns covered of each call site; a kernel or a chain counts as a part of its site.
     pub covered: BTreeMap<SiteId, f64>,
+    /// Call sites of the backward calls of the operators covered, which change with them. Known for
+    /// chains only; sorted.
+    pub backward: Vec<SiteId>,
+    /// Whether the advice removes or replaces the covered work.
+    pub replaces_work: bool,
     /// Where the problem is, for display; not escaped. Several places are folded: `blocks.* (24
     /// layers)`.
     pub place: String,
@@ -217,14 +222,20 @@ pub struct Finding {
 pub struct Saving {
     /// Upper end of the estimate: GPU time, idle time or exposed copy time.
     pub high_ns: f64,
-    /// Lower end of the estimate: `high_ns` times `params.min_fraction`.
+    /// Lower end of the estimate: `saving_low_ns` of the rule, or `high_ns` times
+    /// `params.min_fraction`.
     pub low_ns: f64,
     /// The part of `high_ns` that no better-ranked finding has claimed.
     pub claimed_ns: f64,
+    /// The part of `low_ns` in `claimed_ns`.
+    pub claimed_low_ns: f64,
     /// The part of `high_ns` that better-ranked findings have claimed, or that cannot be saved.
     pub overlap_ns: f64,
-    /// Step time saved by the claimed part; `None` if idle time in this capture is unreliable.
+    /// Wall time saved by the claimed part on each device; `None` if idle time in this capture is
+    /// unreliable.
     pub step_ns: Option<f64>,
+    /// The same of the claimed part of the lower end.
+    pub step_low_ns: Option<f64>,
     /// The kind of time that is saved.
     pub kind: SavingKind,
 }

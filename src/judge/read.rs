@@ -81,6 +81,7 @@ impl<'a> Reader<'a> {
         let references = root.get_texts("references");
         let relations = self.relations(&root);
         let changes = self.changes(&root);
+        let replaces_work = root.get_flag("replaces_work");
         let group_by = root.get_word("group_by", &GroupBy::ALL);
         let saving_kind = root.get_word("saving_kind", &SAVINGS);
         // Nothing can be said of an expression without knowing what it is over.
@@ -112,6 +113,8 @@ impl<'a> Reader<'a> {
             require: words.require,
             error_when: words.error_when,
             saving_ns: words.saving_ns,
+            saving_low_ns: words.saving_low_ns,
+            replaces_work,
             saving_kind,
             changes,
             supersedes: relations.supersedes,
@@ -222,7 +225,8 @@ impl<'a> Reader<'a> {
             when: self.condition(root, "when", &early),
             require: self.condition(root, "require", &late),
             error_when: self.condition(root, "error_when", &late),
-            saving_ns: self.saving(root, &early),
+            saving_ns: self.saving(root, "saving_ns", &early),
+            saving_low_ns: self.saving_low(root, &early),
             message: self.sentence(root, "message", &late),
             why: self.sentence(root, "why", &late),
             fixes: self.fixes(root, &late),
@@ -315,11 +319,21 @@ impl<'a> Reader<'a> {
         Some(fixes)
     }
 
-    fn saving(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
-        let text = root.get_str("saving_ns")?;
+    fn saving_low(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
+        let text = root.get_str("saving_low_ns")?;
+        if !root.has("saving_ns") {
+            let title = "`saving_low_ns` needs `saving_ns`, the upper end";
+            root.complain(text.span, title, "");
+            return None;
+        }
+        self.saving(root, "saving_low_ns", vocabulary)
+    }
+
+    fn saving(&self, root: &Table<'_>, key: &str, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
+        let text = root.get_str(key)?;
         let expr = self.expression(root, &text, vocabulary)?;
         if !expr.ty.is_number() {
-            let title = format!("`saving_ns` must be a number, this is {}", expr.ty.phrase());
+            let title = format!("`{key}` must be a number, this is {}", expr.ty.phrase());
             root.complain(text.span, title, "");
             return None;
         }
@@ -414,6 +428,7 @@ impl<'a> Reader<'a> {
             &words.require,
             &words.error_when,
             &words.saving_ns,
+            &words.saving_low_ns,
         ];
         let fixes = words.fixes.iter().flatten();
         let of_fixes = fixes.clone().filter_map(|fix| fix.when.as_ref());
@@ -460,6 +475,7 @@ struct Words {
     require: Option<Expr>,
     error_when: Option<Expr>,
     saving_ns: Option<Expr>,
+    saving_low_ns: Option<Expr>,
     message: Option<Template>,
     why: Option<Template>,
     fixes: Option<Vec<Fix>>,

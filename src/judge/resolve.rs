@@ -1,11 +1,12 @@
 //! From what every rule says to one verdict: vetoes, lowered confidence, silencing, contradictions, claims,
 //! order.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use rayon::prelude::*;
 
-use super::claim::{self, Claims};
+use super::claim::{self, Claims, Sure};
 use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
 use super::gather::{self, FindingDraft};
@@ -18,9 +19,9 @@ use crate::base::glob::Glob;
 use crate::correlate::SiteId;
 use crate::facts::{Fact, Member, Totals};
 
-/// Findings below this share of the GPU busy time (of the window for idle time) go to the tail:
-/// TraceLens hides what is under 0.5 % of the end-to-end time.
-pub const FLOOR: f64 = 0.005;
+/// Findings below this share of the GPU busy time (of the window for idle time) go to the tail: a
+/// change that saves less is lost in the differences between runs.
+pub const FLOOR: f64 = 0.01;
 /// Below this weight the host limits the step, and idle time is what to look at first.
 pub const HOST_BOUND: f64 = 0.25;
 
@@ -36,30 +37,13 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
     };
     resolver.apply_profile_rules();
     resolver.silence();
-    let mut drafts = resolver.resolve_contradictions();
-    drafts.sort_by(|a, b| claim::by_expected_saving(rules, &resolver.confidence, a, b));
-    let mut claims = Claims::new(input);
-    let mut findings: Vec<(usize, Finding)> = Vec::new();
-    for draft in &drafts {
-        if let Some(rule) = rules.get(draft.rule) {
-            let results = resolver.results.get_mut(draft.rule);
-            let mut finding = finding(rule, draft, input, results);
-            if let Some(confidence) = resolver.confidence.get(draft.rule) {
-                finding.confidence = *confidence;
-            }
-            finding.saving = claims.claim(draft, rule.min_fraction());
-            findings.push((findings.len(), finding));
-        }
-    }
+    let drafts = resolver.resolve_contradictions();
+    let mut findings = resolver.claim(drafts);
     let totals = input.totals();
-    let lead = totals.step_weight.is_some_and(|weight| weight < HOST_BOUND);
-    findings.sort_by(|(i, a), (j, b)| {
-        let by_key = order(a, lead).partial_cmp(&order(b, lead));
-        by_key.unwrap_or(std::cmp::Ordering::Equal).then(i.cmp(j))
-    });
+    // The sort is stable: equal findings stay in the order of their claims.
+    findings.sort_by(|a, b| order(a, b, &totals));
     let (capture, advice): (Vec<Finding>, Vec<Finding>) = findings
         .into_iter()
-        .map(|(_, finding)| finding)
         .partition(|finding| finding.category == PROFILE);
     let (findings, minor) = advice
         .into_iter()
@@ -195,13 +179,71 @@ impl Resolver<'_> {
         self.drafts = kept;
     }
 
-    /// Two findings that want different things of one site: the one that promises more stays.
+    /// Findings with the savings they claim, best first. Work that a finding removes or replaces is
+    /// taken from those behind it.
+    fn claim(&mut self, mut open: Vec<FindingDraft>) -> Vec<Finding> {
+        let rules = self.rules;
+        let totals = self.input.totals();
+        let mut claims = Claims::new(self.input);
+        let mut findings = Vec::new();
+        // The best last, where it can be taken.
+        self.sort(&mut open);
+        open.reverse();
+        while let Some(draft) = open.pop() {
+            let Some(rule) = rules.get(draft.rule) else {
+                continue;
+            };
+            let replaced = |matched: &Match| claims.replaced_by(matched);
+            if !is_profile(rule) && draft.matches.iter().any(|m| replaced(m).is_some()) {
+                let by = draft.matches.iter().find_map(replaced);
+                let place = draft.place.clone();
+                let results = self.results.get_mut(draft.rule);
+                let goes = |matched: &Match| replaced(matched).is_some();
+                let (left, _) = drop_matches(vec![draft], rule, self.input, results, goes);
+                if let Some(by) = by.and_then(|by| rules.get(by)) {
+                    self.silenced
+                        .insert((rule.id.clone(), by.id.clone(), place));
+                }
+                if !left.is_empty() {
+                    open.extend(left);
+                    self.sort(&mut open);
+                    open.reverse();
+                }
+                continue;
+            }
+            let results = self.results.get_mut(draft.rule);
+            let mut finding = finding(rule, &draft, self.input, results);
+            if let Some(confidence) = self.confidence.get(draft.rule) {
+                finding.confidence = *confidence;
+            }
+            finding.saving = claims.claim(&draft, rule.replaces_work);
+            if rule.replaces_work && finding.saving.is_some() && matters(&finding, &totals) {
+                claims.replace(&draft);
+            }
+            findings.push((draft, rule.replaces_work, finding));
+        }
+        // What may be nothing claims from what the others left.
+        for (draft, replaces, finding) in &mut findings {
+            if let Some(saving) = &mut finding.saving {
+                claims.claim_unsure(draft, *replaces, saving);
+            }
+        }
+        findings.into_iter().map(|(.., finding)| finding).collect()
+    }
+
+    /// Sorts by what findings surely save, best first.
+    fn sort(&self, drafts: &mut [FindingDraft]) {
+        let totals = self.input.totals();
+        drafts.sort_by(|a, b| claim::by_sure_saving(self.rules, &self.confidence, &totals, a, b));
+    }
+
+    /// Two findings that want different things of one site: the one that surely saves more stays.
     fn resolve_contradictions(&mut self) -> Vec<FindingDraft> {
         let mut open: Vec<FindingDraft> = std::mem::take(&mut self.drafts)
             .into_iter()
             .flatten()
             .collect();
-        open.sort_by(|a, b| claim::by_expected_saving(self.rules, &self.confidence, a, b));
+        self.sort(&mut open);
         let mut wanted: HashMap<(Subject, &str), (&str, &str)> = HashMap::new();
         let mut settled = Vec::with_capacity(open.len());
         for draft in open {
@@ -276,14 +318,30 @@ fn drop_matches(
     (left, places)
 }
 
-/// What a finding is sorted by: who leads, whether a saving is known, what it claims.
-/// Among those without a saving, what names a place goes before what is about the whole run.
-fn order(finding: &Finding, idle_leads: bool) -> (bool, bool, bool, f64) {
-    let saving = finding.saving.as_ref();
-    let idle = saving.is_some_and(|s| s.kind == SavingKind::Idle);
-    let claimed = saving.map_or(0.0, |s| s.claimed_ns * finding.confidence.weight());
-    let vague = saving.is_none() && finding.sites.is_empty();
-    (idle_leads && !idle, saving.is_none(), vague, -claimed)
+/// The order of findings in the report: by what they surely save, in wall time where that is known;
+/// where the host limits the steps, idle time goes first. Then come findings about a place without an
+/// estimate, those that may save nothing, and those about the whole run without an estimate.
+fn order(a: &Finding, b: &Finding, totals: &Totals) -> Ordering {
+    let host_bound = totals.step_weight.is_some_and(|weight| weight < HOST_BOUND);
+    let tier = |finding: &Finding| match &finding.saving {
+        Some(s) if s.claimed_low_ns > 0.0 => u8::from(host_bound && s.kind == SavingKind::Gpu),
+        None if !finding.sites.is_empty() => 2,
+        Some(_) => 3,
+        None => 4,
+    };
+    let sure = |finding: &Finding| {
+        let devices = f64::from(totals.devices.max(1));
+        let weight = finding.confidence.weight();
+        let (own, wall) = finding.saving.map_or((0.0, 0.0), |s| {
+            let own = s.claimed_low_ns / devices;
+            (own, s.step_low_ns.unwrap_or(own))
+        });
+        Sure {
+            wall: wall * weight,
+            own: own * weight,
+        }
+    };
+    tier(a).cmp(&tier(b)).then(sure(a).compare(sure(b)))
 }
 
 /// Whether a finding is worth a place among the first: by what is its own to give back.
@@ -343,6 +401,8 @@ fn finding(
         members: draft.matches.iter().map(|p| p.member).collect(),
         sites: covered.keys().copied().collect(),
         covered,
+        backward: backward(draft),
+        replaces_work: rule.replaces_work,
         place: draft.place.clone(),
         subject: subject(rule, draft),
         places: places(draft),
@@ -357,6 +417,14 @@ fn finding(
         evidence: evidence(rule, &context, input.facts()),
         changes: rule.changes.clone(),
     }
+}
+
+fn backward(draft: &FindingDraft) -> Vec<SiteId> {
+    let backward = draft.matches.iter().flat_map(|m| &m.affected.backward);
+    let mut sites: Vec<SiteId> = backward.map(|s| s.site).collect();
+    sites.sort_unstable();
+    sites.dedup();
+    sites
 }
 
 /// What a finding is about, in words another run of the same program would use. Which device was

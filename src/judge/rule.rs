@@ -64,6 +64,10 @@ pub struct Rule {
     pub error_when: Option<Expr>,
     /// Upper end of the saving of one member, ns.
     pub saving_ns: Option<Expr>,
+    /// Lower end of that saving, ns; `None`: [`Rule::min_fraction`] of it.
+    pub saving_low_ns: Option<Expr>,
+    /// Whether the advice removes or replaces the covered work, so that nothing else can be saved on it.
+    pub replaces_work: bool,
     /// Kind of time saved as the file states it; see [`Rule::saving_kind`].
     pub saving_kind: Option<SavingKind>,
     /// Settings that the advice changes, with the advised values.

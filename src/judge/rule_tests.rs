@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Severity;
-use super::evaluate::{self, Faults};
+use super::evaluate::{self, Faults, Range};
 use super::expr::{EvalContext, Found, Undecided};
 use super::rule::{Case, Expect, Rule};
 use super::template::Template;
@@ -331,6 +331,7 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
         return Err(vec![message.to_owned().into()]);
     }
     let found = found(rule, example, saving);
+    let saving = saving.map(|s| s.high);
     let context = EvalContext::new(example, &settings, &rule.lets, Some(&found));
     if let Some(enough) = &rule.require {
         match context.holds(enough) {
@@ -393,7 +394,7 @@ fn undecided(why: Undecided) -> Result<Said, Vec<Failure>> {
 }
 
 /// `found` as the test gives it, else as its one member has it.
-fn found(rule: &Rule, example: &Example<'_>, saving: Option<f64>) -> Found {
+fn found(rule: &Rule, example: &Example<'_>, saving: Option<Range>) -> Found {
     let mut found = Found::default();
     let member = |name: &str| match example.get(&format!("{}.{name}", rule.for_each.word())) {
         Answer::Value(value) => Some(value),
@@ -404,6 +405,7 @@ fn found(rule: &Rule, example: &Example<'_>, saving: Option<f64>) -> Found {
         ("found.calls", "calls"),
         ("found.time_ns", "time_ns"),
         ("found.gpu_share", "gpu_share"),
+        ("found.exposed_ns", "exposed_ns"),
         ("found.kernel_share", "kernel_share"),
     ];
     for (name, fact) in own {
@@ -416,7 +418,9 @@ fn found(rule: &Rule, example: &Example<'_>, saving: Option<f64>) -> Found {
     if member("calls").is_none() {
         found.set("found.calls", Value::Int(1));
     }
-    found.set("found.saving_ns", Value::Double(saving.unwrap_or(0.0)));
+    let (low, high) = saving.map_or((0.0, 0.0), |s| (s.low, s.high));
+    found.set("found.saving_ns", Value::Double(high));
+    found.set("found.saving_low_ns", Value::Double(low));
     for (name, value) in &example.given {
         found.set(name, value.clone());
     }

@@ -11,11 +11,10 @@ use super::{
 use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{Run, Site, StepTime, WithoutOperator};
-use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
+use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::{Member, exposed_comm_per_step, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
-use crate::profile::Profile;
 
 /// Longest name of a place, operator or file, in characters; longer names lose their middle. A single
 /// marker of a real profile can be thousands of characters long.
@@ -26,6 +25,8 @@ const MAX_SENTENCE: usize = 400;
 const MAX_GPU_NAMES: usize = 3;
 /// Most places listed per finding.
 const MAX_PLACES: usize = 100;
+/// Why the cost of an algorithm search is not known.
+pub(super) const SEARCH: &str = "candidates of an algorithm search, which steady steps do not run";
 /// Most operators listed per reason for an unknown cost.
 const MAX_UNPRICED_NAMES: usize = 5;
 
@@ -74,7 +75,7 @@ impl Report {
             timeline,
             already_fast: layers::already_fast(costed, verdict),
             setup: costed.run.window.setup,
-            skipped: skipped(verdict, profile),
+            skipped: skipped(verdict, costed),
             unattributed: unattributed(&costed.run),
             cost_unknown: cost_unknown(costed),
             faults: faults(verdict),
@@ -273,7 +274,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         calls_unit: calls_unit(&f.members),
         members: f.members.len() as u64,
         time_ns: finite(f.time_ns),
-        share: finite(f.share),
+        share: finite(f.share).min(1.0),
         saving: f.saving.and_then(|s| saving(summary, &s)),
         message: f.message.trim().to_owned(),
         why: f.why.trim().to_owned(),
@@ -306,7 +307,13 @@ fn places(f: &Finding) -> Vec<FindingPlace> {
 
 /// `None` for an estimate that is not finite, such as a division by zero in a rule.
 fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
-    let numbers = [s.low_ns, s.high_ns, s.claimed_ns, s.overlap_ns];
+    let numbers = [
+        s.low_ns,
+        s.high_ns,
+        s.claimed_low_ns,
+        s.claimed_ns,
+        s.overlap_ns,
+    ];
     if !numbers.iter().all(|n| n.is_finite()) {
         return None;
     }
@@ -318,15 +325,17 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
     // capture.
     let fit = summary.step_ns.map(|ns| summary.window_ns as f64 / ns);
     let steps = (summary.steps.max(1) as f64).max(fit.filter(|f| f.is_finite()).unwrap_or(1.0));
+    let per_step = |ns: Option<f64>| ns.map(|ns| finite(ns / steps));
     Some(SavingReport {
         kind: s.kind,
         low_ns: s.low_ns,
         high_ns: s.high_ns,
-        counted_low_ns: s.claimed_ns * share(s.low_ns, s.high_ns),
+        counted_low_ns: s.claimed_low_ns,
         counted_high_ns: s.claimed_ns,
         counted_share: share(s.claimed_ns, whole as f64),
         overlap_ns: s.overlap_ns,
-        step_ns: s.step_ns.map(|ns| finite(ns / steps)),
+        step_low_ns: per_step(s.step_low_ns),
+        step_high_ns: per_step(s.step_ns),
     })
 }
 
@@ -346,10 +355,11 @@ pub(crate) fn total_saving(findings: &[FindingReport]) -> TotalSaving {
 }
 
 /// One row per thing to record: a profile without shapes lacks a dozen facts.
-fn skipped(verdict: &Verdict, profile: &Profile) -> Vec<SkippedRules> {
+fn skipped(verdict: &Verdict, costed: &Costed) -> Vec<SkippedRules> {
+    let gpu_known = costed.gpu.is_some();
     let mut by_needs: IndexMap<&str, SkippedRules> = IndexMap::new();
     for missing in &verdict.not_judged {
-        let needs = to_collect(&missing.needs, profile);
+        let needs = to_collect(&missing.needs, &costed.run.profile, gpu_known);
         let row = by_needs.entry(needs).or_insert_with(|| SkippedRules {
             needs: needs.to_owned(),
             facts: Vec::new(),
@@ -418,12 +428,17 @@ fn unattributed(run: &Run) -> Vec<Unattributed> {
 fn cost_unknown(costed: &Costed) -> Vec<CostUnknown> {
     let sites = &costed.run.sites;
     let total = sum(sites.iter().map(|s| s.time_ns));
-    let mut by_reason: IndexMap<UnknownCost, IndexMap<String, i64>> = IndexMap::new();
+    let mut by_reason: IndexMap<&str, IndexMap<String, i64>> = IndexMap::new();
     for (site, cost) in sites.iter().zip(&costed.sites) {
+        let unknown = match &cost.cost {
+            Err(unknown) => unknown.describe(),
+            Ok(_) if cost.autotuning => SEARCH,
+            Ok(_) => continue,
+        };
         // Kernels without an operator have their own list.
-        if let (Err(unknown), Some(op)) = (&cost.cost, &site.op) {
+        if let Some(op) = &site.op {
             let time = by_reason
-                .entry(*unknown)
+                .entry(unknown)
                 .or_default()
                 .entry(label(&op.display()))
                 .or_default();
@@ -436,7 +451,7 @@ fn cost_unknown(costed: &Costed) -> Vec<CostUnknown> {
             operators.sort_by(|a, x, b, y| y.cmp(x).then_with(|| a.cmp(b)));
             let time_ns = sum(operators.values().copied());
             CostUnknown {
-                reason: unknown.describe().to_owned(),
+                reason: unknown.to_owned(),
                 time_ns,
                 share: share(time_ns as f64, total as f64),
                 operators: operators.into_keys().take(MAX_UNPRICED_NAMES).collect(),

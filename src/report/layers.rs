@@ -9,7 +9,7 @@ use super::{AlreadyFast, LayerRow, Omitted};
 use crate::correlate::{Direction, LayerSource, OpName, PatternId, Run, Site};
 use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::Member;
-use crate::judge::{Finding, SavingKind, Verdict};
+use crate::judge::Verdict;
 
 /// Most rows of the table of layers. A report in a pull request has no room for more.
 pub(crate) const MAX_ROWS: usize = 200;
@@ -188,18 +188,19 @@ pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64
     numbers
 }
 
-/// Work near the reachable time on the best unit and precision available, grouped by layer pattern.
-/// Excluded are work that a finding wants changed, the backward pass of operators that a finding
-/// wants fused or removed, and latency-bound kernels, of which fewer would be better.
+/// Products, convolutions and attention near the reachable time on the best unit and precision
+/// available, grouped by layer pattern. Excluded are work that a finding covers, the backward pass of
+/// operators that a finding wants fused or removed, and latency-bound kernels, of which fewer would be
+/// better.
 pub(super) fn already_fast(costed: &Costed, verdict: &Verdict) -> Vec<AlreadyFast> {
     let run = &costed.run;
     let total = sum(run.sites.iter().map(|s| s.time_ns));
     let display = |site: &Site| site.op.as_ref().map_or(String::new(), OpName::display);
     let mut wanted: FxHashSet<usize> = FxHashSet::default();
     let mut rewritten: FxHashSet<(Key, String)> = FxHashSet::default();
-    let saves = |f: &&Finding| f.saving.is_some_and(|s| s.kind == SavingKind::Gpu);
-    for finding in verdict.findings.iter().filter(saves) {
+    for finding in &verdict.findings {
         wanted.extend(finding.sites.iter().map(|s| s.idx()));
+        wanted.extend(finding.backward.iter().map(|s| s.idx()));
         if finding
             .members
             .iter()
@@ -259,7 +260,8 @@ pub(super) fn already_fast(costed: &Costed, verdict: &Verdict) -> Vec<AlreadyFas
 }
 
 fn at_reachable(site: &Site, cost: &SiteCost) -> Option<f64> {
-    if cost.autotuning || cost.bound == Some(Bound::Latency) {
+    let large = matches!(cost.family, Family::Gemm | Family::Conv | Family::Attention);
+    if !large || cost.autotuning || cost.bound == Some(Bound::Latency) {
         return None;
     }
     let reachable = cost.reachable_ns.filter(|ns| *ns > 0.0)?;

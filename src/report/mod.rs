@@ -304,8 +304,11 @@ pub struct SavingReport {
     pub counted_share: f64,
     /// Upper end of the part that findings before it count.
     pub overlap_ns: f64,
-    /// Wall time that the counted part saves per step (per window without steps) on each device.
-    pub step_ns: Option<f64>,
+    /// Lower end of the wall time that the counted part saves per step (per window without steps) on
+    /// each device.
+    pub step_low_ns: Option<f64>,
+    /// Upper end of the same.
+    pub step_high_ns: Option<f64>,
 }
 
 /// Sums of the counted savings, by kind of time.

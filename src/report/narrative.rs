@@ -387,7 +387,10 @@ fn what_to_capture(report: &Report) -> String {
             .to_owned();
     }
     if report.method.gpu.is_none() {
-        return "Say which GPU it was with `--gpu NAME`.".to_owned();
+        return match &report.summary.gpu {
+            Some(name) => format!("Describe the peaks of the {name} in a file for `--gpu FILE`."),
+            None => "Say which GPU it was with `--gpu NAME`.".to_owned(),
+        };
     }
     if report.summary.kernel_time_ns > 0
         && report.summary.exposed_comm_ns as f64 > 0.9 * report.summary.busy_ns as f64
@@ -420,10 +423,14 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
         );
     }
     match &report.method.gpu {
-        None => cautions.push(
-            "The GPU is not known, so nothing was compared with its peaks: name it with `--gpu NAME`."
+        None => cautions.push(match &report.summary.gpu {
+            Some(name) => format!(
+                "No specification of the {name} is built in, so nothing was compared with its peaks: describe it in \
+                 a file for `--gpu FILE`, or compare with another GPU by `--gpu NAME`."
+            ),
+            None => "The GPU is not known, so nothing was compared with its peaks: name it with `--gpu NAME`."
                 .to_owned(),
-        ),
+        }),
         Some(gpu) if gpu.what_if => cautions.extend(gpu.remarks.iter().cloned()),
         Some(_) => {}
     }

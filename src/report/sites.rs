@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Omitted;
-use super::build::{kernel_count, label, share, sum};
+use super::build::{SEARCH, kernel_count, label, share, sum};
 use super::evidence::{arguments, kernel_name};
 use super::narrative;
 use crate::correlate::Site;
@@ -175,6 +175,10 @@ fn main_kernel(costed: &Costed, site: &Site, index: usize) -> Option<String> {
 }
 
 fn cost_unknown(site: &Site, cost: &SiteCost) -> Option<String> {
-    let unknown = cost.cost.as_ref().err().filter(|_| site.op.is_some())?;
-    Some(unknown.describe().to_owned())
+    let unknown = match &cost.cost {
+        Err(unknown) => unknown.describe(),
+        Ok(_) if cost.autotuning => SEARCH,
+        Ok(_) => return None,
+    };
+    site.op.is_some().then(|| unknown.to_owned())
 }

@@ -9,7 +9,7 @@ use super::markdown_text::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
 use super::{FindingReport, LayerRow, NEW, Report, narrative};
 use crate::base::text::{clip, plain};
-use crate::base::units::{count, counted, ns, percent, times};
+use crate::base::units::{count, counted, ns, ns_range, percent, times};
 use crate::judge::Severity;
 
 /// Widths that the report is laid out for, in columns.
@@ -106,7 +106,11 @@ impl Page {
             let saving = match &f.saving {
                 None => "not estimated".to_owned(),
                 Some(s) if s.counted_high_ns <= 0.0 => elsewhere.to_owned(),
-                Some(s) => format!("{} ({})", ns(s.counted_high_ns), percent(s.counted_share)),
+                Some(s) => format!(
+                    "{} ({})",
+                    ns_range(s.counted_low_ns, s.counted_high_ns),
+                    percent(s.counted_share)
+                ),
             };
             let cells = vec![
                 f.number.to_string(),

@@ -13,7 +13,7 @@ use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{FLOOR, Finding, RuleInput, RuleSet, SavingKind, Verdict, judge};
 use pyprof_advise::profile::Profile;
 use pyprof_advise::read;
-use pyprof_advise::report::{Options, Report, json};
+use pyprof_advise::report::{Options, Report, SavingReport, json};
 
 /// "What if" GPUs, one per file in turn: other generations trigger other rules.
 const OTHER_GPUS: &[&str] = &["v100-sxm2-16gb", "t4", "a100-sxm4-40gb", "mi300x", "b200"];
@@ -26,6 +26,7 @@ fn root() -> &'static Path {
 fn profiles() -> Vec<PathBuf> {
     let mut found = vec![root().join("fixtures/net.sqlite")];
     found.extend(shared::profiles_or_fixtures());
+    found.extend(shared::pairs());
     found
 }
 
@@ -44,7 +45,8 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
     let verdict = judge(rules, &table);
     assert!(verdict.faults.is_empty(), "{name}: {:?}", verdict.faults);
     no_contradiction(name, &table, &verdict);
-    sold_once(name, &table, &verdict);
+    claims_fit_into_analysed_time(name, &table, &verdict);
+    replaced_work_has_no_other_finding(name, &table, &verdict);
     let totals = table.totals();
     for finding in &verdict.findings {
         assert_ne!(finding.category, "profile", "{name}: {}", finding.rule);
@@ -74,6 +76,7 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
         );
     }
     report(name, costed, &verdict);
+    agrees_with_itself(name, costed, &verdict);
 }
 
 /// Checks that a fact is absent only if its entry describes the missing data, because reports tell
@@ -130,11 +133,12 @@ fn no_contradiction(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
     }
 }
 
-/// Checks that the claimed GPU time fits into the affected sites, and all claims into the whole.
-fn sold_once(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
+/// Claims of GPU time fit into the sites they are about, all claims into the analysed time.
+fn claims_fit_into_analysed_time(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
     let totals = table.totals();
     let mut of_sites: BTreeMap<Vec<Option<SiteId>>, f64> = BTreeMap::new();
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut wall = 0.0;
     for finding in verdict.findings.iter().chain(&verdict.minor) {
         let Some(saving) = &finding.saving else {
             continue;
@@ -144,6 +148,25 @@ fn sold_once(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
             "{name}: {}",
             finding.rule
         );
+        assert!(
+            0.0 <= saving.claimed_low_ns
+                && saving.claimed_low_ns <= saving.claimed_ns * 1.000_001
+                && saving.low_ns <= saving.high_ns,
+            "{name}: {}: the lower end is above the upper end",
+            finding.rule
+        );
+        let most = match saving.kind {
+            SavingKind::Gpu => totals.kernel_ns.max(totals.gpu_busy_ns),
+            SavingKind::Idle => totals.idle_ns,
+            SavingKind::Copy => totals.copy_ns,
+        };
+        assert!(
+            saving.high_ns <= most * 1.000_001 + 1.0,
+            "{name}: {} saves {} of {most} ns",
+            finding.rule,
+            saving.high_ns
+        );
+        wall += saving.step_ns.unwrap_or(0.0);
         let kind = match saving.kind {
             SavingKind::Gpu => "gpu",
             SavingKind::Idle => "idle",
@@ -151,14 +174,23 @@ fn sold_once(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
         };
         *sums.entry(kind).or_default() += saving.claimed_ns;
         if saving.kind == SavingKind::Gpu {
-            *of_sites.entry(subjects(table, finding)).or_default() += saving.claimed_ns;
+            let mut sites = subjects(table, finding);
+            sites.extend(finding.backward.iter().copied().map(Some));
+            sites.sort_unstable();
+            sites.dedup();
+            *of_sites.entry(sites).or_default() += saving.claimed_ns;
         }
     }
     let time = |site: &Option<SiteId>| {
         site.and_then(|id| table.costed.run.sites.get(id.idx()))
             .map_or(0.0, |site| site.time_ns as f64)
     };
-    // For any group of sites, the findings inside it claim at most its time.
+    let device_ns = totals.window_ns / f64::from(totals.devices.max(1));
+    assert!(
+        wall <= device_ns * 1.000_001 + 1.0,
+        "{name}: {wall} ns saved of a window of {device_ns} ns"
+    );
+    // Whatever group of sites one looks at, the findings inside it claim no more than it took.
     for group in of_sites
         .keys()
         .filter(|g| !g.is_empty() && !g.contains(&None))
@@ -175,7 +207,7 @@ fn sold_once(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
         );
     }
     for (kind, whole) in [
-        ("gpu", totals.gpu_busy_ns.max(totals.kernel_ns)),
+        ("gpu", totals.gpu_busy_ns - totals.copy_ns),
         ("idle", totals.idle_ns),
         ("copy", totals.copy_ns),
     ] {
@@ -184,6 +216,125 @@ fn sold_once(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
             sum <= whole * 1.000_001 + 1.0,
             "{name}: {sum} ns of {whole} ns {kind}"
         );
+    }
+}
+
+/// A finding whose advice removes or replaces work leaves nothing of it to the findings behind it.
+fn replaced_work_has_no_other_finding(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
+    let run = &table.costed.run;
+    let mut replaced: BTreeMap<SiteId, f64> = BTreeMap::new();
+    for finding in &verdict.findings {
+        for member in &finding.members {
+            let affected = RuleInput::affected(table, *member);
+            let (mut time, mut gone) = (0.0, 0.0);
+            for part in &affected.sites {
+                let whole = run.sites[part.site.idx()].time_ns as f64;
+                let share = replaced.get(&part.site).map_or(0.0, |ns| ns / whole);
+                time += part.time_ns;
+                gone += part.time_ns * share.min(1.0);
+            }
+            assert!(
+                gone <= 0.5 * time * 1.000_001,
+                "{name}: {} is about {}, most of which a better finding removes",
+                finding.rule,
+                affected.place
+            );
+        }
+        if finding.replaces_work && finding.saving.is_some() {
+            for member in &finding.members {
+                let affected = RuleInput::affected(table, *member);
+                for part in affected.sites.iter().chain(&affected.backward) {
+                    *replaced.entry(part.site).or_default() += part.time_ns;
+                }
+            }
+        }
+    }
+}
+
+/// Headline, table, sections and lists of a report agree.
+fn agrees_with_itself(name: &str, costed: &Costed, verdict: &Verdict) {
+    let options = Options {
+        top: 1_000_000,
+        max_sites: 1_000_000,
+    };
+    let report = Report::new(costed, verdict, &options);
+    shares_are_at_most_1(name, "", &serde_json::to_value(&report).unwrap());
+    let sum = |kind: SavingKind, part: fn(&SavingReport) -> f64| -> f64 {
+        let savings = report.findings.iter().filter_map(|f| f.saving.as_ref());
+        savings.filter(|s| s.kind == kind).map(part).sum()
+    };
+    let total = &report.total_saving;
+    for (kind, low, high) in [
+        (SavingKind::Gpu, total.gpu_low_ns, total.gpu_high_ns),
+        (SavingKind::Idle, total.idle_low_ns, total.idle_high_ns),
+        (SavingKind::Copy, total.copy_low_ns, total.copy_high_ns),
+    ] {
+        let rows = (
+            sum(kind, |s| s.counted_low_ns),
+            sum(kind, |s| s.counted_high_ns),
+        );
+        let equal = |a: f64, b: f64| (a - b).abs() <= 1e-6 * a.abs().max(1.0);
+        assert!(
+            equal(rows.0, low) && equal(rows.1, high),
+            "{name}: the headline says {low} to {high} ns of {kind:?}, the rows {rows:?}"
+        );
+    }
+    let page = pyprof_advise::report::markdown(&report).unwrap();
+    let numbers = |start: &str, end: &str| -> Vec<u64> {
+        let starts = page.lines().filter_map(|line| line.strip_prefix(start));
+        let heads = starts.filter_map(|line| line.split_once(end));
+        heads
+            .filter_map(|(number, _)| number.parse().ok())
+            .collect()
+    };
+    let (rows, sections) = (numbers("| ", " |"), numbers("### ", ". "));
+    assert_eq!(rows, sections, "{name}: rows of the table, and sections");
+    assert_eq!(rows.len(), report.findings.len(), "{name}");
+    if let Some(gpu) = &report.summary.gpu {
+        let asked = report
+            .skipped
+            .iter()
+            .find(|s| s.needs.starts_with("the GPU"));
+        assert!(asked.is_none(), "{name}: {gpu} is known: {asked:?}");
+    }
+    for fast in &report.already_fast {
+        let same = report.sites.iter().filter(|s| {
+            s.operator.as_ref() == Some(&fast.operator)
+                && s.direction == fast.direction
+                && s.pattern.as_deref().unwrap_or_default() == fast.place
+        });
+        let free: i64 = same
+            .filter(|s| s.findings.is_empty())
+            .filter(|s| ["gemm", "conv", "attention"].contains(&s.family.as_str()))
+            .map(|s| s.time_ns)
+            .sum();
+        assert!(
+            free >= fast.time_ns,
+            "{name}: already fast, but a finding covers it or it is no matrix work: {fast:?}"
+        );
+    }
+}
+
+fn shares_are_at_most_1(name: &str, key: &str, value: &serde_json::Value) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (key, value) in fields {
+                shares_are_at_most_1(name, key, value);
+            }
+        }
+        serde_json::Value::Array(items) => {
+            for item in items {
+                shares_are_at_most_1(name, key, item);
+            }
+        }
+        serde_json::Value::Number(number) if key.ends_with("share") => {
+            let share = number.as_f64().unwrap();
+            assert!(
+                (0.0..=1.000_001).contains(&share),
+                "{name}: {key} = {share}"
+            );
+        }
+        _ => {}
     }
 }
 

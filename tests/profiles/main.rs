@@ -13,6 +13,7 @@ mod cost_coverage;
 mod findings;
 mod kernel_names;
 mod kineto;
+mod pairs;
 mod readers;
 mod scrub;
 mod synthetic_profiles;

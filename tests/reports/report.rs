@@ -271,6 +271,8 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
         members: vec![Member::Site(site)],
         sites: vec![site],
         covered: BTreeMap::new(),
+        backward: Vec::new(),
+        replaces_work: false,
         place: place.into(),
         subject: place.into(),
         places: vec![(place.into(), 20.0 * MS)],
@@ -281,8 +283,10 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
             high_ns: saving_ms * MS,
             low_ns: saving_ms * MS / 2.0,
             claimed_ns: saving_ms * MS,
+            claimed_low_ns: saving_ms * MS / 2.0,
             overlap_ns: 0.0,
             step_ns: Some(saving_ms * MS),
+            step_low_ns: Some(saving_ms * MS / 2.0),
             kind: SavingKind::Gpu,
         }),
         message: "The matmuls run in `fp32`.".into(),
@@ -635,7 +639,8 @@ fn step_time_is_per_step() {
     assert_eq!((report.summary.steps, report.summary.devices), (4, 2));
     let saving = report.findings[0].saving.as_ref().unwrap();
     // 16 ms of one device, divided by the 5 steps of 10 ms that fit into the window of 50 ms.
-    assert_eq!(saving.step_ns, Some(3.2 * MS));
+    assert_eq!(saving.step_low_ns, Some(1.6 * MS));
+    assert_eq!(saving.step_high_ns, Some(3.2 * MS));
     assert_eq!(saving.counted_share, 0.2);
     let text = s.markdown();
     assert!(text.contains("summed over 2 GPUs"), "{text}");

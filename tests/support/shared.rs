@@ -68,6 +68,11 @@ pub(crate) fn profiles_or_fixtures() -> Vec<PathBuf> {
     files(&path_if_set("profiles").unwrap_or_else(fixtures))
 }
 
+/// The profiles of pairs with a known truth; none where the variable is not set.
+pub(crate) fn pairs() -> Vec<PathBuf> {
+    path_if_set("profiles_pairs").map_or_else(Vec::new, |folder| files(&folder))
+}
+
 /// The folder of small real profiles in the repository.
 pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/real")

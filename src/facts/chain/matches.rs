@@ -18,6 +18,8 @@ pub(super) struct Matches<'r> {
     by_name: FxHashMap<(Kind, String, String, Direction), usize>,
     /// Repeated sequences of sites. Programs repeat themselves, so each sequence is analyzed once.
     by_sites: FxHashMap<(Kind, Vec<SiteId>), Repeated>,
+    /// The chain of each call that is part of one; empty without backward calls.
+    by_call: Vec<Option<usize>>,
 }
 
 /// The data that the occurrences of a sequence of sites share.
@@ -31,11 +33,14 @@ struct Repeated {
 
 impl<'r> Matches<'r> {
     pub(super) fn of(costed: &'r Costed) -> Matches<'r> {
+        let calls = &costed.run.op_calls;
+        let trains = calls.iter().any(|call| call.forward.is_some());
         Matches {
             costed,
             chains: Vec::new(),
             by_name: FxHashMap::default(),
             by_sites: FxHashMap::default(),
+            by_call: vec![None; if trains { calls.len() } else { 0 }],
         }
     }
 
@@ -68,6 +73,13 @@ impl<'r> Matches<'r> {
         chain.fused_ns =
             (chain.fused_ns.zip(repeated.fused_ns)).map(|(sum, ns)| sum + ns.max(least));
         chain.longest_ns += longest;
+        // The backward of a repeated log-softmax is part of its chain.
+        let apart = members.iter().filter(|_| kind != Kind::DoubleLogSoftmax);
+        for link in apart {
+            if let Some(slot) = self.by_call.get_mut(link.call.idx()) {
+                *slot = Some(repeated.chain);
+            }
+        }
         for (at, (link, sum)) in members.iter().zip(&mut repeated.times).enumerate() {
             let ns = link.time_ns as f64;
             *sum = sum.saturating_add(link.time_ns);
@@ -130,6 +142,7 @@ impl<'r> Matches<'r> {
                 width: width(members),
                 bias_ns: 0.0,
                 sites: BTreeMap::new(),
+                backward: BTreeMap::new(),
             });
             chains.len() - 1
         })
@@ -137,7 +150,7 @@ impl<'r> Matches<'r> {
 
     /// All chains, in a fixed order.
     pub(super) fn chains(mut self) -> Vec<Chain> {
-        for ((_, sites), repeated) in self.by_sites {
+        for ((_, sites), repeated) in std::mem::take(&mut self.by_sites) {
             let Some(chain) = self.chains.get_mut(repeated.chain) else {
                 continue;
             };
@@ -145,9 +158,30 @@ impl<'r> Matches<'r> {
                 *chain.sites.entry(site).or_default() += ns as f64;
             }
         }
+        self.add_backward_of_chains();
         let name = |c: &Chain| (c.kind, c.layer.clone(), c.ops.clone(), c.direction);
         self.chains.sort_by_cached_key(name);
         self.chains
+    }
+}
+
+impl Matches<'_> {
+    /// Adds the kernels of backward calls to the chains of their forward calls.
+    fn add_backward_of_chains(&mut self) {
+        let run = &self.costed.run;
+        if self.by_call.iter().all(Option::is_none) {
+            return;
+        }
+        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+            let Some((site, call)) = link.site.zip(link.op) else {
+                continue;
+            };
+            let forward = run.op_calls.get(call.idx()).and_then(|call| call.forward);
+            let chain = forward.and_then(|call| *self.by_call.get(call.idx())?);
+            if let Some(chain) = chain.and_then(|row| self.chains.get_mut(row)) {
+                *chain.backward.entry(site).or_default() += kernel.span.ns() as f64;
+            }
+        }
     }
 }
 
