@@ -6,7 +6,9 @@ use indexmap::IndexMap;
 
 use super::share;
 use crate::judge::{HOST_BOUND, SavingKind};
-use crate::report::{FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary};
+use crate::report::{
+    FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary, steps_in_window,
+};
 
 /// Most ranks named in a list.
 const NAMED: usize = 8;
@@ -61,8 +63,7 @@ pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Fold
         .into_values()
         .filter_map(|group| Some((one(&group, summary, names)?, group)))
         .collect();
-    let idle_leads = idle_leads(summary);
-    groups.sort_by(|(a, _), (b, _)| order(a, idle_leads).total_cmp_to(&order(b, idle_leads)));
+    groups.sort_by(|(a, _), (b, _)| order(a, summary).total_cmp_to(&order(b, summary)));
 
     let mut folded = Folded {
         capture: capture
@@ -240,17 +241,20 @@ struct Order<'a> {
     finding: &'a FindingReport,
 }
 
-fn order(finding: &FindingReport, idle_leads: bool) -> Order<'_> {
+fn order<'a>(finding: &'a FindingReport, summary: &Summary) -> Order<'a> {
     let saving = finding.saving.as_ref();
     let tier = match saving {
-        Some(s) if s.counted_low_ns > 0.0 => u8::from(idle_leads && s.kind == SavingKind::Gpu),
+        Some(s) if s.counted_low_ns > 0.0 => {
+            u8::from(idle_leads(summary) && s.kind == SavingKind::Gpu)
+        }
         None if !finding.evidence.kernels.is_empty() => 2,
         Some(_) => 3,
         None => 4,
     };
     let weight = finding.confidence.weight();
-    let own = saving.map_or(0.0, |s| s.counted_low_ns);
-    let wall = saving.and_then(|s| s.step_low_ns).unwrap_or(own);
+    let own = saving.map_or(0.0, |s| s.counted_low_ns) / summary.devices.max(1) as f64;
+    let wall = saving.and_then(|s| s.step_low_ns);
+    let wall = wall.map_or(own, |ns| ns * steps_in_window(summary));
     Order {
         tier,
         sure: [wall * weight, own * weight],

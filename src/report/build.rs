@@ -321,10 +321,7 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
         SavingKind::Gpu | SavingKind::Copy => summary.busy_ns,
         SavingKind::Idle => summary.device_window_ns,
     };
-    // The saving is per device over the window, which may hold work of steps that began before the
-    // capture.
-    let fit = summary.step_ns.map(|ns| summary.window_ns as f64 / ns);
-    let steps = (summary.steps.max(1) as f64).max(fit.filter(|f| f.is_finite()).unwrap_or(1.0));
+    let steps = steps_in_window(summary);
     let per_step = |ns: Option<f64>| ns.map(|ns| finite(ns / steps));
     Some(SavingReport {
         kind: s.kind,
@@ -337,6 +334,13 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
         step_low_ns: per_step(s.step_low_ns),
         step_high_ns: per_step(s.step_ns),
     })
+}
+
+/// How many steps fit into the window, at least 1. The window may hold work of steps that began before
+/// the capture.
+pub(crate) fn steps_in_window(summary: &Summary) -> f64 {
+    let fit = summary.step_ns.map(|ns| summary.window_ns as f64 / ns);
+    (summary.steps.max(1) as f64).max(fit.filter(|f| f.is_finite()).unwrap_or(1.0))
 }
 
 /// Sum of the counted savings of some findings.

@@ -30,7 +30,7 @@ mod text;
 mod text_table;
 mod timeline;
 
-pub(crate) use build::{share, total_saving};
+pub(crate) use build::{share, steps_in_window, total_saving};
 pub use github::github;
 pub use html::html;
 pub(crate) use html::page;

@@ -714,3 +714,92 @@ fn rule_tests_pass_and_fail_with_the_right_reason() {
         TestOutcome::Fault(_)
     ));
 }
+
+#[test]
+fn replaced_work_leaves_nothing_to_other_findings() {
+    let fuse = "replaces_work = true\nsaving_ns = 'site.time_ns * 0.9'\n";
+    let fuse = rule(fuse).replace("site.family == \"gemm\"", "site.m == 7");
+    let pad = rule("saving_ns = 'site.time_ns * 0.5'");
+    let rules = load(&[("layers/fuse", &fuse), ("host/pad", &pad)]).unwrap();
+    let mut run = Fake::default();
+    let attention = [("site.family", s("gemm")), ("site.m", i(7))];
+    run.site(0, "attention", 3e5, 2e5, &attention);
+    run.site(1, "head", 1e5, 1e4, &gemm());
+    let verdict = run.judge(&rules);
+    let said: Vec<_> = verdict
+        .findings
+        .iter()
+        .map(|f| (f.rule.as_str(), f.place.as_str()))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            ("layers/fuse", "attention: linear"),
+            ("host/pad", "head: linear")
+        ]
+    );
+    assert!(verdict.minor.is_empty(), "{:?}", verdict.minor);
+    // The reachable time of replaced work is no lower bound.
+    assert_eq!(verdict.findings[0].saving.unwrap().claimed_ns, 2.7e5);
+    let silenced: Vec<_> = verdict
+        .silenced
+        .iter()
+        .map(|s| (s.rule.as_str(), s.by.as_str()))
+        .collect();
+    assert_eq!(silenced, [("host/pad", "layers/fuse")]);
+}
+
+#[test]
+fn findings_are_ranked_by_the_lower_end_of_their_saving() {
+    let unsure = "saving_ns = 'site.time_ns'\nsaving_low_ns = 'site.time_ns * 0.1'\n";
+    let unsure = rule(unsure).replace("site.family == \"gemm\"", "site.m == 7");
+    let perhaps = "saving_ns = 'site.time_ns'\nsaving_low_ns = '0.0'\n";
+    let perhaps = rule(perhaps).replace("site.family == \"gemm\"", "site.m == 8");
+    let sure =
+        "saving_ns = 'site.time_ns'\n[params]\nmin_fraction = { value = 1.0, doc = \"d\" }\n";
+    let sure = rule(sure).replace("site.family == \"gemm\"", "site.m == 9");
+    let rules = [
+        ("host/unsure", unsure.as_str()),
+        ("host/perhaps", &perhaps),
+        ("host/sure", &sure),
+    ];
+    let rules = load(&rules).unwrap();
+    let mut run = Fake::default();
+    for (number, m, time) in [(0, 7, 2e5), (1, 8, 4e5), (2, 9, 3e4)] {
+        let facts = [("site.family", s("gemm")), ("site.m", i(m))];
+        run.site(number, "layer", time, 0.0, &facts);
+    }
+    let verdict = run.judge(&rules);
+    let ranges: Vec<_> = verdict
+        .findings
+        .iter()
+        .map(|f| (f.rule.as_str(), f.saving.unwrap()))
+        .map(|(rule, s)| (rule, s.claimed_low_ns, s.claimed_ns, s.step_low_ns))
+        .collect();
+    assert_eq!(
+        ranges,
+        [
+            ("host/sure", 3e4, 3e4, Some(3e4)),
+            ("host/unsure", 2e4, 2e5, Some(2e4)),
+            ("host/perhaps", 0.0, 4e5, Some(0.0)),
+        ]
+    );
+}
+
+#[test]
+fn time_that_does_not_count_carries_no_saving() {
+    let rules = load(&[("host/x", &rule("saving_ns = 'site.time_ns'"))]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "search", 5e5, 0.0, &gemm());
+    run.members[0].2.uncounted = true;
+    run.site(1, "layer", 1e5, 0.0, &gemm());
+    assert_eq!(only(&run.judge(&rules)).place, "layer: linear");
+}
+
+#[test]
+fn savings_are_at_most_the_time_they_are_about() {
+    let rules = load(&[("host/x", &rule("saving_ns = 'site.time_ns * 5.0'"))]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "layer", 1e5, 0.0, &gemm());
+    assert_eq!(only(&run.judge(&rules)).saving.unwrap().high_ns, 1e5);
+}
