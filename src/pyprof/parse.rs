@@ -19,7 +19,7 @@ use super::{
     ContextId, DimsId, Dir, Execution, LaunchContext, NameId, RangeTemplate, Records, Text,
     TextPool, TidId, count, event, names, push_number,
 };
-use crate::correlate::{Direction, Link, OpCall, Run, WithoutOperator};
+use crate::correlate::{Direction, Link, OpCall, OpCallId, Run, WithoutOperator};
 use crate::profile::{Kernel, RangeArgs, SerialNumber, StrId, ThreadId};
 
 /// Number of kernels per task.
@@ -452,7 +452,7 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
     fn call(&self, origin: &Origin<'_>) -> Option<u32> {
         let traced = self.around.run.profile.format.range_args == RangeArgs::TraceEvent;
         let op = origin.link.op.filter(|_| traced && origin.is_known());
-        op.map(|op| op.row())
+        op.map(OpCallId::row)
     }
 
     fn name(&mut self, kernel: &Kernel, records: &mut Records) -> NameId {

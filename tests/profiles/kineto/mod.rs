@@ -506,7 +506,7 @@ fn origins(run: &Run) -> Vec<String> {
         let call = link.op.map(|op| &run.op_calls[op.idx()]);
         let op = call
             .and_then(|call| run.op_name(call))
-            .map(|op| op.display());
+            .map(pyprof_advise::correlate::OpName::display);
         let args = call.and_then(|call| Some(run.args[call.args?.idx()].clone()));
         format!("{:?} {op:?} {args:?}", kernel.correlation)
     });
