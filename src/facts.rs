@@ -251,6 +251,8 @@ pub struct Totals {
     /// Fraction of saved GPU time that shortens a step, `clamp((busy - 0.5) / 0.4, 0, 1)`: a faster
     /// kernel does not shorten a host-bound step. `None` if idle time is unreliable.
     pub step_weight: Option<f64>,
+    /// Idle time that recording overhead cannot explain, in ns.
+    pub reliable_idle_ns: f64,
 }
 
 /// A subject type, with the type that its facts are computed from.

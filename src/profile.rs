@@ -13,10 +13,12 @@ use serde::Serialize;
 mod correlation_map;
 mod format;
 mod host_range;
+mod start_counts;
 
 pub(crate) use correlation_map::CorrelationMap;
 pub use format::{Container, DataKind, Format, RangeArgs};
 pub use host_range::{HostRange, RangeKind, RangeText};
+pub use start_counts::StartCounts;
 
 /// Declares handle types: row numbers in one of the tables of [`Profile`] or of a later stage.
 ///
@@ -623,6 +625,8 @@ pub struct Profile {
     /// The number of ranges that the reader left out because nothing above needs them: operators of
     /// PyTorch without a number in which nothing was launched.
     pub pruned_ranges: u64,
+    /// When they started.
+    pub pruned_starts: StartCounts,
     /// Memory copies.
     pub copies: Vec<MemoryCopy>,
     /// Memsets.
@@ -662,6 +666,7 @@ impl Profile {
             calls: Vec::new(),
             ranges: Vec::new(),
             pruned_ranges: 0,
+            pruned_starts: StartCounts::default(),
             copies: Vec::new(),
             sets: Vec::new(),
             graphs: Vec::new(),

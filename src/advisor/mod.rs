@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::Error;
-use crate::correlate::{UnneededRanges, Vocabulary, correlate};
+use crate::correlate::{UnneededRanges, Vocabulary, correlate, correlate_without};
 use crate::cost::user::UserCosts;
 use crate::cost::{Costed, VOCABULARY, estimate_costs_with, ops};
 use crate::facts::{self, FactTable};
@@ -168,7 +168,14 @@ impl Advisor {
         };
         let run = correlate(profile, &vocabulary);
         done(Stage::Correlated);
-        Ok(estimate_costs_with(run, gpu, &self.costs))
+        let costed = estimate_costs_with(run, gpu, &self.costs);
+        let searches = costed.algorithm_searches();
+        if searches.is_empty() {
+            return Ok(costed);
+        }
+        // Only the costs tell a search from work, and its time must not be in the timeline.
+        let run = correlate_without(costed.run.profile, &vocabulary, &searches);
+        Ok(estimate_costs_with(run, costed.gpu, &self.costs))
     }
 }
 

@@ -155,6 +155,11 @@ fn summary(reports: &[Report]) -> Summary {
             .filter(|ideal| *ideal > 0.0)
             .map(|ideal| cost_known_ns / ideal),
         idle_unreliable: untrusted(reports),
+        reliable_idle_ns: total(|s| s.reliable_idle_ns),
+        steps_from: reports
+            .first()
+            .and_then(|r| r.summary.steps_from.clone())
+            .filter(|from| all().all(|s| s.steps_from.as_ref() == Some(from))),
     }
 }
 
@@ -194,7 +199,10 @@ fn partly_untrusted(reports: &[Report], names: &findings::Names) -> Vec<String> 
             1 => names.unit.to_owned(),
             _ => format!("{}s", names.unit),
         };
-        format!("Idle time of {unit} {} is not judged: {why}.", some(&who))
+        format!(
+            "Part of the idle time of {unit} {} is not used: {why}.",
+            some(&who)
+        )
     };
     by_reason.into_iter().map(sentence).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::{distinct, share};
-use crate::correlate::SetUp;
+use crate::correlate::{ExcludedWork, Exclusion, SetUp};
 use crate::judge::Fault;
 use crate::report::{
     AlreadyFast, CostUnknown, LayerRow, MAX_LAYER_ROWS, MAX_LEAVE_ALONE, MOSTLY, Omitted, Report,
@@ -145,15 +145,27 @@ pub(super) fn already_fast(reports: &[Report], kernel_time_ns: i64) -> Vec<Alrea
 /// What came before the analysed windows: the longest set-up, and all copies.
 pub(super) fn setup(reports: &[Report]) -> SetUp {
     let mut all = SetUp::default();
-    for part in reports.iter().map(|r| r.setup) {
+    let mut excluded: BTreeMap<Exclusion, ExcludedWork> = BTreeMap::new();
+    for part in reports.iter().map(|r| &r.setup) {
         all.ns = all.ns.max(part.ns);
         all.first_launch_ns = all.first_launch_ns.max(part.first_launch_ns);
         add_count(&mut all.copies, part.copies);
         add_count(&mut all.copied_bytes, part.copied_bytes);
         add(&mut all.copied_ns, part.copied_ns);
         add_count(&mut all.pageable_copies, part.pageable_copies);
-        add_count(&mut all.warmup_kernels, part.warmup_kernels);
+        add(&mut all.loading_ns, part.loading_ns);
+        add(&mut all.profiler_ns, part.profiler_ns);
+        for work in &part.excluded {
+            let sum = excluded.entry(work.why).or_insert(ExcludedWork {
+                why: work.why,
+                kernels: 0,
+                kernel_ns: 0,
+            });
+            add_count(&mut sum.kernels, work.kernels);
+            add(&mut sum.kernel_ns, work.kernel_ns);
+        }
     }
+    all.excluded = excluded.into_values().collect();
     all
 }
 

@@ -1,11 +1,12 @@
 //! Correlates the rows of a profile: the launch of each kernel, the ranges around that launch, and the
 //! operator call with its arguments, layer, direction and step; also the timeline of each GPU.
 
-use crate::profile::{CallId, Profile, RangeId, Strings};
+use crate::profile::{CallId, Profile, RangeId, Span, Strings};
 
 pub(crate) mod args;
 mod attribution;
 mod attribution_totals;
+mod exclusions;
 mod fwd_bwd_pairs;
 mod launches;
 mod layers;
@@ -21,6 +22,7 @@ mod scope_builder;
 mod scope_query;
 mod scope_tree;
 mod sites;
+mod step_sources;
 mod steps;
 mod timeline;
 
@@ -33,13 +35,16 @@ mod tests;
 
 use args::Arguments;
 use attribution::KernelOrigins;
+use exclusions::Exclusions;
 use layers::FsdpBrackets;
 pub use model::{
-    Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, Gap, GapCause, Layer,
-    LayerId, LayerPattern, LayerSource, Link, OpArgs, OpCall, OpCallId, OpName, OpNameId,
-    PatternId, Run, Scope, ScopeId, SetUp, Site, SiteId, SiteKernel, Step, StepId, Tensor,
-    Timeline, Vocabulary, Window, WithoutOperator,
+    Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, ExcludedTime,
+    ExcludedWork, Exclusion, Gap, GapCause, Layer, LayerId, LayerPattern, LayerSource, Link,
+    OpArgs, OpCall, OpCallId, OpName, OpNameId, PatternId, Run, Scope, ScopeId, SetUp, Site,
+    SiteId, SiteKernel, Step, StepId, StepOrigin, StepSource, Tensor, Timeline, Vocabulary, Window,
+    WithoutOperator,
 };
+use profiler_overhead::HostOverhead;
 pub(crate) use profiler_overhead::waited_share;
 pub use pruning::UnneededRanges;
 use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeTexts};
@@ -51,6 +56,12 @@ use timeline::{DeviceTimes, TimelineInputs};
 
 /// Correlates all rows of a profile.
 pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
+    correlate_without(profile, vocabulary, &[])
+}
+
+/// Correlates all rows of a profile as [`correlate`] does, but leaves work out of the analysis that was
+/// launched in a search for the best algorithm: `searches` is host time.
+pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches: &[Span]) -> Run {
     let mut labels = Strings::default();
     let mut arguments = Arguments::default();
     let (launches, texts) = rayon::join(
@@ -62,24 +73,36 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
             texts
         },
     );
-    let ((brackets, unreliable_idle), steps) = rayon::join(
+    let ((brackets, overhead), steps) = rayon::join(
         || {
             let brackets = FsdpBrackets::read(&profile, &texts);
-            let unreliable_idle =
-                profiler_overhead::reason(&profile, &texts, &arguments, &launches);
-            (brackets, unreliable_idle)
+            let overhead = HostOverhead::find(&profile, &texts, &arguments, &launches);
+            (brackets, overhead)
         },
-        || Steps::read(&profile, &texts),
+        || Steps::read(&profile, &texts, &launches),
     );
+    let mut steps = steps;
+    let exclusions = Exclusions::decide(&profile, &mut steps, &launches, searches);
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
-        || times(&profile, &texts, &launches, &steps, vocabulary),
+        || times(&profile, &texts, &launches, &exclusions, vocabulary),
         || {
             let grown =
                 ScopeTree::grow(&profile, &texts, &arguments, &steps, &mut labels, &launches);
             KernelOrigins::find(&profile, &texts, grown, &brackets, &steps, &launches)
         },
     );
+    let mut times = times;
+    match overhead {
+        Some(overhead) => overhead.limit(&mut times.timeline, &profile),
+        None => {
+            for gap in times.timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
+                gap.reliable_ns = gap.span.ns();
+            }
+        }
+    }
+    let unreliable = profiler_overhead::is_unreliable(&times.timeline);
+    let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
     let op_names = texts.op_names;
     drop((launches, brackets));
     let messages = arguments.messages(&profile);
@@ -92,6 +115,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         layers,
     } = origins;
     let process_steps = steps.by_process;
+    let step_origin = steps.origin;
     let steps = steps::on_the_gpu(steps.steps, &profile, &links);
     let members = sites::SiteInputs {
         profile: &profile,
@@ -127,6 +151,7 @@ pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
         patterns: layers.patterns,
         sites,
         steps,
+        step_origin,
         process_steps,
         window: times.window,
         timeline: times.timeline,
@@ -141,22 +166,20 @@ fn times(
     profile: &Profile,
     texts: &RangeInfos,
     launches: &[Option<CallId>],
-    steps: &Steps,
+    exclusions: &Exclusions,
     vocabulary: &Vocabulary<'_>,
 ) -> DeviceTimes {
-    let loads = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::DataLoading);
-    let data_loading = texts.ranges(profile, loads).map(|(id, ..)| id);
-    let data_loading: Vec<RangeId> = data_loading.collect();
-    let warm = |call: &Option<CallId>| {
-        call.and_then(|c| profile.calls.get(c.idx()))
-            .is_none_or(|c| steps.is_warmup(c.span.start))
+    let ids = |such: fn(&RangeInfo) -> bool| -> Vec<RangeId> {
+        texts.ranges(profile, such).map(|(id, ..)| id).collect()
     };
-    // If the whole capture is declared warm-up, analyse it anyway.
-    let all_warmup = launches.iter().all(warm);
+    let data_loading = ids(|meaning| matches!(meaning.what, RangeClass::DataLoading));
+    let compiling = ids(|meaning| matches!(meaning.what, RangeClass::Compiling));
     let hints = TimelineInputs {
         launches,
         data_loading: &data_loading,
-        warmup: if all_warmup { &[] } else { &steps.warmup },
+        compiling: &compiling,
+        excluded: &exclusions.times,
+        steps: &exclusions.steps,
     };
     timeline::times(profile, &hints, vocabulary.is_communication)
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
-    CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, SerialNumber, Span, StrId,
+    CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, SerialNumber, Span, StrId, ThreadId,
 };
 
 handle! {
@@ -49,8 +49,10 @@ pub struct Run {
     pub patterns: Vec<LayerPattern>,
     /// Sites inside the window, in order of GPU time, largest first; ties by first kernel.
     pub sites: Vec<Site>,
-    /// Numbered steps; empty when the file marks none.
+    /// The steps; empty when nothing shows them.
     pub steps: Vec<Step>,
+    /// What the steps were recognized by; `None` without steps.
+    pub step_origin: Option<StepOrigin>,
     /// Per process: its own part of the steps it took part in, in time order. A step of several
     /// processes spans all of theirs.
     pub process_steps: Vec<Vec<(Span, StepId)>>,
@@ -389,33 +391,104 @@ pub struct SiteKernel {
     pub order: u32,
 }
 
-/// One training or inference iteration, from numbered ranges only.
+/// One training or inference iteration.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// The number in its range.
+    /// The number in its range; its position for steps without numbers.
     pub number: u64,
     /// On the host's clock.
     pub span: Span,
     /// From the first to the last kernel that was launched in it; `None` when there is none.
     pub gpu: Option<Span>,
-    /// Whether it is declared warm-up, and so outside the window.
+    /// Whether it is left out of the window: declared warm-up, or a first iteration that is not like
+    /// the others.
     pub warmup: bool,
 }
 
-/// The part of the capture that is analysed.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Window {
-    /// From the first kernel of the window to the end of the last GPU work.
-    pub span: Option<Span>,
-    /// What lies before it.
-    pub setup: SetUp,
+/// What the steps of a run were recognized by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepOrigin {
+    /// The kind of evidence.
+    pub source: StepSource,
+    /// The text of the ranges, with `#` for numbers; empty for [`StepSource::KernelSequence`]. Text of
+    /// the profile, not escaped.
+    pub text: String,
 }
 
-/// What lies before the window: reported, but never counted as a saving.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The kinds of evidence for steps, most certain first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum StepSource {
+    /// Ranges that number the steps.
+    Numbered,
+    /// `Optimizer.step` ranges.
+    Optimizer,
+    /// The ranges in which a data loader returns a batch.
+    DataLoader,
+    /// A range of the user that is repeated with about the same work.
+    RepeatedRange,
+    /// A sequence of kernels that repeats. Inferred, not recorded.
+    KernelSequence,
+}
+
+/// The part of the capture that is analysed.
+#[derive(Debug, Clone, Default)]
+pub struct Window {
+    /// From the start of the first analysed step, or without steps from the first analysed kernel, to
+    /// the end of the last step or of the last GPU work, whichever is later.
+    pub span: Option<Span>,
+    /// What lies outside.
+    pub setup: SetUp,
+    /// The name of the window: the range it was trimmed to. Text of the profile, not escaped.
+    pub trimmed_to: Option<String>,
+    /// Host time whose work is not analysed, in time order.
+    pub excluded: Vec<ExcludedTime>,
+    /// Per copy: whether it is analysed.
+    pub copies: Vec<bool>,
+    /// Per memset: whether it is analysed.
+    pub sets: Vec<bool>,
+}
+
+impl Window {
+    /// Returns whether what was launched at a host time is analysed.
+    pub fn counts(&self, host_time: i64) -> bool {
+        !self
+            .excluded
+            .iter()
+            .any(|e| e.span.start <= host_time && host_time < e.span.end)
+    }
+}
+
+/// Host time whose work is not analysed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExcludedTime {
+    /// On the host's clock.
+    pub span: Span,
+    /// The reason.
+    pub why: Exclusion,
+}
+
+/// Why a part of the capture is not analysed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Exclusion {
+    /// The user declared it warm-up, or it is the little work before declared warm-up.
+    WarmUp,
+    /// A first iteration that takes longer than the others.
+    FirstIteration,
+    /// Before the first or after the last step.
+    OutsideSteps,
+    /// A library tried algorithms for an operator.
+    AlgorithmSearch,
+}
+
+/// What lies outside the window: reported, but never counted as a saving.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SetUp {
-    /// From the first event of the file to the first kernel, in ns.
+    /// From the first event of the file to the start of the window, in ns.
     pub ns: i64,
     /// Number of copies.
     pub copies: u64,
@@ -425,11 +498,29 @@ pub struct SetUp {
     pub copied_ns: i64,
     /// Number of copies from or to pageable memory.
     pub pageable_copies: u64,
-    /// Number of kernels launched in declared warm-up.
-    pub warmup_kernels: u64,
+    /// Work that is not analysed, by reason.
+    pub excluded: Vec<ExcludedWork>,
+    /// Idle time inside the window, summed over devices, while code was loaded or compiled, in ns. It
+    /// is not part of the analysed time.
+    pub loading_ns: i64,
+    /// Idle time inside the window, summed over devices, while the profiler worked for itself, in ns. It
+    /// is not part of the analysed time.
+    pub profiler_ns: i64,
     /// Longest first launch of a kernel (lazy loading) inside the capture, in ns; 0 when none stands
     /// out.
     pub first_launch_ns: i64,
+}
+
+/// GPU work that is not analysed for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ExcludedWork {
+    /// The reason.
+    pub why: Exclusion,
+    /// Number of kernels.
+    pub kernels: u64,
+    /// Sum of their durations, in ns.
+    pub kernel_ns: i64,
 }
 
 /// What each device did inside the window.
@@ -445,8 +536,10 @@ pub struct Timeline {
 pub struct DeviceTimeline {
     /// The device.
     pub device: DeviceId,
-    /// The device's part of the window: first to last GPU work inside it.
+    /// The device's part of the window.
     pub span: Span,
+    /// Parts of `span` that are not analysed and in which no analysed work ran, in time order.
+    pub excluded: Vec<Span>,
     /// Time in kernels, copies, memsets or graph traces.
     pub busy_ns: i64,
     /// Time in kernels (with communication) or graph traces.
@@ -466,17 +559,28 @@ pub struct DeviceTimeline {
 }
 
 impl DeviceTimeline {
-    /// Returns the idle time of the device inside its window, in ns.
-    pub fn idle_ns(&self) -> i64 {
-        self.span.ns() - self.busy_ns
+    /// Returns the analysed time of the device, in ns: its part of the window without what is excluded.
+    pub fn analysed_ns(&self) -> i64 {
+        let excluded = self.excluded.iter().map(|span| span.ns());
+        self.span.ns() - excluded.fold(0, i64::saturating_add)
     }
 
-    /// Returns the busy share of the device's window, 0 to 1.
+    /// Returns the idle time of the device in its analysed time, in ns.
+    pub fn idle_ns(&self) -> i64 {
+        self.analysed_ns() - self.busy_ns
+    }
+
+    /// Returns the idle time that recording overhead cannot explain, in ns.
+    pub fn reliable_idle_ns(&self) -> i64 {
+        let gaps = self.gaps.iter().map(|gap| gap.reliable_ns);
+        gaps.fold(0, i64::saturating_add)
+    }
+
+    /// Returns the busy share of the device's analysed time, 0 to 1.
     pub fn busy_share(&self) -> f64 {
-        if self.span.ns() == 0 {
-            0.0
-        } else {
-            self.busy_ns as f64 / self.span.ns() as f64
+        match self.analysed_ns() {
+            ..=0 => 0.0,
+            analysed => self.busy_ns as f64 / analysed as f64,
         }
     }
 }
@@ -488,10 +592,15 @@ pub struct Gap {
     pub span: Span,
     /// Why.
     pub cause: GapCause,
-    /// The kernel that ended the gap.
+    /// The part of the gap that recording overhead cannot explain, in ns. All of it, unless operators
+    /// were marked or Python stacks recorded.
+    pub reliable_ns: i64,
+    /// The kernel that ended the gap; `None` if a copy or the end of the window did.
     pub next: Option<KernelId>,
     /// The host call that caused it, if the cause is a call.
     pub call: Option<CallId>,
+    /// The thread that launched what ended the gap, and when.
+    pub ended_by: Option<(ThreadId, i64)>,
 }
 
 /// Why a device was idle; each idle nanosecond has exactly one cause.

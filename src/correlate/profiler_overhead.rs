@@ -1,8 +1,9 @@
-//! Detects profiling overhead that slows the host so much that idle time is unreliable.
+//! Detects recording overhead that slows the host, and bounds the idle time that it can explain.
 
 use super::args::Arguments;
+use super::model::{DeviceTimeline, GapCause, Timeline};
 use super::range_meaning::{RangeClass, RangeInfos};
-use crate::profile::{CallId, Profile, RangeKind};
+use crate::profile::{CallId, Profile, RangeKind, StartCounts};
 
 /// Minimum length of a long kernel. Shorter kernels may end before their launch returns even without
 /// a wait.
@@ -14,34 +15,122 @@ const ENOUGH_KERNELS: usize = 50;
 /// Minimum share of long kernels that the host waited for.
 const BLOCKING_SHARE: f64 = 0.8;
 
-/// One sentence that names the profiling overhead; `None` if there is none.
-pub(crate) fn reason(
-    profile: &Profile,
-    texts: &RangeInfos,
-    arguments: &Arguments,
-    launches: &[Option<CallId>],
-) -> Option<String> {
-    let emitted = |r: &crate::profile::HostRange| {
-        r.kind == RangeKind::PushPop && (r.seq.is_some() || r.op_id.is_some())
+/// How recording slowed the host down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostOverhead {
+    /// A range around every operator; the text names the tool.
+    Markers(&'static str),
+    /// Python call stacks.
+    Stacks,
+    /// Launches waited for their kernels.
+    BlockingLaunches,
+}
+
+/// Most that entering and leaving a range costs the host, in ns: `emit_nvtx` with shapes, or a PyProf
+/// marker with arguments, recorded by Nsight Systems. Deliberately high: what it explains is not used.
+const RANGE_COST_NS: f64 = 10_000.0;
+/// Most that recording a Python call costs the host, in ns.
+const FRAME_COST_NS: f64 = 2_000.0;
+
+impl HostOverhead {
+    /// `None` if recording did not slow the host down noticeably.
+    pub(crate) fn find(
+        profile: &Profile,
+        texts: &RangeInfos,
+        arguments: &Arguments,
+        launches: &[Option<CallId>],
+    ) -> Option<HostOverhead> {
+        let emitted = |r: &crate::profile::HostRange| {
+            r.kind == RangeKind::PushPop && (r.seq.is_some() || r.op_id.is_some())
+        };
+        let python = || profile.ranges.iter().any(|r| r.kind == RangeKind::Python);
+        if texts.any(|m| matches!(m.what, RangeClass::PyprofMarker { .. })) {
+            Some(HostOverhead::Markers(
+                "PyProf markers around every operator",
+            ))
+        } else if profile.ranges.iter().any(emitted) {
+            let text = "NVTX ranges around every operator (`emit_nvtx`)";
+            Some(HostOverhead::Markers(text))
+        } else if arguments.call_stacks || python() {
+            Some(HostOverhead::Stacks)
+        } else if launches_block(profile, launches) {
+            Some(HostOverhead::BlockingLaunches)
+        } else {
+            None
+        }
+    }
+
+    /// The sentence of the report, for idle time that is mostly unreliable.
+    pub(crate) fn reason(self) -> String {
+        let what = match self {
+            HostOverhead::Markers(what) => what,
+            HostOverhead::Stacks => "recorded Python call stacks (`with_stack`)",
+            HostOverhead::BlockingLaunches => {
+                "launches that waited for their kernels (as with `CUDA_LAUNCH_BLOCKING=1`)"
+            }
+        };
+        format!("{what} slowed the host down, which inflates idle time in this capture")
+    }
+
+    /// Sets how much of each gap recording cannot explain: what a call or a data loader explains, and
+    /// what is left of a pause of the host after the cost of everything recorded in it.
+    pub(crate) fn limit(self, timeline: &mut Timeline, profile: &Profile) {
+        let pauses = timeline.devices.iter().flat_map(|d| &d.gaps);
+        let counts = match self {
+            HostOverhead::BlockingLaunches => StartCounts::default(),
+            _ if pauses.clone().any(|gap| gap.cause == GapCause::HostBusy) => self.starts(profile),
+            _ => StartCounts::default(),
+        };
+        let cost = match self {
+            HostOverhead::Markers(_) => RANGE_COST_NS,
+            HostOverhead::Stacks => FRAME_COST_NS,
+            HostOverhead::BlockingLaunches => f64::INFINITY,
+        };
+        for gap in timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
+            gap.reliable_ns = match (gap.cause, gap.ended_by) {
+                (GapCause::HostBusy, Some((thread, _))) if cost.is_finite() => {
+                    let recorded = counts.within(thread, gap.span)
+                        + match self {
+                            HostOverhead::Markers(_) => {
+                                profile.pruned_starts.within(thread, gap.span)
+                            }
+                            _ => 0.0,
+                        };
+                    gap.span
+                        .ns()
+                        .saturating_sub((recorded * cost).ceil() as i64)
+                }
+                _ => gap.reliable_ns,
+            };
+            gap.reliable_ns = gap.reliable_ns.clamp(0, gap.span.ns());
+        }
+    }
+
+    /// When the ranges started that cost the host time.
+    fn starts(self, profile: &Profile) -> StartCounts {
+        let mut counts = StartCounts::default();
+        let costly = profile.ranges.iter().filter(|range| match self {
+            HostOverhead::Stacks => range.kind == RangeKind::Python,
+            _ => range.kind == RangeKind::PushPop,
+        });
+        for range in costly {
+            counts.add(range.thread, range.span.start);
+        }
+        counts
+    }
+}
+
+/// Share of the idle time above which the part that recording may explain makes all of it unreliable.
+const UNRELIABLE: f64 = 0.2;
+
+/// Whether most conclusions from the idle time would rest on what recording may explain.
+pub(crate) fn is_unreliable(timeline: &Timeline) -> bool {
+    let sum = |part: fn(&DeviceTimeline) -> i64| {
+        let parts = timeline.devices.iter().map(|d| part(d) as f64);
+        parts.sum::<f64>()
     };
-    let what = if texts.any(|m| matches!(m.what, RangeClass::PyprofMarker { .. })) {
-        "PyProf markers around every operator"
-    } else if profile.ranges.iter().any(emitted) {
-        "NVTX ranges around every operator (`emit_nvtx`)"
-    } else if arguments.call_stacks || profile.ranges.iter().any(|r| r.kind == RangeKind::Python) {
-        "recorded Python call stacks (`with_stack`)"
-    } else if launches_block(profile, launches) {
-        return Some(
-            "launches waited for their kernels (as with `CUDA_LAUNCH_BLOCKING=1`), so idle time \
-             in this capture is not evidence of a slow host"
-                .to_owned(),
-        );
-    } else {
-        return None;
-    };
-    Some(format!(
-        "{what} slowed the host down, so idle time in this capture is not evidence of a slow host"
-    ))
+    let idle = sum(DeviceTimeline::idle_ns);
+    idle - sum(DeviceTimeline::reliable_idle_ns) > UNRELIABLE * idle
 }
 
 /// Whether most long kernels had ended before their launch returned.

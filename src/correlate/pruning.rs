@@ -46,12 +46,15 @@ impl Pruning for UnneededRanges {
         let count = deferred.ranges.len();
         let nodes: FxHashSet<(ProcessId, SerialNumber)> = deferred.nodes.into_iter().collect();
         let threads = &profile.threads;
-        let needed = deferred.ranges.into_iter().filter(|range| {
+        for range in deferred.ranges {
             let process = threads.get(range.thread.idx()).map(|t| t.process);
             let number = process.zip(range.seq);
-            deferred.all_needed || number.is_some_and(|number| nodes.contains(&number))
-        });
-        profile.ranges.extend(needed);
+            if deferred.all_needed || number.is_some_and(|number| nodes.contains(&number)) {
+                profile.ranges.push(range);
+            } else {
+                profile.pruned_starts.add(range.thread, range.span.start);
+            }
+        }
         let restored = profile.ranges.len() - before;
         profile.pruned_ranges += (count - restored) as u64;
         if restored > 0 {
@@ -74,6 +77,9 @@ impl Pruning for UnneededRanges {
         let mut removed = RemovedRanges::default();
         pruner.prune(&mut profile.ranges, &part, &mut removed);
         profile.pruned_ranges += removed.dropped;
+        for (thread, slice, starts) in removed.dropped_starts {
+            profile.pruned_starts.add_slice(thread, slice, starts);
+        }
         let nodes = removed.nodes.into_iter().filter_map(|(thread, number)| {
             let thread = profile.threads.get(thread.idx())?;
             Some((thread.process, number))
@@ -272,7 +278,7 @@ impl PartPruner for Pruner {
             let fate = fates.next().copied().unwrap_or(Fate::Keep);
             match fate {
                 Fate::Keep => {}
-                Fate::Drop => removed.dropped += 1,
+                Fate::Drop => removed.drop(range),
                 Fate::Defer => removed.deferred.push(*range),
             }
             fate == Fate::Keep

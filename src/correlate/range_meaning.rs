@@ -9,7 +9,7 @@ use super::literal::{self, Literal};
 use super::model::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
 use super::python_frame::{self, PythonFrame};
 use super::range_syntax::{
-    ATTRIBUTES, AutogradName, DATA_LOADING_WORDS, FRAMEWORK, FsdpPhase, LightningRange,
+    ATTRIBUTES, AutogradName, COMPILING, DATA_LOADING_WORDS, FRAMEWORK, FsdpPhase, LightningRange,
     OPTIMIZER_WORDS, PHASE_WORDS, StepFamily, autograd, bounded, bracket, is_gradient,
     is_library_domain, is_nccl_call, is_update, is_warmup, is_word, kind_and_layer, lightning,
     module_of_functions, namespaced, stem, step,
@@ -66,6 +66,8 @@ pub(crate) enum RangeClass {
         update: bool,
     },
     DataLoading,
+    /// Code is being compiled: Dynamo, Inductor, Triton, NVRTC, nvFuser, C++ extensions.
+    Compiling,
     Optimizer,
     /// An internal range of PyTorch or a library.
     Framework,
@@ -288,6 +290,9 @@ impl RangeTextReader<'_, '_> {
         }
         if is_warmup(text) {
             return plain(RangeClass::Warmup);
+        }
+        if COMPILING.iter().any(|part| text.contains(part)) {
+            return plain(RangeClass::Compiling);
         }
         if let Some(name) = text.strip_prefix("nn.Module: ") {
             return plain(RangeClass::Module(self.labels.intern(&bounded(name))));

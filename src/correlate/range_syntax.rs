@@ -19,6 +19,18 @@ pub(crate) enum StepFamily {
     Iter,
 }
 
+impl StepFamily {
+    /// The text of such ranges, with `#` for the number.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            StepFamily::ProfilerStep => "ProfilerStep#",
+            StepFamily::Step => "step #",
+            StepFamily::Iteration => "iteration #",
+            StepFamily::Iter => "iter #",
+        }
+    }
+}
+
 /// Maximum number of modules in one layer name. Kineto numbers instances per class over the whole
 /// model, so the innermost few identify the layer.
 pub(crate) const MODULE_PARTS: usize = 4;
@@ -48,6 +60,20 @@ pub(super) const FRAMEWORK: [&str; 11] = [
     "<built-in",
     "autograd::engine::",
     "cudaGraph",
+];
+
+/// Parts of the texts of ranges and Python frames in which code is compiled. The frames of
+/// `torch/_dynamo` and `torch/_inductor` are entered only when nothing in the cache fits.
+pub(super) const COMPILING: [&str; 9] = [
+    "NVRTC",
+    "nvrtc::Compile",
+    "Nvrtc::Compile",
+    "KernelExecutor::compile",
+    "FusionKernelRuntime::compile",
+    "torch/_dynamo/convert_frame.py(",
+    "torch/_inductor/compile_fx.py(",
+    "triton/compiler/compiler.py(",
+    "torch/utils/cpp_extension.py(",
 ];
 
 /// NVTX domains in which libraries, not users, name ranges.

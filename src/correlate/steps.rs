@@ -1,17 +1,20 @@
-//! Numbered steps and declared warm-up. Steps are never guessed: a program that does not number its
-//! steps has none.
+//! The steps of a run and declared warm-up. Numbered ranges are taken first; without them, steps are
+//! recognized from other evidence, which the report names.
 
 use rustc_hash::FxHashMap;
 
-use super::model::{Link, Step, StepId};
+use super::model::{Link, Step, StepId, StepOrigin, StepSource};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
 use super::range_syntax::StepFamily;
-use crate::profile::{ProcessId, Profile, RangeKind, Span, ThreadId};
+use super::step_sources::{self, Recognized};
+use crate::profile::{CallId, ProcessId, Profile, RangeKind, Span, ThreadId};
 
 /// The steps of a run, and when each process was in which step.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     pub steps: Vec<Step>,
+    /// What they were recognized by; `None` without steps.
+    pub origin: Option<StepOrigin>,
     /// Host time of declared warm-up: in time order, without overlap.
     pub warmup: Vec<Span>,
     /// Per process: spans that do not overlap, in time order.
@@ -26,8 +29,18 @@ struct NumberedRange {
     number: u64,
 }
 
+impl NumberedRange {
+    fn step(&self) -> (u64, Span) {
+        (self.number, self.span)
+    }
+}
+
 impl Steps {
-    pub(crate) fn read(profile: &Profile, texts: &RangeInfos) -> Steps {
+    pub(crate) fn read(
+        profile: &Profile,
+        texts: &RangeInfos,
+        launches: &[Option<CallId>],
+    ) -> Steps {
         let mut numbered: Vec<Vec<NumberedRange>> = vec![Vec::new(); profile.processes.len()];
         let mut warmup = Vec::new();
         let speaks = |m: &RangeInfo| matches!(m.what, RangeClass::Step { .. } | RangeClass::Warmup);
@@ -53,12 +66,40 @@ impl Steps {
             warmup: joined(warmup),
             ..Steps::default()
         };
+        let numbered: Vec<Vec<NumberedRange>> = numbered.into_iter().map(one_series).collect();
+        let series = match numbered.iter().flatten().next() {
+            Some(first) => {
+                steps.origin = Some(StepOrigin {
+                    source: StepSource::Numbered,
+                    text: first.family.text().to_owned(),
+                });
+                numbered
+                    .iter()
+                    .map(|l| l.iter().map(NumberedRange::step).collect())
+                    .collect()
+            }
+            None => steps.recognize(step_sources::recognize(profile, texts, launches)),
+        };
         let mut shared = FxHashMap::default();
-        for list in numbered {
-            steps.add_process(one_series(list), &mut shared);
+        for list in series {
+            steps.add_process(list, &mut shared);
         }
         steps.in_time_order();
         steps
+    }
+
+    /// Numbers the steps of each process, and remembers what they were recognized by.
+    fn recognize(&mut self, found: Vec<Option<Recognized>>) -> Vec<Vec<(u64, Span)>> {
+        let first = found.iter().flatten().next();
+        self.origin = first.map(|found| StepOrigin {
+            source: found.source,
+            text: found.text.clone(),
+        });
+        let numbered = |found: Recognized| (0..).zip(found.spans).collect();
+        let series = found.into_iter();
+        series
+            .map(|f| f.map(numbered).unwrap_or_default())
+            .collect()
     }
 
     /// The step a process was in at a time.
@@ -80,39 +121,33 @@ impl Steps {
 
     /// Adds one process's steps. Ranks run the same step at about the same time: the n-th step of a
     /// number is the same step as another process's n-th of that number if both overlap in time.
-    fn add_process(
-        &mut self,
-        series: Vec<NumberedRange>,
-        shared: &mut FxHashMap<(u64, u32), usize>,
-    ) {
+    fn add_process(&mut self, series: Vec<(u64, Span)>, shared: &mut FxHashMap<(u64, u32), usize>) {
         let mut spans = Vec::with_capacity(series.len());
         let mut seen: FxHashMap<u64, u32> = FxHashMap::default();
-        for step in series {
-            let count = seen.entry(step.number).or_default();
+        for (number, span) in series {
+            let count = seen.entry(number).or_default();
             *count += 1;
-            let known = shared.get(&(step.number, *count)).copied();
+            let known = shared.get(&(number, *count)).copied();
             let same = known.and_then(|at| Some((at, self.steps.get_mut(at)?)));
             let at = match same {
-                Some((at, same))
-                    if same.span.start < step.span.end && step.span.start < same.span.end =>
-                {
-                    same.span.start = same.span.start.min(step.span.start);
-                    same.span.end = same.span.end.max(step.span.end);
+                Some((at, same)) if same.span.start < span.end && span.start < same.span.end => {
+                    same.span.start = same.span.start.min(span.start);
+                    same.span.end = same.span.end.max(span.end);
                     at
                 }
                 _ => {
-                    let warmup = self.is_warmup(step.span.start);
+                    let warmup = self.is_warmup(span.start);
                     self.steps.push(Step {
-                        number: step.number,
-                        span: step.span,
+                        number,
+                        span,
                         gpu: None,
                         warmup,
                     });
-                    shared.insert((step.number, *count), self.steps.len() - 1);
+                    shared.insert((number, *count), self.steps.len() - 1);
                     self.steps.len() - 1
                 }
             };
-            spans.push((step.span, StepId::new(at)));
+            spans.push((span, StepId::new(at)));
         }
         self.by_process.push(spans);
     }

@@ -4,13 +4,15 @@
 //! precision and the unit (Tensor Cores or CUDA cores) come from the kernel names ([`kernel_name`]).
 //! The [`roofline`] combines them into ideal and reachable times.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use crate::base::DType;
-use crate::correlate::{Run, Vocabulary};
+use crate::correlate::{OpCallId, Run, SiteId, Vocabulary};
 use crate::gpu::Choice;
+use crate::profile::Span;
 
 mod estimate;
 pub mod kernel_name;
@@ -46,6 +48,39 @@ pub struct Costed {
     /// Lower bound of the GPU's compute capability: the highest one named by a kernel that ran
     /// (`sm80_` means 8.0).
     pub proven_cc: Option<(u32, u32)>,
+}
+
+impl Costed {
+    /// Host time of the operator calls in which a library tried algorithms: of each operator call site
+    /// that did, the calls with more kernels than the others.
+    pub fn algorithm_searches(&self) -> Vec<Span> {
+        let run = &self.run;
+        let mut kernels: BTreeMap<(SiteId, OpCallId), u32> = BTreeMap::new();
+        for link in &run.links {
+            let searched = |site: &SiteId| {
+                let cost = self.sites.get(site.idx());
+                cost.is_some_and(|cost| cost.autotuning)
+            };
+            if let (Some(site), Some(call)) = (link.site.filter(searched), link.op) {
+                *kernels.entry((site, call)).or_default() += 1;
+            }
+        }
+        let mut fewest: BTreeMap<SiteId, (u32, u32)> = BTreeMap::new();
+        for ((site, _), count) in &kernels {
+            let (least, most) = fewest.entry(*site).or_insert((*count, *count));
+            *least = (*least).min(*count);
+            *most = (*most).max(*count);
+        }
+        let searches = kernels.iter().filter(|((site, _), count)| {
+            let bounds = fewest.get(site);
+            bounds.is_some_and(|(least, most)| least == most || *count > least)
+        });
+        let spans = searches.filter_map(|((_, call), _)| {
+            let call = run.op_calls.get(call.idx())?;
+            Some(run.profile.ranges.get(call.range.idx())?.span)
+        });
+        spans.collect()
+    }
 }
 
 /// The work of one site and the time it should take. FLOPs, bytes and times are sums over all calls

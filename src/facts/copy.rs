@@ -55,7 +55,9 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     let mut groups: BTreeMap<(CopyKind, MemoryKind, MemoryKind, bool), CopyGroup> = BTreeMap::new();
     // Overlapping copies are exposed once: the earlier one has the time.
     let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
-    let mut order: Vec<&MemoryCopy> = run.profile.copies.iter().collect();
+    let copies = run.profile.copies.iter().zip(&run.window.copies);
+    let analysed = copies.filter(|(_, analysed)| **analysed);
+    let mut order: Vec<&MemoryCopy> = analysed.map(|(copy, _)| copy).collect();
     order.sort_by_key(|copy| (copy.span.start, copy.span.end));
     for copy in order {
         let window = windows.get(copy.device.idx()).unwrap_or(&window);

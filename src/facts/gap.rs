@@ -68,7 +68,8 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
         let mut lengths: Vec<(Key, Lengths)> = Vec::new();
         // Most gaps are of the same group as the one before.
         let mut last: Option<(Key, usize)> = None;
-        for (at, gap) in device.gaps.iter().enumerate() {
+        let reliable = device.gaps.iter().enumerate();
+        for (at, gap) in reliable.filter(|(_, gap)| gap.reliable_ns > 0) {
             let around = gap.call.and_then(|id| ops.get(&id));
             let op = match gap.cause {
                 GapCause::HostBusy => around.or_else(|| elsewhere.get(&(row, at))),
@@ -86,9 +87,9 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
             let Some((_, lengths)) = lengths.get_mut(row) else {
                 continue;
             };
-            lengths.gaps.push(gap.span.ns());
+            lengths.gaps.push(gap.reliable_ns);
             if let Some(call) = gap.call.and_then(|id| run.profile.calls.get(id.idx())) {
-                *lengths.blamed.entry(call.name).or_default() += gap.span.ns();
+                *lengths.blamed.entry(call.name).or_default() += gap.reliable_ns;
             }
         }
         let mut by_cause: BTreeMap<GapCause, BTreeMap<Option<StrId>, Lengths>> = BTreeMap::new();
@@ -102,7 +103,7 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
             .map_or(0, |d| d.ordinal);
         for (cause, by_op) in by_cause {
             for (op, lengths) in bounded(by_op) {
-                groups.push(group(ordinal, cause, op, lengths, device.span.ns()));
+                groups.push(group(ordinal, cause, op, lengths, device.analysed_ns()));
             }
         }
     }
@@ -227,16 +228,22 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "CUDA ordinal of the idle device",
         |g| Answer::int(u64::from(g.group.ordinal))
     ),
-    fact!("gap.count", Int, "", &[], NOTHING, "Idle intervals", |g| {
-        Answer::int(g.group.count)
-    }),
+    fact!(
+        "gap.count",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Idle intervals that recording overhead cannot explain",
+        |g| { Answer::int(g.group.count) }
+    ),
     fact!(
         "gap.time_ns",
         Double,
         "ns",
         &[],
         NOTHING,
-        "Idle time, summed",
+        "Idle time that recording overhead cannot explain, summed",
         |g| Answer::double(g.group.time_ns)
     ),
     fact!(

@@ -52,7 +52,13 @@ impl Host {
     }
 
     fn sets(&mut self, run: &Run, window: Span) {
-        let inside = || (run.profile.sets.iter()).filter(|set| overlaps(set.span, window));
+        let sets = || run.profile.sets.iter().zip(&run.window.sets);
+        let analysed = move || sets().filter(|(_, analysed)| **analysed);
+        let inside = || {
+            analysed()
+                .map(|(s, _)| s)
+                .filter(|s| overlaps(s.span, window))
+        };
         for set in inside() {
             self.sets += 1;
             self.set_ns += set.span.ns() as f64;
@@ -137,7 +143,9 @@ struct Size {
 /// A trip is a copy to the host that the next copy of the same size to the device answers. A size
 /// counts when most of its copies in both directions are part of one: equal sizes happen.
 fn trips(run: &Run, window: Span) -> Trips {
-    let mut order: Vec<_> = (run.profile.copies.iter())
+    let copies = run.profile.copies.iter().zip(&run.window.copies);
+    let mut order: Vec<_> = (copies.filter(|(_, analysed)| **analysed))
+        .map(|(copy, _)| copy)
         .filter(|c| c.bytes >= TRIP_BYTES && overlaps(c.span, window))
         .filter(|c| matches!(c.kind, CopyKind::HtoD | CopyKind::DtoH))
         .collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
 use crate::base::DType;
-use crate::correlate::{Direction, GapCause, Run, Site, SiteId, StepTime, WithoutOperator};
+use crate::correlate::{Direction, Exclusion, Run, Site, SiteId, StepTime, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Bound, Costed, Family};
 use crate::profile::ApiClass;
@@ -389,14 +389,8 @@ const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         TRUSTED_IDLE,
-        "The idle share, absent where markers or stacks stretched the host",
-        |t| {
-            if t.costed.run.unreliable_idle.is_some() {
-                Answer::Absent
-            } else {
-                Answer::share(t.totals.idle_ns, t.totals.window_ns)
-            }
-        }
+        "Share of the window in which the GPU did nothing and that recording overhead (markers, stacks) cannot explain",
+        |t| Answer::share(t.totals.reliable_idle_ns, t.totals.window_ns)
     ),
     fact!(
         "run.idle_unreliable",
@@ -404,7 +398,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         NOTHING,
-        "Markers, stacks or blocking launches stretched the host, so idle is not evidence",
+        "Markers, stacks or blocking launches may explain more than a fifth of the idle time",
         |t| Answer::flag(t.costed.run.unreliable_idle.is_some())
     ),
     fact!(
@@ -814,7 +808,19 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Idle time inside the window while the host loaded code: first launches of a kernel, first calls of a library",
-        |t| Answer::double(loading_ns(&t.costed.run))
+        |t| Answer::double(t.costed.run.window.setup.loading_ns as f64)
+    ),
+    fact!(
+        "run.algorithm_search_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the kernel time of the capture, without declared warm-up, in which a library tried algorithms",
+        |t| Answer::share(
+            search_ns(t.costed),
+            search_ns(t.costed) + t.totals.kernel_ns
+        )
     ),
     fact!(
         "run.first_launch_ns",
@@ -827,12 +833,11 @@ const ENTRIES: &[Entry<Runs>] = &[
     ),
 ];
 
-/// Time during which devices waited for code to be loaded, summed.
-fn loading_ns(run: &Run) -> f64 {
-    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
-    gaps.filter(|gap| gap.cause == GapCause::ModuleLoad)
-        .map(|gap| gap.span.ns() as f64)
-        .sum()
+/// Kernel time in which libraries tried algorithms, in ns: what was excluded for it.
+fn search_ns(costed: &Costed) -> f64 {
+    let excluded = costed.run.window.setup.excluded.iter();
+    let searches = excluded.filter(|work| work.why == Exclusion::AlgorithmSearch);
+    searches.map(|work| work.kernel_ns as f64).sum()
 }
 
 #[cfg(test)]

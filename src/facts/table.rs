@@ -535,20 +535,31 @@ fn totals(run: &Run) -> Totals {
         devices.iter().map(|d| field(d) as f64).sum()
     };
     let busy = sum(|d| d.busy_ns);
-    let window = sum(|d| d.span.ns());
-    let busy_share = if window > 0.0 { busy / window } else { 0.0 };
+    let window = sum(crate::correlate::DeviceTimeline::analysed_ns);
+    let reliable_idle = sum(crate::correlate::DeviceTimeline::reliable_idle_ns);
     Totals {
         gpu_busy_ns: busy,
         kernel_ns: run.sites.iter().map(|s| s.time_ns as f64).sum::<f64>() + sum(|d| d.graph_ns),
         window_ns: window,
         idle_ns: window - busy,
+        reliable_idle_ns: reliable_idle,
         copy_ns: sum(|d| d.exposed_copy_ns),
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
-        step_weight: run
-            .unreliable_idle
-            .is_none()
-            .then(|| ((busy_share - 0.5) / 0.4).clamp(0.0, 1.0)),
+        step_weight: step_weight(busy, window, reliable_idle),
     }
+}
+
+/// How far a faster kernel shortens a step: not at all where the GPU is busy half of the time or less, fully
+/// from 90 % on. `None` where recording overhead leaves open which.
+fn step_weight(busy: f64, window: f64, reliable_idle: f64) -> Option<f64> {
+    /// Largest difference between the weights with and without the unreliable idle time.
+    const SAME: f64 = 0.25;
+    let weight = |window: f64| {
+        let busy_share = if window > 0.0 { busy / window } else { 0.0 };
+        ((busy_share - 0.5) / 0.4).clamp(0.0, 1.0)
+    };
+    let (least, most) = (weight(window), weight(busy + reliable_idle));
+    (most - least <= SAME).then_some(least)
 }
 
 /// Sums per pattern; the last row is for sites without a layer.

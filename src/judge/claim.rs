@@ -210,7 +210,7 @@ impl<'a> Claims<'a> {
             }
             SavingKind::Gpu => self.claim_sites(matched, wanted, before),
             SavingKind::Idle => {
-                let left = self.totals.idle_ns - self.idle;
+                let left = self.totals.reliable_idle_ns - self.idle;
                 let taken =
                     self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
                 self.idle += taken;

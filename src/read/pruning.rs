@@ -3,7 +3,7 @@
 //! More than half of the ranges of a large file enclose no GPU work and name nothing that is reported.
 //! [`crate::correlate`] decides which; a reader only passes its rows on.
 
-use crate::profile::{HostRange, ProcessId, Profile, SerialNumber, Strings, ThreadId};
+use crate::profile::{HostRange, ProcessId, Profile, SerialNumber, StartCounts, Strings, ThreadId};
 
 /// Decides which ranges of a profile are needed.
 pub trait Pruning: Sync {
@@ -51,11 +51,28 @@ pub struct Part<'a> {
 pub struct RemovedRanges {
     /// Number of ranges that are not needed.
     pub dropped: u64,
+    /// How many of them started when: thread, by its number in the part, slice of
+    /// [`StartCounts::slice`], starts.
+    pub dropped_starts: Vec<(ThreadId, i64, u32)>,
     /// Ranges that are needed if a backward node has their sequence number, in order of start.
     pub deferred: Vec<HostRange>,
     /// Thread, by its number in the part, and sequence number of every range that may be a backward
     /// node.
     pub nodes: Vec<(ThreadId, SerialNumber)>,
+}
+
+impl RemovedRanges {
+    /// Counts a range that is not needed.
+    pub fn drop(&mut self, range: &HostRange) {
+        self.dropped += 1;
+        let slice = StartCounts::slice(range.span.start);
+        match self.dropped_starts.last_mut() {
+            Some((thread, last, starts)) if (*thread, *last) == (range.thread, slice) => {
+                *starts = starts.saturating_add(1);
+            }
+            _ => self.dropped_starts.push((range.thread, slice, 1)),
+        }
+    }
 }
 
 /// Ranges of a whole file that are needed if a backward node has their sequence number.

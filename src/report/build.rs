@@ -5,12 +5,12 @@ use indexmap::IndexMap;
 
 use super::{
     CallUnit, Ceiling, CostUnknown, FindingPlace, FindingReport, GpuUsed, Method, Options, Report,
-    SCHEMA_VERSION, SavingReport, SkippedRules, Summary, TotalSaving, Unattributed, UserCosted,
-    evidence, layers, narrative, sites, timeline,
+    SCHEMA_VERSION, SavingReport, SkippedRules, StepsFrom, Summary, TotalSaving, Unattributed,
+    UserCosted, evidence, layers, narrative, sites, timeline,
 };
 use crate::base::DType;
 use crate::base::text;
-use crate::correlate::{Run, Site, StepTime, WithoutOperator};
+use crate::correlate::{DeviceTimeline, Run, Site, StepTime, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::{Member, exposed_comm_per_step, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
@@ -74,7 +74,7 @@ impl Report {
             sites_omitted,
             timeline,
             already_fast: layers::already_fast(costed, verdict),
-            setup: costed.run.window.setup,
+            setup: costed.run.window.setup.clone(),
             skipped: skipped(verdict, costed),
             unattributed: unattributed(&costed.run),
             cost_unknown: cost_unknown(costed),
@@ -153,7 +153,7 @@ fn summary(costed: &Costed) -> Summary {
     numbers.dedup();
     let step = StepTime::of(&run.steps).map(|time| single_step(run, time));
     let exposed_comm_ns = sum(devices.iter().map(|d| d.exposed_comm_ns));
-    let device_window_ns = sum(devices.iter().map(|d| d.span.ns()));
+    let device_window_ns = sum(devices.iter().map(DeviceTimeline::analysed_ns));
     let busy_ns = sum(devices.iter().map(|d| d.busy_ns));
     let (cost_known_ns, best_ideal_ns) = priced(run.sites.iter().zip(&costed.sites));
     Summary {
@@ -165,7 +165,7 @@ fn summary(costed: &Costed) -> Summary {
         exposed_comm_per_step_ns: step
             .filter(|_| exposed_comm_ns > 0)
             .and_then(|_| exposed_comm_per_step(run)),
-        window_ns: run.window.span.map_or(0, crate::profile::Span::ns),
+        window_ns: window_ns(run),
         device_window_ns,
         busy_ns,
         busy_share: share(busy_ns as f64, device_window_ns as f64),
@@ -184,6 +184,11 @@ fn summary(costed: &Costed) -> Summary {
         best_ideal_ns,
         slowdown: best_ideal_ns.map(|ideal| cost_known_ns / ideal),
         idle_unreliable: run.unreliable_idle.as_deref().map(sentence),
+        reliable_idle_ns: sum(devices.iter().map(DeviceTimeline::reliable_idle_ns)),
+        steps_from: run.step_origin.as_ref().map(|origin| StepsFrom {
+            source: origin.source,
+            text: label(&origin.text),
+        }),
     }
 }
 
@@ -201,6 +206,14 @@ fn single_step(run: &Run, time: StepTime) -> StepTime {
         gpu_ns: (time.gpu_ns).or(gpu_ns.filter(|gpu| *gpu > AHEAD * time.host_ns)),
         ..time
     }
+}
+
+/// Length of the window without what no device analysed, in ns.
+fn window_ns(run: &Run) -> i64 {
+    let excluded = |d: &DeviceTimeline| d.span.ns() - d.analysed_ns();
+    let nowhere = run.timeline.devices.iter().map(excluded).min();
+    let whole = run.window.span.map_or(0, crate::profile::Span::ns);
+    whole - nowhere.unwrap_or(0)
 }
 
 fn judged_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::correlate::SetUp;
+use crate::correlate::{SetUp, StepSource};
 use crate::judge::{Confidence, Fault, SavingKind, Severity};
 
 mod build;
@@ -193,8 +193,22 @@ pub struct Summary {
     pub best_ideal_ns: Option<f64>,
     /// `cost_known_ns / best_ideal_ns`.
     pub slowdown: Option<f64>,
-    /// Why idle time is unreliable in this capture; `null` when it is reliable.
+    /// Why more than a fifth of the idle time is unreliable in this capture; `null` when it is not.
     pub idle_unreliable: Option<String>,
+    /// Idle time that recording overhead cannot explain, in ns, summed over devices.
+    pub reliable_idle_ns: i64,
+    /// What the analysed window is: the evidence for its steps; `null` when nothing shows steps.
+    pub steps_from: Option<StepsFrom>,
+}
+
+/// What the steps were recognized by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StepsFrom {
+    /// The kind of evidence.
+    pub source: StepSource,
+    /// The text of the ranges; empty where kernels show the steps.
+    pub text: String,
 }
 
 /// One finding.

@@ -1,9 +1,11 @@
 //! Sentences of a report that depend on its data. They are plain text: each format escapes them.
 
-use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, Summary, TotalSaving};
+use super::{
+    FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepsFrom, Summary, TotalSaving,
+};
 use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, times};
-use crate::correlate::WithoutOperator;
+use crate::correlate::{StepSource, WithoutOperator};
 use crate::judge::SavingKind;
 use crate::profile::Format;
 
@@ -28,8 +30,11 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
     sentences.extend(thin(s));
     if let Some(why) = &s.idle_unreliable {
         let why = why.trim().trim_end_matches('.');
+        let idle = s.device_window_ns.saturating_sub(s.busy_ns);
         sentences.push(format!(
-            "Idle time is not judged, and no step time is promised for faster kernels: {why}."
+            "Of {} of idle time only {} is used, and step-time savings may not be estimated: {why}.",
+            ns(idle as f64),
+            ns(s.reliable_idle_ns as f64)
         ));
     }
     sentences
@@ -219,7 +224,12 @@ fn span(s: &Summary) -> String {
         ),
         None => String::new(),
     };
-    let steps = format!("{} of {}{each}{ahead}", counted(s.steps, "step"), ns(step));
+    let from = s.steps_from.as_ref().map(evidence).unwrap_or_default();
+    let steps = format!(
+        "{}{from} of {}{each}{ahead}",
+        counted(s.steps, "step"),
+        ns(step)
+    );
     let filled = step * s.steps as f64 / s.window_ns as f64;
     if filled > LONGER {
         // The host spent the steps on other things, such as compiling or loading.
@@ -228,6 +238,17 @@ fn span(s: &Summary) -> String {
         steps
     } else {
         format!("a window of {window} with {steps}")
+    }
+}
+
+/// What shows the steps, where they are not numbered.
+fn evidence(from: &StepsFrom) -> String {
+    match from.source {
+        StepSource::Numbered => String::new(),
+        StepSource::Optimizer | StepSource::DataLoader | StepSource::RepeatedRange => {
+            format!(" (recognized by `{}`)", from.text)
+        }
+        StepSource::KernelSequence => " (inferred from a repeating sequence of kernels)".to_owned(),
     }
 }
 

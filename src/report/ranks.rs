@@ -230,7 +230,7 @@ fn gpu(run: &Run, devices: &[&DeviceTimeline]) -> Option<String> {
 
 fn times(devices: &[&DeviceTimeline]) -> RankTimes {
     let total = |part: fn(&DeviceTimeline) -> i64| sum(devices.iter().map(|d| part(d)));
-    let window_ns = total(|d| d.span.ns());
+    let window_ns = total(DeviceTimeline::analysed_ns);
     let busy_ns = total(|d| d.busy_ns);
     let kernel_ns = total(|d| d.kernel_ns);
     let exposed_comm_ns = total(|d| d.exposed_comm_ns);

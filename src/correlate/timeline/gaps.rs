@@ -5,13 +5,13 @@
 
 use std::cell::Cell;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::work::{TimelineInputs, WorkItem, WorkKind, is_pageable};
-use crate::correlate::model::{Gap, GapCause, Timeline};
+use crate::correlate::model::{Gap, GapCause};
 use crate::profile::{
-    ApiCall, ApiClass, CallId, CorrelationMap, KernelId, ProcessId, Profile, Span, SyncKind,
-    ThreadId,
+    ApiCall, ApiClass, CallId, CorrelationMap, KernelId, ProcessId, Profile, SerialNumber, Span,
+    StrId, SyncKind, ThreadId,
 };
 
 /// Minimum length of a launch that loads code. An ordinary launch takes microseconds, even on a busy
@@ -19,6 +19,13 @@ use crate::profile::{
 const FIRST_LAUNCH_NS: i64 = 10_000_000;
 /// ... and it also stands out this far above the median launch of the capture.
 const FIRST_LAUNCH_RATIO: i64 = 100;
+
+/// Minimum length of a first launch of a kernel, or of the first call of a query, that loads code lazily.
+/// Loading takes milliseconds per module, a launch or a query of loaded code microseconds.
+/// Source: CUDA C++ Programming Guide, "Lazy loading".
+const LAZY_LOAD_NS: i64 = 1_000_000;
+/// ... and a launch also stands out this far above the median launch of the capture.
+const LAZY_LOAD_RATIO: i64 = 20;
 
 /// Allocating or freeing device memory takes micro- to milliseconds, other calls less. One that takes
 /// this long while the GPU has nothing to do sets something up: the driver's context, a library.
@@ -107,21 +114,21 @@ impl Intervals {
         (sum, call)
     }
 
-    /// The call that fills most of the gap, if this does. What came after `until`, the end of the
-    /// launch that ended the gap, did not delay it.
-    fn fills(&self, gap: Span, until: i64) -> Option<Option<CallId>> {
+    /// The call that fills most of the gap, if this does, and for how long. What came after `until`, the
+    /// end of the launch that ended the gap, did not delay it.
+    fn fills(&self, gap: Span, until: i64) -> Option<(Option<CallId>, i64)> {
         let (ns, call) = self.overlap(Span {
             start: gap.start,
             end: gap.end.min(until),
         });
-        (ns > gap.ns() / 2).then_some(call)
+        (ns > gap.ns() / 2).then_some((call, ns))
     }
 
-    /// The last one that had ended by `launch`, if it ended inside the gap.
-    fn released(&self, gap: Span, launch: i64) -> Option<Option<CallId>> {
+    /// The last one that had ended by `launch` and when, if it ended inside the gap.
+    fn released(&self, gap: Span, launch: i64) -> Option<(Option<CallId>, i64)> {
         let ended = self.ended_by(launch);
         let (span, call) = self.spans.get(ended.checked_sub(1)?)?;
-        (gap.start <= span.end && span.end <= gap.end).then_some(*call)
+        (gap.start <= span.end && span.end <= gap.end).then_some((*call, span.end))
     }
 }
 
@@ -129,6 +136,7 @@ impl Intervals {
 #[derive(Debug, Default)]
 struct ThreadActivity {
     loading: Intervals,
+    compiling: Intervals,
     syncs: Intervals,
     copies: Intervals,
     allocations: Intervals,
@@ -159,17 +167,15 @@ pub(super) struct HostActivity<'a> {
 impl<'a> HostActivity<'a> {
     pub(super) fn of(profile: &'a Profile, hints: &TimelineInputs<'a>) -> HostActivity<'a> {
         let calls = calls_behind(profile);
-        let slow = slow_launches(profile);
-        let mut kinds: [Collected; 6] = Default::default();
+        let slow = slow_launches(profile, hints.launches);
+        let mut kinds: [Collected; 7] = Default::default();
         collect_calls(profile, &calls, &slow, &mut kinds);
-        let [loading, syncs, ..] = &mut kinds;
-        for range in hints
-            .data_loading
-            .iter()
-            .filter_map(|r| profile.ranges.get(r.idx()))
-        {
-            let rows = loading.entry(range.thread).or_default();
-            rows.push((range.span, None));
+        let [loading, compiling, syncs, ..] = &mut kinds;
+        for (ranges, rows) in [(hints.data_loading, loading), (hints.compiling, compiling)] {
+            for range in ranges.iter().filter_map(|r| profile.ranges.get(r.idx())) {
+                let rows = rows.entry(range.thread).or_default();
+                rows.push((range.span, None));
+            }
         }
         let loose = collect_syncs(profile, &calls, syncs);
         HostActivity {
@@ -186,29 +192,59 @@ impl<'a> HostActivity<'a> {
         }
     }
 
-    /// The gap that `ended_by` ended.
+    /// The gap that `ended_by` ended. What a call or a range explains of it is reliable.
     pub(super) fn gap(&self, span: Span, ended_by: &WorkItem) -> Gap {
-        let (cause, call) = self.blame(span, ended_by);
+        let (process, launch) = self.launch(ended_by);
+        let launch = launch.and_then(|id| self.profile.calls.get(id.idx()));
+        let (cause, call, explained_ns) = self.blame(span, process, launch);
+        let launch = launch.map(|call| (call.thread, call.span.start));
         let kernel = matches!(ended_by.kind, WorkKind::Kernel | WorkKind::Communication);
         Gap {
             span,
             cause,
+            reliable_ns: explained_ns,
             next: kernel.then_some(KernelId(ended_by.row)),
             call,
+            ended_by: launch,
         }
     }
 
-    /// The cause of a gap that `ended_by` ended, and the responsible call.
-    fn blame(&self, gap: Span, ended_by: &WorkItem) -> (GapCause, Option<CallId>) {
-        let (process, launch) = self.launch(ended_by);
-        if self.overhead(gap, process) > gap.ns() / 2 {
-            return (GapCause::ProfilerOverhead, None);
+    /// The gap between the last work and the end of the last step: nothing was launched any more.
+    pub(super) fn last_gap(&self, span: Span) -> Gap {
+        Gap {
+            span,
+            cause: host_cause(span.ns()),
+            reliable_ns: 0,
+            next: None,
+            call: None,
+            ended_by: None,
         }
-        let Some(id) = launch else {
-            return (GapCause::Unknown, None);
-        };
-        let Some(call) = self.profile.calls.get(id.idx()) else {
-            return (GapCause::Unknown, None);
+    }
+
+    /// The call that started GPU work other than a kernel.
+    pub(super) fn call(
+        &self,
+        process: ProcessId,
+        correlation: Option<SerialNumber>,
+    ) -> Option<&ApiCall> {
+        let id = self.calls.get(process, correlation)?;
+        self.profile.calls.get(id.idx())
+    }
+
+    /// The cause of a gap that work of a process ended, the responsible call, and how much of the gap
+    /// that explains. `launch` started the work.
+    fn blame(
+        &self,
+        gap: Span,
+        process: Option<ProcessId>,
+        launch: Option<&ApiCall>,
+    ) -> (GapCause, Option<CallId>, i64) {
+        let overhead = self.overhead(gap, process);
+        if overhead > gap.ns() / 2 {
+            return (GapCause::ProfilerOverhead, None, overhead);
+        }
+        let Some(call) = launch else {
+            return (GapCause::Unknown, None, 0);
         };
         if let Some(found) = self
             .threads
@@ -218,16 +254,19 @@ impl<'a> HostActivity<'a> {
             return found;
         }
         let loose = process.and_then(|p| self.syncs.get(&p));
-        if loose.is_some_and(|s| s.released(gap, call.span.start).is_some()) {
-            return (GapCause::AfterSync, None);
+        let waited = loose.and_then(|s| s.released(gap, call.span.start));
+        if let Some((_, end)) = waited
+            && call.span.start.saturating_sub(end) < HOST_BUSY_NS
+        {
+            return (GapCause::AfterSync, None, end.saturating_sub(gap.start));
         }
         let late = call.span.start.saturating_sub(gap.start);
         let cause = match late {
             ..=0 => GapCause::Waiting,
-            1..HOST_BUSY_NS => GapCause::HostLate,
-            _ => GapCause::HostBusy,
+            _ => host_cause(late),
         };
-        (cause, None)
+        let explained = if late <= 0 { gap.ns() } else { 0 };
+        (cause, None, explained)
     }
 
     /// The process of an item and the call that launched it.
@@ -253,6 +292,7 @@ impl<'a> HostActivity<'a> {
                 .graphs
                 .get(row)
                 .map(|g| (g.process, g.correlation)),
+            WorkKind::Excluded => None,
         };
         let call = key.and_then(|(process, id)| self.calls.get(process, id));
         (key.map(|k| k.0), call)
@@ -269,15 +309,13 @@ impl<'a> HostActivity<'a> {
 
     /// The longest launch that loaded code while the device had nothing to do: one blamed for a gap,
     /// or one from before the window began.
-    pub(super) fn longest_first_launch(&self, timeline: &Timeline, window: Option<Span>) -> i64 {
-        let blamed = timeline
-            .devices
+    pub(super) fn longest_first_launch(&self, loading: &[Gap], window: Option<Span>) -> i64 {
+        let blamed = loading
             .iter()
-            .flat_map(|device| &device.gaps)
             .filter(|gap| gap.cause == GapCause::ModuleLoad)
             .filter_map(|gap| gap.call);
         let call = |id: CallId| self.profile.calls.get(id.idx());
-        let slow: rustc_hash::FxHashSet<CallId> = self.slow.iter().copied().collect();
+        let slow: FxHashSet<CallId> = self.slow.iter().copied().collect();
         let early = self.slow.iter().copied().filter(|&id| {
             call(id)
                 .zip(window)
@@ -293,35 +331,46 @@ impl<'a> HostActivity<'a> {
     }
 }
 
-/// What held the launching thread, in the order of [`GapCause`]; but a first launch that fills the gap
-/// is its own explanation, whatever synchronisation came before it.
+/// The cause of idle time in which the host launched nothing for so long.
+fn host_cause(ns: i64) -> GapCause {
+    if ns < HOST_BUSY_NS {
+        GapCause::HostLate
+    } else {
+        GapCause::HostBusy
+    }
+}
+
+/// What held the launching thread, in the order of [`GapCause`], and for how much of the gap; but a
+/// first launch that fills the gap is its own explanation, whatever synchronisation came before it.
+///
+/// A wait explains the idle time only up to the next work of the host: when it ended a millisecond or
+/// more before the next launch, the host did something else meanwhile.
 fn held(
     thread: &ThreadActivity,
     gap: Span,
     launch: &ApiCall,
-) -> Option<(GapCause, Option<CallId>)> {
+) -> Option<(GapCause, Option<CallId>, i64)> {
     let Span {
         start: at,
         end: until,
     } = launch.span;
-    if let Some(call) = thread.loading.fills(gap, until) {
-        return Some((GapCause::DataLoading, call));
-    }
-    if let Some(call) = thread.first_launches.fills(gap, until) {
-        return Some((GapCause::ModuleLoad, call));
-    }
-    if let Some(call) = thread.syncs.released(gap, at) {
-        return Some((GapCause::AfterSync, call));
-    }
-    let copied = thread.copies.released(gap, at);
-    if let Some(call) = copied.or_else(|| thread.copies.fills(gap, until)) {
-        return Some((GapCause::BlockingCopy, call));
-    }
-    if let Some(call) = thread.allocations.fills(gap, until) {
-        return Some((GapCause::Allocation, call));
-    }
-    let call = thread.modules.fills(gap, until)?;
-    Some((GapCause::ModuleLoad, call))
+    let fills = |intervals: &Intervals, cause: GapCause| {
+        let (call, ns) = intervals.fills(gap, until)?;
+        Some((cause, call, ns))
+    };
+    let released = |intervals: &Intervals, cause: GapCause| {
+        let (call, end) = intervals.released(gap, at)?;
+        let explained = end.saturating_sub(gap.start);
+        (at.saturating_sub(end) < HOST_BUSY_NS).then_some((cause, call, explained))
+    };
+    fills(&thread.loading, GapCause::DataLoading)
+        .or_else(|| fills(&thread.first_launches, GapCause::ModuleLoad))
+        .or_else(|| fills(&thread.compiling, GapCause::ModuleLoad))
+        .or_else(|| released(&thread.syncs, GapCause::AfterSync))
+        .or_else(|| released(&thread.copies, GapCause::BlockingCopy))
+        .or_else(|| fills(&thread.copies, GapCause::BlockingCopy))
+        .or_else(|| fills(&thread.allocations, GapCause::Allocation))
+        .or_else(|| fills(&thread.modules, GapCause::ModuleLoad))
 }
 
 /// The calls of all GPU work except kernels.
@@ -333,8 +382,9 @@ fn calls_behind(profile: &Profile) -> CorrelationMap<CallId> {
     CorrelationMap::first_calls(profile, copies.chain(sets).chain(graphs).chain(syncs))
 }
 
-/// Launches and module loads far longer than any launch of code that is already loaded.
-fn slow_launches(profile: &Profile) -> Vec<CallId> {
+/// Launches and module loads far longer than any launch of code that is already loaded, and long first
+/// launches of a kernel.
+fn slow_launches(profile: &Profile, of_kernels: &[Option<CallId>]) -> Vec<CallId> {
     let mut launches: Vec<i64> = profile
         .calls
         .iter()
@@ -348,7 +398,7 @@ fn slow_launches(profile: &Profile) -> Vec<CallId> {
         *launches.select_nth_unstable(middle).1
     };
     let stands_out = FIRST_LAUNCH_NS.max(median.saturating_mul(FIRST_LAUNCH_RATIO));
-    profile
+    let slow = profile
         .calls
         .iter()
         .enumerate()
@@ -357,14 +407,34 @@ fn slow_launches(profile: &Profile) -> Vec<CallId> {
             ApiClass::ModuleLoad => call.span.ns() >= FIRST_LAUNCH_NS,
             _ => false,
         })
-        .map(|(index, _)| CallId::new(index))
-        .collect()
+        .map(|(index, _)| CallId::new(index));
+    let first_stands_out = LAZY_LOAD_NS.max(median.saturating_mul(LAZY_LOAD_RATIO));
+    let mut seen: FxHashSet<(ProcessId, StrId)> = FxHashSet::default();
+    let first = profile.kernels.iter().zip(of_kernels);
+    let first = first.filter(|(kernel, _)| seen.insert((kernel.process, kernel.name)));
+    let first = first.filter_map(|(_, call)| *call).filter(|id| {
+        let call = profile.calls.get(id.idx());
+        call.is_some_and(|call| call.span.ns() >= first_stands_out)
+    });
+    let mut slow: Vec<CallId> = slow.chain(first).collect();
+    slow.sort_unstable();
+    slow.dedup();
+    slow
 }
 
 /// Whether a call took so long that it did more than its name says. Page-locking host memory takes
 /// long by itself, and waiting is waiting.
-fn sets_up(profile: &Profile, call: &ApiCall) -> bool {
-    if call.span.ns() < SETTING_UP_NS {
+fn sets_up(profile: &Profile, call: &ApiCall, seen: &mut FxHashSet<(ThreadId, StrId)>) -> bool {
+    // Most calls are neither of these classes nor long.
+    if !matches!(
+        call.class,
+        ApiClass::Alloc | ApiClass::Free | ApiClass::Other
+    ) {
+        return false;
+    }
+    let first = call.class == ApiClass::Other && seen.insert((call.thread, call.name));
+    let least = if first { LAZY_LOAD_NS } else { SETTING_UP_NS };
+    if call.span.ns() < least {
         return false;
     }
     let name = profile.text(call.name);
@@ -376,17 +446,18 @@ fn sets_up(profile: &Profile, call: &ApiCall) -> bool {
     }
 }
 
-/// Sorts the calls that block a thread into `[loading, syncs, copies, allocations, modules, first]`.
+/// Sorts the calls that block a thread into `[loading, compiling, syncs, copies, allocations, modules, first]`.
 fn collect_calls(
     profile: &Profile,
     calls: &CorrelationMap<CallId>,
     slow: &[CallId],
-    kinds: &mut [Collected; 6],
+    kinds: &mut [Collected; 7],
 ) {
-    let [_, syncs, copies, allocations, modules, first] = kinds;
+    let [_, _, syncs, copies, allocations, modules, first] = kinds;
+    let mut seen = FxHashSet::default();
     for (index, call) in profile.calls.iter().enumerate() {
         let rows = match call.class {
-            _ if sets_up(profile, call) => &mut *first,
+            _ if sets_up(profile, call, &mut seen) => &mut *first,
             ApiClass::Sync => &mut *syncs,
             ApiClass::CopySync => &mut *copies,
             ApiClass::Alloc | ApiClass::Free => &mut *allocations,
@@ -441,11 +512,12 @@ fn collect_syncs(
     loose
 }
 
-fn threads(profile: &Profile, kinds: [Collected; 6]) -> Vec<ThreadActivity> {
+fn threads(profile: &Profile, kinds: [Collected; 7]) -> Vec<ThreadActivity> {
     let mut threads: Vec<ThreadActivity> = Vec::new();
     threads.resize_with(profile.threads.len(), ThreadActivity::default);
-    let fields: [fn(&mut ThreadActivity) -> &mut Intervals; 6] = [
+    let fields: [fn(&mut ThreadActivity) -> &mut Intervals; 7] = [
         |t| &mut t.loading,
+        |t| &mut t.compiling,
         |t| &mut t.syncs,
         |t| &mut t.copies,
         |t| &mut t.allocations,

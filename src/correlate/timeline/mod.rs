@@ -5,12 +5,14 @@
 //! length of a union of intervals, so work on several streams or of several processes counts once.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::FxHashMap;
 
-use super::model::{DeviceTimeline, SetUp, Timeline, Window};
-use crate::profile::{DeviceId, ProcessId, Profile, Span};
+use super::model::{
+    DeviceTimeline, ExcludedTime, ExcludedWork, Exclusion, Gap, GapCause, SetUp, Timeline, Window,
+};
+use crate::profile::{CallId, DeviceId, ProcessId, Profile, SerialNumber, Span};
 
 mod gaps;
 mod work;
@@ -42,81 +44,195 @@ pub(crate) fn times(
     is_communication: &dyn Fn(&str) -> bool,
 ) -> DeviceTimes {
     let inside = inside(profile, hints);
-    let first = FirstWork::of(profile, |_| true);
-    let judged = FirstWork::of(profile, |kernel| {
-        inside.get(kernel).copied().unwrap_or_default()
-    });
-    let mut window = Window {
-        span: None,
-        setup: set_up(profile, &first, &inside),
-    };
-    let mut exposed = vec![0; profile.kernels.len()];
-    let mut timeline = Timeline::default();
     let host = gaps::HostActivity::of(profile, hints);
-    let work = work_by_device(profile, &judged, is_communication);
+    let window = Window {
+        copies: counted(
+            profile
+                .copies
+                .iter()
+                .map(|c| (c.process, c.correlation, c.span)),
+            hints,
+            &host,
+        ),
+        sets: counted(
+            profile
+                .sets
+                .iter()
+                .map(|s| (s.process, s.correlation, s.span)),
+            hints,
+            &host,
+        ),
+        excluded: hints.excluded.to_vec(),
+        ..Window::default()
+    };
+    let graphs: Vec<bool> = counted(
+        profile
+            .graphs
+            .iter()
+            .map(|g| (g.process, g.correlation, g.span)),
+        hints,
+        &host,
+    );
+    let begins = WindowStart {
+        steps: hints.steps,
+        work: FirstWork::of(profile, |kernel| {
+            inside.get(kernel).copied().unwrap_or_default()
+        }),
+    };
+    let mut times = DeviceTimes {
+        timeline: Timeline::default(),
+        window,
+        exposed: vec![0; profile.kernels.len()],
+        inside,
+    };
+    let work = WorkTables {
+        profile,
+        inside: &times.inside,
+        copies: &times.window.copies,
+        sets: &times.window.sets,
+        graphs: &graphs,
+    };
+    let work = work.by_device(hints, &begins, is_communication);
+    let mut loading: Vec<Gap> = Vec::new();
     for (index, items) in work.into_iter().enumerate() {
-        let Some(device) = sweep(DeviceId::new(index), &items, &host, &mut exposed) else {
+        let device = DeviceId::new(index);
+        let bounds = begins.steps_on(device, profile);
+        let Some(swept) = sweep(device, &items, bounds, &host, &mut times.exposed) else {
             continue;
         };
-        let span = device.span;
-        window.span = Some(window.span.map_or(span, |w| Span {
+        let span = swept.timeline.span;
+        times.window.span = Some(times.window.span.map_or(span, |w| Span {
             start: w.start.min(span.start),
             end: w.end.max(span.end),
         }));
-        timeline.devices.push(device);
+        loading.extend(swept.loading);
+        times.timeline.devices.push(swept.timeline);
     }
-    for (time, inside) in exposed.iter_mut().zip(&inside) {
+    for (time, inside) in times.exposed.iter_mut().zip(&times.inside) {
         if !inside {
             *time = 0;
         }
     }
-    window.setup.first_launch_ns = host.longest_first_launch(&timeline, window.span);
-    DeviceTimes {
-        timeline,
-        window,
-        exposed,
-        inside,
-    }
+    let mut setup = set_up(profile, &begins, times.window.span);
+    setup.excluded = excluded_work(profile, hints, &times.inside);
+    let idle = |cause: GapCause| {
+        let gaps = loading.iter().filter(|gap| gap.cause == cause);
+        gaps.fold(0, |sum: i64, gap| sum.saturating_add(gap.span.ns()))
+    };
+    setup.loading_ns = idle(GapCause::ModuleLoad);
+    setup.profiler_ns = idle(GapCause::ProfilerOverhead);
+    setup.first_launch_ns = host.longest_first_launch(&loading, times.window.span);
+    times.window.setup = setup;
+    times
 }
 
-/// Per kernel: whether it was launched outside declared warm-up. A declaration that covers everything
-/// is ignored, because nothing would be left to analyse. The little work before the first warm-up, such
-/// as weight initialisation, is excluded too.
+/// When each kernel was launched; its own start where the launch is not known.
+fn launch_times<'a>(
+    profile: &'a Profile,
+    launches: &'a [Option<CallId>],
+) -> impl Iterator<Item = i64> + 'a {
+    profile.kernels.iter().enumerate().map(|(index, kernel)| {
+        let launch = launches.get(index).copied().flatten();
+        launch
+            .and_then(|call| profile.calls.get(call.idx()))
+            .map_or(kernel.span.start, |call| call.span.start)
+    })
+}
+
+/// Per kernel: whether it was launched in time that is analysed. Exclusions that cover everything are
+/// ignored, because nothing would be left to analyse.
 fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> Vec<bool> {
-    /// Maximum share of the kernel time outside warm-up for work before warm-up to be excluded.
-    const LITTLE: f64 = 0.1;
-    let mut warmup = hints.warmup.to_vec();
-    warmup.sort_unstable();
-    let first = warmup.first().map(|span| span.start);
-    let warm = gaps::Intervals::merged(warmup.into_iter().map(|span| (span, None)).collect());
-    let launched: Vec<i64> = profile
-        .kernels
-        .iter()
-        .enumerate()
-        .map(|(index, kernel)| {
-            let launch = hints.launches.get(index).copied().flatten();
-            launch
-                .and_then(|call| profile.calls.get(call.idx()))
-                .map_or(kernel.span.start, |call| call.span.start)
-        })
-        .collect();
-    let mut inside: Vec<bool> = launched.iter().map(|&at| !warm.contains(at)).collect();
+    if hints.excluded.is_empty() {
+        return vec![true; profile.kernels.len()];
+    }
+    let excluded = excluded_intervals(hints);
+    let launched = launch_times(profile, hints.launches);
+    let inside: Vec<bool> = launched.map(|at| !excluded.contains(at)).collect();
     if profile.graphs.is_empty() && !inside.contains(&true) {
         return vec![true; inside.len()];
     }
-    let early = |at: i64| first.is_some_and(|first| at < first);
-    let (mut before_ns, mut all_ns) = (0_i64, 0_i64);
-    for ((kernel, &at), &counts) in profile.kernels.iter().zip(&launched).zip(&inside) {
-        let ns = if counts { kernel.span.ns() } else { 0 };
-        all_ns = all_ns.saturating_add(ns);
-        before_ns = before_ns.saturating_add(if early(at) { ns } else { 0 });
-    }
-    if before_ns as f64 <= LITTLE * all_ns as f64 {
-        for (counts, &at) in inside.iter_mut().zip(&launched) {
-            *counts &= !early(at);
-        }
-    }
     inside
+}
+
+fn excluded_intervals(hints: &TimelineInputs<'_>) -> gaps::Intervals {
+    let spans = hints.excluded.iter().map(|e| (e.span, None));
+    gaps::Intervals::merged(spans.collect())
+}
+
+/// Per row of GPU work other than kernels: whether it was launched in time that is analysed.
+fn counted(
+    rows: impl Iterator<Item = (ProcessId, Option<SerialNumber>, Span)>,
+    hints: &TimelineInputs<'_>,
+    host: &gaps::HostActivity<'_>,
+) -> Vec<bool> {
+    let excluded = excluded_intervals(hints);
+    rows.map(|(process, correlation, span)| {
+        let call = host.call(process, correlation);
+        let at = call.map_or(span.start, |call| call.span.start);
+        !excluded.contains(at)
+    })
+    .collect()
+}
+
+/// Kernels that are not analysed, by reason. One that several reasons exclude has the first.
+fn excluded_work(
+    profile: &Profile,
+    hints: &TimelineInputs<'_>,
+    inside: &[bool],
+) -> Vec<ExcludedWork> {
+    let mut work: BTreeMap<Exclusion, ExcludedWork> = BTreeMap::new();
+    if hints.excluded.is_empty() {
+        return Vec::new();
+    }
+    let launched = launch_times(profile, hints.launches);
+    for ((kernel, at), inside) in profile.kernels.iter().zip(launched).zip(inside) {
+        if *inside {
+            continue;
+        }
+        let reasons = hints.excluded.iter().filter(|e| e.span.contains(at));
+        let Some(why) = reasons.map(|e| e.why).min() else {
+            continue;
+        };
+        let sum = work.entry(why).or_insert(ExcludedWork {
+            why,
+            kernels: 0,
+            kernel_ns: 0,
+        });
+        sum.kernels += 1;
+        sum.kernel_ns = sum.kernel_ns.saturating_add(kernel.span.ns());
+    }
+    work.into_values().collect()
+}
+
+/// When the analysed time begins on each device: with the first analysed step of a process, without
+/// steps with its first analysed kernel or graph.
+#[derive(Debug)]
+struct WindowStart<'a> {
+    steps: &'a [Option<Span>],
+    work: FirstWork,
+}
+
+impl WindowStart<'_> {
+    fn of(&self, process: ProcessId, device: DeviceId) -> Option<i64> {
+        let step = self.steps.get(process.idx()).copied().flatten();
+        step.map(|span| span.start)
+            .or_else(|| self.work.before(process, device))
+    }
+
+    /// From the first to the last step of the processes that work on a device.
+    fn steps_on(&self, device: DeviceId, profile: &Profile) -> Option<Span> {
+        let spans = self.steps.iter().enumerate().filter_map(|(process, span)| {
+            let process = ProcessId::new(process);
+            let alone = profile.devices.len() == 1;
+            (alone || self.work.here.contains_key(&(process, device)))
+                .then_some(*span)
+                .flatten()
+        });
+        spans.reduce(|all, span| Span {
+            start: all.start.min(span.start),
+            end: all.end.max(span.end),
+        })
+    }
 }
 
 /// When computing began: the first kernel or graph of each process on each device.
@@ -172,23 +288,24 @@ impl FirstWork {
     }
 }
 
-fn set_up(profile: &Profile, first: &FirstWork, inside: &[bool]) -> SetUp {
-    let mut setup = SetUp {
-        warmup_kernels: inside.iter().filter(|i| !**i).count() as u64,
-        ..SetUp::default()
-    };
-    let begins = [
+/// What happened before the window, or before the first kernel of the capture if that is earlier.
+fn set_up(profile: &Profile, begins: &WindowStart<'_>, window: Option<Span>) -> SetUp {
+    let mut setup = SetUp::default();
+    let first_events = [
         profile.kernels.first().map(|k| k.span.start),
         profile.calls.first().map(|c| c.span.start),
         profile.ranges.first().map(|r| r.span.start),
         profile.copies.first().map(|c| c.span.start),
     ];
-    if let (Some(begin), Some(end)) = (begins.into_iter().flatten().min(), first.any) {
-        setup.ns = end.saturating_sub(begin).max(0);
+    if let (Some(begin), Some(window)) = (first_events.into_iter().flatten().min(), window) {
+        setup.ns = window.start.saturating_sub(begin).max(0);
     }
+    let first = FirstWork::of(profile, |_| true);
     let mut spans = Vec::new();
     for copy in &profile.copies {
-        let before = first.before(copy.process, copy.device);
+        let window = begins.of(copy.process, copy.device);
+        let computing = first.before(copy.process, copy.device);
+        let before = [window, computing].into_iter().flatten().min();
         if before.is_some_and(|time| copy.span.end > time) {
             continue;
         }
@@ -201,81 +318,122 @@ fn set_up(profile: &Profile, first: &FirstWork, inside: &[bool]) -> SetUp {
     setup
 }
 
-/// Everything inside the window, per device, kernels first.
-fn work_by_device(
-    profile: &Profile,
-    judged: &FirstWork,
-    is_communication: &dyn Fn(&str) -> bool,
-) -> Vec<Vec<WorkItem>> {
-    let count = profile.devices.len();
-    let all = [
-        profile.kernels.len(),
-        profile.graphs.len(),
-        profile.copies.len(),
-        profile.sets.len(),
-    ];
-    // The amount of work differs slightly between devices.
-    let even = all.iter().sum::<usize>() / count.max(1);
-    let room = even + even / 8;
-    let mut devices: Vec<Vec<WorkItem>> = Vec::new();
-    devices.resize_with(count, || Vec::with_capacity(room));
-    let mut last = vec![None; profile.devices.len()];
-    let mut add = |device: DeviceId, process, span: Span, kind, row: usize| {
-        let (Some(items), Some(last)) = (devices.get_mut(device.idx()), last.get_mut(device.idx()))
-        else {
-            return;
+/// The GPU work of a profile, and which rows are analysed.
+struct WorkTables<'a> {
+    profile: &'a Profile,
+    inside: &'a [bool],
+    copies: &'a [bool],
+    sets: &'a [bool],
+    graphs: &'a [bool],
+}
+
+impl WorkTables<'_> {
+    /// Everything inside the window, per device, kernels first. What is not analysed is in it as
+    /// [`WorkKind::Excluded`], and so is the host time in which it was launched.
+    fn by_device(
+        &self,
+        hints: &TimelineInputs<'_>,
+        begins: &WindowStart<'_>,
+        is_communication: &dyn Fn(&str) -> bool,
+    ) -> Vec<Vec<WorkItem>> {
+        let profile = self.profile;
+        let count = profile.devices.len();
+        let all = [
+            profile.kernels.len(),
+            profile.graphs.len(),
+            profile.copies.len(),
+            profile.sets.len(),
+        ];
+        // The amount of work differs slightly between devices.
+        let even = all.iter().sum::<usize>() / count.max(1);
+        let room = even + even / 8;
+        let mut devices: Vec<Vec<WorkItem>> = Vec::new();
+        devices.resize_with(count, || Vec::with_capacity(room));
+        let mut last = vec![None; profile.devices.len()];
+        let mut add = |device: DeviceId, process, span: Span, kind, row: usize| {
+            let (Some(items), Some(last)) =
+                (devices.get_mut(device.idx()), last.get_mut(device.idx()))
+            else {
+                return;
+            };
+            let begin = match *last {
+                Some((other, begin)) if other == process => begin,
+                _ => begins.of(process, device),
+            };
+            *last = Some((process, begin));
+            let Some(begin) = begin else {
+                return;
+            };
+            // Work that began before the window counts from the start of the window.
+            let span = Span {
+                start: span.start.max(begin),
+                end: span.end.max(span.start),
+            };
+            if span.end >= span.start {
+                let row = u32::try_from(row).unwrap_or(u32::MAX);
+                items.push(WorkItem { span, kind, row });
+            }
         };
-        let begin = match *last {
-            Some((other, begin)) if other == process => begin,
-            _ => judged.before(process, device),
+        let counted = |rows: &[bool], row: usize, kind: WorkKind| match rows.get(row) {
+            Some(false) => WorkKind::Excluded,
+            _ => kind,
         };
-        *last = Some((process, begin));
-        let Some(begin) = begin else {
-            return;
-        };
-        // Work that began before the window counts from the start of the window.
-        let span = Span {
-            start: span.start.max(begin),
-            end: span.end.max(span.start),
-        };
-        if span.end >= span.start {
-            let row = u32::try_from(row).unwrap_or(u32::MAX);
-            items.push(WorkItem { span, kind, row });
+        let mut asked: Vec<Option<bool>> = vec![None; profile.strings.len()];
+        for (row, kernel) in profile.kernels.iter().enumerate() {
+            let ask = || is_communication(profile.text(kernel.name));
+            let communication = match asked.get_mut(kernel.name.idx()) {
+                Some(answer) => *answer.get_or_insert_with(ask),
+                None => ask(),
+            };
+            let kind = if communication {
+                WorkKind::Communication
+            } else {
+                WorkKind::Kernel
+            };
+            let kind = counted(self.inside, row, kind);
+            add(kernel.device, kernel.process, kernel.span, kind, row);
         }
+        for (row, graph) in profile.graphs.iter().enumerate() {
+            let kind = counted(self.graphs, row, WorkKind::Graph);
+            add(graph.device, graph.process, graph.span, kind, row);
+        }
+        for (row, copy) in profile.copies.iter().enumerate() {
+            // A host-to-host copy does not occupy a device.
+            if copy.kind != crate::profile::CopyKind::HtoH {
+                let kind = counted(self.copies, row, WorkKind::Copy);
+                add(copy.device, copy.process, copy.span, kind, row);
+            }
+        }
+        for (row, set) in profile.sets.iter().enumerate() {
+            let kind = counted(self.sets, row, WorkKind::Set);
+            add(set.device, set.process, set.span, kind, row);
+        }
+        for items in &mut devices {
+            exclude_host_time(items, hints.excluded);
+        }
+        devices
+    }
+}
+
+/// Adds the excluded host time that lies between the first and the last analysed work.
+fn exclude_host_time(items: &mut Vec<WorkItem>, excluded: &[ExcludedTime]) {
+    let analysed = items.iter().filter(|i| i.kind != WorkKind::Excluded);
+    let bounds = analysed.fold(None, |bounds: Option<Span>, item| {
+        Some(bounds.map_or(item.span, |b| Span {
+            start: b.start.min(item.span.start),
+            end: b.end.max(item.span.end),
+        }))
+    });
+    let Some(bounds) = bounds else {
+        return;
     };
-    let mut asked: Vec<Option<bool>> = vec![None; profile.strings.len()];
-    for (row, kernel) in profile.kernels.iter().enumerate() {
-        let ask = || is_communication(profile.text(kernel.name));
-        let communication = match asked.get_mut(kernel.name.idx()) {
-            Some(answer) => *answer.get_or_insert_with(ask),
-            None => ask(),
-        };
-        let kind = if communication {
-            WorkKind::Communication
-        } else {
-            WorkKind::Kernel
-        };
-        add(kernel.device, kernel.process, kernel.span, kind, row);
-    }
-    for (row, graph) in profile.graphs.iter().enumerate() {
-        add(
-            graph.device,
-            graph.process,
-            graph.span,
-            WorkKind::Graph,
-            row,
-        );
-    }
-    for (row, copy) in profile.copies.iter().enumerate() {
-        // A host-to-host copy does not occupy a device.
-        if copy.kind != crate::profile::CopyKind::HtoH {
-            add(copy.device, copy.process, copy.span, WorkKind::Copy, row);
-        }
-    }
-    for (row, set) in profile.sets.iter().enumerate() {
-        add(set.device, set.process, set.span, WorkKind::Set, row);
-    }
-    devices
+    let inside = excluded.iter().map(|e| e.span);
+    let inside = inside.filter(|s| s.start > bounds.start && s.end < bounds.end);
+    items.extend(inside.map(|span| WorkItem {
+        span,
+        kind: WorkKind::Excluded,
+        row: u32::MAX,
+    }));
 }
 
 /// How many items of each kind are running.
@@ -286,6 +444,8 @@ struct Running {
     copies: u32,
     sets: u32,
     graphs: u32,
+    /// Of work that is not analysed.
+    excluded: u32,
 }
 
 impl Running {
@@ -296,6 +456,7 @@ impl Running {
             WorkKind::Copy => &mut self.copies,
             WorkKind::Set => &mut self.sets,
             WorkKind::Graph => &mut self.graphs,
+            WorkKind::Excluded => &mut self.excluded,
         };
         *count = if opens {
             count.saturating_add(1)
@@ -304,6 +465,7 @@ impl Running {
         };
     }
 
+    /// How many analysed items run.
     fn total(&self) -> u64 {
         [
             self.kernels,
@@ -415,34 +577,60 @@ impl<'a> Iterator for WorkEdges<'a> {
     }
 }
 
-/// Walks over one device's items in time; adds to `exposed` what each kernel ran alone.
+/// The timeline of one device, and the gaps in it that are not analysed.
+struct Swept {
+    timeline: DeviceTimeline,
+    loading: Vec<Gap>,
+}
+
+/// Walks over one device's items in time; adds to `exposed` what each kernel ran alone. `steps` is the
+/// host time from the first to the last step.
 fn sweep(
     device: DeviceId,
     items: &[WorkItem],
+    steps: Option<Span>,
     host: &gaps::HostActivity<'_>,
     exposed: &mut [i64],
-) -> Option<DeviceTimeline> {
-    let mut span = Span {
-        start: items.iter().map(|i| i.span.start).min()?,
-        end: i64::MIN,
+) -> Option<Swept> {
+    let analysed = || items.iter().filter(|i| i.kind != WorkKind::Excluded);
+    let first = analysed().map(|i| i.span.start).min()?;
+    let last = analysed().map(|i| i.span.end).max()?;
+    let span = Span {
+        start: steps.map_or(first, |steps| steps.start.min(first)),
+        end: steps.map_or(last, |steps| steps.end.max(last)),
     };
     let mut running = Running::default();
     let mut figures = UnionTimes::default();
     let mut gaps = Vec::with_capacity(items.len());
+    let mut loading = Vec::new();
+    let mut excluded: Vec<Span> = Vec::new();
+    let mut exclude = |span: Span| match excluded.last_mut() {
+        Some(last) if last.end == span.start => last.end = span.end,
+        _ => excluded.push(span),
+    };
     let mut now = span.start;
     for edge in WorkEdges::of(items) {
         let work = edge.item;
-        span.end = edge.time;
         let past = Span {
             start: now,
-            end: edge.time,
+            end: edge.time.min(span.end),
         };
         if past.ns() > 0 {
             figures.add(running, past.ns());
             if running.total() == 0 {
-                gaps.push(host.gap(past, work));
+                if running.excluded > 0 {
+                    exclude(past);
+                } else {
+                    let gap = host.gap(past, work);
+                    if is_analysed(gap.cause) {
+                        gaps.push(gap);
+                    } else {
+                        exclude(past);
+                        loading.push(gap);
+                    }
+                }
             }
-            now = edge.time;
+            now = past.end;
         }
         running.change(work.kind, !edge.closes);
         if matches!(work.kind, WorkKind::Kernel | WorkKind::Communication)
@@ -453,17 +641,33 @@ fn sweep(
             *time = time.saturating_add(sign * figures.alone);
         }
     }
+    if now < span.end {
+        gaps.push(host.last_gap(Span {
+            start: now,
+            end: span.end,
+        }));
+    }
     gaps.shrink_to_fit();
-    Some(DeviceTimeline {
-        device,
-        span,
-        busy_ns: figures.busy,
-        kernel_ns: figures.kernel,
-        copy_ns: figures.copy,
-        comm_ns: figures.comm,
-        exposed_copy_ns: figures.exposed_copy,
-        exposed_comm_ns: figures.exposed_comm,
-        graph_ns: figures.graph,
-        gaps,
+    Some(Swept {
+        timeline: DeviceTimeline {
+            device,
+            span,
+            excluded,
+            busy_ns: figures.busy,
+            kernel_ns: figures.kernel,
+            copy_ns: figures.copy,
+            comm_ns: figures.comm,
+            exposed_copy_ns: figures.exposed_copy,
+            exposed_comm_ns: figures.exposed_comm,
+            graph_ns: figures.graph,
+            gaps,
+        },
+        loading,
     })
+}
+
+/// Whether idle time of this cause is part of the analysed time: not if code was loaded or compiled, or
+/// if the profiler worked for itself.
+fn is_analysed(cause: GapCause) -> bool {
+    !matches!(cause, GapCause::ModuleLoad | GapCause::ProfilerOverhead)
 }

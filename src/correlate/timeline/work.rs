@@ -1,5 +1,6 @@
 //! What the timeline is made of: the work of a device, and what is known of the host.
 
+use crate::correlate::model::ExcludedTime;
 use crate::profile::{CallId, MemoryCopy, MemoryKind, RangeId, Span};
 
 /// What the timeline needs to know of the host.
@@ -9,8 +10,13 @@ pub(crate) struct TimelineInputs<'a> {
     pub launches: &'a [Option<CallId>],
     /// Ranges in which data loading happened.
     pub data_loading: &'a [RangeId],
-    /// Declared warm-up, outside the window. Host time.
-    pub warmup: &'a [Span],
+    /// Ranges in which code was compiled.
+    pub compiling: &'a [RangeId],
+    /// Host time whose work is not analysed.
+    pub excluded: &'a [ExcludedTime],
+    /// Per process: the host time from the start of its first analysed step to the end of its last one.
+    /// Empty unless the window is trimmed to steps.
+    pub steps: &'a [Option<Span>],
 }
 
 /// Whether a copy reads or writes pageable memory: the driver has to stage it, and the host waits.
@@ -26,6 +32,8 @@ pub(super) enum WorkKind {
     Copy,
     Set,
     Graph,
+    /// Work, or host time, that is not analysed.
+    Excluded,
 }
 
 /// Something that kept a device busy; `row` is its row in the table of its kind.

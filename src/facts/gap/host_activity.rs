@@ -60,7 +60,7 @@ fn pauses(run: &Run) -> Vec<Vec<Pause>> {
     let mut all: Vec<(ThreadId, Pause)> = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         for (at, gap) in device.gaps.iter().enumerate() {
-            if let Some((thread, span)) = pause(run, gap) {
+            if let Some((thread, span)) = pause(gap) {
                 let key = (row, at);
                 all.push((
                     thread,
@@ -88,15 +88,14 @@ fn pauses(run: &Run) -> Vec<Vec<Pause>> {
     threads
 }
 
-fn pause(run: &Run, gap: &Gap) -> Option<(ThreadId, Span)> {
+fn pause(gap: &Gap) -> Option<(ThreadId, Span)> {
     if gap.cause != GapCause::HostBusy {
         return None;
     }
-    let launch = run.links.get(gap.next?.idx())?.launch?;
-    let call = run.profile.calls.get(launch.idx())?;
+    let (thread, launched) = gap.ended_by?;
     let span = Span {
         start: gap.span.start,
-        end: call.span.start,
+        end: launched.min(gap.span.end),
     };
-    (span.end > span.start).then_some((call.thread, span))
+    (span.end > span.start).then_some((thread, span))
 }

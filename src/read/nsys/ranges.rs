@@ -261,6 +261,7 @@ impl Ranges {
             // Pruning needs rows in order of start, because it finds enclosing ranges.
             builder.profile.ranges.clear();
             builder.profile.pruned_ranges = 0;
+            builder.profile.pruned_starts = crate::profile::StartCounts::default();
             return Ranges::read(db, kinds, None, pids, builder, progress);
         }
         Ok(ranges)
@@ -284,6 +285,14 @@ impl Ranges {
         }
         let removed = &mut part.removed;
         builder.profile.pruned_ranges += std::mem::take(&mut removed.dropped);
+        for (thread, slice, starts) in removed.dropped_starts.drain(..) {
+            if let Some(thread) = whole.threads.get(thread.idx()) {
+                builder
+                    .profile
+                    .pruned_starts
+                    .add_slice(*thread, slice, starts);
+            }
+        }
         let deferred = removed.deferred.drain(..).map(|row| whole.range(row));
         self.deferred.ranges.extend(deferred);
         for (thread, number) in removed.nodes.drain(..) {

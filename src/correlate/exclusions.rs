@@ -1,0 +1,206 @@
+//! Decides which time of a capture is not analysed: declared warm-up, first iterations, work outside the
+//! steps, and the search of a library for the best algorithm. Its time says nothing of a steady run, so
+//! no figure and no saving may come from it.
+
+use super::model::{ExcludedTime, Exclusion};
+use super::steps::Steps;
+use crate::profile::{ApiClass, CallId, Profile, Span};
+
+/// Largest share of the kernel time outside declared warm-up that may come before it to be excluded with
+/// it: weight initialisation.
+const LITTLE: f64 = 0.1;
+/// Largest share of the kernel time that may lie outside the steps for the window to be trimmed to them.
+const OUTSIDE: f64 = 0.2;
+/// A first iteration that takes so many times the median of the others is not like them (nsys-ai uses the
+/// same ratio).
+const SLOW_ITERATION: f64 = 1.5;
+/// Largest difference in kernel time between iterations with the same work.
+const SAME_WORK: f64 = 0.5;
+/// Minimum number of steps from which there is a median to compare the first one with.
+const FEWEST_STEPS: usize = 3;
+
+/// What is not analysed, in time order, and per process the time from its first to its last analysed
+/// step, where the window is trimmed to steps.
+#[derive(Debug, Default)]
+pub(super) struct Exclusions {
+    pub(super) times: Vec<ExcludedTime>,
+    pub(super) steps: Vec<Option<Span>>,
+}
+
+/// A kernel by when it was launched, and its duration in ns.
+type Launched = (i64, i64);
+
+impl Exclusions {
+    /// Marks the first iterations that are not like the others as warm-up; decides what else is excluded.
+    /// `searches` is host time in which a library tried algorithms.
+    pub(super) fn decide(
+        profile: &Profile,
+        steps: &mut Steps,
+        launches: &[Option<CallId>],
+        searches: &[Span],
+    ) -> Exclusions {
+        let launched = launched(profile, launches);
+        let all = |span: &Span| launched.iter().all(|(at, _)| span.contains(*at));
+        let mut exclusions = Exclusions::default();
+        let mut add = |span: Span, why: Exclusion| {
+            if span.end > span.start {
+                exclusions.times.push(ExcludedTime { span, why });
+            }
+        };
+        // If the whole capture is declared warm-up, it is analysed anyway.
+        let graphs = profile
+            .graphs
+            .iter()
+            .any(|g| !steps.is_warmup(g.span.start));
+        let declared = graphs || !launched.iter().all(|(at, _)| steps.is_warmup(*at));
+        if declared {
+            for span in before_warm_up(steps, &launched).iter().chain(&steps.warmup) {
+                add(*span, Exclusion::WarmUp);
+            }
+        } else {
+            steps.steps.iter_mut().for_each(|step| step.warmup = false);
+        }
+        for span in searches.iter().filter(|span| !all(span)) {
+            add(*span, Exclusion::AlgorithmSearch);
+        }
+        for span in mark_first_iterations(profile, steps, &launched) {
+            add(span, Exclusion::FirstIteration);
+        }
+        let analysed = analysed_steps(steps);
+        let bounds = analysed.iter().flatten().copied().reduce(|all, span| Span {
+            start: all.start.min(span.start),
+            end: all.end.max(span.end),
+        });
+        if let Some(bounds) = bounds {
+            let excluded = exclusions.times.clone();
+            let counts = |at: i64| !excluded.iter().any(|e| e.span.contains(at));
+            let (mut outside, mut sum) = (0_i64, 0_i64);
+            for (at, ns) in launched.iter().filter(|(at, _)| counts(*at)) {
+                sum = sum.saturating_add(*ns);
+                if !bounds.contains(*at) {
+                    outside = outside.saturating_add(*ns);
+                }
+            }
+            if outside as f64 <= OUTSIDE * sum as f64 && outside < sum {
+                for span in [
+                    Span {
+                        start: i64::MIN,
+                        end: bounds.start,
+                    },
+                    Span {
+                        start: bounds.end,
+                        end: i64::MAX,
+                    },
+                ] {
+                    exclusions.times.push(ExcludedTime {
+                        span,
+                        why: Exclusion::OutsideSteps,
+                    });
+                }
+                exclusions.steps = analysed;
+            }
+        }
+        exclusions.times.sort_by_key(|e| (e.span, e.why));
+        exclusions
+    }
+}
+
+fn launched(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Launched> {
+    let kernels = profile.kernels.iter().zip(launches);
+    let at = |kernel: &crate::profile::Kernel, call: &Option<CallId>| {
+        let call = call.and_then(|id| profile.calls.get(id.idx()));
+        call.map_or(kernel.span.start, |call| call.span.start)
+    };
+    kernels
+        .map(|(kernel, call)| (at(kernel, call), kernel.span.ns()))
+        .collect()
+}
+
+/// The time before the first declared warm-up, if little work was launched in it.
+fn before_warm_up(steps: &Steps, launched: &[Launched]) -> Option<Span> {
+    let first = steps.warmup.first()?.start;
+    let (mut before, mut sum) = (0_i64, 0_i64);
+    for (at, ns) in launched.iter().filter(|(at, _)| !steps.is_warmup(*at)) {
+        sum = sum.saturating_add(*ns);
+        before = before.saturating_add(if *at < first { *ns } else { 0 });
+    }
+    (before as f64 <= LITTLE * sum as f64).then_some(Span {
+        start: i64::MIN,
+        end: first,
+    })
+}
+
+/// Marks leading steps as warm-up that take far longer than the others, if they do the same work, or if
+/// code was loaded in them. A step that has more to do, such as the prefill of a served model, stays.
+fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launched]) -> Vec<Span> {
+    let mut marked = Vec::new();
+    loop {
+        let analysed: Vec<usize> = (steps.steps.iter().enumerate())
+            .filter(|(_, step)| !step.warmup)
+            .map(|(at, _)| at)
+            .collect();
+        let spans: Vec<Span> = analysed
+            .iter()
+            .filter_map(|at| Some(steps.steps.get(*at)?.span))
+            .collect();
+        let [first, rest @ ..] = spans.as_slice() else {
+            return marked;
+        };
+        // Half of the steps are always analysed.
+        if analysed.len() < FEWEST_STEPS || marked.len() >= rest.len() {
+            return marked;
+        }
+        let typical = median(rest.iter().map(|s| s.ns()).collect());
+        if first.ns() as f64 <= SLOW_ITERATION * typical as f64 {
+            return marked;
+        }
+        let work = |span: &Span| -> i64 {
+            let inside = launched.iter().filter(|(at, _)| span.contains(*at));
+            inside.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
+        };
+        let typical_work = median(rest.iter().map(work).collect());
+        let same = work(first) as f64 <= (1.0 + SAME_WORK) * typical_work as f64;
+        let excess = first.ns().saturating_sub(typical);
+        let loads = loading_ns(profile, *first) as f64 >= 0.2 * excess as f64;
+        if !same && !loads {
+            return marked;
+        }
+        let first = *first;
+        if let Some(step) = analysed.first().and_then(|at| steps.steps.get_mut(*at)) {
+            step.warmup = true;
+        }
+        marked.push(first);
+    }
+}
+
+/// Host time in a span in calls that load code, in ns.
+fn loading_ns(profile: &Profile, span: Span) -> i64 {
+    let loads = profile.calls.iter().filter(|call| {
+        call.class == ApiClass::ModuleLoad
+            || (call.class == ApiClass::Launch && call.span.ns() >= 1_000_000)
+    });
+    loads.fold(0, |sum, call| sum.saturating_add(call.span.clip(span).ns()))
+}
+
+fn median(mut values: Vec<i64>) -> i64 {
+    let middle = values.len() / 2;
+    if values.is_empty() {
+        return 0;
+    }
+    *values.select_nth_unstable(middle).1
+}
+
+/// Per process: from the start of its first to the end of its last analysed step.
+fn analysed_steps(steps: &Steps) -> Vec<Option<Span>> {
+    let of_process = steps.by_process.iter().map(|spans| {
+        let analysed = spans.iter().filter(|(_, id)| {
+            let step = steps.steps.get(id.idx());
+            step.is_some_and(|step| !step.warmup)
+        });
+        analysed.map(|(span, _)| *span).reduce(|all, span| Span {
+            start: all.start.min(span.start),
+            end: all.end.max(span.end),
+        })
+    });
+    of_process.collect()
+}

@@ -1,0 +1,564 @@
+//! Recognizes the steps of programs that do not number them: from `Optimizer.step` ranges, from the
+//! ranges of a data loader, from a range that is repeated, and last from a sequence of kernels that
+//! repeats.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::model::StepSource;
+use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
+use crate::profile::{
+    ApiClass, CallId, CopyKind, HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span,
+    StrId, ThreadId,
+};
+
+/// Largest difference between two steps with the same work, as a share of their kernels.
+const SAME_WORK: f64 = 0.05;
+/// Minimum number of steps that must be alike when only a repetition shows them.
+const FEWEST_REPETITIONS: usize = 3;
+/// Share of the distances between the steps of a repeating sequence that must be about the same.
+const REGULAR: f64 = 0.7;
+/// Share of the repetitions of a range that must have about the same number of kernels. Ranges around
+/// layers repeat as well, but what comes before the first and after the last layer of each step differs.
+const ALIKE: f64 = 0.95;
+/// Largest difference in the number of kernels between steps shown by a repeated range.
+const ALIKE_KERNELS: f64 = 0.1;
+/// Share of a process's kernels that repeated ranges must hold to be its steps.
+const MOST_WORK: f64 = 0.5;
+
+/// The steps of one process.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Recognized {
+    pub(super) source: StepSource,
+    /// The text of the ranges; empty if kernels show the steps.
+    pub(super) text: String,
+    /// Disjoint, in time order.
+    pub(super) spans: Vec<Span>,
+}
+
+/// The steps of every process, by the most certain evidence that any process has.
+pub(super) fn recognize(
+    profile: &Profile,
+    texts: &RangeInfos,
+    launches: &[Option<CallId>],
+) -> Vec<Option<Recognized>> {
+    let processes = profile.processes.len();
+    let work = LaunchTimes::of(profile, launches);
+    let ranges = CandidateRanges::of(profile, texts);
+    for source in [
+        StepSource::Optimizer,
+        StepSource::DataLoader,
+        StepSource::RepeatedRange,
+        StepSource::KernelSequence,
+    ] {
+        let found: Vec<Option<Recognized>> = (0..processes)
+            .map(|process| {
+                let process = ProcessId::new(process);
+                let launched = work.of_process.get(process.idx())?;
+                match source {
+                    StepSource::Optimizer => by_optimizer(&ranges, process, launched),
+                    StepSource::DataLoader => by_loader(&ranges, process, launched),
+                    StepSource::RepeatedRange => by_repeated_range(&ranges, process, launched),
+                    _ => by_kernels(profile, launches, process),
+                }
+            })
+            .collect();
+        if found.iter().any(Option::is_some) {
+            return found;
+        }
+    }
+    vec![None; processes]
+}
+
+/// When the kernels and graphs of a process were launched, in time order.
+#[derive(Debug, Clone, Default)]
+struct Launched {
+    times: Vec<i64>,
+    /// The names of the kernels; `None` for a graph.
+    names: Vec<Option<StrId>>,
+}
+
+impl Launched {
+    /// The rows in a span.
+    fn rows(&self, span: Span) -> std::ops::Range<usize> {
+        let before = |time: i64| self.times.partition_point(|t| *t < time);
+        before(span.start)..before(span.end)
+    }
+
+    fn count(&self, span: Span) -> usize {
+        self.rows(span).len()
+    }
+
+    fn first(&self) -> Option<i64> {
+        self.times.first().copied()
+    }
+
+    fn last(&self) -> Option<i64> {
+        self.times.last().copied()
+    }
+
+    fn names_in(&self, span: Span) -> FxHashSet<Option<StrId>> {
+        let names = self.names.get(self.rows(span)).unwrap_or_default();
+        names.iter().copied().collect()
+    }
+}
+
+/// Per process.
+struct LaunchTimes {
+    of_process: Vec<Launched>,
+}
+
+impl LaunchTimes {
+    fn of(profile: &Profile, launches: &[Option<CallId>]) -> LaunchTimes {
+        let mut rows: Vec<Vec<(i64, Option<StrId>)>> = vec![Vec::new(); profile.processes.len()];
+        for (kernel, call) in profile.kernels.iter().zip(launches) {
+            let call = call.and_then(|id| profile.calls.get(id.idx()));
+            if let (Some(rows), Some(call)) = (rows.get_mut(kernel.process.idx()), call) {
+                rows.push((call.span.start, Some(kernel.name)));
+            }
+        }
+        for call in &profile.calls {
+            let thread = profile.threads.get(call.thread.idx());
+            if call.class == ApiClass::GraphLaunch
+                && let Some(rows) = thread.and_then(|t| rows.get_mut(t.process.idx()))
+            {
+                rows.push((call.span.start, None));
+            }
+        }
+        let of_process = rows.into_iter().map(|mut rows| {
+            rows.sort_by_key(|(at, _)| *at);
+            let (times, names) = rows.into_iter().unzip();
+            Launched { times, names }
+        });
+        LaunchTimes {
+            of_process: of_process.collect(),
+        }
+    }
+}
+
+/// Ranges with the same text on one thread, in time order, without those inside one another.
+#[derive(Debug)]
+struct Repeated {
+    process: ProcessId,
+    text: String,
+    spans: Vec<Span>,
+}
+
+/// The ranges that may show the steps, by kind.
+struct CandidateRanges {
+    optimizer: Vec<Repeated>,
+    loader: Vec<Repeated>,
+    user: Vec<Repeated>,
+}
+
+impl CandidateRanges {
+    fn of(profile: &Profile, texts: &RangeInfos) -> CandidateRanges {
+        let user = |m: &RangeInfo| {
+            matches!(
+                m.what,
+                RangeClass::Optimizer
+                    | RangeClass::DataLoading
+                    | RangeClass::Other { .. }
+                    | RangeClass::Autograd { .. }
+            )
+        };
+        let mut groups: [BTreeMap<(ThreadId, StrId), Vec<Span>>; 3] = Default::default();
+        // Where the outermost range of the user that is open on each thread ends.
+        let mut open: FxHashMap<ThreadId, i64> = FxHashMap::default();
+        let ranges = texts.ranges(profile, user).filter(|(_, range, _)| {
+            range.span.end < i64::MAX
+                && range.span.ns() > 0
+                && !matches!(range.kind, RangeKind::Mark | RangeKind::Python)
+        });
+        for (_, range, meaning) in ranges {
+            let group = match meaning.what {
+                RangeClass::Optimizer => groups.get_mut(0).filter(|_| is_step(profile, range)),
+                RangeClass::DataLoading => groups.get_mut(1),
+                _ if texts.role(range, meaning) == RangeRole::User => {
+                    let end = open.entry(range.thread).or_insert(i64::MIN);
+                    let outermost = range.span.start >= *end;
+                    *end = (*end).max(range.span.end);
+                    groups.get_mut(2).filter(|_| outermost)
+                }
+                _ => None,
+            };
+            if let Some(group) = group {
+                let spans = group.entry((range.thread, range.text)).or_default();
+                if spans.last().is_none_or(|last| range.span.start >= last.end) {
+                    spans.push(range.span);
+                }
+            }
+        }
+        let [optimizer, loader, user] = groups;
+        CandidateRanges {
+            optimizer: repeated(profile, optimizer),
+            loader: repeated(profile, loader),
+            user: repeated(profile, user),
+        }
+    }
+}
+
+/// Whether a range of an optimizer is a whole step: `zero_grad` and clipping are not.
+fn is_step(profile: &Profile, range: &HostRange) -> bool {
+    let text = profile.text(range.text);
+    match text.strip_prefix("Optimizer.") {
+        Some(call) => call.starts_with("step"),
+        None => !text.to_ascii_lowercase().contains("clip"),
+    }
+}
+
+fn repeated(profile: &Profile, groups: BTreeMap<(ThreadId, StrId), Vec<Span>>) -> Vec<Repeated> {
+    let groups = groups.into_iter().filter_map(|((thread, text), spans)| {
+        Some(Repeated {
+            process: profile.threads.get(thread.idx())?.process,
+            text: profile.text(text).to_owned(),
+            spans,
+        })
+    });
+    groups.collect()
+}
+
+/// The repeated text with most ranges.
+fn most_frequent(ranges: &[Repeated], process: ProcessId) -> Option<&Repeated> {
+    let own = ranges.iter().filter(|r| r.process == process);
+    own.max_by_key(|r| (r.spans.len(), std::cmp::Reverse(&r.text)))
+}
+
+/// A step ends with the optimizer. The first one begins when the loader is asked for its batch; without a
+/// loader it counts only if its work is that of the others.
+fn by_optimizer(
+    ranges: &CandidateRanges,
+    process: ProcessId,
+    work: &Launched,
+) -> Option<Recognized> {
+    let steps = most_frequent(&ranges.optimizer, process)?;
+    let ends: Vec<i64> = steps.spans.iter().map(|s| s.end).collect();
+    let mut spans: Vec<Span> = ends
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [start, end] => Some(Span {
+                start: *start,
+                end: *end,
+            }),
+            _ => None,
+        })
+        .collect();
+    let (first, end) = (steps.spans.first()?.start, *ends.first()?);
+    let loaders = ranges.loader.iter().filter(|r| r.process == process);
+    let batch = loaders.filter_map(|r| r.spans.first()).map(|s| s.start);
+    let batch = batch.filter(|start| *start < first).min();
+    let typical = median(spans.iter().map(|s| work.count(*s)).collect());
+    let complete = |span: &Span| {
+        typical.is_some_and(|typical| alike(work.count(*span), typical, ALIKE_KERNELS))
+    };
+    let start = batch.or_else(|| {
+        let start = work.first()?;
+        complete(&Span { start, end }).then_some(start)
+    });
+    if let Some(start) = start.filter(|start| *start < end) {
+        spans.insert(0, Span { start, end });
+    }
+    spans.retain(|span| work.count(*span) > 0);
+    (!spans.is_empty()).then(|| Recognized {
+        source: StepSource::Optimizer,
+        text: steps.text.clone(),
+        spans,
+    })
+}
+
+/// A step begins when the loader is asked for its batch.
+fn by_loader(ranges: &CandidateRanges, process: ProcessId, work: &Launched) -> Option<Recognized> {
+    let loader = most_frequent(&ranges.loader, process)?;
+    let mut spans = tiles(&loader.spans, work.last()?.saturating_add(1));
+    // The last request finds no batch.
+    spans.retain(|span| work.count(*span) > 0);
+    (spans.len() > 1).then(|| Recognized {
+        source: StepSource::DataLoader,
+        text: loader.text.clone(),
+        spans,
+    })
+}
+
+/// From the start of each range to the start of the next one; the last one ends at `end`.
+fn tiles(ranges: &[Span], end: i64) -> Vec<Span> {
+    let starts = ranges.iter().map(|s| s.start);
+    let ends = starts.clone().skip(1).chain(std::iter::once(end));
+    let tiles = starts.zip(ends).map(|(start, end)| Span { start, end });
+    tiles.filter(|span| span.end > span.start).collect()
+}
+
+/// A range outside all others that is repeated with about the same number of kernels each time.
+fn by_repeated_range(
+    ranges: &CandidateRanges,
+    process: ProcessId,
+    work: &Launched,
+) -> Option<Recognized> {
+    let candidates = ranges.user.iter().filter(|r| r.process == process);
+    let candidates = candidates.filter(|r| r.spans.len() >= FEWEST_REPETITIONS);
+    let steps = candidates.filter_map(|range| {
+        let last = range.spans.last()?;
+        let between = tiles(range.spans.get(..range.spans.len() - 1)?, last.start);
+        let typical = median(between.iter().map(|s| work.count(*s)).collect())?;
+        let longest = between.iter().map(|s| s.ns()).max()?;
+        let end = last.end.max(last.start.saturating_add(longest));
+        let spans = tiles(
+            &range.spans,
+            end.min(work.last()?.max(last.end).saturating_add(1)),
+        );
+        let counts = spans.iter().map(|span| work.count(*span));
+        let same = counts.clone().filter(|n| alike(*n, typical, ALIKE_KERNELS));
+        let enough = same.count() as f64 >= ALIKE * spans.len() as f64;
+        let held: usize = counts.sum();
+        let most = held as f64 >= MOST_WORK * work.times.len() as f64;
+        // What comes behind the last layer of a model occurs nowhere else.
+        let known = work.names_in(Span {
+            start: spans.first()?.start,
+            end: spans.last()?.start,
+        });
+        let foreign = !work.names_in(*spans.last()?).is_subset(&known);
+        (typical > 0 && enough && most && !foreign).then_some((held, range, spans))
+    });
+    let (_, range, spans) =
+        steps.max_by_key(|(held, range, spans)| (*held, usize::MAX - spans.len(), &range.text))?;
+    Some(Recognized {
+        source: StepSource::RepeatedRange,
+        text: range.text.clone(),
+        spans,
+    })
+}
+
+/// Whether two numbers differ by at most a share of the larger one.
+fn alike(a: usize, b: usize, by: f64) -> bool {
+    a.abs_diff(b) as f64 <= by * a.max(b) as f64
+}
+
+fn median(mut values: Vec<usize>) -> Option<usize> {
+    let middle = values.len() / 2;
+    if values.is_empty() {
+        return None;
+    }
+    Some(*values.select_nth_unstable(middle).1)
+}
+
+/// Most names tried as the one that occurs once per step.
+const MOST_ANCHORS: usize = 8;
+/// Fewest kernels of a step; fewer repeat by chance.
+const FEWEST_KERNELS: usize = 8;
+
+/// A sequence of kernels that repeats, with the same work in at least three consecutive steps, the host
+/// waiting for the GPU or copying data at the same place of each. Layers of one model repeat as well, but the
+/// host does not wait between them, and the work behind the last layer occurs nowhere else.
+fn by_kernels(
+    profile: &Profile,
+    launches: &[Option<CallId>],
+    process: ProcessId,
+) -> Option<Recognized> {
+    let sequence = KernelSequence::of(profile, launches, process)?;
+    let spans = sequence.anchors().iter().find_map(|a| sequence.steps(a))?;
+    Some(Recognized {
+        source: StepSource::KernelSequence,
+        text: String::new(),
+        spans,
+    })
+}
+
+/// The kernels of a process in the order of their launches.
+struct KernelSequence {
+    names: Vec<StrId>,
+    launched: Vec<i64>,
+    /// Per kernel: when the step that it begins would have begun on the host, if the host waited or copied
+    /// between the launch before and its own.
+    begins: Vec<Option<i64>>,
+}
+
+impl KernelSequence {
+    /// `None` if the process works on several devices, has kernels in graphs or without launch, or
+    /// too few.
+    fn of(
+        profile: &Profile,
+        launches: &[Option<CallId>],
+        process: ProcessId,
+    ) -> Option<KernelSequence> {
+        let mut kernels: Vec<(i64, StrId)> = Vec::new();
+        let mut device = None;
+        for (kernel, call) in profile.kernels.iter().zip(launches) {
+            if kernel.process != process {
+                continue;
+            }
+            if *device.get_or_insert(kernel.device) != kernel.device || kernel.in_graph {
+                return None;
+            }
+            let call = call.and_then(|id| profile.calls.get(id.idx()))?;
+            kernels.push((call.span.start, kernel.name));
+        }
+        if kernels.len() < FEWEST_REPETITIONS * FEWEST_KERNELS {
+            return None;
+        }
+        kernels.sort_by_key(|(at, _)| *at);
+        let marks = host_marks(profile, process);
+        let mut marks = marks.iter().peekable();
+        let begins = kernels.iter().map(|(at, _)| {
+            let mut last = None;
+            while let Some((_, begins)) = marks.next_if(|(when, _)| when < at) {
+                last = Some(*begins);
+            }
+            last
+        });
+        Some(KernelSequence {
+            begins: begins.collect(),
+            launched: kernels.iter().map(|(at, _)| *at).collect(),
+            names: kernels.into_iter().map(|(_, name)| name).collect(),
+        })
+    }
+
+    /// Positions of the names that occur least, but often enough to show a repetition.
+    fn anchors(&self) -> Vec<Vec<usize>> {
+        let mut positions: FxHashMap<StrId, Vec<usize>> = FxHashMap::default();
+        for (at, name) in self.names.iter().enumerate() {
+            positions.entry(*name).or_default().push(at);
+        }
+        let mut positions: Vec<Vec<usize>> = positions.into_values().collect();
+        positions.retain(|at| {
+            at.len() >= FEWEST_REPETITIONS
+                && at.len() <= self.names.len() / FEWEST_KERNELS
+                && self.is_regular(at)
+        });
+        positions.sort_by_key(|at| (at.len(), at.first().copied()));
+        positions.truncate(MOST_ANCHORS);
+        positions
+    }
+
+    /// Whether most distances between consecutive positions are about the same.
+    fn is_regular(&self, at: &[usize]) -> bool {
+        let distances: Vec<usize> = at.windows(2).map(|p| distance(p)).collect();
+        let Some(typical) = median(distances.clone()) else {
+            return false;
+        };
+        let same = distances.iter().filter(|d| alike(**d, typical, SAME_WORK));
+        typical >= FEWEST_KERNELS && same.count() as f64 >= REGULAR * distances.len() as f64
+    }
+
+    /// The steps in which the kernel at each of these positions occurs once.
+    fn steps(&self, anchor: &[usize]) -> Option<Vec<Span>> {
+        let period = median(anchor.windows(2).map(distance).collect())?;
+        // The last of the longest run of regular positions.
+        let offset = self.offset(anchor, period)?;
+        let starts: Vec<usize> = anchor.iter().map(|at| at + offset).collect();
+        let starts: Vec<usize> = starts
+            .into_iter()
+            .filter(|at| matches!(self.begins.get(*at), Some(Some(_))))
+            .collect();
+        let bounds = |pair: &[usize]| match pair {
+            [a, b] => self.names.get(*a..*b).map(counts),
+            _ => None,
+        };
+        let whole: Vec<Option<FxHashMap<StrId, usize>>> = starts.windows(2).map(bounds).collect();
+        let reference = whole.get(whole.len() / 2)?.as_ref()?;
+        let last = *starts.last()?;
+        let tail = counts(self.names.get(last..)?);
+        // What is left at the end must be part of a step, else the repetition is not one of steps.
+        if tail.keys().any(|name| !reference.contains_key(name)) {
+            return None;
+        }
+        let mut same: Vec<bool> = whole
+            .iter()
+            .map(|step| step.as_ref().is_some_and(|step| same_work(step, reference)))
+            .collect();
+        same.push(same_work(&tail, reference));
+        // The first iterations may differ: only a run of equal ones at the end is taken.
+        let first = same.iter().rposition(|same| !same);
+        let complete = if same.last() == Some(&true) {
+            first.map_or(0, |at| at + 1)
+        } else {
+            same.pop();
+            let before = same.iter().rposition(|same| !same);
+            before.map_or(0, |at| at + 1)
+        };
+        let steps = starts.get(complete..same.len())?;
+        if steps.len() < FEWEST_REPETITIONS {
+            return None;
+        }
+        let begin = |at: &usize| self.begins.get(*at).copied().flatten();
+        let end = match starts.get(same.len()) {
+            Some(next) => begin(next)?,
+            None => self.launched.last()?.saturating_add(1),
+        };
+        let begins: Vec<i64> = steps.iter().filter_map(begin).collect();
+        let ends = begins.iter().skip(1).copied().chain(std::iter::once(end));
+        let spans = begins.iter().zip(ends);
+        let spans = spans.map(|(start, end)| Span { start: *start, end });
+        Some(spans.filter(|span| span.end > span.start).collect())
+    }
+
+    /// The place in the period, counted from the anchor, before which the host waited or copied in
+    /// most repetitions; the one with most of them, then the first.
+    fn offset(&self, anchor: &[usize], period: usize) -> Option<usize> {
+        let marked = |offset: usize| {
+            let places = anchor.iter().filter_map(|at| self.begins.get(at + offset));
+            let (mut all, mut marked) = (0_usize, 0_usize);
+            for place in places {
+                all += 1;
+                marked += usize::from(place.is_some());
+            }
+            (marked >= FEWEST_REPETITIONS && marked + 1 >= all).then_some(marked)
+        };
+        let marked = (0..period).filter_map(|offset| Some((marked(offset)?, offset)));
+        marked
+            .max_by_key(|(count, offset)| (*count, std::cmp::Reverse(*offset)))
+            .map(|(_, offset)| offset)
+    }
+}
+
+fn distance(pair: &[usize]) -> usize {
+    match pair {
+        [a, b] => b.saturating_sub(*a),
+        _ => 0,
+    }
+}
+
+fn counts(names: &[StrId]) -> FxHashMap<StrId, usize> {
+    let mut counts = FxHashMap::default();
+    for name in names {
+        *counts.entry(*name).or_default() += 1;
+    }
+    counts
+}
+
+/// Whether two steps launch the same kernels as often, but for a few.
+fn same_work(a: &FxHashMap<StrId, usize>, b: &FxHashMap<StrId, usize>) -> bool {
+    let size = |counts: &FxHashMap<StrId, usize>| counts.values().sum::<usize>();
+    let common: usize = a
+        .iter()
+        .map(|(name, count)| b.get(name).map_or(0, |other| *count.min(other)))
+        .sum();
+    let larger = size(a).max(size(b));
+    larger.saturating_sub(common) as f64 <= SAME_WORK * larger as f64
+}
+
+/// When a process waited for the GPU or copied between host and GPU, and when a step that follows would
+/// begin: after a wait or a copy to the host, with a copy to the GPU. In time order.
+fn host_marks(profile: &Profile, process: ProcessId) -> Vec<(i64, i64)> {
+    let copies: FxHashMap<SerialNumber, CopyKind> = (profile.copies.iter())
+        .filter(|copy| copy.process == process)
+        .filter_map(|copy| Some((copy.correlation?, copy.kind)))
+        .collect();
+    let own = profile.calls.iter().filter(|call| {
+        let thread = profile.threads.get(call.thread.idx());
+        thread.is_some_and(|thread| thread.process == process)
+    });
+    let mut marks: Vec<(i64, i64)> = own
+        .filter_map(|call| {
+            let copied = call.correlation.and_then(|id| copies.get(&id));
+            match (call.class, copied) {
+                (_, Some(CopyKind::HtoD)) => Some((call.span.start, call.span.start)),
+                (ApiClass::Sync, _) | (_, Some(CopyKind::DtoH)) => {
+                    Some((call.span.start, call.span.end))
+                }
+                _ => None,
+            }
+        })
+        .collect();
+    marks.sort_unstable();
+    marks
+}
