@@ -9,8 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::model::StepSource;
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use crate::profile::{
-    ApiClass, CallId, CopyKind, HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span,
-    StrId, ThreadId,
+    ApiClass, CallId, ConfigId, CopyKind, HostRange, ProcessId, Profile, RangeKind, SerialNumber,
+    Span, StrId, ThreadId,
 };
 
 /// Largest difference between two steps with the same work, as a share of their kernels.
@@ -346,9 +346,9 @@ const MOST_ANCHORS: usize = 8;
 /// Fewest kernels of a step; fewer repeat by chance.
 const FEWEST_KERNELS: usize = 8;
 
-/// A sequence of kernels that repeats, with the same work in at least three consecutive steps, the host
-/// waiting for the GPU or copying data at the same place of each. Layers of one model repeat as well, but the
-/// host does not wait between them, and the work behind the last layer occurs nowhere else.
+/// A sequence of kernels that repeats, with the same work in at least three consecutive steps. Somewhere
+/// between them the host waits for the GPU or copies data. Layers of one model repeat as well, but the work
+/// behind the last layer occurs nowhere else, at least not with the same grid.
 fn by_kernels(
     profile: &Profile,
     launches: &[Option<CallId>],
@@ -363,9 +363,12 @@ fn by_kernels(
     })
 }
 
+/// A kernel's name and launch configuration.
+type LaunchKind = (StrId, ConfigId);
+
 /// The kernels of a process in the order of their launches.
 struct KernelSequence {
-    names: Vec<StrId>,
+    kinds: Vec<LaunchKind>,
     launched: Vec<i64>,
     /// Per kernel: when the step that it begins would have begun on the host, if the host waited or copied
     /// between the launch before and its own.
@@ -380,7 +383,7 @@ impl KernelSequence {
         launches: &[Option<CallId>],
         process: ProcessId,
     ) -> Option<KernelSequence> {
-        let mut kernels: Vec<(i64, StrId)> = Vec::new();
+        let mut kernels: Vec<(i64, LaunchKind)> = Vec::new();
         let mut device = None;
         for (kernel, call) in profile.kernels.iter().zip(launches) {
             if kernel.process != process {
@@ -390,7 +393,7 @@ impl KernelSequence {
                 return None;
             }
             let call = call.and_then(|id| profile.calls.get(id.idx()))?;
-            kernels.push((call.span.start, kernel.name));
+            kernels.push((call.span.start, (kernel.name, kernel.config)));
         }
         if kernels.len() < FEWEST_REPETITIONS * FEWEST_KERNELS {
             return None;
@@ -408,20 +411,20 @@ impl KernelSequence {
         Some(KernelSequence {
             begins: begins.collect(),
             launched: kernels.iter().map(|(at, _)| *at).collect(),
-            names: kernels.into_iter().map(|(_, name)| name).collect(),
+            kinds: kernels.into_iter().map(|(_, kind)| kind).collect(),
         })
     }
 
-    /// Positions of the names that occur least, but often enough to show a repetition.
+    /// Positions of the kinds that occur least, but often enough to show a repetition.
     fn anchors(&self) -> Vec<Vec<usize>> {
-        let mut positions: FxHashMap<StrId, Vec<usize>> = FxHashMap::default();
-        for (at, name) in self.names.iter().enumerate() {
-            positions.entry(*name).or_default().push(at);
+        let mut positions: FxHashMap<LaunchKind, Vec<usize>> = FxHashMap::default();
+        for (at, kind) in self.kinds.iter().enumerate() {
+            positions.entry(*kind).or_default().push(at);
         }
         let mut positions: Vec<Vec<usize>> = positions.into_values().collect();
         positions.retain(|at| {
             at.len() >= FEWEST_REPETITIONS
-                && at.len() <= self.names.len() / FEWEST_KERNELS
+                && at.len() <= self.kinds.len() / FEWEST_KERNELS
                 && self.is_regular(at)
         });
         positions.sort_by_key(|at| (at.len(), at.first().copied()));
@@ -442,25 +445,25 @@ impl KernelSequence {
     /// The steps in which the kernel at each of these positions occurs once.
     fn steps(&self, anchor: &[usize]) -> Option<Vec<Span>> {
         let period = median(anchor.windows(2).map(distance).collect())?;
-        // The last of the longest run of regular positions.
         let offset = self.offset(anchor, period)?;
-        let starts: Vec<usize> = anchor.iter().map(|at| at + offset).collect();
-        let starts: Vec<usize> = starts
-            .into_iter()
-            .filter(|at| matches!(self.begins.get(*at), Some(Some(_))))
+        let starts = anchor.iter().map(|at| at + offset);
+        let starts: Vec<usize> = starts.filter(|at| *at < self.kinds.len()).collect();
+        let whole: Vec<Option<FxHashMap<StrId, usize>>> = starts
+            .windows(2)
+            .map(|pair| match pair {
+                [a, b] => self.kinds.get(*a..*b).map(counts),
+                _ => None,
+            })
             .collect();
-        let bounds = |pair: &[usize]| match pair {
-            [a, b] => self.names.get(*a..*b).map(counts),
-            _ => None,
-        };
-        let whole: Vec<Option<FxHashMap<StrId, usize>>> = starts.windows(2).map(bounds).collect();
         let reference = whole.get(whole.len() / 2)?.as_ref()?;
-        let last = *starts.last()?;
-        let tail = counts(self.names.get(last..)?);
+        let (first, last) = (*starts.first()?, *starts.last()?);
+        let tail = self.kinds.get(last..)?;
         // What is left at the end must be part of a step, else the repetition is not one of steps.
-        if tail.keys().any(|name| !reference.contains_key(name)) {
+        let known: FxHashSet<&LaunchKind> = self.kinds.get(first..last)?.iter().collect();
+        if tail.iter().any(|kind| !known.contains(kind)) {
             return None;
         }
+        let tail = counts(tail);
         let mut same: Vec<bool> = whole
             .iter()
             .map(|step| step.as_ref().is_some_and(|step| same_work(step, reference)))
@@ -479,7 +482,10 @@ impl KernelSequence {
         if steps.len() < FEWEST_REPETITIONS {
             return None;
         }
-        let begin = |at: &usize| self.begins.get(*at).copied().flatten();
+        let begin = |at: &usize| {
+            let marked = self.begins.get(*at).copied().flatten();
+            marked.or_else(|| self.launched.get(*at).copied())
+        };
         let end = match starts.get(same.len()) {
             Some(next) => begin(next)?,
             None => self.launched.last()?.saturating_add(1),
@@ -491,21 +497,17 @@ impl KernelSequence {
         Some(spans.filter(|span| span.end > span.start).collect())
     }
 
-    /// The place in the period, counted from the anchor, before which the host waited or copied in
-    /// most repetitions; the one with most of them, then the first.
+    /// The place in the period, counted from the anchor, before which the host waited or copied in most
+    /// repetitions; the first one of several. `None` if it never did.
     fn offset(&self, anchor: &[usize], period: usize) -> Option<usize> {
         let marked = |offset: usize| {
             let places = anchor.iter().filter_map(|at| self.begins.get(at + offset));
-            let (mut all, mut marked) = (0_usize, 0_usize);
-            for place in places {
-                all += 1;
-                marked += usize::from(place.is_some());
-            }
-            (marked >= FEWEST_REPETITIONS && marked + 1 >= all).then_some(marked)
+            places.filter(|place| place.is_some()).count()
         };
-        let marked = (0..period).filter_map(|offset| Some((marked(offset)?, offset)));
+        let marked = (0..period).map(|offset| (marked(offset), offset));
         marked
             .max_by_key(|(count, offset)| (*count, std::cmp::Reverse(*offset)))
+            .filter(|(count, _)| *count > 0)
             .map(|(_, offset)| offset)
     }
 }
@@ -517,9 +519,9 @@ fn distance(pair: &[usize]) -> usize {
     }
 }
 
-fn counts(names: &[StrId]) -> FxHashMap<StrId, usize> {
+fn counts(kinds: &[LaunchKind]) -> FxHashMap<StrId, usize> {
     let mut counts = FxHashMap::default();
-    for name in names {
+    for (name, _) in kinds {
         *counts.entry(*name).or_default() += 1;
     }
     counts
