@@ -329,8 +329,6 @@ mod needs {
         "the kind of memory of each copy: Nsight Systems and torch.profiler record it";
     pub(super) const RANGES_OF_OPS: &str =
         "operators on the host: torch.profiler, or `emit_nvtx` under Nsight Systems";
-    pub(super) const TRUSTED_IDLE: &str =
-        "a capture without per-operator markers: they slow the host and stretch every gap";
     pub(super) const API: &str = "the CUDA API call behind it: `nsys profile -t cuda,nvtx`, started before the work is launched";
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
@@ -338,7 +336,6 @@ mod needs {
     /// Data that profilers record in different ways.
     pub(super) const KINDS: &[(&str, DataKind)] = &[
         (SHAPES, DataKind::Shapes),
-        (TRUSTED_IDLE, DataKind::TrustedIdle),
         (LAUNCH_CONFIG, DataKind::LaunchConfig),
         (STEPS, DataKind::Steps),
         (API, DataKind::ApiCalls),

@@ -422,6 +422,8 @@ pub struct StepOrigin {
 pub enum StepSource {
     /// Ranges that number the steps.
     Numbered,
+    /// Ranges that name a step without numbering it.
+    NamedRange,
     /// `Optimizer.step` ranges.
     Optimizer,
     /// The ranges in which a data loader returns a batch.

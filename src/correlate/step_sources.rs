@@ -47,6 +47,7 @@ pub(super) fn recognize(
     let work = LaunchTimes::of(profile, launches);
     let ranges = CandidateRanges::of(profile, texts);
     for source in [
+        StepSource::NamedRange,
         StepSource::Optimizer,
         StepSource::DataLoader,
         StepSource::RepeatedRange,
@@ -57,6 +58,7 @@ pub(super) fn recognize(
                 let process = ProcessId::new(process);
                 let launched = work.of_process.get(process.idx())?;
                 match source {
+                    StepSource::NamedRange => by_name(&ranges, process, launched),
                     StepSource::Optimizer => by_optimizer(&ranges, process, launched),
                     StepSource::DataLoader => by_loader(&ranges, process, launched),
                     StepSource::RepeatedRange => by_repeated_range(&ranges, process, launched),
@@ -147,6 +149,7 @@ struct Repeated {
 
 /// The ranges that may show the steps, by kind.
 struct CandidateRanges {
+    named: Vec<Repeated>,
     optimizer: Vec<Repeated>,
     loader: Vec<Repeated>,
     user: Vec<Repeated>,
@@ -166,6 +169,7 @@ impl CandidateRanges {
         let mut groups: [BTreeMap<(ThreadId, StrId), Vec<Span>>; 3] = Default::default();
         // Where the outermost range of the user that is open on each thread ends.
         let mut open: FxHashMap<ThreadId, i64> = FxHashMap::default();
+        let mut named: BTreeMap<ThreadId, (StrId, Vec<Span>)> = BTreeMap::new();
         let ranges = texts.ranges(profile, user).filter(|(_, range, _)| {
             range.span.end < i64::MAX
                 && range.span.ns() > 0
@@ -176,6 +180,14 @@ impl CandidateRanges {
                 RangeClass::Optimizer => groups.get_mut(0).filter(|_| is_step(profile, range)),
                 RangeClass::DataLoading => groups.get_mut(1),
                 _ if texts.role(range, meaning) == RangeRole::User => {
+                    if names_a_step(profile.text(range.text)) {
+                        let (_, spans) = named
+                            .entry(range.thread)
+                            .or_insert_with(|| (range.text, Vec::new()));
+                        if spans.last().is_none_or(|last| range.span.start >= last.end) {
+                            spans.push(range.span);
+                        }
+                    }
                     let end = open.entry(range.thread).or_insert(i64::MIN);
                     let outermost = range.span.start >= *end;
                     *end = (*end).max(range.span.end);
@@ -191,12 +203,45 @@ impl CandidateRanges {
             }
         }
         let [optimizer, loader, user] = groups;
+        let named = named.into_iter().filter_map(|(thread, (text, spans))| {
+            Some(Repeated {
+                process: profile.threads.get(thread.idx())?.process,
+                text: profile.text(text).to_owned(),
+                spans,
+            })
+        });
         CandidateRanges {
+            named: named.collect(),
             optimizer: repeated(profile, optimizer),
             loader: repeated(profile, loader),
             user: repeated(profile, user),
         }
     }
+}
+
+/// Whether a text begins with the word for a step, as `step[EXTEND bs=15]` of SGLang does.
+fn names_a_step(text: &str) -> bool {
+    let word = |word: &str| {
+        let start = text.get(..word.len());
+        let rest = text.get(word.len()..).and_then(|rest| rest.chars().next());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+            && rest.is_none_or(|c| !c.is_alphanumeric() && c != '_')
+    };
+    ["step", "iteration", "train_step", "training_step"]
+        .into_iter()
+        .any(word)
+}
+
+/// Ranges that name a step without numbering it.
+fn by_name(ranges: &CandidateRanges, process: ProcessId, work: &Launched) -> Option<Recognized> {
+    let own = ranges.named.iter().filter(|r| r.process == process);
+    let held = |range: &Repeated| range.spans.iter().map(|s| work.count(*s)).sum::<usize>();
+    let steps = own.max_by_key(|range| held(range))?;
+    (held(steps) > 0).then(|| Recognized {
+        source: StepSource::NamedRange,
+        text: steps.text.clone(),
+        spans: steps.spans.clone(),
+    })
 }
 
 /// Whether a range of an optimizer is a whole step: `zero_grad` and clipping are not.

@@ -412,7 +412,6 @@ fn module_stacks_become_layer_paths() {
     assert_eq!(layer(&run, kernel), Some("Net_0.Linear_3"));
     assert_eq!(run.patterns[0].name, "Net_*.Linear_*");
     assert_eq!(call(&run, kernel).direction, Direction::Fprop);
-    assert!(run.unreliable_idle.unwrap().contains("with_stack"));
 }
 
 #[test]
@@ -456,10 +455,18 @@ fn profiler_overhead_is_detected_in_captures_with_markers_only() {
     let mut b = ProfileBuilder::new();
     b.range("user", 0, 10);
     b.launch(5);
+    b.launch(200);
     assert_eq!(b.run().unreliable_idle, None);
     let mut b = ProfileBuilder::new();
     b.range("aten::mm, op_id = 2", 0, 10);
+    b.launch(5);
+    b.launch(200);
     assert!(b.run().unreliable_idle.unwrap().contains("emit_nvtx"));
+    let mut b = ProfileBuilder::new();
+    b.range("train.py(3): step", 0, 500).kind = RangeKind::Python;
+    b.launch(5);
+    b.launch(200);
+    assert!(b.run().unreliable_idle.unwrap().contains("with_stack"));
     let mut b = ProfileBuilder::new();
     for i in 0..60 {
         b.launch(i * 100_000);
@@ -467,6 +474,136 @@ fn profiler_overhead_is_detected_in_captures_with_markers_only() {
         b.profile.calls.last_mut().unwrap().span.end += 40_000;
     }
     assert!(b.run().unreliable_idle.unwrap().contains("LAUNCH_BLOCKING"));
+}
+
+#[test]
+fn recording_overhead_explains_no_more_of_a_pause_than_its_ranges_cost() {
+    const MS: i64 = 1_000_000;
+    // The host launches nothing for 9 ms, in which 100 operators were marked.
+    let mut b = ProfileBuilder::new();
+    b.launch(0);
+    for i in 0..100 {
+        b.range(
+            "aten::slice, op_id = 2",
+            MS + i * 1_000,
+            MS + i * 1_000 + 500,
+        );
+    }
+    b.launch(10 * MS);
+    let run = b.run();
+    let gap = run.timeline.devices[0].gaps[0];
+    assert_eq!(gap.cause, GapCause::HostBusy);
+    let unexplained = gap.span.ns() - 100 * 10_000;
+    assert!((gap.reliable_ns - unexplained).abs() < 1_000, "{gap:?}");
+    assert_eq!(run.unreliable_idle, None);
+}
+
+#[test]
+fn optimizer_ranges_end_steps_and_loader_ranges_begin_them() {
+    let mut b = ProfileBuilder::new();
+    for step in 0..3 {
+        let at = step * 1_000;
+        let loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+        b.range(loader, at + 100, at + 200);
+        b.launch(at + 300);
+        b.range("Optimizer.step#SGD.step", at + 500, at + 600);
+        b.launch(at + 550);
+        b.range("Optimizer.zero_grad#SGD.zero_grad", at + 700, at + 800);
+    }
+    let run = b.run();
+    let steps: Vec<_> = run
+        .steps
+        .iter()
+        .map(|s| (s.span.start, s.span.end))
+        .collect();
+    assert_eq!(steps, [(100, 600), (600, 1_600), (1_600, 2_600)]);
+    let origin = run.step_origin.unwrap();
+    assert_eq!(origin.source, StepSource::Optimizer);
+    assert_eq!(origin.text, "Optimizer.step#SGD.step");
+    assert_eq!(run.window.span.map(|w| w.start), Some(100));
+}
+
+#[test]
+fn equal_ranges_of_the_user_are_steps_if_they_hold_the_same_work() {
+    let program = |last: &[&str]| {
+        let mut b = ProfileBuilder::new();
+        for step in 0..6 {
+            let at = step * 1_000;
+            b.range("generate", at, at + 900);
+            for (i, name) in (0..).zip(["gemm", "softmax"]) {
+                let kernel = b.launch(at + 100 + i * 100);
+                let name = b.profile.strings.intern(name);
+                b.profile.kernels[kernel].name = name;
+            }
+        }
+        for (i, name) in (0..).zip(last) {
+            let kernel = b.launch(5_910 + i * 10);
+            let name = b.profile.strings.intern(name);
+            b.profile.kernels[kernel].name = name;
+        }
+        b.run()
+    };
+    let run = program(&[]);
+    assert_eq!(run.steps.len(), 6);
+    assert_eq!(run.step_origin.unwrap().source, StepSource::RepeatedRange);
+    // Layers repeat as well, but different work follows the last one.
+    assert_eq!(program(&["lm_head"]).step_origin, None);
+}
+
+#[test]
+fn a_repeating_sequence_of_kernels_shows_steps() {
+    let program = |tail: &[&str], waits: bool| {
+        let mut b = ProfileBuilder::new();
+        for step in 0..4 {
+            let at = step * 1_000;
+            for i in 0..10 {
+                let kernel = b.launch(at + i * 50);
+                let name = ["embedding", "gemm", "add"][(i.min(1) + (i & 1) * i.min(1)) as usize];
+                let name = b.profile.strings.intern(name);
+                b.profile.kernels[kernel].name = name;
+            }
+            if waits {
+                b.call(ThreadId(0), "cudaDeviceSynchronize", at + 600, 100);
+            }
+        }
+        for (i, name) in (0..).zip(tail) {
+            let kernel = b.launch(4_000 + i * 50);
+            let name = b.profile.strings.intern(name);
+            b.profile.kernels[kernel].name = name;
+        }
+        b.run()
+    };
+    let run = program(&[], true);
+    assert_eq!(run.step_origin.unwrap().source, StepSource::KernelSequence);
+    assert!(run.steps.len() >= 3, "{:?}", run.steps);
+    assert_eq!(program(&["lm_head"], true).step_origin, None);
+    assert_eq!(
+        program(&[], false).step_origin,
+        None,
+        "the host never waits"
+    );
+}
+
+#[test]
+fn a_slow_first_iteration_with_the_same_work_is_not_analysed() {
+    let mut b = ProfileBuilder::new();
+    let mut at = 0;
+    for step in 0..4 {
+        let length = if step == 0 { 5_000 } else { 1_000 };
+        b.range(&format!("step {step}"), at, at + length);
+        b.launch(at + 500);
+        at += length;
+    }
+    let run = b.run();
+    let analysed: Vec<_> = run
+        .steps
+        .iter()
+        .filter(|s| !s.warmup)
+        .map(|s| s.number)
+        .collect();
+    assert_eq!(analysed, [1, 2, 3]);
+    assert_eq!(run.window.span.map(|w| w.start), Some(5_000));
+    assert_eq!(run.window.setup.excluded[0].why, Exclusion::FirstIteration);
 }
 
 #[test]

@@ -388,7 +388,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         Double,
         "share",
         &[],
-        TRUSTED_IDLE,
+        NOTHING,
         "Share of the window in which the GPU did nothing and that recording overhead (markers, stacks) cannot explain",
         |t| Answer::share(t.totals.reliable_idle_ns, t.totals.window_ns)
     ),

@@ -49,8 +49,6 @@ pub enum RangeArgs {
 pub enum DataKind {
     /// Shapes of the operands of operators.
     Shapes,
-    /// Idle time that the profiler does not inflate.
-    TrustedIdle,
     /// Launch configurations of kernels.
     LaunchConfig,
     /// Numbered steps.

@@ -245,7 +245,10 @@ fn span(s: &Summary) -> String {
 fn evidence(from: &StepsFrom) -> String {
     match from.source {
         StepSource::Numbered => String::new(),
-        StepSource::Optimizer | StepSource::DataLoader | StepSource::RepeatedRange => {
+        StepSource::NamedRange
+        | StepSource::Optimizer
+        | StepSource::DataLoader
+        | StepSource::RepeatedRange => {
             format!(" (recognized by `{}`)", from.text)
         }
         StepSource::KernelSequence => " (inferred from a repeating sequence of kernels)".to_owned(),

@@ -373,8 +373,10 @@ mod tests {
             .map(|g| Gap {
                 span: span_of(*g),
                 cause: GapCause::HostLate,
+                reliable_ns: 0,
                 next: None,
                 call: None,
+                ended_by: None,
             })
             .collect();
         let span = span_of(span);
@@ -382,6 +384,7 @@ mod tests {
         DeviceTimeline {
             device: DeviceId(0),
             span,
+            excluded: Vec::new(),
             busy_ns: span.ns() - idle,
             kernel_ns: span.ns() - idle,
             copy_ns: 0,

@@ -8,9 +8,9 @@ use comrak::nodes::NodeValue;
 use comrak::{Arena, Options as Comrak, parse_document};
 use pyprof_advise::base::DType;
 use pyprof_advise::correlate::{
-    Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, Layer, LayerId,
-    LayerPattern, LayerSource, OpArgs, OpName, PatternId, Run, SetUp, Site, SiteId, SiteKernel,
-    Step, Tensor, Timeline, Window, WithoutOperator,
+    Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, ExcludedWork, Exclusion,
+    Layer, LayerId, LayerPattern, LayerSource, OpArgs, OpName, PatternId, Run, SetUp, Site, SiteId,
+    SiteKernel, Step, Tensor, Timeline, Window, WithoutOperator,
 };
 use pyprof_advise::cost::{
     Bound, Costed, Coverage, DecodedName, Family, FlopsClass, OpCost, SiteCost, TensorCore,
@@ -108,15 +108,17 @@ impl Sample {
             patterns: vec![],
             sites: vec![],
             steps: vec![],
+            step_origin: None,
             process_steps: vec![],
             window: Window {
                 span: Some(span),
-                setup: SetUp::default(),
+                ..Window::default()
             },
             timeline: Timeline {
                 devices: vec![DeviceTimeline {
                     device: DeviceId(0),
                     span,
+                    excluded: vec![],
                     busy_ns: 40_000_000,
                     kernel_ns: 40_000_000,
                     copy_ns: 0,
@@ -708,15 +710,19 @@ fn setup_has_no_saving() {
         copied_bytes: 13_600_000_000,
         copied_ns: 3_160_000_000,
         pageable_copies: 294,
-        warmup_kernels: 12,
-        first_launch_ns: 0,
+        excluded: vec![ExcludedWork {
+            why: Exclusion::WarmUp,
+            kernels: 12,
+            kernel_ns: 4_000_000,
+        }],
+        ..SetUp::default()
     };
     let text = s.markdown();
     for part in [
-        "no time to be won",
-        "900 ms passed before",
+        "Excluded from all figures above",
+        "900 ms passed before the analysed window",
         "294 copies moved 13.6 GB in 3.16 s",
-        "12 kernels ran in declared warm-up steps or before",
+        "12 kernels (4.00 ms) ran in declared warm-up or before it",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }

@@ -12,7 +12,8 @@ struct Bench {
     profile: Profile,
     launches: Vec<Option<CallId>>,
     loading: Vec<RangeId>,
-    warmup: Vec<Span>,
+    excluded: Vec<ExcludedTime>,
+    steps: Vec<Option<Span>>,
     correlation: u64,
 }
 
@@ -43,7 +44,8 @@ impl Bench {
             profile,
             launches: Vec::new(),
             loading: Vec::new(),
-            warmup: Vec::new(),
+            excluded: Vec::new(),
+            steps: Vec::new(),
             correlation: 0,
         }
     }
@@ -100,11 +102,17 @@ impl Bench {
         });
     }
 
+    fn exclude(&mut self, span: Span, why: Exclusion) {
+        self.excluded.push(ExcludedTime { span, why });
+    }
+
     fn times(&self) -> DeviceTimes {
         let hints = TimelineInputs {
             launches: &self.launches,
             data_loading: &self.loading,
-            warmup: &self.warmup,
+            compiling: &[],
+            excluded: &self.excluded,
+            steps: &self.steps,
         };
         times(&self.profile, &hints, &|name| name.starts_with("nccl"))
     }
@@ -220,35 +228,54 @@ fn without_gpu_work_there_is_no_window() {
 }
 
 #[test]
-fn warm_up_is_outside_the_window() {
+fn excluded_work_is_outside_the_window() {
     let mut b = Bench::new(1);
     b.kernel(10, 20, 0);
     b.kernel(60, 70, 30);
     b.kernel(100, 110, 90);
-    b.warmup = vec![span(0, 40)];
+    b.exclude(span(i64::MIN, 40), Exclusion::WarmUp);
     let times = b.times();
     assert_eq!(times.inside, [false, false, true]);
     assert_eq!(times.window.span, Some(span(100, 110)));
-    assert_eq!(times.window.setup.warmup_kernels, 2);
+    let excluded: Vec<_> = (times.window.setup.excluded.iter())
+        .map(|e| (e.why, e.kernels, e.kernel_ns))
+        .collect();
+    assert_eq!(excluded, [(Exclusion::WarmUp, 2, 20)]);
     assert_eq!(times.exposed, [0, 0, 10]);
-    b.warmup = vec![span(30, 40)];
-    assert_eq!(
-        b.times().inside,
-        [true, false, true],
-        "what ran before a warm-up counts when it is as much as what came after"
-    );
-    b.kernel(200, 2_000, 190);
-    assert_eq!(
-        b.times().inside,
-        [false, false, true, true],
-        "the little that ran before a warm-up does not"
-    );
-    b.warmup = vec![span(0, 3_000)];
-    assert_eq!(
-        b.times().inside,
-        [true; 4],
-        "a run of nothing but warm-up is judged"
-    );
+}
+
+#[test]
+fn excluded_time_inside_the_window_is_neither_busy_nor_idle() {
+    let mut b = Bench::new(1);
+    b.kernel(0, 10, 0);
+    // Two candidates of a search, launched between 20 and 60.
+    b.kernel(30, 40, 25);
+    b.kernel(50, 70, 45);
+    b.kernel(100, 110, 90);
+    b.exclude(span(20, 60), Exclusion::AlgorithmSearch);
+    let d = b.device();
+    assert_eq!(d.span, span(0, 110));
+    assert_eq!(d.excluded, [span(20, 70)]);
+    assert_eq!((d.analysed_ns(), d.busy_ns, d.idle_ns()), (60, 20, 40));
+    let gaps: Vec<_> = d.gaps.iter().map(|g| g.span).collect();
+    assert_eq!(gaps, [span(10, 20), span(70, 100)]);
+}
+
+#[test]
+fn the_window_begins_and_ends_with_the_steps() {
+    let mut b = Bench::new(1);
+    b.kernel(0, 10, 0);
+    b.kernel(400, 500, 390);
+    b.kernel(600, 700, 590);
+    b.exclude(span(i64::MIN, 100), Exclusion::OutsideSteps);
+    b.exclude(span(900, i64::MAX), Exclusion::OutsideSteps);
+    b.steps = vec![Some(span(100, 900))];
+    let times = b.times();
+    assert_eq!(times.window.span, Some(span(100, 900)));
+    let d = times.timeline.devices.first().unwrap();
+    assert_eq!((d.analysed_ns(), d.busy_ns), (800, 200));
+    let gaps: Vec<_> = d.gaps.iter().map(|g| g.span).collect();
+    assert_eq!(gaps, [span(100, 400), span(500, 600), span(700, 900)]);
 }
 
 #[test]
@@ -389,7 +416,8 @@ fn data_loading_and_overhead_are_checked_first() {
         thread: None,
         name: b.profile.strings.intern("flush"),
     });
-    assert_eq!(b.causes(), [GapCause::ProfilerOverhead]);
+    assert_eq!(b.causes(), [], "the profiler's own time is not analysed");
+    assert_eq!(b.times().window.setup.profiler_ns, 100);
 }
 
 #[test]
@@ -408,8 +436,8 @@ fn a_long_first_launch_is_attributed_to_code_loading() {
     b.kernel_on(0, "k", 1_001 * MS, 1_002 * MS, Some(full));
     let times = b.times();
     let gaps = &times.timeline.devices.first().unwrap().gaps;
-    let gap = gaps.iter().max_by_key(|g| g.span.ns()).unwrap();
-    assert_eq!((gap.cause, gap.call), (GapCause::ModuleLoad, Some(slow)));
+    assert!(gaps.iter().all(|g| g.cause != GapCause::ModuleLoad));
+    assert_eq!(times.window.setup.loading_ns, 901 * MS - 1_100);
     assert_eq!(times.window.setup.first_launch_ns, 900 * MS - 1_200);
     assert_eq!(gaps.last().unwrap().cause, GapCause::Waiting);
 }
@@ -428,7 +456,7 @@ fn invalid_times_do_not_break_the_invariants() {
         thread: Some(ThreadId(9)),
         name: b.profile.strings.intern("o"),
     });
-    b.warmup = vec![span(10, -10)];
+    b.exclude(span(10, -10), Exclusion::WarmUp);
     assert_eq!(b.times().inside.len(), 4);
 }
 

@@ -59,10 +59,6 @@ pub static FORMAT: Format = Format {
             "tensor shapes: torch.profiler with `record_shapes=True`",
         ),
         (
-            DataKind::TrustedIdle,
-            "a capture without call stacks (`with_stack=False`): they slow the host and stretch every gap",
-        ),
-        (
             DataKind::LaunchConfig,
             "launch configurations, which torch.profiler does not record for these kernels",
         ),

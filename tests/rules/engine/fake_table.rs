@@ -131,6 +131,7 @@ impl Default for Fake {
                 copy_ns: 1e5,
                 devices: 1,
                 step_weight: Some(1.0),
+                reliable_idle_ns: 1e6,
             },
         }
     }
