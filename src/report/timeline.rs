@@ -243,7 +243,7 @@ fn gap(run: &Run, gap: &Gap, origin: i64) -> GapRow {
     }
 }
 
-/// Busy shares: time outside gaps is busy. Linear in gaps and buckets, because gaps do not overlap.
+/// Busy shares: time outside gaps and outside what is excluded is busy. Linear in gaps and buckets, because gaps do not overlap.
 fn busy(device: &DeviceTimeline) -> Vec<f64> {
     let (start, total) = (device.span.start, device.span.ns());
     if total <= 0 {
@@ -251,8 +251,9 @@ fn busy(device: &DeviceTimeline) -> Vec<f64> {
     }
     let width = total as f64 / BUCKETS as f64;
     let mut busy = vec![1.0_f64; BUCKETS];
-    for gap in &device.gaps {
-        let inside = gap.span.clip(device.span);
+    let idle = device.gaps.iter().map(|gap| gap.span);
+    for span in idle.chain(device.excluded.iter().copied()) {
+        let inside = span.clip(device.span);
         let from = inside.start.saturating_sub(start) as f64 / width;
         let to = inside.end.saturating_sub(start) as f64 / width;
         let touched = busy.iter_mut().enumerate().skip(from as usize);

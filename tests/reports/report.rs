@@ -611,8 +611,9 @@ fn untrusted_idle_gives_no_step_time_saving() {
     s.saving(0).step_ns = None;
     let report = s.report();
     assert!(
-        report.verdict[2]
-            .ends_with("promised for faster kernels: per-op markers stretched the host.")
+        report.verdict[2].ends_with(
+            "step-time savings may not be estimated: per-op markers stretched the host."
+        )
     );
     let text = s.markdown();
     assert!(!text.contains("Step time"), "{text}");

@@ -107,23 +107,23 @@ fn two_ranks_are_two_devices() {
         figures(&times),
         [
             (
-                299_848_812,
+                299_848_812 - 2_433_526,
                 273_817_787,
                 270_863_484,
                 2_844_479,
                 17_172_652,
                 0,
-                2634,
+                2634 - 1,
                 4_492_845
             ),
             (
-                298_661_551,
+                298_661_551 - 75_584,
                 267_275_916,
                 264_324_724,
                 2_847_608,
                 8_229_100,
                 0,
-                2662,
+                2662 - 1,
                 1_099_069
             ),
         ]
@@ -136,6 +136,8 @@ fn model_loading_is_set_up_time() {
         return;
     };
     let setup = &times.window.setup;
+    // First launches of 12 kernels took 1 to 30 ms.
+    assert_eq!(setup.loading_ns, 121_070_123);
     assert_eq!(setup.copies as usize, profile.copies.len());
     assert_eq!((setup.copies, setup.pageable_copies), (294, 292));
     assert_eq!(
@@ -145,13 +147,13 @@ fn model_loading_is_set_up_time() {
     assert_eq!(
         figures(&times),
         [(
-            3_936_821_144,
+            3_936_821_144 - 121_070_123,
             3_408_380_989,
             3_408_380_989,
             0,
             0,
             0,
-            7327,
+            7327 - 12,
             190_172_452
         )]
     );
@@ -185,5 +187,6 @@ fn a_first_launch_of_900_ms_is_named() {
     let device = times.timeline.devices.first().unwrap();
     assert!(times.window.setup.loading_ns >= 900_208_810);
     assert_eq!(times.window.setup.first_launch_ns, 899_674_969);
-    assert_eq!((device.busy_ns, device.gaps.len()), (4_145_560, 354));
+    // Of 354 gaps, code was loaded in nine.
+    assert_eq!((device.busy_ns, device.gaps.len()), (4_145_560, 345));
 }

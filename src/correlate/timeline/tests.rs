@@ -437,7 +437,7 @@ fn a_long_first_launch_is_attributed_to_code_loading() {
     let times = b.times();
     let gaps = &times.timeline.devices.first().unwrap().gaps;
     assert!(gaps.iter().all(|g| g.cause != GapCause::ModuleLoad));
-    assert_eq!(times.window.setup.loading_ns, 901 * MS - 1_100);
+    assert_eq!(times.window.setup.loading_ns, 901 * MS - 990);
     assert_eq!(times.window.setup.first_launch_ns, 900 * MS - 1_200);
     assert_eq!(gaps.last().unwrap().cause, GapCause::Waiting);
 }

@@ -34,6 +34,7 @@ const OURS: &[&str] = &[
     "severity",
     "confidence",
     "kind",
+    "source",
     "calls_unit",
     "device",
     "references",
