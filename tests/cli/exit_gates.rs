@@ -196,7 +196,7 @@ fn findings_missing_in_the_baseline_are_new_and_numbered_from_one() {
     has(
         &said.out,
         &[
-            "### 1. Mixed precision is on",
+            "### 1. A log-softmax is taken of a log-softmax",
             "8 known findings and 2 small ones are not shown",
         ],
     );
