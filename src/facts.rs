@@ -19,6 +19,7 @@ mod framework_signs;
 mod gap;
 mod gpu;
 mod host;
+mod sync;
 mod kernel;
 mod layer;
 mod main_kernel;

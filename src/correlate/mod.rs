@@ -51,7 +51,8 @@ use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeTexts};
 use scope_tree::ScopeTree;
 pub use steps::StepTime;
 use steps::Steps;
-pub(crate) use timeline::is_profilers_own;
+pub(crate) use python_frame::{PythonFrame, function_in};
+pub(crate) use timeline::{HOST_BUSY_NS, is_profilers_own};
 use timeline::{DeviceTimes, TimelineInputs};
 
 /// Correlates all rows of a profile.

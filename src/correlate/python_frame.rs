@@ -68,6 +68,15 @@ impl<'a> PythonFrame<'a> {
     }
 }
 
+/// `function (dir/file.py:148)` for a frame as Kineto writes it: `path/dir/file.py(148): function`.
+/// `None` if the text is no such frame.
+pub(crate) fn function_in(text: &str) -> Option<String> {
+    let frame = PythonFrame::parse(text).filter(|frame| frame.path.ends_with(".py"))?;
+    let (head, function) = text.trim().rsplit_once(": ")?;
+    head.ends_with(')')
+        .then(|| format!("{function} ({})", frame.short()))
+}
+
 /// Folders that never contain user code.
 const INTERNAL_FOLDERS: [&str; 4] = ["site-packages", "dist-packages", "pyprof", "nvmarker.py"];
 

@@ -64,12 +64,15 @@ pub(super) const FRAMEWORK: [&str; 11] = [
 
 /// Parts of the texts of ranges and Python frames in which code is compiled. The frames of
 /// `torch/_dynamo` and `torch/_inductor` are entered only when nothing in the cache fits.
-pub(super) const COMPILING: [&str; 9] = [
+pub(super) const COMPILING: [&str; 12] = [
     "NVRTC",
     "nvrtc::Compile",
     "Nvrtc::Compile",
     "KernelExecutor::compile",
+    "ExecutorDispatch::compile",
+    "FusionKernelRuntime::FusionKernelRuntime",
     "FusionKernelRuntime::compile",
+    "getKernelRuntimeFor::compileNewKRT",
     "torch/_dynamo/convert_frame.py(",
     "torch/_inductor/compile_fx.py(",
     "triton/compiler/compiler.py(",

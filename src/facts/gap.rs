@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::chain::plain_name;
 use super::{Answer, Entry, FactTable, Subject, fact, median};
-use crate::correlate::{GapCause, Run};
+use crate::correlate::{GapCause, Run, function_in};
 use crate::profile::{CallId, RangeKind, StrId};
 
 mod host_activity;
@@ -26,6 +26,10 @@ pub(super) struct GapGroup {
     pub(super) window_ns: f64,
     /// The host call blamed for most of the time.
     pub(super) api: Option<StrId>,
+    /// The range that the host entered right after most of the time.
+    before: Option<StrId>,
+    /// A copy from host memory followed most of the time.
+    before_copy: bool,
 }
 
 /// A group in its table.
@@ -48,11 +52,24 @@ const MOST_OPS: usize = 64;
 struct Lengths {
     gaps: Vec<i64>,
     blamed: FxHashMap<StrId, i64>,
+    before: FxHashMap<Option<StrId>, i64>,
+    before_copy: i64,
 }
 
 impl Lengths {
     fn ns(&self) -> i64 {
         self.gaps.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
+    }
+
+    fn append(&mut self, other: Lengths) {
+        self.gaps.extend(other.gaps);
+        for (name, ns) in other.blamed {
+            *self.blamed.entry(name).or_default() += ns;
+        }
+        for (range, ns) in other.before {
+            *self.before.entry(range).or_default() += ns;
+        }
+        self.before_copy += other.before_copy;
     }
 }
 
@@ -61,7 +78,7 @@ type Key = (GapCause, Option<StrId>);
 
 /// All gaps inside the window in groups, by device, cause and operator.
 pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
-    let (ops, elsewhere) = rayon::join(|| operators(run), || host_activity::ranges(run));
+    let (ops, elsewhere) = rayon::join(|| operators(run), || host_activity::activities(run));
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         let mut rows: FxHashMap<Key, usize> = FxHashMap::default();
@@ -70,12 +87,9 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
         let mut last: Option<(Key, usize)> = None;
         let reliable = device.gaps.iter().enumerate();
         for (at, gap) in reliable.filter(|(_, gap)| gap.reliable_ns > 0) {
-            let around = gap.call.and_then(|id| ops.get(&id));
-            let op = match gap.cause {
-                GapCause::HostBusy => around.or_else(|| elsewhere.get(&(row, at))),
-                _ => around,
-            };
-            let key = (gap.cause, op.copied());
+            let around = gap.call.and_then(|id| ops.get(&id)).copied();
+            let activity = elsewhere.get(&(row, at)).copied().unwrap_or_default();
+            let key = (gap.cause, around.or(activity.op));
             let row = match last {
                 Some((before, row)) if before == key => row,
                 _ => *rows.entry(key).or_insert_with(|| {
@@ -88,6 +102,10 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
                 continue;
             };
             lengths.gaps.push(gap.reliable_ns);
+            *lengths.before.entry(activity.before).or_default() += gap.reliable_ns;
+            if activity.before_copy {
+                lengths.before_copy += gap.reliable_ns;
+            }
             if let Some(call) = gap.call.and_then(|id| run.profile.calls.get(id.idx())) {
                 *lengths.blamed.entry(call.name).or_default() += gap.reliable_ns;
             }
@@ -117,8 +135,13 @@ fn group(
     mut lengths: Lengths,
     window_ns: i64,
 ) -> GapGroup {
+    let half = lengths.ns() / 2;
+    let before = lengths.before.into_iter();
+    let before = before.filter(|(_, ns)| *ns > half).find_map(|(range, _)| range);
     let gaps = &mut lengths.gaps;
     GapGroup {
+        before,
+        before_copy: lengths.before_copy > half,
         ordinal,
         cause,
         op,
@@ -145,20 +168,13 @@ fn bounded(by_op: BTreeMap<Option<StrId>, Lengths>) -> BTreeMap<Option<StrId>, L
     let mut kept: BTreeMap<Option<StrId>, Lengths> = BTreeMap::new();
     for (at, (op, lengths)) in order.into_iter().enumerate() {
         let into = kept.entry(op.filter(|_| at < MOST_OPS)).or_default();
-        into.gaps.extend(lengths.gaps);
-        for (name, ns) in lengths.blamed {
-            *into.blamed.entry(name).or_default() += ns;
-        }
+        into.append(lengths);
     }
     kept
 }
 
 /// The innermost operator around each call that is blamed for a gap.
-///
-/// One pass over the ranges; of those open at a call only the innermost few are looked at, so that
-/// ranges a program never closed cost nothing.
 fn operators(run: &Run) -> FxHashMap<CallId, StrId> {
-    let profile = &run.profile;
     let mut blamed: Vec<CallId> = (run.timeline.devices.iter())
         .flat_map(|d| &d.gaps)
         .filter(|gap| held_by_a_call(gap.cause))
@@ -166,13 +182,22 @@ fn operators(run: &Run) -> FxHashMap<CallId, StrId> {
         .collect();
     blamed.sort_unstable();
     blamed.dedup();
+    operators_around(run, blamed)
+}
+
+/// The innermost operator around each of these calls, which are in the order of the profile.
+///
+/// One pass over the ranges; of those open at a call only the innermost few are looked at, so that
+/// ranges a program never closed cost nothing.
+pub(super) fn operators_around(run: &Run, calls: Vec<CallId>) -> FxHashMap<CallId, StrId> {
+    let profile = &run.profile;
     let mut found = FxHashMap::default();
-    if blamed.is_empty() || profile.ranges.is_empty() {
+    if calls.is_empty() || profile.ranges.is_empty() {
         return found;
     }
     let mut open: Vec<Vec<(i64, StrId)>> = vec![Vec::new(); profile.threads.len()];
     let mut ranges = profile.ranges.iter().peekable();
-    for id in blamed {
+    for id in calls {
         let Some(call) = profile.calls.get(id.idx()) else {
             continue;
         };
@@ -299,8 +324,33 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         RANGES_OF_OPS,
-        "The operator around that call as the profile spells it; for `host_busy` the range in which the host spent most of the interval",
-        |g| Answer::maybe_word(op(g))
+        "The operator around that call as the profile spells it; for `host_busy` and `data_loading` the innermost function or range in which the host spent most of the interval, a Python function as `name (folder/file.py:line)`",
+        |g| Answer::maybe_word(
+            op(g)
+                .map(|op| function_in(op).map_or(std::borrow::Cow::Borrowed(op), Into::into))
+                .as_deref()
+        )
+    ),
+    fact!(
+        "gap.before",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "For `host_busy` and `data_loading`: the range of the program that the host entered right after most of the time",
+        |g| Answer::or_silent(
+            g.group.before.map(|id| g.table.costed.run.profile.text(id)),
+            Answer::word
+        )
+    ),
+    fact!(
+        "gap.before_copy",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "For `host_busy` and `data_loading`: whether a copy from host memory followed most of the time",
+        |g| Answer::flag(g.group.before_copy)
     ),
 ];
 

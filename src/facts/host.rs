@@ -25,6 +25,8 @@ pub(super) struct Host {
     blocking_sets: u64,
     blocking_set_ns: f64,
     trips: Trips,
+    /// Analysed calls that give device memory back to the driver; `None` if no calls were recorded.
+    frees: Option<u64>,
 }
 
 /// Data copied to the host whose size comes straight back, and again and again.
@@ -48,6 +50,7 @@ impl Host {
         host.overhead_share = overhead_share(run, window);
         host.sets(run, window);
         host.trips = trips(run, window);
+        host.frees = (run.profile.recorded.api_calls).then(|| frees(run, window));
         host
     }
 
@@ -81,6 +84,20 @@ impl Host {
             }
         }
     }
+}
+
+/// Calls that free device memory and wait for the GPU. Not those of memory pools, which do not wait, and
+/// not those that unmap memory, which the caching allocator uses when it grows.
+fn frees(run: &Run, window: Span) -> u64 {
+    let calls = run.profile.calls.iter().filter(|call| {
+        let name = run.profile.text(call.name);
+        let name = name.split_once("_v").map_or(name, |(name, _)| name);
+        call.class == ApiClass::Free
+            && matches!(name, "cudaFree" | "hipFree" | "cuMemFree")
+            && window.contains(call.span.start)
+            && run.window.counts(call.span.start)
+    });
+    calls.count() as u64
 }
 
 /// The synchronous memset calls; of those with one correlation id the first.
@@ -197,6 +214,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "Share of kernels above 20 us that had ended when their launch call returned; silent for fewer than 50",
         |t| Answer::or_silent(t.host.waited_share, Answer::double)
+    ),
+    fact!(
+        "run.device_frees",
+        Int,
+        "",
+        &[],
+        API,
+        "Analysed calls that give device memory back to the driver and wait for the GPU: `cudaFree`, `hipFree`",
+        |t| Answer::maybe(t.host.frees, Answer::int)
     ),
     fact!(
         "run.memsets",

@@ -253,6 +253,7 @@ impl Subject for Runs {
 pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
     let elsewhere = [
         super::host::ENTRIES,
+        super::sync::ENTRIES,
         super::framework_signs::ENTRIES,
         super::step_stability::ENTRIES,
     ];

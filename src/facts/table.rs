@@ -12,6 +12,7 @@ use super::framework_signs::{self, FrameworkSigns, Signs};
 use super::gap::{self, GapGroup, GapScope, Gaps};
 use super::gpu::{GpuScope, Gpus};
 use super::host::Host;
+use super::sync::Waits;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
 use super::range_paths::{RangePaths, by_string};
@@ -23,7 +24,7 @@ use super::{
     AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals,
 };
 use crate::base::DType;
-use crate::correlate::{Run, SiteId};
+use crate::correlate::{GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 
@@ -35,6 +36,7 @@ pub struct FactTable<'a> {
     pub(super) totals: Totals,
     pub(super) sums: Sums,
     pub(super) host: Host,
+    pub(super) waits: Option<Waits>,
     pub(super) framework: FrameworkSigns,
     pub(super) step_stability: StepStability,
     pub(super) processes: usize,
@@ -87,6 +89,7 @@ impl<'a> FactTable<'a> {
         let (mut copies, mut framework) = (Vec::new(), FrameworkSigns::default());
         let (mut chains, mut gaps) = (Vec::new(), Vec::new());
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
+        let mut waits = None;
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
             jobs.spawn(|_| {
@@ -104,6 +107,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| chains = chain::recognize(costed, &|| &look().1));
             jobs.spawn(|_| gaps = gap::groups(run));
             jobs.spawn(|_| host = Host::of(run));
+            jobs.spawn(|_| waits = Waits::of(run));
             jobs.spawn(|_| step_stability = StepStability::of(costed));
         });
         let layers = layers(costed);
@@ -113,6 +117,7 @@ impl<'a> FactTable<'a> {
             totals: totals(run),
             sums,
             host,
+            waits,
             framework: framework.with_paths(&signs, &paths),
             step_stability,
             processes: ranks.len(),
@@ -537,6 +542,17 @@ fn totals(run: &Run) -> Totals {
     let busy = sum(|d| d.busy_ns);
     let window = sum(crate::correlate::DeviceTimeline::analysed_ns);
     let reliable_idle = sum(crate::correlate::DeviceTimeline::reliable_idle_ns);
+    let gaps = devices.iter().flat_map(|d| &d.gaps);
+    let waiting: f64 = gaps
+        .filter(|gap| gap.cause == GapCause::Waiting)
+        .map(|gap| gap.reliable_ns as f64)
+        .sum();
+    // Where the GPU mostly waits for itself or for other GPUs, the host does not limit the steps.
+    let waiting = if waiting > 0.5 * (window - busy) {
+        waiting
+    } else {
+        0.0
+    };
     Totals {
         gpu_busy_ns: busy,
         kernel_ns: run.sites.iter().map(|s| s.time_ns as f64).sum::<f64>() + sum(|d| d.graph_ns),
@@ -545,7 +561,7 @@ fn totals(run: &Run) -> Totals {
         reliable_idle_ns: reliable_idle,
         copy_ns: sum(|d| d.exposed_copy_ns),
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
-        step_weight: step_weight(busy, window, reliable_idle),
+        step_weight: step_weight(busy, window - waiting, reliable_idle - waiting),
     }
 }
 

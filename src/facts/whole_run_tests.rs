@@ -258,3 +258,101 @@ fn idle_host_activity_is_named_by_its_range() {
     assert_eq!(seen, ["epoch", "preprocess"]);
     assert_eq!(of_run(&costed, "run.module_load_idle_ns"), double(0.0));
 }
+
+/// The text facts of the only gap longer than a millisecond.
+fn long_gap(costed: &Costed, fact: &str) -> Answer {
+    let table = FactTable::new(costed);
+    let long = |member: &Member| match table.view(*member).get("gap.longest_ns") {
+        Answer::Value(Value::Double(ns)) => ns > 1e6,
+        _ => false,
+    };
+    let members = table.members(MemberKind::Gap);
+    let member = members.into_iter().find(long).unwrap();
+    table.view(member).get(fact)
+}
+
+#[test]
+fn idle_python_time_is_named_by_the_innermost_function() {
+    const MS: i64 = 1_000_000;
+    let mut profile = ProfileBuilder::new();
+    launch(&mut profile, "softmax_warp_forward", 100);
+    let loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    profile.range(loader, MS, 30 * MS).kind = RangeKind::Annotation;
+    let mut frame = |text: &str, start: i64, end: i64| {
+        profile.range(text, start, end).kind = RangeKind::Python;
+    };
+    frame("owlv2/image.py(301): resize", MS, 29 * MS);
+    // Two calls, each less than half of the time.
+    for call in 0..2 {
+        let start = (2 + 13 * call) * MS;
+        let zoom = "/venv/site-packages/scipy/ndimage/_interpolation.py(739): zoom";
+        frame(zoom, start, start + 12 * MS);
+        frame("<built-in function zoom_shift>", start, start + 11 * MS);
+    }
+    launch(&mut profile, "softmax_warp_forward", 31 * MS);
+    let costed = costed(profile);
+    let word = |text: &str| Answer::Value(Value::Str(text.into()));
+    assert_eq!(long_gap(&costed, "gap.cause"), word("data_loading"));
+    let zoom = "zoom (ndimage/_interpolation.py:739)";
+    assert_eq!(long_gap(&costed, "gap.op"), word(zoom));
+}
+
+#[test]
+fn idle_time_without_ranges_is_named_by_what_follows() {
+    const MS: i64 = 1_000_000;
+    let mut profile = ProfileBuilder::new();
+    launch(&mut profile, "softmax_warp_forward", 100);
+    profile.range("data copy in", 40 * MS, 42 * MS);
+    profile.range("inner", 40 * MS + 10, 42 * MS);
+    launch(&mut profile, "softmax_warp_forward", 41 * MS);
+    let costed = costed(profile);
+    let word = |text: &str| Answer::Value(Value::Str(text.into()));
+    assert_eq!(long_gap(&costed, "gap.op"), Answer::Absent);
+    assert_eq!(long_gap(&costed, "gap.before"), word("data copy in"));
+    assert_eq!(
+        long_gap(&costed, "gap.before_copy"),
+        Answer::Value(Value::Bool(false))
+    );
+}
+
+#[test]
+fn synchronizations_are_counted_with_operator_bytes_and_line() {
+    let mut profile = ProfileBuilder::new();
+    for step in 0..4_u64 {
+        let start = step as i64 * 10_000;
+        launch(&mut profile, "softmax_warp_forward", start);
+        let frame = profile.range("model/net.py(41): forward", start + 400, start + 900);
+        frame.kind = RangeKind::Python;
+        let op = profile.range("aten::copy_", start + 500, start + 800);
+        op.kind = RangeKind::CpuOp;
+        let correlation = 1_000 + step;
+        profile.call(ThreadId(0), "cudaMemcpyAsync", start + 510, correlation);
+        profile.profile.copies.push(MemoryCopy {
+            span: Span {
+                start: start + 520,
+                end: start + 530,
+            },
+            device: DeviceId(0),
+            process: ProcessId(0),
+            stream: 7,
+            correlation: SerialNumber::new(correlation),
+            bytes: 8,
+            kind: CopyKind::HtoD,
+            src: MemoryKind::Pageable,
+            dst: MemoryKind::Device,
+        });
+        profile.call(ThreadId(0), "cudaStreamSynchronize", start + 600, 0);
+    }
+    launch(&mut profile, "softmax_warp_forward", 50_000);
+    profile.call(ThreadId(0), "cudaFree", 50_500, 0);
+    profile.call(ThreadId(0), "cudaFreeHost", 50_600, 0);
+    launch(&mut profile, "softmax_warp_forward", 51_000);
+    let costed = costed(profile);
+    let word = |text: &str| Answer::Value(Value::Str(text.into()));
+    assert_eq!(of_run(&costed, "run.sync_calls"), int(4));
+    assert_eq!(of_run(&costed, "run.sync_op"), word("aten::copy_"));
+    assert_eq!(of_run(&costed, "run.sync_op_calls"), int(4));
+    assert_eq!(of_run(&costed, "run.sync_bytes"), double(8.0));
+    assert_eq!(of_run(&costed, "run.sync_line"), word("model/net.py:41"));
+    assert_eq!(of_run(&costed, "run.device_frees"), int(1));
+}

@@ -141,12 +141,16 @@ pub(super) fn suppression(state: &str, findings: u64) -> String {
     }
 }
 
+/// A busy share of the window below which the GPU did next to nothing.
+const HARDLY_BUSY: f64 = 0.1;
+
 /// Sentences for profiles in which most of the time is not computation with a known operator; they
 /// come before the figures about kernels.
 fn leads(s: &Summary) -> Vec<String> {
     let mut leads = Vec::new();
     let is_most = |part: i64, whole: i64| part as f64 > MOST * whole as f64;
-    if is_most(s.exposed_copy_ns, s.busy_ns) {
+    // What the little work of an idle GPU is does not matter.
+    if is_most(s.exposed_copy_ns, s.busy_ns) && s.busy_share >= HARDLY_BUSY {
         leads.push(format!(
             "Most of the GPU time is copying, not computing: during {} of {} only memory copies ran.",
             ns(s.exposed_copy_ns as f64),

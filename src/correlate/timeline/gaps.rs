@@ -9,10 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::work::{TimelineInputs, WorkItem, WorkKind, is_pageable};
 use crate::correlate::model::{Gap, GapCause};
-use crate::profile::{
-    ApiCall, ApiClass, CallId, CorrelationMap, KernelId, ProcessId, Profile, SerialNumber, Span,
-    StrId, SyncKind, ThreadId,
-};
+use crate::profile::{ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, KernelId, ProcessId, Profile, SerialNumber, Span, StrId, SyncKind, ThreadId};
 
 /// Minimum length of a launch that loads code. An ordinary launch takes microseconds, even on a busy
 /// host.
@@ -455,10 +452,16 @@ fn collect_calls(
 ) {
     let [_, _, syncs, copies, allocations, modules, first] = kinds;
     let mut seen = FxHashSet::default();
+    // A blocking copy to the host waits for all work before it, as PyTorch on ROCm reads numbers back.
+    let to_host = profile.copies.iter().filter(|c| c.kind == CopyKind::DtoH);
+    let reads: FxHashSet<CallId> = to_host
+        .filter_map(|copy| calls.get(copy.process, copy.correlation))
+        .collect();
     for (index, call) in profile.calls.iter().enumerate() {
         let rows = match call.class {
             _ if sets_up(profile, call, &mut seen) => &mut *first,
             ApiClass::Sync => &mut *syncs,
+            ApiClass::CopySync if reads.contains(&CallId::new(index)) => &mut *syncs,
             ApiClass::CopySync => &mut *copies,
             ApiClass::Alloc | ApiClass::Free => &mut *allocations,
             ApiClass::ModuleLoad => &mut *modules,

@@ -374,6 +374,22 @@ fn gaps_after_copies_and_allocation_are_attributed_to_them() {
 }
 
 #[test]
+fn blocking_copies_to_the_host_are_synchronizations() {
+    let mut b = Bench::new(1);
+    b.kernel(10, 100, 0);
+    let read = b.call("hipMemcpyWithStream", 20, 160);
+    b.copy(100, 105, MemoryKind::Unknown, CopyKind::DtoH);
+    b.kernel(200, 300, 170);
+    b.call("hipMemcpyWithStream", 305, 480);
+    b.copy(300, 305, MemoryKind::Unknown, CopyKind::HtoD);
+    b.kernel(500, 600, 490);
+    let d = b.device();
+    let causes: Vec<_> = d.gaps.iter().map(|g| g.cause).collect();
+    assert_eq!(causes, [GapCause::AfterSync, GapCause::BlockingCopy]);
+    assert_eq!(d.gaps.first().unwrap().call, Some(read));
+}
+
+#[test]
 fn calls_after_the_launch_are_not_the_cause() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);

@@ -1,0 +1,275 @@
+//! Synchronizations: the calls in which the busiest host thread waits for the GPU.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::gap::operators_around;
+use super::run::Runs;
+use super::{Answer, Entry, fact};
+use crate::correlate::{PythonFrame, Run};
+use crate::profile::{
+    ApiClass, CallId, CopyKind, ProcessId, RangeKind, SerialNumber, Span, StrId, ThreadId,
+};
+
+/// The synchronizing calls of the thread that spends most time in them, in the analysed window.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Waits {
+    calls: u64,
+    ns: f64,
+    /// Of the analysed time.
+    share: Option<f64>,
+    /// The operator with most of that time; `None` where no operator surrounds it.
+    op: Option<StrId>,
+    /// Of that operator, or of all calls without one.
+    op_calls: u64,
+    op_ns: f64,
+    api: Option<StrId>,
+    /// Median size of the copies that the calls of the operator wait for.
+    bytes: Option<f64>,
+    /// The source line with most of that time.
+    line: Option<String>,
+}
+
+/// One synchronizing call, and the bytes of the copy right before it.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    id: CallId,
+    span: Span,
+    api: StrId,
+    bytes: Option<u64>,
+}
+
+impl Waits {
+    /// `None` if no calls were recorded.
+    pub(super) fn of(run: &Run) -> Option<Waits> {
+        if !run.profile.recorded.api_calls {
+            return None;
+        }
+        let Some(window) = run.window.span else {
+            return Some(Waits::default());
+        };
+        let (thread, waits) = waits_by_thread(run, window)
+            .into_iter()
+            .max_by_key(|(thread, waits)| (total(waits), std::cmp::Reverse(*thread)))
+            .unwrap_or((ThreadId(0), Vec::new()));
+        let analysed = analysed_ns(run, window);
+        let mut found = Waits {
+            calls: waits.len() as u64,
+            ns: total(&waits) as f64,
+            share: (analysed > 0).then(|| (total(&waits) as f64 / analysed as f64).min(1.0)),
+            ..Waits::default()
+        };
+        let ops = operators_around(run, waits.iter().map(|wait| wait.id).collect());
+        let mut by_op: FxHashMap<Option<StrId>, Vec<Wait>> = FxHashMap::default();
+        for wait in waits {
+            let op = ops.get(&wait.id).copied();
+            by_op.entry(op).or_default().push(wait);
+        }
+        let most = by_op.into_iter();
+        let most = most.max_by_key(|(op, waits)| (total(waits), std::cmp::Reverse(*op)));
+        if let Some((op, waits)) = most {
+            found.op = op;
+            found.op_calls = waits.len() as u64;
+            found.op_ns = total(&waits) as f64;
+            found.api = waits.iter().max_by_key(|w| w.span.ns()).map(|w| w.api);
+            found.bytes = median_bytes(&waits);
+            found.line = line(run, thread, &waits);
+        }
+        Some(found)
+    }
+}
+
+fn total(waits: &[Wait]) -> i64 {
+    let lengths = waits.iter().map(|wait| wait.span.ns());
+    lengths.fold(0, i64::saturating_add)
+}
+
+/// Median size of the copies of most of the waits.
+fn median_bytes(waits: &[Wait]) -> Option<f64> {
+    let mut bytes: Vec<u64> = waits.iter().filter_map(|wait| wait.bytes).collect();
+    bytes.sort_unstable();
+    let known = bytes.len() * 2 > waits.len();
+    let median = bytes.get(bytes.len() / 2).copied();
+    median.filter(|_| known).map(|bytes| bytes as f64)
+}
+
+fn analysed_ns(run: &Run, window: Span) -> i64 {
+    let mut excluded: Vec<Span> = run.window.excluded.iter().map(|e| e.span).collect();
+    excluded.sort_unstable();
+    let (mut sum, mut until) = (0_i64, window.start);
+    for span in excluded {
+        let span = span.clip(window);
+        sum = sum.saturating_add(span.end.saturating_sub(span.start.max(until)).max(0));
+        until = until.max(span.end);
+    }
+    window.ns().saturating_sub(sum)
+}
+
+/// The analysed waits of each thread that launches kernels.
+fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
+    let copies: FxHashMap<(ProcessId, SerialNumber), (u64, CopyKind)> = (run.profile.copies.iter())
+        .filter_map(|copy| Some(((copy.process, copy.correlation?), (copy.bytes, copy.kind))))
+        .collect();
+    let mut launching: FxHashSet<ThreadId> = FxHashSet::default();
+    let mut copied: FxHashMap<ThreadId, u64> = FxHashMap::default();
+    let mut waits: FxHashMap<ThreadId, Vec<Wait>> = FxHashMap::default();
+    for (index, call) in run.profile.calls.iter().enumerate() {
+        let copy = || {
+            let thread = run.profile.threads.get(call.thread.idx())?;
+            copies.get(&(thread.process, call.correlation?)).copied()
+        };
+        let bytes = match call.class {
+            ApiClass::Launch | ApiClass::GraphLaunch => {
+                launching.insert(call.thread);
+                copied.remove(&call.thread);
+                continue;
+            }
+            ApiClass::CopyAsync => {
+                if let Some((bytes, _)) = copy() {
+                    copied.insert(call.thread, bytes);
+                }
+                continue;
+            }
+            // A blocking copy to the host waits for all work before it.
+            ApiClass::CopySync => match copy() {
+                Some((bytes, CopyKind::DtoH)) => Some(bytes),
+                _ => continue,
+            },
+            ApiClass::Sync => copied.remove(&call.thread),
+            _ => continue,
+        };
+        if window.contains(call.span.start) && run.window.counts(call.span.start) {
+            waits.entry(call.thread).or_default().push(Wait {
+                id: CallId::new(index),
+                span: call.span,
+                api: call.name,
+                bytes,
+            });
+        }
+    }
+    waits.retain(|thread, _| launching.contains(thread));
+    waits
+}
+
+/// The innermost source line of the program around most of the time of these waits, which are in time
+/// order.
+fn line(run: &Run, thread: ThreadId, waits: &[Wait]) -> Option<String> {
+    let mut users: FxHashMap<StrId, bool> = FxHashMap::default();
+    let mut frames = run.profile.ranges.iter().filter(|range| {
+        range.kind == RangeKind::Python
+            && range.thread == thread
+            && *users.entry(range.text).or_insert_with(|| {
+                let frame = PythonFrame::parse(run.profile.text(range.text));
+                frame.is_some_and(|frame| !frame.is_internal())
+            })
+    });
+    let mut next = frames.next();
+    let mut open: Vec<(i64, StrId)> = Vec::new();
+    let mut lines: FxHashMap<StrId, i64> = FxHashMap::default();
+    for wait in waits {
+        while let Some(frame) = next.filter(|frame| frame.span.start <= wait.span.start) {
+            while open.pop_if(|(end, _)| *end <= frame.span.start).is_some() {}
+            open.push((frame.span.end, frame.text));
+            next = frames.next();
+        }
+        while open.pop_if(|(end, _)| *end <= wait.span.start).is_some() {}
+        if let Some((_, text)) = open.last() {
+            *lines.entry(*text).or_default() += wait.span.ns();
+        }
+    }
+    let most = lines.into_iter();
+    let (text, _) = most.max_by_key(|&(text, ns)| (ns, std::cmp::Reverse(text)))?;
+    PythonFrame::parse(run.profile.text(text)).map(|frame| frame.short())
+}
+
+pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.sync_calls",
+        Int,
+        "",
+        &[],
+        API,
+        "Analysed calls in which one host thread waits for the GPU: the launching thread that spends most time in them",
+        |t| Answer::maybe(t.waits.as_ref().map(|w| w.calls), Answer::int)
+    ),
+    fact!(
+        "run.sync_host_ns",
+        Double,
+        "ns",
+        &[],
+        API,
+        "Host time of that thread in those calls",
+        |t| Answer::maybe(t.waits.as_ref().map(|w| w.ns), Answer::double)
+    ),
+    fact!(
+        "run.sync_host_share",
+        Double,
+        "share",
+        &[],
+        API,
+        "The same as a share of the analysed time",
+        |t| Answer::maybe(t.waits.as_ref().and_then(|w| w.share), Answer::double)
+    ),
+    fact!(
+        "run.sync_op",
+        Str,
+        "",
+        &[],
+        RANGES_OF_OPS,
+        "The operator around most of that time; silent where most lies outside operators",
+        |t| Answer::or_silent(
+            t.waits.as_ref().and_then(|w| w.op).map(|op| t.costed.run.profile.text(op)),
+            Answer::word
+        )
+    ),
+    fact!(
+        "run.sync_op_calls",
+        Int,
+        "",
+        &[],
+        API,
+        "Calls inside that operator, or of those outside operators",
+        |t| Answer::maybe(t.waits.as_ref().map(|w| w.op_calls), Answer::int)
+    ),
+    fact!(
+        "run.sync_op_ns",
+        Double,
+        "ns",
+        &[],
+        API,
+        "Host time in those",
+        |t| Answer::maybe(t.waits.as_ref().map(|w| w.op_ns), Answer::double)
+    ),
+    fact!(
+        "run.sync_api",
+        Str,
+        "",
+        &[],
+        API,
+        "The longest of those calls",
+        |t| Answer::or_silent(
+            t.waits.as_ref().and_then(|w| w.api).map(|api| t.costed.run.profile.text(api)),
+            Answer::word
+        )
+    ),
+    fact!(
+        "run.sync_bytes",
+        Double,
+        "bytes",
+        &[],
+        API,
+        "Median size of the copies that those calls wait for; silent where most wait for something else",
+        |t| Answer::or_silent(t.waits.as_ref().and_then(|w| w.bytes), Answer::double)
+    ),
+    fact!(
+        "run.sync_line",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The line of the program around most of those, where Python stacks were recorded",
+        |t| Answer::or_silent(
+            t.waits.as_ref().and_then(|w| w.line.as_deref()),
+            Answer::word
+        )
+    ),
+];
