@@ -19,7 +19,6 @@ mod framework_signs;
 mod gap;
 mod gpu;
 mod host;
-mod sync;
 mod kernel;
 mod layer;
 mod main_kernel;
@@ -30,6 +29,7 @@ mod site;
 mod step;
 mod step_comm;
 mod step_stability;
+mod sync;
 mod table;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]

@@ -47,13 +47,13 @@ pub use model::{
 use profiler_overhead::HostOverhead;
 pub(crate) use profiler_overhead::waited_share;
 pub use pruning::UnneededRanges;
+pub(crate) use python_frame::{PythonFrame, function_in};
 use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeTexts};
 use scope_tree::ScopeTree;
 pub use steps::StepTime;
 use steps::Steps;
-pub(crate) use python_frame::{PythonFrame, function_in};
-pub(crate) use timeline::{HOST_BUSY_NS, is_profilers_own};
 use timeline::{DeviceTimes, TimelineInputs};
+pub(crate) use timeline::{HOST_BUSY_NS, is_profilers_own};
 
 /// Correlates all rows of a profile.
 pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {

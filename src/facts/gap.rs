@@ -137,7 +137,9 @@ fn group(
 ) -> GapGroup {
     let half = lengths.ns() / 2;
     let before = lengths.before.into_iter();
-    let before = before.filter(|(_, ns)| *ns > half).find_map(|(range, _)| range);
+    let before = before
+        .filter(|(_, ns)| *ns > half)
+        .find_map(|(range, _)| range);
     let gaps = &mut lengths.gaps;
     GapGroup {
         before,

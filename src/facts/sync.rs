@@ -217,7 +217,10 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         RANGES_OF_OPS,
         "The operator around most of that time; silent where most lies outside operators",
         |t| Answer::or_silent(
-            t.waits.as_ref().and_then(|w| w.op).map(|op| t.costed.run.profile.text(op)),
+            t.waits
+                .as_ref()
+                .and_then(|w| w.op)
+                .map(|op| t.costed.run.profile.text(op)),
             Answer::word
         )
     ),
@@ -247,7 +250,10 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         API,
         "The longest of those calls",
         |t| Answer::or_silent(
-            t.waits.as_ref().and_then(|w| w.api).map(|api| t.costed.run.profile.text(api)),
+            t.waits
+                .as_ref()
+                .and_then(|w| w.api)
+                .map(|api| t.costed.run.profile.text(api)),
             Answer::word
         )
     ),

@@ -12,7 +12,6 @@ use super::framework_signs::{self, FrameworkSigns, Signs};
 use super::gap::{self, GapGroup, GapScope, Gaps};
 use super::gpu::{GpuScope, Gpus};
 use super::host::Host;
-use super::sync::Waits;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
 use super::range_paths::{RangePaths, by_string};
@@ -20,6 +19,7 @@ use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
 use super::step::{RankScope, Ranks, StepScope, Steps};
 use super::step_stability::StepStability;
+use super::sync::Waits;
 use super::{
     AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals,
 };

@@ -9,7 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::work::{TimelineInputs, WorkItem, WorkKind, is_pageable};
 use crate::correlate::model::{Gap, GapCause};
-use crate::profile::{ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, KernelId, ProcessId, Profile, SerialNumber, Span, StrId, SyncKind, ThreadId};
+use crate::profile::{
+    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, KernelId, ProcessId, Profile,
+    SerialNumber, Span, StrId, SyncKind, ThreadId,
+};
 
 /// Minimum length of a launch that loads code. An ordinary launch takes microseconds, even on a busy
 /// host.
