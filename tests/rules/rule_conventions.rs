@@ -8,10 +8,20 @@ use pyprof_advise::facts;
 use pyprof_advise::judge::{Rule, RuleSet, SavingKind, rule::Expect};
 
 /// Rules that are evaluated although a fact in their condition may be absent, with the reason.
-const JUDGED_ANYWAY: &[(&str, &str)] = &[(
-    "parallelism/register-spill",
-    "asks for local memory with `has`: where a trace lacks it, no kernel is suspect",
-)];
+const JUDGED_ANYWAY: &[(&str, &str)] = &[
+    (
+        "layers/attention-math-backend",
+        "asks for the width of the scores with `has`: without shapes the kernels still show it",
+    ),
+    (
+        "layers/attention-unfused",
+        "asks for the width of the scores with `has`: without shapes the kernels still show it",
+    ),
+    (
+        "parallelism/register-spill",
+        "asks for local memory with `has`: where a trace lacks it, no kernel is suspect",
+    ),
+];
 
 /// Categories whose advice rewrites the work of a site.
 const REWRITING: &[&str] = &[
