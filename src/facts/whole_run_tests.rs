@@ -298,6 +298,20 @@ fn idle_python_time_is_named_by_the_innermost_function() {
 }
 
 #[test]
+fn idle_time_in_a_loader_without_functions_has_no_name() {
+    const MS: i64 = 1_000_000;
+    let mut profile = ProfileBuilder::new();
+    launch(&mut profile, "softmax_warp_forward", 100);
+    let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+    profile.range(loader, MS, 30 * MS).kind = RangeKind::Annotation;
+    launch(&mut profile, "softmax_warp_forward", 31 * MS);
+    let costed = costed(profile);
+    let word = |text: &str| Answer::Value(Value::Str(text.into()));
+    assert_eq!(long_gap(&costed, "gap.cause"), word("data_loading"));
+    assert_eq!(long_gap(&costed, "gap.op"), Answer::Absent);
+}
+
+#[test]
 fn idle_time_without_ranges_is_named_by_what_follows() {
     const MS: i64 = 1_000_000;
     let mut profile = ProfileBuilder::new();

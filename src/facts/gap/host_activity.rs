@@ -60,8 +60,11 @@ pub(super) fn activities(run: &Run) -> FxHashMap<GapKey, Activity> {
             continue;
         }
         let text = run.profile.text(range.text);
-        // What was called from Python is named by its caller, which has a file and a line.
-        let named = !text.starts_with("<built-in");
+        // What was called from Python is named by its caller, which has a file and a line. That the data
+        // loader ran is the cause already.
+        let named = !["<built-in", "enumerate(DataLoader)"]
+            .iter()
+            .any(|prefix| text.starts_with(prefix));
         let users = is_users(range, text);
         let from = pauses.partition_point(|p| p.span.end < range.span.start);
         let touched = pauses.iter_mut().skip(from);
