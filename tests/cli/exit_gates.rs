@@ -214,7 +214,7 @@ fn known_findings_that_became_worse_are_shown() {
         ),
         (
             |f| f["share"] = json!(0.1),
-            "known, and grown from 10 % to 30 %",
+            "known, and grown from 10 % to 29 %",
         ),
         (
             |f| {
