@@ -160,6 +160,10 @@ fn summary(reports: &[Report]) -> Summary {
             .first()
             .and_then(|r| r.summary.steps_from.clone())
             .filter(|from| all().all(|s| s.steps_from.as_ref() == Some(from))),
+        window_range: reports
+            .first()
+            .and_then(|r| r.summary.window_range.clone())
+            .filter(|range| all().all(|s| s.window_range.as_ref() == Some(range))),
     }
 }
 

@@ -48,7 +48,7 @@ use profiler_overhead::HostOverhead;
 pub(crate) use profiler_overhead::waited_share;
 pub use pruning::UnneededRanges;
 pub(crate) use python_frame::{PythonFrame, function_in};
-use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeTexts};
+use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole, RangeTexts};
 use scope_tree::ScopeTree;
 pub use steps::StepTime;
 use steps::Steps;
@@ -104,6 +104,7 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
     }
     let unreliable = profiler_overhead::is_unreliable(&times.timeline);
     let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
+    times.window.inside = window_range(&profile, &texts, &launches, &times.inside);
     let op_names = texts.op_names;
     drop((launches, brackets));
     let messages = arguments.messages(&profile);
@@ -161,6 +162,29 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
         layer_source,
         profile,
     }
+}
+
+/// The shortest range of the user around the launches of all analysed kernels.
+fn window_range(
+    profile: &Profile,
+    texts: &RangeInfos,
+    launches: &[Option<CallId>],
+    inside: &[bool],
+) -> Option<String> {
+    let analysed = launches.iter().zip(inside).filter(|(_, inside)| **inside);
+    let calls = analysed.filter_map(|(call, _)| profile.calls.get((*call)?.idx()));
+    let span = calls.map(|call| call.span).reduce(|all, span| Span {
+        start: all.start.min(span.start),
+        end: all.end.max(span.end),
+    })?;
+    let other = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::Other { .. });
+    let around = texts.ranges(profile, other).filter(|(_, range, meaning)| {
+        range.span.start <= span.start
+            && range.span.end >= span.end
+            && texts.role(range, meaning) == RangeRole::User
+    });
+    let (_, range, _) = around.min_by_key(|(_, range, _)| range.span.ns())?;
+    Some(profile.text(range.text).to_owned())
 }
 
 fn times(

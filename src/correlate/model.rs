@@ -442,8 +442,9 @@ pub struct Window {
     pub span: Option<Span>,
     /// What lies outside.
     pub setup: SetUp,
-    /// The name of the window: the range it was trimmed to. Text of the profile, not escaped.
-    pub trimmed_to: Option<String>,
+    /// The shortest range of the user in which all of its work was launched. Text of the profile, not
+    /// escaped.
+    pub inside: Option<String>,
     /// Host time whose work is not analysed, in time order.
     pub excluded: Vec<ExcludedTime>,
     /// Per copy: whether it is analysed.

@@ -189,6 +189,7 @@ fn summary(costed: &Costed) -> Summary {
             source: origin.source,
             text: label(&origin.text),
         }),
+        window_range: run.window.inside.as_deref().map(label),
     }
 }
 

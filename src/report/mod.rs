@@ -197,8 +197,10 @@ pub struct Summary {
     pub idle_unreliable: Option<String>,
     /// Idle time that recording overhead cannot explain, in ns, summed over devices.
     pub reliable_idle_ns: i64,
-    /// What the analysed window is: the evidence for its steps; `null` when nothing shows steps.
+    /// The evidence for the steps of the window; `null` when nothing shows steps.
     pub steps_from: Option<StepsFrom>,
+    /// The shortest range of the user in which all analysed work was launched; `null` when there is none.
+    pub window_range: Option<String>,
 }
 
 /// What the steps were recognized by.

@@ -12,6 +12,9 @@ use crate::profile::Format;
 /// Share from which something counts as most of the time and is said first.
 const MOST: f64 = 0.5;
 
+/// The rule that finds almost no GPU work in a capture.
+const NO_WORK: &str = "profile/no-work";
+
 /// The verdict: what makes the usual figures misleading, what the GPU did, and what can be saved.
 pub(super) fn verdict(report: &Report) -> Vec<String> {
     let s = &report.summary;
@@ -20,6 +23,10 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
             "No GPU work was found in this profile, so nothing could be judged. {}",
             what_to_capture(report)
         )];
+    }
+    // A rule about the capture that leaves nothing to analyse is the whole verdict.
+    if let Some(no_work) = report.capture.iter().find(|f| f.rule == NO_WORK) {
+        return vec![what_ran(s), no_work.message.clone()];
     }
     let mut sentences: Vec<String> = straggler(report).cloned().into_iter().collect();
     sentences.extend(leads(s));
@@ -218,7 +225,10 @@ fn span(s: &Summary) -> String {
     const LONGER: f64 = 1.5;
     let window = ns(s.window_ns as f64);
     let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
-        return format!("a window of {window}");
+        return match &s.window_range {
+            Some(range) => format!("a window of {window} inside `{range}`"),
+            None => format!("a window of {window}"),
+        };
     };
     let each = if s.steps == 1 { "" } else { " each" };
     let ahead = match s.host_step_ns {
@@ -248,7 +258,7 @@ fn span(s: &Summary) -> String {
 /// What shows the steps, where they are not numbered.
 fn evidence(from: &StepsFrom) -> String {
     match from.source {
-        StepSource::Numbered => String::new(),
+        StepSource::Numbered => format!(" (`{}`)", from.text),
         StepSource::NamedRange
         | StepSource::Optimizer
         | StepSource::DataLoader

@@ -18,6 +18,7 @@ mod readers;
 mod scrub;
 mod synthetic_profiles;
 mod tracelens;
+mod verdicts;
 mod whole_program;
 
 #[path = "../support/mod.rs"]

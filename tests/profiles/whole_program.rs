@@ -316,8 +316,15 @@ fn language_model_idle_time_with_markers_is_unreliable() {
     };
     close(report.number("/summary/busy_share"), 0.14, 0.005);
     assert!(report.at("/summary/idle_unreliable").is_string());
-    assert!(report.verdict().contains("Idle time is not judged"));
-    assert_eq!(report.number("/total_saving/idle_high_ns"), 0.0);
+    let verdict = report.verdict();
+    assert!(verdict.contains("PyProf markers around every operator slowed the host down"));
+    // What is left after the cost of the markers.
+    let reliable = report.number("/summary/reliable_idle_ns");
+    assert!(report.number("/total_saving/idle_high_ns") <= reliable);
+    assert!(
+        reliable < 0.1 * report.number("/summary/window_ns"),
+        "{reliable}"
+    );
     for finding in report.findings() {
         assert!(
             finding["saving"]["step_ns"].is_null(),

@@ -347,10 +347,10 @@ fn calls_are_compared_if_there_are_no_steps() {
     let site = only(&diff.slower);
     assert_eq!(site.place, "head · aten::mm");
     assert!(
-        near(site.before_ns, 1.6e6) && near(site.after_ns, 2.0e6),
+        near(site.before_ns, 0.8e6) && near(site.after_ns, 1.0e6),
         "{site:?}"
     );
-    assert_eq!((site.calls_before, site.calls_after), (4.0, 9.0));
+    assert_eq!((site.calls_before, site.calls_after), (2.0, 9.0));
     has(
         &sandbox.markdown(),
         &[

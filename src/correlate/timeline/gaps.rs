@@ -446,6 +446,33 @@ fn sets_up(profile: &Profile, call: &ApiCall, seen: &mut FxHashSet<(ThreadId, St
     }
 }
 
+/// How long the copy of each long blocking call took on the device, in ns.
+fn copy_times(profile: &Profile) -> FxHashMap<(ProcessId, SerialNumber), i64> {
+    let long = |call: &ApiCall| call.class == ApiClass::CopySync && call.span.ns() >= SETTING_UP_NS;
+    if !profile.calls.iter().any(long) {
+        return FxHashMap::default();
+    }
+    let copies = profile.copies.iter();
+    let timed = copies.filter_map(|copy| Some(((copy.process, copy.correlation?), copy.span.ns())));
+    timed.collect()
+}
+
+/// Whether a blocking copy took so much longer than the copying that the driver did something else.
+/// Waiting for work on the device takes long as well, but then the device is not idle.
+fn stalls(
+    profile: &Profile,
+    call: &ApiCall,
+    copied: &FxHashMap<(ProcessId, SerialNumber), i64>,
+) -> bool {
+    if call.class != ApiClass::CopySync || call.span.ns() < SETTING_UP_NS {
+        return false;
+    }
+    let process = profile.threads.get(call.thread.idx()).map(|t| t.process);
+    let key = process.zip(call.correlation);
+    let ns = key.and_then(|key| copied.get(&key));
+    ns.is_some_and(|ns| ns.saturating_mul(10) < call.span.ns())
+}
+
 /// Sorts the calls that block a thread into `[loading, compiling, syncs, copies, allocations, modules, first]`.
 fn collect_calls(
     profile: &Profile,
@@ -460,9 +487,10 @@ fn collect_calls(
     let reads: FxHashSet<CallId> = to_host
         .filter_map(|copy| calls.get(copy.process, copy.correlation))
         .collect();
+    let copied = &copy_times(profile);
     for (index, call) in profile.calls.iter().enumerate() {
         let rows = match call.class {
-            _ if sets_up(profile, call, &mut seen) => &mut *first,
+            _ if sets_up(profile, call, &mut seen) || stalls(profile, call, copied) => &mut *first,
             ApiClass::Sync => &mut *syncs,
             ApiClass::CopySync if reads.contains(&CallId::new(index)) => &mut *syncs,
             ApiClass::CopySync => &mut *copies,

@@ -59,10 +59,14 @@ fn real_traces_have_reports_without_faults() {
     for &(file, [kernels, ..], _) in REAL.iter().filter(|r| r.1[0] > 0) {
         let Some(report) = report(file) else { return };
         assert_eq!(report["faults"], json!([]), "{file}");
-        // One trace marks half of its kernels as warm-up.
-        let judged = report["summary"]["kernels"].as_u64().unwrap();
-        let warmup = report["setup"]["warmup_kernels"].as_u64().unwrap();
-        assert_eq!(judged + warmup, kernels as u64, "{file}");
+        // One trace marks half of its kernels as warm-up; others have work outside their steps.
+        let analysed = report["summary"]["kernels"].as_u64().unwrap();
+        let excluded = report["setup"]["excluded"].as_array().unwrap();
+        let excluded: u64 = excluded
+            .iter()
+            .map(|e| e["kernels"].as_u64().unwrap())
+            .sum();
+        assert_eq!(analysed + excluded, kernels as u64, "{file}");
         let text = report.to_string();
         // Names of user, host and job in one of these traces.
         for secret in ["sraikund", "twshared", "mast_hpc", "torchx-pytorch"] {
@@ -257,7 +261,8 @@ fn setup_inside_a_trace_has_no_saving() {
     for f in report["findings"].as_array().unwrap() {
         assert!(!f["rule"].as_str().unwrap().starts_with("host/"), "{f}");
     }
-    assert_eq!(report["setup"]["warmup_kernels"], 40);
+    assert_eq!(report["setup"]["excluded"][0]["why"], "warm_up");
+    assert_eq!(report["setup"]["excluded"][0]["kernels"], 40);
 }
 
 #[test]
