@@ -7,7 +7,8 @@ use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, times};
 use crate::correlate::{StepSource, WithoutOperator};
 use crate::judge::SavingKind;
-use crate::profile::Format;
+use crate::profile::{DataKind, Format};
+use crate::read::READERS;
 
 /// Share from which something counts as most of the time and is said first.
 const MOST: f64 = 0.5;
@@ -443,6 +444,12 @@ fn what_to_capture(report: &Report) -> String {
         .is_some_and(|share| share > MOST)
     {
         return "The calls are too short to compare: capture larger ones.".to_owned();
+    }
+    let formats = READERS.iter().map(|reader| reader.format());
+    let format = formats.into_iter().find(|f| f.name == report.method.format);
+    let how = format.and_then(|f| f.how_to_record(DataKind::Shapes));
+    if let Some(how) = how {
+        return format!("Record {how}.");
     }
     "Record operators with their shapes: `emit_nvtx(record_shapes=True)` under nsys, or torch.profiler \
      with `record_shapes=True`."

@@ -320,11 +320,11 @@ fn language_model_idle_time_with_markers_is_unreliable() {
     assert!(verdict.contains("PyProf markers around every operator slowed the host down"));
     // What is left after the cost of the markers.
     let reliable = report.number("/summary/reliable_idle_ns");
-    assert!(report.number("/total_saving/idle_high_ns") <= reliable);
     assert!(
-        reliable < 0.1 * report.number("/summary/window_ns"),
+        reliable < 0.5 * report.number("/summary/window_ns"),
         "{reliable}"
     );
+    assert_eq!(report.number("/total_saving/idle_high_ns"), 0.0);
     for finding in report.findings() {
         assert!(
             finding["saving"]["step_ns"].is_null(),
@@ -650,7 +650,7 @@ fn two_kernels_give_a_short_report() {
     };
     assert_eq!(report.int("/summary/kernels"), 2);
     assert_eq!(report.int("/summary/kernel_time_ns"), 4129);
-    report.finding("profile/short-capture");
+    report.finding("profile/no-work");
     assert_eq!(
         report.number("/total_saving/gpu_high_ns") + report.number("/total_saving/idle_high_ns"),
         0.0

@@ -248,7 +248,7 @@ fn steps_last_until_the_gpu_has_finished() {
     assert!(message.contains("of each step"), "{message}");
     let verdict = report["verdict"][0].as_str().unwrap();
     assert!(
-        verdict.contains("3 steps of 19.0 ms each on the GPU"),
+        verdict.contains("3 steps (`ProfilerStep#`) of 19.0 ms each on the GPU"),
         "{verdict}"
     );
 }
