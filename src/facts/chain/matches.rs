@@ -15,7 +15,7 @@ pub(super) struct Matches<'r> {
     costed: &'r Costed,
     chains: Vec<Chain>,
     /// Rows of `chains` by kind, layer, operators and direction.
-    by_name: FxHashMap<(Kind, String, String, Direction), usize>,
+    by_name: FxHashMap<(Kind, String, String, Direction, Option<u64>), usize>,
     /// Repeated sequences of sites. Programs repeat themselves, so each sequence is analyzed once.
     by_sites: FxHashMap<(Kind, Vec<SiteId>), Repeated>,
     /// The chain of each call that is part of one; empty without backward calls.
@@ -125,7 +125,10 @@ impl<'r> Matches<'r> {
         }
         let (ops, direction) = (ops.join(", "), first.direction);
         let chains = &mut self.chains;
-        let name = (kind, layer.clone(), ops.clone(), direction);
+        let width = width(members);
+        // Fusing attention saves much over long sequences and nothing over short ones.
+        let apart = width.filter(|_| kind == Kind::Attention);
+        let name = (kind, layer.clone(), ops.clone(), direction, apart);
         *self.by_name.entry(name).or_insert_with(|| {
             chains.push(Chain {
                 kind,
@@ -139,7 +142,7 @@ impl<'r> Matches<'r> {
                 rest_ns: 0.0,
                 longest_ns: 0.0,
                 fused_ns: Some(0.0),
-                width: width(members),
+                width,
                 bias_ns: 0.0,
                 sites: BTreeMap::new(),
                 backward: BTreeMap::new(),
@@ -159,7 +162,7 @@ impl<'r> Matches<'r> {
             }
         }
         self.add_backward_of_chains();
-        let name = |c: &Chain| (c.kind, c.layer.clone(), c.ops.clone(), c.direction);
+        let name = |c: &Chain| (c.kind, c.layer.clone(), c.ops.clone(), c.direction, c.width);
         self.chains.sort_by_cached_key(name);
         self.chains
     }
