@@ -169,7 +169,7 @@ fn findings_missing_in_the_baseline_are_new_and_numbered_from_one() {
     });
     let arguments = format!("{NET} --baseline base.json");
     let report = sandbox.report(&arguments);
-    assert_eq!(rules(&report["findings"]), ["layers/double-log-softmax"]);
+    assert_eq!(rules(&report["findings"]), ["precision/amp-partial"]);
     assert_eq!(report["findings"][0]["number"], 1);
     assert_eq!(report["findings"][0]["since_baseline"], "new");
     let layers = report["layers"].as_array().unwrap();
@@ -191,12 +191,12 @@ fn findings_missing_in_the_baseline_are_new_and_numbered_from_one() {
     assert_eq!(said.code, 1);
     assert_eq!(
         said.err,
-        "failed: --fail-on warning: 1 finding: layers/double-log-softmax\n"
+        "failed: --fail-on warning: 1 finding: precision/amp-partial\n"
     );
     has(
         &said.out,
         &[
-            "### 1. A log-softmax is taken of a log-softmax",
+            "### 1. Mixed precision is on, but some matrix work stays in fp32",
             "8 known findings and 2 small ones are not shown",
         ],
     );
@@ -588,8 +588,8 @@ fn sarif_marks_suppressed_and_unchanged_results() {
     let results = log["runs"][0]["results"].as_array().unwrap();
     assert_eq!(results.len(), 9);
     let of = |rule: &str| results.iter().find(|r| r["ruleId"] == rule).unwrap();
-    assert_eq!(of("layers/double-log-softmax")["baselineState"], "new");
-    assert_eq!(of("layers/double-log-softmax")["suppressions"], json!([]));
+    assert_eq!(of("precision/amp-partial")["baselineState"], "new");
+    assert_eq!(of("precision/amp-partial")["suppressions"], json!([]));
     assert_eq!(
         of("tensor-cores/gemm-unaligned")["baselineState"],
         "unchanged"

@@ -505,7 +505,8 @@ fn streaming_copies_have_size_and_bandwidth() {
             text.contains("51.0 GB") || text.contains("25.5 GB"),
             "{text}"
         );
-        assert_eq!(finding["calls"], 2 * 223);
+        // Eight more copies, of other kinds, take no time to speak of.
+        assert_eq!(finding["calls"], 2 * 223 + 8);
         close(finding["time_ns"].as_f64().unwrap() / 2.0, 0.92e9, 0.005e9);
         close(report.number("/summary/window_ns"), 0.97e9, 0.005e9);
     }

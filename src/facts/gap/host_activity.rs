@@ -62,7 +62,8 @@ pub(super) fn activities(run: &Run) -> FxHashMap<GapKey, Activity> {
         let text = run.profile.text(range.text);
         // What was called from Python is named by its caller, which has a file and a line. That the data
         // loader ran is the cause already.
-        let named = !["<built-in", "enumerate(DataLoader)"]
+        // PyProf's dictionaries are no names.
+        let named = !["<built-in", "enumerate(DataLoader)", "{"]
             .iter()
             .any(|prefix| text.starts_with(prefix));
         let users = is_users(range, text);
