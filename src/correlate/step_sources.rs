@@ -479,7 +479,7 @@ impl KernelSequence {
 
     /// Whether most distances between consecutive positions are about the same.
     fn is_regular(&self, at: &[usize]) -> bool {
-        let distances: Vec<usize> = at.windows(2).map(|p| distance(p)).collect();
+        let distances: Vec<usize> = at.windows(2).map(distance).collect();
         let Some(typical) = median(distances.clone()) else {
             return false;
         };

@@ -84,7 +84,7 @@ pub struct Rule {
     pub message: Template,
     /// Template of the explanation why the problem costs time.
     pub why: Template,
-    /// The variants of the advice; see [`Rule::fix`].
+    /// The variants of the advice; the first one whose condition holds is printed.
     pub fixes: Vec<Fix>,
     /// Links to further reading.
     pub references: Vec<String>,
