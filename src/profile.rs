@@ -170,6 +170,19 @@ pub struct Span {
 }
 
 impl Span {
+    /// Merges spans that overlap or touch; returns them in time order.
+    pub(crate) fn union(mut spans: Vec<Span>) -> Vec<Span> {
+        spans.sort_unstable();
+        spans.dedup_by(|next, span| {
+            let touches = next.start <= span.end;
+            if touches {
+                span.end = span.end.max(next.end);
+            }
+            touches
+        });
+        spans
+    }
+
     /// The length in ns; 0 for an interval that ends before it starts.
     pub fn ns(self) -> i64 {
         self.end.saturating_sub(self.start).max(0)

@@ -4,6 +4,7 @@
 
 use super::model::{ExcludedTime, Exclusion};
 use super::steps::Steps;
+use super::timeline::launch_times;
 use crate::profile::{ApiClass, CallId, Profile, Span};
 
 /// Largest share of the kernel time outside declared warm-up that may come before it to be excluded with
@@ -106,14 +107,9 @@ impl Exclusions {
 }
 
 fn launched(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Launched> {
-    let kernels = profile.kernels.iter().zip(launches);
-    let at = |kernel: &crate::profile::Kernel, call: &Option<CallId>| {
-        let call = call.and_then(|id| profile.calls.get(id.idx()));
-        call.map_or(kernel.span.start, |call| call.span.start)
-    };
-    kernels
-        .map(|(kernel, call)| (at(kernel, call), kernel.span.ns()))
-        .collect()
+    let times = launch_times(profile, launches);
+    let kernels = profile.kernels.iter().map(|kernel| kernel.span.ns());
+    times.zip(kernels).collect()
 }
 
 /// The time before the first declared warm-up, if little work was launched in it.

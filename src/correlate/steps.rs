@@ -63,7 +63,7 @@ impl Steps {
             }
         }
         let mut steps = Steps {
-            warmup: joined(warmup),
+            warmup: Span::union(warmup),
             ..Steps::default()
         };
         let numbered: Vec<Vec<NumberedRange>> = numbered.into_iter().map(one_series).collect();
@@ -227,19 +227,6 @@ pub(super) fn on_the_gpu(mut steps: Vec<Step>, profile: &Profile, links: &[Link]
         span.end = span.end.max(kernel.span.end);
     }
     steps
-}
-
-/// Merges overlapping spans; returns them in time order.
-fn joined(mut spans: Vec<Span>) -> Vec<Span> {
-    spans.sort_unstable();
-    spans.dedup_by(|next, span| {
-        let touches = next.start <= span.end;
-        if touches {
-            span.end = span.end.max(next.end);
-        }
-        touches
-    });
-    spans
 }
 
 /// The steps of one process: one spelling on one thread, those inside others left out.

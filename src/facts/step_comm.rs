@@ -42,8 +42,8 @@ pub(crate) fn exposed_comm_per_step(run: &Run) -> Option<f64> {
         }
     }
     let exposed = work.into_iter().map(|(communication, others)| {
-        let communication = union(communication);
-        covered_ns(&communication) - common_ns(&communication, &union(others))
+        let communication = Span::union(communication);
+        covered_ns(&communication) - common_ns(&communication, &Span::union(others))
     });
     Some(exposed.sum::<i64>() as f64 / (steps * devices.len()) as f64)
 }
@@ -51,19 +51,6 @@ pub(crate) fn exposed_comm_per_step(run: &Run) -> Option<f64> {
 fn is_analysed(run: &Run, step: Option<crate::correlate::StepId>) -> bool {
     let step = step.and_then(|id| run.steps.get(id.idx()));
     step.is_some_and(|step| !step.warmup)
-}
-
-/// Spans that do not overlap, in time order.
-fn union(mut spans: Vec<Span>) -> Vec<Span> {
-    spans.sort_unstable();
-    spans.dedup_by(|next, span| {
-        let touches = next.start <= span.end;
-        if touches {
-            span.end = span.end.max(next.end);
-        }
-        touches
-    });
-    spans
 }
 
 fn covered_ns(spans: &[Span]) -> i64 {

@@ -127,7 +127,7 @@ pub(crate) fn times(
 }
 
 /// When each kernel was launched; its own start where the launch is not known.
-fn launch_times<'a>(
+pub(crate) fn launch_times<'a>(
     profile: &'a Profile,
     launches: &'a [Option<CallId>],
 ) -> impl Iterator<Item = i64> + 'a {
