@@ -1,6 +1,6 @@
 //! Embeds the folders that are registries: a GPU is a file in `gpu_specs/`, a rule a file in
-//! `rules/`. Each becomes a slice of `(path below the folder, text)`, sorted by path, to be
-//! included as an expression:
+//! `rules/`; and the Python package that `run` puts into a program. Each becomes a slice of
+//! `(path below the folder, text)`, sorted by path, to be included as an expression:
 //!
 //! ```ignore
 //! const RULES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
@@ -10,32 +10,41 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-const FOLDERS: [&str; 2] = ["gpu_specs", "rules"];
+/// The folders, and the endings of the files in them that are embedded.
+const FOLDERS: [(&str, &[&str]); 3] = [
+    ("gpu_specs", &["toml"]),
+    ("rules", &["toml"]),
+    ("python/pyprof_advise", &["py", "typed"]),
+];
 
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     println!("cargo:rerun-if-changed=build.rs");
-    for folder in FOLDERS {
+    for (folder, endings) in FOLDERS {
         println!("cargo:rerun-if-changed={folder}");
         let base = root.join(folder);
         let mut files = Vec::new();
-        collect(&base, &mut files)?;
-        fs::write(out.join(format!("{folder}.rs")), embed(&base, files)?)?;
+        collect(&base, endings, &mut files)?;
+        let name = folder.rsplit('/').next().unwrap_or(folder);
+        fs::write(out.join(format!("{name}.rs")), embed(&base, files)?)?;
     }
     Ok(())
 }
 
-/// Every `.toml` file below `folder`, which may be missing.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+/// Every file with one of the endings below `folder`, which may be missing.
+fn collect(folder: &Path, endings: &[&str], files: &mut Vec<PathBuf>) -> io::Result<()> {
     if !folder.is_dir() {
         return Ok(());
     }
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|e| e == "toml") {
+            collect(&path, endings, files)?;
+        } else if path
+            .extension()
+            .is_some_and(|e| endings.iter().any(|wanted| e == *wanted))
+        {
             files.push(path);
         }
     }

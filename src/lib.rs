@@ -33,6 +33,7 @@
 //! | 7 | [`export`] | the work of several ranks as one table, for DuckDB, Spark or polars |
 //! | 7 | [`pyprof`] | PyProf's two outputs: a dictionary and a row of columns per kernel |
 //! | 7 | [`scrub`] | a copy of a profile without private data |
+//! | 7 | `capture` | records a program: starts it with the embedded Python package, reads what it wrote |
 //! | 8 | [`advisor`], `error` | the facade of the library: the stations in order, and its error type |
 //! | 9 | `cli` | the command line, one file per command (feature `cli`, on by default) |
 //!
@@ -41,6 +42,8 @@
 
 pub mod advisor;
 pub mod base;
+#[cfg(feature = "cli")]
+mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod compare;

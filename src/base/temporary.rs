@@ -1,4 +1,4 @@
-//! Temporary files that are removed at every end of the program: dropping a handle removes its file,
+//! Temporary files and folders that are removed at every end of the program: dropping a handle removes its file,
 //! and [`lock_and_remove_all`] removes the files of all handles before a signal ends the process.
 
 use std::collections::BTreeSet;
@@ -117,13 +117,55 @@ impl Write for Temporary {
     }
 }
 
-/// Removes the files of all handles. While the guard exists, no file can be created or kept.
+/// A folder readable only by the user, which is removed with everything in it.
+#[derive(Debug)]
+pub struct TemporaryFolder {
+    /// `None` while it is being removed.
+    folder: Option<tempfile::TempDir>,
+    path: PathBuf,
+}
+
+impl TemporaryFolder {
+    /// Creates an empty folder in the system's temporary folder.
+    ///
+    /// # Errors
+    /// When the folder cannot be created.
+    pub fn new() -> io::Result<TemporaryFolder> {
+        let mut alive = alive();
+        let folder = tempfile::Builder::new()
+            .prefix("pyprof-advise-")
+            .tempdir()?;
+        let path = folder.path().to_owned();
+        alive.insert(path.clone());
+        Ok(TemporaryFolder {
+            folder: Some(folder),
+            path,
+        })
+    }
+
+    /// The path of the folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        let mut alive = alive();
+        drop(self.folder.take());
+        alive.remove(&self.path);
+    }
+}
+
+/// Removes the files and folders of all handles. While the guard exists, no file can be created or kept.
 #[must_use = "files can be created again when the guard is dropped"]
 pub fn lock_and_remove_all() -> impl Sized {
     let mut alive = alive();
     for path in std::mem::take(&mut *alive) {
         // The process is ending, so an error cannot be reported.
-        let _ = std::fs::remove_file(path);
+        if std::fs::remove_file(&path).is_err() {
+            let _ = std::fs::remove_dir_all(&path);
+        }
     }
     alive
 }

@@ -1,6 +1,7 @@
 //! The command without a name: reads a profile and writes a report.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::exit_gates::Gates;
@@ -22,8 +23,17 @@ use crate::report::{self, LeftOut, Report};
 
 /// Merges the options of the command line with those of the configuration, then runs [`advise`].
 pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> Outcome {
+    configure(&mut args, &mut console)?;
+    if args.config.dump_config {
+        return output::print(&config::dump(&config::effective(&args, console)));
+    }
+    advise(&args, console)
+}
+
+/// Merges the options of the configuration into those of the command line.
+pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> Outcome {
     let config = config::load(args.config.config.as_deref())?;
-    config.fill_console(&mut console);
+    config.fill_console(console);
     config.fill_report(&mut args.report);
     config.fill_rules(&mut args.rules);
     config.fill_gates(&mut args.gates);
@@ -35,7 +45,7 @@ pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> Outcome {
     }
     output::set_color(console.color());
     if args.config.dump_config {
-        return output::print(&config::dump(&config::effective(&args, console)));
+        return Ok(());
     }
     config.check_rules(&args.rules.paths)?;
     let read = [
@@ -47,7 +57,16 @@ pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> Outcome {
             refuse_overwriting_input(what, path, args.report.output.as_deref())?;
         }
     }
-    advise(&args, console)
+    Ok(())
+}
+
+/// Finds mistakes in the arguments, before a program runs for long.
+pub(super) fn check(args: &AdviseArgs) -> Outcome {
+    format(&args.report)?;
+    let rules = super::rules::load_for_analysis(&args.rules)?;
+    let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
+    Gates::load(&args.gates, Some(ran))?;
+    Session::new(args, rules).map(drop)
 }
 
 /// Writes the report of one profile, or of several as the ranks of one job.
@@ -75,10 +94,12 @@ pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     if inputs.is_job {
         // Reports are merged with all their sites, whatever is displayed.
         session.advisor = session.advisor.options(options(args, report::MAX_SITES));
+        session.light.clone_from(&inputs.light);
         return run_job(&session, &gates, inputs, console);
     }
     let max_sites = sites_shown(&args.report, format);
     session.advisor = session.advisor.options(options(args, max_sites));
+    session.light = inputs.light;
     let path = inputs
         .files
         .first()
@@ -171,8 +192,9 @@ fn analyze_all(
 
 /// The report of a profile or of a job, for commands that process reports.
 pub(super) fn report_of(args: &AdviseArgs, console: Console) -> Result<Report, Failure> {
-    let session = Session::for_reports(args)?;
+    let mut session = Session::for_reports(args)?;
     let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
+    session.light.clone_from(&inputs.light);
     analyze_all(inputs, console, |file, timer| session.file(file, timer))?.report()
 }
 
@@ -182,7 +204,8 @@ pub(super) fn reports_of(
     inputs: multi_rank::Inputs,
     console: Console,
 ) -> Result<Vec<Report>, Failure> {
-    let session = Session::for_reports(args)?;
+    let mut session = Session::for_reports(args)?;
+    session.light.clone_from(&inputs.light);
     let all = analyze_all(inputs, console, |file, timer| {
         if !merge::is_report(file) {
             return session.file(file, timer);
@@ -202,6 +225,8 @@ struct Session<'a> {
     advisor: Advisor,
     /// The rule of `--why`, and whether it was deselected.
     asked: Option<(Rule, bool)>,
+    /// Light recordings of some profiles.
+    light: BTreeMap<PathBuf, PathBuf>,
 }
 
 /// The result of one profile.
@@ -233,6 +258,7 @@ impl<'a> Session<'a> {
             args,
             advisor,
             asked,
+            light: BTreeMap::new(),
         })
     }
 
@@ -274,7 +300,8 @@ impl<'a> Session<'a> {
         let Analysis {
             costed,
             verdict,
-            report,
+            mut report,
+            ..
         } = self.advisor.analyze(profile, done)?;
         for silenced in &verdict.silenced {
             let place = plain(&silenced.place);
@@ -284,6 +311,14 @@ impl<'a> Session<'a> {
             ));
         }
         let mut warnings = warnings(&costed, &report);
+        if let Some(light) = self.light.get(path) {
+            match self.advisor.join_light(light, report.clone()) {
+                Ok(joined) => report = joined,
+                Err(error) => {
+                    warnings.push(format!("not joined with the light recording: {error}"))
+                }
+            }
+        }
         warnings.extend(unused(self.advisor.user_costs(), &costed));
         // Freeing millions of rows takes long, and the report does not depend on it.
         rayon::spawn(move || drop(costed));
@@ -415,6 +450,7 @@ pub(super) fn write_and_gate(
     console: Console,
 ) -> Outcome {
     gates.filter(&mut report, console);
+    report.program.clone_from(&args.program);
     write(args, &render(args, format(args)?, &report)?)?;
     gates.check(&report)
 }

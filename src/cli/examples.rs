@@ -2,6 +2,7 @@
 
 pub(super) const ADVISE: &str = "\
 Examples:
+  pyprof-advise run -- python train.py              run a program, record some steps, advise
   pyprof-advise net.sqlite                          advice for the GPU that the profile names
   pyprof-advise net.sqlite --for-pr -o pr.md        a file that fits a pull request
   pyprof-advise net.sqlite --format html -o a.html  a page with charts and a table of all work
@@ -26,6 +27,17 @@ A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems o
 
 Exit status: 0 a report was written, whatever it says; 1 a gate failed (--fail-on of this command and of
 diff; test and check of rules and costs); 2 nothing could be analyzed, or the command line was wrong.";
+
+pub(super) const RUN: &str = "\
+Examples:
+  pyprof-advise run -- python train.py                    record some steps, then advise
+  pyprof-advise run -o advice.md -- torchrun --nproc-per-node=4 train.py
+  pyprof-advise run --stack --format html -o a.html -- accelerate launch train.py
+  pyprof-advise run --skip 50 --steps 5 -- uv run train.py
+  pyprof-advise run --keep traces/ -- bash job.sh         keep the traces: `pyprof-advise traces/`
+
+Exit status: that of the program if it is not 0; else 2 if nothing was recorded; else that of the report:
+0 it was written, 1 a gate failed (--fail-on). The last line of standard error says which.";
 
 pub(super) const DIFF: &str = "\
 Examples:

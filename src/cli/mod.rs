@@ -28,6 +28,7 @@ mod parse;
 mod prof;
 mod progress;
 mod rules;
+mod run;
 mod scrub;
 mod signals;
 
@@ -54,6 +55,8 @@ pub enum Failure {
     AlreadyReported,
     /// The command could not run: exit status 2, with what was expected and what to do.
     Unusable(String),
+    /// The exit status of a program that was run. The reason was printed already.
+    Status(u8),
 }
 
 /// Every library error fails a command; mistakes in files are printed with their lines.
@@ -113,6 +116,8 @@ enum Command {
         #[command(subcommand)]
         command: gpus::GpusCommand,
     },
+    /// Run a program, record some of its steps, and report on them
+    Run(run::RunArgs),
     /// Compare the profiles before and after a change
     Diff(diff::DiffArgs),
     /// Merge the JSON reports of several ranks
@@ -229,6 +234,9 @@ pub struct ReportArgs {
     /// Number of findings shown in full; the others are folded [default: 10]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
+    /// How the program ended that `run` has recorded.
+    #[arg(skip)]
+    pub program: Option<crate::report::ProgramRun>,
 }
 
 impl ReportArgs {
@@ -332,6 +340,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::from(OK),
         Err(Failure::GateFailed) => ExitCode::from(GATE),
         Err(Failure::AlreadyReported) => ExitCode::from(UNUSABLE),
+        Err(Failure::Status(status)) => ExitCode::from(status),
         Err(Failure::Unusable(text)) => {
             output::labelled("error", anstyle::AnsiColor::Red, &text);
             ExitCode::from(UNUSABLE)
@@ -349,6 +358,7 @@ fn run(cli: Cli) -> Outcome {
         Some(Command::Rules { command }) => rules::run(command, console),
         Some(Command::Costs { command }) => costs::run(command, console),
         Some(Command::Gpus { command }) => gpus::run(command),
+        Some(Command::Run(args)) => run::run(args, console),
         Some(Command::Diff(args)) => diff::diff(&args, console),
         Some(Command::Merge(args)) => merge::merge(args, console),
         Some(Command::Export(args)) => export::export(args, console),

@@ -1,5 +1,6 @@
 //! Several profiles at once: the ranks of one job.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,6 +10,7 @@ use super::{Console, Failure, merge};
 use crate::base::text::{home, plain};
 use crate::base::units::counted;
 use crate::read;
+use crate::read::manifest::{Manifest, Windows};
 use crate::report::LeftOut;
 
 /// Maximum number of profiles in memory at the same time, for any number of threads: a profile takes a
@@ -50,7 +52,10 @@ pub(super) struct Inputs {
     pub(super) files: Vec<PathBuf>,
     /// Files that were given more than once.
     pub(super) repeated: Vec<LeftOut>,
-    /// Whether several files or a folder were given, even if only one file was found.
+    /// Light recordings of the processes of some files, by file; see [`read::manifest`].
+    pub(super) light: BTreeMap<PathBuf, PathBuf>,
+    /// Whether several files or a folder were given, even if only one file was found. A folder with the
+    /// recording of a single process is no job.
     pub(super) is_job: bool,
 }
 
@@ -62,11 +67,18 @@ pub(super) fn inputs(paths: &[PathBuf], kind: Kind, console: Console) -> Result<
     let mut inputs = Inputs {
         files: Vec::new(),
         repeated: Vec::new(),
+        light: BTreeMap::new(),
         is_job: paths.len() > 1,
     };
     let mut seen = std::collections::BTreeSet::new();
     for path in paths {
-        let files = if path.is_dir() {
+        let recorded = recorded(path);
+        let files = if !recorded.is_empty() {
+            inputs.is_job |= recorded.len() > 1;
+            let light = |of: &Windows| Some((of.main.clone(), of.light.clone()?));
+            inputs.light.extend(recorded.iter().filter_map(light));
+            recorded.into_iter().map(|of| of.main).collect()
+        } else if path.is_dir() {
             inputs.is_job = true;
             in_folder(path, kind, console)?
         } else {
@@ -86,6 +98,11 @@ pub(super) fn inputs(paths: &[PathBuf], kind: Kind, console: Console) -> Result<
         }
     }
     Ok(inputs)
+}
+
+/// The recordings of a folder with a manifest, in the order of ranks; none without one.
+fn recorded(folder: &Path) -> Vec<Windows> {
+    Manifest::of(folder).map_or_else(Vec::new, |manifest| manifest.windows(folder))
 }
 
 /// The files of a kind in a folder, sorted by name; subfolders are not searched.

@@ -1,7 +1,59 @@
 //! Removes temporary files when SIGINT, SIGTERM or SIGHUP ends the program. The process still ends by
 //! that signal, as shells and schedulers expect.
 //!
+//! While a program runs for [`run`](super::run), signals are the program's: Ctrl-C reaches it from the
+//! terminal, and what only this process receives is passed on.
+//!
 //! Unix only: on other systems a temporary file may remain.
+
+/// The process that signals are passed on to; 0 without one.
+#[cfg(unix)]
+static PROGRAM: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+
+/// Passes signals on to a program while it exists.
+#[derive(Debug)]
+pub(super) struct PassedOn;
+
+impl PassedOn {
+    /// Passes signals on to the process with this id.
+    pub(super) fn to(program: u32) -> PassedOn {
+        #[cfg(unix)]
+        PROGRAM.store(
+            i32::try_from(program).unwrap_or_default(),
+            std::sync::atomic::Ordering::SeqCst,
+        );
+        #[cfg(not(unix))]
+        let _ = program;
+        PassedOn
+    }
+}
+
+impl Drop for PassedOn {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        PROGRAM.store(0, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// Sends a signal to the program that runs; returns whether there is one.
+#[cfg(unix)]
+fn passed_on(signal: i32) -> bool {
+    use rustix::process::{Pid, Signal, kill_process};
+    let program = PROGRAM.load(std::sync::atomic::Ordering::SeqCst);
+    let Some(program) = Pid::from_raw(program) else {
+        return false;
+    };
+    // The terminal sends Ctrl-C to both processes; a second one would interrupt the program's clean-up.
+    let signal = match signal {
+        signal_hook::consts::SIGTERM => Some(Signal::TERM),
+        signal_hook::consts::SIGHUP => Some(Signal::HUP),
+        _ => None,
+    };
+    if let Some(signal) = signal {
+        let _ = kill_process(program, signal);
+    }
+    true
+}
 
 /// Installs the handlers; does nothing if no thread can be started.
 #[cfg(unix)]
@@ -21,6 +73,9 @@ pub(super) fn install() {
                 return;
             };
             for signal in &mut signals {
+                if passed_on(signal) {
+                    continue;
+                }
                 let _guard = temporary::lock_and_remove_all();
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
             }

@@ -262,6 +262,15 @@ fn order<'a>(finding: &'a FindingReport, summary: &Summary) -> Order<'a> {
     }
 }
 
+/// The order of two findings in a report with this summary.
+pub(super) fn by_order(
+    a: &FindingReport,
+    b: &FindingReport,
+    summary: &Summary,
+) -> std::cmp::Ordering {
+    order(a, summary).total_cmp_to(&order(b, summary))
+}
+
 impl Order<'_> {
     fn total_cmp_to(&self, other: &Order<'_>) -> std::cmp::Ordering {
         let [wall, own] = self.sure;

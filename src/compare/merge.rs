@@ -72,6 +72,8 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         summary,
         ranks: ranks.rows,
         job: Some(job),
+        windows: None,
+        program: None,
     };
     if merged.summary.idle_unreliable.is_none() {
         let sentences = partly_untrusted(&reports, &names);

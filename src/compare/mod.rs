@@ -15,12 +15,14 @@ mod merge;
 mod sites;
 mod suppress;
 mod tables;
+mod windows;
 
 pub use baseline::against;
 pub use diff::{Diff, diff, regression};
 pub use identity::number_ranks;
 pub use merge::merge;
 pub use suppress::{Suppression, suppress};
+pub use windows::join;
 
 use crate::base::text;
 use crate::report::{Report, share};

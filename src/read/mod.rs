@@ -13,6 +13,7 @@ mod cupti;
 mod integer_rows;
 mod kineto;
 mod magic;
+pub mod manifest;
 mod names;
 mod nsys;
 mod nvprof;

@@ -81,6 +81,8 @@ impl Report {
             faults: faults(verdict),
             notes: notes(costed),
             method: method(costed, verdict),
+            windows: None,
+            program: None,
             summary,
         };
         report.cautions = narrative::cautions(&report, profile.recorded.environment);

@@ -147,6 +147,38 @@ pub struct Report {
     pub notes: Vec<String>,
     /// How the figures were computed.
     pub method: Method,
+    /// The light and the detailed recording that the report was made from; `null` for one recording.
+    #[serde(default)]
+    pub windows: Option<JoinedWindows>,
+    /// The program that `pyprof-advise run` has recorded; `null` for a profile.
+    #[serde(default)]
+    pub program: Option<ProgramRun>,
+}
+
+/// Two recordings of the same program: operators come from the detailed one, which has shapes and layers,
+/// and idle time from the light one, which slowed the host less.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct JoinedWindows {
+    /// Name of the light recording.
+    pub light: String,
+    /// Kernel time per step in the light recording.
+    pub light_kernel_ns_per_step: f64,
+    /// Kernel time per step in the detailed recording.
+    pub detailed_kernel_ns_per_step: f64,
+    /// Whether the two differ by at most a tenth, so that both recorded the same work.
+    pub agree: bool,
+}
+
+/// How a program ended that was recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ProgramRun {
+    /// Its exit status; 128 plus the number of a signal that ended it.
+    pub status: u8,
+    /// Where the exit status of `pyprof-advise run` comes from: `program` if `status` is not 0, else
+    /// `report`.
+    pub exit_status_from: String,
 }
 
 /// The main figures.

@@ -22,8 +22,8 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ),
     (
         "process::Command",
-        "",
-        "a profile must not make the program start another one",
+        "src/capture/start.rs",
+        "only `run` starts a program: the one that its command line names",
     ),
     ("std::net", "", "the program speaks to no network"),
     ("load_extension", "", "nothing in a profile is executed"),

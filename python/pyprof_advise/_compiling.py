@@ -1,0 +1,16 @@
+"""Whether Dynamo is tracing the caller: then hooks must leave no trace in the compiled code."""
+
+from __future__ import annotations
+
+import torch
+
+try:
+    from torch.compiler import is_compiling
+except ImportError:  # Before torch 2.1.
+
+    def is_compiling() -> bool:
+        """Whether the caller is being compiled."""
+        return torch._dynamo.is_compiling()  # type: ignore[attr-defined, no-any-return]
+
+
+__all__ = ["is_compiling"]

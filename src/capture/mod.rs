@@ -1,0 +1,73 @@
+//! Records a program: `pyprof-advise run`.
+//!
+//! A Python package, embedded in the binary, is put on the program's `PYTHONPATH`. In every process that
+//! imports torch it counts steps, records some of them with torch.profiler, and writes traces and a small
+//! state file into one folder. This module prepares that folder, starts the program, reads the states, and
+//! writes the manifest of the folder.
+
+use std::path::Path;
+use std::{fs, io};
+
+use serde::Serialize;
+
+pub(crate) mod nsys;
+mod package;
+mod start;
+mod states;
+
+pub(crate) use package::unpack;
+pub(crate) use start::{Ended, Program};
+pub(crate) use states::{Progress, States, WindowFile};
+
+use crate::read::manifest::{FileEntry, Manifest};
+
+/// What to record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Settings<'a> {
+    /// Where traces and states are written.
+    pub(crate) folder: &'a Path,
+    /// Steps before the first window; `None`: until their length is steady.
+    pub(crate) skip: Option<u32>,
+    /// Steps per window.
+    pub(crate) steps: u32,
+    /// Longest time that a window stays open.
+    pub(crate) max_seconds: u32,
+    /// Whether the detailed window records Python call stacks.
+    pub(crate) stack: bool,
+    /// The windows, in order.
+    pub(crate) windows: &'a [&'a str],
+    /// Who records.
+    pub(crate) recorder: Recorder,
+    /// Whether the program puts ranges around operators, for a recorder that does not.
+    pub(crate) names_operators: bool,
+}
+
+/// Who records the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Recorder {
+    /// torch.profiler, in the program.
+    Torch,
+    /// Nsight Systems, around the program.
+    Nsys,
+}
+
+/// Replaces the states of the processes by one manifest; returns the number of traces.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub(crate) fn conclude(folder: &Path, command: &[String], states: &States) -> io::Result<usize> {
+    let mut files: Vec<FileEntry> = states.windows().map(WindowFile::entry).collect();
+    if folder.join(nsys::EXPORT).is_file() {
+        files.push(FileEntry::of_all_processes(nsys::EXPORT));
+    }
+    let count = files.len();
+    let manifest = Manifest::new(command.to_vec(), states.versions(), files);
+    let text = serde_json::to_string_pretty(&manifest)?;
+    fs::write(folder.join(crate::read::manifest::NAME), text + "\n")?;
+    for file in states.files() {
+        // What stays is only not needed any more.
+        let _ = fs::remove_file(file);
+    }
+    Ok(count)
+}

@@ -1,0 +1,111 @@
+//! Starts a program and waits for it. The only place that starts processes, and only what the user
+//! names on the command line.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::process::{Child, ExitStatus, Stdio};
+
+/// The variable that tells the Python package what to record.
+const SETTINGS: &str = "PYPROF_ADVISE_CAPTURE";
+/// Higher than every severity of torch.profiler's library, which otherwise writes to the program's
+/// standard error.
+const QUIET: &str = "99";
+
+/// A program that runs.
+#[derive(Debug)]
+pub(crate) struct Program(Child);
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Its exit status; 128 plus the signal's number if a signal ended it, as shells say.
+    pub(crate) status: u8,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+}
+
+impl Program {
+    /// Starts `command` with the package at `package` on its `PYTHONPATH`. It uses the streams of this
+    /// process.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub(crate) fn start(
+        command: &[String],
+        package: &Path,
+        settings: &super::Settings<'_>,
+    ) -> io::Result<Program> {
+        let [program, args @ ..] = command else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mut start = Command::new(program);
+        start
+            .args(args)
+            .env("PYTHONPATH", python_path(package)?)
+            .env(SETTINGS, serde_json::to_string(settings)?);
+        if std::env::var_os("KINETO_LOG_LEVEL").is_none() {
+            start.env("KINETO_LOG_LEVEL", QUIET);
+        }
+        start.spawn().map(Program)
+    }
+
+    /// The id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// How it ended; `None` while it runs.
+    ///
+    /// # Errors
+    /// When the operating system does not say.
+    pub(crate) fn ended(&mut self) -> io::Result<Option<Ended>> {
+        Ok(self.0.try_wait()?.map(ended))
+    }
+}
+
+/// The package first, then what the user's variable has.
+fn python_path(package: &Path) -> io::Result<OsString> {
+    let own = std::env::var_os("PYTHONPATH").unwrap_or_default();
+    let rest = std::env::split_paths(&own).filter(|path| !path.as_os_str().is_empty());
+    let all = std::iter::once(package.to_owned()).chain(rest);
+    std::env::join_paths(all).map_err(io::Error::other)
+}
+
+/// The standard output of a tool, with its standard error behind it.
+///
+/// # Errors
+/// When it cannot be started.
+pub(super) fn output(command: &[&str]) -> io::Result<(bool, String)> {
+    let [program, args @ ..] = command else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()?;
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    Ok((output.status.success(), text))
+}
+
+#[cfg(unix)]
+fn ended(status: ExitStatus) -> Ended {
+    use std::os::unix::process::ExitStatusExt;
+    let signal = status.signal();
+    let code = status.code().or(signal.map(|signal| 128 + signal));
+    Ended {
+        status: code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
+        signal,
+    }
+}
+
+#[cfg(not(unix))]
+fn ended(status: ExitStatus) -> Ended {
+    let code = status.code().unwrap_or(1);
+    Ended {
+        status: u8::try_from(code).unwrap_or(1),
+        signal: None,
+    }
+}

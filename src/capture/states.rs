@@ -1,0 +1,248 @@
+//! The states that the processes of a program write: how far each has come, and what it has recorded.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::base::text::plain;
+use crate::base::units::counted;
+use crate::read::manifest::FileEntry;
+
+/// Most processes whose state is read.
+const MAX_PROCESSES: usize = 4096;
+/// Longest state, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The state of one process.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct State {
+    state: String,
+    reason: Option<String>,
+    steps: u64,
+    steps_are: Option<String>,
+    cuda: Option<bool>,
+    versions: BTreeMap<String, Option<String>>,
+    windows: Vec<WindowFile>,
+}
+
+/// A trace that a process has written.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct WindowFile {
+    /// Its name in the folder.
+    pub(crate) file: String,
+    /// `light`, `detailed`, or `own` if the program's own profiler wrote it.
+    pub(crate) window: String,
+    /// The distributed rank.
+    pub(crate) rank: Option<u32>,
+    /// The id of the process.
+    pub(crate) pid: u32,
+    /// The numbers of the steps in it.
+    pub(crate) steps: Vec<u64>,
+    /// What a step is.
+    pub(crate) steps_are: Option<String>,
+}
+
+impl WindowFile {
+    /// The entry of the manifest.
+    pub(super) fn entry(&self) -> FileEntry {
+        FileEntry {
+            file: self.file.clone(),
+            window: self.window.clone(),
+            rank: self.rank,
+            pid: Some(self.pid),
+            steps: self.steps.clone(),
+            steps_are: self.steps_are.clone(),
+        }
+    }
+}
+
+/// The states of all processes of a program.
+#[derive(Debug, Default)]
+pub(crate) struct States {
+    states: Vec<State>,
+    files: Vec<PathBuf>,
+}
+
+/// How far a program has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// No process has imported torch.
+    NotStarted,
+    /// Steps are counted.
+    WarmingUp,
+    /// A window is open, in the process that is furthest.
+    Recording {
+        /// The number of the step.
+        step: u64,
+        /// What a step is.
+        steps_are: Option<String>,
+    },
+    /// Every process that records is done.
+    Recorded,
+}
+
+impl States {
+    /// Reads the states in a folder. A state that cannot be read is left out: it may just be written.
+    pub(crate) fn read(folder: &Path) -> States {
+        let mut files: Vec<PathBuf> = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| is_state(path))
+            .take(MAX_PROCESSES)
+            .collect();
+        files.sort();
+        let states = files.iter().filter_map(|file| read(file)).collect();
+        files.push(folder.join("start.json"));
+        States { states, files }
+    }
+
+    /// The files that they were read from.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// The traces that were written.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = &WindowFile> {
+        self.states.iter().flat_map(|state| &state.windows)
+    }
+
+    /// The versions of the process that recorded, else of any.
+    pub(super) fn versions(&self) -> BTreeMap<String, Option<String>> {
+        let recorded = self.states.iter().find(|state| !state.windows.is_empty());
+        let any = recorded.or(self.states.first());
+        any.map(|state| state.versions.clone()).unwrap_or_default()
+    }
+
+    /// Whether torch found no GPU in any process.
+    pub(crate) fn has_no_gpu(&self) -> bool {
+        !self.states.is_empty() && self.states.iter().all(|state| state.cuda == Some(false))
+    }
+
+    /// How far the program has come.
+    pub(crate) fn progress(&self) -> Progress {
+        let recording = self
+            .states
+            .iter()
+            .filter(|state| state.state == "recording");
+        let with_traces = || self.states.iter().any(|state| !state.windows.is_empty());
+        match recording.max_by_key(|state| state.steps) {
+            Some(state) => Progress::Recording {
+                step: state.steps,
+                steps_are: state.steps_are.clone(),
+            },
+            None if with_traces() => Progress::Recorded,
+            None if self.states.is_empty() => Progress::NotStarted,
+            None => Progress::WarmingUp,
+        }
+    }
+
+    /// Why nothing was recorded, and what to do about it.
+    pub(crate) fn why_nothing(&self, skip: Option<u32>) -> String {
+        let mut reasons: Vec<&str> = Vec::new();
+        for reason in self
+            .states
+            .iter()
+            .filter_map(|state| state.reason.as_deref())
+        {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        if !reasons.is_empty() {
+            return format!("nothing was recorded: {}", plain(&reasons.join("; ")));
+        }
+        let Some(furthest) = self.states.iter().max_by_key(|state| state.steps) else {
+            return "nothing was recorded: no process of the program imported torch with the recorder\n  \
+                    The recorder comes in through PYTHONPATH. These drop it: `python -I` and `-E`, `sudo`, \
+                    `docker run`, `srun --export=NONE`, Ray workers. Run `pyprof-advise run` inside of \
+                    them, or use `pyprof_advise.profile()` or a callback in the program (docs/capture.md)"
+                .to_owned();
+        };
+        let processes = match self.states.len() {
+            1 => "1 process".to_owned(),
+            n => format!("{n} processes"),
+        };
+        match furthest.steps {
+            0 => format!(
+                "nothing was recorded: {processes} imported torch, and none took a step\n  \
+                 A step is a call of an optimizer, or, without one, a call of a `torch.nn.Module` under \
+                 `torch.no_grad()`. For other programs, `pyprof_advise.profile()` marks what to record"
+            ),
+            steps => format!(
+                "nothing was recorded: the program ended after {}, before recording began\n  {}",
+                counted(steps, "step"),
+                match skip {
+                    Some(skip) => format!("It begins after {skip}: use a smaller --skip"),
+                    None =>
+                        "It begins when steps are steady, after 10 at the earliest: let the program run \
+                         longer, or use `--skip 2`"
+                            .to_owned(),
+                }
+            ),
+        }
+    }
+}
+
+fn is_state(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("process-") && name.ends_with(".json"))
+}
+
+fn read(file: &Path) -> Option<State> {
+    if fs::metadata(file).ok()?.len() > MAX_BYTES {
+        return None;
+    }
+    serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn states(texts: &[&str]) -> States {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, text) in texts.iter().enumerate() {
+            fs::write(folder.path().join(format!("process-{number}.json")), text).unwrap();
+        }
+        States::read(folder.path())
+    }
+
+    #[test]
+    fn reasons_for_an_empty_recording_are_told_apart() {
+        let none = states(&[]);
+        assert_eq!(none.progress(), Progress::NotStarted);
+        assert!(none.why_nothing(None).contains("python -I"));
+        let idle = states(&[r#"{"state": "ended"}"#, r#"{"state": "ended"}"#]);
+        assert!(
+            idle.why_nothing(None)
+                .contains("2 processes imported torch")
+        );
+        let short = states(&[r#"{"state": "ended", "steps": 7}"#]);
+        assert!(short.why_nothing(None).contains("ended after 7 steps"));
+        assert!(short.why_nothing(Some(9)).contains("smaller --skip"));
+        let stopped = states(&[r#"{"state": "stopped", "reason": "under nsys", "steps": 3}"#]);
+        assert!(stopped.why_nothing(None).contains("recorded: under nsys"));
+    }
+
+    #[test]
+    fn progress_is_that_of_the_furthest_process() {
+        let warm = r#"{"state": "waiting", "steps": 4}"#;
+        assert_eq!(states(&[warm]).progress(), Progress::WarmingUp);
+        let recording = r#"{"state": "recording", "steps": 12, "steps_are": "SGD.step()"}"#;
+        assert_eq!(
+            states(&[warm, recording, "{damaged"]).progress(),
+            Progress::Recording {
+                step: 12,
+                steps_are: Some("SGD.step()".into())
+            }
+        );
+        let done = r#"{"state": "done", "windows": [{"file": "a", "window": "light", "pid": 1}]}"#;
+        assert_eq!(states(&[done, warm]).progress(), Progress::Recorded);
+    }
+}

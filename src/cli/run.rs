@@ -1,0 +1,283 @@
+//! `pyprof-advise run`: runs a program, records some of its steps, and reports on them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::signals::PassedOn;
+use super::{
+    AdviseArgs, ConfigArgs, Console, Failure, GATE, GateArgs, OK, Outcome, ReportArgs, RuleArgs,
+    UNUSABLE, advise, examples, output,
+};
+use crate::base::temporary::TemporaryFolder;
+use crate::base::text::plain;
+use crate::capture::nsys::{self, Nsys};
+use crate::capture::{self, Ended, Program, Progress, Recorder, Settings, States};
+use crate::report::ProgramRun;
+
+/// How often the states of the processes are read.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Arguments of `run`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    long_about = "Runs a PyTorch program, records a few of its steps with torch.profiler, and reports on them. \
+The program is not changed and computes what it always does. Steps are calls of an optimizer, or, without one, \
+calls of the model. The first steps are skipped until their length is steady; then two windows are recorded: a \
+light one, from which idle time is taken, and a detailed one with shapes and layers. Ranks and workers on the \
+same machine are recorded too.",
+    after_help = examples::RUN
+)]
+pub(super) struct RunArgs {
+    /// The program and its arguments, after `--`
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<String>,
+    /// Skip this many steps before recording [default: 10, and until their length is steady]
+    #[arg(long, value_name = "N")]
+    skip: Option<u32>,
+    /// Record this many steps in each window
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    steps: u32,
+    /// Close a window after this many seconds, even if it has fewer steps
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    max_seconds: u32,
+    /// Record Python call stacks in the detailed window, to name source lines
+    #[arg(long)]
+    stack: bool,
+    /// Keep the traces in this folder, which must be empty or not exist
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Record with another profiler
+    #[arg(long, value_name = "PROFILER")]
+    with: Option<With>,
+    /// The GPU: a name from `gpus list` or a TOML file; by default the GPU that the program used
+    #[arg(long, value_name = "NAME|FILE")]
+    gpu: Option<String>,
+    #[command(flatten)]
+    report: ReportArgs,
+    #[command(flatten)]
+    rules: RuleArgs,
+    /// A TOML file with FLOPs and bytes of your own operators; may be repeated
+    #[arg(long, value_name = "FILE")]
+    costs: Vec<PathBuf>,
+    #[command(flatten)]
+    gates: GateArgs,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+/// Profilers other than torch.profiler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum With {
+    /// Nsight Systems
+    Nsys,
+}
+
+impl RunArgs {
+    fn advise(&self, folder: &Path) -> AdviseArgs {
+        AdviseArgs {
+            profiles: vec![folder.to_owned()],
+            gpu: self.gpu.clone(),
+            report: self.report.clone(),
+            rules: self.rules.clone(),
+            costs: self.costs.clone(),
+            why: None,
+            gates: self.gates.clone(),
+            config: self.config.clone(),
+        }
+    }
+}
+
+pub(super) fn run(args: RunArgs, mut console: Console) -> Outcome {
+    let temporary = TemporaryFolder::new()
+        .map_err(|error| Failure::Unusable(format!("cannot make a temporary folder: {error}")))?;
+    let folder = match &args.keep {
+        Some(folder) => empty_folder(folder)?,
+        None => temporary.path().join("traces"),
+    };
+    let mut advise = args.advise(&folder);
+    advise::configure(&mut advise, &mut console)?;
+    if advise.config.dump_config {
+        return advise::run(advise, console);
+    }
+    advise::check(&advise)?;
+    let package = temporary.path().join("python");
+    let prepared = std::fs::create_dir_all(&folder).and_then(|()| capture::unpack(&package));
+    prepared.map_err(|error| {
+        Failure::Unusable(format!("cannot write {}: {error}", folder.display()))
+    })?;
+
+    let ended = record(&args, &folder, &package, console)?;
+    let (status, why) = report(&args, advise, &folder, ended, console);
+    if !console.quiet {
+        output::complain(&format!("pyprof-advise: exit status {status}: {why}\n"));
+    }
+    match status {
+        OK => Ok(()),
+        status => Err(Failure::Status(status)),
+    }
+}
+
+/// The folder of `--keep`; what is in it already could not be told from what is recorded.
+fn empty_folder(folder: &Path) -> Result<PathBuf, Failure> {
+    let has_files = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    if has_files || folder.is_file() {
+        return Err(Failure::Unusable(format!(
+            "--keep {}: expected an empty or a new folder\n  name another one",
+            plain(&folder.display().to_string())
+        )));
+    }
+    // The program may change its working folder.
+    std::path::absolute(folder)
+        .map_err(|error| Failure::Unusable(format!("--keep {}: {error}", folder.display())))
+}
+
+/// Runs the program and shows how far the recording is.
+fn record(
+    args: &RunArgs,
+    folder: &Path,
+    package: &Path,
+    console: Console,
+) -> Result<Ended, Failure> {
+    let nsys = match args.with {
+        Some(With::Nsys) => Some(Nsys::installed(folder).map_err(|error| {
+            Failure::Unusable(format!(
+                "--with nsys: cannot use nsys: {error}\n  install Nsight Systems and put `nsys` on the PATH"
+            ))
+        })?),
+        None => None,
+    };
+    let settings = Settings {
+        folder,
+        skip: args.skip,
+        steps: args.steps,
+        max_seconds: args.max_seconds,
+        stack: args.stack,
+        windows: if args.with.is_some() {
+            &["detailed"]
+        } else {
+            &["light", "detailed"]
+        },
+        recorder: if nsys.is_some() {
+            Recorder::Nsys
+        } else {
+            Recorder::Torch
+        },
+        names_operators: nsys.as_ref().is_some_and(|nsys| !nsys.names_operators),
+    };
+    let mut command = nsys.map_or_else(Vec::new, |nsys| nsys.command);
+    if args.with.is_some() && !console.quiet {
+        output::complain(&format!(
+            "pyprof-advise: {} ...\n",
+            plain(&command.join(" "))
+        ));
+    }
+    command.extend(args.command.iter().cloned());
+    let name = args.command.first().map_or("", String::as_str);
+    let refuse =
+        |error: std::io::Error| Failure::Unusable(format!("cannot run `{}`: {error}", plain(name)));
+    let mut program = Program::start(&command, package, &settings).map_err(refuse)?;
+    let _passed_on = PassedOn::to(program.id());
+    let mut shown = None;
+    loop {
+        if let Some(ended) = program.ended().map_err(refuse)? {
+            return Ok(ended);
+        }
+        if !console.quiet {
+            let progress = States::read(folder).progress();
+            show(&progress, shown.as_ref());
+            shown = Some(progress);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Says what has changed since the last time. Plain lines: the program uses the terminal too.
+fn show(now: &Progress, before: Option<&Progress>) {
+    let is_recording =
+        |progress: Option<&Progress>| matches!(progress, Some(Progress::Recording { .. }));
+    let text = match now {
+        Progress::WarmingUp if before == Some(&Progress::NotStarted) => {
+            "waiting for steady steps".to_owned()
+        }
+        Progress::Recording { step, steps_are } if !is_recording(before) => {
+            let what = steps_are.as_deref().unwrap_or("steps");
+            format!("recording after step {step} ({})", plain(what))
+        }
+        Progress::Recorded if is_recording(before) => {
+            "recorded; the report follows when the program ends (Ctrl-C ends it now)".to_owned()
+        }
+        _ => return,
+    };
+    output::complain(&format!("pyprof-advise: {text}\n"));
+}
+
+/// Writes the report; returns the exit status and the sentence that says where it comes from.
+fn report(
+    args: &RunArgs,
+    mut advise: AdviseArgs,
+    folder: &Path,
+    ended: Ended,
+    console: Console,
+) -> (u8, String) {
+    let states = States::read(folder);
+    let exported = match args.with {
+        Some(With::Nsys) => nsys::export(folder).map(drop),
+        None => Ok(()),
+    };
+    if let Err(error) = exported {
+        console.warn(&format!(
+            "`nsys export` failed: {}",
+            plain(&error.to_string())
+        ));
+    }
+    let recorded = capture::conclude(folder, &args.command, &states);
+    let outcome = match recorded {
+        Ok(0) => Err(Failure::Unusable(states.why_nothing(args.skip))),
+        Ok(_) if states.has_no_gpu() => Err(Failure::Unusable(
+            "nothing to analyze: torch found no GPU (`torch.cuda.is_available()` is false)\n  \
+             run it where a GPU is; in a container, with `--gpus all`"
+                .to_owned(),
+        )),
+        Ok(_) => {
+            let from = if ended.status == OK {
+                "report"
+            } else {
+                "program"
+            };
+            advise.report.program = Some(ProgramRun {
+                status: ended.status,
+                exit_status_from: from.to_owned(),
+            });
+            advise::advise(&advise, console)
+        }
+        Err(error) => Err(Failure::Unusable(format!(
+            "cannot write {}: {error}",
+            folder.display()
+        ))),
+    };
+    if let Err(Failure::Unusable(text)) = &outcome {
+        output::labelled("error", anstyle::AnsiColor::Red, text);
+    }
+    if ended.status != OK {
+        let how = match ended.signal {
+            Some(signal) => format!("the program was ended by signal {signal}"),
+            None => "that of the program".to_owned(),
+        };
+        return (ended.status, how);
+    }
+    match outcome {
+        Ok(()) => (OK, "the report was written".to_owned()),
+        Err(Failure::GateFailed) => (GATE, "a gate of --fail-on failed".to_owned()),
+        Err(Failure::Status(status)) => (status, "that of the report".to_owned()),
+        Err(Failure::AlreadyReported | Failure::Unusable(_)) => {
+            (UNUSABLE, "there is no report".to_owned())
+        }
+    }
+}
