@@ -318,6 +318,8 @@ mod needs {
     pub(super) const LAUNCH_CONFIG: &str =
         "launch configurations (registers, shared memory) in the export";
     pub(super) const GPU_AND_LAUNCH: &str = "the GPU (`--gpu NAME`) and the kernel's launch configuration, which kernels without a launch call may lack";
+    pub(super) const GPU_AND_SHAPES: &str =
+        "the GPU (`--gpu NAME`) and tensor shapes (`record_shapes=True`)";
     pub(super) const STEPS: &str =
         "numbered step ranges: `torch.cuda.nvtx.range_push(f\"step {i}\")`, or `prof.step()`";
     pub(super) const MORE_STEPS: &str = "at least four numbered step ranges: `torch.cuda.nvtx.range_push(f\"step {i}\")`, or `prof.step()`";
@@ -358,12 +360,29 @@ pub fn to_collect<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> &'a
         needs::GPU_AND_LAUNCH if gpu_known => {
             return to_collect(needs::LAUNCH_CONFIG, profile, gpu_known);
         }
+        needs::GPU_AND_SHAPES if gpu_known => {
+            return to_collect(needs::SHAPES, profile, gpu_known);
+        }
+        needs::GPU_AND_SHAPES if profile.recorded.shapes && has_operators() => {
+            return to_collect(needs::GPU, profile, gpu_known);
+        }
         needs::GPU | needs::GPU_AND_LAUNCH if gpu_known || named() => return needs::GPU_SPEC,
         _ => {}
     }
     let kind = needs::KINDS.iter().find(|(name, _)| *name == needs);
     kind.and_then(|(_, kind)| profile.format.how_to_record(*kind))
         .unwrap_or(needs)
+}
+
+/// Whether data named by [`to_collect`] includes the GPU, which `--gpu` gives.
+pub fn includes_gpu(needs: &str) -> bool {
+    [
+        needs::GPU,
+        needs::GPU_SPEC,
+        needs::GPU_AND_LAUNCH,
+        needs::GPU_AND_SHAPES,
+    ]
+    .contains(&needs)
 }
 
 impl Answer {

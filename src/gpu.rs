@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::base::DType;
 
+pub mod candidates;
 pub mod family;
 pub mod keys;
 pub mod load;
@@ -71,6 +72,13 @@ pub enum Vendor {
     Amd,
 }
 
+impl How {
+    /// Whether the profile or the user states which GPU it is.
+    pub fn is_stated(self) -> bool {
+        !matches!(self, How::Kernels)
+    }
+}
+
 impl Gpu {
     /// Whether it has Tensor Cores (matrix cores on AMD).
     pub fn has_tensor_cores(&self) -> bool {
@@ -118,6 +126,10 @@ pub enum How {
     WhatIf,
     /// The profile's device name is in the table.
     Named,
+    /// Generation, SMs and memory in the profile are those of one or several boards of the table.
+    Attributes,
     /// Derived from the device attributes in the profile: approximate.
     Derived,
+    /// The profile describes no GPU: inferred from the names and grids of its kernels.
+    Kernels,
 }

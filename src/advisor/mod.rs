@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::Error;
 use crate::correlate::{UnneededRanges, Vocabulary, correlate, correlate_without};
 use crate::cost::user::UserCosts;
-use crate::cost::{Costed, VOCABULARY, estimate_costs_with, ops};
+use crate::cost::{Costed, VOCABULARY, estimate_costs_with, infer_gpu, ops};
 use crate::facts::{self, FactTable};
 use crate::gpu::select;
 use crate::judge::{Rule, RuleSet, Selection, Verdict, judge, why};
@@ -179,7 +179,7 @@ impl Advisor {
     }
 
     fn cost(&self, profile: Profile, done: &mut dyn FnMut(Stage)) -> Result<Costed, Error> {
-        let gpu = select::choose(self.gpu.as_deref(), &profile)?;
+        let gpu = select::choose(self.gpu.as_deref(), &profile)?.or_else(|| infer_gpu(&profile));
         let vocabulary = Vocabulary {
             knows_op: &|op| ops::knows(op) || self.costs.knows(op),
             ..VOCABULARY

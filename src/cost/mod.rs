@@ -15,6 +15,7 @@ use crate::gpu::Choice;
 use crate::profile::Span;
 
 mod estimate;
+mod infer_gpu;
 pub mod kernel_name;
 pub mod ops;
 pub mod roofline;
@@ -23,6 +24,7 @@ pub mod user;
 
 pub(crate) use estimate::dtype_in_memory;
 pub use estimate::{estimate_costs, estimate_costs_with};
+pub use infer_gpu::infer_gpu;
 pub use kernel_name::{DecodedName, Family, TensorCore};
 
 /// The names of operators and kernels that the cost model knows, for

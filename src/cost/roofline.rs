@@ -29,7 +29,7 @@ pub struct Roofline {
 
 /// The math rate in FLOP/s for a dtype on Tensor Cores, outside them, or (unknown) the better one.
 fn rate(gpu: &Gpu, dtype: DType, unit: TensorCore) -> Option<f64> {
-    let tensor = gpu.tensor_flops.get(&tensor_dtype(dtype)).copied();
+    let tensor = gpu.tensor_flops.get(&tensor_dtype(gpu, dtype)).copied();
     let plain = gpu.flops.get(&plain_dtype(dtype)).copied();
     match unit {
         TensorCore::Yes => tensor.or(plain),
@@ -41,9 +41,10 @@ fn rate(gpu: &Gpu, dtype: DType, unit: TensorCore) -> Option<f64> {
     }
 }
 
-/// The dtype of the Tensor Core rate for tensors of a dtype: fp32 runs as TF32.
-fn tensor_dtype(dtype: DType) -> DType {
-    if dtype == DType::Fp32 {
+/// The dtype of the Tensor Core rate for tensors of a dtype: fp32 runs as TF32, except on the matrix
+/// cores of AMD, which multiply fp32.
+fn tensor_dtype(gpu: &Gpu, dtype: DType) -> DType {
+    if dtype == DType::Fp32 && !gpu.tensor_flops.contains_key(&DType::Fp32) {
         DType::Tf32
     } else {
         dtype
@@ -93,7 +94,7 @@ pub fn roofline(
     } else {
         1.0
     };
-    let best_unit = if math_family && gpu.tensor_flops.contains_key(&tensor_dtype(best)) {
+    let best_unit = if math_family && gpu.tensor_flops.contains_key(&tensor_dtype(gpu, best)) {
         TensorCore::Yes
     } else {
         TensorCore::No
@@ -172,4 +173,24 @@ pub fn is_memory_family(family: Family) -> bool {
             | Family::Embedding
             | Family::Index
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::select;
+
+    #[test]
+    fn fp32_on_matrix_cores_of_amd_has_its_own_rate() {
+        let rate = |id: &str, dtype| {
+            let gpu = select::find(id).unwrap().gpu;
+            rate(&gpu, dtype, TensorCore::Yes).map(|rate| rate / 1e12)
+        };
+        assert_eq!(rate("mi300x", DType::Fp32), Some(163.4));
+        assert_eq!(rate("mi300x", DType::Tf32), Some(653.7));
+        assert_eq!(rate("mi250x", DType::Fp32), Some(47.9));
+        assert_eq!(rate("mi355x", DType::Fp32), Some(157.3));
+        // On NVIDIA, fp32 operands run on Tensor Cores as TF32.
+        assert_eq!(rate("a100-sxm4-40gb", DType::Fp32), Some(156.0));
+    }
 }

@@ -542,7 +542,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         Double,
         "ns",
         &[],
-        SHAPES,
+        GPU_AND_SHAPES,
         "What one fused operator would take, over all occurrences",
         |c| Answer::maybe(c.chain.fused_ns, Answer::double)
     ),

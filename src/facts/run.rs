@@ -276,8 +276,21 @@ const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         NOTHING,
-        "The GPU is named, by the file or by `--gpu`",
+        "The peaks of the GPU are known: it is named by the file or by `--gpu`, or follows from attributes or kernels",
         |t| Answer::flag(t.costed.gpu.is_some())
+    ),
+    fact!(
+        "run.gpu_name",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "Name of the GPU in the file",
+        |t| {
+            let devices = &t.costed.run.profile.devices;
+            let mut names = devices.iter().filter_map(|d| d.name.as_deref());
+            Answer::maybe_word(names.find(|n| !n.trim().is_empty()))
+        }
     ),
     fact!(
         "run.kernels",

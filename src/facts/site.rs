@@ -460,7 +460,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Double,
         "ns",
         &[],
-        SHAPES,
+        GPU_AND_SHAPES,
         "Ideal time in the unit and precision it ran in",
         |s| Answer::maybe(s.cost.ideal_ns, Answer::double)
     ),
@@ -469,7 +469,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Double,
         "ns",
         &[],
-        SHAPES,
+        GPU_AND_SHAPES,
         "Ideal time in the best unit and precision available to it",
         |s| Answer::maybe(s.cost.best_ideal_ns, Answer::double)
     ),
@@ -478,7 +478,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Double,
         "ns",
         &[],
-        SHAPES,
+        GPU_AND_SHAPES,
         "Time a well-tuned kernel takes in the best unit and precision",
         |s| Answer::maybe(s.cost.reachable_ns, Answer::double)
     ),
@@ -487,7 +487,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Str,
         "",
         &[],
-        SHAPES,
+        GPU_AND_SHAPES,
         "That best precision",
         |s| Answer::maybe_word(s.cost.best_dtype.map(DType::name))
     ),
@@ -496,7 +496,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Double,
         "",
         &[],
-        SHAPES,
+        GPU_AND_SHAPES,
         "Ideal over silicon time, in the unit and precision it ran in; silent where `--gpu` asks for another GPU than the times were measured on",
         |s| match s.cost.ideal_ns {
             _ if s.what_if() => Answer::DoesNotApply,
@@ -509,7 +509,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Double,
         "",
         &[],
-        SHAPES,
+        GPU_AND_SHAPES,
         "Silicon over best ideal time",
         |s| Answer::maybe(
             s.cost
@@ -523,7 +523,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         Str,
         "",
         &[],
-        SHAPES,
+        GPU_AND_SHAPES,
         "What limits the ideal: `math`, `memory` or `latency`",
         |s| Answer::maybe_word(s.cost.bound.map(crate::cost::Bound::name))
     ),

@@ -61,8 +61,23 @@ const CONSUMER: Rates = &[(Fp64, 2), (Fp32, 128), (Fp16, 128)];
 const TURING: Rates = &[(Fp64, 2), (Fp32, 64), (Fp16, 128)];
 const HOPPER: Rates = &[(Fp64, 64), (Fp32, 128), (Fp16, 256)];
 
+const MAXWELL: Rates = &[(Fp64, 4), (Fp32, 128)];
+/// Maxwell and Pascal of Jetson boards, with packed fp16.
+const TEGRA: Rates = &[(Fp64, 4), (Fp32, 128), (Fp16, 256)];
+const BLACKWELL_PROFESSIONAL: Rates = &[
+    (Tf32, 256),
+    (Fp16, 512),
+    (Bf16, 512),
+    (Fp8, 1024),
+    (Int8, 1024),
+    (Fp4, 2048),
+];
+
 /// One line per compute capability and class.
 pub const FAMILIES: &[Family] = &[
+    family((5, 0), Class::Any, "Maxwell", MAXWELL, &[]),
+    family((5, 2), Class::Any, "Maxwell", MAXWELL, &[]),
+    family((5, 3), Class::Any, "Maxwell", TEGRA, &[]),
     family(
         (6, 0),
         Class::Any,
@@ -77,6 +92,7 @@ pub const FAMILIES: &[Family] = &[
         &[(Fp64, 4), (Fp32, 128), (Fp16, 2)],
         &[],
     ),
+    family((6, 2), Class::Any, "Pascal", TEGRA, &[]),
     family(
         (7, 0),
         Class::Any,
@@ -208,19 +224,37 @@ pub const FAMILIES: &[Family] = &[
             (Fp4, 24_576),
         ],
     ),
+    // Jetson Thor. Its published 1,035 TFLOP/s of dense fp4 (20 SMs at 1.575 GHz) are the rate of
+    // 10.0 per SM.
+    family(
+        (11, 0),
+        Class::Any,
+        "Blackwell",
+        &[(Fp64, 2), (Fp32, 128)],
+        &[
+            (Tf32, 2048),
+            (Fp16, 4096),
+            (Bf16, 4096),
+            (Fp8, 8192),
+            (Int8, 8192),
+            (Fp4, 16_384),
+        ],
+    ),
     family(
         (12, 0),
         Class::Professional,
         "Blackwell",
         CONSUMER,
-        &[
-            (Tf32, 256),
-            (Fp16, 512),
-            (Bf16, 512),
-            (Fp8, 1024),
-            (Int8, 1024),
-            (Fp4, 2048),
-        ],
+        BLACKWELL_PROFESSIONAL,
+    ),
+    // GB10. 188 TFLOP/s in fp8 have been measured (see `gpu_specs/gb10.toml`), more than GeForce
+    // boards could do.
+    family(
+        (12, 1),
+        Class::Any,
+        "Blackwell",
+        CONSUMER,
+        BLACKWELL_PROFESSIONAL,
     ),
     family(
         (12, 0),
@@ -242,8 +276,12 @@ pub const FAMILIES: &[Family] = &[
 type Residency = (u32, u32, u32, u32);
 
 const RESIDENCY: &[((u32, u32), Residency)] = &[
+    ((5, 0), (2048, 32, 64, 4)),
+    ((5, 2), (2048, 32, 96, 4)),
+    ((5, 3), (2048, 32, 64, 4)),
     ((6, 0), (2048, 32, 64, 2)),
     ((6, 1), (2048, 32, 96, 4)),
+    ((6, 2), (2048, 32, 64, 4)),
     ((7, 0), (2048, 32, 96, 4)),
     ((7, 2), (2048, 32, 96, 4)),
     ((7, 5), (1024, 16, 64, 4)),
@@ -254,7 +292,9 @@ const RESIDENCY: &[((u32, u32), Residency)] = &[
     ((9, 0), (2048, 32, 228, 4)),
     ((10, 0), (2048, 32, 228, 4)),
     ((10, 3), (2048, 32, 228, 4)),
+    ((11, 0), (1536, 24, 228, 4)),
     ((12, 0), (1536, 24, 100, 4)),
+    ((12, 1), (1536, 24, 100, 4)),
 ];
 
 /// 32-bit registers per SM, the same since compute capability 3.0 up to 12.1.
@@ -277,6 +317,13 @@ pub fn find(compute_capability: (u32, u32), name: &str) -> Option<&'static Famil
     })
 }
 
+/// Whether only data-center boards (and few workstation boards, such as the TITAN V) have this compute
+/// capability, so that SM count and memory identify a board.
+pub fn is_data_center(compute_capability: (u32, u32)) -> bool {
+    const CHIPS: [(u32, u32); 6] = [(6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (10, 3)];
+    CHIPS.contains(&compute_capability)
+}
+
 /// FLOP/s of `sms` SMs at `hertz`, per data type.
 pub fn peaks(rates: Rates, sms: u32, hertz: f64) -> BTreeMap<DType, f64> {
     let flops = |fma: u32| f64::from(sms) * f64::from(fma) * 2.0 * hertz;
@@ -285,13 +332,14 @@ pub fn peaks(rates: Rates, sms: u32, hertz: f64) -> BTreeMap<DType, f64> {
 
 /// Elements in 16 bytes for the data types of Tensor Cores: the multiple that contiguous
 /// dimensions need for the fastest kernels (NVIDIA's Matrix Multiplication Background guide,
-/// "Tensor Core Requirements"). Not stated there for fp4.
+/// "Tensor Core Requirements").
 pub fn alignment(dtype: DType) -> Option<u32> {
     match dtype {
         Fp64 => Some(2),
         Tf32 => Some(4),
         Fp16 | Bf16 => Some(8),
         Fp8 | Int8 => Some(16),
+        Fp4 => Some(32),
         _ => None,
     }
 }

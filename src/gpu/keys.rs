@@ -56,6 +56,8 @@ pub const KEYS: &[Key] = keys! {
     "boost_mhz": MHZ,
     /// clock at which the Tensor Core rates are quoted, MHz, where it differs
     "tensor_mhz": MHZ,
+    /// the clock depends on the laptop: rates are scaled to the clock in the profile
+    "variable_clock": Shape::Flag,
     /// board power, W
     "power_w": Shape::Above(1.0, 100_000.0),
     /// `cudaDeviceProp.name`, exactly, as profiles carry it

@@ -59,6 +59,9 @@ pub struct Spec {
     pub boost_mhz: Option<f64>,
     /// MHz at which the Tensor Core rates are quoted, where it differs.
     pub tensor_mhz: Option<f64>,
+    /// Whether the clock depends on the computer that the board is built into, as with laptops: rates
+    /// are scaled to the clock of the profile, if it has one.
+    pub variable_clock: bool,
     /// Board power, W.
     pub power_w: Option<f64>,
     /// Type of the DRAM: `HBM2`.
@@ -183,6 +186,7 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
     let architecture = root.get_text("architecture")?;
     Some(Spec {
         chip: root.get_text("chip"),
+        variable_clock: root.get_flag("variable_clock"),
         power_w: root.get_number("power_w"),
         device_names: root.get_texts("device_names"),
         notes: root.get_text("notes"),

@@ -1,6 +1,7 @@
 //! Identifies boards by name: the device name in a profile, or the name given on the command line.
 //! The name of the chip is not used: an RTX 4090 and an L40S have the same AD102.
 
+use super::Vendor;
 use super::load::{Spec, built_in};
 use crate::profile::Device;
 
@@ -120,19 +121,31 @@ pub fn default_of<'a>(name: &str, boards: &[&'a Spec]) -> Option<&'a Spec> {
 /// name that several boards share, if SM count and memory leave one of them.
 pub fn of_device(device: &Device) -> Option<(&'static Spec, Option<Mig>)> {
     let name = DeviceName::new(device.name.as_deref()?);
-    let by_name = |same: &dyn Fn(&str) -> bool| {
-        built_in()
-            .iter()
-            .find(|s| s.device_names.iter().any(|n| same(n)))
-    };
     let wanted = normalise(name.board);
     if wanted.is_empty() {
         return None;
     }
-    by_name(&|n| n == name.board)
-        .or_else(|| by_name(&|n| normalise(n) == wanted))
+    named(device, |n| n == name.board)
+        .or_else(|| named(device, |n| normalise(n) == wanted))
         .or_else(|| narrowed(name.board, device))
         .map(|spec| (spec, name.mig))
+}
+
+/// The board with this device name. Of several (an RTX 3080 has 10 or 12 GB), the first that fits the
+/// other attributes of the device, otherwise the first of the default aliases.
+fn named(device: &Device, same: impl Fn(&str) -> bool) -> Option<&'static Spec> {
+    let has_name = |s: &&Spec| s.device_names.iter().any(|n| same(n));
+    let boards: Vec<&Spec> = built_in().iter().filter(has_name).collect();
+    let fitting = boards.iter().filter(|s| fits(s, device));
+    let usual = |s: &&&Spec| !s.default_for.is_empty();
+    let fitting: Vec<&&Spec> = fitting.collect();
+    let all: Vec<&&Spec> = boards.iter().collect();
+    let candidates = if fitting.is_empty() { all } else { fitting };
+    let chosen = candidates
+        .iter()
+        .find(|s| usual(s))
+        .or(candidates.first())?;
+    Some(**chosen)
 }
 
 fn narrowed(name: &str, device: &Device) -> Option<&'static Spec> {
@@ -173,16 +186,18 @@ fn gfx_is(gfx: &str, (major, minor): (u32, u32)) -> bool {
     generation == format!("{major}{minor}")
 }
 
-/// The only AMD board with the device's generation, compute units and memory. ROCm often reports no
-/// name, or `AMD Radeon Graphics`.
-pub fn amd_by_attributes(device: &Device) -> Option<&'static Spec> {
-    device.sm_count.filter(|&n| n > 0)?;
-    device.memory_bytes?;
-    let mut fitting = built_in()
+/// The boards of a vendor with the device's generation, SMs (compute units) and memory, for devices
+/// whose name is missing or not a product's. Empty unless the profile states all of them; ROCm does not
+/// always state the generation. Boards with a variable clock are left out.
+pub fn by_attributes(device: &Device, vendor: Vendor) -> Vec<&'static Spec> {
+    let generation = vendor == Vendor::Amd || device.compute_capability.is_some();
+    if !generation || device.memory_bytes.is_none() || device.sm_count.is_none_or(|n| n == 0) {
+        return Vec::new();
+    }
+    built_in()
         .iter()
-        .filter(|s| s.gfx.is_some() && fits(s, device));
-    let first = fitting.next()?;
-    fitting.next().is_none().then_some(first)
+        .filter(|s| s.gpu.vendor == vendor && !s.variable_clock && fits(s, device))
+        .collect()
 }
 
 /// Up to three built-in names similar to the given one, nearest first.

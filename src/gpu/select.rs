@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::candidates;
 use super::family;
 use super::load::{self, Spec, built_in};
 use super::names::{self, DeviceName, Mig};
@@ -63,18 +64,20 @@ pub fn choose(asked: Option<&str>, profile: &Profile) -> Result<Option<Choice>, 
     let mut remarks = Vec::new();
     let spec = request(asked, device, &mut remarks)?;
     let mut how = How::Asked;
-    if let Some(device) = device
-        && !same_board(&spec, device)
-    {
-        how = How::WhatIf;
-        remarks.insert(0, what_if(&spec.gpu, device));
+    let mut gpu = spec.gpu.clone();
+    if let Some(device) = device {
+        if !same_board(&spec, device) {
+            how = How::WhatIf;
+            remarks.insert(0, what_if(&spec.gpu, device));
+        } else if let Some((named, mig)) = names::of_device(device)
+            && *named == spec
+        {
+            // Naming the board that the profile names changes nothing.
+            gpu = with_profile(named, mig, device, &mut remarks);
+        }
     }
-    remarks.extend(doubt(&spec));
-    Ok(Some(Choice {
-        gpu: spec.gpu,
-        how,
-        remarks,
-    }))
+    remarks.extend(doubt(&spec, device));
+    Ok(Some(Choice { gpu, how, remarks }))
 }
 
 /// The GPUs built in, sorted by id.
@@ -127,7 +130,7 @@ fn other_devices(judged: &Device, profile: &Profile) -> Option<String> {
         n => format!(" and {} more", n - 1),
     };
     Some(format!(
-        "Kernels also ran on {}{more}; all are held against the GPU with the most kernel time, {}.",
+        "Kernels also ran on {}{more}; all are compared with the GPU that has the most kernel time, {}.",
         shown(first),
         device_name(judged),
     ))
@@ -215,12 +218,12 @@ fn same_board(spec: &Spec, device: &Device) -> bool {
 /// Whether a device name identifies a board.
 fn is_telling(name: &str) -> bool {
     let name = names::normalise(name);
-    !name.is_empty() && name != "radeon graphics"
+    !matches!(name.as_str(), "" | "radeon graphics" | "graphics device")
 }
 
 fn what_if(gpu: &Gpu, device: &Device) -> String {
     format!(
-        "What if: the profile was taken on {}, and is held against the {} that was asked for; \
+        "What if: the profile was taken on {}, and is compared with the {} that `--gpu` names; \
          measured times stay those of the profile's GPU.",
         device_name(device),
         gpu.name,
@@ -228,7 +231,17 @@ fn what_if(gpu: &Gpu, device: &Device) -> String {
 }
 
 /// A sentence for the report if the published figures are unreliable.
-fn doubt(spec: &Spec) -> Option<String> {
+fn doubt(spec: &Spec, device: Option<&Device>) -> Option<String> {
+    if spec.variable_clock {
+        let stated = device.is_some_and(|d| clock(d).is_some());
+        return spec.boost_mhz.filter(|_| !stated).map(|mhz| {
+            format!(
+                "The clock of the {} depends on the laptop, and the profile does not state it; rates \
+                 are those at {mhz:.0} MHz.",
+                spec.gpu.name
+            )
+        });
+    }
     (spec.confidence.as_deref() == Some("low")).then(|| {
         format!(
             "The published figures for the {} are incomplete or contradict each other.",
@@ -242,7 +255,7 @@ fn of_device(device: &Device, profile: &Profile) -> Option<Choice> {
     if let Some((spec, mig)) = names::of_device(device) {
         let mut remarks = Vec::new();
         let gpu = with_profile(spec, mig, device, &mut remarks);
-        remarks.extend(doubt(spec));
+        remarks.extend(doubt(spec, Some(device)));
         return Some(Choice {
             gpu,
             how: How::Named,
@@ -250,19 +263,57 @@ fn of_device(device: &Device, profile: &Profile) -> Option<Choice> {
         });
     }
     if is_amd(device, profile) {
-        let spec = names::amd_by_attributes(device)?;
-        let mut remarks = vec![format!(
-            "The profile does not name its GPU; compute units and memory are those of the {}.",
-            spec.gpu.name
-        )];
-        let gpu = with_profile(spec, None, device, &mut remarks);
-        return Some(Choice {
-            gpu,
-            how: How::Derived,
-            remarks,
-        });
+        return of_attributes(device, Vendor::Amd);
+    }
+    // Only data-center chips: laptops and cut-down boards share the attributes of others.
+    let data_center = device
+        .compute_capability
+        .is_some_and(family::is_data_center);
+    let name = device.name.as_deref().unwrap_or_default();
+    if (data_center || !is_telling(name))
+        && let Some(choice) = of_attributes(device, Vendor::Nvidia)
+    {
+        return Some(choice);
     }
     derived(device)
+}
+
+/// The board of the table with the attributes of the device; of several, a GPU with their lowest rates.
+fn of_attributes(device: &Device, vendor: Vendor) -> Option<Choice> {
+    let boards = names::by_attributes(device, vendor);
+    let gpu = candidates::slowest(&boards)?;
+    let told = match device.name.as_deref().filter(|n| is_telling(n)) {
+        Some(name) => format!("{} is not in the table of GPUs", shown(name)),
+        None => "The profile does not name its GPU".to_owned(),
+    };
+    let units = match vendor {
+        Vendor::Nvidia => "compute capability, SMs",
+        Vendor::Amd => "compute units",
+    };
+    let lowest = if candidates::same_peaks(&boards) {
+        ""
+    } else {
+        " Their lowest rates are used; `--gpu` names the right one."
+    };
+    let mut remarks = vec![format!(
+        "{told}; {units} and memory are those of the {}.{lowest}",
+        candidates::names(&boards),
+    )];
+    let gpu = match boards.as_slice() {
+        [one] => with_profile(one, None, device, &mut remarks),
+        _ => {
+            let mut gpu = gpu;
+            let usable = |b: &f64| b.is_finite() && *b > 0.0;
+            gpu.bandwidth = device.bandwidth.filter(usable).unwrap_or(gpu.bandwidth);
+            take_limits(&mut gpu, device);
+            gpu
+        }
+    };
+    Some(Choice {
+        gpu,
+        how: How::Attributes,
+        remarks,
+    })
 }
 
 /// ROCm fills the same fields as CUDA: 9.0 is `gfx90a` there and Hopper here.
@@ -275,25 +326,38 @@ fn is_amd(device: &Device, profile: &Profile) -> bool {
     if says(&["nvidia", "geforce", "tesla", "quadro", "rtx", "gtx"]) {
         return false;
     }
+    // No NVIDIA GPU of this major version has this minor version.
+    is_rocm(profile) || matches!(device.compute_capability, Some((9, minor)) if minor > 0)
+}
+
+/// Whether kernels were launched through HIP.
+pub fn is_rocm(profile: &Profile) -> bool {
     let called = |api: &str| profile.strings.find(api).is_some();
     called("hipLaunchKernel")
         || called("hipModuleLaunchKernel")
         || called("hipExtModuleLaunchKernel")
         || called("hipGraphLaunch")
-        // No NVIDIA GPU of this major version has this minor version.
-        || matches!(device.compute_capability, Some((9, minor)) if minor > 0)
+}
+
+/// Whether the profile describes none of its GPUs: no product name, SM count or compute capability.
+pub fn is_undescribed(profile: &Profile) -> bool {
+    profile.devices.iter().all(|device| {
+        !device.name.as_deref().is_some_and(is_telling)
+            && device.sm_count.is_none()
+            && device.compute_capability.is_none()
+    })
 }
 
 /// A GPU derived from the attributes of an NVIDIA device that is not in the table.
 fn derived(device: &Device) -> Option<Choice> {
-    let own = device.clock_hz.filter(|hz| hz.is_finite() && *hz > 0.0);
+    let own = clock(device);
     let hertz = own.or_else(|| usual_clock(device))?;
     let mut gpu = family::derive(device, hertz)?;
     let mut remarks = Vec::new();
     let (major, minor) = device.compute_capability?;
     let clock = format!("{:.2} GHz", hertz / 1e9);
     remarks.push(format!(
-        "{} is not in the table of GPUs: its rates are worked out from compute capability \
+        "{} is not in the table of GPUs: its rates are derived from compute capability \
          {major}.{minor}, {} SMs and {}, and are approximate.",
         device_name(device),
         gpu.sm_count,
@@ -321,7 +385,9 @@ fn usual_clock(device: &Device) -> Option<f64> {
     let of = |s: &Spec| {
         let cc = s.gpu.compute_capability?;
         let same = family::find(cc, s.device_names.first()?)? == wanted;
-        s.boost_mhz.filter(|_| same).map(|mhz| mhz * 1e6)
+        s.boost_mhz
+            .filter(|_| same && !s.variable_clock)
+            .map(|mhz| mhz * 1e6)
     };
     let mut clocks: Vec<f64> = built_in().iter().filter_map(of).collect();
     clocks.sort_by(f64::total_cmp);
@@ -343,7 +409,11 @@ fn with_profile(spec: &Spec, mig: Option<Mig>, device: &Device, remarks: &mut Ve
             remarks.extend(table.and_then(|t| differs(own, t, what, mebibytes)));
         }
     }
-    clock_remark(spec, device, remarks);
+    if spec.variable_clock {
+        take_clock(&mut gpu, spec, device);
+    } else {
+        clock_remark(spec, device, remarks);
+    }
     take_limits(&mut gpu, device);
     gpu
 }
@@ -439,14 +509,27 @@ fn mebibytes(bytes: f64) -> String {
     format!("{} MiB", units::significant(bytes / 1_048_576.0))
 }
 
+/// The clock of a device, Hz, if the profile states one.
+fn clock(device: &Device) -> Option<f64> {
+    device.clock_hz.filter(|hz| hz.is_finite() && *hz > 0.0)
+}
+
+/// Scales the rates to the clock of the profile.
+fn take_clock(gpu: &mut Gpu, spec: &Spec, device: &Device) {
+    if let (Some(own), Some(table)) = (clock(device), spec.boost_mhz) {
+        for rate in gpu.flops.values_mut().chain(gpu.tensor_flops.values_mut()) {
+            *rate *= own / (table * 1e6);
+        }
+    }
+}
+
 /// Adds a remark if the clock in the profile differs. Rates stay those at the clock of the table.
 fn clock_remark(spec: &Spec, device: &Device, remarks: &mut Vec<String>) {
-    let (Some(own), Some(table)) = (device.clock_hz, spec.boost_mhz) else {
+    let (Some(own), Some(table)) = (clock(device), spec.boost_mhz) else {
         return;
     };
     let table = table * 1e6;
-    let plausible = own.is_finite() && own > 0.0;
-    if plausible && (own / table - 1.0).abs() > NOTABLE {
+    if (own / table - 1.0).abs() > NOTABLE {
         remarks.push(format!(
             "The profile gives a clock of {:.0} MHz where the table has {:.0} MHz; rates are \
              those of the table.",

@@ -28,7 +28,7 @@ pub fn show(spec: &Spec) -> String {
     line("Tensor Core peak", Some(rates(&gpu.tensor_flops)));
     line("Tensor Core multiple", Some(alignments(&gpu.tensor_align)));
     line("DRAM", Some(memory(spec)));
-    line("L2", gpu.l2_bytes.map(mib));
+    line("last-level cache", gpu.l2_bytes.map(mib));
     line(
         "shared memory",
         gpu.shared_per_sm.map(|b| format!("{} per SM", kib(b))),

@@ -558,7 +558,9 @@ fn gpu_used(choice: &Choice) -> GpuUsed {
         How::Asked => "named with --gpu",
         How::WhatIf => "named with --gpu, although the profile was taken on another one",
         How::Named => "by the device name in the profile",
-        How::Derived => "worked out from the device attributes in the profile: approximate",
+        How::Attributes => "by the compute units and the memory in the profile",
+        How::Derived => "derived from the device attributes in the profile: approximate",
+        How::Kernels => "inferred from the names and grids of kernels: approximate",
     };
     GpuUsed {
         id: gpu.id.clone(),
@@ -566,6 +568,7 @@ fn gpu_used(choice: &Choice) -> GpuUsed {
         how: how.to_owned(),
         remarks: choice.remarks.iter().map(|r| sentence(r)).collect(),
         what_if: choice.how == How::WhatIf,
+        inferred: !choice.how.is_stated(),
         bandwidth_bytes_per_s: finite(gpu.bandwidth),
         fp32_flops_per_s: gpu.flops.get(&DType::Fp32).copied(),
         matrix_unit: match gpu.vendor {

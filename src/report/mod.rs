@@ -607,6 +607,9 @@ pub struct GpuUsed {
     pub remarks: Vec<String>,
     /// Whether the profile was taken on another GPU, so that the figures are hypothetical.
     pub what_if: bool,
+    /// Whether the profile does not describe its GPU, so that it was inferred from its kernels.
+    #[serde(default)]
+    pub inferred: bool,
     /// Peak DRAM bandwidth in bytes per second.
     pub bandwidth_bytes_per_s: f64,
     /// Peak fp32 rate outside Tensor Cores.

@@ -6,6 +6,7 @@ use super::{
 use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, times};
 use crate::correlate::{StepSource, WithoutOperator};
+use crate::facts::includes_gpu;
 use crate::judge::SavingKind;
 use crate::profile::{DataKind, Format};
 use crate::read::READERS;
@@ -468,15 +469,8 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
         );
     }
     match &report.method.gpu {
-        None => cautions.push(match &report.summary.gpu {
-            Some(name) => format!(
-                "No specification of the {name} is built in, so nothing was compared with its peaks: describe it in \
-                 a file for `--gpu FILE`, or compare with another GPU by `--gpu NAME`."
-            ),
-            None => "The GPU is not known, so nothing was compared with its peaks: name it with `--gpu NAME`."
-                .to_owned(),
-        }),
-        Some(gpu) if gpu.what_if => cautions.extend(gpu.remarks.iter().cloned()),
+        None => cautions.push(unknown_gpu(report)),
+        Some(gpu) if gpu.what_if || gpu.inferred => cautions.extend(gpu.remarks.iter().cloned()),
         Some(_) => {}
     }
     if !report.faults.is_empty() {
@@ -486,6 +480,39 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
         ));
     }
     cautions
+}
+
+/// Why nothing is compared with the peaks of the GPU, and what `--gpu` would add.
+fn unknown_gpu(report: &Report) -> String {
+    let mut text = match &report.summary.gpu {
+        Some(name) => format!(
+            "The {name} is not in the table of GPUs, and the profile does not state enough of it (clock, \
+             bandwidth) to derive its peaks. Describe it in a file for `--gpu FILE`, or compare with a \
+             similar GPU by `--gpu NAME`."
+        ),
+        None => "The profile does not describe its GPU, so nothing is compared with its peaks. Name it with \
+                 `--gpu NAME`."
+            .to_owned(),
+    };
+    let waiting = report.skipped.iter().filter(|s| includes_gpu(&s.needs));
+    let mut rules: Vec<&str> = waiting
+        .flat_map(|s| s.rules.iter().map(String::as_str))
+        .collect();
+    rules.sort_unstable();
+    rules.dedup();
+    if !rules.is_empty() {
+        let count = counted(rules.len() as u64, "skipped rule");
+        let first: Vec<&str> = rules.iter().take(4).copied().collect();
+        let more = match rules.len().saturating_sub(first.len()) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        text.push_str(&format!(
+            " With it, {count} can run: {}{more}.",
+            first.join(", ")
+        ));
+    }
+    text
 }
 
 /// The id of the reason why kernels have no operator, and a sentence with a remedy. `has_ranges`:

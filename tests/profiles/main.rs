@@ -11,6 +11,7 @@
 
 mod cost_coverage;
 mod findings;
+mod gpu_inference;
 mod kernel_names;
 mod kineto;
 mod pairs;

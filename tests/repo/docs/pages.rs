@@ -298,17 +298,47 @@ fn cost_row(entry: &ops::Entry) -> Vec<String> {
 
 // -------------------------------------------------------------------------------------------- gpus
 
+const GPU_SELECTION: &str = "\
+## How the GPU is identified
+
+1. **By name.** The device name in the profile is looked up in the table below. SM count, DRAM bandwidth, \
+cache, memory and SM limits come from the profile where it records them. Boards with the same name, such \
+as the RTX 3080 with 10 and 12 GB, are told apart by SM count and memory.
+2. **By attributes.** A data-center board with an unknown name is identified by compute capability, SM \
+count and memory. An AMD board without a name is identified by compute units and memory. If several \
+boards match, their lowest rates are used.
+3. **By arithmetic.** For other boards, peaks are derived from compute capability, SM count, clock and \
+bandwidth. Nsight Systems exports and nvprof databases record all four; torch.profiler traces record \
+neither clock nor bandwidth.
+4. **By kernels.** If the profile does not describe its GPU at all, grid sizes that follow the number of \
+SMs, and the compute capability in kernel names, may identify it. The report then says so in a note. The \
+lowest rates of all matching boards are used.
+
+If none of this works, the report says that the GPU is unknown and lists the rules that `--gpu` enables.
+
+`--gpu NAME` takes precedence. It accepts an id or an alias from the table. If several boards share the \
+alias, the one that the profile names is used, otherwise a default. To describe a board that is not in \
+the table, save a similar one with `pyprof-advise gpus show rtx-5070 > my-board.toml`, edit it, and pass \
+`--gpu my-board.toml`.
+
+## Table
+
+Rates are dense (no 2:4 sparsity), in TFLOP/s. The fp32 rate is outside Tensor Cores; the others are on \
+Tensor Cores (matrix cores on AMD), with accumulation in fp32. `pyprof-advise gpus show ID` prints the \
+file of a board, with the limits of an SM and the source of each number.
+
+";
+
 pub(crate) fn gpus() -> String {
     let mut page = head(
-        "The GPUs it knows",
+        "Supported GPUs",
         &format!(
-            "{} boards. `--gpu` takes an id or an alias; an alias of several boards means the one the \
-             profile names, else a default. Rates are dense, in TFLOP/s: fp32 outside Tensor Cores, the \
-             others on Tensor Cores (AMD: matrix cores) with fp32 accumulation. `pyprof-advise gpus show \
-             ID` prints its file, with the limits and the source of every number: a start for your own.",
+            "{} boards are built in. You need `--gpu` only when a profile does not identify its GPU, or to \
+             compare with another one.",
             select::list().len()
         ),
     );
+    page.push_str(GPU_SELECTION);
     page.push_str(&table(
         &[
             "Id",
