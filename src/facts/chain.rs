@@ -81,6 +81,8 @@ pub(super) struct Chain {
     pub(super) width: Option<u64>,
     /// Time of bias additions in separate kernels.
     pub(super) bias_ns: f64,
+    /// Whether the order of the backward pass proves that each call reads the previous one's result.
+    pub(super) proved: bool,
     /// Time per site, for assigning savings.
     pub(super) sites: BTreeMap<SiteId, f64>,
     /// Time per site of the backward calls of its calls.
@@ -209,6 +211,11 @@ fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbrok
             Some((work, call))
         });
         let Some((work, call)) = described else {
+            // A fill computes nothing from what ran before it: such as the gradient of the loss, 1.
+            let family = link.site.and_then(|site| costed.sites.get(site.idx()));
+            if family.is_some_and(|cost| cost.family == Family::Fill) {
+                continue;
+            }
             if stream.last().is_some_and(|calls| !calls.is_empty()) {
                 stream.push(Vec::new());
             }
@@ -241,6 +248,8 @@ fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbrok
 struct Hit<'s> {
     kind: Kind,
     calls: &'s [Link<'s>],
+    /// See [`Chain::proved`].
+    proved: bool,
 }
 
 fn scan<'s>(calls: &'s [Link<'s>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Vec<Hit<'s>> {
@@ -254,7 +263,13 @@ fn scan<'s>(calls: &'s [Link<'s>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Vec
         let length = match hit {
             Some((kind, length)) => {
                 let calls = rest.get(..length).unwrap_or(rest);
-                hits.push(Hit { kind, calls });
+                let after = rest.get(length..).unwrap_or_default();
+                let proved = kind == Kind::DoubleLogSoftmax && patterns::backward_repeats(after);
+                hits.push(Hit {
+                    kind,
+                    calls,
+                    proved,
+                });
                 length
             }
             None => 1,
@@ -554,6 +569,15 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         NOTHING,
         "GPU time of adding a convolution's bias in a kernel of its own, over all occurrences",
         |c| Answer::double(c.chain.bias_ns)
+    ),
+    fact!(
+        "chain.proved",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "For `double_log_softmax`: the backward pass runs both one after the other right after that of the loss, so the second reads the result of the first",
+        |c| Answer::flag(c.chain.proved)
     ),
     fact!(
         "chain.enclosing_ops",

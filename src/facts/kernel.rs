@@ -159,6 +159,18 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "Base name, template arguments cut",
         |k| Answer::word(&k.name.base)
     ),
+    fact!(
+        "kernel.function",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "Its name without namespaces, as `ncu --kernel-name` matches it",
+        |k| {
+            let base = k.name.base.as_str();
+            Answer::word(base.rsplit("::").next().unwrap_or(base))
+        }
+    ),
     fact!("kernel.label", Str, "", &[], NOTHING, "Short label", |k| {
         Answer::word(&k.name.label)
     }),
@@ -236,6 +248,19 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         NOTHING,
         "Its share of GPU busy time",
         |k| Answer::double((k.kernel.time_ns as f64 / k.site.table.totals.gpu_busy_ns).min(1.0))
+    ),
+    fact!(
+        "kernel.label_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "The share of GPU busy time of all kernels with its label",
+        |k| {
+            let table = k.site.table;
+            let all = table.labels.get(k.name.label.as_str()).copied();
+            Answer::double((all.unwrap_or(0.0) / table.totals.gpu_busy_ns).min(1.0))
+        }
     ),
     fact!(
         "kernel.dtype",

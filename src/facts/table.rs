@@ -50,6 +50,8 @@ pub struct FactTable<'a> {
     layer_rows: FxHashMap<String, u32>,
     /// Processes with work inside the window.
     ranks: Vec<RankScope>,
+    /// Kernel time per label, ns.
+    pub(super) labels: FxHashMap<&'a str, f64>,
 }
 
 /// The facts of one member.
@@ -128,6 +130,7 @@ impl<'a> FactTable<'a> {
             layer_rows: first_rows(&layers),
             layers,
             ranks,
+            labels: labels(costed),
         }
     }
 
@@ -422,6 +425,21 @@ impl<'a> FactTable<'a> {
             None => what,
         }
     }
+}
+
+/// Kernel time per label, without algorithm searches, ns.
+fn labels(costed: &Costed) -> FxHashMap<&str, f64> {
+    let mut labels: FxHashMap<&str, f64> = FxHashMap::default();
+    let sites = costed.run.sites.iter().zip(&costed.kernels);
+    for ((site, names), cost) in sites.zip(&costed.sites) {
+        if cost.autotuning {
+            continue;
+        }
+        for (kernel, name) in site.kernels.iter().zip(names) {
+            *labels.entry(&name.label).or_default() += kernel.time_ns as f64;
+        }
+    }
+    labels
 }
 
 /// A fact entry, by its subject type.

@@ -32,6 +32,8 @@ pub(super) struct FindingDraft {
     /// Sum of the savings that are known.
     pub(super) saving: Option<Range>,
     pub(super) place: String,
+    /// The label of the kernel that it is about, if members are grouped by it.
+    pub(super) label: Option<String>,
 }
 
 impl FindingDraft {
@@ -67,10 +69,23 @@ pub(super) fn drafts(
         let group = Group::of(rule, matched, input);
         groups.entry(group).or_default().push(matched.clone());
     }
-    groups
-        .into_values()
-        .filter_map(|matches| draft(index, rule, matches, &totals))
-        .collect()
+    let drafts = groups.into_iter().filter_map(|(group, matches)| {
+        let draft = draft(index, rule, matches, &totals)?;
+        let label = match group {
+            Group::Kernel(label) => Some(label),
+            _ => None,
+        };
+        Some(FindingDraft { label, ..draft })
+    });
+    drafts.collect()
+}
+
+/// The label of the kernel that a match is about.
+fn label(matched: &Match, input: &dyn RuleInput) -> Option<String> {
+    match input.lookup(matched.member).get("kernel.label") {
+        Answer::Value(Value::Str(label)) => Some(label.to_string()),
+        _ => None,
+    }
 }
 
 /// What matches must have in common to be one finding.
@@ -80,6 +95,7 @@ enum Group {
     Place(Option<String>, String),
     Layer(Option<String>),
     Rank(i64),
+    Kernel(String),
 }
 
 impl Group {
@@ -91,6 +107,7 @@ impl Group {
             ),
             Some(GroupBy::Run) => Group::All,
             Some(GroupBy::Layer) => Group::Layer(matched.affected.layer.clone()),
+            Some(GroupBy::Kernel) => label(matched, input).map_or(Group::All, Group::Kernel),
             Some(GroupBy::Rank) => match matched.member {
                 Member::Rank(rank) => Group::Rank(i64::from(rank)),
                 member => {
@@ -171,6 +188,7 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
         saving,
         found,
         matches,
+        label: None,
     })
 }
 

@@ -19,9 +19,16 @@ use crate::base::glob::Glob;
 use crate::correlate::SiteId;
 use crate::facts::{Fact, Member, Totals};
 
-/// Findings below this share of the GPU busy time (of the window for idle time) go to the tail: a
-/// change that saves less is lost in the differences between runs.
+/// Findings whose lower end is below this share of the GPU busy time (of the window for idle time) go
+/// to the tail: a change that saves less is lost in the differences between runs.
 pub const FLOOR: f64 = 0.01;
+/// The same for kernel time where the host limits the steps, so that saving it shortens no step yet.
+const HOST_BOUND_FLOOR: f64 = 0.02;
+/// The share that a finding must save at most if it may as well save nothing.
+const UNSURE_FLOOR: f64 = 0.1;
+/// The part of idle time, or of work without an estimate, that counts when findings are ranked, where
+/// nothing is surely saved: what takes half of the time precedes a sure saving of 1 %.
+const UNSURE: f64 = 0.1;
 /// Below this weight the host limits the step, and idle time is what to look at first.
 pub const HOST_BOUND: f64 = 0.25;
 
@@ -319,23 +326,36 @@ fn drop_matches(
 }
 
 /// The order of findings in the report: by what they surely save, in wall time where that is known;
-/// where the host limits the steps, idle time goes first. Then come findings about a place without an
-/// estimate, those that may save nothing, and those about the whole run without an estimate.
+/// where the host limits the steps, idle time goes first. Idle time of which nothing is surely saved
+/// and work without an estimate count by a part of their time. Then come findings that may save
+/// nothing, and those about the whole run without an estimate.
 fn order(a: &Finding, b: &Finding, totals: &Totals) -> Ordering {
-    let host_bound = totals.step_weight.is_some_and(|weight| weight < HOST_BOUND);
+    let host_bound = is_host_bound(totals);
     let tier = |finding: &Finding| match &finding.saving {
+        Some(s) if s.kind == SavingKind::Idle => 0,
         Some(s) if s.claimed_low_ns > 0.0 => u8::from(host_bound && s.kind == SavingKind::Gpu),
-        None if !finding.sites.is_empty() => 2,
-        Some(_) => 3,
-        None => 4,
+        None if !finding.sites.is_empty() => u8::from(host_bound),
+        Some(_) => 2,
+        None => 3,
     };
     let sure = |finding: &Finding| {
         let devices = f64::from(totals.devices.max(1));
         let weight = finding.confidence.weight();
-        let (own, wall) = finding.saving.map_or((0.0, 0.0), |s| {
-            let own = s.claimed_low_ns / devices;
-            (own, s.step_low_ns.unwrap_or(own))
-        });
+        let (own, wall) = match &finding.saving {
+            Some(s) if s.claimed_low_ns > 0.0 => {
+                let own = s.claimed_low_ns / devices;
+                (own, s.step_low_ns.unwrap_or(own))
+            }
+            Some(s) if s.kind == SavingKind::Idle => {
+                let part = UNSURE * s.claimed_ns / devices;
+                (part, part)
+            }
+            None if !finding.sites.is_empty() => {
+                let part = UNSURE * finding.time_ns / devices;
+                (part, part * totals.step_weight.unwrap_or(1.0))
+            }
+            _ => (0.0, 0.0),
+        };
         Sure {
             wall: wall * weight,
             own: own * weight,
@@ -344,15 +364,30 @@ fn order(a: &Finding, b: &Finding, totals: &Totals) -> Ordering {
     tier(a).cmp(&tier(b)).then(sure(a).compare(sure(b)))
 }
 
-/// Whether a finding is worth a place among the first: by what is its own to give back.
+/// Whether the host limits the steps, so that less kernel time does not shorten them.
+fn is_host_bound(totals: &Totals) -> bool {
+    totals.step_weight.is_some_and(|weight| weight < HOST_BOUND)
+}
+
+/// Whether a finding is worth a place among the first: by what it surely saves beyond the others, or
+/// by what it may save where that may be nothing.
 fn matters(finding: &Finding, totals: &Totals) -> bool {
-    let idle = matches!(&finding.saving, Some(s) if s.kind == SavingKind::Idle);
-    let (amount, whole) = match &finding.saving {
-        Some(saving) if idle => (saving.claimed_ns, totals.window_ns),
-        Some(saving) => (saving.claimed_ns, totals.gpu_busy_ns),
-        None => return finding.share >= FLOOR,
+    let Some(saving) = &finding.saving else {
+        return finding.share >= FLOOR;
     };
-    amount >= FLOOR * whole
+    let (whole, floor) = match saving.kind {
+        SavingKind::Idle => (totals.window_ns, FLOOR),
+        // Waiting for other ranks is time of the step, whatever else limits it.
+        SavingKind::Gpu if is_host_bound(totals) && finding.category != "communication" => {
+            (totals.gpu_busy_ns, HOST_BOUND_FLOOR)
+        }
+        SavingKind::Gpu | SavingKind::Copy => (totals.gpu_busy_ns, FLOOR),
+    };
+    if saving.claimed_low_ns > 0.0 {
+        saving.claimed_low_ns >= floor * whole
+    } else {
+        saving.claimed_ns >= UNSURE_FLOOR * whole
+    }
 }
 
 /// Writes a finding down, seen from its costliest member.
@@ -438,6 +473,7 @@ fn subject(rule: &Rule, draft: &FindingDraft) -> String {
             String::new()
         }
         (Some(GroupBy::Layer), _) => worst.affected.layer.clone().unwrap_or_default(),
+        (Some(GroupBy::Kernel), _) => draft.label.clone().unwrap_or_default(),
         (None, _) => worst.affected.place.clone(),
     }
 }

@@ -23,7 +23,7 @@ pub const CATEGORIES: &[(&str, &str)] = &[
     ("memory", "DRAM traffic and memory formats"),
     (
         "parallelism",
-        "kernels too small for the GPU, streams, graphs",
+        "how kernels use the GPU, streams, graphs",
     ),
     ("precision", "data types"),
     ("profile", "what the capture itself allows to be said"),
@@ -171,14 +171,17 @@ pub enum GroupBy {
     Layer,
     /// One finding per rank.
     Rank,
+    /// One finding per kernel, by its label.
+    Kernel,
 }
 
 impl GroupBy {
     /// Every grouping with its word in rule files.
-    pub const ALL: [(GroupBy, &'static str); 3] = [
+    pub const ALL: [(GroupBy, &'static str); 4] = [
         (GroupBy::Run, "run"),
         (GroupBy::Layer, "layer"),
         (GroupBy::Rank, "rank"),
+        (GroupBy::Kernel, "kernel"),
     ];
 
     /// The word for this grouping in rule files: `layer`.

@@ -22,6 +22,10 @@ const JUDGED_ANYWAY: &[(&str, &str)] = &[
         "asks for the width of the scores with `has`: without shapes the kernels still show it",
     ),
     (
+        "parallelism/dominant-kernel",
+        "speaks most of all where shapes are missing, and only leaves out what is known to be fast",
+    ),
+    (
         "parallelism/register-spill",
         "asks for local memory with `has`: where a trace lacks it, no kernel is suspect",
     ),

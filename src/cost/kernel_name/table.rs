@@ -148,6 +148,7 @@ const KERNELS: &[Row] = {
         row(Starts, "split_embedding", Embedding, ""),
         row(Has, "embedding_bag", Embedding, ""),
         row(Starts, "embedding_", Embedding, ""),
+        row(Has, "lookuptable", Embedding, ""),
         row(Starts, "indexselect", Embedding, "index_select"),
         row(Has, "compute_grad_weight", Embedding, ""),
         row(Has, "krn_partial", Embedding, ""),

@@ -70,6 +70,7 @@ impl<'r> Matches<'r> {
         let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
         let least = if merged { longest } else { 0.0 };
         chain.count += 1;
+        chain.proved &= hit.proved;
         chain.fused_ns =
             (chain.fused_ns.zip(repeated.fused_ns)).map(|(sum, ns)| sum + ns.max(least));
         chain.longest_ns += longest;
@@ -144,6 +145,7 @@ impl<'r> Matches<'r> {
                 fused_ns: Some(0.0),
                 width,
                 bias_ns: 0.0,
+                proved: true,
                 sites: BTreeMap::new(),
                 backward: BTreeMap::new(),
             });

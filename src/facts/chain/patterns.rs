@@ -65,6 +65,32 @@ fn logits_upcast(run: &[Link<'_>]) -> Hit {
     fits.then_some((Kind::LogitsUpcast, 1))
 }
 
+/// Maximum number of calls between a loss and its backward pass.
+const BEFORE_BACKWARD: usize = 64;
+
+/// Whether the calls after two log-softmaxes are a loss and a backward pass that begins with that loss
+/// and both log-softmaxes. Then the gradient of the first can only come from the second: no other
+/// backward call has run that could have made it.
+pub(super) fn backward_repeats(after: &[Link<'_>]) -> bool {
+    if !after.first().is_some_and(|l| l.family == Family::Loss) {
+        return false;
+    }
+    let makes_no_gradient = |l: &&Link<'_>| {
+        matches!(l.family, Family::Loss | Family::Fill) || l.direction == Direction::Fprop
+    };
+    let near = after.iter().take(BEFORE_BACKWARD);
+    let mut rest = near.skip_while(makes_no_gradient);
+    let mut backward = || {
+        let is = |l: &Link<'_>| {
+            l.family == Family::Softmax
+                && l.name.contains("log_softmax")
+                && l.direction == Direction::Bprop
+        };
+        rest.next().is_some_and(is)
+    };
+    backward() && backward()
+}
+
 /// `softmax(x).log()`.
 fn log_of_softmax(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;

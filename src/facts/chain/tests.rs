@@ -225,3 +225,24 @@ fn norms_include_their_leading_conversion_and_square() {
     assert_eq!(any(&longer), Some(("pointwise", 3)));
     assert_eq!(any(&named(&["copy", "add", "mul"])), Some(("pointwise", 3)));
 }
+
+#[test]
+fn backward_of_both_log_softmaxes_right_after_the_loss_proves_a_repetition() {
+    let turned = |link: Link<'static>| in_direction(&[link], Direction::Bprop)[0];
+    let backward = turned(softmax("log_softmax", 700, 33_278));
+    let loss = link("nll_loss", Family::Loss, Dims::None);
+    let fill = link("ones_like", Family::Fill, Dims::Elements { numel: 1 });
+    let proof = [loss, fill, turned(loss), backward, backward];
+    assert!(patterns::backward_repeats(&proof));
+    // Of a teacher without gradient, only the student's has a backward pass.
+    let student = [loss, fill, turned(loss), backward, turned(product(8, 8, 8))];
+    assert!(!patterns::backward_repeats(&student));
+    // What runs forward makes no gradient; another backward call may have made that of the first.
+    let mul = pointwise_on("mul", 700);
+    let metric = [loss, mul, turned(loss), backward, backward];
+    assert!(patterns::backward_repeats(&metric));
+    let other = [loss, mul, turned(mul), turned(loss), backward, backward];
+    assert!(!patterns::backward_repeats(&other));
+    assert!(!patterns::backward_repeats(&[fill, loss, backward, backward]));
+    assert!(!patterns::backward_repeats(&[loss]));
+}

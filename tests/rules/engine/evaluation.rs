@@ -93,6 +93,7 @@ fn findings_are_grouped_by_layer_and_rank() {
     ] {
         let mut facts = gemm();
         facts.push(("site.rank", i(rank)));
+        facts.push(("kernel.label", s(if n < 2 { "gemm" } else { "conv" })));
         run.site(n, layer, 1e5, 0.0, &facts);
     }
     let count = |gather| {
@@ -106,6 +107,7 @@ fn findings_are_grouped_by_layer_and_rank() {
         sizes
     };
     assert_eq!(count("run"), [5]);
+    assert_eq!(count("kernel"), [2, 3]);
     assert_eq!(count("layer"), [1, 2, 2]);
     assert_eq!(count("rank"), [2, 3]);
 }
@@ -383,7 +385,9 @@ fn contradicting_advice_keeps_the_larger_saving() {
     let b = rule(
         "when = 'site.m > 3'\nchanges = { precision = \"fp32\" }\nsaving_ns = 'site.time_ns * 0.9'",
     );
-    let c = rule("changes = { shape = \"padded\" }\nsaving_ns = 'site.time_ns * 0.1'");
+    let c = rule(
+        "changes = { shape = \"padded\" }\nsaving_ns = 'site.time_ns * 0.1'\n[params]\nmin_fraction = { value = 1.0, doc = \"d\" }",
+    );
     let rules = load(&[("host/a", &a), ("host/b", &b), ("host/c", &c)]).unwrap();
     let mut run = Fake::default();
     let mut big = gemm();
@@ -784,6 +788,23 @@ fn findings_are_ranked_by_the_lower_end_of_their_saving() {
             ("host/perhaps", 0.0, 4e5, Some(0.0)),
         ]
     );
+}
+
+#[test]
+fn savings_below_one_percent_by_their_lower_end_are_minor() {
+    let count = |time: f64, sure: &str| {
+        let text = format!("saving_ns = 'site.time_ns'\nsaving_low_ns = 'site.time_ns * {sure}'");
+        let rules = load(&[("layers/x", &rule(&text))]).unwrap();
+        let mut run = Fake::default();
+        run.site(0, "layer", time, 0.0, &gemm());
+        let verdict = run.judge(&rules);
+        (verdict.findings.len(), verdict.minor.len())
+    };
+    assert_eq!(count(1e5, "0.1"), (1, 0));
+    assert_eq!(count(9.9e4, "0.1"), (0, 1));
+    // What may save nothing must be able to save ten times as much.
+    assert_eq!(count(1e5, "0.0"), (1, 0));
+    assert_eq!(count(9.9e4, "0.0"), (0, 1));
 }
 
 #[test]

@@ -311,6 +311,11 @@ fn other_pytorch_kernels_are_decoded() {
             "gather",
         ),
         (
+            "void cunn_LookupTableBag_accGradParametersKernel<float, float>(long*, float*)",
+            "embedding no fp32",
+            "",
+        ),
+        (
             "void split_embedding_codegen_forward_unweighted_kernel<c10::Half, c10::Half, float, false, long, 2ul, 32ul>(x)",
             "embedding no fp16",
             "",
