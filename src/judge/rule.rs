@@ -21,10 +21,7 @@ pub const CATEGORIES: &[(&str, &str)] = &[
     ),
     ("layers", "advice for one kind of operator"),
     ("memory", "DRAM traffic and memory formats"),
-    (
-        "parallelism",
-        "how kernels use the GPU, streams, graphs",
-    ),
+    ("parallelism", "how kernels use the GPU, streams, graphs"),
     ("precision", "data types"),
     ("profile", "what the capture itself allows to be said"),
     ("shapes", "dimensions that fit the hardware badly"),

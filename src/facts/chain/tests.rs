@@ -243,6 +243,8 @@ fn backward_of_both_log_softmaxes_right_after_the_loss_proves_a_repetition() {
     assert!(patterns::backward_repeats(&metric));
     let other = [loss, mul, turned(mul), turned(loss), backward, backward];
     assert!(!patterns::backward_repeats(&other));
-    assert!(!patterns::backward_repeats(&[fill, loss, backward, backward]));
+    assert!(!patterns::backward_repeats(&[
+        fill, loss, backward, backward
+    ]));
     assert!(!patterns::backward_repeats(&[loss]));
 }
