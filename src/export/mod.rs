@@ -172,7 +172,7 @@ pub const COLUMNS: &[ExportColumn] = &[
     column(
         "gpu",
         ColumnValue::Text(|r| r.report.summary.gpu.as_deref()),
-        "what to call the GPU",
+        "name of the GPU for display",
     ),
     column(
         "gpu_spec",
@@ -187,7 +187,7 @@ pub const COLUMNS: &[ExportColumn] = &[
     column(
         "run_steps",
         ColumnValue::Int(|r| count(r.report.summary.steps).filter(|n| *n > 0)),
-        "numbered steps that were judged; empty when the profile marks none",
+        "steps in the analyzed window; empty if the profile marks none",
     ),
     column(
         "run_step_ns",
@@ -197,7 +197,7 @@ pub const COLUMNS: &[ExportColumn] = &[
     column(
         "run_window_ns",
         ColumnValue::Int(|r| Some(r.report.summary.window_ns)),
-        "wall time that was judged",
+        "length of the analyzed window",
     ),
     column(
         "run_busy_ns",
@@ -302,7 +302,7 @@ pub const COLUMNS: &[ExportColumn] = &[
     column(
         "bytes",
         ColumnValue::Float(|r| r.site.bytes),
-        "DRAM bytes, likewise",
+        "DRAM bytes, summed over the calls",
     ),
     column(
         "intensity",
@@ -327,7 +327,7 @@ pub const COLUMNS: &[ExportColumn] = &[
     column(
         "slowdown",
         ColumnValue::Float(|r| r.site.slowdown),
-        "`time_ns / best_ideal_ns`, where that says something",
+        "`time_ns / best_ideal_ns`; empty for latency-bound work and collectives",
     ),
     column(
         "bound",
@@ -352,6 +352,6 @@ pub const COLUMNS: &[ExportColumn] = &[
     column(
         "program",
         ColumnValue::Text(|r| Some(&r.report.method.program)),
-        "what judged the profile: `pyprof-advise 0.1.0`",
+        "program and version: `pyprof-advise 0.1.0`",
     ),
 ];

@@ -284,7 +284,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         Str,
         "",
         &[],
-        NOTHING,
+        GPU,
         "Name of the GPU in the file",
         |t| {
             let devices = &t.costed.run.profile.devices;
