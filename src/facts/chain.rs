@@ -298,6 +298,23 @@ fn glue(link: &Link<'_>) -> bool {
     ) || link.name == "masked_fill"
 }
 
+/// Whether a call may stand between the softmax and the second product of attention: also what
+/// `_safe_softmax` of PyTorch 2.5 and later adds, which sets rows that are masked completely to zero.
+fn after_softmax(link: &Link<'_>) -> bool {
+    const SAFE: [&str; 9] = [
+        "eq",
+        "ne",
+        "isinf",
+        "all",
+        "any",
+        "logical_not",
+        "where",
+        "scalar_tensor",
+        "zeros_like",
+    ];
+    glue(link) || SAFE.contains(&link.name)
+}
+
 /// Product, (scale, mask)*, softmax, (dropout, cast)*, product, on matching dimensions.
 fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
@@ -305,8 +322,9 @@ fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
         return None;
     }
     let batched = |l: &Link<'_>| {
+        // With one head and one image, as in the decoder of a diffusion model, only the name tells.
         matches!(l.dims, Dims::Gemm { batch, .. } if batch > 1)
-            || (l.dims == Dims::None && matches!(l.name, "bmm" | "baddbmm"))
+            || matches!(l.name, "bmm" | "baddbmm")
     };
     if !batched(first) {
         return None;
@@ -321,8 +339,8 @@ fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
         + run
             .iter()
             .skip(softmax + 1)
-            .take(5)
-            .position(|l| !glue(l))?;
+            .take(10)
+            .position(|l| !after_softmax(l))?;
     let last = run.get(second)?;
     if last.family != Family::Gemm || !batched(last) || last.direction != first.direction {
         return None;

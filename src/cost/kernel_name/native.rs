@@ -478,13 +478,17 @@ pub(super) fn communication(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
         .filter(|c| nccl.is_some() || expert || *c != "reduce");
     // NCCL names every send and receive `int8_t`, whatever the element type.
     if out.collective != Some("send_recv") {
-        out.dtype = match leaf.rsplit('_').next() {
-            Some("float" | "f32") => Some(DType::Fp32),
-            Some("half" | "f16") => Some(DType::Fp16),
-            Some("bfloat16" | "bf16") => Some(DType::Bf16),
-            Some("double" | "f64") => Some(DType::Fp64),
-            _ => scan::first_type(parts.args, true),
+        // From NCCL 2.19 on, the type stands before algorithm and protocol: `Sum_f32_RING_LL`.
+        let of_word = |word: &str| match word {
+            "float" | "f32" => Some(DType::Fp32),
+            "half" | "f16" => Some(DType::Fp16),
+            "bfloat16" | "bf16" => Some(DType::Bf16),
+            "double" | "f64" => Some(DType::Fp64),
+            "f8e4m3" | "f8e5m2" => Some(DType::Fp8),
+            _ => None,
         };
+        let in_name = leaf.rsplit('_').find_map(of_word);
+        out.dtype = in_name.or_else(|| scan::first_type(parts.args, true));
     }
     if let Some(library) = nccl {
         out.label = format!("{library} {}", out.collective.unwrap_or("collective"));

@@ -155,7 +155,8 @@ fn gelu(run: &[Link<'_>]) -> Hit {
         .count();
     let adds = body.get(curve + 1).is_some_and(|l| l.name == "add");
     let before = body.iter().take(curve).filter(|l| !moves(l)).count();
-    (adds && tail >= 2 && before >= 1 && curve + 1 + tail >= 4)
+    // The normal CDF, `0.5 * (1 + erf(x / sqrt(2)))`, has one product less.
+    (adds && tail >= 2 && before >= 1 && before + tail >= 4)
         .then_some((Kind::Gelu, curve + 1 + tail))
 }
 

@@ -106,6 +106,13 @@ fn gelu_variants_are_recognized() {
     // A gate of a recurrent cell, and a curve of other elements.
     assert_eq!(hit(&named(&["sigmoid", "tanh", "mul", "add"])), None);
     assert_eq!(hit(&named(&["mul", "tanh", "mul", "mul"])), None);
+    // The normal CDF and a sigmoid.
+    assert_eq!(hit(&named(&["div", "erf", "add", "mul"])), None);
+    assert_eq!(hit(&named(&["div", "tanh", "add", "mul"])), None);
+    assert_eq!(
+        hit(&named(&["mul", "div", "erf", "add", "mul"])),
+        Some(("gelu", 5))
+    );
     let mut other = named(&["div", "erf", "add", "mul", "mul"]);
     other[1] = pointwise_on("erf", 64);
     assert_eq!(hit(&other), None);
@@ -247,4 +254,40 @@ fn backward_of_both_log_softmaxes_right_after_the_loss_proves_a_repetition() {
         fill, loss, backward, backward
     ]));
     assert!(!patterns::backward_repeats(&[loss]));
+}
+
+#[test]
+fn attention_of_the_math_backend_and_of_one_head_is_recognized() {
+    let bmm = |batch, m, n, k| {
+        let dims = Dims::Gemm {
+            batch,
+            m,
+            n,
+            k,
+            contiguous: (false, true, true),
+        };
+        link("bmm", Family::Gemm, dims)
+    };
+    let scores = || softmax("softmax", 16_384, 16_384);
+    let head = [
+        bmm(1, 16_384, 16_384, 512),
+        scores(),
+        bmm(1, 16_384, 512, 16_384),
+    ];
+    assert_eq!(any(&head), Some(("attention", 3)));
+    // Products of another width are not attention.
+    let other = [
+        bmm(1, 16_384, 16_384, 512),
+        scores(),
+        bmm(1, 16_384, 512, 64),
+    ];
+    assert_ne!(any(&other), Some(("attention", 3)));
+    let mut safe = vec![bmm(8, 2048, 2048, 64), softmax("softmax", 8 * 2048, 2048)];
+    safe.push(link("scalar_tensor", Family::Fill, Dims::None));
+    safe.push(pointwise_on("eq", 8 * 2048 * 2048));
+    safe.push(link("all", Family::Reduce, Dims::None));
+    safe.push(link("scalar_tensor", Family::Fill, Dims::None));
+    safe.push(pointwise_on("where", 8 * 2048 * 2048));
+    safe.push(bmm(8, 2048, 64, 2048));
+    assert_eq!(any(&safe), Some(("attention", 8)));
 }

@@ -488,7 +488,7 @@ fn communication_kernels_are_decoded() {
         ),
         (
             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            "communication no all_reduce persistent",
+            "communication no bf16 all_reduce persistent",
             "",
         ),
         (
@@ -508,7 +508,12 @@ fn communication_kernels_are_decoded() {
         ),
         (
             "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(x)",
-            "communication no reduce_scatter persistent",
+            "communication no fp32 reduce_scatter persistent",
+            "",
+        ),
+        (
+            "ncclDevKernel_AllReduce_Sum_f8e4m3_RING_LL(x)",
+            "communication no fp8 all_reduce persistent",
             "",
         ),
         (
