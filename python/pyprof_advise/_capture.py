@@ -13,6 +13,7 @@ import torch
 from . import _guard
 from ._loaders import Loaders
 from ._record import Ranks, Record, write_json
+from ._settings import SKIP
 from ._steps import PATIENCE, Boundary, ModuleSteps, OptimizerSteps, Stream
 from ._windows import NsysRecorder, TorchRecorder
 
@@ -25,6 +26,8 @@ AGREED_AHEAD = 3
 """Steps between that decision and the beginning."""
 PAUSE = 2
 """Steps between two windows, in which ranks that wrote their trace at different speeds meet again."""
+RETRY = 10
+"""Steps after which recording is tried again, while the program's own profiler runs."""
 UNLESS_TRAINING = 10
 """How much longer to count calls of a model in a program that has an optimizer, but has not used it yet."""
 
@@ -118,6 +121,8 @@ class Capture:
         return True
 
     def _may_begin(self, stream: Stream) -> bool:
+        if stream.count < (SKIP if self.settings.skip is None else self.settings.skip):
+            return False
         if stream.is_of_module and self._is_training(stream):
             return False
         if Ranks.here() is None:
@@ -179,7 +184,8 @@ class Capture:
     def _open(self, leader: Stream) -> None:
         if _guard.is_profiling():
             # The program's own profiler; it will not run for ever.
-            self._wait_until = leader.count + 1
+            self._boundary.forget()
+            self._wait_until = leader.count + RETRY
             return
         window = self._windows.pop(0)
         self.record.state = "recording"

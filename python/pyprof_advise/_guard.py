@@ -116,8 +116,8 @@ class OwnTraces:
         number = sum(1 for window in self._record.windows if window["window"] == "own")
         if path.resolve().parent == folder.resolve() or number >= MAX_OWN:
             return
-        endings = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
-        name = f"process{self._record.pid}-own{number}.pt.trace{endings}"
+        ending = ".json.gz" if path.suffix == ".gz" else ".json"
+        name = f"process{self._record.pid}-own{number}.pt.trace{ending}"
         try:
             os.link(path, folder / name)
         except OSError:

@@ -15,6 +15,8 @@ import traceback
 from types import FrameType
 from typing import Any, Callable, TypeVar
 
+from . import _state
+
 _UNDER_NSYS = "NSYS_PROFILING_SESSION_ID" in os.environ
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MAX_TEXT = 100
@@ -35,7 +37,7 @@ _METHODS = (
 )
 """Methods of tensors that get ranges."""
 
-_state: dict[str, bool] = {"on": False, "function_stack": False}
+_options: dict[str, bool] = {"on": False, "function_stack": False}
 
 F = TypeVar("F", bound=Callable[..., Any])
 Module = TypeVar("Module")
@@ -49,10 +51,10 @@ def init(*_arguments: object, enable_function_stack: bool = False) -> None:
     import torch
     import torch.nn.functional as functional
 
-    _state["function_stack"] = enable_function_stack
-    if _state["on"]:
+    _options["function_stack"] = enable_function_stack
+    if _options["on"]:
         return
-    _state["on"] = True
+    _options["on"] = True
     for name, value in list(vars(functional).items()):
         if not name.startswith("_") and inspect.isroutine(value):
             _put(functional, name, "torch.nn.functional")
@@ -102,10 +104,7 @@ def annotate(model: Module) -> Module:
 
 def is_active() -> bool:
     """Whether anything records the ranges."""
-    if _UNDER_NSYS:
-        return True
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.autograd._profiler_enabled()
+    return _UNDER_NSYS or _state.is_detailed
 
 
 def _put(owner: Any, name: str, module: str) -> None:
@@ -160,7 +159,7 @@ def _trace_marker(frame: FrameType | None) -> str:
     ]
     frames.reverse()
     marker: dict[str, object] = {"traceMarker": [f"{entry.filename}:{entry.lineno}" for entry in frames]}
-    if _state["function_stack"]:
+    if _options["function_stack"]:
         marker["funcStack"] = _function_stack(frame)
     return str(marker)
 

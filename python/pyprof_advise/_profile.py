@@ -46,7 +46,7 @@ class Recording:
     def _start(self) -> None:
         import torch
 
-        from . import _windows
+        from . import _state, _windows
 
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
@@ -61,12 +61,14 @@ class Recording:
         _windows.synchronize()
         self._profiler.start()
         self._layers.install()
+        _state.is_detailed = True
         self._begin_step()
 
     def _stop(self) -> None:
-        from . import _windows
+        from . import _state, _windows
         from ._record import Record, write_manifest
 
+        _state.is_detailed = False
         _windows.synchronize()
         self._end_step()
         self._layers.remove()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
-from . import _guard
+from . import _guard, _state
 from ._layers import Layers, Range
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class TorchRecorder:
         with warnings.catch_warnings(), _guard.ours():
             warnings.simplefilter("ignore")
             self._profile.start()
+        _state.is_detailed = self._layers is not None
         # One step early: hooks take effect at the next call of a model, and this may be inside of one.
         if self._layers is not None:
             self._layers.install()
@@ -112,6 +113,7 @@ class TorchRecorder:
         return time.perf_counter() - self._began
 
     def _remove_layers(self) -> None:
+        _state.is_detailed = False
         if self._layers is not None:
             self._layers.remove()
             self._layers = None

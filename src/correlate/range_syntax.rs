@@ -80,7 +80,7 @@ pub(super) const COMPILING: [&str; 12] = [
 ];
 
 /// NVTX domains in which libraries, not users, name ranges.
-pub(super) const LIBRARY_DOMAINS: [&str; 14] = [
+pub(super) const LIBRARY_DOMAINS: [&str; 16] = [
     "nccl",
     "cccl",
     "cub",
@@ -95,6 +95,9 @@ pub(super) const LIBRARY_DOMAINS: [&str; 14] = [
     "myelin-exec",
     "ucx",
     "mpi",
+    // `nsys --pytorch=functions-trace`: functions of PyTorch and of vLLM, named by their classes.
+    "pytorch",
+    "vllm",
 ];
 
 pub(super) const DATA_LOADING_WORDS: [&str; 6] = [

@@ -16,6 +16,7 @@ mod exit_gates;
 #[cfg(unix)]
 mod github_action;
 mod multi_rank;
+mod record;
 mod shell;
 #[cfg(unix)]
 mod signals;

@@ -39,7 +39,7 @@ object! {
 /// Maximum number of GPUs, more than a machine has; bounds the memory for a hostile file.
 const MAX_DEVICES: usize = 4096;
 /// Members of a trace object that describe the capture and contain no environment.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     "schemaVersion",
     "deviceProperties",
     "distributedInfo",
@@ -54,6 +54,7 @@ const KNOWN: [&str; 14] = [
     "profile_memory",
     "cupti_version",
     "INFO",
+    "pyprof_advise",
 ];
 
 /// The contents of the members of the trace object.

@@ -668,8 +668,9 @@ fn gpu(event: &Event<'_>, skipped: &mut SkippedRows) -> Option<(u32, u32)> {
     let device = event.args.device.and_then(whole);
     let device = device.or_else(|| track(event.pid));
     let device = skipped.owner(device.and_then(|d| u32::try_from(d).ok()))?;
-    let stream = event.args.stream.and_then(whole);
-    let stream = stream.or_else(|| track(event.tid));
+    // `export_chrome_trace(graph_lanes=...)` spreads the kernels of a CUDA graph over lanes.
+    let stream = event.args.original_stream.or(event.args.stream);
+    let stream = stream.and_then(whole).or_else(|| track(event.tid));
     Some((
         device,
         stream.and_then(|s| u32::try_from(s).ok()).unwrap_or(0),

@@ -120,6 +120,8 @@ object! {
         device: Raw<'a> = "device",
         context: Raw<'a> = "context",
         stream: Raw<'a> = "stream",
+        /// The real stream, where `stream` is a lane that the exporter has chosen for display.
+        original_stream: Raw<'a> = "original_stream",
         grid: Raw<'a> = "grid",
         block: Raw<'a> = "block",
         registers: Raw<'a> = "registers per thread",

@@ -103,6 +103,19 @@ fn today() -> Value {
 }
 
 #[test]
+fn lanes_chosen_for_display_are_not_streams() {
+    let mut trace = today();
+    for event in trace["traceEvents"].as_array_mut().unwrap() {
+        if event["cat"] == "kernel" {
+            event["args"]["original_stream"] = event["args"]["stream"].clone();
+            event["args"]["stream"] = json!(1_000_007);
+        }
+    }
+    let p = profile(&trace.to_string());
+    assert!(!p.kernels.is_empty() && p.kernels.iter().all(|k| k.stream == 7));
+}
+
+#[test]
 fn kernels_are_attributed_by_nesting() {
     let p = profile(&today().to_string());
     assert_eq!(p.format.id, "kineto_json");

@@ -1,0 +1,7 @@
+"""Whether this package is recording in detail. `torch.autograd._profiler_enabled()` does not see a profiler of
+all threads."""
+
+from __future__ import annotations
+
+is_detailed = False
+"""Whether a window is open that is to have ranges of layers and calls."""

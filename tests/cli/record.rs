@@ -1,0 +1,422 @@
+//! `run` on real programs, with a real torch on the CPU: same results and exit status with and without it;
+//! steps and layers are what the reader finds in the traces.
+//!
+//! `PYPROF_ADVISE_TORCH` names a Python with torch, transformers and lightning; without it, these tests are
+//! skipped. CPU traces have no kernels: `tests/torch/invent_kernels.py` invents them, and no test depends on
+//! their times.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::shared;
+
+/// The environment variable that names the Python.
+const TORCH: &str = "PYPROF_ADVISE_TORCH";
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pyprof-advise");
+
+/// The Python with torch, or `None` after counting the test as skipped.
+fn python() -> Option<PathBuf> {
+    let python = std::env::var_os(TORCH).map(PathBuf::from);
+    if python.is_none() {
+        shared::skip(&format!("{TORCH} is not set"));
+    }
+    python
+}
+
+fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch")
+}
+
+/// What a program has said.
+#[derive(Debug)]
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn said(command: &mut Command) -> Said {
+    let output = command.output().unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A recorded program.
+struct Recorded {
+    folder: tempfile::TempDir,
+    said: Said,
+}
+
+/// The command line of a program in `tests/torch/programs`: `ddp.py` on so many processes.
+fn command(python: &Path, program: &str, processes: u32, work: &Path) -> Vec<String> {
+    let file = tests().join("programs").join(program);
+    let python = python.to_str().unwrap().to_owned();
+    let quiet = ["-W", "ignore"].map(str::to_owned);
+    let mut command = vec![python];
+    if processes > 1 {
+        let launcher = [
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+        ];
+        command.extend(launcher.map(str::to_owned));
+        command.push(processes.to_string());
+    } else {
+        command.extend(quiet);
+    }
+    command.push(file.to_str().unwrap().to_owned());
+    command.push(work.join("work").to_str().unwrap().to_owned());
+    command
+}
+
+/// Runs a program with and without recording, and compares what it says; invents kernels afterwards.
+fn recorded(program: &str, processes: u32, code: i32) -> Option<Recorded> {
+    let python = python()?;
+    let folder = tempfile::tempdir().unwrap();
+    let command = command(&python, program, processes, folder.path());
+    let (name, arguments) = command.split_first().unwrap();
+    let start = |program: &str| {
+        let mut start = Command::new(program);
+        start
+            .env("OMP_NUM_THREADS", "1")
+            .env_remove("PYTHONPATH")
+            .current_dir(folder.path());
+        start
+    };
+    let plain = said(start(name).args(arguments));
+    assert_eq!(plain.code, Some(code), "{program}: {}", plain.err);
+    let keep = folder.path().join("traces");
+    let said = said(
+        start(PROGRAM)
+            .args(["run", "--skip", "4", "--steps", "2", "--keep"])
+            .arg(&keep)
+            .arg("--")
+            .args(&command),
+    );
+    assert_eq!(
+        results(&said.out),
+        results(&plain.out),
+        "{program}: {}",
+        said.err
+    );
+    let expected = if code == 0 { 2 } else { code };
+    assert_eq!(said.code, Some(expected), "{program}: {}", said.err);
+    assert!(!said.err.contains("USDT"), "{}", said.err);
+    let invent = Command::new(&python)
+        .arg(tests().join("invent_kernels.py"))
+        .arg(&keep)
+        .status();
+    assert!(invent.unwrap().success());
+    Some(Recorded { folder, said })
+}
+
+/// What a program prints, without the times that a Trainer measures.
+fn results(out: &str) -> Vec<&str> {
+    let lines = out.lines();
+    let results: Vec<&str> = lines
+        .filter(|line| !line.contains("train_runtime"))
+        .collect();
+    assert!(
+        results.iter().any(|line| line.starts_with("result ")),
+        "{out}"
+    );
+    results
+}
+
+impl Recorded {
+    fn report(&self) -> Value {
+        let mut advise = Command::new(PROGRAM);
+        advise
+            .arg(self.folder.path().join("traces"))
+            .args(["--format", "json", "--quiet"]);
+        let said = said(&mut advise);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        serde_json::from_str(&said.out).unwrap()
+    }
+
+    /// Checks steps and layers of the report.
+    fn shows(&self, layers: &[&str]) -> Value {
+        let report = self.report();
+        assert_eq!(report["summary"]["steps"], 2, "{}", self.said.err);
+        assert_eq!(report["summary"]["steps_from"]["source"], "numbered");
+        let rows = report["layers"].as_array().unwrap();
+        let names: Vec<&str> = rows.iter().map(|r| r["name"].as_str().unwrap()).collect();
+        for layer in layers {
+            assert!(names.contains(layer), "{layer} is not in {names:?}");
+        }
+        report
+    }
+}
+
+/// The layers of `common.Net`.
+const NET: [&str; 3] = ["blocks.*.norm", "blocks.*.fc", "head"];
+
+#[test]
+fn training_loop_gives_two_windows_that_are_joined() {
+    let Some(recorded) = recorded("plain.py", 1, 0) else {
+        return;
+    };
+    let err = &recorded.said.err;
+    assert!(err.contains("torch found no GPU"), "{err}");
+    assert!(
+        err.trim_end()
+            .ends_with("exit status 2: there is no report"),
+        "{err}"
+    );
+    let report = recorded.shows(&NET);
+    assert_eq!(report["windows"]["agree"], true);
+    let light = report["windows"]["light"].as_str().unwrap();
+    assert!(light.ends_with("-light.pt.trace.json"), "{light}");
+    let trace = light.replace("-light", "-detailed");
+    let trace = std::fs::read(recorded.folder.path().join("traces").join(trace)).unwrap();
+    let trace: Value = serde_json::from_slice(&trace).unwrap();
+    let loader = &trace["pyprof_advise"]["loaders"][0];
+    assert_eq!(
+        (&loader["batch_size"], &loader["num_workers"]),
+        (&4.into(), &0.into())
+    );
+}
+
+#[test]
+fn compiled_model_is_compiled_once() {
+    // The program prints the number of graphs and breaks, which `recorded` compares.
+    if let Some(recorded) = recorded("compiled.py", 1, 0) {
+        recorded.shows(&[]);
+    }
+}
+
+#[test]
+fn ranks_of_a_job_are_recorded_together() {
+    for program in ["ddp.py", "fsdp.py"] {
+        let Some(recorded) = recorded(program, 2, 0) else {
+            return;
+        };
+        let report = recorded.shows(&NET);
+        assert_eq!(report["job"]["files"], 2, "{program}");
+        assert_eq!(report["ranks"][1]["rank"], 1, "{program}");
+        assert_eq!(report["ranks"][1]["world_size"], 2, "{program}");
+    }
+}
+
+#[test]
+fn steps_and_layers_of_training_loops_are_found() {
+    for program in [
+        "checkpointing.py",
+        "threads.py",
+        "grad_scaler.py",
+        "gan.py",
+        "lbfgs.py",
+    ] {
+        let Some(recorded) = recorded(program, 1, 0) else {
+            return;
+        };
+        let prefixed = ["net.blocks.*.norm", "net.blocks.*.fc", "net.head"];
+        recorded.shows(if program == "checkpointing.py" {
+            &prefixed
+        } else {
+            &NET
+        });
+    }
+}
+
+#[test]
+fn calls_of_a_model_are_steps_without_an_optimizer() {
+    if let Some(recorded) = recorded("inference.py", 1, 0) {
+        recorded.shows(&NET);
+    }
+}
+
+#[test]
+fn exceptions_copies_and_pickles_are_those_of_the_program() {
+    let Some(recorded) = recorded("exceptions.py", 1, 7) else {
+        return;
+    };
+    let err = recorded.said.err.trim_end();
+    assert!(err.ends_with("exit status 7: that of the program"), "{err}");
+    recorded.shows(&["net.blocks.*.fc"]);
+}
+
+#[test]
+fn optimizer_steps_of_frameworks_are_steps() {
+    let Some(recorded) = recorded("hf_trainer.py", 1, 0) else {
+        return;
+    };
+    let report = recorded.shows(&["transformer.h.*.attn.c_attn", "transformer.h.*.mlp.c_fc"]);
+    // Two steps of two accumulated batches in each of two layers.
+    let rows = report["sites"].as_array().unwrap();
+    let calls = |r: &&Value| r["layer"] == "transformer.h.0.ln_1" && r["direction"] == "fprop";
+    let norm: Vec<&Value> = rows.iter().filter(calls).collect();
+    assert!(
+        !norm.is_empty() && norm.iter().all(|r| r["calls"] == 4),
+        "{norm:?}"
+    );
+    if let Some(recorded) = self::recorded("lightning_trainer.py", 1, 0) {
+        recorded.shows(&["net.blocks.*.fc", "net.head"]);
+    }
+}
+
+#[test]
+fn profiler_of_the_program_is_left_alone() {
+    let Some(recorded) = recorded("own_profiler.py", 1, 0) else {
+        return;
+    };
+    let own = recorded.folder.path().join("work");
+    assert!(own.is_file(), "the program's own trace is missing");
+    let manifest = std::fs::read_to_string(recorded.folder.path().join("traces/manifest.json"));
+    assert!(manifest.unwrap().contains(r#""window": "own""#));
+}
+
+#[test]
+fn programs_without_steps_say_why_nothing_was_recorded() {
+    let Some(python) = python() else { return };
+    let run = |arguments: &[&str]| {
+        let mut run = Command::new(PROGRAM);
+        run.args(["run", "--"]).arg(&python).args(arguments);
+        said(&mut run)
+    };
+    let none = run(&["-c", "import torch"]);
+    assert_eq!(none.code, Some(2));
+    assert!(none.err.contains("none took a step"), "{}", none.err);
+    let isolated = run(&["-I", "-c", "import torch"]);
+    assert!(isolated.err.contains("PYTHONPATH"), "{}", isolated.err);
+}
+
+/// A stand-in for nsys in a folder of its own: it answers `--help` like one version, runs the program, writes
+/// its arguments to `arguments`, and exports the example profile. The real nsys was not run.
+#[cfg(unix)]
+fn stand_in(help: &str, ending: &str) -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite");
+    let script = format!(
+        r#"#!/bin/sh
+echo "$@" >> "$(dirname "$0")/arguments"
+case "$1 $2" in
+"profile --help") echo '{help}'; exit 0 ;;
+export*) cp '{}' "$5"; exit 0 ;;
+esac
+for argument; do
+    case "$argument" in
+    --output=*) touch "${{argument#--output=}}.{ending}" ;;
+    -*|profile) ;;
+    *) break ;;
+    esac
+    shift
+done
+exec "$@"
+"#,
+        example.display()
+    );
+    let path = folder.path().join("nsys");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+#[test]
+#[cfg(unix)]
+fn nsys_is_run_with_the_options_that_its_version_has() {
+    let versions = [
+        (
+            "--capture-range= --stop-on-range-end= -s, --sample=",
+            "qdrep",
+            "--sample=none --output",
+        ),
+        (
+            "--capture-range= --capture-range-end= --cuda-graph-trace= --sample= --cpuctxsw=",
+            "nsys-rep",
+            "--cuda-graph-trace=node --capture-range-end=stop --sample=none --cpuctxsw=none --output",
+        ),
+        (
+            "--capture-range= --capture-range-end= --cuda-graph-trace= --sample= --osrt-file-access= \
+             --pytorch= autograd-nvtx, autograd-shapes-nvtx, functions-trace, functions-trace-shapes",
+            "nsys-rep",
+            "--osrt-file-access=true --cuda-graph-trace=node --capture-range-end=stop --sample=none \
+             --pytorch=autograd-shapes-nvtx,functions-trace --output",
+        ),
+    ];
+    for (help, ending, expected) in versions {
+        let nsys = stand_in(help, ending);
+        let path = format!(
+            "{}:{}",
+            nsys.path().display(),
+            std::env::var("PATH").unwrap()
+        );
+        let mut run = Command::new(PROGRAM);
+        run.args([
+            "run", "--with", "nsys", "--format", "json", "--", "sh", "-c", "exit 0",
+        ]);
+        let said = said(run.env("PATH", path));
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let arguments = std::fs::read_to_string(nsys.path().join("arguments")).unwrap();
+        let expected =
+            format!("profile --trace=cuda,nvtx,osrt --capture-range=cudaProfilerApi {expected}");
+        assert!(arguments.contains(&expected), "{arguments}");
+        let report: Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(report["summary"]["steps"], 4);
+        assert_eq!(report["program"]["exit_status_from"], "report");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn exit_status_is_that_of_the_program_else_of_the_recording() {
+    let run = |arguments: &[&str]| said(Command::new(PROGRAM).arg("run").args(arguments));
+    let ends = |said: &Said, code: i32, last: &str| {
+        assert_eq!(said.code, Some(code), "{}", said.err);
+        assert_eq!(said.err.lines().last(), Some(last), "{}", said.err);
+    };
+    let failed = run(&["--", "sh", "-c", "echo out; exit 3"]);
+    ends(
+        &failed,
+        3,
+        "pyprof-advise: exit status 3: that of the program",
+    );
+    assert_eq!(failed.out, "out\n");
+    let killed = run(&["--", "sh", "-c", "kill -9 $$"]);
+    ends(
+        &killed,
+        137,
+        "pyprof-advise: exit status 137: the program was ended by signal 9",
+    );
+    let nothing = run(&["--", "true"]);
+    ends(
+        &nothing,
+        2,
+        "pyprof-advise: exit status 2: there is no report",
+    );
+    assert!(
+        nothing
+            .err
+            .contains("no process of the program imported torch")
+    );
+    let missing = run(&["--", "no-such-program"]);
+    assert!(
+        missing.err.contains("cannot run `no-such-program`"),
+        "{}",
+        missing.err
+    );
+    // Mistakes are found before the program runs.
+    let mistake = run(&["--select", "no/such-rule", "--", "sh", "-c", "echo ran"]);
+    assert_eq!(
+        (mistake.code, mistake.out.as_str()),
+        (Some(2), ""),
+        "{}",
+        mistake.err
+    );
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("old.json"), "{}").unwrap();
+    let full = run(&["--keep", folder.path().to_str().unwrap(), "--", "true"]);
+    assert!(
+        full.err.contains("expected an empty or a new folder"),
+        "{}",
+        full.err
+    );
+}
