@@ -10,7 +10,7 @@ except ImportError:  # Before torch 2.1.
 
     def is_compiling() -> bool:
         """Whether the caller is being compiled."""
-        return torch._dynamo.is_compiling()  # type: ignore[attr-defined, no-any-return]
+        return torch._dynamo.is_compiling()
 
 
 __all__ = ["is_compiling"]

@@ -23,7 +23,7 @@ MAX_OWN = 4
 
 def is_profiling() -> bool:
     """Whether a profiler records in this thread."""
-    return bool(torch.autograd._profiler_enabled())
+    return bool(torch._C._autograd._profiler_enabled())
 
 
 class _Interrupt:
@@ -103,7 +103,7 @@ class OwnTraces:
                 self._exported(Path(os.fspath(path)))
             return result
 
-        kineto._KinetoProfile.export_chrome_trace = export  # type: ignore[method-assign]
+        kineto._KinetoProfile.export_chrome_trace = export  # type: ignore[method-assign, assignment]
 
     def remove(self) -> None:
         """Stops watching."""

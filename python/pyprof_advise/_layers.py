@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ._hooks import Hooks, outermost_modules
 
@@ -30,7 +30,7 @@ class Range(Protocol):
     """A range of the profiler."""
 
     def __enter__(self) -> object: ...
-    def __exit__(self, *error: object) -> object: ...
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> object: ...
 
 
 def plain_name(name: str) -> str:

@@ -27,7 +27,7 @@ class Loaders:
             original(iterator, loader)
 
         self._original = original
-        dataloader._BaseDataLoaderIter.__init__ = init  # type: ignore[method-assign]
+        dataloader._BaseDataLoaderIter.__init__ = init  # type: ignore[method-assign, assignment]
 
     def remove(self) -> None:
         """Stops watching."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import os
 import sys
 import traceback
@@ -28,6 +29,13 @@ _NOT_CALLS = frozenset(
     "set_rng_state typename unify_type_list".split()
 )
 """Names in `torch` that start no work, or that other code takes apart."""
+_HELPERS = frozenset(
+    "assert_int_or_pair boolean_dispatch handle_torch_function has_torch_function has_torch_function_unary "
+    "has_torch_function_variadic".split()
+)
+"""Names in `torch.nn.functional` that are no operators."""
+_PLUMBING = frozenset({"_wrapped_call_impl", "__call__"})
+"""Functions of torch that stand between a module and its `forward`."""
 _METHODS = (
     "__add__ __div__ __truediv__ __floordiv__ __iadd__ __imul__ __isub__ __itruediv__ __matmul__ __mul__ "
     "__neg__ __pow__ __radd__ __rmul__ __rsub__ __rtruediv__ __sub__ add add_ addmm bmm clamp clamp_ clone "
@@ -56,7 +64,7 @@ def init(*_arguments: object, enable_function_stack: bool = False) -> None:
         return
     _options["on"] = True
     for name, value in list(vars(functional).items()):
-        if not name.startswith("_") and inspect.isroutine(value):
+        if not name.startswith("_") and name not in _HELPERS and inspect.isroutine(value):
             _put(functional, name, "torch.nn.functional")
     for name, value in list(vars(torch).items()):
         is_call = inspect.isbuiltin(value) and not name.startswith("_") and not name.startswith("is_")
@@ -165,17 +173,37 @@ def _trace_marker(frame: FrameType | None) -> str:
 
 
 def _function_stack(frame: FrameType | None) -> str:
-    """`Net::forward/Block::forward`: the functions that led to a call, outermost first."""
-    names: list[str] = []
+    """`/main/Net::_call_impl/Net::forward/Linear::_call_impl(3)`: the functions that led to a call, outermost
+    first; a module has its number among those of its class in the module that calls it."""
+    frames: list[FrameType] = []
     while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith((_HERE, "<")):
-            owner = frame.f_locals.get("self")
-            prefix = "" if owner is None else f"{type(owner).__name__}::"
-            if code.co_name != "<module>":
-                names.append(f"{prefix}{code.co_name}")
+        name = frame.f_code.co_filename
+        if not name.startswith((_HERE, "<")) and frame.f_code.co_name not in _PLUMBING:
+            frames.append(frame)
         frame = frame.f_back
-    return "/".join(reversed(names))
+    parts: list[str] = []
+    caller: Any = None
+    for frame in reversed(frames):
+        function = frame.f_code.co_name
+        owner = frame.f_locals.get("self")
+        if owner is None:
+            parts.append("main" if function == "<module>" else function)
+            continue
+        part = f"{type(owner).__name__}::{function}"
+        if function == "_call_impl":
+            part += _number(owner, caller)
+            caller = owner
+        parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def _number(module: Any, caller: Any) -> str:
+    """`(3)` for the third module of its class in the one that calls it, nothing for the first."""
+    if caller is None:
+        return ""
+    alike = [other for other in caller.modules() if type(other) is type(module)]
+    number = next((at for at, other in enumerate(alike, start=1) if other is module), 1)
+    return f"({number})" if number > 1 else ""
 
 
 def _call_marker(module: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -195,6 +223,8 @@ def _describe(name: str, value: Any, described: list[dict[str, object]]) -> None
         dtype = str(value.dtype).removeprefix("torch.")
         shape = tuple(int(size) for size in value.shape)
         described.append({"name": name, "type": "tensor", "shape": shape, "dtype": dtype})
+    elif isinstance(value, float) and not math.isfinite(value):
+        described.append({"name": name, "type": "float", "value": str(value)})
     elif isinstance(value, (bool, int, float)):
         described.append({"name": name, "type": type(value).__name__, "value": value})
     elif isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):

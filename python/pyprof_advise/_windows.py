@@ -201,7 +201,7 @@ class _NvtxRange:
     def __enter__(self) -> None:
         torch.cuda.nvtx.range_push(self._text)
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None:
         torch.cuda.nvtx.range_pop()
 
 

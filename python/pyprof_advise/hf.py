@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import os
 
 
-class AdviseCallback(TrainerCallback):  # type: ignore[misc]
+class AdviseCallback(TrainerCallback):
     """Records some steady steps of a training into `folder`, and writes `report` there at its end."""
 
     def __init__(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import os
 
 
-class AdviseCallback(Callback):  # type: ignore[misc]
+class AdviseCallback(Callback):
     """Records some steady steps of a training into `folder`, and writes `report` there at its end."""
 
     def __init__(

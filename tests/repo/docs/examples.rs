@@ -113,6 +113,10 @@ fn commands_in_documents_run() {
                 None => (command.as_str(), None),
             };
             let arguments: Vec<&str> = command.split_whitespace().collect();
+            // It runs a program on a GPU; `tests/cli/record.rs` runs it on programs of its own.
+            if arguments.first() == Some(&"run") {
+                continue;
+            }
             let output = said(folder.path(), &arguments);
             if let Some(file) = file {
                 fs::write(folder.path().join(file), output).unwrap();
