@@ -275,6 +275,15 @@ fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
     if mean_share.is_none_or(|s| s < WORTH_IT) {
         return;
     }
+    if ranks.iter().all(|rank| rank.steps == 1) {
+        // The first collective of a capture also waits for ranks that were late before it began.
+        job.comparison.push(
+            "No rank is named as the late one: of the one step captured, the first collectives also wait for \
+             what happened before it. Capture several steps."
+                .to_owned(),
+        );
+        return;
+    }
     match matched.straggler().and_then(|at| Some((at, ranks.get(at)?))) {
         Some((at, rank)) => {
             job.straggler = rank.rank;

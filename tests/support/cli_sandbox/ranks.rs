@@ -98,7 +98,7 @@ fn kernel(name: &str, ts: u32, dur: u32, id: u32) -> Value {
 
 /// Four ranks whose steps take equally long, because they wait for each other. Per step and rank:
 /// compute time, and idle time after it.
-pub(crate) fn job(steps: [[(u32, u32); 4]; 3]) -> Sandbox {
+pub(crate) fn job<const STEPS: usize>(steps: [[(u32, u32); 4]; STEPS]) -> Sandbox {
     let sandbox = Sandbox::bare();
     for rank in 0..4 {
         let steps: Vec<Step> = steps
