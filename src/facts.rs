@@ -314,7 +314,7 @@ mod needs {
     /// Replaces [`GPU`] where the GPU is named, and its specification lacks the figure.
     pub(super) const GPU_SPEC: &str = "figures of this GPU that no specification has: describe them in a file for `--gpu FILE` (`pyprof-advise gpus`)";
     pub(super) const KERNEL_NAME: &str =
-        "nothing helps: the names of these kernels do not tell (Triton's, custom ones)";
+        "kernel names that say what they do (those of Triton and custom kernels do not)";
     pub(super) const LAUNCH_CONFIG: &str =
         "launch configurations (registers, shared memory) in the export";
     pub(super) const GPU_AND_LAUNCH: &str = "the GPU (`--gpu NAME`) and the kernel's launch configuration, which kernels without a launch call may lack";
@@ -345,7 +345,22 @@ mod needs {
         (LAYERS, DataKind::Layers),
     ];
     /// Used instead of [`SHAPES`] if the profile has shapes and only the cost is unknown.
-    pub(super) const COSTS: &str = "an operator and a price for the work listed below without them; the shapes are there (`--costs` takes formulas of your own)";
+    pub(super) const COSTS: &str = "a cost model for the operators listed below (`--costs FILE` adds yours)";
+}
+
+/// Whether a new capture can record what a fact needs.
+pub fn is_recordable(needs: &str) -> bool {
+    let other = [
+        needs::KERNEL_NAME,
+        needs::COSTS,
+        needs::GPU,
+        needs::GPU_SPEC,
+        needs::GPU_AND_LAUNCH,
+        needs::LAUNCH_CONFIG,
+        needs::MORE_MATH,
+        needs::NOTHING,
+    ];
+    !other.contains(&needs)
 }
 
 /// How to record the data that a fact needs, for the profiler that wrote the file. `gpu_known`: whether

@@ -179,9 +179,17 @@ impl Complaint {
         let title = visible(shorten(&self.title));
         let label = visible(shorten(&self.label));
         let name = visible(&self.file.name);
+        // An option of the command line is no file with a place in it.
+        let is_option = self.file.text.is_empty() && name.starts_with("--");
+        let title = match is_option {
+            true => Cow::Owned(format!("{name}: {title}")),
+            false => title,
+        };
         let mut group = Group::with_title(self.level.severity().primary_title(title));
         if self.file.text.is_empty() {
-            group = group.element(Origin::path(name));
+            if !is_option {
+                group = group.element(Origin::path(name));
+            }
             if !label.is_empty() {
                 group = group.element(Severity::NOTE.message(label));
             }

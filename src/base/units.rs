@@ -7,11 +7,12 @@ pub fn ns(value: f64) -> String {
     scaled(value, 1e3, &["ns", "us", "ms", "s"])
 }
 
-/// Two durations in the unit of the longer one: `1.20 to 2.40 ms`; `up to 2.40 ms` if the shorter one
-/// rounds to zero, `2.40 ms` if both round to the same text.
+/// Two durations in the unit of the longer one, with two significant digits, as estimates have:
+/// `1.2 to 2.4 ms`; `up to 2.4 ms` if the shorter one rounds to zero, `2.4 ms` if both round to the
+/// same text.
 pub fn ns_range(low: f64, high: f64) -> String {
     let whole = ns(high);
-    let Some((upper, unit)) = whole.split_once(' ') else {
+    let Some((_, unit)) = whole.split_once(' ') else {
         return whole;
     };
     let per_unit = match unit {
@@ -20,25 +21,57 @@ pub fn ns_range(low: f64, high: f64) -> String {
         "ms" => 1e6,
         _ => 1e9,
     };
-    let lower = if unit == "ns" {
-        format!("{low:.0}")
-    } else {
-        significant(low / per_unit)
-    };
+    range(low / per_unit, high / per_unit, unit)
+}
+
+/// Two shares as percentages: `8.9 to 18 %`; `up to 18 %` if the smaller one rounds to zero.
+pub fn percent_range(low: f64, high: f64) -> String {
+    let high = high * 100.0;
+    if !high.is_finite() {
+        return "-".into();
+    }
+    if high < 0.1 {
+        return percent(high / 100.0);
+    }
+    range(low * 100.0, high, "%")
+}
+
+fn range(low: f64, high: f64, unit: &str) -> String {
+    let (lower, upper) = (two_digits(low), two_digits(high));
     if lower == upper {
-        whole
+        format!("{upper} {unit}")
     } else if lower.parse::<f64>().is_ok_and(|l| l > 0.0) {
-        format!("{lower} to {whole}")
+        format!("{lower} to {upper} {unit}")
     } else {
-        format!("up to {whole}")
+        format!("up to {upper} {unit}")
+    }
+}
+
+/// Two significant digits, and all digits before the point.
+fn two_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude >= 9.95 || value == 0.0 {
+        format!("{value:.0}")
+    } else if magnitude >= 0.095 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
     }
 }
 
 /// A number with its noun: `1 step`, `1,200 kernels`.
 pub fn counted(n: u64, noun: &str) -> String {
-    match noun.strip_suffix('y').filter(|_| n != 1) {
-        Some(stem) => format!("{} {stem}ies", count(n)),
-        None => format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" }),
+    match n {
+        1 => format!("1 {noun}"),
+        n => format!("{} {}", count(n), plural(noun)),
+    }
+}
+
+/// The plural of a noun: `steps`, `copies`.
+pub fn plural(noun: &str) -> String {
+    match noun.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{noun}s"),
     }
 }
 
@@ -103,6 +136,17 @@ pub fn average(value: f64) -> String {
         Some(_) if value >= 1000.0 => count(value.round() as u64),
         Some(whole) => whole.to_owned(),
         None => text,
+    }
+}
+
+/// A count per step: whole where it is one but for the edges of the window, as in 3.98 for 4.
+pub fn per_step_count(value: f64) -> String {
+    const EDGES: f64 = 0.03;
+    let whole = value.round();
+    if whole >= 1.0 && (value - whole).abs() <= EDGES * whole {
+        count(whole as u64)
+    } else {
+        average(value)
     }
 }
 
@@ -194,12 +238,20 @@ mod tests {
 
     #[test]
     fn range_ends_share_a_unit() {
-        assert_eq!(ns_range(1.2e6, 2.4e6), "1.20 to 2.40 ms");
-        assert_eq!(ns_range(2e5, 2.4e6), "0.20 to 2.40 ms");
-        assert_eq!(ns_range(2.4e6, 2.4e6), "2.40 ms");
-        assert_eq!(ns_range(10.0, 2.4e6), "up to 2.40 ms");
+        assert_eq!(ns_range(1.23e6, 2.44e6), "1.2 to 2.4 ms");
+        assert_eq!(ns_range(5.79e6, 11.6e6), "5.8 to 12 ms");
+        assert_eq!(ns_range(117e6, 349e6), "117 to 349 ms");
+        assert_eq!(ns_range(2e5, 2.4e6), "0.2 to 2.4 ms");
+        assert_eq!(ns_range(5e4, 2.4e6), "0.05 to 2.4 ms");
+        assert_eq!(ns_range(2.4e6, 2.4e6), "2.4 ms");
+        assert_eq!(ns_range(10.0, 2.4e6), "up to 2.4 ms");
         assert_eq!(ns_range(0.0, 0.0), "0 ns");
-        assert_eq!(ns_range(f64::NAN, 5e3), "up to 5.00 us");
+        assert_eq!(ns_range(f64::NAN, 5e3), "up to 5.0 us");
+        assert_eq!(percent_range(0.0885, 0.177), "8.9 to 18 %");
+        assert_eq!(percent_range(0.0, 0.031), "up to 3.1 %");
+        assert_eq!(percent_range(0.0001, 0.0004), "under 0.1 %");
+        assert_eq!(percent_range(0.2, 0.2), "20 %");
+        assert_eq!(percent_range(0.2, f64::NAN), "-");
         assert_eq!(ns_range(1.0, f64::NAN), "-");
         assert_eq!(counted(1, "step"), "1 step");
         assert_eq!(counted(1200, "kernel"), "1,200 kernels");

@@ -8,7 +8,9 @@ use super::exit_gates::Gates;
 use super::progress::Bar;
 use super::{
     AdviseArgs, Console, Failure, Outcome, ReportArgs, RuleArgs, config, merge, multi_rank, output,
+    source,
 };
+use super::multi_rank::Unread;
 use crate::advisor::{Advisor, Analysis, Stage, open};
 use crate::base::text::plain;
 use crate::base::units;
@@ -135,10 +137,13 @@ fn run_job(
         console.warn(&format!("{}: {}", plain(&repeated.file), repeated.why));
     }
     let result = analyze_all(inputs, console, |file, timer| session.file(file, timer))?;
+    let unread = result.unread;
     if session.args.why.is_some() {
-        return write(&session.args.report, &result.whys);
+        write(&session.args.report, &result.whys)?;
+        return unread.outcome(false);
     }
-    write_and_gate(&session.args.report, gates, result.report()?, console)
+    let outcome = write_and_gate(&session.args.report, gates, result.report()?, console);
+    unread.outcome(gates.any()).and(outcome)
 }
 
 /// The results of the profiles of a job.
@@ -147,6 +152,7 @@ struct JobResult {
     /// The answers to `--why`.
     whys: String,
     left_out: Vec<LeftOut>,
+    unread: Unread,
 }
 
 impl JobResult {
@@ -174,9 +180,13 @@ fn analyze_all(
         reports: Vec::new(),
         whys: String::new(),
         left_out: inputs.repeated,
+        unread: Unread::default(),
     };
     let mut warnings = Vec::new();
-    for result in multi_rank::usable(&inputs.files, results, &mut all.left_out, console)? {
+    let (results, unread) =
+        multi_rank::usable(&inputs.files, &inputs.named, results, &mut all.left_out, console)?;
+    all.unread = unread;
+    for result in results {
         warnings.push((result.file.clone(), result.warnings));
         match result.output {
             Output::Why(text) => {
@@ -203,7 +213,7 @@ pub(super) fn reports_of(
     args: &AdviseArgs,
     inputs: multi_rank::Inputs,
     console: Console,
-) -> Result<Vec<Report>, Failure> {
+) -> Result<(Vec<Report>, Unread), Failure> {
     let mut session = Session::for_reports(args)?;
     session.light.clone_from(&inputs.light);
     let all = analyze_all(inputs, console, |file, timer| {
@@ -216,7 +226,7 @@ pub(super) fn reports_of(
             warnings: Vec::new(),
         })
     })?;
-    Ok(all.reports)
+    Ok((all.reports, all.unread))
 }
 
 /// The data needed to analyze any number of profiles.
@@ -451,6 +461,9 @@ pub(super) fn write_and_gate(
 ) -> Outcome {
     gates.filter(&mut report, console);
     report.program.clone_from(&args.program);
+    if let Some(folder) = &args.source {
+        source::quote(&mut report, folder)?;
+    }
     write(args, &render(args, format(args)?, &report)?)?;
     gates.check(&report)
 }
@@ -458,23 +471,53 @@ pub(super) fn write_and_gate(
 /// The requested format, or the default of the file or terminal that the report goes to.
 pub(super) fn format(args: &ReportArgs) -> Result<OutputFormat, Failure> {
     let limited = args.for_pr || args.max_chars.is_some();
-    Ok(match (args.format, args.output.as_deref()) {
+    // A template writes what it likes.
+    let file = args.output.as_deref().filter(|_| args.template.is_none());
+    Ok(match (args.format, file) {
         (Some(format), _) if limited && !format.can_shorten => {
             return Err(Failure::Unusable(
                 "--max-chars and --for-pr shorten Markdown; other formats are always whole".into(),
             ));
         }
-        (Some(format), _) => format,
-        (None, _) if limited => formats::MARKDOWN,
-        (None, Some(file)) => OutputFormat::of_file(file).unwrap_or(formats::MARKDOWN),
+        (Some(format), Some(file)) => agreeing(format, file, "--format")?,
+        (Some(format), None) => format,
+        (None, Some(file)) if limited => agreeing(formats::MARKDOWN, file, "--max-chars or --for-pr")?,
+        (None, None) if limited => formats::MARKDOWN,
+        (None, Some(file)) => of_ending(file)?.unwrap_or(formats::MARKDOWN),
         (None, None) if output::is_terminal() => formats::TEXT,
         (None, None) => formats::MARKDOWN,
     })
 }
 
+/// The format that the ending of a file names.
+fn of_ending(file: &Path) -> Result<Option<OutputFormat>, Failure> {
+    let is_table = file.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("csv"));
+    if is_table {
+        return Err(Failure::Unusable(format!(
+            "--output {}: a report cannot be CSV\n  `pyprof-advise export PROFILE -o {0}` writes all work as a table",
+            file.display()
+        )));
+    }
+    Ok(OutputFormat::of_file(file))
+}
+
+/// The format, unless the ending of the file names another one.
+fn agreeing(format: OutputFormat, file: &Path, asked: &str) -> Result<OutputFormat, Failure> {
+    match of_ending(file)? {
+        Some(other) if other.name != format.name => Err(Failure::Unusable(format!(
+            "--output {}: the ending means {}, but {asked} means {}\n  change one of the two",
+            file.display(),
+            other.name,
+            format.name
+        ))),
+        _ => Ok(format),
+    }
+}
+
 /// Number of rows in the table of sites: few for formats that do not list it.
 fn sites_shown(args: &ReportArgs, format: OutputFormat) -> usize {
-    const FEW: usize = 50;
+    /// Enough to fold repeated layers.
+    const FEW: usize = 5_000;
     match format.lists_sites || args.template.is_some() {
         true => report::MAX_SITES,
         false => FEW,

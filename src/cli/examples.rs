@@ -1,15 +1,49 @@
 //! The examples at the end of `--help`, most common first.
 
+/// Printed without arguments.
+pub(super) const WELCOME: &str = "\
+pyprof-advise reads a GPU profile of a PyTorch program and reports what to
+change first.
+
+The shortest way: run a program, record some of its steps, get advice.
+
+     pyprof-advise run -- python train.py
+
+Or step by step:
+
+1. Record a few steady training steps:
+
+     with torch.profiler.profile(record_shapes=True) as prof:
+         train_step()
+     prof.export_chrome_trace(\"trace.json.gz\")
+
+   or: nsys profile -t cuda,nvtx -o net python train.py
+       nsys export --type sqlite -o net.sqlite net.nsys-rep
+
+2. Get advice:
+
+     pyprof-advise trace.json.gz                   in the terminal
+     pyprof-advise trace.json.gz -o report.html    a page with a timeline
+     pyprof-advise trace.json.gz -o report.md      for a pull request
+
+3. Change one thing, record again, and compare:
+
+     pyprof-advise diff before.json.gz after.json.gz
+
+`pyprof-advise --help` lists all commands and options.
+";
+
 pub(super) const ADVISE: &str = "\
 Examples:
   pyprof-advise run -- python train.py              run a program, record some steps, advise
   pyprof-advise net.sqlite                          advice for the GPU that the profile names
   pyprof-advise net.sqlite --for-pr -o pr.md        a file that fits a pull request
-  pyprof-advise net.sqlite --format html -o a.html  a page with charts and a table of all work
+  pyprof-advise net.sqlite -o report.html           a page with a timeline and a table of all work
   pyprof-advise net.sqlite --gpu v100               as if on a V100
   pyprof-advise net.pt.trace.json.gz                the same, from a torch.profiler trace
   pyprof-advise rank*.json.gz -o job.md             one report of all ranks of a job
   pyprof-advise diff before.sqlite after.sqlite     the effect of a change
+  pyprof-advise net.sqlite --source .               with the code behind each finding
   pyprof-advise net.sqlite --rules my-rules/        with your own rules too
   pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not fire
   pyprof-advise rules explain precision/amp-off     what a rule detects and advises

@@ -147,6 +147,9 @@ pub(super) struct Gates<'a> {
 
 impl<'a> Gates<'a> {
     pub(super) fn load(args: &'a GateArgs, ran: Option<Vec<String>>) -> Result<Gates<'a>, Failure> {
+        for suppression in &args.suppressions {
+            check_rule(suppression.rule.text(), ran.as_deref())?;
+        }
         let baseline = match args.baseline.as_deref() {
             Some(path) => Some((multi_rank::shown(path), read_baseline(path)?)),
             None => None,
@@ -177,6 +180,11 @@ impl<'a> Gates<'a> {
             };
             compare::against(report, baseline, file, &ran);
         }
+    }
+
+    /// Whether `--fail-on` was given.
+    pub(super) fn any(&self) -> bool {
+        !self.args.fail_on.is_empty()
     }
 
     /// Fails if the written report meets a condition of `--fail-on`.
@@ -213,20 +221,31 @@ fn warning(s: &SuppressionReport) -> Option<String> {
             counted(s.findings, "finding")
         )),
         SuppressionState::Expired => Some(format!("{which} expired on {until}; remove it")),
-        SuppressionState::Unused => Some(format!(
-            "{which} hides nothing: no finding matches, or a matching finding is also elsewhere"
-        )),
-        SuppressionState::NotRun => {
-            let files = RuleSet::builtin_files();
-            let ids = || files.iter().map(|file| file.id.as_str());
-            let rule = Glob::new(&s.rule);
-            let known = s.rule.starts_with("user/") || ids().any(|id| rule.matches(id));
-            (!known).then(|| {
-                let near = did_you_mean(&s.rule, ids());
-                format!("{which} hides nothing: there is no such rule{near}")
-            })
-        }
+        SuppressionState::Unused => Some(match &s.near_miss {
+            Some(near) => format!("{which} hides nothing: {}", plain(near)),
+            None => format!("{which} hides nothing: there is no such finding"),
+        }),
+        SuppressionState::NotRun => None,
     }
+}
+
+/// Reports an error for a suppression of a rule that does not exist: it would hide nothing, silently.
+/// `ran` are the rules of this run, with those of the user.
+fn check_rule(rule: &str, ran: Option<&[String]>) -> Result<(), Failure> {
+    let files = RuleSet::builtin_files_to_judge();
+    let own = ran.unwrap_or_default().iter().map(String::as_str);
+    let ids = || files.iter().map(|file| file.id.as_str());
+    let glob = Glob::new(rule);
+    // The rules of the user are unknown where reports are only shown or merged, or deselected.
+    let known = rule.starts_with("user/") || ids().chain(own).any(|id| glob.matches(id));
+    if known {
+        return Ok(());
+    }
+    let near = did_you_mean(rule, ids());
+    Err(Failure::Unusable(format!(
+        "a suppression names the rule `{}`, which does not exist{near}\n  `pyprof-advise rules list` names all",
+        plain(rule)
+    )))
 }
 
 /// The current date in UTC, or the date in [`TODAY`].

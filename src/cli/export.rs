@@ -56,7 +56,7 @@ pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
     for twice in &inputs.repeated {
         console.warn(&format!("{}: {}", plain(&twice.file), twice.why));
     }
-    let judging = AdviseArgs {
+    let analysis = AdviseArgs {
         profiles: args.inputs,
         gpu: args.gpu,
         report: ReportArgs::default(),
@@ -66,15 +66,17 @@ pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
         gates: GateArgs::default(),
         config: ConfigArgs::default(),
     };
-    warn_of_reports(&judging, &inputs.files, console);
-    let table = ExportTable::new(advise::reports_of(&judging, inputs, console)?);
+    warn_of_reports(&analysis, &inputs.files, console);
+    let (reports, unread) = advise::reports_of(&analysis, inputs, console)?;
+    let table = ExportTable::new(reports);
     for remark in &table.remarks {
         console.warn(&plain(remark));
     }
     match &args.output {
-        Some(path) => output::write_file_with(path, |out| export::csv(&table, out)),
-        None => output::stream(|out| export::csv(&table, out)),
+        Some(path) => output::write_file_with(path, |out| export::csv(&table, out))?,
+        None => output::stream(|out| export::csv(&table, out))?,
     }
+    unread.outcome(false)
 }
 
 /// Reports an error for a file name that does not end with `.csv`.
@@ -94,11 +96,11 @@ fn check_extension(output: Option<&Path>) -> Outcome {
 }
 
 /// Warns that options of the analysis do not apply to inputs that are reports.
-fn warn_of_reports(judging: &AdviseArgs, files: &[PathBuf], console: Console) {
-    let rules = &judging.rules;
+fn warn_of_reports(analysis: &AdviseArgs, files: &[PathBuf], console: Console) {
+    let rules = &analysis.rules;
     let lists = [&rules.select, &rules.ignore, &rules.set];
-    let paths = [&rules.paths, &judging.costs];
-    let asked = judging.gpu.is_some()
+    let paths = [&rules.paths, &analysis.costs];
+    let asked = analysis.gpu.is_some()
         || lists.iter().any(|list| !list.is_empty())
         || paths.iter().any(|list| !list.is_empty());
     let reports = files.iter().filter(|file| merge::is_report(file)).count();

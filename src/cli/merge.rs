@@ -22,8 +22,7 @@ const HEAD_BYTES: u64 = 64 << 10;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct MergeArgs {
-    /// Reports written with `--format json`, one per profile, or folders of them; a single report is
-    /// rendered again
+    /// Reports written with `--format json`, one per profile, or folders of them
     #[arg(value_name = "REPORT", required = true)]
     reports: Vec<PathBuf>,
     #[command(flatten)]
@@ -41,7 +40,7 @@ Examples:
   pyprof-advise rank1.json.gz --format json -o r1.json      on another
   pyprof-advise merge r0.json r1.json -o advice.md          as if both profiles were analyzed at once
   pyprof-advise merge reports/ -o advice.md                 all reports in a folder
-  pyprof-advise merge r0.json --format html -o advice.html  the same report in another format
+  pyprof-advise show r0.json -o advice.html                 one report in another format
 
 Reports are not verified: merge only reports that you trust.";
 
@@ -60,12 +59,14 @@ pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> Outcome {
         several => multi_rank::each(several, console, one),
     };
     let mut left_out = inputs.repeated;
-    let reports = multi_rank::usable(&inputs.files, results, &mut left_out, console)?;
+    let (reports, unread) =
+        multi_rank::usable(&inputs.files, &inputs.named, results, &mut left_out, console)?;
     let Some(mut merged) = compare::merge(reports, left_out) else {
         return Err(Failure::Unusable("no report given".into()));
     };
     merged.top = args.report.top.unwrap_or(merged.top);
-    advise::write_and_gate(&args.report, &gates, merged, console)
+    let outcome = advise::write_and_gate(&args.report, &gates, merged, console);
+    unread.outcome(gates.any()).and(outcome)
 }
 
 /// Reads one of several reports. The report of a job is an error, because it cannot be split.
@@ -88,8 +89,8 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
         .map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData => fail(
-                "expected a report, found bytes that are no text\n  give profiles to `pyprof-advise` \
-                 itself; `merge` takes what it wrote with `--format json`"
+                "not a JSON report (it is not text)\n  give profiles to `pyprof-advise` itself; this takes \
+                 what it wrote with `--format json`"
                     .into(),
             ),
             _ => fail(error.to_string()),

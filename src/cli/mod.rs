@@ -30,7 +30,9 @@ mod progress;
 mod rules;
 mod run;
 mod scrub;
+mod show;
 mod signals;
+mod source;
 
 pub use advise::advise;
 #[cfg(fuzzing)]
@@ -79,8 +81,8 @@ pub type Outcome = Result<(), Failure>;
     name = "pyprof-advise",
     version,
     about = "Advice from GPU profiles of PyTorch programs: what to change, in what order, and why",
-    long_about = "Reads a GPU profile of a PyTorch program, finds the operator behind every kernel and the time it \
-should take, evaluates a set of rules, and writes prioritized advice per layer as Markdown.",
+    long_about = "Reads a GPU profile of a PyTorch program and reports what to change, in what order, how much time \
+that should save, and why.",
     after_help = examples::ADVISE,
     override_usage = "pyprof-advise [OPTIONS] <PROFILE>...\n       pyprof-advise <COMMAND>",
     subcommand_negates_reqs = true,
@@ -122,6 +124,8 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Merge the JSON reports of several ranks
     Merge(merge::MergeArgs),
+    /// Write a report kept with `--format json` again, in any format
+    Show(show::ShowArgs),
     /// Write the work of all ranks as one table, for DuckDB, Spark, polars or a spreadsheet
     #[command(
         long_about = "Writes one row per rank, layer, operator, direction and shapes: what the work is, how \
@@ -234,6 +238,9 @@ pub struct ReportArgs {
     /// Number of findings shown in full; the others are folded [default: 10]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
+    /// Quote the code around the source lines of findings, from `.py` files of this folder only
+    #[arg(long, value_name = "DIR")]
+    pub source: Option<PathBuf>,
     /// How the program ended that `run` has recorded.
     #[arg(skip)]
     pub program: Option<crate::report::ProgramRun>,
@@ -322,6 +329,10 @@ impl Console {
 
 /// Parses the arguments, runs the command, and turns its outcome into the exit status.
 pub fn main() -> ExitCode {
+    if std::env::args_os().len() <= 1 {
+        output::complain(examples::WELCOME);
+        return ExitCode::from(UNUSABLE);
+    }
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches)?;
         Ok((cli, matches))
@@ -361,6 +372,7 @@ fn run(cli: Cli) -> Outcome {
         Some(Command::Run(args)) => run::run(args, console),
         Some(Command::Diff(args)) => diff::diff(&args, console),
         Some(Command::Merge(args)) => merge::merge(args, console),
+        Some(Command::Show(args)) => show::show(args, console),
         Some(Command::Export(args)) => export::export(args, console),
         Some(Command::Parse(args)) => parse::parse(&args, console),
         Some(Command::Prof(args)) => prof::prof(&args, console),

@@ -1,12 +1,12 @@
 //! Several profiles at once: the ranks of one job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::progress::Bar;
-use super::{Console, Failure, merge};
+use super::{Console, Failure, Outcome, merge, output};
 use crate::base::text::{home, plain};
 use crate::base::units::counted;
 use crate::read;
@@ -50,6 +50,8 @@ pub(super) const PROFILES_OR_REPORTS: Kind = Kind {
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) files: Vec<PathBuf>,
+    /// Those of the files that were named themselves, not found in a folder.
+    pub(super) named: BTreeSet<PathBuf>,
     /// Files that were given more than once.
     pub(super) repeated: Vec<LeftOut>,
     /// Light recordings of the processes of some files, by file; see [`read::manifest`].
@@ -66,11 +68,12 @@ pub(super) struct Inputs {
 pub(super) fn inputs(paths: &[PathBuf], kind: Kind, console: Console) -> Result<Inputs, Failure> {
     let mut inputs = Inputs {
         files: Vec::new(),
+        named: BTreeSet::new(),
         repeated: Vec::new(),
         light: BTreeMap::new(),
         is_job: paths.len() > 1,
     };
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for path in paths {
         let recorded = recorded(path);
         let files = if !recorded.is_empty() {
@@ -82,6 +85,7 @@ pub(super) fn inputs(paths: &[PathBuf], kind: Kind, console: Console) -> Result<
             inputs.is_job = true;
             in_folder(path, kind, console)?
         } else {
+            inputs.named.insert(path.clone());
             vec![path.clone()]
         };
         for file in files {
@@ -192,16 +196,41 @@ pub(super) fn each<T: Send>(
     made.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The results of files that could be processed. Failures become warnings and are noted for the report.
+/// Numbers of files that could not be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Unread {
+    /// Files named on the command line.
+    named: usize,
+    /// Members of folders.
+    members: usize,
+}
+
+impl Unread {
+    /// The outcome of a command that wrote its result without these files: a file that was named must be
+    /// readable, and a gate must not pass because a member of a folder is missing.
+    pub(super) fn outcome(self, gated: bool) -> Outcome {
+        if self.named > 0 {
+            Err(Failure::AlreadyReported)
+        } else if self.members > 0 && gated {
+            Err(Failure::GateFailed)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The results of files that could be processed, and how many could not. Failures are printed and noted
+/// for the report.
 ///
 /// # Errors
 /// When there is no result at all.
 pub(super) fn usable<T>(
     files: &[PathBuf],
+    named: &BTreeSet<PathBuf>,
     results: Vec<Result<T, Failure>>,
     left_out: &mut Vec<LeftOut>,
     console: Console,
-) -> Result<Vec<T>, Failure> {
+) -> Result<(Vec<T>, Unread), Failure> {
     let mut good = Vec::new();
     let mut bad: Vec<(&PathBuf, String)> = Vec::new();
     for (file, result) in files.iter().zip(results) {
@@ -219,14 +248,22 @@ pub(super) fn usable<T>(
         };
         return Err(Failure::Unusable(format!("{lead}{}", texts.join("\n"))));
     }
+    let mut unread = Unread::default();
     for (file, text) in bad {
-        console.warn(&format!("not in the report: {}", beginning(&text)));
+        let text_of = |text: &str| format!("unreadable, left out: {}", beginning(text));
+        if named.contains(file) {
+            unread.named += 1;
+            output::labelled("error", anstyle::AnsiColor::Red, &text_of(&text));
+        } else {
+            unread.members += 1;
+            console.warn(&text_of(&text));
+        }
         left_out.push(LeftOut {
             file: shown(file),
             why: why(file, &text),
         });
     }
-    Ok(good)
+    Ok((good, unread))
 }
 
 /// The first two lines of an error: the problem, and the cause or the remedy. How to record a profile

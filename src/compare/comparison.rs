@@ -32,7 +32,7 @@ pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
     if !comparable {
         if ranks.len() > 1 {
             job.comparison.push(
-                "The ranks are not held against each other, because they may not be of one job."
+                "The ranks are not compared, because they may not be of one job."
                     .to_owned(),
             );
         }
@@ -62,10 +62,19 @@ pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
         job.comparison.push(sentence);
     } else if steps.is_none() && matched.waits.of == 0 {
         job.comparison.push(
-            "The ranks have neither numbered steps nor collectives in common, so that the captures may \
-             hold different amounts of work: their times are not compared."
+            "The ranks have neither numbered steps nor collectives in common, so their times are not compared: the \
+             captures may hold different amounts of work."
                 .to_owned(),
         );
+    }
+}
+
+/// A sentence's first word.
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
     }
 }
 
@@ -110,11 +119,10 @@ impl Steps {
                 format!("Steps take equally long on all ranks: {range} on average.")
             }
             Some(noise) if apart <= noise => format!(
-                "Steps take {range} on average; that is no more than steps of one rank differ among \
-                 themselves, so no rank is slower by this measure."
+                "Steps take {range} on average, within the noise between the steps of one rank."
             ),
             Some(_) => format!(
-                "Steps take {} on average on {} and {} on {}, {} longer, which is more than the steps of one rank differ.",
+                "Steps take {} on average on {} and {} on {}: {} longer, beyond the noise between the steps of one rank.",
                 ns(self.fastest.1),
                 self.fastest.0,
                 ns(self.slowest.1),
@@ -122,7 +130,7 @@ impl Steps {
                 percent(apart)
             ),
             None => format!(
-                "The one step of each rank takes {range}; one step does not tell a slow rank from a slow step."
+                "The one step of each rank takes {range}; one step cannot tell a slow rank from a slow step."
             ),
         }
     }
@@ -254,8 +262,8 @@ fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
         Some(share(r.waited_ns?, window))
     }));
     job.comparison.push(format!(
-        "{} of {} could be matched over the ranks. In them a rank waits {} to {} for the last one to arrive{}; \
-         the transfers themselves take {}.",
+        "{} of {} were matched across the ranks. In them, a rank waits {} to {} for the last one to join{}; the \
+         transfers themselves take {}.",
         crate::base::units::count(waits.compared),
         counted(waits.of, "collective"),
         ns(waits.least_ns),
@@ -266,8 +274,8 @@ fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
     let absent = job.world_size.unwrap_or(0) > ranks.len() as u64;
     if absent {
         job.comparison.push(format!(
-            "Only {} of the job's {} ranks are here: another rank may be later than all of these, and waiting \
-             may be longer.",
+            "Only {} of the job's {} ranks are in this report: another rank may join later than all of these, and \
+             waiting may be longer.",
             ranks.len(),
             job.world_size.unwrap_or(0)
         ));
@@ -290,9 +298,9 @@ fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
             job.comparison.push(straggler(ranks, at, rank));
         }
         None => job.comparison.push(
-            "No single rank is the late one: who arrives last changes from one collective to the next. Look \
-             for work that varies from batch to batch (lengths of sequences, routing to experts, lookups in \
-             embeddings) and for hosts that pause at different times (data loading, garbage collection)."
+            "No single rank is the straggler: the rank that joins last changes from one collective to the next. Look \
+             for work that varies from batch to batch (sequence lengths, expert routing, embedding lookups) and for \
+             hosts that pause at different times (data loading, garbage collection)."
                 .to_owned(),
         ),
     }
@@ -301,11 +309,11 @@ fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
 fn unmatched(matched: &Matched) -> String {
     let all = counted(matched.waits.of, "collective");
     let why = if matched.of_smaller_groups >= matched.uneven {
-        "they run in groups smaller than the job, and the profiles do not say who is in which"
+        "they run in groups smaller than the job, and the profiles do not say which ranks form a group"
     } else {
-        "the ranks do not have equally many of a kind in the same steps; profile the same steps on every rank"
+        "the ranks do not have the same number of each kind in the same steps; profile the same steps on every rank"
     };
-    format!("None of {all} could be matched over the ranks: {why}. Waiting is not judged.")
+    format!("None of {all} could be matched across the ranks: {why}. Waiting is unknown.")
 }
 
 /// A sentence about the straggler and the likely reason.
@@ -314,8 +322,8 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
     let caused_wait = rank.caused_wait_ns.unwrap_or(0.0);
     let all: f64 = ranks.iter().filter_map(|r| r.caused_wait_ns).sum();
     let lead = format!(
-        "The others wait for {}: it arrives last in collectives that cost them {} together, {} of all waiting.",
-        name(rank),
+        "{} is the straggler: the other ranks wait {} in collectives that it joins last, {} of all waiting.",
+        capital(&name(rank)),
         ns(caused_wait),
         percent(share(caused_wait, all))
     );
@@ -339,24 +347,23 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
     if computes > they_compute * (1.0 + SLOWER) {
         return format!(
             "{lead} It computes {}{unit}, the others {} on average. Give every rank the same number of tokens, \
-             samples and parameters; where the work is equal, compare its clocks, power limit and temperature \
-             with the others'.",
+             samples and parameters; if the work is equal, compare clocks, power limits and temperatures.",
             ns(computes),
             ns(they_compute)
         );
     }
     if idles > they_idle + SLOWER * they_compute {
         return format!(
-            "{lead} It does not compute longer, but its GPU is idle {}{unit} and those of the others {} on average: \
-             its host is late. Look for work only this rank does (logging, checkpoints, evaluation), for its data \
-             loading, and for what shares its CPU.",
+            "{lead} It does not compute longer, but its GPU is idle {}{unit}, those of the others {} on average: its \
+             host is late. Look for work that only this rank does (logging, checkpoints, evaluation), at its data \
+             loading, and at what shares its CPU.",
             ns(idles),
             ns(they_idle)
         );
     }
     format!(
-        "{lead} Neither its computing ({}{unit}, others {}) nor its idle time explains it: compare when its \
-         collectives are launched.",
+        "{lead} Neither its computing ({}{unit}, others {}) nor its idle time explains it: compare when the ranks \
+         launch the collectives.",
         ns(computes),
         ns(they_compute)
     )
@@ -388,8 +395,8 @@ fn computing(ranks: &[Rank]) -> Option<String> {
         .collect();
     (!above.is_empty()).then(|| {
         format!(
-            "Computing takes {} per step on average over the ranks; longer on {}. Where ranks wait for each \
-             other, all wait for these: compare what they are given to do, and their clocks.",
+            "Computing takes {} per step on average over the ranks, longer on {}. Compare the work and the clocks of \
+             these ranks: the others wait for them.",
             ns(mean),
             some(&above)
         )

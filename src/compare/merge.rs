@@ -25,8 +25,8 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
     let summary = summary(&reports);
     let folded = findings::fold(&reports, &summary, &names);
     let (layers, layers_omitted) =
-        tables::layers(&reports, summary.kernel_time_ns, &folded.numbers);
-    let (sites, sites_omitted) = sites::sites(&reports, summary.kernel_time_ns, &folded.numbers);
+        tables::layers(&reports, summary.busy_ns, &folded.numbers);
+    let (sites, sites_omitted) = sites::sites(&reports, summary.busy_ns, &folded.numbers);
     let mut job = Job {
         files: reports.len() as u64,
         world_size: ranks.world_size,
@@ -47,6 +47,8 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         title: several(&first.title, reports.len()),
         file: several(&first.file, reports.len()),
         verdict: Vec::new(),
+        figures: Vec::new(),
+        hidden_notes: Vec::new(),
         cautions: shared(&reports, &names.names, |r| &r.cautions),
         top: reports.iter().map(|r| r.top).max().unwrap_or_default(),
         total_saving: report::total_saving(&folded.findings),
@@ -61,7 +63,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         timeline: sites::timeline(&reports, &names, summary.device_window_ns),
         sites,
         sites_omitted,
-        already_fast: tables::already_fast(&reports, summary.kernel_time_ns),
+        already_fast: tables::already_fast(&reports, summary.busy_ns),
         setup: tables::setup(&reports),
         skipped: tables::skipped(&reports),
         unattributed: tables::unattributed(&reports, summary.kernel_time_ns),
@@ -79,7 +81,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         let sentences = partly_untrusted(&reports, &names);
         merged.cautions.extend(sentences);
     }
-    merged.verdict = report::verdict(&merged);
+    merged.sum_up();
     Some(merged)
 }
 
@@ -206,7 +208,7 @@ fn partly_untrusted(reports: &[Report], names: &findings::Names) -> Vec<String> 
             _ => format!("{}s", names.unit),
         };
         format!(
-            "Part of the idle time of {unit} {} is not used: {why}.",
+            "Idle time of {unit} {} is partly unreliable: {why}.",
             some(&who)
         )
     };
@@ -300,7 +302,7 @@ fn gpu_used(reports: &[Report]) -> Option<GpuUsed> {
         .collect();
     if !others.is_empty() {
         used.remarks.push(format!(
-            "Other files were measured against their own GPU: {}.",
+            "Other files were compared with the peaks of their own GPU: {}.",
             some(&others)
         ));
     }

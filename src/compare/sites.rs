@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use super::{findings::Names, share};
 use crate::report::{
     DeviceRow, IdleCause, MAX_SITES, Omitted, Report, SiteRow, StepRow, TimePart, TimelineReport,
+    share_of_busy,
 };
 
 /// Most devices in the timeline of a job.
@@ -40,7 +41,7 @@ fn key(row: &SiteRow) -> Key<'_> {
 /// Rows of the same work summed; `numbers` maps findings of a report to those of the merged one.
 pub(super) fn sites(
     reports: &[Report],
-    kernel_time_ns: i64,
+    busy_ns: i64,
     numbers: &BTreeMap<(usize, u64), u64>,
 ) -> (Vec<SiteRow>, Omitted) {
     let mut rows: IndexMap<Key<'_>, SiteRow> = IndexMap::new();
@@ -62,7 +63,7 @@ pub(super) fn sites(
     }
     let mut rows: Vec<SiteRow> = rows
         .into_values()
-        .map(|row| finish(row, kernel_time_ns))
+        .map(|row| finish(row, busy_ns))
         .collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.time_ns));
     let rest = rows.split_off(rows.len().min(MAX_SITES));
@@ -97,10 +98,10 @@ fn add(row: &mut SiteRow, more: &SiteRow, findings: &[u64]) {
     row.findings.extend_from_slice(findings);
 }
 
-fn finish(mut row: SiteRow, kernel_time_ns: i64) -> SiteRow {
+fn finish(mut row: SiteRow, busy_ns: i64) -> SiteRow {
     row.findings.sort_unstable();
     row.findings.dedup();
-    row.share = share(row.time_ns as f64, kernel_time_ns as f64);
+    row.share = share_of_busy(row.time_ns, busy_ns);
     let ratio = |above: f64, below: Option<f64>| below.filter(|b| *b > 0.0).map(|b| above / b);
     row.slowdown = (row.slowdown).and_then(|_| ratio(row.time_ns as f64, row.best_ideal_ns));
     row.intensity = row.flops.and_then(|flops| ratio(flops, row.bytes));
@@ -127,6 +128,7 @@ pub(super) fn timeline(reports: &[Report], names: &Names, device_window_ns: i64)
         idle: idle(reports),
         devices,
         devices_omitted: (all().map(|t| t.devices_omitted)).fold(beyond, u64::saturating_add),
+        lanes: Vec::new(),
         steps,
         steps_omitted: all().map(|t| t.steps_omitted).fold(0, u64::saturating_add),
     }

@@ -22,7 +22,8 @@ pub struct Suppression {
 }
 
 impl Suppression {
-    /// Whether it covers a finding: of a finding in several places, all must match.
+    /// Whether it covers a finding: by its place as reports show it (`lm_head · aten::mm (fprop) and 2
+    /// more places`); otherwise, of a finding in several places, all must match.
     fn covers(&self, finding: &FindingReport) -> bool {
         if !self.rule.matches(&finding.rule) {
             return false;
@@ -30,21 +31,47 @@ impl Suppression {
         let Some(place) = &self.place else {
             return true;
         };
-        let here = |name: &str| {
-            let layer = name.split_once(BEHIND_LAYER).map(|(layer, _)| layer);
-            place.matches(name) || layer.is_some_and(|layer| place.matches(layer))
-        };
+        // The shown text is not a pattern: `blocks.*.mlp` in it is the name of a pattern.
+        if place.text() == finding.place {
+            return true;
+        }
         match finding.places.as_slice() {
-            [] => here(&finding.place),
+            [] => is_at(place, &finding.place),
             // The places that are not listed are unknown.
             _ if finding.places_omitted > 0 => place.text() == "*",
-            places => places.iter().all(|p| here(&p.place)),
+            places => places.iter().all(|p| is_at(place, &p.place)),
         }
+    }
+
+    /// For a finding that it matches in some places only: those places and one of the others.
+    fn near_miss(&self, finding: &FindingReport) -> Option<String> {
+        let place = self.place.as_ref().filter(|_| self.rule.matches(&finding.rule))?;
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            (finding.places.iter()).partition(|p| is_at(place, &p.place));
+        let more = elsewhere.len().checked_sub(1)? as u64 + finding.places_omitted;
+        let other = &elsewhere.first()?.place;
+        let more = match more {
+            0 => String::new(),
+            n => format!(" and {}", counted(n, "more place")),
+        };
+        (!here.is_empty()).then(|| {
+            format!(
+                "it matches {}, but the finding is also at {other}{more}; `place = \"{}\"` covers all of it",
+                place.text(),
+                finding.place
+            )
+        })
     }
 
     fn is_expired(&self, today: Date) -> bool {
         self.until.is_some_and(|until| until < today)
     }
+}
+
+/// Whether a place, or its layer, matches.
+fn is_at(place: &Glob, name: &str) -> bool {
+    let layer = name.split_once(BEHIND_LAYER).map(|(layer, _)| layer);
+    place.matches(name) || layer.is_some_and(|layer| place.matches(layer))
 }
 
 /// Hides the findings that the suppressions cover, each by the first that covers it, and records the
@@ -74,6 +101,10 @@ pub fn suppress(
             until: s.until.map(|day| day.to_string()),
             state: state(s, findings, today, ran),
             findings,
+            near_miss: match findings {
+                0 => report.all_findings().find_map(|f| s.near_miss(f)),
+                _ => None,
+            },
         })
         .collect();
     let again: u64 = (report.suppressions.iter())

@@ -9,11 +9,11 @@ use crate::correlate::{ExcludedWork, Exclusion, SetUp};
 use crate::judge::Fault;
 use crate::report::{
     AlreadyFast, CostUnknown, LayerRow, MAX_LAYER_ROWS, MAX_LEAVE_ALONE, MOSTLY, Omitted, Report,
-    SkippedRules, Unattributed, UserCosted,
+    SkippedRules, Unattributed, UserCosted, share_of_busy,
 };
 
 /// Most operators listed per reason for an unknown cost.
-const MAX_UNPRICED_NAMES: usize = 5;
+const MAX_UNKNOWN_NAMES: usize = 5;
 
 /// Adds to a sum, which stops at the largest number.
 fn add(sum: &mut i64, more: i64) {
@@ -27,7 +27,7 @@ fn add_count(sum: &mut u64, more: u64) {
 /// Rows of the same name summed; `numbers` maps findings of a report to those of the merged one.
 pub(super) fn layers(
     reports: &[Report],
-    kernel_time_ns: i64,
+    busy_ns: i64,
     numbers: &BTreeMap<(usize, u64), u64>,
 ) -> (Vec<LayerRow>, Omitted) {
     let mut rows: IndexMap<(&str, bool), Vec<(usize, &LayerRow)>> = IndexMap::new();
@@ -39,7 +39,7 @@ pub(super) fn layers(
     }
     let mut rows: Vec<LayerRow> = rows
         .values()
-        .filter_map(|same| layer(same, kernel_time_ns, numbers))
+        .filter_map(|same| layer(same, busy_ns, numbers))
         .collect();
     rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
     let rest = rows.split_off(rows.len().min(MAX_LAYER_ROWS));
@@ -58,7 +58,7 @@ pub(super) fn layers(
 
 fn layer(
     same: &[(usize, &LayerRow)],
-    kernel_time_ns: i64,
+    busy_ns: i64,
     numbers: &BTreeMap<(usize, u64), u64>,
 ) -> Option<LayerRow> {
     let (_, first) = same.first()?;
@@ -95,7 +95,7 @@ fn layer(
     }
     row.findings.sort_unstable();
     row.findings.dedup();
-    row.share = share(row.time_ns as f64, kernel_time_ns as f64);
+    row.share = share_of_busy(row.time_ns, busy_ns);
     row.slowdown = row
         .best_ideal_ns
         .filter(|ideal| *ideal > 0.0)
@@ -110,7 +110,7 @@ fn layer(
 }
 
 /// Work that is already fast on every rank.
-pub(super) fn already_fast(reports: &[Report], kernel_time_ns: i64) -> Vec<AlreadyFast> {
+pub(super) fn already_fast(reports: &[Report], busy_ns: i64) -> Vec<AlreadyFast> {
     let mut rows: IndexMap<(&str, &str, &str), (usize, AlreadyFast)> = IndexMap::new();
     for part in reports.iter().flat_map(|r| &r.already_fast) {
         rows.entry((&part.place, &part.operator, &part.direction))
@@ -128,7 +128,7 @@ pub(super) fn already_fast(reports: &[Report], kernel_time_ns: i64) -> Vec<Alrea
         .map(|(_, row)| row);
     let mut rows: Vec<AlreadyFast> = everywhere
         .map(|row| AlreadyFast {
-            share: share(row.time_ns as f64, kernel_time_ns as f64),
+            share: share_of_busy(row.time_ns, busy_ns),
             ..row
         })
         .collect();
@@ -227,7 +227,7 @@ pub(super) fn cost_unknown(reports: &[Report], kernel_time_ns: i64) -> Vec<CostU
     for row in &mut rows {
         row.share = share(row.time_ns as f64, kernel_time_ns as f64);
         row.operators = distinct(std::mem::take(&mut row.operators).into_iter());
-        row.operators.truncate(MAX_UNPRICED_NAMES);
+        row.operators.truncate(MAX_UNKNOWN_NAMES);
     }
     rows.sort_by(|a, b| {
         b.time_ns

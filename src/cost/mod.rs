@@ -419,7 +419,7 @@ impl UnknownCost {
                 "shapes recorded, but not the numbers (strides, dimensions) beside them"
             }
             UnknownCost::NoDType => "element type not recorded",
-            UnknownCost::UnknownOp => "no cost formula for this operator",
+            UnknownCost::UnknownOp => "no cost model for this operator",
             UnknownCost::DataDependent => "cost depends on data not in the profile",
             UnknownCost::BadArguments => "arguments do not fit the operator",
         }

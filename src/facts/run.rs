@@ -358,7 +358,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         NOTHING,
-        "The judged window, summed over devices",
+        "The analysed window, summed over devices",
         |t| Answer::double(t.totals.window_ns)
     ),
     fact!(

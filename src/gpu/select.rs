@@ -111,13 +111,13 @@ fn main_device(profile: &Profile) -> Option<&Device> {
 }
 
 /// A sentence for the report if kernels also ran on boards of another model.
-fn other_devices(judged: &Device, profile: &Profile) -> Option<String> {
+fn other_devices(analysed: &Device, profile: &Profile) -> Option<String> {
     let ran = |index: usize| profile.kernels.iter().any(|k| k.device.idx() == index);
     let mut others: Vec<&str> = Vec::new();
     for (index, device) in profile.devices.iter().enumerate() {
         if let Some(name) = device.name.as_deref()
             && !name.is_empty()
-            && device.name != judged.name
+            && device.name != analysed.name
             && !others.contains(&name)
             && ran(index)
         {
@@ -132,7 +132,7 @@ fn other_devices(judged: &Device, profile: &Profile) -> Option<String> {
     Some(format!(
         "Kernels also ran on {}{more}; all are compared with the GPU that has the most kernel time, {}.",
         shown(first),
-        device_name(judged),
+        device_name(analysed),
     ))
 }
 

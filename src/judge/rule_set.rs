@@ -146,7 +146,13 @@ impl RuleSet {
     /// # Errors
     /// A sentence with the nearest id.
     pub fn find(&self, id: &str) -> Result<&Rule, String> {
-        self.get(id).ok_or_else(|| {
+        let stem = |rule: &&Rule| rule.id.rsplit_once('/').is_some_and(|(_, stem)| stem == id);
+        let mut by_stem = self.rules.iter().filter(stem);
+        let only = match (by_stem.next(), by_stem.next()) {
+            (Some(rule), None) => Some(rule),
+            _ => None,
+        };
+        self.get(id).or(only).ok_or_else(|| {
             let near = near_id(id, self.rules.iter().map(|r| r.id.as_str()));
             format!("no rule `{id}`{near}; `rules list` names all")
         })
@@ -172,7 +178,7 @@ impl RuleSet {
 
     /// Applies one `category/stem.param=value`.
     fn set(&mut self, setting: &str, ids: &[&str]) -> Result<(), String> {
-        let form = || format!("`{setting}` is not of the form `category/rule.param=value`");
+        let form = || format!("expected `category/rule.param=value`, got `{setting}`");
         let (name, text) = setting.split_once('=').ok_or_else(form)?;
         let (id, param) = name.trim().rsplit_once('.').ok_or_else(form)?;
         let Some(rule) = self.rules.iter_mut().find(|rule| rule.id == id) else {

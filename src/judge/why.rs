@@ -54,7 +54,7 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
     };
     let _ = writeln!(
         out,
-        "{of}: {} picked, {} passed over, {} not judged, {} where it does not apply, {} failed",
+        "{of}: {} matched, {} did not match, {} skipped (data missing), {} where it does not apply, {} failed",
         count(Came::Picked),
         count(Came::Passed),
         count(Came::NotJudged),
@@ -154,16 +154,16 @@ fn expected_saving(finding: &Finding) -> String {
     let place = plain(&finding.place);
     let share = units::percent(finding.share);
     match &finding.saving {
-        None => format!("{place}: {share} of the time, no estimate of a saving"),
+        None => format!("{place}: {share} of the time, saving not estimated"),
         Some(saving) => {
             let overlap = if saving.overlap_ns >= 1.0 {
                 let by = units::ns(saving.overlap_ns);
-                format!(", {by} of it claimed by other findings")
+                format!(", of which {by} is counted in other findings")
             } else {
                 String::new()
             };
             format!(
-                "{place}: {share} of the time, gives back {} to {}{overlap}",
+                "{place}: {share} of the time, saves {} to {}{overlap}",
                 units::ns(saving.low_ns),
                 units::ns(saving.high_ns)
             )
@@ -232,10 +232,10 @@ impl Came {
 
     fn word(self) -> &'static str {
         match self {
-            Came::Picked => "picked",
+            Came::Picked => "matched",
             Came::Failed => "failed",
-            Came::NotJudged => "not judged",
-            Came::Passed => "passed over",
+            Came::NotJudged => "skipped (data missing)",
+            Came::Passed => "did not match",
             Came::Silent => "does not apply",
         }
     }

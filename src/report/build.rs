@@ -12,7 +12,7 @@ use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{DeviceTimeline, Run, Site, StepTime, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost};
-use crate::facts::{Member, exposed_comm_per_step, to_collect};
+use crate::facts::{Member, exposed_comm_per_step, is_recordable, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
 
@@ -28,7 +28,7 @@ const MAX_PLACES: usize = 100;
 /// Why the cost of an algorithm search is not known.
 pub(super) const SEARCH: &str = "candidates of an algorithm search, which steady steps do not run";
 /// Most operators listed per reason for an unknown cost.
-const MAX_UNPRICED_NAMES: usize = 5;
+const MAX_UNKNOWN_NAMES: usize = 5;
 
 impl Report {
     /// Builds the report of one profile.
@@ -50,13 +50,15 @@ impl Report {
         let minor = verdict.minor.iter().map(|f| finding(0, f)).collect();
         let capture = verdict.capture.iter().map(|f| finding(0, f)).collect();
         let numbers = layers::numbers_by_site(costed, verdict);
-        let (layers, layers_omitted) = layers::rows(costed, &numbers);
-        let (sites, sites_omitted) = sites::rows(costed, numbers, options.max_sites);
+        let (layers, layers_omitted) = layers::rows(costed, &numbers, summary.busy_ns);
+        let (sites, sites_omitted) = sites::rows(costed, numbers, options.max_sites, summary.busy_ns);
         let mut report = Report {
             schema_version: SCHEMA_VERSION,
             title: title(&profile.path),
             file: label(&profile.path),
             verdict: Vec::new(),
+            figures: Vec::new(),
+            hidden_notes: Vec::new(),
             cautions: Vec::new(),
             top: options.top,
             total_saving: total_saving(&findings),
@@ -73,7 +75,7 @@ impl Report {
             sites,
             sites_omitted,
             timeline,
-            already_fast: layers::already_fast(costed, verdict),
+            already_fast: layers::already_fast(costed, verdict, summary.busy_ns),
             setup: costed.run.window.setup.clone(),
             skipped: skipped(verdict, costed),
             unattributed: unattributed(&costed.run),
@@ -86,7 +88,7 @@ impl Report {
             summary,
         };
         report.cautions = narrative::cautions(&report, profile.recorded.environment);
-        report.verdict = narrative::verdict(&report);
+        report.sum_up();
         report
     }
 }
@@ -117,6 +119,11 @@ pub(super) fn finite(value: f64) -> f64 {
 /// `part / whole`; 0 when `whole` is 0.
 pub(crate) fn share(part: f64, whole: f64) -> f64 {
     finite(part / whole)
+}
+
+/// A time as a share of GPU busy time. Kernels that overlap can be longer than it together.
+pub(crate) fn share_of_busy(time_ns: i64, busy_ns: i64) -> f64 {
+    share(time_ns as f64, busy_ns as f64).min(1.0)
 }
 
 /// `part / whole`; `None` when `whole` is 0.
@@ -150,7 +157,7 @@ pub(super) fn priced<'a>(
 fn summary(costed: &Costed) -> Summary {
     let run = &costed.run;
     let devices = &run.timeline.devices;
-    let mut numbers: Vec<u64> = judged_steps(run).map(|s| s.number).collect();
+    let mut numbers: Vec<u64> = analysed_steps(run).map(|s| s.number).collect();
     numbers.sort_unstable();
     numbers.dedup();
     let step = StepTime::of(&run.steps).map(|time| single_step(run, time));
@@ -200,7 +207,7 @@ fn summary(costed: &Costed) -> Summary {
 fn single_step(run: &Run, time: StepTime) -> StepTime {
     /// In a balanced step, the times of host and GPU agree within this factor.
     const AHEAD: f64 = 1.1;
-    let mut steps = judged_steps(run);
+    let mut steps = analysed_steps(run);
     let gpu_ns = match (steps.next(), steps.next()) {
         (Some(only), None) => only.gpu.map(|gpu| gpu.ns() as f64),
         _ => None,
@@ -219,7 +226,7 @@ fn window_ns(run: &Run) -> i64 {
     whole - nowhere.unwrap_or(0)
 }
 
-fn judged_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {
+fn analysed_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {
     run.steps.iter().filter(|s| !s.warmup)
 }
 
@@ -240,7 +247,7 @@ fn gpu_name(costed: &Costed) -> Option<String> {
     let chosen = costed.gpu.as_ref();
     match (recorded, chosen) {
         (Some(name), Some(choice)) if choice.how == How::WhatIf => {
-            Some(format!("{name}, judged as {}", choice.gpu.name))
+            Some(format!("{name}, analysed as {}", choice.gpu.name))
         }
         (Some(name), _) => Some(name),
         (None, Some(choice)) => Some(choice.gpu.name.clone()),
@@ -385,6 +392,7 @@ fn skipped(verdict: &Verdict, costed: &Costed) -> Vec<SkippedRules> {
             facts: Vec::new(),
             rules: Vec::new(),
             time_ns: 0.0,
+            recordable: is_recordable(missing.needs.as_str()) && is_recordable(needs),
         });
         row.facts.push(label(&missing.fact));
         row.rules.extend(missing.rules.iter().map(|r| label(r)));
@@ -474,7 +482,7 @@ fn cost_unknown(costed: &Costed) -> Vec<CostUnknown> {
                 reason: unknown.to_owned(),
                 time_ns,
                 share: share(time_ns as f64, total as f64),
-                operators: operators.into_keys().take(MAX_UNPRICED_NAMES).collect(),
+                operators: operators.into_keys().take(MAX_UNKNOWN_NAMES).collect(),
             }
         })
         .collect();

@@ -3,40 +3,44 @@
 
 use serde::Serialize;
 
+use super::basis::Basis;
 use super::{Report, narrative};
 use crate::base::text;
 use crate::base::units::significant;
 
 /// Most slices of a pie; smaller ones are merged.
 const MAX_SLICES: usize = 8;
+/// Fewest slices of a pie: fewer are read faster in a table.
+const MIN_SLICES: usize = 4;
 /// Smallest share that is visible as a slice.
 const MIN_SHARE: f64 = 0.01;
 /// Longest label of a slice, in characters.
 const MAX_LABEL: usize = 40;
 
-/// The charts of a report as fenced blocks; `None` where there are fewer than two slices.
+/// The charts of a report as fenced blocks; `None` where there are too few slices.
 #[derive(Debug, Serialize)]
 pub(super) struct Charts {
     /// Time of the window by activity.
     pub time: Option<String>,
-    /// Kernel time by layer.
+    /// GPU time by layer.
     pub layers: Option<String>,
 }
 
 impl Charts {
-    pub(super) fn of(report: &Report) -> Charts {
+    pub(super) fn of(report: &Report, basis: &Basis) -> Charts {
+        let part = |ns: i64| (ns as f64 / basis.divisor).round() as i64;
         let parts = &report.timeline.parts;
         let parts = parts.iter().map(|p| {
             let name = narrative::part_of_time(&p.what).split(',').next();
-            (name.unwrap_or_default(), p.ns)
+            (name.unwrap_or_default(), part(p.ns))
         });
-        let layers = report.layers.iter().map(|l| (l.name.as_str(), l.time_ns));
+        let layers = report.layers.iter().map(|l| (l.name.as_str(), part(l.time_ns)));
         Charts {
             time: pie("Where the time goes", parts, 0),
             layers: pie(
-                "Kernel time by layer",
+                "GPU time by layer",
                 layers,
-                report.layers_omitted.time_ns,
+                part(report.layers_omitted.time_ns),
             ),
         }
     }
@@ -58,7 +62,7 @@ fn pie<'a>(title: &str, slices: impl Iterator<Item = (&'a str, i64)>, rest: i64)
     let others = small
         .iter()
         .fold(rest, |sum, (_, ns)| sum.saturating_add(*ns));
-    if shown.len() + usize::from(others > 0) < 2 {
+    if shown.len() + usize::from(others > 0) < MIN_SLICES {
         return None;
     }
     let (unit, per_unit) = unit(shown.first()?.1);

@@ -88,6 +88,7 @@ pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
         operators: operators(&costed.run, &sites),
         kernels: kernels(&costed.run, &sites),
         source_lines: source_lines(&sites),
+        quotes: Vec::new(),
     }
 }
 

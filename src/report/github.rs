@@ -4,6 +4,7 @@
 //! <https://docs.github.com/actions/reference/workflow-commands-for-github-actions>. The runner
 //! accepts such a line anywhere in the output of a step, so no other text may look like one.
 
+use super::basis::Basis;
 use super::source_lines::SourceLine;
 use super::{FindingReport, Report, markdown_text, narrative};
 use crate::base::text;
@@ -21,6 +22,7 @@ pub fn github(report: &Report) -> String {
     let mut out = String::new();
     let mut left = 0;
     let mut used = [0_usize; 3];
+    let basis = Basis::of(&report.summary);
     for finding in &report.findings {
         let Some(count) = used.get_mut(finding.severity as usize) else {
             continue;
@@ -30,7 +32,7 @@ pub fn github(report: &Report) -> String {
             continue;
         }
         *count += 1;
-        out.push_str(&command(finding));
+        out.push_str(&command(finding, &basis));
     }
     if left > 0 {
         out.push_str(&format!(
@@ -48,7 +50,7 @@ pub fn github(report: &Report) -> String {
     out
 }
 
-fn command(finding: &FindingReport) -> String {
+fn command(finding: &FindingReport, basis: &Basis) -> String {
     let level = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -67,18 +69,18 @@ fn command(finding: &FindingReport) -> String {
     format!(
         "::{level} {}::{}\n",
         properties.join(","),
-        data(&message(finding))
+        data(&message(finding, basis))
     )
 }
 
-fn message(finding: &FindingReport) -> String {
+fn message(finding: &FindingReport, basis: &Basis) -> String {
     let parts = [
         format!(
             "{}: {}",
             text::plain(&finding.place),
             markdown_text::plain(&finding.message)
         ),
-        narrative::saving(finding),
+        narrative::saving(finding, basis),
         markdown_text::plain(&finding.fix),
         format!("Rule {}", text::plain(&finding.rule)),
     ];

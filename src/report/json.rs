@@ -42,6 +42,8 @@ struct Head {
     schema_version: Option<u64>,
     #[serde(rename = "traceEvents")]
     events: Option<serde::de::IgnoredAny>,
+    regression_unknown: Option<serde::de::IgnoredAny>,
+    before: Option<serde::de::IgnoredAny>,
 }
 
 const MAKE_ONE: &str = "give reports written with `pyprof-advise PROFILE --format json -o REPORT`";
@@ -58,14 +60,31 @@ pub fn read_json(text: &str) -> Result<Report, NotAReport> {
             MAKE_ONE,
         ));
     }
+    if !text.trim_start().starts_with('{') {
+        let kind = match text.trim_start().chars().next() {
+            Some('#') => "it looks like Markdown",
+            Some('<') => "it looks like HTML",
+            _ => "it is not JSON",
+        };
+        return Err(NotAReport::new(
+            format!("not a JSON report ({kind})"),
+            "write one with `pyprof-advise PROFILE --format json -o REPORT`",
+        ));
+    }
     let head: Head = serde_json::from_str(text).map_err(|error| {
         let what = if error.is_data() {
             "expected a report, found other JSON".to_owned()
         } else {
-            format!("expected a report, found no JSON: {error}")
+            format!("not a JSON report: {error}")
         };
         NotAReport::new(what, MAKE_ONE)
     })?;
+    if head.before.is_some() || head.regression_unknown.is_some() {
+        return Err(NotAReport::new(
+            "expected a report, found a comparison that `pyprof-advise diff` wrote",
+            MAKE_ONE,
+        ));
+    }
     match head.schema_version {
         Some(version) if version == u64::from(SCHEMA_VERSION) => {}
         Some(version) => {
@@ -96,7 +115,7 @@ pub fn read_json(text: &str) -> Result<Report, NotAReport> {
     }
     serde_json::from_str(text).map_err(|error| {
         NotAReport::new(
-            format!("this report is damaged, or of another version of pyprof-advise: {error}"),
+            format!("this report is damaged, or from another version of pyprof-advise: {error}"),
             "make it again with this version",
         )
     })

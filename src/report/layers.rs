@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-use super::build::{label, priced, share, sum};
+use super::build::{label, priced, share_of_busy, sum};
 use super::narrative;
 use super::{AlreadyFast, LayerRow, Omitted};
 use crate::correlate::{Direction, LayerSource, OpName, PatternId, Run, Site};
@@ -19,11 +19,11 @@ pub(crate) const MAX_LEAVE_ALONE: usize = 10;
 const AT_REACHABLE: f64 = 1.10;
 /// Share of a row's time that its slowdown must cover to stand without a remark.
 pub(crate) const MOSTLY: f64 = 0.8;
-/// Share of kernel time below which work is not listed as already fast.
+/// Share of GPU busy time below which work is not listed as already fast.
 const WORTH_NAMING: f64 = 0.01;
 
 /// Name of the row for graphs whose kernels are not in the file.
-const WHOLE_GRAPHS: &str = "(inside graphs recorded as a whole)";
+const WHOLE_GRAPHS: &str = "(CUDA graphs recorded without their kernels)";
 
 /// What a row stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,9 +55,13 @@ fn group(costed: &Costed) -> IndexMap<Key, Vec<usize>> {
 
 /// The table of layers, longest time first, and the rows left out. `numbers` are the numbers of the
 /// findings about each site.
-pub(super) fn rows(costed: &Costed, numbers: &[Vec<u64>]) -> (Vec<LayerRow>, Omitted) {
+pub(super) fn rows(
+    costed: &Costed,
+    numbers: &[Vec<u64>],
+    busy_ns: i64,
+) -> (Vec<LayerRow>, Omitted) {
     let graphs_ns = sum(costed.run.timeline.devices.iter().map(|d| d.graph_ns));
-    let total = sum(costed.run.sites.iter().map(|s| s.time_ns)).saturating_add(graphs_ns);
+    let total = busy_ns;
     let mut rows: Vec<LayerRow> = group(costed)
         .into_iter()
         .map(|(key, sites)| row(costed, &key, &sites, total, numbers))
@@ -65,7 +69,7 @@ pub(super) fn rows(costed: &Costed, numbers: &[Vec<u64>]) -> (Vec<LayerRow>, Omi
     if graphs_ns > 0 {
         rows.push(LayerRow {
             time_ns: graphs_ns,
-            share: share(graphs_ns as f64, total as f64),
+            share: share_of_busy(graphs_ns, total),
             ..row(
                 costed,
                 &Key::Other(WHOLE_GRAPHS.to_owned()),
@@ -117,7 +121,7 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
         layers: pattern.map_or(1, |p| u64::from(p.layers.max(1))),
         calls: members().map(|(s, _)| u64::from(s.calls)).sum(),
         time_ns: time(None),
-        share: share(time(None) as f64, total as f64),
+        share: share_of_busy(time(None), total),
         fprop_ns: time(Some(Direction::Fprop)),
         bprop_ns: time(Some(Direction::Bprop)),
         update_ns: time(Some(Direction::Update)),
@@ -192,9 +196,8 @@ pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64
 /// available, grouped by layer pattern. Excluded are work that a finding covers, the backward pass of
 /// operators that a finding wants fused or removed, and latency-bound kernels, of which fewer would be
 /// better.
-pub(super) fn already_fast(costed: &Costed, verdict: &Verdict) -> Vec<AlreadyFast> {
+pub(super) fn already_fast(costed: &Costed, verdict: &Verdict, busy_ns: i64) -> Vec<AlreadyFast> {
     let run = &costed.run;
-    let total = sum(run.sites.iter().map(|s| s.time_ns));
     let display = |site: &Site| site.op.as_ref().map_or(String::new(), OpName::display);
     let mut wanted: FxHashSet<usize> = FxHashSet::default();
     let mut rewritten: FxHashSet<(Key, String)> = FxHashSet::default();
@@ -243,7 +246,7 @@ pub(super) fn already_fast(costed: &Costed, verdict: &Verdict) -> Vec<AlreadyFas
         row.calls += u64::from(site.calls);
         row.time_ns = row.time_ns.saturating_add(site.time_ns);
         row.reachable_ns += reachable_ns;
-        row.share = share(row.time_ns as f64, total as f64);
+        row.share = share_of_busy(row.time_ns, busy_ns);
     }
     let mut rows: Vec<AlreadyFast> = rows
         .into_values()

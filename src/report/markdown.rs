@@ -8,9 +8,10 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 use serde::Serialize;
 
-use super::Report;
+use super::basis::Basis;
 use super::charts::Charts;
 use super::template::{BuiltIn, TemplateError};
+use super::{Report, folded_work, narrative};
 use crate::base::text;
 
 const TEMPLATE: &str = include_str!("markdown.md.jinja");
@@ -18,6 +19,8 @@ const TEMPLATE: &str = include_str!("markdown.md.jinja");
 /// Most characters of a comment on a pull request: GitHub's limit is 65,536, and a heading above the
 /// report needs room.
 pub const PR_CHARS: usize = 65_000;
+/// Rows of the table of the most expensive work.
+const MAX_WORK: usize = 10;
 /// No limit: more than any list holds.
 const ALL: usize = 1_000_000;
 
@@ -40,6 +43,8 @@ struct Limits {
     capture: usize,
     layers: usize,
     sites: usize,
+    /// Places listed in the evidence of a finding.
+    places: usize,
     already_fast: usize,
     /// Rows of each list of what is missing, and of the cautions.
     lists: usize,
@@ -60,6 +65,7 @@ impl Limits {
         capture: ALL,
         layers: ALL,
         sites: 10,
+        places: 10,
         already_fast: ALL,
         lists: 20,
         method: true,
@@ -80,44 +86,44 @@ const LADDER: &[Rung] = &[
     |l| l.layers = 30,
     |l| l.more_text = 10,
     |l| l.sites = 0,
-    |l| l.evidence = 10,
     |l| l.more_text = 5,
     |l| l.layers = 15,
-    |l| l.evidence = 5,
-    |l| l.more_text = 0,
     |l| l.lists = 10,
+    |l| l.places = 3,
+    |l| l.more_text = 0,
+    |l| l.evidence = 10,
+    |l| l.already_fast = 0,
+    |l| l.lists = 5,
+    |l| l.charts = false,
     |l| l.more_rows = 50,
+    |l| l.layers = 8,
+    |l| l.evidence = 5,
+    |l| l.method = false,
+    |l| l.lists = 3,
     |l| l.evidence = 3,
     |l| l.full = 20,
     |l| l.more_rows = 20,
-    |l| l.full = 10,
-    |l| l.evidence = 1,
-    |l| l.full = 7,
-    |l| l.lists = 5,
-    |l| l.full = 5,
-    |l| l.more_rows = 0,
-    |l| l.evidence = 0,
-    |l| l.already_fast = 5,
-    |l| l.full = 3,
-    |l| l.layers = 8,
-    |l| l.rows = 20,
     |l| l.capture = 3,
-    |l| l.full = 2,
-    |l| l.lists = 3,
-    |l| l.charts = false,
-    |l| l.full = 1,
-    |l| l.rows = 10,
+    |l| l.evidence = 1,
     |l| l.layers = 4,
-    |l| l.already_fast = 0,
-    |l| l.capture = 1,
-    |l| l.method = false,
+    |l| l.full = 10,
     |l| l.lists = 1,
-    |l| l.rows = 5,
-    |l| l.full = 0,
+    |l| l.evidence = 0,
+    |l| l.full = 7,
+    |l| l.more_rows = 0,
     |l| l.layers = 0,
-    |l| l.rows = 3,
+    |l| l.full = 5,
+    |l| l.capture = 1,
+    |l| l.rows = 20,
+    |l| l.full = 3,
     |l| l.capture = 0,
     |l| l.lists = 0,
+    |l| l.rows = 10,
+    |l| l.full = 2,
+    |l| l.full = 1,
+    |l| l.rows = 5,
+    |l| l.full = 0,
+    |l| l.rows = 3,
     |l| l.rows = 1,
 ];
 
@@ -200,14 +206,23 @@ struct Page {
     template: BuiltIn,
     report: Value,
     charts: Value,
+    basis: Value,
+    work: Value,
+    capture_again: Option<String>,
+    one_saving: bool,
 }
 
 impl Page {
     fn new(report: &Report) -> Result<Page, TemplateError> {
+        let basis = Basis::of(&report.summary);
         Ok(Page {
             template: BuiltIn::new("markdown.md.jinja", TEMPLATE)?,
             report: Value::from(Serde(report)),
-            charts: Value::from(Serde(Charts::of(report))),
+            charts: Value::from(Serde(Charts::of(report, &basis))),
+            work: Value::from(Serde(folded_work::rows(report, MAX_WORK))),
+            capture_again: narrative::capture_again(report),
+            one_saving: basis.one_saving(report),
+            basis: Value::from(Serde(basis)),
         })
     }
 
@@ -215,6 +230,10 @@ impl Page {
         self.template.render(context! {
             limits => Value::from(Serde(limits)),
             charts => self.charts.clone(),
+            basis => self.basis.clone(),
+            work => self.work.clone(),
+            capture_again => self.capture_again.clone(),
+            one_saving => self.one_saving,
             ..self.report.clone()
         })
     }

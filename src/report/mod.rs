@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::correlate::{SetUp, StepSource};
 use crate::judge::{Confidence, Fault, SavingKind, Severity};
 
+mod basis;
 mod build;
 mod charts;
 mod evidence;
+mod folded_work;
 mod github;
 mod html;
 mod job;
@@ -29,8 +31,9 @@ mod template;
 mod text;
 mod text_table;
 mod timeline;
+mod verdict;
 
-pub(crate) use build::{share, steps_in_window, total_saving};
+pub(crate) use build::{share, share_of_busy, steps_in_window, total_saving};
 pub use github::github;
 pub use html::html;
 pub(crate) use html::page;
@@ -47,11 +50,15 @@ pub use suppressed::{
 pub(crate) use template::BuiltIn;
 pub use template::{TemplateError, render_template};
 pub use text::text;
-pub use timeline::{DeviceRow, GapRow, IdleCause, StepRow, TimePart, TimelineReport};
+pub use timeline::{DeviceRow, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport};
 
-/// The sentences of the verdict, for a report that was merged from others.
-pub(crate) fn verdict(report: &Report) -> Vec<String> {
-    narrative::verdict(report)
+impl Report {
+    /// Writes the sentences that sum up the report, from everything else in it.
+    pub(crate) fn sum_up(&mut self) {
+        self.verdict = verdict::verdict(self);
+        self.figures = verdict::figures(self);
+        self.hidden_notes = verdict::hidden_notes(self);
+    }
 }
 
 /// Version of the fields of [`Report`]. New fields do not change it; removed, renamed and changed
@@ -91,8 +98,14 @@ pub struct Report {
     pub title: String,
     /// Path of the profile, with the home folder cut: `~/net.sqlite`.
     pub file: String,
-    /// The result in a few plain sentences, the most important first.
+    /// What to do first, what then, and what changes that: at most 60 words in plain sentences.
     pub verdict: Vec<String>,
+    /// GPU, steps or window, busy share and slowdown in a few words each.
+    #[serde(default)]
+    pub figures: Vec<String>,
+    /// What became of findings that a baseline or a suppression hides, in plain sentences.
+    #[serde(default)]
+    pub hidden_notes: Vec<String>,
     /// What to know before relying on the report or sharing it, in plain sentences.
     pub cautions: Vec<String>,
     /// The main figures.
@@ -389,6 +402,31 @@ pub struct Evidence {
     pub kernels: Vec<KernelUse>,
     /// Distinct source lines, longest time first: `net.py:42`.
     pub source_lines: Vec<String>,
+    /// Code around the first of them, from the folder of `--source`.
+    #[serde(default)]
+    pub quotes: Vec<Quote>,
+}
+
+/// A line of source code with its neighbours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Quote {
+    /// The file, relative to the folder of `--source`: `net/model.py`.
+    pub file: String,
+    /// The line of the finding, counted from 1.
+    pub line: u64,
+    /// At most five lines around it.
+    pub lines: Vec<QuotedLine>,
+}
+
+/// A line of a [`Quote`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QuotedLine {
+    /// Counted from 1.
+    pub number: u64,
+    /// The line without control characters and secrets.
+    pub text: String,
 }
 
 /// One fact of a rule's condition.
@@ -447,7 +485,7 @@ pub struct LayerRow {
     pub calls: u64,
     /// GPU time.
     pub time_ns: i64,
-    /// `time_ns` as a share of all kernel time in the window.
+    /// `time_ns` as a share of GPU busy time, at most 1.
     pub share: f64,
     /// Part of `time_ns` in the forward pass.
     pub fprop_ns: i64,
@@ -493,7 +531,7 @@ pub struct AlreadyFast {
     pub calls: u64,
     /// GPU time.
     pub time_ns: i64,
-    /// `time_ns` as a share of all kernel time in the window.
+    /// `time_ns` as a share of GPU busy time, at most 1.
     pub share: f64,
     /// Time that well-tuned kernels reach on this GPU.
     pub reachable_ns: f64,
@@ -513,6 +551,9 @@ pub struct SkippedRules {
     pub rules: Vec<String>,
     /// GPU time of the work that lacks the fact that is missing most.
     pub time_ns: f64,
+    /// Whether a new capture can record it.
+    #[serde(default)]
+    pub recordable: bool,
 }
 
 /// Kernels without an operator, for one reason.

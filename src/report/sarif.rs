@@ -7,6 +7,7 @@
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
+use super::basis::Basis;
 use super::source_lines::{self, SourceLine};
 use super::template::is_web;
 use super::{
@@ -60,7 +61,7 @@ pub fn sarif(report: &Report) -> String {
             "originalUriBaseIds": { ROOT: { "description": { "text": "The root of the repository." } } },
             "artifacts": [{
                 "location": profile(report),
-                "description": { "text": "The profile that was judged." },
+                "description": { "text": "The profile that was analysed." },
                 "roles": ["analysisTarget"],
             }],
             "invocations": [{
@@ -117,7 +118,7 @@ fn rule(f: &FindingReport) -> Value {
     } else {
         (
             format!("{why}\n\n{}", markdown_text::plain(&f.fix)),
-            format!("{}\n\n**Do this:**\n\n{}\n{references}", f.why, f.fix),
+            format!("{}\n\n**Fix:**\n\n{}\n{references}", f.why, f.fix),
         )
     };
     let mut rule = json!({
@@ -155,7 +156,7 @@ fn name(id: &str) -> String {
 }
 
 fn result(report: &Report, f: &FindingReport, rule_index: usize, fingerprint: String) -> Value {
-    let saving = narrative::saving(f);
+    let saving = narrative::saving(f, &Basis::of(&report.summary));
     let message = format!(
         "{}. {}: {}",
         f.title,

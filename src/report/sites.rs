@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Omitted;
-use super::build::{SEARCH, kernel_count, label, share, sum};
+use super::build::{SEARCH, kernel_count, label, share_of_busy, sum};
 use super::evidence::{arguments, kernel_name};
 use super::narrative;
 use crate::correlate::Site;
@@ -36,7 +36,7 @@ pub struct SiteRow {
     pub time_ns: i64,
     /// The part of `time_ns` during which nothing else ran on the device.
     pub exposed_ns: i64,
-    /// `time_ns` as a share of all kernel time in the window.
+    /// `time_ns` as a share of GPU busy time, at most 1.
     pub share: f64,
     /// Kind of operator: `gemm`, `conv`, `pointwise`.
     pub family: String,
@@ -78,10 +78,9 @@ pub(super) fn rows(
     costed: &Costed,
     mut numbers: Vec<Vec<u64>>,
     max: usize,
+    busy_ns: i64,
 ) -> (Vec<SiteRow>, Omitted) {
     let sites = &costed.run.sites;
-    let graphs = costed.run.timeline.devices.iter().map(|d| d.graph_ns);
-    let total = sum(sites.iter().map(|s| s.time_ns).chain(graphs));
     let mut order: Vec<usize> = (0..sites.len()).collect();
     // Stable, so that equals stay in the order of their first kernels.
     order.sort_by_key(|&i| std::cmp::Reverse(sites.get(i).map_or(0, |s| s.time_ns)));
@@ -90,7 +89,7 @@ pub(super) fn rows(
         .into_iter()
         .filter_map(|i| {
             let findings = numbers.get_mut(i).map(std::mem::take).unwrap_or_default();
-            row(costed, i, total, findings)
+            row(costed, i, busy_ns, findings)
         })
         .collect();
     let omitted = Omitted {
@@ -100,7 +99,7 @@ pub(super) fn rows(
     (rows, omitted)
 }
 
-fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Option<SiteRow> {
+fn row(costed: &Costed, index: usize, busy_ns: i64, mut findings: Vec<u64>) -> Option<SiteRow> {
     let run = &costed.run;
     let (site, cost) = (run.sites.get(index)?, costed.sites.get(index)?);
     let layer = site.layer.and_then(|id| run.layers.get(id.idx()));
@@ -122,7 +121,7 @@ fn row(costed: &Costed, index: usize, total: i64, mut findings: Vec<u64>) -> Opt
         calls: u64::from(site.calls),
         time_ns: site.time_ns,
         exposed_ns: site.exposed_ns,
-        share: share(site.time_ns as f64, total as f64),
+        share: share_of_busy(site.time_ns, busy_ns),
         family: cost.family.name().to_owned(),
         flops,
         bytes,

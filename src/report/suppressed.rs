@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::build::total_saving;
-use super::{FindingReport, Report, narrative};
+use super::{FindingReport, Report};
 
 /// [`FindingReport::since_baseline`] of findings that the baseline does not have.
 pub const NEW: &str = "new";
@@ -95,6 +95,9 @@ pub struct SuppressionReport {
     pub state: SuppressionState,
     /// Number of findings that it hides, or would hide if it had not expired.
     pub findings: u64,
+    /// Why it does not hide a finding that it matches in some places only.
+    #[serde(default)]
+    pub near_miss: Option<String>,
 }
 
 /// The effect of a suppression.
@@ -184,7 +187,7 @@ impl Report {
     /// Updates the total saving and the verdict after `findings` changed.
     pub(crate) fn retell(&mut self) {
         self.total_saving = total_saving(&self.findings);
-        self.verdict = narrative::verdict(self);
+        self.sum_up();
     }
 
     /// All findings, whether shown or hidden.

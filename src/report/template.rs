@@ -116,11 +116,15 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("rate", units::rate);
     env.add_filter("flop_rate", units::flop_rate);
     env.add_filter("percent", units::percent);
+    env.add_filter("percent_to", units::percent_range);
     env.add_filter("times", units::times);
     env.add_filter("count", units::count);
     env.add_filter("average", units::average);
     env.add_filter("change", units::change);
     env.add_filter("signed_ns", units::signed_ns);
+    env.add_filter("place_name", |s: String| narrative::place_name(&s).to_owned());
+    env.add_filter("per_step_count", units::per_step_count);
+    env.add_filter("plural", |noun: String| units::plural(&noun));
     env.add_filter("counted", |n: u64, noun: String| units::counted(n, &noun));
     // Turn ids of ours into words.
     env.add_filter("part_of_time", |word: String| {

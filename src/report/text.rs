@@ -7,9 +7,10 @@ use anstyle::{AnsiColor, Style};
 
 use super::markdown_text::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
-use super::{FindingReport, LayerRow, NEW, Report, narrative};
-use crate::base::text::{clip, plain};
-use crate::base::units::{count, counted, ns, ns_range, percent, times};
+use super::basis::Basis;
+use super::{FindingReport, LayerRow, NEW, Quote, Report, narrative};
+use crate::base::text::{clip, listing, plain};
+use crate::base::units::{count, counted, ns, percent, times};
 use crate::judge::Severity;
 
 /// Widths that the report is laid out for, in columns.
@@ -19,14 +20,13 @@ const EXPLAINED: usize = 3;
 /// Most rows of the table of layers.
 const LAYERS: usize = 10;
 /// Most entries of the list of work that is already fast.
-const LEAVE_ALONE: usize = 5;
-/// Most entries of the list of skipped rules.
-const NOT_JUDGED: usize = 3;
+const ALREADY_FAST: usize = 5;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const CODE: Style = color(AnsiColor::Cyan);
 const CAUTION: Style = color(AnsiColor::Yellow);
+const SAVING: Style = color(AnsiColor::Green);
 
 const fn color(color: AnsiColor) -> Style {
     Style::new().fg_color(Some(anstyle::Color::Ansi(color)))
@@ -65,9 +65,11 @@ impl Page {
         self.words(&title, BOLD, 0);
         self.blank();
         self.words(&report.verdict.join(" "), Style::new(), 0);
-        for caution in &report.cautions {
+        self.blank();
+        self.words(&format!("{}.", report.figures.join(" · ")), DIM, 0);
+        for note in &report.hidden_notes {
             self.blank();
-            self.words(&format!("Note: {caution}"), CAUTION, 0);
+            self.words(note, CAUTION, 0);
         }
     }
 
@@ -77,14 +79,13 @@ impl Page {
             return;
         };
         self.heading("What to change");
-        let elsewhere = match report.hidden.is_empty() {
-            true => "see above",
-            false => "see others",
-        };
-        self.finding_table(top, elsewhere);
+        let basis = Basis::of(&report.summary);
+        for finding in top {
+            self.listed(finding, &basis);
+        }
         let more = report.findings.len() - shown;
-        let small = report.minor.len();
-        for (n, noun) in [(more, "more finding"), (small, "small finding")] {
+        let minor = report.minor.len();
+        for (n, noun) in [(more, "more finding"), (minor, "minor finding")] {
             if n > 0 {
                 let line = format!("and {}", counted(n as u64, noun));
                 self.words(&line, DIM, 0);
@@ -95,73 +96,71 @@ impl Page {
         }
     }
 
-    fn finding_table(&mut self, findings: &[FindingReport], elsewhere: &str) {
-        let columns = vec![
-            Column::new("#", Align::Right, 3),
-            Column::new("Gives back", Align::Right, 10),
-            Column::new("Sure", Align::Left, 6),
-            Column::new("Finding", Align::Left, 18).flexible(),
-        ];
-        let rows = findings.iter().map(|f| {
-            let saving = match &f.saving {
-                None => "not estimated".to_owned(),
-                Some(s) if s.counted_high_ns <= 0.0 => elsewhere.to_owned(),
-                Some(s) => format!(
-                    "{} ({})",
-                    ns_range(s.counted_low_ns, s.counted_high_ns),
-                    percent(s.counted_share)
-                ),
-            };
-            let cells = vec![
-                f.number.to_string(),
-                saving,
-                f.confidence.word().to_owned(),
-                plain(&f.title),
-            ];
-            Row {
-                style: severity_style(f.severity),
-                cells,
-                below: plain(&f.place),
-            }
-        });
-        self.table(columns, rows.collect());
+    /// A finding in the list: title, saving, rule and place, each on a line of its own.
+    fn listed(&mut self, f: &FindingReport, basis: &Basis) {
+        let number = format!("{:>2}. ", f.number);
+        let title = Run {
+            text: plain(&f.title),
+            code: false,
+        };
+        self.wrapped(&[title], severity_style(f.severity), 0, &number);
+        let saving = match narrative::saving(f, basis) {
+            none if none.is_empty() => "Saving not estimated.".to_owned(),
+            saving => saving,
+        };
+        let saving = format!("{saving} Confidence: {}.", f.confidence.word());
+        self.words(&saving, SAVING, number.len());
+        let place = format!("{}: {}", plain(&f.rule), plain(&f.place));
+        self.words(&place, DIM, number.len());
     }
 
     fn explain(&mut self, f: &FindingReport) {
         self.blank();
         let title = format!("{}. {}", f.number, plain(&f.title));
         self.words(&title, severity_style(f.severity), 0);
-        let mut place = plain(&f.place);
         for line in f.evidence.source_lines.iter().take(1) {
-            place.push_str(&format!(", {}", plain(line)));
+            self.words(&plain(line), DIM, 2);
         }
-        self.words(&place, DIM, 2);
         if let Some(since) = f.since_baseline.as_deref().filter(|s| *s != NEW) {
             self.words(&format!("Since the baseline: {}", plain(since)), CAUTION, 2);
         }
         self.prose(&f.message, 2);
-        let saving = narrative::saving(f);
-        if !saving.is_empty() {
-            self.words(&saving, Style::new(), 2);
+        for quote in f.evidence.quotes.iter().take(1) {
+            self.quote(quote);
         }
         self.prose(&f.fix, 2);
+    }
+
+    /// Lines of source code, the one of the finding marked.
+    fn quote(&mut self, quote: &Quote) {
+        let digits = quote.lines.last().map_or(1, |l| l.number.to_string().len());
+        for line in &quote.lines {
+            let (mark, style) = match line.number == quote.line {
+                true => ('>', BOLD),
+                false => (' ', DIM),
+            };
+            let text = format!("{mark} {:>digits$} | {}", line.number, listing(&line.text));
+            self.out.push_str(&format!("    {style}{text}{style:#}\n"));
+        }
     }
 
     fn layers(&mut self, report: &Report) {
         if report.layers.is_empty() {
             return;
         }
-        self.heading("Per layer");
+        self.heading("Layers");
+        let basis = Basis::of(&report.summary);
         let columns = vec![
             Column::new("Layer", Align::Left, 12).flexible(),
             Column::new("Time", Align::Right, 8),
             Column::new("Share", Align::Right, 6),
-            Column::new("Headroom", Align::Right, 5),
+            Column::new("Slowdown", Align::Right, 5),
             Column::new("Bound by", Align::Left, 5),
             Column::new("Findings", Align::Left, 6),
         ];
-        let rows = report.layers.iter().take(LAYERS).map(layer);
+        let rows = report.layers.iter().take(LAYERS).map(|l| layer(l, &basis));
         self.table(columns, rows.collect());
+        self.words(&basis.sentence, DIM, 0);
         let left = report.layers.len().saturating_sub(LAYERS) as u64;
         let left = left.saturating_add(report.layers_omitted.count);
         if left > 0 {
@@ -170,45 +169,42 @@ impl Page {
     }
 
     fn rest(&mut self, report: &Report) {
+        let basis = Basis::of(&report.summary);
         let alone: Vec<String> = report
             .already_fast
             .iter()
-            .take(LEAVE_ALONE)
+            .take(ALREADY_FAST)
             .map(|l| {
                 let name = [l.place.as_str(), l.operator.as_str()];
                 let name: Vec<&str> = name.into_iter().filter(|n| !n.is_empty()).collect();
                 let name = plain(&name.join(" · "));
-                format!("{name} ({}, {})", l.direction, ns(l.time_ns as f64))
+                format!("{name} ({}, {})", l.direction, ns(l.time_ns as f64 / basis.divisor))
             })
             .collect();
         if !alone.is_empty() {
-            self.heading("Leave alone");
-            self.words(
-                &format!("As fast as it gets: {}.", alone.join(", ")),
-                Style::new(),
-                0,
-            );
+            self.heading("Already fast");
+            self.words(&format!("{}.", alone.join(", ")), Style::new(), 0);
         }
-        if !report.skipped.is_empty() {
-            self.heading("What could not be judged");
-            for row in report.skipped.iter().take(NOT_JUDGED) {
-                let needs = markdown_text::plain(&row.needs);
-                let held = counted(row.rules.len() as u64, "rule");
-                self.words(&format!("{held}, for want of {needs}"), Style::new(), 0);
+        if !report.capture.is_empty() || !report.cautions.is_empty() {
+            self.heading("About this capture");
+            for f in &report.capture {
+                let message = markdown_text::plain(&f.message);
+                self.words(&format!("{} ({})", message, plain(&f.rule)), Style::new(), 0);
             }
-            let left = report.skipped.len().saturating_sub(NOT_JUDGED);
-            if left > 0 {
-                self.words(&format!("and {left} more"), DIM, 0);
+            for caution in &report.cautions {
+                self.words(&format!("Note: {caution}"), CAUTION, 0);
             }
+        }
+        if let Some(again) = narrative::capture_again(report) {
+            self.blank();
+            self.words(&markdown_text::plain(&again), Style::new(), 0);
         }
         self.blank();
         let method = &report.method;
-        let gpu = method.gpu.as_ref().map_or("unknown GPU", |g| &g.name);
-        let priced = method.cost_known_share.map_or(String::new(), |share| {
-            format!(", {} of kernel time priced", percent(share))
-        });
+        let gpu = method.gpu.as_ref().map_or("no known GPU", |g| &g.name);
         let made = format!(
-            "{}, {}, {} kernels, measured against {}{priced}. `--format html` or `-o report.md` has the whole report.",
+            "{}, {}, {} kernels, compared with {}. `-o report.html` or `-o report.md` writes the whole report; \
+             `--why RULE` prints every fact behind a finding.",
             method.program,
             method.format,
             count(report.summary.kernels),
@@ -299,7 +295,7 @@ impl Page {
     }
 }
 
-fn layer(l: &LayerRow) -> Row {
+fn layer(l: &LayerRow, basis: &Basis) -> Row {
     let mut name = plain(&l.name);
     if l.layers > 1 {
         name.push_str(&format!(" ({})", counted(l.layers, "layer")));
@@ -316,12 +312,11 @@ fn layer(l: &LayerRow) -> Row {
         style: Style::new(),
         cells: vec![
             name,
-            ns(l.time_ns as f64),
+            ns(l.time_ns as f64 / basis.divisor),
             percent(l.share),
             l.slowdown.map_or("-".to_owned(), times),
             or_dash(l.bound.clone().unwrap_or_default()),
             or_dash(findings.join(", ")),
         ],
-        below: String::new(),
     }
 }

@@ -46,8 +46,6 @@ pub(super) struct Row {
     /// Of the first cell.
     pub style: Style,
     pub cells: Vec<String>,
-    /// A line of its own below the last cell; empty for none.
-    pub below: String,
 }
 
 /// A table.
@@ -67,17 +65,10 @@ impl Table {
         let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
         let dim = Style::new().dimmed();
         let mut out = self.row(&titles, &widths, |_| dim);
-        let last = widths.split_last().map_or(0, |(_, before)| {
-            before.iter().sum::<usize>() + GAP * before.len()
-        });
         for row in &self.rows {
             out.push_str(&self.row(&row.cells, &widths, |i| {
                 if i == 0 { row.style } else { Style::new() }
             }));
-            if !row.below.is_empty() {
-                let below = fit(&row.below, width.saturating_sub(last).max(10));
-                out.push_str(&format!("{:last$}{dim}{below}{dim:#}\n", ""));
-            }
         }
         out
     }
@@ -169,7 +160,6 @@ mod tests {
             Row {
                 style: Style::new(),
                 cells,
-                below: String::new(),
             }
         };
         Table::new(

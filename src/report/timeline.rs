@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use indexmap::IndexMap;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::build::{label, share, sum};
 use super::{Omitted, Summary};
-use crate::correlate::{DeviceTimeline, Gap, GapCause, Run, Step};
-use crate::profile::Span;
+use crate::correlate::{DeviceTimeline, Gap, GapCause, PatternId, Run, SiteId, Step};
+use crate::profile::{DeviceId, Span};
 
 /// Number of equal parts of a device's window, for drawing.
 const BUCKETS: usize = 600;
@@ -17,6 +18,12 @@ const BUCKETS: usize = 600;
 const MAX_GAPS: usize = 200;
 /// Most steps listed; the first are.
 const MAX_STEPS: usize = 1_000;
+/// Number of equal parts of the window in a lane.
+const LANE_PARTS: usize = 1_000;
+/// Most streams with a lane; those with the longest time.
+const MAX_STREAMS: usize = 8;
+/// Most layers with a lane; those with the longest time.
+const MAX_LANE_LAYERS: usize = 10;
 /// Most devices listed; the first are.
 const MAX_DEVICES: usize = 64;
 
@@ -35,10 +42,27 @@ pub struct TimelineReport {
     pub devices: Vec<DeviceRow>,
     /// Number of devices that are not listed.
     pub devices_omitted: u64,
+    /// The streams and the layers with the longest kernel time; empty for several profiles.
+    #[serde(default)]
+    pub lanes: Vec<LaneRow>,
     /// Numbered steps in time order, one row per process that marks them.
     pub steps: Vec<StepRow>,
     /// Number of steps that are not listed.
     pub steps_omitted: u64,
+}
+
+/// Activity of one stream, or of one layer, over the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LaneRow {
+    /// `stream` or `layer`.
+    pub kind: String,
+    /// `stream 7`, `GPU 0, stream 7` where there are several GPUs, or the layer pattern.
+    pub name: String,
+    /// Kernel time.
+    pub time_ns: i64,
+    /// Kernel time in equal parts of the window, in percent of each part, in time order.
+    pub busy: Vec<u8>,
 }
 
 /// Time of the devices with one kind of activity.
@@ -129,9 +153,14 @@ pub(super) fn of(run: &Run, summary: &Summary) -> TimelineReport {
     let devices = &run.timeline.devices;
     let origin = run.window.span.map_or(0, |w| w.start);
     let shown = devices.par_iter().take(MAX_DEVICES);
-    let (shown, idle) = rayon::join(
-        || shown.map(|d| device(run, d, origin)).collect(),
-        || idle(devices),
+    let ((shown, idle), lanes) = rayon::join(
+        || {
+            rayon::join(
+                || shown.map(|d| device(run, d, origin)).collect(),
+                || idle(devices),
+            )
+        },
+        || lanes(run),
     );
     TimelineReport {
         ns: summary.window_ns,
@@ -139,6 +168,7 @@ pub(super) fn of(run: &Run, summary: &Summary) -> TimelineReport {
         idle,
         devices: shown,
         devices_omitted: devices.len().saturating_sub(MAX_DEVICES) as u64,
+        lanes,
         steps: steps(run, origin),
         steps_omitted: run.steps.len().saturating_sub(MAX_STEPS) as u64,
     }
@@ -187,6 +217,100 @@ fn idle(devices: &[DeviceTimeline]) -> Vec<IdleCause> {
         ns,
     };
     causes.into_iter().map(row).collect()
+}
+
+/// The lanes of streams and of layers.
+fn lanes(run: &Run) -> Vec<LaneRow> {
+    let Some(window) = run.window.span.filter(|w| w.ns() > 0) else {
+        return Vec::new();
+    };
+    let pattern = |site: SiteId| {
+        let layer = run.sites.get(site.idx())?.layer?;
+        Some(run.layers.get(layer.idx())?.pattern)
+    };
+    let mut streams: IndexMap<(DeviceId, u32, u32), Lane> = IndexMap::new();
+    let mut layers: IndexMap<PatternId, Lane> = IndexMap::new();
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        let Some(site) = link.site else { continue };
+        let stream = (kernel.device, kernel.context, kernel.stream);
+        let stream = streams.entry(stream).or_default();
+        stream.add(kernel.span, window);
+        if let Some(pattern) = pattern(site) {
+            layers.entry(pattern).or_default().add(kernel.span, window);
+        }
+    }
+    let gpu = |device: DeviceId| {
+        let known = run.profile.devices.get(device.idx());
+        known.map_or(u64::from(device.row()), |d| u64::from(d.ordinal))
+    };
+    let several = run.timeline.devices.len() > 1;
+    let streams = longest(streams, MAX_STREAMS).into_iter();
+    let streams = streams.map(|((device, _, stream), lane)| {
+        let name = match several {
+            true => format!("GPU {}, stream {stream}", gpu(device)),
+            false => format!("stream {stream}"),
+        };
+        lane.row("stream", name, window)
+    });
+    let layers = longest(layers, MAX_LANE_LAYERS).into_iter();
+    let layers = layers.filter_map(|(pattern, lane)| {
+        let name = &run.patterns.get(pattern.idx())?.name;
+        Some(lane.row("layer", label(name), window))
+    });
+    streams.chain(layers).collect()
+}
+
+/// Kernel time in each part of the window, in ns.
+#[derive(Debug, Default)]
+struct Lane {
+    time_ns: i64,
+    parts: Vec<f64>,
+}
+
+impl Lane {
+    /// Adds a kernel; linear in the parts that it covers.
+    fn add(&mut self, span: Span, window: Span) {
+        self.time_ns = self.time_ns.saturating_add(span.ns());
+        if self.parts.is_empty() {
+            self.parts = vec![0.0; LANE_PARTS];
+        }
+        let width = window.ns() as f64 / LANE_PARTS as f64;
+        let inside = span.clip(window);
+        let from = inside.start.saturating_sub(window.start) as f64;
+        let to = inside.end.saturating_sub(window.start) as f64;
+        let first = (from / width) as usize;
+        for (i, part) in self.parts.iter_mut().enumerate().skip(first) {
+            let (left, right) = (i as f64 * width, (i + 1) as f64 * width);
+            if left >= to {
+                break;
+            }
+            *part += (to.min(right) - from.max(left)).max(0.0);
+        }
+    }
+
+    fn row(self, kind: &str, name: String, window: Span) -> LaneRow {
+        let width = window.ns() as f64 / LANE_PARTS as f64;
+        // Any kernel at all is visible.
+        let percent = |ns: &f64| match ns / width * 100.0 {
+            none if none <= 0.0 => 0,
+            share => share.clamp(1.0, 100.0) as u8,
+        };
+        LaneRow {
+            kind: kind.to_owned(),
+            name,
+            time_ns: self.time_ns,
+            busy: self.parts.iter().map(percent).collect(),
+        }
+    }
+}
+
+/// The lanes with the longest time, longest first.
+fn longest<K>(lanes: IndexMap<K, Lane>, most: usize) -> Vec<(K, Lane)> {
+    let mut lanes: Vec<(K, Lane)> = lanes.into_iter().collect();
+    // The sort is stable: equal lanes keep the order of their first kernels.
+    lanes.sort_by_key(|(_, lane)| Reverse(lane.time_ns));
+    lanes.truncate(most);
+    lanes
 }
 
 fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
@@ -365,7 +489,7 @@ impl Gaps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::DeviceId;
+    
 
     fn device(span: (i64, i64), gaps: &[(i64, i64)]) -> DeviceTimeline {
         let span_of = |(start, end)| Span { start, end };
@@ -410,6 +534,22 @@ mod tests {
         assert_eq!(strip[400], 0.0);
         assert_eq!(strip[599], 1.0);
         assert_eq!(strip[0], 0.75);
+    }
+
+    #[test]
+    fn lanes_hold_kernel_time_where_it_ran() {
+        let span = |start, end| Span { start, end };
+        let window = span(-500_000, 500_000);
+        let mut lane = Lane::default();
+        lane.add(span(-500_000, -499_500), window);
+        lane.add(span(-499_900, -499_850), window);
+        lane.add(span(0, 2_000), window);
+        lane.add(span(499_995, 700_000), window);
+        let row = lane.row("stream", "GPU 0, stream 7".to_owned(), window);
+        assert_eq!(row.busy.len(), LANE_PARTS);
+        assert_eq!((row.busy[0], row.busy[1], row.busy[499]), (55, 0, 0));
+        assert_eq!((row.busy[500], row.busy[501], row.busy[502]), (100, 100, 0));
+        assert_eq!(row.busy[999], 1, "a short kernel is visible");
     }
 
     #[test]

@@ -14,8 +14,10 @@ mod credentials;
 mod database;
 mod redactor;
 mod rescan;
+mod source;
 mod trace;
 
+pub use source::SourceCleaner;
 pub use redactor::RedactionKind;
 pub use rescan::Rescan;
 

@@ -64,10 +64,20 @@ fn version_matches_the_package() {
 }
 
 #[test]
-fn no_arguments_print_help_and_exit_with_2() {
+fn no_arguments_teach_the_first_steps_and_exit_with_2() {
     let said = Sandbox::new().run("");
     assert_eq!((said.code, said.out.as_str()), (2, ""));
-    has(&said.err, &["Usage:", "Examples:"]);
+    has(
+        &said.err,
+        &[
+            "pyprof-advise run -- python train.py",
+            "torch.profiler.profile(record_shapes=True)",
+            "pyprof-advise trace.json.gz -o report.html",
+            "pyprof-advise diff before.json.gz after.json.gz",
+            "pyprof-advise --help",
+        ],
+    );
+    assert!(said.err.lines().all(|line| line.chars().count() <= 80));
 }
 
 #[test]
@@ -108,9 +118,9 @@ fn reports_are_markdown_on_standard_output_without_messages() {
         &said.out,
         &[
             "## What to change",
-            "**Do this:**",
-            "## Per layer",
-            "## What could not be judged",
+            "**Fix:**",
+            "## Layers",
+            "## Skipped",
         ],
     );
     assert_eq!(
@@ -166,9 +176,9 @@ fn extension_of_the_output_file_selects_the_format() {
         sandbox.fine(&format!("net.sqlite {options} -o {file}"));
         sandbox.read(file)
     };
-    assert!(have("--format markdown", "a.html") == markdown);
+    assert!(have("--format markdown", "a.md") == markdown);
     assert!(have("", "a.report") == markdown);
-    assert!(have("--for-pr", "b.json").starts_with("# "));
+    assert!(have("--for-pr", "b.report").starts_with("# "));
 }
 
 #[test]
@@ -565,11 +575,11 @@ fn user_rules_can_be_configured_and_can_supersede_built_in_rules() {
     let select = "--select user,layers/double-log-softmax";
     has(
         &sandbox.fine(&format!("net.sqlite --rules ours.toml {select}")),
-        &["Rule: `user/ours` in `ours.toml`"],
+        &["`user/ours`", "Rule file: `ours.toml`"],
     );
     has(
         &sandbox.fine("net.sqlite --rules ours.toml --why user/ours"),
-        &["user/ours: ", "site.time_ns = ", "picked"],
+        &["user/ours: ", "site.time_ns = ", "matched"],
     );
 }
 

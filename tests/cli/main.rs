@@ -17,6 +17,7 @@ mod exit_gates;
 mod github_action;
 mod multi_rank;
 mod record;
+mod report_files;
 mod shell;
 #[cfg(unix)]
 mod signals;

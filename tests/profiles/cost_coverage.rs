@@ -356,7 +356,7 @@ mod command_line {
             .assert()
             .success()
             .stdout(contains(
-                "Priced by `own.toml` instead of the built-in table: `my_lib::fused_mlp` (6 calls",
+                "Cost from `own.toml` instead of the built-in model: `my_lib::fused_mlp` (6 calls",
             ))
             .stderr(contains("no operator of this profile").not());
     }

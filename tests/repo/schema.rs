@@ -100,7 +100,11 @@ fn blocks(document: &str) -> Vec<String> {
 #[test]
 fn examples_in_documents_are_valid() {
     let mut costs = 0;
-    for document in ["README.md", "docs/writing-rules.md"] {
+    for document in [
+        "README.md",
+        "docs/own-operators.md",
+        "docs/writing-rules.md",
+    ] {
         for text in blocks(document) {
             let kind = usize::from(text.contains("[[cost]]"));
             costs += kind;
@@ -118,7 +122,7 @@ fn examples_in_documents_are_valid() {
 #[test]
 fn misspelled_keys_are_errors() {
     let rule = judge::scaffold("fusion/x");
-    let cost = blocks("README.md")
+    let cost = blocks("docs/own-operators.md")
         .into_iter()
         .find(|t| t.contains("[[cost]]"))
         .unwrap();

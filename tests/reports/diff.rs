@@ -356,7 +356,7 @@ fn calls_are_compared_if_there_are_no_steps() {
         &[
             "**The calls that both profiles have take 4.5 % more time",
             "because the first profile marks no numbered steps",
-            "by how much runs differ by chance is not known",
+            "the run-to-run noise is unknown",
         ],
     );
     let said = sandbox.gate("3%");

@@ -43,9 +43,9 @@ pub(super) const KEYS: &[Key] = keys! {
     "gpu": TEXT,
     /// rule files or folders of them, besides the built-in ones
     "rules": TEXTS,
-    /// run only these rules: ids, categories or patterns such as `precision/*`
+    /// evaluate only these rules: ids, categories or patterns such as `precision/*`
     "select": TEXTS,
-    /// do not run these rules: ids, categories or patterns
+    /// do not evaluate these rules: ids, categories or patterns
     "ignore": TEXTS,
     /// TOML files with FLOPs and bytes of your own operators
     "costs": TEXTS,
@@ -56,26 +56,28 @@ pub(super) const KEYS: &[Key] = keys! {
     "format": Shape::Word(|| FORMATS.iter().map(|format| format.name).collect()),
     /// render the report with this minijinja template instead
     "template": TEXT,
+    /// quote the code around the source lines of findings, from `.py` files of this folder only
+    "source": TEXT,
     /// write the report to this file instead of standard output
     "output": TEXT,
-    /// Markdown of at most so many characters
+    /// Markdown of at most this many characters
     "max-chars": Shape::Whole(CHARS.0, CHARS.1),
     /// Markdown that fits a comment on GitHub
     "for-pr": Shape::Flag,
     /// exit with status 1 when the report has a finding of this severity or above (`note`,
-    /// `warning`, `error`), or gives back so much (`saving=5%`)
+    /// `warning`, `error`), or when the estimated saving reaches a threshold (`saving=5%`)
     "fail-on": Shape::List(&Shape::Own(fail_on_schema, fail_on), MAX_LIST),
-    /// show and count only what this report does not have: one written with `--format json`
+    /// show and count only findings that this report, written with `--format json`, does not have
     "baseline": TEXT,
     /// no progress and no warnings
     "quiet": Shape::Flag,
-    /// say more
+    /// print more messages
     "verbose": Shape::Flag,
     /// colours: `auto`, `always` or `never`
     "color": Shape::Word(|| COLORS.map(|(_, word)| word).into()),
     /// thresholds, a table per rule: `"precision/amp-off".min_share = 0.1`
     "set": Shape::Map(None, &Shape::Own(|| schema::of(&THRESHOLDS), thresholds), MAX_LIST),
-    /// findings you have looked at and decided to live with
+    /// findings to hide
     "suppress": Shape::Tables(SUPPRESS_KEYS, &[], 0, MAX_LIST),
 };
 
@@ -83,12 +85,12 @@ pub(super) const KEYS: &[Key] = keys! {
 pub(super) const SUPPRESS_KEYS: &[Key] = keys! {
     /// the rule: an id, a category or a pattern such as `precision/*`
     required "rule": TEXT,
-    /// where, as reports show it, or the layer alone; `*` stands for anything: `head.*`. A finding
-    /// in several places is suppressed when all of them match
+    /// the place as reports show it, or a layer; `*` matches anything: `head.*`. A layer or pattern
+    /// must match all places of a finding
     "place": TEXT,
     /// why; the report prints it
     required "reason": TEXT,
-    /// the last day it holds: `2026-12-31`
+    /// the last day on which it applies: `2026-12-31`
     "until": Shape::Own(day_schema, is_day),
 };
 

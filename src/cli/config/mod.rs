@@ -39,6 +39,7 @@ pub(super) struct Config {
     pub(super) top: Option<usize>,
     pub(super) format: Option<OutputFormat>,
     pub(super) template: Option<PathBuf>,
+    pub(super) source: Option<PathBuf>,
     pub(super) output: Option<PathBuf>,
     pub(super) max_chars: Option<u32>,
     pub(super) for_pr: bool,
@@ -120,6 +121,7 @@ pub(super) fn effective(args: &AdviseArgs, console: Console) -> Config {
         top: Some(args.report.top()),
         format: args.report.format,
         template: args.report.template.clone(),
+        source: args.report.source.clone(),
         output: args.report.output.clone(),
         max_chars: args.report.max_chars,
         for_pr: args.report.for_pr,
@@ -175,20 +177,24 @@ impl Config {
     /// others in the file are ignored.
     pub(super) fn fill_report(&self, args: &mut ReportArgs) {
         let limited = args.for_pr || args.max_chars.is_some();
-        let shaped = args.format.is_some() || args.template.is_some();
+        // The ending of a file names a format too.
+        let named = args.output.as_deref().and_then(OutputFormat::of_file).is_some();
+        let shaped = args.format.is_some() || args.template.is_some() || named;
         if !shaped && (!limited || self.format.is_some_and(|format| format.can_shorten)) {
             args.format = self.format;
         }
         if !shaped && !limited {
             args.template.clone_from(&self.template);
         }
-        let can_shorten = args.format.is_none_or(|format| format.can_shorten);
+        let of_file = args.output.as_deref().and_then(OutputFormat::of_file);
+        let can_shorten = args.format.or(of_file).is_none_or(|format| format.can_shorten);
         if !limited && can_shorten && args.template.is_none() {
             args.max_chars = self.max_chars;
             args.for_pr = self.for_pr;
         }
         args.output = args.output.take().or_else(|| self.output.clone());
         args.top = args.top.or(self.top);
+        args.source = args.source.take().or_else(|| self.source.clone());
     }
 
     pub(super) fn fill_gates(&self, args: &mut GateArgs) {

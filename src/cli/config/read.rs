@@ -10,6 +10,7 @@ use super::keys::{COLORS, KEYS, day};
 use super::{Config, RuleName};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
+use crate::base::text::unjoined;
 use crate::base::toml::{self, Table, Value};
 use crate::cli::FailOn;
 use crate::compare::Suppression;
@@ -45,6 +46,7 @@ impl<'a> Reader<'a> {
             top: self.root.get_whole("top"),
             format: (self.root.get_str("format")).and_then(|name| OutputFormat::named(name.value)),
             template: self.path("template"),
+            source: self.path("source"),
             output: self.path("output"),
             max_chars: self.root.get_whole("max-chars"),
             for_pr: self.root.get_flag("for-pr"),
@@ -200,7 +202,8 @@ fn suppression(table: &Table<'_>) -> Option<Suppression> {
             true => Glob::new(rule),
             false => Glob::new(&format!("{rule}/*")),
         },
-        place: table.get_str("place").map(|place| Glob::new(place.value)),
+        // Text copied from a rendered report may hold the invisible characters of its escapes.
+        place: table.get_str("place").map(|place| Glob::new(&unjoined(place.value))),
         reason: table.get_str("reason")?.value.trim().to_owned(),
         until: table.get("until").and_then(|value| day(&value)),
     })

@@ -114,12 +114,12 @@ fn chance(diff: &Diff, ratio: f64) -> String {
     let apart = (ratio - 1.0).abs();
     if is_beyond_noise(diff, ratio) {
         format!(
-            ", which is more than such steps differ by chance ({})",
+            ", beyond the run-to-run noise ({})",
             percent(noise.share)
         )
     } else if apart > SAME {
         format!(
-            ": the difference is within what such steps differ by chance ({})",
+            ": the difference is within the run-to-run noise ({})",
             percent(noise.share)
         )
     } else {
@@ -176,7 +176,7 @@ fn hardware(diff: &Diff) -> Option<String> {
         h.before
     );
     let (Some(expected), Some(measured)) = (h.expected_ratio, h.measured_ratio) else {
-        return Some(format!("{lead}; no work could be held against that."));
+        return Some(format!("{lead}; no work could be compared with that."));
     };
     let rest = measured / expected;
     let conclusion = if (rest - 1.0).abs() <= SAME {
@@ -280,8 +280,8 @@ fn findings(diff: &Diff) -> String {
         (&f.new, "is new", "are new"),
         (
             &f.unclear,
-            "could not be judged again",
-            "could not be judged again",
+            "could not be checked again",
+            "could not be checked again",
         ),
     ] {
         if !list.is_empty() {
@@ -332,7 +332,7 @@ fn how_sure(diff: &Diff) -> Option<String> {
     };
     let noise = match &diff.noise_unknown {
         Some(why) if !diff.no_change => {
-            format!("; by how much runs differ by chance is not known ({why})")
+            format!("; the run-to-run noise is unknown ({why})")
         }
         _ => String::new(),
     };
@@ -364,14 +364,12 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
     }
     if let Some(why) = diff.unit_reason.as_ref().filter(|_| diff.comparable) {
         cautions.push(format!(
-            "Times are those of single calls, not of steps, because {why}. They count as often as the first \
-             capture holds them; how often something is called is not compared."
+            "Times are compared per call, not per step, because {why}. Numbers of calls are not compared."
         ));
     }
     if diff.comparable && (diff.by_kernel_name || diff.without_arguments > MOST) {
         cautions.push(format!(
-            "{} shapes, so that nothing says whether what has the same name did the same work: compare only runs \
-             of the same sizes.",
+            "{} shapes, so work of the same name may differ in size: compare only runs of the same sizes.",
             match diff.by_kernel_name {
                 true => "Most kernels have no known operator and no",
                 false => "Most calls have no recorded",
@@ -380,7 +378,7 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
     }
     let both_mark_steps = diff.before.steps > 0 && diff.after.steps > 0;
     if let Some(why) = diff.step_not_compared.as_ref().filter(|_| both_mark_steps) {
-        cautions.push(format!("Lengths of steps are not compared: {why}."));
+        cautions.push(format!("Step lengths are not compared: {why}."));
     }
     if diff.before.devices != diff.after.devices {
         let per_gpu = match diff.unit {
@@ -395,20 +393,20 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
     }
     let (a, b) = (&before.method, &after.method);
     let unknown = match (diff.before.gpu.is_none(), diff.after.gpu.is_none()) {
-        (true, true) => Some("the GPUs are not known"),
-        (true, false) => Some("the GPU of the first profile is not known"),
-        (false, true) => Some("the GPU of the second profile is not known"),
+        (true, true) => Some("the GPUs are unknown"),
+        (true, false) => Some("the GPU of the first profile is unknown"),
+        (false, true) => Some("the GPU of the second profile is unknown"),
         (false, false) => None,
     };
     if let Some(unknown) = unknown {
         cautions.push(format!(
-            "Whether the hardware is the same cannot be told: {unknown}."
+            "The GPUs may differ: {unknown}."
         ));
     }
     for (name, method) in [("first", a), ("second", b)] {
         if method.gpu.as_ref().is_some_and(|gpu| gpu.what_if) {
             cautions.push(format!(
-                "The {name} profile was judged as if on another GPU: its times are those of the GPU it ran on."
+                "The {name} profile was analysed as if on another GPU; its times are those of the GPU it ran on."
             ));
         }
     }
@@ -421,8 +419,7 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
     }
     if a.program != b.program || a.rules_run != b.rules_run {
         cautions.push(
-            "The reports were made with different versions or rules of pyprof-advise: findings may differ for \
-             that reason."
+            "The reports come from different versions or rules of pyprof-advise, so findings may differ."
                 .to_owned(),
         );
     }

@@ -10,8 +10,10 @@ use minijinja::{Value, context};
 use serde::Serialize;
 
 use super::template::{BuiltIn, TemplateError};
-use super::{DeviceRow, Report, SiteRow, StepRow, narrative};
+use super::basis::{Basis, Whole};
+use super::{DeviceRow, LaneRow, Report, SiteRow, StepRow, narrative, verdict};
 use crate::base::text;
+use crate::base::units::ns_range;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -31,7 +33,7 @@ const COLUMNS: &[(&str, bool)] = &[
     ("Calls", true),
     ("Time", true),
     ("Share", true),
-    ("Headroom", true),
+    ("Slowdown", true),
     ("Bound by", false),
     ("Type", false),
     ("Tensor Core", false),
@@ -56,8 +58,49 @@ pub fn html(report: &Report) -> Result<String, TemplateError> {
         sites: report.sites.iter().take(PLAIN_SITES).cloned().collect(),
         ..report.clone()
     };
-    let values = context! { page, ..Value::from(Serde(few)) };
+    let basis = Basis::of(&report.summary);
+    let values = context! {
+        page,
+        one_saving => basis.one_saving(report),
+        capture_again => narrative::capture_again(report),
+        potential => Value::from(Serde(Potential::of(report, &basis))),
+        basis => Value::from(Serde(basis)),
+        ..Value::from(Serde(few))
+    };
     BuiltIn::new("page.html", PAGE)?.render(values)
+}
+
+/// What all findings together save, for a tile.
+#[derive(Debug, Serialize)]
+struct Potential {
+    amount: String,
+    what: &'static str,
+}
+
+impl Potential {
+    fn of(report: &Report, basis: &Basis) -> Potential {
+        let all = verdict::together(&report.findings, basis);
+        let Some(all) = all else {
+            let what = match report.findings.len() {
+                0 => "no findings",
+                _ => "see the findings",
+            };
+            return Potential {
+                amount: "-".to_owned(),
+                what,
+            };
+        };
+        let what = match (all.whole, basis.per) {
+            (Whole::Wall, "") => "of the window",
+            (Whole::Wall, _) => "of each step",
+            (Whole::Busy, "") => "of GPU time",
+            (Whole::Busy, _) => "of GPU time per step",
+        };
+        Potential {
+            amount: ns_range(all.low_ns, all.high_ns),
+            what,
+        }
+    }
 }
 
 /// A page of Markdown without charts and scripts.
@@ -96,6 +139,8 @@ struct Data {
     ceilings: Vec<Line>,
     /// Bytes per second; 0 when no GPU is known.
     bandwidth: f64,
+    /// Number that totals are divided by for display.
+    divisor: f64,
     timeline: Times,
 }
 
@@ -114,7 +159,7 @@ struct Sites {
     calls: Vec<u64>,
     time: Vec<i64>,
     share: Vec<f64>,
-    headroom: Vec<Option<f64>>,
+    slowdown: Vec<Option<f64>>,
     intensity: Vec<Option<f64>>,
     flops: Vec<Option<f64>>,
     bytes: Vec<Option<f64>>,
@@ -135,6 +180,7 @@ struct Times {
     /// Whether idle time is unreliable in this capture.
     doubted: bool,
     devices: Vec<DeviceRow>,
+    lanes: Vec<LaneRow>,
     steps: Vec<StepRow>,
 }
 
@@ -155,8 +201,10 @@ impl Data {
                 .gpu
                 .as_ref()
                 .map_or(0.0, |g| g.bandwidth_bytes_per_s),
+            divisor: Basis::of(&report.summary).divisor,
             timeline: Times {
                 ns: timeline.ns,
+                lanes: timeline.lanes.iter().map(lane).collect(),
                 doubted: report.summary.idle_unreliable.is_some(),
                 devices: timeline.devices.iter().map(device).collect(),
                 steps: timeline.steps.clone(),
@@ -179,7 +227,7 @@ impl Sites {
         self.calls.push(s.calls);
         self.time.push(s.time_ns);
         self.share.push(rounded(s.share));
-        self.headroom.push(s.slowdown.map(rounded));
+        self.slowdown.push(s.slowdown.map(rounded));
         self.intensity.push(s.intensity.map(rounded));
         self.flops.push(s.flops);
         self.bytes.push(s.bytes);
@@ -204,6 +252,13 @@ impl Strings {
         };
         let (id, _) = self.0.insert_full(text::plain(text));
         i64::try_from(id).unwrap_or(-1)
+    }
+}
+
+fn lane(lane: &LaneRow) -> LaneRow {
+    LaneRow {
+        name: text::plain(&lane.name),
+        ..lane.clone()
     }
 }
 

@@ -34,6 +34,12 @@
     const p = s * 100;
     return p === 0 ? "0 %" : p < 0.1 ? "under 0.1 %" : p < 9.95 ? p.toFixed(1) + " %" : p.toFixed(0) + " %";
   };
+  // Totals of the window are printed per step and GPU where steps are known, as everywhere in the report.
+  const perStep = (v) => v / data.divisor;
+  const perStepCount = (v) => {
+    const whole = Math.round(v);
+    return whole >= 1 && Math.abs(v - whole) <= 0.03 * whole ? count(whole) : v.toFixed(1);
+  };
   const dash = (v, print) => (v === null ? "-" : print(v));
 
   // ------------------------------------------------------------------ light and dark
@@ -101,10 +107,10 @@
     { sort: (r) => named("operator", r), print: (r) => named("operator", r) || named("kernel", r), wide: true, mono: true },
     { sort: (r) => named("direction", r), print: (r) => named("direction", r) },
     { sort: (r) => named("arguments", r), print: (r) => named("arguments", r), wide: true, mono: true },
-    { sort: (r) => S.calls[r], print: (r) => count(S.calls[r]), number: true },
-    { sort: (r) => S.time[r], print: (r) => ns(S.time[r]), number: true },
+    { sort: (r) => S.calls[r], print: (r) => (data.divisor === 1 ? count(S.calls[r]) : perStepCount(perStep(S.calls[r]))), number: true },
+    { sort: (r) => S.time[r], print: (r) => ns(perStep(S.time[r])), number: true },
     { sort: (r) => S.time[r], print: (r) => percent(S.share[r]), number: true },
-    { sort: (r) => S.headroom[r], print: (r) => dash(S.headroom[r], (v) => digits(v) + "x"), number: true },
+    { sort: (r) => S.slowdown[r], print: (r) => dash(S.slowdown[r], (v) => digits(v) + "x"), number: true },
     { sort: (r) => named("bound", r), print: (r) => named("bound", r) },
     { sort: (r) => named("dtype", r), print: (r) => named("dtype", r) },
     { sort: (r) => S.tensor_core[r], print: (r) => dash(S.tensor_core[r], (v) => (v ? "yes" : "no")) },
@@ -114,7 +120,7 @@
     { sort: (r) => (S.findings[r].length ? S.findings[r][0] : null), findings: true, number: false },
   ];
   const PAGE = 50;
-  const state = { order: Array.from({ length: total }, (_, i) => i), shown: null, sort: 5, down: true, page: 0, chosen: -1 };
+  const state = { order: Array.from({ length: total }, (_, i) => i), shown: null, sort: 5, down: true, page: 0, chosen: -1, finding: 0 };
   const body = $("site-rows");
   let haystack = null;
   // One string per row, made when it is first searched.
@@ -138,10 +144,33 @@
     const wanted = ["direction", "bound", "family"].map((n) => [n, $(n).value]).filter(([, v]) => v !== "");
     state.shown = state.order.filter((r) =>
       (state.chosen < 0 || r === state.chosen)
+      && (state.finding === 0 || S.findings[r].includes(state.finding))
       && wanted.every(([n, v]) => named(n, r) === v)
       && (!hay || words.every((w) => hay[r].includes(w))));
     state.page = 0;
+    $("only").textContent = state.finding ? `only the work of finding ${state.finding}` : "";
+    keepInAddress();
     draw();
+  };
+
+  // The filter is part of the address, so that a view can be linked to: #work?q=lm_head&bound=math
+  const FIELDS = { q: "filter", direction: "direction", bound: "bound", kind: "family" };
+  const keepInAddress = () => {
+    const query = new URLSearchParams();
+    for (const name in FIELDS) if ($(FIELDS[name]).value) query.set(name, $(FIELDS[name]).value);
+    if (state.finding) query.set("finding", state.finding);
+    const wanted = String(query) ? "#work?" + query : "";
+    if (wanted === location.hash || (!wanted && !location.hash.startsWith("#work?"))) return;
+    try { history.replaceState(null, "", wanted || location.pathname + location.search); } catch { /* not allowed for this file */ }
+  };
+  const fromAddress = () => {
+    if (!body || !location.hash.startsWith("#work?")) return;
+    const query = new URLSearchParams(location.hash.slice("#work?".length));
+    for (const name in FIELDS) $(FIELDS[name]).value = query.get(name) ?? "";
+    state.finding = Number(query.get("finding")) || 0;
+    state.chosen = -1;
+    select();
+    $("sites").scrollIntoView();
   };
 
   const row = (r) => {
@@ -175,7 +204,7 @@
     $("next").disabled = from + PAGE >= state.shown.length;
     const time = state.shown.reduce((sum, r) => sum + S.time[r], 0);
     $("site-status").textContent = rows.length
-      ? `${count(from + 1)} to ${count(from + rows.length)} of ${count(state.shown.length)}, ${ns(time)} together`
+      ? `${count(from + 1)} to ${count(from + rows.length)} of ${count(state.shown.length)}, ${ns(perStep(time))} together`
       : "nothing matches";
   };
 
@@ -206,13 +235,21 @@
     let timer = 0;
     $("filter").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(select, 120); });
     $("clear").addEventListener("click", () => {
-      for (const id of ["filter", "direction", "bound", "family"]) $(id).value = "";
+      for (const id of Object.values(FIELDS)) $(id).value = "";
+      state.finding = 0;
       choose(-1);
     });
     $("previous").addEventListener("click", () => { state.page -= 1; draw(); });
     $("next").addEventListener("click", () => { state.page += 1; draw(); });
     mark();
     select();
+    fromAddress();
+    addEventListener("hashchange", fromAddress);
+    const table = document.querySelector("#sites .scroll");
+    const hint = document.querySelector("#sites .wide-hint");
+    const hinted = () => { hint.hidden = table.scrollWidth <= table.clientWidth + 1; };
+    addEventListener("resize", hinted);
+    hinted();
   }
 
   // ------------------------------------------------------------------ roofline
@@ -233,7 +270,9 @@
   }
 
   const roofline = () => {
-    const [W, H, L, R, T, B] = [1000, 470, 76, 20, 18, 46];
+    dots.clear();
+    const W = Math.max(300, $("roofline-chart").clientWidth || 1000);
+    const [H, L, R, T, B] = [Math.min(470, Math.max(300, W * 0.6)), 58, 12, 18, 46];
     const rate = (r) => (S.flops[r] / S.time[r]) * 1e9;
     const intensity = (r) => S.flops[r] / S.bytes[r];
     const ceilings = data.ceilings;
@@ -292,8 +331,8 @@
       if (r === undefined) { hideTip(); return; }
       showTip(event, named("layer", r) || named("operator", r), [
         `${named("operator", r)} (${named("direction", r)})`, named("arguments", r),
-        `${ns(S.time[r])}, ${percent(S.share[r])}, ${count(S.calls[r])} calls`,
-        `${flops(rate(r))}/s at ${digits(intensity(r))} FLOP/B` + (S.headroom[r] === null ? "" : `, ${digits(S.headroom[r])}x of ideal`),
+        `${ns(perStep(S.time[r]))}, ${percent(S.share[r])} of GPU time`,
+        `${flops(rate(r))}/s at ${digits(intensity(r))} FLOP/B` + (S.slowdown[r] === null ? "" : `, ${digits(S.slowdown[r])}x slower than ideal`),
       ].filter(Boolean));
     });
     chart.addEventListener("pointerleave", hideTip);
@@ -303,12 +342,24 @@
       choose(Number(r) === state.chosen ? -1 : Number(r));
       $("sites").scrollIntoView();
     });
-    $("roofline-chart").append(chart);
-    const most = plottable.length === MAX_DOTS ? `the ${count(MAX_DOTS)} most expensive pieces of` : `${count(plottable.length)} pieces of`;
-    $("roofline-text").textContent = `A dot for each of ${most} work with known FLOPs and bytes, as large as its share of the time: on the line is ideal, below it is headroom. A click on a dot finds it in the table, which has the same numbers.`;
-    $("roofline-section").hidden = false;
+    $("roofline-chart").replaceChildren(chart);
+    const most = plottable.length === MAX_DOTS ? `The ${count(MAX_DOTS)} most expensive call sites are shown. ` : "";
+    $("roofline-text").textContent = `${most}Each dot is one call site, sized by its share of time. Dots on the line run at peak; the further below, the slower. Click a dot to find it in the table.`;
   };
-  if (plottable.length && data.bandwidth > 0) roofline();
+  // A drawing is made for its width, so that its text keeps its size; a new width draws it again.
+  const redrawn = (id, draw) => {
+    let width = $(id).clientWidth;
+    new ResizeObserver(() => {
+      if ($(id).clientWidth === width) return;
+      width = $(id).clientWidth;
+      requestAnimationFrame(draw);
+    }).observe($(id));
+  };
+  if (plottable.length && data.bandwidth > 0) {
+    $("roofline-section").hidden = false;
+    roofline();
+    redrawn("roofline-chart", roofline);
+  }
   else document.querySelector('nav a[href="#roofline"]').hidden = true;
 
   // ------------------------------------------------------------------ timeline
@@ -317,76 +368,173 @@
     const t = data.timeline;
     const view = { from: 0, to: t.ns };
     const doubted = t.doubted;
+    const place = $("timeline-chart");
+    const shorten = (name, room) => {
+      const most = Math.max(4, Math.floor(room / 6.6));
+      return name.length <= most ? name : name.slice(0, Math.ceil(most / 2) - 1) + "\u2026" + name.slice(name.length - Math.floor(most / 2));
+    };
+    // Busy shares of equal parts of a span as one path of bars.
+    const bars = (shares, start, length, y, height, X) => {
+      const width = length / shares.length;
+      let path = "";
+      const first = Math.max(0, Math.floor((view.from - start) / width));
+      const last = Math.min(shares.length, Math.ceil((view.to - start) / width));
+      for (let i = first; i < last; i += 1) {
+        if (shares[i] <= 0) continue;
+        const a = Math.max(view.from, start + i * width);
+        const b = Math.min(view.to, start + (i + 1) * width);
+        const h = Math.max(1, height * shares[i]);
+        path += `M${X(a).toFixed(1)} ${y + height}v${(-h).toFixed(1)}H${(X(b) + 0.15).toFixed(1)}v${h.toFixed(1)}z`;
+      }
+      return path;
+    };
+    let scale = null;
     const draw = () => {
-      const [W, L, R, TOP, ROW, GAP] = [1000, 58, 8, 26, 46, 12];
-      const H = TOP + t.devices.length * (ROW + GAP) + 22;
+      const W = Math.max(300, place.clientWidth || 1000);
+      const [R, TOP, ROW, LANE, GAP] = [8, 26, 46, 16, 8];
+      const names = [...t.devices.map((d) => d.device), ...t.lanes.map((l) => l.name)];
+      const longest = Math.max(...names.map((n) => n.length)) * 6.8 + 14;
+      const L = Math.round(Math.min(longest, W * 0.3, 240));
+      const heads = (t.lanes.some((l) => l.kind === "stream") ? 1 : 0) + (t.lanes.some((l) => l.kind === "layer") ? 1 : 0);
+      const H = TOP + t.devices.length * (ROW + GAP) + t.lanes.length * (LANE + 3) + heads * 20 + 24;
       const X = (time) => L + ((time - view.from) / (view.to - view.from)) * (W - L - R);
-      const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Busy time and gaps of each GPU over the window" });
+      scale = { L, R, W };
+      const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": "Busy time and gaps of each GPU, stream and layer over the window" });
       const inside = (start, length) => start < view.to && start + length > view.from;
       const clip = (time) => Math.min(view.to, Math.max(view.from, time));
+      const named = (y, name, attributes) => {
+        const node = label(chart, L - 8, y, shorten(name, L - 10), { "text-anchor": "end", ...attributes });
+        const title = svg("title", {}, node);
+        title.textContent = name;
+      };
+      let y = TOP;
       t.devices.forEach((device, d) => {
-        const y = TOP + d * (ROW + GAP);
-        label(chart, L - 8, y + ROW / 2 + 4, device.device, { "text-anchor": "end", class: "ink" });
+        named(y + ROW / 2 + 4, device.device, { class: "ink" });
         svg("rect", { x: L, y, width: W - L - R, height: ROW, class: "back" }, chart);
-        const width = device.ns / device.busy.length;
-        let path = "";
-        device.busy.forEach((busy, i) => {
-          const [a, b] = [device.start_ns + i * width, device.start_ns + (i + 1) * width];
-          if (busy <= 0 || !inside(a, b - a)) return;
-          const [x, h] = [X(clip(a)), ROW * busy];
-          path += `M${x.toFixed(1)} ${y + ROW}v${(-h).toFixed(1)}H${(X(clip(b)) + 0.15).toFixed(1)}v${h.toFixed(1)}z`;
-        });
-        svg("path", { d: path, class: "busy" }, chart);
+        svg("path", { d: bars(device.busy, device.start_ns, device.ns, y, ROW, X), class: "busy" }, chart);
         device.gaps.forEach((gap, g) => {
           if (!inside(gap.start_ns, gap.ns)) return;
           const [a, b] = [X(clip(gap.start_ns)), X(clip(gap.start_ns + gap.ns))];
           const rect = svg("rect", { x: a, y: y + ROW - 9, width: Math.max(b - a, 0.8), height: 9, class: doubted ? "gap doubted" : "gap" }, chart);
           rect.dataset.gap = `${d}.${g}`;
+          if (b - a > gap.cause.length * 6.4 + 8) {
+            label(chart, (a + b) / 2, y + ROW - 14, gap.cause, { "text-anchor": "middle", class: "ink cause" });
+          }
         });
+        y += ROW + GAP;
       });
+      let kind = "";
+      for (const lane of t.lanes) {
+        if (lane.kind !== kind) {
+          kind = lane.kind;
+          label(chart, L, y + 13, kind === "stream" ? "Streams" : "Layers", {});
+          y += 20;
+        }
+        named(y + LANE - 4, lane.name, {});
+        svg("rect", { x: L, y, width: W - L - R, height: LANE, class: "back" }, chart);
+        svg("path", { d: bars(lane.busy.map((p) => p / 100), 0, t.ns, y, LANE, X), class: kind === "stream" ? "busy" : "layer" }, chart);
+        y += LANE + 3;
+      }
       let last = -Infinity;
       for (const step of t.steps) {
         if (step.start_ns < view.from || step.start_ns > view.to) continue;
         const x = X(step.start_ns);
         if (x - last < 6) continue;
         svg("line", { x1: x, x2: x, y1: TOP - 6, y2: H - 22, class: "step" }, chart);
-        if (x - last >= 44) { label(chart, x + 3, TOP - 10, String(step.number)); last = x; }
+        if (x - last >= 44) { label(chart, x + 3, TOP - 10, "step " + step.number); last = x; }
       }
-      for (let i = 0; i <= 4; i += 1) {
-        const time = view.from + ((view.to - view.from) * i) / 4;
-        label(chart, X(time), H - 4, ns(time), { "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle" });
+      const ticks = W < 560 ? 2 : 4;
+      for (let i = 0; i <= ticks; i += 1) {
+        const time = view.from + ((view.to - view.from) * i) / ticks;
+        label(chart, X(time), H - 4, ns(time), { "text-anchor": i === 0 ? "start" : i === ticks ? "end" : "middle" });
       }
-      chart.addEventListener("pointermove", (event) => {
-        const at = event.target.dataset?.gap;
-        if (at === undefined) { hideTip(); return; }
-        const [d, g] = at.split(".").map(Number);
-        const gap = t.devices[d].gaps[g];
-        showTip(event, `idle for ${ns(gap.ns)}`, [
-          `cause: ${gap.cause}${doubted ? " (no evidence in this capture)" : ""}`,
-          gap.call ? `host call: ${gap.call}` : "", gap.next_kernel ? `then: ${gap.next_kernel}` : "",
-        ].filter(Boolean));
-      });
-      chart.addEventListener("pointerleave", hideTip);
-      $("timeline-chart").replaceChildren(chart);
+      place.replaceChildren(chart);
       $("timeline-range").textContent = `${ns(view.from)} to ${ns(view.to)}`;
     };
-    const moves = {
-      in: () => [0.25, 0.75], out: () => [-0.5, 1.5], earlier: () => [-0.5, 0.5], later: () => [0.5, 1.5],
-      all: () => [-Infinity, Infinity],
+    let pending = false;
+    const redraw = () => {
+      if (pending) return;
+      pending = true;
+      requestAnimationFrame(() => { pending = false; draw(); });
     };
-    $("timeline").addEventListener("click", (event) => {
-      const move = moves[event.target.dataset?.zoom];
-      if (!move) return;
-      const length = view.to - view.from;
-      const [a, b] = move();
-      let [from, to] = Number.isFinite(a) ? [view.from + a * length, view.from + b * length] : [0, t.ns];
-      if (from < 0) { to -= from; from = 0; }
-      if (to > t.ns) { from -= to - t.ns; to = t.ns; }
-      [view.from, view.to] = [Math.max(0, from), Math.min(t.ns, Math.max(to, from + 1))];
-      draw();
+    const show = (from, to) => {
+      // A thousandth of a lane's part is as far as it makes sense to zoom.
+      const length = Math.min(t.ns, Math.max(to - from, t.ns / 1e6, 1));
+      from = Math.min(Math.max(0, from), t.ns - length);
+      [view.from, view.to] = [from, from + length];
+      redraw();
+    };
+    // The time at a horizontal position of the pointer.
+    const timeAt = (clientX) => {
+      const x = clientX - place.getBoundingClientRect().left;
+      const share = (x - scale.L) / (scale.W - scale.L - scale.R);
+      return view.from + Math.min(1, Math.max(0, share)) * (view.to - view.from);
+    };
+    const zoom = (factor, around = (view.from + view.to) / 2) => {
+      show(around - (around - view.from) * factor, around + (view.to - around) * factor);
+    };
+    const move = (share) => {
+      const by = share * (view.to - view.from);
+      show(view.from + by, view.to + by);
+    };
+    const moves = {
+      in: () => zoom(0.5), out: () => zoom(2), earlier: () => move(-0.5), later: () => move(0.5), all: () => show(0, t.ns),
+    };
+    $("timeline").addEventListener("click", (event) => moves[event.target.dataset?.zoom]?.());
+    const keys = {
+      "+": moves.in, "=": moves.in, "-": moves.out, "0": moves.all, Home: moves.all,
+      ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), ArrowUp: moves.in, ArrowDown: moves.out,
+    };
+    place.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+      event.preventDefault();
+      keys[event.key]();
     });
+    place.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.shiftKey) return;
+      event.preventDefault();
+      const turned = event.deltaY || event.deltaX;
+      if (event.shiftKey) move(Math.sign(turned) * 0.1);
+      else zoom(turned > 0 ? 1.25 : 0.8, timeAt(event.clientX));
+    }, { passive: false });
+    let start = null;
+    let band = null;
+    place.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0 || event.pointerType === "touch") return;
+      start = event.clientX;
+    });
+    addEventListener("pointermove", (event) => {
+      if (start === null || Math.abs(event.clientX - start) < 4) return;
+      const chart = place.querySelector("svg");
+      if (!band || !band.isConnected) band = svg("rect", { y: 0, height: chart.getAttribute("height"), class: "band" }, chart);
+      const left = place.getBoundingClientRect().left;
+      const [a, b] = [Math.min(start, event.clientX) - left, Math.max(start, event.clientX) - left];
+      band.setAttribute("x", a);
+      band.setAttribute("width", b - a);
+    });
+    addEventListener("pointerup", (event) => {
+      if (start === null) return;
+      const [a, b] = [timeAt(Math.min(start, event.clientX)), timeAt(Math.max(start, event.clientX))];
+      const dragged = Math.abs(event.clientX - start) >= 4;
+      start = null;
+      band?.remove();
+      if (dragged && b > a) show(a, b);
+    });
+    place.addEventListener("dblclick", (event) => zoom(0.5, timeAt(event.clientX)));
+    place.addEventListener("pointermove", (event) => {
+      const at = event.target.dataset?.gap;
+      if (at === undefined) { hideTip(); return; }
+      const [d, g] = at.split(".").map(Number);
+      const gap = t.devices[d].gaps[g];
+      showTip(event, `idle for ${ns(gap.ns)}`, [
+        `cause: ${gap.cause}${doubted ? " (unreliable in this capture)" : ""}`,
+        gap.call ? `host call: ${gap.call}` : "", gap.next_kernel ? `then: ${gap.next_kernel}` : "",
+      ].filter(Boolean));
+    });
+    place.addEventListener("pointerleave", hideTip);
     $("timeline").hidden = false;
     draw();
+    redrawn("timeline-chart", redraw);
   };
   if ($("timeline") && data.timeline.ns > 0 && data.timeline.devices.length) timeline();
   document.documentElement.dataset.ready = "true";

@@ -101,8 +101,8 @@ pub(crate) fn facts() -> String {
         "Facts, functions and filters",
         "What conditions and sentences of rules can name. `pyprof-advise rules facts PART` prints the \
          facts with `PART` in their names.\n\nA fact that a family is not listed for makes a rule silent \
-         there. A fact that applies but that the profile does not carry makes the rule *not judged*, \
-         and the report tells how to collect it: the column *Needs*. Times are nanoseconds, shares go \
+         there. A fact that applies but that the profile does not carry makes the rule *skipped*, \
+         and the report says how to record it: the column *Needs*. Times are nanoseconds, shares go \
          from 0 to 1.",
     );
     let mut groups: BTreeMap<&str, Vec<&Fact>> = BTreeMap::new();
@@ -210,7 +210,7 @@ pub(crate) fn costs() -> String {
              *convention* are ours and never decide what limits the work, *zero* is data movement. \
              Other spellings of a name (in place, with an overload, behind `aten::`, as an autograd \
              node) are the same operator. What is not listed, or comes without shapes, is *unknown*: \
-             reported, never counted as nothing. [Your own operators](#your-own-operators) are priced by \
+             reported, never counted as 0. [Your own operators](#your-own-operators) come from \
              your own files."
         ),
     );
@@ -260,13 +260,14 @@ fn own_costs() -> String {
         .map(|why| vec![format!("`{}`", why.name()), cell(why.describe())]);
     format!(
         "## Your own operators\n\nA cost file holds a `[[cost]]` for each operator and at least one \
-         `[[test]]` for each cost; README.md shows one. `--costs FILE` uses it, and may be repeated: the \
-         first file that is about a call wins, and every file wins over the table above.\n\n\
+         `[[test]]` for each cost; [own-operators.md](own-operators.md) \
+         shows one. `--costs FILE` uses it and may be repeated: the first file that has a cost for a call is \
+         used, before the table above.\n\n\
          Keys of a `[[cost]]`:\n\n{}\nKeys of its `dims`:\n\n{}\nKeys of a `[[test]]`:\n\n{}\n\
          Expressions are [CEL](https://cel.dev) and give a number that is not negative. They ask for the \
          arguments by position (`0`) or by a name of `args` (`\"x\"`):\n\n{}\nAnd they calculate, besides \
          with `+ - * / %`, comparisons, `&&`, `||`, `!` and `?:`, with\n\n{}\nWhat is not recorded has no \
-         value, and then the operator has no price:\n\n{}\n",
+         value, and then the cost is unknown:\n\n{}\n",
         keys(user::COST_KEYS),
         keys(user::DIM_KEYS),
         keys(user::TEST_KEYS),

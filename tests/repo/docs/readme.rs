@@ -4,44 +4,54 @@ use pyprof_advise::formats::FORMATS;
 
 use super::{fresh, markdown, read, root, said};
 
-/// The first commands for new users, from the blocks before the first section.
-fn first_commands(readme: &str) -> Vec<String> {
-    let opening = readme.split("\n## ").next().unwrap_or_default();
-    let blocks = markdown::blocks(opening);
-    blocks
-        .into_iter()
-        .map(|(_, text)| text.trim().to_owned())
-        .collect()
-}
+/// Maximum number of words of the README, generated blocks included.
+const MAX_WORDS: usize = 1_100;
 
-/// The start of the report: the verdict and the table of findings.
-fn sample() -> String {
-    let report = said(root(), &["fixtures/net.sqlite", "--gpu", "v100"]);
-    let verdict = report.split("\n\n").nth(1).unwrap_or_default();
-    let table: Vec<&str> = report
-        .lines()
-        .skip_while(|line| !line.starts_with("| # |"))
-        .take_while(|line| line.starts_with('|'))
-        .collect();
-    assert!(table.len() > 2, "no findings in the report:\n{report}");
-    format!("\n{verdict}\n\n{}\n\n", table.join("\n"))
+/// The verdict and the figures of the example profile, and its first finding without evidence.
+fn samples() -> [(&'static str, String); 2] {
+    let report = said(root(), &["fixtures/net.sqlite"]);
+    let opening: Vec<&str> = report.split("\n\n").skip(1).take(2).collect();
+    let (_, findings) = report.split_once("\n### 1. ").unwrap();
+    let (first, _) = findings.split_once("\n<details>").unwrap();
+    let quoted = |text: &str| -> String {
+        let quote = |line: &str| format!("> {line}").trim_end().to_owned() + "\n";
+        text.trim().lines().map(quote).collect()
+    };
+    [
+        ("report", format!("\n{}\n", quoted(&opening.join("\n\n")))),
+        ("finding", format!("\n{}\n", quoted(&format!("**1. {}", first.replacen('\n', "**\n", 1))))),
+    ]
 }
 
 #[test]
 fn generated_blocks_of_the_readme_are_fresh() {
-    let help = said(root(), &["--help"]);
-    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    let help = format!("```text\n{}\n```\n", help.join("\n").trim_end());
-    let readme = read("README.md");
-    let readme = markdown::with_block(&readme, "help", &help);
-    let readme = markdown::with_block(&readme, "report", &sample());
+    let mut readme = read("README.md");
+    for (name, block) in samples() {
+        readme = markdown::with_block(&readme, name, &block);
+    }
     fresh("README.md", &readme);
+    let words = readme.split_whitespace().count();
+    assert!(words <= MAX_WORDS, "README.md has {words} words");
 }
 
 #[test]
-fn first_commands_are_those_that_ci_runs() {
-    let commands = first_commands(&read("README.md"));
-    assert_eq!(commands.len(), 2, "{commands:?}");
+fn usage_page_is_fresh() {
+    let help = said(root(), &["--help"]);
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    let help = format!("```text\n{}\n```\n", help.join("\n").trim_end());
+    let page = markdown::with_block(&read("docs/usage.md"), "help", &help);
+    fresh("docs/usage.md", &page);
+}
+
+#[test]
+fn command_without_installation_is_run_by_ci() {
+    let readme = read("README.md");
+    let commands: Vec<String> = markdown::blocks(&readme)
+        .into_iter()
+        .map(|(_, text)| text.trim().to_owned())
+        .filter(|text| text.starts_with("cargo run"))
+        .collect();
+    assert_eq!(commands.len(), 1, "{commands:?}");
     let quiet = read(".ci/run")
         .replace(" --locked", "")
         .replace(" --quiet", "");
@@ -50,11 +60,37 @@ fn first_commands_are_those_that_ci_runs() {
     }
 }
 
+/// The picture in the README shows the page as it is: docs/images/take-picture renews both files.
 #[test]
-fn every_output_format_has_a_row_in_the_readme() {
-    let readme = read("README.md");
-    let (_, section) = readme.split_once("\n## Formats\n").unwrap();
-    let section = section.split("\n## ").next().unwrap_or_default();
+fn picture_of_the_page_is_fresh() {
+    let page = said(root(), &["fixtures/net.sqlite", "--format", "html"]);
+    // The style and the part of the page that is in the picture.
+    let (_, style) = page.split_once("<style>").unwrap();
+    let (shown, _) = style.split_once("id=\"finding-2\"").unwrap();
+    let hash = format!("{:016x}\n", fnv(shown.as_bytes()));
+    let file = "docs/images/report.hash";
+    if std::env::var_os("PYPROF_ADVISE_PICTURE").is_some() {
+        std::fs::write(root().join(file), &hash).unwrap();
+    }
+    assert_eq!(
+        read(file),
+        hash,
+        "the page has changed: run docs/images/take-picture"
+    );
+    let picture = std::fs::read(root().join("docs/images/report.png")).unwrap();
+    assert!(picture.starts_with(b"\x89PNG") && picture.len() < 300_000);
+}
+
+/// FNV-1a, 64 bits: <http://www.isthe.com/chongo/tech/comp/fnv/>.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[test]
+fn every_output_format_has_a_row_in_its_page() {
+    let section = read("docs/formats.md");
     let rows: Vec<&str> = section
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next())

@@ -569,14 +569,14 @@ fn why_explains_the_decision_of_a_rule() {
     run.site(2, "c", 1e5, 0.0, &[("site.family", s("conv"))]);
     let said = why(&rules.rules()[0], &run, &run.judge(&rules));
     for want in [
-        "3 sites: 1 picked, 1 passed over, 1 not judged, 0 where it does not apply, 0 failed",
-        "a: linear (100 us): picked",
+        "3 sites: 1 matched, 1 did not match, 1 skipped (data missing), 0 where it does not apply, 0 failed",
+        "a: linear (100 us): matched",
         "  site.m = 9",
         "  params.least = 3",
         "  odd = yes, from !divisible(site.m, 8)",
         "  site.family == \"gemm\": true",
         "  site.m > params.least: unknown (no site.m)",
-        "fires:\n  a: linear: 10 % of the time, gives back 50.0 us to 100 us",
+        "fires:\n  a: linear: 10 % of the time, saves 50.0 us to 100 us",
         "no site.m in 1 of them; it needs tensor shapes",
         "  saving_ns = 100 us",
         "  site.m = unknown (no site.m)",

@@ -282,7 +282,7 @@ fn rules_are_selected_and_parameters_are_set() {
         ("host/a.yy=1", "has no param `yy`"),
         ("host/aa.x=1", "no rule `host/aa`; did you mean `host/a`?"),
         ("host/a.min_fraction=2", "a fraction from 0 to 1"),
-        ("host/a", "is not of the form"),
+        ("host/a", "expected `category/rule.param=value`"),
     ] {
         let said = set(setting).unwrap_err();
         assert!(said.contains(want), "{setting}: {said}");

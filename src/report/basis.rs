@@ -1,0 +1,149 @@
+//! What the times of a report refer to: one step on one GPU, or the analysed window.
+
+use serde::Serialize;
+
+use super::build::steps_in_window;
+use super::{FindingReport, Report, Summary};
+use crate::base::units::{counted, ns};
+use crate::judge::SavingKind;
+
+/// The unit that every printed time refers to. JSON has totals of the window instead.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Basis {
+    /// Number that totals of the window are divided by: steps times GPUs, or 1 without steps.
+    pub divisor: f64,
+    /// `per step`, `per step and GPU`, or empty where times are totals of the window.
+    pub per: &'static str,
+    /// Heading of wall time saved: `Step time saved`.
+    pub wall: &'static str,
+    /// What shares of wall time are of: `step` or `window`.
+    pub whole: &'static str,
+    /// Wall time that a saving of wall time is a share of: the mean step, or the window.
+    pub wall_ns: f64,
+    /// Number that totals of one rank are divided by.
+    pub per_rank: f64,
+    /// What the times of tables refer to.
+    pub sentence: String,
+    /// GPU busy time in that unit, the whole of all shares of GPU time.
+    pub busy_ns: f64,
+}
+
+impl Basis {
+    pub(super) fn of(s: &Summary) -> Basis {
+        let basis = Basis::without_sentence(s);
+        Basis {
+            sentence: basis.sentence(s),
+            ..basis
+        }
+    }
+
+    fn without_sentence(s: &Summary) -> Basis {
+        let busy_ns = s.busy_ns as f64;
+        match s.step_ns.filter(|ns| s.steps > 0 && *ns > 0.0) {
+            Some(step_ns) => {
+                let divisor = steps_in_window(s) * s.devices.max(1) as f64;
+                Basis {
+                    divisor,
+                    per: if s.devices > 1 {
+                        "per step and GPU"
+                    } else {
+                        "per step"
+                    },
+                    wall: "Step time saved",
+                    whole: "step",
+                    wall_ns: step_ns,
+                    busy_ns: busy_ns / divisor,
+                    per_rank: steps_in_window(s),
+                    sentence: String::new(),
+                }
+            }
+            None => Basis {
+                divisor: 1.0,
+                per: "",
+                wall: "Wall time saved",
+                whole: "window",
+                wall_ns: s.window_ns as f64,
+                busy_ns,
+                per_rank: 1.0,
+                sentence: String::new(),
+            },
+        }
+    }
+
+    /// Whether every finding saves as much wall time as time of its own kind, so that one column
+    /// says both.
+    pub(super) fn one_saving(&self, report: &Report) -> bool {
+        /// Relative difference that nobody can see in two digits.
+        const SAME: f64 = 0.02;
+        let lists = report.findings.iter().chain(&report.minor);
+        let mut savings = lists.filter_map(|f| f.saving.as_ref());
+        savings.all(|s| {
+            let own = s.counted_high_ns / self.divisor;
+            s.step_high_ns
+                .is_some_and(|wall| (wall - own).abs() <= SAME * own)
+        })
+    }
+
+    /// What the times of tables refer to, as a sentence.
+    fn sentence(&self, s: &Summary) -> String {
+        let busy = ns(self.busy_ns);
+        let gpus = match s.devices {
+            0 | 1 => String::new(),
+            n => format!(", summed over {n} GPUs"),
+        };
+        match self.per {
+            "" => format!(
+                "Times are of the whole analysed window{gpus}; shares of GPU time are of its {busy} of busy time."
+            ),
+            per => format!(
+                "Times and counts are {per}, averaged over {}; shares of GPU time are of the {busy} that the \
+                 GPU is busy.",
+                counted(s.steps, "step")
+            ),
+        }
+    }
+}
+
+/// An estimated saving in the unit of the report.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Amount {
+    pub low_ns: f64,
+    pub high_ns: f64,
+    /// What it is a part of.
+    pub whole: Whole,
+    /// Length of that.
+    pub whole_ns: f64,
+}
+
+/// What a saving is a part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whole {
+    /// Wall time: the step, or the window.
+    Wall,
+    /// GPU busy time.
+    Busy,
+}
+
+/// The saving that a finding adds to those before it: of wall time where that is estimated and not
+/// zero, else of its own kind of time. `None` without an estimate, or if nothing is added.
+pub(super) fn amount(finding: &FindingReport, basis: &Basis) -> Option<Amount> {
+    let s = finding.saving.as_ref()?;
+    if let Some(high_ns) = s.step_high_ns.filter(|high| *high > 0.0) {
+        return Some(Amount {
+            low_ns: s.step_low_ns.unwrap_or(0.0),
+            high_ns,
+            whole: Whole::Wall,
+            whole_ns: basis.wall_ns,
+        });
+    }
+    let (whole, whole_ns) = match s.kind {
+        SavingKind::Idle => (Whole::Wall, basis.wall_ns),
+        SavingKind::Gpu | SavingKind::Copy => (Whole::Busy, basis.busy_ns),
+    };
+    (s.counted_high_ns > 0.0).then(|| Amount {
+        low_ns: s.counted_low_ns / basis.divisor,
+        high_ns: s.counted_high_ns / basis.divisor,
+        whole,
+        whole_ns,
+    })
+}

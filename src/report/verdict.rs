@@ -1,0 +1,378 @@
+//! The verdict of a report: what to do first, what it saves, and what then. At most [`MAX_WORDS`]
+//! words, whatever the profile.
+
+use super::basis::{Amount, Basis, Whole, amount};
+use super::narrative::{NO_WORK, percent_of_kernel_time, what_to_capture};
+use super::{
+    FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepsFrom, Summary,
+};
+use crate::base::text::some;
+use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
+use crate::correlate::StepSource;
+
+/// Most words of the verdict.
+pub(super) const MAX_WORDS: usize = 60;
+/// Share from which something counts as most of the time.
+const MOST: f64 = 0.5;
+/// Share of the window from which unreliable idle time changes what to do.
+const UNRELIABLE: f64 = 0.1;
+/// A busy share of the window below which the GPU did next to nothing.
+const HARDLY_BUSY: f64 = 0.1;
+
+/// The verdict: what to do first, what then, and what changes that.
+pub(super) fn verdict(report: &Report) -> Vec<String> {
+    let s = &report.summary;
+    if s.kernels == 0 && s.busy_ns == 0 {
+        let first = "No GPU work was found in this profile, so there is no advice.".to_owned();
+        return vec![first, what_to_capture(report)];
+    }
+    // A finding about the capture that leaves nothing to analyse is the whole verdict.
+    if let Some(no_work) = report.capture.iter().find(|f| f.rule == NO_WORK) {
+        return vec![format!("{}, so there is no advice.", no_work.title)];
+    }
+    let caveats: Vec<String> = [straggler(report), graphs(s), copies(s), unknown_gpu(report), idle(s)]
+        .into_iter()
+        .flatten()
+        .collect();
+    let basis = Basis::of(s);
+    let mut variants = advice(report, &basis);
+    let shortest = variants.pop().unwrap_or_default();
+    let with = |advice: Vec<String>, caveats: &[String]| -> Vec<String> {
+        caveats.iter().cloned().chain(advice).collect()
+    };
+    // The first caveat matters most; details of the advice go before it does.
+    for kept in [caveats.len().min(2), caveats.len().min(1)] {
+        let caveats = caveats.get(..kept).unwrap_or_default();
+        for variant in variants.iter().chain([&shortest]) {
+            let sentences = with(variant.clone(), caveats);
+            if words(&sentences) <= MAX_WORDS {
+                return sentences;
+            }
+        }
+    }
+    shortest
+}
+
+fn words(sentences: &[String]) -> usize {
+    sentences.iter().map(|s| s.split_whitespace().count()).sum()
+}
+
+/// What to do, from the most detailed wording to the shortest.
+fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
+    let Some(first) = report.findings.first() else {
+        return vec![nothing_found(report)];
+    };
+    let start = match amount(first, basis) {
+        Some(saving) => format!("Fix \"{}\" first: it should save {}.", first.title, of(&saving, basis)),
+        None => format!("Start with \"{}\"; its saving cannot be estimated.", first.title),
+    };
+    let short = match amount(first, basis) {
+        Some(saving) => format!("Fix finding 1 first: it should save {}.", of(&saving, basis)),
+        None => "Start with finding 1; its saving cannot be estimated.".to_owned(),
+    };
+    let Some(second) = report.findings.get(1) else {
+        return vec![vec![start], vec![short]];
+    };
+    let next = match amount(second, basis) {
+        Some(a) => format!("\"{}\" ({})", second.title, ns_range(a.low_ns, a.high_ns)),
+        None => format!("\"{}\"", second.title),
+    };
+    let all = match report.findings.len() {
+        2 => "both findings together".to_owned(),
+        n => format!("all {n} findings together"),
+    };
+    match together(&report.findings, basis) {
+        Some(total) => {
+            let total = ns_range(total.low_ns, total.high_ns);
+            vec![
+                vec![start.clone(), format!("Then fix {next}; {all} should save {total}.")],
+                vec![start, format!("Then fix finding 2; {all} should save {total}.")],
+                vec![short],
+            ]
+        }
+        None => vec![
+            vec![start.clone(), format!("Then fix {next}.")],
+            vec![start],
+            vec![short],
+        ],
+    }
+}
+
+/// `5.8 to 12 ms of each 65.5 ms step (8.9 to 18 %)`.
+fn of(saving: &Amount, basis: &Basis) -> String {
+    let whole = match (saving.whole, basis.per) {
+        (Whole::Wall, "") => format!("the {} window", ns(saving.whole_ns)),
+        (Whole::Wall, _) => format!("each {} step", ns(saving.whole_ns)),
+        (Whole::Busy, "") => format!("the {} of GPU time", ns(saving.whole_ns)),
+        (Whole::Busy, per) => format!("the {} of GPU time {per}", ns(saving.whole_ns)),
+    };
+    let share = percent_range(
+        saving.low_ns / saving.whole_ns,
+        saving.high_ns / saving.whole_ns,
+    );
+    format!("{} of {whole} ({share})", ns_range(saving.low_ns, saving.high_ns))
+}
+
+/// The sum of the savings, where all are of the same time.
+pub(super) fn together(findings: &[FindingReport], basis: &Basis) -> Option<Amount> {
+    let amounts: Vec<Amount> = findings.iter().filter_map(|f| amount(f, basis)).collect();
+    let mut sum = *amounts.first()?;
+    for next in amounts.get(1..).unwrap_or_default() {
+        if next.whole != sum.whole {
+            return None;
+        }
+        sum.low_ns += next.low_ns;
+        sum.high_ns += next.high_ns;
+    }
+    // What is left of the whole cannot be negative.
+    sum.high_ns = sum.high_ns.min(sum.whole_ns);
+    Some(sum)
+}
+
+/// While the ranks wait for one straggler, changes to the others do not shorten the step.
+fn straggler(report: &Report) -> Option<String> {
+    let number = report.job.as_ref()?.straggler?;
+    let rank = report.ranks.iter().find(|r| r.rank == Some(number))?;
+    Some(format!(
+        "Rank {number} is the straggler: the other ranks wait {} in collectives that it joins last.",
+        ns(rank.caused_wait_ns?)
+    ))
+}
+
+fn is_most(part: i64, whole: i64) -> bool {
+    part as f64 > MOST * whole as f64
+}
+
+fn graphs(s: &Summary) -> Option<String> {
+    is_most(s.graph_ns, s.busy_ns).then(|| {
+        format!(
+            "{} of GPU time is CUDA graph launches recorded without the kernels inside them.",
+            percent(s.graph_ns as f64 / s.busy_ns as f64)
+        )
+    })
+}
+
+fn copies(s: &Summary) -> Option<String> {
+    // What the little work of an idle GPU is does not matter.
+    let most = is_most(s.exposed_copy_ns, s.busy_ns) && s.busy_share >= HARDLY_BUSY;
+    most.then(|| {
+        format!(
+            "{} of GPU time is copying, not computing.",
+            percent(s.exposed_copy_ns as f64 / s.busy_ns as f64)
+        )
+    })
+}
+
+fn unknown_gpu(report: &Report) -> Option<String> {
+    if report.method.gpu.is_some() {
+        return None;
+    }
+    Some(match &report.summary.gpu {
+        Some(_) => "No specification of this GPU is known, so nothing was compared with its peaks (`--gpu FILE`).",
+        None => "The GPU is unknown, so nothing was compared with its peaks (`--gpu NAME`).",
+    }
+    .to_owned())
+}
+
+/// Unreliable idle time that is long enough to hide what limits the step.
+fn idle(s: &Summary) -> Option<String> {
+    s.idle_unreliable.as_ref()?;
+    let idle = s.device_window_ns.saturating_sub(s.busy_ns);
+    let unreliable = idle.saturating_sub(s.reliable_idle_ns);
+    (unreliable as f64 >= UNRELIABLE * s.device_window_ns as f64).then(|| {
+        "Recording overhead inflates idle time in this capture, so the real step may be shorter."
+            .to_owned()
+    })
+}
+
+/// The line of figures below the verdict.
+pub(super) fn figures(report: &Report) -> Vec<String> {
+    let s = &report.summary;
+    let gpu = match (&s.gpu, s.devices) {
+        (None, 0 | 1) => "unidentified GPU".to_owned(),
+        (None, n) => format!("{n} unidentified GPUs"),
+        (Some(name), 0 | 1) => name.clone(),
+        (Some(name), n) => format!("{n} GPUs ({name})"),
+    };
+    let mut figures = vec![gpu];
+    if s.busy_ns <= 0 {
+        return figures;
+    }
+    figures.push(span(s));
+    figures.push(format!("GPU busy {}", percent(s.busy_share)));
+    if s.idle_unreliable.is_some() {
+        let idle = s.device_window_ns.saturating_sub(s.busy_ns);
+        figures.push(format!(
+            "{} of {} of idle time is reliable",
+            ns(s.reliable_idle_ns as f64),
+            ns(idle as f64)
+        ));
+    }
+    if let Some(slowdown) = s.slowdown {
+        figures.push(format!(
+            "kernels with a known cost ({} of kernel time) run {} slower than ideal",
+            percent(s.cost_known_ns / s.kernel_time_ns as f64),
+            times(slowdown)
+        ));
+    }
+    figures.extend(percent_of_kernel_time(s));
+    if let Some(job) = report.job.as_ref().filter(|job| !job.left_out.is_empty()) {
+        let left_out = job.left_out.len() as u64;
+        let verb = if left_out == 1 { "is" } else { "are" };
+        figures.push(format!("{left_out} of {} files {verb} left out", job.files + left_out));
+    }
+    figures
+}
+
+/// What the GPU time refers to: the steps where they fill the window; else the window, which may hold
+/// work of steps from before the capture.
+fn span(s: &Summary) -> String {
+    /// Share of the window that the steps must fill to stand for it.
+    const ALL: f64 = 0.9;
+    /// Most that the steps may exceed the window, as a factor: they begin before their first kernel.
+    const LONGER: f64 = 1.5;
+    let window = ns(s.window_ns as f64);
+    let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
+        return match &s.window_range {
+            Some(range) => format!("{window} analysed inside `{range}`"),
+            None => format!("{window} analysed, no steps"),
+        };
+    };
+    let ahead = match s.host_step_ns {
+        Some(host) => format!(" on the GPU (the host takes {} and runs ahead)", ns(host)),
+        None => String::new(),
+    };
+    let from = s.steps_from.as_ref().map(evidence).unwrap_or_default();
+    let steps = format!("{} of {}{ahead}{from}", counted(s.steps, "step"), ns(step));
+    let filled = step * s.steps as f64 / s.window_ns as f64;
+    if (ALL..=LONGER).contains(&filled) {
+        steps
+    } else {
+        format!("{window} analysed, {steps}")
+    }
+}
+
+/// What shows the steps, where they are not numbered.
+fn evidence(from: &StepsFrom) -> String {
+    match from.source {
+        StepSource::Numbered => format!(" (`{}`)", from.text),
+        StepSource::NamedRange
+        | StepSource::Optimizer
+        | StepSource::DataLoader
+        | StepSource::RepeatedRange => format!(" (recognized by `{}`)", from.text),
+        StepSource::KernelSequence => " (inferred from repeating kernels)".to_owned(),
+    }
+}
+
+/// A report without findings: "no problem found" and "not enough data" are different sentences.
+fn nothing_found(report: &Report) -> Vec<String> {
+    /// Share of kernel time below which the work with a known cost says nothing about the rest.
+    const LITTLE: f64 = 0.1;
+    let s = &report.summary;
+    if (report.hidden.iter()).any(|h| h.list == FindingList::Findings) {
+        return vec![match &report.baseline {
+            Some(_) => "There are no new findings.".to_owned(),
+            None => "All findings are suppressed.".to_owned(),
+        }];
+    }
+    let rules = counted(report.method.rules_run, "rule");
+    if report.method.rules_run == 0 {
+        return vec!["No rule was run, so there is no advice.".to_owned()];
+    }
+    if s.slowdown.is_none() {
+        return vec![
+            format!("{rules} found nothing, but no kernel could be compared with what the GPU can do."),
+            what_to_capture(report),
+        ];
+    }
+    let known = s.cost_known_ns / s.kernel_time_ns as f64;
+    if known < LITTLE {
+        return vec![format!(
+            "{rules} found nothing, but only {} of kernel time could be compared with what the GPU can do.",
+            percent(known)
+        )];
+    }
+    let minor = match report.minor.len() {
+        0 => String::new(),
+        n => format!(" ({} below 1 %)", counted(n as u64, "minor finding")),
+    };
+    vec![format!("{rules} ran and found nothing worth changing{minor}.")]
+}
+
+/// What became of the findings of the baseline and of suppressed ones, one sentence each.
+pub(super) fn hidden_notes(report: &Report) -> Vec<String> {
+    since_baseline(report).into_iter().chain(suppressed(report)).collect()
+}
+
+/// Number of findings of one list that are hidden for one reason.
+fn hidden(report: &Report, reason: HiddenReason, list: FindingList) -> u64 {
+    let hidden = report.hidden.iter();
+    hidden
+        .filter(|h| h.reason == reason && h.list == list)
+        .count() as u64
+}
+
+/// `3 known findings and 1 minor finding`: the findings hidden for one reason; `None` when there are
+/// none.
+fn hidden_count(
+    report: &Report,
+    reason: HiddenReason,
+    noun: &str,
+) -> Option<(String, &'static str)> {
+    let counts = [
+        (FindingList::Findings, noun),
+        (FindingList::Minor, "minor finding"),
+        (FindingList::Capture, "finding about the capture"),
+    ]
+    .map(|(list, noun)| (hidden(report, reason, list), noun));
+    let total = counts.iter().fold(0, |sum, (n, _)| sum + n);
+    let parts: Vec<String> = counts
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, noun)| match noun {
+            "finding about the capture" if n > 1 => format!("{n} findings about the capture"),
+            noun => counted(n, noun),
+        })
+        .collect();
+    let verb = if total == 1 { "is" } else { "are" };
+    let listed = match parts.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => parts.concat(),
+    };
+    (total > 0).then_some((listed, verb))
+}
+
+fn since_baseline(report: &Report) -> Vec<String> {
+    let Some(baseline) = &report.baseline else {
+        return Vec::new();
+    };
+    let known = match hidden_count(report, HiddenReason::Known, "finding") {
+        Some((what, verb)) => format!("{what} {verb} hidden: already in the baseline."),
+        None => "No finding of this report is in the baseline.".to_owned(),
+    };
+    let mut sentences = vec![known];
+    let lists = [
+        ("Fixed since the baseline", &baseline.fixed),
+        ("In the baseline, not checked this time", &baseline.not_checked),
+    ];
+    for (lead, gone) in lists {
+        if !gone.is_empty() {
+            sentences.push(format!("{lead}: {}.", named(gone)));
+        }
+    }
+    sentences
+}
+
+/// `precision/amp-off (the whole run), copies/pageable (...) and 2 more`.
+fn named(gone: &[GoneFinding]) -> String {
+    const NAMED: usize = 5;
+    let names: Vec<String> = (gone.iter())
+        .map(|g| format!("{} ({})", g.rule, g.place))
+        .collect();
+    some(&names, NAMED)
+}
+
+fn suppressed(report: &Report) -> Option<String> {
+    let (what, verb) = hidden_count(report, HiddenReason::Suppressed, "finding")?;
+    Some(format!("{what} {verb} suppressed by the configuration."))
+}
