@@ -289,7 +289,7 @@ fn slower_operators_are_named_and_fail_the_gate() {
     has(
         &text,
         &[
-            "**A step takes 19 % more time: 2.64 ms, before 2.22 ms, which is more than",
+            "**A step takes 19 % more time: 2.64 ms, before 2.22 ms, beyond the run-to-run noise",
             "What changed: `blocks.*.down · aten::mm` takes 1.26 ms instead of 840 us.",
             "## Slower",
             "+50 %",

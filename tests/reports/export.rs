@@ -230,8 +230,9 @@ fn reports_of_jobs_are_errors() {
         &["of several profiles"],
     );
     let said = sandbox.run("export job.json trace_1.json");
-    assert_eq!(said.code, 0);
-    has(&said.err, &["not in the report", "job.json"]);
+    // Files that are named must be readable.
+    assert_eq!(said.code, 2);
+    has(&said.err, &["unreadable, left out: ", "job.json"]);
     assert_eq!(lines(&said.out).len(), 3);
 }
 
