@@ -63,7 +63,7 @@ pub fn join(light: Report, weight: Option<f64>, mut detailed: Report) -> Report 
         summary,
         ..detailed
     };
-    joined.verdict = report::verdict(&joined);
+    joined.sum_up();
     joined
 }
 
