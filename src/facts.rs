@@ -345,7 +345,8 @@ mod needs {
         (LAYERS, DataKind::Layers),
     ];
     /// Used instead of [`SHAPES`] if the profile has shapes and only the cost is unknown.
-    pub(super) const COSTS: &str = "a cost model for the operators listed below (`--costs FILE` adds yours)";
+    pub(super) const COSTS: &str =
+        "a cost model for the operators listed below (`--costs FILE` adds yours)";
 }
 
 /// Whether a new capture can record what a fact needs.

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::exit_gates::Gates;
+use super::multi_rank::Unread;
 use super::progress::Bar;
 use super::{
     AdviseArgs, Console, Failure, Outcome, ReportArgs, RuleArgs, config, merge, multi_rank, output,
     source,
 };
-use super::multi_rank::Unread;
 use crate::advisor::{Advisor, Analysis, Stage, open};
 use crate::base::text::plain;
 use crate::base::units;
@@ -183,8 +183,13 @@ fn analyze_all(
         unread: Unread::default(),
     };
     let mut warnings = Vec::new();
-    let (results, unread) =
-        multi_rank::usable(&inputs.files, &inputs.named, results, &mut all.left_out, console)?;
+    let (results, unread) = multi_rank::usable(
+        &inputs.files,
+        &inputs.named,
+        results,
+        &mut all.left_out,
+        console,
+    )?;
     all.unread = unread;
     for result in results {
         warnings.push((result.file.clone(), result.warnings));
@@ -481,7 +486,9 @@ pub(super) fn format(args: &ReportArgs) -> Result<OutputFormat, Failure> {
         }
         (Some(format), Some(file)) => agreeing(format, file, "--format")?,
         (Some(format), None) => format,
-        (None, Some(file)) if limited => agreeing(formats::MARKDOWN, file, "--max-chars or --for-pr")?,
+        (None, Some(file)) if limited => {
+            agreeing(formats::MARKDOWN, file, "--max-chars or --for-pr")?
+        }
         (None, None) if limited => formats::MARKDOWN,
         (None, Some(file)) => of_ending(file)?.unwrap_or(formats::MARKDOWN),
         (None, None) if output::is_terminal() => formats::TEXT,
@@ -491,7 +498,9 @@ pub(super) fn format(args: &ReportArgs) -> Result<OutputFormat, Failure> {
 
 /// The format that the ending of a file names.
 fn of_ending(file: &Path) -> Result<Option<OutputFormat>, Failure> {
-    let is_table = file.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("csv"));
+    let is_table = file
+        .extension()
+        .is_some_and(|ext| ext.eq_ignore_ascii_case("csv"));
     if is_table {
         return Err(Failure::Unusable(format!(
             "--output {}: a report cannot be CSV\n  `pyprof-advise export PROFILE -o {0}` writes all work as a table",

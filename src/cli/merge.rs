@@ -59,8 +59,13 @@ pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> Outcome {
         several => multi_rank::each(several, console, one),
     };
     let mut left_out = inputs.repeated;
-    let (reports, unread) =
-        multi_rank::usable(&inputs.files, &inputs.named, results, &mut left_out, console)?;
+    let (reports, unread) = multi_rank::usable(
+        &inputs.files,
+        &inputs.named,
+        results,
+        &mut left_out,
+        console,
+    )?;
     let Some(mut merged) = compare::merge(reports, left_out) else {
         return Err(Failure::Unusable("no report given".into()));
     };

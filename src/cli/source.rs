@@ -35,7 +35,11 @@ pub(super) fn quote(report: &mut Report, folder: &Path) -> Outcome {
     }
     for finding in &mut report.findings {
         let lines = &finding.evidence.source_lines;
-        finding.evidence.quotes = lines.iter().find_map(|line| around(&root, line)).into_iter().collect();
+        finding.evidence.quotes = lines
+            .iter()
+            .find_map(|line| around(&root, line))
+            .into_iter()
+            .collect();
     }
     Ok(())
 }
@@ -54,11 +58,20 @@ fn around(root: &Path, place: &str) -> Option<Quote> {
     let quoted = lines.get(first - 1..last)?;
     let quoted: Vec<String> = quoted.iter().map(|l| shown(&cleaner.clean(l))).collect();
     let indent = |l: &&String| l.len() - l.trim_start().len();
-    let margin = quoted.iter().filter(|l| !l.trim().is_empty()).map(|l| indent(&l)).min();
-    let lines = (first as u64..).zip(&quoted).map(|(number, text)| QuotedLine {
-        number,
-        text: text.get(margin.unwrap_or(0)..).unwrap_or_default().to_owned(),
-    });
+    let margin = quoted
+        .iter()
+        .filter(|l| !l.trim().is_empty())
+        .map(|l| indent(&l))
+        .min();
+    let lines = (first as u64..)
+        .zip(&quoted)
+        .map(|(number, text)| QuotedLine {
+            number,
+            text: text
+                .get(margin.unwrap_or(0)..)
+                .unwrap_or_default()
+                .to_owned(),
+        });
     Some(Quote {
         file,
         line: line as u64,
@@ -77,7 +90,10 @@ fn shown(line: &str) -> String {
 /// before it.
 fn inside(root: &Path, path: &str) -> Option<(String, PathBuf)> {
     let parts: Vec<&str> = path.split(['/', '\\']).collect();
-    let parts: Vec<&str> = parts.into_iter().filter(|p| !matches!(*p, "" | "." | "~")).collect();
+    let parts: Vec<&str> = parts
+        .into_iter()
+        .filter(|p| !matches!(*p, "" | "." | "~"))
+        .collect();
     let hostile = |part: &&str| *part == ".." || part.contains(['\0', ':', '…']);
     let installed = |part: &&str| INSTALLED.contains(part);
     if parts.iter().any(|part| hostile(part) || installed(part)) || !path.ends_with(".py") {
@@ -131,11 +147,17 @@ mod tests {
     fn five_lines_are_quoted_without_secrets_and_margin() {
         let folder = folder();
         let quote = at(&folder, "net/model.py:4").unwrap();
-        let lines: Vec<(u64, &str)> =
-            quote.lines.iter().map(|l| (l.number, l.text.as_str())).collect();
+        let lines: Vec<(u64, &str)> = quote
+            .lines
+            .iter()
+            .map(|l| (l.number, l.text.as_str()))
+            .collect();
         assert_eq!((quote.file.as_str(), quote.line), ("net/model.py", 4));
         assert_eq!(lines.len(), 5);
-        assert_eq!((lines[1], lines[3]), ((3, "def f(x):"), (5, "    y = x @ x")));
+        assert_eq!(
+            (lines[1], lines[3]),
+            ((3, "def f(x):"), (5, "    y = x @ x"))
+        );
         assert_eq!(lines[4], (6, "    return y"));
         assert!(lines[2].1.starts_with("    token = "), "{lines:?}");
         assert!(!lines[2].1.contains("horse"), "{lines:?}");
@@ -172,7 +194,10 @@ mod tests {
             let secret = folder.path().join("secret.txt");
             std::os::unix::fs::symlink(secret, project.join("text.py")).unwrap();
             std::os::unix::fs::symlink(project.join("net"), project.join("inner")).unwrap();
-            assert!(at(&folder, "inner/model.py:1").is_some(), "a link inside the folder");
+            assert!(
+                at(&folder, "inner/model.py:1").is_some(),
+                "a link inside the folder"
+            );
         }
         let absolute = format!("{}:1", outside.display());
         for place in [

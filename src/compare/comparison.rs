@@ -31,10 +31,8 @@ const SAME_STEP: f64 = 0.02;
 pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
     if !comparable {
         if ranks.len() > 1 {
-            job.comparison.push(
-                "The ranks are not compared, because they may not be of one job."
-                    .to_owned(),
-            );
+            job.comparison
+                .push("The ranks are not compared, because they may not be of one job.".to_owned());
         }
         return;
     }

@@ -24,8 +24,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
     let names = names(&reports);
     let summary = summary(&reports);
     let folded = findings::fold(&reports, &summary, &names);
-    let (layers, layers_omitted) =
-        tables::layers(&reports, summary.busy_ns, &folded.numbers);
+    let (layers, layers_omitted) = tables::layers(&reports, summary.busy_ns, &folded.numbers);
     let (sites, sites_omitted) = sites::sites(&reports, summary.busy_ns, &folded.numbers);
     let mut job = Job {
         files: reports.len() as u64,

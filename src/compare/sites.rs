@@ -61,10 +61,7 @@ pub(super) fn sites(
             }
         }
     }
-    let mut rows: Vec<SiteRow> = rows
-        .into_values()
-        .map(|row| finish(row, busy_ns))
-        .collect();
+    let mut rows: Vec<SiteRow> = rows.into_values().map(|row| finish(row, busy_ns)).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.time_ns));
     let rest = rows.split_off(rows.len().min(MAX_SITES));
     let mut omitted = Omitted {

@@ -45,7 +45,10 @@ impl Suppression {
 
     /// For a finding that it matches in some places only: those places and one of the others.
     fn near_miss(&self, finding: &FindingReport) -> Option<String> {
-        let place = self.place.as_ref().filter(|_| self.rule.matches(&finding.rule))?;
+        let place = self
+            .place
+            .as_ref()
+            .filter(|_| self.rule.matches(&finding.rule))?;
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             (finding.places.iter()).partition(|p| is_at(place, &p.place));
         let more = elsewhere.len().checked_sub(1)? as u64 + finding.places_omitted;

@@ -51,7 +51,8 @@ impl Report {
         let capture = verdict.capture.iter().map(|f| finding(0, f)).collect();
         let numbers = layers::numbers_by_site(costed, verdict);
         let (layers, layers_omitted) = layers::rows(costed, &numbers, summary.busy_ns);
-        let (sites, sites_omitted) = sites::rows(costed, numbers, options.max_sites, summary.busy_ns);
+        let (sites, sites_omitted) =
+            sites::rows(costed, numbers, options.max_sites, summary.busy_ns);
         let mut report = Report {
             schema_version: SCHEMA_VERSION,
             title: title(&profile.path),

@@ -34,7 +34,10 @@ impl Charts {
             let name = narrative::part_of_time(&p.what).split(',').next();
             (name.unwrap_or_default(), part(p.ns))
         });
-        let layers = report.layers.iter().map(|l| (l.name.as_str(), part(l.time_ns)));
+        let layers = report
+            .layers
+            .iter()
+            .map(|l| (l.name.as_str(), part(l.time_ns)));
         Charts {
             time: pie("Where the time goes", parts, 0),
             layers: pie(

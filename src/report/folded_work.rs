@@ -40,7 +40,9 @@ pub(super) fn rows(report: &Report, most: usize) -> Vec<WorkRow<'_>> {
             let mut names: Vec<_> = sites.iter().filter_map(|s| s.layer.as_deref()).collect();
             names.sort_unstable();
             names.dedup();
-            let time_ns = sites.iter().fold(0_i64, |sum, s| sum.saturating_add(s.time_ns));
+            let time_ns = sites
+                .iter()
+                .fold(0_i64, |sum, s| sum.saturating_add(s.time_ns));
             let ideal: Option<f64> = sites
                 .iter()
                 .map(|s| s.best_ideal_ns.filter(|_| s.slowdown.is_some()))
@@ -55,7 +57,9 @@ pub(super) fn rows(report: &Report, most: usize) -> Vec<WorkRow<'_>> {
                 operator: operator.unwrap_or("-"),
                 direction,
                 arguments,
-                calls: sites.iter().fold(0, |sum: u64, s| sum.saturating_add(s.calls)),
+                calls: sites
+                    .iter()
+                    .fold(0, |sum: u64, s| sum.saturating_add(s.calls)),
                 time_ns,
                 share: sites.iter().map(|s| s.share).sum::<f64>().min(1.0),
                 slowdown: ideal.filter(|ns| *ns > 0.0).map(|ns| time_ns as f64 / ns),

@@ -122,7 +122,9 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("average", units::average);
     env.add_filter("change", units::change);
     env.add_filter("signed_ns", units::signed_ns);
-    env.add_filter("place_name", |s: String| narrative::place_name(&s).to_owned());
+    env.add_filter("place_name", |s: String| {
+        narrative::place_name(&s).to_owned()
+    });
     env.add_filter("per_step_count", units::per_step_count);
     env.add_filter("plural", |noun: String| units::plural(&noun));
     env.add_filter("counted", |n: u64, noun: String| units::counted(n, &noun));

@@ -5,9 +5,9 @@
 
 use anstyle::{AnsiColor, Style};
 
+use super::basis::Basis;
 use super::markdown_text::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
-use super::basis::Basis;
 use super::{FindingReport, LayerRow, NEW, Quote, Report, narrative};
 use crate::base::text::{clip, listing, plain};
 use crate::base::units::{count, counted, ns, percent, times};
@@ -178,7 +178,11 @@ impl Page {
                 let name = [l.place.as_str(), l.operator.as_str()];
                 let name: Vec<&str> = name.into_iter().filter(|n| !n.is_empty()).collect();
                 let name = plain(&name.join(" · "));
-                format!("{name} ({}, {})", l.direction, ns(l.time_ns as f64 / basis.divisor))
+                format!(
+                    "{name} ({}, {})",
+                    l.direction,
+                    ns(l.time_ns as f64 / basis.divisor)
+                )
             })
             .collect();
         if !alone.is_empty() {
@@ -189,7 +193,11 @@ impl Page {
             self.heading("About this capture");
             for f in &report.capture {
                 let message = markdown_text::plain(&f.message);
-                self.words(&format!("{} ({})", message, plain(&f.rule)), Style::new(), 0);
+                self.words(
+                    &format!("{} ({})", message, plain(&f.rule)),
+                    Style::new(),
+                    0,
+                );
             }
             for caution in &report.cautions {
                 self.words(&format!("Note: {caution}"), CAUTION, 0);

@@ -489,7 +489,6 @@ impl Gaps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    
 
     fn device(span: (i64, i64), gaps: &[(i64, i64)]) -> DeviceTimeline {
         let span_of = |(start, end)| Span { start, end };

@@ -3,9 +3,7 @@
 
 use super::basis::{Amount, Basis, Whole, amount};
 use super::narrative::{NO_WORK, percent_of_kernel_time, what_to_capture};
-use super::{
-    FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepsFrom, Summary,
-};
+use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepsFrom, Summary};
 use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
@@ -30,10 +28,16 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
     if let Some(no_work) = report.capture.iter().find(|f| f.rule == NO_WORK) {
         return vec![format!("{}, so there is no advice.", no_work.title)];
     }
-    let caveats: Vec<String> = [straggler(report), graphs(s), copies(s), unknown_gpu(report), idle(s)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let caveats: Vec<String> = [
+        straggler(report),
+        graphs(s),
+        copies(s),
+        unknown_gpu(report),
+        idle(s),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let basis = Basis::of(s);
     let mut variants = advice(report, &basis);
     let shortest = variants.pop().unwrap_or_default();
@@ -63,11 +67,21 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
         return vec![nothing_found(report)];
     };
     let start = match amount(first, basis) {
-        Some(saving) => format!("Fix \"{}\" first: it should save {}.", first.title, of(&saving, basis)),
-        None => format!("Start with \"{}\"; its saving cannot be estimated.", first.title),
+        Some(saving) => format!(
+            "Fix \"{}\" first: it should save {}.",
+            first.title,
+            of(&saving, basis)
+        ),
+        None => format!(
+            "Start with \"{}\"; its saving cannot be estimated.",
+            first.title
+        ),
     };
     let short = match amount(first, basis) {
-        Some(saving) => format!("Fix finding 1 first: it should save {}.", of(&saving, basis)),
+        Some(saving) => format!(
+            "Fix finding 1 first: it should save {}.",
+            of(&saving, basis)
+        ),
         None => "Start with finding 1; its saving cannot be estimated.".to_owned(),
     };
     let Some(second) = report.findings.get(1) else {
@@ -85,8 +99,14 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
         Some(total) => {
             let total = ns_range(total.low_ns, total.high_ns);
             vec![
-                vec![start.clone(), format!("Then fix {next}; {all} should save {total}.")],
-                vec![start, format!("Then fix finding 2; {all} should save {total}.")],
+                vec![
+                    start.clone(),
+                    format!("Then fix {next}; {all} should save {total}."),
+                ],
+                vec![
+                    start,
+                    format!("Then fix finding 2; {all} should save {total}."),
+                ],
                 vec![short],
             ]
         }
@@ -110,7 +130,10 @@ fn of(saving: &Amount, basis: &Basis) -> String {
         saving.low_ns / saving.whole_ns,
         saving.high_ns / saving.whole_ns,
     );
-    format!("{} of {whole} ({share})", ns_range(saving.low_ns, saving.high_ns))
+    format!(
+        "{} of {whole} ({share})",
+        ns_range(saving.low_ns, saving.high_ns)
+    )
 }
 
 /// The sum of the savings, where all are of the same time.
@@ -219,7 +242,10 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
     if let Some(job) = report.job.as_ref().filter(|job| !job.left_out.is_empty()) {
         let left_out = job.left_out.len() as u64;
         let verb = if left_out == 1 { "is" } else { "are" };
-        figures.push(format!("{left_out} of {} files {verb} left out", job.files + left_out));
+        figures.push(format!(
+            "{left_out} of {} files {verb} left out",
+            job.files + left_out
+        ));
     }
     figures
 }
@@ -281,7 +307,9 @@ fn nothing_found(report: &Report) -> Vec<String> {
     }
     if s.slowdown.is_none() {
         return vec![
-            format!("{rules} found nothing, but no kernel could be compared with what the GPU can do."),
+            format!(
+                "{rules} found nothing, but no kernel could be compared with what the GPU can do."
+            ),
             what_to_capture(report),
         ];
     }
@@ -296,12 +324,17 @@ fn nothing_found(report: &Report) -> Vec<String> {
         0 => String::new(),
         n => format!(" ({} below 1 %)", counted(n as u64, "minor finding")),
     };
-    vec![format!("{rules} ran and found nothing worth changing{minor}.")]
+    vec![format!(
+        "{rules} ran and found nothing worth changing{minor}."
+    )]
 }
 
 /// What became of the findings of the baseline and of suppressed ones, one sentence each.
 pub(super) fn hidden_notes(report: &Report) -> Vec<String> {
-    since_baseline(report).into_iter().chain(suppressed(report)).collect()
+    since_baseline(report)
+        .into_iter()
+        .chain(suppressed(report))
+        .collect()
 }
 
 /// Number of findings of one list that are hidden for one reason.
@@ -353,7 +386,10 @@ fn since_baseline(report: &Report) -> Vec<String> {
     let mut sentences = vec![known];
     let lists = [
         ("Fixed since the baseline", &baseline.fixed),
-        ("In the baseline, not checked this time", &baseline.not_checked),
+        (
+            "In the baseline, not checked this time",
+            &baseline.not_checked,
+        ),
     ];
     for (lead, gone) in lists {
         if !gone.is_empty() {

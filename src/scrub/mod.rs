@@ -17,9 +17,9 @@ mod rescan;
 mod source;
 mod trace;
 
-pub use source::SourceCleaner;
 pub use redactor::RedactionKind;
 pub use rescan::Rescan;
+pub use source::SourceCleaner;
 
 /// The reason why no copy was made.
 #[derive(Debug, thiserror::Error)]

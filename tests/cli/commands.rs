@@ -116,12 +116,7 @@ fn reports_are_markdown_on_standard_output_without_messages() {
     assert!(said.out.starts_with("# "), "{}", said.out);
     has(
         &said.out,
-        &[
-            "## What to change",
-            "**Fix:**",
-            "## Layers",
-            "## Skipped",
-        ],
+        &["## What to change", "**Fix:**", "## Layers", "## Skipped"],
     );
     assert_eq!(
         said.out,

@@ -8,10 +8,16 @@ fn ending_that_contradicts_the_format_is_an_error() {
     for (arguments, says) in [
         ("-o a.json --format markdown", "the ending means json"),
         ("-o a.md --format html", "--format means html"),
-        ("-o a.html --for-pr", "--max-chars or --for-pr means markdown"),
+        (
+            "-o a.html --for-pr",
+            "--max-chars or --for-pr means markdown",
+        ),
         ("-o a.csv", "pyprof-advise export PROFILE -o a.csv"),
     ] {
-        has(&sandbox.refused(&format!("net.sqlite {arguments}")), &[says]);
+        has(
+            &sandbox.refused(&format!("net.sqlite {arguments}")),
+            &[says],
+        );
     }
     sandbox.fine("net.sqlite -o a.MD --format markdown");
     sandbox.fine("net.sqlite -o advice --format html");
@@ -22,13 +28,22 @@ fn ending_that_contradicts_the_format_is_an_error() {
 #[test]
 fn named_file_that_cannot_be_read_gives_exit_status_2() {
     let sandbox = Sandbox::new();
-    for arguments in ["net.sqlite gone.sqlite -q", "net.sqlite gone.sqlite --fail-on error"] {
+    for arguments in [
+        "net.sqlite gone.sqlite -q",
+        "net.sqlite gone.sqlite --fail-on error",
+    ] {
         let said = sandbox.run(&format!("{arguments} -o job.md"));
         assert_eq!(said.code, 2, "{arguments}");
         has(&said.err, &["error: unreadable, left out: gone.sqlite"]);
-        has(&sandbox.read("job.md"), &["Left out: `gone.sqlite`", "1 of 2 files is left out"]);
+        has(
+            &sandbox.read("job.md"),
+            &["Left out: `gone.sqlite`", "1 of 2 files is left out"],
+        );
     }
-    assert_eq!(sandbox.run("export net.sqlite gone.sqlite -o a.csv").code, 2);
+    assert_eq!(
+        sandbox.run("export net.sqlite gone.sqlite -o a.csv").code,
+        2
+    );
     assert!(sandbox.read("a.csv").lines().count() > 10);
 }
 
@@ -52,15 +67,15 @@ fn kept_reports_are_shown_in_any_format() {
     sandbox.fine("net.sqlite -o now.html");
     sandbox.fine("show kept.json -o again.html");
     assert_eq!(sandbox.read("again.html"), sandbox.read("now.html"));
-    has(&sandbox.fine("show kept.json"), &["# GPU advice for `net.sqlite`"]);
+    has(
+        &sandbox.fine("show kept.json"),
+        &["# GPU advice for `net.sqlite`"],
+    );
     has(
         &sandbox.fine("show kept.json --baseline kept.json"),
         &["findings are hidden: already in the baseline"],
     );
-    has(
-        &sandbox.refused("show net.sqlite"),
-        &["not a JSON report"],
-    );
+    has(&sandbox.refused("show net.sqlite"), &["not a JSON report"]);
     has(
         &sandbox.refused("show kept.json -o kept.json"),
         &["would overwrite the report"],
@@ -75,7 +90,10 @@ fn other_files_in_place_of_a_report_are_named() {
     sandbox.fine("diff kept.json net.sqlite -o diff.json");
     has(
         &sandbox.refused("net.sqlite --baseline kept.md"),
-        &["not a JSON report (it looks like Markdown)", "--format json"],
+        &[
+            "not a JSON report (it looks like Markdown)",
+            "--format json",
+        ],
     );
     has(
         &sandbox.refused("net.sqlite --baseline diff.json"),
@@ -102,7 +120,10 @@ fn source_lines_are_quoted_from_the_folder() {
             "  113  x = layer_113(x)",
         ],
     );
-    lacks(&quoted, &["layer_108(x)", "layer_114(x)", "correct-horse", "\u{1b}"]);
+    lacks(
+        &quoted,
+        &["layer_108(x)", "layer_114(x)", "correct-horse", "\u{1b}"],
+    );
     let page = sandbox.fine("net.sqlite --source code --format html");
     has(&page, &["111&gt; return self.lm_head(x)"]);
     lacks(&page, &["correct-horse", "<script> "]);

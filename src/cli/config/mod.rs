@@ -178,7 +178,11 @@ impl Config {
     pub(super) fn fill_report(&self, args: &mut ReportArgs) {
         let limited = args.for_pr || args.max_chars.is_some();
         // The ending of a file names a format too.
-        let named = args.output.as_deref().and_then(OutputFormat::of_file).is_some();
+        let named = args
+            .output
+            .as_deref()
+            .and_then(OutputFormat::of_file)
+            .is_some();
         let shaped = args.format.is_some() || args.template.is_some() || named;
         if !shaped && (!limited || self.format.is_some_and(|format| format.can_shorten)) {
             args.format = self.format;
@@ -187,7 +191,10 @@ impl Config {
             args.template.clone_from(&self.template);
         }
         let of_file = args.output.as_deref().and_then(OutputFormat::of_file);
-        let can_shorten = args.format.or(of_file).is_none_or(|format| format.can_shorten);
+        let can_shorten = args
+            .format
+            .or(of_file)
+            .is_none_or(|format| format.can_shorten);
         if !limited && can_shorten && args.template.is_none() {
             args.max_chars = self.max_chars;
             args.for_pr = self.for_pr;

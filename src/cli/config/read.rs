@@ -203,7 +203,9 @@ fn suppression(table: &Table<'_>) -> Option<Suppression> {
             false => Glob::new(&format!("{rule}/*")),
         },
         // Text copied from a rendered report may hold the invisible characters of its escapes.
-        place: table.get_str("place").map(|place| Glob::new(&unjoined(place.value))),
+        place: table
+            .get_str("place")
+            .map(|place| Glob::new(&unjoined(place.value))),
         reason: table.get_str("reason")?.value.trim().to_owned(),
         until: table.get("until").and_then(|value| day(&value)),
     })

@@ -113,10 +113,7 @@ fn chance(diff: &Diff, ratio: f64) -> String {
     };
     let apart = (ratio - 1.0).abs();
     if is_beyond_noise(diff, ratio) {
-        format!(
-            ", beyond the run-to-run noise ({})",
-            percent(noise.share)
-        )
+        format!(", beyond the run-to-run noise ({})", percent(noise.share))
     } else if apart > SAME {
         format!(
             ": the difference is within the run-to-run noise ({})",
@@ -399,9 +396,7 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
         (false, false) => None,
     };
     if let Some(unknown) = unknown {
-        cautions.push(format!(
-            "The GPUs may differ: {unknown}."
-        ));
+        cautions.push(format!("The GPUs may differ: {unknown}."));
     }
     for (name, method) in [("first", a), ("second", b)] {
         if method.gpu.as_ref().is_some_and(|gpu| gpu.what_if) {

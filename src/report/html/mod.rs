@@ -9,8 +9,8 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 use serde::Serialize;
 
-use super::template::{BuiltIn, TemplateError};
 use super::basis::{Basis, Whole};
+use super::template::{BuiltIn, TemplateError};
 use super::{DeviceRow, LaneRow, Report, SiteRow, StepRow, narrative, verdict};
 use crate::base::text;
 use crate::base::units::ns_range;

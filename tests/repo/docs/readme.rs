@@ -19,7 +19,13 @@ fn samples() -> [(&'static str, String); 2] {
     };
     [
         ("report", format!("\n{}\n", quoted(&opening.join("\n\n")))),
-        ("finding", format!("\n{}\n", quoted(&format!("**1. {}", first.replacen('\n', "**\n", 1))))),
+        (
+            "finding",
+            format!(
+                "\n{}\n",
+                quoted(&format!("**1. {}", first.replacen('\n', "**\n", 1)))
+            ),
+        ),
     ]
 }
 
