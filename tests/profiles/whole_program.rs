@@ -516,7 +516,9 @@ fn streaming_copies_have_size_and_bandwidth() {
 fn streaming_first_compute_finding_is_fp32_on_cuda_cores() {
     for gpu in GPUS {
         let Some(report) = streaming(gpu) else { return };
-        let compute = report.findings().iter().find(|f| {
+        // Copies take 96 % of the time, so on some GPUs what it surely saves is below the floor.
+        let all = report.findings().iter().chain(report.list("/minor"));
+        let compute = all.into_iter().find(|f| {
             let category = f["category"].as_str().unwrap();
             !matches!(category, "copies" | "profile" | "communication" | "host")
         });
