@@ -150,12 +150,10 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
         if first.ns() as f64 <= SLOW_ITERATION * typical as f64 {
             return marked;
         }
-        let work = |span: &Span| -> i64 {
-            let inside = launched.iter().filter(|(at, _)| span.contains(*at));
-            inside.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
-        };
-        let typical_work = median(rest.iter().map(work).collect());
-        let same = work(first) as f64 <= (1.0 + SAME_WORK) * typical_work as f64;
+        let work = kernel_times(&spans, launched);
+        let (own, others) = work.split_first().unwrap_or((&0, &[]));
+        let typical_work = median(others.to_vec());
+        let same = *own as f64 <= (1.0 + SAME_WORK) * typical_work as f64;
         let excess = first.ns().saturating_sub(typical);
         let loads = loading_ns(profile, *first) as f64 >= 0.2 * excess as f64;
         if !same && !loads {
@@ -167,6 +165,23 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
         }
         marked.push(first);
     }
+}
+
+/// Per span, the kernel time launched in it, in ns. The spans are in time order; where two overlap, work
+/// belongs to the later one.
+fn kernel_times(spans: &[Span], launched: &[Launched]) -> Vec<i64> {
+    let mut times = vec![0_i64; spans.len()];
+    for (at, ns) in launched {
+        let next = spans.partition_point(|span| span.start <= *at);
+        let inside = next.checked_sub(1).filter(|&step| {
+            let span = spans.get(step);
+            span.is_some_and(|span| span.contains(*at))
+        });
+        if let Some(time) = inside.and_then(|step| times.get_mut(step)) {
+            *time = time.saturating_add(*ns);
+        }
+    }
+    times
 }
 
 /// Host time in a span in calls that load code, in ns.

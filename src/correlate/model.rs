@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
-    CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, SerialNumber, Span, StrId, ThreadId,
+    CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, SerialNumber, Span, StrId,
 };
 
 handle! {
@@ -602,8 +602,8 @@ pub struct Gap {
     pub next: Option<KernelId>,
     /// The host call that caused it, if the cause is a call.
     pub call: Option<CallId>,
-    /// The thread that launched what ended the gap, and when.
-    pub ended_by: Option<(ThreadId, i64)>,
+    /// The call that launched what ended the gap.
+    pub ended_by: Option<CallId>,
 }
 
 /// Why a device was idle; each idle nanosecond has exactly one cause.

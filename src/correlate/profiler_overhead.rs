@@ -87,8 +87,10 @@ impl HostOverhead {
             HostOverhead::BlockingLaunches => f64::INFINITY,
         };
         for gap in timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
-            gap.reliable_ns = match (gap.cause, gap.ended_by) {
-                (GapCause::HostBusy, Some((thread, _))) if cost.is_finite() => {
+            let launch = gap.ended_by.filter(|_| gap.cause == GapCause::HostBusy);
+            let launch = launch.and_then(|id| profile.calls.get(id.idx()));
+            gap.reliable_ns = match launch.map(|call| call.thread) {
+                Some(thread) if cost.is_finite() => {
                     let recorded = counts.within(thread, gap.span)
                         + match self {
                             HostOverhead::Markers(_) => {

@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::timeline::HOST_BUSY_NS;
 use crate::profile::{
-    ApiCall, ApiClass, HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span, StrId,
+    ApiCall, ApiClass, CorrelationMap, HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span, StrId,
     ThreadId,
 };
 use crate::read::{DeferredRanges, Part, PartPruner, Pruning, RemovedRanges};
@@ -94,14 +94,15 @@ impl Pruning for UnneededRanges {
 }
 
 /// Per thread, when it made a call around which ranges are needed, in time order: one that launched
-/// a kernel, or one that may be the cause of idle time. A call that shares its correlation id with a
-/// kernel of any process counts as a launch. `None` if nothing was launched.
+/// a kernel, or one that may be the cause of idle time. `None` if nothing was launched.
 fn call_times(profile: &Profile) -> Option<Vec<Vec<i64>>> {
     const PIECE: usize = 1 << 16;
-    let started: FxHashSet<SerialNumber> = (profile.kernels.iter())
-        .filter_map(|kernel| kernel.correlation)
-        .collect();
-    let launched = |call: &ApiCall| call.correlation.is_some_and(|id| started.contains(&id));
+    let started = profile.kernels.iter().map(|k| (k.process, k.correlation));
+    let started: CorrelationMap<()> = CorrelationMap::for_numbers(started);
+    let launched = |call: &ApiCall| {
+        let thread = profile.threads.get(call.thread.idx());
+        thread.is_some_and(|thread| started.contains(thread.process, call.correlation))
+    };
     // In pieces on all threads, then concatenated: lists that grow one by one leave holes in memory.
     let pieces: Vec<(bool, FxHashMap<ThreadId, Vec<i64>>)> = (profile.calls)
         .par_chunks(PIECE)

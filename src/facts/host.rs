@@ -90,10 +90,13 @@ impl Host {
 /// not those that unmap memory, which the caching allocator uses when it grows.
 fn frees(run: &Run, window: Span) -> u64 {
     let calls = run.profile.calls.iter().filter(|call| {
-        let name = run.profile.text(call.name);
-        let name = name.split_once("_v").map_or(name, |(name, _)| name);
+        let frees = || {
+            let name = run.profile.text(call.name);
+            let name = name.split_once("_v").map_or(name, |(name, _)| name);
+            matches!(name, "cudaFree" | "hipFree" | "cuMemFree")
+        };
         call.class == ApiClass::Free
-            && matches!(name, "cudaFree" | "hipFree" | "cuMemFree")
+            && frees()
             && window.contains(call.span.start)
             && run.window.counts(call.span.start)
     });

@@ -7,7 +7,7 @@ use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{PythonFrame, Run};
 use crate::profile::{
-    ApiClass, CallId, CopyKind, ProcessId, RangeKind, SerialNumber, Span, StrId, ThreadId,
+    ApiClass, CallId, CopyKind, CorrelationMap, RangeKind, Span, StrId, ThreadId,
 };
 
 /// The synchronizing calls of the thread that spends most time in them, in the analysed window.
@@ -106,16 +106,21 @@ fn analysed_ns(run: &Run, window: Span) -> i64 {
 
 /// The analysed waits of each thread that launches kernels.
 fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
-    let copies: FxHashMap<(ProcessId, SerialNumber), (u64, CopyKind)> = (run.profile.copies.iter())
-        .filter_map(|copy| Some(((copy.process, copy.correlation?), (copy.bytes, copy.kind))))
-        .collect();
+    let copies = run.profile.copies.iter();
+    let numbers = copies.clone().map(|copy| (copy.process, copy.correlation));
+    let mut of_number: CorrelationMap<(u64, CopyKind)> = CorrelationMap::for_numbers(numbers);
+    for copy in copies {
+        if let Some(slot) = of_number.slot(copy.process, copy.correlation) {
+            *slot = Some((copy.bytes, copy.kind));
+        }
+    }
     let mut launching: FxHashSet<ThreadId> = FxHashSet::default();
     let mut copied: FxHashMap<ThreadId, u64> = FxHashMap::default();
     let mut waits: FxHashMap<ThreadId, Vec<Wait>> = FxHashMap::default();
     for (index, call) in run.profile.calls.iter().enumerate() {
         let copy = || {
             let thread = run.profile.threads.get(call.thread.idx())?;
-            copies.get(&(thread.process, call.correlation?)).copied()
+            of_number.get(thread.process, call.correlation)
         };
         let bytes = match call.class {
             ApiClass::Launch | ApiClass::GraphLaunch => {

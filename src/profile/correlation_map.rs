@@ -1,23 +1,157 @@
 //! Values by correlation id or sequence number.
+//!
+//! CUPTI counts calls, so the numbers of a capture lie close together: one bit for each number in
+//! between takes a fraction of the memory and time of a hash table. Only numbers far from the others
+//! are hashed.
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxHashMap;
 
 use super::{ApiCall, CallId, ProcessId, Profile, SerialNumber};
+
+/// Most bits per number of the set: 32 bytes.
+const BITS_PER_NUMBER: u64 = 256;
 
 /// One value for each of a fixed set of serial numbers, process by process: the numbers of two
 /// processes collide.
 #[derive(Debug, Clone)]
-pub(crate) struct CorrelationMap<V>(FxHashMap<(ProcessId, SerialNumber), Option<V>>);
+pub(crate) struct CorrelationMap<V> {
+    processes: Vec<NumberMap<V>>,
+}
+
+/// The numbers of one process.
+#[derive(Debug, Clone)]
+struct NumberMap<V> {
+    /// The number of the first bit.
+    first: u64,
+    words: Vec<Word>,
+    /// The values of the numbers whose bits are set, in order.
+    near: Vec<Option<V>>,
+    /// The values of numbers beyond the bits.
+    far: FxHashMap<u64, Option<V>>,
+}
+
+/// The bits of 64 consecutive numbers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Word {
+    bits: u64,
+    /// How many bits are set in earlier words.
+    before: u32,
+}
+
+/// How many numbers a set has, and the smallest and the largest of those above 0: 0 often stands for
+/// "none", far below the others.
+#[derive(Debug, Clone, Copy, Default)]
+struct Extent {
+    bounds: Option<(u64, u64)>,
+    count: u64,
+}
+
+impl Extent {
+    fn add(&mut self, number: u64) {
+        self.count += 1;
+        if number > 0 {
+            let (low, high) = self.bounds.unwrap_or((number, number));
+            self.bounds = Some((low.min(number), high.max(number)));
+        }
+    }
+}
+
+impl<V: Copy> NumberMap<V> {
+    fn new(extent: Extent) -> NumberMap<V> {
+        let (first, last) = extent.bounds.unwrap_or_default();
+        let bits = (last - first).min(extent.count.saturating_mul(BITS_PER_NUMBER));
+        NumberMap {
+            first,
+            words: vec![Word::default(); usize::try_from(bits / 64 + 1).unwrap_or(0)],
+            near: Vec::new(),
+            far: FxHashMap::default(),
+        }
+    }
+
+    /// The index of a number's word, and its bit there.
+    fn bit(&self, number: u64) -> Option<(usize, u64)> {
+        let at = number.checked_sub(self.first)?;
+        let word = usize::try_from(at / 64).ok()?;
+        (word < self.words.len()).then_some((word, 1 << (at % 64)))
+    }
+
+    fn add(&mut self, number: u64) {
+        let bit = self.bit(number);
+        match bit.and_then(|(word, bit)| Some((self.words.get_mut(word)?, bit))) {
+            Some((word, bit)) => word.bits |= bit,
+            None => {
+                self.far.insert(number, None);
+            }
+        }
+    }
+
+    /// Makes room for the values, once all numbers are known.
+    fn finish(&mut self) {
+        let mut before = 0_u32;
+        for word in &mut self.words {
+            word.before = before;
+            before = before.saturating_add(word.bits.count_ones());
+        }
+        self.near = vec![None; before as usize];
+    }
+
+    /// The index of a number's value.
+    fn place(&self, number: u64) -> Option<usize> {
+        let (word, bit) = self.bit(number)?;
+        let word = self.words.get(word)?;
+        let earlier = (word.bits & (bit - 1)).count_ones();
+        (word.bits & bit != 0).then_some((word.before + earlier) as usize)
+    }
+
+    fn slot(&mut self, number: u64) -> Option<&mut Option<V>> {
+        match self.place(number) {
+            Some(place) => self.near.get_mut(place),
+            None if self.far.is_empty() => None,
+            None => self.far.get_mut(&number),
+        }
+    }
+
+    fn get(&self, number: u64) -> Option<&Option<V>> {
+        match self.place(number) {
+            Some(place) => self.near.get(place),
+            None if self.far.is_empty() => None,
+            None => self.far.get(&number),
+        }
+    }
+}
 
 impl<V: Copy> CorrelationMap<V> {
     /// A map with room for these numbers, none of which has a value yet.
     pub(crate) fn for_numbers(
-        numbers: impl Iterator<Item = (ProcessId, Option<SerialNumber>)>,
+        numbers: impl Iterator<Item = (ProcessId, Option<SerialNumber>)> + Clone,
     ) -> CorrelationMap<V> {
-        let most = numbers.size_hint().1.unwrap_or(0);
-        let mut map = FxHashMap::with_capacity_and_hasher(most, FxBuildHasher);
-        map.extend(numbers.filter_map(|(process, number)| Some(((process, number?), None))));
-        CorrelationMap(map)
+        let numbers = numbers.filter_map(|(process, number)| Some((process, number?.get())));
+        let mut extents: Vec<Extent> = Vec::new();
+        for (process, number) in numbers.clone() {
+            if extents.len() <= process.idx() {
+                extents.resize(process.idx() + 1, Extent::default());
+            }
+            if let Some(extent) = extents.get_mut(process.idx()) {
+                extent.add(number);
+            }
+        }
+        let processes = extents.into_iter().map(NumberMap::new);
+        let mut map = CorrelationMap {
+            processes: processes.collect(),
+        };
+        for (process, number) in numbers {
+            if let Some(numbers) = map.processes.get_mut(process.idx()) {
+                numbers.add(number);
+            }
+        }
+        map.processes.iter_mut().for_each(NumberMap::finish);
+        map
+    }
+
+    /// Whether a number belongs to the set.
+    pub(crate) fn contains(&self, process: ProcessId, number: Option<SerialNumber>) -> bool {
+        let numbers = self.processes.get(process.idx()).zip(number);
+        numbers.is_some_and(|(numbers, number)| numbers.get(number.get()).is_some())
     }
 
     /// The value of a number, to be set; `None` for a number outside the set.
@@ -26,12 +160,12 @@ impl<V: Copy> CorrelationMap<V> {
         process: ProcessId,
         number: Option<SerialNumber>,
     ) -> Option<&mut Option<V>> {
-        self.0.get_mut(&(process, number?))
+        self.processes.get_mut(process.idx())?.slot(number?.get())
     }
 
     /// The value of a number, if it has one.
     pub(crate) fn get(&self, process: ProcessId, number: Option<SerialNumber>) -> Option<V> {
-        self.0.get(&(process, number?)).copied().flatten()
+        *self.processes.get(process.idx())?.get(number?.get())?
     }
 
     /// The value of a call's correlation id, as [`CorrelationMap::slot`].
@@ -49,10 +183,10 @@ impl CorrelationMap<CallId> {
     /// For each number, the first call of its process that has it as correlation id.
     pub(crate) fn first_calls(
         profile: &Profile,
-        numbers: impl Iterator<Item = (ProcessId, Option<SerialNumber>)>,
+        numbers: impl Iterator<Item = (ProcessId, Option<SerialNumber>)> + Clone,
     ) -> CorrelationMap<CallId> {
         let mut calls = CorrelationMap::for_numbers(numbers);
-        if !calls.0.is_empty() {
+        if !calls.processes.is_empty() {
             for (id, call) in (0..).map(CallId).zip(&profile.calls) {
                 if let Some(slot) = calls.slot_of_call(profile, call) {
                     slot.get_or_insert(id);
@@ -88,6 +222,7 @@ mod tests {
         }
         for other in [501, 499, 1 << 41] {
             assert!(map.slot(process, SerialNumber::new(other)).is_none());
+            assert!(!map.contains(process, SerialNumber::new(other)));
             assert_eq!(map.get(process, SerialNumber::new(other)), None);
         }
         assert!(map.slot(process, None).is_none());

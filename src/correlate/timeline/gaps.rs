@@ -99,6 +99,9 @@ impl Intervals {
 
     /// Ns inside `gap`, and the call that takes most of them.
     fn overlap(&self, gap: Span) -> (i64, Option<CallId>) {
+        if self.spans.is_empty() {
+            return (0, None);
+        }
         let first = self.ended_by(gap.start);
         let (mut sum, mut most, mut call) = (0_i64, 0, None);
         for (span, from) in self.spans.iter().skip(first) {
@@ -195,9 +198,8 @@ impl<'a> HostActivity<'a> {
     /// The gap that `ended_by` ended. What a call or a range explains of it is reliable.
     pub(super) fn gap(&self, span: Span, ended_by: &WorkItem) -> Gap {
         let (process, launch) = self.launch(ended_by);
-        let launch = launch.and_then(|id| self.profile.calls.get(id.idx()));
-        let (cause, call, explained_ns) = self.blame(span, process, launch);
-        let launch = launch.map(|call| (call.thread, call.span.start));
+        let launching = launch.and_then(|id| self.profile.calls.get(id.idx()));
+        let (cause, call, explained_ns) = self.blame(span, process, launching);
         let kernel = matches!(ended_by.kind, WorkKind::Kernel | WorkKind::Communication);
         Gap {
             span,

@@ -59,6 +59,11 @@ pub(super) fn activities(run: &Run) -> FxHashMap<GapKey, Activity> {
         if steps.contains(&range.span) {
             continue;
         }
+        let from = pauses.partition_point(|p| p.span.end < range.span.start);
+        let touches = |p: &Pause| p.span.start < range.span.end;
+        if !pauses.get(from).is_some_and(touches) {
+            continue;
+        }
         let text = run.profile.text(range.text);
         // What was called from Python is named by its caller, which has a file and a line. That the data
         // loader ran is the cause already.
@@ -67,9 +72,8 @@ pub(super) fn activities(run: &Run) -> FxHashMap<GapKey, Activity> {
             .iter()
             .any(|prefix| text.starts_with(prefix));
         let users = is_users(range, text);
-        let from = pauses.partition_point(|p| p.span.end < range.span.start);
         let touched = pauses.iter_mut().skip(from);
-        for pause in touched.take_while(|p| p.span.start < range.span.end) {
+        for pause in touched.take_while(|p| touches(p)) {
             if named {
                 pause.add(range);
             }
@@ -124,7 +128,7 @@ fn pauses(run: &Run) -> Vec<Vec<Pause>> {
     let mut all: Vec<(ThreadId, DeviceId, i64, Pause)> = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         for (at, gap) in device.gaps.iter().enumerate() {
-            if let Some((thread, span)) = pause(gap) {
+            if let Some((thread, span)) = pause(run, gap) {
                 let pause = Pause {
                     key: (row, at),
                     span,
@@ -160,14 +164,14 @@ fn pauses(run: &Run) -> Vec<Vec<Pause>> {
     threads
 }
 
-fn pause(gap: &Gap) -> Option<(ThreadId, Span)> {
+fn pause(run: &Run, gap: &Gap) -> Option<(ThreadId, Span)> {
     if !matches!(gap.cause, GapCause::HostBusy | GapCause::DataLoading) {
         return None;
     }
-    let (thread, launched) = gap.ended_by?;
+    let launch = run.profile.calls.get(gap.ended_by?.idx())?;
     let span = Span {
         start: gap.span.start,
-        end: launched.min(gap.span.end),
+        end: launch.span.start.min(gap.span.end),
     };
-    (span.end > span.start && span.ns() >= HOST_BUSY_NS).then_some((thread, span))
+    (span.end > span.start && span.ns() >= HOST_BUSY_NS).then_some((launch.thread, span))
 }
