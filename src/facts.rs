@@ -29,6 +29,7 @@ mod site;
 mod step;
 mod step_comm;
 mod step_stability;
+mod step_weight;
 mod sync;
 mod table;
 #[cfg(test)]
@@ -37,6 +38,7 @@ mod whole_run_tests;
 
 pub use crate::base::cel::Value;
 pub(crate) use step_comm::exposed_comm_per_step;
+pub(crate) use step_weight::step_weight;
 pub use table::{FactTable, FactView};
 
 /// The kind of thing a rule is evaluated for: one finding per member of this kind.
@@ -249,8 +251,8 @@ pub struct Totals {
     pub copy_ns: f64,
     /// Devices with work inside the window.
     pub devices: u32,
-    /// Fraction of saved GPU time that shortens a step, `clamp((busy - 0.5) / 0.4, 0, 1)`: a faster
-    /// kernel does not shorten a host-bound step. `None` if idle time is unreliable.
+    /// Share of saved kernel time by which steps become shorter, 0 to 1: a faster kernel does not shorten
+    /// a host-bound step. `None` if recording overhead leaves open which.
     pub step_weight: Option<f64>,
     /// Idle time that recording overhead cannot explain, in ns.
     pub reliable_idle_ns: f64,

@@ -228,8 +228,7 @@ fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {
 
 /// Whether the host limits the steps, as decided for a single run.
 fn idle_leads(summary: &Summary) -> bool {
-    let weight = ((summary.busy_share - 0.5) / 0.4).clamp(0.0, 1.0);
-    summary.idle_unreliable.is_none() && weight < HOST_BOUND
+    summary.step_weight.is_some_and(|weight| weight < HOST_BOUND)
 }
 
 /// Sorts findings in the order of the report of a single run.

@@ -604,6 +604,8 @@ pub struct Gap {
     pub call: Option<CallId>,
     /// The call that launched what ended the gap.
     pub ended_by: Option<CallId>,
+    /// Whether the launching thread had waited for the GPU in this gap or up to it, whatever it did next.
+    pub after_wait: bool,
 }
 
 /// Why a device was idle; each idle nanosecond has exactly one cause.

@@ -19,12 +19,13 @@ use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
 use super::step::{RankScope, Ranks, StepScope, Steps};
 use super::step_stability::StepStability;
+use super::step_weight;
 use super::sync::Waits;
 use super::{
     AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals,
 };
 use crate::base::DType;
-use crate::correlate::{GapCause, Run, SiteId};
+use crate::correlate::{Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 
@@ -560,17 +561,6 @@ fn totals(run: &Run) -> Totals {
     let busy = sum(|d| d.busy_ns);
     let window = sum(crate::correlate::DeviceTimeline::analysed_ns);
     let reliable_idle = sum(crate::correlate::DeviceTimeline::reliable_idle_ns);
-    let gaps = devices.iter().flat_map(|d| &d.gaps);
-    let waiting: f64 = gaps
-        .filter(|gap| gap.cause == GapCause::Waiting)
-        .map(|gap| gap.reliable_ns as f64)
-        .sum();
-    // Where the GPU mostly waits for itself or for other GPUs, the host does not limit the steps.
-    let waiting = if waiting > 0.5 * (window - busy) {
-        waiting
-    } else {
-        0.0
-    };
     Totals {
         gpu_busy_ns: busy,
         kernel_ns: run.sites.iter().map(|s| s.time_ns as f64).sum::<f64>() + sum(|d| d.graph_ns),
@@ -579,21 +569,8 @@ fn totals(run: &Run) -> Totals {
         reliable_idle_ns: reliable_idle,
         copy_ns: sum(|d| d.exposed_copy_ns),
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
-        step_weight: step_weight(busy, window - waiting, reliable_idle - waiting),
+        step_weight: step_weight(devices),
     }
-}
-
-/// How far a faster kernel shortens a step: not at all where the GPU is busy half of the time or less, fully
-/// from 90 % on. `None` where recording overhead leaves open which.
-fn step_weight(busy: f64, window: f64, reliable_idle: f64) -> Option<f64> {
-    /// Largest difference between the weights with and without the unreliable idle time.
-    const SAME: f64 = 0.25;
-    let weight = |window: f64| {
-        let busy_share = if window > 0.0 { busy / window } else { 0.0 };
-        ((busy_share - 0.5) / 0.4).clamp(0.0, 1.0)
-    };
-    let (least, most) = (weight(window), weight(busy + reliable_idle));
-    (most - least <= SAME).then_some(least)
 }
 
 /// Sums per pattern; the last row is for sites without a layer.

@@ -195,6 +195,7 @@ fn summary(costed: &Costed) -> Summary {
         slowdown: best_ideal_ns.map(|ideal| cost_known_ns / ideal),
         idle_unreliable: run.unreliable_idle.as_deref().map(sentence),
         reliable_idle_ns: sum(devices.iter().map(DeviceTimeline::reliable_idle_ns)),
+        step_weight: crate::facts::step_weight(devices),
         steps_from: run.step_origin.as_ref().map(|origin| StepsFrom {
             source: origin.source,
             text: label(&origin.text),

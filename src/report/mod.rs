@@ -242,6 +242,9 @@ pub struct Summary {
     pub idle_unreliable: Option<String>,
     /// Idle time that recording overhead cannot explain, in ns, summed over devices.
     pub reliable_idle_ns: i64,
+    /// Share of saved kernel time by which steps become shorter, 0 to 1: where the host limits the steps, a
+    /// faster kernel does not help. `null` if recording overhead leaves open which.
+    pub step_weight: Option<f64>,
     /// The evidence for the steps of the window; `null` when nothing shows steps.
     pub steps_from: Option<StepsFrom>,
     /// The shortest range of the user in which all analysed work was launched; `null` when there is none.

@@ -501,6 +501,7 @@ mod tests {
                 next: None,
                 call: None,
                 ended_by: None,
+                after_wait: false,
             })
             .collect();
         let span = span_of(span);

@@ -208,6 +208,7 @@ impl<'a> HostActivity<'a> {
             next: kernel.then_some(KernelId(ended_by.row)),
             call,
             ended_by: launch,
+            after_wait: self.after_wait(span, cause, call, launching),
         }
     }
 
@@ -220,6 +221,38 @@ impl<'a> HostActivity<'a> {
             next: None,
             call: None,
             ended_by: None,
+            after_wait: false,
+        }
+    }
+
+    /// Whether the thread of `launch` returned in the gap from a call that waits for the GPU.
+    fn after_wait(
+        &self,
+        gap: Span,
+        cause: GapCause,
+        call: Option<CallId>,
+        launch: Option<&ApiCall>,
+    ) -> bool {
+        match cause {
+            GapCause::AfterSync | GapCause::BlockingCopy => true,
+            // Freed memory must not be in use any more. Source: CUDA runtime API, `cudaFree`.
+            GapCause::Allocation => {
+                let call = call.and_then(|id| self.profile.calls.get(id.idx()));
+                call.is_some_and(|call| call.class == ApiClass::Free)
+            }
+            GapCause::HostBusy | GapCause::DataLoading => launch.is_some_and(|launch| {
+                let thread = self.threads.get(launch.thread.idx());
+                thread.is_some_and(|thread| {
+                    let waits = [&thread.syncs, &thread.copies].into_iter();
+                    let mut ends = waits.filter_map(|w| w.released(gap, launch.span.start));
+                    ends.next().is_some()
+                })
+            }),
+            GapCause::ProfilerOverhead
+            | GapCause::ModuleLoad
+            | GapCause::HostLate
+            | GapCause::Waiting
+            | GapCause::Unknown => false,
         }
     }
 
