@@ -210,6 +210,8 @@ pub struct AffectedTime {
     pub uncounted: bool,
     /// Idle time it covers, ns.
     pub idle_ns: f64,
+    /// Idle time in which the GPU waited for the launches of the kernels it covers, ns.
+    pub launch_ns: f64,
     /// Exposed copy time it covers, ns.
     pub copy_ns: f64,
     /// Operator calls, kernel executions, copies or intervals it covers.
@@ -256,6 +258,17 @@ pub struct Totals {
     pub step_weight: Option<f64>,
     /// Idle time that recording overhead cannot explain, in ns.
     pub reliable_idle_ns: f64,
+}
+
+impl Totals {
+    /// Below this weight of kernel time the host limits the steps, and idle time is what to look at first.
+    pub const HOST_BOUND: f64 = 0.25;
+
+    /// Returns whether the host limits the steps: faster kernels hardly shorten them.
+    pub fn host_bound(&self) -> bool {
+        self.step_weight
+            .is_some_and(|weight| weight < Self::HOST_BOUND)
+    }
 }
 
 /// A subject type, with the type that its facts are computed from.

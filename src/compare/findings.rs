@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::share;
-use crate::judge::{HOST_BOUND, SavingKind};
+use crate::facts::Totals;
+use crate::judge::SavingKind;
 use crate::report::{
     FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary, steps_in_window,
 };
@@ -228,7 +229,9 @@ fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {
 
 /// Whether the host limits the steps, as decided for a single run.
 fn idle_leads(summary: &Summary) -> bool {
-    summary.step_weight.is_some_and(|weight| weight < HOST_BOUND)
+    summary
+        .step_weight
+        .is_some_and(|weight| weight < Totals::HOST_BOUND)
 }
 
 /// Sorts findings in the order of the report of a single run.

@@ -18,8 +18,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::timeline::HOST_BUSY_NS;
 use crate::profile::{
-    ApiCall, ApiClass, CorrelationMap, HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span, StrId,
-    ThreadId,
+    ApiCall, ApiClass, CorrelationMap, HostRange, ProcessId, Profile, RangeKind, SerialNumber,
+    Span, StrId, ThreadId,
 };
 use crate::read::{DeferredRanges, Part, PartPruner, Pruning, RemovedRanges};
 

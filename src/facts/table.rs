@@ -25,7 +25,7 @@ use super::{
     AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals,
 };
 use crate::base::DType;
-use crate::correlate::{Run, SiteId};
+use crate::correlate::{GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 
@@ -53,6 +53,8 @@ pub struct FactTable<'a> {
     ranks: Vec<RankScope>,
     /// Kernel time per label, ns.
     pub(super) labels: FxHashMap<&'a str, f64>,
+    /// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
+    launch_ns: Vec<f64>,
 }
 
 /// The facts of one member.
@@ -132,6 +134,7 @@ impl<'a> FactTable<'a> {
             layers,
             ranks,
             labels: labels(costed),
+            launch_ns: launch_ns(run),
         }
     }
 
@@ -264,6 +267,7 @@ impl<'a> FactTable<'a> {
                 AffectedTime {
                     uncounted: self.is_search(id),
                     sites: self.site_stake(id, None).into_iter().collect(),
+                    launch_ns: self.launch_ns(id),
                     calls: u64::from(site.calls),
                     time_ns: site.time_ns as f64,
                     place,
@@ -311,7 +315,17 @@ impl<'a> FactTable<'a> {
                         chain.direction.name()
                     )
                 };
+                let launches = chain.sites.iter().chain(&chain.backward).map(|(id, ns)| {
+                    let whole = run.sites.get(id.idx()).map_or(0.0, |s| s.time_ns as f64);
+                    let part = if whole > 0.0 {
+                        (ns / whole).min(1.0)
+                    } else {
+                        0.0
+                    };
+                    self.launch_ns(*id) * part
+                });
                 AffectedTime {
+                    launch_ns: launches.sum(),
                     uncounted: chain.sites.keys().all(|id| self.is_search(*id)),
                     sites: stakes(&chain.sites),
                     backward: stakes(&chain.backward),
@@ -385,6 +399,10 @@ impl<'a> FactTable<'a> {
                 0.0
             },
         })
+    }
+
+    fn launch_ns(&self, id: SiteId) -> f64 {
+        self.launch_ns.get(id.idx()).copied().unwrap_or(0.0)
     }
 
     fn layer_name(&self, id: SiteId) -> Option<String> {
@@ -571,6 +589,20 @@ fn totals(run: &Run) -> Totals {
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
         step_weight: step_weight(devices),
     }
+}
+
+/// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
+fn launch_ns(run: &Run) -> Vec<f64> {
+    let mut times = vec![0.0; run.sites.len()];
+    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
+    for gap in gaps.filter(|gap| gap.cause == GapCause::HostLate) {
+        let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+        let site = link.and_then(|link| link.site);
+        if let Some(time) = site.and_then(|site| times.get_mut(site.idx())) {
+            *time += gap.reliable_ns as f64;
+        }
+    }
+    times
 }
 
 /// Sums per pattern; the last row is for sites without a layer.

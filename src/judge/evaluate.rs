@@ -150,13 +150,20 @@ impl RuleMatches {
         match context.selects(&rule.when) {
             Ok(false) => {}
             Ok(true) => {
-                let affected = input.affected(member);
+                let mut affected = input.affected(member);
                 // Time that does not count carries no advice, only remarks on the capture.
                 if affected.uncounted && !is_profile(rule) {
                     return;
                 }
-                let most = most(&affected, rule.saving_kind(), &input.totals());
-                let saving = saving(rule, &context, &mut self.faults);
+                let totals = input.totals();
+                let kind = rule.saving_kind_in(&totals);
+                let saving = if kind == rule.saving_kind() {
+                    saving(rule, &context, &mut self.faults)
+                } else {
+                    affected.idle_ns = affected.launch_ns;
+                    launch_saving(rule, &affected, &context, &mut self.faults)
+                };
+                let most = most(&affected, kind, &totals);
                 self.matches.push(Match {
                     member,
                     affected,
@@ -221,16 +228,41 @@ pub(super) fn evaluate(
     })
 }
 
-/// The saving of a picked member. Without it the finding still stands, so only faults are noted.
-pub(super) fn saving(rule: &Rule, context: &EvalContext<'_>, faults: &mut Faults) -> Option<Range> {
-    let mut end = |key: &str, expr: &Expr| match context.number(expr) {
-        Ok(saving) => Some(saving.max(0.0)),
+/// The idle time that a picked member saves by the launches that go away.
+fn launch_saving(
+    rule: &Rule,
+    affected: &AffectedTime,
+    context: &EvalContext<'_>,
+    faults: &mut Faults,
+) -> Option<Range> {
+    let share = number(
+        "launches_removed",
+        rule.launches_removed.as_ref()?,
+        context,
+        faults,
+    )?;
+    let high = share.min(1.0) * affected.launch_ns;
+    Some(Range {
+        low: high * rule.min_fraction(),
+        high,
+    })
+}
+
+/// The value of an expression of a rule, at least 0. A failure is noted.
+fn number(key: &str, expr: &Expr, context: &EvalContext<'_>, faults: &mut Faults) -> Option<f64> {
+    match context.number(expr) {
+        Ok(value) => Some(value.max(0.0)),
         Err(Undecided::Fault(message)) => {
             faults.add(format!("{key}: {message}"));
             None
         }
         Err(_) => None,
-    };
+    }
+}
+
+/// The saving of a picked member. Without it the finding still stands, so only faults are noted.
+pub(super) fn saving(rule: &Rule, context: &EvalContext<'_>, faults: &mut Faults) -> Option<Range> {
+    let mut end = |key: &str, expr: &Expr| number(key, expr, context, faults);
     let high = end("saving_ns", rule.saving_ns.as_ref()?)?;
     let low = match &rule.saving_low_ns {
         // A lower end that is not known is none.

@@ -26,7 +26,7 @@ pub(super) struct FindingDraft {
     pub(super) kind: SavingKind,
     /// ns covered.
     pub(super) time_ns: f64,
-    /// `time_ns` as a share of the GPU busy time, or of the window.
+    /// `time_ns` as a share of the GPU busy time, or the idle time as a share of the window.
     pub(super) share: f64,
     pub(super) calls: u64,
     /// Sum of the savings that are known.
@@ -125,9 +125,9 @@ impl Group {
 /// Sums matches up.
 fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Option<FindingDraft> {
     let worst = worst(&matches)?;
-    let kind = rule.saving_kind();
+    let kind = rule.saving_kind_in(totals);
     let time_ns = covered(&matches);
-    let whole = match kind {
+    let whole = match rule.saving_kind() {
         SavingKind::Idle => totals.window_ns,
         SavingKind::Gpu | SavingKind::Copy => totals.gpu_busy_ns,
     };
@@ -176,6 +176,11 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
         double(parts.map(|s| s.time_ns * s.exposed_share).sum()),
     );
     found.set("found.worst", Value::Str(place_of_worst.as_str().into()));
+    let share = if kind == rule.saving_kind() {
+        share
+    } else {
+        part(sum(|s| s.idle_ns), totals.window_ns).min(1.0)
+    };
     Some(FindingDraft {
         rule: index,
         place: place(&matches, place_of_worst),

@@ -57,6 +57,8 @@ pub const KEYS: &[Key] = keys! {
     "saving_low_ns": EXPRESSION,
     /// `gpu`, `idle` or `copy`: which kind of time, where `for_each` does not imply it
     "saving_kind": Shape::Word(|| SAVINGS.map(|(_, word)| word).into()),
+    /// share of the launches that the advice removes, 0 to 1; what it saves where the host limits the steps
+    "launches_removed": EXPRESSION,
     /// what the advice changes; two values for one key on one site contradict
     "changes": Shape::Map(None, &Shape::Text(0, 200), MAX_LIST),
     /// `true`: the advice removes or replaces the work it covers; other findings on that work are dropped

@@ -35,7 +35,7 @@ pub use evaluate::RuleInput;
 pub use examples::check_examples;
 pub use explain::explain;
 pub use load::RuleFile;
-pub use resolve::{FLOOR, HOST_BOUND};
+pub use resolve::FLOOR;
 pub use rule::{CATEGORIES, Rule};
 pub use rule_set::{RuleSet, Selection, pattern_of};
 pub use rule_tests::{TestOutcome, TestResult, run_tests};

@@ -114,6 +114,7 @@ impl<'a> Reader<'a> {
             error_when: words.error_when,
             saving_ns: words.saving_ns,
             saving_low_ns: words.saving_low_ns,
+            launches_removed: words.launches_removed,
             replaces_work,
             saving_kind,
             changes,
@@ -227,6 +228,7 @@ impl<'a> Reader<'a> {
             error_when: self.condition(root, "error_when", &late),
             saving_ns: self.saving(root, "saving_ns", &early),
             saving_low_ns: self.saving_low(root, &early),
+            launches_removed: self.saving(root, "launches_removed", &early),
             message: self.sentence(root, "message", &late),
             why: self.sentence(root, "why", &late),
             fixes: self.fixes(root, &late),
@@ -429,6 +431,7 @@ impl<'a> Reader<'a> {
             &words.error_when,
             &words.saving_ns,
             &words.saving_low_ns,
+            &words.launches_removed,
         ];
         let fixes = words.fixes.iter().flatten();
         let of_fixes = fixes.clone().filter_map(|fix| fix.when.as_ref());
@@ -476,6 +479,7 @@ struct Words {
     error_when: Option<Expr>,
     saving_ns: Option<Expr>,
     saving_low_ns: Option<Expr>,
+    launches_removed: Option<Expr>,
     message: Option<Template>,
     why: Option<Template>,
     fixes: Option<Vec<Fix>>,

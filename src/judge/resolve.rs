@@ -29,8 +29,6 @@ const UNSURE_FLOOR: f64 = 0.1;
 /// The part of idle time, or of work without an estimate, that counts when findings are ranked, where
 /// nothing is surely saved: what takes half of the time precedes a sure saving of 1 %.
 const UNSURE: f64 = 0.1;
-/// Below this weight the host limits the step, and idle time is what to look at first.
-pub const HOST_BOUND: f64 = 0.25;
 
 /// Turns what the rules results into a verdict. `results` has one entry per rule, in order.
 pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn RuleInput) -> Verdict {
@@ -330,7 +328,7 @@ fn drop_matches(
 /// and work without an estimate count by a part of their time. Then come findings that may save
 /// nothing, and those about the whole run without an estimate.
 fn order(a: &Finding, b: &Finding, totals: &Totals) -> Ordering {
-    let host_bound = is_host_bound(totals);
+    let host_bound = totals.host_bound();
     let tier = |finding: &Finding| match &finding.saving {
         Some(s) if s.kind == SavingKind::Idle => 0,
         Some(s) if s.claimed_low_ns > 0.0 => u8::from(host_bound && s.kind == SavingKind::Gpu),
@@ -364,11 +362,6 @@ fn order(a: &Finding, b: &Finding, totals: &Totals) -> Ordering {
     tier(a).cmp(&tier(b)).then(sure(a).compare(sure(b)))
 }
 
-/// Whether the host limits the steps, so that less kernel time does not shorten them.
-fn is_host_bound(totals: &Totals) -> bool {
-    totals.step_weight.is_some_and(|weight| weight < HOST_BOUND)
-}
-
 /// Whether a finding is worth a place among the first: by what it surely saves beyond the others, or
 /// by what it may save where that may be nothing.
 fn matters(finding: &Finding, totals: &Totals) -> bool {
@@ -378,7 +371,7 @@ fn matters(finding: &Finding, totals: &Totals) -> bool {
     let (whole, floor) = match saving.kind {
         SavingKind::Idle => (totals.window_ns, FLOOR),
         // Waiting for other ranks is time of the step, whatever else limits it.
-        SavingKind::Gpu if is_host_bound(totals) && finding.category != "communication" => {
+        SavingKind::Gpu if totals.host_bound() && finding.category != "communication" => {
             (totals.gpu_busy_ns, HOST_BOUND_FLOOR)
         }
         SavingKind::Gpu | SavingKind::Copy => (totals.gpu_busy_ns, FLOOR),

@@ -8,7 +8,7 @@ use super::template::Template;
 use super::{Confidence, SavingKind, Severity};
 use crate::base::diag::Source;
 use crate::base::glob::Glob;
-use crate::facts::{MemberKind, Value};
+use crate::facts::{MemberKind, Totals, Value};
 
 /// The folders of rules, each with its subject. The folder of a rule is its category.
 pub const CATEGORIES: &[(&str, &str)] = &[
@@ -63,6 +63,9 @@ pub struct Rule {
     pub saving_ns: Option<Expr>,
     /// Lower end of that saving, ns; `None`: [`Rule::min_fraction`] of it.
     pub saving_low_ns: Option<Expr>,
+    /// Share of the launches of the covered work that the advice removes, 0 to 1. Where the host limits the
+    /// steps, the saving is that share of the idle time before them.
+    pub launches_removed: Option<Expr>,
     /// Whether the advice removes or replaces the covered work, so that nothing else can be saved on it.
     pub replaces_work: bool,
     /// Kind of time saved as the file states it; see [`Rule::saving_kind`].
@@ -118,6 +121,15 @@ impl Rule {
             MemberKind::Copy => SavingKind::Copy,
             _ => SavingKind::Gpu,
         })
+    }
+
+    /// The kind of time its findings save in a run: launches that go away save the time of the host, which is
+    /// what counts where the host limits the steps.
+    pub fn saving_kind_in(&self, totals: &Totals) -> SavingKind {
+        match &self.launches_removed {
+            Some(_) if totals.host_bound() => SavingKind::Idle,
+            _ => self.saving_kind(),
+        }
     }
 
     /// The first variant of the fix whose condition holds, with its index; `None` if none does. A

@@ -224,6 +224,30 @@ fn step_time_requires_trusted_idle_time() {
 }
 
 #[test]
+fn launches_that_go_away_save_idle_time_where_the_host_limits_the_steps() {
+    let text = "saving_ns = 'site.time_ns'\nlaunches_removed = '0.5'";
+    let rules = load(&[("host/x", &rule(text))]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 1e5, 0.0, &gemm());
+    run.members[0].2.launch_ns = 4e5;
+    let saving = |run: &Fake| {
+        let verdict = run.judge(&rules);
+        let finding = only(&verdict);
+        let saving = finding.saving.unwrap();
+        (saving.kind, saving.low_ns, saving.high_ns, finding.share)
+    };
+    assert_eq!(saving(&run), (SavingKind::Gpu, 5e4, 1e5, 0.1));
+    run.totals.step_weight = Some(0.2);
+    assert_eq!(saving(&run), (SavingKind::Idle, 1e5, 2e5, 0.2));
+    // No more than the idle time that can be relied on is counted.
+    run.totals.reliable_idle_ns = 1.5e5;
+    let counted = only(&run.judge(&rules)).saving.unwrap().claimed_ns;
+    assert_eq!(counted, 1.5e5);
+    run.totals.step_weight = None;
+    assert_eq!(saving(&run).0, SavingKind::Gpu);
+}
+
+#[test]
 fn largest_savings_come_first_and_minor_findings_last() {
     let kernel = rule("saving_ns = 'site.time_ns'");
     let unknown = rule("severity = \"error\"\nwhen = 'site.time_ns > 0.0'");
