@@ -330,7 +330,7 @@ impl<'a> Session<'a> {
             match self.advisor.join_light(light, report.clone()) {
                 Ok(joined) => report = joined,
                 Err(error) => {
-                    warnings.push(format!("not joined with the light recording: {error}"))
+                    warnings.push(format!("not joined with the light recording: {error}"));
                 }
             }
         }

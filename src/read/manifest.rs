@@ -68,6 +68,9 @@ impl FileEntry {
     }
 }
 
+/// The rank and the id of a process.
+type Process = (Option<u32>, Option<u32>);
+
 /// The traces of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Windows {
@@ -105,8 +108,7 @@ impl Manifest {
     /// The traces of each process, in the order of ranks. Names that lead out of the folder, and files that
     /// are not there, are left out.
     pub fn windows(&self, folder: &Path) -> Vec<Windows> {
-        let mut by_process: BTreeMap<(Option<u32>, Option<u32>), Vec<(&str, PathBuf)>> =
-            BTreeMap::new();
+        let mut by_process: BTreeMap<Process, Vec<(&str, PathBuf)>> = BTreeMap::new();
         let inside = |name: &str| Path::new(name).file_name() == Some(name.as_ref());
         for entry in self.files.iter().filter(|entry| inside(&entry.file)) {
             let path = folder.join(&entry.file);
