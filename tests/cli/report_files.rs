@@ -110,7 +110,7 @@ fn source_lines_are_quoted_from_the_folder() {
     sandbox.write("code/net/model.py", &code.join("\n"));
     let plain = sandbox.fine("net.sqlite");
     lacks(&plain, &["layer_109"]);
-    let quoted = sandbox.fine("net.sqlite --source code");
+    let quoted = sandbox.fine("net.sqlite --source code --select tensor-cores");
     has(
         &quoted,
         &[
