@@ -72,7 +72,7 @@ const BEFORE_BACKWARD: usize = 64;
 /// and both log-softmaxes. Then the gradient of the first can only come from the second: no other
 /// backward call has run that could have made it.
 pub(super) fn backward_repeats(after: &[Link<'_>]) -> bool {
-    if !after.first().is_some_and(|l| l.family == Family::Loss) {
+    if after.first().is_none_or(|l| l.family != Family::Loss) {
         return false;
     }
     let makes_no_gradient = |l: &&Link<'_>| {
