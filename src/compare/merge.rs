@@ -159,6 +159,7 @@ fn summary(reports: &[Report]) -> Summary {
             .map(|ideal| cost_known_ns / ideal),
         idle_unreliable: untrusted(reports),
         reliable_idle_ns: total(|s| s.reliable_idle_ns),
+        work_steps: mean_of_all(reports, |s| s.work_steps),
         step_weight: mean_of_all(reports, |s| s.step_weight),
         steps_from: reports
             .first()

@@ -170,6 +170,7 @@ fn summary(costed: &Costed) -> Summary {
         gpu: gpu_name(costed),
         devices: devices.len() as u64,
         steps: numbers.len() as u64,
+        work_steps: work_steps(run, numbers.len()),
         step_ns: step.map(|s| s.ns()),
         host_step_ns: step.filter(|s| s.gpu_ns.is_some()).map(|s| s.host_ns),
         exposed_comm_per_step_ns: step
@@ -361,9 +362,28 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
     })
 }
 
-/// How many steps fit into the window, at least 1. The window may hold work of steps that began before
-/// the capture.
+/// How many steps the kernels of the window amount to: some may belong to steps that began before the
+/// capture.
+fn work_steps(run: &Run, steps: usize) -> Option<f64> {
+    let (mut all, mut of_steps) = (0_i64, 0_i64);
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        if link.site.is_none() {
+            continue;
+        }
+        all = all.saturating_add(kernel.span.ns());
+        let step = link.step.and_then(|id| run.steps.get(id.idx()));
+        if step.is_some_and(|step| !step.warmup) {
+            of_steps = of_steps.saturating_add(kernel.span.ns());
+        }
+    }
+    (of_steps > 0).then(|| steps as f64 * (all as f64 / of_steps as f64))
+}
+
+/// How many steps the work of the window amounts to, at least 1.
 pub(crate) fn steps_in_window(summary: &Summary) -> f64 {
+    if let Some(steps) = summary.work_steps {
+        return steps.max(1.0);
+    }
     let fit = summary.step_ns.map(|ns| summary.window_ns as f64 / ns);
     (summary.steps.max(1) as f64).max(fit.filter(|f| f.is_finite()).unwrap_or(1.0))
 }

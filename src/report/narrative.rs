@@ -167,7 +167,7 @@ pub(super) fn missing(
 pub(super) fn missing_short(missing: WithoutOperator) -> &'static str {
     match missing {
         WithoutOperator::NoLaunch => "no launch record in the file",
-        WithoutOperator::GraphReplay => "launched by CUDA graph replay",
+        WithoutOperator::GraphReplay => "launched by a graph replay",
         WithoutOperator::NoRange => "launched outside any range",
         WithoutOperator::NoOperator => "launched outside any known operator",
     }
@@ -177,7 +177,7 @@ pub(super) fn missing_short(missing: WithoutOperator) -> &'static str {
 pub(super) fn missing_row(missing: WithoutOperator) -> &'static str {
     match missing {
         WithoutOperator::NoLaunch => "(no launch record)",
-        WithoutOperator::GraphReplay => "(CUDA graph replay)",
+        WithoutOperator::GraphReplay => "(graph replay)",
         WithoutOperator::NoRange => "(outside any range)",
         WithoutOperator::NoOperator => "(no known operator)",
     }

@@ -132,7 +132,7 @@ fn manual_pages_are_troff() {
             ".SH SYNOPSIS",
             ".SH OPTIONS",
             "fail\\-on",
-            ".SH EXAMPLES\n.nf\n  pyprof\\-advise net.sqlite",
+            ".SH EXAMPLES\n.nf\n  pyprof\\-advise run",
             "Exit status: 0 a report was written",
         ],
     );

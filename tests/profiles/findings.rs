@@ -454,7 +454,7 @@ fn healthy_program_has_no_findings() {
     let page = pyprof_advise::report::markdown(&report).unwrap();
     let opening: String = page.lines().take(12).collect::<Vec<_>>().join("\n");
     assert!(
-        opening.contains("nothing to change"),
+        opening.contains("found nothing worth changing"),
         "no plain verdict:\n{opening}"
     );
 }

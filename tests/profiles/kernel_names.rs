@@ -96,7 +96,6 @@ fn profiles() -> Option<Vec<(String, Times)>> {
 /// Profiles in which more than 1 % of the kernel time is spent in kernels without a family, and that
 /// percentage, rounded up. They run compiled or hand-written kernels.
 const WITHOUT_FAMILY: &[(&str, f64)] = &[
-    ("askliar_trace_name.prof", 51.0),
     ("deepseek_h800_train.json", 5.0),
     ("fuser_h200.sqlite", 17.0),
     ("hta_negqueue_rank0.json.gz", 3.0),

@@ -626,7 +626,7 @@ fn dominant_copies_and_graphs_are_reported_first() {
         report.figures
     );
     assert_eq!(report.unattributed[0].reason, "graph_replay");
-    assert_eq!(report.layers[0].name, "(CUDA graph replay)");
+    assert_eq!(report.layers[0].name, "(graph replay)");
     assert!(!report.layers[0].is_layer);
 }
 

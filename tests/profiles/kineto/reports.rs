@@ -184,7 +184,7 @@ fn replayed_kernels_are_attributed_to_the_replay() {
         return;
     };
     let first = &vllm["layers"][0];
-    assert_eq!(first["name"], "(replayed by a graph launch)");
+    assert_eq!(first["name"], "(graph replay)");
     let sglang = report("tl_sglang_decode.json.gz").unwrap();
     let name = sglang["layers"][0]["name"].as_str().unwrap();
     assert!(!name.contains(".py:"), "{name}");
@@ -248,7 +248,7 @@ fn steps_last_until_the_gpu_has_finished() {
     assert!(message.contains("of each step"), "{message}");
     let verdict = report["verdict"][0].as_str().unwrap();
     assert!(
-        verdict.contains("3 steps (`ProfilerStep#`) of 19.0 ms each on the GPU"),
+        verdict.contains("of each 19.0 ms step"),
         "{verdict}"
     );
 }
