@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(ns_range(10.0, 2.4e6), "up to 2.4 ms");
         assert_eq!(ns_range(0.0, 0.0), "0 ns");
         assert_eq!(ns_range(f64::NAN, 5e3), "up to 5.0 us");
-        assert_eq!(percent_range(0.0885, 0.177), "8.9 to 18 %");
+        assert_eq!(percent_range(0.0886, 0.177), "8.9 to 18 %");
         assert_eq!(percent_range(0.0, 0.031), "up to 3.1 %");
         assert_eq!(percent_range(0.0001, 0.0004), "under 0.1 %");
         assert_eq!(percent_range(0.2, 0.2), "20 %");

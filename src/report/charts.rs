@@ -110,14 +110,15 @@ mod tests {
     fn slices_are_named_once_and_add_up() {
         let slices = [
             ("a\"b", 60_000_000),
-            ("a#b", 30_000_000),
+            ("a#b", 20_000_000),
+            ("c", 10_000_000),
             ("tiny", 10),
             ("none", 0),
         ];
         let block = pie("T", slices.into_iter(), 10_000_000).unwrap();
         assert_eq!(
             block,
-            "```mermaid\npie showData title T (ms)\n    \"a_b\" : 60.0\n    \"a_b (2)\" : 30.0\n    \
+            "```mermaid\npie showData title T (ms)\n    \"a_b\" : 60.0\n    \"a_b (2)\" : 20.0\n    \"c\" : 10.0\n    \
              \"everything else\" : 10.0\n```"
         );
     }

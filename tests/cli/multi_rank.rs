@@ -471,7 +471,7 @@ fn merging_other_files_is_an_error() {
     for (file, words) in [
         ("next.json", &["schema_version 2", "schema_version 3"][..]),
         ("cut.json", &["not a JSON report"]),
-        ("old.json", &["damaged, or of another version"]),
+        ("old.json", &["damaged, or from another version"]),
         ("other.json", &["without `schema_version`"]),
         ("list.json", &["other JSON"]),
         ("trace.json", &["found a trace", "rank0.json"]),
@@ -488,7 +488,7 @@ fn merging_other_files_is_an_error() {
         // The others are reported, but a named file is missing from it.
         let said = sandbox.call(&["merge", "r.json", file]);
         assert_eq!(said.code, 2, "{file}: {}", said.err);
-        has(&said.out, &["Not in this report", file]);
+        has(&said.out, &["Left out", file]);
     }
 }
 

@@ -247,10 +247,7 @@ fn steps_last_until_the_gpu_has_finished() {
     let message = exposed.unwrap()["message"].as_str().unwrap();
     assert!(message.contains("of each step"), "{message}");
     let verdict = report["verdict"][0].as_str().unwrap();
-    assert!(
-        verdict.contains("of each 19.0 ms step"),
-        "{verdict}"
-    );
+    assert!(verdict.contains("of each 19.0 ms step"), "{verdict}");
 }
 
 #[test]

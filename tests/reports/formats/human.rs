@@ -92,11 +92,11 @@ fn lowest_savings_are_dropped_first() {
 #[test]
 fn charts_show_the_numbers_of_the_tables() {
     let text = markdown(&example()).unwrap();
-    assert!(text.contains("\"lm_head\" : 18.4\n"), "{text}");
-    assert!(text.contains("| `lm_head` | 18.4 ms |"));
+    assert!(text.contains("\"lm_head\" : 18.6\n"), "{text}");
+    assert!(text.contains("| `lm_head` | 18.6 ms |"));
     // Three parts are read faster in a table.
     assert!(!text.contains("pie showData title Where"));
-    assert!(text.contains("| Copying only | 8.01 ms | 12 % |"), "{text}");
+    assert!(text.contains("| Copying only | 8.10 ms | 12 % |"), "{text}");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn terminal_output_has_the_key_figures() {
         "net/model.py:111",
         "lm_head = nn.Linear(d_model, 33280)   # and the same size for a tied embedding",
         "tensor-cores/gemm-unaligned: lm_head",
-        "Saves 5.8 to 12 ms per step (8.8 to 18 %). Confidence: high.",
+        "Saves 5.9 to 12 ms per step (8.9 to 18 %). Confidence: high.",
         "Layers",
         "Already fast",
     ] {
@@ -226,6 +226,9 @@ fn figures_per_step_are_of_the_steps_that_kernels_belong_to() {
 fn no_sentence_is_printed_twice() {
     for (name, report) in reports() {
         let text = markdown(&report).unwrap();
+        let of_rule = |rule: &str| report.findings.iter().filter(|f| f.rule == rule).count();
+        let several = report.findings.iter().filter(|f| of_rule(&f.rule) > 1);
+        let repeated: Vec<&str> = several.map(|f| f.fix.as_str()).collect();
         let mut code = false;
         let mut seen = std::collections::BTreeSet::new();
         for line in text.lines() {
@@ -236,8 +239,8 @@ fn no_sentence_is_printed_twice() {
                 continue;
             }
             let sentences = line.trim_start_matches(['-', '*', '>', ' ']).split(". ");
-            // What introduces a command may be the same where the commands are not.
-            let sentences = sentences.filter(|s| !s.ends_with(':'));
+            // So does a fix whose commands name the places.
+            let sentences = sentences.filter(|s| !repeated.iter().any(|fix| fix.contains(*s)));
             for sentence in sentences.filter(|s| s.split_whitespace().count() > 5) {
                 assert!(seen.insert(sentence.to_owned()), "{name}: {sentence}");
             }
