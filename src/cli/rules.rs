@@ -102,12 +102,27 @@ pub(super) fn run(command: RulesCommand, console: Console) -> Outcome {
 
 /// The built-in rules and the user's, with `--select`, `--ignore` and `--set` applied.
 fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
-    load_with(RuleSet::builtin_files(), args)
+    load_with(built_in_rules()?, args)
 }
 
 /// Like [`load`], but without the tests of the built-in rules: loads faster.
 pub(super) fn load_for_analysis(args: &RuleArgs) -> Result<RuleSet, Failure> {
-    load_with(RuleSet::builtin_files_to_judge(), args)
+    match std::env::var_os(BUILT_IN_RULES) {
+        Some(_) => load(args),
+        None => load_with(RuleSet::builtin_files_to_judge(), args),
+    }
+}
+
+/// The environment variable that names a folder whose rules stand in for the built-in ones, so that
+/// an edit to `rules/` can be tried without compiling (CONTRIBUTING.md).
+const BUILT_IN_RULES: &str = "PYPROF_ADVISE_BUILT_IN_RULES";
+
+/// The files of the built-in rules.
+fn built_in_rules() -> Result<Vec<RuleFile>, Failure> {
+    match std::env::var_os(BUILT_IN_RULES) {
+        Some(folder) => Ok(judge::load::find(Path::new(&folder))?),
+        None => Ok(RuleSet::builtin_files()),
+    }
 }
 
 fn load_with(mut files: Vec<RuleFile>, args: &RuleArgs) -> Result<RuleSet, Failure> {
@@ -127,7 +142,7 @@ pub(super) fn find<'a>(set: &'a RuleSet, id: &str) -> Result<&'a Rule, Failure> 
 
 /// The ids of the built-in rules and of the user's.
 pub(super) fn ids(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
-    let mut files = RuleSet::builtin_files();
+    let mut files = built_in_rules()?;
     files.extend(found(paths)?);
     Ok(files.into_iter().map(|file| file.id).collect())
 }
@@ -201,7 +216,7 @@ fn check(paths: &[PathBuf], console: Console) -> Outcome {
 fn with_built_in(paths: &[PathBuf]) -> Result<(Vec<RuleFile>, BTreeSet<String>), Failure> {
     let own = judge_files(paths)?;
     let ids: BTreeSet<String> = own.iter().map(|f| f.id.clone()).collect();
-    let mut files = RuleSet::builtin_files();
+    let mut files = built_in_rules()?;
     files.retain(|file| {
         let same = |own: &RuleFile| own.id == file.id && own.source.text == file.source.text;
         !own.iter().any(same)
@@ -222,7 +237,7 @@ fn accepted<T>(result: Result<T, Complaints>) -> Result<T, Failure> {
 
 fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
     if paths.is_empty() {
-        Ok(RuleSet::builtin_files())
+        built_in_rules()
     } else {
         found(paths)
     }
