@@ -262,12 +262,16 @@ pub struct Totals {
 
 impl Totals {
     /// Below this weight of kernel time the host limits the steps, and idle time is what to look at first.
-    pub const HOST_BOUND: f64 = 0.25;
+    const HOST_BOUND: f64 = 0.25;
 
     /// Returns whether the host limits the steps: faster kernels hardly shorten them.
     pub fn host_bound(&self) -> bool {
-        self.step_weight
-            .is_some_and(|weight| weight < Self::HOST_BOUND)
+        Self::is_host_bound(self.step_weight)
+    }
+
+    /// As [`Totals::host_bound`], of a weight of kernel time.
+    pub(crate) fn is_host_bound(step_weight: Option<f64>) -> bool {
+        step_weight.is_some_and(|weight| weight < Self::HOST_BOUND)
     }
 }
 

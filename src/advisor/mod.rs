@@ -59,8 +59,6 @@ pub struct Analysis {
     pub verdict: Verdict,
     /// The report.
     pub report: Report,
-    /// How far faster kernels shorten a step, from 0 to 1; `None` where recording overhead leaves it open.
-    pub step_weight: Option<f64>,
 }
 
 impl Advisor {
@@ -131,14 +129,12 @@ impl Advisor {
         done(Stage::Costed);
         let verdict = judge(&self.rules, &facts);
         done(Stage::Evaluated);
-        let step_weight = facts.totals().step_weight;
         let report = Report::new(&costed, &verdict, &self.options);
         done(Stage::Reported);
         Ok(Analysis {
             costed,
             verdict,
             report,
-            step_weight,
         })
     }
 
@@ -149,11 +145,7 @@ impl Advisor {
     /// When the light recording cannot be read or has no GPU work.
     pub fn join_light(&self, light: &Path, detailed: Report) -> Result<Report, Error> {
         let light = self.analyze(open(light, &NoProgress)?, &mut |_| {})?;
-        Ok(crate::compare::join(
-            light.report,
-            light.step_weight,
-            detailed,
-        ))
+        Ok(crate::compare::join(light.report, detailed))
     }
 
     /// Why a rule does or does not have findings on a profile, as text: its conditions with their

@@ -1,12 +1,13 @@
 //! Merges the same finding of several ranks into one.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
 use super::share;
-use crate::facts::Totals;
 use crate::judge::SavingKind;
+use crate::judge::order::{Counted, CountedSaving, Place, Standing};
 use crate::report::{
     FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary, steps_in_window,
 };
@@ -64,7 +65,7 @@ pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Fold
         .into_values()
         .filter_map(|group| Some((one(&group, summary, names)?, group)))
         .collect();
-    groups.sort_by(|(a, _), (b, _)| order(a, summary).total_cmp_to(&order(b, summary)));
+    groups.sort_by(|(a, _), (b, _)| by_place(a, b, summary));
 
     let mut folded = Folded {
         capture: capture
@@ -227,62 +228,33 @@ fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {
     }
 }
 
-/// Whether the host limits the steps, as decided for a single run.
-fn idle_leads(summary: &Summary) -> bool {
-    summary
-        .step_weight
-        .is_some_and(|weight| weight < Totals::HOST_BOUND)
-}
-
-/// Sorts findings in the order of the report of a single run.
-struct Order<'a> {
-    tier: u8,
-    /// What the finding surely saves, times its confidence: of wall time where that is known, and of
-    /// its own kind of time, ns.
-    sure: [f64; 2],
-    finding: &'a FindingReport,
-}
-
-fn order<'a>(finding: &'a FindingReport, summary: &Summary) -> Order<'a> {
-    let saving = finding.saving.as_ref();
-    let tier = match saving {
-        Some(s) if s.counted_low_ns > 0.0 => {
-            u8::from(idle_leads(summary) && s.kind == SavingKind::Gpu)
-        }
-        None if !finding.evidence.kernels.is_empty() => 2,
-        Some(_) => 3,
-        None => 4,
+/// The order of two findings in a report with this summary, as in the report of a single run.
+pub(super) fn by_place(a: &FindingReport, b: &FindingReport, summary: &Summary) -> Ordering {
+    let standing = Standing {
+        step_weight: summary.step_weight,
+        devices: summary.devices,
     };
-    let weight = finding.confidence.weight();
-    let own = saving.map_or(0.0, |s| s.counted_low_ns) / summary.devices.max(1) as f64;
-    let wall = saving.and_then(|s| s.step_low_ns);
-    let wall = wall.map_or(own, |ns| ns * steps_in_window(summary));
-    Order {
-        tier,
-        sure: [wall * weight, own * weight],
-        finding,
-    }
+    let place = |finding: &FindingReport| Place::of(&counted(finding, summary), &standing);
+    place(a)
+        .compare(place(b))
+        .then_with(|| b.severity.cmp(&a.severity))
+        .then_with(|| b.time_ns.total_cmp(&a.time_ns))
+        .then_with(|| a.rule.cmp(&b.rule))
+        .then_with(|| a.subject.cmp(&b.subject))
 }
 
-/// The order of two findings in a report with this summary.
-pub(super) fn by_order(
-    a: &FindingReport,
-    b: &FindingReport,
-    summary: &Summary,
-) -> std::cmp::Ordering {
-    order(a, summary).total_cmp_to(&order(b, summary))
-}
-
-impl Order<'_> {
-    fn total_cmp_to(&self, other: &Order<'_>) -> std::cmp::Ordering {
-        let [wall, own] = self.sure;
-        self.tier
-            .cmp(&other.tier)
-            .then(other.sure[0].total_cmp(&wall))
-            .then(other.sure[1].total_cmp(&own))
-            .then(other.finding.severity.cmp(&self.finding.severity))
-            .then(other.finding.time_ns.total_cmp(&self.finding.time_ns))
-            .then_with(|| self.finding.rule.cmp(&other.finding.rule))
-            .then_with(|| self.finding.subject.cmp(&other.finding.subject))
+/// What counts of a finding when findings are ordered.
+fn counted(finding: &FindingReport, summary: &Summary) -> Counted {
+    let steps = steps_in_window(summary);
+    Counted {
+        saving: finding.saving.as_ref().map(|s| CountedSaving {
+            kind: s.kind,
+            low_ns: s.counted_low_ns,
+            high_ns: s.counted_high_ns,
+            wall_low_ns: s.step_low_ns.map(|ns| ns * steps),
+        }),
+        confidence: finding.confidence,
+        time_ns: finding.time_ns,
+        is_about_work: !finding.evidence.kernels.is_empty(),
     }
 }

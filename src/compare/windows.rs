@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::findings::by_order;
+use super::findings::by_place;
 use crate::base::units::{ns, percent};
 use crate::judge::SavingKind;
 use crate::report::{
@@ -17,11 +17,10 @@ const HOST: &str = "host";
 /// The rule that says that recording slowed the host down.
 const IDLE_UNRELIABLE: &str = "profile/idle-unreliable";
 
-/// Joins two reports. `weight` says how far faster kernels shorten a step, as the light recording shows it;
-/// `None` where that is not known.
+/// Joins two reports.
 ///
 /// Without steps in both, or with different numbers of steps, it is the detailed report with a caution.
-pub fn join(light: Report, weight: Option<f64>, mut detailed: Report) -> Report {
+pub fn join(light: Report, mut detailed: Report) -> Report {
     if light.summary.steps == 0 || light.summary.steps != detailed.summary.steps {
         detailed.cautions.push(format!(
             "The light recording {} has {} steps and this one {}, so they were not joined: idle time includes \
@@ -37,7 +36,7 @@ pub fn join(light: Report, weight: Option<f64>, mut detailed: Report) -> Report 
         false => detailed.cautions.push(sentence),
     }
     let summary = summary(&light.summary, &detailed.summary);
-    let (findings, numbers) = findings(light.findings, detailed.findings, &summary, weight);
+    let (findings, numbers) = findings(light.findings, detailed.findings, &summary);
     renumber(&mut detailed.layers, |row| &mut row.findings, &numbers);
     renumber(&mut detailed.sites, |row| &mut row.findings, &numbers);
     let minor = kept(light.minor, detailed.minor)
@@ -140,15 +139,14 @@ fn findings(
     light: Vec<FindingReport>,
     detailed: Vec<FindingReport>,
     summary: &Summary,
-    weight: Option<f64>,
 ) -> (Vec<FindingReport>, BTreeMap<u64, u64>) {
     let mut all: Vec<(bool, FindingReport)> = kept(light, detailed).collect();
     for (is_detailed, finding) in &mut all {
         if *is_detailed {
-            weigh(finding, summary, weight);
+            weigh(finding, summary);
         }
     }
-    all.sort_by(|(_, a), (_, b)| by_order(a, b, summary));
+    all.sort_by(|(_, a), (_, b)| by_place(a, b, summary));
     let mut numbers = BTreeMap::new();
     let mut findings = Vec::with_capacity(all.len());
     for ((is_detailed, mut finding), number) in all.into_iter().zip(1..) {
@@ -163,13 +161,14 @@ fn findings(
 
 /// How far a saving of kernel time shortens a step depends on how busy the GPU is, which only the light
 /// recording shows.
-fn weigh(finding: &mut FindingReport, summary: &Summary, weight: Option<f64>) {
+fn weigh(finding: &mut FindingReport, summary: &Summary) {
     let Some(saving) = finding.saving.as_mut() else {
         return;
     };
     if saving.kind != SavingKind::Gpu {
         return;
     }
+    let weight = summary.step_weight;
     let per_step = summary.devices.max(1) as f64 * steps_in_window(summary);
     saving.step_low_ns = weight.map(|weight| saving.counted_low_ns * weight / per_step);
     saving.step_high_ns = weight.map(|weight| saving.counted_high_ns * weight / per_step);

@@ -5,26 +5,11 @@ use std::collections::BTreeMap;
 
 use super::evaluate::{Match, Range, RuleInput};
 use super::gather::FindingDraft;
+use super::order::Sure;
 use super::rule::Rule;
 use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
 use crate::facts::{Member, Totals};
-
-/// What a finding surely saves: the lower end of its saving times its confidence, in ns of wall time
-/// where that is known, and in ns of its own kind of time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Sure {
-    pub(super) wall: f64,
-    pub(super) own: f64,
-}
-
-impl Sure {
-    /// The larger saving first.
-    pub(super) fn compare(self, other: Sure) -> Ordering {
-        let wall = other.wall.total_cmp(&self.wall);
-        wall.then(other.own.total_cmp(&self.own))
-    }
-}
 
 /// What findings surely save, best first, then severity, covered time, id and place.
 pub(super) fn by_sure_saving(

@@ -20,6 +20,7 @@ pub mod expr;
 mod gather;
 pub mod keys;
 pub mod load;
+pub(crate) mod order;
 mod read;
 mod resolve;
 pub mod rule;

@@ -1,15 +1,15 @@
 //! From what every rule says to one verdict: vetoes, lowered confidence, silencing, contradictions, claims,
 //! order.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use rayon::prelude::*;
 
-use super::claim::{self, Claims, Sure};
+use super::claim::{self, Claims};
 use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
 use super::gather::{self, FindingDraft};
+use super::order::{Counted, CountedSaving, Place, Standing};
 use super::rule::{GroupBy, PROFILE, Rule};
 use super::rule_set::{is_profile, silences};
 use super::template::Template;
@@ -26,10 +26,6 @@ pub const FLOOR: f64 = 0.01;
 const HOST_BOUND_FLOOR: f64 = 0.02;
 /// The share that a finding must save at most if it may as well save nothing.
 const UNSURE_FLOOR: f64 = 0.1;
-/// The part of idle time, or of work without an estimate, that counts when findings are ranked, where
-/// nothing is surely saved: what takes half of the time precedes a sure saving of 1 %.
-const UNSURE: f64 = 0.1;
-
 /// Turns what the rules results into a verdict. `results` has one entry per rule, in order.
 pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn RuleInput) -> Verdict {
     let mut resolver = Resolver {
@@ -46,7 +42,14 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
     let mut findings = resolver.claim(drafts);
     let totals = input.totals();
     // The sort is stable: equal findings stay in the order of their claims.
-    findings.sort_by(|a, b| order(a, b, &totals));
+    let standing = Standing {
+        step_weight: totals.step_weight,
+        devices: totals.devices.into(),
+    };
+    findings.sort_by(|a, b| {
+        let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
+        a.compare(b)
+    });
     let (capture, advice): (Vec<Finding>, Vec<Finding>) = findings
         .into_iter()
         .partition(|finding| finding.category == PROFILE);
@@ -323,43 +326,19 @@ fn drop_matches(
     (left, places)
 }
 
-/// The order of findings in the report: by what they surely save, in wall time where that is known;
-/// where the host limits the steps, idle time goes first. Idle time of which nothing is surely saved
-/// and work without an estimate count by a part of their time. Then come findings that may save
-/// nothing, and those about the whole run without an estimate.
-fn order(a: &Finding, b: &Finding, totals: &Totals) -> Ordering {
-    let host_bound = totals.host_bound();
-    let tier = |finding: &Finding| match &finding.saving {
-        Some(s) if s.kind == SavingKind::Idle => 0,
-        Some(s) if s.claimed_low_ns > 0.0 => u8::from(host_bound && s.kind == SavingKind::Gpu),
-        None if !finding.sites.is_empty() => u8::from(host_bound),
-        Some(_) => 2,
-        None => 3,
-    };
-    let sure = |finding: &Finding| {
-        let devices = f64::from(totals.devices.max(1));
-        let weight = finding.confidence.weight();
-        let (own, wall) = match &finding.saving {
-            Some(s) if s.claimed_low_ns > 0.0 => {
-                let own = s.claimed_low_ns / devices;
-                (own, s.step_low_ns.unwrap_or(own))
-            }
-            Some(s) if s.kind == SavingKind::Idle => {
-                let part = UNSURE * s.claimed_ns / devices;
-                (part, part)
-            }
-            None if !finding.sites.is_empty() => {
-                let part = UNSURE * finding.time_ns / devices;
-                (part, part * totals.step_weight.unwrap_or(1.0))
-            }
-            _ => (0.0, 0.0),
-        };
-        Sure {
-            wall: wall * weight,
-            own: own * weight,
-        }
-    };
-    tier(a).cmp(&tier(b)).then(sure(a).compare(sure(b)))
+/// What counts of a finding when the findings of a run are ordered.
+fn counted(finding: &Finding) -> Counted {
+    Counted {
+        saving: finding.saving.as_ref().map(|s| CountedSaving {
+            kind: s.kind,
+            low_ns: s.claimed_low_ns,
+            high_ns: s.claimed_ns,
+            wall_low_ns: s.step_low_ns,
+        }),
+        confidence: finding.confidence,
+        time_ns: finding.time_ns,
+        is_about_work: !finding.sites.is_empty(),
+    }
 }
 
 /// Whether a finding is worth a place among the first: by what it surely saves beyond the others, or

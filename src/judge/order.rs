@@ -1,0 +1,105 @@
+//! The order of findings: in the report of one profile, and of several.
+
+use std::cmp::Ordering;
+
+use super::{Confidence, SavingKind};
+use crate::facts::Totals;
+
+/// The part of idle time, or of work without an estimate, that counts when findings are ranked, where
+/// nothing is surely saved: what takes half of the time precedes a sure saving of 1 %.
+const UNSURE: f64 = 0.1;
+
+/// What the order of findings depends on besides the findings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    /// Share of saved kernel time by which steps become shorter; `None` where that is unknown.
+    pub(crate) step_weight: Option<f64>,
+    /// Number of devices that the times of a finding are summed over.
+    pub(crate) devices: u64,
+}
+
+/// What counts of a finding. Times in ns, summed over the window and the devices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    /// What the finding would save; `None` without an estimate.
+    pub(crate) saving: Option<CountedSaving>,
+    pub(crate) confidence: Confidence,
+    /// Time of the work that it is about.
+    pub(crate) time_ns: f64,
+    /// Whether it is about work, not about the run as a whole.
+    pub(crate) is_about_work: bool,
+}
+
+/// The part of a saving that no better finding claims.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CountedSaving {
+    pub(crate) kind: SavingKind,
+    pub(crate) low_ns: f64,
+    pub(crate) high_ns: f64,
+    /// Wall time that is surely saved on each device, in ns; `None` where it is unknown.
+    pub(crate) wall_low_ns: Option<f64>,
+}
+
+/// The place of a finding in the order; the smaller comes first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    tier: u8,
+    sure: Sure,
+}
+
+/// What a finding surely saves: the lower end of its saving times its confidence, in ns of wall time
+/// where that is known, and in ns of its own kind of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sure {
+    pub(super) wall: f64,
+    pub(super) own: f64,
+}
+
+impl Sure {
+    /// The larger saving first.
+    pub(super) fn compare(self, other: Sure) -> Ordering {
+        let wall = other.wall.total_cmp(&self.wall);
+        wall.then(other.own.total_cmp(&self.own))
+    }
+}
+
+impl Place {
+    /// The place of a finding: by what it surely saves, in wall time where that is known; where the host
+    /// limits the steps, idle time goes first. Idle time of which nothing is surely saved and work
+    /// without an estimate count by a part of their time. Then come findings that may save nothing, and
+    /// those about the whole run without an estimate.
+    pub(crate) fn of(finding: &Counted, standing: &Standing) -> Place {
+        let host_bound = Totals::is_host_bound(standing.step_weight);
+        let devices = standing.devices.max(1) as f64;
+        let unsure = |ns: f64| UNSURE * ns / devices;
+        let (tier, wall, own) = match finding.saving {
+            Some(s) if s.low_ns > 0.0 => {
+                let own = s.low_ns / devices;
+                let tier = u8::from(host_bound && s.kind == SavingKind::Gpu);
+                (tier, s.wall_low_ns.unwrap_or(own), own)
+            }
+            Some(s) if s.kind == SavingKind::Idle => (0, unsure(s.high_ns), unsure(s.high_ns)),
+            Some(_) => (2, 0.0, 0.0),
+            None if finding.is_about_work => {
+                let own = unsure(finding.time_ns);
+                let weight = standing.step_weight.unwrap_or(1.0);
+                (u8::from(host_bound), own * weight, own)
+            }
+            None => (3, 0.0, 0.0),
+        };
+        let confidence = finding.confidence.weight();
+        Place {
+            tier,
+            sure: Sure {
+                wall: wall * confidence,
+                own: own * confidence,
+            },
+        }
+    }
+
+    /// The better finding first.
+    pub(crate) fn compare(self, other: Place) -> Ordering {
+        let by_tier = self.tier.cmp(&other.tier);
+        by_tier.then_with(|| self.sure.compare(other.sure))
+    }
+}
