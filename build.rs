@@ -27,7 +27,7 @@ fn main() -> io::Result<()> {
         let mut files = Vec::new();
         collect(&base, endings, &mut files)?;
         let name = folder.rsplit('/').next().unwrap_or(folder);
-        fs::write(out.join(format!("{name}.rs")), embed(&base, files)?)?;
+        fs::write(out.join(format!("{name}.rs")), embed(folder, &base, files)?)?;
     }
     Ok(())
 }
@@ -51,20 +51,27 @@ fn collect(folder: &Path, endings: &[&str], files: &mut Vec<PathBuf>) -> io::Res
     Ok(())
 }
 
-fn embed(base: &Path, files: Vec<PathBuf>) -> io::Result<String> {
-    let text = |path: &Path| match path.to_str() {
-        Some(text) => Ok(text.to_owned()),
-        None => Err(io::Error::other(format!("{} is not UTF-8", path.display()))),
-    };
-    let mut named = Vec::new();
+/// The slice of paths and texts. The files are named below the folder of the package as it is when the
+/// crate is compiled, so that a checkout that was moved still compiles.
+fn embed(folder: &str, base: &Path, files: Vec<PathBuf>) -> io::Result<String> {
+    let mut paths = Vec::new();
     for path in files {
-        let below = text(path.strip_prefix(base).unwrap_or(&path))?.replace('\\', "/");
-        named.push((below, text(&path)?));
+        match path.strip_prefix(base).unwrap_or(&path).to_str() {
+            Some(below) => paths.push(below.replace('\\', "/")),
+            None => {
+                let message = format!("{} is not UTF-8", path.display());
+                return Err(io::Error::other(message));
+            }
+        }
     }
-    named.sort();
+    paths.sort();
     let mut code = String::from("&[\n");
-    for (below, path) in named {
-        let _ = writeln!(code, "    ({below:?}, include_str!({path:?})),");
+    for below in paths {
+        let path = format!("/{folder}/{below}");
+        let _ = writeln!(
+            code,
+            "    ({below:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),"
+        );
     }
     code.push_str("]\n");
     Ok(code)
