@@ -138,21 +138,21 @@ pub fn check_value(shape: &Shape, value: &Value<'_>) -> bool {
 
 /// Whether a value has a shape; `None` or false if a mistake was reported.
 fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
-    let path = value.path();
+    let path = || value.path();
     let no = |shown: &dyn std::fmt::Debug, what: String| {
-        value.complain(format!("`{path}` cannot be {shown:?}"), what);
+        value.complain(format!("`{}` cannot be {shown:?}", path()), what);
         Some(false)
     };
     match shape {
         Shape::Text(least, most) => {
             let text = value.str()?.value;
             if *least > 0 && text.trim().is_empty() {
-                value.complain(format!("`{path}` is empty"), "");
+                value.complain(format!("`{}` is empty", path()), "");
                 return Some(false);
             }
             let fits = text.chars().count() <= *most;
             if !fits {
-                value.complain(format!("`{path}` has more than {most} characters"), "");
+                value.complain(format!("`{}` has more than {most} characters", path()), "");
             }
             Some(fits)
         }
@@ -160,7 +160,7 @@ fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
             let line = value.str()?.value.trim();
             let fits = !line.contains('\n') && line.chars().count() <= *most;
             if !fits {
-                let title = format!("`{path}` must be one line of at most {most} characters");
+                let title = format!("`{}` must be one line of at most {most} characters", path());
                 value.complain(title, "");
             }
             Some(fits)
@@ -169,7 +169,10 @@ fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
             let text = value.str()?.value;
             let fits = (form.fits)(text);
             if !fits {
-                value.complain(format!("`{path}` must be {}, not `{text}`", form.what), "");
+                value.complain(
+                    format!("`{}` must be {}, not `{text}`", path(), form.what),
+                    "",
+                );
             }
             Some(fits)
         }
@@ -178,7 +181,7 @@ fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
         Shape::Yes => {
             let fits = value.bool()?.value;
             if !fits {
-                value.complain(format!("`{path}` can only be true"), "");
+                value.complain(format!("`{}` can only be true", path()), "");
             }
             Some(fits)
         }

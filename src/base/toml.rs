@@ -22,8 +22,8 @@
 //! assert_eq!(complaints.summary(), "2 errors in my.toml");
 //! ```
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,15 +46,12 @@ pub struct At<T> {
 /// The parsed tree of a file.
 pub struct Document<'a> {
     tree: Spanned<DeTable<'a>>,
-    file: File<'a>,
-}
-
-/// Data shared by the tables and values of a file.
-struct File<'a> {
     source: &'a Arc<Source>,
     complaints: &'a Complaints,
     /// Start positions of the values that were reported.
     refused: RefCell<BTreeSet<usize>>,
+    /// Paths of all values and tables by address, once a message needs one.
+    paths: OnceCell<HashMap<usize, String>>,
 }
 
 /// Parses as much of a file as possible and reports every syntax error.
@@ -66,11 +63,10 @@ pub fn parse<'a>(source: &'a Arc<Source>, complaints: &'a Complaints) -> Documen
     }
     Document {
         tree,
-        file: File {
-            source,
-            complaints,
-            refused: RefCell::default(),
-        },
+        source,
+        complaints,
+        refused: RefCell::default(),
+        paths: OnceCell::new(),
     }
 }
 
@@ -80,9 +76,55 @@ impl Document<'_> {
         Table {
             entries: self.tree.get_ref(),
             span: 0..0,
-            path: String::new(),
-            file: &self.file,
+            document: self,
         }
+    }
+
+    /// The keys that lead from the root to a value or table at this address: `flops.fp32`, `l[0]`. Only
+    /// messages name paths, so the paths of all are made when the first one is asked for.
+    fn path_to<T>(&self, node: &T) -> String {
+        let paths = self.paths.get_or_init(|| {
+            let mut paths = HashMap::new();
+            note_paths(self.tree.get_ref(), "", &mut paths);
+            paths
+        });
+        paths.get(&address(node)).cloned().unwrap_or_default()
+    }
+}
+
+fn address<T>(node: &T) -> usize {
+    std::ptr::from_ref(node).addr()
+}
+
+/// Notes the paths of everything in a table.
+fn note_paths(table: &DeTable<'_>, path: &str, paths: &mut HashMap<usize, String>) {
+    for (key, value) in table {
+        note_path(value.get_ref(), joined(path, key.get_ref()), paths);
+    }
+}
+
+fn note_path(value: &DeValue<'_>, path: String, paths: &mut HashMap<usize, String>) {
+    match value {
+        DeValue::Table(table) => {
+            note_paths(table, &path, paths);
+            paths.insert(address(table), path.clone());
+        }
+        DeValue::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                note_path(item.get_ref(), format!("{path}[{i}]"), paths);
+            }
+        }
+        _ => {}
+    }
+    paths.insert(address(value), path);
+}
+
+/// The path of a key in a table.
+fn joined(table: &str, key: &str) -> String {
+    if table.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{table}.{key}")
     }
 }
 
@@ -93,9 +135,7 @@ pub struct Table<'a> {
     entries: &'a DeTable<'a>,
     /// The header, or the braces of an inline table; empty at the start for the whole file.
     span: Range<usize>,
-    /// Keys from the root, for messages: `flops`.
-    path: String,
-    file: &'a File<'a>,
+    document: &'a Document<'a>,
 }
 
 impl<'a> Table<'a> {
@@ -106,7 +146,7 @@ impl<'a> Table<'a> {
 
     /// The file.
     pub fn source(&self) -> &'a Arc<Source> {
-        self.file.source
+        self.document.source
     }
 
     /// Reports everything that a declaration does not allow. Reported values are absent from then on,
@@ -142,7 +182,7 @@ impl<'a> Table<'a> {
                     value: name,
                     span: key.span(),
                 };
-                (at, self.value(name, value))
+                (at, self.value(value))
             })
             .filter(|(_, value)| !value.is_refused())
             .collect();
@@ -152,30 +192,30 @@ impl<'a> Table<'a> {
 
     /// The value of a key, of any type.
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
-        let (name, value) = self.entries.get_key_value(key)?;
-        Some(self.value(name.get_ref(), value)).filter(|value| !value.is_refused())
+        let value = self.value(self.entries.get(key)?);
+        Some(value).filter(|value| !value.is_refused())
     }
 
-    fn value(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Value<'a> {
+    fn value(&self, node: &'a Spanned<DeValue<'a>>) -> Value<'a> {
         Value {
-            node: value,
-            path: self.path_of(key),
-            file: self.file,
+            node,
+            document: self.document,
         }
+    }
+
+    /// The full path of this table, for messages: `flops`. Empty for the whole file.
+    fn path(&self) -> String {
+        self.document.path_to(self.entries)
     }
 
     /// The full path of a key in this table, for messages: `flops.fp32`.
     pub fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{}.{key}", self.path)
-        }
+        joined(&self.path(), key)
     }
 
     /// Reports a missing key.
     pub fn missing(&self, key: &str) {
-        let label = if self.path.is_empty() {
+        let label = if self.path().is_empty() {
             ""
         } else {
             "in this table"
@@ -259,7 +299,7 @@ impl<'a> Table<'a> {
                 None => String::new(),
             };
             let title = format!("unknown key `{}`", self.path_of(key));
-            let mut complaint = Complaint::error(self.file.source, span, title, label);
+            let mut complaint = Complaint::error(self.document.source, span, title, label);
             if complaint.label.is_empty() && !known.is_empty() {
                 complaint = complaint.with_help(format!("known here: {}", known.join(", ")));
             }
@@ -269,12 +309,12 @@ impl<'a> Table<'a> {
 
     /// Reports an error in a part of this file.
     pub fn complain(&self, span: Range<usize>, title: impl Into<String>, label: impl Into<String>) {
-        self.push(Complaint::error(self.file.source, span, title, label));
+        self.push(Complaint::error(self.document.source, span, title, label));
     }
 
     /// Adds a complaint.
     pub fn push(&self, complaint: Complaint) {
-        self.file.complaints.push(complaint);
+        self.document.complaints.push(complaint);
     }
 }
 
@@ -282,18 +322,17 @@ impl<'a> Table<'a> {
 #[derive(Clone)]
 pub struct Value<'a> {
     node: &'a Spanned<DeValue<'a>>,
-    path: String,
-    file: &'a File<'a>,
+    document: &'a Document<'a>,
 }
 
 impl<'a> Value<'a> {
     /// Makes the value absent; called after it was reported.
     pub fn refuse(&self) {
-        self.file.refused.borrow_mut().insert(self.span().start);
+        self.document.refused.borrow_mut().insert(self.span().start);
     }
 
     fn is_refused(&self) -> bool {
-        self.file.refused.borrow().contains(&self.span().start)
+        self.document.refused.borrow().contains(&self.span().start)
     }
 
     /// The position of the value.
@@ -307,8 +346,8 @@ impl<'a> Value<'a> {
     }
 
     /// The full path of the key, for messages.
-    pub fn path(&self) -> &str {
-        &self.path
+    pub fn path(&self) -> String {
+        self.document.path_to(self.raw())
     }
 
     /// The type with its article: `a string`, `an integer`, ...
@@ -347,15 +386,15 @@ impl<'a> Value<'a> {
 
     /// Reports that the value is not `what` (with its article) and returns `None`.
     pub fn wrong_type<T>(&self, what: &str) -> Option<T> {
-        let title = format!("`{}` must be {what}", self.path);
+        let title = format!("`{}` must be {what}", self.path());
         self.complain(title, format!("expected {what}, found {}", self.kind()));
         None
     }
 
     /// Reports an error in this value.
     pub fn complain(&self, title: impl Into<String>, label: impl Into<String>) {
-        let complaint = Complaint::error(self.file.source, self.span(), title, label);
-        self.file.complaints.push(complaint);
+        let complaint = Complaint::error(self.document.source, self.span(), title, label);
+        self.document.complaints.push(complaint);
     }
 
     /// A string.
@@ -382,7 +421,7 @@ impl<'a> Value<'a> {
         match i64::from_str_radix(digits.as_str(), digits.radix()) {
             Ok(value) => Some(self.at(value)),
             Err(_) => {
-                let title = format!("`{}` is out of range", self.path);
+                let title = format!("`{}` is out of range", self.path());
                 self.complain(title, "does not fit in 64 bits");
                 None
             }
@@ -401,7 +440,7 @@ impl<'a> Value<'a> {
         if value.is_finite() {
             return Some(self.at(value));
         }
-        self.complain(format!("`{}` must be a finite number", self.path), "");
+        self.complain(format!("`{}` must be a finite number", self.path()), "");
         None
     }
 
@@ -414,12 +453,11 @@ impl<'a> Value<'a> {
     }
 
     fn items(&self, items: &'a DeArray<'a>) -> Vec<Value<'a>> {
-        let item = |(i, node)| Value {
+        let item = |node| Value {
             node,
-            path: format!("{}[{i}]", self.path),
-            file: self.file,
+            document: self.document,
         };
-        let items = items.iter().enumerate().map(item);
+        let items = items.iter().map(item);
         items.filter(|item| !item.is_refused()).collect()
     }
 
@@ -440,8 +478,7 @@ impl<'a> Value<'a> {
             DeValue::Table(entries) => Some(Table {
                 entries,
                 span: self.span(),
-                path: self.path.clone(),
-                file: self.file,
+                document: self.document,
             }),
             _ => self.wrong_type("a table"),
         }

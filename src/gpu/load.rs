@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use rayon::prelude::*;
+
 use super::keys::{KEYS, capability};
 use super::{Gpu, Vendor};
 use crate::base::DType;
@@ -94,7 +96,7 @@ pub fn built_in() -> &'static [Spec] {
 pub fn check_built_in() -> (Vec<Spec>, Complaints) {
     let complaints = Complaints::new();
     let mut specs: Vec<Spec> = BUILT_IN
-        .iter()
+        .par_iter()
         .filter_map(|(name, text)| {
             let source = Source::new(format!("gpu_specs/{name}"), *text);
             parse(stem(name), &source, &complaints)

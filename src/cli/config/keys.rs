@@ -116,8 +116,9 @@ fn thresholds(value: &Value<'_>) -> bool {
     if matches!(value.raw(), DeValue::Table(_)) {
         return check_value(&THRESHOLDS, value);
     }
-    let title = format!("`{}` must be a table of thresholds", value.path());
-    let key = value.path().strip_prefix("set.").unwrap_or_default();
+    let path = value.path();
+    let title = format!("`{path}` must be a table of thresholds");
+    let key = path.strip_prefix("set.").unwrap_or_default();
     let rule = key.rsplit_once('.').map_or(key, |(rule, _)| rule);
     value.complain(title, format!("as in `\"{rule}\".min_share = 0.1`"));
     false
