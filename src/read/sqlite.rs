@@ -23,7 +23,7 @@ use super::reader::{Progress, ReadError};
 mod chunk;
 mod pages;
 use chunk::Chunk;
-use pages::{Broken, Layout, Leaves, Pages, Wanted};
+use pages::{Broken, Layout, Leaf, Leaves, Pages, Wanted};
 
 /// Minimum number of bytes per row. Bounds the number of rows of a file: rowids may have gaps, so their
 /// span alone does not.
@@ -156,6 +156,27 @@ impl Db {
         })
     }
 
+    /// Looks at how the pages of the file refer to each other.
+    ///
+    /// # Errors
+    /// When they contradict each other, so that rows could be lost or read twice.
+    pub(super) fn survey(&self) -> Result<(), ReadError> {
+        let Some(pages) = &self.pages else {
+            return Ok(());
+        };
+        let roots = roots(&self.conn).map_err(|e| error(&self.path, &e))?;
+        pages.survey(&roots).map_err(|broken| self.broken(broken))
+    }
+
+    /// Has SQLite look for contradictions in the tree of a table that is not read from its pages.
+    fn check(&self, table: &Table) -> Result<(), ReadError> {
+        match contradiction(&self.conn, Some(&table.name)) {
+            Ok(None) => Ok(()),
+            Ok(Some(what)) => Err(damaged(&self.path, &what)),
+            Err(e) => Err(error(&self.path, &e)),
+        }
+    }
+
     /// Table names as spelled in the file, sorted.
     pub(super) fn table_names(&self) -> Vec<String> {
         self.tables.values().map(|t| t.name.clone()).collect()
@@ -216,6 +237,7 @@ impl Db {
         if columns.iter().any(|c| !table.has(c)) {
             return Ok(Vec::new());
         }
+        self.check(&table)?;
         let sql = format!(
             "SELECT {}, {} FROM {}",
             quote(columns[0]),
@@ -276,6 +298,7 @@ impl Db {
             return scan_pages(pages, stored, &table, sink, progress, take)
                 .map_err(|broken| self.broken(broken));
         }
+        self.check(&table)?;
         let chunks = match self.finds_all(&table, &chunks).map_err(failed)? {
             true => chunks,
             false => vec![Chunk::ALL],
@@ -368,11 +391,16 @@ impl Db {
     }
 }
 
-/// A read-only connection to a file. Its tables are not read.
+/// A read-only connection to a file whose tables do not contradict themselves.
 pub(super) fn connect(path: &Path) -> Result<Connection, ReadError> {
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    check_length(path, &real, &super::recognize::head(path)?)?;
-    Opener::of(&real).connect().map_err(|e| error(path, &e))
+    let db = Db::open(path)?;
+    db.survey()?;
+    for name in db.table_names() {
+        if let Some(table) = db.table(&name)? {
+            db.check(&table)?;
+        }
+    }
+    Ok(db.conn)
 }
 
 /// A key of a small table.
@@ -424,6 +452,7 @@ impl Table {
         Layout {
             wanted: wanted.collect(),
             rowid: alias,
+            columns: self.columns.len(),
         }
     }
 }
@@ -459,7 +488,7 @@ fn scan_pages<S: Sink>(
 ) -> Result<(), Broken> {
     let layout = table.layout(S::COLUMNS, stored.alias);
     let leaves = pages.leaves(stored.root)?;
-    let chunks: Vec<&[u32]> = leaves.chunks(CHUNK_LEAVES).collect();
+    let chunks: Vec<&[Leaf]> = leaves.chunks(CHUNK_LEAVES).collect();
     let open = || {
         let mut reader = Leaves::open(pages, &layout)?;
         let chunks = &chunks;
@@ -820,6 +849,46 @@ fn root(conn: &Connection, table: &str) -> rusqlite::Result<(Option<u32>, String
         _ => String::new(),
     };
     Ok((page.filter(|page| *page > 0), declared))
+}
+
+/// The first pages of all tables and indexes.
+fn roots(conn: &Connection) -> rusqlite::Result<Vec<u32>> {
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE rootpage > 0";
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    let mut roots = Vec::new();
+    while let Some(row) = rows.next()? {
+        roots.extend(int(row.get_ref(0)?).and_then(|page| u32::try_from(page).ok()));
+    }
+    Ok(roots)
+}
+
+/// What SQLite finds wrong with the trees of a table, or of the whole file. Rows that only break a rule of
+/// their table, such as `NOT NULL`, are none of it.
+pub(super) fn contradiction(
+    conn: &Connection,
+    table: Option<&str>,
+) -> rusqlite::Result<Option<String>> {
+    // Conditions are expressions from the file, which must not be evaluated.
+    conn.execute_batch("PRAGMA ignore_check_constraints = 1")?;
+    let argument = table.map_or_else(|| "100".to_owned(), quote);
+    let mut statement = conn.prepare(&format!("PRAGMA quick_check({argument})"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let ValueRef::Text(said) = row.get_ref(0)? else {
+            continue;
+        };
+        let said = String::from_utf8_lossy(said);
+        let structure = ["Tree ", "Page ", "page ", "Freelist", "rowid", "Rowid"];
+        if structure.iter().any(|word| said.contains(word)) {
+            let line = said.lines().find(|line| !line.starts_with("***"));
+            return Ok(Some(format!(
+                "SQLite's own check says: {}",
+                line.unwrap_or_default()
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// The error for a failure of SQLite.

@@ -99,12 +99,21 @@ pub(super) struct SkippedByTable {
     pub(super) overheads: SkippedRows,
 }
 
+/// What the list of events holds that is no event.
+#[derive(Debug, Default)]
+pub(super) struct Unreadable {
+    /// The position of the first of them, in bytes.
+    pub(super) first: Option<u64>,
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
 /// Collects the rows of a trace.
 pub(super) struct Rows {
     pub(super) builder: Builder,
     pub(super) skipped: SkippedByTable,
-    /// Events that are not JSON or not an object.
-    pub(super) unreadable: u64,
+    /// Entries of the list of events that are not JSON or not an object.
+    pub(super) unreadable: Unreadable,
     /// Hardware counters of kernels (`CUPTI` range profiler).
     pub(super) counters: u64,
     /// Events of an accelerator that is no NVIDIA or AMD GPU, and its name.
@@ -166,8 +175,10 @@ impl Sink for Rows {
         }
     }
 
-    fn unreadable(&mut self) {
-        self.unreadable += 1;
+    fn unreadable(&mut self, position: u64, bytes: u64) {
+        self.unreadable.first.get_or_insert(position);
+        self.unreadable.count += 1;
+        self.unreadable.bytes += bytes;
     }
 
     fn property(&mut self, _key: &str, _value: &str) {}
@@ -178,7 +189,7 @@ impl Rows {
         Rows {
             builder,
             skipped: SkippedByTable::default(),
-            unreadable: 0,
+            unreadable: Unreadable::default(),
             counters: 0,
             other_accelerator: None,
             fractions: false,

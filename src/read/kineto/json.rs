@@ -151,10 +151,36 @@ object! {
 pub(super) trait Sink {
     /// An event.
     fn event(&mut self, event: &Event<'_>);
-    /// An entry of the list of events that is not an event.
-    fn unreadable(&mut self);
+    /// An entry of the list of events that is not an event: the position and number of its bytes.
+    fn unreadable(&mut self, position: u64, bytes: u64);
     /// A member of the trace object other than its events; `value` is JSON text.
     fn property(&mut self, key: &str, value: &str);
+}
+
+/// What was read of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) end: End,
+    pub(super) strays: Strays,
+}
+
+/// What a text holds beside one trace, none of which is read. Positions are bytes from the beginning of
+/// the unpacked text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Strays {
+    /// The position of the first value or sign between the members of the trace object that is no
+    /// member, as when the list of events was closed too early.
+    pub(super) first: Option<u64>,
+    /// The number of such values and signs.
+    pub(super) count: u64,
+    /// The position of the second list of events.
+    pub(super) second_list: Option<u64>,
+    /// The number of events in the second and later lists.
+    pub(super) second_events: u64,
+    /// The position of what follows the trace.
+    pub(super) behind: Option<u64>,
+    /// The number of bytes from there to the end of the text.
+    pub(super) bytes_behind: u64,
 }
 
 /// How the text of a trace ended.
@@ -172,35 +198,73 @@ pub(super) enum End {
 
 /// Reads a trace, an object with `traceEvents` or a bare array of events, from a text that arrives in
 /// parts of any size. The result does not depend on their sizes.
-pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> End {
+pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> Outcome {
     let mut reader = Reader {
         window: Window::new(more),
         sink,
+        strays: Strays::default(),
+        events: 0,
+        second: false,
     };
-    if reader.window.peek().is_some() && reader.window.text.starts_with('\u{feff}') {
-        reader.window.at = '\u{feff}'.len_utf8();
+    let end = reader.trace();
+    if end == End::Whole {
+        reader.behind();
     }
-    reader.skip_space();
-    let ended = match reader.window.peek() {
-        Some(b'[') => reader.events().map(|()| true),
-        Some(b'{') => reader.members(),
-        _ => return End::NoTrace,
-    };
-    match ended {
-        Some(true) => End::Whole,
-        Some(false) => End::NoTrace,
-        None if reader.window.too_long => End::TooLong,
-        None => End::Cut,
+    Outcome {
+        end,
+        strays: reader.strays,
     }
 }
 
 struct Reader<'m, 's> {
     window: Window<'m>,
     sink: &'s mut dyn Sink,
+    strays: Strays,
+    /// The number of events that were passed on.
+    events: u64,
+    /// Whether the events being read belong to another list than the first and are left out.
+    second: bool,
 }
 
 /// Methods return `None` if the text ends too early.
 impl Reader<'_, '_> {
+    fn trace(&mut self) -> End {
+        if self.window.peek().is_some() && self.window.text.starts_with('\u{feff}') {
+            self.window.at = '\u{feff}'.len_utf8();
+        }
+        self.skip_space();
+        let ended = match self.window.peek() {
+            Some(b'[') => self.list().map(|()| true),
+            Some(b'{') => self.members(),
+            _ => return End::NoTrace,
+        };
+        match ended {
+            Some(true) => End::Whole,
+            Some(false) => End::NoTrace,
+            None if self.window.too_long => End::TooLong,
+            None => End::Cut,
+        }
+    }
+
+    /// Looks at what follows the trace: only blanks belong there.
+    fn behind(&mut self) {
+        self.skip_space();
+        if self.window.peek().is_none() {
+            return;
+        }
+        self.strays.behind = Some(self.window.position());
+        while self.window.peek().is_some() {
+            self.strays.bytes_behind += self.window.rest().len() as u64;
+            self.window.at = self.window.text.len();
+        }
+    }
+
+    /// Counts a value or sign that does not belong where it stands.
+    fn stray(&mut self, position: u64) {
+        self.strays.first.get_or_insert(position);
+        self.strays.count += 1;
+    }
+
     fn skip_space(&mut self) {
         loop {
             let rest = self.window.rest();
@@ -222,8 +286,13 @@ impl Reader<'_, '_> {
         loop {
             self.skip_space();
             match self.window.peek()? {
-                b'}' => return Some(found),
+                b'}' => {
+                    self.window.at += 1;
+                    return Some(found);
+                }
+                b',' => self.window.at += 1,
                 b'"' => {
+                    let position = self.window.position();
                     let end = self.window.end(after_string)?;
                     let key = self.window.take(end);
                     let key = key
@@ -232,22 +301,42 @@ impl Reader<'_, '_> {
                         .to_owned();
                     self.skip_space();
                     if self.window.peek()? != b':' {
+                        self.stray(position);
                         continue;
                     }
                     self.window.at += 1;
                     self.skip_space();
                     if key == "traceEvents" && self.window.peek()? == b'[' {
                         found = true;
-                        self.events()?;
+                        self.list()?;
                     } else {
                         let end = self.window.end(after_value)?;
                         self.sink.property(&key, self.window.take(end));
                     }
                 }
-                // A comma, or something invalid.
-                _ => self.window.at += 1,
+                // Events that follow a list which was closed too early, or something invalid. The members
+                // of such an event must not be taken for members of the trace.
+                first => {
+                    let position = self.window.position();
+                    self.stray(position);
+                    self.window.at = match first {
+                        b'{' | b'[' => self.window.end(after_value)?,
+                        _ => self.window.at + 1,
+                    };
+                }
             }
         }
+    }
+
+    /// Reads a list of events. Of several lists, only the first that has any is read: the same events may
+    /// be in all of them.
+    fn list(&mut self) -> Option<()> {
+        let position = self.window.position();
+        self.second = self.events > 0;
+        if self.second {
+            self.strays.second_list.get_or_insert(position);
+        }
+        self.events()
     }
 
     fn events(&mut self) -> Option<()> {
@@ -260,16 +349,25 @@ impl Reader<'_, '_> {
                     return Some(());
                 }
                 b',' => self.window.at += 1,
+                b'{' if self.second => {
+                    self.window.at = self.window.end(after_value)?;
+                    self.strays.second_events += 1;
+                }
                 b'{' => self.event()?,
                 _ => {
-                    self.window.at = self.window.end(after_value)?;
-                    self.sink.unreadable();
+                    let position = self.window.position();
+                    let end = self.window.end(after_value)?;
+                    let bytes = end - self.window.at;
+                    self.sink.unreadable(position, bytes as u64);
+                    self.window.at = end;
                 }
             }
         }
     }
 
     fn event(&mut self) -> Option<()> {
+        self.events += 1;
+        let position = self.window.position();
         loop {
             let rest = self.window.text.get(self.window.at..)?;
             let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Event<'_>>();
@@ -280,10 +378,11 @@ impl Reader<'_, '_> {
             }
             // The event is invalid JSON or incomplete.
             if let Some(end) = after_value(self.window.text.as_bytes(), self.window.at) {
-                let text = repaired(self.window.take(end));
-                match serde_json::from_str::<Event<'_>>(&text) {
+                let text = self.window.take(end);
+                let bytes = text.len() as u64;
+                match serde_json::from_str::<Event<'_>>(&repaired(text)) {
                     Ok(event) => self.sink.event(&event),
-                    Err(_) => self.sink.unreadable(),
+                    Err(_) => self.sink.unreadable(position, bytes),
                 }
                 return Some(());
             }
@@ -409,7 +508,7 @@ mod tests {
             self.names
                 .push(event.name.map_or("-", RawValue::get).to_owned());
         }
-        fn unreadable(&mut self) {
+        fn unreadable(&mut self, _: u64, _: u64) {
             self.unreadable += 1;
         }
         fn property(&mut self, key: &str, value: &str) {
@@ -425,7 +524,68 @@ mod tests {
     fn in_pieces(text: &str, length: usize) -> (End, Seen) {
         let mut seen = Seen::default();
         let mut more = window::in_pieces(text, length);
-        (read(&mut more, &mut seen), seen)
+        (read(&mut more, &mut seen).end, seen)
+    }
+
+    /// What a text holds beside a trace, and the number of events read. The result does not depend on the
+    /// parts in which it arrives.
+    fn strays(text: &str) -> (Strays, usize) {
+        let with = |length| {
+            let mut seen = Seen::default();
+            let outcome = read(&mut window::in_pieces(text, length), &mut seen);
+            assert_eq!(outcome.end, End::Whole, "{text}");
+            (outcome.strays, seen.names.len())
+        };
+        let whole = with(usize::MAX);
+        for length in 1..9 {
+            assert_eq!(with(length), whole, "{length}");
+        }
+        whole
+    }
+
+    #[test]
+    fn a_list_that_is_closed_too_early_is_not_silent() {
+        // The comma after the second event became a bracket.
+        let text = r#"{"traceEvents": [{"name": 1}, {"name": 2}] {"ph": "X", "a": {}}, {"name": 4}], "b": 3}"#;
+        let (found, events) = strays(text);
+        assert_eq!(events, 2);
+        // Two events and the bracket.
+        assert_eq!((found.first, found.count), (Some(43), 3));
+        assert_eq!(text.find("{\"ph\""), Some(43));
+        let (_, seen) = seen(text);
+        assert_eq!(seen.properties, [("b".to_owned(), "3".to_owned())]);
+        let (found, events) = strays(r#"[{"name": 1}] {"name": 2}]"#);
+        assert_eq!(
+            (events, found.behind, found.bytes_behind),
+            (1, Some(14), 12)
+        );
+        let (found, _) = strays(r#"{"traceEvents": [{"name": 1}], "a" 3, "b": 2}"#);
+        assert_eq!((found.first, found.count), (Some(31), 2));
+    }
+
+    #[test]
+    fn text_after_the_trace_is_not_silent() {
+        let trace = r#"{"traceEvents": [{"name": 1}]}"#;
+        assert_eq!(strays(&format!(" {trace} \n\r\t")).0, Strays::default());
+        for behind in [trace, "}", "x", "\0", "\u{4e2d}"] {
+            let (found, events) = strays(&format!("{trace}\n{behind}"));
+            assert_eq!((events, found.behind), (1, Some(31)), "{behind:?}");
+            assert_eq!(found.bytes_behind, behind.len() as u64, "{behind:?}");
+        }
+        // The brace moved in front of the rest of the members.
+        let (found, _) = strays(r#"{"traceEvents": [{"name": 1}]}, "b": 2}"#);
+        assert_eq!(found.behind, Some(30));
+    }
+
+    #[test]
+    fn a_second_list_of_events_is_left_out_and_not_silent() {
+        let (found, events) =
+            strays(r#"{"traceEvents": [{"a": 1}], "traceEvents": [{"a": 1}, {"a": {"b": 2}}]}"#);
+        assert_eq!(events, 1);
+        assert_eq!((found.second_list, found.second_events), (Some(43), 2));
+        // An empty list before it takes nothing away.
+        let (found, events) = strays(r#"{"traceEvents": [], "traceEvents": [{"a": 1}]}"#);
+        assert_eq!((events, found), (1, Strays::default()));
     }
 
     #[test]
@@ -468,7 +628,7 @@ mod tests {
                 pieces += 1;
                 true
             };
-            assert_eq!(read(&mut more, &mut seen), End::TooLong);
+            assert_eq!(read(&mut more, &mut seen).end, End::TooLong);
             assert_eq!(seen.names, ["1"]);
             // At most twice the longest value is in memory.
             assert!(pieces << 20 <= 3 * LONGEST_VALUE, "{pieces}");

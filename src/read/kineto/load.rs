@@ -38,13 +38,24 @@ pub(in crate::read) fn beginning(head: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The first `most` bytes of a file's text.
-pub(super) fn first(path: &Path, most: u64) -> Vec<u8> {
-    let mut text = Vec::new();
-    if let Ok((mut source, _)) = source(path) {
-        let _ = source.by_ref().take(most).read_to_end(&mut text);
+/// Whether a word occurs in the text of a file, whose first [`ACCEPTED`] bytes are searched.
+pub(super) fn holds(path: &Path, word: &[u8]) -> bool {
+    let Ok((source, _)) = source(path) else {
+        return false;
+    };
+    let mut source = source.take(ACCEPTED);
+    let mut window: Vec<u8> = Vec::with_capacity(PIECE + word.len());
+    loop {
+        let read = source.by_ref().take(PIECE as u64).read_to_end(&mut window);
+        if memchr::memmem::find(&window, word).is_some() {
+            return true;
+        }
+        if !matches!(read, Ok(1..)) {
+            return false;
+        }
+        // The word may be cut by the border of two pieces.
+        window.drain(..window.len() - word.len().min(window.len()));
     }
-    text
 }
 
 /// Runs `read` on the text of a file while another thread unpacks it. Returns the result of `read`, and

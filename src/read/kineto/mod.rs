@@ -33,7 +33,7 @@ pub(super) use load::beginning as unpacked_beginning;
 pub(crate) use window::in_pieces;
 pub(crate) use window::{LONGEST_VALUE, More, Window};
 
-use json::{End, Event, Sink};
+use json::{End, Event, Outcome, Sink, Strays};
 
 /// The format of PyTorch profiler traces.
 pub static FORMAT: Format = Format {
@@ -80,9 +80,6 @@ pub static FORMAT: Format = Format {
 /// The code of the note on a trace of an accelerator that is no NVIDIA or AMD GPU.
 pub(crate) const OTHER_ACCELERATOR: &str = "other_accelerator";
 
-/// The number of bytes of a JSON text that are searched for `traceEvents`.
-const LOOK_FOR_EVENTS: u64 = 1 << 20;
-
 /// Reads PyTorch profiler traces.
 #[derive(Debug)]
 pub(super) struct Kineto;
@@ -104,7 +101,7 @@ impl Reader for Kineto {
             Some(b'[') => no("a JSON list without trace events"),
             Some(b'{') if has(&head, "\"traceEvents\"") => Sniff::Yes("`traceEvents`".into()),
             // Properties of many GPUs and of the job may precede the events.
-            Some(b'{') if has(&load::first(input.path, LOOK_FOR_EVENTS), "\"traceEvents\"") => {
+            Some(b'{') if load::holds(input.path, b"\"traceEvents\"") => {
                 Sniff::Yes("`traceEvents`".into())
             }
             Some(b'{') => no("a JSON object without `traceEvents`"),
@@ -117,9 +114,10 @@ impl Reader for Kineto {
             rows: Rows::new(Builder::new(&FORMAT, path)),
             about: About::default(),
         };
-        let (end, damage) = load::streamed(path, progress, |more| json::read(more, &mut trace))?;
+        let (outcome, damage) =
+            load::streamed(path, progress, |more| json::read(more, &mut trace))?;
         let Trace { mut rows, about } = trace;
-        if end == End::NoTrace {
+        if outcome.end == End::NoTrace {
             return Err(ReadError {
                 path: path.display().to_string(),
                 problem: "expected a PyTorch profiler trace, found JSON without `traceEvents`"
@@ -142,7 +140,7 @@ impl Reader for Kineto {
             });
         }
         rows.complete();
-        note_damage(&mut rows, end, damage);
+        note_damage(&mut rows, outcome, damage);
         let (counters, other_accelerator) = (rows.counters, rows.other_accelerator);
         let coarse = !rows.fractions;
         let messages = std::mem::take(&mut rows.messages);
@@ -181,8 +179,8 @@ impl Sink for Trace {
         self.rows.event(event);
     }
 
-    fn unreadable(&mut self) {
-        self.rows.unreadable();
+    fn unreadable(&mut self, position: u64, bytes: u64) {
+        self.rows.unreadable(position, bytes);
     }
 
     fn property(&mut self, key: &str, value: &str) {
@@ -207,7 +205,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
 }
 
 /// Adds notes about the parts that could not be read.
-fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
+fn note_damage(rows: &mut Rows, outcome: Outcome, damage: Option<String>) {
     let skipped = std::mem::take(&mut rows.skipped);
     let profile = &mut rows.builder.profile;
     for (table, kind) in [
@@ -221,17 +219,23 @@ fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
     ] {
         table.note(profile, kind, "device", "size");
     }
-    if rows.unreadable > 0 {
-        let (verb, count) = match rows.unreadable {
+    if let Some(first) = rows.unreadable.first {
+        let (verb, count) = match rows.unreadable.count {
             1 => ("was", "1 event".to_owned()),
             n => ("were", format!("{} events", units::count(n))),
         };
         profile.note(
             "rows_skipped",
-            format!("{count} of the trace could not be read as JSON and {verb} skipped."),
+            format!(
+                "{count} of the trace could not be read as JSON and {verb} skipped: {} in all, the \
+                 first at byte {}.",
+                units::bytes(rows.unreadable.bytes as f64),
+                units::count(first)
+            ),
         );
     }
-    match (damage, end) {
+    note_strays(profile, &outcome.strays);
+    match (damage, outcome.end) {
         (Some(text), _) => profile.note("trace_cut", text),
         (None, End::Cut) => profile.note(
             "trace_cut",
@@ -247,6 +251,44 @@ fn note_damage(rows: &mut Rows, end: End, damage: Option<String>) {
             ),
         ),
         (None, End::Whole | End::NoTrace) => {}
+    }
+}
+
+/// Adds notes about what stands beside the trace and was left out.
+fn note_strays(profile: &mut Profile, strays: &Strays) {
+    if let Some(first) = strays.first {
+        profile.note(
+            "trace_damaged",
+            format!(
+                "At byte {} of the trace stands something that is no member of it ({} like this), as when a \
+                 bracket was changed and the list of events ends too early. It was left out and is \
+                 missing from all figures.",
+                units::count(first),
+                units::counted(strays.count, "place")
+            ),
+        );
+    }
+    if let Some(second) = strays.second_list {
+        profile.note(
+            "trace_damaged",
+            format!(
+                "The trace holds more than one `traceEvents`. Only the first list with events was read; \
+                 {}, from byte {} on, were left out and are missing from all figures.",
+                units::counted(strays.second_events, "event"),
+                units::count(second)
+            ),
+        );
+    }
+    if let Some(behind) = strays.behind {
+        profile.note(
+            "trace_damaged",
+            format!(
+                "The trace ends at byte {}, but {} follow: a second trace, or the rest of one that was \
+                 closed too early. They were left out and are missing from all figures.",
+                units::count(behind),
+                units::bytes(strays.bytes_behind as f64)
+            ),
+        );
     }
 }
 

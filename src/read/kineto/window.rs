@@ -13,6 +13,8 @@ pub(crate) struct Window<'m> {
     pub(crate) text: String,
     /// The start of the unread part of `text`.
     pub(crate) at: usize,
+    /// The number of bytes before `text`.
+    before: u64,
     more: More<'m>,
     /// Whether a value is longer than [`LONGEST_VALUE`] bytes; nothing after it is read.
     pub(crate) too_long: bool,
@@ -24,6 +26,7 @@ impl<'m> Window<'m> {
         Window {
             text: String::new(),
             at: 0,
+            before: 0,
             more,
             too_long: false,
         }
@@ -37,6 +40,7 @@ impl<'m> Window<'m> {
             from -= 1;
         }
         self.text.drain(..from);
+        self.before += from as u64;
         self.at -= from;
         let before = self.text.len();
         self.too_long |= before > LONGEST_VALUE;
@@ -49,6 +53,11 @@ impl<'m> Window<'m> {
             }
         }
         self.text.len() > before
+    }
+
+    /// The position of the unread part in the whole text, in bytes.
+    pub(crate) fn position(&self) -> u64 {
+        self.before + self.at as u64
     }
 
     /// The unread part of the text in memory.

@@ -96,6 +96,7 @@ fn read(
     progress: &dyn Progress,
 ) -> Result<Profile, ReadError> {
     let db = Db::open(path)?;
+    db.survey()?;
     let mut builder = Builder::new(&FORMAT, path);
     read_versions(&db, &mut builder.profile)?;
     let pids = Pids::read(&db)?;

@@ -67,6 +67,7 @@ impl Reader for Nvprof {
 
     fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
         let db = Db::open(path)?;
+        db.survey()?;
         let mut builder = Builder::new(&FORMAT, path);
         builder.profile.schema_version = version(&db, progress)?;
         let mut kernels: Vec<[Option<i64>; 18]> = Vec::new();

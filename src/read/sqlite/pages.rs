@@ -4,13 +4,16 @@
 //! The format is documented and stable: <https://www.sqlite.org/fileformat2.html>, sections 1.3
 //! (header), 1.6 (b-tree pages) and 2.1 (records). Everything except ordinary tables of ordinary files
 //! (a write-ahead log, another encoding, generated columns) is read by SQLite. A violation of the
-//! format is an error, as it is for SQLite.
+//! format is an error, as it is for SQLite. So is a tree that contradicts itself, which SQLite reads without
+//! a word unless asked for an integrity check: see [`survey`] and [`Bounds`].
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use rusqlite::types::ValueRef;
+
+mod survey;
 
 /// Maximum depth of a table; SQLite's limit is 20 levels.
 const MAX_DEPTH: u32 = 20;
@@ -53,6 +56,10 @@ pub(super) struct Pages {
     /// The bytes of a page, without those that extensions reserve at its end.
     usable: usize,
     count: u32,
+    /// The first page of the list of unused pages, or 0.
+    unused: u32,
+    /// Whether some pages only record which page refers to which (`auto_vacuum`).
+    has_maps: bool,
 }
 
 impl Pages {
@@ -64,17 +71,23 @@ impl Pages {
         let [reserved] = array(head, 20)?;
         let schema_format = u32::from_be_bytes(array(head, 44)?);
         let encoding = u32::from_be_bytes(array(head, 56)?);
+        let long = |at| array(head, at).map(u32::from_be_bytes);
         let ordinary = head.starts_with(b"SQLite format 3\0")
             && page_bytes.is_power_of_two()
             && page_bytes >= 512
             && (1..=4).contains(&schema_format)
             && encoding == UTF_8;
         let bytes = std::fs::metadata(path).ok()?.len();
+        // The number of pages in the header counts if the header was written by the last change.
+        let counted = Some(long(28)?).filter(|count| *count > 0 && long(24) == long(92));
+        let count = u32::try_from(bytes / u64::from(page_bytes)).ok()?;
         ordinary.then_some(Pages {
             path: path.to_path_buf(),
             page_bytes,
             usable: (page_bytes as usize).checked_sub(usize::from(reserved))?,
-            count: u32::try_from(bytes / u64::from(page_bytes)).ok()?,
+            count: counted.map_or(count, |counted| count.min(counted)),
+            unused: long(32)?,
+            has_maps: long(52)? != 0,
         })
     }
 
@@ -83,29 +96,43 @@ impl Pages {
     }
 
     /// The leaf pages of a table, in order of rowid.
-    pub(super) fn leaves(&self, root: u32) -> Result<Vec<u32>, Broken> {
+    pub(super) fn leaves(&self, root: u32) -> Result<Vec<Leaf>, Broken> {
         let mut reader = Reader::open(self)?;
+        let mut used = Used::new(self.count);
         let mut leaves = Vec::new();
-        let mut left = self.count;
+        let mut leaf_depth = None;
+        let root = Leaf {
+            page: root,
+            bounds: Bounds::default(),
+        };
+        used.claim(root.page)?;
         let mut open = vec![(root, 0)];
-        while let Some((page, depth)) = open.pop() {
-            left = (left.checked_sub(1)).ok_or_else(|| damaged("a table refers to itself"))?;
+        while let Some((at, depth)) = open.pop() {
+            let page = at.page;
             let bytes = reader.page(page)?;
             let header = header_at(page);
             match bytes.get(header) {
-                Some(&LEAF) => leaves.push(page),
+                Some(&LEAF) => {
+                    if *leaf_depth.get_or_insert(depth) != depth {
+                        return Err(damaged(format!("page {page} is not as deep as others")));
+                    }
+                    leaves.push(at);
+                }
                 Some(&INTERIOR) if depth < MAX_DEPTH => {
-                    let mut below = children(bytes, header)
-                        .ok_or_else(|| damaged(format!("page {page} ends too early")))?;
+                    let mut below = children_between(bytes, header, at.bounds)
+                        .ok_or_else(|| damaged(format!("page {page} contradicts itself")))?;
+                    for child in &below {
+                        used.claim(child.page)?;
+                    }
                     // All children of a page are of the same kind.
-                    let first = below.first().copied().unwrap_or_default();
+                    let first = below.first().map_or(0, |child| child.page);
                     if reader.page(first)?.get(header_at(first)) == Some(&LEAF) {
-                        left = left
-                            .checked_sub(u32::try_from(below.len()).unwrap_or(u32::MAX))
-                            .ok_or_else(|| damaged("a table refers to itself"))?;
+                        if *leaf_depth.get_or_insert(depth + 1) != depth + 1 {
+                            return Err(damaged(format!("page {page} is not as deep as others")));
+                        }
                         leaves.append(&mut below);
                     } else {
-                        open.extend(below.into_iter().rev().map(|page| (page, depth + 1)));
+                        open.extend(below.into_iter().rev().map(|child| (child, depth + 1)));
                     }
                 }
                 _ => return Err(damaged(format!("page {page} is no page of a table"))),
@@ -115,8 +142,67 @@ impl Pages {
     }
 }
 
-const INTERIOR: u8 = 5;
-const LEAF: u8 = 13;
+/// A page of a table, with the rowids that may be in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leaf {
+    page: u32,
+    bounds: Bounds,
+}
+
+/// The range of rowids that the pages above allow. Together with rowids that rise within each page, it
+/// guarantees that they rise over the whole table, so that no row is read twice.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bounds {
+    /// All rowids are greater.
+    after: Option<i64>,
+    /// No rowid is greater.
+    up_to: Option<i64>,
+}
+
+impl Bounds {
+    /// Moves the lower bound to a rowid; `None` if it is outside of the bounds.
+    #[inline]
+    fn rise(&mut self, id: i64) -> Option<()> {
+        let fits =
+            self.after.is_none_or(|after| id > after) && self.up_to.is_none_or(|to| id <= to);
+        self.after = Some(id);
+        fits.then_some(())
+    }
+}
+
+/// The pages that were referred to.
+#[derive(Debug)]
+struct Used(Vec<u64>);
+
+impl Used {
+    fn new(pages: u32) -> Used {
+        Used(vec![0; pages as usize / 64 + 1])
+    }
+
+    fn has(&self, page: u32) -> bool {
+        let word = self.0.get(page as usize / 64).copied().unwrap_or_default();
+        word & (1 << (page % 64)) != 0
+    }
+
+    /// Marks a page as used; an error if it is used already.
+    fn claim(&mut self, page: u32) -> Result<(), Broken> {
+        let word = self.0.get_mut(page as usize / 64);
+        let word = word.ok_or_else(|| damaged(format!("there is no page {page}")))?;
+        let bit = 1 << (page % 64);
+        if *word & bit != 0 {
+            return Err(damaged(format!("page {page} is used twice")));
+        }
+        *word |= bit;
+        Ok(())
+    }
+}
+
+pub(super) const INTERIOR: u8 = 5;
+pub(super) const LEAF: u8 = 13;
+const INDEX_INTERIOR: u8 = 2;
+const INDEX_LEAF: u8 = 10;
+/// Bytes that the smallest cell takes in a page.
+const SMALLEST_CELL: usize = 4;
 
 /// The offset of the header of a page: the first page begins with the header of the file.
 fn header_at(page: u32) -> usize {
@@ -141,6 +227,64 @@ fn children(bytes: &[u8], header: usize) -> Option<Vec<u32>> {
     }
     below.push(u32::from_be_bytes(array(bytes, header + 8)?));
     Some(below)
+}
+
+/// The pages below an interior page of a table, in order, with the rowids that may be in them; `None` if
+/// the page contradicts itself.
+fn children_between(bytes: &[u8], header: usize, mut bounds: Bounds) -> Option<Vec<Leaf>> {
+    let cells = short(bytes, header + 3)?;
+    // Only the first page may have a single child: its header leaves less room.
+    if cells == 0 && header == 0 {
+        return None;
+    }
+    let mut below = Vec::with_capacity(cells + 1);
+    let mut used = 0;
+    for cell in 0..cells {
+        let at = short(bytes, header + 12 + 2 * cell)?;
+        let page = u32::from_be_bytes(array(bytes, at)?);
+        let key = bytes.get(at + 4..)?;
+        let (id, rest) = varint(key)?;
+        used += 4 + key.len() - rest.len();
+        let id = id.cast_signed();
+        let after = bounds.after;
+        bounds.rise(id)?;
+        below.push(Leaf {
+            page,
+            bounds: Bounds {
+                after,
+                up_to: Some(id),
+            },
+        });
+    }
+    below.push(Leaf {
+        page: u32::from_be_bytes(array(bytes, header + 8)?),
+        bounds,
+    });
+    accounts_for(bytes, header, used).then_some(below)
+}
+
+/// Whether the cells of a page, its free blocks and its fragments fill the area that its header states,
+/// so that no cell was left out of the count: <https://www.sqlite.org/fileformat2.html#b_tree_pages>.
+fn accounts_for(bytes: &[u8], header: usize, cells: usize) -> bool {
+    let account = || -> Option<usize> {
+        let content = match short(bytes, header + 5)? {
+            0 => 65_536,
+            at => at,
+        };
+        let mut free = 0;
+        let mut block = short(bytes, header + 1)?;
+        while block != 0 {
+            let (next, size) = (short(bytes, block)?, short(bytes, block + 2)?);
+            if block < content || size < 4 || (next != 0 && next < block + size) {
+                return None;
+            }
+            free += size;
+            block = next;
+        }
+        let fragments = usize::from(*bytes.get(header + 7)?);
+        Some(content + cells + free + fragments)
+    };
+    account() == Some(bytes.len())
 }
 
 /// Reads pages, several neighbouring ones at a time.
@@ -207,6 +351,8 @@ pub(super) struct Layout {
     pub(super) wanted: Vec<Wanted>,
     /// The column that is another name of the rowid; records contain NULL there.
     pub(super) rowid: Option<usize>,
+    /// The number of columns that the table declares.
+    pub(super) columns: usize,
 }
 
 /// The type and position of a value in a record.
@@ -356,27 +502,31 @@ impl<'p> Leaves<'p> {
     /// Passes every row of these pages to `take`; returns the number of rows.
     pub(super) fn rows(
         &mut self,
-        leaves: &[u32],
+        leaves: &[Leaf],
         mut take: impl FnMut(Row<'_>),
     ) -> Result<u64, Broken> {
         let mut rows = 0;
-        let mut leaves = leaves.iter().copied().peekable();
-        while let Some(first) = leaves.next() {
-            let mut last = first;
-            while last - first + 1 < PAGES_AT_ONCE
-                && let Some(next) = leaves.next_if(|next| Some(*next) == last.checked_add(1))
-            {
-                last = next;
-            }
-            self.reader.fetch(first, last - first + 1)?;
-            for page in first..=last {
-                rows += self.page(page, &mut take)?;
+        let mut rest = leaves;
+        while let Some(first) = rest.first().map(|leaf| leaf.page) {
+            let neighbours = rest.iter().zip(0..PAGES_AT_ONCE);
+            let run = neighbours
+                .take_while(|(leaf, n)| Some(leaf.page) == first.checked_add(*n))
+                .count();
+            let (together, others) = rest.split_at(run);
+            rest = others;
+            self.reader
+                .fetch(first, u32::try_from(run).unwrap_or(PAGES_AT_ONCE))?;
+            for leaf in together {
+                rows += self.page(*leaf, &mut take)?;
             }
         }
         Ok(rows)
     }
 
-    fn page(&mut self, page: u32, take: &mut impl FnMut(Row<'_>)) -> Result<u64, Broken> {
+    fn page(&mut self, leaf: Leaf, take: &mut impl FnMut(Row<'_>)) -> Result<u64, Broken> {
+        let Leaf { page, mut bounds } = leaf;
+        let mut used = 0;
+        let mut columns = 0;
         let cut = || damaged(format!("a row of page {page} is cut"));
         let bytes = self.reader.at(page)?;
         let header = header_at(page);
@@ -384,13 +534,24 @@ impl<'p> Leaves<'p> {
             return Err(damaged(format!("page {page} is no leaf of a table")));
         }
         let cells = short(bytes, header + 3).ok_or_else(cut)?;
+        // Only an empty table has an empty page.
+        if cells == 0 && (bounds.after.is_some() || bounds.up_to.is_some()) {
+            return Err(damaged(format!("page {page} of a table is empty")));
+        }
         for cell in 0..cells {
             let at = short(bytes, header + 8 + 2 * cell).ok_or_else(cut)?;
-            let cell = bytes.get(at..).ok_or_else(cut)?;
-            let (size, cell) = varint(cell).ok_or_else(cut)?;
+            let whole = bytes.get(at..).ok_or_else(cut)?;
+            let (size, cell) = varint(whole).ok_or_else(cut)?;
             let (id, cell) = varint(cell).ok_or_else(cut)?;
+            let id = id.cast_signed();
+            bounds
+                .rise(id)
+                .ok_or_else(|| damaged(format!("row {id} of page {page} is out of order")))?;
             let size = usize::try_from(size).map_err(|_| cut())?;
             let here = in_page(size, bytes.len());
+            // The number of the page with the rest follows a record that does not fit.
+            let rest = if here == size { 0 } else { 4 };
+            used += (whole.len() - cell.len() + here + rest).max(SMALLEST_CELL);
             let record = cell.get(..here).ok_or_else(cut)?;
             let record = if here == size {
                 record
@@ -403,13 +564,26 @@ impl<'p> Leaves<'p> {
                 overflow(&mut self.more, next, size, &mut self.long)?;
                 &self.long
             };
+            // Pages are exchanged as a whole, so one row of each is enough.
+            if columns == 0 {
+                columns = count_columns(record).ok_or_else(cut)?;
+            }
             let known = places(record, &mut self.places).ok_or_else(cut)?;
             take(Row {
                 layout: self.layout,
                 places: self.places.get(..known).unwrap_or_default(),
                 record,
-                id: id.cast_signed(),
+                id,
             });
+        }
+        // Rows from before a column was added are shorter, but none is longer.
+        if columns > self.layout.columns {
+            return Err(damaged(format!("page {page} belongs to another table")));
+        }
+        if !accounts_for(self.reader.at(page)?, header, used) {
+            return Err(damaged(format!(
+                "page {page} does not hold the rows that it states"
+            )));
         }
         Ok(cells as u64)
     }
@@ -445,6 +619,19 @@ fn overflow(
         page = next.unwrap_or_default();
     }
     Ok(())
+}
+
+/// The number of columns of a record.
+fn count_columns(record: &[u8]) -> Option<usize> {
+    let (header, rest) = varint(record)?;
+    let header = usize::try_from(header).ok()?;
+    let mut kinds = record.get(record.len() - rest.len()..header)?;
+    let mut count = 0;
+    while !kinds.is_empty() {
+        (_, kinds) = varint(kinds)?;
+        count += 1;
+    }
+    Some(count)
 }
 
 /// Finds the positions of the first columns of a record and returns how many of them it has; `None` for

@@ -1,4 +1,5 @@
 use super::chunk::MAX_CHUNKS;
+use super::pages::{INTERIOR, LEAF};
 use super::*;
 
 #[test]
@@ -42,6 +43,18 @@ impl Sink for Said {
     fn row(&mut self, cells: &Cells<'_, '_>) {
         let values = (0..=Self::COLUMNS.len()).map(|at| format!("{:?}", cells.raw(at)));
         self.0.push(values.collect::<Vec<_>>().join(" "));
+    }
+}
+
+/// Counts rows.
+#[derive(Clone, Default)]
+struct Counted(usize);
+
+impl Sink for Counted {
+    const COLUMNS: &'static [&'static str] = &["id", "z"];
+
+    fn row(&mut self, _: &Cells<'_, '_>) {
+        self.0 += 1;
     }
 }
 
@@ -203,18 +216,24 @@ fn long_rows_that_share_their_pages_are_reported_as_damage() {
     let conn = Connection::open(&path).unwrap();
     conn.execute_batch("PRAGMA page_size = 512; CREATE TABLE t (a, b);")
         .unwrap();
-    let long = "x".repeat(100_000);
+    // Of so many bytes, few are in the page of the row itself.
+    let long = "x".repeat(100_110);
     conn.execute("INSERT INTO t VALUES (1, ?1)", [&long])
         .unwrap();
     drop(conn);
     let mut bytes = std::fs::read(&path).unwrap();
     assert_eq!(both_ways(&path)[0].len(), 1);
-    // The only row a second time: another pointer to the same cell.
+    // The only row a second time, as row 2 before it: both refer to the same pages.
     let leaf = 512;
     assert_eq!(bytes[leaf..leaf + 5], [13, 0, 0, 0, 1]);
+    let cell = usize::from(bytes[leaf + 8]) << 8 | usize::from(bytes[leaf + 9]);
+    let copy = cell - (512 - cell);
+    bytes.copy_within(leaf + cell..leaf + 512, leaf + copy);
+    // The length takes three bytes, the row id one.
+    bytes[leaf + copy + 3] = 2;
     bytes[leaf + 4] = 2;
-    let cell = [bytes[leaf + 8], bytes[leaf + 9]];
-    bytes[leaf + 10..leaf + 12].copy_from_slice(&cell);
+    bytes[leaf + 5..leaf + 7].copy_from_slice(&(copy as u16).to_be_bytes());
+    bytes[leaf + 10..leaf + 12].copy_from_slice(&(copy as u16).to_be_bytes());
     std::fs::write(&path, bytes).unwrap();
     let db = Db::open(&path).unwrap();
     let read = db.scan("t", &Said::default(), &crate::read::NoProgress);
@@ -222,10 +241,159 @@ fn long_rows_that_share_their_pages_are_reported_as_damage() {
     assert!(error.contains("longer than the file"), "{error}");
 }
 
+/// A table of three levels beside another, with a list of unused pages; its bytes, and its rows.
+fn tree(folder: &Path, settings: &str) -> (Vec<u8>, usize) {
+    let path = folder.join("tree.sqlite");
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch(&format!(
+        "PRAGMA page_size = 512; {settings}
+         CREATE TABLE u (id INTEGER PRIMARY KEY, a, b, c, z); CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c, z);
+         CREATE TABLE gone (x); CREATE TABLE v (id INTEGER PRIMARY KEY, a);
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+         INSERT INTO t SELECT i, 'some text', 2, 3, iif(i % 500 = 0, zeroblob(2000), NULL) FROM n;
+         INSERT INTO u SELECT * FROM t WHERE id < 900; INSERT INTO v SELECT id, a FROM t WHERE id < 300; INSERT INTO gone SELECT a FROM u; DROP TABLE gone;
+         DELETE FROM t WHERE id % 7 = 3; CREATE INDEX i ON t (a, id);"
+    ))
+    .unwrap();
+    let rows = conn.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
+    let rows = rows.unwrap() as usize;
+    drop(conn);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    (bytes, rows)
+}
+
+/// The number of rows of the table `t`, or the error.
+fn rows_of(path: &Path) -> Result<usize, ReadError> {
+    let db = Db::open(path)?;
+    db.survey()?;
+    let parts = db.scan("t", &Counted::default(), &crate::read::NoProgress)?;
+    Ok(parts.iter().map(|part| part.0).sum())
+}
+
 #[test]
-fn rows_out_of_order_are_found() {
+fn trees_that_contradict_themselves_are_never_read_as_whole() {
+    const PAGE: usize = 512;
     let folder = tempfile::tempdir().unwrap();
-    for order in [[1_usize, 0, 2], [2, 1, 0], [0, 2, 1]] {
+    let path = folder.path().join("x.sqlite");
+    for settings in ["", "PRAGMA auto_vacuum = 1;"] {
+        let (good, rows) = tree(folder.path(), settings);
+        std::fs::write(&path, &good).unwrap();
+        assert_eq!(rows_of(&path).unwrap(), rows, "{settings}");
+        let pages = good.len() / PAGE;
+        let (mut refused, mut cases) = (0, 0);
+        let mut case = |what: &str, page: usize, bytes: Vec<u8>| {
+            std::fs::write(&path, &bytes).unwrap();
+            cases += 1;
+            match rows_of(&path) {
+                Ok(read) => assert_eq!(read, rows, "{what} of page {page}, {settings}"),
+                Err(_) => refused += 1,
+            }
+        };
+        // The first page holds the schema, whose changes are changes of the tables.
+        for page in 1..pages {
+            let at = page * PAGE;
+            let kind = good[at];
+            let (header, is_tree) = match kind {
+                INTERIOR => (12, true),
+                LEAF => (8, true),
+                _ => (0, false),
+            };
+            let mut with = |what: &str, change: &dyn Fn(&mut Vec<u8>)| {
+                let mut bytes = good.clone();
+                change(&mut bytes);
+                case(what, page, bytes);
+            };
+            for other in [1, 2, page.wrapping_sub(1), page + 1, pages / 2, pages - 1] {
+                if (1..pages).contains(&other) && other != page {
+                    with("a copy over another", &|b| {
+                        b.copy_within(other * PAGE..(other + 1) * PAGE, at)
+                    });
+                }
+            }
+            with("blanks", &|b| b[at..at + PAGE].fill(0));
+            if !is_tree || (kind == LEAF && page % 4 > 0) {
+                continue;
+            }
+            let cells = usize::from(good[at + 3]) << 8 | usize::from(good[at + 4]);
+            let cell = |n: usize| at + header + 2 * n;
+            with("an empty page in place", &|b| {
+                b[at..at + 8].copy_from_slice(&[kind, 0, 0, 0, 0, 2, 0, 0]);
+            });
+            with("half", &|b| {
+                b[at + 3..at + 5].copy_from_slice(&((cells / 2) as u16).to_be_bytes())
+            });
+            with("one less", &|b| b[at + 4] = b[at + 4].wrapping_sub(1));
+            with("one more", &|b| b[at + 4] = b[at + 4].wrapping_add(1));
+            if cells > 1 {
+                with("the same cell twice", &|b| {
+                    b.copy_within(cell(0)..cell(1), cell(1))
+                });
+                with("two cells exchanged", &|b| {
+                    let first = [b[cell(0)], b[cell(0) + 1]];
+                    b.copy_within(cell(1)..cell(2), cell(0));
+                    b[cell(1)..cell(2)].copy_from_slice(&first);
+                });
+            }
+            let right = u32::from_be_bytes(good[at + 8..at + 12].try_into().unwrap()) as usize;
+            // Pages of `auto_vacuum` may begin with the same byte.
+            if kind == INTERIOR && right <= pages && cells < 200 {
+                let child = |b: &[u8], n: usize| {
+                    at + (usize::from(b[cell(n)]) << 8 | usize::from(b[cell(n) + 1]))
+                };
+                with("the same child everywhere", &|b| {
+                    let right: [u8; 4] = b[at + 8..at + 12].try_into().unwrap();
+                    for n in 0..cells {
+                        let child = child(b, n);
+                        b[child..child + 4].copy_from_slice(&right);
+                    }
+                });
+                with("the last child of another page", &|b| {
+                    let other = (2..pages)
+                        .find(|p| b[p * PAGE] == INTERIOR && *p != page && *p != 1)
+                        .unwrap();
+                    b.copy_within(other * PAGE + 8..other * PAGE + 12, at + 8);
+                });
+                with("a leaf in its place", &|b| {
+                    let right =
+                        u32::from_be_bytes(b[at + 8..at + 12].try_into().unwrap()) as usize - 1;
+                    b.copy_within(right * PAGE..(right + 1) * PAGE, at);
+                });
+            }
+        }
+        assert!(cases > 1000 && refused > cases / 2, "{refused} of {cases}");
+    }
+}
+
+#[test]
+fn tables_that_sqlite_reads_are_checked_by_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.sqlite");
+    let (good, rows) = tree(folder.path(), "PRAGMA encoding = 'UTF-16';");
+    std::fs::write(&path, &good).unwrap();
+    assert!(Db::open(&path).unwrap().pages.is_none());
+    assert_eq!(rows_of(&path).unwrap(), rows);
+    // The cell count of every leaf of the table, halved.
+    let leaves: Vec<usize> = (1..good.len() / 512)
+        .filter(|p| good[p * 512] == LEAF)
+        .collect();
+    let mut refused = 0;
+    for page in leaves.iter().step_by(5) {
+        let mut bytes = good.clone();
+        bytes[page * 512 + 4] /= 2;
+        std::fs::write(&path, bytes).unwrap();
+        match rows_of(&path) {
+            Ok(read) => assert_eq!(read, rows, "page {page}"),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused * 10 > leaves.len());
+}
+
+#[test]
+fn rows_out_of_order_are_reported_as_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    for order in [[1_usize, 0, 2], [2, 1, 0], [0, 2, 1], [0, 0, 1]] {
         let path = folder.path().join(format!("{order:?}.sqlite"));
         let conn = Connection::open(&path).unwrap();
         conn.execute_batch(
@@ -241,7 +409,12 @@ fn rows_out_of_order_are_found() {
             bytes[520 + 2 * to..522 + 2 * to].copy_from_slice(&cells[2 * from..2 * from + 2]);
         }
         std::fs::write(&path, bytes).unwrap();
-        let [direct, through] = both_ways(&path);
-        assert_eq!((direct.len(), direct), (3, through), "{order:?}");
+        let mut db = Db::open(&path).unwrap();
+        for _ in 0..2 {
+            let read = db.scan("t", &Said::default(), &crate::read::NoProgress);
+            let error = read.err().unwrap().to_string();
+            assert!(error.contains("damaged"), "{error}");
+            db.pages = None;
+        }
     }
 }

@@ -28,8 +28,10 @@ use serde_json::Value;
 
 pub(crate) mod damage;
 pub(crate) mod extremes;
+pub(crate) mod structure;
 
 use damage::{Dice, cuts, edits, flips, packed_flips, texts};
+use structure::{brackets, trees};
 
 /// Limits of time and memory per file.
 #[derive(Clone, Copy)]
@@ -97,8 +99,20 @@ impl Harness {
         self.file(what, &path);
     }
 
+    /// Runs a file whose structure is damaged: its kernels must be those of the undamaged profile, unless
+    /// it is refused or a note says what is missing.
+    pub(crate) fn restructured(&mut self, what: &str, bytes: &[u8], undamaged: Sum) {
+        let path = self.at("case");
+        std::fs::write(&path, bytes).expect("a case can be written");
+        self.case(what, &path, Some(undamaged));
+    }
+
     /// Runs a damaged file.
     pub(crate) fn file(&mut self, what: &str, path: &Path) {
+        self.case(what, path, None);
+    }
+
+    fn case(&mut self, what: &str, path: &Path, undamaged: Option<Sum>) {
         self.cases += 1;
         let watch = Watch::start();
         let (tell, told) = mpsc::channel();
@@ -107,7 +121,8 @@ impl Harness {
         let started = std::thread::Builder::new()
             .stack_size(8 << 20)
             .spawn(move || {
-                let outcome = catch_unwind(AssertUnwindSafe(|| measured(&owned, &rules)));
+                let outcome =
+                    catch_unwind(AssertUnwindSafe(|| measured(&owned, &rules, undamaged)));
                 let _ = tell.send(outcome);
             });
         started.expect("a thread starts");
@@ -215,11 +230,11 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Runs all stages. `Ok(false)` for a file that is rejected, which is a valid result.
 pub(crate) fn road(path: &Path, rules: &RuleSet) -> Result<bool, String> {
-    measured(path, rules).map(|(judged, _)| judged)
+    measured(path, rules, None).map(|(judged, _)| judged)
 }
 
 /// Whether a file could be analyzed, and the growth of memory in the meantime.
-fn measured(path: &Path, rules: &RuleSet) -> Result<(bool, u64), String> {
+fn measured(path: &Path, rules: &RuleSet, undamaged: Option<Sum>) -> Result<(bool, u64), String> {
     reset_peak();
     let before = memory("VmRSS:");
     let copy = path.with_extension("scrubbed");
@@ -237,7 +252,10 @@ fn measured(path: &Path, rules: &RuleSet) -> Result<(bool, u64), String> {
     }
     // The sum below is work of the harness, so memory is measured before it.
     let grown = memory("VmHWM:").saturating_sub(before);
-    kernels.check(path)?;
+    match undamaged {
+        Some(sum) => kernels.compare(sum)?,
+        None => kernels.check(path)?,
+    }
     Ok((report.is_some(), grown))
 }
 
@@ -296,10 +314,11 @@ pub(crate) struct Kernels {
 
 impl Kernels {
     pub(crate) fn of(profile: &Profile) -> Kernels {
-        const EXPLAINS: [&str; 4] = [
+        const EXPLAINS: [&str; 5] = [
             "rows_skipped",
             "reversed_times",
             "trace_cut",
+            "trace_damaged",
             "counters_only",
         ];
         Kernels {
@@ -319,24 +338,51 @@ impl Kernels {
         if self.explained {
             return Ok(());
         }
+        match Sum::of(path) {
+            Some(sum) => self.compare(sum),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that number and total time equal those of a count, or that a note explains the difference.
+    fn compare(&self, sum: Sum) -> Result<(), String> {
+        let same = (self.total - sum.total).abs() <= sum.tolerance && self.rows == sum.rows;
+        if self.explained || same {
+            return Ok(());
+        }
+        Err(format!(
+            "a silent wrong total: {} kernels of {} ns were read, the file holds {} of {} ns",
+            self.rows, self.total, sum.rows, sum.total
+        ))
+    }
+}
+
+/// The kernels of a file, by an independent count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sum {
+    rows: usize,
+    /// Total time in ns.
+    total: i128,
+    tolerance: i128,
+}
+
+impl Sum {
+    /// `None` for a trace that is not valid JSON.
+    pub(crate) fn of(path: &Path) -> Option<Sum> {
         let bytes = std::fs::read(path).unwrap_or_default();
         let (rows, total, tolerance) = if bytes.starts_with(b"SQLite format 3\0") {
             let (rows, total) = sum_of_tables(path);
             (rows, total, 0)
         } else {
-            match sum_of_events(&bytes) {
-                // The times of each kernel are rounded to a nanosecond.
-                Some((rows, total)) => (rows, total, 2 * rows as i128),
-                None => return Ok(()),
-            }
+            let (rows, total) = sum_of_events(&bytes)?;
+            // The times of each kernel are rounded to a nanosecond.
+            (rows, total, 2 * rows as i128)
         };
-        if (self.total - total).abs() <= tolerance && self.rows == rows {
-            return Ok(());
-        }
-        Err(format!(
-            "a silent wrong total: {} kernels of {} ns were read, the file holds {rows} of {total} ns",
-            self.rows, self.total
-        ))
+        Some(Sum {
+            rows,
+            total,
+            tolerance,
+        })
     }
 }
 
@@ -440,6 +486,9 @@ pub(crate) fn torture(harness: &mut Harness, path: &Path, how: How, dice: &mut D
     if bytes.starts_with(b"SQLite format 3\0") {
         flips(harness, &name, &bytes, how.flips, dice);
         edits(harness, &name, path, how.one_in, dice);
+        if let Some(sum) = Sum::of(path) {
+            trees(harness, &name, &bytes, sum, how.flips, dice);
+        }
         return;
     }
     let text = if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -462,12 +511,16 @@ pub(crate) fn torture(harness: &mut Harness, path: &Path, how: How, dice: &mut D
     };
     let text = String::from_utf8_lossy(&text).into_owned();
     texts(harness, &name, &text, how.one_in, dice);
+    if let Some(sum) = Sum::of(path) {
+        brackets(harness, &name, &text, sum, how.flips, dice);
+    }
 }
 
 /// The amount of damage per profile.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
     pub(crate) cuts: usize,
+    /// Variants with bytes changed, and variants with pages or brackets changed.
     pub(crate) flips: usize,
     /// The fraction of the edits of columns and texts, as one in this number; dropped tables and
     /// reversed times are always included.
