@@ -7,6 +7,7 @@ pub(crate) mod args;
 mod attribution;
 mod attribution_totals;
 mod exclusions;
+mod first_calls;
 mod fwd_bwd_pairs;
 mod launches;
 mod layers;
@@ -199,10 +200,12 @@ fn times(
     };
     let data_loading = ids(|meaning| matches!(meaning.what, RangeClass::DataLoading));
     let compiling = ids(|meaning| matches!(meaning.what, RangeClass::Compiling));
+    let first_calls = first_calls::slow_first_calls(profile, texts);
     let hints = TimelineInputs {
         launches,
         data_loading: &data_loading,
         compiling: &compiling,
+        first_calls: &first_calls,
         excluded: &exclusions.times,
         steps: &exclusions.steps,
     };

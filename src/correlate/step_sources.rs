@@ -386,13 +386,15 @@ fn median(mut values: Vec<usize>) -> Option<usize> {
     Some(*values.select_nth_unstable(middle).1)
 }
 
-/// Most names tried as the one that occurs once per step.
+/// Most names tried as the one that occurs once per step ...
 const MOST_ANCHORS: usize = 8;
+/// ... and of those that occur equally often.
+const MOST_EQUAL: usize = 2;
 /// Fewest kernels of a step; fewer repeat by chance.
 const FEWEST_KERNELS: usize = 8;
 
-/// A sequence of kernels that repeats, with the same work in at least three consecutive steps. Somewhere
-/// between them the host waits for the GPU or copies data. Layers of one model repeat as well, but the work
+/// A sequence of kernels that repeats, with the same work in at least three consecutive steps; of several
+/// the one that holds most kernels. Somewhere between them the host waits for the GPU or copies data. Layers of one model repeat as well, but the work
 /// behind the last layer occurs nowhere else, at least not with the same grid.
 fn by_kernels(
     profile: &Profile,
@@ -400,8 +402,19 @@ fn by_kernels(
     process: ProcessId,
 ) -> Option<Recognized> {
     let sequence = KernelSequence::of(profile, launches, process)?;
-    let spans = sequence.anchors().iter().find_map(|a| sequence.steps(a))?;
-    Some(Recognized {
+    let steps = sequence.anchors().into_iter();
+    let steps = steps.filter_map(|anchor| sequence.steps(&anchor));
+    let held = |spans: &[Span]| {
+        spans
+            .iter()
+            .map(|s| sequence.launches_in(*s))
+            .sum::<usize>()
+    };
+    let steps = steps.map(|spans| (held(&spans), spans));
+    let (held, spans) = steps.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
+    // A few batches of an evaluation at the end are not the steps of a training run.
+    let most = held as f64 >= MOST_WORK * sequence.kinds.len() as f64;
+    most.then_some(Recognized {
         source: StepSource::KernelSequence,
         text: String::new(),
         spans,
@@ -473,8 +486,19 @@ impl KernelSequence {
                 && self.is_regular(at)
         });
         positions.sort_by_key(|at| (at.len(), at.first().copied()));
+        let mut equal = (0, 0);
+        positions.retain(|at| {
+            let before = if equal.0 == at.len() { equal.1 } else { 0 };
+            equal = (at.len(), before + 1);
+            before < MOST_EQUAL
+        });
         positions.truncate(MOST_ANCHORS);
         positions
+    }
+
+    fn launches_in(&self, span: Span) -> usize {
+        let before = |time: i64| self.launched.partition_point(|at| *at < time);
+        before(span.end).saturating_sub(before(span.start))
     }
 
     /// Whether most distances between consecutive positions are about the same.
@@ -503,9 +527,13 @@ impl KernelSequence {
         let reference = whole.get(whole.len() / 2)?.as_ref()?;
         let (first, last) = (*starts.first()?, *starts.last()?);
         let tail = self.kinds.get(last..)?;
-        // What is left at the end must be part of a step, else the repetition is not one of steps.
+        // What is left at the end must be part of a step, else the repetition is not one of steps; but after
+        // steps between which the host waits each time, something longer than a step may follow.
         let known: FxHashSet<&LaunchKind> = self.kinds.get(first..last)?.iter().collect();
-        if tail.iter().any(|kind| !known.contains(kind)) {
+        let waits = (starts.iter()).filter(|at| self.begins.get(**at).is_some_and(Option::is_some));
+        let goes_on =
+            waits.count() as f64 >= REGULAR * starts.len() as f64 && tail.len() > 2 * period;
+        if !goes_on && tail.iter().any(|kind| !known.contains(kind)) {
             return None;
         }
         let tail = counts(tail);

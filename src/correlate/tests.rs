@@ -585,6 +585,35 @@ fn a_repeating_sequence_of_kernels_shows_steps() {
 }
 
 #[test]
+fn steps_are_those_of_the_training_and_not_of_the_evaluation_after_it() {
+    let program = |training: i64| {
+        let mut b = ProfileBuilder::new();
+        let mut at = 0;
+        let mut step = |names: &[&str]| {
+            for (i, name) in (0..).zip(names) {
+                let kernel = b.launch(at + i * 50);
+                let name = b.profile.strings.intern(name);
+                b.profile.kernels[kernel].name = name;
+            }
+            b.call(ThreadId(0), "cudaDeviceSynchronize", at + 800, 100);
+            at += 1_000;
+        };
+        let forward = ["a", "b", "a", "b", "a", "b", "a", "b", "loss"];
+        let backward = ["loss_bw", "c", "d", "c", "d", "c", "d", "adam"];
+        for _ in 0..training {
+            step(&[&forward[..], &backward[..]].concat());
+        }
+        for _ in 0..4 {
+            step(&[&forward[..8], &["accuracy"]].concat());
+        }
+        b.run().steps.len()
+    };
+    assert!(program(12) >= 10, "{}", program(12));
+    // Neither holds most of the work.
+    assert_eq!(program(2), 0);
+}
+
+#[test]
 fn a_slow_first_iteration_with_the_same_work_is_not_analysed() {
     let mut b = ProfileBuilder::new();
     let mut at = 0;
@@ -604,6 +633,27 @@ fn a_slow_first_iteration_with_the_same_work_is_not_analysed() {
     assert_eq!(analysed, [1, 2, 3]);
     assert_eq!(run.window.span.map(|w| w.start), Some(5_000));
     assert_eq!(run.window.setup.excluded[0].why, Exclusion::FirstIteration);
+}
+
+#[test]
+fn idle_time_in_a_slow_first_call_is_set_up() {
+    const MS: i64 = 1_000_000;
+    let set_up = |lengths: &[i64]| {
+        let mut b = ProfileBuilder::new();
+        let mut at = 0;
+        b.launch(at);
+        for length in lengths {
+            b.range("aten::conv2d, op_id = 1", at + 1_000, at + 1_000 + length);
+            b.launch(at + length);
+            at += length + 20_000;
+        }
+        b.run().window.setup.loading_ns / MS
+    };
+    assert_eq!(set_up(&[90 * MS, MS, MS, MS]), 89);
+    assert_eq!(set_up(&[90 * MS, 9 * MS, 9 * MS, 9 * MS]), 0);
+    assert_eq!(set_up(&[90 * MS, MS]), 0, "too few calls");
+    // A slow call that is not the first one is a pause of the program.
+    assert_eq!(set_up(&[MS, 90 * MS, MS, MS]), 0);
 }
 
 #[test]

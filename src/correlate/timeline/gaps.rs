@@ -31,6 +31,10 @@ const LAZY_LOAD_RATIO: i64 = 20;
 /// this long while the GPU has nothing to do sets something up: the driver's context, a library.
 const SETTING_UP_NS: i64 = 100_000_000;
 
+/// An idle device starts work at most this long after the launch began: tens of microseconds, under a
+/// profiler as well.
+const MOST_LAUNCH_LATENCY_NS: i64 = 100_000;
+
 /// An operator costs the host 5 to 100 us, with markers or stacks a few times as much. A thread that
 /// launches nothing for this long is not slow at launching: it computes, reads or waits for something.
 pub(crate) const HOST_BUSY_NS: i64 = 1_000_000;
@@ -173,8 +177,12 @@ impl<'a> HostActivity<'a> {
         let slow = slow_launches(profile, hints.launches);
         let mut kinds: [Collected; 7] = Default::default();
         collect_calls(profile, &calls, &slow, &mut kinds);
-        let [loading, compiling, syncs, ..] = &mut kinds;
-        for (ranges, rows) in [(hints.data_loading, loading), (hints.compiling, compiling)] {
+        let [loading, compiling, syncs, _, _, modules, _] = &mut kinds;
+        for (ranges, rows) in [
+            (hints.data_loading, loading),
+            (hints.compiling, compiling),
+            (hints.first_calls, modules),
+        ] {
             for range in ranges.iter().filter_map(|r| profile.ranges.get(r.idx())) {
                 let rows = rows.entry(range.thread).or_default();
                 rows.push((range.span, None));
@@ -296,12 +304,26 @@ impl<'a> HostActivity<'a> {
             return (GapCause::AfterSync, None, end.saturating_sub(gap.start));
         }
         let late = call.span.start.saturating_sub(gap.start);
-        let cause = match late {
-            ..=0 => GapCause::Waiting,
-            _ => host_cause(late),
-        };
-        let explained = if late <= 0 { gap.ns() } else { 0 };
-        (cause, None, explained)
+        let waited = gap.end.saturating_sub(call.span.start);
+        // Work that was launched before most of the gap waited for something else.
+        if late <= 0 || (late < gap.ns() / 2 && waited > MOST_LAUNCH_LATENCY_NS) {
+            return match self.loading_behind(gap, call) {
+                Some((loading, ns)) => (GapCause::ModuleLoad, loading, ns),
+                None => (
+                    GapCause::Waiting,
+                    None,
+                    gap.ns().saturating_sub(late.max(0)),
+                ),
+            };
+        }
+        (host_cause(late), None, 0)
+    }
+
+    /// A call after `launch` that loaded code for most of the gap: that holds back what was launched
+    /// before it.
+    fn loading_behind(&self, gap: Span, launch: &ApiCall) -> Option<(Option<CallId>, i64)> {
+        let thread = self.threads.get(launch.thread.idx())?;
+        thread.first_launches.fills(gap, gap.end)
     }
 
     /// The process of an item and the call that launched it.
@@ -467,8 +489,12 @@ fn sets_up(profile: &Profile, call: &ApiCall, seen: &mut FxHashSet<(ThreadId, St
     ) {
         return false;
     }
-    let first = call.class == ApiClass::Other && seen.insert((call.thread, call.name));
-    let least = if first { LAZY_LOAD_NS } else { SETTING_UP_NS };
+    let least = match (call.class, seen.insert((call.thread, call.name))) {
+        (ApiClass::Other, true) => LAZY_LOAD_NS,
+        // The first allocation may start the driver's pools.
+        (ApiClass::Alloc, true) => FIRST_LAUNCH_NS,
+        _ => SETTING_UP_NS,
+    };
     if call.span.ns() < least {
         return false;
     }

@@ -22,6 +22,7 @@ fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {
         launches: &launches,
         data_loading: &[],
         compiling: &[],
+        first_calls: &[],
         excluded: &[],
         steps: &[],
     };

@@ -111,6 +111,7 @@ impl Bench {
             launches: &self.launches,
             data_loading: &self.loading,
             compiling: &[],
+            first_calls: &[],
             excluded: &self.excluded,
             steps: &self.steps,
         };
@@ -299,7 +300,7 @@ fn a_long_time_without_launches_is_not_launch_overhead() {
     b.kernel(3 * MS, 3 * MS + 100, 3 * MS - 10);
     // Launched early, started late: the host did not cause the gap.
     b.kernel(9 * MS, 9 * MS + 100, 3 * MS + 200);
-    assert_eq!(b.causes(), [GapCause::HostBusy, GapCause::HostLate]);
+    assert_eq!(b.causes(), [GapCause::HostBusy, GapCause::Waiting]);
 }
 
 #[test]
@@ -456,6 +457,46 @@ fn a_long_first_launch_is_attributed_to_code_loading() {
     assert_eq!(times.window.setup.loading_ns, 901 * MS - 990);
     assert_eq!(times.window.setup.first_launch_ns, 900 * MS - 1_200);
     assert_eq!(gaps.last().unwrap().cause, GapCause::Waiting);
+}
+
+#[test]
+fn loading_code_holds_back_what_was_launched_before() {
+    const MS: i64 = 1_000_000;
+    let gap = |loads: bool| {
+        let mut b = Bench::new(1);
+        for i in 0..10 {
+            b.kernel(i * 100 + 20, i * 100 + 90, i * 100);
+        }
+        // Launched a moment after the device had become idle, and started 20 ms later.
+        b.kernel(20 * MS, 21 * MS, 2_000);
+        let call = b.call("cudaLaunchKernel", 3_000, 30 * MS);
+        let name = if loads { "new" } else { "k" };
+        b.kernel_on(0, name, 30 * MS, 31 * MS, loads.then_some(call));
+        let times = b.times();
+        let gaps = times.timeline.devices[0].gaps.clone();
+        let cause = (gaps.iter().find(|g| g.span.end == 20 * MS)).map(|g| g.cause);
+        (cause, times.window.setup.loading_ns)
+    };
+    let (cause, loading_ns) = gap(true);
+    assert_eq!(cause, None, "set-up is not analysed");
+    assert!(loading_ns >= 19 * MS, "{loading_ns}");
+}
+
+#[test]
+fn work_that_was_launched_in_time_waited() {
+    const US: i64 = 1_000;
+    let mut b = Bench::new(1);
+    b.kernel(20, 90, 0);
+    b.kernel(900 * US, 901 * US, 10 * US);
+    let d = b.device();
+    let gap = d.gaps.first().unwrap();
+    assert_eq!(gap.cause, GapCause::Waiting);
+    assert_eq!(gap.reliable_ns, 890 * US, "from the launch on");
+    // An ordinary launch on an idle device: its latency is the host's.
+    let mut b = Bench::new(1);
+    b.kernel(20, 90, 0);
+    b.kernel(30 * US, 31 * US, 10 * US);
+    assert_eq!(b.causes(), [GapCause::HostLate]);
 }
 
 #[test]

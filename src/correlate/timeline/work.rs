@@ -12,6 +12,8 @@ pub(crate) struct TimelineInputs<'a> {
     pub data_loading: &'a [RangeId],
     /// Ranges in which code was compiled.
     pub compiling: &'a [RangeId],
+    /// First calls of operators that took far longer than all later ones.
+    pub first_calls: &'a [RangeId],
     /// Host time whose work is not analysed.
     pub excluded: &'a [ExcludedTime],
     /// Per process: the host time from the start of its first analysed step to the end of its last one.

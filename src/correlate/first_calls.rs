@@ -1,0 +1,69 @@
+//! Finds first calls of operators that took far longer than all calls after them: they load code, start
+//! a library or search for an algorithm, which a program does once.
+
+use rustc_hash::FxHashMap;
+
+use super::model::OpNameId;
+use super::range_meaning::{RangeInfos, RangeRole};
+use crate::profile::{HostRange, ProcessId, Profile, RangeId};
+
+/// Minimum length of such a call. An operator costs the host microseconds.
+const LONG_NS: i64 = 10_000_000;
+/// ... and it takes at least this many times the median of the calls after it.
+const RATIO: i64 = 20;
+/// Number of later calls from which there is a median to compare with.
+const FEWEST: usize = 2;
+
+/// The slow first calls of operators, in the order of the profile's ranges.
+pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<RangeId> {
+    let operator = |range: &HostRange| {
+        let meaning = texts.of(range);
+        let op = meaning.named.map(|named| named.op)?;
+        let process = profile.threads.get(range.thread.idx())?.process;
+        (texts.role(range, meaning) == RangeRole::Op).then_some((process, op))
+    };
+    let mut slow: FxHashMap<(ProcessId, OpNameId), (RangeId, &HostRange)> = FxHashMap::default();
+    for (id, range) in (0..).map(RangeId).zip(&profile.ranges) {
+        if range.span.ns() < LONG_NS {
+            continue;
+        }
+        let Some(key) = operator(range) else {
+            continue;
+        };
+        let first = slow.entry(key).or_insert((id, range));
+        if range.span.start < first.1.span.start {
+            *first = (id, range);
+        }
+    }
+    if slow.is_empty() {
+        return Vec::new();
+    }
+    let mut others: FxHashMap<(ProcessId, OpNameId), Vec<i64>> = FxHashMap::default();
+    for (id, range) in (0..).map(RangeId).zip(&profile.ranges) {
+        let Some((key, first)) = operator(range).and_then(|key| Some((key, slow.get(&key)?)))
+        else {
+            continue;
+        };
+        if id != first.0 {
+            // After a call before it, it is no first call, whatever it took.
+            let later = range.span.start >= first.1.span.start;
+            let ns = if later { range.span.ns() } else { i64::MAX };
+            others.entry(key).or_default().push(ns);
+        }
+    }
+    let mut found: Vec<RangeId> = Vec::new();
+    for (key, (id, first)) in slow {
+        let mut others = others.remove(&key).unwrap_or_default();
+        let middle = others.len() / 2;
+        if others.len() < FEWEST {
+            continue;
+        }
+        let comes_first = !others.contains(&i64::MAX);
+        let median = *others.select_nth_unstable(middle).1;
+        if comes_first && first.span.ns() >= median.saturating_mul(RATIO) {
+            found.push(id);
+        }
+    }
+    found.sort_unstable();
+    found
+}
