@@ -5,9 +5,24 @@ use std::collections::BTreeMap;
 
 use super::run::Runs;
 use super::{Answer, Entry, fact, median};
-use crate::correlate::{Run, SiteId};
+use crate::correlate::{Run, SiteId, StepTime};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
+
+/// The lengths of the analysed steps in ns: on the host, or on the GPU where the host only queues their
+/// work ahead of it.
+fn lengths(run: &Run) -> Vec<i64> {
+    let analysed = || run.steps.iter().filter(|step| !step.warmup);
+    if StepTime::of(&run.steps).is_none_or(|time| time.gpu_ns.is_none()) {
+        return analysed().map(|step| step.span.ns()).collect();
+    }
+    let starts: Vec<i64> = analysed().filter_map(|s| Some(s.gpu?.start)).collect();
+    let distances = starts.windows(2).map(|pair| match pair {
+        [a, b] => b.saturating_sub(*a),
+        _ => 0,
+    });
+    distances.collect()
+}
 
 /// How the steps of a run differ, and how kernel durations change over time.
 #[derive(Debug, Clone, Default)]
@@ -63,9 +78,7 @@ impl StepStability {
     }
 
     fn durations(&mut self, run: &Run) {
-        let mut lengths: Vec<i64> = (run.steps.iter().filter(|s| !s.warmup))
-            .map(|s| s.span.ns())
-            .collect();
+        let mut lengths = lengths(run);
         let steps = lengths.len();
         let Some((first, rest)) = lengths.split_first_mut() else {
             return;
