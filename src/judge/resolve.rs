@@ -19,11 +19,10 @@ use crate::base::glob::Glob;
 use crate::correlate::SiteId;
 use crate::facts::{Fact, Member, Totals};
 
-/// Findings whose lower end is below this share of the GPU busy time (of the window for idle time) go
-/// to the tail: a change that saves less is lost in the differences between runs.
+/// Findings whose lower end is below this share of the step are minor: a change that saves less is lost
+/// in the differences between runs. Of the GPU's work where recording overhead leaves open how far a
+/// step becomes shorter.
 pub const FLOOR: f64 = 0.01;
-/// The same for kernel time where the host limits the steps, so that saving it shortens no step yet.
-const HOST_BOUND_FLOOR: f64 = 0.02;
 /// The share that a finding must save at most if it may as well save nothing.
 const UNSURE_FLOOR: f64 = 0.1;
 /// Turns what the rules results into a verdict. `results` has one entry per rule, in order.
@@ -342,23 +341,31 @@ fn counted(finding: &Finding) -> Counted {
 }
 
 /// Whether a finding is worth a place among the first: by what it surely saves beyond the others, or
-/// by what it may save where that may be nothing.
+/// by what it may save where that may be nothing; of the step where it is known how far the step
+/// becomes shorter, else of the GPU's work.
 fn matters(finding: &Finding, totals: &Totals) -> bool {
+    // Without the idle time that recording may have caused.
+    let steps_ns = totals.gpu_busy_ns + totals.reliable_idle_ns;
+    let per_device = steps_ns / f64::from(totals.devices.max(1));
     let Some(saving) = &finding.saving else {
-        return finding.share >= FLOOR;
+        let step_share = match totals.step_weight {
+            Some(weight) if !finding.sites.is_empty() && steps_ns > 0.0 => {
+                weight * finding.time_ns / steps_ns
+            }
+            _ => finding.share,
+        };
+        return finding.share >= FLOOR && step_share >= FLOOR;
     };
-    let (whole, floor) = match saving.kind {
-        SavingKind::Idle => (totals.window_ns, FLOOR),
+    let (low, high, whole) = match (saving.kind, saving.step_low_ns.zip(saving.step_ns)) {
+        (SavingKind::Idle, _) => (saving.claimed_low_ns, saving.claimed_ns, totals.window_ns),
         // Waiting for other ranks is time of the step, whatever else limits it.
-        SavingKind::Gpu if totals.host_bound() && finding.category != "communication" => {
-            (totals.gpu_busy_ns, HOST_BOUND_FLOOR)
-        }
-        SavingKind::Gpu | SavingKind::Copy => (totals.gpu_busy_ns, FLOOR),
+        (_, Some((low, high))) if finding.category != "communication" => (low, high, per_device),
+        _ => (saving.claimed_low_ns, saving.claimed_ns, totals.gpu_busy_ns),
     };
-    if saving.claimed_low_ns > 0.0 {
-        saving.claimed_low_ns >= floor * whole
+    if low > 0.0 {
+        low >= FLOOR * whole
     } else {
-        saving.claimed_ns >= UNSURE_FLOOR * whole
+        high >= UNSURE_FLOOR * whole
     }
 }
 
