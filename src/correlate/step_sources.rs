@@ -219,8 +219,34 @@ impl CandidateRanges {
     }
 }
 
-/// Whether a text begins with the word for a step, as `step[EXTEND bs=15]` of SGLang does.
+/// What a step of a program is said to do: `moe_train_step`. Others, such as `optimizer_step`, are parts of
+/// a step.
+const KINDS_OF_STEPS: &[&str] = &[
+    "train",
+    "training",
+    "eval",
+    "test",
+    "val",
+    "validation",
+    "inference",
+    "decode",
+    "prefill",
+    "generation",
+    "denoising",
+];
+
+/// Whether a text begins with the word for a step, as `step[EXTEND bs=15]` of SGLang does, or ends with
+/// what kind of step it is.
 fn names_a_step(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let mut words = lower.rsplit(|c: char| !c.is_alphanumeric());
+    if matches!(words.next(), Some("step" | "iteration"))
+        && words
+            .next()
+            .is_some_and(|kind| KINDS_OF_STEPS.contains(&kind))
+    {
+        return true;
+    }
     let word = |word: &str| {
         let start = text.get(..word.len());
         let rest = text.get(word.len()..).and_then(|rest| rest.chars().next());
@@ -636,4 +662,32 @@ fn host_marks(profile: &Profile, process: ProcessId) -> Vec<(i64, i64)> {
         .collect();
     marks.sort_unstable();
     marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_a_step;
+
+    #[test]
+    fn steps_are_named_by_their_first_word_or_by_their_kind() {
+        for text in [
+            "step[EXTEND bs=15]",
+            "Iteration",
+            "train_step",
+            "moe_train_step",
+            "model.training_step",
+            "Decode step",
+        ] {
+            assert!(names_a_step(text), "{text}");
+        }
+        for text in [
+            "optimizer_step",
+            "lr_scheduler.step",
+            "stepper",
+            "trainstep",
+            "step_lr",
+        ] {
+            assert!(!names_a_step(text), "{text}");
+        }
+    }
 }
