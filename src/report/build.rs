@@ -205,18 +205,20 @@ fn summary(costed: &Costed) -> Summary {
     }
 }
 
-/// The GPU's part of a single step, where it takes longer than the host does: the host queues the work
-/// and is done before the GPU. With several steps, their distance on the GPU says so.
+/// The time of a single step: the GPU's part, where it takes longer than the host does, because the host
+/// queues the work and is done before the GPU; and no longer than the analysed time, because the host may
+/// have waited for work of the step before. With several steps, their distance on the GPU says so.
 fn single_step(run: &Run, time: StepTime) -> StepTime {
     /// In a balanced step, the times of host and GPU agree within this factor.
     const AHEAD: f64 = 1.1;
     let mut steps = analysed_steps(run);
-    let gpu_ns = match (steps.next(), steps.next()) {
-        (Some(only), None) => only.gpu.map(|gpu| gpu.ns() as f64),
-        _ => None,
+    let (Some(only), None) = (steps.next(), steps.next()) else {
+        return time;
     };
+    let gpu_ns = only.gpu.map(|gpu| gpu.ns() as f64);
     StepTime {
         gpu_ns: (time.gpu_ns).or(gpu_ns.filter(|gpu| *gpu > AHEAD * time.host_ns)),
+        host_ns: time.host_ns.min(window_ns(run) as f64),
         ..time
     }
 }

@@ -101,6 +101,13 @@ impl Intervals {
             .is_some_and(|(span, _)| span.contains(time))
     }
 
+    /// When the last one that begins in `span` ends, at most at the end of `span`.
+    fn last_end_in(&self, span: Span) -> Option<i64> {
+        let before = self.spans.partition_point(|(s, _)| s.start < span.end);
+        let (last, _) = self.spans.get(before.checked_sub(1)?)?;
+        (last.end > span.start).then_some(last.end.min(span.end))
+    }
+
     /// Ns inside `gap`, and the call that takes most of them.
     fn overlap(&self, gap: Span) -> (i64, Option<CallId>) {
         if self.spans.is_empty() {
@@ -353,6 +360,20 @@ impl<'a> HostActivity<'a> {
         };
         let call = key.and_then(|(process, id)| self.calls.get(process, id));
         (key.map(|k| k.0), call)
+    }
+
+    /// For how much of a span a thread of a process waited for the GPU, if for most of it, and until when.
+    pub(super) fn waits(&self, process: ProcessId, span: Span) -> Option<(i64, i64)> {
+        let threads = self.profile.threads.iter().zip(&self.threads);
+        let own = threads.filter(|(thread, _)| thread.process == process);
+        own.filter_map(|(_, activity)| {
+            let waits = [&activity.syncs, &activity.copies];
+            let ns = waits.iter().map(|w| w.overlap(span).0).sum::<i64>();
+            let ends = waits.iter().filter_map(|w| w.last_end_in(span));
+            let until = ends.max()?;
+            (ns >= HOST_BUSY_NS && ns > span.ns() / 2).then_some((ns, until))
+        })
+        .max()
     }
 
     fn overhead(&self, gap: Span, process: Option<ProcessId>) -> i64 {

@@ -43,42 +43,27 @@ pub(crate) fn times(
     hints: &TimelineInputs<'_>,
     is_communication: &dyn Fn(&str) -> bool,
 ) -> DeviceTimes {
-    let inside = inside(profile, hints);
+    let (inside, earlier) = inside(profile, hints);
     let host = gaps::HostActivity::of(profile, hints);
+    let counted = |rows: &mut dyn Iterator<Item = OtherWork>| counted(rows, hints, &host, &earlier);
+    let copies = profile.copies.iter();
+    let sets = profile.sets.iter();
     let window = Window {
-        copies: counted(
-            profile
-                .copies
-                .iter()
-                .map(|c| (c.process, c.correlation, c.span)),
-            hints,
-            &host,
-        ),
-        sets: counted(
-            profile
-                .sets
-                .iter()
-                .map(|s| (s.process, s.correlation, s.span)),
-            hints,
-            &host,
-        ),
+        copies: counted(&mut copies.map(|c| (c.process, c.device, c.correlation, c.span))),
+        sets: counted(&mut sets.map(|s| (s.process, s.device, s.correlation, s.span))),
         excluded: hints.excluded.to_vec(),
         ..Window::default()
     };
-    let graphs: Vec<bool> = counted(
-        profile
-            .graphs
-            .iter()
-            .map(|g| (g.process, g.correlation, g.span)),
-        hints,
-        &host,
-    );
+    let graphs = profile.graphs.iter();
+    let graphs = counted(&mut graphs.map(|g| (g.process, g.device, g.correlation, g.span)));
     let begins = WindowStart {
         steps: hints.steps,
         work: FirstWork::of(profile, |kernel| {
             inside.get(kernel).copied().unwrap_or_default()
         }),
+        waited: FxHashMap::default(),
     };
+    let begins = begins.after_earlier_work(profile, &host);
     let mut times = DeviceTimes {
         timeline: Timeline::default(),
         window,
@@ -140,18 +125,66 @@ pub(crate) fn launch_times<'a>(
 }
 
 /// Per kernel: whether it was launched in time that is analysed. Exclusions that cover everything are
-/// ignored, because nothing would be left to analyse.
-fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> Vec<bool> {
+/// ignored, because nothing would be left to analyse. Also, per device, [`steps_begin`].
+fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> (Vec<bool>, Vec<Option<i64>>) {
+    let unknown = vec![None; profile.devices.len()];
     if hints.excluded.is_empty() {
-        return vec![true; profile.kernels.len()];
+        return (vec![true; profile.kernels.len()], unknown);
     }
     let excluded = excluded_intervals(hints);
     let launched = launch_times(profile, hints.launches);
-    let inside: Vec<bool> = launched.map(|at| !excluded.contains(at)).collect();
+    let mut inside: Vec<bool> = launched.map(|at| !excluded.contains(at)).collect();
     if profile.graphs.is_empty() && !inside.contains(&true) {
-        return vec![true; inside.len()];
+        return (vec![true; inside.len()], unknown);
     }
-    inside
+    let begins = steps_begin(profile, hints, &inside);
+    let kernels = profile.kernels.iter().zip(hints.launches);
+    for ((kernel, launch), inside) in kernels.zip(&mut inside) {
+        let begin = begins.get(kernel.device.idx()).copied().flatten();
+        if launch.is_none() && begin.is_some_and(|begin| kernel.span.start < begin) {
+            *inside = false;
+        }
+    }
+    (inside, begins)
+}
+
+/// Share of the kernels after the first launched one whose launches must be known.
+const LAUNCHES_KNOWN: f64 = 0.95;
+
+/// Per device: when the first kernel starts that was launched in an analysed step. What runs before it
+/// without a launch was launched before the capture began: it belongs to earlier steps. `None` without
+/// steps, or where the launches of many kernels are missing for another reason.
+fn steps_begin(profile: &Profile, hints: &TimelineInputs<'_>, inside: &[bool]) -> Vec<Option<i64>> {
+    let mut begins: Vec<Option<i64>> = vec![None; profile.devices.len()];
+    if hints.steps.is_empty() {
+        return begins;
+    }
+    let analysed = || {
+        let kernels = profile.kernels.iter().zip(hints.launches).zip(inside);
+        kernels.filter(|(_, inside)| **inside).map(|(pair, _)| pair)
+    };
+    for (kernel, _) in analysed().filter(|(_, launch)| launch.is_some()) {
+        if let Some(begin) = begins.get_mut(kernel.device.idx()) {
+            *begin = Some(begin.map_or(kernel.span.start, |at| at.min(kernel.span.start)));
+        }
+    }
+    let mut after = vec![(0_u64, 0_u64); begins.len()];
+    for (kernel, launch) in analysed() {
+        let device = kernel.device.idx();
+        let begin = begins.get(device).copied().flatten();
+        if let Some((known, all)) = after.get_mut(device)
+            && begin.is_some_and(|begin| kernel.span.start >= begin)
+        {
+            *known += u64::from(launch.is_some());
+            *all += 1;
+        }
+    }
+    for (begin, (known, all)) in begins.iter_mut().zip(after) {
+        if (known as f64) < LAUNCHES_KNOWN * all as f64 {
+            *begin = None;
+        }
+    }
+    begins
 }
 
 fn excluded_intervals(hints: &TimelineInputs<'_>) -> gaps::Intervals {
@@ -159,17 +192,23 @@ fn excluded_intervals(hints: &TimelineInputs<'_>) -> gaps::Intervals {
     gaps::Intervals::merged(spans.collect())
 }
 
-/// Per row of GPU work other than kernels: whether it was launched in time that is analysed.
+/// A row of GPU work other than a kernel.
+type OtherWork = (ProcessId, DeviceId, Option<SerialNumber>, Span);
+
+/// Per row: whether it was launched in time that is analysed. `earlier` is [`steps_begin`].
 fn counted(
-    rows: impl Iterator<Item = (ProcessId, Option<SerialNumber>, Span)>,
+    rows: &mut dyn Iterator<Item = OtherWork>,
     hints: &TimelineInputs<'_>,
     host: &gaps::HostActivity<'_>,
+    earlier: &[Option<i64>],
 ) -> Vec<bool> {
     let excluded = excluded_intervals(hints);
-    rows.map(|(process, correlation, span)| {
+    rows.map(|(process, device, correlation, span)| {
         let call = host.call(process, correlation);
+        let begin = earlier.get(device.idx()).copied().flatten();
+        let before = call.is_none() && begin.is_some_and(|begin| span.start < begin);
         let at = call.map_or(span.start, |call| call.span.start);
-        !excluded.contains(at)
+        !before && !excluded.contains(at)
     })
     .collect()
 }
@@ -190,9 +229,9 @@ fn excluded_work(
             continue;
         }
         let reasons = hints.excluded.iter().filter(|e| e.span.contains(at));
-        let Some(why) = reasons.map(|e| e.why).min() else {
-            continue;
-        };
+        // What no reason covers belongs to steps before the capture.
+        let why = reasons.map(|e| e.why).min();
+        let why = why.unwrap_or(Exclusion::OutsideSteps);
         let sum = work.entry(why).or_insert(ExcludedWork {
             why,
             kernels: 0,
@@ -210,13 +249,40 @@ fn excluded_work(
 struct WindowStart<'a> {
     steps: &'a [Option<Span>],
     work: FirstWork,
+    /// Until when a process waited, in its first step, for work from before the capture.
+    waited: FxHashMap<(ProcessId, DeviceId), i64>,
 }
 
 impl WindowStart<'_> {
     fn of(&self, process: ProcessId, device: DeviceId) -> Option<i64> {
         let step = self.steps.get(process.idx()).copied().flatten();
+        let waited = self.waited.get(&(process, device)).copied();
         step.map(|span| span.start)
+            .map(|start| waited.map_or(start, |until| start.max(until)))
             .or_else(|| self.work.before(process, device))
+    }
+
+    /// Moves the start behind the time for which the host waited for a device on which nothing recorded
+    /// ran: it was busy with work that was launched before the capture.
+    fn after_earlier_work(mut self, profile: &Profile, host: &gaps::HostActivity<'_>) -> Self {
+        for (&(process, device), &first) in &self.work.here {
+            let Some(step) = self.steps.get(process.idx()).copied().flatten() else {
+                continue;
+            };
+            let before = Span {
+                start: step.start,
+                end: first,
+            };
+            let Some((waited, until)) = host.waits(process, before) else {
+                continue;
+            };
+            let copies = profile.copies.iter().filter(|c| c.device == device);
+            let copied = copies.map(|c| c.span.clip(before).ns());
+            if copied.fold(0, i64::saturating_add) < waited / 2 {
+                self.waited.insert((process, device), until);
+            }
+        }
+        self
     }
 
     /// From the first to the last step of the processes that work on a device.
@@ -228,9 +294,15 @@ impl WindowStart<'_> {
                 .then_some(*span)
                 .flatten()
         });
-        spans.reduce(|all, span| Span {
+        let span = spans.reduce(|all, span| Span {
             start: all.start.min(span.start),
             end: all.end.max(span.end),
+        })?;
+        let waited = self.waited.iter().filter(|((_, on), _)| *on == device);
+        let waited = waited.map(|(_, until)| *until).min();
+        Some(Span {
+            start: waited.map_or(span.start, |until| span.start.max(until)),
+            ..span
         })
     }
 }

@@ -280,6 +280,53 @@ fn the_window_begins_and_ends_with_the_steps() {
 }
 
 #[test]
+fn work_launched_before_the_capture_belongs_to_earlier_steps() {
+    let steps = |late_without_launch: usize| {
+        let mut b = Bench::new(1);
+        // The first two were launched before the capture began.
+        b.kernel_on(0, "k", 110, 200, None);
+        b.kernel_on(0, "k", 200, 300, None);
+        b.kernel(300, 400, 120);
+        for i in 0..40 {
+            let start = 400 + 10 * i;
+            match (i as usize) < late_without_launch {
+                true => b.kernel_on(0, "k", start, start + 10, None),
+                false => b.kernel(start, start + 10, 130 + i),
+            }
+        }
+        b.exclude(span(i64::MIN, 100), Exclusion::OutsideSteps);
+        b.exclude(span(900, i64::MAX), Exclusion::OutsideSteps);
+        b.steps = vec![Some(span(100, 900))];
+        b.times()
+    };
+    let times = steps(0);
+    let d = times.timeline.devices.first().unwrap();
+    assert_eq!((d.busy_ns, d.analysed_ns()), (500, 610));
+    assert_eq!(times.inside[..3], [false, false, true]);
+    assert_eq!(times.window.setup.excluded[0].kernels, 2);
+    // Where launches are missing all over, nothing is known about them.
+    assert_eq!(steps(20).timeline.devices[0].busy_ns, 690);
+}
+
+#[test]
+fn the_window_begins_after_the_wait_for_work_from_before_the_capture() {
+    const MS: i64 = 1_000_000;
+    let window = |copies: bool| {
+        let mut b = Bench::new(1);
+        b.call("hipMemcpyWithStream", 2 * MS, 460 * MS);
+        if copies {
+            b.copy(3 * MS, 459 * MS, MemoryKind::Pageable, CopyKind::HtoD);
+        }
+        b.kernel(463 * MS, 470 * MS, 462 * MS);
+        b.exclude(span(i64::MIN, 0), Exclusion::OutsideSteps);
+        b.steps = vec![Some(span(0, 475 * MS))];
+        b.times().window.span.map(|window| window.start / MS)
+    };
+    assert_eq!(window(false), Some(460));
+    assert_eq!(window(true), Some(0), "the copy itself took so long");
+}
+
+#[test]
 fn late_launches_are_distinguished_from_waiting_kernels() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
