@@ -593,6 +593,8 @@ pub struct Recorded {
     pub shapes: bool,
     /// Environment variables of the captured machine. They are never printed, only warned about.
     pub environment: bool,
+    /// The file holds a sample of what was recorded: most of its events were taken out.
+    pub thinned: bool,
 }
 
 /// The message that a collective kernel exchanges with other GPUs, as its own record describes it.

@@ -24,6 +24,8 @@ pub(crate) enum HostOverhead {
     Stacks,
     /// Launches waited for their kernels.
     BlockingLaunches,
+    /// Nothing slowed it down, but most of what it launched is missing in the file.
+    Thinned,
 }
 
 /// Most that entering and leaving a range costs the host, in ns: `emit_nvtx` with shapes, or a PyProf
@@ -44,7 +46,9 @@ impl HostOverhead {
             r.kind == RangeKind::PushPop && (r.seq.is_some() || r.op_id.is_some())
         };
         let python = || profile.ranges.iter().any(|r| r.kind == RangeKind::Python);
-        if texts.any(|m| matches!(m.what, RangeClass::PyprofMarker { .. })) {
+        if profile.recorded.thinned {
+            Some(HostOverhead::Thinned)
+        } else if texts.any(|m| matches!(m.what, RangeClass::PyprofMarker { .. })) {
             Some(HostOverhead::Markers(
                 "PyProf markers around every operator",
             ))
@@ -68,6 +72,11 @@ impl HostOverhead {
             HostOverhead::BlockingLaunches => {
                 "launches that waited for their kernels (as with `CUDA_LAUNCH_BLOCKING=1`)"
             }
+            HostOverhead::Thinned => {
+                return "the file holds a sample of what was recorded: the numbers of its events have gaps all \
+                        over, so that the GPU seems idle where its work is missing"
+                    .to_owned();
+            }
         };
         format!("{what} slowed the host down, which inflates idle time in this capture")
     }
@@ -77,14 +86,14 @@ impl HostOverhead {
     pub(crate) fn limit(self, timeline: &mut Timeline, profile: &Profile) {
         let pauses = timeline.devices.iter().flat_map(|d| &d.gaps);
         let counts = match self {
-            HostOverhead::BlockingLaunches => StartCounts::default(),
+            HostOverhead::BlockingLaunches | HostOverhead::Thinned => StartCounts::default(),
             _ if pauses.clone().any(|gap| gap.cause == GapCause::HostBusy) => self.starts(profile),
             _ => StartCounts::default(),
         };
         let cost = match self {
             HostOverhead::Markers(_) => RANGE_COST_NS,
             HostOverhead::Stacks => FRAME_COST_NS,
-            HostOverhead::BlockingLaunches => f64::INFINITY,
+            HostOverhead::BlockingLaunches | HostOverhead::Thinned => f64::INFINITY,
         };
         for gap in timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
             let launch = gap.ended_by.filter(|_| gap.cause == GapCause::HostBusy);
@@ -102,6 +111,7 @@ impl HostOverhead {
                         .ns()
                         .saturating_sub((recorded * cost).ceil() as i64)
                 }
+                _ if self == HostOverhead::Thinned => 0,
                 _ => gap.reliable_ns,
             };
             gap.reliable_ns = gap.reliable_ns.clamp(0, gap.span.ns());

@@ -416,6 +416,15 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::flag(t.costed.run.unreliable_idle.is_some())
     ),
     fact!(
+        "run.thinned",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "The file holds a sample of what was recorded: most events were taken out",
+        |t| Answer::flag(t.costed.run.profile.recorded.thinned)
+    ),
+    fact!(
         "run.devices",
         Int,
         "",

@@ -203,8 +203,7 @@ fn idle(s: &Summary) -> Option<String> {
     let idle = s.device_window_ns.saturating_sub(s.busy_ns);
     let unreliable = idle.saturating_sub(s.reliable_idle_ns);
     (unreliable as f64 >= UNRELIABLE * s.device_window_ns as f64).then(|| {
-        "Recording overhead inflates idle time in this capture, so the real step may be shorter."
-            .to_owned()
+        "Idle time is inflated in this capture, so the real step may be shorter.".to_owned()
     })
 }
 

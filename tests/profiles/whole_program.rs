@@ -317,7 +317,7 @@ fn language_model_idle_time_with_markers_is_unreliable() {
     close(report.number("/summary/busy_share"), 0.14, 0.005);
     assert!(report.at("/summary/idle_unreliable").is_string());
     let verdict = report.verdict();
-    assert!(verdict.contains("Recording overhead inflates idle time in this capture"));
+    assert!(verdict.contains("Idle time is inflated in this capture"));
     // What is left after the cost of the markers.
     let reliable = report.number("/summary/reliable_idle_ns");
     assert!(

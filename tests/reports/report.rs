@@ -639,7 +639,7 @@ fn untrusted_idle_gives_no_step_time_saving() {
     assert_eq!(
         report.verdict,
         [
-            "Recording overhead inflates idle time in this capture, so the real step may be shorter.",
+            "Idle time is inflated in this capture, so the real step may be shorter.",
             "Fix \"Matmuls do not use Tensor Cores\" first: it should save 8.0 to 16 ms of the 40.0 ms \
              of GPU time (20 to 40 %).",
         ]
@@ -647,7 +647,7 @@ fn untrusted_idle_gives_no_step_time_saving() {
     let text = s.markdown();
     assert!(!text.contains("Wall time saved"), "{text}");
     assert!(text.contains("| GPU time saved |"), "{text}");
-    assert!(text.contains("inflates the idle part: per-op markers stretched the host."));
+    assert!(text.contains("The idle part is inflated: per-op markers stretched the host."));
     render(&text);
 }
 

@@ -518,8 +518,9 @@ impl Rows {
     /// the order, so that the order of the events in the file does not matter: in a range and another of
     /// the same length inside it, the outer one has the lower number.
     fn order_ranges(&mut self) {
-        let ranges = &mut self.builder.profile.ranges;
         let positions = std::mem::take(&mut self.positions);
+        self.builder.profile.recorded.thinned = is_thinned(&positions);
+        let ranges = &mut self.builder.profile.ranges;
         let key = |(range, position): (&HostRange, &u32)| (range.span.start, *position);
         if ranges.iter().zip(&positions).is_sorted_by_key(key) {
             return;
@@ -749,6 +750,33 @@ fn sync_kind(name: &str) -> SyncKind {
     } else {
         SyncKind::Unknown
     }
+}
+
+/// Fewest numbered events for which a sample can be told from a trace.
+const ENOUGH_NUMBERS: usize = 100;
+/// Median distance between the numbers of a trace from which most of its events were taken out.
+const SPARSE: u32 = 3;
+
+/// Whether most events were taken out of a trace: PyTorch numbers them one by one, so that half of all
+/// numbers or more follow directly on one another, also in a part that was cut out of a longer trace.
+fn is_thinned(positions: &[u32]) -> bool {
+    let mut numbers: Vec<u32> = positions
+        .iter()
+        .copied()
+        .filter(|n| *n != u32::MAX)
+        .collect();
+    if numbers.len() < ENOUGH_NUMBERS {
+        return false;
+    }
+    numbers.sort_unstable();
+    let mut distances: Vec<u32> = (numbers.windows(2))
+        .map(|pair| match pair {
+            [a, b] => b - a,
+            _ => 0,
+        })
+        .collect();
+    let middle = distances.len() / 2;
+    *distances.select_nth_unstable(middle).1 >= SPARSE
 }
 
 #[cfg(test)]
