@@ -37,7 +37,7 @@ Examples:
   pyprof-advise scrub net.pt.trace.json.gz safe.json.gz
   pyprof-advise scrub net.sqlite safe.sqlite --force    replaces safe.sqlite
 
-Exit status: 0 the copy was written and contains no private data; 2 no copy was written.";
+Exit status: 0 the copy was written and contains nothing of what was looked for; 2 no copy was written.";
 
 pub(super) fn scrub(args: &ScrubArgs, console: Console) -> Outcome {
     refuse_loss(args)?;
@@ -125,7 +125,27 @@ fn told(args: &ScrubArgs, summary: &Summary) -> String {
         units::bytes(rescan.bytes as f64),
     );
     text.push_str(&lines(rescan));
+    text.push_str(&limits());
     text
+}
+
+/// What was looked for, and what was not: nothing else was searched for.
+fn limits() -> String {
+    let known = scrub::looked_for();
+    let sources: Vec<String> = (known.forms.iter())
+        .map(|(source, forms)| format!("{forms} of {source}"))
+        .collect();
+    let rules: Vec<&str> = (known.left_out.iter())
+        .map(|(rule, _)| rule.as_str())
+        .collect();
+    format!(
+        "Looked for: forms of tokens ({}), values of variables, options, headers, members and queries with \
+         the name of a secret, logins, private keys, home folders, e-mail addresses, and what the file says \
+         of its users and machines. Nothing else: look through names that may be confidential.\n\
+         Not looked for: {}.\n",
+        sources.join(", "),
+        rules.join(", ")
+    )
 }
 
 fn lines(rescan: &Rescan) -> String {

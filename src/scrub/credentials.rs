@@ -1,85 +1,8 @@
-//! Recognizes credentials by the prefixes that issuers publish for secret scanning, and by the names of
-//! the variables that hold them.
+//! Recognizes credentials by the names of the variables, options, headers and members that hold them.
 
 use rustc_hash::FxHashMap;
 
-/// The characters after the prefix of a credential.
-#[derive(Clone, Copy)]
-enum Tail {
-    /// Letters, digits, `_` and `-`.
-    Word,
-    /// Capitals and digits.
-    Capitals,
-}
-
-/// `(prefix, characters after it, their minimum number)`. Sources: the token formats GitHub, GitLab,
-/// AWS, Hugging Face, OpenAI, Anthropic, Slack, Google, npm, PyPI, NVIDIA, Docker, Stripe, DigitalOcean
-/// and Databricks document for secret scanning
-/// (<https://docs.github.com/code-security/secret-scanning>).
-const FORMS: &[(&str, Tail, usize)] = &[
-    ("ghp_", Tail::Word, 20),
-    ("gho_", Tail::Word, 20),
-    ("ghu_", Tail::Word, 20),
-    ("ghs_", Tail::Word, 20),
-    ("ghr_", Tail::Word, 20),
-    ("github_pat_", Tail::Word, 20),
-    ("glpat-", Tail::Word, 16),
-    ("hf_", Tail::Word, 20),
-    ("api_org_", Tail::Word, 20),
-    ("AKIA", Tail::Capitals, 16),
-    ("ASIA", Tail::Capitals, 16),
-    ("AIza", Tail::Word, 35),
-    ("ya29.", Tail::Word, 20),
-    ("sk-", Tail::Word, 20),
-    ("sk_live_", Tail::Word, 16),
-    ("rk_live_", Tail::Word, 16),
-    ("xoxb-", Tail::Word, 10),
-    ("xoxa-", Tail::Word, 10),
-    ("xoxp-", Tail::Word, 10),
-    ("xoxr-", Tail::Word, 10),
-    ("xoxs-", Tail::Word, 10),
-    ("npm_", Tail::Word, 30),
-    ("pypi-", Tail::Word, 30),
-    ("nvapi-", Tail::Word, 20),
-    ("dckr_pat_", Tail::Word, 16),
-    ("dop_v1_", Tail::Word, 30),
-    ("dapi", Tail::Word, 32),
-    ("eyJ", Tail::Word, 17),
-];
-
-/// The first bytes of all credential prefixes.
-pub(super) fn first_bytes() -> impl Iterator<Item = u8> {
-    let prefixes = FORMS.iter().map(|(prefix, ..)| prefix);
-    prefixes.filter_map(|prefix| prefix.bytes().next())
-}
-
-/// Whether a byte may be part of a credential. JSON web tokens are three parts separated by dots.
-fn belongs(tail: Tail, byte: u8) -> bool {
-    match tail {
-        Tail::Word => byte.is_ascii_alphanumeric() || b"_-.".contains(&byte),
-        Tail::Capitals => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
-    }
-}
-
-/// The length of the credential at the start of `text`, which is the start of a word.
-pub(super) fn known_form(text: &[u8]) -> Option<usize> {
-    let (prefix, tail, least) = FORMS
-        .iter()
-        .find(|(prefix, ..)| text.starts_with(prefix.as_bytes()))?;
-    let rest = text.get(prefix.len()..)?;
-    let run = |text: &[u8]| text.iter().take_while(|&&b| belongs(*tail, b)).count();
-    // Only the beginning is checked, which keeps the search linear.
-    let looked_at = rest.get(..LOOKED_AT).unwrap_or(rest);
-    let length = run(looked_at);
-    let beginning = looked_at.get(..length)?;
-    // Random tokens contain digits; words and names of kernels rarely do.
-    let random = beginning.iter().any(u8::is_ascii_digit);
-    let jwt = *prefix != "eyJ" || beginning.contains(&b'.');
-    (length >= *least && random && jwt).then(|| prefix.len() + run(rest))
-}
-
-/// Maximum number of bytes of a word that are checked.
-const LOOKED_AT: usize = 512;
+use super::forms;
 
 /// Parts of names of secrets.
 const SECRET_PARTS: &[&str] = &[
@@ -97,7 +20,7 @@ const SECRET_PARTS: &[&str] = &[
 ];
 /// Parts of names of secrets that count only after another part: a `key` alone is a tensor of
 /// attention.
-const SECRET_ENDS: &[&str] = &["key", "auth", "pat", "pass", "sas", "dsn"];
+const SECRET_ENDS: &[&str] = &["key", "auth", "pat", "pass", "pwd", "sas", "dsn"];
 
 /// Whether a variable, a setting or a JSON key with this name contains a secret: `HF_TOKEN`, `apiKey`,
 /// `AWS_ACCESS_KEY_ID`.
@@ -107,34 +30,105 @@ pub(super) fn is_secret_name(name: &str) -> bool {
     parts.iter().any(|p| is(p, SECRET_PARTS)) || parts.iter().skip(1).any(|p| is(p, SECRET_ENDS))
 }
 
-/// Whether a variable in the text of a program contains a secret. In programs, `key_mask=` and
-/// `num_tokens=` are common, so only environment variables in capitals and unambiguous names count.
-pub(super) fn is_secret_in_text(name: &str) -> bool {
-    const PLAIN: &[&str] = &[
+/// What the name of a value in the text of a program says about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// A secret.
+    Secret,
+    /// A secret, or a word of a model: `token`. Its value tells.
+    Perhaps,
+    /// A list of `name=value` up to the end of the line.
+    Cookies,
+    Nothing,
+}
+
+/// The kind of value that a name in a text has. In programs, `key_mask=` and `num_tokens=` are common, so
+/// only environment variables in capitals and unambiguous names count.
+pub(super) fn in_text(name: &str) -> Holds {
+    /// Names and ends of names, in small letters without separators.
+    const CERTAIN: &[&str] = &[
         "password",
         "passwd",
         "passphrase",
         "secret",
-        "api_key",
         "apikey",
-        "api-key",
-        "access_key",
-        "secret_key",
-        "private_key",
-        "access_token",
-        "auth_token",
-        "hf_token",
-        "bearer_token",
-        "client_secret",
+        "apitoken",
+        "accesskey",
+        "accesskeyid",
+        "accesstoken",
+        "accountkey",
+        "sharedaccesskey",
+        "sharedaccesssignature",
+        "secretkey",
+        "secretaccesskey",
+        "privatekey",
+        "privkey",
+        "authkey",
+        "authtoken",
+        "clientkey",
+        "clientsecret",
+        "servicekey",
+        "applicationkey",
+        "appkey",
+        "databasekey",
+        "dbkey",
+        "dbpass",
+        "encryptionkey",
+        "signingkey",
+        "hftoken",
+        "bearertoken",
+        "refreshtoken",
+        "sessiontoken",
+        "securitytoken",
+        "csrftoken",
+        "sastoken",
         "authorization",
+        "amzsignature",
+        "amzcredential",
+        "googsignature",
+        "dbpwd",
+        "mysqlpwd",
     ];
+    const PERHAPS: &[&str] = &[
+        "token",
+        "idtoken",
+        "auth",
+        "pass",
+        "pwd",
+        "sig",
+        "signature",
+        "credential",
+        "credentials",
+        "sessionid",
+        "jwt",
+        "bearer",
+    ];
+    const LONGEST: usize = 80;
+    if name.len() > LONGEST {
+        return Holds::Nothing;
+    }
+    let small = name.bytes().filter(|b| b.is_ascii_alphanumeric());
+    let small: String = small.map(|b| char::from(b.to_ascii_lowercase())).collect();
+    let is = |list: &[&str]| list.contains(&small.as_str());
+    if is(&["cookie", "setcookie"]) {
+        return Holds::Cookies;
+    }
     let capitals = name.len() > 3
         && name.bytes().any(|b| b.is_ascii_uppercase())
         && !name.bytes().any(|b| b.is_ascii_lowercase());
-    if capitals {
-        return is_secret_name(name);
+    if capitals && is_secret_name(name) || CERTAIN.iter().any(|end| small.ends_with(end)) {
+        Holds::Secret
+    } else if is(PERHAPS) {
+        Holds::Perhaps
+    } else {
+        Holds::Nothing
     }
-    PLAIN.iter().any(|plain| name.eq_ignore_ascii_case(plain))
+}
+
+/// Whether an option of a command line with this name, without its dashes, is followed by a secret.
+pub(super) fn is_secret_option(name: &str) -> bool {
+    const ALONE: &[&str] = &["auth", "pass", "pwd", "sig"];
+    is_secret_name(name) || ALONE.contains(&name) || in_text(name) == Holds::Secret
 }
 
 /// The lower-case parts of a name: `HF_TOKEN`, `hf-token`, `hfToken`.
@@ -258,50 +252,37 @@ pub(super) fn meaning(name: &str) -> NameMeaning {
 /// Caches the meanings of names.
 #[derive(Debug, Default)]
 pub(super) struct NameMeanings {
-    known: FxHashMap<String, NameMeaning>,
+    known: FxHashMap<String, (NameMeaning, bool)>,
 }
 
 impl NameMeanings {
     pub(super) fn of(&mut self, name: &str) -> NameMeaning {
+        self.both(name).0
+    }
+
+    /// Whether a value has to be looked at together with this name.
+    pub(super) fn tells(&mut self, name: &str) -> bool {
+        self.both(name).1
+    }
+
+    fn both(&mut self, name: &str) -> (NameMeaning, bool) {
         /// Maximum number of names in the cache; bounds the memory for a hostile file.
         const MOST: usize = 1 << 12;
         if let Some(known) = self.known.get(name) {
             return *known;
         }
-        let meaning = meaning(name);
+        let tells = in_text(name) != Holds::Nothing || forms::known().names(name);
+        let both = (meaning(name), tells);
         if self.known.len() < MOST {
-            self.known.insert(name.to_owned(), meaning);
+            self.known.insert(name.to_owned(), both);
         }
-        meaning
+        both
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn credentials_are_recognized_by_their_form() {
-        for text in [
-            "ghp_0123456789abcdefghijABCDEFGHIJ012345",
-            "hf_abcdefghijklmnopqrstuvwxyz0123456789",
-            "AKIAIOSFODNN7EXAMPLE rest",
-            "sk-proj-0123456789abcdefghij",
-            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
-        ] {
-            assert!(known_form(text.as_bytes()).is_some(), "{text}");
-        }
-        for text in [
-            "hf_",
-            "hf_transformers_modeling_llama_attention",
-            "sk-learn",
-            "AKIA",
-            "eyJhbGciOiJIUzI1NiJ9",
-            "npm_run",
-        ] {
-            assert_eq!(known_form(text.as_bytes()), None, "{text}");
-        }
-    }
 
     #[test]
     fn names_are_classified_by_the_kind_of_their_value() {
@@ -332,17 +313,31 @@ mod tests {
     fn common_program_variables_are_not_secrets() {
         for name in [
             "key_padding_mask",
-            "token",
             "num_tokens",
             "key",
             "K",
             "KEY",
             "max_tokens",
+            "pad_token",
+            "cache_key",
         ] {
-            assert!(!is_secret_in_text(name), "{name}");
+            assert_eq!(in_text(name), Holds::Nothing, "{name}");
         }
-        for name in ["HF_TOKEN", "DB_PASSWORD", "password", "api_key"] {
-            assert!(is_secret_in_text(name), "{name}");
+        for name in [
+            "HF_TOKEN",
+            "DB_PASSWORD",
+            "MYSQL_PWD",
+            "password",
+            "my_db_password",
+            "api_key",
+            "X-Api-Key",
+            "X-Amz-Signature",
+            "AccountKey",
+            "SharedAccessKey",
+        ] {
+            assert_eq!(in_text(name), Holds::Secret, "{name}");
         }
+        assert_eq!(in_text("token"), Holds::Perhaps);
+        assert_eq!(in_text("Set-Cookie"), Holds::Cookies);
     }
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::credentials::{self, NameMeaning};
+use super::credentials::{self, Holds, NameMeaning};
+use super::forms;
 use crate::correlate::OpName;
 use crate::cost::ops;
 
@@ -16,7 +17,9 @@ const MAX_KNOWN: usize = 256;
 /// Minimum length in bytes of a name that is searched for: shorter ones occur in too many other words.
 const LEAST: usize = 4;
 /// The words before a token in a header.
-const SCHEMES: &[&str] = &["Bearer ", "bearer ", "Basic "];
+const SCHEMES: &[&str] = &["Bearer ", "bearer ", "Basic ", "basic "];
+/// The words after `Authorization:` that precede the secret.
+const AUTHORIZATIONS: &[&str] = &["bearer", "basic", "token", "apikey", "negotiate", "digest"];
 /// Maximum length in bytes of a variable's value that is searched for elsewhere.
 const MAX_VALUE: usize = 4096;
 
@@ -90,8 +93,33 @@ pub(super) struct Redactor {
     table: Vec<Known>,
     /// By first byte: the range of its entries in `table`.
     by_byte: [(usize, usize); 256],
-    /// Whether any match begins with, or is recognized at, a byte.
-    starts_any: [bool; 256],
+    /// The pairs of bytes at which a match may be recognized.
+    pairs: Pairs,
+}
+
+/// A set of pairs of bytes.
+#[derive(Debug, Clone)]
+struct Pairs(Vec<u64>);
+
+impl Pairs {
+    fn empty() -> Pairs {
+        Pairs(vec![0; (1 << 16) / 64])
+    }
+
+    fn has(&self, pair: &[u8]) -> bool {
+        let [first, second] = *pair else { return false };
+        let at = usize::from(first) << 8 | usize::from(second);
+        self.0
+            .get(at / 64)
+            .is_some_and(|word| word & (1 << (at % 64)) != 0)
+    }
+
+    fn add(&mut self, pair: [u8; 2]) {
+        let at = usize::from(pair[0]) << 8 | usize::from(pair[1]);
+        if let Some(word) = self.0.get_mut(at / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
 }
 
 impl Default for Redactor {
@@ -108,7 +136,7 @@ impl Redactor {
             learned: BTreeSet::new(),
             table: Vec::new(),
             by_byte: [(0, 0); 256],
-            starts_any: [false; 256],
+            pairs: Pairs::empty(),
         }
     }
 
@@ -227,16 +255,20 @@ impl Redactor {
                 *span = (if span.1 == 0 { at } else { span.0 }, at + 1);
             }
         }
-        let known = self.table.iter().filter_map(|k| k.text.bytes().next());
-        let schemes = SCHEMES.iter().filter_map(|scheme| scheme.bytes().next());
-        let all = known
-            .chain(schemes)
-            .chain(credentials::first_bytes())
-            .chain((0..=u8::MAX).filter(|byte| form_at(*byte).is_some()));
-        self.starts_any = [false; 256];
-        for byte in all {
-            if let Some(slot) = self.starts_any.get_mut(usize::from(byte)) {
-                *slot = true;
+        let texts = self.table.iter().map(|known| known.text.as_bytes());
+        let schemes = SCHEMES.iter().map(|scheme| scheme.as_bytes());
+        self.pairs = Pairs::empty();
+        for text in texts.chain(schemes) {
+            if let [first, second, ..] = *text {
+                self.pairs.add([first, second]);
+            }
+        }
+        for pair in forms::known().pairs() {
+            self.pairs.add(pair);
+        }
+        for byte in (0..=u8::MAX).filter(|byte| form_at(*byte).is_some()) {
+            for next in 0..=u8::MAX {
+                self.pairs.add([byte, next]);
             }
         }
     }
@@ -282,10 +314,11 @@ impl Redactor {
 
     /// The first match in `text` at or after `from`.
     pub(super) fn next(&self, text: &[u8], from: usize) -> Option<Redaction> {
-        let starts_any = |byte: &u8| self.starts_any.get(usize::from(*byte)) == Some(&true);
         let mut from = from;
         loop {
-            let at = from + text.get(from..)?.iter().position(starts_any)?;
+            // No match is recognized at the last byte.
+            let mut pairs = text.get(from..)?.windows(2);
+            let at = from + pairs.position(|pair| self.pairs.has(pair))?;
             let found = self.at(text, at).filter(|f| f.end > f.start);
             if found.is_some() {
                 return found;
@@ -332,7 +365,11 @@ fn form_at(byte: u8) -> Option<Form> {
         b'\\' => windows_home,
         b'=' | b':' => assignment,
         b'@' => mail,
-        b'-' => |text, at| flag(text, at).or_else(|| private_key(text, at)),
+        b'-' => |text, at| {
+            flag(text, at)
+                .or_else(|| login(text, at))
+                .or_else(|| private_key(text, at))
+        },
         _ => return None,
     })
 }
@@ -546,52 +583,131 @@ fn hidden(text: &[u8], start: usize, end: usize) -> Option<Redaction> {
     starts_any.then(|| credential(start, end))
 }
 
-/// Matches the value in `NAME=value` and `'NAME': 'value'` if the name is that of a secret.
+/// Matches the value in `NAME=value`, `'NAME': 'value'`, `?name=value` and `Name: value` if the name is that
+/// of a secret. Quotes may be escaped.
 fn assignment(text: &[u8], at: usize) -> Option<Redaction> {
-    let quoted = at
-        .checked_sub(1)
-        .and_then(|i| text.get(i))
-        .is_some_and(|b| b"'\"".contains(b));
-    let end = if quoted { at - 1 } else { at };
+    let before = text.get(..at)?;
+    // `a::b` is a name of C++.
+    if text.get(at) == Some(&b':')
+        && (before.last() == Some(&b':') || text.get(at + 1) == Some(&b':'))
+    {
+        return None;
+    }
+    let quoted = before
+        .iter()
+        .rev()
+        .take(8)
+        .take_while(|b| b"'\"\\".contains(b))
+        .count();
+    let blanks = before
+        .iter()
+        .rev()
+        .take(2)
+        .take_while(|b| **b == b' ')
+        .count();
+    let end = at - quoted.max(blanks);
     let from = word_start(text, end);
     let name = std::str::from_utf8(text.get(from..end)?).ok()?;
     let name = name.trim_start_matches('-');
     // `USER=` and `HOSTNAME=` of an environment in a text.
     let capitals = text.get(at) == Some(&b'=') && !name.bytes().any(|b| b.is_ascii_lowercase());
-    let identity = match capitals.then(|| credentials::meaning(name)) {
+    let identity = match (capitals && blanks == 0).then(|| credentials::meaning(name)) {
         Some(NameMeaning::User) => Some(RedactionKind::User),
         Some(NameMeaning::Host) => Some(RedactionKind::Host),
         _ => None,
     };
-    if identity.is_none() && !credentials::is_secret_in_text(name) {
+    let before_name = from.checked_sub(1).and_then(|i| text.get(i)).copied();
+    let in_query = text.get(at) == Some(&b'=') && before_name.is_some_and(|b| b"?&".contains(&b));
+    let holds = match credentials::in_text(name) {
+        Holds::Nothing if in_query && name.eq_ignore_ascii_case("key") => Holds::Perhaps,
+        holds => holds,
+    };
+    if identity.is_none() && holds == Holds::Nothing {
         return None;
     }
     let rest = text.get(at + 1..)?;
-    let space = rest.iter().take_while(|b| **b == b' ').count();
-    let quote = rest.get(space).copied().filter(|b| b"'\"".contains(b));
-    let start = at + 1 + space + usize::from(quote.is_some());
+    // `:=` and `=>` assign too.
+    let arrow = usize::from(rest.first().is_some_and(|b| b"=>".contains(b)));
+    let space = rest
+        .iter()
+        .skip(arrow)
+        .take(8)
+        .take_while(|b| **b == b' ')
+        .count();
+    let escapes = rest
+        .iter()
+        .skip(arrow + space)
+        .take(8)
+        .take_while(|b| **b == b'\\')
+        .count();
+    let quote = rest
+        .get(arrow + space + escapes)
+        .copied()
+        .filter(|b| b"'\"".contains(b));
+    let start = at + 1 + arrow + space + quote.map_or(0, |_| escapes + 1);
     let end = match quote {
         Some(quote) => {
             let rest = text.get(start..)?;
-            start + rest.iter().position(|b| *b == quote).unwrap_or(rest.len())
+            let end = start + rest.iter().position(|b| *b == quote).unwrap_or(rest.len());
+            // The quote at the end is escaped as the one at the beginning.
+            let value = text.get(start..end)?;
+            let trailing = value.iter().rev().take_while(|b| **b == b'\\').count();
+            end - trailing.min(escapes)
+        }
+        None if holds == Holds::Cookies => {
+            let rest = text.get(start..)?;
+            let inside = |b: &&u8| !b"\r\n\"'\\\0".contains(b);
+            start + rest.iter().take_while(inside).count()
         }
         None => value_end(text, start),
     };
+    let value = text.get(start..end)?;
     // In `Authorization: Bearer ...`, the scheme is kept and the token removed.
-    let scheme = ["Bearer", "bearer", "Basic", "Token"];
-    if scheme
-        .iter()
-        .any(|s| text.get(start..end) == Some(s.as_bytes()))
+    let (word, _) = value.split_at(value.iter().position(|b| *b == b' ').unwrap_or(value.len()));
+    if holds != Holds::Nothing
+        && let Some(scheme) = AUTHORIZATIONS
+            .iter()
+            .find(|s| word.eq_ignore_ascii_case(s.as_bytes()))
+        && text.get(start + scheme.len()) == Some(&b' ')
     {
+        let start = start + scheme.len() + 1;
+        return hidden(text, start, value_end(text, start));
+    }
+    if quote == Some(b'"') && follows_string(value) {
         return None;
     }
-    if quote == Some(b'"') && text.get(start..end).is_some_and(follows_string) {
-        return None;
+    if let Some(kind) = identity {
+        return hidden_name(text, start, end, kind);
     }
-    match identity {
-        Some(kind) => hidden_name(text, start, end, kind),
-        None => hidden(text, start, end),
+    let in_list = before_name == Some(b';') || text.get(end) == Some(&b';');
+    let shown = match holds {
+        Holds::Perhaps if in_query || in_list => false,
+        Holds::Perhaps if quote.is_some() => !is_one_word(value),
+        Holds::Perhaps => !is_random(value),
+        _ => false,
+    };
+    if shown {
+        None
+    } else {
+        hidden(text, start, end)
     }
+}
+
+/// Whether a value in quotes is one word, as a secret is; special words of models are in brackets.
+fn is_one_word(value: &[u8]) -> bool {
+    value
+        .iter()
+        .all(|b| b.is_ascii_graphic() && !b"<>[]|(){},".contains(b))
+}
+
+/// Whether a value looks random: letters and digits, or very long.
+fn is_random(value: &[u8]) -> bool {
+    let word = value
+        .iter()
+        .all(|b| b.is_ascii_alphanumeric() || b"+/=_.~%-".contains(b));
+    let digit = value.iter().any(u8::is_ascii_digit);
+    let letter = value.iter().any(u8::is_ascii_alphabetic);
+    word && letter && ((digit && value.len() >= 8) || value.len() >= 24)
 }
 
 /// The name of a person or a machine after a `=`.
@@ -622,7 +738,7 @@ fn flag(text: &[u8], at: usize) -> Option<Redaction> {
     let length = rest.iter().take(60).take_while(is).count();
     let name = std::str::from_utf8(rest.get(..length)?).ok()?;
     let gap = *rest.get(length)?;
-    if !b" =".contains(&gap) || !(credentials::is_secret_name(name)) {
+    if !b" =".contains(&gap) || !credentials::is_secret_option(name) {
         return None;
     }
     let start = at + 2 + length + 1;
@@ -632,6 +748,30 @@ fn flag(text: &[u8], at: usize) -> Option<Redaction> {
         return None;
     }
     hidden(text, start, value_end(text, start))
+}
+
+/// Matches user and password in `curl -u user:password`.
+fn login(text: &[u8], at: usize) -> Option<Redaction> {
+    /// The number of bytes before the option in which the command is looked for.
+    const BEFORE: usize = 200;
+    let option = ["-u ", "-u=", "-u", "--user ", "--user=", "--proxy-user "]
+        .into_iter()
+        .find(|option| starts(text, at, option))?;
+    let before = text.get(at.saturating_sub(BEFORE)..at)?;
+    let blank = before.last().is_some_and(u8::is_ascii_whitespace);
+    if !blank || memchr::memmem::find(before, b"curl").is_none() {
+        return None;
+    }
+    let start = at + option.len();
+    let quote = text.get(start).copied().filter(|b| b"'\"".contains(b));
+    let start = start + usize::from(quote.is_some());
+    let end = value_end(text, start);
+    let value = text.get(start..end)?;
+    let both = value
+        .iter()
+        .position(|b| *b == b':')
+        .is_some_and(|colon| colon > 0 && colon + 1 < value.len());
+    (both && !is_gone(value)).then(|| credential(start, end))
 }
 
 /// Matches user and password in `scheme://user:password@host`.
@@ -689,26 +829,21 @@ fn mail(text: &[u8], at: usize) -> Option<Redaction> {
     })
 }
 
-/// Matches tokens with a known prefix, and tokens after `Bearer`.
+/// Matches tokens of a known form, and tokens after `Bearer`.
 fn word_forms(text: &[u8], at: usize) -> Option<Redaction> {
-    if at
-        .checked_sub(1)
-        .and_then(|i| text.get(i))
-        .copied()
-        .is_some_and(is_word)
+    let before = at.checked_sub(1).and_then(|i| text.get(i)).copied();
+    if !before.is_some_and(is_word)
+        && let Some(scheme) = SCHEMES.iter().find(|scheme| starts(text, at, scheme))
     {
-        return None;
+        let start = at + scheme.len();
+        let end = value_end(text, start);
+        return (end - start >= 16)
+            .then(|| hidden(text, start, end))
+            .flatten();
     }
-    for scheme in SCHEMES {
-        if starts(text, at, scheme) {
-            let start = at + scheme.len();
-            let end = value_end(text, start);
-            return (end - start >= 16)
-                .then(|| hidden(text, start, end))
-                .flatten();
-        }
-    }
-    credentials::known_form(text.get(at..)?).map(|length| credential(at, at + length))
+    let (start, end) = forms::known().at(text, at)?;
+    Some(credential(start, end))
+        .filter(|_| text.get(start..end).is_some_and(|value| !is_gone(value)))
 }
 
 #[cfg(test)]
@@ -772,6 +907,67 @@ mod tests {
                 "Authorization: Bearer removed",
             ),
             ("k -----BEGIN RSA PRIVATE KEY-----\nabc\n", "k removed"),
+            ("hf_abcdefghijklmnopqrstuvwxyzABCDEFGH x", "removed x"),
+            (
+                "loaded:hf_abcdefghijklmnopqrstuvwxyzABCDEFGHx",
+                "loaded:removed",
+            ),
+            (
+                "tokenghp_abcdefghijklmnopqrstuvwxyzABCDEFGHIJ",
+                "tokenremoved",
+            ),
+            ("token='abcdef' x", "token='removed' x"),
+            ("token: a1b2c3d4e5 x", "token: removed x"),
+            ("{\"token\": \"abcdefg\"}", "{\"token\": \"removed\"}"),
+            (
+                "{\\\"token\\\": \\\"abcdefg\\\"}",
+                "{\\\"token\\\": \\\"removed\\\"}",
+            ),
+            (
+                "http://x.example/a?token=abcdefg&n=3",
+                "http://x.example/a?token=removed&n=3",
+            ),
+            (
+                "http://x.example/a?n=3&sig=ab%2Fcdefg",
+                "http://x.example/a?n=3&sig=removed",
+            ),
+            (
+                "?X-Amz-Signature=abcdef0123&x=1",
+                "?X-Amz-Signature=removed&x=1",
+            ),
+            ("X-Api-Key: abcdefg", "X-Api-Key: removed"),
+            (
+                "Authorization: Basic bWU6eW91",
+                "Authorization: Basic removed",
+            ),
+            (
+                "authorization: token abcdefgh",
+                "authorization: token removed",
+            ),
+            ("Cookie: a=bcdef; g=hij\nx", "Cookie: removed\nx"),
+            (
+                "--auth abcdefg --pass hijklmn --pwd opqrstu -n 3",
+                "--auth removed --pass removed --pwd removed -n 3",
+            ),
+            ("MYSQL_PWD=abcdefg x", "MYSQL_PWD=removed x"),
+            (
+                "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=abc/def+g==;x",
+                "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=removed;x",
+            ),
+            ("SharedAccessKey=abc/def+g=", "SharedAccessKey=removed"),
+            (
+                "Server=db;Uid=me;Pwd=abcdefg;",
+                "Server=db;Uid=me;Pwd=removed;",
+            ),
+            (
+                "curl -s -u me:you http://x.example",
+                "curl -s -u removed http://x.example",
+            ),
+            (
+                "wandb login 0123456789abcdef0123456789abcdef01234567",
+                "removed",
+            ),
+            ("client_secret => 'abcdefg'", "client_secret => 'removed'"),
         ] {
             let once = words.clean(text);
             assert_eq!(once, clean);
@@ -797,6 +993,10 @@ mod tests {
             "carolina and malice.b",
             "{\"a\": \"HF_TOKEN=\",\n        \"b\": 1}",
             "{\"HF_TOKEN=\": 12345678, \"b\": null}",
+            "token: embedding of the word",
+            "pad_token='<|endoftext|>' token='[PAD]' eos_token=None",
+            "sig=(float, float) auth: none signature: a->b",
+            "train -u 3:4",
         ] {
             assert_eq!(words.clean(text), text);
         }

@@ -254,6 +254,8 @@ struct TraceCopier<'w, 'o> {
     /// Whether the next string of an object is a key.
     key_next: bool,
     member: Member,
+    /// The name of the current member, if its value has to be looked at together with it.
+    telling: Option<String>,
     /// The number of open brackets at which writing resumes.
     skipped_to: Option<usize>,
     /// Whether a comma precedes the next member of the trace object.
@@ -275,6 +277,7 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
             open: Vec::new(),
             key_next: false,
             member: Member::Copied,
+            telling: None,
             skipped_to: None,
             comma: false,
             written: false,
@@ -376,10 +379,20 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
             return Ok(());
         }
         match self.member {
+            Member::Copied if self.is_told(&value) => self.removed(),
             Member::Copied => self.cleaned(raw, &value),
             Member::Hidden | Member::Dropped if value.is_empty() => self.put(b"\"\""),
             Member::Hidden | Member::Dropped => self.removed(),
         }
+    }
+
+    /// Whether a value is a secret because of its name.
+    fn is_told(&self, value: &str) -> bool {
+        self.telling.as_ref().is_some_and(|key| {
+            let together = format!("{key}=\"{value}\"");
+            let found = self.redactor.next(together.as_bytes(), 0);
+            found.is_some_and(|found| found.end > key.len())
+        })
     }
 
     /// Writes the replacement of a string.
@@ -401,6 +414,7 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
             self.written = true;
             return self.put(raw.as_bytes());
         }
+        self.telling = self.meanings.tells(key).then(|| key.to_owned());
         self.member = match self.meanings.of(key) {
             NameMeaning::Nothing => Member::Copied,
             NameMeaning::Environment => Member::Dropped,

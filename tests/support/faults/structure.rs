@@ -105,8 +105,20 @@ pub(crate) fn trees(
                 format!("page {page} of {fewer} cells")
             }
         };
-        harness.restructured(&format!("{name}: {what}"), &damaged, sum);
+        if !is_sound(harness, &damaged) {
+            harness.restructured(&format!("{name}: {what}"), &damaged, sum);
+        }
     }
+}
+
+/// Whether SQLite's own check finds nothing wrong: an exchange of pages between two tables of the same form
+/// leaves two sound tables with other rows.
+fn is_sound(harness: &Harness, bytes: &[u8]) -> bool {
+    let path = harness.at("damaged");
+    std::fs::write(&path, bytes).expect("a case can be written");
+    let db = rusqlite::Connection::open(&path).expect("a database");
+    let said = db.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    said.is_ok_and(|said| said == "ok")
 }
 
 /// Removes, doubles, replaces and moves one bracket, brace or comma of a trace, in `count` variants; then
