@@ -5,6 +5,7 @@ pub mod date;
 pub mod diag;
 pub mod dtype;
 pub mod glob;
+pub(crate) mod jinja;
 pub mod schema;
 pub mod suggest;
 pub mod temporary;

@@ -1,6 +1,7 @@
 //! The command without a name: reads a profile and writes a report.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -535,9 +536,14 @@ fn sites_shown(args: &ReportArgs, format: OutputFormat) -> usize {
 
 fn render(args: &ReportArgs, format: OutputFormat, report: &Report) -> Result<String, Failure> {
     if let Some(path) = &args.template {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            Failure::Unusable(format!("cannot read the template {}: {e}", path.display()))
-        })?;
+        // An endless file is not read to its end.
+        let limit = report::MAX_TEMPLATE as u64 + 1;
+        let mut text = String::new();
+        std::fs::File::open(path)
+            .and_then(|file| file.take(limit).read_to_string(&mut text))
+            .map_err(|e| {
+                Failure::Unusable(format!("cannot read the template {}: {e}", path.display()))
+            })?;
         return Ok(report::render_template(
             report,
             &path.display().to_string(),

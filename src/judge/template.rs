@@ -14,6 +14,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 
 use super::check::{Mistake, NoName, Vocabulary};
 use super::expr::{EvalContext, Let, Name, Undecided, Uses};
+use crate::base::jinja::{self, Token};
 use crate::base::suggest::did_you_mean;
 use crate::base::{text, units};
 use crate::facts::Value;
@@ -157,7 +158,11 @@ impl Template {
         let template = environment
             .template_from_str(&self.source)
             .map_err(|e| reason(&e))?;
-        let done = template.render_captured_to(root.into_value(), &mut out);
+        let render = || template.render_captured_to(root.into_value(), &mut out);
+        // What the engine is known to panic at is refused when a sentence is read.
+        let Ok(done) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(render)) else {
+            return Err("the template engine failed".to_owned());
+        };
         match done {
             Ok(_) => Ok(String::from_utf8_lossy(&out.bytes).trim_end().to_owned()),
             Err(_) if out.full => Err(format!("longer than {MAX_OUTPUT} bytes")),
@@ -231,65 +236,46 @@ const PLAIN_FILTERS: [&str; 4] = ["default", "join", "length", "round"];
 /// What in a template is not known, or could make words grow without limit: fuel counts steps, not
 /// bytes.
 fn refused(source: &str, vocabulary: &Vocabulary<'_>) -> Option<(Range<usize>, String)> {
-    let mut from = 0;
-    while let Some(open) = source.get(from..).and_then(|rest| rest.find('{')) {
-        let start = from + open;
-        let rest = source.get(start..).unwrap_or_default();
-        let close = match rest.get(..2) {
-            Some("{{") => "}}",
-            Some("{%") => "%}",
-            _ => {
-                from = start + 1;
-                continue;
-            }
-        };
-        let end = rest.find(close).map_or(source.len(), |at| start + at);
-        let inner = source.get(start + 2..end).unwrap_or_default();
-        let first = inner
-            .trim_start_matches(['-', '+'])
-            .split_whitespace()
-            .next();
-        if close == "%}"
-            && let Some(word) = first.filter(|word| !STATEMENTS.contains(word))
-        {
-            let title = format!("`{word}` is not offered in sentences; use a let");
-            return Some((start..end, title));
+    for tag in jinja::tags(source) {
+        let title = |title: String| Some((tag.at.clone(), title));
+        if tag.at.len() > jinja::LONGEST_TAG {
+            return title(format!("a tag of more than {} bytes", jinja::LONGEST_TAG));
+        }
+        if let Some(word) = tag.statement().filter(|word| !STATEMENTS.contains(word)) {
+            return title(format!("`{word}` is not offered in sentences; use a let"));
+        }
+        if tag.filters().count() > jinja::MOST_FILTERS {
+            return title(format!(
+                "more than {} filters in one tag",
+                jinja::MOST_FILTERS
+            ));
         }
         let filters = FILTERS.iter().map(|f| f.name).chain(PLAIN_FILTERS);
-        if let Some(word) = filters_of(inner).find(|word| !filters.clone().any(|f| f == *word)) {
-            let title = format!("unknown filter `{word}`{}", did_you_mean(word, filters));
-            return Some((start..end, title));
+        if let Some(word) = tag
+            .filters()
+            .find(|word| !filters.clone().any(|f| f == *word))
+        {
+            return title(format!(
+                "unknown filter `{word}`{}",
+                did_you_mean(word, filters)
+            ));
         }
-        if inner.contains('*') && !only_numbers(inner, vocabulary) {
-            let title = "`*` stands beside numbers only; use a let for the rest";
-            return Some((start..end, title.to_owned()));
+        // A method of the engine's `loop` panics, and others need no fuel for much work.
+        if let Some(word) = tag.calls().next() {
+            return title(format!(
+                "the call of `{word}` is not offered in sentences; use a let"
+            ));
         }
-        from = end.max(start + 2);
+        if tag.tokens.contains(&Token::Word("recursive")) {
+            return title("`recursive` is not offered in sentences".to_owned());
+        }
+        let inner = source.get(tag.at.start + 2..tag.at.end.saturating_sub(2));
+        let inner = inner.unwrap_or_default();
+        if tag.tokens.contains(&Token::Sign('*')) && !only_numbers(inner, vocabulary) {
+            return title("`*` stands beside numbers only; use a let for the rest".to_owned());
+        }
     }
     None
-}
-
-/// The words behind the `|` of a part of a template.
-fn filters_of(inner: &str) -> impl Iterator<Item = &str> {
-    let mut quote: Option<char> = None;
-    let bars = inner.char_indices().filter_map(move |(at, c)| match quote {
-        Some(q) => {
-            if c == q {
-                quote = None;
-            }
-            None
-        }
-        None if c == '"' || c == '\'' => {
-            quote = Some(c);
-            None
-        }
-        None => (c == '|').then_some(at),
-    });
-    bars.filter_map(|at| {
-        let rest = inner.get(at + 1..)?.trim_start();
-        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        rest.get(..end.unwrap_or(rest.len()))
-    })
 }
 
 /// Whether a part of a template holds nothing that could be a text or a list: a text times a number
@@ -518,5 +504,41 @@ impl io::Write for Bounded {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::MemberKind;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn calls_and_endless_tags_are_refused_in_sentences() {
+        let vocabulary = Vocabulary {
+            facts: &[],
+            over: MemberKind::Site,
+            params: &BTreeMap::new(),
+            lets: &[],
+            broken: &BTreeSet::new(),
+            found: false,
+        };
+        for sentence in [
+            "{% for x in [1] %}{{ loop.cycle() }}{% endfor %}",
+            "{% for x in [1] %}{{ loop['cycle']() }}{% endfor %}",
+            "{{ '}}' ~ loop.changed(1) }}",
+            "{% for x in [[1]] recursive %}{{ x }}{% endfor %}",
+            "{% set x = 1 %}",
+            &format!("{{{{ 1{} }}}}", "|round".repeat(40)),
+            &format!("{{{{ {}1 }}}}", "- ".repeat(1_000)),
+        ] {
+            assert!(refused(sentence, &vocabulary).is_some(), "{sentence}");
+        }
+        for sentence in [
+            "{% for x in [1, 2] %}{{ loop.index }}{% endfor %}",
+            "{{ 1 | round(2) }} {% if (1 + 2) is defined %}a (b){% endif %}",
+        ] {
+            assert!(refused(sentence, &vocabulary).is_none(), "{sentence}");
+        }
     }
 }

@@ -31,6 +31,7 @@ mod template;
 mod text;
 mod text_table;
 mod timeline;
+mod user_template;
 mod verdict;
 
 pub(crate) use build::{share, share_of_busy, steps_in_window, total_saving};
@@ -51,6 +52,7 @@ pub(crate) use template::BuiltIn;
 pub use template::{TemplateError, render_template};
 pub use text::text;
 pub use timeline::{DeviceRow, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport};
+pub use user_template::MAX_TEMPLATE;
 
 impl Report {
     /// Writes the sentences that sum up the report, from everything else in it.

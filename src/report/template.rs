@@ -7,6 +7,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
+use super::user_template::{self, Bounded};
 use super::{Report, markdown_text, narrative};
 use crate::base::{text, units};
 
@@ -42,11 +43,32 @@ pub fn render_template(
     source_name: &str,
     template_text: &str,
 ) -> Result<String, TemplateError> {
-    let fault = |e| fault(source_name, &e);
-    let mut env = environment().map_err(fault)?;
+    let problem = |problem: String| TemplateError {
+        name: source_name.to_owned(),
+        line: 0,
+        problem,
+    };
+    let mut env = environment().map_err(|e| fault(source_name, &e))?;
+    user_template::check(source_name, template_text, OURS)?;
+    user_template::bound(&mut env);
     env.set_fuel(Some(FUEL));
-    env.render_named_str(source_name, template_text, Serde(report))
-        .map_err(fault)
+    let values = Value::from(Serde(report));
+    let (name, text) = (source_name.to_owned(), template_text.to_owned());
+    let render = move || {
+        let mut out = Bounded::default();
+        let template = env.template_from_named_str(&name, &text);
+        let done = template.and_then(|t| t.render_captured_to(values, &mut out).map(drop));
+        match done {
+            Ok(()) => Ok(String::from_utf8_lossy(&out.bytes).into_owned()),
+            Err(_) if out.full => Err(TemplateError {
+                name,
+                line: 0,
+                problem: user_template::too_long(),
+            }),
+            Err(e) => Err(fault(&name, &e)),
+        }
+    };
+    user_template::in_time(render).map_err(problem)?
 }
 
 /// A built-in template, ready to be rendered over any values.
@@ -100,14 +122,49 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(env)
 }
 
+/// The filters of [`add_filters`].
+const OURS: &[&str] = &[
+    "md",
+    "cell",
+    "prose",
+    "code",
+    "html",
+    "plain",
+    "clip",
+    "ns",
+    "ns_to",
+    "bytes",
+    "rate",
+    "flop_rate",
+    "percent",
+    "percent_to",
+    "times",
+    "count",
+    "average",
+    "change",
+    "signed_ns",
+    "place_name",
+    "per_step_count",
+    "plural",
+    "counted",
+    "part_of_time",
+    "cause",
+    "suppression",
+    "prose_html",
+    "sentence_html",
+    "css_percent",
+    "is_web",
+    "link",
+];
+
 fn add_filters(env: &mut Environment<'static>) {
     // Escape text of a profile for one place each.
-    env.add_filter("md", |s: String| text::md(&s));
-    env.add_filter("cell", |s: String| cell(&s));
-    env.add_filter("prose", |s: String| text::md_prose(&s));
-    env.add_filter("code", |s: String| text::md_code(&s));
-    env.add_filter("html", |s: String| text::html(&s));
-    env.add_filter("plain", |s: String| text::plain(&s));
+    env.add_filter("md", |s: String| bounded(&s, text::md));
+    env.add_filter("cell", |s: String| bounded(&s, cell));
+    env.add_filter("prose", |s: String| bounded(&s, text::md_prose));
+    env.add_filter("code", |s: String| bounded(&s, text::md_code));
+    env.add_filter("html", |s: String| bounded(&s, text::html));
+    env.add_filter("plain", |s: String| bounded(&s, text::plain));
     env.add_filter("clip", |s: String, max: usize| text::clip(&s, max));
     // Print numbers.
     env.add_filter("ns", units::ns);
@@ -151,6 +208,12 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("link", link);
 }
 
+/// An escaped text, if it is not too long: what is escaped again and again grows without limit.
+fn bounded(raw: &str, escape: impl Fn(&str) -> String) -> Result<String, minijinja::Error> {
+    user_template::fits(raw.len())?;
+    Ok(escape(raw))
+}
+
 /// Markdown in a table cell: pipes that are not escaped yet are escaped.
 fn cell(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len());
@@ -180,4 +243,83 @@ pub(super) fn is_web(address: &str) -> bool {
             || matches!(c, ':' | '/' | '.' | '-' | '_' | '#' | '?' | '=' | '%')
     };
     address.starts_with("https://") && address.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Renders a template of a user over no report.
+    fn rendered(text: &str) -> Result<String, TemplateError> {
+        user_template::check("t", text, OURS)?;
+        let mut env = environment().map_err(|e| fault("t", &e))?;
+        user_template::bound(&mut env);
+        env.set_fuel(Some(FUEL));
+        env.render_named_str("t", text, ())
+            .map_err(|e| fault("t", &e))
+    }
+
+    #[test]
+    fn templates_that_would_never_end_are_refused() {
+        let doubled = "{% set x=x~x %}".repeat(50);
+        let replaced = "{% set x=x|replace('a','aaaaaaaaaaaaaaaa') %}".repeat(50);
+        let escaped = format!(
+            "{{% set x = '\\\\' %}}{}",
+            "{% set x=x|md|md|md|md %}".repeat(20)
+        );
+        for text in [
+            "{{ [1]|batch(1000000000000, 0)|list|length }}",
+            "{{ [1]|slice(100000000000)|list|length }}",
+            "{% for i in range(9) %}{{ loop.cycle() }}{% endfor %}",
+            "{{ \"%9999999999d\"|format(1) }}",
+            "{{ \"a\nb\"|indent(10000000000) }}",
+            "{{ range(99999)|join(\"x\"*99999)|length }}",
+            "{{ range(99999)|join('xxxxxxxxxxxxxxxxxxxxxxxxxxxx')|length }}",
+            "{% set ns=namespace(x=0) %}{% set ns.x=ns %}{{ ns }}",
+            "{% set x %}a{% endset %}",
+            "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+            "{% call f() %}{% endcall %}",
+            "{% filter upper %}a{% endfilter %}",
+            "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+            "{{ '}}' ~ a.b() }}",
+            "{{ x * 100000000000 }}",
+            &format!("{{{{ 1{} }}}}", "|string".repeat(100_000)),
+            &format!("{{{{ 1{} }}}}", "|string".repeat(100)),
+            &format!("{{{{ {}1 }}}}", "not ".repeat(2_000)),
+            &format!("{{{{ a{} }}}}", ".b".repeat(2_000)),
+            &format!("{{% if 1 %}}{}{{% endif %}}", "{% elif 1 %}".repeat(9_000)),
+            &format!("{{% set x='aaaaaaaaaa' %}}{doubled}{{{{ x|length }}}}"),
+            &format!("{{% set x='aaaaaaaaaa' %}}{replaced}{{{{ x|length }}}}"),
+            &escaped,
+        ] {
+            let error = rendered(text).unwrap_err();
+            assert!(error.line > 0, "{error}");
+        }
+        assert!(rendered(&"x".repeat(user_template::MAX_TEMPLATE + 1)).is_err());
+    }
+
+    #[test]
+    fn what_templates_need_is_offered() {
+        for (text, made) in [
+            ("{% set n = [3, 4] %}{{ n|sum }} {{ n|join('-') }}", "7 3-4"),
+            (
+                "{{ 'a\nb'|indent(2) }}{{ 'aXb'|replace('X', '~') }}",
+                "a\n  ba~b",
+            ),
+            ("{{ '0.5'|float * 100 }} {{ 2 * 3 }}", "50.0 6"),
+            ("{{ {'a': '<'}|tojson }}", "{\"a\":\"\\u003c\"}"),
+            (
+                "{% for i in range(2) if i is odd %}{{ loop.index ~ 'x' }}{% endfor %}",
+                "1x",
+            ),
+        ] {
+            assert_eq!(rendered(text).unwrap(), made, "{text}");
+        }
+    }
+
+    #[test]
+    fn panics_are_errors() {
+        let failed: Result<(), String> = user_template::in_time(|| panic!("of the engine"));
+        assert!(failed.unwrap_err().contains("failed"));
+    }
 }

@@ -28,6 +28,7 @@ struct Listed {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Start {
+    #[allow(dead_code, reason = "names the form in tests")]
     id: String,
     from: String,
     starts: Vec<String>,
@@ -49,6 +50,7 @@ struct Before {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
+    #[allow(dead_code, reason = "names the form in tests")]
     id: String,
     from: String,
     words: Vec<String>,

@@ -797,7 +797,12 @@ fn template_errors_have_a_position() {
     for (template, line, part) in [
         ("\n\n{{ nothing }}", 3, "undefined"),
         ("\n{% for %}", 2, "syntax error"),
-        ("{% include '/etc/passwd' %}", 1, "not found"),
+        ("{% include '/etc/passwd' %}", 1, "not offered"),
+        (
+            "\n{% for x in findings %}{{ loop.cycle() }}{% endfor %}",
+            2,
+            "cycle",
+        ),
         ("{{ file | nofilter }}", 1, "nofilter"),
         (
             "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",

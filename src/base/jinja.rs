@@ -1,0 +1,183 @@
+//! Reads the tags of a template before the template engine does, and refuses what the engine does not bound:
+//! its fuel counts instructions, not bytes, and some calls panic.
+
+use std::ops::Range;
+
+/// Maximum length of a tag in bytes; bounds the depth of its expressions, which the engine walks by recursion.
+pub(crate) const LONGEST_TAG: usize = 1_000;
+/// Maximum number of filters in a tag.
+pub(crate) const MOST_FILTERS: usize = 16;
+
+/// A `{{ ... }}` or a `{% ... %}`.
+#[derive(Debug)]
+pub(crate) struct Tag<'t> {
+    /// Its place in the template.
+    pub(crate) at: Range<usize>,
+    /// Whether it is a statement.
+    pub(crate) is_statement: bool,
+    pub(crate) tokens: Vec<Token<'t>>,
+}
+
+/// A part of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Token<'t> {
+    Word(&'t str),
+    Number(&'t str),
+    /// A text with its quotes.
+    Text(&'t str),
+    Sign(char),
+}
+
+impl<'t> Tag<'t> {
+    /// The first word of a statement.
+    pub(crate) fn statement(&self) -> Option<&'t str> {
+        match self.tokens.first() {
+            Some(Token::Word(word)) if self.is_statement => Some(word),
+            _ => None,
+        }
+    }
+
+    /// The filters of the tag.
+    pub(crate) fn filters(&self) -> impl Iterator<Item = &'t str> {
+        self.tokens.windows(2).filter_map(|pair| match pair {
+            [Token::Sign('|'), Token::Word(word)] => Some(*word),
+            _ => None,
+        })
+    }
+
+    /// The functions and methods that are called. Filters and tests are none.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &'t str> {
+        const OPERATORS: [&str; 9] = ["if", "elif", "else", "in", "and", "or", "not", "is", "for"];
+        (1..self.tokens.len()).filter_map(|at| {
+            if self.tokens.get(at) != Some(&Token::Sign('(')) {
+                return None;
+            }
+            let before = at.checked_sub(2).and_then(|at| self.tokens.get(at));
+            match self.tokens.get(at - 1)? {
+                Token::Word(word) if OPERATORS.contains(word) => None,
+                Token::Word(_) if before == Some(&Token::Sign('|')) => None,
+                Token::Word(_) if matches!(before, Some(Token::Word("is" | "not"))) => None,
+                Token::Word(word) => Some(*word),
+                // The result of a call or a subscript that is called.
+                Token::Sign(')' | ']') => Some("(...)"),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// The tags of a template, as far as they are closed.
+pub(crate) fn tags(source: &str) -> Vec<Tag<'_>> {
+    let mut tags = Vec::new();
+    let mut from = 0;
+    while let Some(open) = source.get(from..).and_then(|rest| rest.find('{')) {
+        let start = from + open;
+        let rest = source.get(start + 1..).unwrap_or_default();
+        let is_statement = match rest.as_bytes().first() {
+            Some(b'{') => false,
+            Some(b'%') => true,
+            Some(b'#') => {
+                from = start + rest.find("#}").map_or(rest.len(), |end| end + 3);
+                continue;
+            }
+            _ => {
+                from = start + 1;
+                continue;
+            }
+        };
+        let (tokens, end) = tokens(source, start + 2, if is_statement { "%}" } else { "}}" });
+        tags.push(Tag {
+            at: start..end,
+            is_statement,
+            tokens,
+        });
+        from = end;
+    }
+    tags
+}
+
+/// The tokens from `at` up to the closing sign, and the position after that.
+fn tokens<'t>(source: &'t str, at: usize, close: &str) -> (Vec<Token<'t>>, usize) {
+    let mut tokens = Vec::new();
+    let mut at = at;
+    if source
+        .get(at..)
+        .is_some_and(|rest| rest.starts_with(['-', '+']))
+    {
+        at += 1;
+    }
+    while let Some(rest) = source.get(at..)
+        && let Some(first) = rest.chars().next()
+    {
+        if rest.starts_with(close)
+            || (rest.starts_with('-') && rest.get(1..).is_some_and(|r| r.starts_with(close)))
+        {
+            return (tokens, at + rest.find(close).unwrap_or(0) + close.len());
+        }
+        let run = |is: fn(char) -> bool| rest.find(|c| !is(c)).unwrap_or(rest.len());
+        let length = match first {
+            c if c.is_whitespace() => {
+                at += c.len_utf8();
+                continue;
+            }
+            '"' | '\'' => {
+                let mut escaped = false;
+                let end = rest.char_indices().skip(1).find(|(_, c)| {
+                    let ends = *c == first && !escaped;
+                    escaped = *c == '\\' && !escaped;
+                    ends
+                });
+                end.map_or(rest.len(), |(end, _)| end + 1)
+            }
+            c if c.is_ascii_digit() => run(|c| c.is_ascii_alphanumeric() || c == '.' || c == '_'),
+            c if c.is_alphanumeric() || c == '_' => run(|c| c.is_alphanumeric() || c == '_'),
+            c => c.len_utf8(),
+        };
+        let part = rest.get(..length).unwrap_or_default();
+        tokens.push(match first {
+            '"' | '\'' => Token::Text(part),
+            c if c.is_ascii_digit() => Token::Number(part),
+            c if c.is_alphanumeric() || c == '_' => Token::Word(part),
+            c => Token::Sign(c),
+        });
+        at += length;
+    }
+    (tokens, source.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_end_outside_of_texts_and_comments() {
+        let source = "a {{ '}}' ~ b }} {# {{ no }} #} {%- if \"%}\\\"\" == c.d() -%} x {{ open";
+        let tags = tags(source);
+        assert_eq!(tags.len(), 3);
+        assert_eq!(&source[tags[0].at.clone()], "{{ '}}' ~ b }}");
+        assert_eq!(tags[1].statement(), Some("if"));
+        assert_eq!(tags[1].calls().collect::<Vec<_>>(), ["d"]);
+        assert_eq!(tags[2].at.end, source.len());
+    }
+
+    #[test]
+    fn filters_and_tests_are_no_calls() {
+        for (source, calls) in [
+            ("{{ a | round(2) | join(', ') }}", 0),
+            (
+                "{% if a is divisibleby(3) and (b or c) and a is not eq(4) %}",
+                0,
+            ),
+            ("{{ range(3) }}", 1),
+            ("{{ a.b(c) }} ", 1),
+            ("{{ a['b'](c)(d) }}", 2),
+        ] {
+            assert_eq!(tags(source)[0].calls().count(), calls, "{source}");
+        }
+        let source = "{{ a|b |c( d|e ) }}";
+        assert_eq!(
+            tags(source)[0].filters().collect::<Vec<_>>(),
+            ["b", "c", "e"]
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Templates of users: what they may use, and the limits of their size, output, memory and time.
+//!
+//! The template engine bounds instructions only. So what could grow without limit is refused before it runs
+//! (statements that capture output, most functions, sums of texts that are named), filters accept texts up to a
+//! limit, and the rendering runs in a thread of its own, which is not waited for longer than [`TIME`].
+
+use std::io;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use minijinja::{Environment, Error, ErrorKind, Value};
+
+use super::template::TemplateError;
+use crate::base::jinja::{LONGEST_TAG, MOST_FILTERS, Tag, Token, tags};
+
+/// Maximum length of a template in bytes.
+pub const MAX_TEMPLATE: usize = 256 << 10;
+/// Maximum length of what a template is rendered to, in bytes.
+const MAX_OUTPUT: usize = 64 << 20;
+/// Maximum length of a text that a filter accepts, in bytes.
+const MAX_TEXT: usize = 1 << 20;
+/// Maximum number of `~` and `+` in a tag, and of branches of all conditions.
+const MOST_SUMS: usize = 32;
+const MOST_BRANCHES: usize = 200;
+/// How long a template may take.
+const TIME: Duration = Duration::from_secs(20);
+/// The stack of the thread that renders. Depends on [`LONGEST_TAG`].
+const STACK: usize = 16 << 20;
+
+const STATEMENTS: [&str; 9] = [
+    "if", "elif", "else", "endif", "for", "endfor", "set", "with", "endwith",
+];
+/// Filters of the engine that are offered, besides those that are added for reports.
+const FILTERS: [&str; 42] = [
+    "abs",
+    "attr",
+    "bool",
+    "capitalize",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "e",
+    "escape",
+    "first",
+    "float",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "lines",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "safe",
+    "select",
+    "selectattr",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
+];
+
+/// What is refused in a template, with its line.
+pub(super) fn check(name: &str, source: &str, ours: &[&str]) -> Result<(), TemplateError> {
+    let fault = |at: usize, problem: String| {
+        let before = source.get(..at).unwrap_or_default();
+        Err(TemplateError {
+            name: name.to_owned(),
+            line: 1 + before.matches('\n').count(),
+            problem,
+        })
+    };
+    if source.len() > MAX_TEMPLATE {
+        return fault(0, format!("a template of more than {MAX_TEMPLATE} bytes"));
+    }
+    let tags = tags(source);
+    let branches = tags.iter().filter(|tag| tag.statement() == Some("elif"));
+    if branches.count() > MOST_BRANCHES {
+        return fault(0, format!("more than {MOST_BRANCHES} `elif`"));
+    }
+    for tag in tags {
+        if let Some(problem) = refused(&tag, ours) {
+            return fault(tag.at.start, problem);
+        }
+    }
+    Ok(())
+}
+
+fn refused(tag: &Tag<'_>, ours: &[&str]) -> Option<String> {
+    if tag.at.len() > LONGEST_TAG {
+        return Some(format!("a tag of more than {LONGEST_TAG} bytes"));
+    }
+    let statement = tag.statement();
+    if let Some(word) = statement.filter(|word| !STATEMENTS.contains(word)) {
+        return Some(format!("`{word}` is not offered in templates"));
+    }
+    if let Some(word) = tag.calls().find(|word| *word != "range") {
+        return Some(format!("the call of `{word}` is not offered; `range` is"));
+    }
+    if tag.tokens.contains(&Token::Word("recursive")) {
+        return Some("`recursive` is not offered".to_owned());
+    }
+    if tag.filters().count() > MOST_FILTERS {
+        return Some(format!("more than {MOST_FILTERS} filters in one tag"));
+    }
+    let known = |word: &&str| FILTERS.contains(word) || ours.contains(word);
+    if let Some(word) = tag.filters().find(|word| !known(word)) {
+        return Some(format!("the filter `{word}` is not offered"));
+    }
+    let signs = |of: &[char]| {
+        let is = |token: &&Token<'_>| matches!(token, Token::Sign(c) if of.contains(c));
+        tag.tokens.iter().filter(is).count()
+    };
+    let names = matches!(statement, Some("set" | "with"));
+    if names && signs(&['~', '+', '*']) > 0 {
+        return Some(
+            "sums and products cannot be named; print them where they are made".to_owned(),
+        );
+    }
+    // `{% set x %}` captures what follows.
+    if names && signs(&['=']) == 0 {
+        return Some("`set` without `=` is not offered".to_owned());
+    }
+    if signs(&['~', '+']) > MOST_SUMS {
+        return Some(format!("more than {MOST_SUMS} sums in one tag"));
+    }
+    let products = tag.tokens.iter().enumerate();
+    let mut products = products.filter(|(_, token)| **token == Token::Sign('*'));
+    if products.any(|(at, _)| !is_of_numbers(&tag.tokens, at)) {
+        return Some("`*` stands between numbers only: `x|float * 100`".to_owned());
+    }
+    None
+}
+
+/// Whether both sides of the `*` at `at` are numbers: literals, or results of a filter that gives one.
+fn is_of_numbers(tokens: &[Token<'_>], at: usize) -> bool {
+    let token = |at: Option<usize>| at.and_then(|at| tokens.get(at));
+    let before = match token(at.checked_sub(1)) {
+        Some(Token::Number(_)) => true,
+        Some(Token::Word("float" | "int" | "length" | "count" | "abs")) => {
+            token(at.checked_sub(2)) == Some(&Token::Sign('|'))
+        }
+        _ => false,
+    };
+    before && matches!(token(at.checked_add(1)), Some(Token::Number(_)))
+}
+
+/// Replaces filters that could write without limit.
+pub(super) fn bound(env: &mut Environment<'_>) {
+    env.add_filter("indent", |text: String, width: usize| {
+        let lines = text.matches('\n').count();
+        fits(text.len().saturating_add(lines.saturating_mul(width)))?;
+        Ok::<_, Error>(text.replace('\n', &format!("\n{}", " ".repeat(width.min(MAX_TEXT)))))
+    });
+    env.add_filter("replace", |text: String, from: String, to: String| {
+        let times = text.matches(&from).count();
+        fits(text.len().saturating_add(times.saturating_mul(to.len())))?;
+        Ok::<_, Error>(text.replace(&from, &to))
+    });
+    env.add_filter("join", |list: Value, separator: Option<String>| {
+        let separator = separator.unwrap_or_default();
+        let mut out = String::new();
+        for (n, item) in list.try_iter()?.enumerate() {
+            if n > 0 {
+                out.push_str(&separator);
+            }
+            match item.as_str() {
+                Some(text) => out.push_str(text),
+                None => out.push_str(&item.to_string()),
+            }
+            fits(out.len())?;
+        }
+        Ok::<_, Error>(out)
+    });
+    env.add_filter("tojson", |value: Value| {
+        let json = serde_json::to_string(&value)
+            .map_err(|e| Error::new(ErrorKind::BadSerialization, e.to_string()))?;
+        // As the engine writes it: safe inside of HTML.
+        let json = json.replace('<', "\\u003c").replace('>', "\\u003e");
+        let json = json.replace('&', "\\u0026").replace('\'', "\\u0027");
+        Ok::<_, Error>(Value::from_safe_string(json))
+    });
+}
+
+/// An error if a text is longer than filters accept.
+pub(super) fn fits(bytes: usize) -> Result<(), Error> {
+    match bytes > MAX_TEXT {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("a text of more than {MAX_TEXT} bytes"),
+        )),
+    }
+}
+
+/// Takes [`MAX_OUTPUT`] bytes and no more.
+#[derive(Default)]
+pub(super) struct Bounded {
+    pub(super) bytes: Vec<u8>,
+    pub(super) full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + more.len() > MAX_OUTPUT {
+            self.full = true;
+            return Err(io::Error::other("the output is too long"));
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The error for a template whose output is too long.
+pub(super) fn too_long() -> String {
+    format!("it writes more than {} MiB", MAX_OUTPUT >> 20)
+}
+
+/// Runs `render` in a thread of its own and waits for it, but not forever. A panic is an error.
+pub(super) fn in_time<T: Send + 'static>(
+    render: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let (sender, receiver) = mpsc::channel();
+    let work = move || {
+        let _ = sender.send(render());
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
+    thread.map_err(|e| format!("no thread to render it in could be started: {e}"))?;
+    receiver.recv_timeout(TIME).map_err(|e| match e {
+        mpsc::RecvTimeoutError::Timeout => {
+            format!("it takes more than {} seconds", TIME.as_secs())
+        }
+        mpsc::RecvTimeoutError::Disconnected => "the template engine failed".to_owned(),
+    })
+}
