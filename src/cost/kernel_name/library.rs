@@ -454,10 +454,14 @@ fn cutlass_templates(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     } else {
         TensorCore::Unknown
     };
-    out.dtype = if has(&["tf32"]) {
-        Some(DType::Tf32)
-    } else {
-        scan::first_type(parts.args, true)
+    // `arch::Mma<Shape, threads, A, ..>` is the instruction; what is read from memory may be converted.
+    let multiplied = scan::idents(parts.args)
+        .find(|id| id.text == "Mma")
+        .and_then(|id| scan::first_type(scan::own_args(id.after), true));
+    out.dtype = match multiplied {
+        Some(dtype) => Some(dtype),
+        None if has(&["tf32"]) => Some(DType::Tf32),
+        None => scan::first_type(parts.args, true),
     };
     if out.dtype == Some(DType::Fp32) && out.tensor_core == TensorCore::Yes {
         out.dtype = Some(DType::Tf32);

@@ -142,6 +142,12 @@ fn gemm_kernels_are_decoded() {
             "gemm no fp32",
             "",
         ),
+        // Reads fp32 and multiplies in fp16.
+        (
+            "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::threadblock::MmaPipelined<cutlass::gemm::GemmShape<(int)128, (int)128, (int)32>, cutlass::transform::threadblock::PredicatedTileIterator<cutlass::MatrixShape<(int)128, (int)32>, float>, cutlass::gemm::warp::MmaTensorOp<cutlass::arch::Mma<cutlass::gemm::GemmShape<(int)16, (int)8, (int)8>, (int)32, cutlass::half_t, cutlass::layout::RowMajor, cutlass::half_t, cutlass::layout::ColumnMajor, float>>>>>(T1::Params)",
+            "gemm yes fp16",
+            "cutlass gemm fp16",
+        ),
         (
             "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN",
             "gemm yes bf16 192x192x64 TNN persistent",
