@@ -1,7 +1,7 @@
 //! Correlates the rows of a profile: the launch of each kernel, the ranges around that launch, and the
 //! operator call with its arguments, layer, direction and step; also the timeline of each GPU.
 
-use crate::profile::{CallId, Profile, RangeId, Span, Strings};
+use crate::profile::{CallId, KernelId, Profile, RangeId, Span, Strings};
 
 pub(crate) mod args;
 mod attribution;
@@ -101,6 +101,13 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
             for gap in times.timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
                 gap.reliable_ns = gap.span.ns();
             }
+        }
+    }
+    // A node of a graph that was launched in time waits for nodes before it, which may not be recorded.
+    let in_graph = |id: KernelId| profile.kernels.get(id.idx()).is_some_and(|k| k.in_graph);
+    for gap in times.timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
+        if gap.cause == GapCause::Waiting && gap.next.is_some_and(in_graph) {
+            gap.reliable_ns = 0;
         }
     }
     let unreliable = profiler_overhead::is_unreliable(&times.timeline);

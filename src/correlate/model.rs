@@ -595,8 +595,8 @@ pub struct Gap {
     pub span: Span,
     /// Why.
     pub cause: GapCause,
-    /// The part of the gap that recording overhead cannot explain, in ns. All of it, unless operators
-    /// were marked or Python stacks recorded.
+    /// The part of the gap that neither recording overhead nor work that was not recorded can explain, in
+    /// ns. All of it, unless operators were marked, Python stacks recorded, or a node of a graph waited.
     pub reliable_ns: i64,
     /// The kernel that ended the gap; `None` if a copy or the end of the window did.
     pub next: Option<KernelId>,
