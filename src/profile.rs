@@ -337,16 +337,20 @@ impl ApiClass {
             "cudaHostRegister",
             "cuMemAlloc",
             "cuMemHostAlloc",
+            "cuMemHostRegister",
             "cuMemCreate",
             "cuMemMap",
             "hipMalloc",
             "hipHostMalloc",
+            "hipHostRegister",
             "hipExtMalloc",
         ]) {
             ApiClass::Alloc
         } else if starts(&[
             "cudaFree",
             "cudaHostUnregister",
+            "cuMemHostUnregister",
+            "hipHostUnregister",
             "cuMemFree",
             "cuMemUnmap",
             "cuMemRelease",

@@ -451,6 +451,9 @@ pub struct Window {
     pub copies: Vec<bool>,
     /// Per memset: whether it is analysed.
     pub sets: Vec<bool>,
+    /// Idle time inside the span, per device in time order, while code was loaded or compiled. It is not
+    /// part of the analysed time.
+    pub loads: Vec<Span>,
 }
 
 impl Window {

@@ -77,6 +77,7 @@ const LISTED: &[(&str, &[&str])] = &[
             "unknown",
         ],
     ),
+    ("gap.loader", &["single_process", "multi_process", "other"]),
     ("gpu.vendor", &["nvidia", "amd"]),
 ];
 
@@ -93,7 +94,8 @@ impl Fact {
     pub fn values(&self) -> &'static [&'static str] {
         match self.name {
             "site.family" | "kernel.family" => &FAMILIES,
-            "site.dtype" | "site.math_dtype" | "site.best_dtype" | "kernel.dtype" => &DTYPES,
+            "site.dtype" | "site.math_dtype" | "site.best_dtype" | "site.message_dtype"
+            | "kernel.dtype" => &DTYPES,
             "run.format" => &FORMATS,
             name => {
                 let listed = LISTED.iter().find(|(fact, _)| *fact == name);

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::gap::operators_around;
 use super::{Answer, Entry, FactTable, Subject, fact};
 use crate::correlate::Run;
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryCopy, MemoryKind, Span,
+    StrId,
 };
 
 /// Copies with the same direction, memory kinds and kind of call.
@@ -23,6 +25,11 @@ pub(super) struct CopyGroup {
     pub(super) exposed_ns: f64,
     pub(super) longest_ns: f64,
     pub(super) small: u64,
+    /// The operator around most of the time, and the call made for most of it.
+    op: Option<StrId>,
+    api: Option<StrId>,
+    /// Copies that CUDA graphs replayed.
+    replayed: u64,
     /// Bytes of copies that are large enough to be limited by the link only.
     large_bytes: f64,
     large_ns: f64,
@@ -45,6 +52,7 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     let Some(window) = run.window.span.filter(|_| !run.profile.copies.is_empty()) else {
         return Vec::new();
     };
+    let ops = operators(run, calls);
     let mut kernels = kernel_unions(run);
     let mut windows: Vec<Span> = vec![window; run.profile.devices.len()];
     for device in &run.timeline.devices {
@@ -52,7 +60,8 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
             *slot = device.span;
         }
     }
-    let mut groups: BTreeMap<(CopyKind, MemoryKind, MemoryKind, bool), CopyGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupKey, CopyGroup> = BTreeMap::new();
+    let mut around: FxHashMap<GroupKey, Callers> = FxHashMap::default();
     // Overlapping copies are exposed once: the earlier one has the time.
     let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
     let copies = run.profile.copies.iter().zip(&run.window.copies);
@@ -64,7 +73,9 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         if copy.span.end <= window.start || copy.span.start >= window.end {
             continue;
         }
-        let sync = calls.of_copy(run, copy).and_then(|call| match call.class {
+        let id = calls.id_of_copy(copy);
+        let call = id.and_then(|id| run.profile.calls.get(id.idx()));
+        let sync = call.and_then(|call| match call.class {
             ApiClass::CopySync => Some(true),
             ApiClass::CopyAsync => Some(false),
             _ => None,
@@ -77,23 +88,30 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         *until = (*until).max(copy.span.end);
         let busy = kernels.get_mut(copy.device.idx());
         let exposed = fresh.ns() - busy.map_or(0, |union| union.overlap(fresh));
-        let group = groups
-            .entry((copy.kind, copy.src, copy.dst, sync == Some(true)))
-            .or_insert_with(|| CopyGroup {
-                kind: copy.kind,
-                src: copy.src,
-                dst: copy.dst,
-                sync,
-                count: 0,
-                bytes: 0.0,
-                time_ns: 0.0,
-                exposed_ns: 0.0,
-                longest_ns: 0.0,
-                small: 0,
-                large_bytes: 0.0,
-                large_ns: 0.0,
-            });
+        let key = (copy.kind, copy.src, copy.dst, sync == Some(true));
+        let callers = around.entry(key).or_default();
+        let op = id.and_then(|id| ops.get(&id)).copied();
+        *callers.ops.entry(op).or_default() += copy.span.ns();
+        *callers.apis.entry(call.map(|call| call.name)).or_default() += copy.span.ns();
+        let group = groups.entry(key).or_insert_with(|| CopyGroup {
+            kind: copy.kind,
+            src: copy.src,
+            dst: copy.dst,
+            sync,
+            count: 0,
+            bytes: 0.0,
+            time_ns: 0.0,
+            exposed_ns: 0.0,
+            longest_ns: 0.0,
+            small: 0,
+            op: None,
+            api: None,
+            replayed: 0,
+            large_bytes: 0.0,
+            large_ns: 0.0,
+        });
         group.sync = group.sync.or(sync);
+        group.replayed += u64::from(call.is_some_and(|c| c.class == ApiClass::GraphLaunch));
         group.count += 1;
         group.bytes += copy.bytes as f64;
         group.time_ns += copy.span.ns() as f64;
@@ -105,7 +123,40 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
             group.large_ns += copy.span.ns() as f64;
         }
     }
+    for (key, callers) in around {
+        if let Some(group) = groups.get_mut(&key) {
+            group.op = most(&callers.ops);
+            group.api = most(&callers.apis);
+        }
+    }
     groups.into_values().collect()
+}
+
+/// Direction, source, destination, and whether the call was synchronous.
+type GroupKey = (CopyKind, MemoryKind, MemoryKind, bool);
+
+/// Copy time per operator and per call around it; `None` where there is none.
+#[derive(Debug, Default)]
+struct Callers {
+    ops: FxHashMap<Option<StrId>, i64>,
+    apis: FxHashMap<Option<StrId>, i64>,
+}
+
+/// The name with more than half of the time.
+fn most(times: &FxHashMap<Option<StrId>, i64>) -> Option<StrId> {
+    let all: i64 = times.values().fold(0, |sum, ns| sum.saturating_add(*ns));
+    let mut names = times.iter().filter(|(_, ns)| **ns > all / 2);
+    *names.next()?.0
+}
+
+/// The operator that the program called for each copy.
+fn operators(run: &Run, calls: &CallsBehind) -> FxHashMap<CallId, StrId> {
+    let copies = run.profile.copies.iter();
+    let mut behind: Vec<CallId> = copies.filter_map(|copy| calls.id_of_copy(copy)).collect();
+    behind.sort_unstable();
+    behind.dedup();
+    let around = operators_around(run, behind).into_iter();
+    around.map(|(call, ops)| (call, ops.outer)).collect()
 }
 
 /// The call behind each copy: the first one with its correlation id in its process.
@@ -119,9 +170,12 @@ impl CallsBehind {
         CallsBehind(CorrelationMap::first_calls(&run.profile, asked))
     }
 
+    fn id_of_copy(&self, copy: &MemoryCopy) -> Option<CallId> {
+        self.0.get(copy.process, copy.correlation)
+    }
+
     pub(super) fn of_copy<'r>(&self, run: &'r Run, copy: &MemoryCopy) -> Option<&'r ApiCall> {
-        let id = self.0.get(copy.process, copy.correlation)?;
-        run.profile.calls.get(id.idx())
+        run.profile.calls.get(self.id_of_copy(copy)?.idx())
     }
 }
 
@@ -285,6 +339,36 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         API,
         "Made by a synchronous call",
         |c| Answer::maybe(c.group.sync, Answer::flag)
+    ),
+    fact!(
+        "copy.op",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The operator that the program called for more than half of the copy time, as the profile spells it; silent outside operators",
+        |c| Answer::or_silent(
+            c.group.op.map(|id| c.table.costed.run.profile.text(id)),
+            Answer::word
+        )
+    ),
+    fact!(
+        "copy.api",
+        Str,
+        "",
+        &[],
+        API,
+        "The call behind more than half of the copy time",
+        |c| Answer::maybe_word(c.group.api.map(|id| c.table.costed.run.profile.text(id)))
+    ),
+    fact!(
+        "copy.replayed_count",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Copies that CUDA graphs replayed, which cost the host nothing",
+        |c| Answer::int(c.group.replayed)
     ),
     fact!(
         "copy.managed",

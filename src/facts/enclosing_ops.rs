@@ -130,8 +130,32 @@ impl Names {
     }
 }
 
-/// The operator named by a range's text, if it can be one.
+/// What PyTorch's own ranges stand for that are no operators, by a word that no operator has.
+fn framework_word(text: &str) -> Option<&'static str> {
+    // torch/nn/modules/_functions.py; autograd names its nodes after the function.
+    let node = text
+        .strip_prefix("autograd::engine::evaluate_function: ")
+        .unwrap_or(text);
+    if matches!(node, "SyncBatchNorm" | "SyncBatchNormBackward") {
+        return Some("sync_batch_norm");
+    }
+    // torch/distributed/fsdp: `FSDP::all_gather (layers.0)`, and the hooks of the older class. Its
+    // `.forward` encloses the model.
+    if text.starts_with("FSDP::") || text.starts_with("FullyShardedDataParallel._") {
+        return Some("fsdp");
+    }
+    // torch/_dynamo, torch/_functorch
+    if text.starts_with("Torch-Compiled Region") || node.contains("CompiledFunction") {
+        return Some("torch_compiled");
+    }
+    None
+}
+
+/// The operator named by a range's text, if it can be one, or the word for one of PyTorch's own ranges.
 pub(super) fn operator_in(text: &str) -> Option<&str> {
+    if let Some(word) = framework_word(text) {
+        return Some(word);
+    }
     let name = text.rsplit_once("::").map_or(text, |(_, name)| name);
     operator(plain_name(name))
 }
@@ -191,6 +215,24 @@ mod tests {
             b.launch(at + 12);
         }
         assert_eq!(words(&b.run()), ["copy"]);
+    }
+
+    #[test]
+    fn ranges_of_pytorch_itself_have_words() {
+        for (text, word) in [
+            ("SyncBatchNorm", "sync_batch_norm"),
+            (
+                "autograd::engine::evaluate_function: SyncBatchNormBackward",
+                "sync_batch_norm",
+            ),
+            ("FSDP::all_gather (layers.0)", "fsdp"),
+            ("FullyShardedDataParallel._pre_forward", "fsdp"),
+            ("Torch-Compiled Region: 0/0", "torch_compiled"),
+        ] {
+            assert_eq!(operator_in(text), Some(word), "{text}");
+        }
+        // It encloses the whole model.
+        assert_eq!(operator_in("FullyShardedDataParallel.forward"), None);
     }
 
     #[test]

@@ -1,20 +1,22 @@
-//! Evidence in range names about the structure of the program: compiled code, data loaders, wrappers
-//! for several GPUs.
+//! Evidence in range names about the structure of the program: compiled code, optimizers, wrappers for
+//! several GPUs.
 //!
 //! Every name here is one that PyTorch gives to a range; names chosen by users are ignored.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::copy::CallsBehind;
+use super::message::message_bytes;
 use super::range_paths::{RangePaths, by_string};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
-use crate::correlate::Run;
-use crate::cost::Costed;
-use crate::profile::{HostRange, MemoryCopy, ProcessId, Span, StrId, ThreadId};
+use crate::correlate::{Direction, Run, Site, SiteId};
+use crate::cost::{Costed, DecodedName, Family, SiteCost};
+use crate::profile::{HostRange, MemoryCopy, ProcessId, RangeKind, Span, StrId, ThreadId};
 
 /// The evidence in a range's name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,8 +24,8 @@ struct Sign(u16);
 
 impl Sign {
     const NONE: Sign = Sign(0);
-    /// A batch fetched by a data loader without workers.
-    const LONE_LOADER: Sign = Sign(1);
+    /// DDP searching the graph for parameters that have no gradient.
+    const UNUSED_SEARCH: Sign = Sign(1);
     /// Code compiled by `torch.compile`.
     const COMPILED: Sign = Sign(1 << 1);
     /// DDP copying a reduced bucket back into the gradients.
@@ -75,11 +77,11 @@ struct Name {
 
 /// The names, each with its location in the PyTorch sources.
 const NAMES: &[Name] = &[
-    // torch/utils/data/dataloader.py: _BaseDataLoaderIter.__next__
+    // torch/csrc/distributed/c10d/reducer.cpp: Reducer::search_unused_parameters
     Name {
-        how: How::Begins,
-        text: "enumerate(DataLoader)#_SingleProcessDataLoaderIter",
-        sign: Sign::LONE_LOADER,
+        how: How::Is,
+        text: "torch.distributed.ddp.reducer::search_unused_parameters",
+        sign: Sign::UNUSED_SEARCH,
     },
     // torch/_dynamo/eval_frame.py, torch/csrc/dynamo/eval_frame.c
     Name {
@@ -93,9 +95,9 @@ const NAMES: &[Name] = &[
         text: "CompiledFunction",
         sign: Sign::COMPILED,
     },
-    // torch/csrc/distributed/c10d/reducer.cpp: Reducer::copy_bucket_to_grad
+    // torch/csrc/distributed/c10d/reducer.cpp: Reducer::copy_bucket_to_grad, and its `_batched` form
     Name {
-        how: How::Is,
+        how: How::Begins,
         text: "torch.distributed.ddp.reducer::copy_bucket_to_grad",
         sign: Sign::BUCKET_COPY,
     },
@@ -144,10 +146,14 @@ const REDUCTIONS: &[&str] = &["all_reduce", "reduce_scatter"];
 /// The evidence in a run, with counts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FrameworkSigns {
-    lone_loader: bool,
+    /// PyTorch's own ranges were recorded, so that wrappers which are not among them were not used.
+    recorded: bool,
     data_parallel: bool,
     ddp: bool,
     fsdp: bool,
+    /// Number of DDP's searches for unused parameters, and host time in them.
+    unused_searches: u64,
+    unused_search_ns: f64,
     gloo_calls: u64,
     compiled: bool,
     /// Number of functions that `torch.compile` compiled and the capture ran; `None` if regions have no
@@ -156,9 +162,12 @@ pub(super) struct FrameworkSigns {
     /// Highest compilation number of these functions, 0 for the first compilation.
     recompilations: Option<u64>,
     compiled_ns: f64,
+    /// Time of forward and backward work without collectives, and the part of it in compiled code.
+    model_ns: f64,
+    compiled_model_ns: f64,
     bucket_copy_ns: f64,
     /// Number of optimizer steps.
-    optimizer_steps: u64,
+    pub(super) optimizer_steps: u64,
     /// Number of DDP forward passes followed by a gradient reduction before the next one.
     synced_forwards: u64,
 }
@@ -192,7 +201,9 @@ struct Counted {
     /// Union of the evidence in all ranges.
     all: Sign,
     gloo_calls: u64,
-    optimizers: FxHashMap<StrId, u64>,
+    unused_searches: u64,
+    unused_search_ns: f64,
+    optimizers: FxHashMap<ThreadId, Vec<Span>>,
     /// Starts of DDP's forward passes, and whether a gradient reduction followed.
     forwards: FxHashMap<ProcessId, Vec<(i64, bool)>>,
 }
@@ -217,8 +228,13 @@ impl Counted {
     fn add(&mut self, run: &Run, range: &HostRange, sign: Sign) {
         self.all = self.all.and(sign);
         self.gloo_calls += u64::from(sign.has(Sign::GLOO));
+        if sign.has(Sign::UNUSED_SEARCH) {
+            self.unused_searches += 1;
+            self.unused_search_ns += range.span.ns() as f64;
+        }
         if sign.has(Sign::OPTIMIZER) {
-            *self.optimizers.entry(range.text).or_default() += 1;
+            let list = self.optimizers.entry(range.thread).or_default();
+            list.push(range.span);
         }
         if sign.has(Sign::DDP_FORWARD)
             && let Some(thread) = run.profile.threads.get(range.thread.idx())
@@ -231,8 +247,10 @@ impl Counted {
     fn and(mut self, other: Counted) -> Counted {
         self.all = self.all.and(other.all);
         self.gloo_calls += other.gloo_calls;
-        for (name, count) in other.optimizers {
-            *self.optimizers.entry(name).or_default() += count;
+        self.unused_searches += other.unused_searches;
+        self.unused_search_ns += other.unused_search_ns;
+        for (thread, list) in other.optimizers {
+            self.optimizers.entry(thread).or_default().extend(list);
         }
         for (process, list) in other.forwards {
             self.forwards.entry(process).or_default().extend(list);
@@ -247,7 +265,14 @@ const RANGES: usize = 1 << 16;
 impl FrameworkSigns {
     /// Collects all values except those added by [`with_paths`](Self::with_paths).
     pub(super) fn of(costed: &Costed, signs: &Signs, calls: &CallsBehind) -> FrameworkSigns {
-        let mut signs_found = FrameworkSigns::default();
+        let mut signs_found = FrameworkSigns {
+            recorded: records_framework(&costed.run),
+            model_ns: (costed.run.sites.iter().zip(&costed.sites))
+                .filter(|(site, cost)| is_model_work(site, cost))
+                .map(|(site, _)| site.time_ns as f64)
+                .sum(),
+            ..FrameworkSigns::default()
+        };
         if !signs.say_nothing() {
             signs_found.count_ranges(costed, signs);
             signs_found.count_regions(&costed.run, signs);
@@ -258,13 +283,13 @@ impl FrameworkSigns {
 
     fn count_ranges(&mut self, costed: &Costed, signs: &Signs) {
         let mut counted = Counted::of(&costed.run, signs);
-        self.lone_loader = counted.all.has(Sign::LONE_LOADER);
         self.data_parallel = counted.all.has(Sign::DATA_PARALLEL);
         self.fsdp = counted.all.has(Sign::FSDP);
         self.ddp = !counted.forwards.is_empty();
         self.gloo_calls = counted.gloo_calls;
-        // An optimizer that wraps another records both, so the maximum is used.
-        self.optimizer_steps = counted.optimizers.values().copied().max().unwrap_or(0);
+        self.unused_searches = counted.unused_searches;
+        self.unused_search_ns = counted.unused_search_ns;
+        self.optimizer_steps = counted.optimizers.into_values().map(outermost).sum();
         mark_synced(costed, &mut counted.forwards);
         self.synced_forwards = counted
             .forwards
@@ -291,7 +316,12 @@ impl FrameworkSigns {
 
     /// Adds the kernel time launched inside ranges with evidence; `paths` contains the names accepted
     /// by [`is_sign`].
-    pub(super) fn with_paths(mut self, signs: &Signs, paths: &RangePaths) -> FrameworkSigns {
+    pub(super) fn with_paths(
+        mut self,
+        costed: &Costed,
+        signs: &Signs,
+        paths: &RangePaths,
+    ) -> FrameworkSigns {
         let mut inherited: Vec<Sign> = Vec::with_capacity(paths.nodes().len());
         for node in paths.nodes() {
             let outer = node.around.and_then(|around| inherited.get(around.idx()));
@@ -304,6 +334,11 @@ impl FrameworkSigns {
             };
             if found.has(Sign::COMPILED) {
                 self.compiled_ns += time.ns as f64;
+                let site = costed.run.sites.get(time.site.idx());
+                let site = site.zip(costed.sites.get(time.site.idx()));
+                if site.is_some_and(|(site, cost)| is_model_work(site, cost)) {
+                    self.compiled_model_ns += time.ns as f64;
+                }
             }
             if found.has(Sign::BUCKET_COPY) {
                 self.bucket_copy_ns += time.ns as f64;
@@ -311,6 +346,31 @@ impl FrameworkSigns {
         }
         self
     }
+}
+
+/// Whether the profile holds ranges that PyTorch opens itself: operators, which it marks wherever it
+/// marks its wrappers.
+fn records_framework(run: &Run) -> bool {
+    let ranges = run.profile.ranges.par_iter();
+    ranges.any(|r| r.kind == RangeKind::CpuOp || r.seq.is_some() || r.op_id.is_some())
+}
+
+/// Whether a site is forward or backward work of a model.
+fn is_model_work(site: &Site, cost: &SiteCost) -> bool {
+    site.direction != Direction::Update && cost.family != Family::Communication
+}
+
+/// Number of ranges of one thread that no other one of them encloses: an optimizer that wraps another
+/// records both steps.
+fn outermost(mut spans: Vec<Span>) -> u64 {
+    spans.sort_unstable_by_key(|span| (span.start, std::cmp::Reverse(span.end)));
+    let mut until = i64::MIN;
+    let outer = spans.into_iter().filter(|span| {
+        let outer = span.end > until;
+        until = until.max(span.end);
+        outer
+    });
+    outer.count() as u64
 }
 
 /// Copy time launched while DDP copied a bucket back. Ranges of that name do not nest within a thread.
@@ -346,19 +406,12 @@ fn mark_synced(costed: &Costed, forwards: &mut FxHashMap<ProcessId, Vec<(i64, bo
         return;
     }
     let run = &costed.run;
-    let mut reducing: FxHashSet<StrId> = FxHashSet::default();
-    for (site, decoded) in run.sites.iter().zip(&costed.kernels) {
-        for (kernel, name) in site.kernels.iter().zip(decoded) {
-            if name.collective.is_some_and(|c| REDUCTIONS.contains(&c)) {
-                reducing.insert(kernel.name);
-            }
-        }
-    }
+    let reductions = Reductions::of(costed);
     for list in forwards.values_mut() {
         list.sort_unstable();
     }
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        if !reducing.contains(&kernel.name) {
+        if !reductions.of_gradients(kernel.name, link.site) {
             continue;
         }
         let launched = link
@@ -371,6 +424,62 @@ fn mark_synced(costed: &Costed, forwards: &mut FxHashMap<ProcessId, Vec<(i64, bo
         let after = list.partition_point(|(start, _)| *start <= launched);
         if let Some((_, synced)) = after.checked_sub(1).and_then(|at| list.get_mut(at)) {
             *synced = true;
+        }
+    }
+}
+
+/// The kernels that reduce gradients, told from those that reduce statistics, losses and norms by their
+/// messages.
+struct Reductions {
+    /// Per site: whether its reductions carry gradients; `None` without reductions.
+    sites: Vec<Option<bool>>,
+    /// Names of kernels outside the analysed sites that can only be reductions of gradients.
+    names: FxHashSet<StrId>,
+}
+
+/// Message from which a reduction carries gradients: DDP's first bucket has 1 MiB.
+const GRADIENT_BYTES: u64 = 1_000_000;
+
+impl Reductions {
+    fn of(costed: &Costed) -> Reductions {
+        let run = &costed.run;
+        let sites = run.sites.iter().zip(&costed.sites).zip(&costed.kernels);
+        let messages: Vec<Option<Option<u64>>> = sites
+            .clone()
+            .map(|((_, cost), decoded)| {
+                let reduces = |name: &Arc<DecodedName>| {
+                    name.collective.is_some_and(|c| REDUCTIONS.contains(&c))
+                };
+                decoded.iter().any(reduces).then(|| message_bytes(cost))
+            })
+            .collect();
+        let largest = messages.iter().flatten().flatten().max().copied();
+        // A model smaller than a bucket has one message, and it is the largest.
+        let enough = GRADIENT_BYTES.min(largest.unwrap_or(0).div_ceil(2));
+        let of_gradients = |bytes: &Option<u64>| bytes.is_none_or(|bytes| bytes >= enough);
+        let found: Vec<Option<bool>> = messages
+            .iter()
+            .map(|site| site.as_ref().map(of_gradients))
+            .collect();
+        let named = |wanted: bool| -> FxHashSet<StrId> {
+            let sites = run.sites.iter().zip(&found);
+            let sites = sites.filter(|(_, found)| **found == Some(wanted));
+            let kernels = sites.flat_map(|(site, _)| site.kernels.iter());
+            kernels.map(|kernel| kernel.name).collect()
+        };
+        let small = named(false);
+        let mut names = named(true);
+        names.retain(|name| !small.contains(name));
+        Reductions {
+            sites: found,
+            names,
+        }
+    }
+
+    fn of_gradients(&self, name: StrId, site: Option<SiteId>) -> bool {
+        match site {
+            Some(site) => self.sites.get(site.idx()) == Some(&Some(true)),
+            None => self.names.contains(&name),
         }
     }
 }
@@ -397,46 +506,45 @@ fn of_compiled(t: &super::FactTable<'_>, value: Option<u64>) -> Answer {
     }
 }
 
+/// Whether something was seen; unknown where nothing would show it.
+fn seen(t: &super::FactTable<'_>, found: bool) -> Answer {
+    Answer::maybe(
+        (found || t.framework.recorded).then_some(found),
+        Answer::flag,
+    )
+}
+
 fn share_of_kernels(t: &super::FactTable<'_>, ns: f64) -> Answer {
     Answer::share(ns, t.sums.kernel_ns)
 }
 
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
     fact!(
-        "run.loader_without_workers",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "A DataLoader without worker processes was seen: it loads in the training process",
-        |t| Answer::flag(t.framework.lone_loader)
-    ),
-    fact!(
         "run.data_parallel",
         Bool,
         "",
         &[],
-        NOTHING,
+        RANGES_OF_OPS,
         "Forward passes of `nn.DataParallel` were seen",
-        |t| Answer::flag(t.framework.data_parallel)
+        |t| seen(t, t.framework.data_parallel)
     ),
     fact!(
         "run.ddp",
         Bool,
         "",
         &[],
-        NOTHING,
+        RANGES_OF_OPS,
         "Forward passes of DistributedDataParallel were seen",
-        |t| Answer::flag(t.framework.ddp)
+        |t| seen(t, t.framework.ddp)
     ),
     fact!(
         "run.fsdp",
         Bool,
         "",
         &[],
-        NOTHING,
+        RANGES_OF_OPS,
         "Ranges of fully sharded data parallelism were seen",
-        |t| Answer::flag(t.framework.fsdp)
+        |t| seen(t, t.framework.fsdp)
     ),
     fact!(
         "run.distributed",
@@ -496,6 +604,33 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| share_of_kernels(t, t.framework.compiled_ns)
     ),
     fact!(
+        "run.compiled_model_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "The same share of forward and backward work, without the optimizer and collectives",
+        |t| Answer::share(t.framework.compiled_model_ns, t.framework.model_ns)
+    ),
+    fact!(
+        "run.unused_parameter_searches",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "How often DDP searched the graph for parameters without a gradient, which it does for `find_unused_parameters=True`",
+        |t| Answer::int(t.framework.unused_searches)
+    ),
+    fact!(
+        "run.unused_parameter_search_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Host time in those searches",
+        |t| Answer::double(t.framework.unused_search_ns)
+    ),
+    fact!(
         "run.bucket_copy_share",
         Double,
         "share",
@@ -519,7 +654,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         NOTHING,
-        "Optimizer steps seen by their ranges; 0 when nothing records them",
+        "Optimizer steps seen by their ranges, one inside another not counted; 0 when nothing records them",
         |t| Answer::int(t.framework.optimizer_steps)
     ),
     fact!(
@@ -528,7 +663,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         NOTHING,
-        "DDP forward passes after which gradients were reduced before the next one began",
+        "DDP forward passes after which gradients were reduced before the next one began; reductions of statistics and losses do not count where sizes tell them apart",
         |t| Answer::int(t.framework.synced_forwards)
     ),
 ];

@@ -1,15 +1,20 @@
 //! Facts of idle intervals, grouped by device, cause and the operator that blocked the host.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::chain::plain_name;
-use super::{Answer, Entry, FactTable, Subject, fact, median};
+use super::enclosing_ops::operator_in;
+use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
 use crate::correlate::{GapCause, Run, function_in};
 use crate::profile::{CallId, RangeKind, StrId};
 
 mod host_activity;
+mod loader;
+
+use loader::{Loader, LoaderRanges};
 
 /// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
 #[derive(Debug, Clone)]
@@ -19,6 +24,12 @@ pub(super) struct GapGroup {
     /// The innermost operator around the blamed call, as the profile spells it; where the host did
     /// something else than launch work, the range it was in.
     pub(super) op: Option<StrId>,
+    /// The outermost operator around the blamed call.
+    outer_op: Option<StrId>,
+    /// The plain names of the operators around nine tenths of the time, sorted.
+    inside: Arc<[Arc<str>]>,
+    /// For data loading: the kind of loader.
+    loader: Option<Loader>,
     pub(super) count: u64,
     pub(super) time_ns: f64,
     pub(super) longest_ns: f64,
@@ -54,6 +65,9 @@ struct Lengths {
     blamed: FxHashMap<StrId, i64>,
     before: FxHashMap<Option<StrId>, i64>,
     before_copy: i64,
+    /// Time per operator around the blamed calls, and per outermost one.
+    around: FxHashMap<StrId, i64>,
+    outer: FxHashMap<StrId, i64>,
 }
 
 impl Lengths {
@@ -70,15 +84,52 @@ impl Lengths {
             *self.before.entry(range).or_default() += ns;
         }
         self.before_copy += other.before_copy;
+        for (op, ns) in other.around {
+            *self.around.entry(op).or_default() += ns;
+        }
+        for (op, ns) in other.outer {
+            *self.outer.entry(op).or_default() += ns;
+        }
+    }
+
+    /// The plain names of the operators around nine tenths of the time.
+    fn inside(&self, run: &Run) -> Arc<[Arc<str>]> {
+        let most = MOST * self.ns() as f64;
+        let ops = self.around.iter().filter(|(_, ns)| **ns as f64 >= most);
+        let mut names: Vec<&str> = ops
+            .filter_map(|(op, _)| operator_in(run.profile.text(*op)))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(Arc::from).collect()
     }
 }
 
+/// Share of a group's time that must lie inside an operator for the operator to count as around it.
+const MOST: f64 = 0.9;
+
+/// What the host did in the gaps of a group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Blamed {
+    op: Option<StrId>,
+    /// Of operators that read one number, the one that the program called: `item`, or one that needs the
+    /// number itself.
+    asked_by: Option<StrId>,
+    loader: Option<Loader>,
+}
+
+/// Operators that read one number, for the program or for another operator.
+const READS: &[&str] = &["item", "local_scalar_dense", "is_nonzero"];
+
 /// What the gaps of a device that are one group have in common.
-type Key = (GapCause, Option<StrId>);
+type Key = (GapCause, Blamed);
 
 /// All gaps inside the window in groups, by device, cause and operator.
 pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
-    let (ops, elsewhere) = rayon::join(|| operators(run), || host_activity::activities(run));
+    let (ops, (elsewhere, loaders)) = rayon::join(
+        || operators(run),
+        || (host_activity::activities(run), LoaderRanges::of(run)),
+    );
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         let mut rows: FxHashMap<Key, usize> = FxHashMap::default();
@@ -87,9 +138,14 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
         let mut last: Option<(Key, usize)> = None;
         let reliable = device.gaps.iter().enumerate();
         for (at, gap) in reliable.filter(|(_, gap)| gap.reliable_ns > 0) {
-            let around = gap.call.and_then(|id| ops.get(&id)).copied();
+            let around = gap.call.and_then(|id| ops.get(&id));
             let activity = elsewhere.get(&(row, at)).copied().unwrap_or_default();
-            let key = (gap.cause, around.or(activity.op));
+            let blamed = Blamed {
+                op: around.map(|ops| ops.inner).or(activity.op),
+                asked_by: around.filter(|ops| ops.reads).map(|ops| ops.outer),
+                loader: (gap.cause == GapCause::DataLoading).then(|| loaders.kind(run, gap)),
+            };
+            let key = (gap.cause, blamed);
             let row = match last {
                 Some((before, row)) if before == key => row,
                 _ => *rows.entry(key).or_insert_with(|| {
@@ -106,13 +162,19 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
             if activity.before_copy {
                 lengths.before_copy += gap.reliable_ns;
             }
+            if let Some(ops) = around {
+                *lengths.outer.entry(ops.outer).or_default() += gap.reliable_ns;
+                for op in ops.all.iter() {
+                    *lengths.around.entry(*op).or_default() += gap.reliable_ns;
+                }
+            }
             if let Some(call) = gap.call.and_then(|id| run.profile.calls.get(id.idx())) {
                 *lengths.blamed.entry(call.name).or_default() += gap.reliable_ns;
             }
         }
-        let mut by_cause: BTreeMap<GapCause, BTreeMap<Option<StrId>, Lengths>> = BTreeMap::new();
-        for ((cause, op), lengths) in lengths {
-            by_cause.entry(cause).or_default().insert(op, lengths);
+        let mut by_cause: BTreeMap<GapCause, BTreeMap<Blamed, Lengths>> = BTreeMap::new();
+        for ((cause, blamed), lengths) in lengths {
+            by_cause.entry(cause).or_default().insert(blamed, lengths);
         }
         let ordinal = run
             .profile
@@ -120,8 +182,10 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
             .get(device.device.idx())
             .map_or(0, |d| d.ordinal);
         for (cause, by_op) in by_cause {
-            for (op, lengths) in bounded(by_op) {
-                groups.push(group(ordinal, cause, op, lengths, device.analysed_ns()));
+            for (blamed, lengths) in bounded(by_op) {
+                let inside = lengths.inside(run);
+                let group = group(ordinal, cause, blamed, lengths, device.analysed_ns());
+                groups.push(GapGroup { inside, ..group });
             }
         }
     }
@@ -131,7 +195,7 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
 fn group(
     ordinal: u32,
     cause: GapCause,
-    op: Option<StrId>,
+    blamed: Blamed,
     mut lengths: Lengths,
     window_ns: i64,
 ) -> GapGroup {
@@ -146,37 +210,47 @@ fn group(
         before_copy: lengths.before_copy > half,
         ordinal,
         cause,
-        op,
+        op: blamed.op,
+        outer_op: longest(lengths.outer),
+        inside: Arc::default(),
+        loader: blamed.loader,
         count: gaps.len() as u64,
         time_ns: gaps.iter().map(|&ns| ns as f64).sum(),
         longest_ns: gaps.iter().copied().max().unwrap_or(0) as f64,
         median_ns: median(gaps).unwrap_or(0) as f64,
         window_ns: window_ns as f64,
-        api: lengths
-            .blamed
-            .into_iter()
-            .max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name)))
-            .map(|(name, _)| name),
+        api: longest(lengths.blamed),
     }
 }
 
+/// The name with most time.
+fn longest(times: FxHashMap<StrId, i64>) -> Option<StrId> {
+    let longest = times.into_iter();
+    let longest = longest.max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name)));
+    longest.map(|(name, _)| name)
+}
+
 /// The operators with most idle time; all others together as none.
-fn bounded(by_op: BTreeMap<Option<StrId>, Lengths>) -> BTreeMap<Option<StrId>, Lengths> {
+fn bounded(by_op: BTreeMap<Blamed, Lengths>) -> BTreeMap<Blamed, Lengths> {
     if by_op.len() <= MOST_OPS {
         return by_op;
     }
-    let mut order: Vec<(Option<StrId>, Lengths)> = by_op.into_iter().collect();
-    order.sort_by_key(|(op, lengths)| (std::cmp::Reverse(lengths.ns()), *op));
-    let mut kept: BTreeMap<Option<StrId>, Lengths> = BTreeMap::new();
-    for (at, (op, lengths)) in order.into_iter().enumerate() {
-        let into = kept.entry(op.filter(|_| at < MOST_OPS)).or_default();
-        into.append(lengths);
+    let mut order: Vec<(Blamed, Lengths)> = by_op.into_iter().collect();
+    order.sort_by_key(|(blamed, lengths)| (std::cmp::Reverse(lengths.ns()), *blamed));
+    let mut kept: BTreeMap<Blamed, Lengths> = BTreeMap::new();
+    for (at, (blamed, lengths)) in order.into_iter().enumerate() {
+        let rest = Blamed {
+            loader: blamed.loader,
+            ..Blamed::default()
+        };
+        let into = if at < MOST_OPS { blamed } else { rest };
+        kept.entry(into).or_default().append(lengths);
     }
     kept
 }
 
-/// The innermost operator around each call that is blamed for a gap.
-fn operators(run: &Run) -> FxHashMap<CallId, StrId> {
+/// The operators around each call that is blamed for a gap.
+fn operators(run: &Run) -> FxHashMap<CallId, EnclosingRanges> {
     let mut blamed: Vec<CallId> = (run.timeline.devices.iter())
         .flat_map(|d| &d.gaps)
         .filter(|gap| held_by_a_call(gap.cause))
@@ -187,18 +261,37 @@ fn operators(run: &Run) -> FxHashMap<CallId, StrId> {
     operators_around(run, blamed)
 }
 
-/// The innermost operator around each of these calls, which are in the order of the profile.
+/// The operators around a host call.
+#[derive(Debug, Clone)]
+pub(super) struct EnclosingRanges {
+    /// The innermost one.
+    pub(super) inner: StrId,
+    /// The outermost one that is an operator rather than a node of autograd or compiled code: the one
+    /// that the program called.
+    pub(super) outer: StrId,
+    /// Whether the innermost one reads one number.
+    reads: bool,
+    /// All, from the inside.
+    all: Arc<[StrId]>,
+}
+
+/// The operators around each of these calls, which are in the order of the profile.
 ///
 /// One pass over the ranges; of those open at a call only the innermost few are looked at, so that
 /// ranges a program never closed cost nothing.
-pub(super) fn operators_around(run: &Run, calls: Vec<CallId>) -> FxHashMap<CallId, StrId> {
+pub(super) fn operators_around(
+    run: &Run,
+    calls: Vec<CallId>,
+) -> FxHashMap<CallId, EnclosingRanges> {
     let profile = &run.profile;
     let mut found = FxHashMap::default();
     if calls.is_empty() || profile.ranges.is_empty() {
         return found;
     }
+    let mut known: FxHashMap<Vec<StrId>, EnclosingRanges> = FxHashMap::default();
     let mut open: Vec<Vec<(i64, StrId)>> = vec![Vec::new(); profile.threads.len()];
     let mut ranges = profile.ranges.iter().peekable();
+    let mut stack = Vec::new();
     for id in calls {
         let Some(call) = profile.calls.get(id.idx()) else {
             continue;
@@ -214,13 +307,28 @@ pub(super) fn operators_around(run: &Run, calls: Vec<CallId>) -> FxHashMap<CallI
                 open.push((range.span.end, range.text));
             }
         }
-        let around = open.get(call.thread.idx()).and_then(|open| {
+        stack.clear();
+        if let Some(open) = open.get(call.thread.idx()) {
             let inner = open.iter().rev().take(DEPTH);
-            inner.copied().find(|(end, _)| *end >= call.span.end)
-        });
-        if let Some((_, op)) = around {
-            found.insert(id, op);
+            stack.extend(inner.filter(|(end, _)| *end >= call.span.end).map(|o| o.1));
         }
+        let Some(&inner) = stack.first() else {
+            continue;
+        };
+        let around = known.entry(stack.clone()).or_insert_with(|| {
+            let called = |op: &&StrId| {
+                let text = profile.text(**op);
+                text.contains("::") && !text.starts_with("autograd::")
+            };
+            let inner_name = operator_in(profile.text(inner));
+            EnclosingRanges {
+                inner,
+                reads: inner_name.is_some_and(|name| READS.contains(&name)),
+                outer: stack.iter().rev().find(called).copied().unwrap_or(inner),
+                all: stack.as_slice().into(),
+            }
+        });
+        found.insert(id, around.clone());
     }
     found
 }
@@ -332,6 +440,33 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
                 .map(|op| function_in(op).map_or(std::borrow::Cow::Borrowed(op), Into::into))
                 .as_deref()
         )
+    ),
+    fact!(
+        "gap.outer_op",
+        Str,
+        "",
+        &[],
+        RANGES_OF_OPS,
+        "The outermost operator around that call as the profile spells it: the one that the program called",
+        |g| Answer::maybe_word((g.group.outer_op).map(|id| g.table.costed.run.profile.text(id)))
+    ),
+    fact!(
+        "gap.enclosing_ops",
+        Strings,
+        "",
+        &[],
+        NOTHING,
+        "The operators around that call in nine tenths of the time, plainly spelled: `item`, `repeat_interleave`; compiled code as `torch_compiled`",
+        |g| Answer::Value(Value::Strings(Arc::clone(&g.group.inside)))
+    ),
+    fact!(
+        "gap.loader",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "For `data_loading`: `single_process` (a DataLoader without workers), `multi_process`, or `other`",
+        |g| Answer::or_silent(g.group.loader.map(Loader::name), Answer::word)
     ),
     fact!(
         "gap.before",

@@ -4,14 +4,20 @@
 //! includes waiting for the slowest rank, so both are lower bounds of the links' bandwidth.
 
 use super::site::{SiteScope, Sites};
+use rustc_hash::FxHashMap;
+
 use super::{Answer, Entry, fact};
-use crate::cost::{Dims, Family};
+use crate::base::DType;
+use crate::correlate::ArgValue;
+use crate::cost::{Costed, Dims, Family, SiteCost};
 
 const COMMUNICATION: &[Family] = &[Family::Communication];
 
 /// Bytes of one call, its ranks, and the bytes each rank must send.
-fn message(site: &SiteScope<'_>) -> Option<(u64, Option<u64>, Option<u64>)> {
-    match site.dims() {
+type MessageSize = (u64, Option<u64>, Option<u64>);
+
+fn size_of(dims: Dims) -> Option<MessageSize> {
+    match dims {
         Dims::Message {
             bytes,
             ranks,
@@ -19,6 +25,48 @@ fn message(site: &SiteScope<'_>) -> Option<(u64, Option<u64>, Option<u64>)> {
         } => Some((bytes, ranks, wire_bytes)),
         _ => None,
     }
+}
+
+fn message(site: &SiteScope<'_>) -> Option<MessageSize> {
+    size_of(site.dims())
+}
+
+fn message_of(cost: &SiteCost) -> Option<MessageSize> {
+    let cost = cost.cost.as_ref().ok()?;
+    size_of(cost.roles.first()?.dims)
+}
+
+/// Bytes of one call of a collective.
+pub(super) fn message_bytes(cost: &SiteCost) -> Option<u64> {
+    message_of(cost).map(|m| m.0)
+}
+
+/// The highest bus bandwidth that one call reached, per number of ranks, in bytes per second.
+pub(super) fn best_rates(costed: &Costed) -> FxHashMap<u64, f64> {
+    let mut best: FxHashMap<u64, f64> = FxHashMap::default();
+    for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
+        let Some((_, Some(ranks), Some(wire))) = message_of(cost) else {
+            continue;
+        };
+        // A call of several kernels splits its message among them.
+        let whole = site.kernels.iter().filter(|k| k.count == site.calls);
+        let Some(ns) = whole.map(|k| k.min_ns).filter(|ns| *ns > 0).min() else {
+            continue;
+        };
+        let rate = best.entry(ranks).or_default();
+        *rate = rate.max(wire as f64 / ns as f64 * 1e9);
+    }
+    best
+}
+
+/// The element type that the profiler recorded for the message.
+fn dtype(site: &SiteScope<'_>) -> Option<DType> {
+    let args = site.args()?;
+    let recorded = match args.get(usize::MAX, "dtype") {
+        Some(ArgValue::Str(word)) => DType::parse(word),
+        _ => None,
+    };
+    recorded.or_else(|| args.tensors().find_map(|t| t.dtype))
 }
 
 /// Bytes per second of one call, over the mean time of its kernels.
@@ -61,6 +109,29 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         MESSAGE,
         "Ranks that take part in a collective",
         |s| Answer::maybe(message(s).and_then(|m| m.1), Answer::int)
+    ),
+    fact!(
+        "site.message_dtype",
+        Str,
+        "",
+        COMMUNICATION,
+        MESSAGE,
+        "Element type of the message",
+        |s| Answer::maybe_word(dtype(s).map(DType::name))
+    ),
+    fact!(
+        "site.best_bus_bytes_per_s",
+        Double,
+        "bytes/s",
+        COMMUNICATION,
+        MESSAGE,
+        "Highest bus bandwidth that any call of any collective among as many ranks reached",
+        |s| Answer::maybe(
+            message(s)
+                .and_then(|m| m.1)
+                .and_then(|ranks| s.table.best_rates.get(&ranks).copied()),
+            Answer::double
+        )
     ),
     fact!(
         "site.algorithm_bytes_per_s",

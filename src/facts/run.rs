@@ -6,7 +6,7 @@ use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
 use crate::base::DType;
 use crate::correlate::{Direction, Exclusion, Run, Site, SiteId, StepTime, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
-use crate::cost::{Bound, Costed, Family};
+use crate::cost::{Bound, Costed, DecodedName, Family};
 use crate::profile::ApiClass;
 
 /// Sums over the run that several facts share.
@@ -61,8 +61,9 @@ impl Sums {
         let mut sums = Sums::default();
         let mut unknown_products = 0.0;
         for ((site, cost), decoded) in run.sites.iter().zip(&costed.sites).zip(&costed.kernels) {
-            sums.training |= site.direction == Direction::Bprop;
+            sums.training |= matches!(site.direction, Direction::Bprop | Direction::Update);
             for (kernel, name) in site.kernels.iter().zip(decoded) {
+                sums.training |= trains(name);
                 let ns = kernel.time_ns as f64;
                 sums.kernels += u64::from(kernel.count);
                 sums.kernel_ns += ns;
@@ -220,6 +221,26 @@ fn has_shapes(run: &Run, site: &Site) -> bool {
     site.args
         .and_then(|id| run.args.get(id.idx()))
         .is_some_and(|args| args.tensors().any(|t| !t.shape.is_empty()))
+}
+
+/// Whether a kernel runs only while training, by its name: optimizers, and backward passes. Gradients of
+/// convolutions and of indexing are also used forwards, by transposed convolutions and `index_put`.
+fn trains(name: &DecodedName) -> bool {
+    let backward = || {
+        let base = name.base.to_ascii_lowercase();
+        base.contains("backward") || base.contains("_bwd")
+    };
+    match name.family {
+        Family::Optimizer => true,
+        Family::Attention
+        | Family::Norm
+        | Family::Softmax
+        | Family::Loss
+        | Family::Pool
+        | Family::Embedding
+        | Family::Interpolate => backward(),
+        _ => false,
+    }
 }
 
 fn devices(t: &FactTable<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -> f64 {
@@ -551,6 +572,24 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::share(t.sums.comm_kernel_ns, t.sums.kernel_ns)
     ),
     fact!(
+        "run.send_recv_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the time of communication kernels in sends and receives between two ranks, as pipelines have them; silent without collectives",
+        |t| Answer::or_silent(t.send_recv_share, Answer::double)
+    ),
+    fact!(
+        "run.comm_same_stream_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the time of communication kernels on the stream that computes most, where nothing of it can overlap with them; silent without collectives",
+        |t| Answer::or_silent(t.same_stream_share, Answer::double)
+    ),
+    fact!(
         "run.exposed_comm_share",
         Double,
         "share",
@@ -775,9 +814,13 @@ const ENTRIES: &[Entry<Runs>] = &[
         Bool,
         "",
         &[],
-        NOTHING,
-        "Backward work was seen",
-        |t| Answer::flag(t.sums.training)
+        RANGES_OF_OPS,
+        "Backward passes or optimizer steps were seen, by operators, ranges or kernels",
+        |t| {
+            let seen = t.sums.training || t.framework.optimizer_steps > 0;
+            let known = seen || t.costed.run.attribution.with_op > 0;
+            Answer::maybe(known.then_some(seen), Answer::flag)
+        }
     ),
     fact!(
         "run.update_ops",

@@ -244,7 +244,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         "",
         &[],
         NOTHING,
-        "The operator and those around nine tenths of its time, plainly spelled: `copy`, `clone`, `contiguous`",
+        "The operator and those around nine tenths of its time, plainly spelled: `copy`, `clone`, `contiguous`; ranges of PyTorch itself as `sync_batch_norm`, `fsdp`, `torch_compiled`",
         |s| { Answer::Value(Value::Strings(s.table.enclosing_ops.site(s.id))) }
     ),
     fact!(

@@ -61,8 +61,11 @@ pub(super) struct RankScope {
     pub(super) mean_kernel_ns: f64,
     /// Time of compute kernels, without collectives.
     pub(super) compute_ns: f64,
-    /// Minimum of `compute_ns` over all ranks.
-    pub(super) least_compute_ns: f64,
+    /// Median of `compute_ns` over all ranks.
+    pub(super) median_compute_ns: f64,
+    /// Number of those kernels, and its median over all ranks.
+    pub(super) compute_kernels: f64,
+    pub(super) median_compute_kernels: f64,
 }
 
 /// The subject type of rank facts.
@@ -109,12 +112,21 @@ pub(super) const RANK_ENTRIES: &[Entry<Ranks>] = &[
         |r| Answer::double(r.compute_ns)
     ),
     fact!(
-        "rank.compute_over_least",
+        "rank.compute_over_median",
         Double,
         "",
         &[],
         NOTHING,
-        "That time over the same of the rank with the least; silent where one computes nothing",
-        |r| Answer::share(r.compute_ns, r.least_compute_ns)
+        "That time over the median of all ranks, the lower one of two; silent where half of them compute nothing",
+        |r| Answer::share(r.compute_ns, r.median_compute_ns)
+    ),
+    fact!(
+        "rank.kernels_over_median",
+        Double,
+        "",
+        &[],
+        NOTHING,
+        "The same for the number of those kernels: about 1 where a rank has no more work but works more slowly",
+        |r| Answer::share(r.compute_kernels, r.median_compute_kernels)
     ),
 ];

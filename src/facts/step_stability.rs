@@ -41,6 +41,9 @@ pub(super) struct StepStability {
     syncs_per_step: Option<f64>,
     /// Driver allocations after the second step.
     allocations: Option<Allocations>,
+    /// Steps after the second in which the GPU waited while code was compiled or loaded, and for how long.
+    late_load_steps: Option<u64>,
+    late_load_ns: f64,
     /// Late divided by early duration of the same matrix kernels.
     slowdown: Option<f64>,
     /// Share of kernel time that `slowdown` is computed from.
@@ -72,6 +75,7 @@ impl StepStability {
         if !run.steps.is_empty() {
             stability.work(run);
             stability.host(run);
+            stability.late_loads(run);
         }
         stability.pace(costed);
         stability
@@ -183,6 +187,31 @@ impl StepStability {
         }
     }
 
+    /// Finds the idle time in which code was compiled or loaded although the program was past its first
+    /// steps.
+    fn late_loads(&mut self, run: &Run) {
+        let later: Vec<Span> = (run.steps.iter().filter(|s| !s.warmup))
+            .map(|s| s.span)
+            .skip(2)
+            .collect();
+        let mut hit = vec![false; later.len()];
+        for load in &run.window.loads {
+            // It begins when the GPU has finished, perhaps in the step before.
+            let until = later.partition_point(|step| step.start < load.end);
+            let row = until.checked_sub(1);
+            let step = row.and_then(|row| later.get(row));
+            if step.is_some_and(|step| load.start < step.end) {
+                if let Some(slot) = row.and_then(|row| hit.get_mut(row)) {
+                    *slot = true;
+                }
+                self.late_load_ns += load.ns() as f64;
+            }
+        }
+        if !later.is_empty() {
+            self.late_load_steps = Some(hit.into_iter().filter(|hit| *hit).count() as u64);
+        }
+    }
+
     /// Compares early and late durations of the same kernels. Equal matrix products should take equal
     /// time; an increase indicates a lower clock.
     fn pace(&mut self, costed: &Costed) {
@@ -262,6 +291,24 @@ fn spread(values: &[i64]) -> Option<f64> {
 }
 
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.late_load_steps",
+        Int,
+        "",
+        &[],
+        MORE_STEPS,
+        "Steps after the second in which the GPU waited while the host compiled or loaded code",
+        |t| Answer::maybe(t.step_stability.late_load_steps, Answer::int)
+    ),
+    fact!(
+        "run.late_load_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "For how long it waited there; this is not part of the window",
+        |t| Answer::double(t.step_stability.late_load_ns)
+    ),
     fact!(
         "run.first_step_over_median",
         Double,

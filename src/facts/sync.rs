@@ -61,7 +61,7 @@ impl Waits {
         let ops = operators_around(run, waits.iter().map(|wait| wait.id).collect());
         let mut by_op: FxHashMap<Option<StrId>, Vec<Wait>> = FxHashMap::default();
         for wait in waits {
-            let op = ops.get(&wait.id).copied();
+            let op = ops.get(&wait.id).map(|ops| ops.inner);
             by_op.entry(op).or_default().push(wait);
         }
         let most = by_op.into_iter();

@@ -14,6 +14,7 @@ use super::gpu::{GpuScope, Gpus};
 use super::host::Host;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
+use super::message;
 use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
@@ -28,6 +29,7 @@ use crate::base::DType;
 use crate::correlate::{GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
+use crate::profile::DeviceId;
 
 /// The facts of one run: shared sums, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -55,6 +57,12 @@ pub struct FactTable<'a> {
     pub(super) labels: FxHashMap<&'a str, f64>,
     /// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
     launch_ns: Vec<f64>,
+    /// Per number of ranks: the highest bus bandwidth that a collective reached, in bytes per second.
+    pub(super) best_rates: FxHashMap<u64, f64>,
+    /// Share of the time of collectives in sends and receives between two ranks.
+    pub(super) send_recv_share: Option<f64>,
+    /// Share of the time of collectives on the stream that computes most.
+    pub(super) same_stream_share: Option<f64>,
 }
 
 /// The facts of one member.
@@ -123,7 +131,10 @@ impl<'a> FactTable<'a> {
             sums,
             host,
             waits,
-            framework: framework.with_paths(&signs, &paths),
+            framework: framework.with_paths(costed, &signs, &paths),
+            best_rates: message::best_rates(costed),
+            send_recv_share: send_recv_share(costed),
+            same_stream_share: same_stream_share(costed),
             step_stability,
             processes: ranks.len(),
             copies,
@@ -651,8 +662,8 @@ fn first_rows(layers: &[LayerSums]) -> FxHashMap<String, u32> {
     rows
 }
 
-/// Kernel time per process, in order of the process table, with the rank if it is recorded.
-fn ranks(costed: &Costed) -> Vec<RankScope> {
+/// Per string: whether it is the name of a collective's kernel.
+fn collective_names(costed: &Costed) -> Vec<bool> {
     let run = &costed.run;
     let mut collective: Vec<bool> = vec![false; run.profile.strings.len()];
     for (site, decoded) in run.sites.iter().zip(&costed.kernels) {
@@ -662,6 +673,45 @@ fn ranks(costed: &Costed) -> Vec<RankScope> {
             }
         }
     }
+    collective
+}
+
+/// Share of the time of collectives on the stream that computes most of its device: work of one stream
+/// runs one after the other. `None` without collectives.
+fn same_stream_share(costed: &Costed) -> Option<f64> {
+    let run = &costed.run;
+    let collective = collective_names(costed);
+    if !collective.contains(&true) {
+        return None;
+    }
+    // Per device and stream: time of collectives, and of other kernels.
+    let mut streams: BTreeMap<(DeviceId, u32), [f64; 2]> = BTreeMap::new();
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        if link.site.is_some() {
+            let times = streams.entry((kernel.device, kernel.stream)).or_default();
+            let computes = collective.get(kernel.name.idx()) != Some(&true);
+            if let Some(time) = times.get_mut(usize::from(computes)) {
+                *time += kernel.span.ns() as f64;
+            }
+        }
+    }
+    let mut main: BTreeMap<DeviceId, [f64; 2]> = BTreeMap::new();
+    let mut all = 0.0;
+    for ((device, _), times) in streams {
+        all += times[0];
+        let most = main.entry(device).or_default();
+        if times[1] > most[1] {
+            *most = times;
+        }
+    }
+    let same: f64 = main.values().map(|times| times[0]).sum();
+    (all > 0.0).then(|| same / all)
+}
+
+/// Kernel time per process, in order of the process table, with the rank if it is recorded.
+fn ranks(costed: &Costed) -> Vec<RankScope> {
+    let run = &costed.run;
+    let collective = collective_names(costed);
     let mut by_process: Vec<Option<RankScope>> = vec![None; run.profile.processes.len()];
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
         let rank = by_process.get_mut(kernel.process.idx());
@@ -671,6 +721,7 @@ fn ranks(costed: &Costed) -> Vec<RankScope> {
             rank.kernel_ns += ns;
             if collective.get(kernel.name.idx()) != Some(&true) {
                 rank.compute_ns += ns;
+                rank.compute_kernels += 1.0;
             }
         }
     }
@@ -683,11 +734,48 @@ fn ranks(costed: &Costed) -> Vec<RankScope> {
         })
         .collect();
     let mean = ranks.iter().map(|r| r.kernel_ns).sum::<f64>() / ranks.len() as f64;
-    let computing = ranks.iter().map(|r| r.compute_ns);
-    let least = computing.fold(f64::INFINITY, f64::min);
+    // Of an even number the lower middle: of two ranks the one that computes less.
+    let median = |value: fn(&RankScope) -> f64| {
+        let mut values: Vec<f64> = ranks.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len().saturating_sub(1) / 2;
+        values.get(middle).copied().unwrap_or(0.0)
+    };
+    let (median_ns, median_kernels) = (median(|r| r.compute_ns), median(|r| r.compute_kernels));
     for rank in &mut ranks {
         rank.mean_kernel_ns = mean;
-        rank.least_compute_ns = least;
+        rank.median_compute_ns = median_ns;
+        rank.median_compute_kernels = median_kernels;
     }
     ranks
+}
+
+/// Operators that send or receive between two ranks. Others use kernels of that name as well.
+const SENDS: &[&str] = &[
+    "send",
+    "recv",
+    "isend",
+    "irecv",
+    "batch_isend_irecv",
+    "coalesced",
+];
+
+/// Share of the time of collectives in sends and receives between two ranks, as pipelines have them.
+/// `None` without collectives.
+fn send_recv_share(costed: &Costed) -> Option<f64> {
+    let (mut between, mut all) = (0.0, 0.0);
+    for (site, decoded) in costed.run.sites.iter().zip(&costed.kernels) {
+        let op = site.op.as_ref().map(|op| chain::plain_name(&op.name));
+        let sends = op.is_none_or(|op| SENDS.contains(&op));
+        for (kernel, name) in site.kernels.iter().zip(decoded) {
+            if name.family == Family::Communication {
+                let ns = kernel.time_ns as f64;
+                all += ns;
+                if name.collective == Some("send_recv") && sends {
+                    between += ns;
+                }
+            }
+        }
+    }
+    (all > 0.0).then(|| between / all)
 }

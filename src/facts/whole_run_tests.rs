@@ -107,10 +107,152 @@ fn micro_steps_that_reduce_gradients_are_counted() {
     assert_eq!(of_run(&costed, "run.optimizer_steps"), int(2));
 }
 
+/// A reduction whose operator has a tensor of this many fp32 elements.
+fn reduction(profile: &mut ProfileBuilder, elements: u64, time: i64) {
+    let text = format!("c10d::allreduce_, sizes = [[{elements}]]");
+    profile.range(&text, time - 10, time + 10);
+    launch(profile, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", time);
+}
+
+#[test]
+fn reductions_of_statistics_are_no_reductions_of_gradients() {
+    let mut profile = ProfileBuilder::new();
+    for micro in 0..8_i64 {
+        let start = micro * 10_000;
+        profile.range("DistributedDataParallel.forward", start, start + 1_000);
+        launch(&mut profile, "softmax_warp_forward", start + 100);
+        // SyncBatchNorm, also under no_sync.
+        reduction(&mut profile, 512, start + 2_000);
+        if micro % 4 == 3 {
+            reduction(&mut profile, 10_000_000, start + 3_000);
+            // One optimizer inside another counts once, another model's optimizer counts.
+            profile.range(
+                "Optimizer.step#ZeroOptimizer.step",
+                start + 5_000,
+                start + 6_000,
+            );
+            profile.range("Optimizer.step#AdamW.step", start + 5_100, start + 5_900);
+            profile.range("Optimizer.step#RMSprop.step", start + 7_000, start + 8_000);
+        }
+    }
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.synced_forwards"), int(2));
+    assert_eq!(of_run(&costed, "run.optimizer_steps"), int(4));
+}
+
+#[test]
+fn frameworks_are_unknown_where_nothing_would_show_them() {
+    let flag = |value: bool| Answer::Value(Value::Bool(value));
+    let facts = ["run.ddp", "run.fsdp", "run.data_parallel", "run.training"];
+    let mut bare = ProfileBuilder::new();
+    bare.range("epoch", 0, 1_000);
+    launch(&mut bare, "vectorized_elementwise_kernel", 100);
+    let bare = costed(bare);
+    for fact in facts {
+        assert_eq!(of_run(&bare, fact), Answer::Absent, "{fact}");
+    }
+    let mut with_operators = ProfileBuilder::new();
+    let op = with_operators.range("aten::add", 0, 1_000);
+    op.kind = RangeKind::CpuOp;
+    launch(&mut with_operators, "vectorized_elementwise_kernel", 100);
+    let with_operators = costed(with_operators);
+    for fact in facts {
+        assert_eq!(of_run(&with_operators, fact), flag(false), "{fact}");
+    }
+    // Kernels that only training runs, and the steps of an optimizer, whose work may be elsewhere.
+    for kernel in ["softmax_warp_backward", "multi_tensor_apply_kernel"] {
+        let mut by_kernel = ProfileBuilder::new();
+        launch(&mut by_kernel, kernel, 100);
+        assert_eq!(
+            of_run(&costed(by_kernel), "run.training"),
+            flag(true),
+            "{kernel}"
+        );
+    }
+    let mut by_range = ProfileBuilder::new();
+    by_range.range("Optimizer.step#SGD.step", 0, 50);
+    launch(&mut by_range, "vectorized_elementwise_kernel", 100);
+    assert_eq!(of_run(&costed(by_range), "run.training"), flag(true));
+}
+
+#[test]
+fn searches_for_unused_parameters_are_counted() {
+    let mut profile = ProfileBuilder::new();
+    launch(&mut profile, "softmax_warp_forward", 100);
+    let search = "torch.distributed.ddp.reducer::search_unused_parameters";
+    for step in 1..=3_i64 {
+        profile.range(search, step * 1_000, step * 1_000 + 200);
+    }
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.unused_parameter_searches"), int(3));
+    let ns = of_run(&costed, "run.unused_parameter_search_ns");
+    assert_eq!(ns, double(600.0));
+}
+
+#[test]
+fn collectives_on_the_stream_of_the_computation_are_told_apart() {
+    let mut profile = ProfileBuilder::new();
+    launch(&mut profile, "softmax_warp_forward", 100);
+    launch(&mut profile, "softmax_warp_forward", 300);
+    for (time, stream) in [(500, 7), (700, 7), (900, 7), (1_100, 20)] {
+        launch(&mut profile, "ncclDevKernel_SendRecv", time);
+        profile.profile.kernels.last_mut().unwrap().stream = stream;
+    }
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.comm_same_stream_share"), double(0.75));
+    // No operator says that they are parts of an all-to-all exchange.
+    assert_eq!(of_run(&costed, "run.send_recv_share"), double(1.0));
+}
+
+#[test]
+fn ranks_are_compared_with_their_median() {
+    let mut profile = ProfileBuilder::new();
+    let threads = [ThreadId(0), profile.process(), profile.process()];
+    for (thread, kernels) in threads.into_iter().zip([4, 4, 6]) {
+        for kernel in 0..kernels {
+            profile.launch_on(thread, kernel * 1_000);
+        }
+    }
+    let costed = costed(profile);
+    let table = FactTable::new(&costed);
+    let ranks = table.members(MemberKind::Rank);
+    let of = |fact| -> Vec<Answer> {
+        let views = ranks.iter().map(|rank| table.view(*rank).get(fact));
+        views.collect()
+    };
+    let expected = [double(1.0), double(1.0), double(1.5)];
+    assert_eq!(of("rank.compute_over_median"), expected);
+    assert_eq!(of("rank.kernels_over_median"), expected);
+}
+
+#[test]
+fn loading_code_after_the_second_step_is_counted_by_step() {
+    const MS: i64 = 1_000_000;
+    let mut profile = ProfileBuilder::new();
+    for step in 0..5_i64 {
+        let start = step * 100 * MS;
+        profile.range(&format!("step {step}"), start, start + 90 * MS);
+        launch(&mut profile, "softmax_warp_forward", start + 100);
+        // The second step and the last two.
+        if step == 1 || step >= 3 {
+            let compiling = "torch/_inductor/compile_fx.py(1150): compile_fx";
+            profile.range(compiling, start + MS, start + 61 * MS);
+        }
+        launch(&mut profile, "softmax_warp_forward", start + 62 * MS);
+    }
+    let costed = costed(profile);
+    let steps = of_run(&costed, "run.late_load_steps");
+    let Answer::Value(Value::Double(ns)) = of_run(&costed, "run.late_load_ns") else {
+        panic!("{steps:?}")
+    };
+    assert_eq!(steps, int(2));
+    assert!((1.2e8..1.3e8).contains(&ns), "{ns}");
+}
+
 #[test]
 fn bucket_copy_time_includes_kernels_and_copies() {
     let mut profile = ProfileBuilder::new();
-    let bucket = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
+    let bucket = "torch.distributed.ddp.reducer::copy_bucket_to_grad_batched";
     profile.range(bucket, 1_000, 2_000).kind = RangeKind::CpuOp;
     launch(&mut profile, "vectorized_elementwise_kernel", 1_100);
     for (correlation, time) in [(901, 1_300), (902, 5_000)] {
@@ -151,6 +293,19 @@ fn compiled_code_is_counted_by_function() {
     assert_eq!(of_run(&costed, "run.compiled_frames"), int(2));
     assert_eq!(of_run(&costed, "run.recompilations"), int(3));
     assert_eq!(of_run(&costed, "run.compiled_share"), double(0.75));
+    assert_eq!(of_run(&costed, "run.compiled_model_share"), double(0.75));
+}
+
+#[test]
+fn an_eager_optimizer_is_no_part_of_the_model() {
+    let mut profile = ProfileBuilder::new();
+    profile.range("Torch-Compiled Region: 0/0", 1_000, 1_500);
+    launch(&mut profile, "triton_poi_fused_add_0", 1_100);
+    profile.range("Optimizer.step#AdamW.step", 2_000, 2_500);
+    launch(&mut profile, "multi_tensor_apply_kernel", 2_100);
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.compiled_share"), double(0.5));
+    assert_eq!(of_run(&costed, "run.compiled_model_share"), double(1.0));
 }
 
 #[test]
@@ -209,6 +364,123 @@ fn gaps_have_the_operator_that_waited() {
     seen.sort();
     let expected = [("-", 1), ("local_scalar_dense", 1), ("nonzero", 2)];
     assert_eq!(seen, expected.map(|(name, count)| (name.to_owned(), count)));
+}
+
+/// The facts of the gaps with a cause, as text.
+fn of_gaps(costed: &Costed, cause: &str, facts: &[&str]) -> Vec<Vec<String>> {
+    let table = FactTable::new(costed);
+    let mut seen = Vec::new();
+    for member in table.members(MemberKind::Gap) {
+        let view = table.view(member);
+        if view.get("gap.cause") == Answer::Value(Value::Str(cause.into())) {
+            let word = |fact: &&str| match view.get(fact) {
+                Answer::Value(Value::Str(word)) => word.to_string(),
+                Answer::Value(Value::Strings(list)) => list.join(" "),
+                _ => "-".to_owned(),
+            };
+            seen.push(facts.iter().map(word).collect());
+        }
+    }
+    seen.sort();
+    seen
+}
+
+#[test]
+fn gaps_have_the_operators_around_the_one_that_waited() {
+    let mut profile = ProfileBuilder::new();
+    launch(&mut profile, "softmax_warp_forward", 0);
+    let outer = [("aten::bincount", 10_000), ("aten::item", 20_000)];
+    for (op, start) in outer {
+        // Compiled code is around both, and no operator.
+        let texts = [
+            "CompiledFunction",
+            op,
+            "aten::item",
+            "aten::_local_scalar_dense",
+        ];
+        for (text, ahead) in texts.into_iter().zip([300, 200, 100, 50]) {
+            let range = profile.range(text, start - ahead, start + ahead);
+            range.kind = RangeKind::CpuOp;
+        }
+        profile.call(ThreadId(0), "cudaStreamSynchronize", start, 0);
+        launch(&mut profile, "softmax_warp_forward", start + 500);
+    }
+    let facts = ["gap.op_name", "gap.outer_op", "gap.enclosing_ops"];
+    let seen = of_gaps(&costed(profile), "after_sync", &facts);
+    let expected = [
+        [
+            "local_scalar_dense",
+            "aten::bincount",
+            "bincount item local_scalar_dense torch_compiled",
+        ],
+        [
+            "local_scalar_dense",
+            "aten::item",
+            "item local_scalar_dense torch_compiled",
+        ],
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn idle_time_names_the_loader_that_filled_it() {
+    const MS: i64 = 1_000_000;
+    let mut profile = ProfileBuilder::new();
+    launch(&mut profile, "softmax_warp_forward", 100);
+    let loaders = [
+        "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+        "load batch",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    ];
+    for (loader, start) in loaders.into_iter().zip([MS, 11 * MS, 21 * MS]) {
+        profile.range(loader, start, start + 8 * MS).kind = RangeKind::Annotation;
+        launch(&mut profile, "softmax_warp_forward", start + 9 * MS);
+    }
+    let seen = of_gaps(&costed(profile), "data_loading", &["gap.loader"]);
+    assert_eq!(seen, [["multi_process"], ["other"], ["single_process"]]);
+}
+
+/// The facts of the only copy of a profile: one in `aten::to`, made by this call.
+fn of_copy(call: &str, facts: &[&str]) -> Vec<Answer> {
+    let mut profile = ProfileBuilder::new();
+    launch(&mut profile, "softmax_warp_forward", 0);
+    for (text, ahead) in [("aten::to", 100), ("aten::copy_", 50)] {
+        profile.range(text, 1_000 - ahead, 1_000 + ahead).kind = RangeKind::CpuOp;
+    }
+    profile.call(ThreadId(0), call, 1_000, 901);
+    profile.profile.copies.push(MemoryCopy {
+        span: Span {
+            start: 1_010,
+            end: 1_020,
+        },
+        device: DeviceId(0),
+        process: ProcessId(0),
+        stream: 7,
+        correlation: SerialNumber::new(901),
+        bytes: 1_000_000,
+        kind: CopyKind::HtoD,
+        src: MemoryKind::Unknown,
+        dst: MemoryKind::Device,
+    });
+    launch(&mut profile, "softmax_warp_forward", 2_000);
+    let costed = costed(profile);
+    let table = FactTable::new(&costed);
+    let view = table.view(table.members(MemberKind::Copy)[0]);
+    facts.iter().map(|fact| view.get(fact)).collect()
+}
+
+#[test]
+fn copies_have_their_call_and_the_operator_that_was_called() {
+    let word = |text: &str| Answer::Value(Value::Str(text.into()));
+    assert_eq!(
+        of_copy(
+            "hipMemcpyWithStream",
+            &["copy.op", "copy.api", "copy.replayed_count"]
+        ),
+        [word("aten::to"), word("hipMemcpyWithStream"), int(0)]
+    );
+    let replayed = of_copy("cudaGraphLaunch", &["copy.replayed_count"]);
+    assert_eq!(replayed, [int(1)]);
 }
 
 #[test]

@@ -182,6 +182,7 @@ fn summary(costed: &Costed) -> Summary {
         busy_share: share(busy_ns as f64, device_window_ns as f64),
         kernel_ns: sum(devices.iter().map(|d| d.kernel_ns)),
         exposed_copy_ns: sum(devices.iter().map(|d| d.exposed_copy_ns)),
+        comm_ns: sum(devices.iter().map(|d| d.comm_ns)),
         exposed_comm_ns,
         graph_ns: sum(devices.iter().map(|d| d.graph_ns)),
         kernel_time_ns: sum(run.sites.iter().map(|s| s.time_ns)),

@@ -227,6 +227,9 @@ pub struct Summary {
     pub kernel_ns: i64,
     /// Time of copies while no kernel ran.
     pub exposed_copy_ns: i64,
+    /// Time of communication.
+    #[serde(default)]
+    pub comm_ns: i64,
     /// Time of communication while no other kernel ran.
     pub exposed_comm_ns: i64,
     /// Time of CUDA graph launches that were recorded without the kernels inside them.

@@ -230,6 +230,7 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
             ns(idle as f64)
         ));
     }
+    figures.extend(communication(s));
     if let Some(slowdown) = s.slowdown {
         figures.push(format!(
             "kernels with a known cost ({} of kernel time) run {} slower than ideal",
@@ -247,6 +248,21 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
         ));
     }
     figures
+}
+
+/// How much of the window is communication, and how much of that other kernels hide.
+fn communication(s: &Summary) -> Option<String> {
+    /// Share of the window below which communication is no part of the picture.
+    const LEAST: f64 = 0.01;
+    let share = s.comm_ns as f64 / s.device_window_ns as f64;
+    let hidden = 1.0 - s.exposed_comm_ns as f64 / s.comm_ns as f64;
+    (share >= LEAST).then(|| {
+        format!(
+            "communication {} of the window, {} of it hidden behind computation",
+            percent(share),
+            percent(hidden.max(0.0))
+        )
+    })
 }
 
 /// What the GPU time refers to: the steps where they fill the window; else the window, which may hold

@@ -108,6 +108,8 @@ pub(crate) fn times(
     setup.profiler_ns = idle(GapCause::ProfilerOverhead);
     setup.first_launch_ns = host.longest_first_launch(&loading, times.window.span);
     times.window.setup = setup;
+    let loads = loading.iter().filter(|g| g.cause == GapCause::ModuleLoad);
+    times.window.loads = loads.map(|gap| gap.span).collect();
     times
 }
 

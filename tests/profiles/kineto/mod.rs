@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read, Write};
 use std::sync::{LazyLock, OnceLock};
 
+mod advice;
 mod reports;
 mod written;
 

@@ -1,0 +1,75 @@
+//! The kind of data loader that ran in an idle interval.
+
+use crate::correlate::{Gap, Run};
+use crate::profile::{Span, ThreadId};
+
+/// What loaded the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Loader {
+    /// A DataLoader without worker processes.
+    SingleProcess,
+    /// A DataLoader with worker processes.
+    MultiProcess,
+    /// A range of the program, or of a framework.
+    Other,
+}
+
+impl Loader {
+    /// The word used in rules.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Loader::SingleProcess => "single_process",
+            Loader::MultiProcess => "multi_process",
+            Loader::Other => "other",
+        }
+    }
+
+    /// torch/utils/data/dataloader.py: `_BaseDataLoaderIter.__next__`
+    fn of(text: &str) -> Option<Loader> {
+        let class = text.strip_prefix("enumerate(DataLoader)#")?;
+        if class.starts_with("_SingleProcessDataLoaderIter") {
+            Some(Loader::SingleProcess)
+        } else if class.starts_with("_MultiProcessingDataLoaderIter") {
+            Some(Loader::MultiProcess)
+        } else {
+            None
+        }
+    }
+}
+
+/// Per thread, the ranges in which PyTorch fetched a batch, in order of their starts.
+#[derive(Debug)]
+pub(super) struct LoaderRanges(Vec<Vec<(Span, Loader)>>);
+
+impl LoaderRanges {
+    pub(super) fn of(run: &Run) -> LoaderRanges {
+        let profile = &run.profile;
+        let kinds: Vec<Option<Loader>> = (profile.strings.iter())
+            .map(|(_, text)| Loader::of(text))
+            .collect();
+        let mut threads: Vec<Vec<(Span, Loader)>> = vec![Vec::new(); profile.threads.len()];
+        if kinds.iter().all(Option::is_none) {
+            return LoaderRanges(threads);
+        }
+        for range in &profile.ranges {
+            let kind = kinds.get(range.text.idx()).copied().flatten();
+            if let Some((kind, list)) = kind.zip(threads.get_mut(range.thread.idx())) {
+                list.push((range.span, kind));
+            }
+        }
+        LoaderRanges(threads)
+    }
+
+    /// The loader that took most of the gap, on the thread that ended it. One fetch does not begin inside
+    /// another.
+    pub(super) fn kind(&self, run: &Run, gap: &Gap) -> Loader {
+        let launch = gap.ended_by.and_then(|id| run.profile.calls.get(id.idx()));
+        let thread = launch.map_or(ThreadId(0), |call| call.thread);
+        let ranges = self.0.get(thread.idx()).map_or(&[][..], Vec::as_slice);
+        let from = ranges.partition_point(|(span, _)| span.end <= gap.span.start);
+        let touching = ranges.iter().skip(from);
+        let touching = touching.take_while(|(span, _)| span.start < gap.span.end);
+        let longest = touching.max_by_key(|(span, _)| span.clip(gap.span).ns());
+        longest.map_or(Loader::Other, |(_, kind)| *kind)
+    }
+}

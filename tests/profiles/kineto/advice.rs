@@ -1,0 +1,491 @@
+//! Traces of a few steps, each written for one rule: read, correlated and judged as files are, the rule
+//! must have a finding, and the rules that would mislead must not.
+
+use pyprof_advise::cost::estimate_costs;
+use pyprof_advise::facts::FactTable;
+use pyprof_advise::gpu::select;
+use pyprof_advise::judge::{Finding, RuleSet, Verdict, judge};
+use serde_json::{Value, json};
+
+use super::{profile, run};
+
+const GEMM: &str = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas";
+const NCCL: u32 = 20;
+
+/// A trace of one thread and one device. Times are microseconds.
+#[derive(Default)]
+struct Trace {
+    events: Vec<Value>,
+    calls: u64,
+}
+
+impl Trace {
+    fn event(&mut self, cat: &str, name: &str, ts: u64, dur: u64, args: &Value) {
+        let on_device = matches!(cat, "kernel" | "gpu_memcpy");
+        let pid = u64::from(!on_device);
+        self.events.push(
+            json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": 7,
+            "ts": ts, "dur": dur, "args": args}),
+        );
+    }
+
+    fn op(&mut self, name: &str, ts: u64, dur: u64) {
+        self.event("cpu_op", name, ts, dur, &json!({}));
+    }
+
+    fn range(&mut self, name: &str, ts: u64, dur: u64) {
+        self.event("user_annotation", name, ts, dur, &json!({}));
+    }
+
+    /// A call, and its correlation id.
+    fn call(&mut self, name: &str, ts: u64, dur: u64) -> u64 {
+        self.calls += 1;
+        let id = self.calls;
+        let args = json!({"correlation": id});
+        self.event("cuda_runtime", name, ts, dur, &args);
+        id
+    }
+
+    fn kernel_of(&mut self, call: u64, name: &str, stream: u32, ts: u64, dur: u64, more: &Value) {
+        let mut args = json!({"correlation": call, "device": 0, "stream": stream,
+            "grid": [64, 1, 1], "block": [128, 1, 1]});
+        for (key, value) in more.as_object().unwrap() {
+            args[key] = value.clone();
+        }
+        self.event("kernel", name, ts, dur, &args);
+    }
+
+    /// A kernel that is launched at `at` and starts at `ts`.
+    fn kernel(&mut self, name: &str, at: u64, ts: u64, dur: u64) {
+        let call = self.call("cudaLaunchKernel", at, 4);
+        self.kernel_of(call, name, 7, ts, dur, &json!({}));
+    }
+
+    /// An operator with a matrix product.
+    fn product(&mut self, at: u64, ts: u64, dur: u64) {
+        self.op("aten::mm", at, 10);
+        self.kernel(GEMM, at + 2, ts, dur);
+    }
+
+    /// A backward pass of one product.
+    fn backward(&mut self, at: u64, ts: u64, dur: u64) {
+        self.op("autograd::engine::evaluate_function: MmBackward0", at, 30);
+        self.op("MmBackward0", at + 1, 28);
+        self.product(at + 5, ts, dur);
+    }
+
+    /// A collective on the stream of NCCL, with the message that Kineto records.
+    fn collective(&mut self, op: &str, kernel: &str, elements: u64, at: u64, ts: u64, dur: u64) {
+        self.op(op, at, 10);
+        let call = self.call("cudaLaunchKernelExC", at + 2, 4);
+        let message = json!({"Collective name": op.trim_start_matches("c10d::").replace('_', ""),
+            "In msg nelems": elements, "Out msg nelems": elements, "dtype": "Float",
+            "Group size": 8});
+        self.kernel_of(call, kernel, NCCL, ts, dur, &message);
+    }
+
+    /// A copy of 4 bytes to the host, and the calls that wait for it, in the words of a vendor.
+    fn read(&mut self, amd: bool, at: u64, end: u64) {
+        let name = if amd {
+            "hipMemcpyWithStream"
+        } else {
+            "cudaMemcpyAsync"
+        };
+        let call = self.call(name, at, if amd { end - at } else { 4 });
+        let args = json!({"correlation": call, "device": 0, "stream": 7, "bytes": 4});
+        let kind = "Memcpy DtoH (Device -> Pageable)";
+        self.event("gpu_memcpy", kind, end - 3, 2, &args);
+        if !amd {
+            self.call("cudaStreamSynchronize", at + 5, end - at - 5);
+        }
+    }
+
+    fn verdict(&self, gpu: &str) -> Verdict {
+        let trace = json!({"traceEvents": self.events}).to_string();
+        let run = run(profile(&trace));
+        let gpu = select::choose(Some(gpu), &run.profile).unwrap();
+        let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
+        judge(&rules, &FactTable::new(&estimate_costs(run, gpu)))
+    }
+}
+
+fn numbered<'v>(verdict: &'v Verdict, rule: &str) -> Option<&'v Finding> {
+    verdict.findings.iter().find(|f| f.rule == rule)
+}
+
+fn rules_of(verdict: &Verdict) -> Vec<&str> {
+    verdict.findings.iter().map(|f| f.rule.as_str()).collect()
+}
+
+/// The trace has a numbered finding of the rule, and none of the others at all.
+fn assert_finds(trace: &Trace, gpu: &str, rule: &str, others: &[&str]) -> Finding {
+    let verdict = trace.verdict(gpu);
+    let found = rules_of(&verdict);
+    let all = verdict.findings.iter().chain(&verdict.minor);
+    for other in all.map(|f| f.rule.as_str()) {
+        assert!(!others.contains(&other), "{rule}: {other} in {found:?}");
+    }
+    let finding = numbered(&verdict, rule);
+    finding
+        .unwrap_or_else(|| panic!("{rule}: {found:?}"))
+        .clone()
+}
+
+const REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long)";
+const REDUCE_BF16: &str = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*, unsigned long)";
+
+/// 24 DDP micro-steps of 10 ms, one update per four. `reduced`: whether micro-step n of four reduces
+/// its gradients.
+fn micro_steps(reduced: fn(u64) -> bool, kernel: &str, statistics: bool) -> Trace {
+    let mut trace = Trace::default();
+    for micro in 0..24 {
+        let start = 1_000 + micro * 10_000;
+        if micro % 4 == 0 {
+            let step = format!("ProfilerStep#{}", micro / 4);
+            trace.range(&step, start, 39_990);
+        }
+        trace.range("DistributedDataParallel.forward", start + 10, 200);
+        trace.product(start + 20, start + 40, 3_000);
+        trace.backward(start + 300, start + 3_040, 4_000);
+        if statistics {
+            for layer in 0..3 {
+                let at = start + 400 + layer * 50;
+                trace.op("SyncBatchNormBackward", at, 40);
+                let small = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+                trace.collective(
+                    "c10d::allreduce_",
+                    small,
+                    512,
+                    at + 5,
+                    start + 7_040 + layer * 100,
+                    90,
+                );
+            }
+        }
+        if reduced(micro % 4) {
+            let at = start + 700;
+            trace.collective(
+                "c10d::allreduce_",
+                kernel,
+                20_000_000,
+                at,
+                start + 7_400,
+                2_400,
+            );
+        }
+        if micro % 4 == 3 {
+            trace.range("Optimizer.step#AdamW.step", start + 800, 100);
+            trace.op("aten::_fused_adamw_", start + 810, 50);
+            let adam = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel";
+            trace.kernel(adam, start + 820, start + 9_810, 150);
+        }
+    }
+    trace
+}
+
+#[test]
+fn micro_steps_that_all_reduce_are_found_before_exposed_communication() {
+    let trace = micro_steps(|_| true, REDUCE_BF16, false);
+    let others = ["communication/exposed", "communication/fp32-gradients"];
+    assert_finds(&trace, "h100", "communication/every-micro-step", &others);
+}
+
+#[test]
+fn statistics_reduced_under_no_sync_are_no_gradients() {
+    let trace = micro_steps(|micro| micro == 3, REDUCE_BF16, true);
+    let others = ["communication/every-micro-step"];
+    assert_finds(&trace, "h100", "communication/sync-batch-norm", &others);
+}
+
+#[test]
+fn types_of_gradients_follow_from_names_of_collectives() {
+    let trace = micro_steps(|micro| micro == 3, REDUCE, false);
+    assert_finds(&trace, "h100", "communication/fp32-gradients", &[]);
+    let verdict = micro_steps(|micro| micro == 3, REDUCE_BF16, false).verdict("h100");
+    let found = rules_of(&verdict);
+    assert!(
+        !found.contains(&"communication/fp32-gradients"),
+        "{found:?}"
+    );
+    // The kernel does not tell, its message does.
+    let generic = "ncclDevKernel_Generic_1(ncclDevComm*, unsigned long)";
+    let unnamed = micro_steps(|micro| micro == 3, generic, false);
+    let verdict = unnamed.verdict("h100");
+    assert!(numbered(&verdict, "communication/exposed").is_some());
+}
+
+#[test]
+fn training_without_operators_gets_no_advice_for_inference() {
+    let mut trace = Trace::default();
+    for step in 0..6 {
+        let start = 1_000 + step * 10_000;
+        trace.range(&format!("ProfilerStep#{step}"), start, 9_990);
+        trace.range("DistributedDataParallel.forward", start + 10, 200);
+        trace.kernel(GEMM, start + 20, start + 40, 7_000);
+        let call = trace.call("cudaLaunchKernelExC", start + 300, 4);
+        trace.kernel_of(call, REDUCE_BF16, NCCL, start + 7_040, 2_800, &json!({}));
+        trace.range("Optimizer.step#AdamW.step", start + 400, 100);
+    }
+    let found = assert_finds(&trace, "h100", "communication/exposed", &[]);
+    assert!(!found.fix.contains("Inference"), "{}", found.fix);
+    assert!(found.fix.contains("no_sync"), "{}", found.fix);
+}
+
+/// Iterations of one kernel, each followed by a read of a number and 400 us of nothing.
+fn reads(amd: bool, ops: &[&str]) -> Trace {
+    let mut trace = Trace::default();
+    for iteration in 0..30 {
+        let start = 1_000 + iteration * 1_000;
+        trace.product(start, start + 20, 500);
+        for (op, inset) in ops.iter().zip(0..) {
+            trace.op(op, start + 50 + inset, 480 - 2 * inset);
+        }
+        trace.read(amd, start + 60, start + 525);
+    }
+    trace
+}
+
+#[test]
+fn numbers_read_back_are_found_in_the_words_of_both_vendors() {
+    let item = ["aten::item", "aten::_local_scalar_dense"];
+    for (amd, gpu) in [(false, "a100"), (true, "mi300x")] {
+        let others = ["host/gpu-idle", "host/sync-stalls", "copies/synchronous"];
+        assert_finds(&reads(amd, &item), gpu, "host/scalar-read-back", &others);
+    }
+}
+
+#[test]
+fn numbers_that_an_operator_needs_are_sizes() {
+    let ops = ["aten::bincount", "aten::item", "aten::_local_scalar_dense"];
+    for (amd, gpu) in [(false, "a100"), (true, "mi300x")] {
+        let others = ["host/scalar-read-back"];
+        let found = assert_finds(&reads(amd, &ops), gpu, "host/data-dependent-shape", &others);
+        assert!(
+            found.message.contains("`aten::bincount`"),
+            "{}",
+            found.message
+        );
+    }
+}
+
+#[test]
+fn inputs_copied_by_pytorch_on_amd_are_no_extension() {
+    let mut trace = Trace::default();
+    for iteration in 0..30 {
+        let start = 1_000 + iteration * 1_000;
+        for (op, inset) in [("aten::to", 0), ("aten::_to_copy", 1), ("aten::copy_", 2)] {
+            trace.op(op, start + inset, 320 - 2 * inset);
+        }
+        let call = trace.call("hipMemcpyWithStream", start + 5, 310);
+        let args = json!({"correlation": call, "device": 0, "stream": 7, "bytes": 4_000_000});
+        let kind = "Memcpy HtoD (Host -> Device)";
+        trace.event("gpu_memcpy", kind, start + 10, 300, &args);
+        trace.product(start + 330, start + 350, 600);
+    }
+    let verdict = trace.verdict("mi300x");
+    let all = verdict.findings.iter().chain(&verdict.minor);
+    let all: Vec<&str> = all.map(|f| f.rule.as_str()).collect();
+    assert!(!all.contains(&"copies/synchronous"), "{all:?}");
+}
+
+#[test]
+fn a_short_validation_loader_does_not_hide_slow_workers() {
+    let mut trace = Trace::default();
+    trace.product(100, 120, 500);
+    let single = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    trace.range(single, 700, 20);
+    for iteration in 0..20 {
+        let start = 1_000 + iteration * 5_000;
+        let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+        trace.range(loader, start, 2_000);
+        trace.product(start + 2_010, start + 2_030, 2_900);
+    }
+    let others = ["host/loader-in-training-process"];
+    assert_finds(&trace, "a100", "host/data-loading", &others);
+}
+
+#[test]
+fn pinning_in_the_loop_is_told_from_device_memory() {
+    for (call, rule, other) in [
+        (
+            "cudaHostAlloc",
+            "host/pinning-in-the-loop",
+            "host/allocation",
+        ),
+        ("cudaMalloc", "host/allocation", "host/pinning-in-the-loop"),
+    ] {
+        let mut trace = Trace::default();
+        for iteration in 0..30 {
+            let start = 1_000 + iteration * 1_000;
+            trace.call(call, start, 300);
+            trace.product(start + 310, start + 330, 650);
+        }
+        assert_finds(&trace, "a100", rule, &[other]);
+    }
+}
+
+#[test]
+fn sharded_training_is_told_from_tensor_parallelism() {
+    let gather = "ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long)";
+    let scatter = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevComm*, unsigned long)";
+    for sharded in [true, false] {
+        let mut trace = Trace::default();
+        for step in 0..6 {
+            let begin = 1_000 + step * 40_000;
+            trace.range(&format!("ProfilerStep#{step}"), begin, 39_990);
+            for layer in 0..4 {
+                let start = begin + layer * 10_000;
+                if sharded {
+                    trace.range(&format!("FSDP::all_gather (layers.{layer})"), start + 5, 40);
+                }
+                trace.collective(
+                    "c10d::_allgather_base_",
+                    gather,
+                    20_000_000,
+                    start + 10,
+                    start + 40,
+                    2_000,
+                );
+                trace.product(start + 100, start + 2_040, 3_000);
+                trace.backward(start + 200, start + 5_040, 3_000);
+                if sharded {
+                    let reduce = format!("FSDP::post_backward_reduce (layers.{layer})");
+                    trace.range(&reduce, start + 295, 40);
+                }
+                trace.collective(
+                    "c10d::_reduce_scatter_base_",
+                    scatter,
+                    20_000_000,
+                    start + 300,
+                    start + 8_040,
+                    1_900,
+                );
+            }
+        }
+        let fsdp = [
+            "communication/fsdp-gather-exposed",
+            "communication/reduce-scatter-exposed",
+        ];
+        let parallel = "communication/tensor-parallel-exposed";
+        if sharded {
+            for rule in fsdp {
+                assert_finds(&trace, "h100", rule, &[parallel]);
+            }
+        } else {
+            assert_finds(&trace, "h100", parallel, &fsdp);
+        }
+    }
+}
+
+/// Six steps of DDP, with something at the beginning of each.
+fn ddp_steps(more: fn(&mut Trace, u64)) -> Trace {
+    let mut trace = Trace::default();
+    for step in 0..6 {
+        let start = 1_000 + step * 10_000;
+        trace.range(&format!("ProfilerStep#{step}"), start, 9_990);
+        more(&mut trace, start);
+        trace.range("DistributedDataParallel.forward", start + 10, 200);
+        trace.product(start + 300, start + 1_040, 4_000);
+        trace.backward(start + 400, start + 5_040, 4_900);
+    }
+    trace
+}
+
+#[test]
+fn what_ddp_does_in_every_step_is_found() {
+    let broadcast = ddp_steps(|trace, start| {
+        let kernel = "ncclDevKernel_Broadcast_RING_LL(ncclDevComm*, unsigned long)";
+        trace.collective(
+            "c10d::broadcast_",
+            kernel,
+            4_096,
+            start + 20,
+            start + 40,
+            990,
+        );
+    });
+    let others = ["communication/one-element-collectives"];
+    assert_finds(
+        &broadcast,
+        "h100",
+        "communication/buffer-broadcast",
+        &others,
+    );
+    let searches = ddp_steps(|trace, start| {
+        let search = "torch.distributed.ddp.reducer::search_unused_parameters";
+        trace.range(search, start + 150, 50);
+    });
+    assert_finds(
+        &searches,
+        "h100",
+        "communication/find-unused-parameters",
+        &[],
+    );
+    let barrier = ddp_steps(|trace, start| {
+        let kernel = "ncclDevKernel_AllReduce_Sum_u8_RING_LL(ncclDevComm*, unsigned long)";
+        trace.collective("c10d::barrier", kernel, 1, start + 20, start + 40, 990);
+    });
+    assert_finds(&barrier, "h100", "communication/barrier-in-the-loop", &[]);
+}
+
+#[test]
+fn stages_that_wait_are_a_pipeline() {
+    let trace = ddp_steps(|trace, start| {
+        let kernel = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long)";
+        trace.collective(
+            "c10d::recv_",
+            kernel,
+            8_000_000,
+            start + 20,
+            start + 40,
+            990,
+        );
+        trace.collective(
+            "c10d::recv_",
+            kernel,
+            8_000_000,
+            start + 60,
+            start + 9_040,
+            900,
+        );
+    });
+    let others = ["communication/exposed", "communication/all-to-all-exposed"];
+    let verdict = trace.verdict("h100");
+    let found = rules_of(&verdict);
+    assert!(
+        found.contains(&"communication/pipeline-bubble"),
+        "{found:?}"
+    );
+    assert!(!found.iter().any(|f| others.contains(f)), "{found:?}");
+}
+
+#[test]
+fn a_step_in_many_graphs_is_found() {
+    let mut trace = Trace::default();
+    for step in 0..6 {
+        let begin = 1_000 + step * 2_000;
+        trace.range(&format!("ProfilerStep#{step}"), begin, 1_990);
+        for piece in 0..10 {
+            let start = begin + piece * 200;
+            let call = trace.call("cudaGraphLaunch", start, 40);
+            trace.kernel_of(call, GEMM, 7, start + 45, 100, &json!({}));
+        }
+    }
+    let others = ["host/launch-bound", "fusion/cuda-graph"];
+    assert_finds(&trace, "h100", "fusion/graph-in-pieces", &others);
+}
+
+#[test]
+fn code_that_is_compiled_in_late_steps_is_found() {
+    let mut trace = Trace::default();
+    for step in 0..6 {
+        let start = 1_000 + step * 100_000;
+        trace.range(&format!("ProfilerStep#{step}"), start, 99_990);
+        if step >= 3 {
+            let frame = "torch/_inductor/compile_fx.py(1150): compile_fx";
+            trace.event("python_function", frame, start + 10, 60_000, &json!({}));
+        }
+        trace.product(start + 60_100, start + 60_200, 39_000);
+    }
+    assert_finds(&trace, "h100", "host/compiling-inside", &[]);
+}
