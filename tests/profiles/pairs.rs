@@ -76,7 +76,7 @@ fn runs_that_mostly_communicate_get_advice_on_communication() {
         return;
     };
     let first = &verdict.findings[0];
-    assert_eq!(first.rule, "communication/exposed");
+    assert_eq!(first.rule, "communication/tensor-parallel-exposed");
     // NCCL takes 311 of 370 ms.
     assert!(first.saving.unwrap().high_ns <= 311.0 * MS);
 }

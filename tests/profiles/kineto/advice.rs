@@ -148,7 +148,7 @@ fn micro_steps(reduced: fn(u64) -> bool, kernel: &str, statistics: bool) -> Trac
         trace.product(start + 20, start + 40, 3_000);
         trace.backward(start + 300, start + 3_040, 4_000);
         if statistics {
-            for layer in 0..3 {
+            for layer in 0..5 {
                 let at = start + 400 + layer * 50;
                 trace.op("SyncBatchNormBackward", at, 40);
                 let small = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
@@ -157,8 +157,8 @@ fn micro_steps(reduced: fn(u64) -> bool, kernel: &str, statistics: bool) -> Trac
                     small,
                     512,
                     at + 5,
-                    start + 7_040 + layer * 100,
-                    90,
+                    start + 7_040 + layer * 60,
+                    55,
                 );
             }
         }
@@ -335,13 +335,14 @@ fn sharded_training_is_told_from_tensor_parallelism() {
             trace.range(&format!("ProfilerStep#{step}"), begin, 39_990);
             for layer in 0..4 {
                 let start = begin + layer * 10_000;
+                trace.range("forward", start + 1, 150);
                 if sharded {
                     trace.range(&format!("FSDP::all_gather (layers.{layer})"), start + 5, 40);
                 }
                 trace.collective(
                     "c10d::_allgather_base_",
                     gather,
-                    20_000_000,
+                    200_000_000,
                     start + 10,
                     start + 40,
                     2_000,
@@ -355,7 +356,7 @@ fn sharded_training_is_told_from_tensor_parallelism() {
                 trace.collective(
                     "c10d::_reduce_scatter_base_",
                     scatter,
-                    20_000_000,
+                    200_000_000,
                     start + 300,
                     start + 8_040,
                     1_900,
@@ -385,7 +386,7 @@ fn ddp_steps(more: fn(&mut Trace, u64)) -> Trace {
         trace.range(&format!("ProfilerStep#{step}"), start, 9_990);
         more(&mut trace, start);
         trace.range("DistributedDataParallel.forward", start + 10, 200);
-        trace.product(start + 300, start + 1_040, 4_000);
+        trace.product(start + 300, start + 1_240, 3_800);
         trace.backward(start + 400, start + 5_040, 4_900);
     }
     trace
@@ -438,15 +439,7 @@ fn stages_that_wait_are_a_pipeline() {
             8_000_000,
             start + 20,
             start + 40,
-            990,
-        );
-        trace.collective(
-            "c10d::recv_",
-            kernel,
-            8_000_000,
-            start + 60,
-            start + 9_040,
-            900,
+            1_190,
         );
     });
     let others = ["communication/exposed", "communication/all-to-all-exposed"];
@@ -478,14 +471,17 @@ fn a_step_in_many_graphs_is_found() {
 #[test]
 fn code_that_is_compiled_in_late_steps_is_found() {
     let mut trace = Trace::default();
-    for step in 0..6 {
+    for step in 0..20 {
         let start = 1_000 + step * 100_000;
         trace.range(&format!("ProfilerStep#{step}"), start, 99_990);
         if step >= 3 {
             let frame = "torch/_inductor/compile_fx.py(1150): compile_fx";
             trace.event("python_function", frame, start + 10, 60_000, &json!({}));
         }
-        trace.product(start + 60_100, start + 60_200, 39_000);
+        for product in 0..10 {
+            let at = start + 60_100 + product * 100;
+            trace.product(at, start + 60_200 + product * 3_900, 3_850);
+        }
     }
     assert_finds(&trace, "h100", "host/compiling-inside", &[]);
 }
