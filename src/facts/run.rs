@@ -61,7 +61,7 @@ impl Sums {
         let mut sums = Sums::default();
         let mut unknown_products = 0.0;
         for ((site, cost), decoded) in run.sites.iter().zip(&costed.sites).zip(&costed.kernels) {
-            sums.training |= matches!(site.direction, Direction::Bprop | Direction::Update);
+            sums.training |= updates(site);
             for (kernel, name) in site.kernels.iter().zip(decoded) {
                 sums.training |= trains(name);
                 let ns = kernel.time_ns as f64;
@@ -223,6 +223,20 @@ fn has_shapes(run: &Run, site: &Site) -> bool {
         .is_some_and(|args| args.tensors().any(|t| !t.shape.is_empty()))
 }
 
+/// Whether a site is backward work or an update of parameters. Operators on lists of tensors are also
+/// used for other ends, such as copying the inputs of a CUDA graph.
+fn updates(site: &Site) -> bool {
+    let on_lists = || {
+        let op = site.op.as_ref();
+        op.is_some_and(|op| super::chain::plain_name(&op.name).starts_with("foreach"))
+    };
+    match site.direction {
+        Direction::Bprop => true,
+        Direction::Update => !on_lists(),
+        Direction::Fprop | Direction::Unknown => false,
+    }
+}
+
 /// Whether a kernel runs only while training, by its name: optimizers, and backward passes. Gradients of
 /// convolutions and of indexing are also used forwards, by transposed convolutions and `index_put`.
 fn trains(name: &DecodedName) -> bool {
@@ -230,8 +244,12 @@ fn trains(name: &DecodedName) -> bool {
         let base = name.base.to_ascii_lowercase();
         base.contains("backward") || base.contains("_bwd")
     };
+    let optimizes = || {
+        let label = name.label.to_ascii_lowercase();
+        OPTIMIZERS.iter().any(|word| label.contains(word))
+    };
     match name.family {
-        Family::Optimizer => true,
+        Family::Optimizer => optimizes(),
         Family::Attention
         | Family::Norm
         | Family::Softmax
@@ -242,6 +260,11 @@ fn trains(name: &DecodedName) -> bool {
         _ => false,
     }
 }
+
+/// Parts of the names of kernels that update parameters with one optimizer.
+const OPTIMIZERS: &[&str] = &[
+    "adam", "sgd", "lamb", "adagrad", "rmsprop", "adadelta", "lars",
+];
 
 fn devices(t: &FactTable<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -> f64 {
     t.costed

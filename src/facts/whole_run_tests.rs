@@ -160,7 +160,8 @@ fn frameworks_are_unknown_where_nothing_would_show_them() {
         assert_eq!(of_run(&with_operators, fact), flag(false), "{fact}");
     }
     // Kernels that only training runs, and the steps of an optimizer, whose work may be elsewhere.
-    for kernel in ["softmax_warp_backward", "multi_tensor_apply_kernel"] {
+    let adam = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)0, false>, float>(x)";
+    for kernel in ["softmax_warp_backward", adam] {
         let mut by_kernel = ProfileBuilder::new();
         launch(&mut by_kernel, kernel, 100);
         assert_eq!(
@@ -169,6 +170,11 @@ fn frameworks_are_unknown_where_nothing_would_show_them() {
             "{kernel}"
         );
     }
+    // Lists of tensors are copied for other ends as well.
+    let mut lists = ProfileBuilder::new();
+    lists.range("aten::_foreach_copy_", 0, 1_000).kind = RangeKind::CpuOp;
+    launch(&mut lists, "multi_tensor_apply_kernel", 100);
+    assert_eq!(of_run(&costed(lists), "run.training"), flag(false));
     let mut by_range = ProfileBuilder::new();
     by_range.range("Optimizer.step#SGD.step", 0, 50);
     launch(&mut by_range, "vectorized_elementwise_kernel", 100);

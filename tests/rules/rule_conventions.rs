@@ -10,10 +10,6 @@ use pyprof_advise::judge::{Rule, RuleSet, SavingKind, rule::Expect};
 /// Rules that are evaluated although a fact in their condition may be absent, with the reason.
 const JUDGED_ANYWAY: &[(&str, &str)] = &[
     (
-        "communication/every-micro-step",
-        "leaves small messages out where their size is recorded, and counts all where it is not",
-    ),
-    (
         "layers/attention-math-backend",
         "asks for the width of the scores with `has`: without shapes the kernels still show it",
     ),
