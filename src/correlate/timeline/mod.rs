@@ -251,14 +251,14 @@ fn excluded_work(
 struct WindowStart<'a> {
     steps: &'a [Option<Span>],
     work: FirstWork,
-    /// Until when a process waited, in its first step, for work from before the capture.
-    waited: FxHashMap<(ProcessId, DeviceId), i64>,
+    /// Per device: until when the host waited, in the first step, for work from before the capture.
+    waited: FxHashMap<DeviceId, i64>,
 }
 
 impl WindowStart<'_> {
     fn of(&self, process: ProcessId, device: DeviceId) -> Option<i64> {
         let step = self.steps.get(process.idx()).copied().flatten();
-        let waited = self.waited.get(&(process, device)).copied();
+        let waited = self.waited.get(&device).copied();
         step.map(|span| span.start)
             .map(|start| waited.map_or(start, |until| start.max(until)))
             .or_else(|| self.work.before(process, device))
@@ -267,43 +267,52 @@ impl WindowStart<'_> {
     /// Moves the start behind the time for which the host waited for a device on which nothing recorded
     /// ran: it was busy with work that was launched before the capture.
     fn after_earlier_work(mut self, profile: &Profile, host: &gaps::HostActivity<'_>) -> Self {
-        for (&(process, device), &first) in &self.work.here {
-            let Some(step) = self.steps.get(process.idx()).copied().flatten() else {
+        for device in (0..profile.devices.len()).map(DeviceId::new) {
+            let here = self.work.here.iter().filter(|((_, on), _)| *on == device);
+            let first = here.map(|(_, start)| *start).min();
+            let Some((steps, first)) = self.steps_on(device, profile).zip(first) else {
                 continue;
             };
             let before = Span {
-                start: step.start,
+                start: steps.start,
                 end: first,
             };
-            let Some((waited, until)) = host.waits(process, before) else {
+            let processes = (0..self.steps.len()).map(ProcessId::new);
+            let processes =
+                processes.filter(|process| self.has_steps_on(*process, device, profile));
+            let waits = processes.filter_map(|process| host.waits(process, before));
+            let Some((waited, until)) = waits.max() else {
                 continue;
             };
             let copies = profile.copies.iter().filter(|c| c.device == device);
-            let copied = copies.map(|c| c.span.clip(before).ns());
+            let copied = copies.map(|c| c.span.clip(before).ns().max(0));
             if copied.fold(0, i64::saturating_add) < waited / 2 {
-                self.waited.insert((process, device), until);
+                self.waited.insert(device, until);
             }
         }
         self
+    }
+
+    /// Whether the steps of a process are those of a device.
+    fn has_steps_on(&self, process: ProcessId, device: DeviceId, profile: &Profile) -> bool {
+        let alone = profile.devices.len() == 1;
+        let stepped = self.steps.get(process.idx()).is_some_and(Option::is_some);
+        stepped && (alone || self.work.here.contains_key(&(process, device)))
     }
 
     /// From the first to the last step of the processes that work on a device.
     fn steps_on(&self, device: DeviceId, profile: &Profile) -> Option<Span> {
         let spans = self.steps.iter().enumerate().filter_map(|(process, span)| {
             let process = ProcessId::new(process);
-            let alone = profile.devices.len() == 1;
-            (alone || self.work.here.contains_key(&(process, device)))
-                .then_some(*span)
-                .flatten()
+            span.filter(|_| self.has_steps_on(process, device, profile))
         });
         let span = spans.reduce(|all, span| Span {
             start: all.start.min(span.start),
             end: all.end.max(span.end),
         })?;
-        let waited = self.waited.iter().filter(|((_, on), _)| *on == device);
-        let waited = waited.map(|(_, until)| *until).min();
+        let waited = self.waited.get(&device);
         Some(Span {
-            start: waited.map_or(span.start, |until| span.start.max(until)),
+            start: waited.map_or(span.start, |until| span.start.max(*until)),
             ..span
         })
     }
