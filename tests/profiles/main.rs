@@ -16,13 +16,13 @@ mod kernel_names;
 mod kineto;
 mod pairs;
 mod readers;
+mod reviewed_findings;
 mod scrub;
 mod synthetic_profiles;
 mod tracelens;
-mod verdicts;
 mod whole_program;
 
 #[path = "../support/mod.rs"]
 mod support;
 
-use support::{shared, synthetic};
+use support::{shared, synthetic, verdicts};

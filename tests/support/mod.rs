@@ -8,3 +8,4 @@
 pub(crate) mod cli_sandbox;
 pub(crate) mod shared;
 pub(crate) mod synthetic;
+pub(crate) mod verdicts;

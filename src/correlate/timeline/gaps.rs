@@ -362,12 +362,14 @@ impl<'a> HostActivity<'a> {
         (key.map(|k| k.0), call)
     }
 
-    /// For how much of a span a thread of a process waited for the GPU, if for most of it, and until when.
+    /// For how much of a span a thread of a process waited for the GPU or set something up, if for most of
+    /// it, and until when.
     pub(super) fn waits(&self, process: ProcessId, span: Span) -> Option<(i64, i64)> {
         let threads = self.profile.threads.iter().zip(&self.threads);
         let own = threads.filter(|(thread, _)| thread.process == process);
         own.filter_map(|(_, activity)| {
-            let waits = [&activity.syncs, &activity.copies];
+            // A blocking copy that takes far longer than the copying is among the first launches.
+            let waits = [&activity.syncs, &activity.copies, &activity.first_launches];
             let ns = waits.iter().map(|w| w.overlap(span).0).sum::<i64>();
             let ends = waits.iter().filter_map(|w| w.last_end_in(span));
             let until = ends.max()?;

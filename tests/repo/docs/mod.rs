@@ -22,6 +22,7 @@ const GENERATED: &[Page] = &[
     ("docs/facts.md", pages::facts),
     ("docs/costs.md", pages::costs),
     ("docs/gpus.md", pages::gpus),
+    ("docs/field-notes.md", pages::field_notes),
 ];
 
 fn root() -> &'static Path {

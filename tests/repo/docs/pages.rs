@@ -15,6 +15,7 @@ use pyprof_advise::judge::template::FILTERS;
 use pyprof_advise::judge::{self, CATEGORIES, Confidence, Rule, RuleSet, Severity};
 
 use super::markdown::{cell, codes, deeper, table};
+use crate::support::verdicts::{self, Reviewed, Verdict};
 
 fn head(title: &str, intro: &str) -> String {
     format!(
@@ -378,4 +379,85 @@ fn gpu_row(spec: &Spec) -> Vec<String> {
         units::count((gpu.bandwidth / 1e9).round() as u64),
         cell(spec.confidence.as_deref().unwrap_or("-")),
     ]
+}
+
+// ------------------------------------------------------------------------------------- field notes
+
+/// What reports on real profiles are worth, from `tests/verdicts.toml`.
+pub(crate) fn field_notes() -> String {
+    let verdicts = verdicts::all();
+    let findings = verdicts.finding.len();
+    let mut page = head(
+        "What reports on real profiles are worth",
+        &format!(
+            "Engineers who did not write the rules read the reports on {} profiles of other people's programs and held each of \
+             the {findings} numbered findings against the raw rows of its profile. `tests/verdicts.toml` has every verdict with \
+             the query that bears it out; `tests/verdicts/query.py --check` runs the queries. The small ones of these profiles \
+             are in `fixtures/real`.",
+            verdicts.profile.len()
+        ),
+    );
+    let meaning = |verdict| match verdict {
+        Verdict::WorthDoing => "true, large enough, and the fix applies to this program",
+        Verdict::Minor => "true, but small, or something few would do",
+        Verdict::Misleading => "size, order or fix sends the reader the wrong way",
+        Verdict::Wrong => "not true",
+    };
+    page.push_str(&table(
+        &["Verdict", "Meaning", "Findings", "Share"],
+        Verdict::ALL.into_iter().map(|verdict| {
+            let count = verdicts.count(verdict);
+            vec![
+                verdict.words().to_owned(),
+                meaning(verdict).to_owned(),
+                count.to_string(),
+                units::percent(count as f64 / findings.max(1) as f64),
+            ]
+        }),
+    ));
+    let firsts: Vec<&Reviewed> = (verdicts.profile.iter())
+        .filter_map(|program| verdicts.of(&program.path).next())
+        .collect();
+    let good = firsts.iter().filter(|f| f.verdict == Verdict::WorthDoing);
+    let _ = writeln!(
+        page,
+        "\nOf {} reports with findings, the first one is worth doing in {}.\n\n## Profile by profile\n",
+        firsts.len(),
+        good.count()
+    );
+    page.push_str(&table(
+        &["Profile", "What it is", "Findings"],
+        verdicts.profile.iter().map(|program| {
+            let findings: Vec<String> = (verdicts.of(&program.path))
+                .map(|f| format!("`{}`: {}", f.rule, f.verdict.words()))
+                .collect();
+            let findings = match findings.is_empty() {
+                true => "none".to_owned(),
+                false => findings.join("; "),
+            };
+            vec![
+                format!("`{}`", program.path),
+                cell(&program.about),
+                findings,
+            ]
+        }),
+    ));
+    page.push_str("\n## Findings that fall short\n\n");
+    for finding in &verdicts.finding {
+        if finding.verdict != Verdict::WorthDoing {
+            let _ = writeln!(
+                page,
+                "* `{}`, `{}` ({}): {}",
+                finding.profile,
+                finding.rule,
+                finding.verdict.words(),
+                finding.because
+            );
+        }
+    }
+    page.push_str("\n## What an expert would add\n\n");
+    for program in verdicts.profile.iter().filter(|p| !p.missed.is_empty()) {
+        let _ = writeln!(page, "* `{}`: {}", program.path, program.missed);
+    }
+    page.trim_end().to_owned() + "\n"
 }
