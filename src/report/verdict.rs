@@ -66,30 +66,26 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
     let Some(first) = report.findings.first() else {
         return vec![nothing_found(report)];
     };
-    let start = match amount(first, basis) {
-        Some(saving) => format!(
-            "Fix \"{}\" first: it should save {}.",
-            first.title,
-            of(&saving, basis)
-        ),
-        None => format!(
-            "Start with \"{}\"; its saving cannot be estimated.",
-            first.title
-        ),
+    let begin_with = |what: &str| match amount(first, basis) {
+        Some(saving) if saving.low_ns > 0.0 => {
+            format!("Fix {what} first: it should save {}.", of(&saving, basis))
+        }
+        // Nothing is sure.
+        Some(saving) => format!("Look at {what} first: it may save {}.", of(&saving, basis)),
+        None => format!("Start with {what}; its saving cannot be estimated."),
     };
-    let short = match amount(first, basis) {
-        Some(saving) => format!(
-            "Fix finding 1 first: it should save {}.",
-            of(&saving, basis)
-        ),
-        None => "Start with finding 1; its saving cannot be estimated.".to_owned(),
-    };
+    let start = begin_with(&format!("\"{}\"", first.title));
+    let short = begin_with("finding 1");
     let Some(second) = report.findings.get(1) else {
         return vec![vec![start], vec![short]];
     };
+    let next = match second.title == first.title {
+        true => "finding 2".to_owned(),
+        false => format!("\"{}\"", second.title),
+    };
     let next = match amount(second, basis) {
-        Some(a) => format!("\"{}\" ({})", second.title, ns_range(a.low_ns, a.high_ns)),
-        None => format!("\"{}\"", second.title),
+        Some(a) => format!("{next} ({})", ns_range(a.low_ns, a.high_ns)),
+        None => next,
     };
     let all = match report.findings.len() {
         2 => "both findings together".to_owned(),
