@@ -18,6 +18,7 @@ mod enclosing_ops;
 mod framework_signs;
 mod gap;
 mod gpu;
+mod growing_cats;
 mod host;
 mod kernel;
 mod layer;

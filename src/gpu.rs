@@ -99,6 +99,26 @@ impl Gpu {
         }
     }
 
+    /// How many times as fast fp16 products are that also add up in fp16: 2 on boards whose Tensor
+    /// Cores add up in fp32 at half their rate (GeForce, A10G, L40), else 1.
+    pub fn half_accumulation_gain(&self) -> f64 {
+        // Rates of fp16 on Tensor Cores over fp32 on CUDA cores at the full rate (architecture
+        // whitepapers of Turing, Ampere GA102, Ada and Blackwell).
+        let full = match self.compute_capability {
+            Some((7, 5)) => 8.0,
+            Some((8, 6) | (8, 9) | (12, 0 | 1)) => 4.0,
+            _ => return 1.0,
+        };
+        let (tensor, plain) = (
+            self.tensor_flops.get(&DType::Fp16),
+            self.flops.get(&DType::Fp32),
+        );
+        match tensor.zip(plain) {
+            Some((tensor, plain)) if tensor / plain < 0.75 * full => 2.0,
+            _ => 1.0,
+        }
+    }
+
     /// Maximum number of resident warps (wavefronts) per SM (compute unit).
     pub fn max_warps_per_sm(&self) -> Option<u32> {
         self.max_threads_per_sm.map(|t| t / self.warp_size())

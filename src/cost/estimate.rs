@@ -121,7 +121,14 @@ fn site_cost(
             .unwrap_or(main.family),
     };
     let arg_dtype = args.and_then(float_dtype);
+    let half = |dtype: &DType| matches!(dtype, DType::Fp16 | DType::Bf16);
     let math_dtype = match (main.dtype, arg_dtype, main.tensor_core) {
+        // The names of cuDNN's attention kernels hold `f16` for both 16-bit types.
+        (Some(named), Some(arg), _)
+            if family == Family::Attention && half(&named) && half(&arg) =>
+        {
+            Some(arg)
+        }
         // FFT convolutions multiply complex numbers, but the operator's work is on real ones.
         (Some(DType::Complex64 | DType::Complex128), Some(arg), _) => Some(arg),
         (Some(named), _, _) => Some(named),
@@ -141,6 +148,11 @@ fn site_cost(
             cost,
             dtype,
             main.tensor_core,
+            if main.half_accumulation {
+                gpu.half_accumulation_gain()
+            } else {
+                1.0
+            },
             is_causal(cost, decoded),
         )),
         _ => None,
@@ -285,6 +297,8 @@ struct MainKernels {
     /// Type of the elements in memory, or any type of the same size if the name has only the size.
     stored: Option<DType>,
     tensor_core: TensorCore,
+    /// Whether all of them add up in fp16.
+    half_accumulation: bool,
     /// Executions of math kernels.
     count: u64,
     distinct: usize,
@@ -315,6 +329,7 @@ impl MainKernels {
             dtype,
             stored: dtype.map_or_else(|| sized(&mains), |dtype| Some(in_memory(dtype))),
             tensor_core,
+            half_accumulation: !mains.is_empty() && mains.iter().all(|(_, d)| d.half_accumulation),
             count: mains.iter().map(|(k, _)| u64::from(k.count)).sum(),
             distinct: mains.len(),
         }

@@ -74,12 +74,14 @@ fn best_dtype(gpu: &Gpu, dtype: DType) -> DType {
 /// Roofline times of one call.
 ///
 /// With `causal`, the FLOPs of attention that a causal kernel skips (about half) are left out; the
-/// count in [`OpCost`] is not changed. `gpu` must have a bandwidth; `unit` is the unit that ran.
+/// count in [`OpCost`] is not changed. `gpu` must have a bandwidth; `unit` is the unit that ran, and
+/// `gain` how much faster than its rate it is (see [`Gpu::half_accumulation_gain`]).
 pub fn roofline(
     gpu: &Gpu,
     cost: &OpCost,
     dtype: DType,
     unit: TensorCore,
+    gain: f64,
     causal: bool,
 ) -> Roofline {
     let math_family = cost.family.is_math();
@@ -100,14 +102,16 @@ pub fn roofline(
         TensorCore::No
     };
     let ran_rate = if math_family {
-        rate(gpu, dtype, unit)
+        rate(gpu, dtype, unit).map(|rate| rate * gain)
     } else {
         rate(gpu, dtype, TensorCore::No)
     };
     let fallback = gpu.flops.get(&DType::Fp32).copied();
     let best_rate = rate(gpu, best, best_unit)
         .or(fallback)
-        .unwrap_or(f64::INFINITY);
+        .map_or(f64::INFINITY, |rate| {
+            rate * if best == dtype { gain } else { 1.0 }
+        });
 
     let mut ideal = 0.0;
     let mut best_ideal = 0.0;
@@ -179,6 +183,34 @@ pub fn is_memory_family(family: Family) -> bool {
 mod tests {
     use super::*;
     use crate::gpu::select;
+
+    #[test]
+    fn adding_up_in_fp16_doubles_the_rate_of_boards_that_halve_it() {
+        let gain = |id: &str| select::find(id).unwrap().gpu.half_accumulation_gain();
+        for id in [
+            "rtx-4090",
+            "rtx-3090",
+            "rtx-5090",
+            "rtx-2080-ti",
+            "a10g",
+            "l40",
+        ] {
+            assert_eq!(gain(id), 2.0, "{id}");
+        }
+        for id in [
+            "rtx-6000-ada",
+            "l40s",
+            "l4",
+            "a10",
+            "t4",
+            "gb10",
+            "h20",
+            "a100-sxm4-40gb",
+            "mi300x",
+        ] {
+            assert_eq!(gain(id), 1.0, "{id}");
+        }
+    }
 
     #[test]
     fn fp32_on_matrix_cores_of_amd_has_its_own_rate() {

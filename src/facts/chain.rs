@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use self::matches::Matches;
 use super::enclosing_ops::EnclosingOps;
 use super::{Answer, Entry, FactTable, Subject, Value, fact};
+use crate::base::DType;
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
 use crate::profile::{DeviceId, ProcessId};
@@ -31,9 +32,12 @@ pub(super) enum Kind {
     ConvNorm,
     LogitsUpcast,
     LogOfSoftmax,
+    Softmax,
     Rope,
     Gelu,
     GatedActivation,
+    Silu,
+    Lora,
     SharedInput,
     ExpertLoop,
     Pointwise,
@@ -48,9 +52,12 @@ impl Kind {
             Kind::ConvNorm => "conv_norm",
             Kind::LogitsUpcast => "logits_upcast",
             Kind::LogOfSoftmax => "log_of_softmax",
+            Kind::Softmax => "softmax",
             Kind::Rope => "rope",
             Kind::Gelu => "gelu",
             Kind::GatedActivation => "gated_activation",
+            Kind::Silu => "silu",
+            Kind::Lora => "lora",
             Kind::SharedInput => "shared_input",
             Kind::ExpertLoop => "expert_loop",
             Kind::Pointwise => "pointwise",
@@ -81,6 +88,8 @@ pub(super) struct Chain {
     pub(super) width: Option<u64>,
     /// Time of bias additions in separate kernels.
     pub(super) bias_ns: f64,
+    /// Whether a batch norm gathers statistics, by its kernels; `None` if they do not tell.
+    pub(super) batch_statistics: Option<bool>,
     /// Whether the order of the backward pass proves that each call reads the previous one's result.
     pub(super) proved: bool,
     /// Time per site, for assigning savings.
@@ -125,6 +134,8 @@ struct Work<'a> {
     family: Family,
     direction: Direction,
     dims: Dims,
+    /// Whether it computes with complex numbers.
+    complex: bool,
 }
 
 /// An operator's name without dunders and in-place underscores: `__mul__`, `mul_` and `_softmax` become
@@ -169,34 +180,96 @@ pub(super) fn recognize<'r>(
 /// PyTorch operators that run a library's convolution and then add the bias to its result.
 const CONVOLUTIONS: [&str; 2] = ["convolution", "convolution_overrideable"];
 
-/// The work per site; `None` without an operator.
+/// The work per site; `None` where neither an operator nor the kernel's name tells it.
 fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
+    let by_name = mostly_without_operators(costed);
     let sites = (0..).map(SiteId).zip(&costed.run.sites);
     sites
         .zip(&costed.sites)
         .map(|((id, site), cost)| {
+            let Some(op) = &site.op else {
+                return if by_name { named(costed, id) } else { None };
+            };
             let roles = cost.cost.as_ref().ok().map(|c| c.roles.first());
             Some(Work {
                 site: id,
-                name: plain_name(&site.op.as_ref()?.name),
+                name: plain_name(&op.name),
                 family: cost.family,
                 direction: site.direction,
                 dims: roles.flatten().map_or(Dims::None, |r| r.dims),
+                complex: matches!(cost.math_dtype, Some(DType::Complex64 | DType::Complex128)),
             })
         })
         .collect()
 }
 
+/// Whether most of the kernel time has no operator. Otherwise such kernels are exceptions among known
+/// operators, and end a sequence.
+fn mostly_without_operators(costed: &Costed) -> bool {
+    let time = |known: bool| -> i64 {
+        let sites = costed.run.sites.iter();
+        let sites = sites.filter(|site| site.op.is_some() == known);
+        sites.map(|site| site.time_ns).sum()
+    };
+    time(true) < time(false)
+}
+
+/// The work of a kernel of PyTorch by its name, such as `elementwise: mul`. The number of elements
+/// follows from the grid, up to the next multiple of [`ELEMENTS`]: it is compared, never priced.
+fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
+    let site = costed.run.sites.get(id.idx())?;
+    let (kernel, decoded) = (
+        site.kernels.first()?,
+        costed.kernels.get(id.idx())?.first()?,
+    );
+    let (kind, name) = decoded.label.split_once(": ")?;
+    let dims = match kind {
+        "reduce" => Dims::None,
+        "elementwise" => {
+            let config = costed.run.profile.configs.get(kernel.config.idx())?;
+            if !config.is_known() {
+                return None;
+            }
+            // `vectorized_elementwise_kernel` gives each thread four elements, `elementwise_kernel`
+            // two of at least four bytes (ATen/native/cuda/CUDALoops.cuh).
+            let wide = decoded.dtype.is_none_or(|dtype| dtype.bytes() >= 4);
+            let each = if decoded.strided == Some(true) && wide {
+                2
+            } else {
+                4
+            };
+            let most = config.blocks().saturating_mul(config.threads() * each);
+            Dims::Elements {
+                numel: most.next_multiple_of(ELEMENTS),
+            }
+        }
+        _ => return None,
+    };
+    Some(Work {
+        site: id,
+        name,
+        family: decoded.family,
+        direction: site.direction,
+        dims,
+        complex: false,
+    })
+}
+
+/// Elements that a block of PyTorch's pointwise kernels handles: 128 threads with four each.
+const ELEMENTS: u64 = 512;
+
 /// Consecutive calls on one stream, without other kernels between them.
 type Unbroken<'a> = Vec<Link<'a>>;
 
-/// Op calls per (process, device, stream), in execution order. A kernel without an operator breaks the
-/// sequence. (Helpers always have the operator of their call.)
+/// Op calls per (process, device, stream), in execution order. A kernel of unknown work breaks the
+/// sequence. (Helpers always have the operator of their call.) A kernel that is known by its name only
+/// is a call of its own.
 fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbroken<'a>>> {
     let run = &costed.run;
     let mut rows: BTreeMap<(ProcessId, DeviceId, u32), usize> = BTreeMap::new();
     let mut streams: Vec<Vec<Unbroken<'a>>> = Vec::new();
-    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+    let ids = (0..u32::MAX).rev().map(OpCallId);
+    for ((kernel, link), unique) in run.profile.kernels.iter().zip(&run.links).zip(ids) {
         let row = *rows
             .entry((kernel.process, kernel.device, kernel.stream))
             .or_insert_with(|| {
@@ -206,9 +279,9 @@ fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbrok
         let Some(stream) = streams.get_mut(row) else {
             continue;
         };
-        let described = link.site.zip(link.op).and_then(|(site, call)| {
+        let described = link.site.and_then(|site| {
             let work = works.get(site.idx())?.as_ref()?;
-            Some((work, call))
+            Some((work, link.op.unwrap_or(unique)))
         });
         let Some((work, call)) = described else {
             // A fill computes nothing from what ran before it: such as the gradient of the loss, 1.
@@ -470,7 +543,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         "",
         &[],
         NOTHING,
-        "`attention`, `norm`, `double_log_softmax`, `conv_norm`, `logits_upcast`, `log_of_softmax`, `rope`, `gelu`, `gated_activation`, `shared_input`, `expert_loop` or `pointwise`",
+        "`attention`, `norm`, `double_log_softmax`, `conv_norm`, `logits_upcast`, `log_of_softmax`, `softmax`, `rope`, `gelu`, `gated_activation`, `silu`, `lora`, `shared_input`, `expert_loop` or `pointwise`",
         |c| Answer::word(c.chain.kind.name())
     ),
     fact!(
@@ -587,6 +660,15 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         NOTHING,
         "GPU time of adding a convolution's bias in a kernel of its own, over all occurrences",
         |c| Answer::double(c.chain.bias_ns)
+    ),
+    fact!(
+        "chain.batch_statistics",
+        Bool,
+        "",
+        &[],
+        KERNEL_NAME,
+        "For `conv_norm`: the norm takes its statistics from the batch, as in training, and not from stored ones",
+        |c| Answer::maybe(c.chain.batch_statistics, Answer::flag)
     ),
     fact!(
         "chain.proved",

@@ -358,6 +358,15 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         |k| Answer::flag(k.name.persistent)
     ),
     fact!(
+        "kernel.causal",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Attention with a causal mask, by its name; silent for names that do not tell",
+        |k| Answer::or_silent(k.name.causal, Answer::flag)
+    ),
+    fact!(
         "kernel.helper",
         Bool,
         "",

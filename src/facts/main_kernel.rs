@@ -17,7 +17,7 @@ fn main_kernel<'a>(site: &SiteScope<'a>) -> Option<KernelScope<'a>> {
 }
 
 /// A value derived from the grid. Does not apply to persistent kernels, whose grid size is independent
-/// of the work.
+/// of the work unless there is too little of it for all SMs.
 fn of_grid(site: &SiteScope<'_>, ask: fn(&KernelScope<'_>) -> Option<f64>) -> Answer {
     match main_kernel(site) {
         Some(kernel) if kernel.name.persistent => Answer::DoesNotApply,
@@ -92,8 +92,12 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         "",
         &[],
         GPU_AND_LAUNCH,
-        "Thread blocks of its main kernel over SMs: below 1 some SMs have nothing to do; silent for persistent kernels",
-        |s| of_grid(s, |k| k.sm_fill())
+        "Thread blocks of its main kernel over SMs: below 1 some SMs have nothing to do; silent for persistent kernels with a block for every SM",
+        |s| match main_kernel(s).and_then(|k| k.sm_fill()) {
+            // A persistent kernel launches a block per tile or per SM, whichever is less.
+            Some(fill) if fill < 1.0 => Answer::double(fill),
+            _ => of_grid(s, |k| k.sm_fill()),
+        }
     ),
     fact!(
         "site.strided",

@@ -175,7 +175,7 @@ impl<'a> SiteScope<'a> {
         }
     }
 
-    fn shapes(&self) -> Option<String> {
+    pub(super) fn shapes(&self) -> Option<String> {
         let shapes: Vec<String> = self
             .args()?
             .tensors()
@@ -405,6 +405,24 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         STRIDES,
         "One of its tensors is expanded: the same memory stands for many elements",
         |s| Answer::maybe(s.expanded(), Answer::flag)
+    ),
+    fact!(
+        "site.rank",
+        Int,
+        "",
+        &[],
+        SHAPES,
+        "Number of dimensions of its first tensor argument",
+        |s| Answer::maybe(s.first_tensor().map(|t| t.shape.len() as u64), Answer::int)
+    ),
+    fact!(
+        "site.grows",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "A concatenation of a series in which each appends to the result of the one before: the loop copies quadratically much",
+        |s| Answer::flag(s.table.growing_cats.contains(&s.id))
     ),
     fact!(
         "site.dtype",

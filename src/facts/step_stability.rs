@@ -44,8 +44,10 @@ pub(super) struct StepStability {
     /// Steps after the second in which the GPU waited while code was compiled or loaded, and for how long.
     late_load_steps: Option<u64>,
     late_load_ns: f64,
-    /// Late divided by early duration of the same matrix kernels.
+    /// Late divided by early duration of the same matrix kernels, of the one that slowed down least.
     slowdown: Option<f64>,
+    /// Whether too few kernels could be compared for that.
+    too_few_paced: bool,
     /// Share of kernel time that `slowdown` is computed from.
     paced_share: f64,
 }
@@ -66,6 +68,8 @@ const FEWEST: usize = 3;
 const PACED_SITES: usize = 16;
 /// Minimum number of executions of a kernel for comparing early and late ones.
 const FEWEST_EXECUTIONS: usize = 20;
+/// Minimum number of kernels that must have slowed down: a lower clock slows all of them.
+const FEWEST_KERNELS: usize = 3;
 
 impl StepStability {
     pub(super) fn of(costed: &Costed) -> StepStability {
@@ -212,8 +216,8 @@ impl StepStability {
         }
     }
 
-    /// Compares early and late durations of the same kernels. Equal matrix products should take equal
-    /// time; an increase indicates a lower clock.
+    /// Compares early and late durations of the same kernels, where nothing ran beside them. Equal
+    /// matrix products should take equal time; an increase of all of them indicates a lower clock.
     fn pace(&mut self, costed: &Costed) {
         let run = &costed.run;
         let paced: Vec<bool> = run
@@ -231,6 +235,7 @@ impl StepStability {
         if !paced.contains(&true) {
             return;
         }
+        let overlapped = overlapped(run);
         let mut groups: BTreeMap<(SiteId, StrId, ConfigId), Vec<KernelId>> = BTreeMap::new();
         for ((id, kernel), link) in (0..)
             .map(KernelId)
@@ -239,35 +244,69 @@ impl StepStability {
         {
             if let Some(site) = link.site
                 && paced.get(site.idx()) == Some(&true)
+                && overlapped.get(id.idx()) == Some(&false)
             {
                 let key = (site, kernel.name, kernel.config);
                 groups.entry(key).or_default().push(id);
             }
         }
-        let (mut early, mut late, mut covered) = (0.0, 0.0, 0.0);
+        let mut least = f64::INFINITY;
+        let (mut kernels, mut covered) = (0, 0.0);
         for ids in groups.values().filter(|g| g.len() >= FEWEST_EXECUTIONS) {
             let mut lengths: Vec<i64> = ids
                 .iter()
                 .filter_map(|id| run.profile.kernels.get(id.idx()))
                 .map(|k| k.span.ns())
                 .collect();
-            let (third, weight) = (lengths.len() / 3, lengths.len() as f64);
+            let third = lengths.len() / 3;
             let sum: f64 = lengths.iter().map(|ns| *ns as f64).sum();
             let first = lengths.get_mut(..third).and_then(median);
             let from = lengths.len() - third;
             let last = lengths.get_mut(from..).and_then(median);
-            if let Some((first, last)) = first.zip(last) {
-                early += first as f64 * weight;
-                late += last as f64 * weight;
+            if let Some((first, last)) = first.zip(last).filter(|(first, _)| *first > 0) {
+                least = least.min(last as f64 / first as f64);
+                kernels += 1;
                 covered += sum;
             }
         }
         let total: f64 = run.sites.iter().map(|s| s.time_ns as f64).sum();
-        if early > 0.0 && total > 0.0 {
-            self.slowdown = Some(late / early);
+        self.too_few_paced = (1..FEWEST_KERNELS).contains(&kernels);
+        if kernels >= FEWEST_KERNELS && total > 0.0 {
+            self.slowdown = Some(least);
             self.paced_share = covered / total;
         }
     }
+}
+
+/// Per kernel, whether another ran beside it on its device.
+fn overlapped(run: &Run) -> Vec<bool> {
+    let kernels = &run.profile.kernels;
+    let mut order: Vec<usize> = (0..kernels.len()).collect();
+    let key = |row: &usize| kernels.get(*row).map(|k| (k.device, k.span.start));
+    order.sort_unstable_by_key(key);
+    let mut beside = vec![false; kernels.len()];
+    // The kernel that ends last among those before.
+    let mut last: Option<usize> = None;
+    for row in order {
+        let Some(kernel) = kernels.get(row) else {
+            continue;
+        };
+        let before = last.and_then(|row| kernels.get(row));
+        let same = before.filter(|b| b.device == kernel.device);
+        if let (Some(before), Some(other)) = (same.filter(|b| b.span.end > kernel.span.start), last)
+        {
+            for row in [row, other] {
+                if let Some(slot) = beside.get_mut(row) {
+                    *slot = true;
+                }
+            }
+            if before.span.end > kernel.span.end {
+                continue;
+            }
+        }
+        last = Some(row);
+    }
+    beside
 }
 
 /// Whether a call allocates or frees driver memory. Stream-ordered calls use a pool instead.
@@ -399,8 +438,11 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         MORE_MATH,
-        "Median duration of the same matrix kernels in the last third of the run over the first third",
-        |t| Answer::maybe(t.step_stability.slowdown, Answer::double)
+        "Median duration of a matrix kernel in the last third of the run over the first third: the least among three kernels or more, while nothing ran beside them; silent for fewer",
+        |t| match t.step_stability.slowdown {
+            None if t.step_stability.too_few_paced => Answer::DoesNotApply,
+            slowdown => Answer::maybe(slowdown, Answer::double),
+        }
     ),
     fact!(
         "run.repeated_math_share",

@@ -1,6 +1,6 @@
 //! The facts of one run and of its members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{LazyLock, OnceLock};
 
 use rustc_hash::FxHashMap;
@@ -20,11 +20,11 @@ use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
 use super::step::{RankScope, Ranks, StepScope, Steps};
 use super::step_stability::StepStability;
-use super::step_weight;
 use super::sync::Waits;
 use super::{
     AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals,
 };
+use super::{growing_cats, step_weight};
 use crate::base::DType;
 use crate::correlate::{GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
@@ -44,6 +44,8 @@ pub struct FactTable<'a> {
     pub(super) step_stability: StepStability,
     pub(super) processes: usize,
     pub(super) enclosing_ops: EnclosingOps,
+    /// Sites of concatenations that grow one tensor in a loop.
+    pub(super) growing_cats: BTreeSet<SiteId>,
     copies: Vec<CopyGroup>,
     gaps: Vec<GapGroup>,
     chains: Vec<Chain>,
@@ -141,6 +143,7 @@ impl<'a> FactTable<'a> {
             gaps,
             chains,
             enclosing_ops,
+            growing_cats: growing_cats::of(costed),
             layer_rows: first_rows(&layers),
             layers,
             ranks,

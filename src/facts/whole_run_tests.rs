@@ -489,22 +489,44 @@ fn copies_have_their_call_and_the_operator_that_was_called() {
     assert_eq!(replayed, [int(1)]);
 }
 
-#[test]
-fn falling_clocks_slow_down_equal_products() {
+/// Three products, 30 times each; what they take after half of the run, and how often another kernel
+/// runs beside them then.
+fn paced(late: [i64; 3], beside: bool) -> Costed {
     let mut profile = ProfileBuilder::new();
-    for call in 0..30_i64 {
+    for call in 0..90_i64 {
         let start = call * 10_000;
-        let text = "aten::mm, sizes = [[64, 8], [8, 32]]";
-        profile.range(text, start, start + 500).kind = RangeKind::CpuOp;
+        let (kind, round) = (call % 3, call / 3);
+        let text = format!("aten::mm, sizes = [[64, {}], [{}, 32]]", 8 + kind, 8 + kind);
+        profile.range(&text, start, start + 500).kind = RangeKind::CpuOp;
         let kernel = profile.launch(start + 100);
         let name = profile.profile.strings.intern("ampere_sgemm_128x64_nn");
-        let kernel = &mut profile.profile.kernels[kernel];
-        kernel.name = name;
-        kernel.span.end = kernel.span.start + if call < 15 { 1_000 } else { 1_250 };
+        let length = if round < 15 {
+            1_000
+        } else {
+            late[kind as usize]
+        };
+        profile.profile.kernels[kernel].name = name;
+        let span = &mut profile.profile.kernels[kernel].span;
+        span.end = span.start + length;
+        if beside && round >= 15 {
+            let other = profile.launch(start + 600);
+            profile.profile.kernels[other].stream = 9;
+        }
     }
-    let costed = costed(profile);
-    assert_eq!(of_run(&costed, "run.math_late_over_early"), double(1.25));
-    assert_eq!(of_run(&costed, "run.repeated_math_share"), double(1.0));
+    costed(profile)
+}
+
+#[test]
+fn falling_clocks_slow_down_equal_products() {
+    let all = paced([1_250, 1_300, 1_400], false);
+    assert_eq!(of_run(&all, "run.math_late_over_early"), double(1.25));
+    assert_eq!(of_run(&all, "run.repeated_math_share"), double(1.0));
+    // One that keeps its speed shows that the clock is the same.
+    let some = paced([1_000, 1_300, 1_400], false);
+    assert_eq!(of_run(&some, "run.math_late_over_early"), double(1.0));
+    // Kernels beside the later ones explain why those take longer.
+    let beside = paced([1_250, 1_300, 1_400], true);
+    assert_ne!(of_run(&beside, "run.math_late_over_early"), double(1.25));
 }
 
 #[test]

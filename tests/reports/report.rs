@@ -65,6 +65,7 @@ fn decoded(base: &str, family: Family) -> DecodedName {
         tile_k: None,
         align: None,
         layout: None,
+        half_accumulation: false,
         split_k: false,
         persistent: false,
         arch: None,

@@ -22,6 +22,10 @@ const JUDGED_ANYWAY: &[(&str, &str)] = &[
         "speaks most of all where shapes are missing, and only leaves out what is known to be fast",
     ),
     (
+        "memory/constants-rebuilt",
+        "asks for type and rank of a triangle with `has`: without shapes it may be part of the model",
+    ),
+    (
         "parallelism/register-spill",
         "asks for local memory with `has`: where a trace lacks it, no kernel is suspect",
     ),
@@ -221,4 +225,105 @@ fn idle_rules_require_trusted_idle_time() {
         );
     }
     assert!(claiming > 8, "{claiming}");
+}
+
+/// Interfaces of PyTorch that fixes show, with their first release. Found in the wheels of the releases;
+/// where the release before was not looked at, the true one may be older.
+const FIRST_RELEASES: &[(&str, (u32, u32))] = &[
+    ("F.grouped_mm(", (2, 10)),
+    ("F.linear_cross_entropy", (2, 15)),
+    ("F.rms_norm(x", (2, 8)),
+    ("activate_flash_attention_impl", (2, 10)),
+    ("activation_memory_budget", (2, 4)),
+    ("allow_fp16_accumulation", (2, 7)),
+    ("create_selective_checkpoint_contexts", (2, 5)),
+    ("enable_gqa=True)", (2, 5)),
+    ("flex_attention", (2, 5)),
+    ("fp32_precision = \"tf32\"", (2, 9)),
+    ("get_ema_multi_avg_fn", (2, 2)),
+    ("lr=lr, momentum=momentum, fused=True", (2, 4)),
+    ("self.norm = torch.nn.RMSNorm", (2, 8)),
+    ("set_priority=True", (2, 7)),
+    ("with sdpa_kernel(", (2, 4)),
+    ("varlen.varlen_attn", (2, 10)),
+];
+
+/// The parts of a rule file with one variant of its fix each, and what comes before them. Tests are
+/// left out.
+fn variants(rule: &Rule) -> Vec<String> {
+    let text = rule
+        .source
+        .text
+        .split("[[test]]")
+        .next()
+        .unwrap_or_default();
+    text.split("[[fix]]").map(str::to_owned).collect()
+}
+
+/// The releases of PyTorch 2 that a text names: `2.10`.
+fn releases(text: &str) -> impl Iterator<Item = (u32, u32)> + '_ {
+    text.split_whitespace().filter_map(|word| {
+        let word = word.trim_matches(|c: char| !c.is_ascii_digit());
+        let (major, minor) = word.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?)).filter(|r: &(u32, u32)| r.0 == 2)
+    })
+}
+
+#[test]
+fn fixes_name_the_first_release_of_what_they_show() {
+    let mut wrong = Vec::new();
+    let mut shown = BTreeSet::new();
+    for rule in rules().rules() {
+        for text in variants(rule) {
+            for (shows, release) in FIRST_RELEASES.iter().filter(|(s, _)| text.contains(s)) {
+                shown.insert(*shows);
+                if !releases(&text).any(|named| named >= *release) {
+                    wrong.push(format!("{}: `{shows}` needs {release:?}", rule.id));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let unused = FIRST_RELEASES.iter().map(|(shows, _)| *shows);
+    let unused: Vec<&str> = unused.filter(|shows| !shown.contains(shows)).collect();
+    assert!(unused.is_empty(), "no fix shows {unused:?}");
+}
+
+/// Rules that offer the compiler's search for kernels without asking for 68 SMs, with the reason.
+const SEARCHES_ANYWAY: &[(&str, &str)] = &[
+    (
+        "parallelism/dominant-kernel",
+        "about kernels of torch.compile that are not matrix products, which it tunes on every GPU",
+    ),
+    (
+        "parallelism/small-grid",
+        "the variant for many terms names the limit in its code and has another way beside it",
+    ),
+    (
+        "tensor-cores/older-architecture-kernels",
+        "asks for compute capability 9.0 or 10.x, whose boards all have more",
+    ),
+];
+
+/// Inductor does not search for matrix kernels on GPUs with fewer than 68 SMs (`is_big_gpu`).
+#[test]
+fn searches_for_kernels_are_offered_to_large_gpus_only() {
+    let mut found = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for rule in rules().rules() {
+        for text in variants(rule) {
+            let asks = text.lines().any(|line| {
+                line.starts_with("when")
+                    && (line.contains("gpu.sm_count") || line.contains("searchable"))
+            });
+            if text.contains("max-autotune-no-cudagraphs") && !asks {
+                found.insert(rule.id.clone());
+                if !excepted(SEARCHES_ANYWAY, rule) {
+                    wrong.push(rule.id.clone());
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(missing(SEARCHES_ANYWAY, &found).is_empty());
 }

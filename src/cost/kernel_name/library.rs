@@ -161,6 +161,7 @@ impl Seen {
     /// Derives the properties that depend on several tokens.
     fn conclude(mut self, name: &str, out: &mut DecodedName) {
         if let Some(i) = self.instruction {
+            out.half_accumulation = i.letter == 'h' && i.matrix;
             self.conv |= i.conv;
             out.conv_role = out.conv_role.or(i.role);
             self.positive |= i.matrix;

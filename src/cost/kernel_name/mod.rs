@@ -251,6 +251,8 @@ pub struct DecodedName {
     pub align: Option<u32>,
     /// Operand layout letters, `tn`, `nt`, `TNN`.
     pub layout: Option<String>,
+    /// Whether Tensor Cores add up in fp16 (`h16816gemm`): some boards do that at twice the rate.
+    pub half_accumulation: bool,
     /// Whether the reduction dimension is split over thread blocks.
     pub split_k: bool,
     /// Whether the grid size is independent of the problem size (persistent, stream-K, warp
@@ -291,6 +293,7 @@ impl DecodedName {
             tile_k: None,
             align: None,
             layout: None,
+            half_accumulation: false,
             split_k: false,
             persistent: false,
             arch: None,

@@ -409,7 +409,8 @@ pub(super) fn multi_tensor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let copy = op.as_ref().is_some_and(|(op, f)| {
         op == "copy" || (op == "unary" && scan::idents(f.after).any(|i| i.text == "Copy"))
     });
-    let op = op.map(|o| o.0).unwrap_or_default();
+    let op = op.map(|(op, f)| list_op(&op, f.after).map_or(op, str::to_owned));
+    let op = op.unwrap_or_default();
     out.family = match op.as_str() {
         _ if copy => Family::Copy,
         "zero" => Family::Fill,
@@ -421,6 +422,34 @@ pub(super) fn multi_tensor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
         op => format!("foreach: {op}"),
     };
     true
+}
+
+/// The operator of a functor for lists of tensors, by the operation in its arguments:
+/// `PointwiseOpScalarListFunctor<...>, std::divides<float>` is `addcdiv`
+/// (ATen/native/cuda/ForeachFunctors.cuh).
+fn list_op(functor: &str, after: &str) -> Option<&'static str> {
+    const BINARY: [(&str, &str); 6] = [
+        ("plus", "add"),
+        ("minus", "sub"),
+        ("multiplies", "mul"),
+        ("divides", "div"),
+        ("maximum", "maximum"),
+        ("minimum", "minimum"),
+    ];
+    const POINTWISE: [(&str, &str); 2] = [("multiplies", "addcmul"), ("divides", "addcdiv")];
+    const TERNARY: [(&str, &str); 1] = [("LerpFunctor", "lerp")];
+    const UNARY: [(&str, &str); 3] = [("Sqrt", "sqrt"), ("Rsqrt", "rsqrt"), ("Sign", "sign")];
+    let operations: &[(&str, &str)] = match functor {
+        f if f.starts_with("binary_op") => &BINARY,
+        f if f.starts_with("pointwise_op") => &POINTWISE,
+        f if f.starts_with("ternary_op") => &TERNARY,
+        f if f.starts_with("unary") => &UNARY,
+        _ => return None,
+    };
+    scan::idents(after).find_map(|id| {
+        let named = operations.iter().find(|o| o.0 == id.text)?;
+        Some(named.1)
+    })
 }
 
 /// Collective communication: NCCL, RCCL, and custom kernels of serving engines.

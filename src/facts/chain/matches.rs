@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::patterns;
 use super::{Chain, Hit, Kind, Link};
 use crate::correlate::{Direction, OpCallId, Run, SiteId};
-use crate::cost::{Costed, Dims};
+use crate::cost::{Costed, Dims, Family};
 
 /// The chains recognized so far.
 pub(super) struct Matches<'r> {
@@ -68,11 +68,16 @@ impl<'r> Matches<'r> {
         let longest = members.iter().map(|l| l.time_ns).max().unwrap_or(0) as f64;
         // Small products are latency-bound: merged, they take at least as long as one of them now.
         let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
+        // Of kernels without operators only the time is known: the longest reads and writes each
+        // element once, as a fused one does.
+        let sites = &self.costed.run.sites;
+        let has_op = |l: &&Link<'_>| sites.get(l.site.idx()).is_some_and(|s| s.op.is_some());
+        let by_time = (!members.iter().any(has_op)).then_some(longest);
         let least = if merged { longest } else { 0.0 };
         chain.count += 1;
         chain.proved &= hit.proved;
-        chain.fused_ns =
-            (chain.fused_ns.zip(repeated.fused_ns)).map(|(sum, ns)| sum + ns.max(least));
+        chain.fused_ns = (chain.fused_ns.zip(repeated.fused_ns.or(by_time)))
+            .map(|(sum, ns)| sum + ns.max(least));
         chain.longest_ns += longest;
         // The backward of a repeated log-softmax is part of its chain.
         let apart = members.iter().filter(|_| kind != Kind::DoubleLogSoftmax);
@@ -91,6 +96,12 @@ impl<'r> Matches<'r> {
             }
             if kind == Kind::ConvNorm && link.name == "add" && adds_bias(link) {
                 chain.bias_ns += ns;
+            }
+            if kind == Kind::ConvNorm
+                && link.family == Family::Norm
+                && chain.batch_statistics.is_none()
+            {
+                chain.batch_statistics = gathers_statistics(self.costed, link.site);
             }
         }
         Some(repeated.chain)
@@ -145,6 +156,7 @@ impl<'r> Matches<'r> {
                 fused_ns: Some(0.0),
                 width,
                 bias_ns: 0.0,
+                batch_statistics: None,
                 proved: true,
                 sites: BTreeMap::new(),
                 backward: BTreeMap::new(),
@@ -190,6 +202,26 @@ impl Matches<'_> {
     }
 }
 
+/// Whether the kernels of a batch norm gather statistics, or use stored ones. The names are those of
+/// PyTorch, cuDNN and MIOpen.
+fn gathers_statistics(costed: &Costed, site: SiteId) -> Option<bool> {
+    const GATHERS: [&str; 5] = ["collect_statistics", "fw_tr", "fwtr", "fwdtrain", "welford"];
+    const USES: [&str; 4] = ["fw_inf", "fwinf", "fwdinfer", "transform_input"];
+    let decoded = costed.kernels.get(site.idx())?;
+    let named = |words: &[&str]| {
+        decoded.iter().any(|d| {
+            let base = d.base.to_ascii_lowercase();
+            words.iter().any(|word| base.contains(word))
+        })
+    };
+    // Where PyTorch gathers statistics, the normalization itself is a second kernel.
+    match (named(&GATHERS), named(&USES)) {
+        (true, _) => Some(true),
+        (false, true) => Some(false),
+        (false, false) => None,
+    }
+}
+
 /// The layer pattern of a site; empty if its layer is unknown.
 fn pattern_of(run: &Run, site: SiteId) -> &str {
     let layer = run.sites.get(site.idx()).and_then(|s| s.layer);
@@ -222,18 +254,27 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
         return Some(0.0);
     }
     if kind == Kind::Rope {
-        // The necessary traffic is that of `x * cos`: x, the table and the result.
-        let first = members.first()?;
-        let bytes = costed
-            .sites
-            .get(first.site.idx())?
-            .cost
-            .as_ref()
-            .ok()?
-            .bytes();
+        // The necessary traffic is that of `x * cos`: x, the table and the result. Where queries and
+        // keys are converted first, it is that of their conversions.
+        let casts = members.iter().take_while(|l| l.family == Family::Cast);
+        let read = members.iter().take(casts.count().max(1));
+        let bytes: u64 = read
+            .map(|l| Some(costed.sites.get(l.site.idx())?.cost.as_ref().ok()?.bytes()))
+            .sum::<Option<u64>>()?;
         let ns = bytes as f64 / gpu.bandwidth * 1e9 / gpu.reachable_memory;
         return Some(ns.max(crate::cost::roofline::SHORTEST_NS));
     }
+    let cost_of = |link: &Link<'_>| -> Option<u64> {
+        Some(
+            costed
+                .sites
+                .get(link.site.idx())?
+                .cost
+                .as_ref()
+                .ok()?
+                .bytes(),
+        )
+    };
     let mut flops_ns = 0.0;
     let mut bytes = 0.0;
     for link in members {
@@ -255,6 +296,8 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
     let kept = match kind {
         // Q, K, V and O are read or written; scores and probabilities stay on chip.
         Kind::Attention => attention_bytes(costed, members)?,
+        // Reads the scores and writes the probabilities, as the division at the end does.
+        Kind::Softmax => cost_of(members.last()?)? as f64,
         // One product instead of several reads the input once.
         Kind::SharedInput => (bytes - read_again()?).max(least),
         Kind::ExpertLoop => bytes,

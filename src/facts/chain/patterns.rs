@@ -17,9 +17,13 @@ type Hit = Option<(Kind, usize)>;
 pub(super) fn recognize(run: &[Link<'_>]) -> Hit {
     logits_upcast(run)
         .or_else(|| log_of_softmax(run))
+        .or_else(|| softmax(run))
         .or_else(|| rope(run))
+        .or_else(|| complex_rope(run))
         .or_else(|| gelu(run))
         .or_else(|| gated(run))
+        .or_else(|| silu(run))
+        .or_else(|| lora(run))
         .or_else(|| shared_input(run))
 }
 
@@ -31,9 +35,18 @@ pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [Link<'a>]) -> Vec<&'r Link<
         Kind::LogitsUpcast => members.first().into_iter().collect(),
         Kind::GatedActivation => members.first().into_iter().chain(members.last()).collect(),
         Kind::ExpertLoop => {
-            let first = members.first().map(|l| l.dims);
-            let same = |l: &&Link<'_>| first.is_some_and(|f| same_weights(f, l.dims));
-            members.iter().filter(same).collect()
+            // Each expert has the same matrices: a weight that recurs with them belongs to the loop.
+            let recurs = |l: &&Link<'_>| {
+                let same = members.iter().filter(|m| same_weights(l.dims, m.dims));
+                same.count() >= EXPERTS
+            };
+            members.iter().filter(recurs).collect()
+        }
+        // Without the product that they are added to, and without the casts between products.
+        Kind::Lora => members.iter().skip(1).collect(),
+        Kind::SharedInput => {
+            let product = |l: &&Link<'_>| l.family == Family::Gemm;
+            members.iter().filter(product).collect()
         }
         _ => members.iter().collect(),
     }
@@ -129,6 +142,119 @@ fn rope(run: &[Link<'_>]) -> Hit {
     None
 }
 
+/// Complex rotary embeddings, as in the reference code of Llama: queries and keys are converted to fp32,
+/// multiplied by complex numbers (half as many elements), and converted back.
+fn complex_rope(run: &[Link<'_>]) -> Hit {
+    let first = run.first()?;
+    if first.family != Family::Cast || first.direction == Direction::Update {
+        return None;
+    }
+    let same_way = |l: &Link<'_>| l.direction == first.direction;
+    let casts = |from: usize| {
+        let rest = run.iter().skip(from).take(2);
+        rest.take_while(|l| moves(l) && same_way(l)).count()
+    };
+    let before = casts(0);
+    let turned = |l: &&Link<'_>| {
+        let halves = |cast: &Link<'_>| {
+            numel(cast.dims).is_some_and(|n| numel(l.dims).is_some_and(|half| half * 2 == n))
+        };
+        l.name == "mul" && l.complex && same_way(l) && run.iter().take(before).any(halves)
+    };
+    let products = run
+        .iter()
+        .skip(before)
+        .take(before)
+        .take_while(turned)
+        .count();
+    let after = casts(before + products);
+    (products > 0 && after > 0).then_some((Kind::Rope, before + products + after))
+}
+
+/// `e = exp(x - max(x)); e / sum(e)`. A difference is an addition of the negative, and so its kernel
+/// may be called.
+fn softmax(run: &[Link<'_>]) -> Hit {
+    const SPELLING: [&[&str]; 5] = [
+        &["max", "amax"],
+        &["sub", "add"],
+        &["exp"],
+        &["sum"],
+        &["div"],
+    ];
+    let first = run.first()?;
+    if first.direction == Direction::Update {
+        return None;
+    }
+    let body = run.get(..SPELLING.len())?;
+    let mut named = body.iter().zip(SPELLING);
+    let fits =
+        named.all(|(link, names)| names.contains(&link.name) && link.direction == first.direction);
+    let [_, difference, exp, _, quotient] = body else {
+        return None;
+    };
+    let sized = same_size(difference, exp) && same_size(exp, quotient);
+    (fits && sized).then_some((Kind::Softmax, SPELLING.len()))
+}
+
+/// `x * sigmoid(x)`, unless more pointwise work on the same elements follows.
+fn silu(run: &[Link<'_>]) -> Hit {
+    let (first, next) = (run.first()?, run.get(1)?);
+    let forward = |l: &Link<'_>| matches!(l.direction, Direction::Fprop | Direction::Unknown);
+    let fits = first.name == "sigmoid"
+        && next.name == "mul"
+        && forward(first)
+        && next.direction == first.direction
+        && same_size(first, next);
+    let longer = run
+        .get(2)
+        .is_some_and(|l| l.family == Family::Pointwise && same_size(first, l));
+    (fits && !longer).then_some((Kind::Silu, 2))
+}
+
+/// Largest inner size of an adapter.
+const RANK: u64 = 128;
+
+/// A product, and the two thin ones of an adapter (LoRA) whose result is added to it.
+fn lora(run: &[Link<'_>]) -> Hit {
+    let first = run.first()?;
+    let sizes = |l: &Link<'_>| match l.dims {
+        Dims::Gemm {
+            batch: 1, m, n, k, ..
+        } => Some((m, n, k)),
+        _ => None,
+    };
+    let (m, n, k) = sizes(first)?;
+    if first.direction != Direction::Fprop {
+        return None;
+    }
+    let mut at = 1;
+    let mut next = |wanted: &dyn Fn(&Link<'_>) -> bool, skipped: &[Family]| {
+        let rest = run.get(at..)?.iter().take(4);
+        let steps = rest
+            .take_while(|l| skipped.contains(&l.family) && !wanted(l))
+            .count();
+        let link = run.get(at + steps).filter(|l| wanted(l))?;
+        at += steps + 1;
+        Some(link)
+    };
+    let between = [Family::Cast, Family::Dropout, Family::Copy];
+    let down = next(
+        &|l| sizes(l).is_some_and(|(rows, r, inner)| rows == m && inner == k && r <= RANK),
+        &between,
+    )?;
+    let (_, rank, _) = sizes(down)?;
+    if rank * 4 > n.min(k) {
+        return None;
+    }
+    next(&|l| sizes(l) == Some((m, n, rank)), &between)?;
+    // Scaled, then added to the result of the first product.
+    let sum = next(
+        &|l| l.name == "add" && numel(l.dims) == m.checked_mul(n),
+        &[Family::Cast, Family::Copy, Family::Pointwise],
+    )?;
+    (sum.direction == Direction::Fprop).then_some((Kind::Lora, at))
+}
+
 /// GELU from primitives: arithmetic around one `tanh` or `erf`, all over the same elements.
 fn gelu(run: &[Link<'_>]) -> Hit {
     const ARITHMETIC: [&str; 6] = ["pow", "mul", "add", "div", "tanh", "erf"];
@@ -194,8 +320,29 @@ fn shared_input(run: &[Link<'_>]) -> Hit {
         l.direction == Direction::Fprop
             && matches!(l.dims, Dims::Gemm { batch: 1, m: rows, k: inner, .. } if rows == m && inner == k)
     };
-    let length = run.iter().take(8).take_while(fits).count();
-    (length >= 3 || length == 2 && n != k).then_some((Kind::SharedInput, length))
+    // Under autocast, each product is preceded by the conversion of its weight.
+    let weight = |cast: &Link<'_>, product: &Link<'_>| match product.dims {
+        Dims::Gemm { n, k, .. } => {
+            cast.family == Family::Cast
+                && numel(cast.dims).is_some_and(|size| n.checked_mul(k) == Some(size) || size == n)
+        }
+        _ => false,
+    };
+    let (mut products, mut length, mut at) = (0, 0, 0);
+    while let Some(link) = run.get(at).filter(|_| products < 8) {
+        if fits(&link) {
+            products += 1;
+            length = at + 1;
+        } else {
+            let next = run.iter().skip(at + 1).take(2);
+            let mut following = next.filter(|l| l.family == Family::Gemm);
+            if !following.any(|l| fits(&l) && weight(link, l)) {
+                break;
+            }
+        }
+        at += 1;
+    }
+    (products >= 3 || products == 2 && n != k).then_some((Kind::SharedInput, length))
 }
 
 /// Whether two products have weights of the same shape, with any number of rows.
@@ -256,5 +403,13 @@ pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
             rows.push(m);
         }
     }
+    // The other products of the last expert.
+    let known = rest.get(..length).unwrap_or_default();
+    let more = rest.iter().skip(length).take(EXPERT).enumerate();
+    let last = more.filter(|(_, l)| {
+        let same = known.iter().filter(|k| same_weights(k.dims, l.dims));
+        same.count() + 1 >= EXPERTS
+    });
+    length += last.map(|(at, _)| at + 1).last().unwrap_or(0);
     (count >= EXPERTS && rows.len() >= 3).then_some(length)
 }

@@ -8,6 +8,7 @@ fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
         family,
         direction: Direction::Fprop,
         dims,
+        complex: false,
     })
 }
 
@@ -28,6 +29,7 @@ fn in_direction<'a>(links: &[Link<'a>], direction: Direction) -> Vec<Link<'a>> {
             name,
             family,
             dims,
+            complex,
             ..
         } = *l.work;
         doing(Work {
@@ -36,6 +38,7 @@ fn in_direction<'a>(links: &[Link<'a>], direction: Direction) -> Vec<Link<'a>> {
             family,
             direction,
             dims,
+            complex,
         })
     };
     links.iter().map(turned).collect()
@@ -173,6 +176,135 @@ fn shared_input_requires_products_that_cannot_depend_on_each_other() {
 }
 
 #[test]
+fn weights_converted_between_products_do_not_part_them() {
+    let cast = |size| pointwise_on("to", size);
+    let under_autocast = [
+        product(512, 1024, 1024),
+        cast(256 * 1024),
+        product(512, 256, 1024),
+        cast(256 * 1024),
+        cast(256),
+        product(512, 256, 1024),
+        pointwise_on("add", 512 * 256),
+    ];
+    assert_eq!(hit(&under_autocast), Some(("shared_input", 6)));
+    assert_eq!(
+        patterns::kept(Kind::SharedInput, &under_autocast[..6]).len(),
+        3
+    );
+    // The input of the second product is converted: it may be another tensor.
+    let other = [
+        product(512, 1024, 1024),
+        cast(512 * 1024),
+        product(512, 256, 1024),
+    ];
+    assert_eq!(hit(&other), None);
+}
+
+#[test]
+fn softmax_written_out_is_recognized() {
+    let size = 8 * 1024;
+    let row = |name| link(name, Family::Reduce, Dims::None);
+    let on = |name| pointwise_on(name, size);
+    let written = [
+        row("amax"),
+        on("sub"),
+        on("exp"),
+        row("sum"),
+        on("div"),
+        on("mul"),
+    ];
+    assert_eq!(hit(&written), Some(("softmax", 5)));
+    let named_by_kernels = [row("max"), on("add"), on("exp"), row("sum"), on("div")];
+    assert_eq!(hit(&named_by_kernels), Some(("softmax", 5)));
+    // A sum of exponentials, and other sizes.
+    assert_eq!(
+        hit(&[row("max"), on("sub"), on("exp"), row("sum"), on("log")]),
+        None
+    );
+    let other = [
+        row("max"),
+        on("sub"),
+        pointwise_on("exp", 8),
+        row("sum"),
+        on("div"),
+    ];
+    assert_eq!(hit(&other), None);
+}
+
+#[test]
+fn complex_rotary_embeddings_are_recognized() {
+    let complex = |numel| {
+        doing(Work {
+            site: SiteId(0),
+            name: "mul",
+            family: Family::Pointwise,
+            direction: Direction::Fprop,
+            dims: Dims::Elements { numel },
+            complex: true,
+        })
+    };
+    let cast = || pointwise_on("copy", 4096);
+    let one = [cast(), complex(2048), cast(), cast()];
+    assert_eq!(hit(&one[..3]), Some(("rope", 3)));
+    let both = [cast(), cast(), complex(2048), complex(2048), cast(), cast()];
+    assert_eq!(hit(&both), Some(("rope", 6)));
+    // Real numbers, other sizes, and nothing converted back.
+    assert_eq!(hit(&[cast(), pointwise_on("mul", 2048), cast()]), None);
+    assert_eq!(hit(&[cast(), complex(4096), cast()]), None);
+    assert_eq!(hit(&[cast(), complex(2048)]), None);
+}
+
+#[test]
+fn silu_written_out_is_recognized_unless_a_longer_sequence_begins() {
+    let on = |name| pointwise_on(name, 4096);
+    assert_eq!(hit(&[on("sigmoid"), on("mul")]), Some(("silu", 2)));
+    assert_eq!(
+        hit(&[on("sigmoid"), on("mul"), product(64, 64, 64)]),
+        Some(("silu", 2))
+    );
+    assert_eq!(hit(&[on("sigmoid"), on("mul"), on("add")]), None);
+    // The gate of a channel, which is smaller.
+    assert_eq!(hit(&[pointwise_on("sigmoid", 64), on("mul")]), None);
+    assert_eq!(
+        hit(&in_direction(&[on("sigmoid"), on("mul")], Direction::Bprop)),
+        None
+    );
+}
+
+#[test]
+fn adapters_beside_a_product_are_recognized() {
+    let added = || pointwise_on("add", 512 * 1024);
+    let scaled = || pointwise_on("mul", 512 * 1024);
+    let adapter = [
+        product(512, 1024, 2048),
+        product(512, 16, 2048),
+        product(512, 1024, 16),
+        scaled(),
+        added(),
+    ];
+    assert_eq!(hit(&adapter), Some(("lora", 5)));
+    assert_eq!(patterns::kept(Kind::Lora, &adapter).len(), 4);
+    let dropped = [
+        product(512, 1024, 2048),
+        link("native_dropout", Family::Dropout, Dims::None),
+        product(512, 16, 2048),
+        product(512, 1024, 16),
+        added(),
+    ];
+    assert_eq!(hit(&dropped), Some(("lora", 5)));
+    // A bottleneck of the network itself, and one whose result is not added.
+    let wide = [
+        product(512, 1024, 2048),
+        product(512, 512, 2048),
+        product(512, 1024, 512),
+        added(),
+    ];
+    assert_ne!(hit(&wide).map(|h| h.0), Some("lora"));
+    assert_ne!(hit(&adapter[..4]).map(|h| h.0), Some("lora"));
+}
+
+#[test]
 fn expert_loops_require_indexing_and_varying_row_counts() {
     let experts = |rows: &dyn Fn(u64) -> u64, index: bool| -> Vec<Link<'static>> {
         (0..8)
@@ -191,8 +323,9 @@ fn expert_loops_require_indexing_and_varying_row_counts() {
     // The loop starts at the first product; the index before it belongs to no loop from this position.
     assert_eq!(patterns::expert_loop(&loop_), None);
     let rest = loop_.get(1..).unwrap();
-    assert_eq!(patterns::expert_loop(rest), Some(rest.len() - 2));
-    assert_eq!(patterns::kept(Kind::ExpertLoop, rest).len(), 8);
+    assert_eq!(patterns::expert_loop(rest), Some(rest.len()));
+    // Both products of each expert.
+    assert_eq!(patterns::kept(Kind::ExpertLoop, rest).len(), 16);
     // The blocks of a transformer: equal row counts, or no indexing.
     let blocks = experts(&|_| 10, true);
     assert_eq!(patterns::expert_loop(blocks.get(1..).unwrap()), None);

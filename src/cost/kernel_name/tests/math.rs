@@ -34,7 +34,7 @@ fn gemm_kernels_are_decoded() {
         ),
         (
             "volta_h884gemm_64x128_ldg8_nn",
-            "gemm yes fp16 64x128 align8 nn sm7.0",
+            "gemm yes fp16 64x128 align8 nn sm7.0 sum16",
             "",
         ),
         (
@@ -49,7 +49,7 @@ fn gemm_kernels_are_decoded() {
         ),
         (
             "turing_h1688gemm_128x128_ldg2_nn",
-            "gemm yes fp16 128x128 align2 nn sm7.5",
+            "gemm yes fp16 128x128 align2 nn sm7.5 sum16",
             "",
         ),
         (

@@ -45,6 +45,7 @@ fn describe(d: &DecodedName) -> String {
         (d.causal == Some(true), "causal"),
         (d.causal == Some(false), "full"),
         (d.fast_conv, "fast"),
+        (d.half_accumulation, "sum16"),
     ];
     words.extend(flags.iter().filter(|f| f.0).map(|f| f.1.to_owned()));
     words.join(" ")
