@@ -40,6 +40,7 @@ pub(super) enum Kind {
     Lora,
     SharedInput,
     ExpertLoop,
+    Adam,
     Pointwise,
 }
 
@@ -60,6 +61,7 @@ impl Kind {
             Kind::Lora => "lora",
             Kind::SharedInput => "shared_input",
             Kind::ExpertLoop => "expert_loop",
+            Kind::Adam => "adam",
             Kind::Pointwise => "pointwise",
         }
     }
@@ -136,6 +138,8 @@ struct Work<'a> {
     dims: Dims,
     /// Whether it computes with complex numbers.
     complex: bool,
+    /// Whether it is known by the name of its kernel only.
+    by_name: bool,
 }
 
 /// An operator's name without dunders and in-place underscores: `__mul__`, `mul_` and `_softmax` become
@@ -198,6 +202,7 @@ fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
                 direction: site.direction,
                 dims: roles.flatten().map_or(Dims::None, |r| r.dims),
                 complex: matches!(cost.math_dtype, Some(DType::Complex64 | DType::Complex128)),
+                by_name: false,
             })
         })
         .collect()
@@ -252,6 +257,7 @@ fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
         direction: site.direction,
         dims,
         complex: false,
+        by_name: true,
     })
 }
 
@@ -533,7 +539,12 @@ fn pointwise(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let longest = run.iter().take_while(fits).count();
     let norm_at = |&at: &usize| run.get(at..).is_some_and(|rest| norm(rest).is_some());
     let length = (1..longest).find(norm_at).unwrap_or(longest);
-    (length >= 3).then_some((Kind::Pointwise, length))
+    let kind = if first.by_name && patterns::updates(run.get(..length).unwrap_or(run)) {
+        Kind::Adam
+    } else {
+        Kind::Pointwise
+    };
+    (length >= 3).then_some((kind, length))
 }
 
 pub(super) const ENTRIES: &[Entry<Chains>] = &[
@@ -543,7 +554,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         "",
         &[],
         NOTHING,
-        "`attention`, `norm`, `double_log_softmax`, `conv_norm`, `logits_upcast`, `log_of_softmax`, `softmax`, `rope`, `gelu`, `gated_activation`, `silu`, `lora`, `shared_input`, `expert_loop` or `pointwise`",
+        "`attention`, `norm`, `double_log_softmax`, `conv_norm`, `logits_upcast`, `log_of_softmax`, `softmax`, `rope`, `gelu`, `gated_activation`, `silu`, `lora`, `shared_input`, `expert_loop`, `adam` (without operators) or `pointwise`",
         |c| Answer::word(c.chain.kind.name())
     ),
     fact!(

@@ -31,6 +31,7 @@ const LISTED: &[(&str, &[&str])] = &[
             "lora",
             "shared_input",
             "expert_loop",
+            "adam",
             "pointwise",
         ],
     ),

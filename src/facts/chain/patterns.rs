@@ -345,6 +345,21 @@ fn shared_input(run: &[Link<'_>]) -> Hit {
     (products >= 3 || products == 2 && n != k).then_some((Kind::SharedInput, length))
 }
 
+/// Whether pointwise work updates parameters by Adam or a relative of it: squares of gradients are added
+/// up (`addcmul`), and their root divides.
+pub(super) fn updates(run: &[Link<'_>]) -> bool {
+    let at = |names: &[&str], from: usize| {
+        let rest = run.iter().skip(from);
+        let mut found = rest.enumerate().filter(|(_, l)| names.contains(&l.name));
+        found.next().map(|(steps, _)| from + steps)
+    };
+    // The second name of each is that of PyTorch before 1.0.
+    at(&["addcmul", "add_c_mul"], 0)
+        .and_then(|squares| at(&["sqrt", "sqrt_float"], squares))
+        .and_then(|root| at(&["div", "addcdiv", "add_c_div"], root))
+        .is_some()
+}
+
 /// Whether two products have weights of the same shape, with any number of rows.
 fn same_weights(a: Dims, b: Dims) -> bool {
     match (a, b) {

@@ -9,6 +9,7 @@ fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
         direction: Direction::Fprop,
         dims,
         complex: false,
+        by_name: false,
     })
 }
 
@@ -30,6 +31,7 @@ fn in_direction<'a>(links: &[Link<'a>], direction: Direction) -> Vec<Link<'a>> {
             family,
             dims,
             complex,
+            by_name,
             ..
         } = *l.work;
         doing(Work {
@@ -39,6 +41,7 @@ fn in_direction<'a>(links: &[Link<'a>], direction: Direction) -> Vec<Link<'a>> {
             direction,
             dims,
             complex,
+            by_name,
         })
     };
     links.iter().map(turned).collect()
@@ -242,6 +245,7 @@ fn complex_rotary_embeddings_are_recognized() {
             direction: Direction::Fprop,
             dims: Dims::Elements { numel },
             complex: true,
+            by_name: false,
         })
     };
     let cast = || pointwise_on("copy", 4096);
@@ -253,6 +257,34 @@ fn complex_rotary_embeddings_are_recognized() {
     assert_eq!(hit(&[cast(), pointwise_on("mul", 2048), cast()]), None);
     assert_eq!(hit(&[cast(), complex(4096), cast()]), None);
     assert_eq!(hit(&[cast(), complex(2048)]), None);
+}
+
+#[test]
+fn updates_of_adam_are_recognized_by_the_names_of_their_kernels() {
+    let by_name = |name| {
+        doing(Work {
+            site: SiteId(0),
+            name,
+            family: Family::Pointwise,
+            direction: Direction::Unknown,
+            dims: Dims::Elements { numel: 4096 },
+            complex: false,
+            by_name: true,
+        })
+    };
+    let named = |names: &[&'static str]| names.iter().map(|n| by_name(n)).collect::<Vec<_>>();
+    let adam = [
+        "mul", "lerp", "mul", "addcmul", "sqrt", "div", "add", "addcdiv",
+    ];
+    assert_eq!(any(&named(&adam)), Some(("adam", 8)));
+    assert_eq!(
+        any(&named(&["mul", "addcmul", "sqrt"])),
+        Some(("pointwise", 3))
+    );
+    assert_eq!(
+        any(&named(&["sqrt", "div", "addcmul"])),
+        Some(("pointwise", 3))
+    );
 }
 
 #[test]
