@@ -15,6 +15,7 @@ mod chain;
 mod closed_sets;
 mod copy;
 mod enclosing_ops;
+mod first_fp64;
 mod framework_signs;
 mod gap;
 mod gpu;
@@ -33,6 +34,7 @@ mod step_stability;
 mod step_weight;
 mod sync;
 mod table;
+mod update_ops;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod whole_run_tests;

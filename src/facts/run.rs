@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::site::SiteScope;
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
 use crate::base::DType;
 use crate::correlate::{Direction, Exclusion, Run, Site, SiteId, StepTime, WithoutOperator};
@@ -132,7 +131,7 @@ impl Sums {
         if !sums.training {
             sums.weight_bound_ns += unknown_products;
         }
-        sums.update_ops = update_ops(costed);
+        sums.update_ops = super::update_ops::of(costed);
         sums.durations(costed);
         sums.host(costed);
         sums
@@ -202,35 +201,6 @@ fn step_shapes(costed: &Costed) -> Option<u64> {
     (!kinds.is_empty()).then_some(kinds.len() as u64)
 }
 
-/// The names of the operators that update parameters; of kernels without an operator those of
-/// `foreach` optimizers, which their names tell.
-fn update_ops(costed: &Costed) -> Arc<[Arc<str>]> {
-    let sites = &costed.run.sites;
-    let mut names: Vec<String> = sites
-        .iter()
-        .filter(|s| s.direction == Direction::Update)
-        .filter_map(|s| s.op.as_ref())
-        .map(|op| super::chain::plain_name(&op.name).to_owned())
-        .chain(foreach_kernels(costed))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names.truncate(1024);
-    names.into_iter().map(Arc::from).collect()
-}
-
-/// `foreach_addcdiv` for each kernel `foreach: addcdiv` without an operator.
-fn foreach_kernels(costed: &Costed) -> impl Iterator<Item = String> {
-    let sites = costed.run.sites.iter().zip(&costed.kernels);
-    let unknown = sites.filter(|(site, _)| site.op.is_none());
-    unknown
-        .flat_map(|(_, decoded)| decoded)
-        .filter_map(|kernel| {
-            let op = kernel.label.strip_prefix("foreach: ")?;
-            (kernel.family == Family::Optimizer).then(|| format!("foreach_{op}"))
-        })
-}
-
 /// Whether the profile records the shape of any operand of a site.
 fn has_shapes(run: &Run, site: &Site) -> bool {
     site.args
@@ -281,25 +251,6 @@ const OPTIMIZERS: &[&str] = &[
     "adam", "sgd", "lamb", "adagrad", "rmsprop", "adadelta", "lars",
 ];
 
-/// The first site in time that computes in float64.
-fn first_fp64<'a>(t: &'a FactTable<'a>) -> Option<SiteScope<'a>> {
-    let sites = t.costed.run.sites.iter().zip(&t.costed.sites).enumerate();
-    let of_fp64 = sites.filter_map(|(row, (site, cost))| {
-        let scope = SiteScope::new(t, SiteId::new(row))?;
-        let operand = |args: &crate::correlate::OpArgs| {
-            args.tensors()
-                .any(|tensor| tensor.dtype == Some(DType::Fp64))
-        };
-        let kernel = || scope.decoded().iter().any(|d| d.dtype == Some(DType::Fp64));
-        let sends = cost.family == Family::Communication;
-        (!sends && site.op.is_some() && (scope.args().is_some_and(operand) || kernel()))
-            .then_some((site.first, scope))
-    });
-    of_fp64
-        .min_by_key(|(first, _)| *first)
-        .map(|(_, scope)| scope)
-}
-
 fn devices(t: &FactTable<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -> f64 {
     t.costed
         .run
@@ -334,6 +285,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::sync::ENTRIES,
         super::framework_signs::ENTRIES,
         super::step_stability::ENTRIES,
+        super::first_fp64::ENTRIES,
     ];
     ENTRIES.iter().chain(elsewhere.into_iter().flatten())
 }
@@ -456,45 +408,6 @@ const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "Share of the window in which a kernel or graph ran",
         |t| Answer::share(devices(t, |d| d.kernel_ns), t.totals.window_ns)
-    ),
-    fact!(
-        "run.first_fp64_op",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The first operator in time that computes in float64, with the shapes of its tensors; silent where no operator is known to",
-        |t| {
-            let first = first_fp64(t).and_then(|s| {
-                let op = s.site.op.as_ref()?.display();
-                Some(match s.shapes() {
-                    Some(shapes) if !shapes.is_empty() => format!("{op} {shapes}"),
-                    _ => op.to_string(),
-                })
-            });
-            Answer::or_silent(first.as_deref(), Answer::word)
-        }
-    ),
-    fact!(
-        "run.first_fp64_place",
-        Str,
-        "",
-        &[],
-        LAYERS,
-        "Where that operator is: the line of the program, else its layer",
-        |t| {
-            let place = first_fp64(t).and_then(|s| {
-                let layer = s
-                    .site
-                    .layer
-                    .and_then(|id| t.costed.run.layers.get(id.idx()));
-                s.site
-                    .source_line
-                    .clone()
-                    .or_else(|| Some(layer?.name.clone()))
-            });
-            Answer::maybe_word(place.as_deref())
-        }
     ),
     fact!(
         "run.idle_ns",

@@ -1,0 +1,104 @@
+//! Where float64 enters a run that otherwise has none.
+
+use super::run::Runs;
+use super::site::SiteScope;
+use super::{Answer, Entry, FactTable, fact};
+use crate::base::DType;
+use crate::correlate::{OpArgs, SiteId};
+use crate::cost::Family;
+
+/// The first site in time that computes in float64.
+fn first_fp64<'a>(t: &'a FactTable<'a>) -> Option<SiteScope<'a>> {
+    let sites = t.costed.run.sites.iter().zip(&t.costed.sites).enumerate();
+    let of_fp64 = sites.filter_map(|(row, (site, cost))| {
+        let scope = SiteScope::new(t, SiteId::new(row))?;
+        let operand = |args: &OpArgs| {
+            args.tensors()
+                .any(|tensor| tensor.dtype == Some(DType::Fp64))
+        };
+        let kernel = || scope.decoded().iter().any(|d| d.dtype == Some(DType::Fp64));
+        let sends = cost.family == Family::Communication;
+        (!sends && site.op.is_some() && (scope.args().is_some_and(operand) || kernel()))
+            .then_some((site.first, scope))
+    });
+    of_fp64
+        .min_by_key(|(first, _)| *first)
+        .map(|(_, scope)| scope)
+}
+
+pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.first_fp64_op",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The first operator in time that computes in float64, with the shapes of its tensors; silent where no operator is known to",
+        |t| {
+            let first = first_fp64(t).and_then(|s| {
+                let op = s.site.op.as_ref()?.display();
+                Some(match s.shapes() {
+                    Some(shapes) if !shapes.is_empty() => format!("{op} {shapes}"),
+                    _ => op.to_string(),
+                })
+            });
+            Answer::or_silent(first.as_deref(), Answer::word)
+        }
+    ),
+    fact!(
+        "run.first_fp64_place",
+        Str,
+        "",
+        &[],
+        LAYERS,
+        "Where that operator is: the line of the program, else its layer",
+        |t| {
+            let place = first_fp64(t).and_then(|s| {
+                let layer = s
+                    .site
+                    .layer
+                    .and_then(|id| t.costed.run.layers.get(id.idx()));
+                s.site
+                    .source_line
+                    .clone()
+                    .or_else(|| Some(layer?.name.clone()))
+            });
+            Answer::maybe_word(place.as_deref())
+        }
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::cost::estimate_costs;
+    use crate::facts::{Lookup as _, Member, Value};
+
+    fn first(kernels: &[(&str, &str)]) -> Answer {
+        let mut b = ProfileBuilder::new();
+        for (row, (op, kernel)) in kernels.iter().enumerate() {
+            let at = 1000 * row as i64;
+            b.range(
+                &format!("aten::{op}, seq = {row}, sizes = [[4, 8]]"),
+                at,
+                at + 100,
+            );
+            let launched = b.launch(at + 10);
+            b.profile.kernels[launched].name = b.profile.strings.intern(kernel);
+        }
+        let costed = estimate_costs(b.run(), None);
+        let table = FactTable::new(&costed);
+        let view = table.view(Member::Run);
+        view.get("run.first_fp64_op")
+    }
+
+    #[test]
+    fn the_first_operator_on_float64_is_named() {
+        let mm = |letter| format!("volta_{letter}gemm_64x64_nn");
+        let (single, double) = (mm('s'), mm('d'));
+        let named = first(&[("add", &single), ("mm", &double), ("mul", &double)]);
+        assert_eq!(named, Answer::Value(Value::Str("aten::mm [4,8]".into())));
+        assert_eq!(first(&[("mm", &single)]), Answer::DoesNotApply);
+    }
+}
