@@ -30,6 +30,7 @@ mod run;
 mod site;
 mod step;
 mod step_comm;
+mod step_shapes;
 mod step_stability;
 mod step_weight;
 mod sync;

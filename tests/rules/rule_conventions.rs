@@ -22,14 +22,6 @@ const JUDGED_ANYWAY: &[(&str, &str)] = &[
         "speaks most of all where shapes are missing, and only leaves out what is known to be fast",
     ),
     (
-        "layers/conv-bias-before-norm",
-        "where kernels do not tell whether a norm trains, the run does",
-    ),
-    (
-        "layers/weight-average",
-        "what has no layer is what it looks for",
-    ),
-    (
         "memory/constants-rebuilt",
         "asks for type and rank of a triangle with `has`: without shapes it may be part of the model",
     ),
