@@ -312,7 +312,7 @@ fn pinning_in_the_loop_is_told_from_device_memory() {
             "host/pinning-in-the-loop",
             "host/allocation",
         ),
-        ("cudaMalloc", "host/allocation", "host/pinning-in-the-loop"),
+        ("cudaFree", "host/allocation", "host/pinning-in-the-loop"),
     ] {
         let mut trace = Trace::default();
         for iteration in 0..30 {
