@@ -425,6 +425,6 @@ pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
         let same = known.iter().filter(|k| same_weights(k.dims, l.dims));
         same.count() + 1 >= EXPERTS
     });
-    length += last.map(|(at, _)| at + 1).last().unwrap_or(0);
+    length += last.map(|(at, _)| at + 1).max().unwrap_or(0);
     (count >= EXPERTS && rows.len() >= 3).then_some(length)
 }
