@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads the profiles once, writes the report in every shape, and leaves the verdict of the gates in
 # the output `status` for the last step.
-# Environment: PROFILE, GPU, FAIL_ON, BASELINE, CONFIG, ARGS, ANNOTATE, NAME, and the runner's own.
+# Environment: PROFILE, GPU, FAIL_ON, BASELINE, CONFIG, ARGS, ANNOTATE, NAME, HEAD_REPOSITORY, and the runner's own.
 set -euo pipefail
 
 # A summary holds 1 MiB, and a character takes up to 4 bytes.
@@ -10,6 +10,11 @@ summary_chars=250000
 if ! [[ "$NAME" =~ ^[0-9A-Za-z._-]{1,50}$ ]]; then
     echo "::error::name: expected letters, digits, dots and dashes, at most 50" >&2
     exit 2
+fi
+
+if [ "${RUNNER_ENVIRONMENT:-}" = self-hosted ] && [ -n "${HEAD_REPOSITORY:-}" ] &&
+    [ "$HEAD_REPOSITORY" != "$GITHUB_REPOSITORY" ]; then
+    echo "::warning::This job runs the code of a fork on a machine of yours. Add to the job: if: github.event.pull_request.head.repo.full_name == github.repository"
 fi
 
 profiles=()
@@ -42,7 +47,12 @@ if [ -n "$BASELINE" ]; then
     fi
 fi
 while IFS= read -r line; do
-    if [ -n "$line" ]; then options+=("$line"); fi
+    # `--rules mine.toml` on one line is an option and its value.
+    if [[ "$line" =~ ^(-{1,2}[A-Za-z][A-Za-z-]*)[[:blank:]]+(.*[^[:blank:]])[[:blank:]]*$ ]]; then
+        options+=("${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}")
+    elif [ -n "$line" ]; then
+        options+=("$line")
+    fi
 done <<<"$ARGS"
 
 status=0

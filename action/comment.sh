@@ -8,6 +8,11 @@ if ! [[ "$PULL_REQUEST" =~ ^[0-9]+$ ]]; then
     exit 0
 fi
 
+if ! command -v gh >/dev/null; then
+    echo "::warning::The report could not be added as a comment: \`gh\` is not installed on this runner (https://cli.github.com). It is in the summary and in the artifact."
+    exit 0
+fi
+
 export MARKER="<!-- pyprof-advise: $NAME -->"
 body="$RUNNER_TEMP/pyprof-advise-comment.md"
 {

@@ -118,6 +118,20 @@ pub fn clip(text: &str, max_chars: usize) -> String {
         .collect()
 }
 
+/// A text as a quoted cell of comma-separated values (RFC 4180). Control characters are removed; a text that
+/// a spreadsheet would evaluate as a formula gets a leading `'`, unless it is a single sign or a number:
+/// <https://owasp.org/www-community/attacks/CSV_Injection>.
+pub fn csv_cell(text: &str) -> String {
+    let text = plain(text);
+    let guard = if is_formula(&text) { "'" } else { "" };
+    format!("\"{guard}{}\"", text.replace('"', "\"\""))
+}
+
+fn is_formula(text: &str) -> bool {
+    const BEGINNINGS: [char; 4] = ['=', '+', '-', '@'];
+    text.starts_with(BEGINNINGS) && text.len() > 1 && text.parse::<f64>().is_err()
+}
+
 /// `text` for a terminal: one line without control or direction-changing characters.
 pub fn plain(text: &str) -> String {
     one_line(text)

@@ -55,10 +55,20 @@ pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> Outcome
         ("configuration", &args.config.config),
         ("template", &args.report.template),
     ];
+    let output = args.report.output.as_deref();
     for (what, path) in read {
         if let Some(path) = path {
-            refuse_overwriting_input(what, path, args.report.output.as_deref())?;
+            refuse_overwriting_input(what, path, output)?;
         }
+    }
+    let lists = [("rule", &args.rules.paths), ("cost", &args.costs)];
+    for (what, paths) in lists {
+        for path in paths {
+            refuse_overwriting_input(&format!("{what} file"), path, output)?;
+        }
+    }
+    if let Some(gpu) = &args.gpu {
+        refuse_overwriting_input("GPU file", Path::new(gpu), output)?;
     }
     Ok(())
 }

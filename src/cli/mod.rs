@@ -1,6 +1,7 @@
 //! Floor 9: the command line, one file per command. This file defines the arguments, prints errors and
 //! warnings, and sets the exit status.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -249,7 +250,9 @@ pub struct ReportArgs {
 impl ReportArgs {
     /// Findings shown in full.
     pub fn top(&self) -> usize {
-        self.top.unwrap_or(DEFAULT_TOP)
+        /// More than any report has; larger numbers do not fit everywhere.
+        const MOST: usize = u32::MAX as usize;
+        self.top.unwrap_or(DEFAULT_TOP).min(MOST)
     }
 }
 
@@ -340,13 +343,17 @@ pub fn main() -> ExitCode {
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
-            drop(error.print());
-            return ExitCode::from(if error.use_stderr() { UNUSABLE } else { OK });
+            // Help that could not be written was not given.
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            let failed = error.use_stderr() || printed.is_err();
+            return ExitCode::from(if failed { UNUSABLE } else { OK });
         }
     };
     signals::install();
     output::set_color(cli.console.color());
-    let outcome = refuse_misplaced_options(&matches).and_then(|()| run(cli));
+    let outcome = start_threads()
+        .and_then(|()| refuse_misplaced_options(&matches))
+        .and_then(|()| run(cli));
     match outcome {
         Ok(()) => ExitCode::from(OK),
         Err(Failure::GateFailed) => ExitCode::from(GATE),
@@ -355,6 +362,31 @@ pub fn main() -> ExitCode {
         Err(Failure::Unusable(text)) => {
             output::labelled("error", anstyle::AnsiColor::Red, &text);
             ExitCode::from(UNUSABLE)
+        }
+    }
+}
+
+/// Starts the threads that share the work: as many as there are processors, or fewer where that many are not
+/// allowed.
+fn start_threads() -> Outcome {
+    let mut threads = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(wanted) = std::env::var("RAYON_NUM_THREADS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+    {
+        threads = usize::max(1, wanted);
+    }
+    loop {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        match pool.build_global() {
+            Ok(()) => return Ok(()),
+            Err(_) if threads > 1 => threads /= 2,
+            Err(error) => {
+                return Err(Failure::Unusable(format!(
+                    "no thread could be started ({error})\n  allow more processes (`ulimit -u`) or more \
+                     memory (`ulimit -v`)"
+                )));
+            }
         }
     }
 }

@@ -122,6 +122,15 @@ fn in_folder(folder: &Path, kind: Kind, console: Console) -> Result<Vec<PathBuf>
         }
     }
     files.sort();
+    // What cannot be read may be a profile: its figures would be missing from the report without a word.
+    for file in &files {
+        if let Err(error) = std::fs::File::open(file) {
+            return Err(Failure::Unusable(format!(
+                "{}: cannot be read: {error}",
+                plain(&shown(file))
+            )));
+        }
+    }
     let (wanted, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| (kind.is_one)(f));
     if wanted.is_empty() {
         let found = match others.len() {
@@ -174,20 +183,29 @@ pub(super) fn each<T: Send>(
     let bar = Bar::of_files(console.quiet, files.len() as u64);
     let next = AtomicUsize::new(0);
     let made: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(files.len()));
+    let turn = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(file) = files.get(at) else { break };
+            let result = work(file);
+            made.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((at, result));
+            bar.file_done();
+        }
+    };
     // Not rayon's threads: a reader that waits for its own tasks could steal another file.
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(files.len()) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(file) = files.get(at) else { break };
-                    let result = work(file);
-                    made.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push((at, result));
-                    bar.file_done();
-                }
-            });
+        let started = (0..AT_ONCE.min(files.len()))
+            .filter(|_| {
+                std::thread::Builder::new()
+                    .spawn_scoped(scope, turn)
+                    .is_ok()
+            })
+            .count();
+        // Where no thread may be started, this one reads.
+        if started == 0 {
+            turn();
         }
     });
     bar.done();

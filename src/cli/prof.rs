@@ -22,6 +22,10 @@ pub(super) struct ProfArgs {
     /// Comma-separated values with quotes around every cell
     #[arg(long, conflicts_with = "w")]
     csv: bool,
+    /// With --csv: texts that a spreadsheet would evaluate as formulas without the `'` before them, as PyProf
+    /// writes them
+    #[arg(long, requires = "csv")]
+    raw: bool,
     /// Columns of fixed width, WIDTH characters per line
     #[arg(short, value_name = "WIDTH")]
     w: Option<usize>,
@@ -45,7 +49,7 @@ pub(super) fn prof(args: &ProfArgs, console: Console) -> Outcome {
         Some(width) if width > 0 => {
             table::TableLayout::fixed(&columns, width).map_err(Failure::Unusable)?
         }
-        _ => table::TableLayout::Csv,
+        _ => table::TableLayout::Csv { raw: args.raw },
     };
     let records = records(args.file.as_deref(), console)?;
     let rows = rows::rows(&records);

@@ -112,6 +112,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
 fn told(args: &ScrubArgs, summary: &Summary) -> String {
     let Summary {
         left_out,
+        tables_left_out,
         changed,
         rescan,
     } = summary;
@@ -125,6 +126,12 @@ fn told(args: &ScrubArgs, summary: &Summary) -> String {
         units::bytes(rescan.bytes as f64),
     );
     text.push_str(&lines(rescan));
+    if *tables_left_out > 0 {
+        text.push_str(&format!(
+            "{} left out: there are more than any profile has\n",
+            units::counted(*tables_left_out, "table")
+        ));
+    }
     text.push_str(&limits());
     text
 }
@@ -143,7 +150,7 @@ fn limits() -> String {
          the name of a secret, logins, private keys, home folders, e-mail addresses, and what the file says \
          of its users and machines. Nothing else: look through names that may be confidential.\n\
          Not looked for: {}.\n",
-        sources.join(", "),
+        sources.join(", ").replace("of issuer", "of issuers"),
         rules.join(", ")
     )
 }

@@ -3,11 +3,8 @@
 use std::io::{Result, Write};
 
 use super::{COLUMNS, ColumnValue, ExportRow, ExportTable};
-use crate::base::text::plain;
+use crate::base::text::csv_cell as quoted;
 
-/// Characters at the start of a text that make a spreadsheet evaluate it as a formula:
-/// <https://owasp.org/www-community/attacks/CSV_Injection>.
-const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 /// Separator of the texts of a list.
 const SEPARATOR: &str = ";";
 
@@ -39,12 +36,6 @@ fn cell(values: ColumnValue, row: &ExportRow<'_>) -> String {
             printed((!texts.is_empty()).then(|| quoted(&texts.join(SEPARATOR))))
         }
     }
-}
-
-fn quoted(text: &str) -> String {
-    let text = plain(text);
-    let guard = if text.starts_with(FORMULA) { "'" } else { "" };
-    format!("\"{guard}{}\"", text.replace('"', "\"\""))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::rows::{KernelRows, Line, Of};
 use super::{KernelName, LaunchContext, Text, push_number};
 use crate::base::suggest::did_you_mean;
-use crate::base::text::plain;
+use crate::base::text::{csv_cell, plain};
 
 /// A column of the table.
 #[derive(Debug)]
@@ -325,7 +325,10 @@ pub enum TableLayout {
     /// One space between cells; spaces inside become `_`.
     Spaces,
     /// Every cell quoted, quotes inside doubled (RFC 4180).
-    Csv,
+    Csv {
+        /// Whether texts that a spreadsheet would evaluate as formulas are written as PyProf writes them.
+        raw: bool,
+    },
     /// Width of each column in characters; longer cells are cut and end in `…`.
     Fixed(Vec<usize>),
 }
@@ -335,8 +338,14 @@ impl TableLayout {
     /// `width`. As in PyProf, the space after each column is not counted.
     ///
     /// # Errors
-    /// When the columns need more width; the message says how much.
+    /// When the columns need more width, and when it is more than a cell can have; the message says how much.
     pub fn fixed(columns: &[&ProfColumn], width: usize) -> Result<TableLayout, String> {
+        const WIDEST: usize = u16::MAX as usize;
+        if width > WIDEST {
+            return Err(format!(
+                "-w {width} is too wide: at most {WIDEST} characters"
+            ));
+        }
         let taken: usize = columns.iter().map(|c| c.width).sum();
         let sharing: Vec<&&ProfColumn> = columns.iter().filter(|c| c.width == 0).collect();
         let least: usize = sharing.iter().map(|c| c.header.len()).max().unwrap_or(0);
@@ -357,7 +366,7 @@ impl TableLayout {
     fn between(&self) -> (&'static [u8], &'static [u8]) {
         match self {
             TableLayout::Spaces => (b" ", b"\n"),
-            TableLayout::Csv => (b",", b"\n"),
+            TableLayout::Csv { .. } => (b",", b"\n"),
             TableLayout::Fixed(_) => (b" ", b" \n"),
         }
     }
@@ -366,7 +375,8 @@ impl TableLayout {
     fn cell(&self, at: usize, text: &str, number: bool) -> String {
         let word = plain(text);
         match self {
-            TableLayout::Csv => format!("\"{}\"", word.replace('"', "\"\"")),
+            TableLayout::Csv { raw: false } => csv_cell(text),
+            TableLayout::Csv { raw: true } => format!("\"{}\"", word.replace('"', "\"\"")),
             TableLayout::Spaces => word.replace(char::is_whitespace, "_"),
             TableLayout::Fixed(widths) => {
                 let width = widths.get(at).copied().unwrap_or(0);
@@ -389,7 +399,7 @@ impl TableLayout {
     ) {
         match self {
             TableLayout::Spaces => write(out),
-            TableLayout::Csv => {
+            TableLayout::Csv { .. } => {
                 out.push(b'"');
                 write(out);
                 out.push(b'"');
@@ -546,15 +556,35 @@ mod tests {
     }
 
     #[test]
+    fn widths_are_bounded() {
+        let all = columns("kernel").unwrap();
+        assert!(
+            TableLayout::fixed(&all, 500_000)
+                .unwrap_err()
+                .contains("too wide")
+        );
+        let widest = TableLayout::fixed(&all, 65_535).unwrap();
+        assert_eq!(line(&widest, &["k"]).trim_end(), "k");
+    }
+
+    #[test]
     fn separators_in_cells_are_escaped() {
         let cells = ["a b", "say \"x\"", "1,2\n3", "\u{1b}[31m"];
         assert_eq!(
-            line(&TableLayout::Csv, &cells).matches("\",\"").count(),
+            line(&TableLayout::Csv { raw: false }, &cells)
+                .matches("\",\"")
+                .count(),
             3,
             "{}",
-            line(&TableLayout::Csv, &cells)
+            line(&TableLayout::Csv { raw: false }, &cells)
         );
-        assert!(line(&TableLayout::Csv, &cells).contains("\"say \"\"x\"\"\""));
+        assert!(line(&TableLayout::Csv { raw: false }, &cells).contains("\"say \"\"x\"\"\""));
+        let formulas = ["=cmd|'/C calc'!A0", "@SUM(1)", "-", "-1.5", "+x"];
+        assert_eq!(
+            line(&TableLayout::Csv { raw: false }, &formulas),
+            "\"'=cmd|'/C calc'!A0\",\"'@SUM(1)\",\"-\",\"-1.5\",\"'+x\""
+        );
+        assert!(line(&TableLayout::Csv { raw: true }, &formulas).starts_with("\"=cmd"));
         assert_eq!(line(&TableLayout::Spaces, &cells).split(' ').count(), 4);
         assert!(!line(&TableLayout::Spaces, &cells).contains('\u{1b}'));
     }

@@ -192,6 +192,7 @@ impl Builder {
         sort_by_start(&mut profile.graphs, |g| g.span.start);
         sort_by_start(&mut profile.syncs, |s| s.span.start);
         sort_by_start(&mut profile.overheads, |o| o.span.start);
+        note_overflow(&mut profile);
         profile
     }
 
@@ -268,6 +269,22 @@ impl Owners {
     pub(super) fn of(&self, correlation: Option<SerialNumber>) -> Option<ProcessId> {
         let caller = correlation.and_then(|id| *self.by_correlation.get(&id)?);
         caller.or(self.only)
+    }
+}
+
+/// Adds a note if the kernels take more time than sums can hold.
+fn note_overflow(profile: &mut Profile) {
+    let total: i128 = profile
+        .kernels
+        .iter()
+        .map(|k| i128::from(k.span.ns()))
+        .sum();
+    if total > i128::from(i64::MAX) {
+        profile.note(
+            "times_too_large",
+            "The kernels take more than 292 years in all, which no profile does: sums of times end at that \
+             limit, and figures made of them are wrong.",
+        );
     }
 }
 

@@ -395,6 +395,19 @@ impl Db {
 pub(super) fn connect(path: &Path) -> Result<Connection, ReadError> {
     let db = Db::open(path)?;
     db.survey()?;
+    // A virtual table would be checked by its own code.
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL%'";
+    let failed = |e| error(path, &e);
+    let virtual_tables: i64 = db
+        .conn
+        .query_row(sql, [], |row| row.get(0))
+        .map_err(failed)?;
+    if virtual_tables == 0 {
+        if let Some(what) = contradiction(&db.conn, None).map_err(failed)? {
+            return Err(damaged(path, &what));
+        }
+        return Ok(db.conn);
+    }
     for name in db.table_names() {
         if let Some(table) = db.table(&name)? {
             db.check(&table)?;
@@ -897,6 +910,11 @@ pub(super) fn error(path: &Path, error: &rusqlite::Error) -> ReadError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             damaged(path, &format!("SQLite says: {error}"))
         }
+        Some(ErrorCode::CannotOpen) if is_too_long(path) => ReadError {
+            path: path.display().to_string(),
+            problem: format!("its path is longer than the {LONGEST_PATH} bytes that SQLite opens"),
+            remedy: "move or link it to a folder with a shorter path".into(),
+        },
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => unfinished(path),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ReadError {
             path: path.display().to_string(),
@@ -909,6 +927,14 @@ pub(super) fn error(path: &Path, error: &rusqlite::Error) -> ReadError {
             remedy: "check that the file is complete and that you may read it".into(),
         },
     }
+}
+
+/// The longest path that SQLite opens, in bytes, with the suffix of a log.
+const LONGEST_PATH: usize = 500;
+
+fn is_too_long(path: &Path) -> bool {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    real.as_os_str().len() > LONGEST_PATH
 }
 
 /// The error for a file with an unfinished transaction.

@@ -8,6 +8,8 @@ use super::{
     SCHEMA_VERSION, SavingReport, SkippedRules, StepsFrom, Summary, TotalSaving, Unattributed,
     UserCosted, evidence, layers, narrative, sites, timeline,
 };
+use rustc_hash::FxHashSet;
+
 use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{DeviceTimeline, Run, Site, StepTime, WithoutOperator};
@@ -264,7 +266,7 @@ fn gpu_name(costed: &Costed) -> Option<String> {
 /// Names of the devices with work in the window; of all devices when none has any.
 fn device_names(costed: &Costed) -> Vec<String> {
     let profile = &costed.run.profile;
-    let used: Vec<usize> = costed
+    let used: FxHashSet<usize> = costed
         .run
         .timeline
         .devices

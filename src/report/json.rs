@@ -113,12 +113,15 @@ pub fn read_json(text: &str) -> Result<Report, NotAReport> {
             ));
         }
     }
-    serde_json::from_str(text).map_err(|error| {
+    let mut report: Report = serde_json::from_str(text).map_err(|error| {
         NotAReport::new(
             format!("this report is damaged, or from another version of pyprof-advise: {error}"),
             "make it again with this version",
         )
-    })
+    })?;
+    // Larger numbers do not fit everywhere, and no report has so many findings.
+    report.top = report.top.min(u32::MAX as usize);
+    Ok(report)
 }
 
 #[cfg(test)]

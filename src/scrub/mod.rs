@@ -43,6 +43,8 @@ pub enum ScrubError {
 pub struct Summary {
     /// Number of rows and members that were omitted: variables, settings, unreferenced strings.
     pub left_out: u64,
+    /// Number of tables that were omitted because there are more than any profile has.
+    pub tables_left_out: u64,
     /// Number of texts that were shortened or emptied.
     pub changed: u64,
     /// The result of searching the finished copy.

@@ -175,6 +175,12 @@ impl Runner {
             ("ANNOTATE", "true".into()),
             ("NAME", "default".into()),
             ("VERSION", String::new()),
+            ("ACTION_REF", String::new()),
+            ("GH_TOKEN", String::new()),
+            ("HEAD_REPOSITORY", String::new()),
+            ("RUNNER_ENVIRONMENT", "github-hosted".into()),
+            ("RUNNER_OS", "Linux".into()),
+            ("RUNNER_ARCH", "X64".into()),
         ]);
         Runner {
             sandbox,
@@ -379,4 +385,73 @@ fn installations_have_a_cache_key() {
     std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
     code(&runner.run("install", &["install"]), 0);
     has(&runner.sandbox.read("path"), &["temp/pyprof-advise/bin"]);
+}
+
+#[test]
+fn releases_are_downloaded_and_compared_with_their_checksum() {
+    let released = |sums: &str| {
+        let runner = Runner::new().with("ACTION_REF", "v1.2.3");
+        let script = r#"set -e; mkdir -p rel/v1.2.3 prog; printf '#!/bin/sh\n' >prog/pyprof-advise; chmod +x prog/pyprof-advise
+            tar -C prog -czf rel/v1.2.3/pyprof-advise-x86_64-unknown-linux-gnu.tar.gz .
+            cd rel/v1.2.3; sha256sum -- *.tar.gz >SHA256SUMS"#;
+        let made = Command::new("bash")
+            .args(["-c", &format!("{script}; {sums}")])
+            .current_dir(runner.sandbox.at("."))
+            .status();
+        assert!(made.unwrap().success());
+        let releases = format!("file://{}", runner.sandbox.at("rel").display());
+        runner.with("RELEASES", &releases)
+    };
+    let runner = released("true");
+    has(
+        &code(&runner.run("install", &["install"]), 0),
+        &["was downloaded"],
+    );
+    assert!(
+        runner
+            .sandbox
+            .at("temp/pyprof-advise/bin/pyprof-advise")
+            .exists()
+    );
+    let runner = released("sed -i 's/^./0/; s/^0/1/' SHA256SUMS");
+    has(
+        &code(&runner.run("install", &["install"]), 2),
+        &["is not the file"],
+    );
+}
+
+#[test]
+fn forks_on_own_machines_are_warned_of() {
+    let runner = Runner::new()
+        .with("HEAD_REPOSITORY", "stranger/something")
+        .with("RUNNER_ENVIRONMENT", "self-hosted")
+        .with("PROFILE", "");
+    has(
+        &code(&runner.run("advise", &[]), 2),
+        &["::warning::", "a fork"],
+    );
+}
+
+#[test]
+fn every_action_is_pinned_by_its_commit() {
+    let mut files = vec!["action.yml".to_owned(), "docs/ci.md".to_owned()];
+    for entry in std::fs::read_dir(Path::new(ROOT).join(".github/workflows")).unwrap() {
+        let name = entry.unwrap().file_name();
+        files.push(format!(".github/workflows/{}", name.to_string_lossy()));
+    }
+    let mut seen = 0;
+    for file in files {
+        let text = std::fs::read_to_string(Path::new(ROOT).join(&file)).unwrap();
+        for line in text
+            .lines()
+            .filter(|line| line.contains("uses: ") && line.contains('@'))
+        {
+            let (_, version) = line.split_once('@').unwrap();
+            let commit = version.split(' ').next().unwrap();
+            let pinned = commit.len() == 40 && commit.bytes().all(|b| b.is_ascii_hexdigit());
+            assert!(pinned || commit == "REF", "{file}: {line}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 10, "{seen}");
 }

@@ -60,7 +60,13 @@ fn cells(records: &Records) -> String {
     let columns = table::columns("all").unwrap();
     let mut out = Vec::new();
     let rows = rows::rows(records);
-    table::write(&mut out, &columns, &table::TableLayout::Csv, &rows).unwrap();
+    table::write(
+        &mut out,
+        &columns,
+        &table::TableLayout::Csv { raw: false },
+        &rows,
+    )
+    .unwrap();
     String::from_utf8(out).unwrap()
 }
 

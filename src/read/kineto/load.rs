@@ -70,11 +70,17 @@ pub(super) fn streamed<T>(
 ) -> Result<(T, Option<String>), ReadError> {
     let (sender, receiver) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
     std::thread::scope(|scope| {
-        let unpacked = scope.spawn(move || {
+        let unpack = move || {
             pieces(path, ACCEPTED, progress, &mut |piece| {
                 sender.send(piece).is_ok()
             })
-        });
+        };
+        let started = std::thread::Builder::new().spawn_scoped(scope, unpack);
+        let unpacked = started.map_err(|e| ReadError {
+            path: path.display().to_string(),
+            problem: format!("cannot be read: no thread could be started ({e})"),
+            remedy: "allow more processes (`ulimit -u`) or more memory (`ulimit -v`)".to_owned(),
+        })?;
         let mut joiner = Some(Utf8Joiner::default());
         let made = read(&mut |text| match receiver.recv() {
             Ok(piece) => {
