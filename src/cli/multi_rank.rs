@@ -122,16 +122,9 @@ fn in_folder(folder: &Path, kind: Kind, console: Console) -> Result<Vec<PathBuf>
         }
     }
     files.sort();
-    // What cannot be read may be a profile: its figures would be missing from the report without a word.
-    for file in &files {
-        if let Err(error) = std::fs::File::open(file) {
-            return Err(Failure::Unusable(format!(
-                "{}: cannot be read: {error}",
-                plain(&shown(file))
-            )));
-        }
-    }
-    let (wanted, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| (kind.is_one)(f));
+    // What cannot be read may be one too: it is named as unreadable later, not passed over.
+    let may_be = |file: &PathBuf| (kind.is_one)(file) || std::fs::File::open(file).is_err();
+    let (wanted, others): (Vec<_>, Vec<_>) = files.into_iter().partition(may_be);
     if wanted.is_empty() {
         let found = match others.len() {
             0 => "no files".to_owned(),
