@@ -60,7 +60,7 @@ download() {
 
 root="$RUNNER_TEMP/pyprof-advise"
 released="$VERSION"
-if [ -z "$released" ] && [[ "${ACTION_REF:-}" =~ ^v([0-9]+\.[0-9]+\.[0-9]+.*)$ ]]; then
+if [ -z "$released" ] && [[ "$ACTION_REF" =~ ^v([0-9]+\.[0-9]+\.[0-9]+.*)$ ]]; then
     released="${BASH_REMATCH[1]}"
 fi
 case "$1" in
