@@ -1,0 +1,81 @@
+//! Every numbered finding on every real profile has been read against the raw rows: `tests/verdicts.toml`
+//! says which are worth doing. A rule may change a line there; each change is reviewed.
+
+use std::path::Path;
+
+use crate::shared;
+use crate::verdicts;
+use pyprof_advise::Advisor;
+
+/// Rule and subject of a report's numbered findings; none for a file without GPU work.
+fn numbered(advisor: &Advisor, path: &Path) -> Vec<(String, String)> {
+    let findings = advisor
+        .report(path)
+        .map_or_else(|_| Vec::new(), |r| r.findings);
+    (findings.into_iter())
+        .map(|finding| (finding.rule, finding.subject))
+        .collect()
+}
+
+fn shown(list: &[(String, String)]) -> String {
+    let each = list.iter().map(|(rule, subject)| match subject.as_str() {
+        "" => format!("    {rule}\n"),
+        subject => format!("    {rule}, {subject}\n"),
+    });
+    each.collect()
+}
+
+#[test]
+fn every_numbered_finding_has_a_verdict() {
+    let Some(root) = shared::path("") else {
+        return;
+    };
+    let verdicts = verdicts::all();
+    let advisor = Advisor::new().unwrap();
+    let mut stale = String::new();
+    for program in &verdicts.profile {
+        let found = numbered(&advisor, &root.join(&program.path));
+        let reviewed: Vec<(String, String)> = (verdicts.of(&program.path))
+            .map(|f| (f.rule.clone(), f.subject.clone()))
+            .collect();
+        if found != reviewed {
+            stale.push_str(&format!(
+                "{}: the report has\n{}  verdicts are given for\n{}",
+                program.path,
+                shown(&found),
+                shown(&reviewed)
+            ));
+        }
+    }
+    assert!(stale.is_empty(), "{stale}");
+}
+
+#[test]
+fn every_profile_is_among_the_verdicts() {
+    let Some(root) = shared::path("") else {
+        return;
+    };
+    let verdicts = verdicts::all();
+    let mut files = shared::profiles().unwrap_or_default();
+    files.extend(shared::pairs());
+    let missing: Vec<_> = (files.iter())
+        .filter_map(|file| file.strip_prefix(&root).ok())
+        // The ranks of one job are read together.
+        .filter(|file| !file.starts_with("profiles/dlrm_8ranks"))
+        .filter(|file| !verdicts.profile.iter().any(|p| Path::new(&p.path) == *file))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let unknown = (verdicts.finding.iter())
+        .filter(|f| !verdicts.profile.iter().any(|p| p.path == f.profile))
+        .count();
+    assert_eq!(unknown, 0, "findings of profiles that are not listed");
+}
+
+#[test]
+fn nine_of_ten_findings_are_worth_doing_and_none_is_wrong() {
+    use verdicts::Verdict;
+    let verdicts = verdicts::all();
+    let share = verdicts.count(Verdict::WorthDoing) as f64 / verdicts.finding.len() as f64;
+    assert!(share >= 0.9, "{share:.3} are worth doing");
+    assert_eq!(verdicts.count(Verdict::Wrong), 0);
+}
