@@ -107,7 +107,7 @@ pub(super) fn in_text(name: &str) -> Holds {
     if name.len() > LONGEST {
         return Holds::Nothing;
     }
-    let small = name.bytes().filter(|b| b.is_ascii_alphanumeric());
+    let small = name.bytes().filter(u8::is_ascii_alphanumeric);
     let small: String = small.map(|b| char::from(b.to_ascii_lowercase())).collect();
     let is = |list: &[&str]| list.contains(&small.as_str());
     if is(&["cookie", "setcookie"]) {

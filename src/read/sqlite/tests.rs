@@ -307,7 +307,7 @@ fn trees_that_contradict_themselves_are_never_read_as_whole() {
             for other in [1, 2, page.wrapping_sub(1), page + 1, pages / 2, pages - 1] {
                 if (1..pages).contains(&other) && other != page {
                     with("a copy over another", &|b| {
-                        b.copy_within(other * PAGE..(other + 1) * PAGE, at)
+                        b.copy_within(other * PAGE..(other + 1) * PAGE, at);
                     });
                 }
             }
@@ -321,13 +321,13 @@ fn trees_that_contradict_themselves_are_never_read_as_whole() {
                 b[at..at + 8].copy_from_slice(&[kind, 0, 0, 0, 0, 2, 0, 0]);
             });
             with("half", &|b| {
-                b[at + 3..at + 5].copy_from_slice(&((cells / 2) as u16).to_be_bytes())
+                b[at + 3..at + 5].copy_from_slice(&((cells / 2) as u16).to_be_bytes());
             });
             with("one less", &|b| b[at + 4] = b[at + 4].wrapping_sub(1));
             with("one more", &|b| b[at + 4] = b[at + 4].wrapping_add(1));
             if cells > 1 {
                 with("the same cell twice", &|b| {
-                    b.copy_within(cell(0)..cell(1), cell(1))
+                    b.copy_within(cell(0)..cell(1), cell(1));
                 });
                 with("two cells exchanged", &|b| {
                     let first = [b[cell(0)], b[cell(0) + 1]];
