@@ -13,6 +13,7 @@ use crate::profile::{Profile, RangeKind};
 
 mod chain;
 mod closed_sets;
+mod conversion;
 mod copy;
 mod enclosing_ops;
 mod first_fp64;
@@ -24,7 +25,9 @@ mod host;
 mod kernel;
 mod layer;
 mod main_kernel;
+mod maker;
 mod message;
+mod program;
 mod range_paths;
 mod run;
 mod site;
@@ -300,6 +303,8 @@ pub fn all() -> &'static [Fact] {
         facts.extend(site::ENTRIES.iter().map(|e| e.fact));
         facts.extend(main_kernel::ENTRIES.iter().map(|e| e.fact));
         facts.extend(message::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(conversion::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(maker::ENTRIES.iter().map(|e| e.fact));
         facts.extend(kernel::ENTRIES.iter().map(|e| e.fact));
         facts.extend(chain::ENTRIES.iter().map(|e| e.fact));
         facts.extend(copy::ENTRIES.iter().map(|e| e.fact));

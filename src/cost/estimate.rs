@@ -131,6 +131,12 @@ fn site_cost(
         }
         // FFT convolutions multiply complex numbers, but the operator's work is on real ones.
         (Some(DType::Complex64 | DType::Complex128), Some(arg), _) => Some(arg),
+        // Some names hold the type of the sums only: `gemmSN_TN_kernel<float, ...>` multiplies bf16.
+        (Some(DType::Fp32), Some(arg), _)
+            if family == Family::Gemm && args.is_some_and(has_half_operands) =>
+        {
+            Some(arg)
+        }
         (Some(named), _, _) => Some(named),
         // fp32 operands are multiplied as TF32 on Tensor Cores.
         (None, Some(DType::Fp32), TensorCore::Yes) if family.is_math() => Some(DType::Tf32),
@@ -287,6 +293,16 @@ fn float_dtype(args: &OpArgs) -> Option<DType> {
     args.tensors()
         .filter_map(|t| t.dtype)
         .find(|d| d.is_float())
+}
+
+/// Whether all floating-point tensors of an operator are of one 16-bit type.
+fn has_half_operands(args: &OpArgs) -> bool {
+    let mut types = args
+        .tensors()
+        .filter_map(|t| t.dtype)
+        .filter(|d| d.is_float());
+    let first = types.next();
+    matches!(first, Some(DType::Fp16 | DType::Bf16)) && types.all(|dtype| Some(dtype) == first)
 }
 
 /// Common properties of the kernels that do the main work of a site.

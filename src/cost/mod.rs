@@ -25,6 +25,7 @@ pub mod user;
 pub(crate) use estimate::dtype_in_memory;
 pub use estimate::{estimate_costs, estimate_costs_with};
 pub use infer_gpu::infer_gpu;
+pub(crate) use kernel_name::readable;
 pub use kernel_name::{DecodedName, Family, TensorCore};
 
 /// The names of operators and kernels that the cost model knows, for

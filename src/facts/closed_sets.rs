@@ -83,6 +83,7 @@ const LISTED: &[(&str, &[&str])] = &[
     ),
     ("gap.loader", &["single_process", "multi_process", "other"]),
     ("gpu.vendor", &["nvidia", "amd"]),
+    ("kernel.maker", super::maker::Maker::WORDS),
 ];
 
 static FAMILIES: LazyLock<Vec<&str>> = LazyLock::new(|| {
@@ -99,7 +100,7 @@ impl Fact {
         match self.name {
             "site.family" | "kernel.family" => &FAMILIES,
             "site.dtype" | "site.math_dtype" | "site.best_dtype" | "site.message_dtype"
-            | "kernel.dtype" => &DTYPES,
+            | "site.cast_from" | "site.cast_to" | "kernel.dtype" => &DTYPES,
             "run.format" => &FORMATS,
             name => {
                 let listed = LISTED.iter().find(|(fact, _)| *fact == name);

@@ -254,6 +254,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::host::ENTRIES,
         super::sync::ENTRIES,
         super::framework_signs::ENTRIES,
+        super::program::ENTRIES,
         super::step_stability::ENTRIES,
         super::first_fp64::ENTRIES,
     ];

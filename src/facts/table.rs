@@ -6,6 +6,7 @@ use std::sync::{LazyLock, OnceLock};
 use rustc_hash::FxHashMap;
 
 use super::chain::{self, Chain, ChainScope, Chains};
+use super::conversion::ParameterShapes;
 use super::copy::{self, CallsBehind, Copies, CopyGroup, CopyScope};
 use super::enclosing_ops::{EnclosingOps, operator_in};
 use super::framework_signs::{self, FrameworkSigns, Signs};
@@ -15,6 +16,7 @@ use super::host::Host;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
 use super::message;
+use super::program::Program;
 use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
@@ -46,6 +48,8 @@ pub struct FactTable<'a> {
     pub(super) enclosing_ops: EnclosingOps,
     /// Sites of concatenations that grow one tensor in a loop.
     pub(super) growing_cats: BTreeSet<SiteId>,
+    pub(super) parameters: Option<ParameterShapes>,
+    pub(super) program: Program,
     copies: Vec<CopyGroup>,
     gaps: Vec<GapGroup>,
     chains: Vec<Chain>,
@@ -105,6 +109,7 @@ impl<'a> FactTable<'a> {
         let (mut chains, mut gaps) = (Vec::new(), Vec::new());
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
         let mut waits = None;
+        let (mut parameters, mut program) = (None, Program::default());
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
             jobs.spawn(|_| {
@@ -123,6 +128,8 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| gaps = gap::groups(run));
             jobs.spawn(|_| host = Host::of(run));
             jobs.spawn(|_| waits = Waits::of(run));
+            jobs.spawn(|_| parameters = ParameterShapes::of(run));
+            jobs.spawn(|_| program = Program::of(costed));
             jobs.spawn(|_| step_stability = StepStability::of(costed));
         });
         let layers = layers(costed);
@@ -144,6 +151,8 @@ impl<'a> FactTable<'a> {
             chains,
             enclosing_ops,
             growing_cats: growing_cats::of(costed),
+            parameters,
+            program,
             layer_rows: first_rows(&layers),
             layers,
             ranks,
@@ -300,6 +309,7 @@ impl<'a> FactTable<'a> {
                 AffectedTime {
                     uncounted: self.is_search(id),
                     sites: stake.into_iter().collect(),
+                    launch_ns: self.kernel_launch_ns(id, kernel.count),
                     calls: u64::from(kernel.count),
                     time_ns: kernel.time_ns as f64,
                     place,
@@ -419,6 +429,13 @@ impl<'a> FactTable<'a> {
         self.launch_ns.get(id.idx()).copied().unwrap_or(0.0)
     }
 
+    /// The part of a site's launch time for some of its kernels, by their number.
+    fn kernel_launch_ns(&self, id: SiteId, count: u32) -> f64 {
+        let kernels = self.costed.run.sites.get(id.idx());
+        let all = kernels.map_or(0, |site| site.kernels.iter().map(|k| k.count).sum());
+        self.launch_ns(id) * f64::from(count) / f64::from(all.max(1))
+    }
+
     fn layer_name(&self, id: SiteId) -> Option<String> {
         self.layer_of(id)
             .map(|l| l.name.clone())
@@ -504,6 +521,8 @@ static QUESTIONS: LazyLock<FxHashMap<&'static str, Question>> = LazyLock::new(||
     add(&mut all, super::site::ENTRIES, Question::Site);
     add(&mut all, super::main_kernel::ENTRIES, Question::Site);
     add(&mut all, super::message::ENTRIES, Question::Site);
+    add(&mut all, super::conversion::ENTRIES, Question::Site);
+    add(&mut all, super::maker::ENTRIES, Question::Kernel);
     add(&mut all, super::kernel::ENTRIES, Question::Kernel);
     add(&mut all, super::layer::ENTRIES, Question::Layer);
     add(&mut all, super::chain::ENTRIES, Question::Chain);

@@ -1,0 +1,233 @@
+//! Facts that tell what kind of program ran: a serving engine, a PyTorch that is too old for a compiler,
+//! and the part of the program whose launches come late.
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use super::run::Runs;
+use super::{Answer, Entry, fact};
+use crate::correlate::{GapCause, Run, ScopeId};
+use crate::cost::Costed;
+use crate::profile::{RangeKind, StrId};
+
+/// What the names in a run tell of its program.
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    engine: Option<&'static str>,
+    before_compile: bool,
+    late: Option<(StrId, f64)>,
+}
+
+/// Parts of Python files and namespaces that belong to an engine.
+const ENGINES: &[(&str, &[&str], &[&str])] = &[
+    (
+        "vLLM",
+        &["vllm/"],
+        &[
+            "vllm",
+            "_moe_C",
+            "_C_cache_ops",
+            "_vllm_fa2_C",
+            "_vllm_fa3_C",
+        ],
+    ),
+    (
+        "SGLang",
+        &["sglang/srt/", "sglang/"],
+        &["sgl_kernel", "sglang"],
+    ),
+    (
+        "TensorRT-LLM",
+        &["tensorrt_llm/"],
+        &["trtllm", "tensorrt_llm"],
+    ),
+    ("LightLLM", &["lightllm/"], &["lightllm"]),
+    ("LMDeploy", &["lmdeploy/"], &["lmdeploy"]),
+];
+
+/// Kernels of the library THC, which PyTorch gave up in 1.x, years before `torch.compile`.
+fn before_compile(base: &str) -> bool {
+    base.contains("kernelPointwiseApply")
+        || base.starts_with("cunn_")
+        || base.starts_with("THC")
+        || base.starts_with("kernelReduce")
+}
+
+impl Program {
+    pub(super) fn of(costed: &Costed) -> Program {
+        let run = &costed.run;
+        Program {
+            engine: engine(costed),
+            before_compile: costed
+                .kernels
+                .iter()
+                .flatten()
+                .any(|k| before_compile(&k.base)),
+            late: late_range(run),
+        }
+    }
+}
+
+/// The serving engine whose operators, kernels or Python files the run shows.
+fn engine(costed: &Costed) -> Option<&'static str> {
+    let run = &costed.run;
+    let ops = || run.op_names.iter().map(|op| op.module.as_str());
+    let kernels = || costed.kernels.iter().flatten().map(|k| k.base.as_str());
+    let named = ENGINES.iter().find(|(_, _, namespaces)| {
+        ops().any(|module| namespaces.contains(&module))
+            || kernels().any(|base| {
+                let first = base.split_once("::").map(|(first, _)| first);
+                first.is_some_and(|first| namespaces.contains(&first))
+            })
+    });
+    let strings = &run.profile.strings;
+    let in_files = || {
+        let rows = (0..strings.len()).into_par_iter().with_min_len(1024);
+        rows.filter_map(|row| {
+            let text = strings.get(StrId::new(row));
+            // A Python frame of Kineto: `vllm/v1/worker/gpu_model_runner.py(1023): execute_model`.
+            let frame = text.contains(".py(") || text.contains(".py:");
+            let engine = ENGINES
+                .iter()
+                .filter(|_| frame)
+                .position(|(_, files, _)| files.iter().any(|file| text.contains(file)))?;
+            Some(engine)
+        })
+        .min()
+        .and_then(|row| ENGINES.get(row))
+    };
+    let (name, _, _) = named.or_else(in_files)?;
+    Some(name)
+}
+
+/// Share of the late launches that a range must hold to be named.
+const MOST: f64 = 0.5;
+/// Ranges of the program that are looked at around a launch, from the inside.
+const DEPTH: usize = 64;
+
+/// The smallest range of the program that holds most of the idle time before late launches, and the
+/// share it holds. Steps are no such range: all of them together are the run.
+fn late_range(run: &Run) -> Option<(StrId, f64)> {
+    let mut all = 0_i64;
+    let mut held: BTreeMap<StrId, i64> = BTreeMap::new();
+    for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
+        if gap.cause != GapCause::HostLate || gap.reliable_ns <= 0 {
+            continue;
+        }
+        all = all.saturating_add(gap.reliable_ns);
+        let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+        let mut names: Vec<StrId> = Vec::new();
+        let mut at = link.and_then(|link| link.scope);
+        for _ in 0..DEPTH {
+            let Some(scope) = at.and_then(|id: ScopeId| run.scopes.get(id.idx())) else {
+                break;
+            };
+            let range = run.profile.ranges.get(scope.range.idx());
+            let of_program = range.is_some_and(|r| match r.kind {
+                RangeKind::Annotation => true,
+                RangeKind::PushPop => r.seq.is_none() && r.op_id.is_none() && r.args.is_none(),
+                _ => false,
+            });
+            if of_program
+                && names_a_part(run.profile.text(scope.text))
+                && !names.contains(&scope.text)
+            {
+                names.push(scope.text);
+            }
+            at = scope.parent;
+        }
+        for name in names {
+            let ns = held.entry(name).or_default();
+            *ns = ns.saturating_add(gap.reliable_ns);
+        }
+    }
+    let most = held
+        .into_iter()
+        .filter(|(_, ns)| *ns as f64 >= MOST * all as f64)
+        .min_by_key(|(name, ns)| (*ns, *name));
+    most.map(|(name, ns)| (name, ns as f64 / all.max(1) as f64))
+}
+
+/// Whether a range's name is one that its author chose for a part of the program: not a step, an
+/// operator, or a marker of PyProf.
+fn names_a_part(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let step = [
+        "profilerstep",
+        "step",
+        "iteration",
+        "iter ",
+        "epoch",
+        "batch",
+    ]
+    .iter()
+    .any(|word| lower.starts_with(word));
+    !step && !text.contains("::") && !text.starts_with('{') && !text.starts_with("Torch-Compiled")
+}
+
+pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.serving_engine",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The serving engine whose operators, kernels or files are seen: `vLLM`, `SGLang`, `TensorRT-LLM`, ...; silent where none is",
+        |t| Answer::or_silent(t.program.engine, Answer::word)
+    ),
+    fact!(
+        "run.before_compile",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "The names of its kernels prove a PyTorch before 2.0, which has no `torch.compile`",
+        |t| Answer::flag(t.program.before_compile)
+    ),
+    fact!(
+        "run.late_range",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The smallest range of the program that holds half or more of the idle time before late launches; silent where none does",
+        |t| Answer::or_silent(
+            t.program
+                .late
+                .map(|(name, _)| t.costed.run.profile.text(name)),
+            Answer::word
+        )
+    ),
+    fact!(
+        "run.late_range_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Its share of that idle time",
+        |t| Answer::or_silent(t.program.late.map(|(_, share)| share), Answer::double)
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_operators_are_no_parts_of_a_program() {
+        for name in ["generate_masks 0 1 0 6", "encoder", "decode"] {
+            assert!(names_a_part(name), "{name}");
+        }
+        for name in ["ProfilerStep#3", "step 7", "aten::mm", "{'mod': 'torch'}"] {
+            assert!(!names_a_part(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn kernels_of_old_releases_are_recognized() {
+        assert!(before_compile("kernelPointwiseApply3"));
+        assert!(before_compile("cunn_LookupTableBag_updateOutputKernel"));
+        assert!(!before_compile("at::native::cunn_SoftMaxForward"));
+    }
+}
