@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
+use super::maker::{Maker, maker};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{GapCause, Run, ScopeId};
@@ -15,6 +16,7 @@ use crate::profile::{RangeKind, StrId};
 #[derive(Debug, Default)]
 pub(super) struct Program {
     engine: Option<&'static str>,
+    pytorch: bool,
     before_compile: bool,
     late: Option<(StrId, f64)>,
 }
@@ -59,6 +61,7 @@ impl Program {
         let run = &costed.run;
         Program {
             engine: engine(costed),
+            pytorch: is_pytorch(costed),
             before_compile: costed
                 .kernels
                 .iter()
@@ -67,6 +70,14 @@ impl Program {
             late: late_range(run),
         }
     }
+}
+
+/// Whether operators or kernels of PyTorch were seen.
+fn is_pytorch(costed: &Costed) -> bool {
+    let kernels = costed.kernels.iter().flatten();
+    let of_pytorch =
+        |base: &str| matches!(maker(base, false), Some(Maker::PyTorch | Maker::Inductor));
+    !costed.run.op_names.is_empty() || kernels.map(|k| &k.base).any(|base| of_pytorch(base))
 }
 
 /// The serving engine whose operators, kernels or Python files the run shows.
@@ -175,6 +186,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "The serving engine whose operators, kernels or files are seen: `vLLM`, `SGLang`, `TensorRT-LLM`, ...; silent where none is",
         |t| Answer::or_silent(t.program.engine, Answer::word)
+    ),
+    fact!(
+        "run.pytorch",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Operators or kernels of PyTorch were seen",
+        |t| Answer::flag(t.program.pytorch)
     ),
     fact!(
         "run.before_compile",
