@@ -9,7 +9,7 @@ use super::maker::{Maker, maker};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{GapCause, Run, ScopeId};
-use crate::cost::Costed;
+use crate::cost::{Costed, DecodedName};
 use crate::profile::{RangeKind, StrId};
 
 /// What the names in a run tell of its program.
@@ -72,12 +72,16 @@ impl Program {
     }
 }
 
-/// Whether operators or kernels of PyTorch were seen.
+/// Whether the run shows PyTorch: its operators, its kernels, or those of libraries and compilers that
+/// programs of PyTorch use.
 fn is_pytorch(costed: &Costed) -> bool {
-    let kernels = costed.kernels.iter().flatten();
-    let of_pytorch =
-        |base: &str| matches!(maker(base, false), Some(Maker::PyTorch | Maker::Inductor));
-    !costed.run.op_names.is_empty() || kernels.map(|k| &k.base).any(|base| of_pytorch(base))
+    let shows = |kernel: &DecodedName| {
+        matches!(
+            maker(&kernel.base, kernel.triton),
+            Some(Maker::PyTorch | Maker::Inductor | Maker::Triton | Maker::Library(_))
+        )
+    };
+    !costed.run.op_names.is_empty() || costed.kernels.iter().flatten().any(|k| shows(k))
 }
 
 /// The serving engine whose operators, kernels or Python files the run shows.
@@ -193,7 +197,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         NOTHING,
-        "Operators or kernels of PyTorch were seen",
+        "Operators or kernels of PyTorch were seen, or those of libraries for it",
         |t| Answer::flag(t.program.pytorch)
     ),
     fact!(
