@@ -61,16 +61,16 @@ const NAMES: &[(&str, Maker)] = &[
     ("aiter::", Maker::Library("AITER")),
     ("ck_tile::", Maker::Library("Composable Kernel")),
     ("ck::", Maker::Library("Composable Kernel")),
+    ("paged_attention_", Maker::Library("vLLM or AITER")),
     ("_matmul_ogs", Maker::Library("triton_kernels")),
     ("fbgemm_gpu::", Maker::Library("FBGEMM")),
     ("split_embedding_", Maker::Library("FBGEMM")),
-    ("colossal", Maker::Library("ColossalAI")),
     ("apex::", Maker::Library("Apex")),
-    ("bitsandbytes", Maker::Library("bitsandbytes")),
     ("kgemm_4bit_inference", Maker::Library("bitsandbytes")),
+    ("kquantizeblockwise", Maker::Library("bitsandbytes")),
+    ("kdequantizeblockwise", Maker::Library("bitsandbytes")),
     ("selective_scan_", Maker::Library("Mamba")),
     ("causal_conv1d_", Maker::Library("Mamba")),
-    ("gemm_kernel_m16n", Maker::Library("Nunchaku")),
     // PyTorch has copies of these two in namespaces of its own.
     ("pytorch_flash::", Maker::PyTorch),
     ("pytorchmemeffattention", Maker::PyTorch),
@@ -84,8 +84,11 @@ const NAMES: &[(&str, Maker)] = &[
     ("c10d::", Maker::PyTorch),
     ("cunn_", Maker::PyTorch),
     ("kernelpointwiseapply", Maker::PyTorch),
-    ("kernelreduce", Maker::PyTorch),
-    ("indexselect", Maker::PyTorch),
+    ("kernelreduceall", Maker::PyTorch),
+    ("kernelreducecontig", Maker::PyTorch),
+    ("kernelreducenoncontig", Maker::PyTorch),
+    ("indexselectlargeindex", Maker::PyTorch),
+    ("indexselectsmallindex", Maker::PyTorch),
     ("softmax_warp_", Maker::PyTorch),
     ("multi_tensor_apply_kernel", Maker::Library("Apex")),
     ("cudnn::", Maker::Vendor),
@@ -96,12 +99,16 @@ const NAMES: &[(&str, Maker)] = &[
     ("nvjet_", Maker::Vendor),
     ("nccl", Maker::Vendor),
     ("cutensor", Maker::Vendor),
-    ("gemv", Maker::Vendor),
+    ("gemv2", Maker::Vendor),
+    ("gemvnsp", Maker::Vendor),
+    ("gemvx", Maker::Vendor),
     ("gemmsn", Maker::Vendor),
     ("gemmk1", Maker::Vendor),
     ("splitkreduce", Maker::Vendor),
-    ("sgemm_", Maker::Vendor),
-    ("dgemm_", Maker::Vendor),
+    ("sgemm_128x", Maker::Vendor),
+    ("sgemm_64x", Maker::Vendor),
+    ("sgemm_32x", Maker::Vendor),
+    ("sgemm_largek", Maker::Vendor),
     ("maxwell_", Maker::Vendor),
     ("volta_", Maker::Vendor),
     ("turing_", Maker::Vendor),
@@ -113,12 +120,14 @@ const NAMES: &[(&str, Maker)] = &[
     ("wgrad_alg", Maker::Vendor),
     ("fft2d_", Maker::Vendor),
     ("persistrnn", Maker::Vendor),
-    ("rnn_block", Maker::Vendor),
-    ("lstm_", Maker::Vendor),
+    ("rnn_block_persist", Maker::Vendor),
+    ("lstm_elementwise", Maker::Vendor),
     ("cijk_", Maker::Vendor),
     ("custom_cijk_", Maker::Vendor),
     ("miopen", Maker::Vendor),
-    ("igemm_", Maker::Vendor),
+    ("igemm_fwd_", Maker::Vendor),
+    ("igemm_bwd_", Maker::Vendor),
+    ("igemm_wrw_", Maker::Vendor),
     ("rocblas", Maker::Vendor),
 ];
 
@@ -156,7 +165,6 @@ fn has_signature(leaf: &str) -> bool {
     while !rest.is_empty() {
         let number = next.to_string();
         let Some(after) = rest.strip_prefix(number.as_str()) else {
-            // Long signatures end in an ellipsis where a label was cut, and nowhere else.
             return false;
         };
         rest = after.trim_start_matches(['d', 'e', 'c']);
@@ -337,6 +345,7 @@ mod tests {
             ("my_kernel", true, "triton"),
             ("my_kernel_0", false, ""),
             ("matmul_k", false, ""),
+            ("sgemm_naive", false, ""),
             (
                 "at::native::vectorized_elementwise_kernel",
                 false,
