@@ -29,6 +29,14 @@ const JUDGED_ANYWAY: &[(&str, &str)] = &[
         "parallelism/register-spill",
         "asks for local memory with `has`: where a trace lacks it, no kernel is suspect",
     ),
+    (
+        "memory/memory-bound-share",
+        "asks with `has` for what rules a compiler out: an unknown GPU does not",
+    ),
+    (
+        "precision/cast-overhead",
+        "asks for the types and the tensor with `has`: labels of kernels tell of both without shapes",
+    ),
 ];
 
 /// Categories whose advice rewrites the work of a site.
