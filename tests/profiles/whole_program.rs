@@ -314,7 +314,8 @@ fn language_model_idle_time_with_markers_is_unreliable() {
     let Some(report) = language_model() else {
         return;
     };
-    close(report.number("/summary/busy_share"), 0.14, 0.005);
+    // The first allocation, 21.5 ms of set-up, is not part of the window.
+    close(report.number("/summary/busy_share"), 0.232, 0.005);
     assert!(report.at("/summary/idle_unreliable").is_string());
     let verdict = report.verdict();
     assert!(verdict.contains("Idle time is inflated in this capture"));

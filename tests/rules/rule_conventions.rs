@@ -153,6 +153,19 @@ fn rules_have_tests_for_firing_silent_and_missing_facts() {
     assert!(missing(JUDGED_ANYWAY, &without).is_empty());
 }
 
+/// An analysis reads a rule up to its first test.
+#[test]
+fn tests_are_the_last_part_of_a_rule() {
+    let rules = rules();
+    for rule in rules.rules() {
+        let text = &rule.source.text;
+        let (_, tests) = text.split_once("\n[[test]]\n").unwrap();
+        let mut headers = tests.lines().filter(|line| line.starts_with('['));
+        let other = headers.find(|line| *line != "[[test]]");
+        assert_eq!(other, None, "{}", rule.id);
+    }
+}
+
 #[test]
 fn skipped_tests_only_omit_optional_facts() {
     for rule in rules().rules() {

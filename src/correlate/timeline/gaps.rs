@@ -327,8 +327,11 @@ impl<'a> HostActivity<'a> {
     }
 
     /// A call after `launch` that loaded code for most of the gap: that holds back what was launched
-    /// before it.
+    /// before it. A launch into a full queue takes long as well, but then the gaps are short.
     fn loading_behind(&self, gap: Span, launch: &ApiCall) -> Option<(Option<CallId>, i64)> {
+        if gap.ns() < LAZY_LOAD_NS {
+            return None;
+        }
         let thread = self.threads.get(launch.thread.idx())?;
         thread.first_launches.fills(gap, gap.end)
     }
