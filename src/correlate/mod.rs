@@ -1,7 +1,7 @@
 //! Correlates the rows of a profile: the launch of each kernel, the ranges around that launch, and the
 //! operator call with its arguments, layer, direction and step; also the timeline of each GPU.
 
-use crate::profile::{CallId, KernelId, Profile, RangeId, Span, Strings};
+use crate::profile::{ApiClass, CallId, KernelId, Profile, RangeId, Span, Strings};
 
 pub(crate) mod args;
 mod attribution;
@@ -105,8 +105,13 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
     }
     // A node of a graph that was launched in time waits for nodes before it, which may not be recorded.
     let in_graph = |id: KernelId| profile.kernels.get(id.idx()).is_some_and(|k| k.in_graph);
+    let launches_graph = |id: CallId| {
+        let call = profile.calls.get(id.idx());
+        call.is_some_and(|call| call.class == ApiClass::GraphLaunch)
+    };
     for gap in times.timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
-        if gap.cause == GapCause::Waiting && gap.next.is_some_and(in_graph) {
+        let waits = gap.cause == GapCause::Waiting;
+        if waits && (gap.next.is_some_and(in_graph) || gap.ended_by.is_some_and(launches_graph)) {
             gap.reliable_ns = 0;
         }
     }
