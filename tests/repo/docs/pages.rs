@@ -390,10 +390,12 @@ pub(crate) fn field_notes() -> String {
     let mut page = head(
         "What reports on real profiles are worth",
         &format!(
-            "Engineers who did not write the rules read the reports on {} profiles of other people's programs and held each of \
-             the {findings} numbered findings against the raw rows of its profile. `tests/verdicts.toml` has every verdict with \
-             the query that bears it out; `tests/verdicts/query.py --check` runs the queries. The small ones of these profiles \
-             are in `fixtures/real`.",
+            "Readers who did not write the rules held each of the {findings} numbered findings in the reports on {} profiles of \
+             other people's programs against the raw rows of its profile. `tests/verdicts.toml` has every verdict with the query \
+             that bears it out; `tests/verdicts/query.py --check` runs the queries. The small ones of these profiles are in \
+             `fixtures/real`.\n\n\
+             A first reading, of 181 findings, found 86 (48 %) worth doing. The rules were repaired where they fell short, and \
+             what had changed was read again, so on profiles that nobody has looked at expect a share between the two.",
             verdicts.profile.len()
         ),
     );
