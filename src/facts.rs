@@ -13,6 +13,7 @@ use crate::profile::{Profile, RangeKind};
 
 mod chain;
 mod closed_sets;
+mod collectives;
 mod conversion;
 mod copy;
 mod enclosing_ops;

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
-use crate::correlate::{GapCause, Run, function_in};
+use crate::correlate::{DeviceTimeline, GapCause, Run, function_in};
 use crate::profile::{CallId, RangeKind, StrId};
 
 mod host_activity;
@@ -176,16 +176,9 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
         for ((cause, blamed), lengths) in lengths {
             by_cause.entry(cause).or_default().insert(blamed, lengths);
         }
-        let ordinal = run
-            .profile
-            .devices
-            .get(device.device.idx())
-            .map_or(0, |d| d.ordinal);
         for (cause, by_op) in by_cause {
             for (blamed, lengths) in bounded(by_op) {
-                let inside = lengths.inside(run);
-                let group = group(ordinal, cause, blamed, lengths, device.analysed_ns());
-                groups.push(GapGroup { inside, ..group });
+                groups.push(group(run, device, (cause, blamed), lengths));
             }
         }
     }
@@ -193,12 +186,12 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
 }
 
 fn group(
-    ordinal: u32,
-    cause: GapCause,
-    blamed: Blamed,
+    run: &Run,
+    device: &DeviceTimeline,
+    (cause, blamed): Key,
     mut lengths: Lengths,
-    window_ns: i64,
 ) -> GapGroup {
+    let inside = lengths.inside(run);
     let half = lengths.ns() / 2;
     let before = lengths.before.into_iter();
     let before = before
@@ -208,17 +201,17 @@ fn group(
     GapGroup {
         before,
         before_copy: lengths.before_copy > half,
-        ordinal,
+        ordinal: (run.profile.devices.get(device.device.idx())).map_or(0, |d| d.ordinal),
         cause,
         op: blamed.op,
         outer_op: longest(lengths.outer),
-        inside: Arc::default(),
+        inside,
         loader: blamed.loader,
         count: gaps.len() as u64,
         time_ns: gaps.iter().map(|&ns| ns as f64).sum(),
         longest_ns: gaps.iter().copied().max().unwrap_or(0) as f64,
         median_ns: median(gaps).unwrap_or(0) as f64,
-        window_ns: window_ns as f64,
+        window_ns: device.analysed_ns() as f64,
         api: longest(lengths.blamed),
     }
 }

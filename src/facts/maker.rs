@@ -142,6 +142,8 @@ const MODULES: &[(&str, &str)] = &[
     ("sglang", "SGLang"),
     ("trtllm", "TensorRT-LLM"),
     ("tensorrt_llm", "TensorRT-LLM"),
+    ("lightllm", "LightLLM"),
+    ("lmdeploy", "LMDeploy"),
     ("aiter", "AITER"),
     ("flashinfer", "FlashInfer"),
     ("flash_attn", "flash-attn"),
@@ -152,6 +154,13 @@ const MODULES: &[(&str, &str)] = &[
     ("bitsandbytes", "bitsandbytes"),
     ("torchao", "torchao"),
 ];
+
+/// The engine or library that a namespace of operators belongs to.
+pub(super) fn library_of(namespace: &str) -> Option<&'static str> {
+    let mut modules = MODULES.iter();
+    let (_, library) = modules.find(|(module, _)| *module == namespace)?;
+    Some(library)
+}
 
 /// Whether a Triton kernel's name ends with its signature, as it did before Triton 3: `0d1d2d3de4de`.
 /// `d` marks a value that 16 divides, `c` a constant, `e` one that 8 divides.
@@ -188,8 +197,9 @@ pub(super) fn maker(base: &str, triton: bool) -> Option<Maker> {
         return Some(Maker::Inductor);
     }
     let named = NAMES.iter().find(|(name, _)| {
+        let mut inside = path.match_indices(name).map(|(at, _)| &path[..at]);
         path.starts_with(name)
-            || name.ends_with("::") && path.contains(&format!("::{name}"))
+            || name.ends_with("::") && inside.any(|before| before.ends_with("::"))
             || !name.ends_with("::") && leaf.starts_with(name)
     });
     if let Some((_, maker)) = named {
@@ -224,8 +234,7 @@ fn of_kernel(k: &KernelScope<'_>) -> Option<Maker> {
     });
     let by_operator = || {
         let op = k.site.site.op.as_ref()?;
-        let (_, library) = MODULES.iter().find(|(module, _)| *module == op.module)?;
-        Some(Maker::Library(library))
+        library_of(&op.module).map(Maker::Library)
     };
     match by_name {
         None | Some(Maker::Triton) => by_operator().or(by_name),

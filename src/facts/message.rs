@@ -4,17 +4,16 @@
 //! includes waiting for the slowest rank, so both are lower bounds of the links' bandwidth.
 
 use super::site::{SiteScope, Sites};
-use rustc_hash::FxHashMap;
 
 use super::{Answer, Entry, fact};
 use crate::base::DType;
 use crate::correlate::ArgValue;
-use crate::cost::{Costed, Dims, Family, SiteCost};
+use crate::cost::{Dims, Family, SiteCost};
 
 const COMMUNICATION: &[Family] = &[Family::Communication];
 
 /// Bytes of one call, its ranks, and the bytes each rank must send.
-type MessageSize = (u64, Option<u64>, Option<u64>);
+pub(super) type MessageSize = (u64, Option<u64>, Option<u64>);
 
 fn size_of(dims: Dims) -> Option<MessageSize> {
     match dims {
@@ -31,7 +30,7 @@ fn message(site: &SiteScope<'_>) -> Option<MessageSize> {
     size_of(site.dims())
 }
 
-fn message_of(cost: &SiteCost) -> Option<MessageSize> {
+pub(super) fn message_of(cost: &SiteCost) -> Option<MessageSize> {
     let cost = cost.cost.as_ref().ok()?;
     size_of(cost.roles.first()?.dims)
 }
@@ -39,24 +38,6 @@ fn message_of(cost: &SiteCost) -> Option<MessageSize> {
 /// Bytes of one call of a collective.
 pub(super) fn message_bytes(cost: &SiteCost) -> Option<u64> {
     message_of(cost).map(|m| m.0)
-}
-
-/// The highest bus bandwidth that one call reached, per number of ranks, in bytes per second.
-pub(super) fn best_rates(costed: &Costed) -> FxHashMap<u64, f64> {
-    let mut best: FxHashMap<u64, f64> = FxHashMap::default();
-    for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
-        let Some((_, Some(ranks), Some(wire))) = message_of(cost) else {
-            continue;
-        };
-        // A call of several kernels splits its message among them.
-        let whole = site.kernels.iter().filter(|k| k.count == site.calls);
-        let Some(ns) = whole.map(|k| k.min_ns).filter(|ns| *ns > 0).min() else {
-            continue;
-        };
-        let rate = best.entry(ranks).or_default();
-        *rate = rate.max(wire as f64 / ns as f64 * 1e9);
-    }
-    best
 }
 
 /// The element type that the profiler recorded for the message.
@@ -127,9 +108,12 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         MESSAGE,
         "Highest bus bandwidth that any call of any collective among as many ranks reached",
         |s| Answer::maybe(
-            message(s)
-                .and_then(|m| m.1)
-                .and_then(|ranks| s.table.best_rates.get(&ranks).copied()),
+            message(s).and_then(|m| m.1).and_then(|ranks| s
+                .table
+                .collectives
+                .best_rates
+                .get(&ranks)
+                .copied()),
             Answer::double
         )
     ),

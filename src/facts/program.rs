@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::maker::{Maker, maker};
+use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{GapCause, Run, ScopeId};
@@ -21,31 +21,13 @@ pub(super) struct Program {
     late: Option<(StrId, f64)>,
 }
 
-/// Parts of Python files and namespaces that belong to an engine.
-const ENGINES: &[(&str, &[&str], &[&str])] = &[
-    (
-        "vLLM",
-        &["vllm/"],
-        &[
-            "vllm",
-            "_moe_C",
-            "_C_cache_ops",
-            "_vllm_fa2_C",
-            "_vllm_fa3_C",
-        ],
-    ),
-    (
-        "SGLang",
-        &["sglang/srt/", "sglang/"],
-        &["sgl_kernel", "sglang"],
-    ),
-    (
-        "TensorRT-LLM",
-        &["tensorrt_llm/"],
-        &["trtllm", "tensorrt_llm"],
-    ),
-    ("LightLLM", &["lightllm/"], &["lightllm"]),
-    ("LMDeploy", &["lmdeploy/"], &["lmdeploy"]),
+/// Serving engines by their names as libraries of operators, with parts of the paths of their files.
+const ENGINES: &[(&str, &str)] = &[
+    ("vLLM", "vllm/"),
+    ("SGLang", "sglang/"),
+    ("TensorRT-LLM", "tensorrt_llm/"),
+    ("LightLLM", "lightllm/"),
+    ("LMDeploy", "lmdeploy/"),
 ];
 
 /// Kernels of the library THC, which PyTorch gave up in 1.x, years before `torch.compile`.
@@ -89,11 +71,12 @@ fn engine(costed: &Costed) -> Option<&'static str> {
     let run = &costed.run;
     let ops = || run.op_names.iter().map(|op| op.module.as_str());
     let kernels = || costed.kernels.iter().flatten().map(|k| k.base.as_str());
-    let named = ENGINES.iter().find(|(_, _, namespaces)| {
-        ops().any(|module| namespaces.contains(&module))
+    let named = ENGINES.iter().find(|(engine, _)| {
+        let is_its = |namespace: &str| library_of(namespace) == Some(engine);
+        ops().any(is_its)
             || kernels().any(|base| {
-                let first = base.split_once("::").map(|(first, _)| first);
-                first.is_some_and(|first| namespaces.contains(&first))
+                base.split_once("::")
+                    .is_some_and(|(first, _)| is_its(first))
             })
     });
     let strings = &run.profile.strings;
@@ -106,13 +89,13 @@ fn engine(costed: &Costed) -> Option<&'static str> {
             let engine = ENGINES
                 .iter()
                 .filter(|_| frame)
-                .position(|(_, files, _)| files.iter().any(|file| text.contains(file)))?;
+                .position(|(_, files)| text.contains(files))?;
             Some(engine)
         })
         .min()
         .and_then(|row| ENGINES.get(row))
     };
-    let (name, _, _) = named.or_else(in_files)?;
+    let (name, _) = named.or_else(in_files)?;
     Some(name)
 }
 

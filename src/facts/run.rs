@@ -558,7 +558,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of the time of communication kernels in sends and receives between two ranks, as pipelines have them; silent without collectives",
-        |t| Answer::or_silent(t.send_recv_share, Answer::double)
+        |t| Answer::or_silent(t.collectives.send_recv_share, Answer::double)
     ),
     fact!(
         "run.comm_same_stream_share",
@@ -567,7 +567,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Share of the time of communication kernels on the stream that computes most, where nothing of it can overlap with them; silent without collectives",
-        |t| Answer::or_silent(t.same_stream_share, Answer::double)
+        |t| Answer::or_silent(t.collectives.same_stream_share, Answer::double)
     ),
     fact!(
         "run.exposed_comm_share",

@@ -1,7 +1,7 @@
 //! Facts of numbered steps and of ranks (one process each).
 
 use super::{Answer, Entry, FactTable, Subject, fact};
-use crate::correlate::Step;
+use crate::correlate::{Run, Step};
 
 /// A step in its run.
 pub(super) struct StepScope<'a> {
@@ -66,6 +66,47 @@ pub(super) struct RankScope {
     /// Number of those kernels, and its median over all ranks.
     pub(super) compute_kernels: f64,
     pub(super) median_compute_kernels: f64,
+}
+
+/// Kernel time per process, in order of the process table, with the rank if it is recorded.
+/// `collective` says per string whether it names a kernel of a collective.
+pub(super) fn ranks(run: &Run, collective: &[bool]) -> Vec<RankScope> {
+    let mut by_process: Vec<Option<RankScope>> = vec![None; run.profile.processes.len()];
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        let rank = by_process.get_mut(kernel.process.idx());
+        if let Some(rank) = rank.filter(|_| link.site.is_some()) {
+            let rank = rank.get_or_insert_default();
+            let ns = kernel.span.ns() as f64;
+            rank.kernel_ns += ns;
+            if collective.get(kernel.name.idx()) != Some(&true) {
+                rank.compute_ns += ns;
+                rank.compute_kernels += 1.0;
+            }
+        }
+    }
+    let processes = run.profile.processes.iter().zip(by_process);
+    let mut ranks: Vec<RankScope> = (0..)
+        .zip(processes.filter_map(|(process, rank)| Some((process, rank?))))
+        .map(|(position, (process, rank))| RankScope {
+            number: process.rank.map_or(position, u64::from),
+            ..rank
+        })
+        .collect();
+    let mean = ranks.iter().map(|r| r.kernel_ns).sum::<f64>() / ranks.len() as f64;
+    // Of an even number the lower middle: of two ranks the one that computes less.
+    let median = |value: fn(&RankScope) -> f64| {
+        let mut values: Vec<f64> = ranks.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len().saturating_sub(1) / 2;
+        values.get(middle).copied().unwrap_or(0.0)
+    };
+    let (median_ns, median_kernels) = (median(|r| r.compute_ns), median(|r| r.compute_kernels));
+    for rank in &mut ranks {
+        rank.mean_kernel_ns = mean;
+        rank.median_compute_ns = median_ns;
+        rank.median_compute_kernels = median_kernels;
+    }
+    ranks
 }
 
 /// The subject type of rank facts.

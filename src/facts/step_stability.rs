@@ -278,33 +278,26 @@ impl StepStability {
     }
 }
 
-/// Per kernel, whether another ran beside it on its device.
+/// Per kernel, whether another ran beside it on its device. Kernels are in order of their start.
 fn overlapped(run: &Run) -> Vec<bool> {
-    let kernels = &run.profile.kernels;
-    let mut order: Vec<usize> = (0..kernels.len()).collect();
-    let key = |row: &usize| kernels.get(*row).map(|k| (k.device, k.span.start));
-    order.sort_unstable_by_key(key);
-    let mut beside = vec![false; kernels.len()];
-    // The kernel that ends last among those before.
-    let mut last: Option<usize> = None;
-    for row in order {
-        let Some(kernel) = kernels.get(row) else {
+    let mut beside = vec![false; run.profile.kernels.len()];
+    // Per device: the kernel that ends last so far, and its end.
+    let mut latest: Vec<Option<(usize, i64)>> = vec![None; run.profile.devices.len()];
+    for (row, kernel) in run.profile.kernels.iter().enumerate() {
+        let Some(latest) = latest.get_mut(kernel.device.idx()) else {
             continue;
         };
-        let before = last.and_then(|row| kernels.get(row));
-        let same = before.filter(|b| b.device == kernel.device);
-        if let (Some(before), Some(other)) = (same.filter(|b| b.span.end > kernel.span.start), last)
-        {
+        if let Some((other, end)) = latest.filter(|(_, end)| *end > kernel.span.start) {
             for row in [row, other] {
                 if let Some(slot) = beside.get_mut(row) {
                     *slot = true;
                 }
             }
-            if before.span.end > kernel.span.end {
+            if end > kernel.span.end {
                 continue;
             }
         }
-        last = Some(row);
+        *latest = Some((row, kernel.span.end));
     }
     beside
 }

@@ -6,6 +6,7 @@ use std::sync::{LazyLock, OnceLock};
 use rustc_hash::FxHashMap;
 
 use super::chain::{self, Chain, ChainScope, Chains};
+use super::collectives::{self, Collectives};
 use super::conversion::ParameterShapes;
 use super::copy::{self, CallsBehind, Copies, CopyGroup, CopyScope};
 use super::enclosing_ops::{EnclosingOps, operator_in};
@@ -15,12 +16,11 @@ use super::gpu::{GpuScope, Gpus};
 use super::host::Host;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
-use super::message;
 use super::program::Program;
 use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
-use super::step::{RankScope, Ranks, StepScope, Steps};
+use super::step::{self, RankScope, Ranks, StepScope, Steps};
 use super::step_stability::StepStability;
 use super::sync::Waits;
 use super::{
@@ -31,7 +31,6 @@ use crate::base::DType;
 use crate::correlate::{GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
-use crate::profile::DeviceId;
 
 /// The facts of one run: shared sums, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -63,12 +62,7 @@ pub struct FactTable<'a> {
     pub(super) labels: FxHashMap<&'a str, f64>,
     /// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
     launch_ns: Vec<f64>,
-    /// Per number of ranks: the highest bus bandwidth that a collective reached, in bytes per second.
-    pub(super) best_rates: FxHashMap<u64, f64>,
-    /// Share of the time of collectives in sends and receives between two ranks.
-    pub(super) send_recv_share: Option<f64>,
-    /// Share of the time of collectives on the stream that computes most.
-    pub(super) same_stream_share: Option<f64>,
+    pub(super) collectives: Collectives,
 }
 
 /// The facts of one member.
@@ -105,6 +99,7 @@ impl<'a> FactTable<'a> {
             })
         };
         let (mut sums, mut ranks) = (Sums::default(), Vec::new());
+        let mut collectives = Collectives::default();
         let (mut copies, mut framework) = (Vec::new(), FrameworkSigns::default());
         let (mut chains, mut gaps) = (Vec::new(), Vec::new());
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
@@ -116,7 +111,13 @@ impl<'a> FactTable<'a> {
                 look();
             });
             jobs.spawn(|_| sums = Sums::of(costed));
-            jobs.spawn(|_| ranks = self::ranks(costed));
+            jobs.spawn(|_| {
+                let names = collectives::names(costed);
+                (ranks, collectives) = rayon::join(
+                    || step::ranks(run, &names),
+                    || Collectives::of(costed, &names),
+                );
+            });
             jobs.spawn(|_| {
                 let calls = CallsBehind::of(run);
                 (copies, framework) = rayon::join(
@@ -141,9 +142,7 @@ impl<'a> FactTable<'a> {
             host,
             waits,
             framework: framework.with_paths(costed, &signs, &paths),
-            best_rates: message::best_rates(costed),
-            send_recv_share: send_recv_share(costed),
-            same_stream_share: same_stream_share(costed),
+            collectives,
             step_stability,
             processes: ranks.len(),
             copies,
@@ -682,122 +681,4 @@ fn first_rows(layers: &[LayerSums]) -> FxHashMap<String, u32> {
         rows.entry(layer.name.clone()).or_insert(row);
     }
     rows
-}
-
-/// Per string: whether it is the name of a collective's kernel.
-fn collective_names(costed: &Costed) -> Vec<bool> {
-    let run = &costed.run;
-    let mut collective: Vec<bool> = vec![false; run.profile.strings.len()];
-    for (site, decoded) in run.sites.iter().zip(&costed.kernels) {
-        for (kernel, name) in site.kernels.iter().zip(decoded) {
-            if let Some(slot) = collective.get_mut(kernel.name.idx()) {
-                *slot |= name.family == Family::Communication;
-            }
-        }
-    }
-    collective
-}
-
-/// Share of the time of collectives on the stream that computes most of its device: work of one stream
-/// runs one after the other. `None` without collectives.
-fn same_stream_share(costed: &Costed) -> Option<f64> {
-    let run = &costed.run;
-    let collective = collective_names(costed);
-    if !collective.contains(&true) {
-        return None;
-    }
-    // Per device and stream: time of collectives, and of other kernels.
-    let mut streams: BTreeMap<(DeviceId, u32), [f64; 2]> = BTreeMap::new();
-    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        if link.site.is_some() {
-            let times = streams.entry((kernel.device, kernel.stream)).or_default();
-            let computes = collective.get(kernel.name.idx()) != Some(&true);
-            if let Some(time) = times.get_mut(usize::from(computes)) {
-                *time += kernel.span.ns() as f64;
-            }
-        }
-    }
-    let mut main: BTreeMap<DeviceId, [f64; 2]> = BTreeMap::new();
-    let mut all = 0.0;
-    for ((device, _), times) in streams {
-        all += times[0];
-        let most = main.entry(device).or_default();
-        if times[1] > most[1] {
-            *most = times;
-        }
-    }
-    let same: f64 = main.values().map(|times| times[0]).sum();
-    (all > 0.0).then(|| same / all)
-}
-
-/// Kernel time per process, in order of the process table, with the rank if it is recorded.
-fn ranks(costed: &Costed) -> Vec<RankScope> {
-    let run = &costed.run;
-    let collective = collective_names(costed);
-    let mut by_process: Vec<Option<RankScope>> = vec![None; run.profile.processes.len()];
-    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        let rank = by_process.get_mut(kernel.process.idx());
-        if let Some(rank) = rank.filter(|_| link.site.is_some()) {
-            let rank = rank.get_or_insert_default();
-            let ns = kernel.span.ns() as f64;
-            rank.kernel_ns += ns;
-            if collective.get(kernel.name.idx()) != Some(&true) {
-                rank.compute_ns += ns;
-                rank.compute_kernels += 1.0;
-            }
-        }
-    }
-    let processes = run.profile.processes.iter().zip(by_process);
-    let mut ranks: Vec<RankScope> = (0..)
-        .zip(processes.filter_map(|(process, rank)| Some((process, rank?))))
-        .map(|(position, (process, rank))| RankScope {
-            number: process.rank.map_or(position, u64::from),
-            ..rank
-        })
-        .collect();
-    let mean = ranks.iter().map(|r| r.kernel_ns).sum::<f64>() / ranks.len() as f64;
-    // Of an even number the lower middle: of two ranks the one that computes less.
-    let median = |value: fn(&RankScope) -> f64| {
-        let mut values: Vec<f64> = ranks.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len().saturating_sub(1) / 2;
-        values.get(middle).copied().unwrap_or(0.0)
-    };
-    let (median_ns, median_kernels) = (median(|r| r.compute_ns), median(|r| r.compute_kernels));
-    for rank in &mut ranks {
-        rank.mean_kernel_ns = mean;
-        rank.median_compute_ns = median_ns;
-        rank.median_compute_kernels = median_kernels;
-    }
-    ranks
-}
-
-/// Operators that send or receive between two ranks. Others use kernels of that name as well.
-const SENDS: &[&str] = &[
-    "send",
-    "recv",
-    "isend",
-    "irecv",
-    "batch_isend_irecv",
-    "coalesced",
-];
-
-/// Share of the time of collectives in sends and receives between two ranks, as pipelines have them.
-/// `None` without collectives.
-fn send_recv_share(costed: &Costed) -> Option<f64> {
-    let (mut between, mut all) = (0.0, 0.0);
-    for (site, decoded) in costed.run.sites.iter().zip(&costed.kernels) {
-        let op = site.op.as_ref().map(|op| chain::plain_name(&op.name));
-        let sends = op.is_none_or(|op| SENDS.contains(&op));
-        for (kernel, name) in site.kernels.iter().zip(decoded) {
-            if name.family == Family::Communication {
-                let ns = kernel.time_ns as f64;
-                all += ns;
-                if name.collective == Some("send_recv") && sends {
-                    between += ns;
-                }
-            }
-        }
-    }
-    (all > 0.0).then(|| between / all)
 }

@@ -253,28 +253,19 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
     if matches!(kind, Kind::DoubleLogSoftmax | Kind::LogitsUpcast) {
         return Some(0.0);
     }
+    let bytes_of = |link: &Link<'_>| -> Option<u64> {
+        let cost = costed.sites.get(link.site.idx())?.cost.as_ref();
+        Some(cost.ok()?.bytes())
+    };
     if kind == Kind::Rope {
         // The necessary traffic is that of `x * cos`: x, the table and the result. Where queries and
         // keys are converted first, it is that of their conversions.
         let casts = members.iter().take_while(|l| l.family == Family::Cast);
         let read = members.iter().take(casts.count().max(1));
-        let bytes: u64 = read
-            .map(|l| Some(costed.sites.get(l.site.idx())?.cost.as_ref().ok()?.bytes()))
-            .sum::<Option<u64>>()?;
+        let bytes: u64 = read.map(|link| bytes_of(link)).sum::<Option<u64>>()?;
         let ns = bytes as f64 / gpu.bandwidth * 1e9 / gpu.reachable_memory;
         return Some(ns.max(crate::cost::roofline::SHORTEST_NS));
     }
-    let cost_of = |link: &Link<'_>| -> Option<u64> {
-        Some(
-            costed
-                .sites
-                .get(link.site.idx())?
-                .cost
-                .as_ref()
-                .ok()?
-                .bytes(),
-        )
-    };
     let mut flops_ns = 0.0;
     let mut bytes = 0.0;
     for link in members {
@@ -297,7 +288,7 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
         // Q, K, V and O are read or written; scores and probabilities stay on chip.
         Kind::Attention => attention_bytes(costed, members)?,
         // Reads the scores and writes the probabilities, as the division at the end does.
-        Kind::Softmax => cost_of(members.last()?)? as f64,
+        Kind::Softmax => bytes_of(members.last()?)? as f64,
         // One product instead of several reads the input once.
         Kind::SharedInput => (bytes - read_again()?).max(least),
         Kind::ExpertLoop => bytes,

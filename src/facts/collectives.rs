@@ -1,0 +1,128 @@
+//! Sums over the collectives of a run: how much of their time is spent between two ranks, how much on the
+//! stream that computes, and the bandwidth that they reached.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::chain::plain_name;
+use super::message::message_of;
+use crate::correlate::Run;
+use crate::cost::{Costed, Family};
+use crate::profile::DeviceId;
+
+/// What is known of all collectives of a run together.
+#[derive(Debug, Default)]
+pub(super) struct Collectives {
+    /// Per number of ranks: the highest bus bandwidth that one call reached, in bytes per second.
+    pub(super) best_rates: FxHashMap<u64, f64>,
+    /// Share of their time in sends and receives between two ranks.
+    pub(super) send_recv_share: Option<f64>,
+    /// Share of their time on the stream that computes most of its device.
+    pub(super) same_stream_share: Option<f64>,
+}
+
+impl Collectives {
+    /// `names` says per string whether it names a kernel of a collective.
+    pub(super) fn of(costed: &Costed, names: &[bool]) -> Collectives {
+        Collectives {
+            best_rates: best_rates(costed),
+            send_recv_share: send_recv_share(costed),
+            same_stream_share: same_stream_share(&costed.run, names),
+        }
+    }
+}
+
+/// Per string: whether it is the name of a collective's kernel.
+pub(super) fn names(costed: &Costed) -> Vec<bool> {
+    let run = &costed.run;
+    let mut collective: Vec<bool> = vec![false; run.profile.strings.len()];
+    for (site, decoded) in run.sites.iter().zip(&costed.kernels) {
+        for (kernel, name) in site.kernels.iter().zip(decoded) {
+            if let Some(slot) = collective.get_mut(kernel.name.idx()) {
+                *slot |= name.family == Family::Communication;
+            }
+        }
+    }
+    collective
+}
+
+/// Share of the time of collectives on the stream that computes most of its device: work of one stream
+/// runs one after the other. `None` without collectives.
+fn same_stream_share(run: &Run, names: &[bool]) -> Option<f64> {
+    if !names.contains(&true) {
+        return None;
+    }
+    // Per device and stream: time of collectives, and of other kernels.
+    let mut streams: FxHashMap<(DeviceId, u32), [f64; 2]> = FxHashMap::default();
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        if link.site.is_some() {
+            let times = streams.entry((kernel.device, kernel.stream)).or_default();
+            let computes = names.get(kernel.name.idx()) != Some(&true);
+            if let Some(time) = times.get_mut(usize::from(computes)) {
+                *time += kernel.span.ns() as f64;
+            }
+        }
+    }
+    // In a fixed order, for equal sums.
+    let streams: BTreeMap<(DeviceId, u32), [f64; 2]> = streams.into_iter().collect();
+    let mut main: BTreeMap<DeviceId, [f64; 2]> = BTreeMap::new();
+    let mut all = 0.0;
+    for ((device, _), times) in streams {
+        all += times[0];
+        let most = main.entry(device).or_default();
+        if times[1] > most[1] {
+            *most = times;
+        }
+    }
+    let same: f64 = main.values().map(|times| times[0]).sum();
+    (all > 0.0).then(|| same / all)
+}
+
+/// The highest bus bandwidth that one call reached, per number of ranks, in bytes per second.
+fn best_rates(costed: &Costed) -> FxHashMap<u64, f64> {
+    let mut best: FxHashMap<u64, f64> = FxHashMap::default();
+    for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
+        let Some((_, Some(ranks), Some(wire))) = message_of(cost) else {
+            continue;
+        };
+        // A call of several kernels splits its message among them.
+        let whole = site.kernels.iter().filter(|k| k.count == site.calls);
+        let Some(ns) = whole.map(|k| k.min_ns).filter(|ns| *ns > 0).min() else {
+            continue;
+        };
+        let rate = best.entry(ranks).or_default();
+        *rate = rate.max(wire as f64 / ns as f64 * 1e9);
+    }
+    best
+}
+
+/// Operators that send or receive between two ranks. Others use kernels of that name as well.
+const SENDS: &[&str] = &[
+    "send",
+    "recv",
+    "isend",
+    "irecv",
+    "batch_isend_irecv",
+    "coalesced",
+];
+
+/// Share of the time of collectives in sends and receives between two ranks, as pipelines have them.
+/// `None` without collectives.
+fn send_recv_share(costed: &Costed) -> Option<f64> {
+    let (mut between, mut all) = (0.0, 0.0);
+    for (site, decoded) in costed.run.sites.iter().zip(&costed.kernels) {
+        let op = site.op.as_ref().map(|op| plain_name(&op.name));
+        let sends = op.is_none_or(|op| SENDS.contains(&op));
+        for (kernel, name) in site.kernels.iter().zip(decoded) {
+            if name.family == Family::Communication {
+                let ns = kernel.time_ns as f64;
+                all += ns;
+                if name.collective == Some("send_recv") && sends {
+                    between += ns;
+                }
+            }
+        }
+    }
+    (all > 0.0).then(|| between / all)
+}
