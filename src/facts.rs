@@ -244,6 +244,9 @@ pub struct AffectedSite {
     /// Share of the time during which nothing else ran on the device; only this part can shorten a
     /// step.
     pub exposed_share: f64,
+    /// Share of saved time by which steps become shorter, 0 to 1: less where late launches follow its
+    /// kernels. `None` where that is unknown.
+    pub step_weight: Option<f64>,
 }
 
 /// The totals that shares and step times refer to.

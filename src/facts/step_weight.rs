@@ -3,9 +3,10 @@
 //! Where the host launches too late, the GPU waits for it: time that a kernel before the pause no longer
 //! needs only makes the pause longer. That ends where the host waits for the GPU: it goes on earlier, and
 //! so does everything after. So the time before a late launch counts as far as the GPU is busy there,
-//! all other time fully.
+//! all other time fully. Sites differ in this: the last layer may be waited for while all others run
+//! ahead of late launches.
 
-use crate::correlate::{DeviceTimeline, GapCause};
+use crate::correlate::{DeviceTimeline, GapCause, Run};
 use crate::profile::Span;
 
 /// Where late launches follow, kernel time does not count from this busy share downwards ...
@@ -20,10 +21,7 @@ const SAME: f64 = 0.25;
 /// The share of saved kernel time by which steps become shorter, 0 to 1. `None` where recording overhead
 /// leaves open which.
 pub(crate) fn step_weight(devices: &[DeviceTimeline]) -> Option<f64> {
-    let mut time = Time::default();
-    for device in devices {
-        time.add(device);
-    }
+    let time = Time::of(devices);
     let (least, most) = (
         time.weight(time.late_ns),
         time.weight(time.reliable_late_ns),
@@ -31,18 +29,67 @@ pub(crate) fn step_weight(devices: &[DeviceTimeline]) -> Option<f64> {
     (most - least <= SAME).then_some(least)
 }
 
-/// Busy and idle time of all devices, in ns.
+/// The same for the kernel time of each site; empty where all sites have the weight of the run.
+pub(super) fn site_weights(run: &Run) -> Vec<f64> {
+    let devices = &run.timeline.devices;
+    if step_weight(devices).is_none_or(|weight| weight <= 0.0 || weight >= 1.0) {
+        return Vec::new();
+    }
+    // Per device: the late work that may still come, and where to look in it.
+    let mut late_work: Vec<(Vec<Span>, usize)> =
+        vec![Default::default(); run.profile.devices.len()];
+    for device in devices {
+        if let Some(slot) = late_work.get_mut(device.device.idx()) {
+            *slot = (Time::of(std::slice::from_ref(device)).late_work, 0);
+        }
+    }
+    let mut before_late: Vec<f64> = vec![0.0; run.sites.len()];
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        let Some((late, at)) = late_work.get_mut(kernel.device.idx()) else {
+            continue;
+        };
+        while late.get(*at).is_some_and(|s| s.end <= kernel.span.start) {
+            *at += 1;
+        }
+        let is_late = late.get(*at).is_some_and(|s| s.start < kernel.span.end);
+        if let Some(ns) =
+            (link.site.filter(|_| is_late)).and_then(|id| before_late.get_mut(id.idx()))
+        {
+            *ns += kernel.span.ns() as f64;
+        }
+    }
+    let time = Time::of(devices);
+    let counts = time.counts(time.late_ns);
+    let weights = run.sites.iter().zip(before_late).map(|(site, late)| {
+        let share = late / (site.time_ns as f64).max(1.0);
+        rounded(1.0 - (1.0 - counts) * share.min(1.0))
+    });
+    weights.collect()
+}
+
+/// Busy and idle time of devices, in ns.
 #[derive(Debug, Default)]
 struct Time {
     busy_ns: f64,
     /// Of it, before a late launch.
     before_late_ns: f64,
+    /// When that was, in time order for one device.
+    late_work: Vec<Span>,
     /// Idle time of late launches.
     late_ns: f64,
     reliable_late_ns: f64,
 }
 
 impl Time {
+    fn of(devices: &[DeviceTimeline]) -> Time {
+        let mut time = Time::default();
+        for device in devices {
+            time.add(device);
+        }
+        time.late_work.reverse();
+        time
+    }
+
     fn add(&mut self, device: &DeviceTimeline) {
         // From the end backwards: what comes after the work.
         let mut late = false;
@@ -58,7 +105,7 @@ impl Time {
             while let Some(span) = excluded.next_if(|span| span.end > work.start) {
                 busy = busy.saturating_sub(span.clip(work).ns());
             }
-            self.work(busy, late);
+            self.work(work, busy, late);
             match gap.cause {
                 _ if gap.after_wait => late = false,
                 // Nothing was launched any more.
@@ -87,32 +134,41 @@ impl Time {
         let busy = excluded.fold(first.ns(), |busy, span| {
             busy.saturating_sub(span.clip(first).ns())
         });
-        self.work(busy, late);
+        self.work(first, busy, late);
     }
 
-    fn work(&mut self, busy: i64, late: bool) {
+    fn work(&mut self, span: Span, busy: i64, late: bool) {
         self.busy_ns += busy as f64;
         if late {
             self.before_late_ns += busy as f64;
+            self.late_work.push(span);
         }
     }
 
-    fn weight(&self, late_ns: f64) -> f64 {
-        if self.busy_ns <= 0.0 {
-            return 0.0;
-        }
+    /// The part of the work before late launches that counts.
+    fn counts(&self, late_ns: f64) -> f64 {
         let all = self.before_late_ns + late_ns;
         let share = if all > 0.0 {
             self.before_late_ns / all
         } else {
             1.0
         };
-        let counts = ((share - NOTHING) / (ALL - NOTHING)).clamp(0.0, 1.0);
-        match 1.0 - (1.0 - counts) * self.before_late_ns / self.busy_ns {
-            weight if weight <= ROUNDED => 0.0,
-            weight if weight >= 1.0 - ROUNDED => 1.0,
-            weight => weight,
+        ((share - NOTHING) / (ALL - NOTHING)).clamp(0.0, 1.0)
+    }
+
+    fn weight(&self, late_ns: f64) -> f64 {
+        if self.busy_ns <= 0.0 {
+            return 0.0;
         }
+        rounded(1.0 - (1.0 - self.counts(late_ns)) * self.before_late_ns / self.busy_ns)
+    }
+}
+
+fn rounded(weight: f64) -> f64 {
+    match weight {
+        weight if weight <= ROUNDED => 0.0,
+        weight if weight >= 1.0 - ROUNDED => 1.0,
+        weight => weight,
     }
 }
 
@@ -193,5 +249,32 @@ mod tests {
             gap.span.start -= 40;
         }
         assert_eq!(step_weight(&[device]), None);
+    }
+
+    #[test]
+    fn sites_that_the_host_waits_for_count_fully() {
+        use crate::correlate::testing::ProfileBuilder;
+        // Ten short kernels ahead of late launches, then a long one that the host waits for.
+        let mut b = ProfileBuilder::new();
+        for at in 0..10 {
+            let kernel = b.launch(at * 100_000);
+            b.profile.kernels[kernel].span.end = b.profile.kernels[kernel].span.start + 10_000;
+        }
+        let head = b.launch(1_000_000);
+        b.profile.kernels[head].span.end = b.profile.kernels[head].span.start + 500_000;
+        b.profile.kernels[head].name = b.profile.strings.intern("head");
+        let run = b.run();
+        let overall = step_weight(&run.timeline.devices).unwrap();
+        let weights = site_weights(&run);
+        let of = |name: &str| {
+            let site = run.sites.iter().position(|s| {
+                let kernel = s.kernels.iter().next();
+                kernel.is_some_and(|k| run.profile.text(k.name) == name)
+            });
+            weights[site.unwrap()]
+        };
+        assert!((0.5..0.99).contains(&overall), "{overall}");
+        assert_eq!(of("head"), 1.0);
+        assert_eq!(weights.iter().copied().fold(1.0, f64::min), 0.0);
     }
 }

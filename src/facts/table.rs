@@ -62,6 +62,9 @@ pub struct FactTable<'a> {
     pub(super) labels: FxHashMap<&'a str, f64>,
     /// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
     launch_ns: Vec<f64>,
+    /// Per site: share of saved kernel time by which steps become shorter; empty where it is that of the
+    /// run.
+    site_weights: Vec<f64>,
     pub(super) collectives: Collectives,
 }
 
@@ -103,7 +106,7 @@ impl<'a> FactTable<'a> {
         let (mut copies, mut framework) = (Vec::new(), FrameworkSigns::default());
         let (mut chains, mut gaps) = (Vec::new(), Vec::new());
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
-        let mut waits = None;
+        let (mut waits, mut site_weights) = (None, Vec::new());
         let (mut parameters, mut program) = (None, Program::default());
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
@@ -129,6 +132,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| gaps = gap::groups(run));
             jobs.spawn(|_| host = Host::of(run));
             jobs.spawn(|_| waits = Waits::of(run));
+            jobs.spawn(|_| site_weights = step_weight::site_weights(run));
             jobs.spawn(|_| parameters = ParameterShapes::of(run));
             jobs.spawn(|_| program = Program::of(costed));
             jobs.spawn(|_| step_stability = StepStability::of(costed));
@@ -157,6 +161,7 @@ impl<'a> FactTable<'a> {
             ranks,
             labels: labels(costed),
             launch_ns: launch_ns(run),
+            site_weights,
         }
     }
 
@@ -421,6 +426,7 @@ impl<'a> FactTable<'a> {
             } else {
                 0.0
             },
+            step_weight: (self.site_weights.get(id.idx()).copied()).or(self.totals.step_weight),
         })
     }
 

@@ -39,12 +39,26 @@ fn sure(confidence: &[Confidence], totals: &Totals, draft: &FindingDraft) -> Sur
     };
     let own = saving.low * confidence.get(draft.rule).map_or(0.0, |c| c.weight());
     let weight = match draft.kind {
-        SavingKind::Gpu => totals.step_weight.unwrap_or(1.0),
+        SavingKind::Gpu => step_weight(totals, draft).unwrap_or(1.0),
         SavingKind::Idle | SavingKind::Copy => 1.0,
     };
     Sure {
         wall: own * weight,
         own,
+    }
+}
+
+/// The share of a draft's saving by which steps become shorter: the mean of its sites.
+fn step_weight(totals: &Totals, draft: &FindingDraft) -> Option<f64> {
+    let (mut time, mut counts) = (0.0, 0.0);
+    for affected in draft.matches.iter().flat_map(Match::all_sites) {
+        time += affected.time_ns;
+        counts += affected.time_ns * affected.step_weight?;
+    }
+    if time > 0.0 {
+        Some(counts / time)
+    } else {
+        totals.step_weight
     }
 }
 
@@ -105,8 +119,8 @@ impl<'a> Claims<'a> {
             claimed_ns,
             claimed_low_ns: low.claimed.min(claimed_ns),
             overlap_ns: saving.high - claimed_ns,
-            step_ns: self.step_ns(all.exposed, draft.kind),
-            step_low_ns: self.step_ns(low.exposed, draft.kind),
+            step_ns: self.step_ns(all),
+            step_low_ns: self.step_ns(low),
             kind: draft.kind,
         })
     }
@@ -126,7 +140,7 @@ impl<'a> Claims<'a> {
         }
         saving.claimed_ns = (saving.claimed_ns + all.claimed).min(saving.high_ns);
         saving.overlap_ns = saving.high_ns - saving.claimed_ns;
-        let step_ns = self.step_ns(all.exposed, draft.kind);
+        let step_ns = self.step_ns(all);
         saving.step_ns = saving.step_ns.zip(step_ns).map(|(sum, ns)| sum + ns);
     }
 
@@ -191,7 +205,7 @@ impl<'a> Claims<'a> {
             SavingKind::Gpu if matched.affected.sites.is_empty() => {
                 let taken = wanted.min(self.gpu_left());
                 self.gpu += taken;
-                Taken::all(taken)
+                Taken::of(taken, self.totals.step_weight)
             }
             SavingKind::Gpu => self.claim_sites(matched, wanted, before),
             SavingKind::Idle => {
@@ -199,14 +213,14 @@ impl<'a> Claims<'a> {
                 let taken =
                     self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
                 self.idle += taken;
-                Taken::all(taken)
+                Taken::of(taken, Some(1.0))
             }
             SavingKind::Copy => {
                 let left = self.totals.copy_ns - self.copy;
                 let taken =
                     self.claim_member(matched.member, matched.affected.copy_ns, wanted, left);
                 self.copy += taken;
-                Taken::all(taken)
+                Taken::of(taken, Some(1.0))
             }
         }
     }
@@ -244,8 +258,8 @@ impl<'a> Claims<'a> {
             let of_stake = affected.time_ns - floor_ns;
             let part = (wanted - taken.claimed).min(of_site).min(of_stake).max(0.0);
             site.taken += part;
-            taken.claimed += part;
-            taken.exposed += part * affected.exposed_share;
+            let weight = affected.step_weight.map(|w| w * affected.exposed_share);
+            taken.add(Taken::of(part, weight), 1.0);
         }
         self.gpu += taken.claimed;
         taken
@@ -260,14 +274,9 @@ impl<'a> Claims<'a> {
         taken
     }
 
-    /// Kernel time only shortens a step as far as the GPU is what limits it, and as far as nothing
-    /// else ran beside it.
-    fn step_ns(&self, exposed: f64, kind: SavingKind) -> Option<f64> {
-        let per_device = exposed / f64::from(self.totals.devices.max(1));
-        match kind {
-            SavingKind::Gpu => self.totals.step_weight.map(|weight| per_device * weight),
-            SavingKind::Idle | SavingKind::Copy => Some(per_device),
-        }
+    /// Wall time per device.
+    fn step_ns(&self, taken: Taken) -> Option<f64> {
+        Some(taken.step_ns? / f64::from(self.totals.devices.max(1)))
     }
 }
 
@@ -277,24 +286,32 @@ fn with_savings(draft: &FindingDraft) -> impl Iterator<Item = (&Match, Range)> {
     known.filter(|(_, saving)| saving.high > 0.0)
 }
 
-/// What one member could claim.
-#[derive(Debug, Clone, Copy, Default)]
+/// What one member could claim, in ns.
+#[derive(Debug, Clone, Copy)]
 struct Taken {
     claimed: f64,
-    /// The part during which nothing else ran on the device.
-    exposed: f64,
+    /// The part by which steps become shorter: kernel time only as far as the GPU limits them there, and
+    /// as far as nothing else ran beside it. `None` where that is unknown.
+    step_ns: Option<f64>,
+}
+
+impl Default for Taken {
+    fn default() -> Taken {
+        Taken::of(0.0, Some(1.0))
+    }
 }
 
 impl Taken {
-    fn all(ns: f64) -> Taken {
+    fn of(ns: f64, step_weight: Option<f64>) -> Taken {
         Taken {
             claimed: ns,
-            exposed: ns,
+            step_ns: step_weight.map(|weight| ns * weight),
         }
     }
 
     fn add(&mut self, other: Taken, part: f64) {
         self.claimed += other.claimed * part;
-        self.exposed += other.exposed * part;
+        let sum = self.step_ns.zip(other.step_ns);
+        self.step_ns = sum.map(|(sum, ns)| sum + ns * part);
     }
 }

@@ -223,6 +223,25 @@ fn step_time_requires_trusted_idle_time() {
 }
 
 #[test]
+fn work_that_the_host_waits_for_precedes_work_ahead_of_late_launches() {
+    let rules = load(&[("layers/x", &rule("saving_ns = 'site.time_ns'"))]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "body", 4e5, 0.0, &gemm());
+    run.site(1, "head", 3e5, 0.0, &gemm());
+    run.totals.step_weight = Some(0.5);
+    run.members[0].2.sites[0].step_weight = Some(0.1);
+    run.members[1].2.sites[0].step_weight = Some(1.0);
+    let verdict = run.judge(&rules);
+    let wall: Vec<_> = (verdict.findings.iter())
+        .map(|f| (f.place.as_str(), f.saving.unwrap().step_ns))
+        .collect();
+    assert_eq!(
+        wall,
+        [("head: linear", Some(3e5)), ("body: linear", Some(4e4))]
+    );
+}
+
+#[test]
 fn launches_that_go_away_save_idle_time_where_the_host_limits_the_steps() {
     let text = "saving_ns = 'site.time_ns'\nlaunches_removed = '0.5'";
     let rules = load(&[("host/x", &rule(text))]).unwrap();

@@ -156,6 +156,7 @@ impl Fake {
                 time_ns: time,
                 floor_ns: floor,
                 exposed_share: 1.0,
+                step_weight: None,
             }],
             calls: 10,
             time_ns: time,
@@ -238,9 +239,14 @@ impl RuleInput for Fake {
 
     fn affected(&self, member: Member) -> AffectedTime {
         let found = self.members.iter().find(|(m, ..)| *m == member);
-        found
+        let mut affected = found
             .map(|(.., affected)| affected.clone())
-            .unwrap_or_default()
+            .unwrap_or_default();
+        // Sites weigh as much as the run, unless a test says otherwise.
+        for site in &mut affected.sites {
+            site.step_weight = site.step_weight.or(self.totals.step_weight);
+        }
+        affected
     }
 
     fn totals(&self) -> Totals {
