@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::share;
-use crate::judge::SavingKind;
 use crate::judge::order::{Counted, CountedSaving, Place, Standing};
+use crate::judge::{SavingKind, is_above_floor};
 use crate::report::{
     FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary, steps_in_window,
 };
@@ -75,7 +75,7 @@ pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Fold
         ..Folded::default()
     };
     for (mut finding, group) in groups {
-        if !group.iter().any(|found| found.major) {
+        if !group.iter().any(|found| found.major) || !matters(&finding, summary) {
             folded.minor.push(finding);
             continue;
         }
@@ -88,6 +88,23 @@ pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Fold
         folded.findings.push(finding);
     }
     folded
+}
+
+/// Whether a merged finding shortens the step enough: ranks run their steps together, so what one rank
+/// gains may be lost in waiting for another. Waiting itself is what findings on communication are about.
+fn matters(finding: &FindingReport, summary: &Summary) -> bool {
+    let Some(saving) = finding
+        .saving
+        .as_ref()
+        .filter(|s| s.kind != SavingKind::Idle)
+    else {
+        return true;
+    };
+    let (Some(low), Some(high)) = (saving.step_low_ns, saving.step_high_ns) else {
+        return true;
+    };
+    let step = summary.step_ns.unwrap_or(summary.window_ns as f64);
+    finding.category == "communication" || is_above_floor(low, high, step)
 }
 
 /// Names of the reports.

@@ -37,6 +37,7 @@ pub use examples::check_examples;
 pub use explain::explain;
 pub use load::RuleFile;
 pub use resolve::FLOOR;
+pub(crate) use resolve::is_above_floor;
 pub use rule::{CATEGORIES, Rule};
 pub use rule_set::{RuleSet, Selection, pattern_of};
 pub use rule_tests::{TestOutcome, TestResult, run_tests};

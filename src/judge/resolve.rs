@@ -362,6 +362,11 @@ fn matters(finding: &Finding, totals: &Totals) -> bool {
         (_, Some((low, high))) if finding.category != "communication" => (low, high, per_device),
         _ => (saving.claimed_low_ns, saving.claimed_ns, totals.gpu_busy_ns),
     };
+    is_above_floor(low, high, whole)
+}
+
+/// Whether a saving between two ends is worth a place among the first, as a part of `whole`.
+pub(crate) fn is_above_floor(low: f64, high: f64, whole: f64) -> bool {
     if low > 0.0 {
         low >= FLOOR * whole
     } else {

@@ -470,3 +470,29 @@ fn merged_reports_have_no_slowdown_of_collectives() {
         assert!(site["slowdown"].is_null(), "{site}");
     }
 }
+
+#[test]
+fn merged_findings_shorten_the_step_of_all_ranks() {
+    let Some(folder) = shared::path("profiles") else {
+        return;
+    };
+    let said = program(&folder.join("dlrm_8ranks"), &["--format", "json"]);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let step = report["summary"]["step_ns"].as_f64().unwrap();
+    let least = |finding: &Value| finding["saving"]["step_low_ns"].as_f64();
+    let of_kernels = |finding: &&Value| finding["saving"]["kind"] == "gpu";
+    let small: Vec<_> = (report["minor"].as_array().unwrap().iter())
+        .filter(of_kernels)
+        .filter(|f| least(f).is_some_and(|ns| ns < 0.01 * step))
+        .map(|f| f["rule"].as_str().unwrap())
+        .collect();
+    // Worth it in the ranks that compute most, but the others wait for those in which it is not.
+    assert!(small.contains(&"layers/optimizer-unfused"), "{small:?}");
+    for finding in (report["findings"].as_array().unwrap().iter()).filter(of_kernels) {
+        let saved = least(finding).filter(|_| finding["category"] != "communication");
+        assert!(
+            saved.is_none_or(|ns| ns >= 0.01 * step || ns == 0.0),
+            "{finding}"
+        );
+    }
+}
