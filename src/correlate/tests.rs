@@ -463,9 +463,12 @@ fn profiler_overhead_is_detected_in_captures_with_markers_only() {
     b.launch(200);
     assert!(b.run().unreliable_idle.unwrap().contains("emit_nvtx"));
     let mut b = ProfileBuilder::new();
-    b.range("train.py(3): step", 0, 500).kind = RangeKind::Python;
+    for i in 0..1_000 {
+        let start = i * 200;
+        b.range("train.py(3): step", start, start + 100).kind = RangeKind::Python;
+    }
     b.launch(5);
-    b.launch(200);
+    b.launch(200_000);
     assert!(b.run().unreliable_idle.unwrap().contains("with_stack"));
     let mut b = ProfileBuilder::new();
     for i in 0..60 {
@@ -474,6 +477,30 @@ fn profiler_overhead_is_detected_in_captures_with_markers_only() {
         b.profile.calls.last_mut().unwrap().span.end += 40_000;
     }
     assert!(b.run().unreliable_idle.unwrap().contains("LAUNCH_BLOCKING"));
+}
+
+#[test]
+fn stacks_explain_no_more_of_late_launches_than_their_events_cost() {
+    const US: i64 = 1_000;
+    // A launch every 100 us, each after an operator and 20 Python calls, for 20 ms.
+    let mut b = ProfileBuilder::new();
+    for launch in 0..200 {
+        let start = launch * 100 * US;
+        b.range("aten::mm", start + US, start + 90 * US).kind = RangeKind::CpuOp;
+        for call in 0..20 {
+            let start = start + (2 + call) * US;
+            b.range("model.py(7): forward", start, start + 500).kind = RangeKind::Python;
+        }
+        b.launch(start + 80 * US);
+    }
+    let run = b.run();
+    let device = &run.timeline.devices[0];
+    assert!(device.gaps.iter().all(|g| g.cause == GapCause::HostLate));
+    let share = device.reliable_idle_ns() as f64 / device.idle_ns() as f64;
+    assert!(
+        (share - (1.0 - (20.0 + 2.0) / 100.0)).abs() < 0.02,
+        "{share}"
+    );
 }
 
 #[test]
