@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::gap::operators_around;
+use super::gap::{EnclosingRanges, operators_around};
 use super::{Answer, Entry, FactTable, Subject, fact};
 use crate::correlate::Run;
 use crate::profile::{
@@ -25,6 +25,8 @@ pub(super) struct CopyGroup {
     pub(super) exposed_ns: f64,
     pub(super) longest_ns: f64,
     pub(super) small: u64,
+    /// Time of copies with which autograd keeps the gradient of a parameter.
+    gradient_ns: f64,
     /// The operator around most of the time, and the call made for most of it.
     op: Option<StrId>,
     api: Option<StrId>,
@@ -90,7 +92,8 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         let exposed = fresh.ns() - busy.map_or(0, |union| union.overlap(fresh));
         let key = (copy.kind, copy.src, copy.dst, sync == Some(true));
         let callers = around.entry(key).or_default();
-        let op = id.and_then(|id| ops.get(&id)).copied();
+        let enclosing = id.and_then(|id| ops.get(&id));
+        let op = enclosing.map(|ops| ops.outer);
         *callers.ops.entry(op).or_default() += copy.span.ns();
         *callers.apis.entry(call.map(|call| call.name)).or_default() += copy.span.ns();
         let group = groups.entry(key).or_insert_with(|| CopyGroup {
@@ -104,6 +107,7 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
             exposed_ns: 0.0,
             longest_ns: 0.0,
             small: 0,
+            gradient_ns: 0.0,
             op: None,
             api: None,
             replayed: 0,
@@ -117,6 +121,9 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         group.time_ns += copy.span.ns() as f64;
         group.exposed_ns += exposed as f64;
         group.longest_ns = group.longest_ns.max(copy.span.ns() as f64);
+        if enclosing.is_some_and(|ops| ops.accumulates) {
+            group.gradient_ns += copy.span.ns() as f64;
+        }
         group.small += u64::from(copy.bytes < SMALL_COPY_BYTES);
         if copy.bytes >= LARGE_COPY_BYTES {
             group.large_bytes += copy.bytes as f64;
@@ -149,14 +156,13 @@ fn most(times: &FxHashMap<Option<StrId>, i64>) -> Option<StrId> {
     *names.next()?.0
 }
 
-/// The operator that the program called for each copy.
-fn operators(run: &Run, calls: &CallsBehind) -> FxHashMap<CallId, StrId> {
+/// The operators around each copy.
+fn operators(run: &Run, calls: &CallsBehind) -> FxHashMap<CallId, EnclosingRanges> {
     let copies = run.profile.copies.iter();
     let mut behind: Vec<CallId> = copies.filter_map(|copy| calls.id_of_copy(copy)).collect();
     behind.sort_unstable();
     behind.dedup();
-    let around = operators_around(run, behind).into_iter();
-    around.map(|(call, ops)| (call, ops.outer)).collect()
+    operators_around(run, behind)
 }
 
 /// The call behind each copy: the first one with its correlation id in its process.
@@ -438,6 +444,15 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         NOTHING,
         "Copy time, summed",
         |c| Answer::double(c.group.time_ns)
+    ),
+    fact!(
+        "copy.gradient_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Time of copies inside autograd's `AccumulateGrad`, which keeps a gradient that it may not share; 0 where operators were not recorded",
+        |c| Answer::double(c.group.gradient_ns)
     ),
     fact!(
         "copy.longest_ns",

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
-use crate::correlate::{DeviceTimeline, GapCause, Run, function_in};
+use crate::correlate::{DeviceTimeline, GapCause, Run, StepId, function_in};
 use crate::profile::{CallId, RangeKind, StrId};
 
 mod host_activity;
@@ -41,6 +41,8 @@ pub(super) struct GapGroup {
     before: Option<StrId>,
     /// A copy from host memory followed most of the time.
     before_copy: bool,
+    /// One of several steps holds most of the time.
+    in_one_step: bool,
 }
 
 /// A group in its table.
@@ -65,6 +67,8 @@ struct Lengths {
     blamed: FxHashMap<StrId, i64>,
     before: FxHashMap<Option<StrId>, i64>,
     before_copy: i64,
+    /// Time per step that the work after the gap belongs to.
+    steps: FxHashMap<Option<StepId>, i64>,
     /// Time per operator around the blamed calls, and per outermost one.
     around: FxHashMap<StrId, i64>,
     outer: FxHashMap<StrId, i64>,
@@ -84,6 +88,9 @@ impl Lengths {
             *self.before.entry(range).or_default() += ns;
         }
         self.before_copy += other.before_copy;
+        for (step, ns) in other.steps {
+            *self.steps.entry(step).or_default() += ns;
+        }
         for (op, ns) in other.around {
             *self.around.entry(op).or_default() += ns;
         }
@@ -107,6 +114,11 @@ impl Lengths {
 
 /// Share of a group's time that must lie inside an operator for the operator to count as around it.
 const MOST: f64 = 0.9;
+
+/// Share of the time of a group in one step from which the others do not have it, and the number of analysed
+/// steps that it takes to tell.
+const ONE_STEP: f64 = 2.0 / 3.0;
+const FEWEST_STEPS: usize = 3;
 
 /// What the host did in the gaps of a group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -158,6 +170,11 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
                 continue;
             };
             lengths.gaps.push(gap.reliable_ns);
+            let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+            *lengths
+                .steps
+                .entry(link.and_then(|link| link.step))
+                .or_default() += gap.reliable_ns;
             *lengths.before.entry(activity.before).or_default() += gap.reliable_ns;
             if activity.before_copy {
                 lengths.before_copy += gap.reliable_ns;
@@ -193,6 +210,13 @@ fn group(
 ) -> GapGroup {
     let inside = lengths.inside(run);
     let half = lengths.ns() / 2;
+    let steps = run.steps.iter().filter(|step| !step.warmup).count();
+    let most = lengths
+        .steps
+        .iter()
+        .filter_map(|(step, ns)| Some(*ns).filter(|_| step.is_some()));
+    let most = most.max().unwrap_or(0) as f64;
+    let in_one_step = steps >= FEWEST_STEPS && most >= ONE_STEP * lengths.ns() as f64;
     let before = lengths.before.into_iter();
     let before = before
         .filter(|(_, ns)| *ns > half)
@@ -201,6 +225,7 @@ fn group(
     GapGroup {
         before,
         before_copy: lengths.before_copy > half,
+        in_one_step,
         ordinal: (run.profile.devices.get(device.device.idx())).map_or(0, |d| d.ordinal),
         cause,
         op: blamed.op,
@@ -264,6 +289,8 @@ pub(super) struct EnclosingRanges {
     pub(super) outer: StrId,
     /// Whether the innermost one reads one number.
     reads: bool,
+    /// Whether one of them is autograd's keeping of a parameter's gradient.
+    pub(super) accumulates: bool,
     /// All, from the inside.
     all: Arc<[StrId]>,
 }
@@ -317,6 +344,7 @@ pub(super) fn operators_around(
             EnclosingRanges {
                 inner,
                 reads: inner_name.is_some_and(|name| READS.contains(&name)),
+                accumulates: (stack.iter()).any(|op| profile.text(*op).contains("AccumulateGrad")),
                 outer: stack.iter().rev().find(called).copied().unwrap_or(inner),
                 all: stack.as_slice().into(),
             }
@@ -391,6 +419,15 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         NOTHING,
         "Median idle interval",
         |g| Answer::double(g.group.median_ns)
+    ),
+    fact!(
+        "gap.in_one_step",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "One of three or more analysed steps holds two thirds of it or more: it does not happen in each step",
+        |g| Answer::flag(g.group.in_one_step)
     ),
     fact!(
         "gap.window_share",

@@ -670,3 +670,27 @@ fn synchronizations_are_counted_with_operator_bytes_and_line() {
     assert_eq!(of_run(&costed, "run.sync_line"), word("model/net.py:41"));
     assert_eq!(of_run(&costed, "run.device_frees"), int(1));
 }
+
+#[test]
+fn idle_time_of_one_step_among_several_is_told_apart() {
+    const MS: i64 = 1_000_000;
+    // Two kernels per step, the second of which is late by `late` in each step.
+    let in_one_step = |late: [i64; 4]| {
+        let mut profile = ProfileBuilder::new();
+        for (step, late) in (0..).zip(late) {
+            let start = step * 100 * MS;
+            profile.range(&format!("step {step}"), start, start + 90 * MS);
+            launch(&mut profile, "softmax_warp_forward", start + 100);
+            launch(&mut profile, "softmax_warp_forward", start + 100_000 + late);
+        }
+        let costed = costed(profile);
+        let table = FactTable::new(&costed);
+        let gaps = table.members(MemberKind::Gap);
+        let views = gaps.iter().map(|gap| table.view(*gap));
+        let late = views.filter(|v| v.get("gap.cause") == Answer::word("host_late"));
+        let answers: Vec<Answer> = late.map(|v| v.get("gap.in_one_step")).collect();
+        answers
+    };
+    assert_eq!(in_one_step([800_000, 0, 0, 0]), [Answer::flag(true)]);
+    assert_eq!(in_one_step([800_000; 4]), [Answer::flag(false)]);
+}
