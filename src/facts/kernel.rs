@@ -1,5 +1,6 @@
 //! Facts of one kernel of a site: its name and launch configuration.
 
+use super::message::message_of;
 use super::site::SiteScope;
 use super::{Answer, Entry, Subject, fact};
 use crate::base::DType;
@@ -149,6 +150,20 @@ impl KernelScope<'_> {
 
 const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
 
+/// The shortest time that one execution of a collective is known to need, in ns.
+fn transfer_ns(k: &KernelScope<'_>) -> i64 {
+    let own = k.kernel.min_ns;
+    let fastest = || {
+        let (bytes, ranks, _) = message_of(k.site.cost)?;
+        let whole = k
+            .name
+            .collective
+            .filter(|_| k.kernel.count == k.site.site.calls)?;
+        (k.site.table.collectives).fastest_ns(whole, ranks, bytes)
+    };
+    fastest().map_or(own, |fastest| own.min(fastest))
+}
+
 pub(super) const ENTRIES: &[Entry<Kernels>] = &[
     fact!(
         "kernel.name",
@@ -201,8 +216,8 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "ns",
         &[Family::Communication],
         NOTHING,
-        "What its executions would take if each were as fast as the fastest: for collectives of one message size the time without waiting for other ranks",
-        |k| Answer::double(k.kernel.min_ns as f64 * f64::from(k.kernel.count))
+        "What its executions would take if each were as fast as the fastest, or as the fastest call of its kind with a message of that size or a larger one: the time without waiting for other ranks",
+        |k| Answer::double(transfer_ns(k) as f64 * f64::from(k.kernel.count))
     ),
     fact!(
         "kernel.exposed_ns",
