@@ -122,90 +122,67 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(env)
 }
 
-/// The filters of [`add_filters`].
-const OURS: &[&str] = &[
-    "md",
-    "cell",
-    "prose",
-    "code",
-    "html",
-    "plain",
-    "clip",
-    "ns",
-    "ns_to",
-    "bytes",
-    "rate",
-    "flop_rate",
-    "percent",
-    "percent_to",
-    "times",
-    "count",
-    "average",
-    "change",
-    "signed_ns",
-    "place_name",
-    "per_step_count",
-    "plural",
-    "counted",
-    "part_of_time",
-    "cause",
-    "suppression",
-    "prose_html",
-    "sentence_html",
-    "css_percent",
-    "is_web",
-    "link",
-];
+/// Makes [`OURS`] and [`add_filters`] of one list.
+macro_rules! filters {
+    ($($name:literal => $filter:expr,)*) => {
+        /// The names of our filters.
+        const OURS: &[&str] = &[$($name),*];
 
-fn add_filters(env: &mut Environment<'static>) {
+        fn add_filters(env: &mut Environment<'static>) {
+            $(env.add_filter($name, $filter);)*
+        }
+    };
+}
+
+filters! {
     // Escape text of a profile for one place each.
-    env.add_filter("md", |s: String| bounded(&s, text::md));
-    env.add_filter("cell", |s: String| bounded(&s, cell));
-    env.add_filter("prose", |s: String| bounded(&s, text::md_prose));
-    env.add_filter("code", |s: String| bounded(&s, text::md_code));
-    env.add_filter("html", |s: String| bounded(&s, text::html));
-    env.add_filter("plain", |s: String| bounded(&s, text::plain));
-    env.add_filter("clip", |s: String, max: usize| text::clip(&s, max));
+    "md" => |s: String| bounded(&s, text::md),
+    "cell" => |s: String| bounded(&s, cell),
+    "prose" => |s: String| bounded(&s, text::md_prose),
+    "code" => |s: String| bounded(&s, text::md_code),
+    "html" => |s: String| bounded(&s, text::html),
+    "plain" => |s: String| bounded(&s, text::plain),
+    "clip" => |s: String, max: usize| text::clip(&s, max),
     // Print numbers.
-    env.add_filter("ns", units::ns);
-    env.add_filter("ns_to", units::ns_range);
-    env.add_filter("bytes", units::bytes);
-    env.add_filter("rate", units::rate);
-    env.add_filter("flop_rate", units::flop_rate);
-    env.add_filter("percent", units::percent);
-    env.add_filter("percent_to", units::percent_range);
-    env.add_filter("times", units::times);
-    env.add_filter("count", units::count);
-    env.add_filter("average", units::average);
-    env.add_filter("change", units::change);
-    env.add_filter("signed_ns", units::signed_ns);
-    env.add_filter("place_name", |s: String| {
+    "ns" => units::ns,
+    "ns_to" => units::ns_range,
+    "bytes" => units::bytes,
+    "rate" => units::rate,
+    "flop_rate" => units::flop_rate,
+    "percent" => units::percent,
+    "percent_to" => units::percent_range,
+    "times" => units::times,
+    "count" => units::count,
+    "average" => units::average,
+    "change" => units::change,
+    "signed_ns" => units::signed_ns,
+    "place_name" => |s: String| {
         narrative::place_name(&s).to_owned()
-    });
-    env.add_filter("per_step_count", units::per_step_count);
-    env.add_filter("plural", |noun: String| units::plural(&noun));
-    env.add_filter("counted", |n: u64, noun: String| units::counted(n, &noun));
+    },
+    "per_step_count" => units::per_step_count,
+    "plural" => |noun: String| units::plural(&noun),
+    "counted" => |n: u64, noun: String| units::counted(n, &noun),
     // Turn ids of ours into words.
-    env.add_filter("part_of_time", |word: String| {
+    "part_of_time" => |word: String| {
         narrative::part_of_time(&word)
-    });
-    env.add_filter("cause", |word: String| narrative::cause(&word));
-    env.add_filter("suppression", |state: String, findings: u64| {
+    },
+    "cause" => |word: String| narrative::cause(&word),
+    "suppression" => |state: String, findings: u64| {
         narrative::suppression(&state, findings)
-    });
+    },
     // For pages: markup that is safe, and widths.
-    env.add_filter("prose_html", |s: String| {
+    "prose_html" => |s: String| {
         Value::from_safe_string(markdown_text::html(&s))
-    });
-    env.add_filter("sentence_html", |s: String| {
+    },
+    "sentence_html" => |s: String| {
         Value::from_safe_string(markdown_text::html(&text::md_prose(&s)))
-    });
-    env.add_filter("css_percent", |share: f64| {
+    },
+    "css_percent" => |share: f64| {
         format!("{:.2}%", (share * 100.0).clamp(0.0, 100.0))
-    });
-    env.add_filter("is_web", |s: String| is_web(&s));
+    },
+    "is_web" => |s: String| is_web(&s),
     // A reference of a rule, as a link if it is an address and nothing else.
-    env.add_filter("link", link);
+    "link" => link,
 }
 
 /// An escaped text, if it is not too long: what is escaped again and again grows without limit.
