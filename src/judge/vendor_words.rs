@@ -32,11 +32,83 @@ const WORDS: &[(&str, &str)] = &[
     ("warp", "wavefront"),
 ];
 
+/// The beginning of an address of NVIDIA's documentation, and AMD's page about the same. Other pages of
+/// NVIDIA say nothing about an AMD GPU.
+const PAGES: &[(&str, &str)] = &[
+    (
+        "https://docs.nvidia.com/nsight-compute/",
+        "https://rocm.docs.amd.com/projects/rocprofiler-compute/en/latest/",
+    ),
+    (
+        "https://docs.nvidia.com/deeplearning/nccl/",
+        "https://rocm.docs.amd.com/projects/rccl/en/latest/",
+    ),
+    (
+        "https://docs.nvidia.com/cuda/cublas/",
+        "https://rocm.docs.amd.com/projects/hipBLASLt/en/latest/",
+    ),
+    (
+        "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",
+        "https://rocm.docs.amd.com/projects/hipBLASLt/en/latest/",
+    ),
+    (
+        "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/",
+        "https://rocm.docs.amd.com/projects/MIOpen/en/latest/",
+    ),
+    (
+        "https://docs.nvidia.com/deeplearning/cudnn/",
+        "https://rocm.docs.amd.com/projects/MIOpen/en/latest/",
+    ),
+    (
+        "https://docs.nvidia.com/deeplearning/performance/",
+        "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/performance_guidelines.html",
+    ),
+    (
+        "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/",
+        "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/performance_guidelines.html",
+    ),
+    (
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/",
+        "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/performance_guidelines.html",
+    ),
+    (
+        "https://docs.nvidia.com/deploy/nvidia-smi/",
+        "https://rocm.docs.amd.com/projects/amdsmi/en/latest/",
+    ),
+];
+
+/// The links of a rule: as they are, or those of AMD when the GPU in use is AMD's.
+pub(super) fn links_of_the_maker(links: &[String], lookup: &dyn Lookup) -> Vec<String> {
+    if !is_amd(lookup) {
+        return links.to_vec();
+    }
+    let mut own: Vec<String> = links.iter().filter_map(|link| amd_link(link)).collect();
+    own.dedup();
+    own
+}
+
+/// `None` for a page that is about NVIDIA's GPUs only.
+fn amd_link(link: &str) -> Option<String> {
+    if let Some((_, amd)) = PAGES.iter().find(|(nvidia, _)| link.starts_with(nvidia)) {
+        return Some((*amd).to_owned());
+    }
+    let nvidia = link
+        .split('/')
+        .nth(2)
+        .is_some_and(|host| host.ends_with("nvidia.com"));
+    (!nvidia).then(|| link.to_owned())
+}
+
+fn is_amd(lookup: &dyn Lookup) -> bool {
+    matches!(lookup.get("gpu.vendor"), Answer::Value(Value::Str(vendor)) if &*vendor == "amd")
+}
+
 /// The text as it is, or in ROCm's words when the GPU in use is AMD's.
 pub(super) fn in_words_of_the_maker(text: String, lookup: &dyn Lookup) -> String {
-    match lookup.get("gpu.vendor") {
-        Answer::Value(Value::Str(vendor)) if &*vendor == "amd" => translate(&text),
-        _ => text,
+    if is_amd(lookup) {
+        translate(&text)
+    } else {
+        text
     }
 }
 
@@ -112,6 +184,31 @@ mod tests {
             ),
         ] {
             assert_eq!(translate(nvidia), amd);
+        }
+    }
+
+    #[test]
+    fn links_to_nvidia_become_links_to_amd_or_are_left_out() {
+        for (link, amd) in [
+            (
+                "https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html",
+                Some("https://rocm.docs.amd.com/projects/rocprofiler-compute/en/latest/"),
+            ),
+            (
+                "https://docs.nvidia.com/nsight-systems/UserGuide/index.html",
+                None,
+            ),
+            ("https://developer.nvidia.com/blog/x", None),
+            (
+                "https://pytorch.org/docs/nvidia.com",
+                Some("https://pytorch.org/docs/nvidia.com"),
+            ),
+        ] {
+            assert_eq!(amd_link(link).as_deref(), amd, "{link}");
+        }
+        for (i, (page, _)) in PAGES.iter().enumerate() {
+            let earlier = PAGES.get(..i).unwrap_or_default();
+            assert!(!earlier.iter().any(|(e, _)| page.starts_with(e)), "{page}");
         }
     }
 
