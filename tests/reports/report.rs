@@ -295,6 +295,7 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
         message: "The matmuls run in `fp32`.".into(),
         why: "Tensor Cores are 8x faster.".into(),
         fix: FIX.into(),
+        edits: Vec::new(),
         references: vec!["https://docs.nvidia.com/deeplearning/performance/".into()],
         evidence: vec![("site.math_dtype".into(), "fp32".into())],
         changes: BTreeMap::new(),
@@ -648,7 +649,7 @@ fn untrusted_idle_gives_no_step_time_saving() {
     let text = s.markdown();
     assert!(!text.contains("Wall time saved"), "{text}");
     assert!(text.contains("| GPU time saved |"), "{text}");
-    assert!(text.contains("The idle part is inflated: per-op markers stretched the host."));
+    assert!(text.contains("The idle part is unreliable: per-op markers stretched the host."));
     render(&text);
 }
 

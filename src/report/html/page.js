@@ -272,7 +272,7 @@
   const roofline = () => {
     dots.clear();
     const W = Math.max(300, $("roofline-chart").clientWidth || 1000);
-    const [H, L, R, T, B] = [Math.min(470, Math.max(300, W * 0.6)), 58, 12, 18, 46];
+    const [H, L, R, T, B] = [Math.min(470, Math.max(300, W * 0.6)), 74, 12, 18, 46];
     const rate = (r) => (S.flops[r] / S.time[r]) * 1e9;
     const intensity = (r) => S.flops[r] / S.bytes[r];
     const ceilings = data.ceilings;
@@ -291,7 +291,7 @@
     const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-labelledby": "roofline-text" });
     for (let e = xa; e <= xb; e += 1) {
       svg("line", { x1: X(10 ** e), x2: X(10 ** e), y1: T, y2: H - B, class: "grid" }, chart);
-      label(chart, X(10 ** e), H - B + 18, e < 0 ? (10 ** e).toPrecision(1) : count(10 ** e), { "text-anchor": "middle" });
+      label(chart, X(10 ** e), H - B + 18, e < 0 ? (10 ** e).toPrecision(1) : count(10 ** e), { "text-anchor": e === xb ? "end" : "middle" });
     }
     for (let e = ya; e <= yb; e += 1) {
       svg("line", { x1: L, x2: W - R, y1: Y(10 ** e), y2: Y(10 ** e), class: "grid" }, chart);
