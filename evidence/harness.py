@@ -302,9 +302,9 @@ def milliseconds(ns):
 
 WORDS = {
     "yes": "yes",
-    "less": "no: less than promised",
-    "more": "no: more than promised",
-    "unpriced": "the rule spoke, and promised no time",
+    "less": "no: less than estimated",
+    "more": "no: more than estimated",
+    "unpriced": "the rule fired without an estimate",
     "silent": "the rule did not speak",
 }
 
@@ -320,11 +320,11 @@ def page(rows):
     lines = [
         "<!-- Generated: `python3 evidence/harness.py --render` renews this page. -->",
         "",
-        "# Do the promises hold?",
+        "# Are the estimated savings right?",
         "",
         "`evidence/` holds pairs of small PyTorch programs: one that a rule should find fault with, and the",
-        "same one after its advice. The harness beside them records both on a GPU, lets `pyprof-advise` judge",
-        "the first, and compares the saving it promises per step with what the second gives back.",
+        "same one after its advice. The harness beside them records both on a GPU, lets `pyprof-advise` examine",
+        "the first, and compares its estimated saving per step with what the second saves.",
         "",
         "```sh",
         "python3 evidence/harness.py                         # on a GPU, with PyTorch 2.x",

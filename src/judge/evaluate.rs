@@ -185,7 +185,7 @@ impl RuleMatches {
         }
     }
 
-    /// Notes why something was undecided. A fact that does not apply is nobody's business.
+    /// Notes why something was undecided. A fact that does not apply is not reported.
     pub(super) fn undecided(&mut self, why: Undecided, member: Member) {
         match why {
             Undecided::NotApplicable => {}

@@ -16,7 +16,7 @@ title      = "A matrix product is far from what the GPU can do"
 # How bad (note, warning, error), and how sure (low, medium, high). How much is the saving's business.
 severity   = "warning"
 confidence = "medium"
-# What is judged: run, step, layer, site, chain, kernel, copy, gap or rank.
+# What is examined: run, step, layer, site, chain, kernel, copy, gap or rank.
 for_each   = "site"
 # The condition, in the Common Expression Language. It picks members.
 when       = '''site.family == "gemm" && slowdown > params.tolerated'''
@@ -24,7 +24,7 @@ when       = '''site.family == "gemm" && slowdown > params.tolerated'''
 group_by   = "run"
 # Whether what was found is worth a word: found.count, found.calls, found.time_ns, found.gpu_share, ...
 require    = '''found.gpu_share >= params.min_share'''
-# Nanoseconds given back, upper end.
+# Nanoseconds saved, upper end.
 saving_ns  = '''site.time_ns - site.reachable_ns'''
 
 # What is the matter, with its numbers; why it costs time; what to do about it.

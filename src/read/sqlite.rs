@@ -778,7 +778,7 @@ fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> 
         }
         return Err(damaged(
             path,
-            &format!("its header promises {expected} bytes, and {is} are there"),
+            &format!("its header states {expected} bytes, but it has {is}"),
         ));
     }
     Ok(())

@@ -73,7 +73,7 @@ impl Basis {
     /// Whether every finding saves as much wall time as time of its own kind, so that one column
     /// says both.
     pub(super) fn one_saving(&self, report: &Report) -> bool {
-        /// Relative difference that nobody can see in two digits.
+        /// Relative difference that two digits do not show.
         const SAME: f64 = 0.02;
         let lists = report.findings.iter().chain(&report.minor);
         let mut savings = lists.filter_map(|f| f.saving.as_ref());

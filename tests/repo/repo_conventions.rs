@@ -369,3 +369,51 @@ fn no_dependency_uses_the_network() {
         assert!(!lock.contains(&format!("name = \"{name}\"\n")), "{name}");
     }
 }
+
+/// Words that texts for users do not contain, with what to write instead.
+const BANNED: &[(&str, &str)] = &[
+    ("nobody", "name who or what"),
+    ("whoever", "name who"),
+    ("give back", "save"),
+    ("gives back", "saves"),
+    ("given back", "saved"),
+    ("promise", "estimate"),
+    ("can be won", "can be saved"),
+    ("to win", "to save"),
+    ("time lost", "not worthwhile"),
+    ("for want of", "not recorded"),
+    ("sold", "reported"),
+    ("headroom", "slowdown"),
+    ("is priced", "cost known"),
+    ("unasked", "unless you name one"),
+    ("batch norm behind", "next"),
+];
+
+/// Whether a text contains words, not as a part of other words.
+fn contains_words(text: &str, words: &str) -> bool {
+    text.match_indices(words).any(|(at, _)| {
+        let letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);
+        !letter(text[..at].chars().next_back()) && !letter(text[at + words.len()..].chars().next())
+    })
+}
+
+#[test]
+fn texts_for_users_are_plain_english() {
+    let mut texts = files("docs", ".md");
+    texts.extend(files("rules", ".toml"));
+    texts.push("README.md".to_owned());
+    assert!(texts.len() > 150, "{}", texts.len());
+    let mut found = Vec::new();
+    // Remarks of reviewers, quoted as they were written.
+    for file in texts.iter().filter(|file| *file != "docs/field-notes.md") {
+        let text = fs::read_to_string(root().join(file))
+            .unwrap()
+            .to_lowercase();
+        for (at, line) in text.lines().enumerate() {
+            for (word, instead) in BANNED.iter().filter(|(word, _)| contains_words(line, word)) {
+                found.push(format!("{file}:{}: `{word}`; write `{instead}`", at + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}

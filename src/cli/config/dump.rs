@@ -39,9 +39,9 @@ const EXAMPLE_SUPPRESS: &str = "\
 /// The configuration as TOML.
 pub(in crate::cli) fn dump(config: &Config) -> String {
     let mut out = format!(
-        "# Options of pyprof-advise: `--config FILE`, or {VARIABLE}=FILE. No file is read unasked, and\n\
-         # options of the command line win. Paths are relative to this file: keep it in the folder it\n\
-         # was written in. `pyprof-advise schema config` prints its JSON Schema.\n"
+        "# Options of pyprof-advise: `--config FILE`, or {VARIABLE}=FILE. No configuration\n\
+         # file is loaded unless you name one. Command-line options take precedence. Paths are relative to\n\
+         # this file: keep it in the folder it was written in. `pyprof-advise schema config` prints its JSON Schema.\n"
     );
     for key in KEYS {
         // Writing to a string cannot fail.

@@ -77,7 +77,7 @@ pub const TEST_KEYS: &[Key] = keys! {
     "flops": COUNT,
     /// the bytes it should cost, to the digit
     "bytes": COUNT,
-    /// why it should have no price: `no_shapes`, `no_dtype` or `bad_arguments`
+    /// why its cost should be unknown: `no_shapes`, `no_dtype` or `bad_arguments`
     "unknown": Shape::Word(|| UnknownCost::ALL.map(UnknownCost::name).into()),
 };
 

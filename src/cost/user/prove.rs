@@ -63,7 +63,7 @@ impl std::fmt::Display for Outcome {
             Outcome::Differs { what, want, got } => {
                 write!(f, "{} {what}, not {}", count(*got), count(*want))
             }
-            Outcome::Unpriced(why) => write!(f, "it has no price: {why}"),
+            Outcome::Unpriced(why) => write!(f, "cost unknown: {why}"),
             Outcome::Priced { want, flops, bytes } => write!(
                 f,
                 "it should be unknown ({}), but costs {} FLOPs and {} bytes",

@@ -192,7 +192,7 @@ impl Reader<'_> {
                 a.pattern == b.pattern && a.direction == b.direction
             };
             if costs.iter().take(i).any(|earlier| same(&earlier)) {
-                let title = format!("`{}` is priced twice", later.cost.op);
+                let title = format!("`{}` has two cost models", later.cost.op);
                 root.complain(later.op_span.clone(), title, "the first one wins");
             }
         }

@@ -264,11 +264,11 @@ fn failing_tests_report_the_difference() {
     assert_eq!(outcome("4", "17"), "17 bytes, not 16");
     assert_eq!(
         outcome("dim(1, 0)", "16"),
-        "it has no price: `dim(1, 0)`: arguments do not fit the operator"
+        "cost unknown: `dim(1, 0)`: arguments do not fit the operator"
     );
     assert_eq!(
         outcome("numel(0) - 5", "16"),
-        "it has no price: `numel(0) - 5`: -1 is negative"
+        "cost unknown: `numel(0) - 5`: -1 is negative"
     );
 }
 
@@ -315,7 +315,7 @@ fn every_mistake_is_reported() {
             &good.replace("\"x\", \"y\"", "\"x\", \"x\""),
             "two arguments called `x`",
         ),
-        (&(good.clone() + &good), "`a::b` is priced twice"),
+        (&(good.clone() + &good), "`a::b` has two cost models"),
         (
             &good.replace("flops = 4", "flops = 4\nunknown = \"no_shapes\""),
             "neither `flops` nor `bytes`",

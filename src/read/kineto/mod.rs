@@ -68,7 +68,7 @@ pub static FORMAT: Format = Format {
         ),
         (
             DataKind::ApiCalls,
-            "the CUDA API call behind it: start the profiler before the work is launched",
+            "the CUDA API call that issued it: start the profiler before the work is launched",
         ),
         (
             DataKind::Layers,
