@@ -43,11 +43,13 @@ mod update_ops;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod whole_run_tests;
+mod work_steps;
 
 pub use crate::base::cel::Value;
 pub(crate) use step_comm::exposed_comm_per_step;
 pub(crate) use step_weight::step_weight;
 pub use table::{FactTable, FactView};
+pub(crate) use work_steps::{steps_in_window, work_steps};
 
 /// The kind of thing a rule is evaluated for: one finding per member of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -360,11 +362,10 @@ mod needs {
     pub(super) const MORE_MATH: &str =
         "tensor shapes, and matrix products or convolutions that run 20 times or more";
     pub(super) const MESSAGE: &str = "collectives with their message sizes: torch.profiler of PyTorch 2.2 or later, or `record_shapes=True`";
-    pub(super) const MEMORY_KINDS: &str =
-        "the kind of memory of each copy: Nsight Systems and torch.profiler record it";
+    pub(super) const MEMORY_KINDS: &str = "the kind of memory of each copy, which Nsight Systems and torch.profiler record on NVIDIA GPUs";
     pub(super) const RANGES_OF_OPS: &str =
         "operators on the host: torch.profiler, or `emit_nvtx` under Nsight Systems";
-    pub(super) const API: &str = "the CUDA API call behind it: `nsys profile -t cuda,nvtx`, started before the work is launched";
+    pub(super) const API: &str = "the CUDA API call that issued it: `nsys profile -t cuda,nvtx`, started before the work is launched";
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
 

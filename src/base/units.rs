@@ -67,10 +67,12 @@ pub fn counted(n: u64, noun: &str) -> String {
     }
 }
 
-/// The plural of a noun: `steps`, `copies`.
+/// The plural of a noun: `steps`, `copies`, `launches`. A verb with the same ending is its form for one
+/// thing: `takes`.
 pub fn plural(noun: &str) -> String {
     match noun.strip_suffix('y') {
         Some(stem) => format!("{stem}ies"),
+        None if noun.ends_with(['s', 'x']) || noun.ends_with("ch") => format!("{noun}es"),
         None => format!("{noun}s"),
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn run(command: RulesCommand, console: Console) -> Outcome {
         RulesCommand::List { rules } => output::print(&list(&load(&rules)?)),
         RulesCommand::Explain { id, rules } => {
             let set = load(&rules)?;
-            output::print(&judge::explain(find(&set, &id)?))
+            output::print(&judge::explain(find(&set, &id)?, facts::all(), &gpu_facts))
         }
         RulesCommand::Facts { part } => output::print(&facts_list(part.as_deref())?),
         RulesCommand::Check { paths } => check(&paths, console),

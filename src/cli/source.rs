@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Failure, Outcome};
 use crate::base::text::{clip, listing};
+use crate::judge::Edit;
 use crate::report::{Quote, QuotedLine, Report};
 use crate::scrub::SourceCleaner;
 
@@ -34,54 +35,113 @@ pub(super) fn quote(report: &mut Report, folder: &Path) -> Outcome {
         )));
     }
     for finding in &mut report.findings {
-        let lines = &finding.evidence.source_lines;
-        finding.evidence.quotes = lines
-            .iter()
-            .find_map(|line| around(&root, line))
-            .into_iter()
-            .collect();
+        finding.evidence.quotes = quotes(&root, &finding.evidence.source_lines, &finding.edits);
     }
     Ok(())
 }
 
-/// The lines around `path:line`; `None` if that is not in a file of the folder.
-fn around(root: &Path, place: &str) -> Option<Quote> {
-    let (path, line) = place.rsplit_once(':')?;
-    let line: usize = line.parse().ok().filter(|line| *line > 0)?;
-    let (file, real) = inside(root, path)?;
-    let text = std::fs::read_to_string(real).ok()?;
-    let lines: Vec<&str> = text.lines().collect();
-    lines.get(line - 1)?;
-    let first = line.saturating_sub(AROUND).max(1);
-    let last = (line + AROUND).min(lines.len());
-    let cleaner = SourceCleaner::of(&text);
-    let quoted = lines.get(first - 1..last)?;
-    let quoted: Vec<String> = quoted.iter().map(|l| shown(&cleaner.clean(l))).collect();
-    let indent = |l: &&String| l.len() - l.trim_start().len();
-    let margin = quoted
-        .iter()
-        .filter(|l| !l.trim().is_empty())
-        .map(|l| indent(&l))
-        .min();
-    let lines = (first as u64..)
-        .zip(&quoted)
-        .map(|(number, text)| QuotedLine {
-            number,
-            text: text
-                .get(margin.unwrap_or(0)..)
-                .unwrap_or_default()
-                .to_owned(),
-        });
-    Some(Quote {
-        file,
-        line: line as u64,
-        lines: lines.collect(),
-    })
+/// The code around the first source line that is in a file of the folder, and, if the rule does not change
+/// that line, around the only line of these files that it does change.
+fn quotes(root: &Path, lines: &[String], edits: &[Edit]) -> Vec<Quote> {
+    let first = lines.iter().find_map(|line| around(root, line, edits));
+    let changed = |quote: &Quote| !quote.change.is_empty();
+    let mut quotes: Vec<Quote> = first.into_iter().collect();
+    if !quotes.iter().any(changed) && !edits.is_empty() {
+        let mut paths: Vec<&str> = lines
+            .iter()
+            .filter_map(|l| Some(l.rsplit_once(':')?.0))
+            .collect();
+        paths.sort_unstable();
+        paths.dedup();
+        let files = paths.iter().filter_map(|path| read(root, path));
+        quotes.extend(only(files.filter_map(|file| elsewhere(&file, edits))));
+    }
+    quotes
 }
 
-/// A line without control characters, of bounded length.
-fn shown(line: &str) -> String {
-    clip(&listing(&line.replace('\t', "    ")), MAX_LINE)
+/// The only item.
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    items.next().filter(|_| items.next().is_none())
+}
+
+/// The code around the only line of a file that one of the edits fits: of the first that fits any.
+fn elsewhere(file: &SourceFile, edits: &[Edit]) -> Option<Quote> {
+    let fits = |edit: &Edit| -> Vec<usize> {
+        let lines = file.text.lines().enumerate();
+        let lines = lines.filter(|(_, line)| line.len() <= MAX_LINE && edit.apply(line).is_some());
+        lines.map(|(at, _)| at + 1).take(2).collect()
+    };
+    let found = edits.iter().map(fits).find(|lines| !lines.is_empty())?;
+    let line = only(found.into_iter())?;
+    file.around(line, edits)
+        .filter(|quote| !quote.change.is_empty())
+}
+
+/// The lines around `path:line`; `None` if that is not in a file of the folder.
+fn around(root: &Path, place: &str, edits: &[Edit]) -> Option<Quote> {
+    let (path, line) = place.rsplit_once(':')?;
+    let line: usize = line.parse().ok().filter(|line| *line > 0)?;
+    read(root, path)?.around(line, edits)
+}
+
+/// A file of the folder.
+struct SourceFile {
+    /// Its name relative to the folder.
+    name: String,
+    text: String,
+}
+
+/// The file of the folder that a path of the profile means.
+fn read(root: &Path, path: &str) -> Option<SourceFile> {
+    let (name, real) = inside(root, path)?;
+    let text = std::fs::read_to_string(real).ok()?;
+    Some(SourceFile { name, text })
+}
+
+impl SourceFile {
+    /// The lines around one, counted from 1, with the first of the edits that fits it.
+    fn around(&self, line: usize, edits: &[Edit]) -> Option<Quote> {
+        let lines: Vec<&str> = self.text.lines().collect();
+        lines.get(line.checked_sub(1)?)?;
+        let first = line.saturating_sub(AROUND).max(1);
+        let last = (line + AROUND).min(lines.len());
+        let cleaner = SourceCleaner::of(&self.text);
+        let quoted = lines.get(first - 1..last)?;
+        let quoted: Vec<String> = quoted.iter().map(|l| plain(&cleaner.clean(l))).collect();
+        let indent = |l: &&String| l.len() - l.trim_start().len();
+        let margin = quoted
+            .iter()
+            .filter(|l| !l.trim().is_empty())
+            .map(|l| indent(&l))
+            .min();
+        let quoted: Vec<&str> = quoted
+            .iter()
+            .map(|l| l.get(margin.unwrap_or(0)..).unwrap_or_default())
+            .collect();
+        let own = quoted.get(line - first).filter(|l| l.len() <= MAX_LINE);
+        let change = own.and_then(|own| edits.iter().find_map(|edit| edit.apply(own)));
+        let lines = (first as u64..)
+            .zip(&quoted)
+            .map(|(number, text)| QuotedLine {
+                number,
+                text: clip(text, MAX_LINE),
+            });
+        Some(Quote {
+            file: self.name.clone(),
+            line: line as u64,
+            lines: lines.collect(),
+            change: change
+                .iter()
+                .flatten()
+                .map(|l| clip(&plain(l), MAX_LINE))
+                .collect(),
+        })
+    }
+}
+
+/// A line without control characters.
+fn plain(line: &str) -> String {
+    listing(&line.replace('\t', "    "))
 }
 
 /// The file of the folder that a path of the profile means: its name relative to the folder, and its
@@ -138,9 +198,17 @@ mod tests {
         folder
     }
 
+    fn edit(find: &str, replace: &str) -> Edit {
+        Edit {
+            find: find.to_owned(),
+            unless: Some(format!("{replace}$")),
+            replace: replace.to_owned(),
+        }
+    }
+
     fn at(folder: &tempfile::TempDir, place: &str) -> Option<Quote> {
         let root = folder.path().join("project").canonicalize().unwrap();
-        around(&root, place)
+        around(&root, place, &[])
     }
 
     #[test]
@@ -180,6 +248,35 @@ mod tests {
         }
         // A file of the same name in another project.
         assert!(at(&folder, "torch/nn/modules/linear.py:1").is_none());
+    }
+
+    #[test]
+    fn the_only_line_that_an_edit_fits_is_changed() {
+        let folder = folder();
+        let edits = [
+            edit("opt = SGD", "opt = fused.SGD"),
+            edit("x @ x", "x @ x.T"),
+        ];
+        let project = folder.path().join("project").canonicalize().unwrap();
+        let changes = |lines: &[&str]| -> Vec<(u64, Vec<String>)> {
+            let lines: Vec<String> = lines.iter().map(|l| (*l).to_owned()).collect();
+            let quotes = quotes(&project, &lines, &edits);
+            quotes.into_iter().map(|q| (q.line, q.change)).collect()
+        };
+        let change = vec!["    y = x @ x.T".to_owned()];
+        assert_eq!(changes(&["net/model.py:5"]), [(5, change.clone())]);
+        assert_eq!(changes(&["net/model.py:3"]), [(3, vec![]), (5, change)]);
+        let secret = edit("token", "key");
+        let around = |line| around(&project, line, std::slice::from_ref(&secret));
+        let quote = around("net/model.py:4").unwrap();
+        assert!(quote.change[0].starts_with("    key = "), "{quote:?}");
+        assert!(!quote.change[0].contains("horse"), "{quote:?}");
+        // Two lines fit, in one file or in two.
+        std::fs::write(project.join("net/two.py"), "x @ x\nx @ x\nz\n").unwrap();
+        assert_eq!(changes(&["net/two.py:3"]), [(3, vec![])]);
+        std::fs::write(project.join("net/one.py"), "a\nx @ x\n").unwrap();
+        let both = ["net/one.py:1", "net/model.py:1"];
+        assert_eq!(changes(&both), [(1, vec![])]);
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub(super) struct Sums {
     pub(super) training: bool,
     pub(super) steps: u64,
     pub(super) step_ns: Option<f64>,
+    pub(super) work_steps: Option<f64>,
     pub(super) step_shapes: Option<u64>,
     pub(super) host_step_ns: Option<f64>,
     pub(super) exposed_comm_per_step_ns: Option<f64>,
@@ -153,6 +154,8 @@ impl Sums {
         let steps = StepTime::of(&run.steps);
         self.steps = steps.map_or(0, |s| s.steps);
         self.step_ns = steps.map(|s| s.ns());
+        self.work_steps = steps
+            .and_then(|s| super::work_steps(run, usize::try_from(s.steps).unwrap_or(usize::MAX)));
         self.host_step_ns = steps.map(|s| s.host_ns);
         self.exposed_comm_per_step_ns = super::exposed_comm_per_step(run);
         self.step_shapes = steps.and_then(|_| super::step_shapes::of(costed));
@@ -469,6 +472,16 @@ const ENTRIES: &[Entry<Runs>] = &[
         STEPS,
         "Mean duration of a numbered step; on the GPU where the host runs ahead of it",
         |t| Answer::maybe(t.sums.step_ns, Answer::double)
+    ),
+    fact!(
+        "run.steps_times_gpus",
+        Double,
+        "",
+        &[],
+        STEPS,
+        "Number of steps that the work of the window amounts to, times the number of GPUs: what figures \
+         per step and GPU are divided by",
+        |t| Answer::maybe(super::work_steps::times_gpus(t), Answer::double)
     ),
     fact!(
         "run.step_shapes",

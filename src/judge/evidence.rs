@@ -53,7 +53,9 @@ pub(super) fn section(rule: &str, rows: &[Row]) -> String {
     for row in rows.iter().filter(|row| row.rule == rule) {
         if out.is_empty() {
             out.push_str("## Measured\n\n");
-            out.push_str("| GPU | PyTorch | Before | After | Promised | Given back |\n");
+            out.push_str(
+                "| GPU | PyTorch | Before | After | Estimated saving | Measured saving |\n",
+            );
             out.push_str("| --- | --- | --- | --- | --- | --- |\n");
         }
         let promised = match (row.predicted_low_ns, row.predicted_high_ns) {

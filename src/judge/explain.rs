@@ -3,16 +3,17 @@
 use std::fmt::Write as _;
 
 use super::rule::{Expect, MIN_FRACTION, Rule};
+use super::rule_tests::{GpuFacts, first_example};
 use super::template::plain_number;
 use crate::base::{text, units};
-use crate::facts::Value;
+use crate::facts::{Fact, Value};
 
 /// Characters of one word, and items of one list or map, that are shown.
 pub(super) const MAX_WORD: usize = 120;
 const MAX_ITEMS: usize = 8;
 
-/// The page of one rule, as Markdown: what its file says, in the order a reader asks.
-pub fn explain(rule: &Rule) -> String {
+/// The page of one rule, as Markdown: an example, then what its file says, in the order a reader asks.
+pub fn explain(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) -> String {
     let mut page = String::new();
     let _ = writeln!(page, "# {}\n", rule.title);
     let _ = writeln!(
@@ -23,7 +24,8 @@ pub fn explain(rule: &Rule) -> String {
         rule.confidence.word(),
         rule.for_each.word(),
     );
-    let _ = writeln!(page, "{}\n", rule.why.source.trim());
+    example(&mut page, rule, facts, gpu);
+    let _ = writeln!(page, "## Why\n\n{}\n", rule.why.source.trim());
     fixes(&mut page, rule);
     conditions(&mut page, rule);
     params(&mut page, rule);
@@ -46,6 +48,25 @@ pub fn explain(rule: &Rule) -> String {
         rule.message.source.trim()
     );
     page
+}
+
+/// A finding of the rule, from its first test that fires.
+fn example(page: &mut String, rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) {
+    let Some((message, why, fix)) = first_example(rule, facts, gpu) else {
+        return;
+    };
+    let mut finding = format!(
+        "**{}**\n\n**What:** {message}\n\n**Why:** {why}",
+        rule.title
+    );
+    if !fix.is_empty() {
+        let _ = write!(finding, "\n\n**Fix:**\n\n{fix}");
+    }
+    let _ = writeln!(page, "## Example\n");
+    for line in finding.lines() {
+        let _ = writeln!(page, "{}", format!("> {line}").trim_end());
+    }
+    page.push('\n');
 }
 
 fn fixes(page: &mut String, rule: &Rule) {
@@ -143,7 +164,7 @@ fn relations(page: &mut String, rule: &Rule) {
 }
 
 fn examples(page: &mut String, rule: &Rule) {
-    let _ = writeln!(page, "## Examples\n");
+    let _ = writeln!(page, "## Tests\n");
     for case in &rule.tests {
         let says = match &case.expect {
             Expect::Fires(message) => format!("fires: {message}"),

@@ -1,5 +1,6 @@
 //! The keys of rule files: what the loader takes, the documents explain and editors complete.
 
+use super::edit::MAX_EDITS;
 use super::load::check_id;
 use super::read::{MAX_CASES, MAX_FIXES, MAX_LIST, MAX_TITLE, SAVINGS, is_name};
 use super::rule::{CATEGORIES, GroupBy};
@@ -41,7 +42,7 @@ pub const KEYS: &[Key] = keys! {
     required "severity": Shape::Word(severities),
     /// `low`, `medium` or `high`: how sure
     required "confidence": Shape::Word(|| Confidence::ALL.map(|(_, word)| word).into()),
-    /// what is judged: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`
+    /// what is examined: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`
     required "for_each": Shape::Word(|| MemberKind::ALL.map(|(_, word)| word).into()),
     /// the condition that picks members
     required "when": EXPRESSION,
@@ -51,9 +52,9 @@ pub const KEYS: &[Key] = keys! {
     "require": EXPRESSION,
     /// condition under which the severity is `error`
     "error_when": EXPRESSION,
-    /// ns given back per member, upper end
+    /// ns saved per member, upper end
     "saving_ns": EXPRESSION,
-    /// ns given back per member, lower end; else `saving_ns` times `params.min_fraction`
+    /// ns saved per member, lower end; else `saving_ns` times `params.min_fraction`
     "saving_low_ns": EXPRESSION,
     /// `gpu`, `idle` or `copy`: which kind of time, where `for_each` does not imply it
     "saving_kind": Shape::Word(|| SAVINGS.map(|(_, word)| word).into()),
@@ -77,6 +78,8 @@ pub const KEYS: &[Key] = keys! {
     required "why": SENTENCE,
     /// what to do, with code; as `[[fix]]` tables, the first whose condition holds
     required "fix": Shape::Either(&[SENTENCE, Shape::Tables(FIX_KEYS, &[], 1, MAX_FIXES)]),
+    /// changes of one source line that `--source` shows where they fit
+    "edit": Shape::Tables(EDIT_KEYS, &[], 1, MAX_EDITS),
     /// where to read on
     "references": Shape::List(&Shape::Form(LINK), MAX_LIST),
     /// thresholds: `{ value = ..., doc = "..." }`, changed with `--set`
@@ -95,9 +98,25 @@ pub const FIX_KEYS: &[Key] = keys! {
     required "text": SENTENCE,
 };
 
+/// The keys of an `[[edit]]`.
+pub const EDIT_KEYS: &[Key] = keys! {
+    /// condition of this edit, which may use `found`
+    "when": EXPRESSION,
+    /// regular expression that must match the line exactly once
+    required "find": Shape::Text(1, 500),
+    /// regular expression of lines that are left alone
+    "unless": Shape::Text(1, 500),
+    /// what takes the place of the match; `$1` is its first group
+    required "replace": Shape::Text(0, 500),
+    /// an example of such a line
+    required "before": Shape::Text(1, 500),
+    /// what the edit makes of it
+    required "after": Shape::Text(1, 500),
+};
+
 /// The keys of a param.
 pub const PARAM_KEYS: &[Key] = keys! {
-    /// its value where nobody sets another
+    /// its value unless `--set` gives another
     required "value": VALUE,
     /// what the threshold means, and where it comes from
     required "doc": Shape::Text(1, 2_000),

@@ -12,6 +12,7 @@ use crate::facts::{Member, MemberKind};
 
 pub mod check;
 mod claim;
+mod edit;
 mod evaluate;
 pub mod evidence;
 mod examples;
@@ -32,6 +33,7 @@ mod test_cases;
 mod vendor_words;
 mod why;
 
+pub use edit::Edit;
 pub use evaluate::RuleInput;
 pub use examples::check_examples;
 pub use explain::explain;
@@ -210,6 +212,8 @@ pub struct Finding {
     pub why: String,
     /// How to fix the problem, as Markdown.
     pub fix: String,
+    /// Changes of one source line that it suggests.
+    pub edits: Vec<Edit>,
     /// Links to further reading.
     pub references: Vec<String>,
     /// Facts that the condition used, for the costliest member: name and printed value.

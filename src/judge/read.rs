@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ::toml::de::DeValue;
 
 use super::check::{self, Mistake, Vocabulary};
+use super::edit::{self, RuleEdit};
 use super::expr::{Expr, Let, Type, Uses};
 use super::keys::KEYS;
 use super::load::{RuleFile, check_id};
@@ -125,6 +126,7 @@ impl<'a> Reader<'a> {
             message: words.message?,
             why: words.why?,
             fixes: words.fixes?,
+            edits: words.edits,
             references,
             params,
             settings,
@@ -232,6 +234,7 @@ impl<'a> Reader<'a> {
             message: self.sentence(root, "message", &late),
             why: self.sentence(root, "why", &late),
             fixes: self.fixes(root, &late),
+            edits: self.edits(root, &late),
         };
         (words, lets, broken)
     }
@@ -319,6 +322,16 @@ impl<'a> Reader<'a> {
             }
         }
         Some(fixes)
+    }
+
+    fn edits(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Vec<RuleEdit> {
+        let tables = root.get_table_list("edit");
+        let edits = tables.iter().filter_map(|table| {
+            let when = self.condition(table, "when", vocabulary);
+            let edit = edit::read(table)?;
+            Some(RuleEdit { when, edit })
+        });
+        edits.collect()
     }
 
     fn saving_low(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
@@ -435,7 +448,9 @@ impl<'a> Reader<'a> {
         ];
         let fixes = words.fixes.iter().flatten();
         let of_fixes = fixes.clone().filter_map(|fix| fix.when.as_ref());
-        for expr in conditions.into_iter().flatten().chain(of_fixes) {
+        let of_edits = words.edits.iter().filter_map(|edit| edit.when.as_ref());
+        let conditions = conditions.into_iter().flatten();
+        for expr in conditions.chain(of_fixes).chain(of_edits) {
             uses.extend(&expr.uses);
         }
         let sentences = [&words.message, &words.why].into_iter().flatten();
@@ -483,6 +498,7 @@ struct Words {
     message: Option<Template>,
     why: Option<Template>,
     fixes: Option<Vec<Fix>>,
+    edits: Vec<RuleEdit>,
 }
 
 pub(super) fn is_name(text: &str) -> bool {
@@ -495,7 +511,7 @@ pub(super) fn is_name(text: &str) -> bool {
 
 fn bad_let_name(name: &str) -> Option<String> {
     // Words of CEL, and words sentences give a meaning to.
-    const RESERVED: [&str; 26] = [
+    const RESERVED: [&str; 27] = [
         "true",
         "false",
         "null",
@@ -511,6 +527,7 @@ fn bad_let_name(name: &str) -> Option<String> {
         "import",
         "let",
         "loop",
+        "per_step",
         "package",
         "namespace",
         "return",

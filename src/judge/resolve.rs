@@ -13,7 +13,7 @@ use super::order::{Counted, CountedSaving, Place, Standing};
 use super::rule::{GroupBy, PROFILE, Rule};
 use super::rule_set::{is_profile, silences};
 use super::template::Template;
-use super::vendor_words::in_words_of_the_maker;
+use super::vendor_words::{in_words_of_the_maker, links_of_the_maker};
 use super::{Confidence, Fault, Finding, NotJudged, SavingKind, Silenced, Verdict};
 use crate::base::glob::Glob;
 use crate::correlate::SiteId;
@@ -404,6 +404,10 @@ fn finding(
             String::new()
         }
     };
+    let edits = rule.edits(&context).unwrap_or_else(|failure| {
+        failures.push(format!("edit: {failure}"));
+        Vec::new()
+    });
     if let Some(results) = results {
         for failure in failures {
             results.faults.add(failure);
@@ -432,7 +436,8 @@ fn finding(
         message,
         why,
         fix,
-        references: rule.references.clone(),
+        edits,
+        references: links_of_the_maker(&rule.references, &*lookup),
         evidence: evidence(rule, &context, input.facts()),
         changes: rule.changes.clone(),
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::edit::{Edit, RuleEdit};
 use super::expr::{EvalContext, Expr, Let, Undecided, Uses};
 use super::template::Template;
 use super::{Confidence, SavingKind, Severity};
@@ -86,6 +87,8 @@ pub struct Rule {
     pub why: Template,
     /// The variants of the advice; the first one whose condition holds is printed.
     pub fixes: Vec<Fix>,
+    /// Changes of one source line that it suggests.
+    pub edits: Vec<RuleEdit>,
     /// Links to further reading.
     pub references: Vec<String>,
     /// Params with their default values, by name.
@@ -149,6 +152,22 @@ impl Rule {
             }
         }
         Ok(None)
+    }
+
+    /// The edits whose condition holds, as with [`fix`](Self::fix).
+    ///
+    /// # Errors
+    /// The failure of a condition.
+    pub(super) fn edits(&self, context: &EvalContext<'_>) -> Result<Vec<Edit>, String> {
+        let mut edits = Vec::new();
+        for RuleEdit { when, edit } in &self.edits {
+            match when.as_ref().map_or(Ok(true), |when| context.holds(when)) {
+                Ok(true) => edits.push(edit.clone()),
+                Ok(false) | Err(Undecided::Absent(_) | Undecided::NotApplicable) => {}
+                Err(Undecided::Fault(message)) => return Err(message),
+            }
+        }
+        Ok(edits)
     }
 
     /// The names that `when` and its lets use.

@@ -183,8 +183,9 @@ pub(super) enum Said {
         message: String,
         saving: Option<f64>,
         severity: Severity,
-        /// Index of the variant of the fix.
-        fix: Option<usize>,
+        why: String,
+        /// Index of the variant of the fix, and its text.
+        fix: Option<(usize, String)>,
     },
     Nothing(&'static str),
     Skipped(Vec<String>),
@@ -233,6 +234,22 @@ impl std::fmt::Display for Failure {
             Some(sentence) => write!(f, "{}: {}", sentence.key(), self.message),
             None => write!(f, "{}", self.message),
         }
+    }
+}
+
+/// The first test in which the rule fires, as a report words it: message, explanation and fix.
+pub(super) fn first_example(
+    rule: &Rule,
+    facts: &[Fact],
+    gpu: &GpuFacts<'_>,
+) -> Option<(String, String, String)> {
+    let firing = |case: &&Case| matches!(case.expect, Expect::Fires(_));
+    let case = rule.tests.iter().find(firing)?;
+    match say(rule, case, &Example::new(case, facts, gpu).ok()?).ok()? {
+        Said::Fired {
+            message, why, fix, ..
+        } => Some((message, why, fix.map(|(_, text)| text).unwrap_or_default())),
+        _ => None,
     }
 }
 
@@ -363,21 +380,23 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
     let fix = rule
         .fix(&context)
         .map_err(|why| vec![format!("fix: {why}").into()])?;
-    let message = render(Sentence::Message, &rule.message);
     let why = render(Sentence::Why, &rule.why);
     let advice = fix.map(|(index, fix)| render(Sentence::Fix(index), &fix.text));
-    let others = [Some(why), advice].into_iter().flatten();
-    let mut failures: Vec<Failure> = others.filter_map(Result::err).collect();
-    match message {
-        Ok(message) if failures.is_empty() => Ok(Said::Fired {
+    let edits = rule
+        .edits(&context)
+        .map_err(|why| format!("edit: {why}").into());
+    let message = render(Sentence::Message, &rule.message);
+    match (why, advice.transpose(), edits, message) {
+        (Ok(why), Ok(advice), Ok(_), Ok(message)) => Ok(Said::Fired {
             message,
             saving,
             severity,
-            fix: fix.map(|(index, _)| index),
+            why,
+            fix: fix.map(|(index, _)| index).zip(advice),
         }),
-        message => {
-            failures.extend(message.err());
-            Err(failures)
+        (why, advice, edits, message) => {
+            let failures = [why.err(), advice.err(), edits.err(), message.err()];
+            Err(failures.into_iter().flatten().collect())
         }
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use minijinja::value::{Value as Jinja, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 
 use super::check::{Mistake, NoName, Vocabulary};
 use super::expr::{EvalContext, Let, Name, Undecided, Uses};
@@ -42,6 +42,8 @@ pub struct Filter {
 enum Run {
     Number(fn(f64) -> String),
     Word(fn(&str) -> String),
+    /// A total, divided; with the noun that it counts and its verb, if given.
+    PerStep,
 }
 
 /// Every filter by name.
@@ -58,7 +60,7 @@ pub const FILTERS: &[Filter] = &[
     },
     Filter {
         name: "count",
-        doc: "a whole number with its thousands apart: `1,002,500`",
+        doc: "a number with its thousands apart: `1,002,500`, `2.5`",
         run: Run::Number(count),
     },
     Filter {
@@ -75,6 +77,14 @@ pub const FILTERS: &[Filter] = &[
         name: "ns",
         doc: "a duration with a unit: `4.56 ms`",
         run: Run::Number(units::ns),
+    },
+    Filter {
+        name: "per_step",
+        doc: "a total of the window per step and GPU, or as it is where no steps are known: \
+              `copy.time_ns | per_step | ns`. `{{ per_step }}` prints ` per step`, ` per step and GPU`, or \
+              nothing. With a noun and its verb, if it has one, it prints all of that: \
+              `found.calls | per_step(\"copy\", \"take\")` prints `3 copies per step take`",
+        run: Run::PerStep,
     },
     Filter {
         name: "percent",
@@ -146,6 +156,10 @@ impl Template {
         lets: &[Let],
     ) -> Result<String, String> {
         let mut root = Branch::default();
+        root.insert(
+            PER_STEP,
+            Jinja::from_safe_string(per_step(context).to_owned()),
+        );
         for name in &self.names {
             let text = name.text(lets);
             match context.get(name) {
@@ -199,6 +213,15 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Ve
     used.sort();
     let mut names = Vec::new();
     let mut mistakes = Vec::new();
+    if used.iter().any(|text| text == PER_STEP) || divides(source) {
+        let facts = [STEPS_TIMES_GPUS, "run.devices"];
+        names.extend(
+            facts
+                .iter()
+                .filter_map(|fact| Some(vocabulary.known(fact)?.0)),
+        );
+    }
+    used.retain(|text| text != PER_STEP);
     for text in used {
         let first = text.split('.').next().unwrap_or_default();
         let is_let = vocabulary.lets.iter().any(|l| l.name == first);
@@ -229,6 +252,41 @@ pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Ve
 
 /// Statements a sentence may use. Others name texts, and a name can be doubled again and again.
 const STATEMENTS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
+
+/// The filter that divides, and the variable with the words for what it divides by.
+const PER_STEP: &str = "per_step";
+const STEPS_TIMES_GPUS: &str = "run.steps_times_gpus";
+
+/// What totals are divided by, in words that follow a noun.
+fn per_step(context: &EvalContext<'_>) -> &'static str {
+    let known = |name| context.get(&Name::Fact(name)).ok();
+    match (known(STEPS_TIMES_GPUS), known("run.devices")) {
+        (None, _) => "",
+        (Some(_), Some(Value::Int(2..))) => " per step and GPU",
+        (Some(_), _) => " per step",
+    }
+}
+
+/// Whether a sentence divides totals.
+fn divides(source: &str) -> bool {
+    let tags = jinja::tags(source);
+    tags.iter()
+        .any(|tag| tag.filters().any(|filter| filter == PER_STEP))
+}
+
+/// A total of the window per step and GPU.
+fn divided(state: &State<'_, '_>, value: &Jinja) -> Result<Jinja, Error> {
+    let total = number(value).ok_or_else(|| not("a number", value))?;
+    let run = state.lookup("run").unwrap_or_default();
+    let divisor = run
+        .get_attr("steps_times_gpus")
+        .ok()
+        .and_then(|v| number(&v));
+    Ok(match divisor.filter(|by| *by > 0.0) {
+        Some(by) => Jinja::from(total / by),
+        None => value.clone(),
+    })
+}
 
 /// Filters besides those of [`FILTERS`].
 const PLAIN_FILTERS: [&str; 4] = ["default", "join", "length", "round"];
@@ -330,6 +388,21 @@ fn environment(escape: fn(&str) -> String) -> Environment<'static> {
                 let number = number(value).ok_or_else(|| not("a number", value))?;
                 Ok::<_, Error>(Jinja::from_safe_string(print(number)))
             }),
+            Run::PerStep => env.add_filter(
+                filter.name,
+                move |state: &State<'_, '_>,
+                      value: &Jinja,
+                      noun: Option<&str>,
+                      verb: Option<&str>| {
+                    let value = divided(state, value)?;
+                    Ok::<_, Error>(match noun {
+                        Some(noun) => {
+                            Jinja::from_safe_string(counted(state, &value, noun, verb, escape))
+                        }
+                        None => value,
+                    })
+                },
+            ),
             Run::Word(print) => env.add_filter(filter.name, move |value: &Jinja| {
                 let word = value.as_str().ok_or_else(|| not("a string", value))?;
                 Ok::<_, Error>(Jinja::from_safe_string(print(word)))
@@ -400,8 +473,43 @@ fn word(words: &str) -> String {
 }
 
 fn count(value: f64) -> String {
-    // `as` saturates, which is what is wanted of a count out of range.
-    units::count(value.max(0.0).round() as u64)
+    match units::per_step_count(value.max(0.0)) {
+        none if none == "0" && value > 0.0 => "under 0.1".to_owned(),
+        count => count,
+    }
+}
+
+/// A number with its noun, what it is divided by, and its verb.
+fn counted(
+    state: &State<'_, '_>,
+    value: &Jinja,
+    noun: &str,
+    verb: Option<&str>,
+    escape: fn(&str) -> String,
+) -> String {
+    let count = count(number(value).unwrap_or_default());
+    let one = count == "1";
+    let noun = if one {
+        noun.to_owned()
+    } else {
+        units::plural(noun)
+    };
+    let per = state.lookup(PER_STEP).unwrap_or_default();
+    let mut out = format!(
+        "{count} {}{}",
+        escape(&noun),
+        per.as_str().unwrap_or_default()
+    );
+    if let Some(verb) = verb {
+        let verb = if one {
+            units::plural(verb)
+        } else {
+            verb.to_owned()
+        };
+        out.push(' ');
+        out.push_str(&escape(&verb));
+    }
+    out
 }
 
 /// A double without a unit: whole ones as ints.

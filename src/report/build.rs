@@ -14,7 +14,7 @@ use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{DeviceTimeline, Run, Site, StepTime, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost};
-use crate::facts::{Member, exposed_comm_per_step, is_recordable, to_collect};
+use crate::facts::{self, Member, exposed_comm_per_step, is_recordable, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
 
@@ -172,7 +172,7 @@ fn summary(costed: &Costed) -> Summary {
         gpu: gpu_name(costed),
         devices: devices.len() as u64,
         steps: numbers.len() as u64,
-        work_steps: work_steps(run, numbers.len()),
+        work_steps: facts::work_steps(run, numbers.len()),
         step_ns: step.map(|s| s.ns()),
         host_step_ns: step.filter(|s| s.gpu_ns.is_some()).map(|s| s.host_ns),
         exposed_comm_per_step_ns: step
@@ -199,7 +199,7 @@ fn summary(costed: &Costed) -> Summary {
         slowdown: best_ideal_ns.map(|ideal| cost_known_ns / ideal),
         idle_unreliable: run.unreliable_idle.as_deref().map(sentence),
         reliable_idle_ns: sum(devices.iter().map(DeviceTimeline::reliable_idle_ns)),
-        step_weight: crate::facts::step_weight(devices),
+        step_weight: facts::step_weight(devices),
         steps_from: run.step_origin.as_ref().map(|origin| StepsFrom {
             source: origin.source,
             text: label(&origin.text),
@@ -293,6 +293,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         rule_file: label(&f.file),
         category: f.category.clone(),
         title: f.title.clone(),
+        title_suffix: String::new(),
         severity: f.severity,
         confidence: f.confidence,
         place: label(&f.place),
@@ -311,6 +312,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         why: f.why.trim().to_owned(),
         fix: f.fix.trim().to_owned(),
         references: f.references.iter().map(|r| sentence(r)).collect(),
+        edits: f.edits.clone(),
         evidence: evidence::of(costed, f),
         on_ranks: None,
     }
@@ -367,30 +369,14 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
     })
 }
 
-/// How many steps the kernels of the window amount to: some may belong to steps that began before the
-/// capture.
-fn work_steps(run: &Run, steps: usize) -> Option<f64> {
-    let (mut all, mut of_steps) = (0_i64, 0_i64);
-    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        if link.site.is_none() {
-            continue;
-        }
-        all = all.saturating_add(kernel.span.ns());
-        let step = link.step.and_then(|id| run.steps.get(id.idx()));
-        if step.is_some_and(|step| !step.warmup) {
-            of_steps = of_steps.saturating_add(kernel.span.ns());
-        }
-    }
-    (of_steps > 0).then(|| steps as f64 * (all as f64 / of_steps as f64))
-}
-
 /// How many steps the work of the window amounts to, at least 1.
 pub(crate) fn steps_in_window(summary: &Summary) -> f64 {
-    if let Some(steps) = summary.work_steps {
-        return steps.max(1.0);
-    }
-    let fit = summary.step_ns.map(|ns| summary.window_ns as f64 / ns);
-    (summary.steps.max(1) as f64).max(fit.filter(|f| f.is_finite()).unwrap_or(1.0))
+    facts::steps_in_window(
+        summary.work_steps,
+        summary.steps,
+        summary.step_ns,
+        summary.window_ns as f64,
+    )
 }
 
 /// Sum of the counted savings of some findings.

@@ -6,8 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::text as base_text;
 use crate::correlate::{SetUp, StepSource};
-use crate::judge::{Confidence, Fault, SavingKind, Severity};
+use crate::judge::{Confidence, Edit, Fault, SavingKind, Severity};
 
 mod basis;
 mod build;
@@ -57,9 +58,33 @@ pub use user_template::MAX_TEMPLATE;
 impl Report {
     /// Writes the sentences that sum up the report, from everything else in it.
     pub(crate) fn sum_up(&mut self) {
+        tell_apart(&mut self.findings, &mut self.minor);
         self.verdict = verdict::verdict(self);
         self.figures = verdict::figures(self);
         self.hidden_notes = verdict::hidden_notes(self);
+    }
+}
+
+/// Adds what they are about to the titles of findings that would read the same.
+fn tell_apart(findings: &mut [FindingReport], minor: &mut [FindingReport]) {
+    /// Characters of a name in a title.
+    const LONGEST: usize = 60;
+    let all = || findings.iter().chain(minor.iter());
+    let repeated: Vec<String> = all()
+        .filter(|f| all().filter(|other| other.title == f.title).count() > 1)
+        .map(|f| f.title.clone())
+        .collect();
+    for finding in findings.iter_mut().chain(minor) {
+        let name = match finding.subject.as_str() {
+            "" => finding.place.as_str(),
+            subject => subject,
+        };
+        let told = finding.title_suffix.is_empty() && !name.is_empty();
+        if told && repeated.contains(&finding.title) {
+            let suffix = format!(": {}", base_text::clip(name, LONGEST));
+            finding.title.push_str(&suffix);
+            finding.title_suffix = suffix;
+        }
     }
 }
 
@@ -281,8 +306,11 @@ pub struct FindingReport {
     pub rule_file: String,
     /// Category of the rule: `precision`.
     pub category: String,
-    /// Title of the rule.
+    /// Title of the rule, and what the finding is about where several would have the same title.
     pub title: String,
+    /// What `title` has beyond the title of the rule: `: nvjet_hsh_128x128`. Mostly empty.
+    #[serde(default)]
+    pub title_suffix: String,
     /// How serious the finding is.
     pub severity: Severity,
     /// How certain the finding is.
@@ -325,6 +353,9 @@ pub struct FindingReport {
     pub fix: String,
     /// Web pages that explain more.
     pub references: Vec<String>,
+    /// Changes of one source line that the rule suggests, for [`Quote::change`].
+    #[serde(skip)]
+    pub edits: Vec<Edit>,
     /// What the finding is based on.
     pub evidence: Evidence,
     /// The ranks it was found on; `null` in the report of a single profile.
@@ -413,7 +444,8 @@ pub struct Evidence {
     pub kernels: Vec<KernelUse>,
     /// Distinct source lines, longest time first: `net.py:42`.
     pub source_lines: Vec<String>,
-    /// Code around the first of them, from the folder of `--source`.
+    /// Code around the first of them, from the folder of `--source`, and around the line of the same file that
+    /// the rule suggests to change.
     #[serde(default)]
     pub quotes: Vec<Quote>,
 }
@@ -428,6 +460,9 @@ pub struct Quote {
     pub line: u64,
     /// At most five lines around it.
     pub lines: Vec<QuotedLine>,
+    /// What the rule suggests to write instead of the line; empty if it suggests nothing for it.
+    #[serde(default)]
+    pub change: Vec<String>,
 }
 
 /// A line of a [`Quote`].

@@ -124,7 +124,7 @@ fn rule(f: &FindingReport) -> Value {
     let mut rule = json!({
         "id": text::plain(&f.rule),
         "name": name(&f.rule),
-        "shortDescription": { "text": quiet(&f.title) },
+        "shortDescription": { "text": quiet(f.title.strip_suffix(&f.title_suffix).unwrap_or(&f.title)) },
         "fullDescription": { "text": quiet(&why) },
         "help": {
             "text": quiet(&help),

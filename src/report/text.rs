@@ -125,7 +125,7 @@ impl Page {
             self.words(&format!("Since the baseline: {}", plain(since)), CAUTION, 2);
         }
         self.prose(&f.message, 2);
-        for quote in f.evidence.quotes.iter().take(1) {
+        for quote in &f.evidence.quotes {
             self.quote(quote);
         }
         self.prose(&f.fix, 2);
@@ -135,12 +135,20 @@ impl Page {
     fn quote(&mut self, quote: &Quote) {
         let digits = quote.lines.last().map_or(1, |l| l.number.to_string().len());
         for line in &quote.lines {
-            let (mark, style) = match line.number == quote.line {
-                true => ('>', BOLD),
-                false => (' ', DIM),
+            let mut print = |mark: char, text: &str, style: Style| {
+                let text = format!("{mark} {:>digits$} | {}", line.number, listing(text));
+                self.out.push_str(&format!("    {style}{text}{style:#}\n"));
             };
-            let text = format!("{mark} {:>digits$} | {}", line.number, listing(&line.text));
-            self.out.push_str(&format!("    {style}{text}{style:#}\n"));
+            match line.number == quote.line {
+                true if quote.change.is_empty() => print('>', &line.text, BOLD),
+                true => {
+                    print('-', &line.text, BOLD);
+                    for text in &quote.change {
+                        print('+', text, SAVING);
+                    }
+                }
+                false => print(' ', &line.text, DIM),
+            }
         }
     }
 

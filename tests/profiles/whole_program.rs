@@ -815,7 +815,10 @@ fn no_report_contains_environment_variables() {
 /// The text of the built-in rules.
 fn words_of_rules() -> String {
     let set = RuleSet::builtin().unwrap();
-    set.rules().iter().map(explain).collect()
+    set.rules()
+        .iter()
+        .map(|rule| explain(rule, pyprof_advise::facts::all(), &|_| None))
+        .collect()
 }
 
 /// Values of the environment tables longer than 8 characters that do not occur elsewhere in the file

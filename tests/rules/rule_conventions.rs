@@ -348,3 +348,60 @@ fn searches_for_kernels_are_offered_to_large_gpus_only() {
     assert!(wrong.is_empty(), "{wrong:?}");
     assert!(missing(SEARCHES_ANYWAY, &found).is_empty());
 }
+
+#[test]
+fn sentences_give_totals_per_step() {
+    const TOTALS: [&str; 26] = [
+        "chain.count",
+        "copy.count",
+        "copy.exposed_ns",
+        "copy.time_ns",
+        "copy.total_bytes",
+        "found.calls",
+        "found.exposed_ns",
+        "found.time_ns",
+        "gap.count",
+        "gap.time_ns",
+        "kernel.time_ns",
+        "kernel.transfer_ns",
+        "run.blocking_memset_ns",
+        "run.blocking_memsets",
+        "run.bucket_copy_ns",
+        "run.gloo_calls",
+        "run.kernels",
+        "run.memset_ns",
+        "run.memsets",
+        "run.round_trip_bytes",
+        "run.round_trip_ns",
+        "run.round_trips",
+        "run.small_kernels",
+        "run.sync_calls",
+        "run.sync_op_calls",
+        "site.time_ns",
+    ];
+    let mut totals = 0;
+    let mut wrong = Vec::new();
+    for rule in rules().rules() {
+        // Those are about the capture, not about its steps.
+        if rule.category() == "profile" {
+            continue;
+        }
+        let fixes = rule.fixes.iter().map(|fix| &fix.text);
+        for text in [&rule.message, &rule.why].into_iter().chain(fixes) {
+            for printed in text.source.split("{{ ").skip(1) {
+                let Some(total) = TOTALS
+                    .iter()
+                    .find(|t| printed.starts_with(&format!("{t} |")))
+                else {
+                    continue;
+                };
+                totals += 1;
+                if !printed[total.len()..].starts_with(" | per_step") {
+                    wrong.push(format!("{}: `{total}`", rule.id));
+                }
+            }
+        }
+    }
+    assert!(totals > 90, "{totals}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

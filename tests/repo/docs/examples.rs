@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pyprof_advise::judge::keys::{CASE_KEYS, FIX_KEYS, KEYS};
+use pyprof_advise::judge::keys::{CASE_KEYS, EDIT_KEYS, FIX_KEYS, KEYS};
 
 use super::{fresh, markdown, playground, read, run, said};
 
@@ -152,7 +152,12 @@ fn said_or_gated(folder: &Path, arguments: &[&str]) -> String {
 #[test]
 fn guide_explains_every_key() {
     let guide = read(GUIDE);
-    for key in KEYS.iter().chain(FIX_KEYS).chain(CASE_KEYS) {
+    for key in KEYS
+        .iter()
+        .chain(FIX_KEYS)
+        .chain(EDIT_KEYS)
+        .chain(CASE_KEYS)
+    {
         assert!(
             guide.contains(&format!("`{}`", key.name))
                 || guide.contains(&format!("`[{}]`", key.name)),

@@ -87,7 +87,8 @@ fn anchor(id: &str) -> String {
 
 /// Appends the section of a rule, under its id: ids are permanent, titles are not.
 fn section(page: &mut String, rule: &Rule) {
-    let own = judge::explain(rule);
+    let gpu = |id: &str| Some(facts::of_gpu(&select::find(id).ok()?.gpu));
+    let own = judge::explain(rule, facts::all(), &gpu);
     let (title, rest) = own.split_once('\n').unwrap_or((&own, ""));
     let title = title.trim_start_matches("# ");
     let _ = writeln!(page, "### {}\n\n**{title}**", rule.id);
@@ -395,7 +396,7 @@ pub(crate) fn field_notes() -> String {
              that bears it out; `tests/verdicts/query.py --check` runs the queries. The small ones of these profiles are in \
              `fixtures/real`.\n\n\
              A first reading, of 181 findings, found 86 (48 %) worth doing. The rules were repaired where they fell short, and \
-             what had changed was read again, so on profiles that nobody has looked at expect a share between the two.",
+             what had changed was read again, so on other profiles expect a share between the two.",
             verdicts.profile.len()
         ),
     );

@@ -19,6 +19,7 @@ const FILES: &[&str] = &[
     "src/gpu/keys.rs",
     "src/gpu/load.rs",
     "src/judge/check.rs",
+    "src/judge/edit.rs",
     "src/judge/examples.rs",
     "src/judge/load.rs",
     "src/judge/read.rs",

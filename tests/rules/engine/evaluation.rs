@@ -629,7 +629,8 @@ fn why_explains_the_decision_of_a_rule() {
 fn explain_describes_a_rule() {
     let text = rule("[params]\nmin_fraction = { value = 0.25, doc = \"half of *it*\" }");
     let rules = load(&[("host/x", &text)]).unwrap();
-    let page = pyprof_advise::judge::explain(&rules.rules()[0]);
+    let page =
+        pyprof_advise::judge::explain(&rules.rules()[0], pyprof_advise::facts::all(), &|_| None);
     for want in [
         "# A title",
         "`host/x` · warning · high confidence",
@@ -646,7 +647,8 @@ fn explain_describes_a_rule() {
 fn a_rule_explains_the_variants_of_its_fix() {
     let text = rule(&format!("{FIXES}, {{ text = \"otherwise\" }}]"));
     let rules = load(&[("host/x", &text)]).unwrap();
-    let page = pyprof_advise::judge::explain(&rules.rules()[0]);
+    let page =
+        pyprof_advise::judge::explain(&rules.rules()[0], pyprof_advise::facts::all(), &|_| None);
     let want = "## What to do\n\nIf `site.m > 8`:\n\nfirst {{ site.m }}\n\n\
                 Otherwise, if `site.m > 4`:\n\nsecond\n\nOtherwise:\n\notherwise\n\n## ";
     assert!(page.contains(want), "{page}");

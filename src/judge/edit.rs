@@ -1,0 +1,129 @@
+//! Changes of one source line that a rule suggests: `[[edit]]` tables.
+
+use regex::{Regex, RegexBuilder};
+
+use super::expr::Expr;
+use crate::base::toml::{At, Table};
+
+/// Maximum size of a compiled pattern, in bytes.
+const MAX_PATTERN: usize = 1 << 20;
+/// Edits of a rule.
+pub(super) const MAX_EDITS: usize = 16;
+
+/// A change of one source line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// Pattern of the part to replace; it must match the line exactly once.
+    pub find: String,
+    /// Pattern of lines that are left alone.
+    pub unless: Option<String>,
+    /// What takes its place: `$1` or `${name}` is a group of the pattern.
+    pub replace: String,
+}
+
+/// An edit with the condition under which it is suggested.
+#[derive(Debug, Clone)]
+pub struct RuleEdit {
+    /// `None`: always.
+    pub when: Option<Expr>,
+    /// The change.
+    pub edit: Edit,
+}
+
+impl Edit {
+    /// The lines that take the place of a source line. `None` if the edit does not fit it: comments, lines
+    /// that the pattern matches more than once, and lines that need no change.
+    pub fn apply(&self, line: &str) -> Option<Vec<String>> {
+        if line.trim_start().starts_with('#') {
+            return None;
+        }
+        let left_alone = match &self.unless {
+            Some(pattern) => compiled(pattern).ok()?.is_match(line),
+            None => false,
+        };
+        let find = compiled(&self.find).ok()?;
+        if left_alone || find.find_iter(line).count() != 1 {
+            return None;
+        }
+        let changed = find.replace(line, self.replace.as_str());
+        (changed != line).then(|| changed.lines().map(str::to_owned).collect())
+    }
+}
+
+fn compiled(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).size_limit(MAX_PATTERN).build()
+}
+
+/// Reads an edit without its condition, and tries it on its own example; `None` after complaints.
+pub(super) fn read(table: &Table<'_>) -> Option<Edit> {
+    let pattern = |key: &str| -> Option<Option<String>> {
+        let Some(text) = table.get_str(key) else {
+            return Some(None);
+        };
+        match compiled(text.value) {
+            Ok(_) => Some(Some(text.value.to_owned())),
+            Err(error) => {
+                let reason = error.to_string();
+                let reason = reason.lines().last().unwrap_or_default();
+                let title = format!("`{key}` is not a regular expression");
+                table.complain(text.span, title, reason);
+                None
+            }
+        }
+    };
+    let (find, unless) = (pattern("find"), pattern("unless"));
+    let edit = Edit {
+        find: find??,
+        unless: unless?,
+        replace: table.get_str("replace")?.value.to_owned(),
+    };
+    let (before, after) = (table.get_str("before")?, table.get_str("after")?);
+    let complain = |at: &At<&str>, title: &str, label: String| {
+        table.complain(at.span.clone(), title, label);
+        None
+    };
+    match edit.apply(before.value) {
+        None => complain(&before, "the edit does not change this line", String::new()),
+        Some(made) if made.join("\n") != after.value => {
+            complain(&after, "the edit makes another line", made.join("\n"))
+        }
+        Some(made) if made.iter().any(|line| edit.apply(line).is_some()) => {
+            let title = "the edit would change its own result again";
+            complain(&after, title, "add `unless`".to_owned())
+        }
+        Some(_) => Some(edit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_changes_the_one_line_it_is_made_for() {
+        let edit = Edit {
+            find: r"SGD\(((?:[^()]|\([^()]*\))+)\)$".to_owned(),
+            unless: Some("fused".to_owned()),
+            replace: "SGD($1, fused=True)".to_owned(),
+        };
+        let made = edit.apply("opt = SGD(net.parameters(), lr=0.1)");
+        let expected = "opt = SGD(net.parameters(), lr=0.1, fused=True)";
+        assert_eq!(made, Some(vec![expected.to_owned()]));
+        for line in [
+            "opt = SGD(net.parameters(), fused=False)",
+            "opt = SGD(",
+            "opt = SGD(net.parameters(), lr=0.1).to(f(g(x)))",
+            "# opt = SGD(net.parameters(), lr=0.1)",
+            "opt = Adam(net.parameters())",
+            "",
+        ] {
+            assert_eq!(edit.apply(line), None, "{line}");
+        }
+        let twice = Edit {
+            find: "a".to_owned(),
+            replace: "b".to_owned(),
+            ..Edit::default()
+        };
+        assert_eq!(twice.apply("a = a"), None);
+    }
+}
