@@ -17,7 +17,7 @@ const BETWEEN: &str =
 const AFTER: &str = r#"(?:[`'"\s;,&)}\]<>|\\\x00]|$)"#;
 
 /// The file of forms.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listed {
     start: Vec<Start>,
@@ -101,7 +101,10 @@ impl Expression {
 }
 
 /// All forms, by their first two bytes.
+#[derive(Default)]
 pub(super) struct Forms {
+    /// The list has a mistake, so nothing is known: every text counts as a credential.
+    unreadable: bool,
     forms: Vec<Form>,
     by_pair: FxHashMap<[u8; 2], Vec<usize>>,
     /// The number of forms by source.
@@ -109,8 +112,7 @@ pub(super) struct Forms {
     pub(super) left_out: Vec<LeftOut>,
 }
 
-static FORMS: LazyLock<Forms> =
-    LazyLock::new(|| Forms::of(toml::from_str(include_str!("forms.toml")).unwrap_or_default()));
+static FORMS: LazyLock<Forms> = LazyLock::new(|| Forms::of(include_str!("forms.toml")));
 
 /// All forms that are known.
 pub(super) fn known() -> &'static Forms {
@@ -118,7 +120,15 @@ pub(super) fn known() -> &'static Forms {
 }
 
 impl Forms {
-    fn of(listed: Listed) -> Forms {
+    /// The forms of a file. Without any, secrets would stay in copies unnoticed, so a file with a mistake
+    /// hides everything.
+    fn of(file: &str) -> Forms {
+        let Ok(listed) = toml::from_str::<Listed>(file) else {
+            return Forms {
+                unreadable: true,
+                ..Forms::default()
+            };
+        };
         let mut forms = Vec::new();
         let mut sources: Vec<(String, usize)> = Vec::new();
         let mut count = |from: &str| match sources.iter_mut().find(|(source, _)| source == from) {
@@ -159,6 +169,7 @@ impl Forms {
             }
         }
         Forms {
+            unreadable: false,
             forms,
             by_pair,
             sources,
@@ -169,20 +180,24 @@ impl Forms {
     /// Whether a name contains a word that gives its value away.
     pub(super) fn names(&self, name: &str) -> bool {
         let small = name.to_ascii_lowercase();
-        let words = self.forms.iter().filter(|form| form.ignores_case);
-        words
-            .into_iter()
-            .any(|form| memchr::memmem::find(small.as_bytes(), &form.start).is_some())
+        let mut words = self.forms.iter().filter(|form| form.ignores_case);
+        self.unreadable
+            || words.any(|form| memchr::memmem::find(small.as_bytes(), &form.start).is_some())
     }
 
     /// The first two bytes of all forms.
     pub(super) fn pairs(&self) -> impl Iterator<Item = [u8; 2]> {
-        self.by_pair.keys().copied()
+        let all = self.unreadable.then_some(u16::MIN..=u16::MAX);
+        let all = all.into_iter().flatten().map(u16::to_be_bytes);
+        all.chain(self.by_pair.keys().copied())
     }
 
     /// The credential whose beginning is at `at`: its start and end.
     pub(super) fn at(&self, text: &[u8], at: usize) -> Option<(usize, usize)> {
         let pair = [*text.get(at)?, *text.get(at + 1)?];
+        if self.unreadable {
+            return Some((at, text.len()));
+        }
         let forms = self.by_pair.get(&pair)?.iter();
         // Of several forms, as of an old and a new one of the same issuer, the longest counts.
         forms
@@ -224,13 +239,18 @@ impl Form {
             None => at,
             Some((bytes, form)) => {
                 let start = at.checked_sub(*bytes)?;
-                form.get()?.find(text.get(start..at)?)?;
-                start
+                let before = text.get(start..at)?;
+                match form.get() {
+                    Some(form) => form.find(before).map(|_| start)?,
+                    None => start,
+                }
             }
         };
         let rest = text.get(from..)?;
         let window = rest.get(..LOOKED_AT).unwrap_or(rest);
-        let rest = self.rest.get()?;
+        let Some(rest) = self.rest.get() else {
+            return Some((start, from + window.len()));
+        };
         let found = rest.find(window)?;
         // Finding groups takes many times as long.
         if self.ignores_case {
@@ -295,6 +315,9 @@ mod tests {
         assert!(forms.forms.len() > 200);
         for form in &forms.forms {
             assert!(form.rest.get().is_some(), "{}", form.rest.text);
+            if let Some((_, before)) = &form.before {
+                assert!(before.get().is_some(), "{}", before.text);
+            }
         }
         for (id, text, secret) in examples() {
             let bytes = text.as_bytes();
@@ -308,6 +331,25 @@ mod tests {
             // Of an exact length, what follows may look like more of it.
             assert!(taken.len() * 2 > secret.len(), "{id}: {text}: {taken}");
         }
+    }
+
+    #[test]
+    fn a_list_or_a_form_with_a_mistake_hides_everything() {
+        let text = b"an ordinary text";
+        let broken = Forms::of("[[start]]\nid = 1");
+        assert_eq!(broken.at(text, 3), Some((3, text.len())));
+        assert_eq!(broken.pairs().count(), 1 << 16);
+        assert!(broken.names("anything"));
+        let entry = |rest: &str, before: &str| {
+            let start = format!(
+                "id = 'a'\nfrom = 'b'\nstarts = ['ordi']\nrest = '{rest}'\nbefore = {{ bytes = 3, form = '{before}' }}"
+            );
+            Forms::of(&format!("named = []\nleft_out = []\n[[start]]\n{start}"))
+        };
+        assert_eq!(entry("[a-z]{4}", "an ").at(text, 3), Some((0, 11)));
+        assert_eq!(entry("[a-z]{4}", "no ").at(text, 3), None);
+        assert_eq!(entry("[a-z", "an ").at(text, 3), Some((0, text.len())));
+        assert_eq!(entry("[a-z]{4}", "[").at(text, 3), Some((0, 11)));
     }
 
     #[test]
