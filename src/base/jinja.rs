@@ -45,6 +45,15 @@ impl<'t> Tag<'t> {
         })
     }
 
+    /// Why the tag is too long to be parsed, if it is.
+    pub(crate) fn too_long(&self) -> Option<String> {
+        if self.at.len() > LONGEST_TAG {
+            return Some(format!("a tag of more than {LONGEST_TAG} bytes"));
+        }
+        (self.filters().count() > MOST_FILTERS)
+            .then(|| format!("more than {MOST_FILTERS} filters in one tag"))
+    }
+
     /// The functions and methods that are called. Filters and tests are none.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &'t str> {
         const OPERATORS: [&str; 9] = ["if", "elif", "else", "in", "and", "or", "not", "is", "for"];

@@ -296,17 +296,11 @@ const PLAIN_FILTERS: [&str; 4] = ["default", "join", "length", "round"];
 fn refused(source: &str, vocabulary: &Vocabulary<'_>) -> Option<(Range<usize>, String)> {
     for tag in jinja::tags(source) {
         let title = |title: String| Some((tag.at.clone(), title));
-        if tag.at.len() > jinja::LONGEST_TAG {
-            return title(format!("a tag of more than {} bytes", jinja::LONGEST_TAG));
+        if let Some(problem) = tag.too_long() {
+            return title(problem);
         }
         if let Some(word) = tag.statement().filter(|word| !STATEMENTS.contains(word)) {
             return title(format!("`{word}` is not offered in sentences; use a let"));
-        }
-        if tag.filters().count() > jinja::MOST_FILTERS {
-            return title(format!(
-                "more than {} filters in one tag",
-                jinja::MOST_FILTERS
-            ));
         }
         let filters = FILTERS.iter().map(|f| f.name).chain(PLAIN_FILTERS);
         if let Some(word) = tag

@@ -11,7 +11,7 @@ use std::time::Duration;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
 use super::template::TemplateError;
-use crate::base::jinja::{LONGEST_TAG, MOST_FILTERS, Tag, Token, tags};
+use crate::base::jinja::{Tag, Token, tags};
 
 /// Maximum length of a template in bytes.
 pub const MAX_TEMPLATE: usize = 256 << 10;
@@ -24,7 +24,7 @@ const MOST_SUMS: usize = 32;
 const MOST_BRANCHES: usize = 200;
 /// How long a template may take.
 const TIME: Duration = Duration::from_secs(20);
-/// The stack of the thread that renders. Depends on [`LONGEST_TAG`].
+/// The stack of the thread that renders. Depends on [`LONGEST_TAG`](crate::base::jinja::LONGEST_TAG).
 const STACK: usize = 16 << 20;
 
 const STATEMENTS: [&str; 9] = [
@@ -103,8 +103,8 @@ pub(super) fn check(name: &str, source: &str, ours: &[&str]) -> Result<(), Templ
 }
 
 fn refused(tag: &Tag<'_>, ours: &[&str]) -> Option<String> {
-    if tag.at.len() > LONGEST_TAG {
-        return Some(format!("a tag of more than {LONGEST_TAG} bytes"));
+    if let Some(problem) = tag.too_long() {
+        return Some(problem);
     }
     let statement = tag.statement();
     if let Some(word) = statement.filter(|word| !STATEMENTS.contains(word)) {
@@ -115,9 +115,6 @@ fn refused(tag: &Tag<'_>, ours: &[&str]) -> Option<String> {
     }
     if tag.tokens.contains(&Token::Word("recursive")) {
         return Some("`recursive` is not offered".to_owned());
-    }
-    if tag.filters().count() > MOST_FILTERS {
-        return Some(format!("more than {MOST_FILTERS} filters in one tag"));
     }
     let known = |word: &&str| FILTERS.contains(word) || ours.contains(word);
     if let Some(word) = tag.filters().find(|word| !known(word)) {
