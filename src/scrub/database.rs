@@ -83,8 +83,8 @@ const HARMLESS: &[&str] = &[
     "COLLECTION_MODE",
 ];
 
-/// Maximum number of tables that are copied; an export has eighty. SQLite takes longer for each, the more
-/// there are.
+/// Maximum number of tables that are copied, and of unknown ones that are looked at; an export has eighty.
+/// SQLite takes longer for each, the more there are.
 const MOST_TABLES: usize = 1_000;
 
 /// Maximum length in bytes of a value in [`HARMLESS`] that is copied.
@@ -110,16 +110,13 @@ pub(super) fn copy(
 ) -> Result<(Summary, Redactor), ScrubError> {
     let source = read::database(from)?;
     let unreadable = |e: &rusqlite::Error| ScrubError::Read(read::database_error(from, e));
-    let tables = tables(&source).map_err(|e| unreadable(&e))?;
+    let (mut tables, mut tables_left_out) = tables(&source).map_err(|e| unreadable(&e))?;
     let mut redactor = Redactor::default();
     for table in &tables {
         learn(&source, table, &mut redactor).map_err(|e| unreadable(&e))?;
     }
     redactor.build_index();
-    let mut tables = tables;
-    // Those that are known first, then by name, as before.
-    tables.sort_by_key(|table| table.content == Content::Numbers);
-    let tables_left_out = tables.len().saturating_sub(MOST_TABLES) as u64;
+    tables_left_out += tables.len().saturating_sub(MOST_TABLES) as u64;
     tables.truncate(MOST_TABLES);
     let wanted = wanted(&source, &tables).map_err(|e| unreadable(&e))?;
 
@@ -188,8 +185,9 @@ fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The ordinary tables. Reading views and virtual tables would execute SQL from the file.
-fn tables(source: &Connection) -> rusqlite::Result<Vec<Table>> {
+/// The ordinary tables, those that are known first, and the number of others beyond [`MOST_TABLES`]. Reading
+/// views and virtual tables would execute SQL from the file.
+fn tables(source: &Connection) -> rusqlite::Result<(Vec<Table>, u64)> {
     let mut statement = source.prepare("PRAGMA table_list")?;
     let mut rows = statement.query([])?;
     let mut names = Vec::new();
@@ -200,7 +198,13 @@ fn tables(source: &Connection) -> rusqlite::Result<Vec<Table>> {
             names.push(name);
         }
     }
+    let is_unknown = |name: &str| content(name) == Content::Numbers;
     names.sort();
+    names.sort_by_key(|name| is_unknown(name));
+    let known = names.partition_point(|name| !is_unknown(name));
+    let most = usize::max(known, MOST_TABLES);
+    let left_out = names.len().saturating_sub(most) as u64;
+    names.truncate(most);
     let mut found = Vec::new();
     for name in names {
         let mut statement = source.prepare(&format!("PRAGMA table_info({})", quote(&name)))?;
@@ -218,7 +222,7 @@ fn tables(source: &Connection) -> rusqlite::Result<Vec<Table>> {
             });
         }
     }
-    Ok(found)
+    Ok((found, left_out))
 }
 
 fn lossy(value: ValueRef<'_>) -> String {
@@ -521,4 +525,27 @@ fn is_harmless(name: &str, value: &str) -> bool {
     number
         || matches!(value, "true" | "false")
         || (listed && value.len() <= LONGEST_SETTING && !value.contains(['/', '\\', '=', '@']))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_tables_are_looked_at_than_are_copied() {
+        let db = Connection::open_in_memory().unwrap();
+        let mut sql = String::from("BEGIN;");
+        for table in 0..3 * MOST_TABLES {
+            sql.push_str(&format!("CREATE TABLE a{table} (id INT);"));
+        }
+        sql.push_str("CREATE TABLE StringIds (id INT, value TEXT);");
+        sql.push_str("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT); COMMIT;");
+        db.execute_batch(&sql).unwrap();
+        let (found, left_out) = tables(&db).unwrap();
+        assert_eq!(found.len(), MOST_TABLES);
+        assert_eq!(left_out as usize, 2 * MOST_TABLES + 2);
+        let names: Vec<&str> = found.iter().take(3).map(|t| t.name.as_str()).collect();
+        assert_eq!(names, ["StringIds", "TARGET_INFO_SYSTEM_ENV", "a0"]);
+    }
 }

@@ -258,6 +258,8 @@ struct TraceCopier<'w, 'o> {
     telling: Option<String>,
     /// The number of open brackets at which writing resumes.
     skipped_to: Option<usize>,
+    /// Whether the last token was a number or a word: blanks that are not copied must separate the next.
+    after_word: bool,
     /// Whether a comma precedes the next member of the trace object.
     comma: bool,
     /// Whether a member of the trace object was written.
@@ -279,6 +281,7 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
             member: Member::Copied,
             telling: None,
             skipped_to: None,
+            after_word: false,
             comma: false,
             written: false,
             whole_trace: true,
@@ -289,6 +292,11 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
 
     fn all(&mut self, tokens: &mut Tokens<'_>) -> io::Result<()> {
         while let Some(token) = tokens.next() {
+            let after_word = match token {
+                Token::Space(_) => self.after_word,
+                Token::Bare(_) => true,
+                _ => false,
+            };
             match token {
                 Token::Open(byte) => self.opened(byte)?,
                 Token::Close(byte) => {
@@ -304,6 +312,7 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
                 Token::Space(_) if self.open.is_empty() || self.in_trace_object() => {}
                 Token::Space(space) => self.put(space.as_bytes())?,
             }
+            self.after_word = after_word;
         }
         Ok(())
     }
@@ -452,6 +461,9 @@ impl<'w, 'o> TraceCopier<'w, 'o> {
         // A byte order mark may precede the object.
         let outside = self.open.is_empty();
         let kept = known && matches!(self.redactor.clean(raw), Cow::Borrowed(_));
+        if self.after_word && !outside {
+            self.put(b" ")?;
+        }
         self.put(if kept && !outside {
             raw.as_bytes()
         } else if outside {
@@ -552,6 +564,16 @@ mod tests {
         assert_eq!(
             copied("{\"traceEvents\": [{\"a\": 1}, {\"b\": \"cu"),
             "{\"traceEvents\":[{\"a\": 1}, {\"b\": "
+        );
+    }
+
+    #[test]
+    fn words_without_a_comma_stay_apart() {
+        let glued = "{\"traceEvents\"\"dbpwd\":\0\t\0";
+        assert_eq!(copied(glued), "{\"traceEvents\"\"dbpwd\":null null");
+        assert_eq!(
+            copied("{\"traceEvents\": 12 true\n{\"a\": 3 x}}"),
+            "{\"traceEvents\":12 true{\"a\": 3  null}}\n"
         );
     }
 
