@@ -175,6 +175,7 @@ impl Builder {
     pub(super) fn finish(mut self, describe: impl Fn(DeviceKey, &mut Device)) -> Profile {
         self.sort_devices(describe);
         let mut profile = self.profile;
+        leave_out_gpus(&mut profile);
         let (kernels, calls, ranges) = (
             &mut profile.kernels,
             &mut profile.calls,
@@ -270,6 +271,34 @@ impl Owners {
         let caller = correlation.and_then(|id| *self.by_correlation.get(&id)?);
         caller.or(self.only)
     }
+}
+
+/// Most GPUs of one file that are analysed. A file has those of one machine, or of the ranks that were merged
+/// into it; each takes memory for its timeline, and some sums are made per pair of GPU and process.
+const MOST_GPUS: usize = 4096;
+
+/// Leaves out the work of all GPUs but the first, with a note, if there are more than any job has.
+fn leave_out_gpus(profile: &mut Profile) {
+    let gpus = profile.devices.len();
+    if gpus <= MOST_GPUS {
+        return;
+    }
+    profile.devices.truncate(MOST_GPUS);
+    let stays = |device: DeviceId| device.idx() < MOST_GPUS;
+    let kernels = profile.kernels.len();
+    profile.kernels.retain(|k| stays(k.device));
+    profile.copies.retain(|c| stays(c.device));
+    profile.sets.retain(|s| stays(s.device));
+    profile.graphs.retain(|g| stays(g.device));
+    profile.events.retain(|e| e.device.is_none_or(stays));
+    let left_out = kernels - profile.kernels.len();
+    profile.note(
+        "gpus_left_out",
+        format!(
+            "The file names {gpus} GPUs, more than any job has: only the first {MOST_GPUS} are analysed, and \
+             {left_out} kernels of the others are left out."
+        ),
+    );
 }
 
 /// Adds a note if the kernels take more time than sums can hold.

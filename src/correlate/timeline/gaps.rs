@@ -170,6 +170,8 @@ pub(super) struct HostActivity<'a> {
     calls: CorrelationMap<CallId>,
     /// Per thread.
     threads: Vec<ThreadActivity>,
+    /// The threads of each process.
+    of_process: FxHashMap<ProcessId, Vec<ThreadId>>,
     /// Synchronisations whose thread is not known.
     syncs: FxHashMap<ProcessId, Intervals>,
     /// Per process; `None` if the process is unknown.
@@ -196,10 +198,16 @@ impl<'a> HostActivity<'a> {
             }
         }
         let loose = collect_syncs(profile, &calls, syncs);
+        let mut of_process: FxHashMap<ProcessId, Vec<ThreadId>> = FxHashMap::default();
+        for (at, thread) in profile.threads.iter().enumerate() {
+            let own = of_process.entry(thread.process).or_default();
+            own.push(ThreadId::new(at));
+        }
         HostActivity {
             profile,
             launches: hints.launches,
             threads: threads(profile, kinds),
+            of_process,
             syncs: loose
                 .into_iter()
                 .map(|(process, spans)| (process, Intervals::merged(spans)))
@@ -368,9 +376,9 @@ impl<'a> HostActivity<'a> {
     /// For how much of a span a thread of a process waited for the GPU or set something up, if for most of
     /// it, and until when.
     pub(super) fn waits(&self, process: ProcessId, span: Span) -> Option<(i64, i64)> {
-        let threads = self.profile.threads.iter().zip(&self.threads);
-        let own = threads.filter(|(thread, _)| thread.process == process);
-        own.filter_map(|(_, activity)| {
+        let own = self.of_process.get(&process)?.iter();
+        own.filter_map(|thread| {
+            let activity = self.threads.get(thread.idx())?;
             // A blocking copy that takes far longer than the copying is among the first launches.
             let waits = [&activity.syncs, &activity.copies, &activity.first_launches];
             let ns = waits.iter().map(|w| w.overlap(span).0).sum::<i64>();

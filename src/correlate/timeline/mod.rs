@@ -56,11 +56,13 @@ pub(crate) fn times(
     };
     let graphs = profile.graphs.iter();
     let graphs = counted(&mut graphs.map(|g| (g.process, g.device, g.correlation, g.span)));
+    let work = FirstWork::of(profile, |kernel| {
+        inside.get(kernel).copied().unwrap_or_default()
+    });
     let begins = WindowStart {
         steps: hints.steps,
-        work: FirstWork::of(profile, |kernel| {
-            inside.get(kernel).copied().unwrap_or_default()
-        }),
+        stepped: stepped(profile, hints.steps, &work),
+        work,
         waited: FxHashMap::default(),
     };
     let begins = begins.after_earlier_work(profile, &host);
@@ -81,7 +83,7 @@ pub(crate) fn times(
     let mut loading: Vec<Gap> = Vec::new();
     for (index, items) in work.into_iter().enumerate() {
         let device = DeviceId::new(index);
-        let bounds = begins.steps_on(device, profile);
+        let bounds = begins.steps_on(device);
         let Some(swept) = sweep(device, &items, bounds, &host, &mut times.exposed) else {
             continue;
         };
@@ -250,6 +252,8 @@ fn excluded_work(
 #[derive(Debug)]
 struct WindowStart<'a> {
     steps: &'a [Option<Span>],
+    /// Per device: the processes whose steps are those of the device.
+    stepped: Vec<Vec<ProcessId>>,
     work: FirstWork,
     /// Per device: until when the host waited, in the first step, for work from before the capture.
     waited: FxHashMap<DeviceId, i64>,
@@ -267,45 +271,47 @@ impl WindowStart<'_> {
     /// Moves the start behind the time for which the host waited for a device on which nothing recorded
     /// ran: it was busy with work that was launched before the capture.
     fn after_earlier_work(mut self, profile: &Profile, host: &gaps::HostActivity<'_>) -> Self {
-        for device in (0..profile.devices.len()).map(DeviceId::new) {
-            let here = self.work.here.iter().filter(|((_, on), _)| *on == device);
-            let first = here.map(|(_, start)| *start).min();
-            let Some((steps, first)) = self.steps_on(device, profile).zip(first) else {
-                continue;
-            };
+        let mut first: Vec<Option<i64>> = vec![None; profile.devices.len()];
+        for ((_, device), start) in &self.work.here {
+            if let Some(first) = first.get_mut(device.idx()) {
+                *first = Some(first.map_or(*start, |first: i64| first.min(*start)));
+            }
+        }
+        // Per device: the time before its first work, how long of it the host waited, and until when.
+        let waits = first.into_iter().zip(&self.stepped).enumerate();
+        let waits = waits.map(|(device, (first, processes))| {
             let before = Span {
-                start: steps.start,
-                end: first,
+                start: self.steps_on(DeviceId::new(device))?.start,
+                end: first?,
             };
-            let processes = (0..self.steps.len()).map(ProcessId::new);
-            let processes =
-                processes.filter(|process| self.has_steps_on(*process, device, profile));
-            let waits = processes.filter_map(|process| host.waits(process, before));
-            let Some((waited, until)) = waits.max() else {
-                continue;
-            };
-            let copies = profile.copies.iter().filter(|c| c.device == device);
-            let copied = copies.map(|c| c.span.clip(before).ns().max(0));
-            if copied.fold(0, i64::saturating_add) < waited / 2 {
-                self.waited.insert(device, until);
+            let waits = processes.iter().filter_map(|p| host.waits(*p, before));
+            waits.max().map(|(waited, until)| (before, waited, until))
+        });
+        let waits: Vec<Option<(Span, i64, i64)>> = waits.collect();
+        let mut copied = vec![0_i64; waits.len()];
+        for copy in &profile.copies {
+            let device = copy.device.idx();
+            if let Some(Some((before, ..))) = waits.get(device)
+                && let Some(copied) = copied.get_mut(device)
+            {
+                *copied = copied.saturating_add(copy.span.clip(*before).ns().max(0));
+            }
+        }
+        for (device, (wait, copied)) in waits.into_iter().zip(copied).enumerate() {
+            if let Some((_, waited, until)) = wait
+                && copied < waited / 2
+            {
+                self.waited.insert(DeviceId::new(device), until);
             }
         }
         self
     }
 
-    /// Whether the steps of a process are those of a device.
-    fn has_steps_on(&self, process: ProcessId, device: DeviceId, profile: &Profile) -> bool {
-        let alone = profile.devices.len() == 1;
-        let stepped = self.steps.get(process.idx()).is_some_and(Option::is_some);
-        stepped && (alone || self.work.here.contains_key(&(process, device)))
-    }
-
     /// From the first to the last step of the processes that work on a device.
-    fn steps_on(&self, device: DeviceId, profile: &Profile) -> Option<Span> {
-        let spans = self.steps.iter().enumerate().filter_map(|(process, span)| {
-            let process = ProcessId::new(process);
-            span.filter(|_| self.has_steps_on(process, device, profile))
-        });
+    fn steps_on(&self, device: DeviceId) -> Option<Span> {
+        let processes = self.stepped.get(device.idx())?.iter();
+        let spans =
+            processes.filter_map(|process| self.steps.get(process.idx()).copied().flatten());
         let span = spans.reduce(|all, span| Span {
             start: all.start.min(span.start),
             end: all.end.max(span.end),
@@ -316,6 +322,24 @@ impl WindowStart<'_> {
             ..span
         })
     }
+}
+
+/// Per device: the processes with steps that work on it. The only device is that of all processes.
+fn stepped(profile: &Profile, steps: &[Option<Span>], work: &FirstWork) -> Vec<Vec<ProcessId>> {
+    let has_steps = |process: ProcessId| steps.get(process.idx()).is_some_and(Option::is_some);
+    if profile.devices.len() == 1 {
+        let all = (0..steps.len()).map(ProcessId::new);
+        return vec![all.filter(|process| has_steps(*process)).collect()];
+    }
+    let mut stepped = vec![Vec::new(); profile.devices.len()];
+    for (process, device) in work.here.keys() {
+        if has_steps(*process)
+            && let Some(processes) = stepped.get_mut(device.idx())
+        {
+            processes.push(*process);
+        }
+    }
+    stepped
 }
 
 /// When computing began: the first kernel or graph of each process on each device.

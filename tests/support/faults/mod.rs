@@ -314,12 +314,13 @@ pub(crate) struct Kernels {
 
 impl Kernels {
     pub(crate) fn of(profile: &Profile) -> Kernels {
-        const EXPLAINS: [&str; 5] = [
+        const EXPLAINS: [&str; 6] = [
             "rows_skipped",
             "reversed_times",
             "trace_cut",
             "trace_damaged",
             "counters_only",
+            "gpus_left_out",
         ];
         Kernels {
             rows: profile.kernels.len(),

@@ -94,9 +94,16 @@ pub(crate) fn trees(
                 format!("page {page} exchanged with page {other}")
             }
             4 => {
-                // The last child of an inner page; bytes of a cell in a leaf.
+                // A child of an inner page, the last or one of its cells; bytes of a cell in a leaf.
                 let number = (other as u32 + 1).to_be_bytes();
-                damaged[at + 8..at + 12].copy_from_slice(&number);
+                let child = match dice.below(cells + 1) {
+                    n if header == 12 && n < cells => {
+                        let cell = cell(n);
+                        at + (usize::from(damaged[cell]) << 8 | usize::from(damaged[cell + 1]))
+                    }
+                    _ => at + 8,
+                };
+                damaged[child..child + 4].copy_from_slice(&number);
                 format!("page {page} leads to page {other}")
             }
             _ => {
