@@ -348,6 +348,8 @@ impl<'a> Session<'a> {
         warnings.extend(unused(self.advisor.user_costs(), &costed));
         // Freeing millions of rows takes long, and the report does not depend on it.
         rayon::spawn(move || drop(costed));
+        // Where this is the only thread, nobody else will.
+        rayon::yield_local();
         Ok(ProfileResult {
             file,
             output: Output::Report(Box::new(report)),
@@ -420,13 +422,17 @@ pub(super) fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome
 
 pub(super) fn refuse_overwriting_input(what: &str, input: &Path, output: Option<&Path>) -> Outcome {
     let same = output.is_some_and(|out| match (input.canonicalize(), out.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
+        // Of a folder of rules or costs, each file is an input.
+        (Ok(a), Ok(b)) => {
+            a == b
+                || (a.is_dir() && b.starts_with(&a) && b.extension().is_some_and(|e| e == "toml"))
+        }
         _ => false,
     });
     if same {
         return Err(Failure::Unusable(format!(
             "--output {} would overwrite the {what}",
-            input.display()
+            output.unwrap_or(input).display()
         )));
     }
     Ok(())

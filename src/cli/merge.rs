@@ -69,7 +69,7 @@ pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> Outcome {
     let Some(mut merged) = compare::merge(reports, left_out) else {
         return Err(Failure::Unusable("no report given".into()));
     };
-    merged.top = args.report.top.unwrap_or(merged.top);
+    merged.top = args.report.top_or(merged.top);
     let outcome = advise::write_and_gate(&args.report, &gates, merged, console);
     unread.outcome(gates.any()).and(outcome)
 }

@@ -250,9 +250,14 @@ pub struct ReportArgs {
 impl ReportArgs {
     /// Findings shown in full.
     pub fn top(&self) -> usize {
+        self.top_or(DEFAULT_TOP)
+    }
+
+    /// Findings shown in full; `other` if the option is not given.
+    pub(crate) fn top_or(&self, other: usize) -> usize {
         /// More than any report has; larger numbers do not fit everywhere.
         const MOST: usize = u32::MAX as usize;
-        self.top.unwrap_or(DEFAULT_TOP).min(MOST)
+        self.top.unwrap_or(other).min(MOST)
     }
 }
 
@@ -366,29 +371,70 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Starts the threads that share the work: as many as there are processors, or fewer where that many are not
-/// allowed.
+/// Starts the threads that share the work: as many as rayon would (`RAYON_NUM_THREADS`, else the processors),
+/// fewer where that many are not allowed, none but this one where none is.
 fn start_threads() -> Outcome {
-    let mut threads = std::thread::available_parallelism().map_or(1, usize::from);
-    if let Some(wanted) = std::env::var("RAYON_NUM_THREADS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-    {
-        threads = usize::max(1, wanted);
+    use rayon::{ThreadBuilder, ThreadPoolBuilder};
+    use std::sync::mpsc::{Sender, channel};
+    enough_memory()?;
+    let refused = |error: &dyn std::fmt::Display| {
+        Failure::Unusable(format!(
+            "no thread could be started ({error})\n  allow more processes (`ulimit -u`) or more memory \
+             (`ulimit -v`)"
+        ))
+    };
+    // After a thread that could not be started, rayon never starts any. So they are started before, and wait.
+    let counted = ThreadPoolBuilder::new().spawn_handler(|_| Ok(())).build();
+    let wanted = counted.map_or(1, |pool| pool.current_num_threads());
+    let start = |_| -> Option<(Sender<ThreadBuilder>, std::thread::JoinHandle<()>)> {
+        let (give, take) = channel::<ThreadBuilder>();
+        let work = move || take.into_iter().for_each(ThreadBuilder::run);
+        let started = std::thread::Builder::new().spawn(work);
+        started.ok().map(|thread| (give, thread))
+    };
+    // One more, because the readers start threads too: where they could not, half of them must do.
+    let mut waiting: Vec<_> = (0..=wanted).map_while(start).collect();
+    let kept = match waiting.len() > wanted {
+        true => wanted,
+        false => waiting.len() / 2,
+    };
+    for (give, thread) in waiting.split_off(kept) {
+        drop(give);
+        let _ = thread.join();
     }
-    loop {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-        match pool.build_global() {
-            Ok(()) => return Ok(()),
-            Err(_) if threads > 1 => threads /= 2,
-            Err(error) => {
-                return Err(Failure::Unusable(format!(
-                    "no thread could be started ({error})\n  allow more processes (`ulimit -u`) or more \
-                     memory (`ulimit -v`)"
-                )));
-            }
+    let pool = match waiting.len() {
+        0 => ThreadPoolBuilder::new().num_threads(1).use_current_thread(),
+        some => ThreadPoolBuilder::new().num_threads(some),
+    };
+    let mut waiting = waiting.into_iter();
+    let pool = pool.spawn_handler(|thread| {
+        let given = waiting.next().map(|(give, _)| give.send(thread));
+        match given {
+            Some(Ok(())) => Ok(()),
+            _ => Err(std::io::ErrorKind::WouldBlock.into()),
         }
+    });
+    pool.build_global().map_err(|error| refused(&error))
+}
+
+/// Reports an error where less memory is allowed than the program takes for the smallest profile: it would
+/// end in the middle.
+#[cfg(unix)]
+fn enough_memory() -> Outcome {
+    const LEAST: u64 = 256 << 20;
+    match rustix::process::getrlimit(rustix::process::Resource::As).current {
+        Some(bytes) if bytes < LEAST => Err(Failure::Unusable(format!(
+            "at most {} MiB of memory are allowed, {} MiB are needed\n  allow more (`ulimit -v`)",
+            bytes >> 20,
+            LEAST >> 20
+        ))),
+        _ => Ok(()),
     }
+}
+
+#[cfg(not(unix))]
+fn enough_memory() -> Outcome {
+    Ok(())
 }
 
 fn run(cli: Cli) -> Outcome {

@@ -188,6 +188,10 @@ pub(super) fn each<T: Send>(
         }
     };
     // Not rayon's threads: a reader that waits for its own tasks could steal another file.
+    // The only one of them must not wait for others that wait for it.
+    if rayon::current_thread_index().is_some() {
+        turn();
+    }
     std::thread::scope(|scope| {
         let started = (0..AT_ONCE.min(files.len()))
             .filter(|_| {

@@ -38,6 +38,6 @@ pub(super) fn show(mut args: ShowArgs, mut console: Console) -> Outcome {
     let gates = Gates::load(&args.gates, None)?;
     advise::refuse_overwriting_input("report", &args.file, args.report.output.as_deref())?;
     let mut report = merge::read(&args.file)?;
-    report.top = args.report.top.unwrap_or(report.top);
+    report.top = args.report.top_or(report.top);
     advise::write_and_gate(&args.report, &gates, report, console)
 }
