@@ -21,27 +21,32 @@ const SAME: f64 = 0.25;
 /// The share of saved kernel time by which steps become shorter, 0 to 1. `None` where recording overhead
 /// leaves open which.
 pub(crate) fn step_weight(devices: &[DeviceTimeline]) -> Option<f64> {
-    let time = Time::of(devices);
-    let (least, most) = (
-        time.weight(time.late_ns),
-        time.weight(time.reliable_late_ns),
-    );
-    (most - least <= SAME).then_some(least)
+    let mut time = Time::default();
+    for device in devices {
+        time.add(device, |_| {});
+    }
+    time.sure_weight()
 }
 
 /// The same for the kernel time of each site; empty where all sites have the weight of the run.
 pub(super) fn site_weights(run: &Run) -> Vec<f64> {
-    let devices = &run.timeline.devices;
-    if step_weight(devices).is_none_or(|weight| weight <= 0.0 || weight >= 1.0) {
-        return Vec::new();
-    }
-    // Per device: the late work that may still come, and where to look in it.
+    let mut time = Time::default();
+    // Per device: the work before late launches, and where to look in it.
     let mut late_work: Vec<(Vec<Span>, usize)> =
         vec![Default::default(); run.profile.devices.len()];
-    for device in devices {
+    for device in &run.timeline.devices {
+        let mut spans = Vec::new();
+        time.add(device, |span| spans.push(span));
+        spans.reverse();
         if let Some(slot) = late_work.get_mut(device.device.idx()) {
-            *slot = (Time::of(std::slice::from_ref(device)).late_work, 0);
+            *slot = (spans, 0);
         }
+    }
+    if time
+        .sure_weight()
+        .is_none_or(|weight| weight <= 0.0 || weight >= 1.0)
+    {
+        return Vec::new();
     }
     let mut before_late: Vec<f64> = vec![0.0; run.sites.len()];
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
@@ -52,13 +57,11 @@ pub(super) fn site_weights(run: &Run) -> Vec<f64> {
             *at += 1;
         }
         let is_late = late.get(*at).is_some_and(|s| s.start < kernel.span.end);
-        if let Some(ns) =
-            (link.site.filter(|_| is_late)).and_then(|id| before_late.get_mut(id.idx()))
-        {
+        let site = link.site.filter(|_| is_late);
+        if let Some(ns) = site.and_then(|id| before_late.get_mut(id.idx())) {
             *ns += kernel.span.ns() as f64;
         }
     }
-    let time = Time::of(devices);
     let counts = time.counts(time.late_ns);
     let weights = run.sites.iter().zip(before_late).map(|(site, late)| {
         let share = late / (site.time_ns as f64).max(1.0);
@@ -73,24 +76,14 @@ struct Time {
     busy_ns: f64,
     /// Of it, before a late launch.
     before_late_ns: f64,
-    /// When that was, in time order for one device.
-    late_work: Vec<Span>,
     /// Idle time of late launches.
     late_ns: f64,
     reliable_late_ns: f64,
 }
 
 impl Time {
-    fn of(devices: &[DeviceTimeline]) -> Time {
-        let mut time = Time::default();
-        for device in devices {
-            time.add(device);
-        }
-        time.late_work.reverse();
-        time
-    }
-
-    fn add(&mut self, device: &DeviceTimeline) {
+    /// Adds a device; `late_work` takes its work before late launches, the last first.
+    fn add(&mut self, device: &DeviceTimeline, mut late_work: impl FnMut(Span)) {
         // From the end backwards: what comes after the work.
         let mut late = false;
         let mut until = device.span.end;
@@ -105,7 +98,10 @@ impl Time {
             while let Some(span) = excluded.next_if(|span| span.end > work.start) {
                 busy = busy.saturating_sub(span.clip(work).ns());
             }
-            self.work(work, busy, late);
+            self.work(busy, late);
+            if late {
+                late_work(work);
+            }
             match gap.cause {
                 _ if gap.after_wait => late = false,
                 // Nothing was launched any more.
@@ -134,15 +130,26 @@ impl Time {
         let busy = excluded.fold(first.ns(), |busy, span| {
             busy.saturating_sub(span.clip(first).ns())
         });
-        self.work(first, busy, late);
+        self.work(busy, late);
+        if late {
+            late_work(first);
+        }
     }
 
-    fn work(&mut self, span: Span, busy: i64, late: bool) {
+    fn work(&mut self, busy: i64, late: bool) {
         self.busy_ns += busy as f64;
         if late {
             self.before_late_ns += busy as f64;
-            self.late_work.push(span);
         }
+    }
+
+    /// `None` where it depends on idle time that recording may explain.
+    fn sure_weight(&self) -> Option<f64> {
+        let (least, most) = (
+            self.weight(self.late_ns),
+            self.weight(self.reliable_late_ns),
+        );
+        (most - least <= SAME).then_some(least)
     }
 
     /// The part of the work before late launches that counts.
