@@ -140,7 +140,7 @@ impl KernelScope<'_> {
 
     /// The family. ROCm's copy kernels have no types in their names, so the operator's arguments
     /// distinguish copies and casts.
-    fn family(&self) -> Family {
+    pub(super) fn family(&self) -> Family {
         match (self.name.family, self.site.cost.family) {
             (Family::Copy, Family::Cast) => Family::Cast,
             (family, _) => family,

@@ -303,6 +303,22 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         |k| Answer::word(of_kernel(k).map_or(UNKNOWN, Maker::word))
     ),
     fact!(
+        "kernel.changed_as",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "What is changed to change it: the kernels of one library for one kind of work (`FlashInfer attention`), an engine of TensorRT, else the kernels with its label",
+        |k| match of_kernel(k) {
+            Some(Maker::Library(name)) => {
+                Answer::word(&format!("{name} {}", k.family().name()))
+            }
+            Some(Maker::Vendor) => Answer::word(&format!("library {}", k.family().name())),
+            Some(Maker::TensorRt) => Answer::word("TensorRT"),
+            _ => Answer::word(&k.name.label),
+        }
+    ),
+    fact!(
         "kernel.library",
         Str,
         "",

@@ -80,9 +80,9 @@ pub(super) fn drafts(
     drafts.collect()
 }
 
-/// The label of the kernel that a match is about.
-fn label(matched: &Match, input: &dyn RuleInput) -> Option<String> {
-    match input.lookup(matched.member).get("kernel.label") {
+/// What a fact says of the kernel that a match is about.
+fn word(matched: &Match, input: &dyn RuleInput, fact: &str) -> Option<String> {
+    match input.lookup(matched.member).get(fact) {
         Answer::Value(Value::Str(label)) => Some(label.to_string()),
         _ => None,
     }
@@ -107,7 +107,12 @@ impl Group {
             ),
             Some(GroupBy::Run) => Group::All,
             Some(GroupBy::Layer) => Group::Layer(matched.affected.layer.clone()),
-            Some(GroupBy::Kernel) => label(matched, input).map_or(Group::All, Group::Kernel),
+            Some(GroupBy::Kernel) => {
+                word(matched, input, "kernel.label").map_or(Group::All, Group::Kernel)
+            }
+            Some(GroupBy::Change) => {
+                word(matched, input, "kernel.changed_as").map_or(Group::All, Group::Kernel)
+            }
             Some(GroupBy::Rank) => match matched.member {
                 Member::Rank(rank) => Group::Rank(i64::from(rank)),
                 member => {

@@ -201,15 +201,19 @@ pub enum GroupBy {
     Rank,
     /// One finding per kernel, by its label.
     Kernel,
+    /// One finding per thing that is changed to change kernels: a library for one kind of work, an engine,
+    /// else a kernel by its label.
+    Change,
 }
 
 impl GroupBy {
     /// Every grouping with its word in rule files.
-    pub const ALL: [(GroupBy, &'static str); 4] = [
+    pub const ALL: [(GroupBy, &'static str); 5] = [
         (GroupBy::Run, "run"),
         (GroupBy::Layer, "layer"),
         (GroupBy::Rank, "rank"),
         (GroupBy::Kernel, "kernel"),
+        (GroupBy::Change, "change"),
     ];
 
     /// The word for this grouping in rule files: `layer`.
