@@ -313,7 +313,8 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
             Some(Maker::Library(name)) => {
                 Answer::word(&format!("{name} {}", k.family().name()))
             }
-            Some(Maker::Vendor) => Answer::word(&format!("library {}", k.family().name())),
+            Some(Maker::Vendor) =>
+                Answer::word(&format!("{} of the vendor's library", k.family().name())),
             Some(Maker::TensorRt) => Answer::word("TensorRT"),
             _ => Answer::word(&k.name.label),
         }
