@@ -68,7 +68,7 @@ pub fn render_template(
             Err(e) => Err(fault(&name, &e)),
         }
     };
-    user_template::in_time(render).map_err(problem)?
+    user_template::in_bounds(user_template::TIME, render).map_err(problem)?
 }
 
 /// A built-in template, ready to be rendered over any values.
@@ -296,7 +296,15 @@ mod tests {
 
     #[test]
     fn panics_are_errors() {
-        let failed: Result<(), String> = user_template::in_time(|| panic!("of the engine"));
+        let time = user_template::TIME;
+        let failed: Result<(), String> = user_template::in_bounds(time, || panic!("of the engine"));
         assert!(failed.unwrap_err().contains("failed"));
+    }
+
+    #[test]
+    fn templates_are_not_waited_for_without_end() {
+        let short = std::time::Duration::from_millis(20);
+        let late = user_template::in_bounds(short, move || std::thread::sleep(50 * short));
+        assert!(late.unwrap_err().contains("seconds"));
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! The template engine bounds instructions only. So what could grow without limit is refused before it runs
 //! (statements that capture output, most functions, sums of texts that are named), filters accept texts up to a
-//! limit, and the rendering runs in a thread of its own, which is not waited for longer than [`TIME`].
+//! limit, and the rendering runs in a thread of its own, which is waited for within [`TIME`] and [`MEMORY`] only.
 
 use std::io;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minijinja::{Environment, Error, ErrorKind, Value};
 
@@ -23,7 +23,10 @@ const MAX_TEXT: usize = 1 << 20;
 const MOST_SUMS: usize = 32;
 const MOST_BRANCHES: usize = 200;
 /// How long a template may take.
-const TIME: Duration = Duration::from_secs(20);
+pub(super) const TIME: Duration = Duration::from_secs(20);
+/// How much memory may grow meanwhile, in bytes: many texts and lists, each within its limit. Looked at on Linux
+/// only.
+const MEMORY: u64 = 1 << 30;
 /// The stack of the thread that renders. Depends on [`LONGEST_TAG`](crate::base::jinja::LONGEST_TAG).
 const STACK: usize = 16 << 20;
 
@@ -233,20 +236,42 @@ pub(super) fn too_long() -> String {
     format!("it writes more than {} MiB", MAX_OUTPUT >> 20)
 }
 
-/// Runs `render` in a thread of its own and waits for it, but not forever. A panic is an error.
-pub(super) fn in_time<T: Send + 'static>(
+/// Runs `render` in a thread of its own and waits for it, but neither longer than `time` nor until it takes more
+/// than [`MEMORY`]. A panic is an error.
+pub(super) fn in_bounds<T: Send + 'static>(
+    time: Duration,
     render: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
+    /// How often the memory is looked at; a thread takes up to some GB per second.
+    const LOOK: Duration = Duration::from_millis(10);
     let (sender, receiver) = mpsc::channel();
     let work = move || {
         let _ = sender.send(render());
     };
+    let (since, before) = (Instant::now(), resident());
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
     thread.map_err(|e| format!("no thread to render it in could be started: {e}"))?;
-    receiver.recv_timeout(TIME).map_err(|e| match e {
-        mpsc::RecvTimeoutError::Timeout => {
-            format!("it takes more than {} seconds", TIME.as_secs())
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(made) => return Ok(made),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err("the template engine failed".to_owned());
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if since.elapsed() >= time => {
+                return Err(format!("it takes more than {} seconds", time.as_secs()));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
-        mpsc::RecvTimeoutError::Disconnected => "the template engine failed".to_owned(),
-    })
+        if resident().saturating_sub(before) > MEMORY {
+            return Err(format!("it takes more than {} MiB of memory", MEMORY >> 20));
+        }
+    }
+}
+
+/// Resident memory of the process in bytes; 0 where it cannot be read as on Linux (`man 5 proc`).
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
 }

@@ -251,6 +251,38 @@ fn numbers_beyond_any_sense_are_accepted_everywhere() {
     );
 }
 
+#[test]
+fn templates_have_limits_of_size_output_and_memory() {
+    let sandbox = Sandbox::new();
+    let long = "x".repeat(900);
+    let output = format!("{{% for i in range(99999) %}}{long}{{% endfor %}}");
+    sandbox.write("output.j2", &output);
+    has(
+        &sandbox.refused("net.sqlite --template output.j2"),
+        &["it writes more than 64 MiB"],
+    );
+    // Many texts at once, each of them short enough for a filter.
+    let (x, y) = ("x".repeat(300), "y".repeat(300));
+    let memory = format!(
+        "{{{{ range(99999)|map('string')|map('replace', '1', '{x}')|map('replace', 'x', '{y}')|list|length }}}}"
+    );
+    sandbox.write("memory.j2", &memory);
+    if cfg!(target_os = "linux") {
+        has(
+            &sandbox.refused("net.sqlite --template memory.j2"),
+            &["it takes more than 1024 MiB of memory"],
+        );
+    }
+    if cfg!(unix) {
+        let endless = sandbox.refused("net.sqlite --template /dev/zero");
+        has(&endless, &["a template of more than 262144 bytes"]);
+        for option in ["--rules", "--costs", "--config"] {
+            let endless = sandbox.refused(&format!("net.sqlite {option} /dev/zero"));
+            has(&endless, &["larger than 1 MiB"]);
+        }
+    }
+}
+
 /// Replaces all numbers by zeros.
 fn zero(value: &mut serde_json::Value) {
     match value {

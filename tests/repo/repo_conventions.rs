@@ -328,7 +328,13 @@ fn every_module_has_a_doc_comment() {
 #[test]
 fn links_between_documents_resolve() {
     let mut documents = files("docs", ".md");
-    documents.extend(["README.md".to_owned(), "CHANGELOG.md".to_owned()]);
+    let others = [
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+    ];
+    documents.extend(others.map(str::to_owned));
     let mut broken = Vec::new();
     for document in documents.iter().filter(|d| root().join(d).exists()) {
         let folder = Path::new(document).parent().unwrap_or(Path::new(""));
