@@ -446,6 +446,17 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         |c| Answer::double(c.group.time_ns)
     ),
     fact!(
+        "copy.once",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "A single copy takes half of the time or more, in a run without steps: an upload at the start, or a result at the end",
+        |c| Answer::flag(
+            c.table.costed.run.steps.is_empty() && c.group.longest_ns >= 0.5 * c.group.time_ns
+        )
+    ),
+    fact!(
         "copy.gradient_ns",
         Double,
         "ns",

@@ -448,9 +448,14 @@ fn idle_time_names_the_loader_that_filled_it() {
 
 /// The facts of the only copy of a profile: one in `aten::to`, made by this call.
 fn of_copy(call: &str, facts: &[&str]) -> Vec<Answer> {
+    of_copy_in(&["aten::to", "aten::copy_"], call, facts)
+}
+
+/// The same in these ranges, the outermost first.
+fn of_copy_in(ranges: &[&str], call: &str, facts: &[&str]) -> Vec<Answer> {
     let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 0);
-    for (text, ahead) in [("aten::to", 100), ("aten::copy_", 50)] {
+    for (text, ahead) in ranges.iter().zip((1..=10).rev().map(|n| n * 50)) {
         profile.range(text, 1_000 - ahead, 1_000 + ahead).kind = RangeKind::CpuOp;
     }
     profile.call(ThreadId(0), call, 1_000, 901);
@@ -487,6 +492,21 @@ fn copies_have_their_call_and_the_operator_that_was_called() {
     );
     let replayed = of_copy("cudaGraphLaunch", &["copy.replayed_count"]);
     assert_eq!(replayed, [int(1)]);
+}
+
+#[test]
+fn a_single_copy_and_copies_of_gradients_are_told_apart() {
+    let facts = ["copy.once", "copy.gradient_ns"];
+    assert_eq!(
+        of_copy("cudaMemcpyAsync", &facts),
+        [Answer::flag(true), double(0.0)]
+    );
+    let node = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+    let ranges = [node, "torch::autograd::AccumulateGrad", "aten::clone"];
+    assert_eq!(
+        of_copy_in(&ranges, "cudaMemcpyAsync", &facts),
+        [Answer::flag(true), double(10.0)]
+    );
 }
 
 /// Three products, 30 times each; what they take after half of the run, and how often another kernel
