@@ -171,7 +171,7 @@ fn profiles_that_may_not_be_read_are_named() {
     std::fs::create_dir(sandbox.at("job")).unwrap();
     sandbox.example("job/rank0.sqlite");
     let closed = sandbox.at("job/rank0.sqlite");
-    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
     for input in ["job", "job/rank0.sqlite"] {
         let said = limited(&sandbox, "-n 100", input);
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{}", said.err);
