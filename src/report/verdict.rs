@@ -220,10 +220,13 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
     figures.push(format!("GPU busy {}", percent(s.busy_share)));
     if s.idle_unreliable.is_some() {
         let idle = s.device_window_ns.saturating_sub(s.busy_ns);
+        let basis = Basis::of(s);
+        let per = if basis.per.is_empty() { "" } else { " " };
         figures.push(format!(
-            "{} of {} of idle time is reliable",
-            ns(s.reliable_idle_ns as f64),
-            ns(idle as f64)
+            "{} of {} of idle time{per}{} is reliable",
+            ns(s.reliable_idle_ns as f64 / basis.divisor),
+            ns(idle as f64 / basis.divisor),
+            basis.per
         ));
     }
     figures.extend(communication(s));
