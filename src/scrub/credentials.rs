@@ -22,6 +22,9 @@ const SECRET_PARTS: &[&str] = &[
 /// attention.
 const SECRET_ENDS: &[&str] = &["key", "auth", "pat", "pass", "pwd", "sas", "dsn"];
 
+/// Maximum length in bytes of the name of a value in a text.
+const LONGEST: usize = 80;
+
 /// Whether a variable, a setting or a JSON key with this name contains a secret: `HF_TOKEN`, `apiKey`,
 /// `AWS_ACCESS_KEY_ID`.
 pub(super) fn is_secret_name(name: &str) -> bool {
@@ -103,7 +106,6 @@ pub(super) fn in_text(name: &str) -> Holds {
         "jwt",
         "bearer",
     ];
-    const LONGEST: usize = 80;
     if name.len() > LONGEST {
         return Holds::Nothing;
     }
@@ -271,13 +273,23 @@ impl NameMeanings {
         if let Some(known) = self.known.get(name) {
             return *known;
         }
-        let tells = in_text(name) != Holds::Nothing || forms::known().names(name);
+        // In the bytes of a copy, a name is its last word, and no longer than that.
+        let holds = |name: &str| in_text(name) != Holds::Nothing;
+        let tells = holds(name) || holds(last_word(name)) || forms::known().names(name);
         let both = (meaning(name), tells);
         if self.known.len() < MOST {
             self.known.insert(name.to_owned(), both);
         }
         both
     }
+}
+
+/// The last word of a name, and of that at most as much as [`in_text`] looks at.
+fn last_word(name: &str) -> &str {
+    let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let word = name.rsplit(|c| !inside(c)).next().unwrap_or(name);
+    word.get(word.len().saturating_sub(LONGEST)..)
+        .unwrap_or(word)
 }
 
 #[cfg(test)]

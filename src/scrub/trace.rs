@@ -568,6 +568,17 @@ mod tests {
     }
 
     #[test]
+    fn the_last_word_of_a_long_name_tells() {
+        let before = "\u{fffd}".repeat(40);
+        for name in [format!("{before}atappkey"), "x".repeat(90) + "password"] {
+            assert_eq!(
+                copied(&format!("[{{\"{name}\": \"cuda_runtime\"}}]")),
+                format!("[{{\"{name}\": \"removed\"}}]\n")
+            );
+        }
+    }
+
+    #[test]
     fn words_without_a_comma_stay_apart() {
         let glued = "{\"traceEvents\"\"dbpwd\":\0\t\0";
         assert_eq!(copied(glued), "{\"traceEvents\"\"dbpwd\":null null");
