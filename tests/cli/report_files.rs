@@ -101,6 +101,70 @@ fn other_files_in_place_of_a_report_are_named() {
     );
 }
 
+/// A rule whose edit fits the source line of the example's most expensive finding.
+const EDITING_RULE: &str = r#"
+title      = "The head is slow"
+severity   = "note"
+confidence = "low"
+for_each   = "site"
+when       = '''site.family == "gemm" && site.gpu_share > 0.1'''
+message    = "{{ site.op | code }} takes {{ site.gpu_share | percent }} of GPU time."
+why        = "It is large."
+fix        = "Make it smaller."
+
+[[edit]]
+find    = '''lm_head[(]x[)]'''
+replace = "small_head(x)"
+before  = "return self.lm_head(x)"
+after   = "return self.small_head(x)"
+
+[[test]]
+name  = "a large head"
+facts = { "site.family" = "gemm", "site.op" = "linear", "site.gpu_share" = 0.2 }
+fires = "`linear` takes 20 % of GPU time."
+
+[[test]]
+name   = "a small head"
+facts  = { "site.family" = "gemm", "site.gpu_share" = 0.01 }
+silent = true
+"#;
+
+#[test]
+fn suggested_changes_are_shown_on_the_quoted_line() {
+    let sandbox = Sandbox::new();
+    let mut code: Vec<String> = (1..=120).map(|n| format!("    x = layer_{n}(x)")).collect();
+    code[110] = "    return self.lm_head(x)  # \u{1b}[31m``` <script>".to_owned();
+    sandbox.write("code/net/model.py", &code.join("\n"));
+    sandbox.write("rule.toml", EDITING_RULE);
+    let run = |format: &str| {
+        let options = "--source code --rules rule.toml --select user/rule --format";
+        sandbox.fine(&format!("net.sqlite {options} {format}"))
+    };
+    let markdown = run("markdown");
+    has(
+        &markdown,
+        &[
+            "  ```diff\n    109 x = layer_109(x)\n",
+            "\n  - 111 return self.lm_head(x)  # ",
+            "\n  + 111 return self.small_head(x)  # ",
+        ],
+    );
+    let page = run("html");
+    has(&page, &["<ins>111+ return self.small_head(x)"]);
+    let text = run("text");
+    has(&text, &["+ 111 | return self.small_head(x)"]);
+    for report in [&markdown, &page, &text] {
+        lacks(report, &["\u{1b}", "``` <script>\n```"]);
+    }
+    lacks(&page, &["``` <script>"]);
+    // A rule whose edit does not fit shows the line only.
+    code[110] = "    return self.head(x)".to_owned();
+    sandbox.write("code/net/model.py", &code.join("\n"));
+    let markdown = run("markdown");
+    has(&markdown, &["  111> return self.head(x)"]);
+    lacks(&markdown, &["```diff"]);
+}
+
 #[test]
 fn source_lines_are_quoted_from_the_folder() {
     let sandbox = Sandbox::new();

@@ -66,3 +66,20 @@ fn built_in_rules_load_and_pass_their_tests() {
         .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
+
+#[test]
+fn explain_shows_a_finding_as_a_report_words_it() {
+    let rules = pyprof_advise::judge::RuleSet::builtin().unwrap();
+    let rule = rules.rules().iter().find(|r| r.id == "precision/tf32-off");
+    let facts = pyprof_advise::facts::all();
+    let page = pyprof_advise::judge::explain(rule.unwrap(), facts, &gpu_facts);
+    let example = page.split("## Why").next().unwrap();
+    for want in [
+        "> **What:** fp32 matrix products on CUDA cores take 86 % of kernel time; the largest is",
+        "> **Why:** Since PyTorch 1.12 fp32 matrix products do not use TF32 unless asked.",
+        "> torch.set_float32_matmul_precision(\"high\")",
+    ] {
+        assert!(example.contains(want), "{want}\n{page}");
+    }
+    assert!(!example.contains("{{"), "{page}");
+}
