@@ -246,9 +246,28 @@ pub struct AffectedSite {
     /// Share of the time during which nothing else ran on the device; only this part can shorten a
     /// step.
     pub exposed_share: f64,
-    /// Share of saved time by which steps become shorter, 0 to 1: less where late launches follow its
-    /// kernels. `None` where that is unknown.
-    pub step_weight: Option<f64>,
+    /// How far saved time shortens steps: less where late launches follow its kernels. `None` where that
+    /// is unknown.
+    pub step_weight: Option<StepWeight>,
+}
+
+/// Share of saved kernel time by which steps become shorter, 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepWeight {
+    /// Surely: as recorded, a late launch absorbs all that kernels before it save.
+    pub low: f64,
+    /// At most: without recording, launches may be less late.
+    pub high: f64,
+}
+
+impl StepWeight {
+    /// A weight without a range.
+    pub fn exactly(weight: f64) -> StepWeight {
+        StepWeight {
+            low: weight,
+            high: weight,
+        }
+    }
 }
 
 /// The totals that shares and step times refer to.

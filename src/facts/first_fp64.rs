@@ -7,18 +7,23 @@ use crate::base::DType;
 use crate::correlate::{OpArgs, SiteId};
 use crate::cost::Family;
 
+/// Whether an operator has an operand of float64. A Python number is recorded as a tensor of float64
+/// without dimensions, which makes the result of others no wider.
+fn has_fp64(args: &OpArgs) -> bool {
+    let numbers_only = args.tensors().all(|tensor| tensor.shape.is_empty());
+    args.tensors().any(|tensor| {
+        tensor.dtype == Some(DType::Fp64) && (numbers_only || !tensor.shape.is_empty())
+    })
+}
+
 /// The first site in time that computes in float64.
 fn first_fp64<'a>(t: &'a FactTable<'a>) -> Option<SiteScope<'a>> {
     let sites = t.costed.run.sites.iter().zip(&t.costed.sites).enumerate();
     let of_fp64 = sites.filter_map(|(row, (site, cost))| {
         let scope = SiteScope::new(t, SiteId::new(row))?;
-        let operand = |args: &OpArgs| {
-            args.tensors()
-                .any(|tensor| tensor.dtype == Some(DType::Fp64))
-        };
         let kernel = || scope.decoded().iter().any(|d| d.dtype == Some(DType::Fp64));
         let sends = cost.family == Family::Communication;
-        (!sends && site.op.is_some() && (scope.args().is_some_and(operand) || kernel()))
+        (!sends && site.op.is_some() && (scope.args().is_some_and(has_fp64) || kernel()))
             .then_some((site.first, scope))
     });
     of_fp64
@@ -72,6 +77,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
+    use crate::correlate::{Arg, ArgValue, Tensor};
     use crate::cost::estimate_costs;
     use crate::facts::{Lookup as _, Member, Value};
 
@@ -91,6 +97,32 @@ mod tests {
         let table = FactTable::new(&costed);
         let view = table.view(Member::Run);
         view.get("run.first_fp64_op")
+    }
+
+    #[test]
+    fn python_numbers_are_no_float64() {
+        let args = |tensors: &[(&[u64], DType)]| OpArgs {
+            items: (tensors.iter())
+                .map(|(shape, dtype)| Arg {
+                    name: None,
+                    value: ArgValue::Tensor(Tensor {
+                        shape: shape.to_vec(),
+                        dtype: Some(*dtype),
+                        strides: None,
+                    }),
+                })
+                .collect(),
+        };
+        assert!(!has_fp64(&args(&[
+            (&[14, 1], DType::Int64),
+            (&[], DType::Fp64)
+        ])));
+        assert!(has_fp64(&args(&[
+            (&[64, 2], DType::Fp64),
+            (&[], DType::Fp64)
+        ])));
+        assert!(has_fp64(&args(&[(&[], DType::Fp64)])));
+        assert!(!has_fp64(&args(&[(&[64, 2], DType::Fp32)])));
     }
 
     #[test]

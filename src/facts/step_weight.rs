@@ -6,6 +6,7 @@
 //! all other time fully. Sites differ in this: the last layer may be waited for while all others run
 //! ahead of late launches.
 
+use super::StepWeight;
 use crate::correlate::{DeviceTimeline, GapCause, Run};
 use crate::profile::Span;
 
@@ -29,7 +30,7 @@ pub(crate) fn step_weight(devices: &[DeviceTimeline]) -> Option<f64> {
 }
 
 /// The same for the kernel time of each site; empty where all sites have the weight of the run.
-pub(super) fn site_weights(run: &Run) -> Vec<f64> {
+pub(super) fn site_weights(run: &Run) -> Vec<StepWeight> {
     let mut time = Time::default();
     // Per device: the work before late launches, and where to look in it.
     let mut late_work: Vec<(Vec<Span>, usize)> =
@@ -64,8 +65,11 @@ pub(super) fn site_weights(run: &Run) -> Vec<f64> {
     }
     let counts = time.counts(time.late_ns);
     let weights = run.sites.iter().zip(before_late).map(|(site, late)| {
-        let share = late / (site.time_ns as f64).max(1.0);
-        rounded(1.0 - (1.0 - counts) * share.min(1.0))
+        let share = (late / (site.time_ns as f64).max(1.0)).min(1.0);
+        StepWeight {
+            low: rounded(1.0 - share),
+            high: rounded(1.0 - (1.0 - counts) * share),
+        }
     });
     weights.collect()
 }
@@ -281,7 +285,8 @@ mod tests {
             weights[site.unwrap()]
         };
         assert!((0.5..0.99).contains(&overall), "{overall}");
-        assert_eq!(of("head"), 1.0);
-        assert_eq!(weights.iter().copied().fold(1.0, f64::min), 0.0);
+        assert_eq!(of("head"), StepWeight::exactly(1.0));
+        let least = |end: fn(&StepWeight) -> f64| weights.iter().map(end).fold(1.0, f64::min);
+        assert_eq!((least(|w| w.low), least(|w| w.high)), (0.0, 0.0));
     }
 }

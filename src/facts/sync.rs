@@ -7,7 +7,8 @@ use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{PythonFrame, Run};
 use crate::profile::{
-    ApiClass, CallId, CopyKind, CorrelationMap, RangeKind, Span, StrId, ThreadId,
+    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, RangeKind, Span, StrId,
+    ThreadId,
 };
 
 /// The synchronizing calls of the thread that spends most time in them, in the analysed window.
@@ -108,14 +109,16 @@ fn analysed_ns(run: &Run, window: Span) -> i64 {
 fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
     let copies = run.profile.copies.iter();
     let numbers = copies.clone().map(|copy| (copy.process, copy.correlation));
-    let mut of_number: CorrelationMap<(u64, CopyKind)> = CorrelationMap::for_numbers(numbers);
+    let mut of_number: CorrelationMap<&MemoryCopy> = CorrelationMap::for_numbers(numbers);
     for copy in copies {
         if let Some(slot) = of_number.slot(copy.process, copy.correlation) {
-            *slot = Some((copy.bytes, copy.kind));
+            *slot = Some(copy);
         }
     }
     let mut launching: FxHashSet<ThreadId> = FxHashSet::default();
     let mut copied: FxHashMap<ThreadId, u64> = FxHashMap::default();
+    // Threads whose last call was a copy to the host that waited.
+    let mut waited: FxHashSet<ThreadId> = FxHashSet::default();
     let mut waits: FxHashMap<ThreadId, Vec<Wait>> = FxHashMap::default();
     for (index, call) in run.profile.calls.iter().enumerate() {
         let copy = || {
@@ -126,19 +129,29 @@ fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
             ApiClass::Launch | ApiClass::GraphLaunch => {
                 launching.insert(call.thread);
                 copied.remove(&call.thread);
+                waited.remove(&call.thread);
                 continue;
             }
+            // A copy to pageable memory waits for the work before it, whatever its name says.
             ApiClass::CopyAsync => {
-                if let Some((bytes, _)) = copy() {
-                    copied.insert(call.thread, bytes);
+                let copy = copy();
+                let bytes = copy.map(|copy| copy.bytes);
+                if !copy.is_some_and(|copy| waits_for(call, copy)) {
+                    copied.extend(bytes.map(|bytes| (call.thread, bytes)));
+                    continue;
                 }
-                continue;
+                waited.insert(call.thread);
+                bytes
             }
             // A blocking copy to the host waits for all work before it.
             ApiClass::CopySync => match copy() {
-                Some((bytes, CopyKind::DtoH)) => Some(bytes),
+                Some(copy) if copy.kind == CopyKind::DtoH => Some(copy.bytes),
                 _ => continue,
             },
+            // Behind a copy that waited nothing is left to wait for.
+            ApiClass::Sync if waited.remove(&call.thread) && call.span.ns() <= QUEUED_NS => {
+                continue;
+            }
             ApiClass::Sync => copied.remove(&call.thread),
             _ => continue,
         };
@@ -153,6 +166,18 @@ fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
     }
     waits.retain(|thread, _| launching.contains(thread));
     waits
+}
+
+/// Host and device clocks differ by about this much, in ns.
+const CLOCK_SLACK_NS: i64 = 1_000;
+/// A call that only queues a copy, or finds that all is done, returns within this time, in ns.
+const QUEUED_NS: i64 = 20_000;
+
+/// Whether a call that may queue its copy to the host returned only when it had ended.
+fn waits_for(call: &ApiCall, copy: &MemoryCopy) -> bool {
+    copy.kind == CopyKind::DtoH
+        && call.span.ns() > QUEUED_NS
+        && call.span.end >= copy.span.end.saturating_sub(CLOCK_SLACK_NS)
 }
 
 /// The innermost source line of the program around most of the time of these waits, which are in time

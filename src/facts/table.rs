@@ -24,7 +24,8 @@ use super::step::{self, RankScope, Ranks, StepScope, Steps};
 use super::step_stability::StepStability;
 use super::sync::Waits;
 use super::{
-    AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, Subject, Totals,
+    AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, StepWeight, Subject,
+    Totals,
 };
 use super::{growing_cats, step_weight};
 use crate::base::DType;
@@ -64,7 +65,7 @@ pub struct FactTable<'a> {
     launch_ns: Vec<f64>,
     /// Per site: share of saved kernel time by which steps become shorter; empty where it is that of the
     /// run.
-    site_weights: Vec<f64>,
+    site_weights: Vec<StepWeight>,
     pub(super) collectives: Collectives,
 }
 
@@ -426,7 +427,8 @@ impl<'a> FactTable<'a> {
             } else {
                 0.0
             },
-            step_weight: (self.site_weights.get(id.idx()).copied()).or(self.totals.step_weight),
+            step_weight: (self.site_weights.get(id.idx()).copied())
+                .or(self.totals.step_weight.map(StepWeight::exactly)),
         })
     }
 

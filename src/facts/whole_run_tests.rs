@@ -692,6 +692,39 @@ fn synchronizations_are_counted_with_operator_bytes_and_line() {
 }
 
 #[test]
+fn copies_to_the_host_that_wait_are_counted_once() {
+    let mut profile = ProfileBuilder::new();
+    for step in 0..4_u64 {
+        let start = step as i64 * 1_000_000;
+        launch(&mut profile, "softmax_warp_forward", start);
+        let correlation = 1_000 + step;
+        // The call returns when the copy has ended; what follows finds nothing to wait for.
+        profile.call(ThreadId(0), "cudaMemcpyAsync", start + 1_000, correlation);
+        profile.profile.calls.last_mut().unwrap().span.end = start + 501_000;
+        profile.profile.copies.push(MemoryCopy {
+            span: Span {
+                start: start + 500_000,
+                end: start + 501_000,
+            },
+            device: DeviceId(0),
+            process: ProcessId(0),
+            stream: 7,
+            correlation: SerialNumber::new(correlation),
+            bytes: 704,
+            kind: CopyKind::DtoH,
+            src: MemoryKind::Device,
+            dst: MemoryKind::Pageable,
+        });
+        profile.call(ThreadId(0), "cudaStreamSynchronize", start + 502_000, 0);
+    }
+    launch(&mut profile, "softmax_warp_forward", 5_000_000);
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.sync_calls"), int(4));
+    assert_eq!(of_run(&costed, "run.sync_host_ns"), double(4.0 * 500_000.0));
+    assert_eq!(of_run(&costed, "run.sync_bytes"), double(704.0));
+}
+
+#[test]
 fn idle_time_of_one_step_among_several_is_told_apart() {
     const MS: i64 = 1_000_000;
     // Two kernels per step, the second of which is late by `late` in each step.

@@ -9,7 +9,7 @@ use super::order::Sure;
 use super::rule::Rule;
 use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
-use crate::facts::{Member, Totals};
+use crate::facts::{Member, StepWeight, Totals};
 
 /// What findings surely save, best first, then severity, covered time, id and place.
 pub(super) fn by_sure_saving(
@@ -39,7 +39,7 @@ fn sure(confidence: &[Confidence], totals: &Totals, draft: &FindingDraft) -> Sur
     };
     let own = saving.low * confidence.get(draft.rule).map_or(0.0, |c| c.weight());
     let weight = match draft.kind {
-        SavingKind::Gpu => step_weight(totals, draft).unwrap_or(1.0),
+        SavingKind::Gpu => sure_weight(totals, draft).unwrap_or(1.0),
         SavingKind::Idle | SavingKind::Copy => 1.0,
     };
     Sure {
@@ -48,12 +48,12 @@ fn sure(confidence: &[Confidence], totals: &Totals, draft: &FindingDraft) -> Sur
     }
 }
 
-/// The share of a draft's saving by which steps become shorter: the mean of its sites.
-fn step_weight(totals: &Totals, draft: &FindingDraft) -> Option<f64> {
+/// The share of a draft's saving by which steps surely become shorter: the mean of its sites.
+fn sure_weight(totals: &Totals, draft: &FindingDraft) -> Option<f64> {
     let (mut time, mut counts) = (0.0, 0.0);
     for affected in draft.matches.iter().flat_map(Match::all_sites) {
         time += affected.time_ns;
-        counts += affected.time_ns * affected.step_weight?;
+        counts += affected.time_ns * affected.step_weight?.low;
     }
     if time > 0.0 {
         Some(counts / time)
@@ -119,8 +119,8 @@ impl<'a> Claims<'a> {
             claimed_ns,
             claimed_low_ns: low.claimed.min(claimed_ns),
             overlap_ns: saving.high - claimed_ns,
-            step_ns: self.step_ns(all),
-            step_low_ns: self.step_ns(low),
+            step_ns: self.step_ns(all).map(|step| step.high),
+            step_low_ns: self.step_ns(low).map(|step| step.low),
             kind: draft.kind,
         })
     }
@@ -140,8 +140,8 @@ impl<'a> Claims<'a> {
         }
         saving.claimed_ns = (saving.claimed_ns + all.claimed).min(saving.high_ns);
         saving.overlap_ns = saving.high_ns - saving.claimed_ns;
-        let step_ns = self.step_ns(all);
-        saving.step_ns = saving.step_ns.zip(step_ns).map(|(sum, ns)| sum + ns);
+        let step = self.step_ns(all);
+        saving.step_ns = saving.step_ns.zip(step).map(|(sum, step)| sum + step.high);
     }
 
     /// Marks the work that a finding covers as removed or replaced: nothing more can be saved on it.
@@ -205,7 +205,7 @@ impl<'a> Claims<'a> {
             SavingKind::Gpu if matched.affected.sites.is_empty() => {
                 let taken = wanted.min(self.gpu_left());
                 self.gpu += taken;
-                Taken::of(taken, self.totals.step_weight)
+                Taken::of(taken, self.totals.step_weight.map(StepWeight::exactly))
             }
             SavingKind::Gpu => self.claim_sites(matched, wanted, before),
             SavingKind::Idle => {
@@ -213,14 +213,14 @@ impl<'a> Claims<'a> {
                 let taken =
                     self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
                 self.idle += taken;
-                Taken::of(taken, Some(1.0))
+                Taken::of(taken, Some(StepWeight::exactly(1.0)))
             }
             SavingKind::Copy => {
                 let left = self.totals.copy_ns - self.copy;
                 let taken =
                     self.claim_member(matched.member, matched.affected.copy_ns, wanted, left);
                 self.copy += taken;
-                Taken::of(taken, Some(1.0))
+                Taken::of(taken, Some(StepWeight::exactly(1.0)))
             }
         }
     }
@@ -258,7 +258,10 @@ impl<'a> Claims<'a> {
             let of_stake = affected.time_ns - floor_ns;
             let part = (wanted - taken.claimed).min(of_site).min(of_stake).max(0.0);
             site.taken += part;
-            let weight = affected.step_weight.map(|w| w * affected.exposed_share);
+            let weight = affected.step_weight.map(|weight| StepWeight {
+                low: weight.low * affected.exposed_share,
+                high: weight.high * affected.exposed_share,
+            });
             taken.add(Taken::of(part, weight), 1.0);
         }
         self.gpu += taken.claimed;
@@ -275,8 +278,12 @@ impl<'a> Claims<'a> {
     }
 
     /// Wall time per device.
-    fn step_ns(&self, taken: Taken) -> Option<f64> {
-        Some(taken.step_ns? / f64::from(self.totals.devices.max(1)))
+    fn step_ns(&self, taken: Taken) -> Option<StepWeight> {
+        let devices = f64::from(self.totals.devices.max(1));
+        taken.step.map(|step| StepWeight {
+            low: step.low / devices,
+            high: step.high / devices,
+        })
     }
 }
 
@@ -292,26 +299,32 @@ struct Taken {
     claimed: f64,
     /// The part by which steps become shorter: kernel time only as far as the GPU limits them there, and
     /// as far as nothing else ran beside it. `None` where that is unknown.
-    step_ns: Option<f64>,
+    step: Option<StepWeight>,
 }
 
 impl Default for Taken {
     fn default() -> Taken {
-        Taken::of(0.0, Some(1.0))
+        Taken::of(0.0, Some(StepWeight::exactly(1.0)))
     }
 }
 
 impl Taken {
-    fn of(ns: f64, step_weight: Option<f64>) -> Taken {
+    fn of(ns: f64, weight: Option<StepWeight>) -> Taken {
         Taken {
             claimed: ns,
-            step_ns: step_weight.map(|weight| ns * weight),
+            step: weight.map(|weight| StepWeight {
+                low: ns * weight.low,
+                high: ns * weight.high,
+            }),
         }
     }
 
     fn add(&mut self, other: Taken, part: f64) {
         self.claimed += other.claimed * part;
-        let sum = self.step_ns.zip(other.step_ns);
-        self.step_ns = sum.map(|(sum, ns)| sum + ns * part);
+        let both = self.step.zip(other.step);
+        self.step = both.map(|(sum, step)| StepWeight {
+            low: sum.low + step.low * part,
+            high: sum.high + step.high * part,
+        });
     }
 }

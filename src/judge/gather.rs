@@ -181,11 +181,6 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
         double(parts.map(|s| s.time_ns * s.exposed_share).sum()),
     );
     found.set("found.worst", Value::Str(place_of_worst.as_str().into()));
-    let share = if kind == rule.saving_kind() {
-        share
-    } else {
-        part(sum(|s| s.idle_ns), totals.window_ns).min(1.0)
-    };
     Some(FindingDraft {
         rule: index,
         place: place(&matches, place_of_worst),

@@ -52,9 +52,12 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
     let (capture, advice): (Vec<Finding>, Vec<Finding>) = findings
         .into_iter()
         .partition(|finding| finding.category == PROFILE);
+    // Once launches are no longer late, all kernel time counts.
+    let in_time = (advice.iter())
+        .any(|finding| removes_late_launches(finding, &totals) && matters(finding, &totals, false));
     let (findings, minor) = advice
         .into_iter()
-        .partition(|finding| matters(finding, &totals));
+        .partition(|finding| matters(finding, &totals, in_time));
     Verdict {
         findings,
         minor,
@@ -224,7 +227,7 @@ impl Resolver<'_> {
                 finding.confidence = *confidence;
             }
             finding.saving = claims.claim(&draft, rule.replaces_work);
-            if rule.replaces_work && finding.saving.is_some() && matters(&finding, &totals) {
+            if rule.replaces_work && finding.saving.is_some() && matters(&finding, &totals, false) {
                 claims.replace(&draft);
             }
             findings.push((draft, rule.replaces_work, finding));
@@ -343,7 +346,8 @@ fn counted(finding: &Finding) -> Counted {
 /// Whether a finding is worth a place among the first: by what it surely saves beyond the others, or
 /// by what it may save where that may be nothing; of the step where it is known how far the step
 /// becomes shorter, else of the GPU's work.
-fn matters(finding: &Finding, totals: &Totals) -> bool {
+/// `in_time`: another finding sees to it that launches are no longer late.
+fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
     // Without the idle time that recording may have caused.
     let steps_ns = totals.gpu_busy_ns + totals.reliable_idle_ns;
     let per_device = steps_ns / f64::from(totals.devices.max(1));
@@ -359,10 +363,23 @@ fn matters(finding: &Finding, totals: &Totals) -> bool {
     let (low, high, whole) = match (saving.kind, saving.step_low_ns.zip(saving.step_ns)) {
         (SavingKind::Idle, _) => (saving.claimed_low_ns, saving.claimed_ns, totals.window_ns),
         // Waiting for other ranks is time of the step, whatever else limits it.
+        (SavingKind::Gpu, Some(_)) if in_time => {
+            (saving.claimed_low_ns, saving.claimed_ns, totals.gpu_busy_ns)
+        }
         (_, Some((low, high))) if finding.category != "communication" => (low, high, per_device),
         _ => (saving.claimed_low_ns, saving.claimed_ns, totals.gpu_busy_ns),
     };
     is_above_floor(low, high, whole)
+}
+
+/// Share of the idle time that a finding must be able to save to remove late launches altogether.
+const MOST_IDLE: f64 = 0.5;
+
+/// Whether a finding's advice makes launches fewer, and with them goes most of the idle time.
+fn removes_late_launches(finding: &Finding, totals: &Totals) -> bool {
+    let is_fewer = (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer");
+    let saved = finding.saving.map_or(0.0, |saving| saving.claimed_ns);
+    is_fewer && saved >= MOST_IDLE * totals.reliable_idle_ns
 }
 
 /// Whether a saving between two ends is worth a place among the first, as a part of `whole`.

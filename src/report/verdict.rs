@@ -7,6 +7,7 @@ use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, Steps
 use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
+use crate::judge::SavingKind;
 
 /// Most words of the verdict.
 pub(super) const MAX_WORDS: usize = 60;
@@ -91,9 +92,14 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
         2 => "both findings together".to_owned(),
         n => format!("all {n} findings together"),
     };
-    match together(&report.findings, basis) {
+    // What is fixed first may let the others save more than they would now.
+    let more = report.findings.iter().any(|f| may_save_more(f, basis));
+    match together(&report.findings, basis).filter(|total| !more || total.low_ns > 0.0) {
         Some(total) => {
-            let total = ns_range(total.low_ns, total.high_ns);
+            let total = match more {
+                true => format!("at least {}", ns(total.low_ns)),
+                false => ns_range(total.low_ns, total.high_ns),
+            };
             vec![
                 vec![
                     start.clone(),
@@ -130,6 +136,20 @@ fn of(saving: &Amount, basis: &Basis) -> String {
         "{} of {whole} ({share})",
         ns_range(saving.low_ns, saving.high_ns)
     )
+}
+
+/// Whether launches that come too late absorb a part of what a finding saves of GPU time.
+fn may_save_more(finding: &FindingReport, basis: &Basis) -> bool {
+    let Some(saving) = finding
+        .saving
+        .as_ref()
+        .filter(|s| s.kind == SavingKind::Gpu)
+    else {
+        return false;
+    };
+    let of_gpu = saving.counted_high_ns / basis.divisor;
+    let wall = saving.step_high_ns.unwrap_or(of_gpu);
+    wall < 0.9 * of_gpu
 }
 
 /// The sum of the savings, where all are of the same time.

@@ -405,3 +405,26 @@ fn sentences_give_totals_per_step() {
     assert!(totals > 90, "{totals}");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// A report trims what a sentence inserts, so a blank at its edge would be lost.
+#[test]
+fn inserted_words_have_no_blank_at_their_edges() {
+    let mut wrong = Vec::new();
+    for file in RuleSet::builtin_files() {
+        let text = &file.source.text;
+        for inserted in text
+            .split("{{")
+            .skip(1)
+            .filter_map(|rest| rest.split("}}").next())
+        {
+            let words = inserted.split('\'').skip(1).step_by(2);
+            let at_edge = |word: &&str| word.trim() != *word && word.trim().len() > 1;
+            wrong.extend(
+                words
+                    .filter(at_edge)
+                    .map(|word| format!("{}: '{word}'", file.id)),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

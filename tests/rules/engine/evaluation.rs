@@ -1,7 +1,7 @@
 //! Evaluation of rules on handmade runs: three-valued logic, folding, suppression, claims and order.
 
 use pyprof_advise::correlate::SiteId;
-use pyprof_advise::facts::Value;
+use pyprof_advise::facts::{StepWeight, Value};
 use pyprof_advise::judge::{
     Confidence, Finding, SavingKind, Severity, TestOutcome, Verdict, run_tests, why,
 };
@@ -229,10 +229,13 @@ fn work_that_the_host_waits_for_precedes_work_ahead_of_late_launches() {
     run.site(0, "body", 4e5, 0.0, &gemm());
     run.site(1, "head", 3e5, 0.0, &gemm());
     run.totals.step_weight = Some(0.5);
-    run.members[0].2.sites[0].step_weight = Some(0.1);
-    run.members[1].2.sites[0].step_weight = Some(1.0);
+    run.members[0].2.sites[0].step_weight = Some(StepWeight {
+        low: 0.0,
+        high: 0.1,
+    });
+    run.members[1].2.sites[0].step_weight = Some(StepWeight::exactly(1.0));
     let verdict = run.judge(&rules);
-    let wall: Vec<_> = (verdict.findings.iter())
+    let wall: Vec<_> = (verdict.findings.iter().chain(&verdict.minor))
         .map(|f| (f.place.as_str(), f.saving.unwrap().step_ns))
         .collect();
     assert_eq!(
@@ -256,7 +259,7 @@ fn launches_that_go_away_save_idle_time_where_the_host_limits_the_steps() {
     };
     assert_eq!(saving(&run), (SavingKind::Gpu, 5e4, 1e5, 0.1));
     run.totals.step_weight = Some(0.2);
-    assert_eq!(saving(&run), (SavingKind::Idle, 1e5, 2e5, 0.2));
+    assert_eq!(saving(&run), (SavingKind::Idle, 1e5, 2e5, 0.1));
     // No more than the idle time that can be relied on is counted.
     run.totals.reliable_idle_ns = 1.5e5;
     let counted = only(&run.judge(&rules)).saving.unwrap().claimed_ns;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::cost::Family;
 use pyprof_advise::facts::{
-    AffectedSite, AffectedTime, Answer, Fact, Lookup, Member, MemberKind, Totals, Ty, Value,
+    AffectedSite, AffectedTime, Answer, Fact, Lookup, Member, MemberKind, StepWeight, Totals, Ty,
+    Value,
 };
 use pyprof_advise::judge::load::RuleFile;
 use pyprof_advise::judge::{RuleInput, RuleSet, Selection, Verdict, judge};
@@ -244,7 +245,8 @@ impl RuleInput for Fake {
             .unwrap_or_default();
         // Sites weigh as much as the run, unless a test says otherwise.
         for site in &mut affected.sites {
-            site.step_weight = site.step_weight.or(self.totals.step_weight);
+            let of_run = self.totals.step_weight.map(StepWeight::exactly);
+            site.step_weight = site.step_weight.or(of_run);
         }
         affected
     }
