@@ -279,7 +279,7 @@ mod tests {
         let weights = site_weights(&run);
         let of = |name: &str| {
             let site = run.sites.iter().position(|s| {
-                let kernel = s.kernels.iter().next();
+                let kernel = s.kernels.first();
                 kernel.is_some_and(|k| run.profile.text(k.name) == name)
             });
             weights[site.unwrap()]

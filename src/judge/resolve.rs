@@ -23,8 +23,11 @@ use crate::facts::{Fact, Member, Totals};
 /// in the differences between runs. Of the GPU's work where recording overhead leaves open how far a
 /// step becomes shorter.
 pub const FLOOR: f64 = 0.01;
-/// The share that a finding must save at most if it may as well save nothing.
+/// The share that a finding must save at most if it may as well save nothing, or less than that.
 const UNSURE_FLOOR: f64 = 0.1;
+/// The share of the GPU's work that a finding must surely save to be worth it once launches are in time.
+const IN_TIME_FLOOR: f64 = 0.05;
+
 /// Turns what the rules results into a verdict. `results` has one entry per rule, in order.
 pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn RuleInput) -> Verdict {
     let mut resolver = Resolver {
@@ -363,8 +366,9 @@ fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
     let (low, high, whole) = match (saving.kind, saving.step_low_ns.zip(saving.step_ns)) {
         (SavingKind::Idle, _) => (saving.claimed_low_ns, saving.claimed_ns, totals.window_ns),
         // Waiting for other ranks is time of the step, whatever else limits it.
-        (SavingKind::Gpu, Some(_)) if in_time => {
-            (saving.claimed_low_ns, saving.claimed_ns, totals.gpu_busy_ns)
+        (SavingKind::Gpu, Some((low, high))) if in_time => {
+            let of_gpu = saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns;
+            return of_gpu || is_above_floor(low, high, per_device);
         }
         (_, Some((low, high))) if finding.category != "communication" => (low, high, per_device),
         _ => (saving.claimed_low_ns, saving.claimed_ns, totals.gpu_busy_ns),
@@ -384,11 +388,7 @@ fn removes_late_launches(finding: &Finding, totals: &Totals) -> bool {
 
 /// Whether a saving between two ends is worth a place among the first, as a part of `whole`.
 pub(crate) fn is_above_floor(low: f64, high: f64, whole: f64) -> bool {
-    if low > 0.0 {
-        low >= FLOOR * whole
-    } else {
-        high >= UNSURE_FLOOR * whole
-    }
+    low >= FLOOR * whole || high >= UNSURE_FLOOR * whole
 }
 
 /// Writes a finding down, seen from its costliest member.
