@@ -224,6 +224,8 @@ pub struct AffectedTime {
     pub launch_ns: f64,
     /// Exposed copy time it covers, ns.
     pub copy_ns: f64,
+    /// How far saved copy time shortens steps; `None` where it does so fully.
+    pub copy_weight: Option<StepWeight>,
     /// Operator calls, kernel executions, copies or intervals it covers.
     pub calls: u64,
     /// All GPU (or idle, or copy) time it covers, ns.

@@ -32,6 +32,7 @@ use crate::base::DType;
 use crate::correlate::{GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
+use crate::profile::CopyKind;
 
 /// The facts of one run: shared sums, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -367,8 +368,12 @@ impl<'a> FactTable<'a> {
             }
             Member::Copy(i) => {
                 let group = self.copies.get(i as usize)?;
+                // The host waits for none of these, so late launches may absorb what they save.
+                let of_run = self.totals.step_weight.filter(|weight| *weight < 1.0);
+                let inside = of_run.filter(|_| group.kind == CopyKind::DtoD);
                 AffectedTime {
                     copy_ns: group.exposed_ns,
+                    copy_weight: inside.map(|high| StepWeight { low: 0.0, high }),
                     calls: group.count,
                     time_ns: group.time_ns,
                     place: group.place(),

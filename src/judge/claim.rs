@@ -40,7 +40,11 @@ fn sure(confidence: &[Confidence], totals: &Totals, draft: &FindingDraft) -> Sur
     let own = saving.low * confidence.get(draft.rule).map_or(0.0, |c| c.weight());
     let weight = match draft.kind {
         SavingKind::Gpu => sure_weight(totals, draft).unwrap_or(1.0),
-        SavingKind::Idle | SavingKind::Copy => 1.0,
+        SavingKind::Copy => {
+            let weights = draft.matches.iter().filter_map(|m| m.affected.copy_weight);
+            weights.map(|weight| weight.low).fold(1.0, f64::min)
+        }
+        SavingKind::Idle => 1.0,
     };
     Sure {
         wall: own * weight,
@@ -220,7 +224,8 @@ impl<'a> Claims<'a> {
                 let taken =
                     self.claim_member(matched.member, matched.affected.copy_ns, wanted, left);
                 self.copy += taken;
-                Taken::of(taken, Some(StepWeight::exactly(1.0)))
+                let weight = (matched.affected.copy_weight).unwrap_or(StepWeight::exactly(1.0));
+                Taken::of(taken, Some(weight))
             }
         }
     }
