@@ -376,14 +376,15 @@ fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
     is_above_floor(low, high, whole)
 }
 
-/// Share of the idle time that a finding must be able to save to remove late launches altogether.
-const MOST_IDLE: f64 = 0.5;
+/// Share of the time left in which the GPU must work for its work to be what limits a step then.
+const GPU_LIMITS: f64 = 2.0 / 3.0;
 
-/// Whether a finding's advice makes launches fewer, and with them goes most of the idle time.
+/// Whether a finding's advice makes launches fewer, after which the GPU may limit the steps.
 fn removes_late_launches(finding: &Finding, totals: &Totals) -> bool {
     let is_fewer = (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer");
     let saved = finding.saving.map_or(0.0, |saving| saving.claimed_ns);
-    is_fewer && saved >= MOST_IDLE * totals.reliable_idle_ns
+    let left = totals.gpu_busy_ns + totals.reliable_idle_ns - saved;
+    is_fewer && totals.gpu_busy_ns >= GPU_LIMITS * left
 }
 
 /// Whether a saving between two ends is worth a place among the first, as a part of `whole`.

@@ -245,6 +245,29 @@ fn work_that_the_host_waits_for_precedes_work_ahead_of_late_launches() {
 }
 
 #[test]
+fn kernel_time_counts_where_another_finding_brings_launches_in_time() {
+    let numbered = |idle: &str| {
+        let launches = format!(
+            "saving_kind = \"idle\"\nsaving_ns = '{idle}'\nchanges = {{ launches = \"fewer\" }}"
+        );
+        let rules = [
+            ("host/launches", rule(&launches)),
+            ("layers/x", rule("saving_ns = 'site.time_ns'")),
+        ];
+        let rules = rules.each_ref().map(|(id, text)| (*id, text.as_str()));
+        let mut run = Fake::default();
+        run.site(0, "body", 3e5, 0.0, &gemm());
+        run.totals.step_weight = Some(0.5);
+        run.members[0].2.sites[0].step_weight = Some(StepWeight::exactly(0.0));
+        let verdict = run.judge(&load(&rules).unwrap());
+        verdict.findings.iter().any(|f| f.rule == "layers/x")
+    };
+    // The GPU works 1 ms and idles 1 ms: without most of that, it is what limits a step.
+    assert!(numbered("900000.0"));
+    assert!(!numbered("200000.0"));
+}
+
+#[test]
 fn launches_that_go_away_save_idle_time_where_the_host_limits_the_steps() {
     let text = "saving_ns = 'site.time_ns'\nlaunches_removed = '0.5'";
     let rules = load(&[("host/x", &rule(text))]).unwrap();
