@@ -383,7 +383,7 @@ const GPU_LIMITS: f64 = 2.0 / 3.0;
 fn removes_late_launches(finding: &Finding, totals: &Totals) -> bool {
     let is_fewer = (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer");
     let saved = finding.saving.map_or(0.0, |saving| saving.claimed_ns);
-    let left = totals.gpu_busy_ns + totals.reliable_idle_ns - saved;
+    let left = totals.gpu_busy_ns + totals.idle_ns - saved;
     is_fewer && totals.gpu_busy_ns >= GPU_LIMITS * left
 }
 
