@@ -379,10 +379,10 @@ fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
 /// Share of the time left in which the GPU must work for its work to be what limits a step then.
 const GPU_LIMITS: f64 = 2.0 / 3.0;
 
-/// Whether a finding's advice makes launches fewer, after which the GPU may limit the steps.
+/// Whether a finding's advice makes launches fewer, after which the GPU surely limits the steps.
 fn removes_late_launches(finding: &Finding, totals: &Totals) -> bool {
     let is_fewer = (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer");
-    let saved = finding.saving.map_or(0.0, |saving| saving.claimed_ns);
+    let saved = finding.saving.map_or(0.0, |saving| saving.claimed_low_ns);
     let left = totals.gpu_busy_ns + totals.idle_ns - saved;
     is_fewer && totals.gpu_busy_ns >= GPU_LIMITS * left
 }

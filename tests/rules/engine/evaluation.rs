@@ -248,7 +248,7 @@ fn work_that_the_host_waits_for_precedes_work_ahead_of_late_launches() {
 fn kernel_time_counts_where_another_finding_brings_launches_in_time() {
     let numbered = |idle: &str| {
         let launches = format!(
-            "saving_kind = \"idle\"\nsaving_ns = '{idle}'\nchanges = {{ launches = \"fewer\" }}"
+            "saving_kind = \"idle\"\nsaving_ns = '{idle}'\nsaving_low_ns = '{idle}'\nchanges = {{ launches = \"fewer\" }}"
         );
         let rules = [
             ("host/launches", rule(&launches)),
