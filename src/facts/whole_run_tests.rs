@@ -747,3 +747,23 @@ fn idle_time_of_one_step_among_several_is_told_apart() {
     assert_eq!(in_one_step([800_000, 0, 0, 0]), [Answer::flag(true)]);
     assert_eq!(in_one_step([800_000; 4]), [Answer::flag(false)]);
 }
+
+#[test]
+fn idle_time_before_queued_work_is_told_apart() {
+    // The second kernel begins 1 ms after the first, launched at once or only then.
+    let share = |launched_at: i64| {
+        let mut profile = ProfileBuilder::new();
+        launch(&mut profile, "softmax_warp_forward", 0);
+        launch(&mut profile, "softmax_warp_forward", launched_at);
+        let kernel = profile.profile.kernels.last_mut().unwrap();
+        let ns = kernel.span.ns();
+        kernel.span.start = 1_000_000;
+        kernel.span.end = 1_000_000 + ns;
+        of_run(&costed(profile), "run.unqueued_idle_share")
+    };
+    assert_eq!(share(50), double(0.0));
+    let Answer::Value(Value::Double(late)) = share(999_000) else {
+        panic!("the share is known");
+    };
+    assert!(late > 0.9, "{late}");
+}
