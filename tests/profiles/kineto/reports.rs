@@ -106,8 +106,9 @@ fn odd_vocabularies_are_found_with_the_padded_size() {
     let Some(report) = report("tl_h100_bertsmall.json.gz") else {
         return;
     };
-    let found = report["findings"].as_array().unwrap().iter();
-    let found: Vec<_> = found
+    // The launches come late, so it shortens no step: it is among the minor ones.
+    let lists = ["findings", "minor"].map(|list| report[list].as_array().unwrap());
+    let found: Vec<_> = (lists.into_iter().flatten())
         .filter(|f| f["rule"] == "tensor-cores/gemm-unaligned")
         .collect();
     let [found] = found[..] else {
