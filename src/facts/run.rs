@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
 use crate::base::DType;
-use crate::correlate::{Direction, Exclusion, GapCause, Run, Site, StepTime, WithoutOperator};
+use crate::correlate::{Direction, Exclusion, Run, Site, StepTime, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Bound, Costed, DecodedName, Family};
 use crate::profile::ApiClass;
@@ -251,13 +251,6 @@ impl Subject for Runs {
     type Of<'a> = FactTable<'a>;
 }
 
-/// Idle time of all devices before work that had not been launched when the work before it ended, in ns.
-fn unqueued_ns(run: &Run) -> f64 {
-    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
-    let unqueued = gaps.filter(|gap| !matches!(gap.cause, GapCause::Waiting | GapCause::Unknown));
-    unqueued.map(|gap| gap.span.ns() as f64).sum()
-}
-
 /// All facts of the run, from all modules.
 pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
     let elsewhere = [
@@ -407,15 +400,6 @@ const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "Share of the window in which the GPU did nothing",
         |t| Answer::share(t.totals.idle_ns, t.totals.window_ns)
-    ),
-    fact!(
-        "run.unqueued_idle_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the window in which the GPU did nothing and had nothing queued, as recorded: without the waits of work that had been launched",
-        |t| Answer::share(unqueued_ns(&t.costed.run), t.totals.window_ns)
     ),
     fact!(
         "run.reliable_idle_share",

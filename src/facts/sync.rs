@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::gap::operators_around;
 use super::run::Runs;
 use super::{Answer, Entry, fact};
-use crate::correlate::{PythonFrame, Run};
+use crate::correlate::{GapCause, PythonFrame, Run};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, RangeKind, Span, StrId,
     ThreadId,
@@ -211,7 +211,23 @@ fn line(run: &Run, thread: ThreadId, waits: &[Wait]) -> Option<String> {
     PythonFrame::parse(run.profile.text(text)).map(|frame| frame.short())
 }
 
+/// Idle time of all devices before work that had not been launched when the work before it ended, in ns.
+fn unqueued_ns(run: &Run) -> f64 {
+    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
+    let unqueued = gaps.filter(|gap| !matches!(gap.cause, GapCause::Waiting | GapCause::Unknown));
+    unqueued.map(|gap| gap.span.ns() as f64).sum()
+}
+
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.unqueued_idle_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the window in which the GPU did nothing and had nothing queued, as recorded: without the waits of work that had been launched",
+        |t| Answer::share(unqueued_ns(&t.costed.run), t.totals.window_ns)
+    ),
     fact!(
         "run.sync_calls",
         Int,

@@ -1,7 +1,7 @@
 //! Evaluation of rules on handmade runs: three-valued logic, folding, suppression, claims and order.
 
 use pyprof_advise::correlate::SiteId;
-use pyprof_advise::facts::{StepWeight, Value};
+use pyprof_advise::facts::Value;
 use pyprof_advise::judge::{
     Confidence, Finding, SavingKind, Severity, TestOutcome, Verdict, run_tests, why,
 };
@@ -220,51 +220,6 @@ fn step_time_requires_trusted_idle_time() {
     assert_eq!(only(&run.judge(&rules)).saving.unwrap().step_ns, Some(8e4));
     run.totals.step_weight = None;
     assert_eq!(only(&run.judge(&rules)).saving.unwrap().step_ns, None);
-}
-
-#[test]
-fn work_that_the_host_waits_for_precedes_work_ahead_of_late_launches() {
-    let rules = load(&[("layers/x", &rule("saving_ns = 'site.time_ns'"))]).unwrap();
-    let mut run = Fake::default();
-    run.site(0, "body", 4e5, 0.0, &gemm());
-    run.site(1, "head", 3e5, 0.0, &gemm());
-    run.totals.step_weight = Some(0.5);
-    run.members[0].2.sites[0].step_weight = Some(StepWeight {
-        low: 0.0,
-        high: 0.1,
-    });
-    run.members[1].2.sites[0].step_weight = Some(StepWeight::exactly(1.0));
-    let verdict = run.judge(&rules);
-    let wall: Vec<_> = (verdict.findings.iter().chain(&verdict.minor))
-        .map(|f| (f.place.as_str(), f.saving.unwrap().step_ns))
-        .collect();
-    assert_eq!(
-        wall,
-        [("head: linear", Some(3e5)), ("body: linear", Some(4e4))]
-    );
-}
-
-#[test]
-fn kernel_time_counts_where_another_finding_brings_launches_in_time() {
-    let numbered = |idle: &str| {
-        let launches = format!(
-            "saving_kind = \"idle\"\nsaving_ns = '{idle}'\nsaving_low_ns = '{idle}'\nchanges = {{ launches = \"fewer\" }}"
-        );
-        let rules = [
-            ("host/launches", rule(&launches)),
-            ("layers/x", rule("saving_ns = 'site.time_ns'")),
-        ];
-        let rules = rules.each_ref().map(|(id, text)| (*id, text.as_str()));
-        let mut run = Fake::default();
-        run.site(0, "body", 3e5, 0.0, &gemm());
-        run.totals.step_weight = Some(0.5);
-        run.members[0].2.sites[0].step_weight = Some(StepWeight::exactly(0.0));
-        let verdict = run.judge(&load(&rules).unwrap());
-        verdict.findings.iter().any(|f| f.rule == "layers/x")
-    };
-    // The GPU works 1 ms and idles 1 ms: without most of that, it is what limits a step.
-    assert!(numbered("900000.0"));
-    assert!(!numbered("200000.0"));
 }
 
 #[test]

@@ -5,4 +5,5 @@ mod builtin;
 mod conditions;
 mod evaluation;
 mod fake_table;
+mod late_launches;
 mod loading;
