@@ -348,7 +348,7 @@ impl<'a> Session<'a> {
         warnings.extend(unused(self.advisor.user_costs(), &costed));
         // Freeing millions of rows takes long, and the report does not depend on it.
         rayon::spawn(move || drop(costed));
-        // Where this is the only thread, nobody else will.
+        // Where this is the only thread, no other one runs it.
         rayon::yield_local();
         Ok(ProfileResult {
             file,

@@ -67,6 +67,9 @@ fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
 /// The code around the only line of a file that one of the edits fits: of the first that fits any.
 fn elsewhere(file: &SourceFile, edits: &[Edit]) -> Option<Quote> {
     let fits = |edit: &Edit| -> Vec<usize> {
+        let Some(edit) = edit.compile() else {
+            return Vec::new();
+        };
         let lines = file.text.lines().enumerate();
         let lines = lines.filter(|(_, line)| line.len() <= MAX_LINE && edit.apply(line).is_some());
         lines.map(|(at, _)| at + 1).take(2).collect()

@@ -48,7 +48,8 @@ pub(crate) fn exposed_comm_per_step(run: &Run) -> Option<f64> {
     Some(exposed.sum::<i64>() as f64 / (steps * devices.len()) as f64)
 }
 
-fn is_analysed(run: &Run, step: Option<crate::correlate::StepId>) -> bool {
+/// Whether a step belongs to the analysed ones.
+pub(super) fn is_analysed(run: &Run, step: Option<crate::correlate::StepId>) -> bool {
     let step = step.and_then(|id| run.steps.get(id.idx()));
     step.is_some_and(|step| !step.warmup)
 }

@@ -1,6 +1,7 @@
 //! How many steps the work of the analysed window amounts to: what figures per step are divided by.
 
 use super::FactTable;
+use super::step_comm::is_analysed;
 use crate::correlate::Run;
 
 /// How many steps the kernels of the window amount to: some may belong to steps that began before the
@@ -12,8 +13,7 @@ pub(crate) fn work_steps(run: &Run, steps: usize) -> Option<f64> {
             continue;
         }
         all = all.saturating_add(kernel.span.ns());
-        let step = link.step.and_then(|id| run.steps.get(id.idx()));
-        if step.is_some_and(|step| !step.warmup) {
+        if is_analysed(run, link.step) {
             of_steps = of_steps.saturating_add(kernel.span.ns());
         }
     }

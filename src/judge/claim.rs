@@ -283,9 +283,9 @@ impl<'a> Claims<'a> {
     }
 
     /// Wall time per device.
-    fn step_ns(&self, taken: Taken) -> Option<StepWeight> {
+    fn step_ns(&self, taken: Taken) -> Option<Range> {
         let devices = f64::from(self.totals.devices.max(1));
-        taken.step.map(|step| StepWeight {
+        taken.step.map(|step| Range {
             low: step.low / devices,
             high: step.high / devices,
         })
@@ -304,7 +304,7 @@ struct Taken {
     claimed: f64,
     /// The part by which steps become shorter: kernel time only as far as the GPU limits them there, and
     /// as far as nothing else ran beside it. `None` where that is unknown.
-    step: Option<StepWeight>,
+    step: Option<Range>,
 }
 
 impl Default for Taken {
@@ -317,7 +317,7 @@ impl Taken {
     fn of(ns: f64, weight: Option<StepWeight>) -> Taken {
         Taken {
             claimed: ns,
-            step: weight.map(|weight| StepWeight {
+            step: weight.map(|weight| Range {
                 low: ns * weight.low,
                 high: ns * weight.high,
             }),
@@ -327,7 +327,7 @@ impl Taken {
     fn add(&mut self, other: Taken, part: f64) {
         self.claimed += other.claimed * part;
         let both = self.step.zip(other.step);
-        self.step = both.map(|(sum, step)| StepWeight {
+        self.step = both.map(|(sum, step)| Range {
             low: sum.low + step.low * part,
             high: sum.high + step.high * part,
         });

@@ -34,18 +34,38 @@ impl Edit {
     /// The lines that take the place of a source line. `None` if the edit does not fit it: comments, lines
     /// that the pattern matches more than once, and lines that need no change.
     pub fn apply(&self, line: &str) -> Option<Vec<String>> {
-        if line.trim_start().starts_with('#') {
+        self.compile()?.apply(line)
+    }
+
+    /// The edit with its patterns compiled, for many lines. `None` if one is no regular expression.
+    pub(crate) fn compile(&self) -> Option<CompiledEdit<'_>> {
+        Some(CompiledEdit {
+            find: compiled(&self.find).ok()?,
+            unless: match &self.unless {
+                Some(pattern) => Some(compiled(pattern).ok()?),
+                None => None,
+            },
+            replace: &self.replace,
+        })
+    }
+}
+
+/// An edit with its patterns compiled.
+pub(crate) struct CompiledEdit<'e> {
+    find: Regex,
+    unless: Option<Regex>,
+    replace: &'e str,
+}
+
+impl CompiledEdit<'_> {
+    /// See [`Edit::apply`].
+    pub(crate) fn apply(&self, line: &str) -> Option<Vec<String>> {
+        let is_comment = line.trim_start().starts_with('#');
+        let left_alone = (self.unless.as_ref()).is_some_and(|unless| unless.is_match(line));
+        if is_comment || left_alone || self.find.find_iter(line).count() != 1 {
             return None;
         }
-        let left_alone = match &self.unless {
-            Some(pattern) => compiled(pattern).ok()?.is_match(line),
-            None => false,
-        };
-        let find = compiled(&self.find).ok()?;
-        if left_alone || find.find_iter(line).count() != 1 {
-            return None;
-        }
-        let changed = find.replace(line, self.replace.as_str());
+        let changed = self.find.replace(line, self.replace);
         (changed != line).then(|| changed.lines().map(str::to_owned).collect())
     }
 }
