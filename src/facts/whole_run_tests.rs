@@ -31,6 +31,30 @@ fn launch(profile: &mut ProfileBuilder, name: &str, time: i64) {
     profile.profile.kernels[kernel].name = name;
 }
 
+/// A copy made by the call with this number: when it runs, its bytes, its direction and memories.
+fn copy(
+    profile: &mut ProfileBuilder,
+    number: u64,
+    time: std::ops::Range<i64>,
+    bytes: u64,
+    (kind, src, dst): (CopyKind, MemoryKind, MemoryKind),
+) {
+    profile.profile.copies.push(MemoryCopy {
+        span: Span {
+            start: time.start,
+            end: time.end,
+        },
+        device: DeviceId(0),
+        process: ProcessId(0),
+        stream: 7,
+        correlation: SerialNumber::new(number),
+        bytes,
+        kind,
+        src,
+        dst,
+    });
+}
+
 #[test]
 fn repeating_steps_are_counted() {
     let mut profile = ProfileBuilder::new();
@@ -263,20 +287,13 @@ fn bucket_copy_time_includes_kernels_and_copies() {
     launch(&mut profile, "vectorized_elementwise_kernel", 1_100);
     for (correlation, time) in [(901, 1_300), (902, 5_000)] {
         profile.call(ThreadId(0), "cudaMemcpyAsync", time, correlation);
-        profile.profile.copies.push(MemoryCopy {
-            span: Span {
-                start: time + 200,
-                end: time + 240,
-            },
-            device: DeviceId(0),
-            process: ProcessId(0),
-            stream: 7,
-            correlation: SerialNumber::new(correlation),
-            bytes: 4096,
-            kind: CopyKind::DtoD,
-            src: MemoryKind::Device,
-            dst: MemoryKind::Device,
-        });
+        copy(
+            &mut profile,
+            correlation,
+            time + 200..time + 240,
+            4096,
+            (CopyKind::DtoD, MemoryKind::Device, MemoryKind::Device),
+        );
     }
     let costed = costed(profile);
     // The kernel's 10 ns and the first copy's 40 ns.
@@ -459,20 +476,13 @@ fn of_copy_in(ranges: &[&str], call: &str, facts: &[&str]) -> Vec<Answer> {
         profile.range(text, 1_000 - ahead, 1_000 + ahead).kind = RangeKind::CpuOp;
     }
     profile.call(ThreadId(0), call, 1_000, 901);
-    profile.profile.copies.push(MemoryCopy {
-        span: Span {
-            start: 1_010,
-            end: 1_020,
-        },
-        device: DeviceId(0),
-        process: ProcessId(0),
-        stream: 7,
-        correlation: SerialNumber::new(901),
-        bytes: 1_000_000,
-        kind: CopyKind::HtoD,
-        src: MemoryKind::Unknown,
-        dst: MemoryKind::Device,
-    });
+    copy(
+        &mut profile,
+        901,
+        1_010..1_020,
+        1_000_000,
+        (CopyKind::HtoD, MemoryKind::Unknown, MemoryKind::Device),
+    );
     launch(&mut profile, "softmax_warp_forward", 2_000);
     let costed = costed(profile);
     let table = FactTable::new(&costed);
@@ -661,20 +671,13 @@ fn synchronizations_are_counted_with_operator_bytes_and_line() {
         op.kind = RangeKind::CpuOp;
         let correlation = 1_000 + step;
         profile.call(ThreadId(0), "cudaMemcpyAsync", start + 510, correlation);
-        profile.profile.copies.push(MemoryCopy {
-            span: Span {
-                start: start + 520,
-                end: start + 530,
-            },
-            device: DeviceId(0),
-            process: ProcessId(0),
-            stream: 7,
-            correlation: SerialNumber::new(correlation),
-            bytes: 8,
-            kind: CopyKind::HtoD,
-            src: MemoryKind::Pageable,
-            dst: MemoryKind::Device,
-        });
+        copy(
+            &mut profile,
+            correlation,
+            start + 520..start + 530,
+            8,
+            (CopyKind::HtoD, MemoryKind::Pageable, MemoryKind::Device),
+        );
         profile.call(ThreadId(0), "cudaStreamSynchronize", start + 600, 0);
     }
     launch(&mut profile, "softmax_warp_forward", 50_000);
@@ -701,20 +704,13 @@ fn copies_to_the_host_that_wait_are_counted_once() {
         // The call returns when the copy has ended; what follows finds nothing to wait for.
         profile.call(ThreadId(0), "cudaMemcpyAsync", start + 1_000, correlation);
         profile.profile.calls.last_mut().unwrap().span.end = start + 501_000;
-        profile.profile.copies.push(MemoryCopy {
-            span: Span {
-                start: start + 500_000,
-                end: start + 501_000,
-            },
-            device: DeviceId(0),
-            process: ProcessId(0),
-            stream: 7,
-            correlation: SerialNumber::new(correlation),
-            bytes: 704,
-            kind: CopyKind::DtoH,
-            src: MemoryKind::Device,
-            dst: MemoryKind::Pageable,
-        });
+        copy(
+            &mut profile,
+            correlation,
+            start + 500_000..start + 501_000,
+            704,
+            (CopyKind::DtoH, MemoryKind::Device, MemoryKind::Pageable),
+        );
         profile.call(ThreadId(0), "cudaStreamSynchronize", start + 502_000, 0);
     }
     launch(&mut profile, "softmax_warp_forward", 5_000_000);
