@@ -36,8 +36,14 @@ struct Found<'a> {
 /// Findings of different ranks with the same key are one.
 type Key<'a> = (&'a str, &'a str);
 
-/// Merges the findings of the reports. `names` has the name of each report and the unit it counts.
-pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Folded {
+/// Merges the findings of the reports. `names` has the name of each report and the unit it counts;
+/// `transfer_ns` is what all collectives take without waiting, summed over the ranks, where that is known.
+pub(super) fn fold(
+    reports: &[Report],
+    summary: &Summary,
+    names: &Names,
+    transfer_ns: Option<f64>,
+) -> Folded {
     let mut advice: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
     let mut capture: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
     for (report, r) in reports.iter().enumerate() {
@@ -66,6 +72,13 @@ pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Fold
         .filter_map(|group| Some((one(&group, summary, names)?, group)))
         .collect();
     groups.sort_by(|(a, _), (b, _)| by_place(a, b, summary));
+    if let Some(transfer_ns) = transfer_ns {
+        let findings = groups.iter_mut().map(|(finding, _)| finding);
+        let about = findings.filter(|finding| finding.category == "communication");
+        let savings = about.filter_map(|finding| finding.saving.as_mut());
+        limit_communication(savings, transfer_ns, summary.busy_ns);
+        groups.sort_by(|(a, _), (b, _)| by_place(a, b, summary));
+    }
 
     let mut folded = Folded {
         capture: capture
@@ -75,7 +88,8 @@ pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Fold
         ..Folded::default()
     };
     for (mut finding, group) in groups {
-        if !group.iter().any(|found| found.major) || !matters(&finding, summary) {
+        let major = group.iter().any(|found| found.major);
+        if !major || !matters(&finding, summary, transfer_ns.is_some()) {
             folded.minor.push(finding);
             continue;
         }
@@ -90,9 +104,31 @@ pub(super) fn fold(reports: &[Report], summary: &Summary, names: &Names) -> Fold
     folded
 }
 
+/// Lets savings of communication be no more than its transfers take, all together: the rest is waiting,
+/// which a rank's own profile cannot tell apart.
+fn limit_communication<'a>(
+    savings: impl Iterator<Item = &'a mut SavingReport>,
+    mut transfer_ns: f64,
+    busy_ns: i64,
+) {
+    for saving in savings.filter(|s| s.kind == SavingKind::Gpu) {
+        let part = (transfer_ns / saving.counted_high_ns).clamp(0.0, 1.0);
+        if part < 1.0 {
+            saving.counted_high_ns *= part;
+            saving.counted_low_ns = saving.counted_low_ns.min(saving.counted_high_ns);
+            saving.counted_share = share(saving.counted_high_ns, busy_ns as f64);
+            saving.step_high_ns = saving.step_high_ns.map(|ns| ns * part);
+            saving.step_low_ns =
+                (saving.step_low_ns.zip(saving.step_high_ns)).map(|(low, high)| low.min(high));
+        }
+        transfer_ns = (transfer_ns - saving.counted_high_ns).max(0.0);
+    }
+}
+
 /// Whether a merged finding shortens the step enough: ranks run their steps together, so what one rank
-/// gains may be lost in waiting for another. Waiting itself is what findings on communication are about.
-fn matters(finding: &FindingReport, summary: &Summary) -> bool {
+/// gains may be lost in waiting for another. Waiting itself is what findings on communication are about,
+/// unless the transfers are known.
+fn matters(finding: &FindingReport, summary: &Summary, transfers_known: bool) -> bool {
     let Some(saving) = finding
         .saving
         .as_ref()
@@ -100,11 +136,16 @@ fn matters(finding: &FindingReport, summary: &Summary) -> bool {
     else {
         return true;
     };
+    let step = summary.step_ns.unwrap_or(summary.window_ns as f64);
+    if finding.category == "communication" {
+        let each = steps_in_window(summary) * summary.devices.max(1) as f64;
+        let (low, high) = (saving.counted_low_ns / each, saving.counted_high_ns / each);
+        return !transfers_known || is_above_floor(low, high, step);
+    }
     let (Some(low), Some(high)) = (saving.step_low_ns, saving.step_high_ns) else {
         return true;
     };
-    let step = summary.step_ns.unwrap_or(summary.window_ns as f64);
-    finding.category == "communication" || is_above_floor(low, high, step)
+    is_above_floor(low, high, step)
 }
 
 /// Names of the reports.
@@ -273,5 +314,29 @@ fn counted(finding: &FindingReport, summary: &Summary) -> Counted {
         confidence: finding.confidence,
         time_ns: finding.time_ns,
         is_about_work: !finding.evidence.kernels.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn communication_saves_no_more_than_its_transfers_take() {
+        let saving = |low: f64, high: f64| SavingReport {
+            kind: SavingKind::Gpu,
+            low_ns: low,
+            high_ns: high,
+            counted_low_ns: low,
+            counted_high_ns: high,
+            counted_share: 0.0,
+            overlap_ns: 0.0,
+            step_low_ns: None,
+            step_high_ns: None,
+        };
+        let mut savings = [saving(10.0, 60.0), saving(50.0, 80.0), saving(5.0, 9.0)];
+        limit_communication(savings.iter_mut(), 100.0, 1_000);
+        let counted = savings.map(|s| (s.counted_low_ns, s.counted_high_ns));
+        assert_eq!(counted, [(10.0, 60.0), (40.0, 40.0), (0.0, 0.0)]);
     }
 }

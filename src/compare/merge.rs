@@ -23,9 +23,6 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
     let first = reports.first()?;
     let names = names(&reports);
     let summary = summary(&reports);
-    let folded = findings::fold(&reports, &summary, &names);
-    let (layers, layers_omitted) = tables::layers(&reports, summary.busy_ns, &folded.numbers);
-    let (sites, sites_omitted) = sites::sites(&reports, summary.busy_ns, &folded.numbers);
     let mut job = Job {
         files: reports.len() as u64,
         world_size: ranks.world_size,
@@ -38,6 +35,11 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         waits: None,
     };
     comparison::compare(&mut ranks.rows, ranks.comparable, &mut job);
+    let all_matched = job.waits.filter(|waits| waits.compared == waits.of);
+    let transfer_ns = all_matched.map(|waits| waits.transfer_ns * reports.len() as f64);
+    let folded = findings::fold(&reports, &summary, &names, transfer_ns);
+    let (layers, layers_omitted) = tables::layers(&reports, summary.busy_ns, &folded.numbers);
+    let (sites, sites_omitted) = sites::sites(&reports, summary.busy_ns, &folded.numbers);
     for rank in &mut ranks.rows {
         rank.collectives = Vec::new();
     }
@@ -139,7 +141,7 @@ fn summary(reports: &[Report]) -> Summary {
         steps,
         step_ns: (steps > 0).then(|| share(lengths.iter().sum(), lengths.len() as f64)),
         host_step_ns: mean_of_all(reports, |s| s.host_step_ns).filter(|_| steps > 0),
-        window_ns: all().map(|s| s.window_ns).max().unwrap_or_default(),
+        window_ns: total(|s| s.window_ns) / reports.len().max(1) as i64,
         device_window_ns,
         busy_ns,
         busy_share: share(busy_ns as f64, device_window_ns as f64),
@@ -160,6 +162,7 @@ fn summary(reports: &[Report]) -> Summary {
             .map(|ideal| cost_known_ns / ideal),
         idle_unreliable: untrusted(reports),
         reliable_idle_ns: total(|s| s.reliable_idle_ns),
+        unexplained_idle_ns: total(|s| s.unexplained_idle_ns),
         work_steps: mean_of_all(reports, |s| s.work_steps),
         step_weight: mean_of_all(reports, |s| s.step_weight),
         steps_from: reports

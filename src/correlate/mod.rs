@@ -109,10 +109,18 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
         let call = profile.calls.get(id.idx());
         call.is_some_and(|call| call.class == ApiClass::GraphLaunch)
     };
+    let mut unexplained_idle_ns = 0_i64;
     for gap in times.timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
         let waits = gap.cause == GapCause::Waiting;
         if waits && (gap.next.is_some_and(in_graph) || gap.ended_by.is_some_and(launches_graph)) {
+            unexplained_idle_ns = unexplained_idle_ns.saturating_add(gap.reliable_ns);
             gap.reliable_ns = 0;
+        }
+    }
+    let single = steps.steps.iter().filter(|step| !step.warmup).count() == 1;
+    if single {
+        for device in &mut times.timeline.devices {
+            forget_start(device);
         }
     }
     let unreliable = profiler_overhead::is_unreliable(&times.timeline);
@@ -172,8 +180,23 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
         timeline: times.timeline,
         attribution: sums,
         unreliable_idle,
+        unexplained_idle_ns,
         layer_source,
         profile,
+    }
+}
+
+/// Does not rely on idle time before the first work of a single step, unless the host shows why: with steps
+/// before it, the GPU may still have worked for those.
+fn forget_start(device: &mut DeviceTimeline) {
+    let start = device.span.start;
+    if let Some(gap) = device
+        .gaps
+        .first_mut()
+        .filter(|gap| gap.span.start == start)
+        && matches!(gap.cause, GapCause::Waiting | GapCause::Unknown)
+    {
+        gap.reliable_ns = 0;
     }
 }
 

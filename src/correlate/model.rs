@@ -65,6 +65,9 @@ pub struct Run {
     /// Why idle time in this capture is unreliable: what slowed the host down. `None` when it is
     /// reliable.
     pub unreliable_idle: Option<String>,
+    /// Idle time in ns, summed over devices, before work of CUDA graphs that had been launched in time: what
+    /// it waited for is not recorded.
+    pub unexplained_idle_ns: i64,
     /// The source that named the layers of most kernel time.
     pub layer_source: Option<LayerSource>,
 }

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::model::{Link, Step, StepId, StepOrigin, StepSource};
+use super::model::{DeviceTimeline, Link, Run, Step, StepId, StepOrigin, StepSource};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
 use super::range_syntax::StepFamily;
 use super::step_sources::{self, Recognized};
@@ -178,10 +178,10 @@ impl Steps {
 pub struct StepTime {
     /// Number of analysed steps.
     pub steps: u64,
-    /// Mean length on the host, ns.
+    /// Mean length on the host, ns; of a single step up to the end of its GPU work.
     pub host_ns: f64,
-    /// Mean distance between the first kernels of consecutive steps, ns, where it is longer than on
-    /// the host: the host runs ahead and only queues the work of its steps.
+    /// Mean length on the GPU, ns, where it is longer than on the host: the host runs ahead and only
+    /// queues the work of its steps.
     pub gpu_ns: Option<f64>,
 }
 
@@ -194,26 +194,52 @@ impl StepTime {
         self.gpu_ns.unwrap_or(self.host_ns)
     }
 
-    /// `None` if no step was analysed.
-    pub fn of(steps: &[Step]) -> Option<StepTime> {
+    /// `None` if no step was analysed. `window_ns` is the length of the analysed window.
+    fn of(steps: &[Step], window_ns: f64) -> Option<StepTime> {
         let judged: Vec<&Step> = steps.iter().filter(|s| !s.warmup).collect();
         let count = judged.len() as f64;
-        let host = judged.iter().map(|s| s.span.ns() as f64).sum::<f64>();
-        let starts = judged.iter().filter_map(|s| Some(s.gpu?.start));
-        let first = starts.clone().min();
-        let last = starts.clone().max();
-        let known = starts.count();
-        let distance = first.zip(last).map(|(a, b)| b.saturating_sub(a) as f64);
-        // Includes all steps; otherwise the distance would span more steps than are counted.
-        let gpu = distance.filter(|_| known == judged.len() && known > 1);
-        let gpu_ns = gpu.map(|distance| distance / (count - 1.0));
-        let host_ns = host / count;
-        (!judged.is_empty()).then(|| StepTime {
+        let host_ns = judged.iter().map(|s| s.span.ns() as f64).sum::<f64>() / count;
+        let gpu_ns = gpu_ns(&judged).filter(|gpu| *gpu > Self::AHEAD * host_ns);
+        let single = judged.len() == 1 && gpu_ns.is_none();
+        (!judged.is_empty()).then_some(StepTime {
             steps: judged.len() as u64,
-            host_ns,
-            gpu_ns: gpu_ns.filter(|gpu| *gpu > Self::AHEAD * host_ns),
+            host_ns: if single { window_ns } else { host_ns },
+            gpu_ns,
         })
     }
+}
+
+impl Run {
+    /// The mean time per step; `None` if no step was analysed.
+    pub fn step_time(&self) -> Option<StepTime> {
+        StepTime::of(&self.steps, self.analysed_ns() as f64)
+    }
+
+    /// Length of the window without what no device analysed, in ns.
+    pub fn analysed_ns(&self) -> i64 {
+        let excluded = |d: &DeviceTimeline| d.span.ns() - d.analysed_ns();
+        let nowhere = self.timeline.devices.iter().map(excluded).min();
+        let whole = self.window.span.map_or(0, Span::ns);
+        whole - nowhere.unwrap_or(0)
+    }
+}
+
+/// Mean length of steps on the GPU, ns; `None` unless each worked there.
+fn gpu_ns(steps: &[&Step]) -> Option<f64> {
+    let spans: Vec<Span> = steps.iter().map(|s| s.gpu).collect::<Option<_>>()?;
+    let first = spans.iter().map(|s| s.start).min()?;
+    let last = spans.iter().map(|s| s.start).max()?;
+    let end = spans.iter().map(|s| s.end).max()?;
+    let count = spans.len() as f64;
+    let whole = end.saturating_sub(first) as f64 / count;
+    // From one start to the next the queue is drained as often as it is filled. Where the first step was
+    // short and the last long, that leaves one of the long ones out, and the whole tells better.
+    let distance = last.saturating_sub(first) as f64 / (count - 1.0);
+    Some(if spans.len() > 1 {
+        distance.min(whole)
+    } else {
+        whole
+    })
 }
 
 /// Adds to each step when the GPU worked on what was launched in it.
@@ -261,4 +287,60 @@ fn one_series(mut numbered: Vec<NumberedRange>) -> Vec<NumberedRange> {
         outside
     });
     numbered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Start and end.
+    type Ends = (i64, i64);
+
+    /// Steps of a host, each with its work on the GPU.
+    fn time(steps: &[(Ends, Ends)], window_ns: f64) -> StepTime {
+        let steps = steps.iter().zip(0..).map(|((host, gpu), number)| Step {
+            number,
+            span: Span {
+                start: host.0,
+                end: host.1,
+            },
+            gpu: Some(Span {
+                start: gpu.0,
+                end: gpu.1,
+            }),
+            warmup: false,
+        });
+        StepTime::of(&steps.collect::<Vec<_>>(), window_ns).unwrap()
+    }
+
+    #[test]
+    fn the_gpu_tells_the_length_of_queued_steps() {
+        let queued = [
+            ((0, 100), (10, 990)),
+            ((100, 200), (1_010, 1_990)),
+            ((200, 300), (2_010, 2_990)),
+        ];
+        let time = time(&queued, 2_990.0);
+        assert_eq!(time.host_ns, 100.0);
+        assert_eq!(time.gpu_ns, Some(2_980.0 / 3.0));
+    }
+
+    #[test]
+    fn uneven_steps_of_a_fed_gpu_are_as_long_as_on_the_host() {
+        // The last step waits for its batch: from first work to first work, 40 pass per step.
+        let uneven = [
+            ((0, 22), (6, 16)),
+            ((24, 46), (41, 43)),
+            ((46, 98), (90, 92)),
+        ];
+        let time = time(&uneven, 98.0);
+        assert_eq!((time.ns(), time.gpu_ns), (32.0, None));
+    }
+
+    #[test]
+    fn a_single_step_lasts_until_its_work_is_done() {
+        assert_eq!(time(&[((0, 40), (38, 58))], 58.0).ns(), 58.0);
+        // The host runs far ahead: the work of the step is all of it.
+        assert_eq!(time(&[((0, 40), (38, 158))], 158.0).ns(), 120.0);
+    }
 }

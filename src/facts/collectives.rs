@@ -23,9 +23,16 @@ pub(super) struct Collectives {
     fastest: Fastest,
 }
 
-/// Per kind of collective and number of ranks: message sizes in bytes, the largest first, with the
-/// shortest time in ns that a call of that size or a larger one took.
-type Fastest = FxHashMap<(&'static str, Option<u64>), Vec<(u64, i64)>>;
+/// The calls that moved `bytes` or more: the shortest time that one took, and how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shortest {
+    bytes: u64,
+    pub(super) ns: i64,
+    pub(super) calls: u64,
+}
+
+/// Per kind of collective and number of ranks, the largest message first.
+type Fastest = FxHashMap<(&'static str, Option<u64>), Vec<Shortest>>;
 
 impl Collectives {
     /// `names` says per string whether it names a kernel of a collective.
@@ -38,13 +45,12 @@ impl Collectives {
         }
     }
 
-    /// The shortest time in ns of a call of this kind, among as many ranks, that moved as many bytes or
-    /// more: a smaller message takes no longer, so what a call took beyond it is waiting.
-    pub(super) fn fastest_ns(&self, kind: &str, ranks: Option<u64>, bytes: u64) -> Option<i64> {
+    /// The calls of this kind, among as many ranks, that moved as many bytes or more: a smaller message
+    /// takes no longer than the shortest, so what a call took beyond it is waiting.
+    pub(super) fn fastest(&self, kind: &str, ranks: Option<u64>, bytes: u64) -> Option<Shortest> {
         let sizes = self.fastest.get(&(kind, ranks))?;
-        let as_large = sizes.partition_point(|(size, _)| *size >= bytes);
-        let (_, ns) = sizes.get(as_large.checked_sub(1)?)?;
-        Some(*ns)
+        let as_large = sizes.partition_point(|size| size.bytes >= bytes);
+        sizes.get(as_large.checked_sub(1)?).copied()
     }
 }
 
@@ -59,16 +65,21 @@ fn fastest(costed: &Costed) -> Fastest {
             // A call of several kernels splits its message among them.
             if let Some(kind) = name.collective.filter(|_| kernel.count == site.calls) {
                 let sizes = fastest.entry((kind, ranks)).or_default();
-                sizes.push((bytes, kernel.min_ns));
+                sizes.push(Shortest {
+                    bytes,
+                    ns: kernel.min_ns,
+                    calls: u64::from(site.calls),
+                });
             }
         }
     }
     for sizes in fastest.values_mut() {
-        sizes.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        let mut least = i64::MAX;
-        for (_, ns) in sizes {
-            least = least.min(*ns);
-            *ns = least;
+        sizes.sort_unstable_by_key(|size| std::cmp::Reverse(size.bytes));
+        let (mut least, mut calls) = (i64::MAX, 0_u64);
+        for size in sizes {
+            least = least.min(size.ns);
+            calls = calls.saturating_add(size.calls);
+            (size.ns, size.calls) = (least, calls);
         }
     }
     fastest
@@ -175,23 +186,28 @@ mod tests {
     #[test]
     fn smaller_messages_take_no_longer_than_larger_ones() {
         // In the order of `fastest`: 1 MB took 50 us, 8 kB once 1,900 and once 10 us.
-        let sizes = vec![
-            (1_000_000, 50_000),
-            (8_192, 50_000),
-            (8_192, 10_000),
-            (64, 10_000),
+        let sizes = [
+            (1_000_000, 50_000, 2),
+            (8_192, 50_000, 3),
+            (8_192, 10_000, 4),
+            (64, 10_000, 5),
         ];
+        let sizes = sizes.map(|(bytes, ns, calls)| Shortest { bytes, ns, calls });
         let collectives = Collectives {
-            fastest: FxHashMap::from_iter([(("send_recv", Some(2)), sizes)]),
+            fastest: FxHashMap::from_iter([(("send_recv", Some(2)), sizes.to_vec())]),
             ..Collectives::default()
         };
-        let fastest = |bytes| collectives.fastest_ns("send_recv", Some(2), bytes);
+        let fastest = |bytes| {
+            collectives
+                .fastest("send_recv", Some(2), bytes)
+                .map(|s| s.ns)
+        };
         assert_eq!(fastest(2_000_000), None);
         assert_eq!(fastest(1_000_000), Some(50_000));
         assert_eq!(fastest(100_000), Some(50_000));
         assert_eq!(fastest(8_192), Some(10_000));
         assert_eq!(fastest(1), Some(10_000));
-        assert_eq!(collectives.fastest_ns("send_recv", Some(4), 1), None);
-        assert_eq!(collectives.fastest_ns("all_reduce", Some(2), 1), None);
+        assert_eq!(collectives.fastest("send_recv", Some(4), 1), None);
+        assert_eq!(collectives.fastest("all_reduce", Some(2), 1), None);
     }
 }

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
-use crate::correlate::{DeviceTimeline, GapCause, Run, StepId, function_in};
-use crate::profile::{CallId, RangeKind, StrId};
+use crate::correlate::{DeviceTimeline, GapCause, OpName, Run, StepId, function_in};
+use crate::profile::{CallId, KernelId, RangeKind, StrId};
 
 mod host_activity;
 mod loader;
@@ -32,7 +32,11 @@ pub(super) struct GapGroup {
     loader: Option<Loader>,
     pub(super) count: u64,
     pub(super) time_ns: f64,
+    /// The longest one as measured, and the part of one that recording cannot explain.
     pub(super) longest_ns: f64,
+    longest_counted_ns: f64,
+    /// The kernel that ended the longest one.
+    longest_before: Option<KernelId>,
     pub(super) median_ns: f64,
     pub(super) window_ns: f64,
     /// The host call blamed for most of the time.
@@ -64,6 +68,10 @@ const MOST_OPS: usize = 64;
 #[derive(Debug, Default)]
 struct Lengths {
     gaps: Vec<i64>,
+    /// The longest one as measured, with what recording explains.
+    longest: i64,
+    /// The kernel that ended it.
+    longest_before: Option<KernelId>,
     blamed: FxHashMap<StrId, i64>,
     before: FxHashMap<Option<StrId>, i64>,
     before_copy: i64,
@@ -81,6 +89,9 @@ impl Lengths {
 
     fn append(&mut self, other: Lengths) {
         self.gaps.extend(other.gaps);
+        if other.longest > self.longest {
+            (self.longest, self.longest_before) = (other.longest, other.longest_before);
+        }
         for (name, ns) in other.blamed {
             *self.blamed.entry(name).or_default() += ns;
         }
@@ -170,6 +181,9 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
                 continue;
             };
             lengths.gaps.push(gap.reliable_ns);
+            if gap.span.ns() > lengths.longest {
+                (lengths.longest, lengths.longest_before) = (gap.span.ns(), gap.next);
+            }
             let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
             *lengths
                 .steps
@@ -234,11 +248,20 @@ fn group(
         loader: blamed.loader,
         count: gaps.len() as u64,
         time_ns: gaps.iter().map(|&ns| ns as f64).sum(),
-        longest_ns: gaps.iter().copied().max().unwrap_or(0) as f64,
+        longest_ns: lengths.longest as f64,
+        longest_before: lengths.longest_before,
+        longest_counted_ns: gaps.iter().copied().max().unwrap_or(0) as f64,
         median_ns: median(gaps).unwrap_or(0) as f64,
         window_ns: device.analysed_ns() as f64,
         api: longest(lengths.blamed),
     }
+}
+
+/// The operator that launched a kernel.
+fn op_of(run: &Run, kernel: KernelId) -> Option<&OpName> {
+    let link = run.links.get(kernel.idx())?;
+    let call = run.op_calls.get(link.op?.idx())?;
+    run.op_name(call)
 }
 
 /// The name with most time.
@@ -408,8 +431,29 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "ns",
         &[],
         NOTHING,
-        "Longest idle interval",
+        "Longest idle interval, as measured",
         |g| Answer::double(g.group.longest_ns)
+    ),
+    fact!(
+        "gap.longest_before",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The operator whose kernel ended the longest idle interval: `aten::nonzero`",
+        |g| Answer::or_silent(
+            (g.group.longest_before).and_then(|kernel| op_of(&g.table.costed.run, kernel)),
+            |op| Answer::word(&op.display())
+        )
+    ),
+    fact!(
+        "gap.longest_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "The longest idle interval as a share of `gap.time_ns`, both without what recording explains",
+        |g| Answer::share(g.group.longest_counted_ns, g.group.time_ns)
     ),
     fact!(
         "gap.median_ns",

@@ -150,18 +150,24 @@ impl KernelScope<'_> {
 
 const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
 
-/// The shortest time that one execution of a collective is known to need, in ns.
-fn transfer_ns(k: &KernelScope<'_>) -> i64 {
-    let own = k.kernel.min_ns;
+/// The fewest calls of which one surely did not wait for other ranks.
+const ENOUGH_CALLS: u64 = 5;
+
+/// The shortest time that one execution of a collective is known to need, in ns, and the number of calls
+/// among which it is the shortest.
+fn transfer(k: &KernelScope<'_>) -> (i64, u64) {
+    let own = (k.kernel.min_ns, u64::from(k.kernel.count));
     let fastest = || {
         let (bytes, ranks, _) = message_of(k.site.cost)?;
         let whole = k
             .name
             .collective
             .filter(|_| k.kernel.count == k.site.site.calls)?;
-        (k.site.table.collectives).fastest_ns(whole, ranks, bytes)
+        (k.site.table.collectives).fastest(whole, ranks, bytes)
     };
-    fastest().map_or(own, |fastest| own.min(fastest))
+    fastest().map_or(own, |fastest| {
+        (own.0.min(fastest.ns), own.1.max(fastest.calls))
+    })
 }
 
 pub(super) const ENTRIES: &[Entry<Kernels>] = &[
@@ -217,7 +223,20 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         &[Family::Communication],
         NOTHING,
         "What its executions would take if each were as fast as the fastest, or as the fastest call of its kind with a message of that size or a larger one: the time without waiting for other ranks",
-        |k| Answer::double(transfer_ns(k) as f64 * f64::from(k.kernel.count))
+        |k| Answer::double(transfer(k).0 as f64 * f64::from(k.kernel.count))
+    ),
+    fact!(
+        "kernel.sure_transfer_ns",
+        Double,
+        "ns",
+        &[Family::Communication],
+        NOTHING,
+        "`kernel.transfer_ns`, or 0 where it rests on fewer than 5 calls: each of so few may have waited for other ranks",
+        |k| {
+            let (ns, calls) = transfer(k);
+            let sure = if calls >= ENOUGH_CALLS { ns } else { 0 };
+            Answer::double(sure as f64 * f64::from(k.kernel.count))
+        }
     ),
     fact!(
         "kernel.exposed_ns",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
 use crate::base::DType;
-use crate::correlate::{Direction, Exclusion, Run, Site, StepTime, WithoutOperator};
+use crate::correlate::{Direction, Exclusion, Run, Site, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Bound, Costed, DecodedName, Family};
 use crate::profile::ApiClass;
@@ -151,7 +151,7 @@ impl Sums {
             }
         }
         self.median_kernel_ns = median(&mut durations).unwrap_or(0) as f64;
-        let steps = StepTime::of(&run.steps);
+        let steps = run.step_time();
         self.steps = steps.map_or(0, |s| s.steps);
         self.step_ns = steps.map(|s| s.ns());
         self.work_steps = steps

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::run::Runs;
 use super::{Answer, Entry, fact, median};
-use crate::correlate::{Run, SiteId, StepTime};
+use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
 
@@ -13,7 +13,7 @@ use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
 /// work ahead of it.
 fn lengths(run: &Run) -> Vec<i64> {
     let analysed = || run.steps.iter().filter(|step| !step.warmup);
-    if StepTime::of(&run.steps).is_none_or(|time| time.gpu_ns.is_none()) {
+    if run.step_time().is_none_or(|time| time.gpu_ns.is_none()) {
         return analysed().map(|step| step.span.ns()).collect();
     }
     let starts: Vec<i64> = analysed().filter_map(|s| Some(s.gpu?.start)).collect();

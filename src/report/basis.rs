@@ -125,7 +125,7 @@ pub(super) enum Whole {
 }
 
 /// The saving that a finding adds to those before it: of wall time where that is estimated and not
-/// zero, else of its own kind of time. `None` without an estimate, or if nothing is added.
+/// zero, else of GPU time. `None` without an estimate, or if nothing is added.
 pub(super) fn amount(finding: &FindingReport, basis: &Basis) -> Option<Amount> {
     let s = finding.saving.as_ref()?;
     if let Some(high_ns) = s.step_high_ns.filter(|high| *high > 0.0) {
@@ -136,14 +136,10 @@ pub(super) fn amount(finding: &FindingReport, basis: &Basis) -> Option<Amount> {
             whole_ns: basis.wall_ns,
         });
     }
-    let (whole, whole_ns) = match s.kind {
-        SavingKind::Idle => (Whole::Wall, basis.wall_ns),
-        SavingKind::Gpu | SavingKind::Copy => (Whole::Busy, basis.busy_ns),
-    };
-    (s.counted_high_ns > 0.0).then(|| Amount {
+    (s.kind != SavingKind::Idle && s.counted_high_ns > 0.0).then(|| Amount {
         low_ns: s.counted_low_ns / basis.divisor,
         high_ns: s.counted_high_ns / basis.divisor,
-        whole,
-        whole_ns,
+        whole: Whole::Busy,
+        whole_ns: basis.busy_ns,
     })
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 
 use crate::base::DType;
 use crate::base::text;
-use crate::correlate::{DeviceTimeline, Run, Site, StepTime, WithoutOperator};
+use crate::correlate::{DeviceTimeline, Run, Site, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::{self, Member, exposed_comm_per_step, is_recordable, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
@@ -163,7 +163,7 @@ fn summary(costed: &Costed) -> Summary {
     let mut numbers: Vec<u64> = analysed_steps(run).map(|s| s.number).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let step = StepTime::of(&run.steps).map(|time| single_step(run, time));
+    let step = run.step_time();
     let exposed_comm_ns = sum(devices.iter().map(|d| d.exposed_comm_ns));
     let device_window_ns = sum(devices.iter().map(DeviceTimeline::analysed_ns));
     let busy_ns = sum(devices.iter().map(|d| d.busy_ns));
@@ -178,7 +178,7 @@ fn summary(costed: &Costed) -> Summary {
         exposed_comm_per_step_ns: step
             .filter(|_| exposed_comm_ns > 0)
             .and_then(|_| exposed_comm_per_step(run)),
-        window_ns: window_ns(run),
+        window_ns: run.analysed_ns(),
         device_window_ns,
         busy_ns,
         busy_share: share(busy_ns as f64, device_window_ns as f64),
@@ -199,6 +199,7 @@ fn summary(costed: &Costed) -> Summary {
         slowdown: best_ideal_ns.map(|ideal| cost_known_ns / ideal),
         idle_unreliable: run.unreliable_idle.as_deref().map(sentence),
         reliable_idle_ns: sum(devices.iter().map(DeviceTimeline::reliable_idle_ns)),
+        unexplained_idle_ns: run.unexplained_idle_ns,
         step_weight: facts::step_weight(devices),
         steps_from: run.step_origin.as_ref().map(|origin| StepsFrom {
             source: origin.source,
@@ -206,32 +207,6 @@ fn summary(costed: &Costed) -> Summary {
         }),
         window_range: run.window.inside.as_deref().map(label),
     }
-}
-
-/// The time of a single step: the GPU's part, where it takes longer than the host does, because the host
-/// queues the work and is done before the GPU; and no longer than the analysed time, because the host may
-/// have waited for work of the step before. With several steps, their distance on the GPU says so.
-fn single_step(run: &Run, time: StepTime) -> StepTime {
-    /// In a balanced step, the times of host and GPU agree within this factor.
-    const AHEAD: f64 = 1.1;
-    let mut steps = analysed_steps(run);
-    let (Some(only), None) = (steps.next(), steps.next()) else {
-        return time;
-    };
-    let gpu_ns = only.gpu.map(|gpu| gpu.ns() as f64);
-    StepTime {
-        gpu_ns: (time.gpu_ns).or(gpu_ns.filter(|gpu| *gpu > AHEAD * time.host_ns)),
-        host_ns: time.host_ns.min(window_ns(run) as f64),
-        ..time
-    }
-}
-
-/// Length of the window without what no device analysed, in ns.
-fn window_ns(run: &Run) -> i64 {
-    let excluded = |d: &DeviceTimeline| d.span.ns() - d.analysed_ns();
-    let nowhere = run.timeline.devices.iter().map(excluded).min();
-    let whole = run.window.span.map_or(0, crate::profile::Span::ns);
-    whole - nowhere.unwrap_or(0)
 }
 
 fn analysed_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {

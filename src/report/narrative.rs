@@ -13,6 +13,8 @@ const MOST: f64 = 0.5;
 
 /// The rule that finds almost no GPU work in a capture.
 pub(super) const NO_WORK: &str = "profile/no-work";
+/// The rule about a capture with too little GPU work to stand for a run.
+pub(super) const SHORT_CAPTURE: &str = "profile/short-capture";
 
 /// The effect of a suppression, for the list of suppressions.
 pub(super) fn suppression(state: &str, findings: u64) -> String {
@@ -57,7 +59,7 @@ pub(super) fn what_to_capture(report: &Report) -> String {
     if report.summary.kernel_time_ns > 0
         && report.summary.exposed_comm_ns as f64 > 0.9 * report.summary.busy_ns as f64
     {
-        return "All of it is communication, which is analysed only with message sizes and the number of ranks."
+        return "Nearly all GPU work is communication, which is analysed only with message sizes and the number of ranks."
             .to_owned();
     }
     if report

@@ -168,6 +168,10 @@ fn rank(
         .all(|d| users.get(&d.device).is_some_and(|u| u.len() == 1));
     let lengths = step_lengths(run, process);
     let (step_ns, step_sd_ns) = mean_and_deviation(&lengths);
+    let times = (alone && !devices.is_empty()).then(|| times(&devices));
+    // A single step lasts until its GPU work is done, without the loading of code.
+    let analysed = times.map(|t| t.window_ns as f64 / devices.len() as f64);
+    let step_ns = analysed.filter(|_| lengths.len() == 1).or(step_ns);
     let collective_ns = sum(work
         .collectives
         .iter()
@@ -185,7 +189,7 @@ fn rank(
         step_sd_ns,
         kernels: work.kernels,
         kernel_time_ns: work.time_ns,
-        times: (alone && !devices.is_empty()).then(|| times(&devices)),
+        times,
         collective_ns,
         collectives: collectives(run, work.collectives),
         waited_ns: None,

@@ -2,7 +2,7 @@
 //! words, whatever the profile.
 
 use super::basis::{Amount, Basis, Whole, amount};
-use super::narrative::{NO_WORK, percent_of_kernel_time, what_to_capture};
+use super::narrative::{NO_WORK, SHORT_CAPTURE, percent_of_kernel_time, what_to_capture};
 use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepsFrom, Summary};
 use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
@@ -35,6 +35,7 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
         copies(s),
         unknown_gpu(report),
         idle(s),
+        unexplained(s, &Basis::of(s)),
     ]
     .into_iter()
     .flatten()
@@ -223,6 +224,17 @@ fn idle(s: &Summary) -> Option<String> {
     })
 }
 
+/// Waiting that the file does not explain, and that is long enough to hide what limits the step.
+fn unexplained(s: &Summary, basis: &Basis) -> Option<String> {
+    (s.unexplained_idle_ns as f64 >= UNRELIABLE * s.device_window_ns as f64).then(|| {
+        format!(
+            "The GPU waits {} {} although work of CUDA graphs is queued; the file does not show for what.",
+            ns(s.unexplained_idle_ns as f64 / basis.divisor),
+            if basis.per.is_empty() { "in all" } else { basis.per }
+        )
+    })
+}
+
 /// The line of figures below the verdict.
 pub(super) fn figures(report: &Report) -> Vec<String> {
     let s = &report.summary;
@@ -252,7 +264,7 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
     figures.extend(communication(s));
     if let Some(slowdown) = s.slowdown {
         figures.push(format!(
-            "kernels with a known cost ({} of kernel time) run {} slower than ideal",
+            "{} of kernel time was compared with its ideal time and is {} slower",
             percent(s.cost_known_ns / s.kernel_time_ns as f64),
             times(slowdown)
         ));
@@ -338,6 +350,17 @@ fn nothing_found(report: &Report) -> Vec<String> {
     let rules = counted(report.method.rules_run, "rule");
     if report.method.rules_run == 0 {
         return vec!["No rule was run, so there is no advice.".to_owned()];
+    }
+    if let Some(short) = report.capture.iter().find(|f| f.rule == SHORT_CAPTURE) {
+        return vec![
+            format!(
+                "{}: {}, and the GPU is busy {} of the window.",
+                short.title,
+                counted(s.kernels, "kernel"),
+                percent(s.busy_share)
+            ),
+            "Capture about ten steady steps after warm-up.".to_owned(),
+        ];
     }
     if s.slowdown.is_none() {
         return vec![

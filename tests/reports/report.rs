@@ -132,6 +132,7 @@ impl Sample {
             },
             attribution: AttributionTotals::default(),
             unreliable_idle: None,
+            unexplained_idle_ns: 0,
             layer_source: Some(LayerSource::Module),
         };
         Sample {
@@ -417,7 +418,7 @@ fn most_important_statements_come_first() {
             "Tesla V100-SXM2-16GB",
             "50.0 ms analysed, no steps",
             "GPU busy 80 %",
-            "kernels with a known cost (90 % of kernel time) run 2.57x slower than ideal",
+            "90 % of kernel time was compared with its ideal time and is 2.57x slower",
         ]
     );
     let text = sample().markdown();

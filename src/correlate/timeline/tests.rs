@@ -1,5 +1,6 @@
 use super::*;
 use crate::correlate::GapCause;
+use crate::correlate::testing::ProfileBuilder;
 use crate::profile::KernelId;
 use crate::profile::{
     ApiCall, ApiClass, CallId, ConfigId, CopyKind, Device, GraphTrace, HostRange, Kernel,
@@ -601,4 +602,51 @@ proptest::proptest! {
             proptest::prop_assert!(times.exposed.iter().all(|e| *e >= 0));
         }
     }
+}
+
+#[test]
+fn waiting_before_the_only_step_is_not_relied_on() {
+    // Launched early in the step; nothing shows why the GPU begins so late.
+    let waited = |steps: i64| {
+        let mut b = ProfileBuilder::new();
+        for step in 0..steps {
+            let start = step * 1_000_000;
+            b.range(&format!("step {step}"), start, start + 900_000);
+            b.launch(start + 10_000);
+            let kernel = b.profile.kernels.last_mut().unwrap();
+            kernel.span = Span {
+                start: start + 800_000,
+                end: start + 890_000,
+            };
+        }
+        let run = b.run();
+        let gap = run.timeline.devices[0].gaps[0];
+        assert_eq!((gap.span.start, gap.cause), (0, GapCause::Waiting));
+        gap.reliable_ns
+    };
+    assert_eq!(waited(1), 0);
+    assert_eq!(waited(2), 800_000);
+}
+
+#[test]
+fn waiting_inside_graphs_is_unexplained() {
+    let run = |in_graph: bool| {
+        let mut b = ProfileBuilder::new();
+        b.launch(0);
+        b.launch(20_000);
+        b.profile.kernels[1].span = Span {
+            start: 500_000,
+            end: 500_010,
+        };
+        b.profile.kernels[1].in_graph = in_graph;
+        b.run()
+    };
+    let (eager, graph) = (run(false), run(true));
+    let [gap] = eager.timeline.devices[0].gaps[..] else {
+        panic!("one gap")
+    };
+    assert_eq!(gap.reliable_ns, gap.span.ns());
+    assert_eq!(eager.unexplained_idle_ns, 0);
+    assert_eq!(graph.unexplained_idle_ns, gap.span.ns());
+    assert_eq!(graph.timeline.devices[0].gaps[0].reliable_ns, 0);
 }
