@@ -197,17 +197,17 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
     })
 }
 
-/// Largest saving by its lower end, else by its upper end, else most time, else the first.
+/// Largest saving by the middle of its range, else most time, else the first.
 fn worst(matches: &[Match]) -> Option<usize> {
     let weight = |p: &Match| {
-        let (low, high) = p.saving.map_or((0.0, 0.0), |s| (s.low, s.high));
-        [low, high, p.affected.time_ns]
+        let middle = p.saving.map_or(0.0, |s| s.low + s.high);
+        [middle, p.affected.time_ns]
     };
-    let larger = |a: &[f64; 3], b: &[f64; 3]| {
+    let larger = |a: &[f64; 2], b: &[f64; 2]| {
         let mut ends = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
         ends.find(|o| o.is_ne()).is_some_and(Ordering::is_gt)
     };
-    let mut best: Option<(usize, [f64; 3])> = None;
+    let mut best: Option<(usize, [f64; 2])> = None;
     for (index, matched) in matches.iter().enumerate() {
         let weight = weight(matched);
         if best.is_none_or(|(_, best)| larger(&weight, &best)) {

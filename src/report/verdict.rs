@@ -68,12 +68,12 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
     let Some(first) = report.findings.first() else {
         return vec![nothing_found(report)];
     };
-    let begin_with = |what: &str| match amount(first, basis) {
-        Some(saving) if saving.low_ns > 0.0 => {
-            format!("Fix {what} first: it should save {}.", of(&saving, basis))
-        }
+    let begin_with = |what: &str| match amount(first, basis).map(|saving| of(&saving, basis)) {
         // Nothing is sure.
-        Some(saving) => format!("Look at {what} first: it may save {}.", of(&saving, basis)),
+        Some(saving) if saving.starts_with(UP_TO) => {
+            format!("Look at {what} first: it may save {saving}.")
+        }
+        Some(saving) => format!("Fix {what} first: it should save {saving}."),
         None => format!("Start with {what}; its saving cannot be estimated."),
     };
     let start = begin_with(&format!("\"{}\"", first.title));
@@ -120,6 +120,9 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
         ],
     }
 }
+
+/// How a range begins whose lower end rounds to nothing.
+const UP_TO: &str = "up to ";
 
 /// `5.8 to 12 ms of each 65.5 ms step (8.9 to 18 %)`.
 fn of(saving: &Amount, basis: &Basis) -> String {
@@ -304,18 +307,26 @@ fn span(s: &Summary) -> String {
     /// Most that the steps may exceed the window, as a factor: they begin before their first kernel.
     const LONGER: f64 = 1.5;
     let window = ns(s.window_ns as f64);
+    let named = s.window_range.as_ref();
     let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
-        return match &s.window_range {
+        return match named {
             Some(range) => format!("{window} analysed inside `{range}`"),
             None => format!("{window} analysed, no steps"),
         };
     };
+    // Steps that are ranges of this name say so themselves.
+    let around = named.filter(|range| s.steps_from.as_ref().is_none_or(|from| from.text != **range));
+    let inside = around.map_or(String::new(), |range| format!(" inside `{range}`"));
     let ahead = match s.host_step_ns {
         Some(host) => format!(" on the GPU (the host takes {} and runs ahead)", ns(host)),
         None => String::new(),
     };
     let from = s.steps_from.as_ref().map(evidence).unwrap_or_default();
-    let steps = format!("{} of {}{ahead}{from}", counted(s.steps, "step"), ns(step));
+    let steps = format!(
+        "{} of {}{ahead}{from}{inside}",
+        counted(s.steps, "step"),
+        ns(step)
+    );
     let filled = step * s.steps as f64 / s.window_ns as f64;
     if (ALL..=LONGER).contains(&filled) {
         steps

@@ -80,3 +80,52 @@ fn runs_that_mostly_communicate_get_advice_on_communication() {
     // NCCL takes 311 of 370 ms.
     assert!(first.saving.unwrap().high_ns <= 311.0 * MS);
 }
+
+#[test]
+fn workers_of_a_data_loader_gain_what_is_claimed() {
+    let Some(verdict) = verdict("aiprof/1_baseline.sqlite") else {
+        return;
+    };
+    let first = &verdict.findings[0];
+    assert_eq!(first.rule, "host/data-loading");
+    // The range `Train` grew from 11.8 to 12.1 s with two workers; its 58 whole steps went from 8.9 to 6.8 s.
+    let saving = first.saving.unwrap();
+    for gained in [0.0, 2_132.0 * MS] {
+        assert!(
+            saving.low_ns <= gained && gained <= saving.high_ns,
+            "{gained} ns gained, {saving:?} claimed"
+        );
+    }
+}
+
+#[test]
+fn kernel_that_tuning_halved_comes_first() {
+    let Some(verdict) = verdict("ao_vit/1_basic.json.gz") else {
+        return;
+    };
+    // Its author tuned this product; without shapes nobody can say by how much.
+    let first = &verdict.findings[0];
+    assert_eq!(first.rule, "parallelism/dominant-kernel");
+    assert!(first.message.contains("int_mm"), "{}", first.message);
+    assert!(first.saving.is_none(), "{:?}", first.saving);
+}
+
+#[test]
+fn ranks_together_save_no_more_communication_than_transfers_take() {
+    let Some(folder) = shared::path("profiles/dlrm_8ranks") else {
+        return;
+    };
+    let advisor = pyprof_advise::Advisor::new().unwrap();
+    let files = std::fs::read_dir(&folder).unwrap();
+    let reports = files.map(|file| advisor.report(&file.unwrap().path()).unwrap());
+    let report = pyprof_advise::compare::merge(reports.collect(), Vec::new()).unwrap();
+    let waits = report.job.as_ref().unwrap().waits.unwrap();
+    let transfers = waits.transfer_ns * report.ranks.len() as f64;
+    let all = report.findings.iter().chain(&report.minor);
+    let about = all.filter(|f| f.category == "communication");
+    let claimed: f64 = about
+        .filter_map(|f| f.saving.as_ref())
+        .map(|s| s.counted_high_ns)
+        .sum();
+    assert!(claimed > 0.0 && claimed <= transfers * 1.000_001, "{claimed} of {transfers}");
+}
