@@ -104,6 +104,7 @@ pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     let mut session = Session::new(args, rules)?;
     timer.done("loaded rules");
     let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
+    super::warn_of_memory(&inputs.files, console);
     if inputs.is_job {
         // Reports are merged with all their sites, whatever is displayed.
         session.advisor = session.advisor.options(options(args, report::MAX_SITES));

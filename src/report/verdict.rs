@@ -315,7 +315,11 @@ fn span(s: &Summary) -> String {
         };
     };
     // Steps that are ranges of this name say so themselves.
-    let around = named.filter(|range| s.steps_from.as_ref().is_none_or(|from| from.text != **range));
+    let around = named.filter(|range| {
+        s.steps_from
+            .as_ref()
+            .is_none_or(|from| from.text != **range)
+    });
     let inside = around.map_or(String::new(), |range| format!(" inside `{range}`"));
     let ahead = match s.host_step_ns {
         Some(host) => format!(" on the GPU (the host takes {} and runs ahead)", ns(host)),

@@ -99,6 +99,17 @@ fn too_little_memory_is_an_error_that_names_the_limit() {
     }
     let said = limited(&sandbox, "-v 2000000", "net.sqlite");
     assert_eq!((said.code, said.out), (0, sandbox.fine("net.sqlite")));
+    // A large file, although this one needs no more: its end is empty.
+    let large = std::fs::File::options()
+        .append(true)
+        .open(sandbox.at("net.sqlite"))
+        .unwrap();
+    large.set_len(4 << 30).unwrap();
+    let said = limited(&sandbox, "-v 2000000", "net.sqlite");
+    has(
+        &said.err,
+        &["1953 MiB of memory are allowed", "a profile of 4096 MiB"],
+    );
 }
 
 #[test]

@@ -127,5 +127,8 @@ fn ranks_together_save_no_more_communication_than_transfers_take() {
         .filter_map(|f| f.saving.as_ref())
         .map(|s| s.counted_high_ns)
         .sum();
-    assert!(claimed > 0.0 && claimed <= transfers * 1.000_001, "{claimed} of {transfers}");
+    assert!(
+        claimed > 0.0 && claimed <= transfers * 1.000_001,
+        "{claimed} of {transfers}"
+    );
 }
