@@ -25,6 +25,7 @@ mod growing_cats;
 mod host;
 mod kernel;
 mod layer;
+mod loader_config;
 mod main_kernel;
 mod maker;
 mod message;

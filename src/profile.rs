@@ -601,6 +601,19 @@ pub struct Recorded {
     pub thinned: bool,
 }
 
+/// The configuration of a DataLoader that the program used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LoaderConfig {
+    /// Number of worker processes; 0 loads in the training process.
+    pub workers: u32,
+    /// Whether batches are copied to pinned memory.
+    pub pin_memory: bool,
+    /// Batches that each worker loads ahead; `None` without workers.
+    pub prefetch: Option<u32>,
+    /// Whether workers live longer than an epoch.
+    pub persistent: bool,
+}
+
 /// The message that a collective kernel exchanges with other GPUs, as its own record describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
@@ -660,6 +673,9 @@ pub struct Profile {
     pub events: Vec<CudaEvent>,
     /// Messages of collectives, sorted by kernel.
     pub messages: Vec<Message>,
+    /// The distinct configurations of the DataLoaders of the program, where `pyprof-advise run` recorded
+    /// them.
+    pub loaders: Vec<LoaderConfig>,
     /// What the capture recorded.
     pub recorded: Recorded,
     /// Remarks about the file.
@@ -693,6 +709,7 @@ impl Profile {
             overheads: Vec::new(),
             events: Vec::new(),
             messages: Vec::new(),
+            loaders: Vec::new(),
             recorded: Recorded::default(),
             notes: Vec::new(),
         }

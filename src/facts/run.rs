@@ -154,8 +154,7 @@ impl Sums {
         let steps = run.step_time();
         self.steps = steps.map_or(0, |s| s.steps);
         self.step_ns = steps.map(|s| s.ns());
-        self.work_steps = steps
-            .and_then(|s| super::work_steps(run, usize::try_from(s.steps).unwrap_or(usize::MAX)));
+        self.work_steps = steps.and_then(|s| super::work_steps(run, s.steps as usize));
         self.host_step_ns = steps.map(|s| s.host_ns);
         self.exposed_comm_per_step_ns = super::exposed_comm_per_step(run);
         self.step_shapes = steps.and_then(|_| super::step_shapes::of(costed));
@@ -256,6 +255,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
     let elsewhere = [
         super::host::ENTRIES,
         super::sync::ENTRIES,
+        super::loader_config::ENTRIES,
         super::framework_signs::ENTRIES,
         super::program::ENTRIES,
         super::step_stability::ENTRIES,

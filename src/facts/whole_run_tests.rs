@@ -4,7 +4,8 @@ use super::{Answer, FactTable, Lookup as _, Member, MemberKind, Value};
 use crate::correlate::testing::ProfileBuilder;
 use crate::cost::{Costed, estimate_costs};
 use crate::profile::{
-    CopyKind, DeviceId, MemoryCopy, MemoryKind, ProcessId, RangeKind, SerialNumber, Span, ThreadId,
+    CopyKind, DeviceId, LoaderConfig, MemoryCopy, MemoryKind, ProcessId, RangeKind, SerialNumber,
+    Span, ThreadId,
 };
 
 fn costed(mut profile: ProfileBuilder) -> Costed {
@@ -762,4 +763,44 @@ fn idle_time_before_queued_work_is_told_apart() {
         panic!("the share is known");
     };
     assert!(late > 0.9, "{late}");
+}
+
+#[test]
+fn settings_of_data_loaders_are_known_where_all_agree() {
+    let with = |loaders: &[LoaderConfig]| {
+        let mut profile = ProfileBuilder::new();
+        launch(&mut profile, "k", 0);
+        profile.profile.loaders = loaders.to_vec();
+        let costed = costed(profile);
+        let facts = [
+            "run.loader_workers",
+            "run.loader_pins",
+            "run.loader_prefetch",
+        ];
+        facts.map(|fact| of_run(&costed, fact))
+    };
+    let four = LoaderConfig {
+        workers: 4,
+        pin_memory: true,
+        prefetch: Some(2),
+        persistent: false,
+    };
+    let none = LoaderConfig {
+        pin_memory: true,
+        ..LoaderConfig::default()
+    };
+    let flag = Answer::Value(Value::Bool(true));
+    assert_eq!(
+        with(&[]),
+        [
+            Answer::DoesNotApply,
+            Answer::DoesNotApply,
+            Answer::DoesNotApply
+        ]
+    );
+    assert_eq!(with(&[four]), [int(4), flag.clone(), int(2)]);
+    assert_eq!(
+        with(&[four, none]),
+        [Answer::DoesNotApply, flag, Answer::DoesNotApply]
+    );
 }

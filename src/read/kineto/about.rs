@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::json::object;
 use super::number::{count, text};
-use crate::profile::Device;
+use crate::profile::{Device, LoaderConfig};
 
 type Raw<'a> = Option<&'a RawValue>;
 
@@ -36,10 +36,29 @@ object! {
     }
 }
 
+object! {
+    /// What `pyprof-advise run` says of its recording.
+    Capture {
+        loaders: Raw<'a> = "loaders",
+    }
+}
+
+object! {
+    /// An entry of its `loaders`.
+    Loader {
+        workers: Raw<'a> = "num_workers",
+        pin_memory: Raw<'a> = "pin_memory",
+        prefetch: Raw<'a> = "prefetch_factor",
+        persistent: Raw<'a> = "persistent_workers",
+    }
+}
+
+/// Most configurations of DataLoaders, as many as the recording keeps.
+const MAX_LOADERS: usize = 16;
 /// Maximum number of GPUs, more than a machine has; bounds the memory for a hostile file.
 const MAX_DEVICES: usize = 4096;
 /// Members of a trace object that describe the capture and contain no environment.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 14] = [
     "schemaVersion",
     "deviceProperties",
     "distributedInfo",
@@ -54,7 +73,6 @@ const KNOWN: [&str; 15] = [
     "profile_memory",
     "cupti_version",
     "INFO",
-    "pyprof_advise",
 ];
 
 /// The contents of the members of the trace object.
@@ -70,6 +88,8 @@ pub(super) struct About {
     pub(super) world_size: Option<u32>,
     /// Whether the trace contains environment variables.
     pub(super) environment: bool,
+    /// The distinct configurations of DataLoaders.
+    pub(super) loaders: Vec<LoaderConfig>,
     devices: FxHashMap<u32, Device>,
 }
 
@@ -84,6 +104,7 @@ impl About {
                 self.rank = info.rank.and_then(count32);
                 self.world_size = info.world_size.and_then(count32).filter(|&n| n > 0);
             }
+            "pyprof_advise" => self.loaders = loaders(value),
             "record_shapes" => self.shapes = Some(matches!(value.trim(), "1" | "true")),
             _ if KNOWN.contains(&key) => {}
             _ => self.environment |= is_environment(key, value),
@@ -141,6 +162,29 @@ fn device(position: u32, properties: &Properties<'_>) -> Device {
         shared_per_block_optin: number(properties.shared_per_block_optin).filter(|&n| n > 0),
         ..Device::default()
     }
+}
+
+fn loaders(value: &str) -> Vec<LoaderConfig> {
+    let capture: Capture<'_> = serde_json::from_str(value).unwrap_or_default();
+    let list = capture.loaders.map_or("[]", RawValue::get);
+    let list: Vec<Loader<'_>> = serde_json::from_str(list).unwrap_or_default();
+    let is_true = |value: Raw<'_>| value.is_some_and(|value| value.get() == "true");
+    let mut loaders: Vec<LoaderConfig> = Vec::new();
+    for loader in list.iter().take(MAX_LOADERS) {
+        let Some(workers) = loader.workers.and_then(count32) else {
+            continue;
+        };
+        let config = LoaderConfig {
+            workers,
+            pin_memory: is_true(loader.pin_memory),
+            prefetch: loader.prefetch.and_then(count32),
+            persistent: is_true(loader.persistent),
+        };
+        if !loaders.contains(&config) {
+            loaders.push(config);
+        }
+    }
+    loaders
 }
 
 fn count32(value: &RawValue) -> Option<u32> {
@@ -240,5 +284,23 @@ mod tests {
         assert!(!is_environment("mast_job_environment", "\"prod\""));
         assert!(!is_environment("inventory", r#"{"a": 1}"#));
         assert!(!is_environment("hip_runtime_version", "60443483"));
+    }
+
+    #[test]
+    fn loaders_of_a_recording_are_read_once_each() {
+        let mut about = About::default();
+        let loader = r#"{"dataset": "Images", "batch_size": 64, "num_workers": 4, "pin_memory": true,
+            "prefetch_factor": 2, "persistent_workers": false}"#;
+        let others = r#"{"num_workers": 0, "prefetch_factor": null}, {"num_workers": "many"}, 7"#;
+        let json = format!(r#"{{"window": "light", "loaders": [{loader}, {loader}, {others}]}}"#);
+        about.property("pyprof_advise", &json);
+        let four = LoaderConfig {
+            workers: 4,
+            pin_memory: true,
+            prefetch: Some(2),
+            persistent: false,
+        };
+        assert_eq!(about.loaders, [four, LoaderConfig::default()]);
+        assert!(!about.environment);
     }
 }

@@ -148,6 +148,7 @@ impl Reader for Kineto {
             .builder
             .finish(|key, device| about.describe(key.ordinal(), device));
         profile.schema_version.clone_from(&about.schema);
+        profile.loaders.clone_from(&about.loaders);
         for process in &mut profile.processes {
             process.rank = about.rank;
             process.world_size = about.world_size;

@@ -1,0 +1,56 @@
+//! Facts of how the program's DataLoaders are configured, where `pyprof-advise run` recorded it.
+//!
+//! A program may use several loaders, and the trace does not tell which of them made a batch: a setting is
+//! known where all of them agree on it.
+
+use super::run::Runs;
+use super::{Answer, Entry, FactTable, fact};
+use crate::profile::LoaderConfig;
+
+/// The setting, if all loaders agree on it.
+fn agreed<T: PartialEq>(t: &FactTable<'_>, setting: fn(&LoaderConfig) -> T) -> Option<T> {
+    let mut settings = t.costed.run.profile.loaders.iter().map(setting);
+    let first = settings.next()?;
+    settings.all(|other| other == first).then_some(first)
+}
+
+pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.loader_workers",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Worker processes of each DataLoader, where the recording says and all agree",
+        |t| Answer::or_silent(agreed(t, |l| l.workers), |n| Answer::int(u64::from(n)))
+    ),
+    fact!(
+        "run.loader_pins",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Whether each DataLoader copies its batches to pinned memory, where the recording says and all agree",
+        |t| Answer::or_silent(agreed(t, |l| l.pin_memory), Answer::flag)
+    ),
+    fact!(
+        "run.loader_prefetch",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Batches that each worker of a DataLoader loads ahead, where the recording says and all agree",
+        |t| Answer::or_silent(agreed(t, |l| l.prefetch).flatten(), |n| Answer::int(
+            u64::from(n)
+        ))
+    ),
+    fact!(
+        "run.loader_persists",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Whether the workers of each DataLoader live longer than an epoch, where the recording says and all agree",
+        |t| Answer::or_silent(agreed(t, |l| l.persistent), Answer::flag)
+    ),
+];
