@@ -117,7 +117,7 @@ fn ranks_together_save_no_more_communication_than_transfers_take() {
     };
     let advisor = pyprof_advise::Advisor::new().unwrap();
     let files = std::fs::read_dir(&folder).unwrap();
-    let reports = files.map(|file| advisor.report(&file.unwrap().path()).unwrap());
+    let reports = files.map(|file| advisor.report(file.unwrap().path()).unwrap());
     let report = pyprof_advise::compare::merge(reports.collect(), Vec::new()).unwrap();
     let waits = report.job.as_ref().unwrap().waits.unwrap();
     let transfers = waits.transfer_ns * report.ranks.len() as f64;
