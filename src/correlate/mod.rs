@@ -85,9 +85,18 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
     );
     let mut steps = steps;
     let exclusions = Exclusions::decide(&profile, &mut steps, &launches, searches);
+    let analysed = steps.steps.iter().filter(|step| !step.warmup).count();
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
-        || times(&profile, &texts, &launches, &exclusions, vocabulary),
+        || {
+            times(
+                &profile,
+                &texts,
+                &launches,
+                (&exclusions, analysed),
+                vocabulary,
+            )
+        },
         || {
             let grown =
                 ScopeTree::grow(&profile, &texts, &arguments, &steps, &mut labels, &launches);
@@ -117,8 +126,7 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
             gap.reliable_ns = 0;
         }
     }
-    let single = steps.steps.iter().filter(|step| !step.warmup).count() == 1;
-    if single {
+    if analysed == 1 {
         for device in &mut times.timeline.devices {
             forget_start(device);
         }
@@ -227,7 +235,7 @@ fn times(
     profile: &Profile,
     texts: &RangeInfos,
     launches: &[Option<CallId>],
-    exclusions: &Exclusions,
+    (exclusions, step_count): (&Exclusions, usize),
     vocabulary: &Vocabulary<'_>,
 ) -> DeviceTimes {
     let ids = |such: fn(&RangeInfo) -> bool| -> Vec<RangeId> {
@@ -243,6 +251,7 @@ fn times(
         first_calls: &first_calls,
         excluded: &exclusions.times,
         steps: &exclusions.steps,
+        step_count,
     };
     timeline::times(profile, &hints, vocabulary.is_communication)
 }

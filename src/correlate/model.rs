@@ -454,7 +454,7 @@ pub struct Window {
     pub copies: Vec<bool>,
     /// Per memset: whether it is analysed.
     pub sets: Vec<bool>,
-    /// Idle time inside the span, per device in time order, while code was loaded or compiled. It is not
+    /// Idle time inside the span, per device in time order, while code was loaded or compiled or memory was set up. It is not
     /// part of the analysed time.
     pub loads: Vec<Span>,
 }
@@ -509,7 +509,7 @@ pub struct SetUp {
     pub pageable_copies: u64,
     /// Work that is not analysed, by reason.
     pub excluded: Vec<ExcludedWork>,
-    /// Idle time inside the window, summed over devices, while code was loaded or compiled, in ns. It
+    /// Idle time inside the window, summed over devices, while code was loaded or compiled or memory was set up, in ns. It
     /// is not part of the analysed time.
     pub loading_ns: i64,
     /// Idle time inside the window, summed over devices, while the profiler worked for itself, in ns. It

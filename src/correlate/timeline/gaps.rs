@@ -27,6 +27,10 @@ const LAZY_LOAD_NS: i64 = 1_000_000;
 /// ... and a launch also stands out this far above the median launch of the capture.
 const LAZY_LOAD_RATIO: i64 = 20;
 
+/// Allocations of device memory of [`LAZY_LOAD_NS`] or more, below which they are no habit in a capture
+/// without steps: a library asks for its workspaces once.
+const FEW_ALLOCATIONS: usize = 10;
+
 /// Allocating or freeing device memory takes micro- to milliseconds, other calls less. One that takes
 /// this long while the GPU has nothing to do sets something up: the driver's context, a library.
 const SETTING_UP_NS: i64 = 100_000_000;
@@ -181,11 +185,17 @@ pub(super) struct HostActivity<'a> {
 }
 
 impl<'a> HostActivity<'a> {
-    pub(super) fn of(profile: &'a Profile, hints: &TimelineInputs<'a>) -> HostActivity<'a> {
+    /// `launched` is when the analysed kernels were launched.
+    pub(super) fn of(
+        profile: &'a Profile,
+        hints: &TimelineInputs<'a>,
+        launched: Option<Span>,
+    ) -> HostActivity<'a> {
         let calls = calls_behind(profile);
         let slow = slow_launches(profile, hints.launches);
         let mut kinds: [Collected; 7] = Default::default();
-        collect_calls(profile, &calls, &slow, &mut kinds);
+        let once = allocates_once(profile, hints, launched);
+        collect_calls(profile, &calls, &slow, once, &mut kinds);
         let [loading, compiling, syncs, _, _, modules, _] = &mut kinds;
         for (ranges, rows) in [
             (hints.data_loading, loading),
@@ -503,9 +513,12 @@ fn slow_launches(profile: &Profile, of_kernels: &[Option<CallId>]) -> Vec<CallId
     let mut seen: FxHashSet<(ProcessId, StrId)> = FxHashSet::default();
     let first = profile.kernels.iter().zip(of_kernels);
     let first = first.filter(|(kernel, _)| seen.insert((kernel.process, kernel.name)));
+    // Launching a graph takes as long as it has kernels: microseconds each.
     let first = first.filter_map(|(_, call)| *call).filter(|id| {
         let call = profile.calls.get(id.idx());
-        call.is_some_and(|call| call.span.ns() >= first_stands_out)
+        call.is_some_and(|call| {
+            call.class == ApiClass::Launch && call.span.ns() >= first_stands_out
+        })
     });
     let mut slow: Vec<CallId> = slow.chain(first).collect();
     slow.sort_unstable();
@@ -513,9 +526,35 @@ fn slow_launches(profile: &Profile, of_kernels: &[Option<CallId>]) -> Vec<CallId
     slow
 }
 
+/// Whether a call allocates or frees device memory, and not the host's.
+fn is_device_memory(profile: &Profile, call: &ApiCall) -> bool {
+    matches!(call.class, ApiClass::Alloc | ApiClass::Free)
+        && !profile.text(call.name).contains("Host")
+}
+
+/// Whether long allocations happen too rarely to belong to each step. `launched` is when the analysed
+/// kernels were launched.
+fn allocates_once(profile: &Profile, hints: &TimelineInputs<'_>, launched: Option<Span>) -> bool {
+    let long = profile.calls.iter().filter(|call| {
+        call.span.ns() >= LAZY_LOAD_NS
+            && launched.is_some_and(|launched| launched.contains(call.span.start))
+            && is_device_memory(profile, call)
+    });
+    let few = match hints.step_count {
+        0 | 1 => FEW_ALLOCATIONS,
+        steps => steps,
+    };
+    long.take(few).count() < few
+}
+
 /// Whether a call took so long that it did more than its name says. Page-locking host memory takes
-/// long by itself, and waiting is waiting.
-fn sets_up(profile: &Profile, call: &ApiCall, seen: &mut FxHashSet<(ThreadId, StrId)>) -> bool {
+/// long by itself, and waiting is waiting. `once`: whether long allocations happen once.
+fn sets_up(
+    profile: &Profile,
+    call: &ApiCall,
+    once: bool,
+    seen: &mut FxHashSet<(ThreadId, StrId)>,
+) -> bool {
     // Most calls are neither of these classes nor long.
     if !matches!(
         call.class,
@@ -525,6 +564,7 @@ fn sets_up(profile: &Profile, call: &ApiCall, seen: &mut FxHashSet<(ThreadId, St
     }
     let least = match (call.class, seen.insert((call.thread, call.name))) {
         (ApiClass::Other, true) => LAZY_LOAD_NS,
+        (ApiClass::Alloc | ApiClass::Free, _) if once => LAZY_LOAD_NS,
         // The first allocation may start the driver's pools.
         (ApiClass::Alloc, true) => FIRST_LAUNCH_NS,
         _ => SETTING_UP_NS,
@@ -535,7 +575,7 @@ fn sets_up(profile: &Profile, call: &ApiCall, seen: &mut FxHashSet<(ThreadId, St
     let name = profile.text(call.name);
     let is = |word: &str| name.contains(word);
     match call.class {
-        ApiClass::Alloc | ApiClass::Free => !is("Host"),
+        ApiClass::Alloc | ApiClass::Free => is_device_memory(profile, call),
         ApiClass::Other => !is("Host") && !is("Wait") && !is("Query"),
         _ => false,
     }
@@ -569,10 +609,12 @@ fn stalls(
 }
 
 /// Sorts the calls that block a thread into `[loading, compiling, syncs, copies, allocations, modules, first]`.
+/// `once`: whether long allocations happen once.
 fn collect_calls(
     profile: &Profile,
     calls: &CorrelationMap<CallId>,
     slow: &[CallId],
+    once: bool,
     kinds: &mut [Collected; 7],
 ) {
     let [_, _, syncs, copies, allocations, modules, first] = kinds;
@@ -585,7 +627,9 @@ fn collect_calls(
     let copied = &copy_times(profile);
     for (index, call) in profile.calls.iter().enumerate() {
         let rows = match call.class {
-            _ if sets_up(profile, call, &mut seen) || stalls(profile, call, copied) => &mut *first,
+            _ if sets_up(profile, call, once, &mut seen) || stalls(profile, call, copied) => {
+                &mut *first
+            }
             ApiClass::Sync => &mut *syncs,
             ApiClass::CopySync if reads.contains(&CallId::new(index)) => &mut *syncs,
             ApiClass::CopySync => &mut *copies,

@@ -44,7 +44,18 @@ pub(crate) fn times(
     is_communication: &dyn Fn(&str) -> bool,
 ) -> DeviceTimes {
     let (inside, earlier) = inside(profile, hints);
-    let host = gaps::HostActivity::of(profile, hints);
+    let launched = launch_times(profile, hints.launches).zip(&inside);
+    let launched = launched
+        .filter(|(_, inside)| **inside)
+        .map(|(time, _)| Span {
+            start: time,
+            end: time,
+        });
+    let launched = launched.reduce(|all, one| Span {
+        start: all.start.min(one.start),
+        end: all.end.max(one.end),
+    });
+    let host = gaps::HostActivity::of(profile, hints, launched);
     let counted = |rows: &mut dyn Iterator<Item = OtherWork>| counted(rows, hints, &host, &earlier);
     let copies = profile.copies.iter();
     let sets = profile.sets.iter();

@@ -19,6 +19,8 @@ pub(crate) struct TimelineInputs<'a> {
     /// Per process: the host time from the start of its first analysed step to the end of its last one.
     /// Empty unless the window is trimmed to steps.
     pub steps: &'a [Option<Span>],
+    /// Number of analysed steps; 0 where none are known.
+    pub step_count: usize,
 }
 
 /// Whether a copy reads or writes pageable memory: the driver has to stage it, and the host waits.
