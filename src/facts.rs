@@ -293,6 +293,9 @@ pub struct Totals {
     pub step_weight: Option<f64>,
     /// Idle time that recording overhead cannot explain, in ns.
     pub reliable_idle_ns: f64,
+    /// Worker processes of a data loader set the pace: the host waits for them however fast the rest is, so
+    /// that nothing else surely shortens a step.
+    pub paced_by_workers: bool,
 }
 
 impl Totals {

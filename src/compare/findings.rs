@@ -247,21 +247,24 @@ fn saving(group: &[Found<'_>], summary: &Summary, reports: usize) -> Option<Savi
         counted_high_ns,
         counted_share: share(counted_high_ns, whole as f64),
         overlap_ns: total(|s| s.overlap_ns),
-        step_low_ns: step(group, reports, |s| s.step_low_ns),
-        step_high_ns: step(group, reports, |s| s.step_high_ns),
+        step_low_ns: step(group, |s| s.step_low_ns)
+            .map(|(ns, on)| if on == reports { ns } else { 0.0 }),
+        step_high_ns: step(group, |s| s.step_high_ns).map(|(ns, _)| ns),
     })
 }
 
-/// Ranks run their steps together, so a step becomes shorter by the smallest saving of any rank;
-/// `None` unless every rank saves time.
-fn step(group: &[Found<'_>], reports: usize, end: fn(&SavingReport) -> Option<f64>) -> Option<f64> {
+/// The smallest saving of a step of any rank that has the finding, and the number of those: ranks run their
+/// steps together, and one that has nothing to save may be the one that the others wait for, or not. `None`
+/// without an estimate for each.
+fn step(group: &[Found<'_>], end: fn(&SavingReport) -> Option<f64>) -> Option<(f64, usize)> {
     let mut by_report: BTreeMap<usize, f64> = BTreeMap::new();
     for found in group {
         let gain = end(found.finding.saving.as_ref()?)?;
         *by_report.entry(found.report).or_default() += gain;
     }
-    let on_all = by_report.len() == reports;
-    by_report.into_values().reduce(f64::min).filter(|_| on_all)
+    let on = by_report.len();
+    let least = by_report.into_values().reduce(f64::min)?;
+    Some((least, on))
 }
 
 fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {

@@ -252,8 +252,16 @@ pub(super) fn on_the_gpu(mut steps: Vec<Step>, profile: &Profile, links: &[Link]
         span.start = span.start.min(kernel.span.start);
         span.end = span.end.max(kernel.span.end);
     }
+    // A profiler that stops may leave the start of a step in which nothing was launched.
+    let longest = steps.iter().map(|step| step.span.ns()).max().unwrap_or(0);
+    for step in &mut steps {
+        step.warmup |= step.gpu.is_none() && step.span.ns() < longest / SHORTEST_PART;
+    }
     steps
 }
+
+/// A step without work, shorter than this part of the longest, is none.
+const SHORTEST_PART: i64 = 10;
 
 /// The steps of one process: one spelling on one thread, those inside others left out.
 fn one_series(mut numbered: Vec<NumberedRange>) -> Vec<NumberedRange> {

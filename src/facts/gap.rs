@@ -216,6 +216,14 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
     groups
 }
 
+/// Idle time in which the host waited for worker processes of a data loader.
+pub(super) fn waits_for_workers_ns(groups: &[GapGroup]) -> f64 {
+    let waits = groups
+        .iter()
+        .filter(|group| group.loader == Some(Loader::MultiProcess));
+    waits.map(|group| group.time_ns).sum()
+}
+
 fn group(
     run: &Run,
     device: &DeviceTimeline,

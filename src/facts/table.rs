@@ -143,7 +143,7 @@ impl<'a> FactTable<'a> {
         let (paths, enclosing_ops) = looked.into_inner().unwrap_or_default();
         FactTable {
             costed,
-            totals: totals(run),
+            totals: totals(run, gap::waits_for_workers_ns(&gaps)),
             sums,
             host,
             waits,
@@ -616,7 +616,11 @@ fn excludes(families: &[Family], family: Family) -> bool {
     !families.is_empty() && !families.contains(&family)
 }
 
-fn totals(run: &Run) -> Totals {
+/// Share of the window spent in waiting for worker processes from which these set the pace.
+const PACED: f64 = 0.1;
+
+/// `workers_ns`: idle time in which the host waited for worker processes.
+fn totals(run: &Run, workers_ns: f64) -> Totals {
     let devices = &run.timeline.devices;
     let sum = |field: fn(&crate::correlate::DeviceTimeline) -> i64| -> f64 {
         devices.iter().map(|d| field(d) as f64).sum()
@@ -630,6 +634,7 @@ fn totals(run: &Run) -> Totals {
         window_ns: window,
         idle_ns: window - busy,
         reliable_idle_ns: reliable_idle,
+        paced_by_workers: workers_ns > PACED * window,
         copy_ns: sum(|d| d.exposed_copy_ns),
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
         step_weight: step_weight(devices),

@@ -204,6 +204,19 @@ impl<'a> Claims<'a> {
         kind: SavingKind,
         before: Option<&BTreeMap<SiteId, f64>>,
     ) -> Taken {
+        let mut taken = self.claim_of_kind(matched, kind, before);
+        if let Some(step) = taken.step.as_mut().filter(|_| self.totals.paced_by_workers) {
+            step.low = 0.0;
+        }
+        taken
+    }
+
+    fn claim_of_kind(
+        &mut self,
+        matched: &Match,
+        kind: SavingKind,
+        before: Option<&BTreeMap<SiteId, f64>>,
+    ) -> Taken {
         let wanted = matched.saving.map_or(0.0, |s| s.high);
         match kind {
             SavingKind::Gpu if matched.affected.sites.is_empty() => {

@@ -364,6 +364,9 @@ fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
         return finding.share >= FLOOR && step_share >= FLOOR;
     };
     let (low, high, whole) = match (saving.kind, saving.step_low_ns.zip(saving.step_ns)) {
+        (SavingKind::Idle, _) if totals.paced_by_workers => {
+            (0.0, saving.claimed_ns, totals.window_ns)
+        }
         (SavingKind::Idle, _) => (saving.claimed_low_ns, saving.claimed_ns, totals.window_ns),
         // Waiting for other ranks is time of the step, whatever else limits it.
         (SavingKind::Gpu, Some((low, high))) if in_time => {

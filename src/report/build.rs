@@ -27,6 +27,9 @@ const MAX_SENTENCE: usize = 400;
 const MAX_GPU_NAMES: usize = 3;
 /// Most places listed per finding.
 const MAX_PLACES: usize = 100;
+/// Largest ratio of ideal to measured time of work that is compared with it: clocks and bandwidths are a
+/// little higher than in specifications.
+const FASTEST: f64 = 1.15;
 /// Why the cost of an algorithm search is not known.
 pub(super) const SEARCH: &str = "candidates of an algorithm search, which steady steps do not run";
 /// Most operators listed per reason for an unknown cost.
@@ -139,8 +142,9 @@ pub(super) fn sum(values: impl Iterator<Item = i64>) -> i64 {
 }
 
 /// Measured and best ideal time of the sites that have both. Left out are autotuning, which is not
-/// work of the model, latency-bound work, whose ideal time is shorter than any launch, and
-/// communication, which waits for other ranks.
+/// work of the model, latency-bound work, whose ideal time is shorter than any launch,
+/// communication, which waits for other ranks, and work that is faster than its ideal: its operands were
+/// in a cache, or its recorded shapes are not its own.
 pub(super) fn priced<'a>(
     sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
 ) -> (f64, Option<f64>) {
@@ -151,7 +155,7 @@ pub(super) fn priced<'a>(
                 && cost.family != Family::Communication
         })
         .filter_map(|(site, cost)| Some((site.time_ns as f64, cost.best_ideal_ns?)))
-        .filter(|(_, ideal)| ideal.is_finite() && *ideal > 0.0)
+        .filter(|(time, ideal)| *ideal > 0.0 && *ideal <= FASTEST * time)
         .fold((0.0, None), |(time, total), (t, ideal)| {
             (time + t, Some(total.unwrap_or(0.0) + ideal))
         })

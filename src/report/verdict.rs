@@ -18,6 +18,9 @@ const UNRELIABLE: f64 = 0.1;
 /// A busy share of the window below which the GPU did next to nothing.
 const HARDLY_BUSY: f64 = 0.1;
 
+/// What to do about a capture that is too short.
+const RECORD_MORE: &str = "Record about ten steady steps after warm-up (docs/capture.md).";
+
 /// The verdict: what to do first, what then, and what changes that.
 pub(super) fn verdict(report: &Report) -> Vec<String> {
     let s = &report.summary;
@@ -27,12 +30,15 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
     }
     // A finding about the capture that leaves nothing to analyse is the whole verdict.
     if let Some(no_work) = report.capture.iter().find(|f| f.rule == NO_WORK) {
-        return vec![format!("{}, so there is no advice.", no_work.title)];
+        return vec![
+            format!("{}, so there is no advice.", no_work.title),
+            RECORD_MORE.to_owned(),
+        ];
     }
     let caveats: Vec<String> = [
         straggler(report),
         graphs(s),
-        copies(s),
+        copies(report),
         unknown_gpu(report),
         idle(s),
         unexplained(s, &Basis::of(s)),
@@ -74,7 +80,10 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
             format!("Look at {what} first: it may save {saving}.")
         }
         Some(saving) => format!("Fix {what} first: it should save {saving}."),
-        None => format!("Start with {what}; its saving cannot be estimated."),
+        None => format!(
+            "Start with {what}{}; its saving cannot be estimated.",
+            share_of_gpu_time(first)
+        ),
     };
     let start = begin_with(&format!("\"{}\"", first.title));
     let short = begin_with("finding 1");
@@ -89,13 +98,20 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
         Some(a) => format!("{next} ({})", ns_range(a.low_ns, a.high_ns)),
         None => next,
     };
-    let all = match report.findings.len() {
-        2 => "both findings together".to_owned(),
-        n => format!("all {n} findings together"),
+    let estimated = report
+        .findings
+        .iter()
+        .filter(|f| amount(f, basis).is_some())
+        .count();
+    let all = match (report.findings.len(), estimated) {
+        (2, 2) => "both findings together".to_owned(),
+        (all, n) if all == n => format!("all {n} findings together"),
+        (_, n) => format!("{n} findings together"),
     };
     // What is fixed first may let the others save more than they would now.
     let more = report.findings.iter().any(|f| may_save_more(f, basis));
-    match together(&report.findings, basis).filter(|total| !more || total.low_ns > 0.0) {
+    let total = together(&report.findings, basis).filter(|_| estimated > 1);
+    match total.filter(|total| !more || total.low_ns > 0.0) {
         Some(total) => {
             let total = match more {
                 true => format!("at least {}", ns(total.low_ns)),
@@ -118,6 +134,14 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
             vec![start],
             vec![short],
         ],
+    }
+}
+
+/// `, 91 % of GPU time`, of a finding about work.
+fn share_of_gpu_time(finding: &FindingReport) -> String {
+    match finding.evidence.kernels.is_empty() {
+        true => String::new(),
+        false => format!(" ({} of GPU time)", percent(finding.share)),
     }
 }
 
@@ -195,13 +219,20 @@ fn graphs(s: &Summary) -> Option<String> {
     })
 }
 
-fn copies(s: &Summary) -> Option<String> {
+fn copies(report: &Report) -> Option<String> {
+    let s = &report.summary;
+    let found = report.findings.iter().any(|f| f.category == "copies");
     // What the little work of an idle GPU is does not matter.
     let most = is_most(s.exposed_copy_ns, s.busy_ns) && s.busy_share >= HARDLY_BUSY;
     most.then(|| {
         format!(
-            "{} of GPU time is copying, not computing.",
-            percent(s.exposed_copy_ns as f64 / s.busy_ns as f64)
+            "{} of GPU time is copying, not computing{}.",
+            percent(s.exposed_copy_ns as f64 / s.busy_ns as f64),
+            if found {
+                ""
+            } else {
+                "; no rule found a copy that repeats"
+            }
         )
     })
 }
@@ -231,7 +262,7 @@ fn idle(s: &Summary) -> Option<String> {
 fn unexplained(s: &Summary, basis: &Basis) -> Option<String> {
     (s.unexplained_idle_ns as f64 >= UNRELIABLE * s.device_window_ns as f64).then(|| {
         format!(
-            "The GPU waits {} {} although work of CUDA graphs is queued; the file does not show for what.",
+            "The GPU idles {} {} although work of CUDA graphs is queued; the file does not show what it waits for.",
             ns(s.unexplained_idle_ns as f64 / basis.divisor),
             if basis.per.is_empty() { "in all" } else { basis.per }
         )
@@ -374,7 +405,7 @@ fn nothing_found(report: &Report) -> Vec<String> {
                 counted(s.kernels, "kernel"),
                 percent(s.busy_share)
             ),
-            "Capture about ten steady steps after warm-up.".to_owned(),
+            RECORD_MORE.to_owned(),
         ];
     }
     if s.slowdown.is_none() {
