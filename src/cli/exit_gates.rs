@@ -11,10 +11,10 @@ use crate::base::date::{self, Date};
 use crate::base::glob::Glob;
 use crate::base::suggest::did_you_mean;
 use crate::base::text::{plain, some};
-use crate::base::units::{counted, percent};
+use crate::base::units::counted;
 use crate::compare;
-use crate::judge::{RuleSet, SavingKind, Severity};
-use crate::report::{FindingReport, Report, SuppressionReport, SuppressionState};
+use crate::judge::{RuleSet, Severity};
+use crate::report::{FindingReport, Report, SuppressionReport, SuppressionState, possible_savings};
 
 /// Maximum number of rule ids in one line.
 const NAMED: usize = 10;
@@ -28,8 +28,8 @@ const TODAY: &str = "SOURCE_DATE_EPOCH";
 pub enum FailOn {
     /// A finding of this severity or above.
     Severity(Severity),
-    /// Findings with an estimated total saving of this many percent or more (0 to 100): of GPU time,
-    /// or of the window for idle time. Upper ends, as in the first paragraph of the report.
+    /// Findings that together may save this many percent or more (0 to 100) of the step, or of the window
+    /// where no steps are known; those without an estimate of wall time, of GPU time. Upper ends count.
     Saving(f64),
 }
 
@@ -100,29 +100,12 @@ fn severe(report: &Report, least: Severity) -> Option<Failed<'_>> {
 }
 
 fn saving(report: &Report, limit: f64) -> Option<Failed<'_>> {
-    let (summary, total_saving) = (&report.summary, &report.total_saving);
-    let of = |ns: f64, whole: i64| if whole > 0 { ns / whole as f64 } else { 0.0 };
-    let gpu = of(
-        total_saving.gpu_high_ns + total_saving.copy_high_ns,
-        summary.busy_ns,
-    );
-    let idle = of(total_saving.idle_high_ns, summary.device_window_ns);
-    let parts: Vec<String> = [(gpu, "GPU time"), (idle, "the window (idle time)")]
-        .iter()
-        .filter(|(share, _)| *share > 0.0 && *share >= limit)
-        .map(|(share, of)| format!("up to {} of {of}", percent(*share)))
-        .collect();
-    let paying = |f: &&FindingReport| {
-        let share = |s: &crate::report::SavingReport| match s.kind {
-            SavingKind::Idle => idle,
-            SavingKind::Gpu | SavingKind::Copy => gpu,
-        };
-        let saving = f.saving.as_ref().filter(|s| s.counted_high_ns > 0.0);
-        saving.is_some_and(|s| share(s) >= limit)
-    };
-    let findings: Vec<&FindingReport> = report.findings.iter().filter(paying).collect();
-    let why = format!("estimated saving: {}", parts.join(" and "));
-    (!parts.is_empty()).then_some((why, findings))
+    let savings = possible_savings(report);
+    let reached: Vec<_> = savings.into_iter().filter(|s| s.share >= limit).collect();
+    let texts: Vec<&str> = reached.iter().map(|s| s.text.as_str()).collect();
+    let why = format!("the findings could save {}", texts.join(" and "));
+    let findings = reached.iter().flat_map(|s| s.findings.iter().copied());
+    (!reached.is_empty()).then(|| (why, findings.collect()))
 }
 
 /// The distinct rules of findings, in the order of the report.

@@ -178,7 +178,7 @@ impl Template {
             return Err("the template engine failed".to_owned());
         };
         match done {
-            Ok(_) => Ok(String::from_utf8_lossy(&out.bytes).trim_end().to_owned()),
+            Ok(_) => Ok(sentence(&String::from_utf8_lossy(&out.bytes))),
             Err(_) if out.full => Err(format!("longer than {MAX_OUTPUT} bytes")),
             Err(error) if error.kind() == ErrorKind::UndefinedError => {
                 Err(format!("{}; guard it with `is defined`", reason(&error)))
@@ -473,6 +473,18 @@ fn count(value: f64) -> String {
     }
 }
 
+/// One time.
+const ONCE: &str = "once";
+
+/// A text without blanks at its end, which does not begin with a small "once".
+fn sentence(text: &str) -> String {
+    let text = text.trim_end();
+    match text.strip_prefix(ONCE) {
+        Some(rest) => format!("Once{rest}"),
+        None => text.to_owned(),
+    }
+}
+
 /// A number with its noun, what it is divided by, and its verb.
 fn counted(
     state: &State<'_, '_>,
@@ -489,11 +501,11 @@ fn counted(
         units::plural(noun)
     };
     let per = state.lookup(PER_STEP).unwrap_or_default();
-    let mut out = format!(
-        "{count} {}{}",
-        escape(&noun),
-        per.as_str().unwrap_or_default()
-    );
+    let what = match noun.as_str() {
+        "time" => ONCE.to_owned(),
+        noun => format!("{count} {}", escape(noun)),
+    };
+    let mut out = format!("{what}{}", per.as_str().unwrap_or_default());
     if let Some(verb) = verb {
         let verb = if one {
             units::plural(verb)

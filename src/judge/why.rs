@@ -12,10 +12,10 @@ use super::expr::{EvalContext, Expr, FOUND, Name, Undecided};
 use super::gather::{self, FindingDraft};
 use super::resolve::FLOOR;
 use super::rule::Rule;
-use super::{Finding, Verdict};
+use super::{Finding, SavingKind, Verdict};
 use crate::base::cel::Node;
 use crate::base::{text, units};
-use crate::facts::{Fact, Member};
+use crate::facts::{Answer, Fact, Member, Value};
 
 /// Members, and findings of one kind, that are shown.
 const SHOWN: usize = 5;
@@ -91,10 +91,13 @@ fn in_report(
     verdict: &Verdict,
     picked: usize,
 ) {
+    let basis = per_step(input);
     let own = |list: &[Finding]| -> Vec<String> {
         let own = list.iter().filter(|f| f.rule == rule.id);
-        own.map(expected_saving).collect()
+        own.map(|finding| expected_saving(finding, &basis))
+            .collect()
     };
+
     let floor = format!("under the floor of {}, in the tail", units::percent(FLOOR));
     let mut said = false;
     for (list, how) in [
@@ -150,22 +153,40 @@ fn listed(out: &mut String, how: &str, lines: &[String]) -> bool {
     true
 }
 
-fn expected_saving(finding: &Finding) -> String {
+/// What times are divided by, and what that is called: ` per step`.
+fn per_step(input: &dyn RuleInput) -> (f64, &'static str) {
+    let lookup = input.lookup(Member::Run);
+    let number = |name: &str| match lookup.get(name) {
+        Answer::Value(Value::Double(number)) if number > 0.0 => Some(number),
+        _ => None,
+    };
+    let several = matches!(lookup.get("run.devices"), Answer::Value(Value::Int(2..)));
+    match number("run.steps_times_gpus") {
+        Some(divisor) if several => (divisor, " per step and GPU"),
+        Some(divisor) => (divisor, " per step"),
+        None => (1.0, ""),
+    }
+}
+
+fn expected_saving(finding: &Finding, (divisor, per): &(f64, &'static str)) -> String {
     let place = plain(&finding.place);
     let share = units::percent(finding.share);
+    let whole = match finding.saving.map(|saving| saving.kind) {
+        Some(SavingKind::Idle) => "the window",
+        _ => "GPU time",
+    };
     match &finding.saving {
-        None => format!("{place}: {share} of the time, saving not estimated"),
+        None => format!("{place}: {share} of {whole}, saving not estimated"),
         Some(saving) => {
             let overlap = if saving.overlap_ns >= 1.0 {
-                let by = units::ns(saving.overlap_ns);
+                let by = units::ns(saving.overlap_ns / divisor);
                 format!(", of which {by} is counted in other findings")
             } else {
                 String::new()
             };
             format!(
-                "{place}: {share} of the time, saves {} to {}{overlap}",
-                units::ns(saving.low_ns),
-                units::ns(saving.high_ns)
+                "{place}: {share} of {whole}, saves {}{per}{overlap}",
+                units::ns_range(saving.low_ns / divisor, saving.high_ns / divisor)
             )
         }
     }

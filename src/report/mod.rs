@@ -54,6 +54,7 @@ pub use template::{TemplateError, render_template};
 pub use text::text;
 pub use timeline::{DeviceRow, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport};
 pub use user_template::MAX_TEMPLATE;
+pub(crate) use verdict::possible_savings;
 
 impl Report {
     /// Writes the sentences that sum up the report, from everything else in it.

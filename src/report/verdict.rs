@@ -166,6 +166,48 @@ fn of(saving: &Amount, basis: &Basis) -> String {
     )
 }
 
+/// What the findings of a report may save of one whole, all together.
+#[derive(Debug, Clone)]
+pub(crate) struct PossibleSaving<'a> {
+    /// Upper end, 0 to 1.
+    pub share: f64,
+    /// `29 ms of each 65.5 ms step (44 %)`.
+    pub text: String,
+    /// The findings that save it.
+    pub findings: Vec<&'a FindingReport>,
+}
+
+/// What the findings may save of wall time, and those without such an estimate of GPU time.
+pub(crate) fn possible_savings<'a>(report: &'a Report) -> Vec<PossibleSaving<'a>> {
+    let basis = Basis::of(&report.summary);
+    let mut wholes: Vec<(Amount, Vec<&FindingReport>)> = Vec::new();
+    for finding in &report.findings {
+        let Some(saving) = amount(finding, &basis) else {
+            continue;
+        };
+        match wholes.iter_mut().find(|(sum, _)| sum.whole == saving.whole) {
+            Some((sum, findings)) => {
+                sum.high_ns = (sum.high_ns + saving.high_ns).min(sum.whole_ns);
+                findings.push(finding);
+            }
+            None => wholes.push((saving, vec![finding])),
+        }
+    }
+    let possible = |(sum, findings): (Amount, Vec<&'a FindingReport>)| PossibleSaving {
+        share: sum.high_ns / sum.whole_ns,
+        // Only the upper end counts.
+        text: of(
+            &Amount {
+                low_ns: sum.high_ns,
+                ..sum
+            },
+            &basis,
+        ),
+        findings,
+    };
+    wholes.into_iter().map(possible).collect()
+}
+
 /// Whether launches that come too late absorb a part of what a finding saves of GPU time.
 fn may_save_more(finding: &FindingReport, basis: &Basis) -> bool {
     let Some(saving) = finding

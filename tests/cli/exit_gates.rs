@@ -88,7 +88,7 @@ fn saving_gate_uses_the_total_saving_of_the_report() {
     has(
         &said.err,
         &[
-            "--fail-on saving=5%: estimated saving: up to ",
+            "--fail-on saving=5%: the findings could save ",
             " % of GPU time: ",
             "; --fail-on error: ",
         ],
