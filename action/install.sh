@@ -49,7 +49,7 @@ download() {
         exit 2
     fi
     # Who built it: only `gh` can check that.
-    if command -v gh >/dev/null && [ -n "${GH_TOKEN:-}" ] && [ -z "${RELEASES:-}" ]; then
+    if [ -n "${GH_TOKEN:-}" ] && [ -z "${RELEASES:-}" ] && gh attestation --help >/dev/null 2>&1; then
         gh attestation verify "$scratch/$file" --repo "$ACTION_REPOSITORY" || {
             echo "::error::the attestation of $file is missing or wrong" >&2
             exit 2

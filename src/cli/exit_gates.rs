@@ -206,7 +206,7 @@ fn warning(s: &SuppressionReport) -> Option<String> {
         SuppressionState::Expired => Some(format!("{which} expired on {until}; remove it")),
         SuppressionState::Unused => Some(match &s.near_miss {
             Some(near) => format!("{which} hides nothing: {}", plain(near)),
-            None => format!("{which} hides nothing: there is no such finding"),
+            None => format!("{which} hides nothing: no finding has this rule and place"),
         }),
         SuppressionState::NotRun => None,
     }

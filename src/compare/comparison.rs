@@ -393,8 +393,8 @@ fn computing(ranks: &[Rank]) -> Option<String> {
         .collect();
     (!above.is_empty()).then(|| {
         format!(
-            "Computing takes {} per step on average over the ranks, longer on {}. Compare the work and the clocks of \
-             these ranks: the others wait for them.",
+            "Computing takes {} per step on average over the ranks, longer on {}, for which the others wait: compare \
+             their work and their clocks.",
             ns(mean),
             some(&above)
         )

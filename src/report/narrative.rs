@@ -24,7 +24,7 @@ pub(super) fn suppression(state: &str, findings: u64) -> String {
         "expired" if findings > 0 => format!("has expired: {counted} shown again"),
         "expired" => "has expired, and there is no such finding".to_owned(),
         "not_run" => "no rule it is about ran".to_owned(),
-        _ => "hides nothing: there is no such finding".to_owned(),
+        _ => "hides nothing: no finding has this rule and place".to_owned(),
     }
 }
 
@@ -266,7 +266,7 @@ pub(super) fn capture_again(report: &Report) -> Option<String> {
     let most = rows.max_by_key(|row| row.rules.len())?;
     let rules = counted(most.rules.len() as u64, "rule");
     Some(match most.needs.split_once(": ") {
-        Some((what, how)) => format!("Capture again with {what} to apply {rules} more: {how}."),
-        None => format!("Capture again with {} to apply {rules} more.", most.needs),
+        Some((what, how)) => format!("To apply {rules} more, record {what}: {how}."),
+        None => format!("To apply {rules} more, record {}.", most.needs),
     })
 }

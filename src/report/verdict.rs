@@ -330,17 +330,20 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
         let idle = s.device_window_ns.saturating_sub(s.busy_ns);
         let basis = Basis::of(s);
         let per = if basis.per.is_empty() { "" } else { " " };
-        figures.push(format!(
-            "{} of {} of idle time{per}{} is reliable",
-            ns(s.reliable_idle_ns as f64 / basis.divisor),
-            ns(idle as f64 / basis.divisor),
-            basis.per
-        ));
+        figures.push(match s.reliable_idle_ns {
+            0 => "idle time is unreliable".to_owned(),
+            reliable => format!(
+                "{} of {} of idle time{per}{} is reliable",
+                ns(reliable as f64 / basis.divisor),
+                ns(idle as f64 / basis.divisor),
+                basis.per
+            ),
+        });
     }
     figures.extend(communication(s));
     if let Some(slowdown) = s.slowdown {
         figures.push(format!(
-            "{} of kernel time was compared with its ideal time and is {} slower",
+            "{} of kernel time was compared with its ideal time and takes {} as long",
             percent(s.cost_known_ns / s.kernel_time_ns as f64),
             times(slowdown)
         ));

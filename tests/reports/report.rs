@@ -418,7 +418,7 @@ fn most_important_statements_come_first() {
             "Tesla V100-SXM2-16GB",
             "50.0 ms analysed, no steps",
             "GPU busy 80 %",
-            "90 % of kernel time was compared with its ideal time and is 2.57x slower",
+            "90 % of kernel time was compared with its ideal time and takes 2.57x as long",
         ]
     );
     let text = sample().markdown();
