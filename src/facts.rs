@@ -339,7 +339,7 @@ pub fn all() -> &'static [Fact] {
         facts.extend(kernel::ENTRIES.iter().map(|e| e.fact));
         facts.extend(chain::ENTRIES.iter().map(|e| e.fact));
         facts.extend(copy::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(gap::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(gap::entries().map(|e| e.fact));
         facts.extend(step::STEP_ENTRIES.iter().map(|e| e.fact));
         facts.extend(step::RANK_ENTRIES.iter().map(|e| e.fact));
         facts.sort_by_key(|f| f.name);
@@ -391,6 +391,11 @@ mod needs {
     pub(super) const RANGES_OF_OPS: &str =
         "operators on the host: torch.profiler, or `emit_nvtx` under Nsight Systems";
     pub(super) const API: &str = "the CUDA API call that issued it: `nsys profile -t cuda,nvtx`, started before the work is launched";
+    pub(super) const OS_CALLS: &str =
+        "calls of the operating system: `nsys profile --trace=cuda,nvtx,osrt`";
+    pub(super) const SCHEDULING: &str = "when threads run: `nsys profile --cpuctxsw=process-tree`";
+    pub(super) const HOST_FUNCTIONS: &str = "functions of the host: torch.profiler with `with_stack=True`, or `nsys profile --sample=process-tree`";
+    pub(super) const HOST_ACTIVITY: &str = "what the host did: torch.profiler with `with_stack=True`, or `nsys profile --trace=cuda,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree`";
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
 

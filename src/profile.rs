@@ -12,11 +12,13 @@ use serde::Serialize;
 
 mod correlation_map;
 mod format;
+mod host_activity;
 mod host_range;
 mod start_counts;
 
 pub(crate) use correlation_map::CorrelationMap;
 pub use format::{Container, DataKind, Format, RangeArgs};
+pub use host_activity::{CpuSample, HostActivity, OsCall, OsCallClass};
 pub use host_range::{HostRange, RangeKind, RangeText};
 pub use start_counts::StartCounts;
 
@@ -676,6 +678,8 @@ pub struct Profile {
     /// The distinct configurations of the DataLoaders of the program, where `pyprof-advise run` recorded
     /// them.
     pub loaders: Vec<LoaderConfig>,
+    /// What host threads did while a GPU had no work.
+    pub host: HostActivity,
     /// What the capture recorded.
     pub recorded: Recorded,
     /// Remarks about the file.
@@ -710,6 +714,7 @@ impl Profile {
             events: Vec::new(),
             messages: Vec::new(),
             loaders: Vec::new(),
+            host: HostActivity::default(),
             recorded: Recorded::default(),
             notes: Vec::new(),
         }

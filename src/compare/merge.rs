@@ -62,6 +62,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         layers,
         layers_omitted,
         timeline: sites::timeline(&reports, &names, summary.device_window_ns),
+        host: report::merged_host(reports.iter().filter_map(|r| r.host.as_ref())),
         sites,
         sites_omitted,
         already_fast: tables::already_fast(&reports, summary.busy_ns),

@@ -56,6 +56,7 @@ pub fn join(light: Report, mut detailed: Report) -> Report {
         skipped: skipped(detailed.skipped, &light.skipped),
         ranks: light.ranks,
         timeline: light.timeline,
+        host: light.host,
         setup: light.setup,
         windows: Some(windows),
         method,

@@ -9,6 +9,8 @@ mod attribution_totals;
 mod exclusions;
 mod first_calls;
 mod fwd_bwd_pairs;
+mod host_parts;
+mod host_time;
 mod launches;
 mod layers;
 pub(crate) mod literal;
@@ -37,6 +39,8 @@ mod tests;
 use args::Arguments;
 use attribution::KernelOrigins;
 use exclusions::Exclusions;
+pub use host_parts::{HostPart, HostParts, HostTime, PartSum, SampledFunction};
+pub(crate) use host_time::GARBAGE_COLLECTION;
 use layers::FsdpBrackets;
 pub use model::{
     Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, ExcludedTime,
@@ -145,6 +149,7 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
         lines,
         layers,
     } = origins;
+    let host = HostTime::of(&profile, &times.timeline, &times.loads);
     let process_steps = steps.by_process;
     let step_origin = steps.origin;
     let steps = steps::on_the_gpu(steps.steps, &profile, &links);
@@ -186,6 +191,7 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
         process_steps,
         window: times.window,
         timeline: times.timeline,
+        host,
         attribution: sums,
         unreliable_idle,
         unexplained_idle_ns,

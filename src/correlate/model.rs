@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::host_parts::HostTime;
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
@@ -60,6 +61,8 @@ pub struct Run {
     pub window: Window,
     /// What each device did inside the window.
     pub timeline: Timeline,
+    /// What the host did while devices were idle.
+    pub host: HostTime,
     /// How much of the kernel time could be attributed.
     pub attribution: AttributionTotals,
     /// Why idle time in this capture is unreliable: what slowed the host down. `None` when it is

@@ -8,10 +8,11 @@ use rustc_hash::FxHashMap;
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
-use crate::correlate::{DeviceTimeline, GapCause, OpName, Run, StepId, function_in};
+use crate::correlate::{DeviceTimeline, GapCause, HostParts, OpName, Run, StepId, function_in};
 use crate::profile::{CallId, KernelId, RangeKind, StrId};
 
 mod host_activity;
+mod host_time;
 mod loader;
 
 use loader::{Loader, LoaderRanges};
@@ -47,6 +48,8 @@ pub(super) struct GapGroup {
     before_copy: bool,
     /// One of several steps holds most of the time.
     in_one_step: bool,
+    /// What the launching threads did.
+    host: HostParts,
 }
 
 /// A group in its table.
@@ -80,6 +83,7 @@ struct Lengths {
     /// Time per operator around the blamed calls, and per outermost one.
     around: FxHashMap<StrId, i64>,
     outer: FxHashMap<StrId, i64>,
+    host: HostParts,
 }
 
 impl Lengths {
@@ -88,6 +92,7 @@ impl Lengths {
     }
 
     fn append(&mut self, other: Lengths) {
+        self.host.add(&other.host);
         self.gaps.extend(other.gaps);
         if other.longest > self.longest {
             (self.longest, self.longest_before) = (other.longest, other.longest_before);
@@ -161,6 +166,7 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
         let mut last: Option<(Key, usize)> = None;
         let reliable = device.gaps.iter().enumerate();
         for (at, gap) in reliable.filter(|(_, gap)| gap.reliable_ns > 0) {
+            let host = run.host.gaps.get(&(row, at));
             let around = gap.call.and_then(|id| ops.get(&id));
             let activity = elsewhere.get(&(row, at)).copied().unwrap_or_default();
             let blamed = Blamed {
@@ -183,6 +189,9 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
             lengths.gaps.push(gap.reliable_ns);
             if gap.span.ns() > lengths.longest {
                 (lengths.longest, lengths.longest_before) = (gap.span.ns(), gap.next);
+            }
+            if let Some(parts) = host {
+                lengths.host.add(parts);
             }
             let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
             *lengths
@@ -248,6 +257,7 @@ fn group(
         before,
         before_copy: lengths.before_copy > half,
         in_one_step,
+        host: lengths.host,
         ordinal: (run.profile.devices.get(device.device.idx())).map_or(0, |d| d.ordinal),
         cause,
         op: blamed.op,
@@ -396,7 +406,12 @@ fn held_by_a_call(cause: GapCause) -> bool {
 /// Open ranges looked at from the inside; those that do not reach over the call end soon.
 const DEPTH: usize = 32;
 
-pub(super) const ENTRIES: &[Entry<Gaps>] = &[
+/// The facts of gaps.
+pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Gaps>> {
+    ENTRIES.iter().chain(host_time::ENTRIES)
+}
+
+const ENTRIES: &[Entry<Gaps>] = &[
     fact!(
         "gap.cause",
         Str,

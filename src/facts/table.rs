@@ -539,7 +539,7 @@ static QUESTIONS: LazyLock<FxHashMap<&'static str, Question>> = LazyLock::new(||
     add(&mut all, super::layer::ENTRIES, Question::Layer);
     add(&mut all, super::chain::ENTRIES, Question::Chain);
     add(&mut all, super::copy::ENTRIES, Question::Copy);
-    add(&mut all, super::gap::ENTRIES, Question::Gap);
+    add(&mut all, super::gap::entries(), Question::Gap);
     add(&mut all, super::step::STEP_ENTRIES, Question::Step);
     add(&mut all, super::step::RANK_ENTRIES, Question::Rank);
     all

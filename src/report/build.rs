@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use super::{
     CallUnit, Ceiling, CostUnknown, FindingPlace, FindingReport, GpuUsed, Method, Options, Report,
     SCHEMA_VERSION, SavingReport, SkippedRules, StepsFrom, Summary, TotalSaving, Unattributed,
-    UserCosted, evidence, layers, narrative, sites, timeline,
+    UserCosted, evidence, host, layers, narrative, sites, timeline,
 };
 use rustc_hash::FxHashSet;
 
@@ -81,6 +81,7 @@ impl Report {
             sites,
             sites_omitted,
             timeline,
+            host: host::of(&costed.run, summary.device_window_ns),
             already_fast: layers::already_fast(costed, verdict, summary.busy_ns),
             setup: costed.run.window.setup.clone(),
             skipped: skipped(verdict, costed),

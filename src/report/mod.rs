@@ -16,6 +16,7 @@ mod charts;
 mod evidence;
 mod folded_work;
 mod github;
+mod host;
 mod html;
 mod job;
 mod json;
@@ -37,6 +38,8 @@ mod verdict;
 
 pub(crate) use build::{share, share_of_busy, steps_in_window, total_saving};
 pub use github::github;
+pub(crate) use host::merged as merged_host;
+pub use host::{HostEvidence, HostReport, HostRow};
 pub use html::html;
 pub(crate) use html::page;
 pub use job::{CollectiveTimes, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
@@ -172,6 +175,9 @@ pub struct Report {
     pub sites_omitted: Omitted,
     /// Activity of the GPUs over time.
     pub timeline: TimelineReport,
+    /// What the host did while the GPU waited; `null` where the profile does not say.
+    #[serde(default)]
+    pub host: Option<HostReport>,
     /// Work within 10 % of its reachable time.
     pub already_fast: Vec<AlreadyFast>,
     /// What came before the analysed window.

@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use super::basis::Basis;
 use super::markdown_text::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
-use super::{FindingReport, LayerRow, NEW, Quote, Report, narrative};
+use super::{FindingReport, HostRow, LayerRow, NEW, Quote, Report, narrative};
 use crate::base::text::{clip, listing, plain};
 use crate::base::units::{count, counted, ns, percent, times};
 use crate::judge::Severity;
@@ -49,6 +49,7 @@ pub fn text(report: &Report, width: usize) -> String {
     };
     page.opening(report);
     page.findings(report);
+    page.host(report);
     page.layers(report);
     page.rest(report);
     page.out
@@ -150,6 +151,16 @@ impl Page {
                 false => print(' ', &line.text, DIM),
             }
         }
+    }
+
+    fn host(&mut self, report: &Report) {
+        let Some(host) = report.host.as_ref().filter(|host| !host.rows.is_empty()) else {
+            return;
+        };
+        self.heading("What the host did while the GPU waited");
+        let divisor = Basis::of(&report.summary).divisor;
+        let rows = host.rows.iter().map(|row| row.row(divisor));
+        self.table(HostRow::columns(), rows.collect());
     }
 
     fn layers(&mut self, report: &Report) {

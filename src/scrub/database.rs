@@ -54,6 +54,10 @@ const TABLES: &[(&str, Content)] = &[
     ("CUDNN_", Content::Cleaned),
     ("CUBLAS_", Content::Cleaned),
     ("NCCL_", Content::Cleaned),
+    // Names of functions. Arguments and files of the calls are in other tables.
+    ("OSRT_API", Content::Cleaned),
+    ("OSRT_CALLCHAINS", Content::Cleaned),
+    ("SAMPLING_CALLCHAINS", Content::Cleaned),
 ];
 
 /// Columns that are emptied: contents of files and buffers, identities.
@@ -292,7 +296,7 @@ fn wanted(source: &Connection, tables: &[Table]) -> rusqlite::Result<BTreeSet<i6
 /// Whether a column with this name contains ids of strings.
 fn refers(column: &str) -> bool {
     let name = column.to_ascii_lowercase();
-    let ends = ["name", "nameid", "textid", "jsontextid"];
+    let ends = ["name", "nameid", "textid", "jsontextid", "symbol", "module"];
     !name.starts_with("file") && ends.iter().any(|end| name.ends_with(end))
 }
 

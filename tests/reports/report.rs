@@ -130,6 +130,7 @@ impl Sample {
                     gaps: vec![],
                 }],
             },
+            host: pyprof_advise::correlate::HostTime::default(),
             attribution: AttributionTotals::default(),
             unreliable_idle: None,
             unexplained_idle_ns: 0,

@@ -35,6 +35,8 @@ pub(crate) struct DeviceTimes {
     pub exposed: Vec<i64>,
     /// Per kernel: counted in the window.
     pub inside: Vec<bool>,
+    /// Gaps that are not analysed because code was loaded.
+    pub loads: Vec<Gap>,
 }
 
 /// Computes window, timeline and gaps. `is_communication` is asked once per distinct kernel name.
@@ -82,6 +84,7 @@ pub(crate) fn times(
         window,
         exposed: vec![0; profile.kernels.len()],
         inside,
+        loads: Vec::new(),
     };
     let work = WorkTables {
         profile,
@@ -121,8 +124,9 @@ pub(crate) fn times(
     setup.profiler_ns = idle(GapCause::ProfilerOverhead);
     setup.first_launch_ns = host.longest_first_launch(&loading, times.window.span);
     times.window.setup = setup;
-    let loads = loading.iter().filter(|g| g.cause == GapCause::ModuleLoad);
-    times.window.loads = loads.map(|gap| gap.span).collect();
+    loading.retain(|gap| gap.cause == GapCause::ModuleLoad);
+    times.window.loads = loading.iter().map(|gap| gap.span).collect();
+    times.loads = loading;
     times
 }
 

@@ -25,6 +25,7 @@ fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {
         first_calls: &[],
         excluded: &[],
         steps: &[],
+        step_count: 0,
     };
     let times = times(&profile, &hints, &|name| name.starts_with("nccl"));
     Some((profile, times))

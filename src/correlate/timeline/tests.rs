@@ -115,6 +115,7 @@ impl Bench {
             first_calls: &[],
             excluded: &self.excluded,
             steps: &self.steps,
+            step_count: 0,
         };
         times(&self.profile, &hints, &|name| name.starts_with("nccl"))
     }

@@ -22,6 +22,7 @@ mod activities;
 mod calls;
 mod devices;
 mod enums;
+mod host;
 mod kernels;
 mod ranges;
 
@@ -132,6 +133,7 @@ fn read(
     let strings = StringTable::read(&db, STRINGS, ranges.ids().collect(), progress)?;
     ranges.name(&strings, pruning, &mut builder);
 
+    host::add(&db, &mut builder, progress)?;
     gpus.add_idle(&mut builder);
     record(&db, &mut builder.profile)?;
     Ok(builder.finish(|key, device| gpus.describe(key, device)))

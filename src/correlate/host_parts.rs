@@ -1,0 +1,113 @@
+//! The parts of idle time by what the launching thread did: see [`super::host_time`].
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::{OsCallClass, StrId};
+
+/// What a part of a gap was spent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HostPart {
+    /// In a call of the operating system.
+    OsCall {
+        /// What it does.
+        class: OsCallClass,
+        /// The function, if the file has its name.
+        name: Option<StrId>,
+        /// The CUDA call that it was part of.
+        inside: Option<StrId>,
+        /// The innermost named function that led to it.
+        caller: Option<StrId>,
+    },
+    /// The thread was ready or waiting, but on no CPU, outside recorded calls.
+    OffCpu,
+    /// In a CUDA call, outside calls of the operating system.
+    CudaCall(StrId),
+    /// In a Python function of the program, or in something that it called.
+    Function(StrId),
+    /// Nothing was recorded.
+    Rest,
+    /// The work that ended the gap had been launched already.
+    Launched,
+}
+
+/// How much of a gap a part took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PartSum {
+    /// Time in ns.
+    pub ns: i64,
+    /// Number of calls.
+    pub count: u64,
+    /// Bytes read or written; 0 where the file does not say.
+    pub bytes: u64,
+}
+
+impl PartSum {
+    /// Adds another sum.
+    pub fn add(&mut self, other: PartSum) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// A function and its library, as far as a sample names them.
+pub type SampledFunction = (Option<StrId>, Option<StrId>);
+
+/// The parts of one or several gaps.
+#[derive(Debug, Clone, Default)]
+pub struct HostParts {
+    /// Length of the gaps in ns: the sum of all parts.
+    pub ns: i64,
+    /// Number of gaps.
+    pub gaps: u64,
+    /// The parts.
+    pub parts: FxHashMap<HostPart, PartSum>,
+    /// Samples by function, of the parts without calls.
+    pub samples: FxHashMap<SampledFunction, u64>,
+}
+
+impl HostParts {
+    /// Adds the parts of other gaps.
+    pub fn add(&mut self, other: &HostParts) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.gaps += other.gaps;
+        for (part, sum) in &other.parts {
+            self.parts.entry(*part).or_default().add(*sum);
+        }
+        for (function, count) in &other.samples {
+            *self.samples.entry(*function).or_default() += count;
+        }
+    }
+
+    /// The sum of the parts for which `such` holds.
+    pub fn sum(&self, such: impl Fn(&HostPart) -> bool) -> PartSum {
+        let mut sum = PartSum::default();
+        for (_, part) in self.parts.iter().filter(|(part, _)| such(part)) {
+            sum.add(*part);
+        }
+        sum
+    }
+
+    /// The number of samples.
+    pub fn sampled(&self) -> u64 {
+        self.samples.values().sum()
+    }
+}
+
+/// What the launching threads did in the gaps of a run.
+#[derive(Debug, Clone, Default)]
+pub struct HostTime {
+    /// The gaps of at least 100 us whose launching thread is known, by the row of their device and their
+    /// own row.
+    pub gaps: FxHashMap<(usize, usize), HostParts>,
+    /// The gaps in which code was loaded, which are not analysed.
+    pub loads: HostParts,
+    /// Whether calls of the operating system were recorded.
+    pub has_os_calls: bool,
+    /// Whether scheduling was recorded.
+    pub has_scheduling: bool,
+    /// Whether Python functions were recorded.
+    pub has_functions: bool,
+    /// Time between two samples of a thread, in ns; 0 without samples.
+    pub sample_ns: i64,
+}

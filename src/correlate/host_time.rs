@@ -1,0 +1,379 @@
+//! What the launching thread did while a device was idle: each gap is divided into recorded calls, time
+//! off the CPU, Python functions, and the rest.
+//!
+//! The parts of a gap do not overlap and add up to it. The first of these that holds counts: the work
+//! was launched already; a call of the operating system; the thread did not run; a CUDA call; a Python
+//! function of the program. Samples of the CPU are counted in the rest.
+
+use rustc_hash::FxHashMap;
+
+use super::host_parts::{HostPart, HostParts, HostTime, PartSum};
+use super::model::{Gap, Timeline};
+use super::python_frame::PythonFrame;
+use crate::profile::{Profile, RangeKind, Span, StrId, ThreadId};
+
+/// Shorter gaps are not divided: a launch takes that long on a busy host.
+pub(crate) const SHORTEST_GAP_NS: i64 = 100_000;
+
+impl HostTime {
+    /// Divides the gaps of a timeline, and the gaps in which code was loaded.
+    pub(super) fn of(profile: &Profile, timeline: &Timeline, loads: &[Gap]) -> HostTime {
+        let has_functions = profile.ranges.iter().any(|r| r.kind == RangeKind::Python);
+        if profile.host.is_empty() && !profile.host.has_os_calls && !has_functions {
+            return HostTime::default();
+        }
+        let devices = timeline.devices.iter().enumerate();
+        let rows = devices.flat_map(|(row, device)| {
+            let gaps = device.gaps.iter().enumerate();
+            gaps.map(move |(at, gap)| (Some((row, at)), gap))
+        });
+        let rows = rows.chain(loads.iter().map(|gap| (None, gap)));
+        let mut keys = Vec::new();
+        let mut pauses = Vec::new();
+        for (key, gap) in rows {
+            if let Some(pause) = Pause::of(profile, gap) {
+                keys.push(key);
+                pauses.push(pause);
+            }
+        }
+        let mut host = HostTime {
+            has_os_calls: profile.host.has_os_calls,
+            has_scheduling: profile.host.has_scheduling,
+            sample_ns: profile.host.sample_ns,
+            has_functions,
+            ..HostTime::default()
+        };
+        for (key, parts) in keys.into_iter().zip(divide(profile, &pauses)) {
+            match key {
+                Some(key) => _ = host.gaps.insert(key, parts),
+                None => host.loads.add(&parts),
+            }
+        }
+        host
+    }
+}
+
+/// Idle time of a device, and the thread that ended it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pause {
+    pub(crate) thread: ThreadId,
+    pub(crate) span: Span,
+    /// When the launch returned that ended the idle time.
+    pub(crate) launched: i64,
+}
+
+impl Pause {
+    fn of(profile: &Profile, gap: &Gap) -> Option<Pause> {
+        let launch = profile.calls.get(gap.ended_by?.idx())?;
+        let until = profile.host.complete_until.unwrap_or(i64::MAX);
+        (gap.span.ns() >= SHORTEST_GAP_NS && gap.span.end <= until).then_some(Pause {
+            thread: launch.thread,
+            span: gap.span,
+            launched: launch.span.end,
+        })
+    }
+}
+
+/// Intervals of one thread that do not overlap, in time order.
+type Layer<T> = Vec<(Span, T)>;
+
+/// The parts of each pause.
+pub(crate) fn divide(profile: &Profile, pauses: &[Pause]) -> Vec<HostParts> {
+    let mut examined: Vec<Vec<Span>> = vec![Vec::new(); profile.threads.len()];
+    for pause in pauses {
+        if let Some(spans) = examined.get_mut(pause.thread.idx()) {
+            spans.push(pause.span);
+        }
+    }
+    for spans in &mut examined {
+        *spans = Span::union(std::mem::take(spans));
+    }
+    let calls = cuda_calls(profile, &examined);
+    let functions = python_functions(profile, &examined);
+    let nothing = Vec::new();
+    let layers = |pause: &Pause| {
+        let thread = pause.thread.idx();
+        let calls = calls.get(thread).unwrap_or(&nothing);
+        (calls, functions.get(thread).unwrap_or(&nothing))
+    };
+    pauses
+        .iter()
+        .map(|pause| {
+            let (calls, functions) = layers(pause);
+            parts(profile, pause, calls, functions)
+        })
+        .collect()
+}
+
+/// The rows of a thread in a table that is sorted by thread.
+fn of_thread<T>(rows: &[T], thread: ThreadId, owner: impl Fn(&T) -> ThreadId) -> &[T] {
+    let from = rows.partition_point(|row| owner(row) < thread);
+    let until = rows.partition_point(|row| owner(row) <= thread);
+    rows.get(from..until).unwrap_or_default()
+}
+
+/// The rows of a thread that overlap a span; they must not overlap each other.
+fn overlapping<T>(rows: &[T], span: Span, of: impl Fn(&T) -> Span) -> impl Iterator<Item = &T> {
+    let from = rows.partition_point(|row| of(row).end <= span.start);
+    let rows = rows.iter().skip(from);
+    rows.take_while(move |row| of(row).start < span.end)
+}
+
+fn parts(
+    profile: &Profile,
+    pause: &Pause,
+    calls: &Layer<StrId>,
+    functions: &Layer<StrId>,
+) -> HostParts {
+    let mut found = HostParts {
+        ns: pause.span.ns(),
+        gaps: 1,
+        ..HostParts::default()
+    };
+    let until = pause.launched.clamp(pause.span.start, pause.span.end);
+    let waiting = Span {
+        start: pause.span.start,
+        end: until,
+    };
+    found.take(HostPart::Launched, pause.span.end.saturating_sub(until), 0);
+    let mut free = vec![waiting];
+
+    let inside = |time: i64| {
+        let at = calls.partition_point(|(span, _)| span.end <= time);
+        let call = calls.get(at).filter(|(span, _)| span.contains(time));
+        call.map(|(_, name)| *name)
+    };
+    let own = of_thread(&profile.host.os_calls, pause.thread, |call| call.thread);
+    let os_calls = overlapping(own, waiting, |call| call.span).map(|call| {
+        let part = HostPart::OsCall {
+            class: call.class,
+            name: call.name,
+            inside: inside(call.span.start.max(waiting.start)),
+            caller: call.caller,
+        };
+        (call.span, (part, call.bytes))
+    });
+    free = found.subtract(free, os_calls.collect());
+
+    let own = of_thread(&profile.host.off_cpu, pause.thread, |(thread, _)| *thread);
+    let off = overlapping(own, waiting, |(_, span)| *span);
+    free = found.subtract(
+        free,
+        off.map(|(_, span)| (*span, (HostPart::OffCpu, 0)))
+            .collect(),
+    );
+
+    let calls = overlapping(calls, waiting, |(span, _)| *span);
+    let calls = calls.map(|(span, name)| (*span, (HostPart::CudaCall(*name), 0)));
+    free = found.subtract(free, calls.collect());
+
+    let own = of_thread(&profile.host.samples, pause.thread, |sample| sample.thread);
+    let from = own.partition_point(|sample| sample.time < waiting.start);
+    let mut within = free.iter().peekable();
+    for sample in own.iter().skip(from).take_while(|s| s.time < waiting.end) {
+        while within.next_if(|span| span.end <= sample.time).is_some() {}
+        if within.peek().is_some_and(|span| span.contains(sample.time)) {
+            let function = (sample.function, sample.module);
+            *found.samples.entry(function).or_default() += 1;
+        }
+    }
+
+    let functions = overlapping(functions, waiting, |(span, _)| *span);
+    let functions = functions.map(|(span, name)| (*span, (HostPart::Function(*name), 0)));
+    free = found.subtract(free, functions.collect());
+    for span in free {
+        found.take(HostPart::Rest, span.ns(), 0);
+    }
+    found
+}
+
+impl HostParts {
+    fn take(&mut self, part: HostPart, ns: i64, bytes: u64) {
+        if ns > 0 {
+            let count = 1;
+            self.parts
+                .entry(part)
+                .or_default()
+                .add(PartSum { ns, count, bytes });
+        }
+    }
+
+    /// Counts what the rows take of the free time, and returns what they leave. Both are in time order
+    /// and without overlap.
+    fn subtract(&mut self, free: Vec<Span>, rows: Layer<(HostPart, u64)>) -> Vec<Span> {
+        if rows.is_empty() {
+            return free;
+        }
+        let mut left = Vec::with_capacity(free.len());
+        let mut rows = rows.into_iter().peekable();
+        for span in free {
+            let mut now = span.start;
+            while let Some((row, (part, bytes))) = rows.peek() {
+                if row.start >= span.end {
+                    break;
+                }
+                let taken = Span {
+                    start: row.start.max(now),
+                    end: row.end.min(span.end),
+                };
+                if taken.ns() > 0 {
+                    if taken.start > now {
+                        left.push(Span {
+                            start: now,
+                            end: taken.start,
+                        });
+                    }
+                    self.take(*part, taken.ns(), *bytes);
+                    now = taken.end;
+                }
+                if row.end > span.end {
+                    break;
+                }
+                rows.next();
+            }
+            if now < span.end {
+                left.push(Span {
+                    start: now,
+                    end: span.end,
+                });
+            }
+        }
+        left
+    }
+}
+
+/// CUDA calls in the examined time, by thread. Of a runtime call and the driver calls in it, the first.
+fn cuda_calls(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<StrId>> {
+    let mut calls: Vec<Layer<StrId>> = vec![Vec::new(); examined.len()];
+    for call in &profile.calls {
+        let at = call.thread.idx();
+        let (Some(spans), Some(calls)) = (examined.get(at), calls.get_mut(at)) else {
+            continue;
+        };
+        if !touches(spans, call.span) {
+            continue;
+        }
+        let start = calls
+            .last()
+            .map_or(call.span.start, |(last, _)| call.span.start.max(last.end));
+        if call.span.end > start {
+            let end = call.span.end;
+            calls.push((Span { start, end }, call.name));
+        }
+    }
+    calls
+}
+
+fn touches(spans: &[Span], span: Span) -> bool {
+    let at = spans.partition_point(|s| s.end <= span.start);
+    spans.get(at).is_some_and(|s| s.start < span.end)
+}
+
+/// The event in which Python collects garbage: torch/csrc/profiler/collection.cpp.
+pub(crate) const GARBAGE_COLLECTION: &str = "Python GC";
+
+/// The Python function of the program that runs, by thread: the innermost one that is not part of
+/// Python or a library, or where there is none, the innermost one.
+fn python_functions(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<StrId>> {
+    let mut threads: Vec<FunctionStack> = Vec::new();
+    threads.resize_with(examined.len(), || FunctionStack {
+        open: Vec::new(),
+        now: i64::MIN,
+        found: Vec::new(),
+    });
+    let mut meanings: FxHashMap<StrId, Option<bool>> = FxHashMap::default();
+    for range in profile
+        .ranges
+        .iter()
+        .filter(|r| r.kind == RangeKind::Python)
+    {
+        let at = range.thread.idx();
+        let (Some(spans), Some(thread)) = (examined.get(at), threads.get_mut(at)) else {
+            continue;
+        };
+        if spans.is_empty() {
+            continue;
+        }
+        thread.advance(range.span.start, spans);
+        let meaning = meanings
+            .entry(range.text)
+            .or_insert_with(|| is_of_program(profile.text(range.text)));
+        let outer = thread.open.last().and_then(|open| open.function);
+        let function = match (*meaning, outer) {
+            (Some(true), _) | (Some(false), None | Some((_, false))) => {
+                meaning.map(|own| (range.text, own))
+            }
+            _ => outer,
+        };
+        thread.open.push(OpenFunction {
+            end: range.span.end,
+            function,
+        });
+    }
+    let threads = threads.into_iter().zip(examined);
+    threads
+        .map(|(mut thread, spans)| {
+            thread.advance(i64::MAX, spans);
+            thread.found
+        })
+        .collect()
+}
+
+/// Whether a frame belongs to the program; `None` for what is no frame of Python code.
+fn is_of_program(text: &str) -> Option<bool> {
+    if text.starts_with(GARBAGE_COLLECTION) {
+        return Some(true);
+    }
+    PythonFrame::parse(text).map(|frame| !frame.is_internal())
+}
+
+/// A function that has not ended.
+#[derive(Debug, Clone, Copy)]
+struct OpenFunction {
+    end: i64,
+    /// The function to name meanwhile, and whether it is one of the program.
+    function: Option<(StrId, bool)>,
+}
+
+/// The open functions of a thread while its ranges are walked through in order of their starts.
+#[derive(Debug)]
+struct FunctionStack {
+    open: Vec<OpenFunction>,
+    now: i64,
+    found: Layer<StrId>,
+}
+
+impl FunctionStack {
+    /// Notes which functions ran up to a time.
+    fn advance(&mut self, time: i64, examined: &[Span]) {
+        while let Some(top) = self.open.last().copied() {
+            let until = top.end.min(time);
+            self.note(until, top.function, examined);
+            self.now = self.now.max(until);
+            if top.end > time {
+                return;
+            }
+            self.open.pop();
+        }
+        self.now = self.now.max(time);
+    }
+
+    fn note(&mut self, until: i64, function: Option<(StrId, bool)>, examined: &[Span]) {
+        let span = Span {
+            start: self.now,
+            end: until,
+        };
+        let Some((name, _)) = function.filter(|_| span.ns() > 0) else {
+            return;
+        };
+        match self.found.last_mut() {
+            Some((last, same)) if *same == name && last.end == span.start => last.end = span.end,
+            _ if touches(examined, span) => self.found.push((span, name)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stdout)]
+mod tests;

@@ -1,0 +1,167 @@
+//! What the launching thread did in the gaps of a group, where the profile says.
+
+use super::super::{Answer, Entry, fact};
+use super::{GapScope, Gaps};
+use crate::correlate::{HostPart, HostParts, PartSum};
+use crate::profile::OsCallClass;
+
+/// Fewer samples tell nothing about a function.
+const FEWEST_SAMPLES: u64 = 10;
+
+fn parts<'a>(g: &GapScope<'a>) -> Option<&'a HostParts> {
+    Some(&g.group.host).filter(|parts| parts.gaps > 0)
+}
+
+/// Time before the launches that ended the gaps.
+fn waiting_ns(parts: &HostParts) -> i64 {
+    let launched = parts.sum(|part| *part == HostPart::Launched).ns;
+    parts.ns.saturating_sub(launched)
+}
+
+/// Calls of the operating system of one class; `None` if they were not recorded.
+fn os_calls(g: &GapScope<'_>, class: Option<OsCallClass>) -> Option<PartSum> {
+    let parts = parts(g).filter(|_| g.table.costed.run.host.has_os_calls)?;
+    Some(parts.sum(|part| match part {
+        HostPart::OsCall { class: of, .. } => class.is_none_or(|class| class == *of),
+        _ => false,
+    }))
+}
+
+fn os_time(g: &GapScope<'_>, class: Option<OsCallClass>) -> Answer {
+    Answer::maybe(os_calls(g, class).map(|sum| sum.ns as f64), Answer::double)
+}
+
+/// The function that took the longest, and its share of the waiting time: a Python function of the
+/// program, or the function of most samples.
+fn function(g: &GapScope<'_>) -> Option<(String, f64)> {
+    let run = &g.table.costed.run;
+    let parts = parts(g)?;
+    let whole = waiting_ns(parts).max(1) as f64;
+    let functions = parts.parts.iter().filter_map(|(part, sum)| match part {
+        HostPart::Function(name) => Some((sum.ns, std::cmp::Reverse(*name))),
+        _ => None,
+    });
+    if let Some((ns, std::cmp::Reverse(name))) = functions.max() {
+        let text = run.profile.text(name);
+        let name = crate::correlate::function_in(text).unwrap_or_else(|| text.to_owned());
+        return Some((name, ns as f64 / whole));
+    }
+    let all = parts.sampled();
+    let named = parts.samples.iter().filter(|((name, _), _)| name.is_some());
+    let (function, count) =
+        named.max_by_key(|(name, count)| (**count, std::cmp::Reverse(**name)))?;
+    if all < FEWEST_SAMPLES {
+        return None;
+    }
+    let rest = parts.sum(|part| *part == HostPart::Rest).ns as f64;
+    let sampled = (run.host.sample_ns as f64 * all as f64).min(rest);
+    let share = sampled * (*count as f64 / all as f64) / whole;
+    Some((run.profile.text(function.0?).to_owned(), share))
+}
+
+pub(super) const ENTRIES: &[Entry<Gaps>] = &[
+    fact!(
+        "gap.host_ns",
+        Double,
+        "ns",
+        &[],
+        HOST_ACTIVITY,
+        "Time of its intervals of 100 us or more before the launch that ended each; the facts below divide it",
+        |g| Answer::maybe(
+            parts(g).map(|parts| waiting_ns(parts) as f64),
+            Answer::double
+        )
+    ),
+    fact!(
+        "gap.os_call_ns",
+        Double,
+        "ns",
+        &[],
+        OS_CALLS,
+        "Part of it in calls of the operating system, on the thread that launches",
+        |g| os_time(g, None)
+    ),
+    fact!(
+        "gap.os_wait_ns",
+        Double,
+        "ns",
+        &[],
+        OS_CALLS,
+        "Part of it in calls that wait for another thread or process or for input: `futex`, `sem_wait`, `poll`",
+        |g| os_time(g, Some(OsCallClass::Wait))
+    ),
+    fact!(
+        "gap.driver_call_ns",
+        Double,
+        "ns",
+        &[],
+        OS_CALLS,
+        "Part of it in calls to drivers: `ioctl`",
+        |g| os_time(g, Some(OsCallClass::Driver))
+    ),
+    fact!(
+        "gap.read_ns",
+        Double,
+        "ns",
+        &[],
+        OS_CALLS,
+        "Part of it in calls that read files or pipes",
+        |g| os_time(g, Some(OsCallClass::Read))
+    ),
+    fact!(
+        "gap.reads",
+        Int,
+        "",
+        &[],
+        OS_CALLS,
+        "Number of those calls",
+        |g| Answer::maybe(
+            os_calls(g, Some(OsCallClass::Read)).map(|sum| sum.count),
+            Answer::int
+        )
+    ),
+    fact!(
+        "gap.read_bytes",
+        Double,
+        "bytes",
+        &[],
+        OS_CALLS,
+        "Bytes that those calls read; silent where their sizes were not recorded",
+        |g| {
+            let bytes = os_calls(g, Some(OsCallClass::Read)).map(|sum| sum.bytes);
+            Answer::or_silent(bytes.filter(|n| *n > 0).map(|n| n as f64), Answer::double)
+        }
+    ),
+    fact!(
+        "gap.off_cpu_ns",
+        Double,
+        "ns",
+        &[],
+        SCHEDULING,
+        "Part of it in which the thread was on no CPU, outside recorded calls",
+        |g| {
+            let recorded = g.table.costed.run.host.has_scheduling;
+            let off = parts(g).filter(|_| recorded);
+            let off = off.map(|parts| parts.sum(|part| *part == HostPart::OffCpu).ns as f64);
+            Answer::maybe(off, Answer::double)
+        }
+    ),
+    fact!(
+        "gap.function",
+        Str,
+        "",
+        &[],
+        HOST_FUNCTIONS,
+        "The function in which the thread spent most of the rest: a Python function of the program as `name (folder/file.py:line)`, or the one of most samples if there are ten or more",
+        |g| Answer::maybe_word(function(g).map(|(name, _)| name).as_deref())
+    ),
+    fact!(
+        "gap.function_share",
+        Double,
+        "share",
+        &[],
+        HOST_FUNCTIONS,
+        "Time in that function as a share of `gap.host_ns`; an estimate if it was sampled",
+        |g| Answer::maybe(function(g).map(|(_, share)| share), Answer::double)
+    ),
+];

@@ -1,0 +1,320 @@
+//! What host threads did, as far as a profiler of the host recorded it.
+
+use super::{Span, StrId, ThreadId};
+
+/// Calls, samples and scheduling of the threads that use CUDA, in the time in which a GPU had no work.
+/// All other rows are left out while the file is read. Every list is sorted by thread, then by time.
+#[derive(Debug, Clone, Default)]
+pub struct HostActivity {
+    /// Calls of the operating system. Those of one thread do not overlap: of nested calls, the outer one.
+    pub os_calls: Vec<OsCall>,
+    /// Samples of running threads.
+    pub samples: Vec<CpuSample>,
+    /// Intervals in which a thread did not run on any CPU.
+    pub off_cpu: Vec<(ThreadId, Span)>,
+    /// Median time between two samples of a thread, in ns; 0 without samples.
+    pub sample_ns: i64,
+    /// Whether the file records calls of the operating system.
+    pub has_os_calls: bool,
+    /// Whether the file records when threads were scheduled.
+    pub has_scheduling: bool,
+    /// Rows were left out from this time on, because there are too many of them.
+    pub complete_until: Option<i64>,
+}
+
+impl HostActivity {
+    /// Whether there is nothing that could explain what a thread did.
+    pub fn is_empty(&self) -> bool {
+        self.os_calls.is_empty() && self.samples.is_empty() && self.off_cpu.is_empty()
+    }
+}
+
+/// One call of the operating system or its runtime library.
+#[derive(Debug, Clone, Copy)]
+pub struct OsCall {
+    /// The thread that made it.
+    pub thread: ThreadId,
+    /// From entering to leaving it.
+    pub span: Span,
+    /// The function: `ioctl`; `None` if the file does not contain its name.
+    pub name: Option<StrId>,
+    /// What it does.
+    pub class: OsCallClass,
+    /// Bytes read or written; 0 where the file does not say.
+    pub bytes: u64,
+    /// The innermost named function outside the C library and the driver that led to it.
+    pub caller: Option<StrId>,
+}
+
+/// One sample of a running thread.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuSample {
+    /// The sampled thread.
+    pub thread: ThreadId,
+    /// When, in ns.
+    pub time: i64,
+    /// The function that ran, as far as it has a name.
+    pub function: Option<StrId>,
+    /// The file name of the library or program that it is part of.
+    pub module: Option<StrId>,
+}
+
+/// What a call of the operating system does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OsCallClass {
+    /// Reads a file or a pipe.
+    Read,
+    /// Writes a file or a pipe.
+    Write,
+    /// Opens, closes or examines a file.
+    File,
+    /// Waits for another thread or process, or for something to read.
+    Wait,
+    /// Sleeps for a fixed time.
+    Sleep,
+    /// Asks a driver for something; in a program that uses CUDA, nearly always that of the GPU.
+    Driver,
+    /// Sends or receives through a socket.
+    Network,
+    /// Maps or unmaps memory.
+    Memory,
+    /// Starts a thread or a process, or loads a library.
+    Start,
+    /// Anything else.
+    Other,
+}
+
+/// Names of calls by class, without the endings that [`OsCallClass::of`] removes.
+const CLASSES: &[(OsCallClass, &[&str])] = &[
+    (
+        OsCallClass::Read,
+        &[
+            "read",
+            "pread",
+            "readv",
+            "preadv",
+            "fread",
+            "fgets",
+            "fgetc",
+            "getc",
+            "getline",
+            "getdelim",
+            "fscanf",
+            "readahead",
+            "aio_read",
+            "sendfile",
+            "getdents",
+            "readdir",
+        ],
+    ),
+    (
+        OsCallClass::Write,
+        &[
+            "write",
+            "pwrite",
+            "writev",
+            "pwritev",
+            "fwrite",
+            "fputs",
+            "fputc",
+            "fflush",
+            "fsync",
+            "fdatasync",
+            "sync",
+            "msync",
+            "syncfs",
+            "ftruncate",
+            "truncate",
+            "aio_write",
+        ],
+    ),
+    (
+        OsCallClass::File,
+        &[
+            "open",
+            "openat",
+            "creat",
+            "fopen",
+            "freopen",
+            "fdopen",
+            "close",
+            "fclose",
+            "stat",
+            "lstat",
+            "fstat",
+            "fstatat",
+            "statx",
+            "statfs",
+            "fstatfs",
+            "access",
+            "faccessat",
+            "lseek",
+            "fseek",
+            "opendir",
+            "closedir",
+            "rename",
+            "unlink",
+            "mkdir",
+            "rmdir",
+            "link",
+            "symlink",
+            "readlink",
+            "chmod",
+            "chown",
+            "flock",
+            "fcntl",
+            "dup",
+            "dup2",
+            "pipe",
+            "pipe2",
+            "realpath",
+            "getcwd",
+        ],
+    ),
+    (
+        OsCallClass::Wait,
+        &[
+            "futex",
+            "poll",
+            "ppoll",
+            "select",
+            "pselect",
+            "epoll_wait",
+            "epoll_pwait",
+            "waitpid",
+            "wait",
+            "wait3",
+            "wait4",
+            "waitid",
+            "sigwait",
+            "sigtimedwait",
+            "sigsuspend",
+            "pause",
+            "flockfile",
+            "msgrcv",
+            "semop",
+            "semtimedop",
+        ],
+    ),
+    (
+        OsCallClass::Sleep,
+        &[
+            "sleep",
+            "usleep",
+            "nanosleep",
+            "clock_nanosleep",
+            "sched_yield",
+        ],
+    ),
+    (OsCallClass::Driver, &["ioctl"]),
+    (
+        OsCallClass::Network,
+        &[
+            "socket",
+            "connect",
+            "accept",
+            "accept4",
+            "bind",
+            "listen",
+            "send",
+            "sendto",
+            "sendmsg",
+            "sendmmsg",
+            "recv",
+            "recvfrom",
+            "recvmsg",
+            "recvmmsg",
+            "shutdown",
+            "getaddrinfo",
+            "gethostbyname",
+            "socketpair",
+        ],
+    ),
+    (
+        OsCallClass::Memory,
+        &[
+            "mmap",
+            "munmap",
+            "mprotect",
+            "mremap",
+            "madvise",
+            "brk",
+            "sbrk",
+            "mlock",
+            "munlock",
+            "shmat",
+            "shmdt",
+            "shm_open",
+            "shm_unlink",
+        ],
+    ),
+    (
+        OsCallClass::Start,
+        &[
+            "fork",
+            "vfork",
+            "clone",
+            "execve",
+            "posix_spawn",
+            "posix_spawnp",
+            "system",
+            "popen",
+            "pclose",
+            "pthread_create",
+            "dlopen",
+            "dlclose",
+            "exit",
+        ],
+    ),
+];
+
+/// How functions that wait for locks and other threads begin.
+const WAITS: [&str; 8] = [
+    "sem_",
+    "pthread_cond_",
+    "pthread_mutex_",
+    "pthread_rwlock_",
+    "pthread_join",
+    "pthread_barrier_",
+    "pthread_spin_",
+    "mq_",
+];
+
+impl OsCallClass {
+    /// The class of a function by its name.
+    pub fn of(name: &str) -> OsCallClass {
+        let name = name.trim_start_matches("__").trim_end_matches("_unlocked");
+        let name = name.strip_suffix("64").unwrap_or(name);
+        if WAITS.iter().any(|start| name.starts_with(start)) {
+            return OsCallClass::Wait;
+        }
+        (CLASSES.iter())
+            .find(|(_, names)| names.contains(&name))
+            .map_or(OsCallClass::Other, |(class, _)| *class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_the_operating_system_are_classified_by_name() {
+        for (name, class) in [
+            ("ioctl", OsCallClass::Driver),
+            ("open64", OsCallClass::File),
+            ("fgets_unlocked", OsCallClass::Read),
+            ("pthread_cond_timedwait", OsCallClass::Wait),
+            ("sem_timedwait", OsCallClass::Wait),
+            ("__poll", OsCallClass::Wait),
+            ("clock_nanosleep", OsCallClass::Sleep),
+            ("recvmsg", OsCallClass::Network),
+            ("mmap64", OsCallClass::Memory),
+            ("pthread_create", OsCallClass::Start),
+            ("fsync", OsCallClass::Write),
+            ("getrandom", OsCallClass::Other),
+        ] {
+            assert_eq!(OsCallClass::of(name), class, "{name}");
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! What the host did while the GPU waited.
+
+use serde::{Deserialize, Serialize};
+
+use super::build::{label, share};
+use super::text_table::{Align, Column, Row};
+use crate::base::text::plain;
+use crate::base::units::{bytes, counted, ns, percent};
+use crate::correlate::{
+    GARBAGE_COLLECTION, HostPart, HostParts, HostTime, PartSum, Run, SampledFunction, function_in,
+};
+use crate::profile::{OsCallClass, Profile, StrId};
+
+/// Most rows listed, with the one for all others.
+const MAX_ROWS: usize = 6;
+/// Smallest share of the window that is worth a table.
+const LEAST_OF_WINDOW: f64 = 0.01;
+/// Smallest share of the waiting time that must be explained where nothing can be concluded from the rest.
+const LEAST_EXPLAINED: f64 = 0.1;
+
+/// What the launching threads did in gaps of at least 100 us, from the end of the last GPU work to the
+/// launch of the next. Times are summed over devices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HostReport {
+    /// Number of gaps.
+    pub gaps: u64,
+    /// Time in these gaps before the launch that ended them: the sum of all rows.
+    pub ns: i64,
+    /// Time in these gaps after that launch. The GPU did not wait for the host then.
+    pub launched_ns: i64,
+    /// The host's activities, longest first; what is left comes last.
+    pub rows: Vec<HostRow>,
+    /// The longest activity while code was loaded or compiled, which is no part of the rows.
+    pub loading: Option<HostRow>,
+}
+
+/// Time of the launching threads in one activity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HostRow {
+    /// What they did: `Driver call`.
+    pub activity: String,
+    /// The function or call, as the profile names it; empty where it does not.
+    pub name: String,
+    /// The CUDA call that it was part of, or else the function that led to it; mostly empty.
+    pub inside: String,
+    /// Time in nanoseconds.
+    pub ns: i64,
+    /// `ns` as a share of the time of all rows, or of all gaps in which code was loaded.
+    pub share: f64,
+    /// How it is known.
+    pub evidence: HostEvidence,
+    /// Number of calls, if `evidence` is `calls`.
+    pub calls: u64,
+    /// Number of samples, if `evidence` is `samples`.
+    pub samples: u64,
+    /// Bytes that the calls read or wrote; 0 where the profile does not say.
+    pub bytes: u64,
+    /// `evidence` with its numbers in words: `recorded: 12 calls of 3.4 MB`.
+    pub known_from: String,
+}
+
+/// How an activity of the host is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HostEvidence {
+    /// Start and end of each call were recorded.
+    Calls,
+    /// Start and end of each Python function were recorded.
+    Functions,
+    /// The scheduler's events were recorded.
+    Scheduling,
+    /// Estimated from samples.
+    Samples,
+    /// What nothing else explains.
+    Remainder,
+}
+
+impl HostRow {
+    fn new(activity: &'static str, evidence: HostEvidence, sum: PartSum) -> HostRow {
+        let calls = match evidence {
+            HostEvidence::Calls => sum.count,
+            _ => 0,
+        };
+        HostRow {
+            activity: activity.to_owned(),
+            name: String::new(),
+            inside: String::new(),
+            ns: sum.ns,
+            share: 0.0,
+            evidence,
+            calls,
+            samples: 0,
+            bytes: sum.bytes,
+            known_from: String::new(),
+        }
+    }
+
+    fn add(&mut self, other: &HostRow) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.samples = self.samples.saturating_add(other.samples);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+
+    fn known_from(&self) -> String {
+        match self.evidence {
+            HostEvidence::Calls => {
+                let size = match self.bytes {
+                    0 => String::new(),
+                    size => format!(" of {}", bytes(size as f64)),
+                };
+                format!("recorded: {}{size}", counted(self.calls, "call"))
+            }
+            HostEvidence::Functions => "recorded functions".to_owned(),
+            HostEvidence::Scheduling => "recorded scheduling".to_owned(),
+            HostEvidence::Samples => format!("estimate: {}", counted(self.samples, "sample")),
+            HostEvidence::Remainder => "remainder".to_owned(),
+        }
+    }
+
+    /// The columns of a table for a terminal.
+    pub(super) fn columns() -> Vec<Column> {
+        vec![
+            Column::new("Host activity", Align::Left, 20).flexible(),
+            Column::new("Time", Align::Right, 8),
+            Column::new("Share", Align::Right, 6),
+            Column::new("Known from", Align::Left, 12),
+        ]
+    }
+
+    /// Its row in that table, with times divided by `divisor`.
+    pub(super) fn row(&self, divisor: f64) -> Row {
+        let mut activity = self.activity.clone();
+        for (word, name) in [(":", &self.name), (" in", &self.inside)] {
+            if !name.is_empty() {
+                activity.push_str(&format!("{word} {}", plain(name)));
+            }
+        }
+        Row {
+            style: anstyle::Style::new(),
+            cells: vec![
+                activity,
+                ns(self.ns as f64 / divisor),
+                percent(self.share),
+                self.known_from.clone(),
+            ],
+        }
+    }
+
+    fn key(&self) -> (HostEvidence, &str, &str, &str) {
+        (self.evidence, &self.activity, &self.name, &self.inside)
+    }
+}
+
+/// Adds a row to the one with the same text.
+fn add(rows: &mut Vec<HostRow>, row: HostRow) {
+    match rows.iter_mut().find(|known| known.key() == row.key()) {
+        Some(known) => known.add(&row),
+        None => rows.push(row),
+    }
+}
+
+/// The table of a run; `None` if it would explain nothing.
+pub(super) fn of(run: &Run, device_window_ns: i64) -> Option<HostReport> {
+    let mut all = HostParts::default();
+    for parts in run.host.gaps.values() {
+        all.add(parts);
+    }
+    let rows = rows(run, &all);
+    let launched_ns = all.sum(|part| *part == HostPart::Launched).ns;
+    let ns = all.ns.saturating_sub(launched_ns);
+    let loads = &run.host.loads;
+    let loading = self::rows(run, loads)
+        .into_iter()
+        .next()
+        .map(|row| HostRow {
+            share: share(row.ns as f64, loads.ns as f64),
+            ..row
+        });
+    let mut report = HostReport {
+        gaps: all.gaps,
+        ns,
+        launched_ns,
+        rows,
+        loading: loading.filter(|row| row.evidence != HostEvidence::Remainder),
+    };
+    report.shorten();
+    if !is_worth_a_table(&report, &run.host, device_window_ns) {
+        report.rows.clear();
+    }
+    (!report.rows.is_empty() || report.loading.is_some()).then_some(report)
+}
+
+/// The tables of several ranks as one.
+pub(crate) fn merged<'a>(all: impl Iterator<Item = &'a HostReport>) -> Option<HostReport> {
+    all.cloned().reduce(|mut sum, next| {
+        sum.gaps += next.gaps;
+        sum.ns = sum.ns.saturating_add(next.ns);
+        sum.launched_ns = sum.launched_ns.saturating_add(next.launched_ns);
+        for row in next.rows {
+            add(&mut sum.rows, row);
+        }
+        let longest = [sum.loading.take(), next.loading].into_iter().flatten();
+        sum.loading = longest.max_by_key(|row| row.ns);
+        sum.shorten();
+        sum
+    })
+}
+
+fn is_worth_a_table(report: &HostReport, host: &HostTime, device_window_ns: i64) -> bool {
+    let explained = report.rows.iter().filter(|row| match row.evidence {
+        // CUDA calls are what other findings are about.
+        HostEvidence::Calls => row.activity != CUDA_CALL,
+        HostEvidence::Remainder => host.has_os_calls,
+        _ => true,
+    });
+    let explained: i64 = explained.map(|row| row.ns).sum();
+    share(report.ns as f64, device_window_ns as f64) >= LEAST_OF_WINDOW
+        && share(explained as f64, report.ns as f64) >= LEAST_EXPLAINED
+}
+
+const CUDA_CALL: &str = "CUDA call";
+const OTHERS: &str = "Other activities";
+
+fn os_activity(class: OsCallClass) -> &'static str {
+    match class {
+        OsCallClass::Read => "Reading a file or pipe",
+        OsCallClass::Write => "Writing a file or pipe",
+        OsCallClass::File => "Opening or examining a file",
+        OsCallClass::Wait => "Waiting for a thread, process or input",
+        OsCallClass::Sleep => "Sleeping",
+        OsCallClass::Driver => "Driver call",
+        OsCallClass::Network => "Network call",
+        OsCallClass::Memory => "Mapping memory",
+        OsCallClass::Start => "Starting a thread or process",
+        OsCallClass::Other => "Call of the operating system",
+    }
+}
+
+/// Parts and functions that are told apart, longest first. Real gaps have some dozens.
+const MOST_PARTS: usize = 512;
+
+/// The activities, without time in which the work was launched already.
+fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
+    let rest = parts.sum(|part| *part == HostPart::Rest);
+    let mut rows = sampled(run, parts, rest.ns);
+    let sampled_ns: i64 = rows.iter().map(|row| row.ns).sum();
+    let mut sorted: Vec<(&HostPart, &PartSum)> = parts.parts.iter().collect();
+    sorted.sort_by_key(|(part, sum)| (std::cmp::Reverse(sum.ns), **part));
+    for (at, (part, sum)) in sorted.into_iter().enumerate() {
+        if let Some(row) = describe(&run.profile, part, *sum) {
+            let row = match at < MOST_PARTS {
+                true => row,
+                false => HostRow::new(OTHERS, HostEvidence::Calls, *sum),
+            };
+            add(&mut rows, row);
+        }
+    }
+    let activity = match (run.host.has_scheduling, run.host.has_os_calls) {
+        (true, true) => "Computing: on the CPU, in no recorded call",
+        (true, false) => "On the CPU, in no CUDA call",
+        (false, true) => "Computing, or in calls too short to be recorded",
+        (false, false) => "Not recorded",
+    };
+    let left = PartSum {
+        ns: rest.ns.saturating_sub(sampled_ns),
+        ..PartSum::default()
+    };
+    if left.ns > 0 {
+        rows.push(HostRow::new(activity, HostEvidence::Remainder, left));
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
+    rows
+}
+
+/// What a part is in words; `None` for what is left.
+fn describe(profile: &Profile, part: &HostPart, sum: PartSum) -> Option<HostRow> {
+    let name = |id: Option<StrId>| id.map_or_else(String::new, |id| label(profile.text(id)));
+    let calls = HostEvidence::Calls;
+    Some(match *part {
+        HostPart::OsCall {
+            class,
+            name: function,
+            inside,
+            caller,
+        } => HostRow {
+            name: name(function),
+            inside: name(inside.or(caller)),
+            ..HostRow::new(os_activity(class), calls, sum)
+        },
+        HostPart::OffCpu => HostRow::new(
+            "Off the CPU: waiting or preempted",
+            HostEvidence::Scheduling,
+            sum,
+        ),
+        HostPart::CudaCall(call) => HostRow {
+            name: name(Some(call)),
+            ..HostRow::new(CUDA_CALL, calls, sum)
+        },
+        HostPart::Function(function) => {
+            let text = profile.text(function);
+            if text.starts_with(GARBAGE_COLLECTION) {
+                let collecting = "Collecting Python's garbage";
+                return Some(HostRow::new(collecting, HostEvidence::Functions, sum));
+            }
+            let function = function_in(text).unwrap_or_else(|| text.to_owned());
+            HostRow {
+                name: label(&function),
+                ..HostRow::new("Python function", HostEvidence::Functions, sum)
+            }
+        }
+        HostPart::Rest | HostPart::Launched => return None,
+    })
+}
+
+/// Fewer samples are not used: the error of the estimate is a third or more.
+const FEWEST_SAMPLES: u64 = 10;
+
+/// The functions of samples. A sample stands for the time to the next one, and all of them for no more
+/// than the time in which nothing else was recorded.
+fn sampled(run: &Run, parts: &HostParts, rest_ns: i64) -> Vec<HostRow> {
+    let samples = parts.sampled();
+    if samples < FEWEST_SAMPLES {
+        return Vec::new();
+    }
+    let all_ns = (run.host.sample_ns as f64 * samples as f64).min(rest_ns as f64);
+    let text = |id: Option<StrId>| id.map(|id| run.profile.text(id));
+    let row = |(at, ((function, module), count)): (usize, (&SampledFunction, &u64))| {
+        let name = match (text(*function), text(*module)) {
+            _ if at >= MOST_PARTS => String::new(),
+            (Some(function), Some(module)) => format!("{function} ({module})"),
+            (Some(name), None) | (None, Some(name)) => name.to_owned(),
+            (None, None) => String::new(),
+        };
+        let sum = PartSum {
+            ns: (all_ns * share(*count as f64, samples as f64)) as i64,
+            ..PartSum::default()
+        };
+        HostRow {
+            name: label(&name),
+            samples: *count,
+            ..HostRow::new("Computing", HostEvidence::Samples, sum)
+        }
+    };
+    let mut sorted: Vec<(&SampledFunction, &u64)> = parts.samples.iter().collect();
+    sorted.sort_by_key(|(function, count)| (std::cmp::Reverse(**count), **function));
+    let mut rows = Vec::new();
+    for function in sorted.into_iter().enumerate() {
+        add(&mut rows, row(function));
+    }
+    rows
+}
+
+impl HostReport {
+    /// Merges the shortest activities into one row, keeps the remainder last, and computes shares.
+    fn shorten(&mut self) {
+        let left = |row: &HostRow| row.evidence == HostEvidence::Remainder;
+        let order = |row: &HostRow| (left(row), row.activity == OTHERS, std::cmp::Reverse(row.ns));
+        self.rows.sort_by_key(order);
+        let rest = self.rows.iter().filter(|row| left(row)).count();
+        if self.rows.len() > MAX_ROWS.max(rest) {
+            let named = self.rows.len() - rest;
+            let kept = MAX_ROWS.saturating_sub(rest + 1);
+            let shortest: Vec<HostRow> = self.rows.drain(kept..named).collect();
+            let mut others = HostRow::new(OTHERS, HostEvidence::Calls, PartSum::default());
+            if let [first, more @ ..] = shortest.as_slice()
+                && more.iter().all(|row| row.evidence == first.evidence)
+            {
+                others.evidence = first.evidence;
+            }
+            for row in &shortest {
+                others.add(row);
+            }
+            self.rows.insert(kept, others);
+        }
+        for row in &mut self.rows {
+            row.share = share(row.ns as f64, self.ns as f64).min(1.0);
+        }
+        for row in self.rows.iter_mut().chain(&mut self.loading) {
+            row.known_from = row.known_from();
+        }
+    }
+}
