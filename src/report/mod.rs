@@ -284,6 +284,7 @@ pub struct Summary {
     pub reliable_idle_ns: i64,
     /// Idle time before work of CUDA graphs that had been launched in time, in ns, summed over devices: the
     /// file does not show what it waited for.
+    #[serde(default)]
     pub unexplained_idle_ns: i64,
     /// Share of saved kernel time by which steps become shorter, 0 to 1: where the host limits the steps, a
     /// faster kernel does not help. `null` if recording overhead leaves open which.

@@ -444,7 +444,7 @@ fn most_important_statements_come_first() {
         "Already within 10 %",
         "| `head` | `aten::mm` |",
         "## Skipped",
-        "Capture again with shapes to apply 1 rule more: `emit_nvtx(record_shapes=True)`.",
+        "To apply 1 rule more, record shapes: `emit_nvtx(record_shapes=True)`.",
         "| shapes: `emit_nvtx(record_shapes=True)` | 4.00 ms | 1 | `site.m` |",
         "Cost unknown (10 % of kernel time)",
         "`aten::embedding_custom`",
@@ -607,7 +607,7 @@ fn dominant_copies_and_graphs_are_reported_first() {
     s.costed.run.timeline.devices[0].exposed_copy_ns = 39_000_000;
     assert_eq!(
         s.report().verdict[0],
-        "98 % of GPU time is copying, not computing."
+        "98 % of GPU time is copying, not computing; no rule found a copy that repeats."
     );
 
     let mut s = sample();
@@ -651,7 +651,7 @@ fn untrusted_idle_gives_no_step_time_saving() {
     let text = s.markdown();
     assert!(!text.contains("Wall time saved"), "{text}");
     assert!(text.contains("| GPU time saved |"), "{text}");
-    assert!(text.contains("The idle part is unreliable: per-op markers stretched the host."));
+    assert!(text.contains(" of the idle part is unreliable: per-op markers stretched the host."));
     render(&text);
 }
 

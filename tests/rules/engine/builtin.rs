@@ -75,7 +75,7 @@ fn explain_shows_a_finding_as_a_report_words_it() {
     let page = pyprof_advise::judge::explain(rule.unwrap(), facts, &gpu_facts);
     let example = page.split("## Why").next().unwrap();
     for want in [
-        "> **What:** fp32 matrix products on CUDA cores take 86 % of kernel time; the largest is",
+        "> **What:** fp32 matrix products on CUDA cores take 86 % of GPU time; the largest is",
         "> **Why:** Since PyTorch 1.12 fp32 matrix products do not use TF32 unless asked.",
         "> torch.set_float32_matmul_precision(\"high\")",
     ] {
