@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::compare::diff::{self, Diff};
+use crate::compare::diff::{self, Diff, Trend};
 use crate::report::{self, Report, TemplateError};
 
 /// An output format of reports, and perhaps of comparisons.
@@ -27,10 +27,15 @@ pub struct OutputFormat {
     pub report: fn(&Report, &RenderOptions) -> Result<String, TemplateError>,
     /// Renders a comparison; `None` where `diff` does not have the format.
     pub diff: Option<DiffRenderer>,
+    /// Renders a series of comparisons, in the formats that `diff` has.
+    pub trend: Option<TrendRenderer>,
 }
 
 /// Renders a comparison.
 pub type DiffRenderer = fn(&Diff) -> Result<String, TemplateError>;
+
+/// Renders a series of comparisons.
+pub type TrendRenderer = fn(&Trend) -> Result<String, TemplateError>;
 
 /// What programs take a text for. Decides what text from a profile must not be able to do in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +85,7 @@ pub const MARKDOWN: OutputFormat = OutputFormat {
         None => report::markdown(report),
     },
     diff: Some(diff::markdown),
+    trend: Some(diff::trend_markdown),
 };
 
 /// The format of terminals when none is named.
@@ -92,6 +98,7 @@ pub const TEXT: OutputFormat = OutputFormat {
     lists_sites: false,
     report: |report, options| Ok(report::text(report, options.width)),
     diff: None,
+    trend: None,
 };
 
 /// All formats, in the order in which help lists them.
@@ -106,6 +113,7 @@ pub const FORMATS: &[OutputFormat] = &[
         lists_sites: true,
         report: |report, _| report::html(report),
         diff: Some(diff::html),
+        trend: Some(diff::trend_html),
     },
     TEXT,
     OutputFormat {
@@ -117,6 +125,7 @@ pub const FORMATS: &[OutputFormat] = &[
         lists_sites: true,
         report: |report, _| Ok(report::json(report)),
         diff: Some(|diff| Ok(diff::json(diff))),
+        trend: Some(|trend| Ok(diff::trend_json(trend))),
     },
     OutputFormat {
         name: "sarif",
@@ -127,6 +136,7 @@ pub const FORMATS: &[OutputFormat] = &[
         lists_sites: false,
         report: |report, _| Ok(report::sarif(report)),
         diff: None,
+        trend: None,
     },
     OutputFormat {
         name: "github",
@@ -137,6 +147,7 @@ pub const FORMATS: &[OutputFormat] = &[
         lists_sites: false,
         report: |report, _| Ok(report::github(report)),
         diff: None,
+        trend: None,
     },
 ];
 

@@ -10,7 +10,7 @@ use super::{
     examples, merge, output,
 };
 use crate::base::units::percent;
-use crate::compare::diff::{self, Diff};
+use crate::compare::diff::{self, Decision, Diff};
 use crate::formats::OutputFormat;
 use crate::report::Report;
 
@@ -20,7 +20,7 @@ use crate::report::Report;
     long_about = "Compares the profiles before and after a change: what got slower or faster, what appeared or \
 vanished, which findings are fixed or new, and whether the difference exceeds the noise between steps. Both \
 sides may be profiles, folders with the profiles of a job, or reports written with `--format json`. Times are \
-compared per step where both sides mark numbered steps, else per call, never by the length of a capture.",
+compared per step or other unit of work that both sides have, else per call, never by the length of a capture.",
     after_help = examples::DIFF
 )]
 pub(super) struct DiffArgs {
@@ -30,20 +30,28 @@ pub(super) struct DiffArgs {
     /// The profile, report or folder after the change
     #[arg(value_name = "AFTER")]
     after: PathBuf,
+    /// Later profiles, reports or folders: a table shows the trend of all, oldest first, and --fail-on compares
+    /// the last with the first
+    #[arg(value_name = "LATER")]
+    later: Vec<PathBuf>,
     /// Write to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Output format; without it the ending of the output file decides, else it is `markdown`
     #[arg(long, value_name = "FORMAT", value_parser = output::diff_formats())]
     format: Option<OutputFormat>,
-    /// Exit with status 1 when AFTER is slower by more than this and by more than the run-to-run noise:
-    /// `regression=3%`. Differences below 2 %, or between different GPUs, never fail
+    /// Exit with status 1 when AFTER is slower by more than this and by more than the noise between steps or
+    /// other repetitions: `regression=3%`. Differences below 2 %, or between different GPUs, never fail
     #[arg(long, value_name = "GATE")]
     fail_on: Option<Gate>,
+    /// Exit with status 1 also when the condition of `--fail-on` cannot be checked: no step or other unit of
+    /// work in common, too few repetitions, or too much noise
+    #[arg(long, requires = "fail_on")]
+    strict: bool,
     /// The GPU of both profiles: a name from `gpus list` or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     gpu: Option<String>,
-    /// The GPU of AFTER, if it differs
+    /// The GPU of AFTER and later ones, if it differs
     #[arg(long, value_name = "NAME|FILE")]
     gpu_after: Option<String>,
     #[command(flatten)]
@@ -74,50 +82,65 @@ impl FromStr for Gate {
 }
 
 pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
-    for path in [&args.before, &args.after] {
+    let paths = || [&args.before, &args.after].into_iter().chain(&args.later);
+    for path in paths() {
         advise::refuse_overwriting(path, args.output.as_deref())?;
     }
-    let before = report(args, &args.before, args.gpu.as_ref(), console)?;
     let gpu_after = args.gpu_after.as_ref().or(args.gpu.as_ref());
-    let after = report(args, &args.after, gpu_after, console)?;
-    let diff = diff::diff(&before, &after);
+    let read = |(at, path): (usize, &PathBuf)| {
+        let gpu = if at == 0 {
+            args.gpu.as_ref()
+        } else {
+            gpu_after
+        };
+        report(args, path, gpu, console)
+    };
+    let reports: Vec<Report> = paths().enumerate().map(read).collect::<Result<_, _>>()?;
+    let (Some(first), Some(last)) = (reports.first(), reports.last()) else {
+        return Ok(());
+    };
     let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
-    let render = args.format.or_else(of_file).and_then(|format| format.diff);
-    let text = render.unwrap_or(diff::markdown)(&diff)?;
+    let format = args.format.or_else(of_file);
+    let compared = diff::diff(first, last);
+    let text = match reports.len() {
+        2 => format.and_then(|f| f.diff).unwrap_or(diff::markdown)(&compared)?,
+        _ => {
+            let trend = diff::trend(&reports);
+            format.and_then(|f| f.trend).unwrap_or(diff::trend_markdown)(&trend)?
+        }
+    };
     match &args.output {
         Some(path) => output::write_file(path, &text)?,
         None => output::print(&text)?,
     }
     args.fail_on
-        .map_or(Ok(()), |gate| gate.judge(&diff, console))
+        .map_or(Ok(()), |gate| gate.check(&compared, args.strict, console))
 }
 
 impl Gate {
-    fn judge(self, diff: &Diff, console: Console) -> Outcome {
-        if let Some(why) = &diff.regression_unknown {
-            console.warn(&format!(
-                "--fail-on regression was not checked: {}",
-                crate::base::text::plain(why)
-            ));
-        }
-        match diff::regression(diff) {
-            Some(slower) if slower > self.0 => {
-                let unknown = match diff.noise {
-                    Some(_) => "",
-                    None => "; the run-to-run noise is unknown",
-                };
-                output::labelled(
-                    "failed",
-                    anstyle::AnsiColor::Red,
-                    &format!(
-                        "slower by {}, more than the {} that --fail-on allows{unknown}",
-                        percent(slower),
-                        percent(self.0)
-                    ),
+    fn check(self, diff: &Diff, strict: bool, console: Console) -> Outcome {
+        let failed = |why: &str| {
+            output::labelled("failed", anstyle::AnsiColor::Red, why);
+            Err(Failure::GateFailed)
+        };
+        match diff::gate(diff, self.0) {
+            Decision::Pass => Ok(()),
+            Decision::Fail(slower) => failed(&format!(
+                "slower by {}, more than the {} that --fail-on allows",
+                percent(slower),
+                percent(self.0)
+            )),
+            Decision::Unknown(why) => {
+                let why = format!(
+                    "--fail-on regression was not checked: {}",
+                    crate::base::text::plain(&why)
                 );
-                Err(Failure::GateFailed)
+                if strict {
+                    return failed(&format!("{why} (--strict)"));
+                }
+                console.warn(&why);
+                Ok(())
             }
-            _ => Ok(()),
         }
     }
 }

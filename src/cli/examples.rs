@@ -80,6 +80,7 @@ Examples:
   pyprof-advise diff before/ after/                              two jobs, a folder of profiles each
   pyprof-advise diff h100.json.gz mi300.json.gz --format html -o diff.html
   pyprof-advise diff main.json pr.sqlite --fail-on regression=3%
+  pyprof-advise diff v1.json v2.json v3.json v4.json             the trend of a series, oldest first
 
 Exit status: 0 the comparison was written, whatever it says; 1 the gate of --fail-on failed;
 2 nothing could be compared, or the command line was wrong.";

@@ -300,6 +300,8 @@ enum Schema {
     Report,
     /// `diff --format json`
     Diff,
+    /// `diff --format json` of three profiles or more
+    Trend,
     /// `--config FILE`
     Config,
 }
@@ -481,6 +483,7 @@ fn run(cli: Cli) -> Outcome {
         Some(Command::Schema { what }) => match what {
             Schema::Report => output::print(crate::report::SCHEMA),
             Schema::Diff => output::print(crate::compare::diff::SCHEMA),
+            Schema::Trend => output::print(crate::compare::diff::TREND_SCHEMA),
             Schema::Config => output::print(&config::schema()),
         },
         Some(Command::Scrub(args)) => scrub::scrub(&args, console),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::{share, some};
 use crate::base::units::{counted, ns, percent};
-use crate::report::{CollectiveTimes, Job, Rank, Waits};
+use crate::report::{CollectiveTimes, Job, Rank, Report, Waits};
 
 /// Mean share of the window spent waiting from which it is worth reporting. The TensorBoard plugin of
 /// the PyTorch profiler advises on communication from 10 % of the step:
@@ -65,6 +65,14 @@ pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
                 .to_owned(),
         );
     }
+}
+
+/// Transfer and waiting in the collectives of a report with several ranks: of a job, or of a capture with
+/// several processes. `None` where none could be matched.
+pub(super) fn waits(report: &Report) -> Option<Waits> {
+    let known = report.job.as_ref().and_then(|job| job.waits);
+    let several = || (report.ranks.len() > 1).then(|| Matched::of(&report.ranks).waits);
+    known.or_else(several).filter(|waits| waits.compared > 0)
 }
 
 /// A sentence's first word.

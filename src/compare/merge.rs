@@ -5,7 +5,9 @@ use indexmap::IndexMap;
 use super::identity;
 use super::{comparison, distinct, findings, share, sites, some, tables};
 use crate::base::units::counted;
-use crate::report::{self, GpuUsed, Job, LeftOut, Method, Report, SCHEMA_VERSION, Summary};
+use crate::report::{
+    self, GpuUsed, Job, Launching, LeftOut, Method, Report, SCHEMA_VERSION, Summary, WorkUnit,
+};
 
 /// Merges reports: times are summed over ranks, the same finding on several ranks becomes one, and
 /// the ranks are compared. `left_out` names files that were given and could not be read. The order of
@@ -65,6 +67,8 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         host: report::merged_host(reports.iter().filter_map(|r| r.host.as_ref())),
         sites,
         sites_omitted,
+        units: units(&reports),
+        launching: Launching::sum(reports.iter().map(|r| &r.launching)),
         already_fast: tables::already_fast(&reports, summary.busy_ns),
         setup: tables::setup(&reports),
         skipped: tables::skipped(&reports),
@@ -175,6 +179,22 @@ fn summary(reports: &[Report]) -> Summary {
             .and_then(|r| r.summary.window_range.clone())
             .filter(|range| all().all(|s| s.window_range.as_ref() == Some(range))),
     }
+}
+
+/// The units of work that all reports have, repetition by repetition.
+fn units(reports: &[Report]) -> Vec<WorkUnit> {
+    let Some((first, others)) = reports.split_first() else {
+        return Vec::new();
+    };
+    let everywhere = first.units.iter().filter_map(|unit| {
+        let same = others.iter().map(|report| {
+            let mut units = report.units.iter();
+            units.find(|u| u.kind == unit.kind && u.name == unit.name)
+        });
+        let all: Option<Vec<&WorkUnit>> = std::iter::once(Some(unit)).chain(same).collect();
+        WorkUnit::of_ranks(&all?)
+    });
+    everywhere.collect()
 }
 
 /// Mean over the reports; `None` unless every report has a value.

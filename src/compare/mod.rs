@@ -18,7 +18,7 @@ mod tables;
 mod windows;
 
 pub use baseline::against;
-pub use diff::{Diff, diff, regression};
+pub use diff::{Diff, diff};
 pub use identity::number_ranks;
 pub use merge::merge;
 pub use suppress::{Suppression, suppress};

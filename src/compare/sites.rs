@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 
 use super::{findings::Names, share};
 use crate::report::{
-    DeviceRow, IdleCause, MAX_SITES, Omitted, Report, SiteRow, StepRow, TimePart, TimelineReport,
-    share_of_busy,
+    DeviceRow, IdleCause, KernelCluster, MAX_SITES, Omitted, Report, SiteRow, StepRow, TimePart,
+    TimelineReport, share_of_busy,
 };
 
 /// Most devices in the timeline of a job.
@@ -91,8 +91,34 @@ fn add(row: &mut SiteRow, more: &SiteRow, findings: &[u64]) {
     sum(&mut row.reachable_ns, more.reachable_ns);
     // Collectives, autotuning and latency-bound work have no slowdown on any rank, nor together.
     row.slowdown = row.slowdown.and(more.slowdown);
+    add_clusters(&mut row.clusters, &more.clusters);
     row.recomputed |= more.recomputed;
     row.findings.extend_from_slice(findings);
+}
+
+/// Clusters of the same kernels are summed. Of their quartiles, the mean is taken, weighted by their counts.
+fn add_clusters(clusters: &mut Vec<KernelCluster>, more: &[KernelCluster]) {
+    /// Largest factor between the medians of the same work on two ranks.
+    const ALIKE: f64 = 2.0;
+    for new in more {
+        let same = clusters.iter_mut().find(|known| {
+            let apart = share(known.median_ns as f64, new.median_ns as f64);
+            (&known.kernel, known.grid, known.block) == (&new.kernel, new.grid, new.block)
+                && apart < ALIKE
+                && apart > 1.0 / ALIKE
+        });
+        let Some(known) = same else {
+            clusters.push(new.clone());
+            continue;
+        };
+        let (a, b) = (known.count as f64, new.count as f64);
+        let mean = |x: i64, y: i64| share(x as f64 * a + y as f64 * b, a + b).round() as i64;
+        known.median_ns = mean(known.median_ns, new.median_ns);
+        known.lower_quartile_ns = mean(known.lower_quartile_ns, new.lower_quartile_ns);
+        known.upper_quartile_ns = mean(known.upper_quartile_ns, new.upper_quartile_ns);
+        known.count = known.count.saturating_add(new.count);
+        known.time_ns = known.time_ns.saturating_add(new.time_ns);
+    }
 }
 
 fn finish(mut row: SiteRow, busy_ns: i64) -> SiteRow {

@@ -58,6 +58,8 @@ pub fn join(light: Report, mut detailed: Report) -> Report {
         timeline: light.timeline,
         host: light.host,
         setup: light.setup,
+        units: light.units,
+        launching: light.launching,
         windows: Some(windows),
         method,
         summary,

@@ -1,7 +1,7 @@
 //! Correlates the rows of a profile: the launch of each kernel, the ranges around that launch, and the
 //! operator call with its arguments, layer, direction and step; also the timeline of each GPU.
 
-use crate::profile::{ApiClass, CallId, KernelId, Profile, RangeId, Span, Strings};
+use crate::profile::{ApiClass, CallId, KernelId, Profile, RangeId, RangeKind, Span, Strings};
 
 pub(crate) mod args;
 mod attribution;
@@ -138,6 +138,7 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
     let unreliable = profiler_overhead::is_unreliable(&times.timeline);
     let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
     times.window.inside = window_range(&profile, &texts, &launches, &times.inside);
+    let user_ranges = user_ranges(&profile, &texts);
     let op_names = texts.op_names;
     drop((launches, brackets));
     let messages = arguments.messages(&profile);
@@ -189,6 +190,7 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
         steps,
         step_origin,
         process_steps,
+        user_ranges,
         window: times.window,
         timeline: times.timeline,
         host,
@@ -212,6 +214,18 @@ fn forget_start(device: &mut DeviceTimeline) {
     {
         gap.reliable_ns = 0;
     }
+}
+
+/// The closed ranges of the user that have a length, in time order.
+fn user_ranges(profile: &Profile, texts: &RangeInfos) -> Vec<RangeId> {
+    let other = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::Other { .. });
+    let ranges = texts.ranges(profile, other).filter(|(_, range, meaning)| {
+        range.span.end < i64::MAX
+            && range.span.ns() > 0
+            && range.kind != RangeKind::Mark
+            && texts.role(range, meaning) == RangeRole::User
+    });
+    ranges.map(|(id, ..)| id).collect()
 }
 
 /// The shortest range of the user around the launches of all analysed kernels.

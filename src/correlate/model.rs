@@ -57,6 +57,8 @@ pub struct Run {
     /// Per process: its own part of the steps it took part in, in time order. A step of several
     /// processes spans all of theirs.
     pub process_steps: Vec<Vec<(Span, StepId)>>,
+    /// The ranges that the user's program pushed, without steps, operators and layers, in time order.
+    pub user_ranges: Vec<RangeId>,
     /// The part of the capture that is analysed.
     pub window: Window,
     /// What each device did inside the window.

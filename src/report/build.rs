@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use super::{
     CallUnit, Ceiling, CostUnknown, FindingPlace, FindingReport, GpuUsed, Method, Options, Report,
     SCHEMA_VERSION, SavingReport, SkippedRules, StepsFrom, Summary, TotalSaving, Unattributed,
-    UserCosted, evidence, host, layers, narrative, sites, timeline,
+    UserCosted, evidence, host, launching, layers, narrative, sites, timeline, work_units,
 };
 use rustc_hash::FxHashSet;
 
@@ -40,10 +40,20 @@ impl Report {
     pub fn new(costed: &Costed, verdict: &Verdict, options: &Options) -> Report {
         let profile = &costed.run.profile;
         let summary = summary(costed);
-        // Only these two look at every kernel and every gap; the rest looks at sites.
-        let (timeline, ranks) = rayon::join(
-            || timeline::of(&costed.run, &summary),
-            || super::ranks::of(costed),
+        // Only these look at every kernel, call and gap; the rest looks at sites.
+        let ((timeline, ranks), (units, launching)) = rayon::join(
+            || {
+                rayon::join(
+                    || timeline::of(&costed.run, &summary),
+                    || super::ranks::of(costed),
+                )
+            },
+            || {
+                rayon::join(
+                    || work_units::of(costed, &summary),
+                    || launching::of(&costed.run),
+                )
+            },
         );
         let finding = |number: usize, f: &Finding| finding(costed, &summary, number as u64, f);
         let findings: Vec<_> = verdict
@@ -82,6 +92,8 @@ impl Report {
             sites_omitted,
             timeline,
             host: host::of(&costed.run, summary.device_window_ns),
+            units,
+            launching,
             already_fast: layers::already_fast(costed, verdict, summary.busy_ns),
             setup: costed.run.window.setup.clone(),
             skipped: skipped(verdict, costed),

@@ -13,6 +13,7 @@ use crate::judge::{Confidence, Edit, Fault, SavingKind, Severity};
 mod basis;
 mod build;
 mod charts;
+mod clusters;
 mod evidence;
 mod folded_work;
 mod github;
@@ -20,6 +21,7 @@ mod host;
 mod html;
 mod job;
 mod json;
+mod launching;
 mod layers;
 mod markdown;
 mod markdown_text;
@@ -35,8 +37,10 @@ mod text_table;
 mod timeline;
 mod user_template;
 mod verdict;
+mod work_units;
 
 pub(crate) use build::{share, share_of_busy, steps_in_window, total_saving};
+pub use clusters::KernelCluster;
 pub use github::github;
 pub(crate) use host::merged as merged_host;
 pub use host::{HostEvidence, HostReport, HostRow};
@@ -44,6 +48,7 @@ pub use html::html;
 pub(crate) use html::page;
 pub use job::{CollectiveTimes, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
 pub use json::{NotAReport, SCHEMA, json, read_json};
+pub use launching::{GapClass, HostCalls, Launching};
 pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
 pub use sarif::sarif;
@@ -58,6 +63,7 @@ pub use text::text;
 pub use timeline::{DeviceRow, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport};
 pub use user_template::MAX_TEMPLATE;
 pub(crate) use verdict::possible_savings;
+pub use work_units::{UnitKind, WorkUnit};
 
 impl Report {
     /// Writes the sentences that sum up the report, from everything else in it.
@@ -178,6 +184,12 @@ pub struct Report {
     /// What the host did while the GPU waited; `null` where the profile does not say.
     #[serde(default)]
     pub host: Option<HostReport>,
+    /// Work that repeats, the most certain kind first: what captures are compared by.
+    #[serde(default)]
+    pub units: Vec<WorkUnit>,
+    /// Launches, waits for the GPU and its idle intervals by length.
+    #[serde(default)]
+    pub launching: Launching,
     /// Work within 10 % of its reachable time.
     pub already_fast: Vec<AlreadyFast>,
     /// What came before the analysed window.

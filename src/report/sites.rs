@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Omitted;
 use super::build::{SEARCH, kernel_count, label, share_of_busy, sum};
+use super::clusters::{self, KernelCluster};
 use super::evidence::{arguments, kernel_name};
 use super::narrative;
 use crate::correlate::Site;
@@ -68,6 +69,10 @@ pub struct SiteRow {
     pub cost_unknown: Option<String>,
     /// The source line: `model/net.py:42`.
     pub source_line: Option<String>,
+    /// Its kernels by launch configuration and duration, longest time first; only the first one where the
+    /// arguments are known.
+    #[serde(default)]
+    pub clusters: Vec<KernelCluster>,
     /// Numbers of the findings about it.
     pub findings: Vec<u64>,
 }
@@ -85,11 +90,13 @@ pub(super) fn rows(
     // Stable, so that equals stay in the order of their first kernels.
     order.sort_by_key(|&i| std::cmp::Reverse(sites.get(i).map_or(0, |s| s.time_ns)));
     let rest = order.split_off(order.len().min(max));
+    let mut clusters = clusters::of(costed);
     let rows = order
         .into_iter()
         .filter_map(|i| {
             let findings = numbers.get_mut(i).map(std::mem::take).unwrap_or_default();
-            row(costed, i, busy_ns, findings)
+            let clusters = clusters.get_mut(i).map(std::mem::take).unwrap_or_default();
+            row(costed, i, busy_ns, clusters, findings)
         })
         .collect();
     let omitted = Omitted {
@@ -99,7 +106,13 @@ pub(super) fn rows(
     (rows, omitted)
 }
 
-fn row(costed: &Costed, index: usize, busy_ns: i64, mut findings: Vec<u64>) -> Option<SiteRow> {
+fn row(
+    costed: &Costed,
+    index: usize,
+    busy_ns: i64,
+    clusters: Vec<KernelCluster>,
+    mut findings: Vec<u64>,
+) -> Option<SiteRow> {
     let run = &costed.run;
     let (site, cost) = (run.sites.get(index)?, costed.sites.get(index)?);
     let layer = site.layer.and_then(|id| run.layers.get(id.idx()));
@@ -142,6 +155,7 @@ fn row(costed: &Costed, index: usize, busy_ns: i64, mut findings: Vec<u64>) -> O
         kernels: kernel_count(site),
         cost_unknown: cost_unknown(site, cost),
         source_line: site.source_line.as_deref().map(label),
+        clusters,
         findings,
     })
 }

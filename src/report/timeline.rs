@@ -439,15 +439,15 @@ fn busy_share(devices: &[Gaps<'_>], span: Span) -> Option<f64> {
 }
 
 /// The gaps of a device with running sums, so that each step takes two binary searches.
-struct Gaps<'a> {
-    span: Span,
+pub(super) struct Gaps<'a> {
+    pub(super) span: Span,
     gaps: &'a [Gap],
     /// Idle nanoseconds before the gap of the same index.
     before: Vec<i64>,
 }
 
 impl Gaps<'_> {
-    fn new(device: &DeviceTimeline) -> Gaps<'_> {
+    pub(super) fn new(device: &DeviceTimeline) -> Gaps<'_> {
         let mut total = 0_i64;
         let before = device
             .gaps
@@ -478,7 +478,8 @@ impl Gaps<'_> {
         before.saturating_add(part.max(0))
     }
 
-    fn inside(&self, span: Span) -> i64 {
+    /// Idle nanoseconds in a span.
+    pub(super) fn inside(&self, span: Span) -> i64 {
         if span.ns() <= 0 {
             return 0;
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::cli_sandbox::{ROOT, Said, Sandbox, has, said};
 use pyprof_advise::compare::diff::{
-    Diff, MatchLevel, SCHEMA, SiteChange, TimeUnit, json, markdown,
+    Diff, MatchLevel, SCHEMA, SiteChange, TREND_SCHEMA, TimeUnit, Trend, json, markdown,
 };
 use serde_json::{Value, json};
 
@@ -233,7 +233,7 @@ fn equal_profiles_have_no_change() {
     let diff = sandbox.diff();
     assert!(diff.no_change && diff.comparable, "{diff:#?}");
     assert_eq!((diff.unit, diff.regression), (TimeUnit::Step, None));
-    assert_eq!(diff.step.unwrap().ratio, 1.0);
+    assert_eq!(diff.wall.unwrap().ratio, 1.0);
     assert!(near(level(&diff, MatchLevel::Exact), 1.0));
     let text = sandbox.markdown();
     has(
@@ -289,7 +289,7 @@ fn slower_operators_are_named_and_fail_the_gate() {
     has(
         &text,
         &[
-            "**A step takes 19 % more time: 2.64 ms, before 2.22 ms, beyond the run-to-run noise",
+            "**A step takes 19 % more wall time: 2.64 ms, before 2.22 ms, beyond the noise (0.2 %); the GPU is busy for",
             "What changed: `blocks.*.down · aten::mm` takes 1.26 ms instead of 840 us.",
             "## Slower",
             "+50 %",
@@ -315,7 +315,7 @@ fn slower_operators_are_named_and_fail_the_gate() {
     has(
         &back.out,
         &[
-            "**A step takes 16 % less time: 2.22 ms, before 2.64 ms",
+            "**A step takes 16 % less wall time: 2.22 ms, before 2.64 ms",
             "## Faster",
         ],
     );
@@ -343,7 +343,7 @@ fn calls_are_compared_if_there_are_no_steps() {
     let sandbox = Sandbox::of(&before, &after);
     let diff = sandbox.diff();
     assert_eq!(diff.unit, TimeUnit::Call);
-    assert_eq!((diff.step, diff.noise), (None, None));
+    assert_eq!((diff.wall, diff.noise), (None, None));
     let site = only(&diff.slower);
     assert_eq!(site.place, "head · aten::mm");
     assert!(
@@ -355,13 +355,19 @@ fn calls_are_compared_if_there_are_no_steps() {
         &sandbox.markdown(),
         &[
             "**The calls that both profiles have take 4.5 % more time",
-            "because the first profile marks no numbered steps",
-            "the run-to-run noise is unknown",
+            "because the first profile has no steps",
+            "the noise is unknown",
+            "; the analysed window is 2",
         ],
     );
     let said = sandbox.gate("3%");
+    assert_eq!(said.code, 0);
+    let why = "--fail-on regression was not checked: the profiles have no unit of work in common";
+    has(&said.err, &[why]);
+    let gate = ["--fail-on", "regression=3%", "--strict"];
+    let said = sandbox.call(&[&["diff", "before.json", "after.json"], &gate[..]].concat());
     assert_eq!(said.code, 1);
-    has(&said.err, &["the run-to-run noise is unknown"]);
+    has(&said.err, &["failed: ", why]);
     // If only one of them has steps, calls are compared too.
     after.numbered = true;
     assert_eq!(Sandbox::of(&before, &after).diff().unit, TimeUnit::Call);
@@ -534,7 +540,7 @@ fn noise_between_steps_is_not_a_difference() {
     after.pauses = vec![300.0, 20.0, 500.0, 90.0, 310.0];
     let sandbox = Sandbox::of(&before, &after);
     let diff = sandbox.diff();
-    assert!(diff.step.unwrap().ratio > 1.03, "{:?}", diff.step);
+    assert!(diff.wall.unwrap().ratio > 1.03, "{:?}", diff.wall);
     assert!(diff.noise.unwrap().share > 0.05, "{:?}", diff.noise);
     assert_eq!(diff.regression, None);
     has(&sandbox.markdown(), &["a step takes 2."]);
@@ -556,9 +562,9 @@ fn noise_is_measured_even_if_the_host_runs_ahead() {
     let after = before.clone().with(|op| op.us *= 1.1);
     let sandbox = Sandbox::of(&before, &after);
     let diff = sandbox.diff();
-    assert!(near(diff.step.unwrap().before_ns, 2.2e6), "{:?}", diff.step);
+    assert!(near(diff.wall.unwrap().before_ns, 2.2e6), "{:?}", diff.wall);
     let noise = diff.noise.unwrap();
-    assert!(noise.before_steps == 5 && noise.share < 0.01, "{noise:?}");
+    assert!(noise.before_count == 5 && noise.share < 0.01, "{noise:?}");
     assert!((diff.regression.unwrap() - 0.1).abs() < 0.002);
 }
 
@@ -624,7 +630,9 @@ fn different_programs_are_not_compared() {
     );
     has(
         &sandbox.markdown(),
-        &["**The two profiles cannot be compared: they have no operator or kernel in common"],
+        &[
+            "**These are different programs: they have no operator or kernel in common; the analysed window is ",
+        ],
     );
     let said = sandbox.gate("0%");
     assert_eq!(said.code, 0);
@@ -678,7 +686,7 @@ fn reports_and_profiles_give_equal_comparisons_and_complete_pages() {
         &page,
         &[
             "<!doctype html>",
-            "<strong>A step takes 30 % more time",
+            "<strong>A step takes 30 % more wall time",
             "<table>",
             "</html>",
         ],
@@ -738,6 +746,44 @@ fn invalid_gates_and_files_are_errors() {
     assert_eq!(said.code, 2);
     has(&said.err, &["schema_version 99"]);
     assert_eq!(sandbox.call(&["diff", "before.json"]).code, 2);
+}
+
+#[test]
+fn a_series_is_a_table_of_trends() {
+    let sandbox = Sandbox::bare();
+    let slower = |by: f64| Program::net().with(|op| op.us *= by);
+    for (name, by) in [("v1", 1.0), ("v2", 1.0), ("v3", 1.2), ("v4|x", 1.21)] {
+        sandbox.write(&format!("{name}.json"), &slower(by).trace());
+    }
+    let series = ["diff", "v1.json", "v2.json", "v3.json", "v4|x.json"];
+    let text = sandbox.good(&series);
+    well_made(&text);
+    has(
+        &text,
+        &[
+            "# How `v1.json` became v4",
+            "**A step takes 21 % more wall time: 2.68 ms, before 2.22 ms, beyond the noise",
+            "The largest change between neighbors is +20 %, from 2.22 ms to 2.66 ms, at `v3.json`.",
+            "| v2.json | 2.22 ms | ",
+            "0 % (noise) |",
+        ],
+    );
+    let said = sandbox.call(&[&series[..], &["--format", "json"]].concat());
+    let trend: Trend = serde_json::from_str(&said.out).unwrap();
+    let schema: Value = serde_json::from_str(TREND_SCHEMA).unwrap();
+    let value = serde_json::from_str(&said.out).unwrap();
+    jsonschema::validate(&schema, &value).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(trend.rows.len(), 4);
+    let changes: Vec<bool> = (trend.rows.iter().skip(1))
+        .map(|row| row.from_previous.as_ref().unwrap().beyond_noise)
+        .collect();
+    assert_eq!(changes, [false, true, false]);
+    let page = sandbox.good(&[&series[..], &["--format", "html"]].concat());
+    has(&page, &["<!doctype html>", "<td>v3.json</td>"]);
+    // The gate compares the last with the first.
+    let said = sandbox.call(&[&series[..], &["--fail-on", "regression=3%"]].concat());
+    assert_eq!(said.code, 1);
+    has(&said.err, &["failed: slower by 21 %"]);
 }
 
 // -------------------------------------------------------------------------------------- real profiles

@@ -87,7 +87,8 @@ fn rows_equal_the_sites_of_the_json_report() {
     for (row, site) in table[1..].iter().zip(sites) {
         for (key, value) in site.as_object().unwrap() {
             // Numbers of findings are meaningful only inside their report; `rules` has the names.
-            if key == "findings" {
+            // A cell holds no list.
+            if key == "findings" || key == "clusters" {
                 continue;
             }
             let cell = &row[at(key)];

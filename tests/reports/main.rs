@@ -14,6 +14,7 @@ mod export;
 mod formats;
 mod pyprof;
 mod report;
+mod resampled;
 
 #[path = "../support/mod.rs"]
 mod support;

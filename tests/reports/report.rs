@@ -111,6 +111,7 @@ impl Sample {
             steps: vec![],
             step_origin: None,
             process_steps: vec![],
+            user_ranges: vec![],
             window: Window {
                 span: Some(span),
                 ..Window::default()

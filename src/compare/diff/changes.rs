@@ -4,23 +4,25 @@
 use indexmap::IndexMap;
 
 use super::model::{
-    Change, FamilyChange, Hardware, KernelChange, LayerChange, MatchLevel, Noise, OneSided,
-    SiteChange, TimeUnit,
+    Change, FamilyChange, Hardware, KernelChange, LayerChange, MatchLevel, Median, Noise, OneSided,
+    SiteChange, TimeUnit, UnitSide,
 };
 use super::pair::{Pair, Pairs};
-use super::work::Work;
+use super::work::{Quartiles, Work};
 use super::{Basis, FLOOR, MOST, SAME, ratio, share};
 use crate::base::units::{average, times};
 use crate::report::{GpuUsed, Report};
 
 /// Most rows per list.
 const MAX_ROWS: usize = 200;
+/// Largest difference from a whole number of calls per unit that comes from where the capture begins and ends.
+const CUT_CALLS: f64 = 0.1;
 /// Relative difference from which two counts per call or per step differ.
 const SAME_COUNT: f64 = 0.01;
 
 /// The matched work with its times.
 pub(super) struct Changes<'p, 'a> {
-    basis: &'p Basis,
+    basis: &'p Basis<'p>,
     pairs: &'p Pairs<'a>,
     rows: Vec<Row<'p, 'a>>,
     /// Factor by which sizes changed, where it is the same for most work.
@@ -47,7 +49,7 @@ impl Row<'_, '_> {
 }
 
 impl<'p, 'a> Changes<'p, 'a> {
-    pub(super) fn new(basis: &'p Basis, pairs: &'p Pairs<'a>, noise: Option<&Noise>) -> Self {
+    pub(super) fn new(basis: &'p Basis<'p>, pairs: &'p Pairs<'a>, noise: Option<&Noise>) -> Self {
         let rows: Vec<Row<'p, 'a>> = pairs.pairs.iter().map(|p| row(basis, p)).collect();
         let all: f64 = rows.iter().map(|r| r.before_ns).sum();
         let resized = rows.iter().filter(|r| r.pair.level == MatchLevel::Sizes);
@@ -81,22 +83,50 @@ impl<'p, 'a> Changes<'p, 'a> {
     /// The GPU time that represents the whole: of a step, or of the calls that are the same work on
     /// both sides; `None` where there are none.
     pub(super) fn total(&self) -> Option<Change> {
-        if self.basis.unit == TimeUnit::Step {
+        if let Some(common) = &self.basis.common {
+            let unit = common.change();
+            let of = |side: &UnitSide| side.kernel_ns - side.comm_ns;
+            let (before, after) = (of(&unit.before), of(&unit.after));
+            return (before > 0.0).then(|| Change::new(before, after));
+        }
+        if !self.basis.unit.is_call() {
             let (before, after) = self.sums();
+            let sent = self.communication().unwrap_or(Change::new(0.0, 0.0));
+            let (before, after) = (before - sent.before_ns, after - sent.after_ns);
             return (before > 0.0).then(|| Change::new(before, after));
         }
         let of = |is: fn(&Row<'_, '_>) -> bool| -> (f64, f64) {
             let rows = self.rows.iter().filter(|r| is(r));
             rows.fold((0.0, 0.0), |(b, a), r| (b + r.before_ns, a + r.after_ns))
         };
-        let calls = of(|r| !matches!(r.pair.level, MatchLevel::Kernel | MatchLevel::OtherShapes));
-        let kernels = of(|r| r.pair.level == MatchLevel::Kernel);
+        let calls = of(|r| {
+            !matches!(r.pair.level, MatchLevel::Kernel | MatchLevel::OtherShapes)
+                && !r.pair.before.is_communication()
+        });
+        let kernels =
+            of(|r| r.pair.level == MatchLevel::Kernel && !r.pair.before.is_communication());
         // Kernels of one name do work of many sizes, so they count only where there are no operators.
         let (before, after) = match kernels.0 > calls.0 {
             true => (calls.0 + kernels.0, calls.1 + kernels.1),
             false => calls,
         };
         (before > 0.0).then(|| Change::new(before, after))
+    }
+
+    /// Time of communication on each side, which may be waiting for other ranks.
+    pub(super) fn communication(&self) -> Option<Change> {
+        let alone = |works: &[Work<'_>], scale: f64| -> f64 {
+            let works = works.iter().filter(|w| w.is_communication());
+            works.map(|w| w.time_ns * scale).sum()
+        };
+        let rows = self
+            .rows
+            .iter()
+            .filter(|r| r.pair.before.is_communication());
+        let (before, after) = rows.fold((0.0, 0.0), |(b, a), r| (b + r.before_ns, a + r.after_ns));
+        let before = before + alone(&self.pairs.vanished, self.basis.scale.0);
+        let after = after + alone(&self.pairs.appeared, self.basis.scale.1);
+        (before > 0.0 || after > 0.0).then(|| Change::new(before, after))
     }
 
     /// Whether kernels matched by name take more time than operators.
@@ -115,8 +145,10 @@ impl<'p, 'a> Changes<'p, 'a> {
                 .rows
                 .iter()
                 .filter(|r| r.pair.before.what.is_operator());
-            let unsaid =
-                |r: &Row<'_, '_>| r.pair.before.shown.is_empty() && r.pair.after.shown.is_empty();
+            let unsaid = |r: &Row<'_, '_>| {
+                let of = |work: &Work<'_>| work.clustered || work.shown.is_empty();
+                of(&r.pair.before) && of(&r.pair.after)
+            };
             let rows = rows.filter(|r| !blank || unsaid(r));
             rows.map(|r| r.before_ns).sum()
         };
@@ -126,6 +158,10 @@ impl<'p, 'a> Changes<'p, 'a> {
     /// Difference of a row for the lists: where all sizes changed, beyond the growth of the work.
     /// `None` where it is not known.
     fn difference(&self, row: &Row<'_, '_>) -> Option<f64> {
+        // A mean over calls of other sizes says nothing of either.
+        if self.basis.unit.is_call() && row.pair.level == MatchLevel::OtherShapes {
+            return None;
+        }
         let base = match self.sizes {
             Some(_) if !self.basis.gpus_differ => row.before_ns * row.expected?,
             _ => row.before_ns,
@@ -179,8 +215,11 @@ impl<'p, 'a> Changes<'p, 'a> {
             // Without a layer after, the place is only less precise.
             place_after: (place_after != place && a.pattern.is_some()).then_some(place_after),
             place,
-            arguments: b.shown.to_owned(),
-            arguments_after: (a.arguments.exact != b.arguments.exact).then(|| a.shown.to_owned()),
+            arguments: b.shown.to_string(),
+            arguments_after: (a.arguments.exact != b.arguments.exact && a.shown != b.shown)
+                .then(|| a.shown.to_string()),
+            median_before: b.median.map(Median::from),
+            median_after: a.median.map(Median::from),
             calls_before,
             calls_after,
             before_ns: row.before_ns,
@@ -188,6 +227,7 @@ impl<'p, 'a> Changes<'p, 'a> {
             ratio: row.ratio(),
             expected_ratio: row.expected,
             bound: b.bound.map(str::to_owned),
+            communication: b.is_communication(),
             notes: self.notes(row.pair),
         }
     }
@@ -202,6 +242,9 @@ impl<'p, 'a> Changes<'p, 'a> {
     fn notes(&self, pair: &Pair<'_>) -> Vec<String> {
         let (b, a) = (&pair.before, &pair.after);
         let mut notes = Vec::new();
+        if b.is_communication() {
+            notes.push("with waiting for other ranks".to_owned());
+        }
         if let (Some(before), Some(after)) = (b.dtype, a.dtype)
             && before != after
         {
@@ -223,7 +266,7 @@ impl<'p, 'a> Changes<'p, 'a> {
             ));
         }
         let (before, after) = self.calls(pair);
-        if self.basis.unit == TimeUnit::Step && is_other(before, after) {
+        if !self.basis.unit.is_call() && is_other(before, after) {
             notes.push(format!("called {} as often", times(ratio(before, after))));
         }
         if b.kernel != a.kernel && b.what.is_operator() {
@@ -245,7 +288,7 @@ impl<'p, 'a> Changes<'p, 'a> {
             .iter()
             .map(|work| OneSided {
                 place: work.place(),
-                arguments: work.shown.to_owned(),
+                arguments: work.shown.to_string(),
                 calls: work.calls * scale,
                 time_ns: work.time_ns * scale,
                 share: share(work.time_ns * scale, all),
@@ -413,10 +456,29 @@ impl<'p, 'a> Changes<'p, 'a> {
     }
 }
 
-fn row<'p, 'a>(basis: &Basis, pair: &'p Pair<'a>) -> Row<'p, 'a> {
+impl From<Quartiles> for Median {
+    fn from(of: Quartiles) -> Median {
+        Median {
+            median_ns: of.median_ns,
+            lower_quartile_ns: of.lower_ns,
+            upper_quartile_ns: of.upper_ns,
+        }
+    }
+}
+
+fn row<'p, 'a>(basis: &Basis<'_>, pair: &'p Pair<'a>) -> Row<'p, 'a> {
     let (b, a) = (&pair.before, &pair.after);
+    let of_unit = |work: &Work<'_>, scale: f64| {
+        let calls = work.calls * scale;
+        // A window that begins and ends inside a unit holds a part of a call more or less.
+        let whole = match basis.is_cut && (calls - calls.round()).abs() <= CUT_CALLS * calls {
+            true => share(calls.round(), calls),
+            false => 1.0,
+        };
+        work.time_ns * scale * whole
+    };
     let (before_ns, after_ns) = match basis.unit {
-        TimeUnit::Step => (b.time_ns * basis.scale.0, a.time_ns * basis.scale.1),
+        TimeUnit::Step | TimeUnit::Unit => (of_unit(b, basis.scale.0), of_unit(a, basis.scale.1)),
         // As many calls as the first capture has, with the time per call of the second.
         TimeUnit::Call => (b.time_ns, share(a.time_ns, a.calls) * b.calls),
     };
@@ -430,7 +492,7 @@ fn row<'p, 'a>(basis: &Basis, pair: &'p Pair<'a>) -> Row<'p, 'a> {
 
 /// Expected time after over time before of the same work: 1 on the same GPU, else the ratio of the
 /// ideal times per call.
-fn expected(basis: &Basis, pair: &Pair<'_>) -> Option<f64> {
+fn expected(basis: &Basis<'_>, pair: &Pair<'_>) -> Option<f64> {
     let same_work = !matches!(pair.level, MatchLevel::Sizes | MatchLevel::OtherShapes);
     if same_work && !basis.gpus_differ {
         return Some(1.0);

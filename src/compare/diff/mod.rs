@@ -1,30 +1,44 @@
 //! Compares two reports: work that got slower, faster, appeared and vanished, changes of findings,
 //! and how certain they are.
 //!
-//! Times are compared per step where both mark steps, else call by call. The length of a capture is
-//! not compared: two captures of one second always take the same time.
+//! Times are compared per unit of work: a step, else a range or graph launch that both have equally often,
+//! else a kernel that recurs; without any of them call by call. The length of a capture is not compared: two
+//! captures of one second always take the same time.
 
 mod changes;
 mod findings;
+mod gate;
+mod host;
 mod model;
 mod narrative;
 mod noise;
 mod pair;
+mod trend;
+mod unit;
 mod view;
 mod work;
 
+pub use gate::{Decision, gate};
 pub use model::{
-    Change, Diff, DiffSide, FamilyChange, FindingChange, FindingChanges, Hardware, KernelChange,
-    LayerChange, MatchLevel, MatchedShare, Noise, NoiseOf, OneSided, PartChange, SCHEMA_VERSION,
-    Sides, SiteChange, TimeUnit,
+    Around, Change, Communication, Diff, DiffSide, FamilyChange, FindingChange, FindingChanges,
+    Hardware, HostChange, KernelChange, LayerChange, MatchLevel, MatchedShare, Median, Noise,
+    NoiseOf, OneSided, PartChange, SCHEMA_VERSION, Sides, SiteChange, TimeUnit, UnitChange,
+    UnitSide,
+};
+pub use trend::{
+    TREND_SCHEMA, TREND_VERSION, Trend, TrendChange, TrendRow, trend, trend_html, trend_json,
+    trend_markdown,
 };
 pub use view::{SCHEMA, html, json, markdown};
 
-use super::{share, some};
+use std::collections::BTreeMap;
+
+use super::{comparison, share, some};
 use crate::base::units::percent;
-use crate::report::{Report, Summary};
+use crate::report::{Report, UnitKind};
 use changes::Changes;
 use pair::{Pair, Pairs};
+use unit::Common;
 
 /// Relative differences below this count as none, as for the ranks of a job.
 const SAME: f64 = 0.02;
@@ -35,6 +49,11 @@ const FILLED: f64 = 0.8;
 /// Share of the GPU time without a launch from which a capture counts as starting in the middle of a
 /// step.
 const CUT: f64 = 0.05;
+/// Smallest difference between the changes of the unit of work and of the range around it that is said.
+const MUCH: f64 = 0.1;
+/// Smallest share of kernel executions that two captures without a common unit of work must have in common,
+/// each taken as parts of its whole, to be of one program.
+const SAME_MIX: f64 = 0.9;
 /// Smallest matched share of the time for which calls are compared.
 const SOME: f64 = 0.1;
 /// Smallest matched share of the time for which a regression is decided, and for which most of the
@@ -53,7 +72,10 @@ fn ratio(before: f64, after: f64) -> f64 {
 impl Diff {
     /// Removes figures that would mislead because nothing can be compared.
     fn forget(&mut self) {
-        self.step = None;
+        self.wall = None;
+        self.around = None;
+        self.communication = None;
+        self.host.clear();
         self.gpu_time = None;
         self.sizes = None;
         self.hardware = None;
@@ -74,9 +96,11 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
     let basis = Basis::of(before, after);
     let (old, no_launch_before) = work::of(before, basis.with_launchless);
     let (new, no_launch_after) = work::of(after, basis.with_launchless);
+    let same_mix = same_mix(&old, &new);
     let pairs = pair::pair(old, new);
-    let step_not_compared = step_not_compared(&before.summary, &after.summary);
-    let (noise, noise_unknown) = match noise(&basis, step_not_compared.is_none(), before, after) {
+    let unit_of_work = basis.common.map(|common| common.change());
+    let wall = wall(&basis, before, after);
+    let (noise, noise_unknown) = match noise(&basis, wall.is_ok()) {
         Ok(noise) => (Some(noise), None),
         Err(why) => (None, Some(why)),
     };
@@ -92,11 +116,14 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         unit_reason: basis.because.clone(),
         comparable: true,
         no_change: false,
-        step: (before.summary.step_ns.zip(after.summary.step_ns))
-            .filter(|(before, _)| step_not_compared.is_none() && *before > 0.0)
-            .map(|(before, after)| Change::new(before, after)),
-        step_not_compared,
+        around: around(&basis, wall.as_ref().ok(), before, after),
+        wall: wall.as_ref().ok().copied(),
+        wall_not_compared: wall.err(),
+        unit_of_work,
         gpu_time,
+        communication_time: changes.communication(),
+        communication: communication(&basis, before, after),
+        host: host::changes(&basis, before, after),
         noise,
         noise_unknown,
         sizes: changes.sizes,
@@ -106,8 +133,9 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         regression_unknown: None,
         parts: parts(&basis, before, after),
         matched: matched(&pairs, before, after),
-        by_kernel_name: basis.unit == TimeUnit::Call && changes.mostly_kernels(),
+        by_kernel_name: basis.unit.is_call() && changes.mostly_kernels(),
         without_arguments: changes.without_arguments(),
+        same_mix,
         without_launch: Sides {
             before_ns: no_launch_before,
             after_ns: no_launch_after,
@@ -127,27 +155,24 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         diff.forget();
     }
     diff.no_change = is_same(&diff);
-    diff.regression_unknown = regression_unknown(&diff);
+    diff.regression_unknown = gate::unknown(&diff);
     diff.regression = slower_by(&diff).filter(|_| diff.regression_unknown.is_none());
     diff.cautions = narrative::cautions(&diff, before, after);
     diff.verdict = narrative::verdict(&diff);
     diff
 }
 
-/// The share by which `after` is slower than `before`, for `--fail-on regression=3%`: of the step
-/// where its length can be compared, else of the GPU time of a step or of the same calls; per unit of
-/// data where the sizes changed. `None` when it is not slower, when the difference is within the
-/// noise, or when it is not known ([`Diff::regression_unknown`] says why).
-pub fn regression(diff: &Diff) -> Option<f64> {
-    diff.regression
-}
-
 /// What is compared.
-struct Basis {
+struct Basis<'a> {
     unit: TimeUnit,
+    /// The unit of work of both reports; `None` where calls are compared.
+    common: Option<Common<'a>>,
+    /// Why steps are not compared.
     because: Option<String>,
     /// Factors for times of the whole capture, before and after.
     scale: (f64, f64),
+    /// Whether the captures begin and end anywhere in a unit of work.
+    is_cut: bool,
     /// Whether kernels without a launch are compared by name, because they are most of the work.
     with_launchless: bool,
     gpus_differ: bool,
@@ -155,18 +180,25 @@ struct Basis {
     ideals: bool,
 }
 
-impl Basis {
-    fn of(before: &Report, after: &Report) -> Basis {
+impl<'a> Basis<'a> {
+    fn of(before: &'a Report, after: &'a Report) -> Basis<'a> {
         let because = not_by_step(before, "the first profile")
             .or_else(|| not_by_step(after, "the second profile"));
-        let (unit, scale) = match because {
-            None => (TimeUnit::Step, (per_step(before), per_step(after))),
-            Some(_) => (TimeUnit::Call, (1.0, 1.0)),
+        let common = match because {
+            None => Common::steps(before, after),
+            Some(_) => Common::other(before, after),
+        };
+        let (unit, scale) = match (&because, common) {
+            (None, _) => (TimeUnit::Step, (per_step(before), per_step(after))),
+            (Some(_), Some(common)) => (TimeUnit::Unit, common.scale(before, after)),
+            (Some(_), None) => (TimeUnit::Call, (1.0, 1.0)),
         };
         let gpus_differ = gpus_differ(before, after);
         let gpus = before.method.gpu.as_ref().zip(after.method.gpu.as_ref());
         Basis {
             unit,
+            is_cut: common.is_some_and(|common| common.kind() == UnitKind::Kernel),
+            common,
             because,
             scale,
             with_launchless: work::launchless(before) > MOST || work::launchless(after) > MOST,
@@ -183,7 +215,7 @@ impl Basis {
 fn not_by_step(report: &Report, name: &str) -> Option<String> {
     let s = &report.summary;
     let Some(step) = s.step_ns.filter(|ns| s.steps > 0 && *ns > 0.0) else {
-        return Some(format!("{name} marks no numbered steps"));
+        return Some(format!("{name} has no steps"));
     };
     let filled = step * s.steps as f64 / s.window_ns.max(1) as f64;
     if filled < FILLED {
@@ -232,38 +264,111 @@ fn side(report: &Report) -> DiffSide {
         devices: s.devices,
         steps: s.steps,
         program: report.method.program.clone(),
+        window_ns: s.window_ns as f64,
+        busy_ns: s.busy_ns as f64,
+        idle_share: match s.device_window_ns {
+            ..=0 => 0.0,
+            _ => 1.0 - s.busy_share,
+        },
         kernel_time_ns: s.kernel_time_ns as f64,
+        kernels: s.kernels,
     }
 }
 
-fn step_not_compared(before: &Summary, after: &Summary) -> Option<String> {
-    if before.step_ns.is_none() || after.step_ns.is_none() {
-        return Some("not both mark numbered steps".to_owned());
+/// The wall time of the unit of work, or why it is not compared.
+fn wall(basis: &Basis<'_>, before: &Report, after: &Report) -> Result<Change, String> {
+    let (slowed_before, slowed_after) = (
+        before.summary.idle_unreliable.as_ref(),
+        after.summary.idle_unreliable.as_ref(),
+    );
+    // What slowed both down alike is in both.
+    if slowed_before.is_some() != slowed_after.is_some() {
+        let why = slowed_before.or(slowed_after).map_or("", |why| why.trim());
+        return Err(format!(
+            "only one of the captures was slowed down: {}",
+            why.trim_end_matches('.')
+        ));
     }
-    let untrusted = before
-        .idle_unreliable
-        .as_ref()
-        .or(after.idle_unreliable.as_ref());
-    untrusted.map(|why| why.trim().trim_end_matches('.').to_owned())
+    let (b, a) = match (basis.unit, basis.common) {
+        // A report of an older version has nothing else.
+        (TimeUnit::Step, None) => (before.summary.step_ns, after.summary.step_ns),
+        (_, Some(common)) => {
+            let unit = common.change();
+            (Some(unit.before.wall_ns), Some(unit.after.wall_ns))
+        }
+        _ => (None, None),
+    };
+    let known = b.zip(a).filter(|(before, _)| *before > 0.0);
+    let change = known.map(|(before, after)| Change::new(before, after));
+    change.ok_or_else(|| "the profiles have no unit of work in common".to_owned())
+}
+
+/// The range around all of the work, where it changed otherwise than the unit of work.
+fn around(
+    basis: &Basis<'_>,
+    wall: Option<&Change>,
+    before: &Report,
+    after: &Report,
+) -> Option<Around> {
+    let name = before.summary.window_range.as_ref()?;
+    let length = |report: &Report| {
+        let range = report
+            .units
+            .iter()
+            .find(|unit| unit.kind == UnitKind::Range && unit.name == *name && unit.count == 1)?;
+        Some(*range.wall_ns.first()? as f64)
+    };
+    let change = Change::new(length(before)?, length(after)?);
+    let counts = |unit: &UnitChange| unit.before.count == unit.after.count;
+    let alike = basis.common.is_some_and(|common| counts(&common.change()));
+    let differs = (change.ratio - wall?.ratio).abs() > MUCH;
+    (alike && differs).then(|| Around {
+        name: name.clone(),
+        wall: change,
+    })
+}
+
+/// Transfer and waiting in collectives per unit of work, mean of the ranks, where both reports hold several
+/// ranks and their collectives could be matched.
+fn communication(basis: &Basis<'_>, before: &Report, after: &Report) -> Option<Communication> {
+    if basis.unit.is_call() {
+        return None;
+    }
+    let (b, a) = (comparison::waits(before)?, comparison::waits(after)?);
+    // Times of one rank; the scale is for sums over all GPUs.
+    let (old, new) = (
+        basis.scale.0 * before.summary.devices.max(1) as f64,
+        basis.scale.1 * after.summary.devices.max(1) as f64,
+    );
+    Some(Communication {
+        transfer: Change::new(b.transfer_ns * old, a.transfer_ns * new),
+        waiting: Change::new(b.mean_ns * old, a.mean_ns * new),
+    })
 }
 
 /// The noise of the measure that represents the whole.
-fn noise(basis: &Basis, steps: bool, before: &Report, after: &Report) -> Result<Noise, String> {
-    match basis.unit {
-        _ if steps => noise::of(NoiseOf::Step, before, after),
-        TimeUnit::Step => noise::of(NoiseOf::GpuTime, before, after),
-        TimeUnit::Call => Err("single calls are compared, not steps".to_owned()),
+fn noise(basis: &Basis<'_>, wall: bool) -> Result<Noise, String> {
+    let of = if wall {
+        NoiseOf::Wall
+    } else {
+        NoiseOf::GpuTime
+    };
+    match basis.common {
+        Some(common) => noise::of(of, &common),
+        None if basis.unit.is_call() => {
+            Err("single calls are compared, not units of work".to_owned())
+        }
+        None => Err("a report of an older version has no single steps".to_owned()),
     }
 }
 
-/// Parts of a step on one GPU, with idle time only where it is reliable.
-fn parts(basis: &Basis, before: &Report, after: &Report) -> Vec<PartChange> {
-    if basis.unit != TimeUnit::Step {
+/// Parts of a step on one GPU.
+fn parts(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec<PartChange> {
+    if basis.unit.is_call() {
         return Vec::new();
     }
-    let untrusted = [before, after]
-        .iter()
-        .any(|r| r.summary.idle_unreliable.is_some());
+    let untrusted =
+        before.summary.idle_unreliable.is_some() != after.summary.idle_unreliable.is_some();
     let of = |report: &Report, what: &str, scale: f64| {
         let part = report.timeline.parts.iter().find(|p| p.what == what);
         part.map_or(0.0, |p| p.ns as f64 * scale)
@@ -281,8 +386,7 @@ fn parts(basis: &Basis, before: &Report, after: &Report) -> Vec<PartChange> {
 }
 
 fn matched(pairs: &Pairs<'_>, before: &Report, after: &Report) -> Vec<MatchedShare> {
-    let mut levels: std::collections::BTreeMap<MatchLevel, (f64, f64)> =
-        std::collections::BTreeMap::new();
+    let mut levels: BTreeMap<MatchLevel, (f64, f64)> = BTreeMap::new();
     for Pair {
         level,
         before,
@@ -301,6 +405,24 @@ fn matched(pairs: &Pairs<'_>, before: &Report, after: &Report) -> Vec<MatchedSha
     levels.into_iter().map(row).collect()
 }
 
+/// Share of the kernel executions that both have, each taken as parts of its whole: 1 for two captures of
+/// the same program of whatever length.
+fn same_mix(before: &[work::Work<'_>], after: &[work::Work<'_>]) -> f64 {
+    let mut kinds: BTreeMap<(&str, &str), (f64, f64)> = BTreeMap::new();
+    for work in before {
+        let kind = (work.what.name(), work.arguments.exact.as_str());
+        kinds.entry(kind).or_default().0 += work.kernels;
+    }
+    for work in after {
+        let kind = (work.what.name(), work.arguments.exact.as_str());
+        kinds.entry(kind).or_default().1 += work.kernels;
+    }
+    let sums = kinds.values();
+    let all = sums.fold((0.0, 0.0), |(b, a), kind| (b + kind.0, a + kind.1));
+    let common = |kind: &(f64, f64)| share(kind.0, all.0).min(share(kind.1, all.1));
+    kinds.values().map(common).sum::<f64>().min(1.0)
+}
+
 /// Smaller matched share of both sides.
 fn least_matched(diff: &Diff) -> f64 {
     let before: f64 = diff.matched.iter().map(|m| m.before_share).sum();
@@ -308,9 +430,9 @@ fn least_matched(diff: &Diff) -> f64 {
     before.min(after)
 }
 
-/// The measure that represents the whole: the step where it is reliable, else the GPU time.
+/// The measure that represents the whole: the wall time where it is reliable, else the GPU time.
 fn measure(diff: &Diff) -> Option<Change> {
-    diff.step.or(diff.gpu_time)
+    diff.wall.or(diff.gpu_time)
 }
 
 /// Ratio of the measure, per unit of data where sizes changed.
@@ -329,12 +451,14 @@ fn slower_by(diff: &Diff) -> Option<f64> {
     (ratio > 1.0 && is_beyond_noise(diff, ratio)).then_some(ratio - 1.0)
 }
 
-/// Whether the reports can be compared: by steps always, by calls only where both have some in
-/// common.
+/// Whether the reports can be compared: by units of work always, by calls only where both have some in
+/// common and as much of each.
 fn is_comparable(diff: &Diff) -> bool {
     match diff.unit {
-        TimeUnit::Step => measure(diff).is_some(),
-        TimeUnit::Call => diff.gpu_time.is_some() && least_matched(diff) >= SOME,
+        TimeUnit::Step | TimeUnit::Unit => measure(diff).is_some(),
+        TimeUnit::Call => {
+            diff.gpu_time.is_some() && least_matched(diff) >= SOME && diff.same_mix >= SAME_MIX
+        }
     }
 }
 
@@ -350,7 +474,7 @@ fn is_same(diff: &Diff) -> bool {
     diff.comparable
         && no_work
         && no_finding
-        && alike(diff.step)
+        && alike(diff.wall)
         && alike(diff.gpu_time)
         && changed_parts(diff).next().is_none()
         && diff.sizes.is_none()
@@ -363,26 +487,4 @@ fn changed_parts(diff: &Diff) -> impl Iterator<Item = &PartChange> {
     let floor = all * diff.noise.map_or(SAME, |n| n.share.max(SAME));
     let by = |p: &PartChange| (p.after_ns - p.before_ns).abs();
     diff.parts.iter().filter(move |p| by(p) > floor)
-}
-
-fn regression_unknown(diff: &Diff) -> Option<String> {
-    if diff.gpus_differ {
-        return Some("the GPUs differ".to_owned());
-    }
-    if !diff.comparable {
-        return Some("the profiles have nothing in common that can be compared".to_owned());
-    }
-    // Kernels of one name do work of many sizes.
-    let surely = |part: fn(&MatchedShare) -> f64| -> f64 {
-        let vague =
-            |m: &&MatchedShare| matches!(m.level, MatchLevel::Kernel | MatchLevel::OtherShapes);
-        diff.matched.iter().filter(|m| !vague(m)).map(part).sum()
-    };
-    let matched = surely(|m| m.before_share).min(surely(|m| m.after_share));
-    (diff.unit == TimeUnit::Call && matched < MOST).then(|| {
-        format!(
-            "only {} of the GPU time is of operator calls that both have",
-            percent(matched)
-        )
-    })
 }

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::report::UnitKind;
+
 /// Version of the fields of [`Diff`]. New fields do not change it; removed, renamed and changed fields
 /// raise it.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
-/// The comparison of two reports. Times are in nanoseconds per [`TimeUnit`]: of one step on one GPU, or of
-/// the calls of the first capture. Texts are as the reports have them, not escaped.
+/// The comparison of two reports. Times are in nanoseconds per [`TimeUnit`]: of one step or unit of work on
+/// one GPU, or of the calls of the first capture. Texts are as the reports have them, not escaped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Diff {
@@ -23,19 +25,33 @@ pub struct Diff {
     pub cautions: Vec<String>,
     /// The unit of times.
     pub unit: TimeUnit,
-    /// Why calls are compared instead of steps; `null` where steps are compared.
+    /// Why steps are not compared; `null` where they are.
     pub unit_reason: Option<String>,
     /// Whether times could be compared. Where not, the lists are empty.
     pub comparable: bool,
     /// Whether no difference is worth reporting.
     pub no_change: bool,
-    /// Mean length of a step, where both mark steps and neither capture slowed down the host.
-    pub step: Option<Change>,
-    /// Why lengths of steps are not compared; `null` where they are.
-    pub step_not_compared: Option<String>,
-    /// GPU time (sum of kernel durations) of a step, or of the calls that both have.
+    /// The step, or the other unit of work that both have; `null` where single calls are compared.
+    pub unit_of_work: Option<UnitChange>,
+    /// Mean wall time of the unit of work, unless only one capture slowed the host down.
+    pub wall: Option<Change>,
+    /// Why wall times are not compared; `null` where they are.
+    pub wall_not_compared: Option<String>,
+    /// Length of the shortest range around all of the work, where it changed otherwise than the unit of work:
+    /// time outside the units counts in it.
+    pub around: Option<Around>,
+    /// GPU time (sum of kernel durations) of the unit of work, or of the calls that both have; without
+    /// communication, which may be waiting for other ranks.
     pub gpu_time: Option<Change>,
-    /// Run-to-run noise of `step`, or else of `gpu_time`; `null` when it is not known.
+    /// Time of communication, with waiting for other ranks, which `gpu_time` leaves out; `null` where there is
+    /// none.
+    pub communication_time: Option<Change>,
+    /// Communication of the unit of work, where its waiting for other ranks is known: the ranks of both are in
+    /// the reports.
+    pub communication: Option<Communication>,
+    /// What the host did otherwise, per unit of work and GPU, largest change of time first.
+    pub host: Vec<HostChange>,
+    /// Run-to-run noise of `wall`, or else of `gpu_time`; `null` when it is not known.
     pub noise: Option<Noise>,
     /// Why the noise is not known; `null` when it is.
     pub noise_unknown: Option<String>,
@@ -46,13 +62,13 @@ pub struct Diff {
     pub gpus_differ: bool,
     /// Peaks of the GPUs compared, where both are known and differ.
     pub hardware: Option<Hardware>,
-    /// Slowdown of `after` as a share of the step, else of the GPU time; per unit of data where the sizes
-    /// changed. `null` when it is not slower, when the difference is within the noise, or when it is not
-    /// known.
+    /// Slowdown of `after` as a share of the wall time, else of the GPU time; per unit of data where the sizes
+    /// changed. `null` when it is not slower, when the difference is within the noise (95 % interval) or below
+    /// 2 %, or when it is not known.
     pub regression: Option<f64>,
     /// Why it is not known whether there is a regression; `null` when it is known.
     pub regression_unknown: Option<String>,
-    /// Time of a step on one GPU by activity; without idle time where it is unreliable.
+    /// Time of a step on one GPU by activity.
     pub parts: Vec<PartChange>,
     /// How the work was matched, the most certain level first.
     pub matched: Vec<MatchedShare>,
@@ -60,6 +76,9 @@ pub struct Diff {
     pub by_kernel_name: bool,
     /// Share of the matched time of operators, before, for which neither capture recorded arguments.
     pub without_arguments: f64,
+    /// Share of the kernel executions that both have, each taken as parts of its whole: 1 for two captures of
+    /// the same program of whatever length.
+    pub same_mix: f64,
     /// GPU time of kernels without a launch call in the whole capture, which is not compared.
     pub without_launch: Sides,
     /// Work by kind of operator, longest time first.
@@ -99,8 +118,16 @@ pub struct DiffSide {
     pub steps: u64,
     /// Program and version that made the report.
     pub program: String,
-    /// GPU time (sum of kernel durations) of the whole capture.
+    /// Wall time of the analysed window.
+    pub window_ns: f64,
+    /// Time in which the GPUs worked, summed over GPUs.
+    pub busy_ns: f64,
+    /// Share of the window in which they did not work.
+    pub idle_share: f64,
+    /// GPU time (sum of kernel durations) of the window, summed over GPUs.
     pub kernel_time_ns: f64,
+    /// Number of kernel executions in the window.
+    pub kernels: u64,
 }
 
 /// The unit of times. It is never the length of a capture: two captures of one second always take the
@@ -109,10 +136,93 @@ pub struct DiffSide {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TimeUnit {
-    /// One numbered step, on one GPU.
+    /// One step, on one GPU.
     Step,
+    /// Another unit of work that both have ([`Diff::unit_of_work`]), on one GPU.
+    Unit,
     /// The calls of the first capture, each as often as it occurs there.
     Call,
+}
+
+impl TimeUnit {
+    pub(super) fn is_call(self) -> bool {
+        self == TimeUnit::Call
+    }
+}
+
+/// A unit of work of both reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UnitChange {
+    /// What it was recognized by.
+    pub kind: UnitKind,
+    /// Text of the range, or name and grid of the kernel; empty for steps and graph launches.
+    pub name: String,
+    /// The first report.
+    pub before: UnitSide,
+    /// The second report.
+    pub after: UnitSide,
+}
+
+/// A unit of work in one report: times of one repetition on one GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UnitSide {
+    /// Number of repetitions.
+    pub count: u64,
+    /// Mean wall time.
+    pub wall_ns: f64,
+    /// Median wall time.
+    pub median_ns: f64,
+    /// Sample standard deviation of the wall time; `null` for one repetition.
+    pub deviation_ns: Option<f64>,
+    /// Mean time in which the GPU worked.
+    pub busy_ns: f64,
+    /// Mean kernel time; kernels that run side by side count twice.
+    pub kernel_ns: f64,
+    /// The part of it that is communication.
+    pub comm_ns: f64,
+    /// Mean number of kernels.
+    pub kernels: f64,
+}
+
+/// A range around all of the work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Around {
+    /// Text of the range.
+    pub name: String,
+    /// Its wall time.
+    pub wall: Change,
+}
+
+/// Communication of a unit of work, mean of the ranks. Of each collective, the time of the rank that joined
+/// last is the transfer, and what the others took longer is waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Communication {
+    /// Transfer.
+    pub transfer: Change,
+    /// Waiting for other ranks.
+    pub waiting: Change,
+}
+
+/// What the host did otherwise, per unit of work and GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HostChange {
+    /// `gaps of 20 us to 100 us`, `launch calls`, or the name of a call that waits for the GPU.
+    pub what: String,
+    /// Whether it is a class of idle intervals of the GPU.
+    pub is_gap: bool,
+    /// Number before.
+    pub before_count: f64,
+    /// Number after.
+    pub after_count: f64,
+    /// Time before.
+    pub before_ns: f64,
+    /// Time after.
+    pub after_ns: f64,
 }
 
 /// A time before and after.
@@ -137,7 +247,7 @@ pub struct Sides {
     pub after_ns: f64,
 }
 
-/// Run-to-run noise of the mean step.
+/// Run-to-run noise of the mean of the unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Noise {
@@ -146,13 +256,17 @@ pub struct Noise {
     /// Half of the 95 % confidence interval of the difference of the means (Welch), as a share of the mean
     /// before.
     pub share: f64,
-    /// Number of steps before.
-    pub before_steps: u64,
-    /// Number of steps after.
-    pub after_steps: u64,
-    /// Sample standard deviation of the steps before, as a share of their mean.
+    /// The same for a one-sided interval of 99.9 %: what a gate requires.
+    pub gate_share: f64,
+    /// Smallest slowdown that a gate finds in 95 of 100 runs like these, as a share of the mean before.
+    pub detectable_share: f64,
+    /// Number of repetitions before.
+    pub before_count: u64,
+    /// Number of repetitions after.
+    pub after_count: u64,
+    /// Sample standard deviation of the repetitions before, as a share of their mean.
     pub before_deviation: f64,
-    /// Sample standard deviation of the steps after, as a share of their mean.
+    /// Sample standard deviation of the repetitions after, as a share of their mean.
     pub after_deviation: f64,
 }
 
@@ -161,9 +275,9 @@ pub struct Noise {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoiseOf {
-    /// Lengths of the steps.
-    Step,
-    /// GPU time of the kernels that each step launches.
+    /// Wall times.
+    Wall,
+    /// GPU times of the kernels.
     GpuTime,
 }
 
@@ -216,7 +330,8 @@ pub enum MatchLevel {
     Sizes,
     /// Operator, direction and arguments, in another layer.
     OtherLayer,
-    /// Layer, operator and direction.
+    /// Layer, operator and direction, with equal numbers of dimensions and kinds of types, or the same kernel
+    /// with another grid.
     OtherShapes,
     /// The name of the kernel, where no operator is known.
     Kernel,
@@ -284,6 +399,10 @@ pub struct SiteChange {
     pub calls_before: f64,
     /// Number of calls after, per step or of the whole capture.
     pub calls_after: f64,
+    /// Duration of one execution of the main kernel before; `null` in reports of older versions.
+    pub median_before: Option<Median>,
+    /// Duration of one execution of the main kernel after.
+    pub median_after: Option<Median>,
     /// Time before.
     pub before_ns: f64,
     /// Time after.
@@ -295,8 +414,22 @@ pub struct SiteChange {
     pub expected_ratio: Option<f64>,
     /// What limited it before: `math`, `memory` or `latency`.
     pub bound: Option<String>,
+    /// Whether it is communication, whose time may be waiting for other ranks.
+    pub communication: bool,
     /// Other differences, in plain words.
     pub notes: Vec<String>,
+}
+
+/// Durations of the executions of a kernel, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Median {
+    /// Median.
+    pub median_ns: f64,
+    /// Duration that a quarter of the executions stay below.
+    pub lower_quartile_ns: f64,
+    /// Duration that three quarters of the executions stay below.
+    pub upper_quartile_ns: f64,
 }
 
 /// Work that only one report has.
@@ -384,7 +517,7 @@ impl MatchLevel {
             MatchLevel::Types => "all but the data types",
             MatchLevel::Sizes => "all but the sizes, which changed by one factor",
             MatchLevel::OtherLayer => "operator, direction and arguments in another layer",
-            MatchLevel::OtherShapes => "layer, operator and direction",
+            MatchLevel::OtherShapes => "layer, operator and direction, in other sizes",
             MatchLevel::Kernel => "the name of the kernel, no operator being known",
         }
     }

@@ -2,22 +2,28 @@
 
 use indexmap::IndexMap;
 
-use super::model::{Diff, FindingChange, MatchLevel, MatchedShare, PartChange, TimeUnit};
-use super::{
-    FLOOR, MOST, SAME, changed_parts, is_beyond_noise, least_matched, measure, normalised,
+use super::model::{
+    Diff, FindingChange, HostChange, MatchLevel, MatchedShare, PartChange, TimeUnit, UnitSide,
 };
-use crate::base::units::{counted, ns, percent, times};
-use crate::report::Report;
+use super::{
+    FLOOR, MOST, SAME, SOME, changed_parts, is_beyond_noise, least_matched, measure, normalised,
+};
+use crate::base::units::{average, counted, ns, percent, times};
+use crate::report::{Report, UnitKind};
 
 /// Most differences named in the verdict.
 const NAMED: usize = 3;
 /// Longest name of a place in a sentence, in characters.
 const MAX_PLACE: usize = 80;
 
-/// The verdict: the result first, then its origin, the findings, and how certain it is.
+/// Share of the change of wall time that one kind of time must explain to be called its cause.
+const EXPLAINS: f64 = 0.5;
+
+/// The verdict: the result first, then its cause, the findings, and how certain it is.
 pub(super) fn verdict(diff: &Diff) -> Vec<String> {
     let mut sentences = vec![answer(diff)];
-    sentences.extend(gpu_beside_step(diff));
+    sentences.extend(cause(diff));
+    sentences.extend(gpu_beside_wall(diff));
     sentences.extend(hardware(diff));
     if !diff.no_change {
         sentences.extend(largest(diff));
@@ -39,33 +45,34 @@ fn answer(diff: &Diff) -> String {
         false => String::new(),
     };
     let Some(change) = measure(diff) else {
-        let lead = match diff.gpus_differ {
-            true => format!("{gpus}nothing can be compared"),
-            false => "The two profiles cannot be compared".to_owned(),
-        };
-        return format!(
-            "{lead}: they have {} in common{}.",
-            match least_matched(diff) {
-                matched if matched < 0.001 => "no operator or kernel".to_owned(),
-                matched => format!("only {} of their GPU time", percent(matched)),
-            },
-            diff.unit_reason
-                .as_ref()
-                .map_or(String::new(), |why| format!(", and {why}"))
-        );
+        return capital(format!("{gpus}{}; {}.", incomparable(diff), totals(diff)));
     };
     let subject = subject(diff);
     let (before, after) = (ns(change.before_ns), ns(change.after_ns));
     if diff.no_change {
         return format!("No change: {subject} {before} before and {after} after.");
     }
+    let what = if diff.wall.is_some() {
+        "wall time"
+    } else {
+        "time"
+    };
+    let rest = around(diff) + &sides(diff);
+    if least_matched(diff) < MOST {
+        let noise = diff.noise.map_or(", noise unknown".to_owned(), |noise| {
+            format!(" (noise {})", percent(noise.share))
+        });
+        return capital(format!(
+            "{gpus}{subject} {after}, before {before}{noise}{rest}."
+        ));
+    }
     if let (Some(factor), Some(ratio)) = (diff.sizes, normalised(diff)) {
         let per_data = match is_beyond_noise(diff, ratio) {
-            true => format!("per unit of data that is {}", by(ratio)),
+            true => format!("per unit of data that is {}", by(ratio, what)),
             false => "per unit of data that is the same".to_owned(),
         };
         return capital(format!(
-            "{gpus}sizes {} {}, and {subject} {} the time ({after}, before {before}): {per_data}{}.",
+            "{gpus}sizes {} {}, and {subject} {} the {what} ({after}, before {before}): {per_data}{}{rest}.",
             if factor > 1.0 { "grew" } else { "shrank" },
             times(factor),
             times(change.ratio),
@@ -74,57 +81,148 @@ fn answer(diff: &Diff) -> String {
     }
     if !is_beyond_noise(diff, change.ratio) {
         return capital(format!(
-            "{gpus}{subject} as long as before ({after}, before {before}){}.",
+            "{gpus}{subject} as long as before: {after}, before {before}{}{rest}.",
             chance(diff, change.ratio)
         ));
     }
     capital(format!(
-        "{gpus}{subject} {}: {after}, before {before}{}.",
-        by(change.ratio),
+        "{gpus}{subject} {}: {after}, before {before}{}{rest}.",
+        by(change.ratio, what),
         chance(diff, change.ratio)
     ))
 }
 
+/// Why nothing can be compared.
+fn incomparable(diff: &Diff) -> String {
+    let matched = least_matched(diff);
+    if matched < 0.001 {
+        return "these are different programs: they have no operator or kernel in common"
+            .to_owned();
+    }
+    if matched >= SOME && diff.gpu_time.is_some() {
+        return format!(
+            "these are different programs, or other parts of one: {} before and {} after, and only {} of them are \
+             of the same operators and sizes in the same proportions",
+            counted(diff.before.kernels, "kernel"),
+            counted(diff.after.kernels, "kernel"),
+            percent(diff.same_mix)
+        );
+    }
+    format!(
+        "the profiles cannot be compared: they have no unit of work and only {} of their GPU time in common",
+        percent(matched)
+    )
+}
+
+/// Window, busy time and kernels of both captures.
+fn totals(diff: &Diff) -> String {
+    let (b, a) = (&diff.before, &diff.after);
+    format!(
+        "the analysed window is {}, before {}; the GPU is busy for {} (idle {}), before {} ({}); kernels take {}, \
+         before {}",
+        ns(a.window_ns),
+        ns(b.window_ns),
+        ns(a.busy_ns),
+        percent(a.idle_share),
+        ns(b.busy_ns),
+        percent(b.idle_share),
+        ns(a.kernel_time_ns),
+        ns(b.kernel_time_ns)
+    )
+}
+
+/// The length of the range around all of the work, where it contradicts the unit of work.
+fn around(diff: &Diff) -> String {
+    diff.around.as_ref().map_or(String::new(), |around| {
+        format!(
+            "; but {} around them takes {}, before {}",
+            name(&around.name),
+            ns(around.wall.after_ns),
+            ns(around.wall.before_ns)
+        )
+    })
+}
+
+/// Busy and idle time and kernels of the unit of work, else of the captures.
+fn sides(diff: &Diff) -> String {
+    let Some(unit) = &diff.unit_of_work else {
+        return format!("; {}", totals(diff));
+    };
+    let idle = |side: &UnitSide| percent(idle_share(side));
+    let (b, a) = (&unit.before, &unit.after);
+    format!(
+        "; the GPU is busy for {} (idle {}), before {} ({}); kernels take {}, before {}",
+        ns(a.busy_ns),
+        idle(a),
+        ns(b.busy_ns),
+        idle(b),
+        ns(a.kernel_ns),
+        ns(b.kernel_ns)
+    )
+}
+
+fn idle_share(side: &UnitSide) -> f64 {
+    crate::compare::share(side.wall_ns - side.busy_ns, side.wall_ns).clamp(0.0, 1.0)
+}
+
 /// What is measured, with its verb.
-fn subject(diff: &Diff) -> &'static str {
-    match (diff.step, diff.unit) {
-        (Some(_), _) => "a step takes",
-        (None, TimeUnit::Step) => "the kernels of a step take",
-        (None, TimeUnit::Call) if diff.by_kernel_name => "kernels of the same name take",
-        (None, TimeUnit::Call) => "the calls that both profiles have take",
+fn subject(diff: &Diff) -> String {
+    let kernels = diff.wall.is_none();
+    if diff.unit.is_call() {
+        return match diff.by_kernel_name {
+            true => "kernels of the same name take".to_owned(),
+            false => "the calls that both profiles have take".to_owned(),
+        };
+    }
+    let unit = unit_name(diff);
+    match kernels {
+        true => format!("the kernels of {unit} take"),
+        false => format!("{unit} takes"),
     }
 }
 
-/// `12 % less time`, `2.10x the time`.
-fn by(ratio: f64) -> String {
+/// The unit of work with its article.
+pub(super) fn unit_name(diff: &Diff) -> String {
+    match &diff.unit_of_work {
+        Some(unit) if unit.kind == UnitKind::Range => name(&unit.name),
+        Some(unit) if unit.kind == UnitKind::GraphLaunch => "a graph launch".to_owned(),
+        Some(unit) if unit.kind == UnitKind::Kernel => {
+            format!("the work from one {} to the next", name(&unit.name))
+        }
+        _ => "a step".to_owned(),
+    }
+}
+
+/// `12 % less wall time`, `2.10x the wall time`.
+fn by(ratio: f64, what: &str) -> String {
     if ratio >= 2.0 || ratio <= 0.5 {
-        format!("{} the time", times(ratio))
+        format!("{} the {what}", times(ratio))
     } else if ratio > 1.0 {
-        format!("{} more time", percent(ratio - 1.0))
+        format!("{} more {what}", percent(ratio - 1.0))
     } else {
-        format!("{} less time", percent(1.0 - ratio))
+        format!("{} less {what}", percent(1.0 - ratio))
     }
 }
 
 /// A sentence about noise.
 fn chance(diff: &Diff, ratio: f64) -> String {
     let Some(noise) = diff.noise else {
-        return String::new();
+        return match &diff.unit_of_work {
+            Some(_) => ", noise unknown".to_owned(),
+            None => String::new(),
+        };
     };
     let apart = (ratio - 1.0).abs();
     if is_beyond_noise(diff, ratio) {
-        format!(", beyond the run-to-run noise ({})", percent(noise.share))
+        format!(", beyond the noise ({})", percent(noise.share))
     } else if apart > SAME {
-        format!(
-            ": the difference is within the run-to-run noise ({})",
-            percent(noise.share)
-        )
+        format!(", a difference within the noise ({})", percent(noise.share))
     } else {
-        String::new()
+        format!(" (noise {})", percent(noise.share))
     }
 }
 
-fn capital(text: String) -> String {
+pub(super) fn capital(text: String) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),
@@ -132,17 +230,81 @@ fn capital(text: String) -> String {
     }
 }
 
-/// The GPU time, where the verdict is about the step and the GPU time differs from it.
-fn gpu_beside_step(diff: &Diff) -> Option<String> {
-    let (step, gpu) = diff.step.zip(diff.gpu_time)?;
-    let factor = diff.sizes.unwrap_or(1.0);
-    let (step, share) = (step.ratio / factor, gpu.ratio / factor);
-    if diff.no_change || (step - share).abs() <= SAME {
+/// What the change of the wall time comes from: the host, waiting for other ranks, or kernels.
+pub(super) fn cause(diff: &Diff) -> Option<String> {
+    let (unit, wall) = (diff.unit_of_work.as_ref()?, diff.wall?);
+    if diff.no_change || !is_beyond_noise(diff, wall.ratio) {
         return None;
     }
-    let what = match diff.unit {
-        TimeUnit::Step => "Its kernels take",
-        TimeUnit::Call => "The calls that both have take",
+    let by = wall.after_ns - wall.before_ns;
+    let explains = |part: f64| part * by.signum() >= EXPLAINS * by.abs();
+    let idle = |side: &UnitSide| side.wall_ns - side.busy_ns;
+    let kernels = diff.gpu_time.map_or(1.0, |gpu| gpu.ratio);
+    let same = (kernels - 1.0).abs() <= SAME && least_matched(diff) >= MOST;
+    let slower = if by > 0.0 { "slower" } else { "faster" };
+    if let Some(c) = &diff.communication
+        && explains(c.waiting.after_ns - c.waiting.before_ns)
+    {
+        return Some(format!(
+            "{} waits {} for other ranks in collectives, before {}; transfers take {}, before {}.",
+            capital(unit_name(diff)),
+            ns(c.waiting.after_ns),
+            ns(c.waiting.before_ns),
+            ns(c.transfer.after_ns),
+            ns(c.transfer.before_ns)
+        ));
+    }
+    if explains(idle(&unit.after) - idle(&unit.before)) {
+        let lead = match same {
+            true => format!("The same kernels, host {slower}"),
+            false => "Most of the difference is idle time".to_owned(),
+        };
+        let gaps = diff.host.iter().filter(|row| {
+            let longer = row.after_ns - row.before_ns;
+            row.is_gap && longer * by > 0.0
+        });
+        let gaps: Vec<String> = gaps.take(2).map(host_change).collect();
+        return Some(match gaps.is_empty() {
+            true => format!("{lead}."),
+            false => format!("{lead}: {}.", gaps.join(" and ")),
+        });
+    }
+    let sent = diff
+        .communication_time
+        .map_or(0.0, |c| c.after_ns - c.before_ns);
+    if explains(sent) {
+        return Some(
+            "Most of the difference is communication, which may be waiting for other ranks: compare the profiles of \
+             all ranks to know."
+                .to_owned(),
+        );
+    }
+    None
+}
+
+/// `48 instead of 10 gaps of 20 us to 100 us (1.9 ms instead of 402 us)`.
+fn host_change(row: &HostChange) -> String {
+    format!(
+        "{} instead of {} {} ({} instead of {})",
+        average(row.after_count),
+        average(row.before_count),
+        row.what,
+        ns(row.after_ns),
+        ns(row.before_ns)
+    )
+}
+
+/// The GPU time, where the verdict is about wall time and the GPU time differs from it.
+fn gpu_beside_wall(diff: &Diff) -> Option<String> {
+    let (wall, gpu) = diff.wall.zip(diff.gpu_time)?;
+    let factor = diff.sizes.unwrap_or(1.0);
+    let (wall, share) = (wall.ratio / factor, gpu.ratio / factor);
+    if diff.no_change || (wall - share).abs() <= SAME || least_matched(diff) < MOST {
+        return None;
+    }
+    let what = match diff.communication_time.is_some() {
+        true => "Its kernels without communication take",
+        false => "Its kernels take",
     };
     let per_data = if diff.sizes.is_some() {
         " per unit of data"
@@ -151,7 +313,7 @@ fn gpu_beside_step(diff: &Diff) -> Option<String> {
     };
     let change = match (share - 1.0).abs() <= SAME {
         true => "as long as before".to_owned(),
-        false => by(share),
+        false => by(share, "time"),
     };
     Some(format!(
         "{what} {change}{per_data} on the GPU ({}, before {}).",
@@ -214,7 +376,9 @@ fn hardware(diff: &Diff) -> Option<String> {
 fn largest(diff: &Diff) -> Option<String> {
     // One place may have rows for several shapes.
     let mut places: IndexMap<&str, (f64, f64)> = IndexMap::new();
-    for row in diff.slower.iter().chain(&diff.faster) {
+    let rows = diff.slower.iter().chain(&diff.faster);
+    // Waiting is told apart, or it is not known how much of it is waiting.
+    for row in rows.filter(|row| !row.communication) {
         let sums = places.entry(&row.place).or_default();
         sums.0 += row.before_ns;
         sums.1 += row.after_ns;
@@ -239,7 +403,30 @@ fn largest(diff: &Diff) -> Option<String> {
         let text = format!("{} is gone ({})", name(&row.place), ns(row.time_ns));
         (row.time_ns, text)
     }));
-    // Computation and communication are in the rows of their places.
+    if let Some(c) = &diff.communication {
+        for (what, change) in [
+            ("waiting for other ranks in collectives", &c.waiting),
+            ("transfers in collectives", &c.transfer),
+        ] {
+            if (change.ratio - 1.0).abs() > SAME {
+                let (after, before) = (ns(change.after_ns), ns(change.before_ns));
+                let text = format!("{what}: {after} instead of {before}");
+                all.push(((change.after_ns - change.before_ns).abs(), text));
+            }
+        }
+    }
+    if let Some(c) = diff
+        .communication_time
+        .filter(|_| diff.communication.is_none())
+        && (c.ratio - 1.0).abs() > SAME
+    {
+        let (after, before) = (ns(c.after_ns), ns(c.before_ns));
+        let text = format!(
+            "communication, which may be waiting for other ranks, takes {after} instead of {before}"
+        );
+        all.push(((c.after_ns - c.before_ns).abs(), text));
+    }
+    // Computation is in the rows of its places.
     let no_kernels = |p: &&PartChange| matches!(p.what.as_str(), "copy" | "idle");
     all.extend(changed_parts(diff).filter(no_kernels).map(|p| {
         let what = match p.what.as_str() {
@@ -328,9 +515,7 @@ fn how_sure(diff: &Diff) -> Option<String> {
         false => format!("; {}", others.join(", ")),
     };
     let noise = match &diff.noise_unknown {
-        Some(why) if !diff.no_change => {
-            format!("; the run-to-run noise is unknown ({why})")
-        }
+        Some(why) if !diff.no_change => format!("; the noise is unknown ({why})"),
         _ => String::new(),
     };
     Some(format!(
@@ -354,15 +539,27 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
     let mut cautions = Vec::new();
     let matched = least_matched(diff);
     if diff.comparable && matched < MOST {
-        cautions.push(format!(
-            "Only {} of the GPU time is work that both profiles have: they may be of different programs.",
-            percent(matched)
-        ));
+        cautions.push(match diff.unit.is_call() {
+            true => format!(
+                "Only {} of the GPU time is work that both profiles have: they may be of different programs.",
+                percent(matched)
+            ),
+            false => format!(
+                "Only {} of the GPU time is work of the same name on both sides, so that {} is compared as a whole: \
+                 this says nothing if it does other work now.",
+                percent(matched),
+                unit_name(diff)
+            ),
+        });
     }
     if let Some(why) = diff.unit_reason.as_ref().filter(|_| diff.comparable) {
-        cautions.push(format!(
-            "Times are compared per call, not per step, because {why}. Numbers of calls are not compared."
-        ));
+        cautions.push(match diff.unit.is_call() {
+            true => format!(
+                "Times are compared per call, because {why}, and no range, graph launch or sequence of kernels \
+                 repeats alike in both. Numbers of calls are not compared."
+            ),
+            false => format!("Times are those of {}, because {why}.", unit_name(diff)),
+        });
     }
     if diff.comparable && (diff.by_kernel_name || diff.without_arguments > MOST) {
         cautions.push(format!(
@@ -373,13 +570,21 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
             }
         ));
     }
-    let both_mark_steps = diff.before.steps > 0 && diff.after.steps > 0;
-    if let Some(why) = diff.step_not_compared.as_ref().filter(|_| both_mark_steps) {
-        cautions.push(format!("Step lengths are not compared: {why}."));
+    let with_units = !diff.unit.is_call();
+    if let Some(why) = diff.wall_not_compared.as_ref().filter(|_| with_units) {
+        cautions.push(format!("Wall times are not compared: {why}."));
+    }
+    if let Some(why) = before.summary.idle_unreliable.as_ref()
+        && diff.wall.is_some()
+    {
+        cautions.push(format!(
+            "Recording slowed both programs down, so wall and idle time are longer than without it: {}.",
+            why.trim().trim_end_matches('.')
+        ));
     }
     if diff.before.devices != diff.after.devices {
         let per_gpu = match diff.unit {
-            TimeUnit::Step => "; times are those of one GPU",
+            TimeUnit::Step | TimeUnit::Unit => "; times are those of one GPU",
             TimeUnit::Call => "",
         };
         cautions.push(format!(

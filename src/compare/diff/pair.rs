@@ -54,9 +54,8 @@ pub(super) fn pair<'a>(before: Vec<Work<'a>>, after: Vec<Work<'a>>) -> Pairs<'a>
     });
     m.by(MatchLevel::Types, |w, layer| {
         let of = (layer, w.what, w.direction, w.recomputed);
-        w.what
-            .is_operator()
-            .then(|| (of, w.arguments.untyped.clone()))
+        let arguments = (w.arguments.untyped.clone(), w.arguments.kinds.clone());
+        (w.what.is_operator() && !w.clustered).then_some((of, arguments))
     });
     let factor = m.factor();
     if let Some(factor) = factor {
@@ -65,8 +64,14 @@ pub(super) fn pair<'a>(before: Vec<Work<'a>>, after: Vec<Work<'a>>) -> Pairs<'a>
     m.by(MatchLevel::OtherLayer, |w, _| {
         Some((w.what, w.direction, w.arguments.exact.clone()))
     });
+    // The same number of dimensions and kinds of types, or the same kernel, in other sizes.
     m.by(MatchLevel::OtherShapes, |w, layer| {
-        w.what.is_operator().then_some((layer, w.what, w.direction))
+        let form = (w.arguments.form.clone(), w.arguments.kinds.clone());
+        Some((layer, w.what, w.direction, form))
+    });
+    m.by(MatchLevel::OtherShapes, |w, layer| {
+        let unknown = w.clustered && w.what.is_operator();
+        unknown.then_some((layer, w.what, w.direction))
     });
     Pairs {
         pairs: m.pairs,
@@ -136,9 +141,10 @@ impl<'a> Matcher<'a> {
 
     fn found(&mut self, level: MatchLevel, before: Option<Work<'a>>, after: Option<Work<'a>>) {
         if let (Some(before), Some(after)) = (before, after) {
-            let level = match before.what.is_operator() {
-                true => level,
-                false => MatchLevel::Kernel,
+            let level = match level {
+                MatchLevel::OtherShapes => level,
+                _ if before.what.is_operator() => level,
+                _ => MatchLevel::Kernel,
             };
             self.pairs.push(Pair {
                 level,

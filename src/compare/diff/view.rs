@@ -4,6 +4,7 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 
 use super::model::Diff;
+use super::narrative;
 use crate::report::{BuiltIn, TemplateError, page};
 
 /// The JSON Schema (draft 2020-12) of the text that [`json`] returns, generated from the types.
@@ -31,8 +32,13 @@ pub fn html(diff: &Diff) -> Result<String, TemplateError> {
 
 /// Indented JSON of the [`Diff`] with a final newline. Texts are as the profiles have them.
 pub fn json(diff: &Diff) -> String {
+    to_json(diff)
+}
+
+/// Indented JSON with a final newline.
+pub(super) fn to_json(value: &impl serde::Serialize) -> String {
     // Serializing fails only for maps whose keys are not strings.
-    let mut text = serde_json::to_string_pretty(diff)
+    let mut text = serde_json::to_string_pretty(value)
         .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string());
     text.push('\n');
     text
@@ -40,7 +46,7 @@ pub fn json(diff: &Diff) -> String {
 
 /// Reduces empty lines to one between blocks and none at the end. Text of a profile never spans
 /// lines.
-fn tidy(text: &str) -> String {
+pub(super) fn tidy(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut empty = 0;
     for line in text.trim().lines() {
@@ -59,8 +65,25 @@ fn tidy(text: &str) -> String {
 fn render(diff: &Diff, folds: bool) -> Result<String, TemplateError> {
     let levels: Vec<&str> = diff.matched.iter().map(|m| m.level.words()).collect();
     let page = BuiltIn::new("diff.md.jinja", TEMPLATE)?;
-    let text = page.render(context! { folds, levels, ..Value::from(Serde(diff)) })?;
+    let unit_name = narrative::capital(narrative::unit_name(diff));
+    let text = page.render(context! { folds, levels, unit_name, ..Value::from(Serde(diff)) })?;
     Ok(tidy(&text))
+}
+
+/// Checks that the schema in `docs/schema` is that of the types, or renews it.
+#[cfg(test)]
+pub(super) fn check_schema(mut schema: schemars::Schema, id: &str, name: &str, committed: &str) {
+    schema.insert("$id".to_owned(), id.into());
+    let made = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
+    if std::env::var_os("PYPROF_ADVISE_BLESS").is_some() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schema");
+        std::fs::write(format!("{folder}/{name}.json"), &made).unwrap();
+        return;
+    }
+    assert!(
+        made == committed,
+        "docs/schema/{name}.json is stale: PYPROF_ADVISE_BLESS=1 cargo test fresh"
+    );
 }
 
 #[cfg(test)]
@@ -70,18 +93,7 @@ mod tests {
 
     #[test]
     fn diff_schema_is_fresh() {
-        let mut schema = schemars::schema_for!(Diff);
         let id = format!("urn:pyprof-advise:diff:{SCHEMA_VERSION}");
-        schema.insert("$id".to_owned(), id.into());
-        let made = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
-        if std::env::var_os("PYPROF_ADVISE_BLESS").is_some() {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schema/diff.json");
-            std::fs::write(path, &made).unwrap();
-            return;
-        }
-        assert!(
-            made == SCHEMA,
-            "docs/schema/diff.json is stale: PYPROF_ADVISE_BLESS=1 cargo test fresh"
-        );
+        check_schema(schemars::schema_for!(Diff), &id, "diff", SCHEMA);
     }
 }

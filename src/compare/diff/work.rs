@@ -1,12 +1,14 @@
 //! The work of one report in the pieces that are matched: sites that differ only in instance numbers
 //! of their layer are one piece, and arguments are compared as texts.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
 
-use crate::report::{Report, SiteRow};
+use crate::report::{KernelCluster, Report, SiteRow};
 
 /// Id of the reason for kernels whose launch is not in the file.
-const NO_LAUNCH: &str = "no_launch";
+pub(super) const NO_LAUNCH: &str = "no_launch";
 
 /// All calls with the same layer pattern, operator, direction and arguments; or all executions of one
 /// kernel without an operator.
@@ -17,8 +19,12 @@ pub(super) struct Work<'a> {
     pub direction: &'a str,
     pub recomputed: bool,
     pub arguments: Arguments,
-    /// Arguments as the report prints them.
-    pub shown: &'a str,
+    /// Arguments as the report prints them; the grid of the kernel where they are not known.
+    pub shown: Cow<'a, str>,
+    /// Whether it is told apart by kernel, grid and duration, because its arguments are not known.
+    pub clustered: bool,
+    /// Median duration of the main kernel, with the quartiles.
+    pub median: Option<Quartiles>,
     pub calls: f64,
     pub time_ns: f64,
     pub kernels: f64,
@@ -52,6 +58,24 @@ impl<'a> What<'a> {
     }
 }
 
+/// Median and quartiles of durations, in ns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Quartiles {
+    pub lower_ns: f64,
+    pub median_ns: f64,
+    pub upper_ns: f64,
+}
+
+impl Quartiles {
+    fn of(cluster: &KernelCluster) -> Quartiles {
+        Quartiles {
+            lower_ns: cluster.lower_quartile_ns as f64,
+            median_ns: cluster.median_ns as f64,
+            upper_ns: cluster.upper_quartile_ns as f64,
+        }
+    }
+}
+
 /// Arguments (`bf16[4096, 1600], 0.5`) reduced for comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Arguments {
@@ -61,6 +85,9 @@ pub(super) struct Arguments {
     pub untyped: String,
     /// Also without sizes.
     pub form: String,
+    /// The kinds of types in order: `f` for floats, `i` for integers, `b`, `c`. Sizes of a float tensor are
+    /// not those of an index.
+    pub kinds: String,
     /// The numbers in brackets, in order.
     pub sizes: Vec<u64>,
 }
@@ -103,7 +130,9 @@ impl Arguments {
             self.form.push('~');
         } else {
             self.exact.push_str(token);
-            if !is_type {
+            if is_type {
+                self.kinds.push(kind(token));
+            } else {
                 self.untyped.push_str(token);
                 self.form.push_str(token);
             }
@@ -135,6 +164,16 @@ impl Arguments {
     }
 }
 
+/// The kind of a data type: `f` for `bf16`, `tf32` and `fp8_e4m3`, `i` for `int64` and `uint8`.
+fn kind(dtype: &str) -> char {
+    match dtype.chars().next() {
+        Some('u' | 'i' | 's' | 'q') => 'i',
+        Some('c') => 'c',
+        Some('b') if dtype == "bool" => 'b',
+        _ => 'f',
+    }
+}
+
 fn gcd(a: u64, b: u64) -> u64 {
     let (mut a, mut b) = (a, b);
     while b != 0 {
@@ -157,7 +196,9 @@ impl<'a> Work<'a> {
             direction: &row.direction,
             recomputed: row.recomputed,
             arguments: Arguments::of(&row.arguments),
-            shown: &row.arguments,
+            shown: Cow::Borrowed(&row.arguments),
+            clustered: false,
+            median: row.clusters.first().map(Quartiles::of),
             calls: row.calls as f64,
             time_ns: row.time_ns as f64,
             kernels: row.kernels as f64,
@@ -171,6 +212,70 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// The pieces of a row: one, or where its arguments are not known, one per kernel, grid and duration.
+    fn pieces(row: &'a SiteRow) -> Vec<Work<'a>> {
+        let whole = Work::of(row);
+        if !row.arguments.is_empty() || row.clusters.is_empty() || whole.is_communication() {
+            return vec![whole];
+        }
+        let mut pieces: Vec<Work<'a>> = Vec::new();
+        for (at, cluster) in row.clusters.iter().enumerate() {
+            let alike = |other: &&KernelCluster| {
+                (&other.kernel, other.grid, other.block)
+                    == (&cluster.kernel, cluster.grid, cluster.block)
+            };
+            // Clusters of one kernel and grid differ in duration: they are told apart by their order.
+            let classes = row.clusters.iter().filter(alike).count();
+            let class = (row.clusters.iter().take(at)).filter(alike).count();
+            let [x, y, z] = cluster.grid;
+            let grid = format!("grid {x}x{y}x{z}");
+            let piece = Work {
+                arguments: Arguments {
+                    exact: format!("{} {grid} {class}/{classes}", cluster.kernel),
+                    untyped: format!("{} {grid}", cluster.kernel),
+                    form: cluster.kernel.clone(),
+                    ..Arguments::default()
+                },
+                shown: Cow::Owned(match cluster.grid {
+                    [0, 0, 0] => String::new(),
+                    _ => grid,
+                }),
+                clustered: true,
+                median: Some(Quartiles::of(cluster)),
+                calls: cluster.count as f64,
+                kernels: cluster.count as f64,
+                time_ns: cluster.time_ns as f64,
+                largest_ns: cluster.time_ns,
+                kernel: Some(&cluster.kernel),
+                best_ideal_ns: None,
+                ..whole.clone()
+            };
+            pieces.push(piece);
+        }
+        let sum = |part: fn(&Work<'_>) -> f64| -> f64 { pieces.iter().map(part).sum() };
+        let (kernels, time_ns) = (sum(|w| w.kernels), sum(|w| w.time_ns));
+        if whole.kernels > kernels {
+            pieces.push(Work {
+                arguments: Arguments {
+                    exact: "others".to_owned(),
+                    ..Arguments::default()
+                },
+                clustered: true,
+                median: None,
+                calls: whole.kernels - kernels,
+                kernels: whole.kernels - kernels,
+                time_ns: (whole.time_ns - time_ns).max(0.0),
+                largest_ns: 0,
+                ..whole
+            });
+        }
+        pieces
+    }
+
+    pub(super) fn is_communication(&self) -> bool {
+        self.family == "communication"
+    }
+
     /// Adds more of the same work. Fields that cannot be added are taken from the larger one.
     pub(super) fn add(&mut self, more: &Work<'a>) {
         self.calls += more.calls;
@@ -182,7 +287,8 @@ impl<'a> Work<'a> {
             .map(|(a, b)| a + b);
         if more.largest_ns > self.largest_ns {
             self.largest_ns = more.largest_ns;
-            self.shown = more.shown;
+            self.shown = more.shown.clone();
+            self.median = more.median;
             self.bound = more.bound;
             self.dtype = more.dtype;
             self.tensor_core = more.tensor_core;
@@ -218,18 +324,19 @@ pub(super) fn of(report: &Report, with_launchless: bool) -> (Vec<Work<'_>>, f64)
             left_out += row.time_ns as f64;
             continue;
         }
-        let work = Work::of(row);
-        let key = (
-            work.pattern,
-            work.what,
-            work.direction,
-            work.recomputed,
-            work.arguments.exact.clone(),
-        );
-        match pieces.entry(key) {
-            indexmap::map::Entry::Occupied(mut known) => known.get_mut().add(&work),
-            indexmap::map::Entry::Vacant(new) => {
-                new.insert(work);
+        for work in Work::pieces(row) {
+            let key = (
+                work.pattern,
+                work.what,
+                work.direction,
+                work.recomputed,
+                work.arguments.exact.clone(),
+            );
+            match pieces.entry(key) {
+                indexmap::map::Entry::Occupied(mut known) => known.get_mut().add(&work),
+                indexmap::map::Entry::Vacant(new) => {
+                    new.insert(work);
+                }
             }
         }
     }
@@ -256,6 +363,11 @@ mod tests {
         assert_eq!(a.untyped, "[4096, 1600], dim=~, ~, [2, 2], ~, bilinear");
         assert_eq!(a.form, "[#, #], dim=~, ~, [#, #], ~, bilinear");
         assert_eq!(a.sizes, [4096, 1600, 2, 2]);
+        assert_eq!(a.kinds, "f");
+        assert_eq!(
+            Arguments::of("int64[87, 534], bool[3], fp16[2], uint8[]").kinds,
+            "ibfi"
+        );
         assert_eq!(Arguments::of("]]][[é…"), {
             let mut odd = Arguments::of("]]][[");
             for text in [&mut odd.exact, &mut odd.untyped, &mut odd.form] {

@@ -1,0 +1,111 @@
+//! What the host did differently: launches, waits, and idle intervals of the GPU by length.
+
+use super::model::HostChange;
+use super::{Basis, FLOOR, SAME, ratio};
+use crate::report::{GapClass, Launching, Report};
+
+/// Most rows.
+const MAX_ROWS: usize = 12;
+
+/// Changes of the host per unit of work, largest change of time first. Empty without a unit, because the
+/// counts of two captures of other lengths say nothing.
+pub(super) fn changes(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec<HostChange> {
+    if basis.unit.is_call() {
+        return Vec::new();
+    }
+    let (b, a) = (&before.launching, &after.launching);
+    let mut rows = gaps(b, a);
+    rows.extend(waits(b, a));
+    if b.launches > 0 && a.launches > 0 {
+        rows.push(HostChange {
+            what: "launch calls".to_owned(),
+            is_gap: false,
+            before_count: b.launches as f64,
+            after_count: a.launches as f64,
+            before_ns: b.launch_ns as f64,
+            after_ns: a.launch_ns as f64,
+        });
+    }
+    let (old, new) = basis.scale;
+    for row in &mut rows {
+        row.before_count *= old;
+        row.before_ns *= old;
+        row.after_count *= new;
+        row.after_ns *= new;
+    }
+    let wall = basis
+        .common
+        .map_or(0.0, |common| common.change().before.wall_ns);
+    let by = |row: &HostChange| (row.after_ns - row.before_ns).abs();
+    rows.retain(|row| {
+        let same = (ratio(row.before_ns, row.after_ns) - 1.0).abs() <= SAME;
+        by(row) >= FLOOR * wall && !same
+    });
+    rows.sort_by(|x, y| by(y).total_cmp(&by(x)).then_with(|| x.what.cmp(&y.what)));
+    rows.truncate(MAX_ROWS);
+    rows
+}
+
+fn gaps(before: &Launching, after: &Launching) -> Vec<HostChange> {
+    let class = |host: &Launching, from_ns: i64| {
+        let found = host.gaps.iter().find(|class| class.from_ns == from_ns);
+        found.map_or((0.0, 0.0), |class| (class.count as f64, class.ns as f64))
+    };
+    let row = |shown: &GapClass| {
+        let (before_count, before_ns) = class(before, shown.from_ns);
+        let (after_count, after_ns) = class(after, shown.from_ns);
+        HostChange {
+            what: format!("gaps {}", length(shown)),
+            is_gap: true,
+            before_count,
+            after_count,
+            before_ns,
+            after_ns,
+        }
+    };
+    before.gaps.iter().map(row).collect()
+}
+
+/// `of 20 to 100 us`.
+fn length(class: &GapClass) -> String {
+    match (class.from_ns, class.to_ns) {
+        (0, Some(to)) => format!("below {}", short(to)),
+        (from, Some(to)) if to <= 100_000 => format!("of {} to {}", from / 1_000, short(to)),
+        (from, Some(to)) => format!("of {} to {}", short(from), short(to)),
+        (from, None) => format!("above {}", short(from)),
+    }
+}
+
+/// The bound of a class of lengths: `100 us`, `10 ms`.
+fn short(ns: i64) -> String {
+    match ns {
+        ..1_000_000 => format!("{} us", ns / 1_000),
+        _ => format!("{} ms", ns / 1_000_000),
+    }
+}
+
+fn waits(before: &Launching, after: &Launching) -> Vec<HostChange> {
+    let of = |host: &Launching, name: &str| {
+        let found = host.waits.iter().find(|wait| wait.name == name);
+        found.map_or((0.0, 0.0), |wait| (wait.count as f64, wait.ns as f64))
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for wait in before.waits.iter().chain(&after.waits) {
+        if !names.contains(&wait.name.as_str()) {
+            names.push(&wait.name);
+        }
+    }
+    let row = |name: &str| {
+        let (before_count, before_ns) = of(before, name);
+        let (after_count, after_ns) = of(after, name);
+        HostChange {
+            what: name.to_owned(),
+            is_gap: false,
+            before_count,
+            after_count,
+            before_ns,
+            after_ns,
+        }
+    };
+    names.into_iter().map(row).collect()
+}

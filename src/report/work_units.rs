@@ -1,0 +1,623 @@
+//! Work that repeats in the analysed window: steps, ranges of the user, graph launches, and kernels that
+//! recur at equal distances. Two captures that have the same unit of work can be compared per unit, with
+//! the noise between its repetitions.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::Summary;
+use super::build::{label, share};
+use super::evidence::kernel_name;
+use super::timeline::Gaps;
+use crate::correlate::{DeviceTimeline, Run};
+use crate::cost::{Costed, Family};
+use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, ProcessId, Span, StrId};
+
+/// Most repetitions kept of a unit; the first are.
+const MAX_REPETITIONS: usize = 512;
+/// Most units kept of each kind: those that hold most kernel time.
+const MAX_UNITS: usize = 12;
+/// Fewest occurrences of a kernel that show a repetition.
+const FEWEST: usize = 4;
+/// Fewest kernels from one occurrence to the next; fewer repeat by chance.
+const FEWEST_KERNELS: usize = 8;
+/// Share of the distances between occurrences that must be about the same ...
+const REGULAR: f64 = 0.7;
+/// ... within this share of their median, in kernels.
+const SAME: f64 = 0.05;
+/// Smallest share of the kernel time that a unit must hold.
+const LEAST_HELD: f64 = 0.3;
+
+/// What a unit of work was recognized by, most certain first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum UnitKind {
+    /// A step.
+    Step,
+    /// A range that the user's program pushed.
+    Range,
+    /// The launch of a CUDA graph.
+    GraphLaunch,
+    /// A kernel that recurs at equal distances: from one execution to the next.
+    Kernel,
+}
+
+/// Work that repeats. The lists have one value per repetition, in time order: means over the GPUs that
+/// worked on it, in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WorkUnit {
+    /// What it was recognized by.
+    pub kind: UnitKind,
+    /// Text of the range, or name and grid of the kernel; empty for steps and graph launches.
+    pub name: String,
+    /// Number of repetitions, of which the lists hold the first.
+    pub count: u64,
+    /// Share of the kernel time of the window that its repetitions hold.
+    pub held_share: f64,
+    /// When each begins on the first GPU that worked on it, from the start of the window; empty for several
+    /// profiles.
+    pub start_ns: Vec<i64>,
+    /// Wall time; of several ranks, that of the slowest.
+    pub wall_ns: Vec<i64>,
+    /// Time in which the GPU worked.
+    pub busy_ns: Vec<i64>,
+    /// Sum of the durations of the kernels that started in it.
+    pub kernel_ns: Vec<i64>,
+    /// The part of it that is communication.
+    pub comm_ns: Vec<i64>,
+    /// Number of those kernels.
+    pub kernels: Vec<u32>,
+}
+
+impl WorkUnit {
+    /// The same unit on all ranks of a job, repetition by repetition: wall time of the slowest rank, means of
+    /// the others.
+    pub(crate) fn of_ranks(units: &[&WorkUnit]) -> Option<WorkUnit> {
+        let first = units.first()?;
+        let least = units.iter().map(|unit| unit.wall_ns.len()).min()?;
+        let nth = |list: fn(&WorkUnit) -> &Vec<i64>, n: usize| {
+            units
+                .iter()
+                .filter_map(move |unit| list(unit).get(n))
+                .copied()
+        };
+        let lists = |list: fn(&WorkUnit) -> &Vec<i64>| -> Vec<i64> {
+            let mean = |n| nth(list, n).map(|v| v as f64).sum::<f64>() / units.len() as f64;
+            (0..least).map(|n| mean(n).round() as i64).collect()
+        };
+        let slowest = |n| nth(|u| &u.wall_ns, n).max().unwrap_or(0);
+        let wall_ns: Vec<i64> = (0..least).map(slowest).collect();
+        let kernels = first.kernels.iter().take(wall_ns.len()).copied();
+        Some(WorkUnit {
+            count: units.iter().map(|u| u.count).min()?,
+            held_share: units.iter().map(|u| u.held_share).fold(1.0, f64::min),
+            start_ns: Vec::new(),
+            busy_ns: lists(|u| &u.busy_ns),
+            kernel_ns: lists(|u| &u.kernel_ns),
+            comm_ns: lists(|u| &u.comm_ns),
+            kernels: kernels.collect(),
+            wall_ns,
+            ..(*first).clone()
+        })
+    }
+}
+
+/// The units of work of a run.
+pub(super) fn of(costed: &Costed, summary: &Summary) -> Vec<WorkUnit> {
+    let run = &costed.run;
+    let tracks: Vec<Track<'_>> = run
+        .timeline
+        .devices
+        .iter()
+        .map(|d| Track::of(costed, d))
+        .collect();
+    let all_ns: i64 = tracks.iter().filter_map(|t| t.sums.last()).sum();
+    if all_ns <= 0 {
+        return Vec::new();
+    }
+    let origin = run.window.span.map_or(0, |window| window.start);
+    let launched = Launched::of(run);
+    let mut units: Vec<WorkUnit> = Vec::new();
+    let mut keep = |mut found: Vec<WorkUnit>| {
+        found.retain(|unit| unit.held_share >= LEAST_HELD);
+        // The recurring kernels are in order of their own time.
+        if found
+            .first()
+            .is_some_and(|unit| unit.kind != UnitKind::Kernel)
+        {
+            found.sort_by(|a, b| b.held_share.total_cmp(&a.held_share));
+        }
+        found.truncate(MAX_UNITS);
+        units.append(&mut found);
+    };
+    let unit = |kind, name: String, spans: &[Vec<Span>]| {
+        measure(&tracks, kind, name, spans, (all_ns, origin))
+    };
+    keep(
+        unit(
+            UnitKind::Step,
+            String::new(),
+            &steps(run, summary, &launched, &tracks),
+        )
+        .into_iter()
+        .collect(),
+    );
+    let ranges = ranges(run, &launched, &tracks).into_iter();
+    keep(
+        ranges
+            .filter_map(|(text, spans)| unit(UnitKind::Range, text, &spans))
+            .collect(),
+    );
+    keep(
+        unit(UnitKind::GraphLaunch, String::new(), &graphs(run, &tracks))
+            .into_iter()
+            .collect(),
+    );
+    let recurring = recurring(costed, &tracks).into_iter();
+    keep(
+        recurring
+            .filter_map(|(name, spans)| unit(UnitKind::Kernel, name, &spans))
+            .collect(),
+    );
+    units
+}
+
+/// The analysed kernels of one device by start, with running sums.
+struct Track<'a> {
+    device: DeviceId,
+    gaps: Gaps<'a>,
+    excluded: &'a [Span],
+    starts: Vec<i64>,
+    /// Name and launch configuration.
+    kinds: Vec<(StrId, ConfigId)>,
+    /// Kernel time up to and with the kernel of the same index ...
+    sums: Vec<i64>,
+    /// ... and the part of it that is communication.
+    comm_sums: Vec<i64>,
+}
+
+impl Track<'_> {
+    fn of<'a>(costed: &'a Costed, device: &'a DeviceTimeline) -> Track<'a> {
+        let run = &costed.run;
+        let mut track = Track {
+            device: device.device,
+            gaps: Gaps::new(device),
+            excluded: &device.excluded,
+            starts: Vec::new(),
+            kinds: Vec::new(),
+            sums: Vec::new(),
+            comm_sums: Vec::new(),
+        };
+        let (mut sum, mut comm) = (0_i64, 0_i64);
+        // The kernels of a profile are sorted by start.
+        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+            if let Some(site) = link.site.filter(|_| kernel.device == device.device) {
+                let cost = costed.sites.get(site.idx());
+                if cost.is_some_and(|cost| cost.family == Family::Communication) {
+                    comm = comm.saturating_add(kernel.span.ns());
+                }
+                sum = sum.saturating_add(kernel.span.ns());
+                track.starts.push(kernel.span.start);
+                track.kinds.push((kernel.name, kernel.config));
+                track.sums.push(sum);
+                track.comm_sums.push(comm);
+            }
+        }
+        track
+    }
+
+    /// The time of a span that is not analysed.
+    fn excluded(&self, span: Span) -> i64 {
+        let first = self.excluded.partition_point(|e| e.end <= span.start);
+        let rest = self.excluded.iter().skip(first);
+        let inside = rest.take_while(|e| e.start < span.end);
+        inside.fold(0, |sum, e| sum.saturating_add(e.clip(span).ns()))
+    }
+
+    /// `whole`: whether time that is not analysed, because code was loaded in it, counts as well.
+    fn row(&self, span: Span, whole: bool) -> Row {
+        let present = span.clip(self.gaps.span);
+        let idle = self
+            .gaps
+            .inside(present)
+            .saturating_add(self.excluded(present));
+        let at = |time| self.starts.partition_point(|start| *start < time);
+        let (first, last) = (at(span.start), at(span.end));
+        let sum = |sums: &[i64]| {
+            let until = |at: usize| at.checked_sub(1).and_then(|i| sums.get(i)).copied();
+            until(last)
+                .unwrap_or(0)
+                .saturating_sub(until(first).unwrap_or(0))
+        };
+        let left_out = if whole { 0 } else { self.excluded(span) };
+        Row {
+            start: span.start,
+            wall: span.ns().saturating_sub(left_out),
+            busy: present.ns().saturating_sub(idle).max(0),
+            kernel: sum(&self.sums),
+            comm: sum(&self.comm_sums),
+            kernels: last.saturating_sub(first),
+        }
+    }
+}
+
+struct Row {
+    start: i64,
+    wall: i64,
+    busy: i64,
+    kernel: i64,
+    comm: i64,
+    kernels: usize,
+}
+
+/// A unit from its repetitions on each device; `None` where a device has none. With the kernel time of the
+/// window and its start.
+fn measure(
+    tracks: &[Track<'_>],
+    kind: UnitKind,
+    name: String,
+    spans: &[Vec<Span>],
+    (all_ns, origin): (i64, i64),
+) -> Option<WorkUnit> {
+    let with_work = tracks
+        .iter()
+        .zip(spans)
+        .filter(|(track, _)| !track.starts.is_empty());
+    // To launch a graph takes as long as that of the first kernel of a program, each time.
+    let whole = kind == UnitKind::GraphLaunch;
+    let rows: Vec<Vec<Row>> = with_work
+        .map(|(track, spans)| spans.iter().map(|span| track.row(*span, whole)).collect())
+        .collect();
+    let count = rows.iter().map(Vec::len).min().filter(|count| *count > 0)?;
+    let held = rows
+        .iter()
+        .flatten()
+        .fold(0_i64, |sum, row| sum.saturating_add(row.kernel));
+    let mut unit = WorkUnit {
+        kind,
+        name,
+        count: count as u64,
+        held_share: share(held as f64, all_ns as f64).min(1.0),
+        start_ns: Vec::new(),
+        wall_ns: Vec::new(),
+        busy_ns: Vec::new(),
+        kernel_ns: Vec::new(),
+        comm_ns: Vec::new(),
+        kernels: Vec::new(),
+    };
+    let devices = rows.len() as f64;
+    for n in 0..count.min(MAX_REPETITIONS) {
+        let nth = || rows.iter().filter_map(|rows| rows.get(n));
+        let mean = |part: fn(&Row) -> i64| {
+            (nth().map(|row| part(row) as f64).sum::<f64>() / devices).round() as i64
+        };
+        let start = rows.first().and_then(|rows| Some(rows.get(n)?.start));
+        unit.start_ns
+            .push(start.unwrap_or(origin).saturating_sub(origin));
+        unit.wall_ns.push(mean(|row| row.wall));
+        unit.busy_ns.push(mean(|row| row.busy));
+        unit.kernel_ns.push(mean(|row| row.kernel));
+        unit.comm_ns.push(mean(|row| row.comm));
+        unit.kernels.push(
+            mean(|row| row.kernels as i64)
+                .try_into()
+                .unwrap_or(u32::MAX),
+        );
+    }
+    Some(unit)
+}
+
+/// The analysed steps on every device: from the first kernel of one step to that of the next where the host
+/// runs ahead of the GPU.
+fn steps(
+    run: &Run,
+    summary: &Summary,
+    launched: &Launched,
+    tracks: &[Track<'_>],
+) -> Vec<Vec<Span>> {
+    let analysed = || {
+        run.steps
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| !step.warmup)
+    };
+    let window = run.window.span.unwrap_or(Span {
+        start: i64::MIN,
+        end: i64::MAX,
+    });
+    let gpu: Option<Vec<Span>> = analysed().map(|(_, step)| step.gpu).collect();
+    match gpu.filter(|_| summary.host_step_ns.is_some()) {
+        Some(gpu) if gpu.len() > 1 => {
+            vec![distances(gpu.iter().map(|span| span.start)); tracks.len()]
+        }
+        Some(gpu) => vec![gpu; tracks.len()],
+        None => {
+            let of = |track: &Track<'_>| {
+                one_after_the_other(analysed().map(|(at, step)| {
+                    let host = step.span.clip(window);
+                    let gpu = launched.by_step.get(&(track.device, at));
+                    (host, gpu.copied().unwrap_or(host))
+                }))
+            };
+            tracks.iter().map(of).collect()
+        }
+    }
+}
+
+/// From each time to the next.
+fn distances(times: impl Iterator<Item = i64>) -> Vec<Span> {
+    let times: Vec<i64> = times.collect();
+    let pairs = times.iter().zip(times.iter().skip(1));
+    pairs
+        .map(|(start, end)| Span {
+            start: *start,
+            end: *end,
+        })
+        .collect()
+}
+
+/// When each launch of an analysed kernel was made, with what it started, by process and device.
+struct Launched {
+    by_track: BTreeMap<(ProcessId, DeviceId), Vec<(i64, Span)>>,
+    /// From the first to the last kernel that was launched in a step, by the row of the step.
+    by_step: FxHashMap<(DeviceId, usize), Span>,
+}
+
+impl Launched {
+    fn of(run: &Run) -> Launched {
+        let mut by_track: BTreeMap<_, Vec<(i64, Span)>> = BTreeMap::new();
+        let mut by_step: FxHashMap<_, Span> = FxHashMap::default();
+        for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+            if let Some(step) = link.step {
+                let span = by_step
+                    .entry((kernel.device, step.idx()))
+                    .or_insert(kernel.span);
+                *span = around(*span, kernel.span);
+            }
+            let call = link.launch.and_then(|id| run.profile.calls.get(id.idx()));
+            if let (Some(call), true) = (call, link.site.is_some()) {
+                let track = (kernel.process, kernel.device);
+                by_track
+                    .entry(track)
+                    .or_default()
+                    .push((call.span.start, kernel.span));
+            }
+        }
+        for launches in by_track.values_mut() {
+            launches.sort_by_key(|(at, _)| *at);
+        }
+        Launched { by_track, by_step }
+    }
+
+    /// From the first to the last kernel that was launched in a span of host time.
+    fn on_the_gpu(&self, process: ProcessId, device: DeviceId, span: Span) -> Option<Span> {
+        let launches = self.by_track.get(&(process, device))?;
+        let at = |time| launches.partition_point(|(launched, _)| *launched < time);
+        let inside = launches.get(at(span.start)..at(span.end))?;
+        inside.iter().map(|(_, kernel)| *kernel).reduce(around)
+    }
+}
+
+fn around(a: Span, b: Span) -> Span {
+    Span {
+        start: a.start.min(b.start),
+        end: a.end.max(b.end),
+    }
+}
+
+/// Ranges by text, with their repetitions on each device. A repetition begins on the host, or when the
+/// GPU is done with the one before, and ends when host and GPU are done.
+fn ranges(run: &Run, launched: &Launched, tracks: &[Track<'_>]) -> Vec<(String, Vec<Vec<Span>>)> {
+    let profile = &run.profile;
+    let mut by_text: IndexMap<StrId, Vec<(ProcessId, Span)>, rustc_hash::FxBuildHasher> =
+        IndexMap::default();
+    for id in &run.user_ranges {
+        let range = profile.ranges.get(id.idx());
+        let thread = range.and_then(|r| profile.threads.get(r.thread.idx()));
+        if let Some((range, thread)) = range.zip(thread) {
+            by_text
+                .entry(range.text)
+                .or_default()
+                .push((thread.process, range.span));
+        }
+    }
+    // Each look at a range is linear in its kernels, so only the longest are looked at.
+    let mut texts: Vec<_> = by_text.into_iter().collect();
+    let length = |spans: &Vec<(ProcessId, Span)>| -> i64 {
+        spans
+            .iter()
+            .fold(0, |sum, (_, span)| sum.saturating_add(span.ns()))
+    };
+    texts.sort_by_key(|(_, spans)| Reverse(length(spans)));
+    texts.truncate(4 * MAX_UNITS);
+    let units = texts.into_iter().map(|(text, spans)| {
+        let on = |track: &Track<'_>| -> Vec<Span> {
+            let found = spans.iter().filter_map(|(process, span)| {
+                let gpu = launched.on_the_gpu(*process, track.device, *span)?;
+                Some((*span, gpu))
+            });
+            one_after_the_other(found)
+        };
+        (label(profile.text(text)), tracks.iter().map(on).collect())
+    });
+    units.collect()
+}
+
+/// Spans of host and GPU without overlap: each begins when the one before is done.
+fn one_after_the_other(spans: impl Iterator<Item = (Span, Span)>) -> Vec<Span> {
+    let mut done = i64::MIN;
+    let spans = spans.map(|(host, gpu)| {
+        let start = host.start.max(done);
+        done = done.max(around(host, gpu).end);
+        Span { start, end: done }
+    });
+    spans.filter(|span| span.ns() > 0).collect()
+}
+
+/// Graph launches with the kernels that they replay, on each device.
+fn graphs(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
+    let mut by_call: BTreeMap<(DeviceId, CallId), Span> = BTreeMap::new();
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        let call = link.launch.filter(|_| link.site.is_some());
+        let graph = call.filter(|id| {
+            let call = run.profile.calls.get(id.idx());
+            call.is_some_and(|call| call.class == ApiClass::GraphLaunch)
+        });
+        if let Some(id) = graph {
+            let span = by_call.entry((kernel.device, id)).or_insert(kernel.span);
+            *span = around(*span, kernel.span);
+        }
+    }
+    let on = |track: &Track<'_>| {
+        let own = by_call
+            .iter()
+            .filter(|((device, _), _)| *device == track.device);
+        let found =
+            own.filter_map(|((_, id), gpu)| Some((run.profile.calls.get(id.idx())?.span, *gpu)));
+        one_after_the_other(found)
+    };
+    tracks.iter().map(on).collect()
+}
+
+/// Kernels that recur at equal distances on every device, longest time first.
+fn recurring(costed: &Costed, tracks: &[Track<'_>]) -> Vec<(String, Vec<Vec<Span>>)> {
+    let run = &costed.run;
+    let mut found: BTreeMap<(StrId, ConfigId), Vec<Vec<Span>>> = BTreeMap::new();
+    let working = || tracks.iter().filter(|track| !track.starts.is_empty());
+    for track in working() {
+        let mut places: FxHashMap<(StrId, ConfigId), Vec<usize>> = FxHashMap::default();
+        for (at, kind) in track.kinds.iter().enumerate() {
+            places.entry(*kind).or_default().push(at);
+        }
+        for (kind, at) in places {
+            if is_regular(&at) {
+                let starts = at.iter().filter_map(|at| track.starts.get(*at)).copied();
+                found.entry(kind).or_default().push(distances(starts));
+            }
+        }
+    }
+    let devices = working().count();
+    found.retain(|_, spans| spans.len() == devices);
+    let time = |kind: &(StrId, ConfigId)| {
+        let own = run.sites.iter().flat_map(|site| &site.kernels);
+        let own = own.filter(|k| (k.name, k.config) == *kind);
+        own.fold(0_i64, |sum, k| sum.saturating_add(k.time_ns))
+    };
+    let mut found: Vec<_> = found.into_iter().collect();
+    // Those that occur least belong to the largest repetition, and need the fewest looks.
+    found.sort_by_key(|(_, spans)| spans.iter().map(Vec::len).max());
+    found.truncate(8 * MAX_UNITS);
+    found.sort_by_cached_key(|(kind, _)| Reverse(time(kind)));
+    found.truncate(MAX_UNITS);
+    let spread = |spans: Vec<Vec<Span>>| {
+        let mut spans = spans.into_iter();
+        let of = |track: &Track<'_>| match track.starts.is_empty() {
+            true => Vec::new(),
+            false => spans.next().unwrap_or_default(),
+        };
+        tracks.iter().map(of).collect()
+    };
+    let units = found.into_iter().map(|((name, config), spans)| {
+        let config = run
+            .profile
+            .configs
+            .get(config.idx())
+            .copied()
+            .unwrap_or_default();
+        let name = shown(costed, name);
+        let name = match config.is_known() {
+            true => format!("{name} <<<{}>>>", dims(config.grid)),
+            false => name,
+        };
+        (name, spread(spans))
+    });
+    units.collect()
+}
+
+/// The name of a kernel as reports show it.
+fn shown(costed: &Costed, name: StrId) -> String {
+    let sites = costed.run.sites.iter().zip(&costed.kernels);
+    let decoded = sites.flat_map(|(site, names)| site.kernels.iter().zip(names));
+    let decoded = decoded
+        .filter(|(kernel, _)| kernel.name == name)
+        .map(|(_, d)| d.as_ref());
+    kernel_name(costed.run.profile.text(name), decoded.into_iter().next())
+}
+
+/// `132x1x6`.
+pub(super) fn dims(dims: [u32; 3]) -> String {
+    let [x, y, z] = dims;
+    format!("{x}x{y}x{z}")
+}
+
+/// Whether most distances between positions are about the same.
+fn is_regular(at: &[usize]) -> bool {
+    if at.len() < FEWEST {
+        return false;
+    }
+    let pairs = at.iter().zip(at.iter().skip(1));
+    let mut distances: Vec<usize> = pairs.map(|(a, b)| b.saturating_sub(*a)).collect();
+    let middle = distances.len() / 2;
+    let typical = *distances.select_nth_unstable(middle).1;
+    let alike = |d: &&usize| d.abs_diff(typical) as f64 <= SAME * typical as f64;
+    let same = distances.iter().filter(alike).count();
+    typical >= FEWEST_KERNELS && same as f64 >= REGULAR * distances.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(start: i64, end: i64) -> Span {
+        Span { start, end }
+    }
+
+    #[test]
+    fn work_queued_ahead_is_counted_from_the_end_of_the_work_before() {
+        let queued = [(span(0, 10), span(5, 100)), (span(10, 20), span(100, 210))];
+        assert_eq!(
+            one_after_the_other(queued.into_iter()),
+            [span(0, 100), span(100, 210)]
+        );
+        let waiting = [(span(0, 90), span(5, 80)), (span(120, 220), span(130, 200))];
+        assert_eq!(
+            one_after_the_other(waiting.into_iter()),
+            [span(0, 90), span(120, 220)]
+        );
+    }
+
+    #[test]
+    fn kernels_recur_at_equal_distances() {
+        assert!(is_regular(&[0, 10, 20, 30, 40]));
+        assert!(is_regular(&[0, 20, 40, 60, 90]), "most distances are equal");
+        assert!(!is_regular(&[0, 3, 6, 9, 12]), "too few kernels in between");
+        assert!(!is_regular(&[0, 10, 40, 90]));
+        assert!(!is_regular(&[0, 10, 20]));
+    }
+
+    #[test]
+    fn units_of_ranks_take_as_long_as_the_slowest() {
+        let unit = |wall: &[i64]| WorkUnit {
+            kind: UnitKind::Step,
+            name: String::new(),
+            count: wall.len() as u64,
+            held_share: 1.0,
+            start_ns: vec![0; wall.len()],
+            wall_ns: wall.to_vec(),
+            busy_ns: wall.to_vec(),
+            kernel_ns: wall.to_vec(),
+            comm_ns: vec![0; wall.len()],
+            kernels: vec![9; wall.len()],
+        };
+        let job = WorkUnit::of_ranks(&[&unit(&[10, 50, 30]), &unit(&[30, 40])]).unwrap();
+        assert_eq!((job.count, job.wall_ns), (2, vec![30, 50]));
+        assert_eq!((job.busy_ns, job.kernels), (vec![20, 45], vec![9, 9]));
+        assert_eq!(WorkUnit::of_ranks(&[]), None);
+    }
+}
