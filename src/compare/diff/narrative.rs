@@ -49,8 +49,13 @@ fn answer(diff: &Diff) -> String {
     };
     let subject = subject(diff);
     let (before, after) = (ns(change.before_ns), ns(change.after_ns));
+    let within = !is_beyond_noise(diff, change.ratio);
     if diff.no_change {
-        return format!("No change: {subject} {before} before and {after} after.");
+        let noise = diff.noise.filter(|_| (change.ratio - 1.0).abs() > SAME);
+        let noise = noise.map_or(String::new(), |noise| {
+            format!(" beyond the noise ({})", percent(noise.share))
+        });
+        return format!("No change{noise}: {subject} {before} before and {after} after.");
     }
     let what = if diff.wall.is_some() {
         "wall time"
@@ -79,7 +84,13 @@ fn answer(diff: &Diff) -> String {
             chance(diff, ratio)
         ));
     }
-    if !is_beyond_noise(diff, change.ratio) {
+    if within && (change.ratio - 1.0).abs() > SAME {
+        return capital(format!(
+            "{gpus}{subject} {after}, before {before}{}{rest}.",
+            chance(diff, change.ratio)
+        ));
+    }
+    if within {
         return capital(format!(
             "{gpus}{subject} as long as before: {after}, before {before}{}{rest}.",
             chance(diff, change.ratio)
@@ -99,7 +110,7 @@ fn incomparable(diff: &Diff) -> String {
         return "these are different programs: they have no operator or kernel in common"
             .to_owned();
     }
-    if matched >= SOME && diff.gpu_time.is_some() {
+    if matched >= SOME {
         return format!(
             "these are different programs, or other parts of one: {} before and {} after, and only {} of them are \
              of the same operators and sizes in the same proportions",
@@ -161,7 +172,7 @@ fn sides(diff: &Diff) -> String {
     )
 }
 
-fn idle_share(side: &UnitSide) -> f64 {
+pub(super) fn idle_share(side: &UnitSide) -> f64 {
     crate::compare::share(side.wall_ns - side.busy_ns, side.wall_ns).clamp(0.0, 1.0)
 }
 

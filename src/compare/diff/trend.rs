@@ -41,6 +41,8 @@ pub struct TrendRow {
     pub report: DiffSide,
     /// The unit of work that it has in common with the first report; `null` without one.
     pub unit: Option<UnitSide>,
+    /// Share of the wall time of the unit in which the GPU did not work; of the window without a unit.
+    pub idle_share: f64,
     /// Change from the report before; `null` for the first one.
     pub from_previous: Option<TrendChange>,
     /// Change from the first report; `null` for the first one.
@@ -74,6 +76,7 @@ pub fn trend(reports: &[Report]) -> Trend {
     if let Some(diff) = first.first() {
         rows.push(TrendRow {
             report: diff.before.clone(),
+            idle_share: idle(diff.unit_of_work.as_ref().map(|u| &u.before), &diff.before),
             unit: diff.unit_of_work.as_ref().map(|unit| unit.before),
             from_previous: None,
             from_first: None,
@@ -82,6 +85,10 @@ pub fn trend(reports: &[Report]) -> Trend {
     for (from_first, from_previous) in first.iter().zip(&previous) {
         rows.push(TrendRow {
             report: from_first.after.clone(),
+            idle_share: idle(
+                from_first.unit_of_work.as_ref().map(|u| &u.after),
+                &from_first.after,
+            ),
             unit: from_first.unit_of_work.as_ref().map(|unit| unit.after),
             from_previous: Some(of(from_previous)),
             from_first: Some(of(from_first)),
@@ -94,6 +101,10 @@ pub fn trend(reports: &[Report]) -> Trend {
         unit: first.last().map_or_else(String::new, narrative::unit_name),
         rows,
     }
+}
+
+fn idle(unit: Option<&UnitSide>, report: &DiffSide) -> f64 {
+    unit.map_or(report.idle_share, narrative::idle_share)
 }
 
 fn of(diff: &Diff) -> TrendChange {
