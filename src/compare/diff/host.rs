@@ -1,6 +1,6 @@
 //! What the host did differently: launches, waits, and idle intervals of the GPU by length.
 
-use super::model::HostChange;
+use super::model::{Change, HostChange};
 use super::{Basis, FLOOR, SAME, ratio};
 use crate::report::{GapClass, Launching, Report};
 
@@ -44,6 +44,12 @@ pub(super) fn changes(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec
     rows.sort_by(|x, y| by(y).total_cmp(&by(x)).then_with(|| x.what.cmp(&y.what)));
     rows.truncate(MAX_ROWS);
     rows
+}
+
+/// How fast both hosts launch.
+pub(super) fn launch_interval(before: &Report, after: &Report) -> Option<Change> {
+    let of = |report: &Report| report.launching.launch_interval_ns.filter(|ns| *ns > 0);
+    Some(Change::new(of(before)? as f64, of(after)? as f64))
 }
 
 fn gaps(before: &Launching, after: &Launching) -> Vec<HostChange> {

@@ -76,6 +76,7 @@ impl Diff {
         self.around = None;
         self.communication = None;
         self.host.clear();
+        self.launch_interval = None;
         self.gpu_time = None;
         self.sizes = None;
         self.hardware = None;
@@ -124,6 +125,7 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         communication_time: changes.communication(),
         communication: communication(&basis, before, after),
         host: host::changes(&basis, before, after),
+        launch_interval: host::launch_interval(before, after),
         noise,
         noise_unknown,
         sizes: changes.sizes,

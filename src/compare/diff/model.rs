@@ -51,6 +51,8 @@ pub struct Diff {
     pub communication: Option<Communication>,
     /// What the host did otherwise, per unit of work and GPU, largest change of time first.
     pub host: Vec<HostChange>,
+    /// Median time from one launch to the next of the same thread: how fast the host launches.
+    pub launch_interval: Option<Change>,
     /// Run-to-run noise of `wall`, or else of `gpu_time`; `null` when it is not known.
     pub noise: Option<Noise>,
     /// Why the noise is not known; `null` when it is.

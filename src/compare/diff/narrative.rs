@@ -275,9 +275,20 @@ pub(super) fn cause(diff: &Diff) -> Option<String> {
             row.is_gap && longer * by > 0.0
         });
         let gaps: Vec<String> = gaps.take(2).map(host_change).collect();
+        let pace = diff.launch_interval.filter(|interval| {
+            (interval.after_ns - interval.before_ns) * by > 0.0
+                && (interval.ratio - 1.0).abs() > SAME
+        });
+        let pace = pace.map_or(String::new(), |interval| {
+            format!(
+                "; it launches every {} instead of {} (median)",
+                ns(interval.after_ns),
+                ns(interval.before_ns)
+            )
+        });
         return Some(match gaps.is_empty() {
-            true => format!("{lead}."),
-            false => format!("{lead}: {}.", gaps.join(" and ")),
+            true => format!("{lead}{pace}."),
+            false => format!("{lead}: {}{pace}.", gaps.join(" and ")),
         });
     }
     let sent = diff
