@@ -10,6 +10,7 @@
 )]
 
 mod diff;
+mod diff_pairs;
 mod export;
 mod formats;
 mod pyprof;

@@ -1,0 +1,100 @@
+//! The first sentences about pairs of real profiles of which it is known what happened.
+
+use super::diff::diff_of;
+use crate::cli_sandbox::has;
+use crate::shared;
+
+/// The first two sentences about a pair of profiles, or `None` without the folder of shared profiles.
+fn first_sentences(before: &str, after: &str) -> Option<String> {
+    let (before, after) = (shared::path(before)?, shared::path(after)?);
+    let (diff, _) = diff_of(&before, &after);
+    Some(
+        diff.verdict
+            .iter()
+            .take(2)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" "),
+    )
+}
+
+/// What happened in each pair stands in the README files beside the profiles.
+#[test]
+fn first_sentences_say_what_happened() {
+    const PAIRS: [(&str, &str, &[&str]); 9] = [
+        (
+            "profiles/mfu_2gpu_before.sqlite",
+            "profiles/mfu_2gpu_after.sqlite",
+            &[
+                "flash_fwd_kernel",
+                "13 % more wall time: 19.7 ms, before 17.5 ms, beyond the noise",
+                "(idle 16 %), before",
+                "The same kernels, host slower: 45.2 instead of 9.3 gaps of 20 to 100 us",
+            ],
+        ),
+        (
+            "profiles/saf_False_b.json.gz",
+            "profiles/saf_True_b.json.gz",
+            &[
+                "`generate_masks 0 1` takes 498 ms, before 1.37 s",
+                "kernels take 355 ms, before 1.23 s",
+            ],
+        ),
+        (
+            "profiles/saf_True_c.json.gz",
+            "profiles/saf_True_b.json.gz",
+            &["cannot be compared", "window is 498 ms, before 646 ms"],
+        ),
+        (
+            "profiles/lm_net.sql",
+            "profiles/da6bcc3_net.sql",
+            &[
+                "These are different programs",
+                "160 kernels before and 284 kernels after",
+            ],
+        ),
+        (
+            "profiles_pairs/aiprof/1_baseline.sqlite",
+            "profiles_pairs/aiprof/2_workers.sqlite",
+            &[
+                "117 ms, before 154 ms",
+                "`Train` around them takes 12.1 s, before 11.8 s",
+            ],
+        ),
+        (
+            "profiles_pairs/incredere_t4/fp32.json.gz",
+            "profiles_pairs/incredere_t4/amp.json.gz",
+            &[
+                "a difference within the noise",
+                "kernels take 2.55 ms, before 5.34 ms",
+            ],
+        ),
+        (
+            "profiles_pairs/ao_vit/1_basic.json.gz",
+            "profiles_pairs/ao_vit/4_tuned.json.gz",
+            &["A step takes 211 ms, before 414 ms (noise 0.2 %)"],
+        ),
+        (
+            "profiles_pairs/lightllm/plain_rank0.json.gz",
+            "profiles_pairs/lightllm/overlap_rank0.json.gz",
+            &[
+                "A graph launch takes as long as before",
+                "without communication take 68 % more time",
+            ],
+        ),
+        (
+            "profiles_pairs/moe/one_before",
+            "profiles_pairs/moe/one_after",
+            &[
+                "noise unknown",
+                "A step waits 950 us for other ranks in collectives, before 46.1 us",
+            ],
+        ),
+    ];
+    for (before, after, wanted) in PAIRS {
+        let Some(said) = first_sentences(before, after) else {
+            return;
+        };
+        has(&said, wanted);
+    }
+}
