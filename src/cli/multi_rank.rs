@@ -25,6 +25,8 @@ pub(super) struct Kind {
     /// The noun for one file in messages.
     name: &'static str,
     is_one: fn(&Path) -> bool,
+    /// Endings of names of such files: one that is something else inside is damaged.
+    endings: &'static [&'static str],
     /// The help for a folder without such files.
     instead: fn(&Path) -> String,
 }
@@ -32,12 +34,14 @@ pub(super) struct Kind {
 pub(super) const PROFILES: Kind = Kind {
     name: "profile",
     is_one: read::is_profile,
+    endings: &[".sqlite", ".nvvp", ".nvprof", ".trace.json", ".json.gz"],
     instead: read::folder_remedy,
 };
 
 pub(super) const REPORTS: Kind = Kind {
     name: "report",
     is_one: merge::is_report,
+    endings: &[],
     instead: |_| "`pyprof-advise PROFILE --format json -o REPORT` writes one".to_owned(),
 };
 
@@ -123,7 +127,13 @@ fn in_folder(folder: &Path, kind: Kind, console: Console) -> Result<Vec<PathBuf>
     }
     files.sort();
     // What cannot be read may be one too: it is named as unreadable later, not passed over.
-    let may_be = |file: &PathBuf| (kind.is_one)(file) || std::fs::File::open(file).is_err();
+    let is_called = |file: &Path| {
+        let name = file.to_string_lossy();
+        kind.endings.iter().any(|ending| name.ends_with(ending))
+    };
+    let may_be = |file: &PathBuf| {
+        (kind.is_one)(file) || is_called(file) || std::fs::File::open(file).is_err()
+    };
     let (wanted, others): (Vec<_>, Vec<_>) = files.into_iter().partition(may_be);
     if wanted.is_empty() {
         let found = match others.len() {

@@ -50,11 +50,14 @@ pub(super) fn is_terminal() -> bool {
     std::io::IsTerminal::is_terminal(&std::io::stdout())
 }
 
-/// The width of the terminal in columns; the default width of reports without a terminal.
+/// The width of the terminal in columns; without a terminal the one in `COLUMNS`, as for a pager, else the
+/// default width of reports.
 pub(super) fn width() -> usize {
     const ELSEWHERE: usize = 100;
     let size = terminal_size::terminal_size_of(std::io::stdout());
-    size.map_or(ELSEWHERE, |(width, _)| usize::from(width.0))
+    let said = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let columns = size.map(|(width, _)| usize::from(width.0));
+    columns.or_else(said).unwrap_or(ELSEWHERE)
 }
 
 /// Text for a file. Colours are written only to terminals, unless explicitly requested.

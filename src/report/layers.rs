@@ -201,7 +201,7 @@ pub(super) fn already_fast(costed: &Costed, verdict: &Verdict, busy_ns: i64) -> 
     let display = |site: &Site| site.op.as_ref().map_or(String::new(), OpName::display);
     let mut wanted: FxHashSet<usize> = FxHashSet::default();
     let mut rewritten: FxHashSet<(Key, String)> = FxHashSet::default();
-    for finding in &verdict.findings {
+    for finding in verdict.findings.iter().chain(&verdict.minor) {
         wanted.extend(finding.sites.iter().map(|s| s.idx()));
         wanted.extend(finding.backward.iter().map(|s| s.idx()));
         if finding

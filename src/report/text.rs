@@ -129,6 +129,9 @@ impl Page {
         for quote in &f.evidence.quotes {
             self.quote(quote);
         }
+        if !f.fix.is_empty() {
+            self.words("Fix:", BOLD, 2);
+        }
         self.prose(&f.fix, 2);
     }
 
@@ -294,8 +297,8 @@ impl Page {
                 run.text.clone()
             };
             glued &= !text.starts_with(char::is_whitespace);
-            for word in text.split_whitespace() {
-                let word = plain(&clip(word, self.width * 2));
+            for word in words_with_units(&text) {
+                let word = plain(&clip(&word, self.width * 2));
                 let width = width_of(&word);
                 if used > 0 && !glued && used + 1 + width > room {
                     self.out.push_str(line.trim_end());
@@ -346,4 +349,26 @@ fn layer(l: &LayerRow, basis: &Basis) -> Row {
             or_dash(findings.join(", ")),
         ],
     }
+}
+
+/// The words of a text; a number and its unit are one.
+fn words_with_units(text: &str) -> Vec<String> {
+    let is_unit = |word: &str| {
+        let word = word.trim_end_matches(['.', ',', ';', ':', ')']);
+        [
+            "ns", "us", "ms", "s", "%", "B", "kB", "MB", "GB", "TB", "GB/s", "TB/s",
+        ]
+        .contains(&word)
+    };
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let number = words
+            .last_mut()
+            .filter(|last| last.ends_with(|c: char| c.is_ascii_digit()));
+        match number.filter(|_| is_unit(word)) {
+            Some(number) => *number = format!("{number} {word}"),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
 }

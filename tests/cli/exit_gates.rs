@@ -89,15 +89,18 @@ fn saving_gate_uses_the_total_saving_of_the_report() {
         &said.err,
         &[
             "--fail-on saving=5%: the findings could save ",
-            " % of GPU time: ",
+            " of each ",
             "; --fail-on error: ",
         ],
     );
     assert_eq!(said.err.lines().count(), 1, "{}", said.err);
     let report = sandbox.report(NET);
-    let won = report["total_saving"]["gpu_high_ns"].as_f64().unwrap()
-        + report["total_saving"]["copy_high_ns"].as_f64().unwrap();
-    let share = won / report["summary"]["busy_ns"].as_f64().unwrap() * 100.0;
+    let findings = report["findings"].as_array().unwrap();
+    let per_step = findings
+        .iter()
+        .map(|f| f["saving"]["step_high_ns"].as_f64().unwrap());
+    let step = report["summary"]["step_ns"].as_f64().unwrap();
+    let share = per_step.sum::<f64>() / step * 100.0;
     for (limit, code) in [(share - 0.1, 1), (share + 0.1, 0)] {
         let said = sandbox.run(&format!("{NET} --fail-on saving={limit:.3}%"));
         assert_eq!(said.code, code, "{share} % against {limit} %");
@@ -490,7 +493,7 @@ fn unused_suppressions_are_reported() {
     has(
         &said.out,
         &[
-            "(hides nothing: there is no such finding)",
+            "(hides nothing: no finding has this rule and place)",
             "has expired, and there is",
         ],
     );
