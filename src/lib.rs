@@ -23,6 +23,7 @@
 //! | 0 | [`base`] | data types, units and their printing, diagnostics with source spans, "did you mean", escaping |
 //! | 1 | [`profile`], [`gpu`] | the data model that every reader fills; a GPU's peaks and limits |
 //! | 2 | [`read`] | one module per input format behind one trait |
+//! | 2 | [`host`] | profiles that profilers of the host wrote: one module per format |
 //! | 3 | [`correlate`] | kernel, launch, ranges, operator, arguments, layer, direction, step, timeline |
 //! | 4 | [`cost`] | operator and shapes to FLOPs and bytes; kernel names; the roofline |
 //! | 5 | [`facts`] | one table of facts; modules above it see only names and values |
@@ -54,6 +55,7 @@ pub mod export;
 pub mod facts;
 pub mod formats;
 pub mod gpu;
+pub mod host;
 pub mod judge;
 pub mod profile;
 pub mod pyprof;

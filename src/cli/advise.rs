@@ -22,7 +22,7 @@ use crate::formats::{self, OutputFormat, RenderOptions};
 use crate::judge::{Rule, RuleSet};
 use crate::profile::Profile;
 use crate::read;
-use crate::report::{self, LeftOut, Report};
+use crate::report::{self, HostProfileReport, LeftOut, Report};
 
 /// Merges the options of the command line with those of the configuration, then runs [`advise`].
 pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> Outcome {
@@ -128,7 +128,8 @@ pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     match result.output {
         Output::Why(text) => write(&args.report, &text),
         Output::Report(report) => {
-            let outcome = write_and_gate(&args.report, &gates, *report, console);
+            let report = session.with_host_profiles(*report);
+            let outcome = write_and_gate(&args.report, &gates, report, console);
             timer.done("wrote the report");
             outcome
         }
@@ -154,7 +155,8 @@ fn run_job(
         write(&session.args.report, &result.whys)?;
         return unread.outcome(false);
     }
-    let outcome = write_and_gate(&session.args.report, gates, result.report()?, console);
+    let report = session.with_host_profiles(result.report()?);
+    let outcome = write_and_gate(&session.args.report, gates, report, console);
     unread.outcome(gates.any()).and(outcome)
 }
 
@@ -254,6 +256,19 @@ struct Session<'a> {
     asked: Option<(Rule, bool)>,
     /// Light recordings of some profiles.
     light: BTreeMap<PathBuf, PathBuf>,
+    /// Profiles of the host.
+    host: Vec<HostProfileReport>,
+}
+
+/// Reads the profiles of the host.
+fn host_profiles(args: &AdviseArgs) -> Result<Vec<HostProfileReport>, Failure> {
+    let read = |path: &PathBuf| {
+        refuse_overwriting_input("host profile", path, args.report.output.as_deref())?;
+        let profile = crate::host::open(path).map_err(Failure::Unusable)?;
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        Ok(HostProfileReport::of(&name.to_string_lossy(), &profile))
+    };
+    args.host.iter().map(read).collect()
 }
 
 /// The result of one profile.
@@ -286,7 +301,15 @@ impl<'a> Session<'a> {
             advisor,
             asked,
             light: BTreeMap::new(),
+            host: host_profiles(args)?,
         })
+    }
+
+    fn with_host_profiles(&self, report: Report) -> Report {
+        Report {
+            host_profiles: self.host.clone(),
+            ..report
+        }
     }
 
     /// A session for commands that keep complete reports.

@@ -164,6 +164,7 @@ fn report(
         report: ReportArgs::default(),
         rules: args.rules.clone(),
         costs: args.costs.clone(),
+        host: Vec::new(),
         why: None,
         gates: GateArgs::default(),
         config: ConfigArgs::default(),

@@ -62,6 +62,7 @@ pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
         report: ReportArgs::default(),
         rules: args.rules,
         costs: args.costs,
+        host: Vec::new(),
         why: None,
         gates: GateArgs::default(),
         config: ConfigArgs::default(),

@@ -179,6 +179,10 @@ pub struct AdviseArgs {
     /// counted); may be repeated
     #[arg(long, value_name = "FILE")]
     pub costs: Vec<PathBuf>,
+    /// A profile of the host from another profiler, whose longest lines the report lists: cProfile,
+    /// line_profiler, py-spy, Scalene and others, recognized by content; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub host: Vec<PathBuf>,
     /// Explain why a rule fired or did not fire, instead of writing the report
     #[arg(long, value_name = "RULE")]
     pub why: Option<String>,

@@ -87,6 +87,7 @@ impl RunArgs {
             report: self.report.clone(),
             rules: self.rules.clone(),
             costs: self.costs.clone(),
+            host: Vec::new(),
             why: None,
             gates: self.gates.clone(),
             config: self.config.clone(),

@@ -64,6 +64,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         layers,
         layers_omitted,
         timeline: sites::timeline(&reports, &names, summary.device_window_ns),
+        host_profiles: Vec::new(),
         host: report::merged_host(reports.iter().filter_map(|r| r.host.as_ref())),
         sites,
         sites_omitted,

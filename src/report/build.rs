@@ -91,6 +91,7 @@ impl Report {
             sites,
             sites_omitted,
             timeline,
+            host_profiles: Vec::new(),
             host: host::of(&costed.run, summary.device_window_ns),
             units,
             launching,

@@ -18,6 +18,7 @@ mod evidence;
 mod folded_work;
 mod github;
 mod host;
+mod host_profiles;
 mod html;
 mod job;
 mod json;
@@ -44,6 +45,7 @@ pub use clusters::KernelCluster;
 pub use github::github;
 pub(crate) use host::merged as merged_host;
 pub use host::{HostEvidence, HostReport, HostRow};
+pub use host_profiles::{HostLineReport, HostProfileReport};
 pub use html::html;
 pub(crate) use html::page;
 pub use job::{CollectiveTimes, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
@@ -190,6 +192,9 @@ pub struct Report {
     /// Launches, waits for the GPU and its idle intervals by length.
     #[serde(default)]
     pub launching: Launching,
+    /// Profiles of the host that other profilers wrote (`--host`), in the order of the command line.
+    #[serde(default)]
+    pub host_profiles: Vec<HostProfileReport>,
     /// Work within 10 % of its reachable time.
     pub already_fast: Vec<AlreadyFast>,
     /// What came before the analysed window.

@@ -21,6 +21,8 @@ const EXPLAINED: usize = 3;
 const LAYERS: usize = 10;
 /// Most entries of the list of work that is already fast.
 const ALREADY_FAST: usize = 5;
+/// Most functions or lines named of each profile of the host.
+const HOST_LINES: usize = 3;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -50,6 +52,7 @@ pub fn text(report: &Report, width: usize) -> String {
     page.opening(report);
     page.findings(report);
     page.host(report);
+    page.host_profiles(report);
     page.layers(report);
     page.rest(report);
     page.out
@@ -164,6 +167,27 @@ impl Page {
         let divisor = Basis::of(&report.summary).divisor;
         let rows = host.rows.iter().map(|row| row.row(divisor));
         self.table(HostRow::columns(), rows.collect());
+    }
+
+    fn host_profiles(&mut self, report: &Report) {
+        if report.host_profiles.is_empty() {
+            return;
+        }
+        self.heading("Where the host spends its time");
+        for profile in &report.host_profiles {
+            let lines = profile.lines.iter().take(HOST_LINES);
+            let lines: Vec<String> = lines
+                .map(|line| format!("{} {}", plain(&line.place), ns(line.ns)))
+                .collect();
+            let (file, profiler) = (plain(&profile.file), plain(&profile.profiler));
+            let text = format!("{file}, written by {profiler}: {}.", lines.join(", "));
+            self.words(&text, Style::new(), 0);
+        }
+        self.words(
+            "These times are over the whole run, in a separate run. They do not explain gaps and change no estimate.",
+            DIM,
+            0,
+        );
     }
 
     fn layers(&mut self, report: &Report) {

@@ -15,6 +15,7 @@ mod damaged_profiles;
 mod exit_gates;
 #[cfg(unix)]
 mod github_action;
+mod host_profiles;
 mod limits;
 mod multi_rank;
 mod record;

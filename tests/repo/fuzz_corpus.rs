@@ -122,6 +122,14 @@ fn seed_reports_templates_and_dictionaries_are_read() {
 }
 
 #[test]
+fn seed_profiles_of_the_host_are_read() {
+    for path in seeds("host") {
+        let profile = pyprof_advise::host::open(&path).unwrap();
+        assert!(!profile.lines.is_empty(), "{}", path.display());
+    }
+}
+
+#[test]
 fn seed_configurations_are_valid() {
     for path in seeds("config") {
         let out = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))

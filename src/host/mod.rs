@@ -1,0 +1,74 @@
+//! Floor 2: reads profiles of the host that other profilers wrote: cProfile, line_profiler, py-spy and others.
+//!
+//! A format is recognized by its content. Files are read as data only: nothing in them is imported,
+//! called or evaluated.
+
+use std::io::Read;
+use std::path::Path;
+
+mod arena;
+mod classes;
+mod collapsed;
+mod cprofile;
+mod line_profiler;
+mod model;
+mod pickle;
+mod pstats;
+mod scalene;
+mod speedscope;
+mod tables;
+
+pub use classes::class_of;
+pub use model::{HostLine, HostProfile};
+
+/// What a file must be.
+const EXPECTED: &str = "a cProfile dump or table, an .lprof file or its text, a speedscope or collapsed file of py-spy, a \
+                        JSON profile of Scalene, a table of Lightning, torch.profiler or `-X importtime`";
+
+/// Reads the profile in a file.
+///
+/// # Errors
+/// A sentence that says why the file cannot be read or is no such profile.
+pub fn open(path: &Path) -> Result<HostProfile, String> {
+    let failed = |problem: String| format!("{}: {problem}", path.display());
+    let file = std::fs::File::open(path).map_err(|e| failed(e.to_string()))?;
+    let mut data = Vec::new();
+    (file.take(model::MAX_BYTES + 1).read_to_end(&mut data)).map_err(|e| failed(e.to_string()))?;
+    if data.len() as u64 > model::MAX_BYTES {
+        let limit = crate::base::units::bytes(model::MAX_BYTES as f64);
+        return Err(failed(format!(
+            "larger than {limit}, the limit for host profiles"
+        )));
+    }
+    read(&data).ok_or_else(|| failed(format!("not a profile of the host; expected {EXPECTED}")))
+}
+
+/// Reads a profile; `None` if the format is not known or the file is damaged.
+pub fn read(data: &[u8]) -> Option<HostProfile> {
+    if pickle::is_pickle(data) {
+        return line_profiler::read(data);
+    }
+    if let Some(profile) = cprofile::is_dump(data)
+        .then(|| cprofile::read(data))
+        .flatten()
+    {
+        return Some(profile);
+    }
+    let text = std::str::from_utf8(data).ok()?;
+    if text.trim_start().starts_with('{') {
+        return speedscope::read(text).or_else(|| scalene::read(text));
+    }
+    let readers: [fn(&str) -> Option<HostProfile>; 6] = [
+        pstats::read,
+        line_profiler::read_text,
+        tables::lightning,
+        tables::import_time,
+        tables::key_averages,
+        collapsed::read,
+    ];
+    readers.iter().find_map(|read| read(text))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests;

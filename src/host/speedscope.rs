@@ -1,0 +1,109 @@
+//! Speedscope files: of py-spy, pyinstrument and others.
+//!
+//! Format: <https://www.speedscope.app/file-format-schema.json>
+
+use serde::Deserialize;
+
+use super::model::{HostLine, HostProfile};
+
+/// How the file names its format.
+const SCHEMA: &str = "speedscope.app/file-format-schema.json";
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(rename = "$schema")]
+    schema: String,
+    #[serde(default)]
+    exporter: String,
+    shared: Shared,
+    profiles: Vec<Profile>,
+}
+
+#[derive(Deserialize)]
+struct Shared {
+    frames: Vec<Frame>,
+}
+
+#[derive(Deserialize)]
+struct Frame {
+    name: String,
+    #[serde(default)]
+    file: Option<String>,
+    #[serde(default)]
+    line: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    #[serde(default)]
+    unit: String,
+    #[serde(default)]
+    samples: Vec<Vec<usize>>,
+    #[serde(default)]
+    weights: Vec<f64>,
+    #[serde(default)]
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    frame: usize,
+    at: f64,
+}
+
+/// `None` if the file is something else, or is damaged.
+pub(super) fn read(text: &str) -> Option<HostProfile> {
+    let file: File = serde_json::from_str(text).ok()?;
+    file.schema.contains(SCHEMA).then_some(())?;
+    let mut own = vec![(0_u64, 0.0_f64); file.shared.frames.len()];
+    for profile in &file.profiles {
+        let ns = match profile.unit.as_str() {
+            "nanoseconds" => 1.0,
+            "microseconds" => 1e3,
+            "milliseconds" => 1e6,
+            "seconds" => 1e9,
+            // Bytes, or no unit at all.
+            _ => continue,
+        };
+        let mut add = |frame: usize, time: f64| {
+            if let Some(sum) = own.get_mut(frame) {
+                sum.0 += 1;
+                sum.1 += time * ns;
+            }
+        };
+        for (stack, weight) in profile.samples.iter().zip(&profile.weights) {
+            if let Some(leaf) = stack.last() {
+                add(*leaf, *weight);
+            }
+        }
+        let mut open: Vec<usize> = Vec::new();
+        let mut now: Option<f64> = None;
+        for event in &profile.events {
+            if let Some((leaf, before)) = open.last().copied().zip(now) {
+                add(leaf, (event.at - before).max(0.0));
+            }
+            now = Some(event.at);
+            match event.kind.as_str() {
+                "O" => open.push(event.frame),
+                _ => drop(open.pop()),
+            }
+        }
+    }
+    let profiler = match file.exporter.split(['@', ' ']).next() {
+        Some("py-spy") => "py-spy",
+        Some("pyinstrument") => "pyinstrument",
+        _ => "speedscope",
+    };
+    let frames = file.shared.frames.into_iter().zip(own);
+    let lines = frames.filter(|(_, (_, ns))| *ns > 0.0);
+    let lines = lines.map(|(frame, (_, self_ns))| HostLine {
+        file: frame.file.unwrap_or_default(),
+        line: frame.line.unwrap_or_default(),
+        function: frame.name,
+        calls: 0,
+        self_ns,
+    });
+    Some(HostProfile::of(profiler, lines))
+}

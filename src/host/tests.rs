@@ -1,0 +1,221 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The profile of a sample; `None` after counting the test as skipped.
+fn sample(name: &str) -> Option<HostProfile> {
+    let path = crate::shared::path(&format!("host_profiles/{name}"))?;
+    Some(open(&path).unwrap())
+}
+
+/// The profiler and its longest line as `file:line function, calls, ms`, without folders.
+fn longest(profile: &HostProfile) -> (&'static str, String) {
+    let line = profile.lines.first().unwrap();
+    let file = line.file.rsplit(['/', '\\']).next().unwrap_or_default();
+    let ms = (line.self_ns / 1e6).round();
+    let text = format!(
+        "{file}:{} {}, {}, {ms}",
+        line.line, line.function, line.calls
+    );
+    (profile.profiler, text)
+}
+
+#[test]
+fn samples_of_every_format_are_read() {
+    for (name, profiler, line) in [
+        (
+            "made/cprofile.prof",
+            "cProfile",
+            ":0 <built-in method time.sleep>, 60, 621",
+        ),
+        (
+            "made/job.lprof",
+            "line_profiler",
+            "job.py:12 train, 61, 689",
+        ),
+        (
+            "made/job.lprof.txt",
+            "line_profiler",
+            "job.py:12 train, 61, 689",
+        ),
+        (
+            "made/pyspy.raw.txt",
+            "py-spy",
+            "typing.py:278 _collect_parameters, 0, 100",
+        ),
+        (
+            "made/pyspy.speedscope.json",
+            "py-spy",
+            "function_base.py:537 add_newdoc, 0, 75",
+        ),
+        ("made/scalene.json", "Scalene", "job.py:9 , 0, 821"),
+        (
+            "made/pl/fit-simple.txt",
+            "Lightning SimpleProfiler",
+            ":0 run_training_epoch, 1, 695",
+        ),
+        (
+            "made/pl/fit-advanced.txt",
+            "Lightning AdvancedProfiler",
+            "module.py:1791 _call_impl, 32, 1",
+        ),
+        (
+            "public/a2c_main.py.lprof",
+            "line_profiler",
+            "main.py:330 main, 2048, 51322",
+        ),
+        (
+            "public/nerfstudio_train.py.lprof",
+            "line_profiler",
+            "base_pipeline.py:279 get_train_loss_dict, 1000, 45560",
+        ),
+        (
+            "public/scalene_gui_profile.json",
+            "Scalene",
+            "testme.py:21 , 0, 456",
+        ),
+        (
+            "public/molehill_speedscope.json",
+            "pyinstrument",
+            "plugin.py:87 push, 0, 3291",
+        ),
+    ] {
+        if let Some(profile) = sample(name) {
+            assert_eq!(longest(&profile), (profiler, line.to_owned()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn tables_of_text_are_read() {
+    let import = "import time: self [us] | cumulative | imported package\n\
+                  import time:       120 |       1500 |   numpy.core\n\
+                  import time:      2500 |       4000 | torch\n";
+    let averages = "-------  ----------  ----------  ----------\n   \
+                    Name  Self CPU %  Self CPU  # of Calls\n\
+                    -------  ----------  ----------  ----------\n   \
+                    aten::item  80.00%  3.200ms  40\n   aten::add  20.00%  800.000us  8\n";
+    let stacks = "train.py(12): main;train.py(30): step;<built-in method item> 900\n\
+                  train.py(12): main;data.py(7): load 400\n";
+    for (text, profiler, line) in [
+        (import, "importtime", ":0 import torch, 1, 3"),
+        (averages, "torch.profiler table", ":0 aten::item, 40, 3"),
+        (
+            stacks,
+            "torch.profiler stacks",
+            ":0 <built-in method item>, 0, 1",
+        ),
+    ] {
+        let profile = read(text.as_bytes()).unwrap();
+        assert_eq!(longest(&profile), (profiler, line.to_owned()));
+    }
+}
+
+#[test]
+fn pickles_build_no_other_class() {
+    // os.system("true"): GLOBAL, MARK, text, TUPLE, REDUCE, STOP.
+    assert_eq!(read(b"\x80\x02cos\nsystem\n(U\x04truetR."), None);
+    let stats =
+        b"\x80\x04\x8c\x0dline_profiler\x8c\x09LineStats\x93)\x81}(\x8c\x07timings}\x8c\x04unitG\
+                  \x3f\xf0\x00\x00\x00\x00\x00\x00ub.";
+    assert_eq!(read(stats).unwrap().lines, []);
+    let mut other = stats.to_vec();
+    other[4..17].copy_from_slice(b"subprocess.py");
+    assert_eq!(read(&other), None);
+}
+
+#[test]
+fn hostile_files_are_refused() {
+    let nested = |open: &[u8]| [b"\xfb".as_slice(), &open.repeat(100_000)].concat();
+    for data in [
+        b"".to_vec(),
+        b"{".to_vec(),
+        b"\x80\x05.".to_vec(),
+        // A list of 2^32 - 1 items, and a text as long, in a few bytes.
+        b"\xfb(\xff\xff\xff\xff".to_vec(),
+        b"\x80\x05X\xff\xff\xff\xff".to_vec(),
+        // Deep nesting, references to nothing, marks that are missing.
+        nested(b"\xa9\x01"),
+        nested(b"{"),
+        b"\xfbr\xff\xff\xff\xff".to_vec(),
+        b"\x80\x05t.".to_vec(),
+        b"\x80\x05]a.".to_vec(),
+        b"just text with a number at the end 12".to_vec(),
+        br#"{"$schema": "x"}"#.to_vec(),
+        br#"{"elapsed_time_sec": "x", "files": {}}"#.to_vec(),
+        "[".repeat(100_000).into_bytes(),
+    ] {
+        assert_eq!(read(&data), None, "{:?}", data.get(..20));
+    }
+}
+
+#[test]
+fn shared_long_names_stay_bounded() {
+    // One name of a million characters, shared by 100,000 functions: 100 GB if each had its own.
+    let mut data =
+        b"\x80\x04\x8c\x0dline_profiler\x8c\x09LineStats\x93)\x81}(\x8c\x07timings}(X".to_vec();
+    data.extend(1_000_000_u32.to_le_bytes());
+    data.extend(std::iter::repeat_n(b'x', 1_000_000));
+    data.extend(b"\x94K\x01h\x00\x87](K\x01K\x01K\x01\x87e");
+    for line in 0..100_000_u32 {
+        data.extend(b"h\x00J");
+        data.extend(line.to_le_bytes());
+        data.extend(b"h\x00\x87](K\x01K\x01K\x01\x87e");
+    }
+    data.extend(b"u\x8c\x04unitG\x3f\xf0\x00\x00\x00\x00\x00\x00ub.");
+    let profile = read(&data).unwrap();
+    assert_eq!(profile.lines.len(), 1);
+    assert_eq!(profile.lines[0].function.len(), 300);
+}
+
+#[test]
+fn times_that_are_no_numbers_do_not_count() {
+    let text = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json",
+        "shared": {"frames": [{"name": "a"}, {"name": "b"}]},
+        "profiles": [{"unit": "seconds", "samples": [[0], [1], [7], []], "weights": [-1, 2, 3, 4]},
+                     {"unit": "none", "samples": [[0]], "weights": [9]}]}"#;
+    let profile = read(text.as_bytes()).unwrap();
+    let lines: Vec<_> = profile
+        .lines
+        .iter()
+        .map(|l| (l.function.as_str(), l.self_ns))
+        .collect();
+    assert_eq!(lines, [("b", 2e9)]);
+}
+
+/// A valid pickle and a valid dump to change.
+fn seeds() -> Vec<Vec<u8>> {
+    let names = [
+        "made/job.lprof",
+        "made/cprofile.prof",
+        "public/watchmal_main.py.lprof",
+    ];
+    let seeds = names.iter().filter_map(|name| {
+        let path = crate::shared::path_if_set(&format!("host_profiles/{name}"))?;
+        let mut data = std::fs::read(path).ok()?;
+        data.truncate(4_000);
+        Some(data)
+    });
+    seeds.chain([b"\x80\x05}.".to_vec()]).collect()
+}
+
+proptest! {
+    #[test]
+    fn changed_files_do_not_panic(seed in 0_usize..4, changes in prop::collection::vec((0_usize..4_000, any::<u8>()), 0..8)) {
+        let seeds = seeds();
+        let mut data = seeds[seed % seeds.len()].clone();
+        for (at, byte) in changes {
+            if let Some(slot) = data.get_mut(at) {
+                *slot = byte;
+            }
+        }
+        let _ = read(&data);
+    }
+
+    #[test]
+    fn arbitrary_bytes_do_not_panic(data in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = read(&data);
+        let _ = read(&[b"\x80\x04".as_slice(), &data].concat());
+        let _ = read(&[b"\xfb".as_slice(), &data].concat());
+    }
+}
