@@ -250,6 +250,28 @@ fn planted_database(path: &Path, encoding: &str) {
             &[text],
         );
     }
+    // Functions that the host called keep their names, cleaned; files and arguments of the calls do not.
+    db.execute_batch(
+        "CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER, callchainId INTEGER, argumentsId INTEGER);
+         CREATE TABLE OSRT_CALLCHAINS (id INTEGER, symbol INTEGER, module INTEGER, stackDepth INTEGER);
+         CREATE TABLE SAMPLING_CALLCHAINS (id INTEGER, symbol INTEGER, module INTEGER, stackDepth INTEGER);
+         CREATE TABLE OSRT_ARGUMENTS (id INTEGER, value TEXT);
+         CREATE TABLE OSRT_FILE_ACCESS_DESCRIPTORS (fileAccessId INTEGER, filePath TEXT);
+         CREATE TABLE OSRT_FILE_ACCESS_EVENTS (fileAccessId INTEGER, startedAt INTEGER, context TEXT);
+         INSERT INTO OSRT_API VALUES (1, 2, 5, 900003, 7, 8);
+         INSERT INTO OSRT_CALLCHAINS VALUES (7, 900003, 900004, 0);
+         INSERT INTO SAMPLING_CALLCHAINS VALUES (7, 900003, 900004, 0);",
+    )
+    .unwrap();
+    for sql in [
+        "INSERT INTO StringIds (id, value) VALUES (900003, ?)",
+        "INSERT INTO StringIds (id, value) VALUES (900004, ?)",
+        "INSERT INTO OSRT_ARGUMENTS VALUES (8, ?)",
+        "INSERT INTO OSRT_FILE_ACCESS_DESCRIPTORS VALUES (0, ?)",
+        "INSERT INTO OSRT_FILE_ACCESS_EVENTS VALUES (0, 1, ?)",
+    ] {
+        add(sql, &[&all]);
+    }
     // A deleted row remains in the free space of its page.
     add("INSERT INTO somebodys_notes VALUES (2, ?, NULL)", &[&all]);
     add("DELETE FROM somebodys_notes WHERE id = 2", &[]);
