@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::{share, some};
 use crate::base::units::{counted, ns, percent};
-use crate::report::{CollectiveTimes, Job, Rank, Report, Waits};
+use crate::report::{CollectiveTimes, FirstCollective, Job, Rank, Report, Waits};
 
 /// Mean share of the window spent waiting from which it is worth reporting. The TensorBoard plugin of
 /// the PyTorch profiler advises on communication from 10 % of the step:
@@ -72,7 +72,14 @@ pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
 pub(super) fn waits(report: &Report) -> Option<Waits> {
     let known = report.job.as_ref().and_then(|job| job.waits);
     let several = || (report.ranks.len() > 1).then(|| Matched::of(&report.ranks).waits);
-    known.or_else(several).filter(|waits| waits.compared > 0)
+    let waits = known.or_else(several).filter(|waits| waits.compared > 0)?;
+    // The wall time of a capture contains its first collective, whatever is waited for in it.
+    let first = waits.first.unwrap_or_default();
+    Some(Waits {
+        transfer_ns: waits.transfer_ns + first.transfer_ns,
+        mean_ns: waits.mean_ns + first.mean_ns,
+        ..waits
+    })
 }
 
 /// A sentence's first word.
@@ -165,6 +172,8 @@ struct Matched {
     /// Collectives that could not be matched, by reason.
     of_smaller_groups: u64,
     uneven: u64,
+    /// Whether there are several collectives, so that the first one can be left out.
+    several: bool,
 }
 
 type Key<'a> = (Option<u64>, &'a str, Option<u64>);
@@ -178,7 +187,11 @@ impl Matched {
                 series.entry(key).or_default().push((at, times));
             }
         }
+        let most = |times: &Vec<(usize, &CollectiveTimes)>| {
+            times.iter().map(|(_, t)| t.count).max().unwrap_or(0)
+        };
         let mut matched = Matched {
+            several: series.values().map(most).fold(0, u64::saturating_add) > 1,
             waited: vec![0.0; ranks.len()],
             caused_wait: vec![0.0; ranks.len()],
             ..Matched::default()
@@ -221,6 +234,11 @@ impl Matched {
                 .iter()
                 .filter_map(|(_, t)| t.ns.get(nth).copied())
                 .collect();
+            // On ranks that began to record in the middle of a step, others are the first.
+            if nth == 0 && self.several && times.iter().all(|(_, t)| t.holds_first) {
+                self.waits.first = first(&durations);
+                continue;
+            }
             self.meet(&durations);
         }
     }
@@ -256,6 +274,18 @@ impl Matched {
     }
 }
 
+/// Transfer and waiting of the first collective of a capture, with its duration on each rank.
+fn first(durations: &[i64]) -> Option<FirstCollective> {
+    let transfer = *durations.iter().min()?;
+    let waits = durations
+        .iter()
+        .map(|ns| ns.saturating_sub(transfer) as f64);
+    Some(FirstCollective {
+        transfer_ns: transfer as f64,
+        mean_ns: share(waits.sum(), durations.len() as f64),
+    })
+}
+
 /// Sentences about waiting in collectives.
 fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
     let waits = &matched.waits;
@@ -277,6 +307,16 @@ fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
         mean_share.map_or(String::new(), |s| format!(", {} of the window on average", percent(s))),
         ns(waits.transfer_ns)
     ));
+    if let Some(first) = waits
+        .first
+        .filter(|first| first.mean_ns > WORTH_IT * waits.mean_ns)
+    {
+        job.comparison.push(format!(
+            "The first collective of the capture is left out: its {} of waiting per rank are also due to what happened \
+             before.",
+            ns(first.mean_ns)
+        ));
+    }
     let absent = job.world_size.unwrap_or(0) > ranks.len() as u64;
     if absent {
         job.comparison.push(format!(

@@ -79,6 +79,10 @@ pub struct CollectiveTimes {
     pub group_size: Option<u64>,
     /// Number of collectives.
     pub count: u64,
+    /// Whether the first of them is the first collective of the capture, in which ranks also wait for what
+    /// happened before it.
+    #[serde(default)]
+    pub holds_first: bool,
     /// Duration of each in nanoseconds; of very many only the first ones.
     pub ns: Vec<i64>,
 }
@@ -124,7 +128,7 @@ pub struct LeftOut {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Waits {
-    /// Number of collectives that were found on every rank.
+    /// Number of collectives that were found on every rank, without the first one of the capture.
     pub compared: u64,
     /// Number of collectives that were found on any rank.
     pub of: u64,
@@ -134,6 +138,20 @@ pub struct Waits {
     pub most_ns: f64,
     /// Waiting of the rank that waited shortest.
     pub least_ns: f64,
+    /// Mean waiting over all ranks.
+    pub mean_ns: f64,
+    /// The first collective of the capture, which the figures above leave out, because ranks also wait in it for
+    /// what happened before the capture; `null` where it could not be matched or is the only one.
+    #[serde(default)]
+    pub first: Option<FirstCollective>,
+}
+
+/// Times of the first collective of a capture.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FirstCollective {
+    /// Time of the fastest rank.
+    pub transfer_ns: f64,
     /// Mean waiting over all ranks.
     pub mean_ns: f64,
 }

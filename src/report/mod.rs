@@ -48,7 +48,7 @@ pub use host::{HostEvidence, HostReport, HostRow};
 pub use host_profiles::{HostLineReport, HostProfileReport};
 pub use html::html;
 pub(crate) use html::page;
-pub use job::{CollectiveTimes, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
+pub use job::{CollectiveTimes, FirstCollective, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
 pub use json::{NotAReport, SCHEMA, json, read_json};
 pub use launching::{GapClass, HostCalls, Launching};
 pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};

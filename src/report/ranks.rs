@@ -255,6 +255,7 @@ type Alike<'a> = (Option<u64>, &'a str, Option<u64>);
 /// Durations by step, kind and group, each in order of launch.
 fn collectives(run: &Run, mut all: Vec<(i64, KernelId, &str)>) -> Vec<CollectiveTimes> {
     all.sort_unstable_by_key(|(launched, id, _)| (*launched, *id));
+    let mut first: Option<Alike<'_>> = None;
     let mut series: BTreeMap<Alike<'_>, Vec<i64>> = BTreeMap::new();
     for (_, id, kind) in all {
         let (Some(kernel), Some(link)) =
@@ -263,16 +264,15 @@ fn collectives(run: &Run, mut all: Vec<(i64, KernelId, &str)>) -> Vec<Collective
             continue;
         };
         let step = link.step.and_then(|s| run.steps.get(s.idx()));
-        let group = group_size(run, id);
-        series
-            .entry((step.map(|s| s.number), kind, group))
-            .or_default()
-            .push(kernel.span.ns());
+        let alike = (step.map(|s| s.number), kind, group_size(run, id));
+        first.get_or_insert(alike);
+        series.entry(alike).or_default().push(kernel.span.ns());
     }
     let mut room = MAX_DURATIONS;
     series
         .into_iter()
-        .map(|((step, kind, group_size), mut ns)| {
+        .map(|(alike, mut ns)| {
+            let (step, kind, group_size) = alike;
             let count = ns.len() as u64;
             ns.truncate(room);
             room -= ns.len();
@@ -281,6 +281,7 @@ fn collectives(run: &Run, mut all: Vec<(i64, KernelId, &str)>) -> Vec<Collective
                 kind: kind.to_owned(),
                 group_size,
                 count,
+                holds_first: first == Some(alike),
                 ns,
             }
         })
