@@ -220,6 +220,12 @@ impl Track<'_> {
         inside.fold(0, |sum, e| sum.saturating_add(e.clip(span).ns()))
     }
 
+    /// The kernels that start in a span: the first, and the one behind the last.
+    fn kernels(&self, span: Span) -> (usize, usize) {
+        let at = |time| self.starts.partition_point(|start| *start < time);
+        (at(span.start), at(span.end))
+    }
+
     /// `whole`: whether time that is not analysed, because code was loaded in it, counts as well.
     fn row(&self, span: Span, whole: bool) -> Row {
         let present = span.clip(self.gaps.span);
@@ -227,24 +233,24 @@ impl Track<'_> {
             .gaps
             .inside(present)
             .saturating_add(self.excluded(present));
-        let at = |time| self.starts.partition_point(|start| *start < time);
-        let (first, last) = (at(span.start), at(span.end));
-        let sum = |sums: &[i64]| {
-            let until = |at: usize| at.checked_sub(1).and_then(|i| sums.get(i)).copied();
-            until(last)
-                .unwrap_or(0)
-                .saturating_sub(until(first).unwrap_or(0))
-        };
+        let (first, last) = self.kernels(span);
         let left_out = if whole { 0 } else { self.excluded(span) };
         Row {
             start: span.start,
             wall: span.ns().saturating_sub(left_out),
             busy: present.ns().saturating_sub(idle).max(0),
-            kernel: sum(&self.sums),
-            comm: sum(&self.comm_sums),
+            kernel: sum_of(&self.sums, first, last),
+            comm: sum_of(&self.comm_sums, first, last),
             kernels: last.saturating_sub(first),
         }
     }
+}
+
+/// What running sums grow by from one kernel to another, not counted.
+fn sum_of(sums: &[i64], first: usize, last: usize) -> i64 {
+    let until = |at: usize| at.checked_sub(1).and_then(|i| sums.get(i)).copied();
+    let (last, first) = (until(last).unwrap_or(0), until(first).unwrap_or(0));
+    last.saturating_sub(first)
 }
 
 struct Row {
@@ -271,14 +277,23 @@ fn measure(
         .filter(|(track, _)| !track.starts.is_empty());
     // To launch a graph takes as long as that of the first kernel of a program, each time.
     let whole = kind == UnitKind::GraphLaunch;
-    let rows: Vec<Vec<Row>> = with_work
-        .map(|(track, spans)| spans.iter().map(|span| track.row(*span, whole)).collect())
-        .collect();
-    let count = rows.iter().map(Vec::len).min().filter(|count| *count > 0)?;
-    let held = rows
+    let with_work: Vec<_> = with_work.collect();
+    let lengths = with_work.iter().map(|(_, spans)| spans.len());
+    let count = lengths.min().filter(|count| *count > 0)?;
+    let all = with_work
         .iter()
-        .flatten()
-        .fold(0_i64, |sum, row| sum.saturating_add(row.kernel));
+        .flat_map(|(track, spans)| spans.iter().map(|span| (*track, *span)));
+    let held = all.fold(0_i64, |sum, (track, span)| {
+        let (first, last) = track.kernels(span);
+        sum.saturating_add(sum_of(&track.sums, first, last))
+    });
+    let rows: Vec<Vec<Row>> = with_work
+        .iter()
+        .map(|(track, spans)| {
+            let kept = spans.iter().take(MAX_REPETITIONS);
+            kept.map(|span| track.row(*span, whole)).collect()
+        })
+        .collect();
     let mut unit = WorkUnit {
         kind,
         name,
