@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 mod arena;
+mod chrome;
 mod classes;
 mod collapsed;
 mod cprofile;
@@ -22,7 +23,7 @@ pub use classes::class_of;
 pub use model::{HostLine, HostProfile};
 
 /// What a file must be.
-const EXPECTED: &str = "a cProfile dump or table, an .lprof file or its text, a speedscope or collapsed file of py-spy, a \
+const EXPECTED: &str = "a cProfile dump or table, an .lprof file or its text, a file of py-spy, a \
                         JSON profile of Scalene, a table of Lightning, torch.profiler or `-X importtime`";
 
 /// Reads the profile in a file.
@@ -57,6 +58,9 @@ pub fn read(data: &[u8]) -> Option<HostProfile> {
     let text = std::str::from_utf8(data).ok()?;
     if text.trim_start().starts_with('{') {
         return speedscope::read(text).or_else(|| scalene::read(text));
+    }
+    if text.trim_start().starts_with('[') {
+        return chrome::read(text);
     }
     let readers: [fn(&str) -> Option<HostProfile>; 6] = [
         pstats::read,

@@ -48,6 +48,7 @@ fn samples_of_every_format_are_read() {
             "py-spy",
             "function_base.py:537 add_newdoc, 0, 75",
         ),
+        ("made/pyspy.chrome.json", "py-spy", "job.py:9 load, 0, 175"),
         ("made/scalene.json", "Scalene", "job.py:9 , 0, 821"),
         (
             "made/pl/fit-simple.txt",
@@ -147,6 +148,32 @@ fn hostile_files_are_refused() {
     ] {
         assert_eq!(read(&data), None, "{:?}", data.get(..20));
     }
+}
+
+#[test]
+fn functions_that_begin_and_end_are_timed() {
+    let event = |ph: &str, name: &str, ts: u32| {
+        let place = r#""args":{"filename":"a.py","line":3}"#;
+        format!(
+            r#"{{"cat":"py-spy","name":"{name}","ph":"{ph}","pid":1,"tid":2,"ts":{ts},{place}}}"#
+        )
+    };
+    let events = [
+        event("B", "main", 0),
+        event("B", "load", 10),
+        event("E", "load", 40),
+        event("E", "main", 60),
+        event("E", "nothing", 90),
+    ];
+    let profile = read(format!("[{}]", events.join(",")).as_bytes()).unwrap();
+    let lines: Vec<_> = profile
+        .lines
+        .iter()
+        .map(|l| (l.function.as_str(), l.self_ns))
+        .collect();
+    assert_eq!(lines, [("main", 30e3), ("load", 30e3)]);
+    assert_eq!(read(b"[1, 2]"), None);
+    assert_eq!(read(b"[]"), None);
 }
 
 #[test]
