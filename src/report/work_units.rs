@@ -13,7 +13,7 @@ use super::Summary;
 use super::build::{label, share};
 use super::evidence::kernel_name;
 use super::timeline::Gaps;
-use crate::correlate::{DeviceTimeline, Run};
+use crate::correlate::Run;
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, ProcessId, Span, StrId};
 
@@ -111,12 +111,7 @@ impl WorkUnit {
 /// The units of work of a run.
 pub(super) fn of(costed: &Costed, summary: &Summary) -> Vec<WorkUnit> {
     let run = &costed.run;
-    let tracks: Vec<Track<'_>> = run
-        .timeline
-        .devices
-        .iter()
-        .map(|d| Track::of(costed, d))
-        .collect();
+    let tracks = Track::of(costed);
     let all_ns: i64 = tracks.iter().filter_map(|t| t.sums.last()).sum();
     if all_ns <= 0 {
         return Vec::new();
@@ -183,33 +178,45 @@ struct Track<'a> {
 }
 
 impl Track<'_> {
-    fn of<'a>(costed: &'a Costed, device: &'a DeviceTimeline) -> Track<'a> {
+    /// The track of each device, in the order of the timeline.
+    fn of(costed: &Costed) -> Vec<Track<'_>> {
         let run = &costed.run;
-        let mut track = Track {
-            device: device.device,
-            gaps: Gaps::new(device),
-            excluded: &device.excluded,
-            starts: Vec::new(),
-            kinds: Vec::new(),
-            sums: Vec::new(),
-            comm_sums: Vec::new(),
-        };
-        let (mut sum, mut comm) = (0_i64, 0_i64);
+        let mut places: FxHashMap<DeviceId, usize> = FxHashMap::default();
+        let mut tracks: Vec<Track<'_>> = Vec::new();
+        for device in &run.timeline.devices {
+            places.insert(device.device, tracks.len());
+            tracks.push(Track {
+                device: device.device,
+                gaps: Gaps::new(device),
+                excluded: &device.excluded,
+                starts: Vec::new(),
+                kinds: Vec::new(),
+                sums: Vec::new(),
+                comm_sums: Vec::new(),
+            });
+        }
         // The kernels of a profile are sorted by start.
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-            if let Some(site) = link.site.filter(|_| kernel.device == device.device) {
-                let cost = costed.sites.get(site.idx());
-                if cost.is_some_and(|cost| cost.family == Family::Communication) {
-                    comm = comm.saturating_add(kernel.span.ns());
-                }
-                sum = sum.saturating_add(kernel.span.ns());
-                track.starts.push(kernel.span.start);
-                track.kinds.push((kernel.name, kernel.config));
-                track.sums.push(sum);
-                track.comm_sums.push(comm);
-            }
+            let track = places
+                .get(&kernel.device)
+                .and_then(|at| tracks.get_mut(*at));
+            let Some((site, track)) = link.site.zip(track) else {
+                continue;
+            };
+            let cost = costed.sites.get(site.idx());
+            let ns = kernel.span.ns();
+            let sent = match cost.is_some_and(|cost| cost.family == Family::Communication) {
+                true => ns,
+                false => 0,
+            };
+            let last = |sums: &[i64]| sums.last().copied().unwrap_or(0);
+            let (sum, comm) = (last(&track.sums), last(&track.comm_sums));
+            track.starts.push(kernel.span.start);
+            track.kinds.push((kernel.name, kernel.config));
+            track.sums.push(sum.saturating_add(ns));
+            track.comm_sums.push(comm.saturating_add(sent));
         }
-        track
+        tracks
     }
 
     /// The time of a span that is not analysed.
