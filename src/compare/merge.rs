@@ -37,8 +37,12 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         waits: None,
     };
     comparison::compare(&mut ranks.rows, ranks.comparable, &mut job);
-    let all_matched = job.waits.filter(|waits| waits.compared == waits.of);
-    let transfer_ns = all_matched.map(|waits| waits.transfer_ns * reports.len() as f64);
+    let transfer_ns = job.waits.and_then(|waits| {
+        let matched = waits.compared + u64::from(waits.first.is_some());
+        let first = waits.first.map_or(0.0, |first| first.transfer_ns);
+        let each = waits.transfer_ns + first;
+        (matched == waits.of).then_some(each * reports.len() as f64)
+    });
     let folded = findings::fold(&reports, &summary, &names, transfer_ns);
     let (layers, layers_omitted) = tables::layers(&reports, summary.busy_ns, &folded.numbers);
     let (sites, sites_omitted) = sites::sites(&reports, summary.busy_ns, &folded.numbers);
