@@ -59,8 +59,8 @@ A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems o
   nsys profile -t cuda,nvtx -o net python train.py
   nsys export --type sqlite -o net.sqlite net.nsys-rep
 
-Exit status: 0 a report was written, whatever it says; 1 a gate failed (--fail-on of this command and of
-diff; test and check of rules and costs); 2 nothing could be analyzed, or the command line was wrong.";
+Exit status: 0 a report was written, whatever it says; 1 a gate failed (--fail-on), or a test or
+check of rules and costs; 2 nothing could be analyzed, or the command line was wrong.";
 
 pub(super) const RUN: &str = "\
 Examples:

@@ -25,9 +25,13 @@ const INSTALLED: [&str; 2] = ["site-packages", "dist-packages"];
 /// # Errors
 /// When the folder does not exist or is no folder.
 pub(super) fn quote(report: &mut Report, folder: &Path) -> Outcome {
-    let root = folder
-        .canonicalize()
-        .map_err(|error| Failure::Unusable(format!("--source {}: {error}", folder.display())))?;
+    let root = folder.canonicalize().map_err(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => "no such folder".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::Unusable(format!("--source {}: {why}", folder.display()))
+    })?;
     if !root.is_dir() {
         return Err(Failure::Unusable(format!(
             "--source {}: expected a folder with the source code",
