@@ -232,14 +232,11 @@ fn gpu_ns(steps: &[&Step]) -> Option<f64> {
     let end = spans.iter().map(|s| s.end).max()?;
     let count = spans.len() as f64;
     let whole = end.saturating_sub(first) as f64 / count;
-    // From one start to the next the queue is drained as often as it is filled. Where the first step was
-    // short and the last long, that leaves one of the long ones out, and the whole tells better.
     let distance = last.saturating_sub(first) as f64 / (count - 1.0);
-    Some(if spans.len() > 1 {
-        distance.min(whole)
-    } else {
-        whole
-    })
+    // From one start to the next the queue is drained as often as it is filled. But where the first step was
+    // short and the last long, that leaves one of the long ones out.
+    let steady = spans.len() > 1 && distance <= StepTime::AHEAD * whole;
+    Some(if steady { distance } else { whole })
 }
 
 /// Adds to each step when the GPU worked on what was launched in it.
@@ -330,7 +327,7 @@ mod tests {
         ];
         let time = time(&queued, 2_990.0);
         assert_eq!(time.host_ns, 100.0);
-        assert_eq!(time.gpu_ns, Some(2_980.0 / 3.0));
+        assert_eq!(time.gpu_ns, Some(1_000.0));
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn language_model_leads_with_mixed_precision_and_its_requirements() {
     let text = message(first);
     assert!(text.contains("CUDA cores"), "{text}");
     assert!(
-        text.contains("To profit fully there, N=33278 must become 33280"),
+        text.contains("For full speed there, N=33278 must become 33280"),
         "{text}"
     );
     assert!(text.contains("700x33278x200"), "{text}");
