@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use crate::base::statistics::median;
 use crate::correlate::SiteId;
 use crate::cost::Family;
 use crate::profile::{Profile, RangeKind};
@@ -508,12 +509,6 @@ impl Answer {
     }
 }
 
-/// The median, the upper of two middle values; reorders `values`. `None` if there are none.
-fn median(values: &mut [i64]) -> Option<i64> {
-    let middle = values.len() / 2;
-    (middle < values.len()).then(|| *values.select_nth_unstable(middle).1)
-}
-
 /// A table entry: name, type, unit, families, needs, description, getter.
 macro_rules! fact {
     ($name:literal, $ty:ident, $unit:literal, $families:expr, $needs:ident, $doc:literal, $get:expr) => {
@@ -535,14 +530,6 @@ use fact;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn median_is_the_upper_middle_value() {
-        assert_eq!(median(&mut []), None);
-        assert_eq!(median(&mut [7]), Some(7));
-        assert_eq!(median(&mut [7, 0]), Some(7));
-        assert_eq!(median(&mut [9, 3, 0, 4, 3]), Some(3));
-    }
 
     #[test]
     fn facts_are_unique_documented_and_typed_by_their_names() {

@@ -18,6 +18,7 @@ mod start_counts;
 
 pub(crate) use correlation_map::CorrelationMap;
 pub use format::{Container, DataKind, Format, RangeArgs};
+pub(crate) use host_activity::SHORTEST_GAP_NS;
 pub use host_activity::{CpuSample, HostActivity, OsCall, OsCallClass};
 pub use host_range::{HostRange, RangeKind, RangeText};
 pub use start_counts::StartCounts;
@@ -195,6 +196,14 @@ impl Span {
         Span {
             start: self.start.max(other.start),
             end: self.end.min(other.end),
+        }
+    }
+
+    /// From the earlier start to the later end.
+    pub(crate) fn around(self, other: Span) -> Span {
+        Span {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
         }
     }
 

@@ -5,6 +5,7 @@
 use super::model::{ExcludedTime, Exclusion};
 use super::steps::Steps;
 use super::timeline::launch_times;
+use crate::base::statistics::median;
 use crate::profile::{ApiClass, CallId, Profile, Span};
 
 /// Largest share of the kernel time outside declared warm-up that may come before it to be excluded with
@@ -68,10 +69,7 @@ impl Exclusions {
             add(span, Exclusion::FirstIteration);
         }
         let analysed = analysed_steps(steps);
-        let bounds = analysed.iter().flatten().copied().reduce(|all, span| Span {
-            start: all.start.min(span.start),
-            end: all.end.max(span.end),
-        });
+        let bounds = analysed.iter().flatten().copied().reduce(Span::around);
         if let Some(bounds) = bounds {
             let excluded = exclusions.times.clone();
             let counts = |at: i64| !excluded.iter().any(|e| e.span.contains(at));
@@ -146,13 +144,13 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
         if analysed.len() < FEWEST_STEPS || marked.len() >= rest.len() {
             return marked;
         }
-        let typical = median(rest.iter().map(|s| s.ns()).collect());
+        let typical = median(&mut rest.iter().map(|s| s.ns()).collect::<Vec<_>>()).unwrap_or(0);
         if first.ns() as f64 <= SLOW_ITERATION * typical as f64 {
             return marked;
         }
         let work = kernel_times(&spans, launched);
         let (own, others) = work.split_first().unwrap_or((&0, &[]));
-        let typical_work = median(others.to_vec());
+        let typical_work = median(&mut others.to_vec()).unwrap_or(0);
         let same = *own as f64 <= (1.0 + SAME_WORK) * typical_work as f64;
         let excess = first.ns().saturating_sub(typical);
         let loads = loading_ns(profile, *first) as f64 >= 0.2 * excess as f64;
@@ -193,14 +191,6 @@ fn loading_ns(profile: &Profile, span: Span) -> i64 {
     loads.fold(0, |sum, call| sum.saturating_add(call.span.clip(span).ns()))
 }
 
-fn median(mut values: Vec<i64>) -> i64 {
-    let middle = values.len() / 2;
-    if values.is_empty() {
-        return 0;
-    }
-    *values.select_nth_unstable(middle).1
-}
-
 /// Per process: from the start of its first to the end of its last analysed step.
 fn analysed_steps(steps: &Steps) -> Vec<Option<Span>> {
     let of_process = steps.by_process.iter().map(|spans| {
@@ -208,10 +198,7 @@ fn analysed_steps(steps: &Steps) -> Vec<Option<Span>> {
             let step = steps.steps.get(id.idx());
             step.is_some_and(|step| !step.warmup)
         });
-        analysed.map(|(span, _)| *span).reduce(|all, span| Span {
-            start: all.start.min(span.start),
-            end: all.end.max(span.end),
-        })
+        analysed.map(|(span, _)| *span).reduce(Span::around)
     });
     of_process.collect()
 }

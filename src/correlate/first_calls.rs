@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::model::OpNameId;
 use super::range_meaning::{RangeInfos, RangeRole};
+use crate::base::statistics::median;
 use crate::profile::{HostRange, ProcessId, Profile, RangeId};
 
 /// Minimum length of such a call. An operator costs the host microseconds.
@@ -54,13 +55,12 @@ pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<Ran
     let mut found: Vec<RangeId> = Vec::new();
     for (key, (id, first)) in slow {
         let mut others = others.remove(&key).unwrap_or_default();
-        let middle = others.len() / 2;
         if others.len() < FEWEST {
             continue;
         }
         let comes_first = !others.contains(&i64::MAX);
-        let median = *others.select_nth_unstable(middle).1;
-        if comes_first && first.span.ns() >= median.saturating_mul(RATIO) {
+        let slow = |median: i64| first.span.ns() >= median.saturating_mul(RATIO);
+        if comes_first && median(&mut others).is_some_and(slow) {
             found.push(id);
         }
     }

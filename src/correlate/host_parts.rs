@@ -88,6 +88,12 @@ impl HostParts {
         sum
     }
 
+    /// Time before the launches that ended the gaps, in ns.
+    pub fn waiting_ns(&self) -> i64 {
+        let launched = self.sum(|part| *part == HostPart::Launched).ns;
+        self.ns.saturating_sub(launched)
+    }
+
     /// The number of samples.
     pub fn sampled(&self) -> u64 {
         self.samples.values().sum()
@@ -110,4 +116,18 @@ pub struct HostTime {
     pub has_functions: bool,
     /// Time between two samples of a thread, in ns; 0 without samples.
     pub sample_ns: i64,
+}
+
+impl HostTime {
+    /// Fewer samples are not used: the error of the estimate is a third or more.
+    const FEWEST_SAMPLES: u64 = 10;
+
+    /// What the samples of these parts stand for, in ns: each for the time to the next one, and all of them
+    /// for no more than the time in which nothing else was recorded. `None` with fewer than 10 samples.
+    pub fn sampled_ns(&self, parts: &HostParts) -> Option<f64> {
+        let samples = parts.sampled();
+        let rest = parts.sum(|part| *part == HostPart::Rest).ns as f64;
+        let stand_for = (self.sample_ns as f64 * samples as f64).min(rest);
+        (samples >= Self::FEWEST_SAMPLES).then_some(stand_for)
+    }
 }

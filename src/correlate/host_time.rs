@@ -10,10 +10,7 @@ use rustc_hash::FxHashMap;
 use super::host_parts::{HostPart, HostParts, HostTime, PartSum};
 use super::model::{Gap, Timeline};
 use super::python_frame::PythonFrame;
-use crate::profile::{Profile, RangeKind, Span, StrId, ThreadId};
-
-/// Shorter gaps are not divided: a launch takes that long on a busy host.
-pub(crate) const SHORTEST_GAP_NS: i64 = 100_000;
+use crate::profile::{Profile, RangeKind, SHORTEST_GAP_NS, Span, StrId, ThreadId};
 
 impl HostTime {
     /// Divides the gaps of a timeline, and the gaps in which code was loaded.

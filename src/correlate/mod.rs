@@ -237,10 +237,7 @@ fn window_range(
 ) -> Option<String> {
     let analysed = launches.iter().zip(inside).filter(|(_, inside)| **inside);
     let calls = analysed.filter_map(|(call, _)| profile.calls.get((*call)?.idx()));
-    let span = calls.map(|call| call.span).reduce(|all, span| Span {
-        start: all.start.min(span.start),
-        end: all.end.max(span.end),
-    })?;
+    let span = calls.map(|call| call.span).reduce(Span::around)?;
     let other = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::Other { .. });
     let around = texts.ranges(profile, other).filter(|(_, range, meaning)| {
         range.span.start <= span.start

@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::StepSource;
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
+use crate::base::statistics::median;
 use crate::profile::{
     ApiClass, CallId, ConfigId, CopyKind, HostRange, ProcessId, Profile, RangeKind, SerialNumber,
     Span, StrId, ThreadId,
@@ -319,7 +320,7 @@ fn by_optimizer(
     let loaders = ranges.loader.iter().filter(|r| r.process == process);
     let batch = loaders.filter_map(|r| r.spans.first()).map(|s| s.start);
     let batch = batch.filter(|start| *start < first).min();
-    let typical = median(spans.iter().map(|s| work.count(*s)).collect());
+    let typical = median(&mut spans.iter().map(|s| work.count(*s)).collect::<Vec<_>>());
     let complete = |span: &Span| {
         typical.is_some_and(|typical| alike(work.count(*span), typical, ALIKE_KERNELS))
     };
@@ -370,7 +371,7 @@ fn by_repeated_range(
     let steps = candidates.filter_map(|range| {
         let last = range.spans.last()?;
         let between = tiles(range.spans.get(..range.spans.len() - 1)?, last.start);
-        let typical = median(between.iter().map(|s| work.count(*s)).collect())?;
+        let typical = median(&mut between.iter().map(|s| work.count(*s)).collect::<Vec<_>>())?;
         let longest = between.iter().map(|s| s.ns()).max()?;
         let end = last.end.max(last.start.saturating_add(longest));
         let spans = tiles(
@@ -402,14 +403,6 @@ fn by_repeated_range(
 /// Whether two numbers differ by at most a share of the larger one.
 fn alike(a: usize, b: usize, by: f64) -> bool {
     a.abs_diff(b) as f64 <= by * a.max(b) as f64
-}
-
-fn median(mut values: Vec<usize>) -> Option<usize> {
-    let middle = values.len() / 2;
-    if values.is_empty() {
-        return None;
-    }
-    Some(*values.select_nth_unstable(middle).1)
 }
 
 /// Most names tried as the one that occurs once per step ...
@@ -530,7 +523,7 @@ impl KernelSequence {
     /// Whether most distances between consecutive positions are about the same.
     fn is_regular(&self, at: &[usize]) -> bool {
         let distances: Vec<usize> = at.windows(2).map(distance).collect();
-        let Some(typical) = median(distances.clone()) else {
+        let Some(typical) = median(&mut distances.clone()) else {
             return false;
         };
         let same = distances.iter().filter(|d| alike(**d, typical, SAME_WORK));
@@ -539,7 +532,7 @@ impl KernelSequence {
 
     /// The steps in which the kernel at each of these positions occurs once.
     fn steps(&self, anchor: &[usize]) -> Option<Vec<Span>> {
-        let period = median(anchor.windows(2).map(distance).collect())?;
+        let period = median(&mut anchor.windows(2).map(distance).collect::<Vec<_>>())?;
         let offset = self.offset(anchor, period)?;
         let starts = anchor.iter().map(|at| at + offset);
         let starts: Vec<usize> = starts.filter(|at| *at < self.kinds.len()).collect();

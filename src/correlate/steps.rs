@@ -246,8 +246,7 @@ pub(super) fn on_the_gpu(mut steps: Vec<Step>, profile: &Profile, links: &[Link]
             continue;
         };
         let span = step.gpu.get_or_insert(kernel.span);
-        span.start = span.start.min(kernel.span.start);
-        span.end = span.end.max(kernel.span.end);
+        *span = span.around(kernel.span);
     }
     // A profiler that stops may leave the start of a step in which nothing was launched.
     let longest = steps.iter().map(|step| step.span.ns()).max().unwrap_or(0);

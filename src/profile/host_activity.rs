@@ -2,6 +2,9 @@
 
 use super::{Span, StrId, ThreadId};
 
+/// Shorter idle time of a GPU is not explained: a launch takes that long on a busy host.
+pub(crate) const SHORTEST_GAP_NS: i64 = 100_000;
+
 /// Calls, samples and scheduling of the threads that use CUDA, in the time in which a GPU had no work.
 /// All other rows are left out while the file is read. Every list is sorted by thread, then by time.
 #[derive(Debug, Clone, Default)]

@@ -170,8 +170,8 @@ pub(super) fn of(run: &Run, device_window_ns: i64) -> Option<HostReport> {
         all.add(parts);
     }
     let rows = rows(run, &all);
-    let launched_ns = all.sum(|part| *part == HostPart::Launched).ns;
-    let ns = all.ns.saturating_sub(launched_ns);
+    let ns = all.waiting_ns();
+    let launched_ns = all.ns.saturating_sub(ns);
     let loads = &run.host.loads;
     let loading = self::rows(run, loads)
         .into_iter()
@@ -246,7 +246,7 @@ const MOST_PARTS: usize = 512;
 /// The activities, without time in which the work was launched already.
 fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
     let rest = parts.sum(|part| *part == HostPart::Rest);
-    let mut rows = sampled(run, parts, rest.ns);
+    let mut rows = sampled(run, parts);
     let sampled_ns: i64 = rows.iter().map(|row| row.ns).sum();
     let mut sorted: Vec<(&HostPart, &PartSum)> = parts.parts.iter().collect();
     sorted.sort_by_key(|(part, sum)| (std::cmp::Reverse(sum.ns), **part));
@@ -316,17 +316,12 @@ fn describe(profile: &Profile, part: &HostPart, sum: PartSum) -> Option<HostRow>
     })
 }
 
-/// Fewer samples are not used: the error of the estimate is a third or more.
-const FEWEST_SAMPLES: u64 = 10;
-
-/// The functions of samples. A sample stands for the time to the next one, and all of them for no more
-/// than the time in which nothing else was recorded.
-fn sampled(run: &Run, parts: &HostParts, rest_ns: i64) -> Vec<HostRow> {
-    let samples = parts.sampled();
-    if samples < FEWEST_SAMPLES {
+/// The functions of samples; none where there are too few.
+fn sampled(run: &Run, parts: &HostParts) -> Vec<HostRow> {
+    let Some(all_ns) = run.host.sampled_ns(parts) else {
         return Vec::new();
-    }
-    let all_ns = (run.host.sample_ns as f64 * samples as f64).min(rest_ns as f64);
+    };
+    let samples = parts.sampled();
     let text = |id: Option<StrId>| id.map(|id| run.profile.text(id));
     let row = |(at, ((function, module), count)): (usize, (&SampledFunction, &u64))| {
         let name = match (text(*function), text(*module)) {

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::build::label;
+use crate::base::statistics::median;
 use crate::correlate::Run;
 use crate::profile::{ApiCall, ApiClass, StrId, ThreadId};
 
@@ -90,10 +91,7 @@ pub(super) fn of(run: &Run) -> Launching {
             _ => {}
         }
     }
-    if !intervals.is_empty() {
-        let middle = intervals.len() / 2;
-        host.launch_interval_ns = Some(*intervals.select_nth_unstable(middle).1);
-    }
+    host.launch_interval_ns = median(&mut intervals);
     let row = |(name, (count, ns)): (StrId, (u64, i64))| HostCalls {
         name: label(run.profile.text(name)),
         count,
@@ -163,8 +161,7 @@ impl Launching {
                 }
             }
         }
-        intervals.sort_unstable();
-        sum.launch_interval_ns = intervals.get(intervals.len() / 2).copied();
+        sum.launch_interval_ns = median(&mut intervals);
         sum.gaps.sort_by_key(|class| class.from_ns);
         shorten(&mut sum.waits);
         sum

@@ -13,6 +13,7 @@ use super::Summary;
 use super::build::{label, share};
 use super::evidence::kernel_name;
 use super::timeline::Gaps;
+use crate::base::statistics::median;
 use crate::correlate::Run;
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, ProcessId, Span, StrId};
@@ -400,7 +401,7 @@ impl Launched {
                 let span = by_step
                     .entry((kernel.device, step.idx()))
                     .or_insert(kernel.span);
-                *span = around(*span, kernel.span);
+                *span = span.around(kernel.span);
             }
             let call = link.launch.and_then(|id| run.profile.calls.get(id.idx()));
             if let (Some(call), true) = (call, link.site.is_some()) {
@@ -422,14 +423,10 @@ impl Launched {
         let launches = self.by_track.get(&(process, device))?;
         let at = |time| launches.partition_point(|(launched, _)| *launched < time);
         let inside = launches.get(at(span.start)..at(span.end))?;
-        inside.iter().map(|(_, kernel)| *kernel).reduce(around)
-    }
-}
-
-fn around(a: Span, b: Span) -> Span {
-    Span {
-        start: a.start.min(b.start),
-        end: a.end.max(b.end),
+        inside
+            .iter()
+            .map(|(_, kernel)| *kernel)
+            .reduce(Span::around)
     }
 }
 
@@ -476,7 +473,7 @@ fn one_after_the_other(spans: impl Iterator<Item = (Span, Span)>) -> Vec<Span> {
     let mut done = i64::MIN;
     let spans = spans.map(|(host, gpu)| {
         let start = host.start.max(done);
-        done = done.max(around(host, gpu).end);
+        done = done.max(host.around(gpu).end);
         Span { start, end: done }
     });
     spans.filter(|span| span.ns() > 0).collect()
@@ -493,7 +490,7 @@ fn graphs(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
         });
         if let Some(id) = graph {
             let span = by_call.entry((kernel.device, id)).or_insert(kernel.span);
-            *span = around(*span, kernel.span);
+            *span = span.around(kernel.span);
         }
     }
     let on = |track: &Track<'_>| {
@@ -585,8 +582,9 @@ fn is_regular(at: &[usize]) -> bool {
     }
     let pairs = at.iter().zip(at.iter().skip(1));
     let mut distances: Vec<usize> = pairs.map(|(a, b)| b.saturating_sub(*a)).collect();
-    let middle = distances.len() / 2;
-    let typical = *distances.select_nth_unstable(middle).1;
+    let Some(typical) = median(&mut distances) else {
+        return false;
+    };
     let alike = |d: &&usize| d.abs_diff(typical) as f64 <= SAME * typical as f64;
     let same = distances.iter().filter(alike).count();
     typical >= FEWEST_KERNELS && same as f64 >= REGULAR * distances.len() as f64

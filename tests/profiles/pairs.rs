@@ -103,7 +103,7 @@ fn kernel_that_tuning_halved_comes_first() {
     let Some(verdict) = verdict("ao_vit/1_basic.json.gz") else {
         return;
     };
-    // Its author tuned this product; without shapes nobody can say by how much.
+    // Its author tuned this product; without shapes, by how much is unknown.
     let first = &verdict.findings[0];
     assert_eq!(first.rule, "parallelism/dominant-kernel");
     assert!(first.message.contains("int_mm"), "{}", first.message);

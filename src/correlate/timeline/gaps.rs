@@ -8,6 +8,7 @@ use std::cell::Cell;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::work::{TimelineInputs, WorkItem, WorkKind, is_pageable};
+use crate::base::statistics::median;
 use crate::correlate::model::{Gap, GapCause};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, KernelId, ProcessId, Profile,
@@ -492,12 +493,7 @@ fn slow_launches(profile: &Profile, of_kernels: &[Option<CallId>]) -> Vec<CallId
         .filter(|call| call.class == ApiClass::Launch)
         .map(|call| call.span.ns())
         .collect();
-    let middle = launches.len() / 2;
-    let median = if launches.is_empty() {
-        0
-    } else {
-        *launches.select_nth_unstable(middle).1
-    };
+    let median = median(&mut launches).unwrap_or(0);
     let stands_out = FIRST_LAUNCH_NS.max(median.saturating_mul(FIRST_LAUNCH_RATIO));
     let slow = profile
         .calls

@@ -53,10 +53,7 @@ pub(crate) fn times(
             start: time,
             end: time,
         });
-    let launched = launched.reduce(|all, one| Span {
-        start: all.start.min(one.start),
-        end: all.end.max(one.end),
-    });
+    let launched = launched.reduce(Span::around);
     let host = gaps::HostActivity::of(profile, hints, launched);
     let counted = |rows: &mut dyn Iterator<Item = OtherWork>| counted(rows, hints, &host, &earlier);
     let copies = profile.copies.iter();
@@ -102,10 +99,7 @@ pub(crate) fn times(
             continue;
         };
         let span = swept.timeline.span;
-        times.window.span = Some(times.window.span.map_or(span, |w| Span {
-            start: w.start.min(span.start),
-            end: w.end.max(span.end),
-        }));
+        times.window.span = Some(times.window.span.map_or(span, |window| window.around(span)));
         loading.extend(swept.loading);
         times.timeline.devices.push(swept.timeline);
     }
@@ -327,10 +321,7 @@ impl WindowStart<'_> {
         let processes = self.stepped.get(device.idx())?.iter();
         let spans =
             processes.filter_map(|process| self.steps.get(process.idx()).copied().flatten());
-        let span = spans.reduce(|all, span| Span {
-            start: all.start.min(span.start),
-            end: all.end.max(span.end),
-        })?;
+        let span = spans.reduce(Span::around)?;
         let waited = self.waited.get(&device);
         Some(Span {
             start: waited.map_or(span.start, |until| span.start.max(*until)),
@@ -541,10 +532,7 @@ impl WorkTables<'_> {
 fn exclude_host_time(items: &mut Vec<WorkItem>, excluded: &[ExcludedTime]) {
     let analysed = items.iter().filter(|i| i.kind != WorkKind::Excluded);
     let bounds = analysed.fold(None, |bounds: Option<Span>, item| {
-        Some(bounds.map_or(item.span, |b| Span {
-            start: b.start.min(item.span.start),
-            end: b.end.max(item.span.end),
-        }))
+        Some(bounds.map_or(item.span, |bounds| bounds.around(item.span)))
     });
     let Some(bounds) = bounds else {
         return;

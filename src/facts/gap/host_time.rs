@@ -5,17 +5,8 @@ use super::{GapScope, Gaps};
 use crate::correlate::{HostPart, HostParts, PartSum};
 use crate::profile::OsCallClass;
 
-/// Fewer samples tell nothing about a function.
-const FEWEST_SAMPLES: u64 = 10;
-
 fn parts<'a>(g: &GapScope<'a>) -> Option<&'a HostParts> {
     Some(&g.group.host).filter(|parts| parts.gaps > 0)
-}
-
-/// Time before the launches that ended the gaps.
-fn waiting_ns(parts: &HostParts) -> i64 {
-    let launched = parts.sum(|part| *part == HostPart::Launched).ns;
-    parts.ns.saturating_sub(launched)
 }
 
 /// Calls of the operating system of one class; `None` if they were not recorded.
@@ -36,7 +27,7 @@ fn os_time(g: &GapScope<'_>, class: Option<OsCallClass>) -> Answer {
 fn function(g: &GapScope<'_>) -> Option<(String, f64)> {
     let run = &g.table.costed.run;
     let parts = parts(g)?;
-    let whole = waiting_ns(parts).max(1) as f64;
+    let whole = parts.waiting_ns().max(1) as f64;
     let functions = parts.parts.iter().filter_map(|(part, sum)| match part {
         HostPart::Function(name) => Some((sum.ns, std::cmp::Reverse(*name))),
         _ => None,
@@ -46,16 +37,11 @@ fn function(g: &GapScope<'_>) -> Option<(String, f64)> {
         let name = crate::correlate::function_in(text).unwrap_or_else(|| text.to_owned());
         return Some((name, ns as f64 / whole));
     }
-    let all = parts.sampled();
+    let sampled = run.host.sampled_ns(parts)?;
     let named = parts.samples.iter().filter(|((name, _), _)| name.is_some());
     let (function, count) =
         named.max_by_key(|(name, count)| (**count, std::cmp::Reverse(**name)))?;
-    if all < FEWEST_SAMPLES {
-        return None;
-    }
-    let rest = parts.sum(|part| *part == HostPart::Rest).ns as f64;
-    let sampled = (run.host.sample_ns as f64 * all as f64).min(rest);
-    let share = sampled * (*count as f64 / all as f64) / whole;
+    let share = sampled * (*count as f64 / parts.sampled() as f64) / whole;
     Some((run.profile.text(function.0?).to_owned(), share))
 }
 
@@ -68,7 +54,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         HOST_ACTIVITY,
         "Time of its intervals of 100 us or more before the launch that ended each; the facts below divide it",
         |g| Answer::maybe(
-            parts(g).map(|parts| waiting_ns(parts) as f64),
+            parts(g).map(|parts| parts.waiting_ns() as f64),
             Answer::double
         )
     ),

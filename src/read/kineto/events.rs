@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::flows::{End, Flows};
 use super::json::{Args, Event, Sink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
+use crate::base::statistics::median;
 use crate::profile::{
     ApiCall, ApiClass, CopyKind, HostRange, Kernel, LaunchConfig, MemoryCopy, MemoryKind,
     MemorySet, Overhead, ProcessId, RangeKind, SerialNumber, Span, StrId, Strings, SyncKind,
@@ -775,8 +776,7 @@ fn is_thinned(positions: &[u32]) -> bool {
             _ => 0,
         })
         .collect();
-    let middle = distances.len() / 2;
-    *distances.select_nth_unstable(middle).1 >= SPARSE
+    median(&mut distances).is_some_and(|typical| typical >= SPARSE)
 }
 
 #[cfg(test)]

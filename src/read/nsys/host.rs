@@ -9,8 +9,10 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::STRINGS;
+use crate::base::statistics::median;
 use crate::profile::{
-    CpuSample, HostActivity, OsCall, OsCallClass, Profile, Span, StrId, Strings, ThreadId,
+    CpuSample, HostActivity, OsCall, OsCallClass, Profile, SHORTEST_GAP_NS, Span, StrId, Strings,
+    ThreadId,
 };
 use crate::read::builder::Builder;
 use crate::read::integer_rows::{columns, for_each_row};
@@ -25,9 +27,6 @@ const FILE_ACCESSES: &str = "OSRT_FILE_ACCESS_EVENTS";
 const SAMPLES: &str = "COMPOSITE_EVENTS";
 const SAMPLE_CALLCHAINS: &str = "SAMPLING_CALLCHAINS";
 const SCHEDULING: &str = "SCHED_EVENTS";
-
-/// Shorter idle time is not explained: a launch takes that long on a busy host.
-const SHORTEST_IDLE_NS: i64 = 100_000;
 
 /// Rows of a table that are kept. Later ones are left out, and the analysis ends there.
 #[cfg(not(test))]
@@ -49,7 +48,8 @@ pub(super) fn add(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let has = |table| db.has_rows(table);
-    if !(has(OS_CALLS)? || has(SAMPLES)? || has(SCHEDULING)?) {
+    let has_os_calls = has(OS_CALLS)?;
+    if !(has_os_calls || has(SAMPLES)? || has(SCHEDULING)?) {
         return Ok(());
     }
     let filter = Arc::new(Filter::of(builder));
@@ -88,7 +88,7 @@ pub(super) fn add(
         samples: samples.rows.iter().map(samples_of).collect(),
         off_cpu,
         sample_ns: samples.distance_ns,
-        has_os_calls: db.has_rows(OS_CALLS)?,
+        has_os_calls,
         has_scheduling,
         complete_until: rows.complete_until,
     };
@@ -173,7 +173,7 @@ fn idle(profile: &Profile) -> Vec<Span> {
                 start: now,
                 end: span.start,
             };
-            if gap.ns() >= SHORTEST_IDLE_NS {
+            if gap.ns() >= SHORTEST_GAP_NS {
                 idle.push(gap);
             }
             now = now.max(span.end);
@@ -356,11 +356,7 @@ impl Rows {
             }
         })?;
         rows.sort_by_key(|row| (row.thread, row.time));
-        let middle = distances.len() / 2;
-        let distance_ns = match distances.is_empty() {
-            true => 0,
-            false => *distances.select_nth_unstable(middle).1,
-        };
+        let distance_ns = median(&mut distances).unwrap_or(0);
         Ok(Samples { rows, distance_ns })
     }
 
