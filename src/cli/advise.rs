@@ -107,12 +107,12 @@ pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     super::warn_of_memory(&inputs.files, console);
     if inputs.is_job {
         // Reports are merged with all their sites, whatever is displayed.
-        session.advisor = session.advisor.options(options(args, report::MAX_SITES));
+        session.advisor = session.advisor.options(options(args, true));
         session.light.clone_from(&inputs.light);
         return run_job(&session, &gates, inputs, console);
     }
-    let max_sites = sites_shown(&args.report, format);
-    session.advisor = session.advisor.options(options(args, max_sites));
+    let complete = format.lists_sites || args.report.template.is_some();
+    session.advisor = session.advisor.options(options(args, complete));
     session.light = inputs.light;
     let path = inputs
         .files
@@ -316,7 +316,7 @@ impl<'a> Session<'a> {
     fn for_reports(args: &'a AdviseArgs) -> Result<Session<'a>, Failure> {
         let rules = super::rules::load_for_analysis(&args.rules)?;
         let mut session = Session::new(args, rules)?;
-        session.advisor = session.advisor.options(options(args, report::MAX_SITES));
+        session.advisor = session.advisor.options(options(args, true));
         Ok(session)
     }
 
@@ -382,10 +382,14 @@ impl<'a> Session<'a> {
     }
 }
 
-fn options(args: &AdviseArgs, max_sites: usize) -> report::Options {
+/// `complete`: whether the table of sites and what comparisons read is needed, as for JSON.
+fn options(args: &AdviseArgs, complete: bool) -> report::Options {
+    /// Enough to fold repeated layers.
+    const FEW: usize = 5_000;
     report::Options {
         top: args.report.top(),
-        max_sites,
+        max_sites: if complete { report::MAX_SITES } else { FEW },
+        comparable: complete,
     }
 }
 
@@ -561,16 +565,6 @@ fn agreeing(format: OutputFormat, file: &Path, asked: &str) -> Result<OutputForm
             format.name
         ))),
         _ => Ok(format),
-    }
-}
-
-/// Number of rows in the table of sites: few for formats that do not list it.
-fn sites_shown(args: &ReportArgs, format: OutputFormat) -> usize {
-    /// Enough to fold repeated layers.
-    const FEW: usize = 5_000;
-    match format.lists_sites || args.template.is_some() {
-        true => report::MAX_SITES,
-        false => FEW,
     }
 }
 

@@ -48,11 +48,12 @@ impl Report {
                     || super::ranks::of(costed),
                 )
             },
-            || {
-                rayon::join(
+            || match options.comparable {
+                true => rayon::join(
                     || work_units::of(costed, &summary),
                     || launching::of(&costed.run),
-                )
+                ),
+                false => Default::default(),
             },
         );
         let finding = |number: usize, f: &Finding| finding(costed, &summary, number as u64, f);
@@ -66,8 +67,7 @@ impl Report {
         let capture = verdict.capture.iter().map(|f| finding(0, f)).collect();
         let numbers = layers::numbers_by_site(costed, verdict);
         let (layers, layers_omitted) = layers::rows(costed, &numbers, summary.busy_ns);
-        let (sites, sites_omitted) =
-            sites::rows(costed, numbers, options.max_sites, summary.busy_ns);
+        let (sites, sites_omitted) = sites::rows(costed, numbers, options, summary.busy_ns);
         let mut report = Report {
             schema_version: SCHEMA_VERSION,
             title: title(&profile.path),

@@ -111,6 +111,9 @@ pub struct Options {
     pub top: usize,
     /// Most sites listed in [`Report::sites`]; the others are counted.
     pub max_sites: usize,
+    /// Whether the report holds what only a comparison with another one reads: units of work, launches,
+    /// clusters of kernels. Each takes a look at every kernel.
+    pub comparable: bool,
 }
 
 impl Default for Options {
@@ -118,6 +121,7 @@ impl Default for Options {
         Options {
             top: 10,
             max_sites: MAX_SITES,
+            comparable: true,
         }
     }
 }

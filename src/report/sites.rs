@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Omitted;
 use super::build::{SEARCH, kernel_count, label, share_of_busy, sum};
 use super::clusters::{self, KernelCluster};
 use super::evidence::{arguments, kernel_name};
 use super::narrative;
+use super::{Omitted, Options};
 use crate::correlate::Site;
 use crate::cost::{Bound, Costed, DecodedName, Family, SiteCost, TensorCore};
 
@@ -82,15 +82,18 @@ pub struct SiteRow {
 pub(super) fn rows(
     costed: &Costed,
     mut numbers: Vec<Vec<u64>>,
-    max: usize,
+    options: &Options,
     busy_ns: i64,
 ) -> (Vec<SiteRow>, Omitted) {
     let sites = &costed.run.sites;
     let mut order: Vec<usize> = (0..sites.len()).collect();
     // Stable, so that equals stay in the order of their first kernels.
     order.sort_by_key(|&i| std::cmp::Reverse(sites.get(i).map_or(0, |s| s.time_ns)));
-    let rest = order.split_off(order.len().min(max));
-    let mut clusters = clusters::of(costed);
+    let rest = order.split_off(order.len().min(options.max_sites));
+    let mut clusters = match options.comparable {
+        true => clusters::of(costed),
+        false => Vec::new(),
+    };
     let rows = order
         .into_iter()
         .filter_map(|i| {

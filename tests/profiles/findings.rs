@@ -256,6 +256,7 @@ fn agrees_with_itself(name: &str, costed: &Costed, verdict: &Verdict) {
     let options = Options {
         top: 1_000_000,
         max_sites: 1_000_000,
+        ..Options::default()
     };
     let report = Report::new(costed, verdict, &options);
     shares_are_at_most_1(name, "", &serde_json::to_value(&report).unwrap());
@@ -346,6 +347,7 @@ fn report(name: &str, costed: &Costed, verdict: &Verdict) {
         &Options {
             top: 10,
             max_sites: 50,
+            ..Options::default()
         },
     );
     let page = pyprof_advise::report::markdown(&report).unwrap();
@@ -374,6 +376,7 @@ fn json_report(profile: Profile, rules: &RuleSet, gpu: Option<&str>) -> Option<S
     let options = Options {
         top: 10,
         max_sites: 50,
+        ..Options::default()
     };
     Some(json(&Report::new(&costed, &verdict, &options)))
 }
@@ -449,6 +452,7 @@ fn healthy_program_has_no_findings() {
         &Options {
             top: 10,
             max_sites: 50,
+            ..Options::default()
         },
     );
     let page = pyprof_advise::report::markdown(&report).unwrap();

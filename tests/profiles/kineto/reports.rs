@@ -90,6 +90,7 @@ fn judged(file: &str) -> Option<&'static (Report, Value)> {
         let options = Options {
             top: 10,
             max_sites: 1000,
+            ..Options::default()
         };
         let report = Report::new(&costed, &verdict, &options);
         let json = serde_json::from_str(&report::json(&report)).unwrap();

@@ -288,6 +288,7 @@ fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {
     let options = Options {
         top: 10,
         max_sites: 100,
+        ..Options::default()
     };
     Some(Report::new(&costed, &verdict, &options))
 }
