@@ -5,11 +5,15 @@
 //! over ranks is the transfer, and what the others take longer is waiting. Only collectives are
 //! compared that every rank has equally often in the same step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{share, some};
+use crate::base::statistics::median;
 use crate::base::units::{counted, ns, percent};
-use crate::report::{CollectiveTimes, FirstCollective, Job, Rank, Report, Waits};
+use crate::report::{
+    CollectiveCall, CollectiveTimes, FirstCollective, Job, Rank, Report, RowKey, Waits,
+    mean_and_deviation,
+};
 
 /// Mean share of the window spent waiting from which it is worth reporting. The TensorBoard plugin of
 /// the PyTorch profiler advises on communication from 10 % of the step:
@@ -22,20 +26,42 @@ const DOMINANT: f64 = 2.0 / 3.0;
 /// 20 % that the profiler `alloc` (PyPI, 0.0.16) requires of a straggler, because several measures
 /// must agree here.
 const SLOWER: f64 = 0.10;
+/// How many more kernels than the others a rank must run to be said to have more work.
+const MORE_WORK: f64 = 0.02;
 /// Steps count as equal within this many standard errors of the mean.
 const NOISE: f64 = 3.0;
 /// Steps count as equal below this relative difference.
 const SAME_STEP: f64 = 0.02;
 
+/// Kinds of collectives with equal messages on all ranks, which end together: none has the result before the last
+/// one has joined.
+const ALL_RANKS_ALIKE: [&str; 3] = ["all_reduce", "all_gather", "reduce_scatter"];
+/// Longest time from a launch to the start of its kernel on a GPU that has nothing else to do: about four times
+/// what the CUDA driver usually needs.
+const LAUNCH_NS: i64 = 20_000;
+
+/// The transfers in matched collectives, by row of the table of collectives.
+pub(super) type Transfers = BTreeMap<RowKey, Transfer>;
+
+/// Time without waiting, summed over collectives and ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Transfer {
+    pub(super) calls: u64,
+    pub(super) ns: f64,
+}
+
 /// Fills in the waiting of each rank, and adds sentences about stragglers and imbalance.
-pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
+///
+/// Returns the transfers in the collectives that were matched.
+pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) -> Transfers {
     if !comparable {
         if ranks.len() > 1 {
             job.comparison
                 .push("The ranks are not compared, because they may not be of one job.".to_owned());
         }
-        return;
+        return Transfers::default();
     }
+    job.comparison.extend(keep_common_steps(ranks));
     let steps = Steps::of(ranks);
     if let Some(steps) = &steps {
         job.fastest_step_ns = Some(steps.fastest.1);
@@ -47,14 +73,21 @@ pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
         if matched.waits.compared > 0 {
             rank.waited_ns = matched.waited.get(at).copied();
             rank.caused_wait_ns = matched.caused_wait.get(at).copied();
+            rank.joined_last = matched.joined_last.get(at).copied();
+            rank.launched_late = matched.launched_late.get(at).copied();
         }
     }
     if matched.waits.of > 0 {
         job.waits = Some(matched.waits);
         waiting(ranks, &matched, job);
     }
+    // A rank that is not here may join later than all of these.
+    let transfers = match job.world_size.unwrap_or(0) > ranks.len() as u64 {
+        true => Transfers::default(),
+        false => matched.transfers,
+    };
     if job.straggler.is_some() {
-        return;
+        return transfers;
     }
     if let Some(sentence) = computing(ranks) {
         job.comparison.push(sentence);
@@ -65,6 +98,40 @@ pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) {
                 .to_owned(),
         );
     }
+    transfers
+}
+
+/// Restricts the lengths of steps to those that all ranks have, and says so. Nothing changes where the
+/// numbers of some rank's steps are not known, or where all ranks have the same.
+fn keep_common_steps(ranks: &mut [Rank]) -> Option<String> {
+    let known =
+        |rank: &Rank| !rank.each_step.is_empty() && rank.each_step.len() as u64 == rank.steps;
+    if !ranks.iter().all(known) {
+        return None;
+    }
+    let numbers =
+        |rank: &Rank| -> BTreeSet<u64> { rank.each_step.iter().map(|s| s.number).collect() };
+    let common = ranks.iter().map(numbers).reduce(|a, b| &a & &b)?;
+    if ranks.iter().all(|rank| numbers(rank) == common) {
+        return None;
+    }
+    let (Some(from), Some(to)) = (common.first(), common.last()) else {
+        return Some(
+            "The ranks have no step in common: the lengths of their steps are those of different work. Profile the \
+             same steps on every rank."
+                .to_owned(),
+        );
+    };
+    let sentence = format!(
+        "Steps are compared where all ranks have them: {} from number {from} to {to}.",
+        counted(common.len() as u64, "step"),
+    );
+    for rank in ranks {
+        rank.each_step.retain(|step| common.contains(&step.number));
+        let lengths: Vec<f64> = rank.each_step.iter().map(|step| step.ns as f64).collect();
+        (rank.step_ns, rank.step_sd_ns) = mean_and_deviation(&lengths);
+    }
+    Some(sentence)
 }
 
 /// Transfer and waiting in the collectives of a report with several ranks: of a job, or of a capture with
@@ -168,6 +235,11 @@ fn noise(ranks: &[Rank]) -> Option<f64> {
 struct Matched {
     waited: Vec<f64>,
     caused_wait: Vec<f64>,
+    joined_last: Vec<u64>,
+    launched_late: Vec<u64>,
+    /// The ends of collectives in which all ranks end together, each on every rank.
+    ends: Vec<Vec<i64>>,
+    transfers: Transfers,
     waits: Waits,
     /// Collectives that could not be matched, by reason.
     of_smaller_groups: u64,
@@ -194,6 +266,8 @@ impl Matched {
             several: series.values().map(most).fold(0, u64::saturating_add) > 1,
             waited: vec![0.0; ranks.len()],
             caused_wait: vec![0.0; ranks.len()],
+            joined_last: vec![0; ranks.len()],
+            launched_late: vec![0; ranks.len()],
             ..Matched::default()
         };
         for (key, times) in series {
@@ -208,10 +282,16 @@ impl Matched {
             .reduce(f64::min)
             .unwrap_or(0.0);
         waits.mean_ns = share(matched.waited.iter().sum(), ranks.len() as f64);
+        waits.ends_apart_ns = ends_apart(&matched.ends);
         matched
     }
 
-    fn add(&mut self, ranks: &[Rank], (_, _, group): Key<'_>, times: &[(usize, &CollectiveTimes)]) {
+    fn add(
+        &mut self,
+        ranks: &[Rank],
+        (_, kind, group): Key<'_>,
+        times: &[(usize, &CollectiveTimes)],
+    ) {
         let most = times.iter().map(|(_, t)| t.count).max().unwrap_or(0);
         self.waits.of = self.waits.of.saturating_add(most);
         // Ranks of different groups do not wait for each other, and the profile does not say which
@@ -228,38 +308,65 @@ impl Matched {
             self.uneven = self.uneven.saturating_add(most);
             return;
         }
-        let kept = times.iter().map(|(_, t)| t.ns.len()).min().unwrap_or(0);
+        let kept = times.iter().map(|(_, t)| t.calls.len()).min().unwrap_or(0);
         for nth in 0..kept {
-            let durations: Vec<i64> = times
-                .iter()
-                .filter_map(|(_, t)| t.ns.get(nth).copied())
-                .collect();
-            // On ranks that began to record in the middle of a step, others are the first.
-            if nth == 0 && self.several && times.iter().all(|(_, t)| t.holds_first) {
-                self.waits.first = first(&durations);
+            let calls: Vec<&CollectiveCall> =
+                times.iter().filter_map(|(_, t)| t.calls.get(nth)).collect();
+            if ALL_RANKS_ALIKE.contains(&kind) && !same_bytes(&calls) {
+                self.uneven = self.uneven.saturating_add(1);
                 continue;
             }
-            self.meet(&durations);
+            // On ranks that began to record in the middle of a step, others are the first.
+            let leads = nth == 0 && self.several && times.iter().all(|(_, t)| t.holds_first);
+            self.transfer(times.first().map(|(_, t)| *t), &calls);
+            if ALL_RANKS_ALIKE.contains(&kind) {
+                let ends = calls.iter().map(|c| c.start_ns.saturating_add(c.ns));
+                self.ends.push(ends.collect());
+            }
+            if leads {
+                self.waits.first = first(&calls);
+                continue;
+            }
+            self.meet(&calls);
         }
     }
 
-    /// Adds one collective, with its duration on each rank.
-    fn meet(&mut self, durations: &[i64]) {
-        let fastest = durations.iter().enumerate().min_by_key(|(_, ns)| **ns);
-        let Some((last, &transfer)) = fastest else {
+    /// Adds the transfer of one collective, on all its ranks.
+    fn transfer(&mut self, of: Option<&CollectiveTimes>, calls: &[&CollectiveCall]) {
+        let fastest = calls.iter().map(|c| c.ns).min();
+        if let (Some(times), Some(call), Some(ns)) = (of, calls.first(), fastest) {
+            let transfer = self.transfers.entry(times.row_key(call)).or_default();
+            transfer.calls += calls.len() as u64;
+            transfer.ns += ns as f64 * calls.len() as f64;
+        }
+    }
+
+    /// Adds one collective, with its call on each rank.
+    fn meet(&mut self, calls: &[&CollectiveCall]) {
+        let fastest = calls.iter().enumerate().min_by_key(|(_, call)| call.ns);
+        let Some((last, &fastest)) = fastest else {
             return;
         };
         let mut all = 0.0;
-        for (waited, ns) in self.waited.iter_mut().zip(durations) {
-            let wait = ns.saturating_sub(transfer) as f64;
+        for (waited, call) in self.waited.iter_mut().zip(calls) {
+            let wait = call.ns.saturating_sub(fastest.ns) as f64;
             *waited += wait;
             all += wait;
         }
         if let Some(caused_wait) = self.caused_wait.get_mut(last) {
             *caused_wait += all;
         }
+        let late = fastest.queued_ns.is_some_and(|queued| queued <= LAUNCH_NS);
+        for (counts, adds) in [
+            (&mut self.joined_last, true),
+            (&mut self.launched_late, late),
+        ] {
+            if let Some(count) = counts.get_mut(last) {
+                *count += u64::from(adds);
+            }
+        }
         self.waits.compared += 1;
-        self.waits.transfer_ns += transfer as f64;
+        self.waits.transfer_ns += fastest.ns as f64;
     }
 
     /// The rank that causes most waiting, if one stands out.
@@ -274,15 +381,55 @@ impl Matched {
     }
 }
 
-/// Transfer and waiting of the first collective of a capture, with its duration on each rank.
-fn first(durations: &[i64]) -> Option<FirstCollective> {
-    let transfer = *durations.iter().min()?;
-    let waits = durations
+/// Whether the message is equally large on all ranks that know it.
+fn same_bytes(calls: &[&CollectiveCall]) -> bool {
+    let mut known = calls.iter().filter_map(|call| call.bytes);
+    known
+        .next()
+        .is_none_or(|first| known.all(|bytes| bytes == first))
+}
+
+/// How far apart the ranks end the same collective: the median over collectives. The clocks of ranks differ by
+/// a constant, which is the median distance of their ends.
+fn ends_apart(ends: &[Vec<i64>]) -> Option<f64> {
+    /// Fewer agree with any constants.
+    const ENOUGH: usize = 3;
+    let reference: Vec<i64> = ends.iter().filter_map(|of| of.first().copied()).collect();
+    if reference.len() < ENOUGH {
+        return None;
+    }
+    let ranks = ends.first()?.len();
+    let offsets: Option<Vec<i64>> = (0..ranks)
+        .map(|rank| {
+            let apart = ends.iter().zip(&reference);
+            let mut apart: Vec<i64> = apart
+                .filter_map(|(of, start)| Some(of.get(rank)?.saturating_sub(*start)))
+                .collect();
+            median(&mut apart)
+        })
+        .collect();
+    let offsets = offsets?;
+    let spreads = ends.iter().filter_map(|of| {
+        let aligned = of
+            .iter()
+            .zip(&offsets)
+            .map(|(end, offset)| end.saturating_sub(*offset));
+        let (least, most) =
+            aligned.fold((i64::MAX, i64::MIN), |(a, b), end| (a.min(end), b.max(end)));
+        most.checked_sub(least)
+    });
+    median(&mut spreads.collect::<Vec<i64>>()).map(|apart| apart as f64)
+}
+
+/// Transfer and waiting of the first collective of a capture, with its call on each rank.
+fn first(calls: &[&CollectiveCall]) -> Option<FirstCollective> {
+    let transfer = calls.iter().map(|call| call.ns).min()?;
+    let waits = calls
         .iter()
-        .map(|ns| ns.saturating_sub(transfer) as f64);
+        .map(|call| call.ns.saturating_sub(transfer) as f64);
     Some(FirstCollective {
         transfer_ns: transfer as f64,
-        mean_ns: share(waits.sum(), durations.len() as f64),
+        mean_ns: share(waits.sum(), calls.len() as f64),
     })
 }
 
@@ -307,6 +454,14 @@ fn waiting(ranks: &[Rank], matched: &Matched, job: &mut Job) {
         mean_share.map_or(String::new(), |s| format!(", {} of the window on average", percent(s))),
         ns(waits.transfer_ns)
     ));
+    if let Some(apart) = waits.not_together_ns() {
+        job.comparison.push(format!(
+            "These collectives do not end together on all ranks ({} apart, with the clocks of the ranks aligned by \
+             these ends): they may not be the same ones, and no rank is blamed. Profile the same steps on every rank.",
+            ns(apart)
+        ));
+        return;
+    }
     if let Some(first) = waits
         .first
         .filter(|first| first.mean_ns > WORTH_IT * waits.mean_ns)
@@ -391,13 +546,28 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
         return lead;
     };
     if computes > they_compute * (1.0 + SLOWER) {
+        let kernels = |r: &Rank| r.kernels as f64 / r.steps.max(1) as f64;
+        let more = share(
+            kernels(rank),
+            mean(others().map(|(_, r)| kernels(r))).unwrap_or(0.0),
+        ) - 1.0;
+        let work = if more > MORE_WORK {
+            format!(" and runs {} more kernels", percent(more))
+        } else {
+            " with as many kernels".to_owned()
+        };
         return format!(
-            "{lead} It computes {}{unit}, the others {} on average. Give every rank the same number of tokens, \
+            "{lead} It computes {}{unit}{work}, the others {} on average. Give every rank the same number of tokens, \
              samples and parameters; if the work is equal, compare clocks, power limits and temperatures.",
             ns(computes),
             ns(they_compute)
         );
     }
+    let (last, late) = (
+        rank.joined_last.unwrap_or(0),
+        rank.launched_late.unwrap_or(0),
+    );
+    let launches_late = last > 0 && share(late as f64, last as f64) >= DOMINANT;
     if idles > they_idle + SLOWER * they_compute {
         return format!(
             "{lead} It does not compute longer, but its GPU is idle {}{unit}, those of the others {} on average: its \
@@ -405,6 +575,16 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
              loading, and at what shares its CPU.",
             ns(idles),
             ns(they_idle)
+        );
+    }
+    if launches_late {
+        return format!(
+            "{lead} {} of the {} that it joins last start within {} of their launch: its GPU did not hold them up, \
+             its host launched them late. Look for work that only this rank does (logging, checkpoints, evaluation), \
+             at its data loading, and at what shares its CPU.",
+            crate::base::units::count(late),
+            counted(last, "collective"),
+            ns(LAUNCH_NS as f64)
         );
     }
     format!(

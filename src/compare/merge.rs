@@ -6,7 +6,8 @@ use super::identity;
 use super::{comparison, distinct, findings, share, sites, some, tables};
 use crate::base::units::counted;
 use crate::report::{
-    self, GpuUsed, Job, Launching, LeftOut, Method, Report, SCHEMA_VERSION, Summary, WorkUnit,
+    self, CollectiveRow, GpuUsed, Job, Launching, LeftOut, Method, Report, SCHEMA_VERSION, Summary,
+    WorkUnit,
 };
 
 /// Merges reports: times are summed over ranks, the same finding on several ranks becomes one, and
@@ -36,7 +37,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         straggler: None,
         waits: None,
     };
-    comparison::compare(&mut ranks.rows, ranks.comparable, &mut job);
+    let transfers = comparison::compare(&mut ranks.rows, ranks.comparable, &mut job);
     let transfer_ns = job.waits.and_then(|waits| {
         let matched = waits.compared + u64::from(waits.first.is_some());
         let first = waits.first.map_or(0.0, |first| first.transfer_ns);
@@ -48,6 +49,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
     let (sites, sites_omitted) = sites::sites(&reports, summary.busy_ns, &folded.numbers);
     for rank in &mut ranks.rows {
         rank.collectives = Vec::new();
+        rank.each_step = Vec::new();
     }
     let mut merged = Report {
         schema_version: SCHEMA_VERSION,
@@ -57,6 +59,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         figures: Vec::new(),
         hidden_notes: Vec::new(),
         cautions: shared(&reports, &names.names, |r| &r.cautions),
+        collectives: collectives(&reports, &transfers),
         top: reports.iter().map(|r| r.top).max().unwrap_or_default(),
         total_saving: report::total_saving(&folded.findings),
         baseline: None,
@@ -184,6 +187,19 @@ fn summary(reports: &[Report]) -> Summary {
             .and_then(|r| r.summary.window_range.clone())
             .filter(|range| all().all(|s| s.window_range.as_ref() == Some(range))),
     }
+}
+
+/// The collectives of all reports. Their transfers are those of the fastest rank where every call of a row
+/// was matched.
+fn collectives(reports: &[Report], transfers: &comparison::Transfers) -> Vec<CollectiveRow> {
+    let mut rows = CollectiveRow::fold(reports.iter().flat_map(|r| r.collectives.clone()));
+    for row in &mut rows {
+        let matched = transfers.get(&row.key()).filter(|t| t.calls == row.calls);
+        if let Some(transfer) = matched {
+            row.transfer_ns = Some(transfer.ns);
+        }
+    }
+    rows
 }
 
 /// The units of work that all reports have, repetition by repetition.

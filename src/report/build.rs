@@ -79,6 +79,7 @@ impl Report {
             top: options.top,
             total_saving: total_saving(&findings),
             ranks,
+            collectives: super::collectives::rows(costed),
             job: None,
             baseline: None,
             suppressions: Vec::new(),
@@ -584,6 +585,7 @@ fn gpu_used(choice: &Choice) -> GpuUsed {
         what_if: choice.how == How::WhatIf,
         inferred: !choice.how.is_stated(),
         bandwidth_bytes_per_s: finite(gpu.bandwidth),
+        nvlink_bytes_per_s: gpu.nvlink,
         fp32_flops_per_s: gpu.flops.get(&DType::Fp32).copied(),
         matrix_unit: match gpu.vendor {
             Vendor::Nvidia => "Tensor Cores",

@@ -28,6 +28,9 @@ pub struct Rank {
     pub step_ns: Option<f64>,
     /// Sample standard deviation of their lengths; `null` below two steps.
     pub step_sd_ns: Option<f64>,
+    /// Each of them; of very many only the first ones. Only in the report of a single profile.
+    #[serde(default)]
+    pub each_step: Vec<RankStep>,
     /// Number of kernel executions in the window.
     pub kernels: u64,
     /// Sum of kernel durations in the window.
@@ -36,7 +39,7 @@ pub struct Rank {
     pub times: Option<RankTimes>,
     /// Sum of the durations of its collectives, without sends and receives between two ranks.
     pub collective_ns: i64,
-    /// Durations of its collectives, in order of launch. Only in the report of a single profile.
+    /// Its collectives, in order of launch. Only in the report of a single profile.
     #[serde(default)]
     pub collectives: Vec<CollectiveTimes>,
     /// Time in collectives beyond that of the fastest rank in the same collective, summed over those
@@ -45,6 +48,13 @@ pub struct Rank {
     /// Time that the other ranks waited in collectives in which this rank arrived last. Only for several
     /// ranks.
     pub caused_wait_ns: Option<f64>,
+    /// Number of compared collectives that it joined last. Only for several ranks.
+    #[serde(default)]
+    pub joined_last: Option<u64>,
+    /// Number of those whose kernel started right after its launch: its GPU did not keep it waiting, so its
+    /// host launched late. Only for several ranks.
+    #[serde(default)]
+    pub launched_late: Option<u64>,
 }
 
 /// Times of the analysed window on the GPUs of one rank: unions of intervals, summed over its GPUs.
@@ -83,8 +93,32 @@ pub struct CollectiveTimes {
     /// happened before it.
     #[serde(default)]
     pub holds_first: bool,
-    /// Duration of each in nanoseconds; of very many only the first ones.
-    pub ns: Vec<i64>,
+    /// Each of them, in order of launch; of very many only the first ones.
+    pub calls: Vec<CollectiveCall>,
+}
+
+/// One collective on one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CollectiveCall {
+    /// Start on the clock of this profile, in nanoseconds.
+    pub start_ns: i64,
+    /// Duration.
+    pub ns: i64,
+    /// From the end of its launch to its start; `null` where the launch is not known.
+    pub queued_ns: Option<i64>,
+    /// Bytes of the message, if the profile has it.
+    pub bytes: Option<u64>,
+}
+
+/// A step of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RankStep {
+    /// Its number.
+    pub number: u64,
+    /// Its length.
+    pub ns: i64,
 }
 
 /// The comparison of the profiles of one job.
@@ -140,10 +174,26 @@ pub struct Waits {
     pub least_ns: f64,
     /// Mean waiting over all ranks.
     pub mean_ns: f64,
+    /// How far apart the ranks end the same collective, with their clocks aligned by these ends: the median.
+    /// `null` with fewer than three collectives in which all ranks end together.
+    #[serde(default)]
+    pub ends_apart_ns: Option<f64>,
     /// The first collective of the capture, which the figures above leave out, because ranks also wait in it for
     /// what happened before the capture; `null` where it could not be matched or is the only one.
     #[serde(default)]
     pub first: Option<FirstCollective>,
+}
+
+impl Waits {
+    /// How far apart the ranks end, if that is further than the same collective can: data arrives at the last
+    /// rank at most a transfer after the first one.
+    pub(crate) fn not_together_ns(&self) -> Option<f64> {
+        /// What the clocks of two machines drift apart in a capture of seconds, and timestamps err.
+        const SLACK_NS: f64 = 100_000.0;
+        let transfer = self.transfer_ns / self.compared.max(1) as f64;
+        self.ends_apart_ns
+            .filter(|apart| *apart > transfer + SLACK_NS)
+    }
 }
 
 /// Times of the first collective of a capture.

@@ -14,6 +14,7 @@ mod basis;
 mod build;
 mod charts;
 mod clusters;
+mod collectives;
 mod evidence;
 mod folded_work;
 mod github;
@@ -42,17 +43,23 @@ mod work_units;
 
 pub(crate) use build::{share, share_of_busy, steps_in_window, total_saving};
 pub use clusters::KernelCluster;
+pub use collectives::CollectiveRow;
+pub(crate) use collectives::RowKey;
 pub use github::github;
 pub(crate) use host::merged as merged_host;
 pub use host::{HostEvidence, HostReport, HostRow};
 pub use host_profiles::{HostLineReport, HostProfileReport};
 pub use html::html;
 pub(crate) use html::page;
-pub use job::{CollectiveTimes, FirstCollective, Job, LeftOut, OnRanks, Rank, RankTimes, Waits};
+pub use job::{
+    CollectiveCall, CollectiveTimes, FirstCollective, Job, LeftOut, OnRanks, Rank, RankStep,
+    RankTimes, Waits,
+};
 pub use json::{NotAReport, SCHEMA, json, read_json};
 pub use launching::{GapClass, HostCalls, Launching};
 pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
+pub(crate) use ranks::mean_and_deviation;
 pub use sarif::sarif;
 pub use sites::SiteRow;
 pub use suppressed::{
@@ -158,6 +165,9 @@ pub struct Report {
     /// Comparison of the ranks; `null` for a single profile.
     #[serde(default)]
     pub job: Option<Job>,
+    /// Collectives by kind and size of the message, longest time first.
+    #[serde(default)]
+    pub collectives: Vec<CollectiveRow>,
     /// Number of findings, from the first, that are shown in full.
     pub top: usize,
     /// Findings worth acting on, largest saving first.
@@ -735,6 +745,9 @@ pub struct GpuUsed {
     pub fp32_flops_per_s: Option<f64>,
     /// Name of the matrix units: `Tensor Cores`, or `matrix cores` on AMD.
     pub matrix_unit: String,
+    /// Peak bandwidth of NVLink, both directions together; `null` without NVLink.
+    #[serde(default)]
+    pub nvlink_bytes_per_s: Option<f64>,
     /// Peak rate of 16-bit floats on Tensor Cores (matrix cores).
     pub tensor_16bit_flops_per_s: Option<f64>,
     /// All peak math rates, highest first: the horizontal lines of the roofline.

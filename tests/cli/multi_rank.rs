@@ -61,7 +61,7 @@ fn rank_that_computes_longer_is_the_straggler() {
             "Steps take equally long on all ranks",
             "Rank 2 is the straggler: the other ranks wait",
             "100 % of all waiting",
-            "It computes 1.60 ms per step, the others 1.00 ms on average",
+            "It computes 1.60 ms per step with as many kernels, the others 1.00 ms on average",
         ],
     );
     has(
@@ -111,6 +111,97 @@ fn one_step_names_no_straggler() {
     );
     let report = job([late; 2]).reported(&["."]);
     assert_eq!(report["job"]["straggler"], 2);
+}
+
+#[test]
+fn steps_are_compared_where_all_ranks_have_them() {
+    let sandbox = Sandbox::bare();
+    let step = |compute| Step {
+        compute,
+        late: 0,
+        collective: 100,
+    };
+    for rank in 0..4 {
+        let mut trace = Trace::of(rank, &[step(5000), step(1000), step(1000), step(1000)]);
+        if rank > 0 {
+            // The long step 1 of rank 0 is not in the traces of the others.
+            (trace.steps, trace.first_step) = (vec![step(1000); 3], 2);
+        }
+        sandbox.write(&format!("rank{rank}.json"), &trace.text());
+    }
+    has(
+        &comparison(&sandbox.reported(&["."])),
+        &[
+            "Steps are compared where all ranks have them: 3 steps from number 2 to 4.",
+            "Steps take equally long on all ranks",
+        ],
+    );
+    let mut trace = Trace::of(3, &[step(1000); 3]);
+    trace.first_step = 20;
+    sandbox.write("rank3.json", &trace.text());
+    has(
+        &comparison(&sandbox.reported(&["."])),
+        &["The ranks have no step in common"],
+    );
+}
+
+#[test]
+fn collectives_that_end_apart_blame_no_rank() {
+    let sandbox = Sandbox::bare();
+    let step = |compute, collective| Step {
+        compute,
+        late: 0,
+        collective,
+    };
+    for rank in 0..4_u32 {
+        // Rank 3 always has the short collective, but not at the time of the others' ends.
+        let steps: Vec<Step> = (0..5)
+            .map(|n| match rank {
+                3 => step(2000 * (1 + n % 2), 100),
+                _ => step(2000, 900),
+            })
+            .collect();
+        let trace = Trace::of(rank, &steps);
+        sandbox.write(&format!("rank{rank}.json"), &trace.text());
+    }
+    let report = sandbox.reported(&["."]);
+    assert_eq!(report["job"]["straggler"], Value::Null);
+    has(
+        &comparison(&report),
+        &["These collectives do not end together on all ranks"],
+    );
+}
+
+#[test]
+fn transfers_of_collectives_are_those_of_the_fastest_rank() {
+    let sandbox = Sandbox::bare();
+    for rank in 0..4_u32 {
+        let step = Step {
+            compute: 2000 - 300 * rank,
+            late: 0,
+            collective: 1000 + 300 * rank,
+        };
+        let mut trace = Trace::of(rank, &[step; 3]);
+        (trace.group_size, trace.elements) = (Some(4), Some(25_000_000));
+        sandbox.write(&format!("rank{rank}.json"), &trace.text());
+    }
+    let report = sandbox.reported(&["."]);
+    let rows = report["collectives"].as_array().unwrap();
+    let row = rows.first().unwrap();
+    assert_eq!((rows.len(), &row["calls"]), (1, &json!(12)));
+    assert_eq!(row["most_bytes"], 100_000_000);
+    assert_eq!(row["transfer_ns"], 12e6);
+    assert_eq!(row["time_ns"], 12_000_000 + 3 * 6 * 300_000);
+    // 100 MB in 1 ms; with four ranks, each sends one and a half times as much.
+    has(
+        &sandbox.good(&["."]),
+        &[
+            "| `all_reduce` | 4 | 100 MB | 1 | 1.45 ms | 0 % | 1.00 ms | 450 us | 100 GB/s | 150 GB/s |",
+        ],
+    );
+    // Of one rank, three equal calls do not tell the transfer from waiting.
+    let report = sandbox.reported(&["rank3.json"]);
+    assert_eq!(report["collectives"][0]["transfer_ns"], Value::Null);
 }
 
 #[test]
@@ -526,10 +617,11 @@ fn sampled_ranks_give_equal_reports_at_once_and_merged() {
     }
     let report = sandbox.reported(&[&zero, &one]);
     let job = &report["job"];
-    // The trace records 10 all-to-alls per rank, in a job of 128 ranks. The first one is left out.
+    // Each trace records 10 collectives, in a job of 128 ranks. The first one is left out, and two pairs of
+    // all-reduces have messages of other sizes: they are not the same ones.
     assert_eq!(
         (&job["waits"]["compared"], &job["waits"]["of"]),
-        (&json!(9), &json!(10))
+        (&json!(7), &json!(10))
     );
     assert_eq!(job["world_size"], 128);
     has(

@@ -19,6 +19,10 @@ pub(crate) struct Trace {
     pub(crate) world_size: u32,
     pub(crate) gpu: &'static str,
     pub(crate) group_size: Option<u32>,
+    /// Elements of fp32 in each all-reduce.
+    pub(crate) elements: Option<u32>,
+    /// Number of the first step.
+    pub(crate) first_step: usize,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -29,6 +33,8 @@ impl Trace {
             world_size: 4,
             gpu: "NVIDIA A100-SXM4-40GB",
             group_size: None,
+            elements: None,
+            first_step: 1,
             steps: steps.to_vec(),
         }
     }
@@ -55,7 +61,7 @@ impl Trace {
             let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
             events.push(kernel(name, now, step.collective, id + 1));
             now += step.collective + 5;
-            let name = format!("ProfilerStep#{}", number + 1);
+            let name = format!("ProfilerStep#{}", number + self.first_step);
             events.push(host(
                 "user_annotation",
                 &name,
@@ -78,10 +84,16 @@ impl Trace {
     }
 
     fn message(&self) -> Value {
-        match self.group_size {
+        let mut message = match self.group_size {
             Some(size) => json!({"Group size": size, "Collective name": "allreduce"}),
             None => json!({}),
+        };
+        if let Some(elements) = self.elements {
+            message["In msg nelems"] = json!(elements);
+            message["Out msg nelems"] = json!(elements);
+            message["dtype"] = json!("Float");
         }
+        message
     }
 }
 

@@ -1,0 +1,352 @@
+//! Collectives of a report: each one on each rank, so that several reports can be compared, and a table by
+//! kind and size of the message, with the bandwidth that they reach.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CollectiveCall, CollectiveTimes};
+use crate::correlate::{Run, SiteId};
+use crate::cost::{Costed, Dims, Family, SiteCost};
+use crate::profile::{KernelId, Span, StrId};
+
+/// Most collectives kept per rank, which is some steps of a large model. This bounds the size of the
+/// report.
+const MAX_CALLS: usize = 4096;
+/// Calls of one size from which the fastest one is taken as the transfer: of fewer, each may have waited
+/// for another rank.
+const ENOUGH_CALLS: u64 = 5;
+
+/// Names of collectives, without separators, in kernels, operators and arguments, with their kind;
+/// the first match counts.
+const KINDS: [(&str, &str); 9] = [
+    ("alltoall", "all_to_all"),
+    ("allreduce", "all_reduce"),
+    ("allgather", "all_gather"),
+    ("reducescatter", "reduce_scatter"),
+    ("broadcast", "broadcast"),
+    ("barrier", "barrier"),
+    ("gather", "gather"),
+    ("scatter", "scatter"),
+    ("reduce", "reduce"),
+];
+
+/// Collectives of one kind among as many ranks, with messages of about one size: within a factor of four.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CollectiveRow {
+    /// Kind of collective: `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, ...
+    pub kind: String,
+    /// Number of ranks that take part, if the profile has it.
+    pub group_size: Option<u64>,
+    /// Bytes of the smallest message; `null` if the profile does not have the size.
+    pub least_bytes: Option<u64>,
+    /// Bytes of the largest message.
+    pub most_bytes: Option<u64>,
+    /// Number of calls, summed over the ranks of the report.
+    pub calls: u64,
+    /// Their time, summed.
+    pub time_ns: i64,
+    /// The part of it during which nothing else ran on the GPU.
+    pub exposed_ns: i64,
+    /// Time of the transfers without waiting for other ranks, summed: in a report of several ranks that of the
+    /// fastest rank in each collective, otherwise that of the fastest of at least five equal calls. `null` where
+    /// neither is known.
+    pub transfer_ns: Option<f64>,
+    /// Bytes of the messages, summed over the calls; over `transfer_ns` this is the algorithm bandwidth of
+    /// nccl-tests (doc/PERFORMANCE.md).
+    pub bytes: Option<u64>,
+    /// What each rank must send, summed over the calls; over `transfer_ns` this is the bus bandwidth.
+    /// `null` for a group of unknown size.
+    pub wire_bytes: Option<u64>,
+}
+
+/// Kind, group and size class: what [`CollectiveRow`] adds up.
+pub(crate) type RowKey = (String, Option<u64>, Option<u32>);
+
+/// Messages of one class differ by less than a factor of four.
+fn size_class(bytes: u64) -> u32 {
+    bytes.max(1).ilog2() / 2
+}
+
+impl CollectiveRow {
+    /// What the row is added up by.
+    pub(crate) fn key(&self) -> RowKey {
+        (
+            self.kind.clone(),
+            self.group_size,
+            self.least_bytes.map(size_class),
+        )
+    }
+
+    /// Adds a row with the same key.
+    pub(crate) fn add(&mut self, other: &CollectiveRow) {
+        let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+        self.least_bytes = self.least_bytes.min(other.least_bytes);
+        self.most_bytes = self.most_bytes.max(other.most_bytes);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+        self.exposed_ns = self.exposed_ns.saturating_add(other.exposed_ns);
+        self.transfer_ns = self.transfer_ns.zip(other.transfer_ns).map(|(a, b)| a + b);
+        self.bytes = both(self.bytes, other.bytes);
+        self.wire_bytes = both(self.wire_bytes, other.wire_bytes);
+    }
+
+    /// Rows with one per key, longest time first.
+    pub(crate) fn fold(rows: impl IntoIterator<Item = CollectiveRow>) -> Vec<CollectiveRow> {
+        let mut folded: BTreeMap<RowKey, CollectiveRow> = BTreeMap::new();
+        for row in rows {
+            match folded.get_mut(&row.key()) {
+                Some(known) => known.add(&row),
+                None => drop(folded.insert(row.key(), row)),
+            }
+        }
+        let mut rows: Vec<CollectiveRow> = folded.into_values().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.time_ns));
+        rows
+    }
+}
+
+impl CollectiveTimes {
+    /// The row that the n-th call is in.
+    pub(crate) fn row_key(&self, call: &CollectiveCall) -> RowKey {
+        (
+            self.kind.clone(),
+            self.group_size,
+            call.bytes.map(size_class),
+        )
+    }
+}
+
+/// The collectives of the window by kind, group and size.
+pub(super) fn rows(costed: &Costed) -> Vec<CollectiveRow> {
+    let senders = Senders::of(costed);
+    let sites = (0..).map(SiteId).zip(&costed.run.sites).zip(&costed.sites);
+    CollectiveRow::fold(sites.flat_map(|((id, site), cost)| {
+        let senders = &senders;
+        site.kernels.iter().filter_map(move |kernel| {
+            let kind = senders.kind(kernel.name, id)?;
+            let calls = u64::from(kernel.count);
+            // A call of several kernels splits its message among them.
+            let message = message(cost).filter(|_| kernel.count == site.calls);
+            let all = |bytes: u64| bytes.saturating_mul(calls);
+            Some(CollectiveRow {
+                kind: kind.to_owned(),
+                group_size: group_size(&costed.run, id),
+                least_bytes: message.map(|m| m.0),
+                most_bytes: message.map(|m| m.0),
+                calls,
+                time_ns: kernel.time_ns,
+                exposed_ns: kernel.exposed_ns,
+                transfer_ns: (message.is_some() && calls >= ENOUGH_CALLS)
+                    .then_some(kernel.min_ns as f64 * calls as f64),
+                bytes: message.map(|m| all(m.0)),
+                wire_bytes: message.and_then(|m| m.1).map(all),
+            })
+        })
+    }))
+}
+
+/// Bytes of a call's message, and those that each rank must send for it.
+fn message(cost: &SiteCost) -> Option<(u64, Option<u64>)> {
+    match cost.cost.as_ref().ok()?.roles.first()?.dims {
+        Dims::Message {
+            bytes, wire_bytes, ..
+        } => Some((bytes, wire_bytes)),
+        _ => None,
+    }
+}
+
+/// The kernels that communicate.
+pub(super) struct Senders {
+    /// By name of a kernel: `Some` for collectives, with the kind if the name has it.
+    by_name: Vec<Option<Option<&'static str>>>,
+    /// By site: the kind that the operator's name has.
+    by_site: Vec<Option<&'static str>>,
+}
+
+impl Senders {
+    pub(super) fn of(costed: &Costed) -> Senders {
+        let run = &costed.run;
+        let mut by_name = vec![None; run.profile.strings.len()];
+        let mut by_site = vec![None; run.sites.len()];
+        let sites = run.sites.iter().zip(&costed.kernels).zip(&mut by_site);
+        for ((site, names), of_site) in sites {
+            let mut sends = false;
+            for (kernel, name) in site.kernels.iter().zip(names) {
+                if name.family == Family::Communication
+                    && let Some(slot) = by_name.get_mut(kernel.name.idx())
+                {
+                    sends = true;
+                    *slot = Some(name.collective.and_then(kind));
+                }
+            }
+            if sends {
+                *of_site = site.op.as_ref().and_then(|op| kind(&op.name));
+            }
+        }
+        Senders { by_name, by_site }
+    }
+
+    /// The kind of collective that a kernel belongs to.
+    pub(super) fn kind(&self, kernel: StrId, site: SiteId) -> Option<&'static str> {
+        let said = self.by_name.get(kernel.idx()).copied().flatten()?;
+        said.or_else(|| self.by_site.get(site.idx()).copied().flatten())
+    }
+}
+
+/// The kind of collective in a name; `None` for sends and receives, which connect two ranks only.
+fn kind(name: &str) -> Option<&'static str> {
+    let plain: String = name
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let found = KINDS.iter().find(|(word, _)| plain.contains(word));
+    found.map(|(_, kind)| *kind)
+}
+
+/// A collective in the window.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    pub(super) kernel: KernelId,
+    pub(super) kind: &'static str,
+}
+
+/// Step, kind and group size: collectives with the same key are compared in order.
+type Alike<'a> = (Option<u64>, &'a str, Option<u64>);
+
+/// The collectives of a rank by step, kind and group, each in order of launch.
+pub(super) fn times(costed: &Costed, all: Vec<Sent>) -> Vec<CollectiveTimes> {
+    let run = &costed.run;
+    // Ranks launch their collectives in the same order, but streams may execute them in another.
+    let mut ordered: Vec<(i64, Sent)> = all
+        .into_iter()
+        .filter_map(|sent| {
+            let kernel = run.profile.kernels.get(sent.kernel.idx())?;
+            Some((
+                launch(run, sent.kernel).map_or(kernel.span.start, |l| l.start),
+                sent,
+            ))
+        })
+        .collect();
+    ordered.sort_unstable_by_key(|(launched, sent)| (*launched, sent.kernel));
+    let mut first: Option<Alike<'_>> = None;
+    let mut series: BTreeMap<Alike<'_>, Vec<CollectiveCall>> = BTreeMap::new();
+    for (_, sent) in ordered {
+        let (Some(kernel), Some(link)) = (
+            run.profile.kernels.get(sent.kernel.idx()),
+            run.links.get(sent.kernel.idx()),
+        ) else {
+            continue;
+        };
+        let step = link.step.and_then(|s| run.steps.get(s.idx()));
+        let group_size = link.site.and_then(|site| group_size(run, site));
+        let alike = (step.map(|s| s.number), sent.kind, group_size);
+        first.get_or_insert(alike);
+        series.entry(alike).or_default().push(CollectiveCall {
+            start_ns: kernel.span.start,
+            ns: kernel.span.ns(),
+            queued_ns: launch(run, sent.kernel).map(|l| kernel.span.start.saturating_sub(l.end)),
+            bytes: link.site.and_then(|site| {
+                let calls = run.sites.get(site.idx())?.calls;
+                let kernels = &run.sites.get(site.idx())?.kernels;
+                let whole = kernels
+                    .iter()
+                    .any(|k| k.name == kernel.name && k.count == calls);
+                let cost = costed.sites.get(site.idx()).filter(|_| whole)?;
+                Some(message(cost)?.0)
+            }),
+        });
+    }
+    let mut room = MAX_CALLS;
+    series
+        .into_iter()
+        .map(|(alike, mut calls)| {
+            let (step, kind, group_size) = alike;
+            let count = calls.len() as u64;
+            calls.truncate(room);
+            room -= calls.len();
+            CollectiveTimes {
+                step,
+                kind: kind.to_owned(),
+                group_size,
+                count,
+                holds_first: first == Some(alike),
+                calls,
+            }
+        })
+        .collect()
+}
+
+/// The call that launched a kernel.
+fn launch(run: &Run, kernel: KernelId) -> Option<Span> {
+    let call = run.links.get(kernel.idx())?.launch?;
+    Some(run.profile.calls.get(call.idx())?.span)
+}
+
+/// Number of ranks that take part, which newer traces of torch.profiler have.
+fn group_size(run: &Run, site: SiteId) -> Option<u64> {
+    let site = run.sites.get(site.idx())?;
+    [site.args, site.message]
+        .into_iter()
+        .flatten()
+        .filter_map(|args| run.args.get(args.idx())?.get(usize::MAX, "Group size"))
+        .find_map(|size| match size {
+            crate::correlate::ArgValue::Int(size) => u64::try_from(*size).ok().filter(|&n| n > 0),
+            _ => None,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collective_kinds_are_found_in_names() {
+        for (name, wanted) in [
+            ("all_reduce", Some("all_reduce")),
+            ("_allgather_base", Some("all_gather")),
+            ("nccl:reduce_scatter", Some("reduce_scatter")),
+            ("all_to_all", Some("all_to_all")),
+            ("reduce", Some("reduce")),
+            ("send_recv", None),
+            ("record_param_comms", None),
+        ] {
+            assert_eq!(kind(name), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn rows_of_one_size_class_are_one_row() {
+        let row = |bytes: u64, transfer_ns| CollectiveRow {
+            kind: "all_reduce".to_owned(),
+            group_size: Some(8),
+            least_bytes: Some(bytes),
+            most_bytes: Some(bytes),
+            calls: 5,
+            time_ns: 1000,
+            exposed_ns: 100,
+            transfer_ns,
+            bytes: Some(5 * bytes),
+            wire_bytes: Some(bytes),
+        };
+        let rows = CollectiveRow::fold([
+            row(16, Some(1.0)),
+            row(63, Some(2.0)),
+            row(64, Some(4.0)),
+            row(65, None),
+        ]);
+        let shown: Vec<_> = rows
+            .iter()
+            .map(|r| (r.least_bytes, r.most_bytes, r.calls, r.transfer_ns, r.bytes))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (Some(16), Some(63), 10, Some(3.0), Some(395)),
+                (Some(64), Some(65), 10, None, Some(645)),
+            ]
+        );
+    }
+}
