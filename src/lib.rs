@@ -35,6 +35,7 @@
 //! | 7 | [`pyprof`] | PyProf's two outputs: a dictionary and a row of columns per kernel |
 //! | 7 | [`scrub`] | a copy of a profile without private data |
 //! | 7 | `capture` | records a program: starts it with the embedded Python package, reads what it wrote |
+//! | 7 | `trial` | tries advice on the program: treatments, alternating runs, the measured savings |
 //! | 8 | [`advisor`], `error` | the facade of the library: the stations in order, and its error type |
 //! | 9 | `cli` | the command line, one file per command (feature `cli`, on by default) |
 //!
@@ -62,6 +63,8 @@ pub mod pyprof;
 pub mod read;
 pub mod report;
 pub mod scrub;
+#[cfg(feature = "cli")]
+mod trial;
 
 pub use advisor::Advisor;
 pub use error::Error;

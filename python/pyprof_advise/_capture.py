@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import torch
 
 from . import _guard
+from ._clock import ClockRecorder
 from ._loaders import Loaders
 from ._record import Ranks, Record, write_json
 from ._settings import SKIP
@@ -18,6 +19,8 @@ from ._steps import PATIENCE, Boundary, ModuleSteps, OptimizerSteps, Stream
 from ._windows import NsysRecorder, TorchRecorder
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from ._settings import Settings, Window
 
 START_FILE = "start.json"
@@ -45,12 +48,18 @@ class Capture:
         self._loaders = Loaders()
         self._windows: list[Window] = list(settings.windows)
         self._leader: Stream | None = None
-        self._recorder: TorchRecorder | NsysRecorder | None = None
+        self._recorder: TorchRecorder | NsysRecorder | ClockRecorder | None = None
         self._wait_until = 0
         self._agreed: int | None = None
         self._has_optimizer: bool | None = None
         self._active = False
         self._lock = threading.Lock()
+
+    def watch_models(
+        self, called: Callable[[nn.Module], None], returned: Callable[[nn.Module, Any], None]
+    ) -> None:
+        """Before `install`: tells of calls of models, and of what they return."""
+        self._modules.on_call, self._modules.on_result = called, returned
 
     def install(self) -> None:
         """Begins to count steps."""
@@ -192,6 +201,8 @@ class Capture:
         self.record.write()
         if self.settings.recorder == "nsys":
             self._recorder = NsysRecorder(self.settings, leader.count)
+        elif self.settings.recorder == "clock":
+            self._recorder = ClockRecorder(self.settings)
         else:
             path = self.settings.folder / f"{self._who()}-{window}.pt.trace.json"
             metadata = {
@@ -208,7 +219,10 @@ class Capture:
         ranks = Ranks.here()
         return f"process{self.record.pid}" if ranks is None else f"rank{ranks.rank}"
 
-    def _add_window(self, recorder: TorchRecorder | NsysRecorder) -> None:
+    def _add_window(self, recorder: TorchRecorder | NsysRecorder | ClockRecorder) -> None:
+        if isinstance(recorder, ClockRecorder):
+            self.record.trial = recorder.result()
+            return
         leader = self._leader
         last = leader.count if leader is not None else 0
         steps = list(range(last - recorder.steps, last))

@@ -33,6 +33,14 @@ class Hook:
         return getattr, (logging.getLogger("pyprof_advise"), "debug")
 
 
+class ResultHook(Hook):
+    """A hook that is told what the forward has returned."""
+
+    def __call__(self, module: nn.Module, *args: object) -> None:
+        if not is_compiling():
+            self._act(module, args[-1])
+
+
 class Hooks:
     """Hooks that are removed together."""
 
@@ -46,6 +54,10 @@ class Hooks:
     def after(self, module: nn.Module, act: Callable[[nn.Module], None]) -> None:
         """Calls `act` after the forward of a module, also when that raises an exception."""
         self._handles.append(module.register_forward_hook(Hook(act), always_call=True))
+
+    def result(self, module: nn.Module, act: Callable[[nn.Module, Any], None]) -> None:
+        """Calls `act` with the module and what its forward has returned."""
+        self._handles.append(module.register_forward_hook(ResultHook(act)))
 
     def remove(self) -> None:
         """Removes them all."""

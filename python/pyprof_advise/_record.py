@@ -54,6 +54,8 @@ class Record:
     windows: list[dict[str, Any]] = field(default_factory=list)
     """One entry per trace, as in the manifest."""
     notes: list[str] = field(default_factory=list)
+    trial: dict[str, Any] | None = None
+    """What `pyprof-advise try` asks for: see `_trial`."""
 
     def add_window(self, window: str, file: str, steps: list[int]) -> None:
         """Adds a trace."""
@@ -68,7 +70,7 @@ class Record:
     def write(self) -> None:
         """Replaces the file of this process; a folder that is gone or full is not the program's problem."""
         torch = sys.modules.get("torch")
-        text = {
+        text: dict[str, Any] = {
             "pid": self.pid,
             "argv": sys.argv[:1],
             "state": self.state,
@@ -79,7 +81,11 @@ class Record:
             "versions": versions(),
             "windows": self.windows,
             "notes": self.notes,
+            "trial": self.trial,
         }
+        ranks = Ranks.here()
+        if ranks is not None:
+            text["rank"] = ranks.rank
         try:
             write_json(self.folder / f"process-{self.pid}.json", text)
         except OSError:

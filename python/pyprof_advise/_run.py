@@ -13,12 +13,14 @@ from ._capture import Capture
 from ._guard import OwnTraces
 from ._record import Record
 from ._settings import Settings
+from ._trial import Trial
 
 OLDEST = (2, 0)
 """The oldest torch with the hooks that are needed."""
 
 _capture: Capture | None = None
 _own_traces: OwnTraces | None = None
+_trial: Trial | None = None
 
 
 def arm() -> None:
@@ -32,7 +34,7 @@ def arm() -> None:
 
 
 def _arm(settings: Settings) -> None:
-    global _capture, _own_traces
+    global _capture, _own_traces, _trial
     record = Record(settings.folder)
     reason = _why_not(settings)
     if reason is not None:
@@ -43,6 +45,10 @@ def _arm(settings: Settings) -> None:
         _own_traces = OwnTraces(record)
         _own_traces.install()
     _capture = Capture(settings, record)
+    if settings.seed is not None or settings.ends:
+        _trial = Trial(settings, record)
+        _trial.watch(_capture)
+        _trial.begin()
     _capture.install()
     record.write()
 
@@ -63,6 +69,8 @@ def _ended() -> None:
     capture = _capture
     if capture is None or capture.record.pid != os.getpid():
         return
+    # The exit status is the program's now.
+    capture.on_done = None if _trial is None else _trial.finish
     try:
         if capture.record.state in ("waiting", "recording"):
             capture.stop("ended")

@@ -11,11 +11,12 @@ from typing import Literal
 VARIABLE = "PYPROF_ADVISE_CAPTURE"
 """The environment variable in which `pyprof-advise run` passes the settings to the program."""
 
-Window = Literal["light", "detailed"]
-"""A light window records operators only, so that idle time is real; a detailed one adds shapes and layers."""
+Window = Literal["light", "detailed", "timed"]
+"""A light window records operators only, so that idle time is real; a detailed one adds shapes and layers. In a
+timed one, only the length of steps is measured."""
 
-Recorder = Literal["torch", "nsys"]
-"""Who records: torch.profiler, or the nsys that the program runs under."""
+Recorder = Literal["torch", "nsys", "clock"]
+"""Who records: torch.profiler, the nsys that the program runs under, or a clock."""
 
 STEPS = 3
 """Steps in each window."""
@@ -39,6 +40,12 @@ class Settings:
     recorder: Recorder = "torch"
     names_operators: bool = False
     """Whether to put NVTX ranges around operators, for an nsys that does not."""
+    treatments: tuple[Path, ...] = ()
+    """Files of treatments to apply to the program, in this order."""
+    seed: int | None = None
+    """The seed of the random number generators when torch is imported; None leaves them alone."""
+    ends: bool = False
+    """Whether to end the program when everything is recorded."""
 
     @staticmethod
     def from_environment() -> Settings | None:
@@ -56,4 +63,7 @@ class Settings:
             windows=tuple(given.get("windows", ("light", "detailed"))),
             recorder=given.get("recorder", "torch"),
             names_operators=bool(given.get("names_operators", False)),
+            treatments=tuple(map(Path, given.get("treatments", ()))),
+            seed=given.get("seed"),
+            ends=bool(given.get("ends", False)),
         )

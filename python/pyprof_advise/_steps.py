@@ -114,6 +114,10 @@ class ModuleSteps:
 
     def __init__(self, on_step: Callable[[Stream], None]) -> None:
         self._on_step = on_step
+        self.on_call: Callable[[nn.Module], None] | None = None
+        """Called before every call of a model, also where it is not a step."""
+        self.on_result: Callable[[nn.Module, Any], None] | None = None
+        """Called with what a model has returned to the program."""
         self._hooks = Hooks()
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._patched: list[tuple[str, Any]] = []
@@ -162,12 +166,16 @@ class ModuleSteps:
             with contextlib.suppress(Exception):
                 self._models.add(model)
                 self._hooks.before(model, self._called)
+                if self.on_result is not None:
+                    self._hooks.result(model, self._told)
                 self._hooks.after(model, self._returned)
 
     def _called(self, model: nn.Module) -> None:
         if getattr(self._inside, "model", None) is not None:
             return
         self._inside.model = weakref.ref(model)
+        if self.on_call is not None:
+            self.on_call(model)
         key = (threading.get_ident(), id(model))
         if torch.is_grad_enabled() and self._expects_optimizer(key):
             return
@@ -179,6 +187,11 @@ class ModuleSteps:
             self._streams[key] = stream
         stream.step()
         self._on_step(stream)
+
+    def _told(self, model: nn.Module, result: object) -> None:
+        outermost = getattr(self._inside, "model", None)
+        if self.on_result is not None and outermost is not None and outermost() is model:
+            self.on_result(model, result)
 
     def _returned(self, model: nn.Module) -> None:
         outermost = getattr(self._inside, "model", None)

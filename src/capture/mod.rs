@@ -1,11 +1,11 @@
-//! Records a program: `pyprof-advise run`.
+//! Records a program, or times its steps: `pyprof-advise run` and `try`.
 //!
 //! A Python package, embedded in the binary, is put on the program's `PYTHONPATH`. In every process that
 //! imports torch it counts steps, records some of them with torch.profiler, and writes traces and a small
 //! state file into one folder. This module prepares that folder, starts the program, reads the states, and
 //! writes the manifest of the folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::Serialize;
@@ -15,9 +15,9 @@ mod package;
 mod start;
 mod states;
 
-pub(crate) use package::unpack;
+pub(crate) use package::{folder_of as package_folder, treatments, unpack};
 pub(crate) use start::{Ended, Program};
-pub(crate) use states::{Progress, States, WindowFile};
+pub(crate) use states::{CheckValues, Progress, States, Timed, WindowFile};
 
 use crate::read::manifest::{FileEntry, Manifest};
 
@@ -40,6 +40,12 @@ pub(crate) struct Settings<'a> {
     pub(crate) recorder: Recorder,
     /// Whether the program puts ranges around operators, for a recorder that does not.
     pub(crate) names_operators: bool,
+    /// Files of treatments to apply, in this order.
+    pub(crate) treatments: &'a [PathBuf],
+    /// The seed of the program's random number generators; `None` leaves them alone.
+    pub(crate) seed: Option<u32>,
+    /// Whether the program ends when everything is recorded.
+    pub(crate) ends: bool,
 }
 
 /// Who records the program.
@@ -50,6 +56,8 @@ pub(crate) enum Recorder {
     Torch,
     /// Nsight Systems, around the program.
     Nsys,
+    /// A clock, in the program: only the length of steps.
+    Clock,
 }
 
 /// Replaces the states of the processes by one manifest; returns the number of traces.

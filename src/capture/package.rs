@@ -1,6 +1,6 @@
 //! The Python package that is put into programs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// The files of the package, by their path in it.
@@ -8,12 +8,26 @@ const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pyprof_advise
 /// The file that Python runs when it starts, if its folder is on `PYTHONPATH`.
 const AT_START: &str = "_site/sitecustomize.py";
 
+/// The folder of the treatments in it.
+const TREATMENTS: &str = "treatments/";
+
+/// The folder of the package in the folder that it was unpacked into.
+pub(crate) fn folder_of(unpacked: &Path) -> PathBuf {
+    unpacked.join("pyprof_advise")
+}
+
+/// The treatments that come with the program: their path in the package, and their text.
+pub(crate) fn treatments() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let files = FILES.iter().copied();
+    files.filter(|(path, _)| path.starts_with(TREATMENTS) && path.ends_with(".py"))
+}
+
 /// Writes the package into an empty folder, which is to be put on `PYTHONPATH`.
 ///
 /// # Errors
 /// When a file cannot be written.
 pub(crate) fn unpack(folder: &Path) -> io::Result<()> {
-    let package = folder.join("pyprof_advise");
+    let package = folder_of(folder);
     for (name, text) in FILES {
         let path = match *name {
             AT_START => folder.join("sitecustomize.py"),

@@ -2,10 +2,12 @@
 //! names on the command line.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// The variable that tells the Python package what to record.
 const SETTINGS: &str = "PYPROF_ADVISE_CAPTURE";
@@ -37,23 +39,51 @@ impl Program {
         package: &Path,
         settings: &super::Settings<'_>,
     ) -> io::Result<Program> {
-        let [program, args @ ..] = command else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        let mut start = Command::new(program);
+        let mut start = prepared(command, package, settings)?;
+        start.spawn().map(Program)
+    }
+
+    /// Starts `command` in the same way, with variables in its environment and what it writes in a file.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub(crate) fn start_quietly(
+        command: &[String],
+        package: &Path,
+        settings: &super::Settings<'_>,
+        variables: &[(String, String)],
+        log: File,
+    ) -> io::Result<Program> {
+        let mut start = prepared(command, package, settings)?;
         start
-            .args(args)
-            .env("PYTHONPATH", python_path(package)?)
-            .env(SETTINGS, serde_json::to_string(settings)?);
-        if std::env::var_os("KINETO_LOG_LEVEL").is_none() {
-            start.env("KINETO_LOG_LEVEL", QUIET);
-        }
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
         start.spawn().map(Program)
     }
 
     /// The id of its process.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Asks it to end, and ends it if it has not after `patience`.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub(crate) fn end(&mut self, patience: Duration) -> io::Result<()> {
+        ask_to_end(self.id());
+        let until = Instant::now() + patience;
+        while self.0.try_wait()?.is_none() {
+            if Instant::now() >= until {
+                self.0.kill()?;
+                self.0.wait()?;
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// How it ended; `None` while it runs.
@@ -63,6 +93,38 @@ impl Program {
     pub(crate) fn ended(&mut self) -> io::Result<Option<Ended>> {
         Ok(self.0.try_wait()?.map(ended))
     }
+}
+
+#[cfg(unix)]
+fn ask_to_end(id: u32) {
+    use rustix::process::{Pid, Signal, kill_process};
+    if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        // One that has ended already needs no signal.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+#[cfg(not(unix))]
+fn ask_to_end(_id: u32) {}
+
+/// The command line of a program that the package records.
+fn prepared(
+    command: &[String],
+    package: &Path,
+    settings: &super::Settings<'_>,
+) -> io::Result<Command> {
+    let [program, args @ ..] = command else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut start = Command::new(program);
+    start
+        .args(args)
+        .env("PYTHONPATH", python_path(package)?)
+        .env(SETTINGS, serde_json::to_string(settings)?);
+    if std::env::var_os("KINETO_LOG_LEVEL").is_none() {
+        start.env("KINETO_LOG_LEVEL", QUIET);
+    }
+    Ok(start)
 }
 
 /// The package first, then what the user's variable has.

@@ -26,6 +26,36 @@ struct State {
     cuda: Option<bool>,
     versions: BTreeMap<String, Option<String>>,
     windows: Vec<WindowFile>,
+    rank: Option<u32>,
+    trial: Option<Timed>,
+}
+
+/// What a process has measured without a profiler.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Timed {
+    /// Why a treatment does not apply.
+    pub(crate) refused: Option<String>,
+    /// The length of each step.
+    pub(crate) step_ns: Vec<u64>,
+    /// Whether something was compiled in these steps.
+    pub(crate) compiling: bool,
+    /// The most memory of the GPU that was in use.
+    pub(crate) peak_memory_bytes: Option<u64>,
+    /// The first values that the program has computed.
+    pub(crate) check: Option<CheckValues>,
+    /// What the treatments have changed, and how often.
+    pub(crate) changes: BTreeMap<String, u64>,
+}
+
+/// Values of a program, to compare two runs by.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct CheckValues {
+    /// `loss` or `output`.
+    pub(crate) what: String,
+    /// The values in the order in which they were computed, as Python prints floats.
+    pub(crate) values: Vec<String>,
 }
 
 /// A trace that a process has written.
@@ -113,7 +143,7 @@ impl States {
     }
 
     /// The versions of the process that recorded, else of any.
-    pub(super) fn versions(&self) -> BTreeMap<String, Option<String>> {
+    pub(crate) fn versions(&self) -> BTreeMap<String, Option<String>> {
         let recorded = self.states.iter().find(|state| !state.windows.is_empty());
         let any = recorded.or(self.states.first());
         any.map(|state| state.versions.clone()).unwrap_or_default()
@@ -122,6 +152,23 @@ impl States {
     /// Whether torch found no GPU in any process.
     pub(crate) fn has_no_gpu(&self) -> bool {
         !self.states.is_empty() && self.states.iter().all(|state| state.cuda == Some(false))
+    }
+
+    /// What was measured: by the process of the lowest rank, else by the one that took the most steps.
+    pub(crate) fn timed(&self) -> Option<&Timed> {
+        let timed = self.states.iter().filter_map(|state| {
+            let trial = state.trial.as_ref()?;
+            let rank = state.rank.unwrap_or(u32::MAX);
+            (!trial.step_ns.is_empty()).then_some((rank, std::cmp::Reverse(state.steps), trial))
+        });
+        let first = timed.min_by_key(|(rank, steps, _)| (*rank, *steps));
+        first.map(|(_, _, trial)| trial)
+    }
+
+    /// Why a treatment does not apply, if a process says so.
+    pub(crate) fn refused(&self) -> Option<&str> {
+        let mut trials = self.states.iter().filter_map(|state| state.trial.as_ref());
+        trials.find_map(|trial| trial.refused.as_deref())
     }
 
     /// How far the program has come.

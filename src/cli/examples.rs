@@ -43,6 +43,7 @@ Examples:
   pyprof-advise net.pt.trace.json.gz                the same, from a torch.profiler trace
   pyprof-advise rank*.json.gz -o job.md             one report of all ranks of a job
   pyprof-advise diff before.sqlite after.sqlite     the effect of a change
+  pyprof-advise try -- python train.py              apply advice in fresh runs, and measure it
   pyprof-advise net.sqlite --source .               with the code behind each finding
   pyprof-advise net.sqlite --rules my-rules/        with your own rules too
   pyprof-advise net.sqlite --why precision/amp-off  why a rule fired, or did not fire
@@ -72,6 +73,16 @@ Examples:
 
 Exit status: that of the program if it is not 0; else 2 if nothing was recorded; else that of the report:
 0 it was written, 1 a gate failed (--fail-on). The last line of standard error says which.";
+
+pub(super) const TRY: &str = "\
+Examples:
+  pyprof-advise try -- python train.py                    record, then try what findings advise
+  pyprof-advise try fused-optimizer compile-model -- python train.py
+  pyprof-advise try 'precision/*' --from report.json -- python train.py
+  pyprof-advise try --budget 20 -o tried.md --report advice.html -- torchrun --nproc-per-node=4 train.py
+  pyprof-advise try --list                                what can be tried, and for which rules
+
+Exit status: 0 the result was written, whatever it says; 2 nothing could be tried, or the command line was wrong.";
 
 pub(super) const DIFF: &str = "\
 Examples:

@@ -34,6 +34,8 @@ mod scrub;
 mod show;
 mod signals;
 mod source;
+mod trial;
+mod trial_runs;
 
 pub use advise::advise;
 #[cfg(fuzzing)]
@@ -121,6 +123,8 @@ enum Command {
     },
     /// Run a program, record some of its steps, and report on them
     Run(run::RunArgs),
+    /// Apply the advice that needs no edit, in fresh runs of a program, and measure what it saves
+    Try(trial::TryArgs),
     /// Compare the profiles before and after a change
     Diff(diff::DiffArgs),
     /// Merge the JSON reports of several ranks
@@ -306,6 +310,8 @@ enum Schema {
     Diff,
     /// `diff --format json` of three profiles or more
     Trend,
+    /// `try --format json`
+    Try,
     /// `--config FILE`
     Config,
 }
@@ -478,6 +484,7 @@ fn run(cli: Cli) -> Outcome {
         Some(Command::Costs { command }) => costs::run(command, console),
         Some(Command::Gpus { command }) => gpus::run(command),
         Some(Command::Run(args)) => run::run(args, console),
+        Some(Command::Try(args)) => trial::run(args, console),
         Some(Command::Diff(args)) => diff::diff(&args, console),
         Some(Command::Merge(args)) => merge::merge(args, console),
         Some(Command::Show(args)) => show::show(args, console),
@@ -488,6 +495,7 @@ fn run(cli: Cli) -> Outcome {
             Schema::Report => output::print(crate::report::SCHEMA),
             Schema::Diff => output::print(crate::compare::diff::SCHEMA),
             Schema::Trend => output::print(crate::compare::diff::TREND_SCHEMA),
+            Schema::Try => output::print(crate::trial::SCHEMA),
             Schema::Config => output::print(&config::schema()),
         },
         Some(Command::Scrub(args)) => scrub::scrub(&args, console),

@@ -70,6 +70,9 @@ pub(super) struct RunArgs {
     gates: GateArgs,
     #[command(flatten)]
     config: ConfigArgs,
+    /// Whether the program ends when everything is recorded.
+    #[arg(skip)]
+    ends: bool,
 }
 
 /// Profilers other than torch.profiler.
@@ -80,6 +83,26 @@ enum With {
 }
 
 impl RunArgs {
+    /// What `try` records, to take findings from.
+    pub(super) fn for_findings(command: Vec<String>, skip: u32, max_seconds: u32) -> RunArgs {
+        RunArgs {
+            command,
+            skip: Some(skip),
+            steps: 3,
+            max_seconds,
+            stack: false,
+            keep: None,
+            with: None,
+            gpu: None,
+            report: ReportArgs::default(),
+            rules: RuleArgs::default(),
+            costs: Vec::new(),
+            gates: GateArgs::default(),
+            config: ConfigArgs::default(),
+            ends: true,
+        }
+    }
+
     fn advise(&self, folder: &Path) -> AdviseArgs {
         AdviseArgs {
             profiles: vec![folder.to_owned()],
@@ -140,7 +163,7 @@ fn empty_folder(folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Runs the program and shows how far the recording is.
-fn record(
+pub(super) fn record(
     args: &RunArgs,
     folder: &Path,
     package: &Path,
@@ -171,6 +194,9 @@ fn record(
             Recorder::Torch
         },
         names_operators: nsys.as_ref().is_some_and(|nsys| !nsys.names_operators),
+        treatments: &[],
+        seed: None,
+        ends: args.ends,
     };
     let mut command = nsys.map_or_else(Vec::new, |nsys| nsys.command);
     if args.with.is_some() && !console.quiet {
@@ -192,7 +218,7 @@ fn record(
         }
         if !console.quiet {
             let progress = States::read(folder).progress();
-            show(&progress, shown.as_ref());
+            show(&progress, shown.as_ref(), args.ends);
             shown = Some(progress);
         }
         std::thread::sleep(POLL);
@@ -200,7 +226,7 @@ fn record(
 }
 
 /// Says what has changed since the last time. Plain lines: the program uses the terminal too.
-fn show(now: &Progress, before: Option<&Progress>) {
+fn show(now: &Progress, before: Option<&Progress>, ends: bool) {
     let is_recording =
         |progress: Option<&Progress>| matches!(progress, Some(Progress::Recording { .. }));
     let text = match now {
@@ -211,6 +237,7 @@ fn show(now: &Progress, before: Option<&Progress>) {
             let what = steps_are.as_deref().unwrap_or("steps");
             format!("recording after step {step} ({})", plain(what))
         }
+        Progress::Recorded if is_recording(before) && ends => "recorded".to_owned(),
         Progress::Recorded if is_recording(before) => {
             "recorded; the report follows when the program ends (Ctrl-C ends it now)".to_owned()
         }

@@ -10,6 +10,14 @@
 #[cfg(unix)]
 static PROGRAM: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
 
+/// Whether a signal arrived while a program ran.
+static INTERRUPTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Whether a signal has arrived that asks a series of programs to end.
+pub(super) fn is_interrupted() -> bool {
+    INTERRUPTED.load(std::sync::atomic::Ordering::SeqCst)
+}
+
 /// Passes signals on to a program while it exists.
 #[derive(Debug)]
 pub(super) struct PassedOn;
@@ -43,6 +51,7 @@ fn passed_on(signal: i32) -> bool {
     let Some(program) = Pid::from_raw(program) else {
         return false;
     };
+    INTERRUPTED.store(true, std::sync::atomic::Ordering::SeqCst);
     // The terminal sends Ctrl-C to both processes; a second one would interrupt the program's clean-up.
     let signal = match signal {
         signal_hook::consts::SIGTERM => Some(Signal::TERM),

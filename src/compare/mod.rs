@@ -15,6 +15,7 @@ mod merge;
 mod sites;
 mod suppress;
 mod tables;
+pub(crate) mod welch;
 mod windows;
 
 pub use baseline::against;

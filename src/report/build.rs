@@ -295,6 +295,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         places: places(f),
         places_omitted: f.places.len().saturating_sub(MAX_PLACES) as u64,
         since_baseline: None,
+        measured: None,
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
         calls_unit: calls_unit(&f.members),

@@ -387,6 +387,9 @@ pub struct FindingReport {
     pub share: f64,
     /// Estimated saving; `null` without an estimate.
     pub saving: Option<SavingReport>,
+    /// What the advice saves in the program itself, as `try` has measured it; `null` where it was not tried.
+    #[serde(default)]
+    pub measured: Option<MeasuredSaving>,
     /// The problem, in Markdown of the rule; values from the profile are escaped.
     pub message: String,
     /// Why it costs time, in Markdown.
@@ -454,6 +457,22 @@ pub struct SavingReport {
     pub step_low_ns: Option<f64>,
     /// Upper end of the same.
     pub step_high_ns: Option<f64>,
+}
+
+/// The saving of a finding that `pyprof-advise try` has measured in the program itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct MeasuredSaving {
+    /// The treatment that was applied: `fused-optimizer`.
+    pub treatment: String,
+    /// Saving per step in ns; negative where steps take longer.
+    pub saving_ns: Option<f64>,
+    /// Time of a step with the treatment over that without.
+    pub ratio: Option<f64>,
+    /// Half of the 95 % confidence interval of the difference, as a share of the step without.
+    pub noise: Option<f64>,
+    /// The result in words: the change, its noise, and whether the program computes the same.
+    pub text: String,
 }
 
 /// Sums of the counted savings, by kind of time.

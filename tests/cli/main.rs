@@ -23,6 +23,7 @@ mod report_files;
 mod shell;
 #[cfg(unix)]
 mod signals;
+mod trial;
 mod why;
 
 #[path = "../support/mod.rs"]

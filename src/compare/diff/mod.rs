@@ -29,10 +29,15 @@ pub use trend::{
     TREND_SCHEMA, TREND_VERSION, Trend, TrendChange, TrendRow, trend, trend_html, trend_json,
     trend_markdown,
 };
+#[cfg(test)]
+pub(crate) use view::check_schema;
 pub use view::{SCHEMA, html, json, markdown};
+#[cfg(feature = "cli")]
+pub(crate) use view::{tidy, to_json};
 
 use std::collections::BTreeMap;
 
+use super::welch::{SAME, is_beyond};
 use super::{comparison, share, some};
 use crate::base::units::percent;
 use crate::report::{Report, UnitKind};
@@ -40,8 +45,6 @@ use changes::Changes;
 use pair::{Pair, Pairs};
 use unit::Common;
 
-/// Relative differences below this count as none, as for the ranks of a job.
-const SAME: f64 = 0.02;
 /// Share of the compared time below which a single difference is not listed, as for findings.
 const FLOOR: f64 = 0.005;
 /// Share of the window that steps must fill for its work to count as theirs.
@@ -444,8 +447,7 @@ fn normalised(diff: &Diff) -> Option<f64> {
 
 /// Whether the difference exceeds the noise, as far as it is known.
 fn is_beyond_noise(diff: &Diff, ratio: f64) -> bool {
-    let noise = diff.noise.map_or(0.0, |n| n.share);
-    (ratio - 1.0).abs() > noise.max(SAME)
+    is_beyond(ratio, diff.noise.map_or(0.0, |n| n.share))
 }
 
 fn slower_by(diff: &Diff) -> Option<f64> {

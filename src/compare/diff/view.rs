@@ -36,7 +36,7 @@ pub fn json(diff: &Diff) -> String {
 }
 
 /// Indented JSON with a final newline.
-pub(super) fn to_json(value: &impl serde::Serialize) -> String {
+pub(crate) fn to_json(value: &impl serde::Serialize) -> String {
     // Serializing fails only for maps whose keys are not strings.
     let mut text = serde_json::to_string_pretty(value)
         .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string());
@@ -46,7 +46,7 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> String {
 
 /// Reduces empty lines to one between blocks and none at the end. Text of a profile never spans
 /// lines.
-pub(super) fn tidy(text: &str) -> String {
+pub(crate) fn tidy(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut empty = 0;
     for line in text.trim().lines() {
@@ -72,7 +72,7 @@ fn render(diff: &Diff, folds: bool) -> Result<String, TemplateError> {
 
 /// Checks that the schema in `docs/schema` is that of the types, or renews it.
 #[cfg(test)]
-pub(super) fn check_schema(mut schema: schemars::Schema, id: &str, name: &str, committed: &str) {
+pub(crate) fn check_schema(mut schema: schemars::Schema, id: &str, name: &str, committed: &str) {
     schema.insert("$id".to_owned(), id.into());
     let made = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
     if std::env::var_os("PYPROF_ADVISE_BLESS").is_some() {

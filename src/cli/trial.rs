@@ -1,0 +1,384 @@
+//! `pyprof-advise try`: applies advice to a program in fresh runs, and measures what it saves.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use super::run::{RunArgs, record};
+use super::signals::is_interrupted;
+use super::trial_runs::Runner;
+use super::{
+    AdviseArgs, ConfigArgs, Console, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, advise,
+    examples, merge, output,
+};
+use crate::base::suggest::did_you_mean;
+use crate::base::temporary::TemporaryFolder;
+use crate::base::text::plain;
+use crate::base::units::counted;
+use crate::capture::{self, States};
+use crate::formats::{OutputFormat, RenderOptions};
+use crate::report::Report;
+use crate::trial::{
+    About, Candidate, Limits, NotTried, Treatment, Trial, best, built_in, html, json, mark,
+    markdown, read_folder, series, summarize,
+};
+
+/// Arguments of `try`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    long_about = "Applies the advice that needs no edit to a program, one at a time and then the best together, in \
+fresh runs that alternate with runs without, and measures the same steps of each. The result has the measured saving \
+beside the estimate, whether the program still computes the same, and the lines to add for what helped. No file is \
+changed. Each run ends when its steps are measured; whatever the program does until then, such as writing logs, it \
+does in every run.",
+    after_help = examples::TRY
+)]
+pub(super) struct TryArgs {
+    /// Rules, patterns of rules such as `precision/*`, or treatments to try; by default those of the findings
+    #[arg(value_name = "RULE")]
+    names: Vec<String>,
+    /// The program and its arguments, after `--`
+    #[arg(value_name = "COMMAND", last = true, required_unless_present = "list")]
+    command: Vec<String>,
+    /// List the treatments and the rules that they are for, and run nothing
+    #[arg(long)]
+    list: bool,
+    /// Take findings from this profile or JSON report, instead of recording the program first
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// A folder with treatments of your own, in addition to the built-in ones; may be repeated
+    #[arg(long, value_name = "DIR")]
+    treatments: Vec<PathBuf>,
+    /// Run the program this often without and with each treatment
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Skip this many steps of each run
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    skip: u32,
+    /// Measure this many steps of each run
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=100_000))]
+    steps: u32,
+    /// End a run after this many seconds of measured steps, even if it has fewer
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    max_seconds: u32,
+    /// Start no run that would end after this many minutes
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    budget: Option<f64>,
+    /// Run the program at most this often, not counting the recording
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_runs: Option<u32>,
+    /// Write to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Output format; without it the ending of the output file decides, else it is `markdown`
+    #[arg(long, value_name = "FORMAT", value_parser = output::diff_formats())]
+    format: Option<OutputFormat>,
+    /// Write the report of the profile too, with the findings that were measured marked
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The GPU: a name from `gpus list` or a TOML file; by default the GPU that the program used
+    #[arg(long, value_name = "NAME|FILE")]
+    gpu: Option<String>,
+    #[command(flatten)]
+    rules: RuleArgs,
+}
+
+/// A positive number of minutes.
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse::<f64>().ok();
+    minutes
+        .filter(|minutes| *minutes > 0.0 && *minutes < 1e6)
+        .ok_or_else(|| format!("expected a number of minutes such as `20`, found `{text}`"))
+}
+
+pub(super) fn run(args: TryArgs, console: Console) -> Outcome {
+    let treatments = treatments(&args)?;
+    if args.list {
+        return output::print(&listing(&treatments));
+    }
+    check_names(&args.names, &treatments)?;
+    let temporary = TemporaryFolder::new()
+        .map_err(|error| Failure::Unusable(format!("cannot make a temporary folder: {error}")))?;
+    let package = temporary.path().join("python");
+    let unpacked = capture::unpack(&package);
+    unpacked.map_err(|error| {
+        Failure::Unusable(format!("cannot write {}: {error}", package.display()))
+    })?;
+
+    let mut report = findings(&args, &package, temporary.path(), console)?;
+    let (candidates, not_tried) = choose(&args, treatments, report.as_ref());
+    if candidates.is_empty() {
+        return Err(nothing_to_try(&args, report.as_ref(), &not_tried));
+    }
+    let limits = Limits {
+        rounds: args.rounds,
+        max_runs: args.max_runs,
+        budget: args
+            .budget
+            .map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
+    };
+    if !console.quiet {
+        output::complain(&plan(&candidates, limits));
+    }
+    let mut runner = Runner::new(
+        &args.command,
+        &package,
+        temporary.path(),
+        (args.skip, args.steps, args.max_seconds),
+        limits.budget,
+        console,
+    );
+    let chosen: Vec<&Treatment> = candidates.iter().map(|c| &c.treatment).collect();
+    let made = series(&chosen, limits, &mut runner, best).map_err(Failure::Unusable)?;
+    let about = About {
+        command: args.command.clone(),
+        versions: runner.versions(),
+        gpu: report
+            .as_ref()
+            .and_then(|report| report.summary.gpu.clone()),
+        skip: args.skip,
+        steps: args.steps,
+    };
+    let trial = summarize(about, &candidates, &made, not_tried);
+    write(&args, &trial)?;
+    match (&args.report, &mut report) {
+        (Some(path), Some(report)) => write_report(path, report, &trial),
+        (Some(_), None) => {
+            console.warn(
+                "--report: there is no report, because there is no profile with work of a GPU",
+            );
+            Ok(())
+        }
+        (None, _) => Ok(()),
+    }
+}
+
+/// The built-in treatments and those of the user, by name.
+fn treatments(args: &TryArgs) -> Result<Vec<Treatment>, Failure> {
+    let mut all = built_in().map_err(|complaints| output::refuse(&complaints))?;
+    for folder in &args.treatments {
+        let own = read_folder(folder).map_err(|complaints| output::refuse(&complaints))?;
+        if let Some(twice) = own
+            .iter()
+            .find(|t| all.iter().any(|other| other.name == t.name))
+        {
+            return Err(Failure::Unusable(format!(
+                "{}: there is another treatment called `{}`\n  rename the file",
+                twice.file.display(),
+                plain(&twice.name)
+            )));
+        }
+        all.extend(own);
+    }
+    Ok(all)
+}
+
+fn listing(treatments: &[Treatment]) -> String {
+    let mut text = String::new();
+    for treatment in treatments {
+        let rules = match treatment.rules.as_slice() {
+            [] => "no rule: only where it is named".to_owned(),
+            rules => rules.join(", "),
+        };
+        let _ = writeln!(
+            text,
+            "{}\n    {}\n    {rules}",
+            plain(&treatment.name),
+            plain(&treatment.title)
+        );
+    }
+    text
+}
+
+fn check_names(names: &[String], treatments: &[Treatment]) -> Outcome {
+    for name in names {
+        if !treatments.iter().any(|t| t.is_meant_by(name)) {
+            let known = treatments.iter().map(|t| t.name.as_str());
+            let rules = treatments
+                .iter()
+                .flat_map(|t| t.rules.iter().map(String::as_str));
+            let near = did_you_mean(name, known.chain(rules));
+            return Err(Failure::Unusable(format!(
+                "nothing can be tried for `{}`{near}\n  `pyprof-advise try --list` names the treatments and their \
+                 rules; the fix of other rules is an edit of the program",
+                plain(name)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The report that findings are taken from; `None` where the program used no GPU.
+fn findings(
+    args: &TryArgs,
+    package: &Path,
+    temporary: &Path,
+    console: Console,
+) -> Result<Option<Report>, Failure> {
+    if let Some(path) = &args.from {
+        if merge::is_report(path) {
+            let mut report = merge::read(path)?;
+            report.unhide();
+            return Ok(Some(report));
+        }
+        return advise::report_of(&advise_args(args, path), console).map(Some);
+    }
+    if !console.quiet {
+        output::complain("pyprof-advise: recording the program, to take findings from\n");
+    }
+    let folder = temporary.join("traces");
+    std::fs::create_dir_all(&folder).map_err(|error| {
+        Failure::Unusable(format!("cannot write {}: {error}", folder.display()))
+    })?;
+    let run = RunArgs::for_findings(args.command.clone(), args.skip, args.max_seconds);
+    let ended = record(&run, &folder, package, console)?;
+    if is_interrupted() {
+        return Err(Failure::Unusable(
+            "interrupted while the program was recorded".to_owned(),
+        ));
+    }
+    let states = States::read(&folder);
+    let recorded = capture::conclude(&folder, &args.command, &states).map_err(|error| {
+        Failure::Unusable(format!("cannot write {}: {error}", folder.display()))
+    })?;
+    if recorded == 0 {
+        let status = match ended.status {
+            0 => String::new(),
+            status => format!("\n  the program ended with status {status}"),
+        };
+        let why = states.why_nothing(Some(args.skip));
+        return Err(Failure::Unusable(format!("{why}{status}")));
+    }
+    if states.has_no_gpu() {
+        if !args.names.is_empty() {
+            console.warn("torch found no GPU, so there are no findings and no estimates");
+        }
+        return Ok(None);
+    }
+    advise::report_of(&advise_args(args, &folder), console).map(Some)
+}
+
+fn advise_args(args: &TryArgs, profile: &Path) -> AdviseArgs {
+    AdviseArgs {
+        profiles: vec![profile.to_owned()],
+        gpu: args.gpu.clone(),
+        report: ReportArgs::default(),
+        rules: args.rules.clone(),
+        costs: Vec::new(),
+        host: Vec::new(),
+        why: None,
+        gates: GateArgs::default(),
+        config: ConfigArgs::default(),
+    }
+}
+
+/// What is tried, the largest finding first, and what is not.
+fn choose(
+    args: &TryArgs,
+    treatments: Vec<Treatment>,
+    report: Option<&Report>,
+) -> (Vec<Candidate>, Vec<NotTried>) {
+    let mut not_tried = Vec::new();
+    if let Some(report) = report.filter(|_| args.names.is_empty()) {
+        for finding in &report.findings {
+            if !treatments.iter().any(|t| t.rules.contains(&finding.rule)) {
+                not_tried.push(NotTried {
+                    name: format!("{} {}", finding.number, finding.title),
+                    is_finding: true,
+                    why: "its fix is an edit of the program".to_owned(),
+                });
+            }
+        }
+    }
+    let candidates = treatments.into_iter().map(|t| Candidate::of(t, report));
+    let mut chosen: Vec<Candidate> = candidates
+        .filter(|candidate| match args.names.is_empty() {
+            true => candidate.findings.iter().any(|finding| finding.number > 0),
+            false => args
+                .names
+                .iter()
+                .any(|name| candidate.treatment.is_meant_by(name)),
+        })
+        .collect();
+    chosen.retain(|candidate| match set_already(&candidate.treatment) {
+        Some(variable) => {
+            not_tried.push(NotTried {
+                name: candidate.treatment.name.clone(),
+                is_finding: false,
+                why: format!("the environment sets {variable} already"),
+            });
+            false
+        }
+        None => true,
+    });
+    let first = |candidate: &Candidate| {
+        let numbers = candidate.findings.iter().map(|finding| finding.number);
+        numbers
+            .filter(|number| *number > 0)
+            .min()
+            .unwrap_or(u64::MAX)
+    };
+    chosen.sort_by_key(first);
+    (chosen, not_tried)
+}
+
+/// A variable of a treatment that the user has set. Its value is not looked at.
+fn set_already(treatment: &Treatment) -> Option<&str> {
+    let mut variables = treatment.environment.keys().map(String::as_str);
+    variables.find(|variable| std::env::var_os(variable).is_some())
+}
+
+fn nothing_to_try(args: &TryArgs, report: Option<&Report>, not_tried: &[NotTried]) -> Failure {
+    let why = match (report, args.names.is_empty()) {
+        (None, true) => "torch found no GPU, so there are no findings to try\n  \
+                         name what to try: `pyprof-advise try fused-optimizer -- python train.py`"
+            .to_owned(),
+        (_, true) => {
+            "the fix of every finding is an edit of the program\n  `pyprof-advise try --list` names what can be tried"
+                .to_owned()
+        }
+        (_, false) => {
+            let reasons: Vec<String> = not_tried
+                .iter()
+                .map(|n| format!("{}: {}", plain(&n.name), plain(&n.why)))
+                .collect();
+            reasons.join("\n  ")
+        }
+    };
+    Failure::Unusable(format!("nothing to try: {why}"))
+}
+
+fn plan(candidates: &[Candidate], limits: Limits) -> String {
+    let names: Vec<&str> = candidates
+        .iter()
+        .map(|c| c.treatment.name.as_str())
+        .collect();
+    let runs = u64::from(limits.rounds) * (candidates.len() as u64 + 1) + 1;
+    format!(
+        "pyprof-advise: trying {} in {}, then the best together (Ctrl-C ends with what was measured)\n",
+        plain(&names.join(", ")),
+        counted(runs, "run")
+    )
+}
+
+fn write(args: &TryArgs, trial: &Trial) -> Outcome {
+    let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
+    let text = match args.format.or_else(of_file).map(|format| format.name) {
+        Some("json") => json(trial),
+        Some("html") => html(trial)?,
+        _ => markdown(trial)?,
+    };
+    match &args.output {
+        Some(path) => output::write_file(path, &text),
+        None => output::print(&text),
+    }
+}
+
+fn write_report(path: &Path, report: &mut Report, trial: &Trial) -> Outcome {
+    mark(report, trial);
+    let format = OutputFormat::of_file(path).unwrap_or(crate::formats::MARKDOWN);
+    let text = (format.report)(report, &RenderOptions::default())?;
+    output::write_file(path, &output::without_colour(&text))
+}

@@ -1,0 +1,433 @@
+//! From runs to a result: savings, their noise, and marks in the report of the profile.
+
+use std::collections::BTreeMap;
+
+use super::check::{Values, check};
+use super::model::{Lines, NotTried, Outcome, SCHEMA_VERSION, Side, Trial, TrialFinding, TrialRow};
+use super::series::{Measured, Series};
+use super::treatment::Treatment;
+use super::{check::CheckResult, model};
+use crate::base::units::{bytes, change, ns, percent};
+use crate::compare::welch::{Welch, is_beyond, welch};
+use crate::report::{FindingReport, MeasuredSaving, Report, share};
+
+/// A treatment with the findings that it is tried for.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) treatment: Treatment,
+    pub(crate) findings: Vec<TrialFinding>,
+    /// Sum of the estimates of the findings, per step.
+    pub(crate) estimate: Option<(f64, f64)>,
+}
+
+impl Candidate {
+    /// The findings of a report that a treatment is about.
+    pub(crate) fn of(treatment: Treatment, report: Option<&Report>) -> Candidate {
+        let all = report
+            .into_iter()
+            .flat_map(|r| r.findings.iter().chain(&r.minor));
+        let own: Vec<&FindingReport> = all.filter(|f| treatment.rules.contains(&f.rule)).collect();
+        let savings = own.iter().filter_map(|finding| finding.saving.as_ref());
+        let ends: Vec<(f64, f64)> = savings
+            .filter_map(|s| Some((s.step_low_ns?, s.step_high_ns?)))
+            .collect();
+        let sum = ends.iter().fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+        Candidate {
+            findings: own.into_iter().map(finding).collect(),
+            estimate: (!ends.is_empty()).then_some(sum),
+            treatment,
+        }
+    }
+}
+
+fn finding(finding: &FindingReport) -> TrialFinding {
+    TrialFinding {
+        number: finding.number,
+        rule: finding.rule.clone(),
+        title: finding.title.clone(),
+    }
+}
+
+/// The treatments that save time and compute the same, the best of each kind.
+pub(crate) fn best<'a>(series: &Series<'a>) -> Vec<&'a Treatment> {
+    let mut faster: Vec<(f64, &Treatment)> = Vec::new();
+    for (treatment, runs) in &series.treated {
+        let Ok(welch) = compared(&series.untreated, runs) else {
+            continue;
+        };
+        let ratio = share(welch.after, welch.before);
+        let same = check(
+            &values(&series.untreated),
+            &values(runs),
+            treatment.tolerance,
+        );
+        if ratio < 1.0 && is_beyond(ratio, welch.share) && same.result != CheckResult::Differs {
+            faster.push((ratio, treatment));
+        }
+    }
+    faster.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut best: Vec<&Treatment> = Vec::new();
+    for (_, treatment) in faster {
+        let taken = |other: &&Treatment| treatment.kind.is_some() && other.kind == treatment.kind;
+        if !best.iter().any(taken) {
+            best.push(treatment);
+        }
+    }
+    best
+}
+
+/// What is known about the program apart from its runs.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) command: Vec<String>,
+    pub(crate) versions: BTreeMap<String, Option<String>>,
+    pub(crate) gpu: Option<String>,
+    pub(crate) skip: u32,
+    pub(crate) steps: u32,
+}
+
+/// The result of a series.
+pub(crate) fn summarize(
+    about: About,
+    candidates: &[Candidate],
+    series: &Series<'_>,
+    not_tried: Vec<NotTried>,
+) -> Trial {
+    let of = |treatment: &Treatment| candidates.iter().find(|c| c.treatment == *treatment);
+    let mut rows: Vec<TrialRow> = series
+        .treated
+        .iter()
+        .filter(|(_, runs)| !runs.is_empty())
+        .filter_map(|(treatment, runs)| Some(row(&[of(treatment)?], runs, series)))
+        .collect();
+    rows.sort_by(|a, b| {
+        let saving = |row: &TrialRow| row.saving_ns.unwrap_or(f64::NEG_INFINITY);
+        saving(b)
+            .total_cmp(&saving(a))
+            .then_with(|| a.names.cmp(&b.names))
+    });
+    let together = series.together.as_ref().and_then(|(treatments, runs)| {
+        let several: Vec<&Candidate> = treatments.iter().filter_map(|t| of(t)).collect();
+        (!runs.is_empty()).then(|| row(&several, runs, series))
+    });
+    let refused = series.not_tried.iter().map(|(treatment, why)| NotTried {
+        name: treatment.name.clone(),
+        is_finding: false,
+        why: why.clone(),
+    });
+    let unreached = series.treated.iter().filter(|(_, runs)| runs.is_empty());
+    let unreached = unreached.map(|(treatment, _)| NotTried {
+        name: treatment.name.clone(),
+        is_finding: false,
+        why: series.stopped.clone().unwrap_or_default(),
+    });
+    let not_tried: Vec<NotTried> = refused.chain(unreached).chain(not_tried).collect();
+    let mut trial = Trial {
+        schema_version: SCHEMA_VERSION,
+        verdict: Vec::new(),
+        command: about.command,
+        gpu: about.gpu,
+        versions: about.versions,
+        skip: about.skip,
+        steps: about.steps,
+        runs: u64::from(series.runs),
+        stopped: series.stopped.clone(),
+        untreated: side(&series.untreated),
+        treatments: rows,
+        together,
+        not_tried,
+    };
+    trial.verdict = verdict(&trial);
+    trial
+}
+
+fn values(runs: &[Measured]) -> Vec<Values> {
+    runs.iter().filter_map(|run| run.values.clone()).collect()
+}
+
+fn compared(untreated: &[Measured], treated: &[Measured]) -> Result<Welch, String> {
+    let steps = |runs: &[Measured]| -> Vec<f64> { runs.iter().map(|run| run.step_ns).collect() };
+    welch(&steps(untreated), &steps(treated))
+}
+
+fn side(runs: &[Measured]) -> Side {
+    let repetitions: Vec<f64> = runs.iter().map(|run| run.step_ns).collect();
+    let sum: f64 = repetitions.iter().sum();
+    Side {
+        step_ns: (!repetitions.is_empty()).then(|| sum / repetitions.len() as f64),
+        repetitions_ns: repetitions,
+        peak_memory_bytes: runs.iter().filter_map(|run| run.peak_memory_bytes).max(),
+    }
+}
+
+fn row(candidates: &[&Candidate], runs: &[Measured], series: &Series<'_>) -> TrialRow {
+    let (before, treated) = (side(&series.untreated), side(runs));
+    let welch = compared(&series.untreated, runs);
+    let both = before.step_ns.zip(treated.step_ns);
+    let ratio = both.map(|(before, after)| share(after, before));
+    let outcome = match (ratio, &welch) {
+        (Some(ratio), Ok(welch)) if is_beyond(ratio, welch.share) => match ratio < 1.0 {
+            true => Outcome::Faster,
+            false => Outcome::Slower,
+        },
+        (Some(_), Ok(_)) => Outcome::NoDifference,
+        _ => Outcome::Unknown,
+    };
+    let treatments = || candidates.iter().map(|candidate| &candidate.treatment);
+    let tolerance = treatments().map(|t| t.tolerance).fold(0.0, f64::max);
+    let titles: Vec<&str> = treatments().map(|t| t.title.as_str()).collect();
+    let by_design: Vec<&str> = treatments()
+        .filter_map(|t| t.changes_results.as_deref())
+        .collect();
+    let estimates: Vec<(f64, f64)> = candidates.iter().filter_map(|c| c.estimate).collect();
+    let sum = |end: fn(&(f64, f64)) -> f64| {
+        let ends = estimates.iter().map(end);
+        (!estimates.is_empty()).then(|| ends.sum())
+    };
+    TrialRow {
+        names: treatments().map(|t| t.name.clone()).collect(),
+        title: titles.join("; "),
+        findings: candidates.iter().flat_map(|c| c.findings.clone()).collect(),
+        estimate_low_ns: sum(|(low, _)| *low),
+        estimate_high_ns: sum(|(_, high)| *high),
+        ratio,
+        saving_ns: both.map(|(before, after)| before - after),
+        noise: welch.as_ref().ok().map(|welch| welch.share),
+        noise_unknown: welch.err(),
+        outcome,
+        check: check(&values(&series.untreated), &values(runs), tolerance),
+        changes_results: (!by_design.is_empty()).then(|| by_design.join("; ")),
+        remarks: remarks(runs, &before, &treated),
+        changes: runs
+            .first()
+            .map(|run| run.changes.clone())
+            .unwrap_or_default(),
+        add: treatments()
+            .map(|t| Lines {
+                lines: t.lines.clone(),
+                whereabouts: t.whereabouts.clone(),
+            })
+            .collect(),
+        treated,
+    }
+}
+
+/// Memory beyond which a treatment is said to take more.
+const MORE_MEMORY: f64 = 1.05;
+
+fn remarks(runs: &[Measured], before: &Side, treated: &Side) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if runs.iter().any(|run| run.compiling) {
+        remarks.push(
+            "Something was compiled while steps were measured: skip more steps (--skip), or shapes vary."
+                .to_owned(),
+        );
+    }
+    let memory = before.peak_memory_bytes.zip(treated.peak_memory_bytes);
+    if let Some((before, after)) = memory
+        && after as f64 > before as f64 * MORE_MEMORY
+    {
+        remarks.push(format!(
+            "It takes more memory of the GPU: {} instead of {}.",
+            bytes(after as f64),
+            bytes(before as f64)
+        ));
+    }
+    remarks
+}
+
+/// `saves 12 % of a step (26.1 to 23.0 ms), beyond the noise (1.2 %)`.
+fn saving(row: &TrialRow, untreated: &Side) -> String {
+    let (Some(ratio), Some(before), Some(after)) =
+        (row.ratio, untreated.step_ns, row.treated.step_ns)
+    else {
+        return "was not measured".to_owned();
+    };
+    let noise = match (row.noise, row.outcome) {
+        (Some(noise), Outcome::Faster | Outcome::Slower) => {
+            format!(", beyond the noise ({})", percent(noise))
+        }
+        (Some(noise), _) => format!(", a difference within the noise ({})", percent(noise)),
+        (None, _) => ", noise unknown".to_owned(),
+    };
+    format!(
+        "{} per step, from {} to {}{noise}",
+        change(ratio),
+        ns(before),
+        ns(after)
+    )
+}
+
+fn verdict(trial: &Trial) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let faster = |row: &&TrialRow| row.outcome == Outcome::Faster;
+    let name = |row: &TrialRow| {
+        let names: Vec<String> = row.names.iter().map(|name| format!("`{name}`")).collect();
+        names.join(" and ")
+    };
+    let single = trial.treatments.iter().find(faster);
+    let together = trial.together.as_ref().filter(faster).filter(|row| {
+        let best = single.and_then(|single| single.saving_ns).unwrap_or(0.0);
+        row.saving_ns.is_some_and(|saving| saving > best)
+    });
+    match (together, single) {
+        (Some(row), _) => sentences.push(format!(
+            "Apply {} together: {}.",
+            name(row),
+            saving(row, &trial.untreated)
+        )),
+        (None, Some(row)) => {
+            sentences.push(format!(
+                "Apply {}: {}.",
+                name(row),
+                saving(row, &trial.untreated)
+            ));
+        }
+        (None, None) if trial.treatments.is_empty() => {
+            sentences.push("Nothing could be tried.".to_owned());
+        }
+        (None, None) => {
+            let unknown = trial
+                .treatments
+                .iter()
+                .any(|row| row.outcome == Outcome::Unknown);
+            sentences.push(
+                match unknown {
+                    true => {
+                        "There are too few runs to tell whether anything that was tried saves time."
+                    }
+                    false => "Nothing that was tried saves more than 2 % and the noise.",
+                }
+                .to_owned(),
+            );
+        }
+    }
+    let rows = || trial.treatments.iter().chain(&trial.together);
+    for row in rows().filter(|row| row.check.result == CheckResult::Differs) {
+        sentences.push(format!("With {} the {}.", name(row), row.check.text));
+    }
+    if let Some(why) = &trial.stopped {
+        sentences.push(format!("The runs ended early: {why}."));
+    }
+    sentences
+}
+
+/// Marks the findings of a report with what was measured.
+pub(crate) fn mark(report: &mut Report, trial: &Trial) {
+    for finding in report.findings.iter_mut().chain(&mut report.minor) {
+        let about = |row: &&model::TrialRow| row.findings.iter().any(|f| f.rule == finding.rule);
+        let Some(row) = trial.treatments.iter().find(about) else {
+            continue;
+        };
+        finding.measured = Some(MeasuredSaving {
+            treatment: row.names.join(", "),
+            saving_ns: row.saving_ns,
+            ratio: row.ratio,
+            noise: row.noise,
+            text: format!("{}; {}", saving(row, &trial.untreated), row.check.text),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::series::tests::{Fake, named};
+    use super::super::series::{Limits, series};
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        rounds: 3,
+        max_runs: None,
+        budget: None,
+    };
+
+    fn trial(names: &[&str], answer: &dyn Fn(&[&str]) -> f64, limits: Limits) -> Trial {
+        let treatments = named(names);
+        let given: Vec<&Treatment> = treatments.iter().collect();
+        let mut fake = Fake {
+            answer: &|names, at| Ok(answer(names) * (1.0 + f64::from(at % 3) * 1e-3)),
+            log: Vec::new(),
+        };
+        let made = series(&given, limits, &mut fake, best).unwrap();
+        let candidates: Vec<Candidate> = treatments
+            .iter()
+            .map(|t| Candidate::of(t.clone(), None))
+            .collect();
+        let about = About {
+            command: vec!["python".to_owned(), "train.py".to_owned()],
+            versions: BTreeMap::new(),
+            gpu: None,
+            skip: 10,
+            steps: 20,
+        };
+        summarize(about, &candidates, &made, Vec::new())
+    }
+
+    #[test]
+    fn savings_beyond_the_noise_are_combined() {
+        let answer = |names: &[&str]| match names {
+            [] => 1e7,
+            ["tf32"] => 8e6,
+            ["set-to-none"] => 9e6,
+            ["gc-freeze"] => 1.2e7,
+            _ => 7e6,
+        };
+        let trial = trial(&["tf32", "set-to-none", "gc-freeze"], &answer, LIMITS);
+        let outcomes: Vec<(&str, Outcome)> = trial
+            .treatments
+            .iter()
+            .map(|row| (row.names[0].as_str(), row.outcome))
+            .collect();
+        assert_eq!(
+            outcomes,
+            [
+                ("tf32", Outcome::Faster),
+                ("set-to-none", Outcome::Faster),
+                ("gc-freeze", Outcome::Slower)
+            ]
+        );
+        assert_eq!(
+            trial.together.as_ref().unwrap().names,
+            ["tf32", "set-to-none"]
+        );
+        assert!(
+            trial.verdict[0].starts_with(
+                "Apply `tf32` and `set-to-none` together: -30 % per step, from 10.0 ms"
+            ),
+            "{}",
+            trial.verdict[0]
+        );
+    }
+
+    #[test]
+    fn of_one_kind_only_the_best_is_combined() {
+        let answer = |names: &[&str]| match names {
+            [] => 1e7,
+            ["compile-model"] => 8e6,
+            ["compile-blocks"] => 7e6,
+            _ => panic!("{names:?}"),
+        };
+        let trial = trial(&["compile-model", "compile-blocks"], &answer, LIMITS);
+        assert_eq!(trial.together, None);
+        assert!(trial.verdict[0].starts_with("Apply `compile-blocks`: -30 %"));
+    }
+
+    #[test]
+    fn too_few_runs_leave_the_outcome_open() {
+        let limits = Limits {
+            rounds: 1,
+            ..LIMITS
+        };
+        let trial = trial(
+            &["tf32"],
+            &|names| if names.is_empty() { 2e6 } else { 1e6 },
+            limits,
+        );
+        assert_eq!(trial.treatments[0].outcome, Outcome::Unknown);
+        assert!(
+            trial.verdict[0].starts_with("There are too few runs"),
+            "{:?}",
+            trial.verdict
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! `try` on a real program, with a real torch on the CPU, and its command line.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::cli_sandbox::{Sandbox, has, lacks};
+use crate::shared;
+
+/// The environment variable that names a Python with torch.
+const TORCH: &str = "PYPROF_ADVISE_TORCH";
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pyprof-advise");
+
+fn python() -> Option<PathBuf> {
+    let python = std::env::var_os(TORCH).map(PathBuf::from);
+    if python.is_none() {
+        shared::skip(&format!("{TORCH} is not set"));
+    }
+    python
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// `try` with options, on a program in `tests/torch/programs`; the exit status, the output and the errors.
+fn tried(python: &Path, options: &str, program: &str) -> (Option<i32>, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(PROGRAM)
+        .arg("try")
+        .args(options.split_whitespace())
+        .arg("--")
+        .arg(python)
+        .args(["-W", "ignore"])
+        .arg(root().join("tests/torch/programs").join(program))
+        .env("OMP_NUM_THREADS", "1")
+        .env_remove("PYTHONPATH")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 0, "`try` leaves no file");
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// A report of a profile, so that the program need not be recorded.
+fn report(sandbox: &Sandbox) -> String {
+    sandbox.fine("net.sqlite --format json -o report.json");
+    sandbox.at("report.json").display().to_string()
+}
+
+#[test]
+fn treatments_are_measured_and_their_values_compared() {
+    let Some(python) = python() else { return };
+    let sandbox = Sandbox::new();
+    let from = report(&sandbox);
+    let options = format!(
+        "fused-optimizer set-to-none channels-last autocast-bf16 compile-blocks gc-freeze loader-prefetch tf32 \
+         --from {from} --rounds 1 --skip 4 --steps 4 --format json"
+    );
+    let (code, out, err) = tried(&python, &options, "trial.py");
+    assert_eq!(code, Some(0), "{err}");
+    let trial: Value = serde_json::from_str(&out).unwrap();
+    let rows = trial["treatments"].as_array().unwrap();
+    let mut names: Vec<&str> = rows
+        .iter()
+        .map(|row| row["names"][0].as_str().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        [
+            "autocast-bf16",
+            "channels-last",
+            "compile-blocks",
+            "fused-optimizer",
+            "gc-freeze",
+            "set-to-none"
+        ],
+        "{err}"
+    );
+    for row in rows {
+        assert_eq!(row["check"]["result"], "same", "{row}");
+        assert_eq!(row["check"]["values"], 8, "{row}");
+        assert!(row["treated"]["step_ns"].as_f64().unwrap() > 1e6, "{row}");
+        // One run each is too few to know the noise.
+        assert_eq!(row["outcome"], "unknown", "{row}");
+        assert!(!row["changes"].as_object().unwrap().is_empty(), "{row}");
+    }
+    let not_tried = trial["not_tried"].to_string();
+    has(
+        &not_tried,
+        &[
+            "loader-prefetch",
+            "has nothing that it changes",
+            "needs an NVIDIA GPU",
+        ],
+    );
+    assert!(!err.contains("the whole training"), "runs end early: {err}");
+}
+
+#[test]
+fn what_helps_is_combined_and_its_lines_are_printed() {
+    let Some(python) = python() else { return };
+    let sandbox = Sandbox::new();
+    // Half of the steps takes the dataset: workers help on any machine with two processors.
+    let options = format!(
+        "slow-down loader-workers --treatments {} --from {} --skip 3 --steps 8",
+        root().join("tests/torch/treatments").display(),
+        report(&sandbox)
+    );
+    let (code, out, err) = tried(&python, &options, "trial.py");
+    assert_eq!(code, Some(0), "{err}");
+    has(
+        &out,
+        &[
+            "## Measured",
+            "`slow-down`",
+            "loss DIFFERS by",
+            "Without treatments a step takes",
+        ],
+    );
+    has(&err, &["run 1: untreated", "slow-down"]);
+    if out.contains("Apply `loader-workers`") {
+        has(&out, &["num_workers=4, persistent_workers=True"]);
+    }
+}
+
+#[test]
+fn inference_is_checked_by_what_the_model_returns() {
+    let Some(python) = python() else { return };
+    let sandbox = Sandbox::new();
+    let options = format!(
+        "autocast-bf16 --from {} --rounds 1 --skip 2 --steps 4 --format json",
+        report(&sandbox)
+    );
+    let (code, out, err) = tried(&python, &options, "inference.py");
+    assert_eq!(code, Some(0), "{err}");
+    let trial: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(trial["treatments"][0]["check"]["what"], "output", "{out}");
+    assert_eq!(trial["treatments"][0]["check"]["result"], "same", "{out}");
+}
+
+#[test]
+fn limits_and_failing_programs_are_reported() {
+    let Some(python) = python() else { return };
+    let sandbox = Sandbox::new();
+    let from = report(&sandbox);
+    let options = format!("gc-freeze --from {from} --max-runs 2 --skip 2 --steps 3");
+    let (code, out, err) = tried(&python, &options, "trial.py");
+    assert_eq!(code, Some(0), "{err}");
+    has(&out, &["The runs ended early: --max-runs allows 2 runs."]);
+    let options = format!("gc-freeze --from {from} --skip 5000");
+    let (code, out, err) = tried(&python, &options, "plain.py");
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    has(
+        &err,
+        &["the program ended after 16 steps", "use a smaller --skip"],
+    );
+}
+
+#[test]
+fn findings_without_a_gpu_have_to_be_named() {
+    let Some(python) = python() else { return };
+    let (code, _, err) = tried(&python, "--skip 2", "trial.py");
+    assert_eq!(code, Some(2), "{err}");
+    has(&err, &["torch found no GPU", "name what to try"]);
+}
+
+#[test]
+fn ranks_of_a_job_end_together() {
+    let Some(python) = python() else { return };
+    let sandbox = Sandbox::new();
+    let from = report(&sandbox);
+    let output = Command::new(PROGRAM)
+        .args(["try", "ddp-bucket-views", "--from", &from])
+        .args([
+            "--rounds", "1", "--skip", "4", "--steps", "4", "--format", "json", "--",
+        ])
+        .arg(&python)
+        .args([
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+        ])
+        .arg(root().join("tests/torch/programs/ddp.py"))
+        .arg(sandbox.at("work"))
+        .env("OMP_NUM_THREADS", "1")
+        .env_remove("PYTHONPATH")
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let trial: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(trial["treatments"][0]["check"]["result"], "same", "{err}");
+}
+
+#[test]
+fn every_treatment_is_applied_and_undone() {
+    let Some(python) = python() else { return };
+    let output = Command::new(python)
+        .args(["-W", "ignore"])
+        .arg(root().join("tests/torch/treatments.py"))
+        .env("PYTHONPATH", root().join("python"))
+        .env("OMP_NUM_THREADS", "1")
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("checked"));
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_found_before_the_program_runs() {
+    let sandbox = Sandbox::new();
+    let err = sandbox.refused("try fused-optimzer -- no-such-program");
+    has(&err, &["did you mean `fused-optimizer`?", "try --list"]);
+    let err = sandbox.refused("try tensor-cores/gemm-unaligned -- no-such-program");
+    has(&err, &["is an edit of the program"]);
+    let err = sandbox.refused("try --budget soon -- no-such-program");
+    has(&err, &["expected a number of minutes"]);
+    sandbox.write("mine/wrong.py", "# /// treatment\n# title = 3\n# ///\n");
+    let err = sandbox.refused("try --treatments mine -- no-such-program");
+    has(&err, &["mine/wrong.py:2", "`title`", "`tolerance`"]);
+    let list = sandbox.fine("try --list");
+    has(&list, &["fused-optimizer\n", "layers/optimizer-foreach"]);
+    // The value of a variable that is set is never shown.
+    let sandbox = sandbox.with("PYTORCH_CUDA_ALLOC_CONF", "secret_setting:1");
+    let err = sandbox.refused("try expandable-segments --from net.sqlite -- no-such-program");
+    has(
+        &err,
+        &["the environment sets PYTORCH_CUDA_ALLOC_CONF already"],
+    );
+    lacks(&err, &["secret_setting"]);
+}
