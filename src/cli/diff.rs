@@ -63,7 +63,7 @@ pub(super) struct DiffArgs {
 
 /// The largest slowdown that passes, as a share: 0.03 for `regression=3%`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Gate(f64);
+pub(super) struct Gate(f64);
 
 impl FromStr for Gate {
     type Err = String;
@@ -93,7 +93,7 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
         } else {
             gpu_after
         };
-        report(args, path, gpu, console)
+        report(path, gpu, (&args.rules, &args.costs), console)
     };
     let reports: Vec<Report> = paths().enumerate().map(read).collect::<Result<_, _>>()?;
     let (Some(first), Some(last)) = (reports.first(), reports.last()) else {
@@ -102,23 +102,26 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
     let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
     let format = args.format.or_else(of_file);
     let compared = diff::diff(first, last);
-    let text = match reports.len() {
-        2 => format.and_then(|f| f.diff).unwrap_or(diff::markdown)(&compared)?,
-        _ => {
-            let trend = diff::trend(&reports);
-            format.and_then(|f| f.trend).unwrap_or(diff::trend_markdown)(&trend)?
-        }
-    };
-    match &args.output {
-        Some(path) => output::write_file(path, &text)?,
-        None => output::print(&text)?,
+    if reports.len() == 2 {
+        write(&compared, args.output.as_deref(), format)?;
+    } else {
+        let trend = diff::trend(&reports);
+        let text = format.and_then(|f| f.trend).unwrap_or(diff::trend_markdown)(&trend)?;
+        output::write_to(args.output.as_deref(), &text)?;
     }
     args.fail_on
         .map_or(Ok(()), |gate| gate.check(&compared, args.strict, console))
 }
 
+/// Writes a comparison; Markdown if the format is not one of comparisons.
+pub(super) fn write(diff: &Diff, file: Option<&Path>, format: Option<OutputFormat>) -> Outcome {
+    let text = format.and_then(|f| f.diff).unwrap_or(diff::markdown)(diff)?;
+    output::write_to(file, &text)
+}
+
 impl Gate {
-    fn check(self, diff: &Diff, strict: bool, console: Console) -> Outcome {
+    /// Applies the gate to a comparison that was written.
+    pub(super) fn check(self, diff: &Diff, strict: bool, console: Console) -> Outcome {
         let failed = |why: &str| {
             output::labelled("failed", anstyle::AnsiColor::Red, why);
             Err(Failure::GateFailed)
@@ -146,10 +149,10 @@ impl Gate {
 }
 
 /// The report of one side: read from a report, or built from a profile or a folder of profiles.
-fn report(
-    args: &DiffArgs,
+pub(super) fn report(
     path: &Path,
     gpu: Option<&String>,
+    (rules, costs): (&RuleArgs, &[PathBuf]),
     console: Console,
 ) -> Result<Report, Failure> {
     if merge::is_report(path) {
@@ -162,8 +165,8 @@ fn report(
         profiles: vec![path.to_owned()],
         gpu: gpu.cloned(),
         report: ReportArgs::default(),
-        rules: args.rules.clone(),
-        costs: args.costs.clone(),
+        rules: rules.clone(),
+        costs: costs.to_vec(),
         host: Vec::new(),
         why: None,
         gates: GateArgs::default(),

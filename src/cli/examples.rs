@@ -70,6 +70,7 @@ Examples:
   pyprof-advise run --stack --format html -o a.html -- accelerate launch train.py
   pyprof-advise run --skip 50 --steps 5 -- uv run train.py
   pyprof-advise run --keep traces/ -- bash job.sh         keep the traces: `pyprof-advise traces/`
+  pyprof-advise run --against traces/ -- bash job.sh      what has changed since then
 
 Exit status: that of the program if it is not 0; else 2 if nothing was recorded; else that of the report:
 0 it was written, 1 a gate failed (--fail-on). The last line of standard error says which.";

@@ -112,6 +112,14 @@ pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) 
     }
 }
 
+/// Writes text to a file, or to standard output.
+pub(super) fn write_to(file: Option<&Path>, text: &str) -> Outcome {
+    match file {
+        Some(path) => write_file(path, text),
+        None => print(text),
+    }
+}
+
 /// Writes a text file, see [`write_file_with`].
 pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
     write_file_with(path, |file| file.write_all(text.as_bytes()))

@@ -8,12 +8,13 @@ use clap::{Args, ValueEnum};
 use super::signals::PassedOn;
 use super::{
     AdviseArgs, ConfigArgs, Console, Failure, GATE, GateArgs, OK, Outcome, ReportArgs, RuleArgs,
-    UNUSABLE, advise, examples, output,
+    UNUSABLE, advise, diff, examples, output,
 };
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
 use crate::capture::nsys::{self, Nsys};
 use crate::capture::{self, Ended, Program, Progress, Recorder, Settings, States};
+use crate::formats::OutputFormat;
 use crate::report::ProgramRun;
 
 /// How often the states of the processes are read.
@@ -53,6 +54,14 @@ pub(super) struct RunArgs {
     /// Keep the traces in this folder, which must be empty or not exist
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Compare with an earlier run: a profile, a JSON report, or the folder of `--keep`; the comparison is
+    /// written instead of the report
+    #[arg(long, value_name = "LAST", conflicts_with_all = ["template", "source", "fail_on", "baseline"])]
+    against: Option<PathBuf>,
+    /// With `--against`: exit with status 1 when the program is slower by more than this and by more than the
+    /// noise, as with `diff --fail-on`: `regression=3%`
+    #[arg(long, value_name = "GATE", requires = "against")]
+    gate: Option<diff::Gate>,
     /// Record with another profiler
     #[arg(long, value_name = "PROFILER")]
     with: Option<With>,
@@ -92,6 +101,8 @@ impl RunArgs {
             max_seconds,
             stack: false,
             keep: None,
+            against: None,
+            gate: None,
             with: None,
             gpu: None,
             report: ReportArgs::default(),
@@ -131,6 +142,21 @@ pub(super) fn run(args: RunArgs, mut console: Console) -> Outcome {
         return advise::run(advise, console);
     }
     advise::check(&advise)?;
+    if let Some(last) = &args.against {
+        if !last.exists() {
+            return Err(Failure::Unusable(format!(
+                "--against {}: there is no such file or folder",
+                plain(&last.display().to_string())
+            )));
+        }
+        if let Some(format) = advise.report.format.filter(|format| format.diff.is_none()) {
+            return Err(Failure::Unusable(format!(
+                "--against: a comparison cannot be written as {}\n  use markdown, html or json",
+                format.name
+            )));
+        }
+        advise::refuse_overwriting(last, advise.report.output.as_deref())?;
+    }
     let package = temporary.path().join("python");
     let prepared = std::fs::create_dir_all(&folder).and_then(|()| capture::unpack(&package));
     prepared.map_err(|error| {
@@ -246,6 +272,20 @@ fn show(now: &Progress, before: Option<&Progress>, ends: bool) {
     output::complain(&format!("pyprof-advise: {text}\n"));
 }
 
+/// Writes the comparison with an earlier run.
+fn compare(args: &RunArgs, last: &Path, advise: &AdviseArgs, console: Console) -> Outcome {
+    let rules = (&advise.rules, advise.costs.as_slice());
+    let before = diff::report(last, advise.gpu.as_ref(), rules, console)?;
+    let mut after = advise::report_of(advise, console)?;
+    after.program.clone_from(&advise.report.program);
+    let compared = crate::compare::diff(&before, &after);
+    let file = advise.report.output.as_deref();
+    let of_file = || file.and_then(OutputFormat::of_file);
+    diff::write(&compared, file, advise.report.format.or_else(of_file))?;
+    args.gate
+        .map_or(Ok(()), |gate| gate.check(&compared, false, console))
+}
+
 /// Writes the report; returns the exit status and the sentence that says where it comes from.
 fn report(
     args: &RunArgs,
@@ -283,7 +323,10 @@ fn report(
                 status: ended.status,
                 exit_status_from: from.to_owned(),
             });
-            advise::advise(&advise, console)
+            match &args.against {
+                Some(last) => compare(args, last, &advise, console),
+                None => advise::advise(&advise, console),
+            }
         }
         Err(error) => Err(Failure::Unusable(format!(
             "cannot write {}: {error}",
@@ -302,7 +345,7 @@ fn report(
     }
     match outcome {
         Ok(()) => (OK, "the report was written".to_owned()),
-        Err(Failure::GateFailed) => (GATE, "a gate of --fail-on failed".to_owned()),
+        Err(Failure::GateFailed) => (GATE, "a gate failed".to_owned()),
         Err(Failure::Status(status)) => (status, "that of the report".to_owned()),
         Err(Failure::AlreadyReported | Failure::Unusable(_)) => {
             (UNUSABLE, "there is no report".to_owned())

@@ -370,10 +370,7 @@ fn write(args: &TryArgs, trial: &Trial) -> Outcome {
         Some("html") => html(trial)?,
         _ => markdown(trial)?,
     };
-    match &args.output {
-        Some(path) => output::write_file(path, &text),
-        None => output::print(&text),
-    }
+    output::write_to(args.output.as_deref(), &text)
 }
 
 fn write_report(path: &Path, report: &mut Report, trial: &Trial) -> Outcome {

@@ -433,6 +433,50 @@ fn nsys_is_run_with_the_options_that_its_version_has() {
 
 #[test]
 #[cfg(unix)]
+fn run_is_compared_with_an_earlier_one() {
+    let nsys = stand_in("--capture-range= --sample=", "nsys-rep");
+    let path = format!(
+        "{}:{}",
+        nsys.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite");
+    let run = |options: &[&str]| {
+        let mut run = Command::new(PROGRAM);
+        run.args(["run", "--with", "nsys", "--against"])
+            .args(options)
+            .args(["--", "sh", "-c", "exit 0"]);
+        said(run.env("PATH", &path))
+    };
+    let same = run(&[
+        example.to_str().unwrap(),
+        "--gate",
+        "regression=3%",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(same.code, Some(0), "{}", same.err);
+    let diff: Value = serde_json::from_str(&same.out).unwrap();
+    assert_eq!(diff["no_change"], true, "{}", same.out);
+    let missing = run(&["no-such-file"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(
+        missing.err.contains("there is no such file or folder"),
+        "{}",
+        missing.err
+    );
+    let format = run(&[example.to_str().unwrap(), "--format", "sarif"]);
+    assert!(
+        format
+            .err
+            .contains("a comparison cannot be written as sarif"),
+        "{}",
+        format.err
+    );
+}
+
+#[test]
+#[cfg(unix)]
 fn exit_status_is_that_of_the_program_else_of_the_recording() {
     let run = |arguments: &[&str]| said(Command::new(PROGRAM).arg("run").args(arguments));
     let ends = |said: &Said, code: i32, last: &str| {
