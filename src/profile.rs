@@ -211,6 +211,13 @@ impl Span {
     pub fn contains(self, time: i64) -> bool {
         self.start <= time && time < self.end
     }
+
+    /// Whether a time in ns lies inside one of these disjoint spans, which are in time order.
+    pub(crate) fn one_contains(spans: &[Span], time: i64) -> bool {
+        let after = spans.partition_point(|span| span.start <= time);
+        let last = after.checked_sub(1).and_then(|at| spans.get(at));
+        last.is_some_and(|span| span.contains(time))
+    }
 }
 
 /// One GPU execution of a kernel.

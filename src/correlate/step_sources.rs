@@ -10,8 +10,8 @@ use super::model::StepSource;
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use crate::base::statistics::median;
 use crate::profile::{
-    ApiClass, CallId, ConfigId, CopyKind, HostRange, ProcessId, Profile, RangeKind, SerialNumber,
-    Span, StrId, ThreadId,
+    ApiCall, ApiClass, CallId, ConfigId, CopyKind, HostRange, ProcessId, Profile, RangeKind,
+    SerialNumber, Span, StrId, ThreadId,
 };
 
 /// Largest difference between two steps with the same work, as a share of their kernels.
@@ -43,10 +43,11 @@ pub(super) fn recognize(
     profile: &Profile,
     texts: &RangeInfos,
     launches: &[Option<CallId>],
+    warmup: &[Span],
 ) -> Vec<Option<Recognized>> {
     let processes = profile.processes.len();
     let work = LaunchTimes::of(profile, launches);
-    let ranges = CandidateRanges::of(profile, texts);
+    let ranges = CandidateRanges::of(profile, texts, warmup);
     for source in [
         StepSource::NamedRange,
         StepSource::Optimizer,
@@ -62,7 +63,12 @@ pub(super) fn recognize(
                     StepSource::NamedRange => by_name(&ranges, process, launched),
                     StepSource::Optimizer => by_optimizer(&ranges, process, launched),
                     StepSource::DataLoader => by_loader(&ranges, process, launched),
-                    StepSource::RepeatedRange => by_repeated_range(&ranges, process, launched),
+                    StepSource::RepeatedRange => by_repeated_range(&ranges.user, process, launched)
+                        .or_else(|| {
+                            let launched = launched.outside(warmup);
+                            let steps = by_repeated_range(&ranges.wrapped, process, &launched)?;
+                            waits_in_each(profile, process, &steps).then_some(steps)
+                        }),
                     _ => by_kernels(profile, launches, process),
                 }
             })
@@ -99,6 +105,16 @@ impl Launched {
 
     fn last(&self) -> Option<i64> {
         self.times.last().copied()
+    }
+
+    /// Without what is launched in these disjoint spans, which are in time order.
+    fn outside(&self, spans: &[Span]) -> Launched {
+        let rows = self.times.iter().zip(&self.names);
+        let (times, names) = rows
+            .filter(|(time, _)| !Span::one_contains(spans, **time))
+            .map(|(t, n)| (*t, *n))
+            .unzip();
+        Launched { times, names }
     }
 
     fn names_in(&self, span: Span) -> FxHashSet<Option<StrId>> {
@@ -153,11 +169,15 @@ struct CandidateRanges {
     named: Vec<Repeated>,
     optimizer: Vec<Repeated>,
     loader: Vec<Repeated>,
+    /// Outside all other ranges of the user.
     user: Vec<Repeated>,
+    /// Only inside ranges of the user that occur once, and outside declared warm-up: `forward` in the one
+    /// `benchmark`.
+    wrapped: Vec<Repeated>,
 }
 
 impl CandidateRanges {
-    fn of(profile: &Profile, texts: &RangeInfos) -> CandidateRanges {
+    fn of(profile: &Profile, texts: &RangeInfos, warmup: &[Span]) -> CandidateRanges {
         let user = |m: &RangeInfo| {
             matches!(
                 m.what,
@@ -167,9 +187,15 @@ impl CandidateRanges {
                     | RangeClass::Autograd { .. }
             )
         };
-        let mut groups: [BTreeMap<(ThreadId, StrId), Vec<Span>>; 3] = Default::default();
-        // Where the outermost range of the user that is open on each thread ends.
-        let mut open: FxHashMap<ThreadId, i64> = FxHashMap::default();
+        let mut groups: [BTreeMap<(ThreadId, StrId), Vec<Span>>; 4] = Default::default();
+        let mut occurs: FxHashMap<(ThreadId, StrId), usize> = FxHashMap::default();
+        for (_, range, meaning) in texts.ranges(profile, user) {
+            if texts.role(range, meaning) == RangeRole::User {
+                *occurs.entry((range.thread, range.text)).or_default() += 1;
+            }
+        }
+        // Per thread: where the outermost open range of the user ends, and the outermost one that is repeated.
+        let mut open: FxHashMap<ThreadId, [i64; 2]> = FxHashMap::default();
         let mut named: BTreeMap<ThreadId, (StrId, Vec<Span>)> = BTreeMap::new();
         let ranges = texts.ranges(profile, user).filter(|(_, range, _)| {
             range.span.end < i64::MAX
@@ -189,10 +215,22 @@ impl CandidateRanges {
                             spans.push(range.span);
                         }
                     }
-                    let end = open.entry(range.thread).or_insert(i64::MIN);
-                    let outermost = range.span.start >= *end;
-                    *end = (*end).max(range.span.end);
-                    groups.get_mut(2).filter(|_| outermost)
+                    let [any, repeated] = open.entry(range.thread).or_insert([i64::MIN; 2]);
+                    let outermost = range.span.start >= *any;
+                    let wrapped = !outermost && range.span.start >= *repeated;
+                    *any = (*any).max(range.span.end);
+                    if occurs
+                        .get(&(range.thread, range.text))
+                        .is_some_and(|n| *n > 1)
+                    {
+                        *repeated = (*repeated).max(range.span.end);
+                    }
+                    let warms_up = Span::one_contains(warmup, range.span.start);
+                    match (outermost, wrapped && !warms_up) {
+                        (true, _) => groups.get_mut(2),
+                        (_, true) => groups.get_mut(3),
+                        _ => None,
+                    }
                 }
                 _ => None,
             };
@@ -203,7 +241,7 @@ impl CandidateRanges {
                 }
             }
         }
-        let [optimizer, loader, user] = groups;
+        let [optimizer, loader, user, wrapped] = groups;
         let named = named.into_iter().filter_map(|(thread, (text, spans))| {
             Some(Repeated {
                 process: profile.threads.get(thread.idx())?.process,
@@ -216,6 +254,7 @@ impl CandidateRanges {
             optimizer: repeated(profile, optimizer),
             loader: repeated(profile, loader),
             user: repeated(profile, user),
+            wrapped: repeated(profile, wrapped),
         }
     }
 }
@@ -360,13 +399,35 @@ fn tiles(ranges: &[Span], end: i64) -> Vec<Span> {
     tiles.filter(|span| span.end > span.start).collect()
 }
 
-/// A range outside all others that is repeated with about the same number of kernels each time.
+/// Whether the host waits for the whole device in each of these spans, as benchmarks do to time them. Layers,
+/// which repeat as well, do not.
+fn waits_in_each(profile: &Profile, process: ProcessId, steps: &Recognized) -> bool {
+    let device_wide = |call: &ApiCall| {
+        let name = profile.text(call.name);
+        call.class == ApiClass::Sync
+            && (name.contains("DeviceSynchronize") || name.contains("CtxSynchronize"))
+    };
+    let mut waits: Vec<i64> = (profile.calls.iter())
+        .filter(|call| {
+            let thread = profile.threads.get(call.thread.idx());
+            thread.is_some_and(|thread| thread.process == process) && device_wide(call)
+        })
+        .map(|call| call.span.start)
+        .collect();
+    waits.sort_unstable();
+    steps.spans.iter().all(|span| {
+        let next = waits.partition_point(|wait| *wait < span.start);
+        waits.get(next).is_some_and(|wait| span.contains(*wait))
+    })
+}
+
+/// One of these ranges that is repeated with about the same number of kernels each time.
 fn by_repeated_range(
-    ranges: &CandidateRanges,
+    ranges: &[Repeated],
     process: ProcessId,
     work: &Launched,
 ) -> Option<Recognized> {
-    let candidates = ranges.user.iter().filter(|r| r.process == process);
+    let candidates = ranges.iter().filter(|r| r.process == process);
     let candidates = candidates.filter(|r| r.spans.len() >= FEWEST_REPETITIONS);
     let steps = candidates.filter_map(|range| {
         let last = range.spans.last()?;
@@ -660,6 +721,32 @@ fn host_marks(profile: &Profile, process: ProcessId) -> Vec<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::names_a_step;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::profile::ThreadId;
+
+    #[test]
+    fn ranges_inside_one_benchmark_are_steps_where_the_host_waits_in_each() {
+        let steps = |range: &str, waits: bool| {
+            let mut b = ProfileBuilder::new();
+            b.range("Warm-up", 0, 3_000);
+            b.range("Benchmark", 3_000, 8_000);
+            for step in 0..8 {
+                let at = step * 1_000;
+                b.range(range, at, at + 900);
+                for kernel in 0..4 {
+                    b.launch(at + 100 + kernel * 50);
+                }
+                if waits {
+                    b.call(ThreadId(0), "cudaDeviceSynchronize", at + 600, 100);
+                }
+            }
+            let steps = b.run().steps;
+            steps.iter().map(|s| s.span.start).collect::<Vec<_>>()
+        };
+        assert_eq!(steps("Forward", true), [3_000, 4_000, 5_000, 6_000, 7_000]);
+        // Layers of one forward pass.
+        assert!(steps("Block", false).is_empty());
+    }
 
     #[test]
     fn steps_are_named_by_their_first_word_or_by_their_kind() {

@@ -78,7 +78,10 @@ impl Steps {
                     .map(|l| l.iter().map(NumberedRange::step).collect())
                     .collect()
             }
-            None => steps.recognize(step_sources::recognize(profile, texts, launches)),
+            None => {
+                let found = step_sources::recognize(profile, texts, launches, &steps.warmup);
+                steps.recognize(found)
+            }
         };
         let mut shared = FxHashMap::default();
         for list in series {
@@ -112,11 +115,7 @@ impl Steps {
 
     /// Whether host time is in declared warm-up.
     pub(crate) fn is_warmup(&self, time: i64) -> bool {
-        let after = self.warmup.partition_point(|w| w.start <= time);
-        after
-            .checked_sub(1)
-            .and_then(|at| self.warmup.get(at))
-            .is_some_and(|w| w.contains(time))
+        Span::one_contains(&self.warmup, time)
     }
 
     /// Adds one process's steps. Ranks run the same step at about the same time: the n-th step of a
