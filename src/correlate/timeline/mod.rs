@@ -73,7 +73,7 @@ pub(crate) fn times(
         steps: hints.steps,
         stepped: stepped(profile, hints.steps, &work),
         work,
-        waited: FxHashMap::default(),
+        earlier_until: earlier.iter().map(|work| work.until).collect(),
     };
     let begins = begins.after_earlier_work(profile, &host);
     let mut times = DeviceTimes {
@@ -138,66 +138,91 @@ pub(crate) fn launch_times<'a>(
 }
 
 /// Per kernel: whether it was launched in time that is analysed. Exclusions that cover everything are
-/// ignored, because nothing would be left to analyse. Also, per device, [`steps_begin`].
-fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> (Vec<bool>, Vec<Option<i64>>) {
-    let unknown = vec![None; profile.devices.len()];
+/// ignored, because nothing would be left to analyse. Also the work from before the capture.
+fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> (Vec<bool>, Vec<EarlierWork>) {
+    let devices = || vec![EarlierWork::default(); profile.devices.len()];
     if hints.excluded.is_empty() {
-        return (vec![true; profile.kernels.len()], unknown);
+        return (vec![true; profile.kernels.len()], devices());
     }
     let excluded = excluded_intervals(hints);
     let launched = launch_times(profile, hints.launches);
     let mut inside: Vec<bool> = launched.map(|at| !excluded.contains(at)).collect();
     if profile.graphs.is_empty() && !inside.contains(&true) {
-        return (vec![true; inside.len()], unknown);
+        return (vec![true; inside.len()], devices());
     }
-    let begins = steps_begin(profile, hints, &inside);
+    let mut earlier = steps_begin(profile, hints, &inside);
     let kernels = profile.kernels.iter().zip(hints.launches);
     for ((kernel, launch), inside) in kernels.zip(&mut inside) {
-        let begin = begins.get(kernel.device.idx()).copied().flatten();
-        if launch.is_none() && begin.is_some_and(|begin| kernel.span.start < begin) {
+        let Some(earlier) = earlier.get_mut(kernel.device.idx()) else {
+            continue;
+        };
+        if *inside && launch.is_none() && earlier.began_before(kernel.stream, kernel.span.start) {
             *inside = false;
+            earlier.until = earlier.until.max(Some(kernel.span.end));
         }
     }
-    (inside, begins)
+    (inside, earlier)
 }
 
-/// Share of the kernels after the first launched one whose launches must be known.
+/// Work of one device that was launched before the capture began: it belongs to earlier steps.
+#[derive(Debug, Clone, Default)]
+struct EarlierWork {
+    /// Per stream: when the first kernel starts that was launched in an analysed step. What runs before it
+    /// without a launch is earlier work. Empty without steps, or where the launches of many kernels are
+    /// missing for another reason.
+    begins: FxHashMap<u32, i64>,
+    /// When the last kernel of earlier work ends.
+    until: Option<i64>,
+}
+
+impl EarlierWork {
+    /// When the first kernel starts that was launched in an analysed step.
+    fn first(&self) -> Option<i64> {
+        self.begins.values().copied().min()
+    }
+
+    /// Whether something that starts then on a stream is before the kernels launched in analysed steps.
+    fn began_before(&self, stream: u32, start: i64) -> bool {
+        let begin = self.begins.get(&stream).copied().or_else(|| self.first());
+        begin.is_some_and(|begin| start < begin)
+    }
+}
+
+/// Share of the kernels after the first launched one of their stream whose launches must be known.
 const LAUNCHES_KNOWN: f64 = 0.95;
 
-/// Per device: when the first kernel starts that was launched in an analysed step. What runs before it
-/// without a launch was launched before the capture began: it belongs to earlier steps. `None` without
-/// steps, or where the launches of many kernels are missing for another reason.
-fn steps_begin(profile: &Profile, hints: &TimelineInputs<'_>, inside: &[bool]) -> Vec<Option<i64>> {
-    let mut begins: Vec<Option<i64>> = vec![None; profile.devices.len()];
+/// Per device: when the kernels begin that were launched in analysed steps.
+fn steps_begin(profile: &Profile, hints: &TimelineInputs<'_>, inside: &[bool]) -> Vec<EarlierWork> {
+    let mut earlier = vec![EarlierWork::default(); profile.devices.len()];
     if hints.steps.is_empty() {
-        return begins;
+        return earlier;
     }
     let analysed = || {
         let kernels = profile.kernels.iter().zip(hints.launches).zip(inside);
         kernels.filter(|(_, inside)| **inside).map(|(pair, _)| pair)
     };
     for (kernel, _) in analysed().filter(|(_, launch)| launch.is_some()) {
-        if let Some(begin) = begins.get_mut(kernel.device.idx()) {
-            *begin = Some(begin.map_or(kernel.span.start, |at| at.min(kernel.span.start)));
+        if let Some(earlier) = earlier.get_mut(kernel.device.idx()) {
+            let begin = earlier.begins.entry(kernel.stream).or_insert(i64::MAX);
+            *begin = (*begin).min(kernel.span.start);
         }
     }
-    let mut after = vec![(0_u64, 0_u64); begins.len()];
+    let mut after = vec![(0_u64, 0_u64); earlier.len()];
     for (kernel, launch) in analysed() {
         let device = kernel.device.idx();
-        let begin = begins.get(device).copied().flatten();
-        if let Some((known, all)) = after.get_mut(device)
-            && begin.is_some_and(|begin| kernel.span.start >= begin)
+        if let (Some((known, all)), Some(earlier)) = (after.get_mut(device), earlier.get(device))
+            && !earlier.began_before(kernel.stream, kernel.span.start)
         {
             *known += u64::from(launch.is_some());
             *all += 1;
         }
     }
-    for (begin, (known, all)) in begins.iter_mut().zip(after) {
+    for (earlier, (known, all)) in earlier.iter_mut().zip(after) {
         if (known as f64) < LAUNCHES_KNOWN * all as f64 {
-            *begin = None;
+            earlier.begins.clear();
         }
     }
-    begins
+    earlier
 }
 
 fn excluded_intervals(hints: &TimelineInputs<'_>) -> gaps::Intervals {
@@ -208,17 +233,17 @@ fn excluded_intervals(hints: &TimelineInputs<'_>) -> gaps::Intervals {
 /// A row of GPU work other than a kernel.
 type OtherWork = (ProcessId, DeviceId, Option<SerialNumber>, Span);
 
-/// Per row: whether it was launched in time that is analysed. `earlier` is [`steps_begin`].
+/// Per row: whether it was launched in time that is analysed.
 fn counted(
     rows: &mut dyn Iterator<Item = OtherWork>,
     hints: &TimelineInputs<'_>,
     host: &gaps::HostActivity<'_>,
-    earlier: &[Option<i64>],
+    earlier: &[EarlierWork],
 ) -> Vec<bool> {
     let excluded = excluded_intervals(hints);
     rows.map(|(process, device, correlation, span)| {
         let call = host.call(process, correlation);
-        let begin = earlier.get(device.idx()).copied().flatten();
+        let begin = earlier.get(device.idx()).and_then(EarlierWork::first);
         let before = call.is_none() && begin.is_some_and(|begin| span.start < begin);
         let at = call.map_or(span.start, |call| call.span.start);
         !before && !excluded.contains(at)
@@ -264,16 +289,14 @@ struct WindowStart<'a> {
     /// Per device: the processes whose steps are those of the device.
     stepped: Vec<Vec<ProcessId>>,
     work: FirstWork,
-    /// Per device: until when the host waited, in the first step, for work from before the capture.
-    waited: FxHashMap<DeviceId, i64>,
+    /// Per device: until when it ran work from before the capture, or the host waited for such work.
+    earlier_until: Vec<Option<i64>>,
 }
 
 impl WindowStart<'_> {
     fn of(&self, process: ProcessId, device: DeviceId) -> Option<i64> {
         let step = self.steps.get(process.idx()).copied().flatten();
-        let waited = self.waited.get(&device).copied();
-        step.map(|span| span.start)
-            .map(|start| waited.map_or(start, |until| start.max(until)))
+        step.map(|span| self.after_earlier(device, span.start))
             .or_else(|| self.work.before(process, device))
     }
 
@@ -310,7 +333,9 @@ impl WindowStart<'_> {
             if let Some((_, waited, until)) = wait
                 && copied < waited / 2
             {
-                self.waited.insert(DeviceId::new(device), until);
+                if let Some(earlier) = self.earlier_until.get_mut(device) {
+                    *earlier = (*earlier).max(Some(until));
+                }
             }
         }
         self
@@ -322,11 +347,15 @@ impl WindowStart<'_> {
         let spans =
             processes.filter_map(|process| self.steps.get(process.idx()).copied().flatten());
         let span = spans.reduce(Span::around)?;
-        let waited = self.waited.get(&device);
         Some(Span {
-            start: waited.map_or(span.start, |until| span.start.max(*until)),
+            start: self.after_earlier(device, span.start),
             ..span
         })
+    }
+
+    fn after_earlier(&self, device: DeviceId, start: i64) -> i64 {
+        let until = self.earlier_until.get(device.idx()).copied().flatten();
+        until.map_or(start, |until| start.max(until))
     }
 }
 
