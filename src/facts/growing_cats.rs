@@ -1,5 +1,5 @@
 //! Concatenations in a loop, each of which appends to the result of the one before. Their shapes show
-//! them: the first operand of each is as large as the result of another.
+//! them: the first operand of each has as many dimensions and elements as the result of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,23 @@ use crate::cost::{Costed, Family};
 /// Minimum number of concatenations in a series: a few layers that widen the same tensor are none.
 const LEAST: u64 = 8;
 
-/// A concatenation: its layer, the elements of its first operand and those of its result.
+/// Number of dimensions and of elements of a tensor.
+type Size = (usize, u64);
+
+/// A concatenation: its layer, its first operand and its result.
 struct Growth {
     site: SiteId,
     layer: Option<LayerId>,
-    from: u64,
-    to: u64,
+    from: Size,
+    to: Size,
 }
 
 /// The sites in series of [`LEAST`] concatenations and more.
 pub(super) fn of(costed: &Costed) -> BTreeSet<SiteId> {
     let mut steps: Vec<Growth> = growths(costed);
     steps.sort_by_key(|s| (s.layer, s.from, s.site));
-    // The length of the longest series that ends, and that begins, with each number of elements.
-    let mut ending: BTreeMap<(Option<LayerId>, u64), u64> = BTreeMap::new();
+    // The length of the longest series that ends, and that begins, with tensors of each size.
+    let mut ending: BTreeMap<(Option<LayerId>, Size), u64> = BTreeMap::new();
     let mut before = Vec::with_capacity(steps.len());
     for step in &steps {
         let length = 1 + ending.get(&(step.layer, step.from)).copied().unwrap_or(0);
@@ -30,7 +33,7 @@ pub(super) fn of(costed: &Costed) -> BTreeSet<SiteId> {
         *longest = length.max(*longest);
         before.push(length);
     }
-    let mut beginning: BTreeMap<(Option<LayerId>, u64), u64> = BTreeMap::new();
+    let mut beginning: BTreeMap<(Option<LayerId>, Size), u64> = BTreeMap::new();
     let mut found = BTreeSet::new();
     for (step, before) in steps.iter().zip(before).rev() {
         let after = 1 + beginning.get(&(step.layer, step.to)).copied().unwrap_or(0);
@@ -52,16 +55,16 @@ fn growths(costed: &Costed) -> Vec<Growth> {
         })
         .filter_map(|(id, (site, _))| {
             let args = run.args.get(site.args?.idx())?;
-            let mut sizes = args
-                .tensors()
-                .map(|t| t.shape.iter().copied().fold(1, u64::saturating_mul));
-            let from = sizes.next().filter(|&n| n > 0)?;
-            let to = sizes.fold(from, u64::saturating_add);
-            (to > from).then_some(Growth {
+            let elements = |shape: &[u64]| shape.iter().copied().fold(1, u64::saturating_mul);
+            let mut tensors = args.tensors();
+            let first = tensors.next()?;
+            let (rank, from) = (first.shape.len(), elements(&first.shape));
+            let to = tensors.fold(from, |sum, t| sum.saturating_add(elements(&t.shape)));
+            (from > 0 && to > from).then_some(Growth {
                 site: id,
                 layer: site.layer,
-                from,
-                to,
+                from: (rank, from),
+                to: (rank, to),
             })
         })
         .collect()

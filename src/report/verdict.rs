@@ -324,7 +324,7 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
     if s.busy_ns <= 0 {
         return figures;
     }
-    figures.push(span(s));
+    figures.push(span(report));
     figures.push(format!("GPU busy {}", percent(s.busy_share)));
     if s.idle_unreliable.is_some() {
         let idle = s.device_window_ns.saturating_sub(s.busy_ns);
@@ -377,7 +377,8 @@ fn communication(s: &Summary) -> Option<String> {
 
 /// What the GPU time refers to: the steps where they fill the window; else the window, which may hold
 /// work of steps from before the capture.
-fn span(s: &Summary) -> String {
+fn span(report: &Report) -> String {
+    let s = &report.summary;
     /// Share of the window that the steps must fill to stand for it.
     const ALL: f64 = 0.9;
     /// Most that the steps may exceed the window, as a factor: they begin before their first kernel.
@@ -402,10 +403,13 @@ fn span(s: &Summary) -> String {
         None => String::new(),
     };
     let from = s.steps_from.as_ref().map(evidence).unwrap_or_default();
+    let length = match uneven(report) {
+        Some((least, most)) => format!("{} to {}, {} on average", ns(least), ns(most), ns(step)),
+        None => ns(step),
+    };
     let steps = format!(
-        "{} of {}{ahead}{from}{inside}",
-        counted(s.steps, "step"),
-        ns(step)
+        "{} of {length}{ahead}{from}{inside}",
+        counted(s.steps, "step")
     );
     let filled = step * s.steps as f64 / s.window_ns as f64;
     if (ALL..=LONGER).contains(&filled) {
@@ -413,6 +417,22 @@ fn span(s: &Summary) -> String {
     } else {
         format!("{window} analysed, {steps}")
     }
+}
+
+/// The shortest and the longest step, in ns, where a mean would stand for neither.
+fn uneven(report: &Report) -> Option<(f64, f64)> {
+    /// From this ratio on.
+    const APART: f64 = 2.0;
+    let s = &report.summary;
+    let steps = (report.timeline.steps.iter()).filter(|step| !step.warmup);
+    let lengths: Vec<f64> = steps.map(|step| step.ns as f64).collect();
+    // Where the host runs ahead, its steps are not as long as those of the GPU.
+    if lengths.len() as u64 != s.steps || s.host_step_ns.is_some() {
+        return None;
+    }
+    let least = lengths.iter().copied().reduce(f64::min)?;
+    let most = lengths.iter().copied().reduce(f64::max)?;
+    (most > APART * least).then_some((least, most))
 }
 
 /// What shows the steps, where they are not numbered.
