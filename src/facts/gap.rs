@@ -8,7 +8,10 @@ use rustc_hash::FxHashMap;
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
-use crate::correlate::{DeviceTimeline, GapCause, HostParts, OpName, Run, StepId, function_in};
+use crate::correlate::{
+    DeviceTimeline, Direction, GapCause, HostParts, OpName, Run, SiteId, StepId, function_in,
+};
+use crate::cost::{Costed, Family};
 use crate::profile::{CallId, KernelId, RangeKind, StrId};
 
 mod host_activity;
@@ -48,6 +51,8 @@ pub(super) struct GapGroup {
     before_copy: bool,
     /// One of several steps holds most of the time.
     in_one_step: bool,
+    /// The part before kernels of collectives and of the optimizer.
+    beside_model_ns: f64,
     /// What the launching threads did.
     host: HostParts,
 }
@@ -78,6 +83,8 @@ struct Lengths {
     blamed: FxHashMap<StrId, i64>,
     before: FxHashMap<Option<StrId>, i64>,
     before_copy: i64,
+    /// Time before kernels of collectives and of the optimizer.
+    beside_model: i64,
     /// Time per step that the work after the gap belongs to.
     steps: FxHashMap<Option<StepId>, i64>,
     /// Time per operator around the blamed calls, and per outermost one.
@@ -104,6 +111,7 @@ impl Lengths {
             *self.before.entry(range).or_default() += ns;
         }
         self.before_copy += other.before_copy;
+        self.beside_model += other.beside_model;
         for (step, ns) in other.steps {
             *self.steps.entry(step).or_default() += ns;
         }
@@ -153,7 +161,8 @@ const READS: &[&str] = &["item", "local_scalar_dense", "is_nonzero"];
 type Key = (GapCause, Blamed);
 
 /// All gaps inside the window in groups, by device, cause and operator.
-pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
+pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
+    let run = &costed.run;
     let (ops, (elsewhere, loaders)) = rayon::join(
         || operators(run),
         || (host_activity::activities(run), LoaderRanges::of(run)),
@@ -198,6 +207,10 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
                 .steps
                 .entry(link.and_then(|link| link.step))
                 .or_default() += gap.reliable_ns;
+            let site = link.and_then(|link| link.site);
+            if site.is_some_and(|site| is_beside_model(costed, site)) {
+                lengths.beside_model += gap.reliable_ns;
+            }
             *lengths.before.entry(activity.before).or_default() += gap.reliable_ns;
             if activity.before_copy {
                 lengths.before_copy += gap.reliable_ns;
@@ -223,6 +236,14 @@ pub(super) fn groups(run: &Run) -> Vec<GapGroup> {
         }
     }
     groups
+}
+
+/// Whether a site is communication or part of the optimizer, which a graph of the model leaves as they are.
+fn is_beside_model(costed: &Costed, site: SiteId) -> bool {
+    let update =
+        (costed.run.sites.get(site.idx())).is_some_and(|s| s.direction == Direction::Update);
+    let cost = costed.sites.get(site.idx());
+    update || cost.is_some_and(|cost| cost.family == Family::Communication)
 }
 
 /// Idle time in which the host waited for worker processes of a data loader.
@@ -257,6 +278,7 @@ fn group(
         before,
         before_copy: lengths.before_copy > half,
         in_one_step,
+        beside_model_ns: lengths.beside_model as f64,
         host: lengths.host,
         ordinal: (run.profile.devices.get(device.device.idx())).map_or(0, |d| d.ordinal),
         cause,
@@ -585,6 +607,15 @@ const ENTRIES: &[Entry<Gaps>] = &[
         NOTHING,
         "For `host_busy` and `data_loading`: whether a copy from host memory followed most of the time",
         |g| Answer::flag(g.group.before_copy)
+    ),
+    fact!(
+        "gap.beside_model_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Part of `gap.time_ns` that ended with a kernel of a collective or of the optimizer, which a CUDA graph of the model leaves as they are",
+        |g| Answer::double(g.group.beside_model_ns)
     ),
 ];
 

@@ -131,7 +131,7 @@ impl<'a> FactTable<'a> {
                 );
             });
             jobs.spawn(|_| chains = chain::recognize(costed, &|| &look().1));
-            jobs.spawn(|_| gaps = gap::groups(run));
+            jobs.spawn(|_| gaps = gap::groups(costed));
             jobs.spawn(|_| host = Host::of(run));
             jobs.spawn(|_| waits = Waits::of(run));
             jobs.spawn(|_| site_weights = step_weight::site_weights(run));

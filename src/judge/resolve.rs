@@ -56,8 +56,7 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
         .into_iter()
         .partition(|finding| finding.category == PROFILE);
     // Once launches are no longer late, all kernel time counts.
-    let in_time = (advice.iter())
-        .any(|finding| removes_late_launches(finding, &totals) && matters(finding, &totals, false));
+    let in_time = remove_late_launches(&advice, &totals);
     let (findings, minor) = advice
         .into_iter()
         .partition(|finding| matters(finding, &totals, in_time));
@@ -382,12 +381,21 @@ fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
 /// Share of the time left in which the GPU must work for its work to be what limits a step then.
 const GPU_LIMITS: f64 = 2.0 / 3.0;
 
-/// Whether a finding's advice makes launches fewer, after which the GPU surely limits the steps.
-fn removes_late_launches(finding: &Finding, totals: &Totals) -> bool {
-    let is_fewer = (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer");
-    let saved = finding.saving.map_or(0.0, |saving| saving.claimed_low_ns);
+/// Whether the findings worth a place make launches so few that the GPU surely limits the steps after it.
+fn remove_late_launches(findings: &[Finding], totals: &Totals) -> bool {
+    let worth = || {
+        findings
+            .iter()
+            .filter(|finding| matters(finding, totals, false))
+    };
+    let is_fewer = |finding: &Finding| {
+        (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer")
+    };
+    let idle = worth().filter_map(|finding| finding.saving.as_ref());
+    let idle = idle.filter(|saving| saving.kind == SavingKind::Idle);
+    let saved: f64 = idle.map(|saving| saving.claimed_low_ns).sum();
     let left = totals.gpu_busy_ns + totals.idle_ns - saved;
-    is_fewer && totals.gpu_busy_ns >= GPU_LIMITS * left
+    worth().any(is_fewer) && totals.gpu_busy_ns >= GPU_LIMITS * left
 }
 
 /// Whether a saving between two ends is worth a place among the first, as a part of `whole`.

@@ -332,10 +332,9 @@ impl WindowStart<'_> {
         for (device, (wait, copied)) in waits.into_iter().zip(copied).enumerate() {
             if let Some((_, waited, until)) = wait
                 && copied < waited / 2
+                && let Some(earlier) = self.earlier_until.get_mut(device)
             {
-                if let Some(earlier) = self.earlier_until.get_mut(device) {
-                    *earlier = (*earlier).max(Some(until));
-                }
+                *earlier = (*earlier).max(Some(until));
             }
         }
         self
