@@ -52,11 +52,14 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
         let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
         a.compare(b)
     });
-    let (capture, advice): (Vec<Finding>, Vec<Finding>) = findings
+    let (capture, mut advice): (Vec<Finding>, Vec<Finding>) = findings
         .into_iter()
         .partition(|finding| finding.category == PROFILE);
     // Once launches are no longer late, all kernel time counts.
     let in_time = remove_late_launches(&advice, &totals);
+    if in_time {
+        count_gpu_time(&mut advice, &totals);
+    }
     let (findings, minor) = advice
         .into_iter()
         .partition(|finding| matters(finding, &totals, in_time));
@@ -381,6 +384,32 @@ fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
 /// Share of the time left in which the GPU must work for its work to be what limits a step then.
 const GPU_LIMITS: f64 = 2.0 / 3.0;
 
+/// Lets the GPU time that findings behind the one with fewer launches may save shorten the step as well: the upper
+/// end of what they save once that one is done.
+fn count_gpu_time(findings: &mut [Finding], totals: &Totals) {
+    if totals.paced_by_workers {
+        return;
+    }
+    let after = findings.iter().position(makes_launches_fewer);
+    for finding in findings
+        .iter_mut()
+        .skip(after.map_or(usize::MAX, |at| at + 1))
+    {
+        if let Some(saving) = finding
+            .saving
+            .as_mut()
+            .filter(|s| s.kind == SavingKind::Gpu)
+        {
+            let all = saving.claimed_ns / f64::from(totals.devices.max(1));
+            saving.step_ns = saving.step_ns.map(|ns| ns.max(all));
+        }
+    }
+}
+
+fn makes_launches_fewer(finding: &Finding) -> bool {
+    (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer")
+}
+
 /// Whether the findings worth a place make launches so few that the GPU surely limits the steps after it.
 fn remove_late_launches(findings: &[Finding], totals: &Totals) -> bool {
     let worth = || {
@@ -388,14 +417,11 @@ fn remove_late_launches(findings: &[Finding], totals: &Totals) -> bool {
             .iter()
             .filter(|finding| matters(finding, totals, false))
     };
-    let is_fewer = |finding: &Finding| {
-        (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer")
-    };
     let idle = worth().filter_map(|finding| finding.saving.as_ref());
     let idle = idle.filter(|saving| saving.kind == SavingKind::Idle);
     let saved: f64 = idle.map(|saving| saving.claimed_low_ns).sum();
     let left = totals.gpu_busy_ns + totals.idle_ns - saved;
-    worth().any(is_fewer) && totals.gpu_busy_ns >= GPU_LIMITS * left
+    worth().any(makes_launches_fewer) && totals.gpu_busy_ns >= GPU_LIMITS * left
 }
 
 /// Whether a saving between two ends is worth a place among the first, as a part of `whole`.

@@ -77,10 +77,11 @@ impl Basis {
         const SAME: f64 = 0.02;
         let lists = report.findings.iter().chain(&report.minor);
         let mut savings = lists.filter_map(|f| f.saving.as_ref());
+        let is_same = |wall: Option<f64>, own: f64| {
+            wall.is_some_and(|wall| (wall - own / self.divisor).abs() <= SAME * own / self.divisor)
+        };
         savings.all(|s| {
-            let own = s.counted_high_ns / self.divisor;
-            s.step_high_ns
-                .is_some_and(|wall| (wall - own).abs() <= SAME * own)
+            is_same(s.step_high_ns, s.counted_high_ns) && is_same(s.step_low_ns, s.counted_low_ns)
         })
     }
 
