@@ -14,7 +14,11 @@ use crate::shared;
 const MS: f64 = 1e6;
 
 fn verdict(pair: &str) -> Option<Verdict> {
-    let path = shared::path(&format!("profiles_pairs/{pair}"))?;
+    verdict_on(&format!("profiles_pairs/{pair}"))
+}
+
+fn verdict_on(path: &str) -> Option<Verdict> {
+    let path = shared::path(path)?;
     let profile = read::open(&path, &read::NoProgress).unwrap();
     let gpu = select::choose(None, &profile).unwrap();
     let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
@@ -131,5 +135,27 @@ fn ranks_together_save_no_more_communication_than_transfers_take() {
     assert!(
         claimed > 0.0 && claimed <= transfers * 1.000_001,
         "{claimed} of {transfers}"
+    );
+}
+
+#[test]
+fn gpu_time_counts_once_launches_are_in_time() {
+    let Some(verdict) = verdict_on("profiles/cs336zx_result.sqlite") else {
+        return;
+    };
+    let [first, .., last] = verdict.findings.as_slice() else {
+        panic!("{} findings", verdict.findings.len());
+    };
+    assert_eq!(
+        (first.rule.as_str(), last.rule.as_str()),
+        ("fusion/cuda-graph", "precision/tf32-off")
+    );
+    // Half of the run is waiting for launches: alone, TF32 shortens a step by 2 ms at most, behind the graph by all
+    // it saves.
+    let saving = last.saving.unwrap();
+    assert_eq!(saving.step_ns, Some(saving.claimed_ns));
+    assert!(
+        saving.step_low_ns.unwrap() < 0.1 * saving.claimed_low_ns,
+        "{saving:?}"
     );
 }
