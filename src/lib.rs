@@ -36,6 +36,7 @@
 //! | 7 | [`scrub`] | a copy of a profile without private data |
 //! | 7 | `capture` | records a program: starts it with the embedded Python package, reads what it wrote |
 //! | 7 | `trial` | tries advice on the program: treatments, alternating runs, the measured savings |
+//! | 7 | `repro` | writes a Python script that times the operators of a finding before and after its fix |
 //! | 8 | [`advisor`], `error` | the facade of the library: the stations in order, and its error type |
 //! | 9 | `cli` | the command line, one file per command (feature `cli`, on by default) |
 //!
@@ -62,6 +63,8 @@ pub mod profile;
 pub mod pyprof;
 pub mod read;
 pub mod report;
+#[cfg(feature = "cli")]
+mod repro;
 pub mod scrub;
 #[cfg(feature = "cli")]
 mod trial;

@@ -85,6 +85,14 @@ Examples:
 
 Exit status: 0 the result was written, whatever it says; 2 nothing could be tried, or the command line was wrong.";
 
+pub(super) const REPRO: &str = "\
+Examples:
+  pyprof-advise repro 1 net.sqlite > repro.py             a script for the first finding
+  pyprof-advise repro precision/tf32-off net.pt.trace.json.gz -o repro.py
+  python3 repro.py                                        time it on the GPU
+
+Exit status: 0 the script was written; 2 no script can be written, or the command line was wrong.";
+
 pub(super) const DIFF: &str = "\
 Examples:
   pyprof-advise diff before.sqlite after.sqlite                  the effect of a change

@@ -28,6 +28,7 @@ mod output;
 mod parse;
 mod prof;
 mod progress;
+mod repro;
 mod rules;
 mod run;
 mod scrub;
@@ -125,6 +126,8 @@ enum Command {
     Run(run::RunArgs),
     /// Apply the advice that needs no edit, in fresh runs of a program, and measure what it saves
     Try(trial::TryArgs),
+    /// Write a Python script that times the operators of a finding before and after its fix
+    Repro(repro::ReproArgs),
     /// Compare the profiles before and after a change
     Diff(diff::DiffArgs),
     /// Merge the JSON reports of several ranks
@@ -485,6 +488,7 @@ fn run(cli: Cli) -> Outcome {
         Some(Command::Gpus { command }) => gpus::run(command),
         Some(Command::Run(args)) => run::run(args, console),
         Some(Command::Try(args)) => trial::run(args, console),
+        Some(Command::Repro(args)) => repro::repro(&args, console),
         Some(Command::Diff(args)) => diff::diff(&args, console),
         Some(Command::Merge(args)) => merge::merge(args, console),
         Some(Command::Show(args)) => show::show(args, console),

@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use super::build::label;
 use super::{Evidence, FactValue, KernelUse, OperatorUse};
@@ -107,6 +108,7 @@ fn operators(run: &Run, sites: &[Covered<'_>]) -> Vec<OperatorUse> {
                 direction: direction.to_owned(),
                 arguments,
                 arguments_from_forward: site.args_from_forward,
+                call: call(run, site),
                 calls: 0,
                 time_ns: 0,
             });
@@ -187,6 +189,83 @@ pub(super) fn arguments(run: &Run, site: &Site) -> String {
         .or(site.message)
         .and_then(|id| run.args.get(id.idx()))
         .map_or_else(String::new, print_args)
+}
+
+/// Most arguments of a call, and most items of a list in it, that are kept as values.
+const MAX_CALL: usize = 64;
+/// Deepest list of lists that is kept.
+const MAX_DEPTH: usize = 2;
+
+/// An argument of an operator, without text of the profile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum CallArgument {
+    /// A tensor.
+    Tensor {
+        /// Sizes of the dimensions, in elements.
+        shape: Vec<u64>,
+        /// Type of an element: `bf16`; `null` where it is not recorded.
+        dtype: Option<String>,
+        /// Distance between neighbors along each dimension, in elements; `null` where it is not recorded.
+        strides: Option<Vec<i64>>,
+    },
+    /// An integer.
+    Whole {
+        /// Its value.
+        value: i64,
+    },
+    /// A floating-point number.
+    Number {
+        /// Its value.
+        value: f64,
+    },
+    /// A boolean.
+    Flag {
+        /// Its value.
+        value: bool,
+    },
+    /// A list.
+    List {
+        /// Its items.
+        items: Vec<CallArgument>,
+    },
+    /// `None`, or an argument that was not given.
+    Missing,
+}
+
+/// The arguments of a site as values; none where one is text or named, or there are too many.
+fn call(run: &Run, site: &Site) -> Vec<CallArgument> {
+    let args = site.args.and_then(|id| run.args.get(id.idx()));
+    let items = args.map_or(&[][..], |args| &args.items);
+    let is_named = items
+        .iter()
+        .any(|arg| arg.name.as_deref().is_some_and(|name| !name.is_empty()));
+    if is_named || items.len() > MAX_CALL {
+        return Vec::new();
+    }
+    let values: Option<Vec<CallArgument>> = items.iter().map(|arg| value(&arg.value, 0)).collect();
+    values.unwrap_or_default()
+}
+
+fn value(arg: &ArgValue, depth: usize) -> Option<CallArgument> {
+    Some(match arg {
+        ArgValue::Tensor(tensor) => CallArgument::Tensor {
+            shape: tensor.shape.clone(),
+            dtype: tensor.dtype.map(|dtype| dtype.name().to_owned()),
+            strides: tensor.strides.clone(),
+        },
+        ArgValue::Int(value) => CallArgument::Whole { value: *value },
+        ArgValue::Float(value) if value.is_finite() => CallArgument::Number { value: *value },
+        ArgValue::Bool(value) => CallArgument::Flag { value: *value },
+        ArgValue::None | ArgValue::Unknown => CallArgument::Missing,
+        ArgValue::List(items) if depth < MAX_DEPTH && items.len() <= MAX_CALL => {
+            let items: Option<Vec<CallArgument>> =
+                items.iter().map(|item| value(item, depth + 1)).collect();
+            CallArgument::List { items: items? }
+        }
+        ArgValue::List(_) | ArgValue::Str(_) | ArgValue::Float(_) => return None,
+    })
 }
 
 /// Arguments as text, types and shapes first: `bf16[4096, 1600], dim=1`.

@@ -45,6 +45,7 @@ pub(crate) use build::{share, share_of_busy, steps_in_window, total_saving};
 pub use clusters::KernelCluster;
 pub use collectives::CollectiveRow;
 pub(crate) use collectives::RowKey;
+pub use evidence::CallArgument;
 pub use github::github;
 pub(crate) use host::merged as merged_host;
 pub use host::{HostEvidence, HostReport, HostRow};
@@ -558,6 +559,9 @@ pub struct OperatorUse {
     pub arguments: String,
     /// Whether the arguments are those of the matching forward call.
     pub arguments_from_forward: bool,
+    /// The arguments as values, so that the call can be made again; empty where they are not known whole.
+    #[serde(default)]
+    pub call: Vec<CallArgument>,
     /// Number of calls.
     pub calls: u64,
     /// GPU time of those calls.

@@ -20,6 +20,7 @@ mod limits;
 mod multi_rank;
 mod record;
 mod report_files;
+mod repro;
 mod shell;
 #[cfg(unix)]
 mod signals;

@@ -1,0 +1,12 @@
+def pair():
+    """What is computed twice or in two steps, and log_softmax once."""
+    first = [specs(argument) for argument in CALLS[0]["arguments"]]
+    logits = next(argument for argument in first if isinstance(argument, Spec)).make()
+    twice = {{ twice }}
+
+    def before():
+        if twice:
+            return F.log_softmax(F.log_softmax(logits, dim=-1), dim=-1)
+        return torch.log(torch.softmax(logits, dim=-1))
+
+    return before, lambda: F.log_softmax(logits, dim=-1)

@@ -1,0 +1,322 @@
+//! Writes a Python script that rebuilds the operators of a finding and times them before and after the fix:
+//! `pyprof-advise repro`.
+//!
+//! A profile is hostile text, so none of its text becomes code: what goes into a script are numbers, names of
+//! types that are known, and names of operators of a fixed form. Everything else is left out, and said.
+
+use serde_json::{Value as Json, json};
+
+use crate::base::DType;
+use crate::report::{BuiltIn, CallArgument, FindingReport, OperatorUse, TemplateError};
+use minijinja::context;
+
+const FRAME: &str = include_str!("frame.py.jinja");
+/// Longest name of an operator.
+const LONGEST: usize = 60;
+/// Largest size of a dimension, and of all of a tensor: beyond it, no GPU holds it.
+const MOST_ELEMENTS: u64 = 1 << 37;
+const MATMULS: &[&str] = &["mm", "addmm", "bmm", "baddbmm", "matmul", "linear"];
+/// Operators that Tensor Cores run.
+const MATH: &[&str] = &[
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "matmul",
+    "linear",
+    "convolution",
+    "_convolution",
+    "cudnn_convolution",
+    "miopen_convolution",
+    "convolution_backward",
+];
+
+/// A kind of script.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// The stem of its file in `kinds/`.
+    pub(crate) name: &'static str,
+    /// What is compared.
+    pub(crate) about: &'static str,
+    /// The rules that it is for.
+    pub(crate) rules: &'static [&'static str],
+    code: &'static str,
+    /// The operators that it understands; empty for any.
+    operators: &'static [&'static str],
+}
+
+macro_rules! kinds {
+    ($($name:literal, $about:literal, $rules:expr, $operators:expr;)*) => {
+        /// Every kind of script.
+        pub(crate) const KINDS: &[Kind] = &[$(Kind {
+            name: $name,
+            about: $about,
+            rules: $rules,
+            code: include_str!(concat!("kinds/", $name, ".py")),
+            operators: $operators,
+        }),*];
+    };
+}
+
+kinds! {
+    "attention", "attention with its scores in memory, and the fused operator",
+        &["layers/attention-unfused", "layers/softmax-unfused"], &[];
+    "channels_last", "the same operators with the channels of images first, and last",
+        &["memory/layout-transposes", "layers/batch-norm-slow"], &[];
+    "compiled", "the same operators one by one, and fused by torch.compile",
+        &["fusion/pointwise-chain", "fusion/many-small-kernels", "fusion/dropout", "layers/norm-unfused",
+          "layers/gelu-unfused", "layers/silu-unfused", "layers/rope-unfused", "layers/gated-activation"], &[];
+    "half", "the same operators in fp32, and in 16 bits",
+        &["precision/amp-off", "precision/amp-partial"], MATH;
+    "log_softmax", "log_softmax in two steps or twice, and once",
+        &["layers/double-log-softmax", "layers/log-of-softmax"], &[];
+    "optimizer", "a step of AdamW with foreach, and fused",
+        &["layers/optimizer-foreach"], &[];
+    "padding", "the same products as they are, and with K and N padded to a multiple of 64",
+        &["tensor-cores/gemm-unaligned", "tensor-cores/kernel-misaligned", "shapes/tile-quantization"], MATMULS;
+    "single", "the same operators in fp64, and in fp32",
+        &["precision/fp64-leak"], &[];
+    "tf32", "the same operators without TF32, and with it",
+        &["precision/tf32-off", "precision/tf32-off-in-convolutions"], MATH;
+}
+
+/// Why there is no script for a finding.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoScript {
+    /// In plain words, with what to do about it.
+    #[error("{0}")]
+    Unknown(String),
+    /// The built-in template is wrong, which the tests exclude.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+/// The script of a finding.
+///
+/// # Errors
+/// When the finding is of no kind, or the profile lacks what it takes.
+pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
+    let unknown = |why: String| Err(NoScript::Unknown(why));
+    let of_rule = |kind: &&Kind| kind.rules.contains(&finding.rule.as_str());
+    let Some(kind) = KINDS.iter().find(of_rule) else {
+        return unknown(format!(
+            "no script can be written for `{}` yet; they exist for: {}",
+            crate::base::text::plain(&finding.rule),
+            KINDS
+                .iter()
+                .flat_map(|kind| kind.rules)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", ")
+        ));
+    };
+    let calls: Vec<Call> = finding
+        .evidence
+        .operators
+        .iter()
+        .filter_map(Call::of)
+        .filter(|call| {
+            kind.operators.is_empty() || kind.operators.contains(&call.operator.as_str())
+        })
+        .collect();
+    // A report has the three longest operators of a finding; of most kinds the longest is enough.
+    let calls = match kind.name {
+        "compiled" | "attention" | "optimizer" => calls,
+        _ => calls.into_iter().take(1).collect(),
+    };
+    if calls.is_empty() {
+        return unknown(
+            "the profile has no operator of this finding with the shapes and types of its arguments\n  \
+             record them: `pyprof-advise run`, or `record_shapes=True` with torch.profiler"
+                .to_owned(),
+        );
+    }
+    let mut code = kind.code.trim_end().to_owned();
+    match kind.name {
+        "attention" => {
+            let Some((sizes, dtype)) = attention(&calls) else {
+                return unknown(
+                    "the profile does not show the size of the attention heads: it takes the product before or \
+                     behind the softmax, with shapes"
+                        .to_owned(),
+                );
+            };
+            code = code.replace("{{ sizes }}", &format!("{sizes:?}"));
+            code = code.replace("{{ dtype }}", dtype);
+        }
+        "log_softmax" => {
+            let twice = finding.rule == "layers/double-log-softmax";
+            code = code.replace("{{ twice }}", if twice { "True" } else { "False" });
+        }
+        "optimizer" if !calls.iter().any(Call::has_tensor_list) => {
+            return unknown("the profile does not have the shapes of the parameters".to_owned());
+        }
+        _ => {}
+    }
+    let calls: Vec<Json> = calls.iter().map(Call::json).collect();
+    let calls = serde_json::to_string_pretty(&calls).unwrap_or_default();
+    let frame = BuiltIn::new("frame.py.jinja", FRAME)?;
+    Ok(frame.render(context! {
+        version => env!("CARGO_PKG_VERSION"),
+        number => finding.number,
+        // One of the rules of the kind, so it is plain.
+        rule => finding.rule.as_str(),
+        about => kind.about,
+        calls,
+        kind => code,
+    })?)
+}
+
+/// An operator and its arguments, checked.
+#[derive(Debug, Clone)]
+struct Call {
+    operator: String,
+    arguments: Vec<CallArgument>,
+}
+
+impl Call {
+    /// The call of an operator of `aten`; `None` where something in it is not known.
+    fn of(used: &OperatorUse) -> Option<Call> {
+        let name = used.operator.strip_prefix("aten::")?;
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        let is_name = !name.is_empty() && name.len() <= LONGEST && name.bytes().all(plain);
+        let is_whole = !used.call.is_empty() && !used.arguments_from_forward;
+        let has_tensor = used.call.iter().any(|a| tensors(a).next().is_some());
+        (is_name && is_whole && has_tensor && used.call.iter().all(is_known)).then(|| Call {
+            operator: name.to_owned(),
+            arguments: used.call.clone(),
+        })
+    }
+
+    fn has_tensor_list(&self) -> bool {
+        self.arguments.iter().any(|argument| {
+            matches!(argument, CallArgument::List { .. }) && tensors(argument).next().is_some()
+        })
+    }
+
+    fn json(&self) -> Json {
+        let arguments: Vec<Json> = self.arguments.iter().map(argument_json).collect();
+        json!({ "operator": self.operator, "arguments": arguments })
+    }
+}
+
+/// Shapes of the tensors of an argument, with their types.
+fn tensors(argument: &CallArgument) -> Box<dyn Iterator<Item = (&[u64], Option<DType>)> + '_> {
+    match argument {
+        CallArgument::Tensor { shape, dtype, .. } => {
+            let dtype = dtype.as_deref().and_then(DType::parse);
+            Box::new(std::iter::once((shape.as_slice(), dtype)))
+        }
+        CallArgument::List { items } => Box::new(items.iter().flat_map(tensors)),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+fn is_known(argument: &CallArgument) -> bool {
+    match argument {
+        CallArgument::Tensor {
+            shape,
+            dtype,
+            strides,
+        } => {
+            let elements = shape
+                .iter()
+                .try_fold(1_u64, |product, n| product.checked_mul(*n));
+            let reach = strides.as_ref().map_or(Some(0), |strides| {
+                let steps = shape.iter().zip(strides).map(|(n, stride)| {
+                    u64::try_from(*stride)
+                        .ok()?
+                        .checked_mul(n.saturating_sub(1))
+                });
+                steps
+                    .into_iter()
+                    .try_fold(0_u64, |sum, step| sum.checked_add(step?))
+            });
+            let fits = |n: Option<u64>| n.is_some_and(|n| n <= MOST_ELEMENTS);
+            let same_rank = strides.as_ref().is_none_or(|s| s.len() == shape.len());
+            fits(elements)
+                && fits(reach)
+                && same_rank
+                && dtype.as_deref().and_then(torch_name).is_some()
+        }
+        CallArgument::List { items } => items.iter().all(is_known),
+        CallArgument::Number { value } => value.is_finite(),
+        CallArgument::Whole { .. } | CallArgument::Flag { .. } | CallArgument::Missing => true,
+    }
+}
+
+fn argument_json(argument: &CallArgument) -> Json {
+    match argument {
+        CallArgument::Tensor {
+            shape,
+            dtype,
+            strides,
+        } => {
+            let dtype = dtype.as_deref().and_then(torch_name);
+            json!({ "kind": "tensor", "dtype": dtype, "shape": shape, "strides": strides })
+        }
+        CallArgument::List { items } => {
+            let items: Vec<Json> = items.iter().map(argument_json).collect();
+            json!({ "kind": "list", "items": items })
+        }
+        CallArgument::Whole { value } => json!({ "kind": "value", "value": value }),
+        CallArgument::Number { value } => json!({ "kind": "value", "value": value }),
+        CallArgument::Flag { value } => json!({ "kind": "value", "value": value }),
+        CallArgument::Missing => json!({ "kind": "value", "value": null }),
+    }
+}
+
+/// What torch calls a type: `bfloat16` for `bf16`; `None` for types that a tensor cannot be made of here.
+fn torch_name(name: &str) -> Option<&'static str> {
+    Some(match DType::parse(name)? {
+        DType::Fp64 => "float64",
+        DType::Fp32 | DType::Tf32 => "float32",
+        DType::Fp16 => "float16",
+        DType::Bf16 => "bfloat16",
+        DType::Int64 => "int64",
+        DType::Int32 => "int32",
+        DType::Int16 => "int16",
+        DType::Int8 => "int8",
+        DType::Uint8 => "uint8",
+        DType::Bool => "bool",
+        _ => return None,
+    })
+}
+
+/// Batch, queries, keys and width of the heads of unfused attention, with the type: from the product whose
+/// result or left operand are the scores.
+fn attention(calls: &[Call]) -> Option<([u64; 4], &'static str)> {
+    let product = calls
+        .iter()
+        .find(|call| MATMULS.contains(&call.operator.as_str()))?;
+    let operands: Vec<(&[u64], Option<DType>)> =
+        product.arguments.iter().flat_map(tensors).collect();
+    let [.., (left, dtype), (right, _)] = operands.as_slice() else {
+        return None;
+    };
+    let ([.., rows, inner], [.., inner_too, columns]) = (left, right) else {
+        return None;
+    };
+    let softmax = calls
+        .iter()
+        .find(|call| call.operator.contains("softmax"))?;
+    let (scores, _) = softmax.arguments.iter().flat_map(tensors).next()?;
+    let [heads @ .., queries, keys] = scores else {
+        return None;
+    };
+    let batch = heads
+        .iter()
+        .try_fold(1_u64, |product, n| product.checked_mul(*n))?;
+    let width = if (rows, columns) == (queries, keys) && inner == inner_too {
+        *inner
+    } else if (rows, inner) == (queries, keys) && inner == inner_too {
+        *columns
+    } else {
+        return None;
+    };
+    let dtype = torch_name(dtype.as_ref()?.name())?;
+    Some(([batch, *queries, *keys, width], dtype))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! `repro`: a script of every kind runs on the CPU, with small sizes.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::cli_sandbox::{Sandbox, has};
+use crate::shared;
+
+/// The environment variable that names a Python with torch.
+const TORCH: &str = "PYPROF_ADVISE_TORCH";
+
+fn tensor(dtype: &str, shape: &[u64]) -> Value {
+    json!({ "kind": "tensor", "dtype": dtype, "shape": shape, "strides": null })
+}
+
+fn whole(value: i64) -> Value {
+    json!({ "kind": "whole", "value": value })
+}
+
+fn flag() -> Value {
+    json!({ "kind": "flag", "value": false })
+}
+
+fn list(items: &[Value]) -> Value {
+    json!({ "kind": "list", "items": items })
+}
+
+/// A rule of every kind of script, with operators.
+fn examples() -> Vec<(&'static str, &'static str, Value)> {
+    let mut weight = tensor("bf16", &[1600, 50257]);
+    weight["strides"] = json!([1, 1600]);
+    let product = |dtype: &str| {
+        json!([[
+            "mm",
+            [tensor(dtype, &[8192, 1600]), tensor(dtype, &[1600, 1601])]
+        ]])
+    };
+    let pair = |value| list(&[whole(value), whole(value)]);
+    let image = tensor("fp32", &[8, 64, 128, 128]);
+    let filters = tensor("fp32", &[64, 64, 3, 3]);
+    let missing = json!({ "kind": "missing" });
+    vec![
+        (
+            "attention",
+            "layers/attention-unfused",
+            json!([
+                [
+                    "_softmax",
+                    [tensor("bf16", &[16, 12, 1024, 1024]), whole(-1), flag()]
+                ],
+                [
+                    "bmm",
+                    [
+                        tensor("bf16", &[192, 1024, 1024]),
+                        tensor("bf16", &[192, 1024, 64])
+                    ]
+                ]
+            ]),
+        ),
+        (
+            "channels_last",
+            "memory/layout-transposes",
+            json!([[
+                "convolution",
+                [
+                    image,
+                    filters,
+                    missing,
+                    pair(1),
+                    pair(1),
+                    pair(1),
+                    flag(),
+                    pair(0),
+                    whole(1)
+                ]
+            ]]),
+        ),
+        (
+            "compiled",
+            "fusion/pointwise-chain",
+            json!([
+                [
+                    "mul",
+                    [tensor("fp32", &[4096, 1024]), tensor("fp32", &[1024])]
+                ],
+                ["tanh", [tensor("fp32", &[4096, 1024])]]
+            ]),
+        ),
+        ("half", "precision/amp-off", product("fp32")),
+        (
+            "log_softmax",
+            "layers/double-log-softmax",
+            json!([[
+                "_log_softmax",
+                [tensor("fp32", &[700, 33278]), whole(1), flag()]
+            ]]),
+        ),
+        (
+            "optimizer",
+            "layers/optimizer-foreach",
+            json!([[
+                "_foreach_add_",
+                [
+                    list(&[tensor("fp32", &[1024, 1024]), tensor("fp32", &[1024])]),
+                    whole(1)
+                ]
+            ]]),
+        ),
+        (
+            "padding",
+            "tensor-cores/gemm-unaligned",
+            json!([[
+                "addmm",
+                [
+                    tensor("bf16", &[50257]),
+                    tensor("bf16", &[8192, 1600]),
+                    weight,
+                    whole(1),
+                    whole(1)
+                ]
+            ]]),
+        ),
+        ("single", "precision/fp64-leak", product("fp64")),
+        ("tf32", "precision/tf32-off", product("fp32")),
+    ]
+}
+
+/// A report whose first finding is that of an example.
+fn report(sandbox: &Sandbox, rule: &str, operators: &Value) {
+    let mut report = sandbox.report("net.sqlite");
+    let finding = &mut report["findings"][0];
+    finding["rule"] = json!(rule);
+    let calls = operators.as_array().unwrap().iter().map(|operator| {
+        json!({
+            "operator": format!("aten::{}", operator[0].as_str().unwrap()),
+            "direction": "fprop", "arguments": "", "arguments_from_forward": false,
+            "call": operator[1], "calls": 1, "time_ns": 1
+        })
+    });
+    finding["evidence"]["operators"] = Value::Array(calls.collect());
+    sandbox.write("report.json", &report.to_string());
+}
+
+#[test]
+fn scripts_of_every_kind_run_on_the_cpu() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/repro/kinds");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let stem = |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let files: BTreeSet<String> = entries.map(|entry| stem(entry.unwrap().path())).collect();
+    let tried: BTreeSet<String> = examples()
+        .iter()
+        .map(|(kind, ..)| (*kind).to_owned())
+        .collect();
+    assert_eq!(files, tried, "a kind without an example, or the reverse");
+    let Some(python) = std::env::var_os(TORCH) else {
+        return shared::skip(&format!("{TORCH} is not set"));
+    };
+    let sandbox = Sandbox::new();
+    for (kind, rule, operators) in examples() {
+        report(&sandbox, rule, &operators);
+        sandbox.fine("repro 1 report.json -o repro.py");
+        let output = Command::new(&python)
+            .args(["-W", "error::SyntaxWarning"])
+            .arg(sandbox.at("repro.py"))
+            .args(["--device", "cpu", "--small", "--json", "--rounds", "2"])
+            .env("OMP_NUM_THREADS", "1")
+            .output()
+            .unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{kind}: {err}");
+        let out = String::from_utf8_lossy(&output.stdout);
+        let result: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+        assert_eq!(result["rule"], rule);
+        assert!(result["ratio"].as_f64().unwrap() > 0.0, "{kind}: {out}");
+    }
+}
+
+#[test]
+fn what_no_script_can_be_written_for_is_said() {
+    let sandbox = Sandbox::new();
+    let err = sandbox.refused("repro no/such-rule net.sqlite");
+    has(&err, &["there is no finding `no/such-rule`", "it has: 1 "]);
+    report(&sandbox, "host/data-loading", &json!([]));
+    let err = sandbox.refused("repro 1 report.json");
+    has(
+        &err,
+        &[
+            "no script can be written for `host/data-loading` yet",
+            "precision/tf32-off",
+        ],
+    );
+    report(&sandbox, "precision/tf32-off", &json!([]));
+    let err = sandbox.refused("repro precision/tf32-off report.json");
+    has(
+        &err,
+        &[
+            "no operator of this finding with the shapes",
+            "record_shapes=True",
+        ],
+    );
+}
