@@ -10,6 +10,7 @@
 )]
 
 mod cost_coverage;
+mod explained;
 mod findings;
 mod gpu_inference;
 mod kernel_names;

@@ -178,6 +178,9 @@ impl Seen {
             || out.conv_role.is_some()
             || (name.contains("_cudnn") && !name.contains("gemm"));
         out.family = if conv { Family::Conv } else { Family::Gemm };
+        if name.contains("pooling") {
+            out.family = Family::Pool;
+        }
         out.tensor_core = match (self.negative, self.positive) {
             (true, _) => TensorCore::No,
             (false, true) => TensorCore::Yes,
@@ -570,6 +573,7 @@ const TYPED: &[Typed] = {
         typed_row("dgemm", Gemm, No, None, ""),
         typed_row("magma_", Gemm, No, None, ""),
         typed_row("implicit_convolve", Conv, No, Some(Fwd), ""),
+        typed_row("precomputed_convolve", Conv, No, Some(Fwd), ""),
         typed_row("explicit_convolve", Conv, No, Some(Fwd), ""),
         typed_row("dgrad_1x1_stride_2x2", Conv, Yes, Some(Dgrad), ""),
         typed_row("dgrad_engine", Conv, No, Some(Dgrad), ""),

@@ -134,13 +134,15 @@ pub enum Family {
     Helper,
     /// Conversions to and from quantized types.
     Quantize,
+    /// Operators that a compiler fused into one kernel whose name does not tell their kind.
+    Fused,
     /// The kind of work is not known.
     Unknown,
 }
 
 impl Family {
     /// Every family except [`Family::Unknown`], in the order of this type.
-    pub const ALL: [Family; 27] = [
+    pub const ALL: [Family; 28] = [
         Family::Gemm,
         Family::Conv,
         Family::Attention,
@@ -168,6 +170,7 @@ impl Family {
         Family::Memset,
         Family::Helper,
         Family::Quantize,
+        Family::Fused,
     ];
 
     /// The word used in rules and reports.
@@ -200,6 +203,7 @@ impl Family {
             Family::Memset => "memset",
             Family::Helper => "helper",
             Family::Quantize => "quantize",
+            Family::Fused => "fused",
             Family::Unknown => "unknown",
         }
     }

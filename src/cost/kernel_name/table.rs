@@ -55,6 +55,12 @@ const HELPERS: &[Row] = {
         row(Has, "nchw2nhwc", Layout, "layout: NCHW -> NHWC"),
         row(Has, "nhwc2nchw", Layout, "layout: NHWC -> NCHW"),
         row(Has, "nchwaddpadding", Layout, "layout: padding"),
+        row(Has, "foldednhwc", Layout, "layout: folded NHWC"),
+        // cuDNN: copies a tensor and changes its type or its layout.
+        row(Starts, "converttensor_kernel", Layout, "layout: convert"),
+        // cuTENSOR, by which TensorRT shuffles dimensions.
+        row(Path, "cutensor_namespace::permutation", Layout, "layout: permutation"),
+        row(Starts, "genericreformat", Layout, "layout: reformat"),
         row(Starts, "batched_transpose", Layout, "layout: transpose"),
         row(Starts, "transpose_nchw2", Layout, "layout: transpose"),
         row(Starts, "transpose_cnhw2", Layout, "layout: transpose"),
@@ -89,8 +95,8 @@ const HELPERS: &[Row] = {
 const KERNELS: &[Row] = {
     use At::{Args, Has, Path, Starts};
     use Family::{
-        Cat, Copy, Dropout, Embedding, Fill, Index, Interpolate, Loss, Norm, Optimizer, Pointwise,
-        Pool, Quantize, Random, Reduce, Rnn, Sort,
+        Cat, Copy, Dropout, Embedding, Fill, Fused, Gemm, Index, Interpolate, Loss, Norm, Optimizer,
+        Pointwise, Pool, Quantize, Random, Reduce, Rnn, Sort,
     };
     &[
         row(Has, "catarraybatchedcopy", Cat, "cat"),
@@ -140,6 +146,21 @@ const KERNELS: &[Row] = {
         row(Has, "amp_non_finite_check", Optimizer, "amp: unscale"),
         row(Has, "amp_update_scale", Optimizer, "amp: update scale"),
         row(Has, "lamb_stage", Optimizer, ""),
+        // nvFuser names a kernel after the heuristic that scheduled it
+        // (csrc/scheduler/scheduler_types.h of NVIDIA/Fuser). Persistent kernels keep their input in
+        // registers for a second pass: a reduction and what is done with its result.
+        row(Starts, "nvfuser_pointwise", Pointwise, ""),
+        row(Starts, "nvfuser_transpose", Pointwise, ""),
+        row(Starts, "nvfuser_resize", Pointwise, ""),
+        row(Starts, "nvfuser_matmul", Gemm, ""),
+        row(Starts, "nvfuser_reduction", Reduce, ""),
+        row(Starts, "nvfuser_inner_", Reduce, ""),
+        row(Starts, "nvfuser_outer_", Reduce, ""),
+        row(Starts, "nvfuser_", Fused, ""),
+        // TensorRT's graph compiler.
+        row(Starts, "__myl_", Fused, ""),
+        // Before PyTorch 2.2, kernels of torch.compile had only a signature for a name.
+        row(Starts, "triton__0", Fused, "triton: unnamed"),
         row(Has, "quantize", Quantize, ""),
         row(Has, "cast_to_fp8", Quantize, ""),
         row(Has, "cast_and_transpose", Quantize, ""),
@@ -159,6 +180,7 @@ const KERNELS: &[Row] = {
         row(Starts, "bounds_check_indices", Embedding, ""),
         row(Starts, "sum_and_scatter", Embedding, ""),
         row(Has, "permute_pooled_embs", Copy, ""),
+        row(Has, "block_bucketize", Index, ""),
         row(Has, "permute_2d_", Index, ""),
         row(Has, "permute_indices", Index, ""),
         row(Has, "permute_1d_", Index, ""),
@@ -202,8 +224,25 @@ const KERNELS: &[Row] = {
         row(Has, "scan_innermost", Sort, "scan"),
         row(Has, "scan_outer", Sort, "scan"),
         row(Path, "rocprim", Sort, ""),
+        // Thrust before CUDA 12: one kernel name for all algorithms, with the algorithm as its argument.
+        row(Args, "__merge_sort", Sort, "thrust: merge sort"),
+        row(Args, "__radix_sort", Sort, "thrust: radix sort"),
+        row(Args, "__scan", Sort, "thrust: scan"),
+        row(Args, "__unique", Sort, "thrust: unique"),
+        row(Args, "__reduce", Reduce, "thrust: reduce"),
+        row(Args, "__parallel_for", Pointwise, "thrust: for each"),
         row(Path, "moe::dev::routing", Sort, ""),
         row(Has, "moe_align_block_size", Sort, ""),
+        // Routing of DeepSeek's experts (github.com/deepseek-ai/TileKernels, moe/): which token goes where,
+        // the copies there and back, and the statistic that balances the load.
+        row(Has, "clean_and_count_expert", Sort, ""),
+        row(Has, "get_fused_mapping", Sort, ""),
+        row(Has, "expand_to_fused", Index, ""),
+        row(Has, "reduce_fused", Index, ""),
+        row(Starts, "aux_fi", Reduce, ""),
+        row(Has, "cast_back", Quantize, ""),
+        // torchvision: which boxes overlap.
+        row(Starts, "nms_kernel", Sort, ""),
         row(Has, "combined_routing_memset", Fill, ""),
         row(Has, "combined_routing", Sort, ""),
         row(Has, "devicereduce", Reduce, "reduce"),
@@ -218,6 +257,7 @@ const KERNELS: &[Row] = {
         row(Starts, "mlopooling", Pool, ""),
         row(Has, "act_and_mul", Pointwise, ""),
         row(Has, "clamp_position", Pointwise, ""),
+        row(Has, "compute_position", Index, ""),
         row(Has, "triu_tril", Pointwise, "triu / tril"),
         row(Starts, "op1dtensor", Pointwise, ""),
         row(Starts, "op2dtensor", Pointwise, ""),
@@ -299,6 +339,7 @@ const WORDS: &[Row] = {
         row(Word, "permute", Copy, ""),
         row(Word, "random", Random, ""),
         row(Word, "reduce", Reduce, ""),
+        row(Word, "reduction", Reduce, ""),
         row(Word, "sum", Reduce, ""),
         row(Word, "mean", Reduce, ""),
         row(Word, "elementwise", Pointwise, ""),
