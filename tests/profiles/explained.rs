@@ -85,7 +85,12 @@ fn explained(path: &Path, rules: &RuleSet) -> Option<Explained> {
         file: shared::name(path),
         ..Explained::default()
     };
-    let sites = costed.run.sites.iter().zip(&costed.sites).zip(&costed.kernels);
+    let sites = costed
+        .run
+        .sites
+        .iter()
+        .zip(&costed.sites)
+        .zip(&costed.kernels);
     for (index, ((site, cost), decoded)) in sites.enumerate() {
         let id = SiteId::new(index);
         let known = cost.cost.is_ok() && !cost.autotuning;
@@ -125,14 +130,27 @@ fn most_gpu_time_of_compiled_and_served_programs_is_explained() {
     let rules = RuleSet::builtin().unwrap();
     let mut rows: Vec<Explained> = files.iter().filter_map(|f| explained(f, &rules)).collect();
     rows.sort_by(|a, b| a.kind.cmp(b.kind).then(a.file.cmp(&b.file)));
-    println!("| Kind | Profile | ms | Family | Operator | Cost | Bound | Advice or fast | Explained |");
+    println!(
+        "| Kind | Profile | ms | Family | Operator | Cost | Bound | Advice or fast | Explained |"
+    );
     println!("|---|---|---:|---:|---:|---:|---:|---:|---:|");
     for row in &rows {
         let percent = |part: f64| format!("{:.0}", 100.0 * part / row.all);
-        let parts = [row.family, row.operator, row.cost, row.bound, row.advice, row.explained];
+        let parts = [
+            row.family,
+            row.operator,
+            row.cost,
+            row.bound,
+            row.advice,
+            row.explained,
+        ];
         let file = row.file.rsplit('/').next().unwrap();
         let parts = parts.map(percent).join(" | ");
-        println!("| {} | `{file}` | {:.2} | {parts} |", row.kind, row.all / 1e6);
+        println!(
+            "| {} | `{file}` | {:.2} | {parts} |",
+            row.kind,
+            row.all / 1e6
+        );
     }
     if std::env::var_os("MISSED").is_some() {
         for row in &mut rows {

@@ -116,7 +116,9 @@ fn every_kernel_has_a_family_unless_it_is_of_the_program() {
     for (file, times) in &profiles {
         for name in times.keys() {
             let decoded = decode(name);
-            let own = OF_THE_PROGRAM.iter().any(|own| decoded.label.starts_with(own));
+            let own = OF_THE_PROGRAM
+                .iter()
+                .any(|own| decoded.label.starts_with(own));
             if decoded.family == Family::Unknown && !own {
                 unknown.push(format!("{file}: {name}"));
             }

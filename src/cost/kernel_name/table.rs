@@ -59,7 +59,12 @@ const HELPERS: &[Row] = {
         // cuDNN: copies a tensor and changes its type or its layout.
         row(Starts, "converttensor_kernel", Layout, "layout: convert"),
         // cuTENSOR, by which TensorRT shuffles dimensions.
-        row(Path, "cutensor_namespace::permutation", Layout, "layout: permutation"),
+        row(
+            Path,
+            "cutensor_namespace::permutation",
+            Layout,
+            "layout: permutation",
+        ),
         row(Starts, "genericreformat", Layout, "layout: reformat"),
         row(Starts, "batched_transpose", Layout, "layout: transpose"),
         row(Starts, "transpose_nchw2", Layout, "layout: transpose"),
@@ -95,8 +100,8 @@ const HELPERS: &[Row] = {
 const KERNELS: &[Row] = {
     use At::{Args, Has, Path, Starts};
     use Family::{
-        Cat, Copy, Dropout, Embedding, Fill, Fused, Gemm, Index, Interpolate, Loss, Norm, Optimizer,
-        Pointwise, Pool, Quantize, Random, Reduce, Rnn, Sort,
+        Cat, Copy, Dropout, Embedding, Fill, Fused, Gemm, Index, Interpolate, Loss, Norm,
+        Optimizer, Pointwise, Pool, Quantize, Random, Reduce, Rnn, Sort,
     };
     &[
         row(Has, "catarraybatchedcopy", Cat, "cat"),
@@ -160,7 +165,7 @@ const KERNELS: &[Row] = {
         // TensorRT's graph compiler.
         row(Starts, "__myl_", Fused, ""),
         // Before PyTorch 2.2, kernels of torch.compile had only a signature for a name.
-        row(Starts, "triton__0", Fused, "triton: unnamed"),
+        row(Starts, "triton__0", Fused, ""),
         row(Has, "quantize", Quantize, ""),
         row(Has, "cast_to_fp8", Quantize, ""),
         row(Has, "cast_and_transpose", Quantize, ""),

@@ -109,6 +109,12 @@ pub(super) const ENTRIES: &[Entry] = &[
             paged,
         )
     },
+    Entry {
+        flops: "2 B H S S (Dqk + Dv) where all sequences have the length S; else unknown",
+        bytes: "Q + O + the keys and values of these sequences + the page table + logsumexp",
+        source: "AITER aiter/ops/mha.py: mha_batch_prefill(q, k, v, cu_seqlens_q, kv_indptr, kv_page_indices, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, logits_soft_cap, zero_tensors, is_causal, window_size_left, window_size_right, ...)",
+        ..entry(&["mha_batch_prefill"], &["aiter"], "", paged_prefill)
+    },
     entry(
         &[
             "flash_attn_forward",
@@ -306,6 +312,56 @@ fn forward(call: &Call) -> Result<OpCost, UnknownCost> {
 
 fn paged(_call: &Call) -> Result<OpCost, UnknownCost> {
     Err(UnknownCost::DataDependent)
+}
+
+/// Attention over pages of cached keys. The lengths are data, but they follow from the arguments where the
+/// queries are as many as sequences of the greatest length, and the keys as long at most: then all
+/// sequences have this length.
+fn paged_prefill(call: &Call) -> Result<OpCost, UnknownCost> {
+    let q = call.tensor(0, &["q"])?;
+    let k = call.tensor(1, &["k"])?;
+    let v = call.tensor(2, &["v"])?;
+    let ends = call.tensor(3, &["cu_seqlens_q"])?;
+    let longest = |at, name| {
+        let given = call.int(at, &[name]).value();
+        given
+            .and_then(|n| u64::try_from(n).ok())
+            .ok_or(UnknownCost::NoScalars)
+    };
+    let (seq_q, seq_k) = (longest(6, "max_seqlen_q")?, longest(7, "max_seqlen_k")?);
+    let window = [13, 14].map(|at| call.int(at, &[]).value());
+    let causal = call.flag(12, &["is_causal"]).value();
+    let (&[tokens, heads, d_qk], &[_, kv_heads, _], &[_, _, d_v]) =
+        (q.shape.as_slice(), k.shape.as_slice(), v.shape.as_slice())
+    else {
+        return Err(UnknownCost::BadArguments);
+    };
+    let batch = count(&ends.shape).saturating_sub(1);
+    let equal = product([batch, seq_q]) == tokens && seq_k == seq_q;
+    if !equal || window != [Some(-1), Some(-1)] {
+        return Err(UnknownCost::DataDependent);
+    }
+    let a = Attention {
+        batch,
+        heads,
+        seq_q,
+        seq_k,
+        d_qk,
+        d_v,
+        equal_lengths_assumed: false,
+    };
+    let cached = product([batch, seq_k, kv_heads]);
+    let pages = call.bytes_as(call.optional(5, &["kv_page_indices"]), DType::Int32);
+    let bytes = total([
+        call.bytes(q),
+        call.dense(product([cached, d_qk]), k),
+        call.dense(product([cached, d_v]), v),
+        call.dense(a.out(), q),
+        Ok(sum([pages, a.logsumexp()])),
+    ]);
+    let mut cost = call.one(a.flops(sum([d_qk, d_v])), bytes, a.dims(call, causal))?;
+    cost.note = (causal == Some(true)).then_some(CAUSAL);
+    Ok(cost)
 }
 
 fn backward(call: &Call) -> Result<OpCost, UnknownCost> {

@@ -39,6 +39,7 @@ mod pointwise;
 mod pool;
 mod reduce;
 mod rnn;
+mod serving;
 
 pub(in crate::cost) use call::{count, distinct};
 
@@ -79,6 +80,7 @@ const PARTS: &[&[Entry]] = &[
     pool::ENTRIES,
     optim::ENTRIES,
     comm::ENTRIES,
+    serving::ENTRIES,
 ];
 
 /// Every operator with a cost model, family by family.

@@ -67,8 +67,16 @@ pub(super) const ENTRIES: &[Entry] = &[
         ..NORM
     },
     Entry {
-        names: &["rms_norm", "fused_add_rms_norm"],
-        namespaces: &["_C", "vllm", "sgl_kernel"],
+        names: &[
+            "rms_norm",
+            "rmsnorm",
+            "gemma_rmsnorm",
+            "fused_add_rms_norm",
+            "fused_add_rmsnorm",
+            "gemma_fused_add_rmsnorm",
+            "add_rmsnorm",
+        ],
+        namespaces: &["_C", "vllm", "sgl_kernel", "flashinfer", "aiter"],
         flops: "4 N; with the residual added 5 N",
         bytes: "x + w + y; with the residual x and residual read and written",
         backward: "",
@@ -310,21 +318,33 @@ fn rms_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     layer(call, x, 2, call.optional(4, &["weight"]), None, 1)?.backward(call, x, 10)
 }
 
-/// The cost of vLLM's `rms_norm(out, x, weight, eps)` and `fused_add_rms_norm(x, residual, weight,
-/// eps)`.
+/// The cost of vLLM's and sgl-kernel's `rms_norm(out, x, weight, eps)` and `fused_add_rms_norm(x,
+/// residual, weight, eps)`, which works in place, and of AITER's `add_rmsnorm(out, x, residual,
+/// residual_out, weight, eps)`.
 fn serving_rms_norm(call: &Call) -> Result<OpCost, UnknownCost> {
+    let adds = call.name.contains("add");
+    let apart = call.name == "add_rmsnorm";
     let first = call.tensor(0, &["out", "result", "input"])?;
     let second = call.tensor(1, &["input", "residual"])?;
-    let weight = call.tensor(2, &["weight"])?;
+    let weight = call.tensor(if apart { 4 } else { 2 }, &["weight"])?;
     let n = count(&first.shape);
     let dims = rows(n, count(&weight.shape));
-    let both = total([call.bytes(first), call.bytes(second)]);
-    let (per_element, bytes) = if call.name == "fused_add_rms_norm" {
-        (5, total([both, both, call.bytes(weight)]))
-    } else {
-        (4, total([both, call.bytes(weight)]))
+    let moved = match (adds, apart) {
+        (true, true) => {
+            let residual = call.tensor(2, &["residual", "residual_in"])?;
+            let residual_out = call.tensor(3, &["residual_out"])?;
+            total([call.bytes(residual), call.bytes(residual_out)])
+        }
+        (true, false) => total([call.bytes(first), call.bytes(second)]),
+        (false, _) => Ok(0),
     };
-    call.one(product([per_element, n]), bytes, dims)
+    let bytes = total([
+        call.bytes(first),
+        call.bytes(second),
+        moved,
+        call.bytes(weight),
+    ]);
+    call.one(product([if adds { 5 } else { 4 }, n]), bytes, dims)
 }
 
 fn batch_norm(call: &Call) -> Result<OpCost, UnknownCost> {

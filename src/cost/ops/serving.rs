@@ -1,0 +1,446 @@
+//! Operators that serving engines and their kernel libraries define beside PyTorch's: gated activations,
+//! rotary embeddings, writes to the cache of keys and values, quantization, unquantized products, experts;
+//! and the operators of FBGEMM on lists of indices.
+//!
+//! Most of them take the tensors that they write as their first arguments, so the tensors of a call are
+//! all that it moves.
+
+use super::Entry;
+use super::call::{Bytes, Call, count, product, sum, total};
+use crate::base::DType;
+use crate::correlate::Tensor;
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+
+/// Activations that multiply one half of their input by the activation of the other.
+const GATED: Entry = Entry {
+    names: &[
+        "silu_and_mul",
+        "mul_and_silu",
+        "gelu_and_mul",
+        "gelu_tanh_and_mul",
+        "fatrelu_and_mul",
+        "swigluoai_and_mul",
+    ],
+    namespaces: &["_C", "vllm", "sgl_kernel", "aiter", "flashinfer"],
+    family: Family::Pointwise,
+    class: FlopsClass::Convention,
+    flops: "5 per element of the output",
+    bytes: "out + in",
+    backward: "",
+    source: "vLLM csrc/torch_bindings.cpp: silu_and_mul(Tensor! result, Tensor input); sgl-kernel and AITER alike",
+    handler: gated,
+};
+
+const FP8_QUANT: Entry = Entry {
+    names: &[
+        "static_scaled_fp8_quant",
+        "dynamic_scaled_fp8_quant",
+        "dynamic_per_token_scaled_fp8_quant",
+        "static_scaled_int8_quant",
+        "dynamic_scaled_int8_quant",
+        "per_token_group_fp8_quant",
+        "sgl_per_token_group_quant_fp8",
+        "sgl_per_token_group_quant_int8",
+        "sgl_per_token_quant_fp8",
+        "sgl_per_tensor_quant_fp8",
+    ],
+    family: Family::Quantize,
+    class: FlopsClass::Convention,
+    flops: "2 per element of the largest tensor",
+    bytes: "every tensor once: input, quantized output and scales",
+    source: "vLLM csrc/torch_bindings.cpp: static_scaled_fp8_quant(Tensor! result, Tensor input, Tensor scale); sgl-kernel common_extension.cc",
+    handler: every_tensor,
+    ..GATED
+};
+
+pub(super) const ENTRIES: &[Entry] = &[
+    GATED,
+    Entry {
+        names: &["rotary_embedding"],
+        flops: "3 per rotated element",
+        bytes: "positions + a row of cosines and sines per token + query and key read and written",
+        source: "vLLM csrc/torch_bindings.cpp: rotary_embedding(Tensor positions, Tensor! query, Tensor!? key, int head_size, Tensor cos_sin_cache, bool is_neox); sgl-kernel alike",
+        handler: rotary,
+        ..GATED
+    },
+    Entry {
+        names: &[
+            "reshape_and_cache",
+            "reshape_and_cache_flash",
+            "store_cache",
+        ],
+        namespaces: &["_C_cache_ops", "sglang", "sgl_kernel", "vllm"],
+        family: Family::Index,
+        class: FlopsClass::Zero,
+        flops: "0",
+        bytes: "keys and values read, and written in the type of the cache; slots",
+        source: "vLLM csrc/torch_bindings.cpp: reshape_and_cache_flash(Tensor key, Tensor value, Tensor! key_cache, Tensor! value_cache, Tensor slot_mapping, ...)",
+        handler: cache_write,
+        ..GATED
+    },
+    FP8_QUANT,
+    Entry {
+        names: &[
+            "gemm_a16w16",
+            "rocm_unquantized_gemm",
+            "cpu_unquantized_gemm",
+        ],
+        namespaces: &["aiter", "vllm"],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 M N K",
+        bytes: "A [M, K] + W [N, K] + out",
+        source: "AITER aiter/tuned_gemm.py: gemm_a16w16(A, B, ...) with B as [N, K]; vLLM model_executor/layers/utils.py: rocm_unquantized_gemm(x, weight, bias)",
+        handler: product_with_weights,
+        ..GATED
+    },
+    Entry {
+        names: &[
+            "moe_forward",
+            "moe_forward_shared",
+            "inplace_fused_experts",
+            "outplace_fused_experts",
+        ],
+        namespaces: &["vllm"],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "unknown: which experts the tokens go to is not in the profile, nor are the experts' weights",
+        bytes: "unknown: the same",
+        source: "vLLM model_executor/layers/fused_moe/layer.py: moe_forward(hidden_states, router_logits, layer_name)",
+        handler: experts,
+        ..GATED
+    },
+    Entry {
+        names: &["permute_2D_sparse_data", "permute_sparse_features"],
+        namespaces: &["fbgemm"],
+        family: Family::Index,
+        class: FlopsClass::Zero,
+        flops: "0",
+        bytes: "order + lengths, values and weights read and written, where every feature is kept once",
+        source: "fbgemm_gpu src/sparse_ops/sparse_ops_cpu.cpp: permute_2D_sparse_data(Tensor permute, Tensor lengths, Tensor values, Tensor? weights=None, ...)",
+        handler: permuted_features,
+        ..GATED
+    },
+    Entry {
+        names: &[
+            "asynchronous_complete_cumsum",
+            "asynchronous_exclusive_cumsum",
+            "asynchronous_inclusive_cumsum",
+        ],
+        namespaces: &["fbgemm"],
+        family: Family::Sort,
+        flops: "one add per element",
+        bytes: "in + out",
+        source: "fbgemm_gpu src/sparse_ops/sparse_ops_cpu.cpp: asynchronous_complete_cumsum(Tensor t_in)",
+        handler: cumulative_lengths,
+        ..GATED
+    },
+    Entry {
+        names: &["permute_pooled_embs", "permute_pooled_embs_auto_grad"],
+        namespaces: &["fbgemm"],
+        family: Family::Copy,
+        class: FlopsClass::Zero,
+        flops: "0",
+        bytes: "in + out",
+        source: "fbgemm_gpu src/permute_pooled_embedding_ops: permute_pooled_embs(Tensor pooled_embs, Tensor offset_dim_list, ...)",
+        handler: permuted_embeddings,
+        ..GATED
+    },
+    Entry {
+        names: &["bounds_check_indices"],
+        namespaces: &["fbgemm"],
+        family: Family::Index,
+        class: FlopsClass::Zero,
+        flops: "0",
+        bytes: "rows per table + indices + offsets; nothing is written where all are in bounds",
+        source: "fbgemm_gpu codegen/utils/embedding_bounds_check_host.cpp: bounds_check_indices(Tensor rows_per_table, Tensor(a!) indices, Tensor(b!) offsets, ...)",
+        handler: bounds_check,
+        ..GATED
+    },
+    Entry {
+        names: &["FloatToHFP8Quantized", "HFP8QuantizedToFloat"],
+        namespaces: &["fbgemm"],
+        family: Family::Quantize,
+        flops: "2 per element",
+        bytes: "fp32 on one side, one byte per element on the other",
+        source: "fbgemm_gpu src/quantize_ops: FloatToHFP8Quantized(Tensor input, int ebits, int exponent_bias, float max_pos)",
+        handler: hybrid_fp8,
+        ..GATED
+    },
+];
+
+fn elements(numel: u64) -> Dims {
+    Dims::Elements { numel }
+}
+
+fn gated(call: &Call) -> Result<OpCost, UnknownCost> {
+    let out = call.tensor(0, &["out", "result"])?;
+    let input = call.tensor(1, &["input"])?;
+    let n = count(&out.shape);
+    let bytes = total([call.bytes(out), call.bytes(input)]);
+    call.one(product([5, n]), bytes, elements(n))
+}
+
+fn every_tensor(call: &Call) -> Result<OpCost, UnknownCost> {
+    let tensors = || call.args.tensors().filter(|t| !t.shape.is_empty());
+    let bytes = tensors().try_fold(0_u64, |sum, t| Ok(sum.saturating_add(call.bytes(t)?)));
+    let n = tensors().map(|t| count(&t.shape)).max();
+    let n = n.ok_or(UnknownCost::NoShapes)?;
+    call.one(product([2, n]), bytes, elements(n))
+}
+
+fn rotary(call: &Call) -> Result<OpCost, UnknownCost> {
+    let positions = call.tensor(0, &["positions"])?;
+    let query = call.tensor(1, &["query"])?;
+    let key = call.optional(2, &["key"]);
+    let cache = call.tensor(4, &["cos_sin_cache"])?;
+    let rotated = cache
+        .shape
+        .last()
+        .copied()
+        .ok_or(UnknownCost::BadArguments)?;
+    let head = call.int(3, &["head_size"]).value();
+    let head = head.and_then(|h| u64::try_from(h).ok()).filter(|h| *h > 0);
+    // Where only the first part of a head is rotated, the rest is not touched.
+    let part = |t: &Tensor| match head {
+        Some(head) if rotated < head => count(&t.shape) / head * rotated,
+        _ => count(&t.shape),
+    };
+    let n = sum([part(query), key.map_or(0, part)]);
+    let moved = call.dense(n, query)?;
+    let tokens = count(&positions.shape);
+    let bytes = total([
+        Ok(call.bytes_as(Some(positions), DType::Int64)),
+        call.dense(product([tokens, rotated]).min(count(&cache.shape)), cache),
+        Ok(product([2, moved])),
+    ]);
+    call.one(product([3, n]), bytes, elements(n))
+}
+
+fn cache_write(call: &Call) -> Result<OpCost, UnknownCost> {
+    let key = call.tensor(0, &["key", "k"])?;
+    let value = call.tensor(1, &["value", "v"])?;
+    let key_cache = call.tensor(2, &["key_cache", "k_cache"])?;
+    let value_cache = call.tensor(3, &["value_cache", "v_cache"])?;
+    let slots = call.optional(4, &["slot_mapping", "indices"]);
+    let bytes = total([
+        call.bytes(key),
+        call.bytes(value),
+        call.dense(count(&key.shape), key_cache),
+        call.dense(count(&value.shape), value_cache),
+        Ok(call.bytes_as(slots, DType::Int64)),
+    ]);
+    call.one(
+        0,
+        bytes,
+        elements(sum([count(&key.shape), count(&value.shape)])),
+    )
+}
+
+fn product_with_weights(call: &Call) -> Result<OpCost, UnknownCost> {
+    let a = call.tensor(0, &["A", "x"])?;
+    let w = call.tensor(1, &["B", "weight"])?;
+    let ([n, k], Some(columns)) = (w.shape.as_slice(), a.shape.last()) else {
+        return Err(UnknownCost::BadArguments);
+    };
+    if k != columns {
+        return Err(UnknownCost::BadArguments);
+    }
+    let m = count(&a.shape).checked_div(*k).unwrap_or(0);
+    let bytes: Bytes = total([
+        call.bytes(a),
+        call.bytes(w),
+        call.dense(product([m, *n]), a),
+    ]);
+    let dims = Dims::Gemm {
+        batch: 1,
+        m,
+        n: *n,
+        k: *k,
+        contiguous: (false, true, true),
+    };
+    call.one(product([2, m, *n, *k]), bytes, dims)
+}
+
+fn experts(_call: &Call) -> Result<OpCost, UnknownCost> {
+    Err(UnknownCost::DataDependent)
+}
+
+fn permuted_features(call: &Call) -> Result<OpCost, UnknownCost> {
+    let order = call.tensor(0, &["permute"])?;
+    let lengths = call.tensor(1, &["lengths"])?;
+    let values = call.tensor(2, &["values", "indices"])?;
+    let weights = call.optional(3, &["weights"]);
+    // A feature that is dropped or repeated changes how many values there are.
+    if lengths.shape.first() != Some(&count(&order.shape)) {
+        return Err(UnknownCost::DataDependent);
+    }
+    let rows = sum([
+        call.bytes_as(Some(lengths), DType::Int32),
+        call.bytes_as(Some(values), DType::Int64),
+        call.bytes_as(weights, DType::Fp32),
+    ]);
+    let bytes = sum([call.bytes_as(Some(order), DType::Int32), product([2, rows])]);
+    call.one(0, Ok(bytes), elements(count(&values.shape)))
+}
+
+fn cumulative_lengths(call: &Call) -> Result<OpCost, UnknownCost> {
+    let lengths = call.tensor(0, &["t_in"])?;
+    let n = count(&lengths.shape);
+    let bytes = product([2, call.bytes_as(Some(lengths), DType::Int64)]);
+    call.one(n, Ok(bytes), elements(n))
+}
+
+fn permuted_embeddings(call: &Call) -> Result<OpCost, UnknownCost> {
+    let input = call.tensor(0, &["pooled_embs"])?;
+    let bytes = total([call.bytes(input), call.bytes(input)]);
+    call.one(0, bytes, elements(count(&input.shape)))
+}
+
+fn bounds_check(call: &Call) -> Result<OpCost, UnknownCost> {
+    let rows = call.tensor(0, &["rows_per_table"])?;
+    let indices = call.tensor(1, &["indices"])?;
+    let offsets = call.tensor(2, &["offsets"])?;
+    let read = [rows, indices, offsets].map(|t| call.bytes_as(Some(t), DType::Int64));
+    call.one(0, Ok(sum(read)), elements(count(&indices.shape)))
+}
+
+fn hybrid_fp8(call: &Call) -> Result<OpCost, UnknownCost> {
+    let n = count(&call.tensor(0, &["input"])?.shape);
+    call.one(product([2, n]), Ok(product([5, n])), elements(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cost;
+    use crate::base::DType::{self, Bf16, Fp8, Fp32, Int32, Int64};
+    use crate::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor};
+    use crate::cost::UnknownCost;
+
+    fn t(dtype: DType, shape: &[u64]) -> ArgValue {
+        ArgValue::Tensor(Tensor {
+            shape: shape.to_vec(),
+            dtype: Some(dtype),
+            strides: None,
+        })
+    }
+
+    fn of(module: &str, name: &str, values: Vec<ArgValue>) -> Result<(u64, u64), UnknownCost> {
+        let op = OpName {
+            module: module.to_owned(),
+            name: name.to_owned(),
+        };
+        let items = values.into_iter().map(|value| Arg { name: None, value });
+        let args = OpArgs {
+            items: items.collect(),
+        };
+        let cost = cost(&op, &args, Direction::Fprop, false, None)?;
+        Ok((cost.flops(), cost.bytes()))
+    }
+
+    #[test]
+    fn operators_of_serving_engines_cost_what_their_signatures_say() {
+        let x = || t(Bf16, &[8, 128]);
+        let w = || t(Bf16, &[128]);
+        let rows: Vec<(&str, &str, Vec<ArgValue>, (u64, u64))> = vec![
+            ("aiter", "rmsnorm", vec![x(), x(), w()], (4096, 4352)),
+            (
+                "aiter",
+                "add_rmsnorm",
+                vec![x(), x(), x(), x(), w()],
+                (5120, 8448),
+            ),
+            (
+                "sgl_kernel",
+                "fused_add_rmsnorm",
+                vec![x(), x(), w()],
+                (5120, 8448),
+            ),
+            (
+                "sgl_kernel",
+                "silu_and_mul",
+                vec![t(Bf16, &[8, 64]), x()],
+                (2560, 3072),
+            ),
+            (
+                "_C",
+                "static_scaled_fp8_quant",
+                vec![t(Fp8, &[8, 64]), t(Bf16, &[8, 64]), t(Fp32, &[])],
+                (1024, 1536),
+            ),
+            (
+                "aiter",
+                "gemm_a16w16",
+                vec![t(Bf16, &[8, 64]), t(Bf16, &[32, 64])],
+                (32_768, 5632),
+            ),
+            (
+                "_C_cache_ops",
+                "reshape_and_cache_flash",
+                vec![
+                    t(Bf16, &[8, 2, 64]),
+                    t(Bf16, &[8, 2, 64]),
+                    t(Fp8, &[10, 16, 2, 64]),
+                    t(Fp8, &[10, 16, 2, 64]),
+                    t(Int64, &[8]),
+                ],
+                (0, 6208),
+            ),
+            (
+                "fbgemm",
+                "permute_2D_sparse_data",
+                vec![t(Int32, &[4]), t(Int32, &[4, 8]), t(Int64, &[100])],
+                (0, 1872),
+            ),
+            (
+                "fbgemm",
+                "FloatToHFP8Quantized",
+                vec![t(Fp32, &[8, 8])],
+                (128, 320),
+            ),
+        ];
+        for (module, name, values, wanted) in rows {
+            assert_eq!(of(module, name, values), Ok(wanted), "{module}::{name}");
+        }
+    }
+
+    #[test]
+    fn only_the_rotated_part_of_a_head_is_moved() {
+        let rotary = |head| {
+            let cache = t(Bf16, &[100, 64]);
+            let (q, k) = (t(Bf16, &[8, 256]), t(Bf16, &[8, 128]));
+            let values = vec![t(Int64, &[8]), q, k, ArgValue::Int(head), cache];
+            of("_C", "rotary_embedding", values)
+        };
+        assert_eq!(rotary(64), Ok((3 * 3072, 64 + 1024 + 4 * 3072)));
+        assert_eq!(rotary(128), Ok((3 * 1536, 64 + 1024 + 4 * 1536)));
+    }
+
+    #[test]
+    fn dropped_features_and_experts_depend_on_data() {
+        let values = vec![t(Int32, &[3]), t(Int32, &[4, 8]), t(Int64, &[100])];
+        let dropped = of("fbgemm", "permute_2D_sparse_data", values);
+        assert_eq!(dropped, Err(UnknownCost::DataDependent));
+        let values = vec![t(Bf16, &[8, 64]), t(Bf16, &[8, 16])];
+        let experts = of("vllm", "moe_forward", values);
+        assert_eq!(experts, Err(UnknownCost::DataDependent));
+    }
+
+    #[test]
+    fn paged_prefill_is_known_where_all_sequences_are_equally_long() {
+        let prefill = |tokens: u64, longest_key, window| {
+            let cache = || t(Bf16, &[100, 2, 64]);
+            let mut values = vec![t(Bf16, &[tokens, 4, 64]), cache(), cache()];
+            values.extend([t(Int32, &[3]), t(Int32, &[3]), t(Int32, &[32])]);
+            values.extend([ArgValue::Int(16), ArgValue::Int(longest_key)]);
+            values.extend([0.0, 0.125, 0.0].map(ArgValue::Float));
+            values.extend([false, true].map(ArgValue::Bool));
+            values.extend([window, -1].map(ArgValue::Int));
+            of("aiter", "mha_batch_prefill", values)
+        };
+        assert_eq!(prefill(32, 16, -1), Ok((524_288, 49_792)));
+        for other in [prefill(31, 16, -1), prefill(32, 17, -1), prefill(32, 16, 8)] {
+            assert_eq!(other, Err(UnknownCost::DataDependent));
+        }
+    }
+}
