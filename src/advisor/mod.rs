@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use crate::Error;
-use crate::correlate::{UnneededRanges, Vocabulary, correlate, correlate_without};
+use crate::base::units;
+use crate::correlate::{Hints, UnneededRanges, Vocabulary, correlate, correlate_with};
 use crate::cost::user::UserCosts;
-use crate::cost::{Costed, VOCABULARY, estimate_costs_with, infer_gpu, ops};
+use crate::cost::{Costed, VOCABULARY, estimate_costs_with, infer_gpu, match_replays, ops};
 use crate::facts::{self, FactTable};
 use crate::gpu::select;
 use crate::judge::{Rule, RuleSet, Selection, Verdict, judge, why};
@@ -35,6 +36,14 @@ pub struct Advisor {
     costs: UserCosts,
     gpu: Option<String>,
     options: Options,
+    eager: Option<Eager>,
+}
+
+/// A recording of the model without graphs.
+#[derive(Debug)]
+struct Eager {
+    name: String,
+    costed: Box<Costed>,
 }
 
 /// A station that has been completed on the way from a profile to its report.
@@ -79,6 +88,7 @@ impl Advisor {
             costs: UserCosts::default(),
             gpu: None,
             options: Options::default(),
+            eager: None,
         }
     }
 
@@ -97,6 +107,21 @@ impl Advisor {
     pub fn costs(mut self, costs: UserCosts) -> Advisor {
         self.costs = costs;
         self
+    }
+
+    /// Names the kernels of graph replays after those of a recording of the same model without graphs:
+    /// their operators and layers, and the bytes of weights that they read. The batch may be another one.
+    ///
+    /// # Errors
+    /// When the recording cannot be read or has no GPU work.
+    pub fn eager(mut self, recording: &Path) -> Result<Advisor, Error> {
+        let costed = self.cost(open(recording, &NoProgress)?, &mut |_| {})?;
+        let name = recording.file_name().unwrap_or(recording.as_os_str());
+        self.eager = Some(Eager {
+            name: name.to_string_lossy().into_owned(),
+            costed: Box::new(costed),
+        });
+        Ok(self)
     }
 
     /// Sets how much a report lists.
@@ -178,13 +203,33 @@ impl Advisor {
         };
         let run = correlate(profile, &vocabulary);
         done(Stage::Correlated);
-        let costed = estimate_costs_with(run, gpu, &self.costs);
-        let searches = costed.algorithm_searches();
-        if searches.is_empty() {
+        let mut costed = estimate_costs_with(run, gpu, &self.costs);
+        let mut hints = Hints {
+            searches: costed.algorithm_searches(),
+            replay_names: None,
+        };
+        if let Some(eager) = &self.eager {
+            match match_replays(&costed, &eager.costed, &eager.name) {
+                Ok(names) => hints.replay_names = Some(names),
+                Err(why) => {
+                    (costed.run.profile).note("eager_trace", format!("{} is {why}.", eager.name))
+                }
+            }
+        }
+        if hints.searches.is_empty() && hints.replay_names.is_none() {
             return Ok(costed);
         }
         // Only the costs tell a search from work, and its time must not be in the timeline.
-        let run = correlate_without(costed.run.profile, &vocabulary, &searches);
+        if let Some(names) = &hints.replay_names {
+            let text = format!(
+                "Operators and layers of {} of {} kernels that graphs replay are those of {}, by the order of the kernels; its shapes are not used, but the weights are the same.",
+                units::count(names.of_kernel.len() as u64),
+                units::count(names.replayed),
+                names.file
+            );
+            costed.run.profile.note("eager_trace", text);
+        }
+        let run = correlate_with(costed.run.profile, &vocabulary, hints);
         Ok(estimate_costs_with(run, costed.gpu, &self.costs))
     }
 }

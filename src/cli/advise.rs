@@ -296,6 +296,10 @@ impl<'a> Session<'a> {
         if let Some(gpu) = &args.gpu {
             advisor = advisor.gpu(gpu)?;
         }
+        if let Some(eager) = &args.eager_trace {
+            refuse_overwriting_input("eager trace", eager, args.report.output.as_deref())?;
+            advisor = advisor.eager(eager)?;
+        }
         Ok(Session {
             args,
             advisor,

@@ -168,6 +168,7 @@ pub(super) fn report(
         rules: rules.clone(),
         costs: costs.to_vec(),
         host: Vec::new(),
+        eager_trace: None,
         why: None,
         gates: GateArgs::default(),
         config: ConfigArgs::default(),

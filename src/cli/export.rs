@@ -63,6 +63,7 @@ pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
         rules: args.rules,
         costs: args.costs,
         host: Vec::new(),
+        eager_trace: None,
         why: None,
         gates: GateArgs::default(),
         config: ConfigArgs::default(),

@@ -190,6 +190,10 @@ pub struct AdviseArgs {
     /// line_profiler, py-spy, Scalene and others, recognized by content; may be repeated
     #[arg(long, value_name = "FILE")]
     pub host: Vec<PathBuf>,
+    /// A recording of the same model without CUDA graphs, of any batch: kernels that graphs replay get the
+    /// operators and layers of its kernels, and their weights are compared with the bandwidth
+    #[arg(long, value_name = "PROFILE")]
+    pub eager_trace: Option<PathBuf>,
     /// Explain why a rule fired or did not fire, instead of writing the report
     #[arg(long, value_name = "RULE")]
     pub why: Option<String>,

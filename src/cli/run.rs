@@ -122,6 +122,7 @@ impl RunArgs {
             rules: self.rules.clone(),
             costs: self.costs.clone(),
             host: Vec::new(),
+            eager_trace: None,
             why: None,
             gates: self.gates.clone(),
             config: self.config.clone(),

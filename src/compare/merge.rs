@@ -186,6 +186,10 @@ fn summary(reports: &[Report]) -> Summary {
             .first()
             .and_then(|r| r.summary.window_range.clone())
             .filter(|range| all().all(|s| s.window_range.as_ref() == Some(range))),
+        serving: reports
+            .first()
+            .and_then(|r| r.summary.serving.clone())
+            .filter(|serving| all().all(|s| s.serving.as_ref() == Some(serving))),
     }
 }
 

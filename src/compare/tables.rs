@@ -70,6 +70,8 @@ fn layer(
         update_ns: 0,
         cost_known_ns: 0.0,
         best_ideal_ns: None,
+        // The bytes behind the bound of each rank are not in its report.
+        slowdown_at_most: None,
         bound: None,
         findings: Vec::new(),
         ..(*first).clone()

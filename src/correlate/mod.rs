@@ -21,9 +21,11 @@ mod pruning;
 pub(crate) mod python_frame;
 mod range_meaning;
 mod range_syntax;
+mod replay_names;
 mod scope_builder;
 mod scope_query;
 mod scope_tree;
+mod serving_batch;
 mod sites;
 mod step_sources;
 mod steps;
@@ -54,7 +56,9 @@ pub(crate) use profiler_overhead::waited_share;
 pub use pruning::UnneededRanges;
 pub(crate) use python_frame::{PythonFrame, function_in};
 use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole, RangeTexts};
+pub use replay_names::{ReplayNames, ReplayedWork};
 use scope_tree::ScopeTree;
+pub use serving_batch::{Requests, ServingBatch};
 pub use steps::StepTime;
 use steps::Steps;
 use timeline::{DeviceTimes, TimelineInputs};
@@ -62,12 +66,24 @@ pub(crate) use timeline::{HOST_BUSY_NS, is_profilers_own};
 
 /// Correlates all rows of a profile.
 pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
-    correlate_without(profile, vocabulary, &[])
+    correlate_with(profile, vocabulary, Hints::default())
 }
 
-/// Correlates all rows of a profile as [`correlate`] does, but leaves work out of the analysis that was
-/// launched in a search for the best algorithm: `searches` is host time.
-pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches: &[Span]) -> Run {
+/// What a first look at a profile, or another profile, tells of its kernels.
+#[derive(Debug, Default)]
+pub struct Hints {
+    /// Host time of searches for the best algorithm. The work launched there is left out of the analysis.
+    pub searches: Vec<Span>,
+    /// Operators and layers of kernels in graph replays.
+    pub replay_names: Option<ReplayNames>,
+}
+
+/// Correlates all rows of a profile as [`correlate`] does, with knowledge from elsewhere.
+pub fn correlate_with(profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hints) -> Run {
+    let Hints {
+        searches,
+        replay_names,
+    } = hints;
     let mut labels = Strings::default();
     let mut arguments = Arguments::default();
     let (launches, texts) = rayon::join(
@@ -88,7 +104,7 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
         || Steps::read(&profile, &texts, &launches),
     );
     let mut steps = steps;
-    let exclusions = Exclusions::decide(&profile, &mut steps, &launches, searches);
+    let exclusions = Exclusions::decide(&profile, &mut steps, &launches, &searches);
     let analysed = steps.steps.iter().filter(|step| !step.warmup).count();
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
@@ -138,18 +154,22 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
     let unreliable = profiler_overhead::is_unreliable(&times.timeline);
     let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
     times.window.inside = window_range(&profile, &texts, &launches, &times.inside);
+    let batch = serving_batch::of_window(&profile, &launches, &times.inside);
     let user_ranges = user_ranges(&profile, &texts);
     let op_names = texts.op_names;
     drop((launches, brackets));
     let messages = arguments.messages(&profile);
     let KernelOrigins {
         mut links,
-        settings,
+        mut settings,
         scopes,
         op_calls,
         lines,
-        layers,
+        mut layers,
     } = origins;
+    if let Some(names) = &replay_names {
+        names.place(&mut settings, &mut layers, &mut labels);
+    }
     let host = HostTime::of(&profile, &times.timeline, &times.loads);
     let process_steps = steps.by_process;
     let step_origin = steps.origin;
@@ -164,6 +184,7 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
         lines: &lines,
         settings: &settings,
         messages: &messages,
+        replay_names: replay_names.as_ref(),
     };
     let ((sites, site_of), (sums, layer_source)) = rayon::join(
         || sites::group(&members, &links),
@@ -198,6 +219,8 @@ pub fn correlate_without(profile: Profile, vocabulary: &Vocabulary<'_>, searches
         unreliable_idle,
         unexplained_idle_ns,
         layer_source,
+        batch,
+        replay_names,
         profile,
     }
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::host_parts::HostTime;
+use super::replay_names::ReplayNames;
+use super::serving_batch::ServingBatch;
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
@@ -75,6 +77,12 @@ pub struct Run {
     pub unexplained_idle_ns: i64,
     /// The source that named the layers of most kernel time.
     pub layer_source: Option<LayerSource>,
+    /// The requests that the analysed executions of a served model work on, where ranges say so and all
+    /// agree.
+    pub batch: Option<ServingBatch>,
+    /// What kernels of graph replays do, by a recording without graphs; `None` where none was given or none
+    /// fits.
+    pub replay_names: Option<ReplayNames>,
 }
 
 impl Run {
@@ -364,6 +372,8 @@ pub struct Site {
     pub layer: Option<LayerId>,
     /// Why there is no operator, when there is none.
     pub missing: Option<WithoutOperator>,
+    /// The row of [`ReplayNames::works`] that names operator and layer.
+    pub replayed: Option<u32>,
     /// Number of operator calls (of kernels, without an operator).
     pub calls: u32,
     /// Sum of its kernels' durations, in ns.

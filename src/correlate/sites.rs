@@ -10,6 +10,7 @@ use super::model::{
     ArgsId, Direction, LayerId, Link, OpCall, OpName, OpNameId, Site, SiteId, SiteKernel,
     WithoutOperator,
 };
+use super::replay_names::{ReplayNames, ReplayedWork};
 use super::scope_query::Placement;
 use super::timeline::DeviceTimes;
 use crate::profile::{ConfigId, Kernel, KernelId, Profile, StrId, Strings};
@@ -35,6 +36,7 @@ enum SiteKey {
         name: StrId,
         config: ConfigId,
         message: Option<u32>,
+        replayed: Option<u32>,
     },
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct SiteInputs<'a> {
     pub settings: &'a FxHashMap<KernelId, Placement<LayerId>>,
     /// The messages recorded on kernel events.
     pub messages: &'a FxHashMap<KernelId, ArgsId>,
+    /// What kernels of graph replays do.
+    pub replay_names: Option<&'a ReplayNames>,
 }
 
 /// The sites of all kernels inside the window, largest first, and the site of each kernel.
@@ -203,10 +207,17 @@ impl SiteInputs<'_> {
             name: row.name,
             config: row.config,
             message: sent,
+            replayed: self.replayed(kernel).map(|(row, _)| row),
         })
     }
 
+    /// What a kernel of a graph replay does, and the number of this work.
+    fn replayed(&self, kernel: KernelId) -> Option<(u32, &ReplayedWork)> {
+        self.replay_names?.work(kernel)
+    }
+
     fn new_site(&self, kernel: KernelId, link: &Link) -> Site {
+        let replayed = self.replayed(kernel).filter(|_| link.op.is_none());
         let call = link.op.and_then(|id| self.calls.get(id.idx()));
         let setting = self.settings.get(&kernel);
         let line = match link.op {
@@ -214,7 +225,9 @@ impl SiteInputs<'_> {
             None => setting.and_then(|s| s.line),
         };
         Site {
-            op: call.and_then(|c| self.op_names.get(c.op.idx()).cloned()),
+            op: call
+                .and_then(|c| self.op_names.get(c.op.idx()).cloned())
+                .or_else(|| replayed.map(|(_, work)| work.op.clone())),
             args: call.and_then(|c| c.args),
             args_from_forward: call.is_some_and(|c| c.args_from_forward),
             message: None,
@@ -224,7 +237,8 @@ impl SiteInputs<'_> {
                 .unwrap_or(Direction::Unknown),
             recomputed: call.map_or(setting.is_some_and(|s| s.recomputed), |c| c.recomputed),
             layer: call.map_or(setting.and_then(|s| s.layer), |c| c.layer),
-            missing: link.missing,
+            missing: link.missing.filter(|_| replayed.is_none()),
+            replayed: replayed.map(|(row, _)| row),
             calls: 0,
             time_ns: 0,
             exposed_ns: 0,

@@ -183,8 +183,17 @@ fn site_cost(
         bound: line.map(|l| l.bound),
         autotuning,
         cost_file: own.map(|own| Arc::clone(&own.file)),
+        least_bytes: least_bytes(run, site).map(|bytes| bytes as f64 * calls),
         cost,
     }
+}
+
+/// Bytes that one call of replayed work reads at least.
+fn least_bytes(run: &Run, site: &Site) -> Option<u64> {
+    let names = run.replay_names.as_ref()?;
+    let work = names.works.get(site.replayed? as usize)?;
+    let cached = || work.bytes_per_key?.checked_mul(run.batch?.keys()?);
+    work.weight_bytes.or_else(cached)
 }
 
 fn cost_of(

@@ -18,6 +18,7 @@ mod estimate;
 mod infer_gpu;
 pub mod kernel_name;
 pub mod ops;
+mod replay_match;
 pub mod roofline;
 pub mod transfer;
 pub mod user;
@@ -27,6 +28,7 @@ pub use estimate::{estimate_costs, estimate_costs_with};
 pub use infer_gpu::infer_gpu;
 pub(crate) use kernel_name::readable;
 pub use kernel_name::{DecodedName, Family, TensorCore};
+pub use replay_match::match_replays;
 
 /// The names of operators and kernels that the cost model knows, for
 /// [`correlate`](crate::correlate::correlate).
@@ -119,6 +121,9 @@ pub struct SiteCost {
     pub autotuning: bool,
     /// The user's cost file that defines the cost; `None` for the built-in table.
     pub cost_file: Option<Arc<str>>,
+    /// Bytes that all calls read at least where the cost is not known: the weights or the cached keys and
+    /// values of a kernel in a graph replay, by a recording without graphs.
+    pub least_bytes: Option<f64>,
 }
 
 /// What limits the ideal time.

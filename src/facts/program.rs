@@ -175,6 +175,48 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::or_silent(t.program.engine, Answer::word)
     ),
     fact!(
+        "run.phase",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "What a served model does, by the ranges of the engine: `prefill`, `decode` or `mixed`; silent where no range says so, or executions differ",
+        |t| Answer::or_silent(t.costed.run.batch.and_then(|b| b.phase()), Answer::word)
+    ),
+    fact!(
+        "run.sequences",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Number of requests that an execution of a served model works on; silent as `run.phase`",
+        |t| Answer::or_silent(t.costed.run.batch, |batch| Answer::int(batch.sequences()))
+    ),
+    fact!(
+        "run.cached_tokens",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Tokens that the new tokens of a served model attend to, over all requests; silent where no range says so",
+        |t| Answer::or_silent(t.costed.run.batch.and_then(|b| b.keys()), Answer::int)
+    ),
+    fact!(
+        "run.least_bytes",
+        Double,
+        "bytes",
+        &[],
+        NOTHING,
+        "Weights and cached keys and values that replays of CUDA graphs read at least, by a recording without graphs (`--eager-trace`); 0 without one",
+        |t| Answer::double(
+            t.costed
+                .sites
+                .iter()
+                .filter_map(|site| site.least_bytes)
+                .sum()
+        )
+    ),
+    fact!(
         "run.pytorch",
         Bool,
         "",

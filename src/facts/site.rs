@@ -474,6 +474,15 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         |s| Answer::maybe(s.cost.bytes, Answer::double)
     ),
     fact!(
+        "site.least_bytes",
+        Double,
+        "bytes",
+        &[],
+        NOTHING,
+        "Weights or cached keys and values that all calls read at least: replays of CUDA graphs, by a recording without graphs; silent for others",
+        |s| Answer::or_silent(s.cost.least_bytes, Answer::double)
+    ),
+    fact!(
         "site.ideal_ns",
         Double,
         "ns",

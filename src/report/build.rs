@@ -5,8 +5,9 @@ use indexmap::IndexMap;
 
 use super::{
     CallUnit, Ceiling, CostUnknown, FindingPlace, FindingReport, GpuUsed, Method, Options, Report,
-    SCHEMA_VERSION, SavingReport, SkippedRules, StepsFrom, Summary, TotalSaving, Unattributed,
-    UserCosted, evidence, host, launching, layers, narrative, sites, timeline, work_units,
+    SCHEMA_VERSION, SavingReport, Serving, SkippedRules, StepsFrom, Summary, TotalSaving,
+    Unattributed, UserCosted, evidence, host, launching, layers, narrative, sites, timeline,
+    work_units,
 };
 use rustc_hash::FxHashSet;
 
@@ -225,6 +226,7 @@ fn summary(costed: &Costed) -> Summary {
             text: label(&origin.text),
         }),
         window_range: run.window.inside.as_deref().map(label),
+        serving: run.batch.as_ref().and_then(Serving::of),
     }
 }
 

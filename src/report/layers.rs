@@ -129,9 +129,29 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
         best_ideal_ns,
         slowdown: best_ideal_ns.map(|ideal| cost_known_ns / ideal),
         slowdown_partial: best_ideal_ns.is_some() && cost_known_ns < MOSTLY * time(None) as f64,
+        slowdown_at_most: slowdown_at_most(costed, members()).filter(|_| best_ideal_ns.is_none()),
         bound: bound(members()).map(|b| b.name().to_owned()),
         findings,
     }
+}
+
+/// Time of the work over the time of the bytes that it must read, where these are known for most of it.
+fn slowdown_at_most<'a>(
+    costed: &Costed,
+    members: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
+) -> Option<f64> {
+    let bandwidth = costed.gpu.as_ref()?.gpu.bandwidth;
+    let (mut all, mut bounded, mut bytes) = (0.0, 0.0, 0.0);
+    for (site, cost) in members {
+        let ns = site.time_ns as f64;
+        all += ns;
+        if let Some(least) = cost.least_bytes {
+            bounded += ns;
+            bytes += least;
+        }
+    }
+    let least_ns = bytes / bandwidth * 1e9;
+    (bounded >= MOSTLY * all && least_ns > 0.0).then(|| bounded / least_ns)
 }
 
 fn named_by_layer(run: &Run, sites: &[usize]) -> bool {

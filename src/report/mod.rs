@@ -30,6 +30,7 @@ mod markdown_text;
 mod narrative;
 mod ranks;
 mod sarif;
+mod serving;
 mod sites;
 mod source_lines;
 mod suppressed;
@@ -62,6 +63,7 @@ pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
 pub(crate) use ranks::mean_and_deviation;
 pub use sarif::sarif;
+pub use serving::Serving;
 pub use sites::SiteRow;
 pub use suppressed::{
     Baseline, FindingList, GoneFinding, HiddenFinding, HiddenReason, NEW, SuppressionReport,
@@ -325,6 +327,10 @@ pub struct Summary {
     pub steps_from: Option<StepsFrom>,
     /// The shortest range of the user in which all analysed work was launched; `null` when there is none.
     pub window_range: Option<String>,
+    /// The requests that an execution of a served model works on; `null` where no range of the engine says
+    /// so, or executions differ.
+    #[serde(default)]
+    pub serving: Option<Serving>,
 }
 
 /// What the steps were recognized by.
@@ -612,6 +618,10 @@ pub struct LayerRow {
     pub slowdown: Option<f64>,
     /// Whether `slowdown` covers less than 80 % of the time.
     pub slowdown_partial: bool,
+    /// Upper bound of the slowdown where the cost is not known but the weights or cached keys and values
+    /// that must be read are: the time over that of reading them.
+    #[serde(default)]
+    pub slowdown_at_most: Option<f64>,
     /// What limits most of the time with a known cost: `math`, `memory` or `latency`.
     pub bound: Option<String>,
     /// Numbers of the findings about it.

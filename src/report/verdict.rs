@@ -325,6 +325,7 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
         return figures;
     }
     figures.push(span(report));
+    figures.extend(s.serving.as_ref().map(|serving| serving.figure(s.step_ns)));
     figures.push(format!("GPU busy {}", percent(s.busy_share)));
     if s.idle_unreliable.is_some() {
         let idle = s.device_window_ns.saturating_sub(s.busy_ns);

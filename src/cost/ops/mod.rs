@@ -42,6 +42,7 @@ mod rnn;
 mod serving;
 
 pub(in crate::cost) use call::{count, distinct};
+pub(in crate::cost) use serving::{bytes_per_key, weight_bytes};
 
 /// One entry of the cost table: the names of an operator, its cost and the source of the formula.
 #[derive(Debug, Clone, Copy)]

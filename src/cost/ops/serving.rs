@@ -6,9 +6,10 @@
 //! all that it moves.
 
 use super::Entry;
-use super::call::{Bytes, Call, count, product, sum, total};
+use super::call::{Bytes, Call, count, distinct, product, sum, total};
+use super::name;
 use crate::base::DType;
-use crate::correlate::Tensor;
+use crate::correlate::{ArgValue, OpArgs, OpName, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 /// Activations that multiply one half of their input by the activation of the other.
@@ -168,6 +169,43 @@ pub(super) const ENTRIES: &[Entry] = &[
         ..GATED
     },
 ];
+
+/// Bytes of the weights that a product multiplies with: they are the same for every batch.
+pub(in crate::cost) fn weight_bytes(op: &OpName, args: &OpArgs) -> Option<u64> {
+    let name = name::normalise(op)?;
+    let at = match &*name.base {
+        "mm" | "linear" | "gemm_a16w16" | "rocm_unquantized_gemm" | "cpu_unquantized_gemm" => 1,
+        "addmm" => 2,
+        _ => return None,
+    };
+    let ArgValue::Tensor(weights) = &args.items.get(at)?.value else {
+        return None;
+    };
+    let dims = weights.shape.len() == 2;
+    dims.then(|| distinct(weights).checked_mul(weights.dtype?.bytes()))?
+}
+
+/// Bytes of keys and values that attention reads for each token of a request so far, where it reads all of
+/// them.
+pub(in crate::cost) fn bytes_per_key(op: &OpName, args: &OpArgs) -> Option<u64> {
+    let name = name::normalise(op)?;
+    // `window_size_left` and `window_size_right`.
+    let value = |at: usize| args.items.get(at).map(|arg| &arg.value);
+    let whole = [13, 14]
+        .iter()
+        .all(|at| value(*at) == Some(&ArgValue::Int(-1)));
+    if name.base != "mha_batch_prefill" || !whole {
+        return None;
+    }
+    let of = |at: usize| match value(at)? {
+        ArgValue::Tensor(t) => match *t.shape.as_slice() {
+            [_, heads, size] => product([heads, size]).checked_mul(t.dtype?.bytes()),
+            _ => None,
+        },
+        _ => None,
+    };
+    of(1)?.checked_add(of(2)?)
+}
 
 fn elements(numel: u64) -> Dims {
     Dims::Elements { numel }

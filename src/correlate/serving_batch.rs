@@ -1,0 +1,228 @@
+//! What a serving engine says about an execution of its model, by the name of the range around it.
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::{CallId, Profile, RangeKind, Span, StrId};
+
+/// The requests that one execution of a served model works on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct ServingBatch {
+    /// Requests whose prompt is read.
+    pub prefill: Requests,
+    /// Requests that get their next token.
+    pub decode: Requests,
+}
+
+/// Requests of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Requests {
+    /// Number of requests.
+    pub sequences: u64,
+    /// New tokens of all of them; `None` where the name does not say.
+    pub tokens: Option<u64>,
+    /// Keys that these tokens attend to: the lengths of all sequences so far; `None` where the name does
+    /// not say.
+    pub keys: Option<u64>,
+}
+
+impl ServingBatch {
+    /// Reads the name of a range. vLLM names `execute_context_1(888)_generation_0(0)`, with requests and
+    /// their tokens (vllm/v1/worker/gpu_worker.py, `annotate_profile`); the annotation that TraceLens uses
+    /// for vLLM and SGLang gives sums of the lengths of queries and keys instead,
+    /// `execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)`; SGLang names
+    /// `step[DECODE bs=32]` and `step[EXTEND bs=15 toks=15360]` (sglang/srt/model_executor/model_runner.py).
+    pub fn read(name: &str) -> Option<ServingBatch> {
+        if let Some(step) = name.strip_prefix("step[").and_then(|s| s.strip_suffix(']')) {
+            return ServingBatch::of_step(step);
+        }
+        let rest = name.strip_prefix("execute_")?;
+        let (_, rest) = rest.split_once("context_")?;
+        let (prefill, rest) = Requests::read(rest)?;
+        let (decode, rest) = Requests::read(rest.strip_prefix("_generation_")?)?;
+        rest.is_empty().then_some(ServingBatch { prefill, decode })
+    }
+
+    fn of_step(step: &str) -> Option<ServingBatch> {
+        let mut words = step.split(' ');
+        let kind = words.next()?;
+        let number = |key: &str| {
+            let mut values = step.split(' ').filter_map(|word| word.strip_prefix(key));
+            values.next()?.parse().ok()
+        };
+        let requests = Requests {
+            sequences: number("bs=")?,
+            tokens: number("toks="),
+            keys: None,
+        };
+        let none = Requests::default();
+        match kind {
+            "DECODE" => Some(ServingBatch {
+                prefill: none,
+                decode: requests,
+            }),
+            "EXTEND" => Some(ServingBatch {
+                prefill: requests,
+                decode: none,
+            }),
+            _ => None,
+        }
+    }
+
+    /// `prefill`, `decode` or `mixed`; `None` for a batch without requests.
+    pub fn phase(&self) -> Option<&'static str> {
+        match (self.prefill.sequences, self.decode.sequences) {
+            (0, 0) => None,
+            (0, _) => Some("decode"),
+            (_, 0) => Some("prefill"),
+            _ => Some("mixed"),
+        }
+    }
+
+    /// Number of requests.
+    pub fn sequences(&self) -> u64 {
+        let Requests { sequences, .. } = self.prefill;
+        sequences.saturating_add(self.decode.sequences)
+    }
+
+    /// Keys that the new tokens attend to.
+    pub fn keys(&self) -> Option<u64> {
+        let of = |requests: &Requests| match requests.sequences {
+            0 => Some(0),
+            _ => requests.keys,
+        };
+        of(&self.prefill)?.checked_add(of(&self.decode)?)
+    }
+}
+
+impl Requests {
+    /// Reads `32(sq32sk55086sqsq32sqsk55086)`, `32(32)` or `1(888_788544)`, and returns the rest.
+    fn read(text: &str) -> Option<(Requests, &str)> {
+        let (sequences, rest) = text.split_once('(')?;
+        let (inner, rest) = rest.split_once(')')?;
+        let (tokens, keys) = match inner.strip_prefix("sq") {
+            Some(sums) => {
+                let (tokens, sums) = sums.split_once("sk")?;
+                let (keys, _) = sums.split_once("sq")?;
+                (tokens, keys.parse().ok())
+            }
+            None => (inner.split('_').next()?, None),
+        };
+        let requests = Requests {
+            sequences: sequences.parse().ok()?,
+            tokens: tokens.parse().ok(),
+            keys,
+        };
+        Some((requests, rest))
+    }
+
+    /// How much is known.
+    fn details(&self) -> usize {
+        usize::from(self.tokens.is_some()) + usize::from(self.keys.is_some())
+    }
+}
+
+/// The batch of all analysed executions; `None` where no range names one, or several differ.
+pub(super) fn of_window(
+    profile: &Profile,
+    launches: &[Option<CallId>],
+    inside: &[bool],
+) -> Option<ServingBatch> {
+    let strings = profile.strings.iter();
+    let named: FxHashMap<StrId, ServingBatch> = strings
+        .filter_map(|(id, text)| Some((id, ServingBatch::read(text)?)))
+        .collect();
+    if named.is_empty() {
+        return None;
+    }
+    let analysed = launches.iter().zip(inside).filter(|(_, inside)| **inside);
+    let calls = analysed.filter_map(|(call, _)| profile.calls.get((*call)?.idx()));
+    let span = calls.map(|call| call.span).reduce(Span::around)?;
+    let mut found: Vec<ServingBatch> = (profile.ranges.iter())
+        .filter(|range| matches!(range.kind, RangeKind::Annotation | RangeKind::PushPop))
+        .filter(|range| range.span.start <= span.end && range.span.end >= span.start)
+        .filter_map(|range| named.get(&range.text).copied())
+        .collect();
+    // Two ranges may name one execution, of which one says more.
+    let details = |batch: &ServingBatch| batch.prefill.details() + batch.decode.details();
+    let most = found.iter().map(details).max()?;
+    found.retain(|batch| details(batch) == most);
+    let first = *found.first()?;
+    found.iter().all(|batch| *batch == first).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(sequences: u64, tokens: Option<u64>, keys: Option<u64>) -> Requests {
+        Requests {
+            sequences,
+            tokens,
+            keys,
+        }
+    }
+
+    #[test]
+    fn names_of_executions_tell_requests_and_tokens() {
+        let none = requests(0, Some(0), None);
+        for (name, prefill, decode, phase) in [
+            (
+                "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)",
+                requests(0, Some(0), Some(0)),
+                requests(32, Some(32), Some(32_785)),
+                "decode",
+            ),
+            (
+                "execute_context_1(888_788544)_generation_0(0)",
+                requests(1, Some(888), None),
+                none,
+                "prefill",
+            ),
+            (
+                "execute_context_2(900)_generation_30(30)",
+                requests(2, Some(900), None),
+                requests(30, Some(30), None),
+                "mixed",
+            ),
+            (
+                "step[DECODE bs=32]",
+                Requests::default(),
+                requests(32, None, None),
+                "decode",
+            ),
+            (
+                "step[EXTEND bs=15 toks=15360]",
+                requests(15, Some(15_360), None),
+                Requests::default(),
+                "prefill",
+            ),
+        ] {
+            let batch = ServingBatch::read(name).unwrap_or_default();
+            assert_eq!(batch, ServingBatch { prefill, decode }, "{name}");
+            assert_eq!(batch.phase(), Some(phase), "{name}");
+        }
+    }
+
+    #[test]
+    fn other_names_are_no_batches() {
+        for name in [
+            "execute_model",
+            "execute_context_x(1)_generation_0(0)",
+            "execute_context_1(1)_generation_0(0) and more",
+            "step[WARMUP bs=1]",
+            "step[DECODE]",
+            "step 7",
+            "",
+        ] {
+            assert_eq!(ServingBatch::read(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_are_known_where_every_kind_of_request_has_them() {
+        let batch = |text| ServingBatch::read(text).unwrap_or_default();
+        let mixed = "execute_8_context_1(sq6sk9sqsq36sqsk54)_generation_2(sq2sk40sqsq2sqsk40)";
+        assert_eq!(batch(mixed).keys(), Some(49));
+        assert_eq!(batch("step[DECODE bs=32]").keys(), None);
+    }
+}

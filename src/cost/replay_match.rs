@@ -1,0 +1,376 @@
+//! Matches the kernels of graph replays to those of a recording of the same model without graphs.
+//!
+//! A replay is one call of the host, so its kernels have no operators. They run in the order in which the
+//! model launches them without graphs, though, so the two sequences of kernels are aligned. Another
+//! batch brings other tiles, and prefill other attention kernels than decoding, so products match by
+//! their family.
+
+use rustc_hash::FxHashMap;
+
+use super::kernel_name::{DecodedName, Family, decode};
+use super::{Costed, ops};
+use crate::correlate::{Direction, OpCallId, ReplayNames, ReplayedWork, WithoutOperator};
+use crate::profile::{DeviceId, KernelId, StrId};
+
+/// Share of the kernels of a sequence that must match.
+const ENOUGH: f64 = 0.8;
+
+/// Most pairs of kernels that are compared for one sequence.
+const MOST_PAIRS: usize = 64 << 20;
+
+/// Fewest kernels from which a sequence tells a model.
+const FEWEST: usize = 8;
+
+/// What a kernel's name tells for matching.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Kind {
+    base: String,
+    family: Family,
+    helper: bool,
+}
+
+impl Kind {
+    fn of(name: &DecodedName) -> Kind {
+        Kind {
+            base: match name.family {
+                // The names of products hold tiles.
+                family if family.is_math() => family.name().to_owned(),
+                // One kernel runs many operators, which the label names.
+                _ => format!("{} {}", name.base, name.label),
+            },
+            family: name.family,
+            helper: name.helper,
+        }
+    }
+
+    /// How well two kernels match; 0 if they do not.
+    fn likeness(&self, other: &Kind) -> u32 {
+        if self == other {
+            return 4;
+        }
+        let alike = self.family == other.family && self.helper == other.helper;
+        u32::from(alike && self.family != Family::Unknown)
+    }
+}
+
+/// The kinds of all kernels of both recordings.
+#[derive(Debug, Default)]
+struct Kinds {
+    kinds: Vec<Kind>,
+    rows: FxHashMap<Kind, u16>,
+}
+
+impl Kinds {
+    /// The number of a kernel's kind; kinds beyond the last number match nothing.
+    fn number(&mut self, name: &str) -> u16 {
+        let kind = Kind::of(&decode(name));
+        if let Some(row) = self.rows.get(&kind) {
+            return *row;
+        }
+        let Ok(row) = u16::try_from(self.kinds.len()) else {
+            return u16::MAX;
+        };
+        self.kinds.push(kind.clone());
+        self.rows.insert(kind, row);
+        row
+    }
+
+    /// Likeness of all pairs of kinds.
+    fn likeness(&self) -> impl Fn(u16, u16) -> u32 {
+        let all = &self.kinds;
+        let n = all.len();
+        let table: Vec<u32> = all
+            .iter()
+            .flat_map(|a| all.iter().map(|b| a.likeness(b)))
+            .collect();
+        move |a: u16, b: u16| {
+            let row = usize::from(a) * n + usize::from(b);
+            let known = usize::from(a) < n && usize::from(b) < n;
+            table.get(row).copied().filter(|_| known).unwrap_or(0)
+        }
+    }
+}
+
+/// A kernel in a sequence.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    kernel: KernelId,
+    kind: u16,
+}
+
+/// Names the kernels of graph replays in `replayed` after those of `eager`.
+///
+/// # Errors
+/// Why nothing is named, as a sentence that follows the name of the file.
+pub fn match_replays(replayed: &Costed, eager: &Costed, file: &str) -> Result<ReplayNames, String> {
+    let is_replayed = |kernel: KernelId| {
+        let link = replayed.run.links.get(kernel.idx());
+        link.is_some_and(|link| link.missing == Some(WithoutOperator::GraphReplay))
+    };
+    let mut kinds = Kinds::default();
+    let targets: Vec<Vec<Item>> = sequences(replayed, &mut kinds)
+        .into_iter()
+        .filter(|items| items.iter().any(|item| is_replayed(item.kernel)))
+        .collect();
+    if targets.is_empty() {
+        return Err("not used: the profile has no kernels of graph replays".to_owned());
+    }
+    let model = sequences(eager, &mut kinds)
+        .into_iter()
+        .max_by_key(Vec::len)
+        .filter(|items| items.len() >= FEWEST);
+    let Some(model) = model else {
+        return Err("not used: it has no sequence of kernels with operators".to_owned());
+    };
+    let works = Works::of(eager, &model);
+    let likeness = kinds.likeness();
+    let mut names = ReplayNames {
+        file: file.to_owned(),
+        works: works.works,
+        ..ReplayNames::default()
+    };
+    let mut aligned: FxHashMap<Vec<u16>, Vec<Option<usize>>> = FxHashMap::default();
+    let mut best = 0.0_f64;
+    for items in targets {
+        names.replayed += items.iter().filter(|i| is_replayed(i.kernel)).count() as u64;
+        let key: Vec<u16> = items.iter().map(|item| item.kind).collect();
+        let partners = aligned
+            .entry(key)
+            .or_insert_with_key(|key| align(key, &model, &likeness));
+        let share = partners.iter().flatten().count() as f64 / items.len().max(1) as f64;
+        best = best.max(share);
+        if share < ENOUGH || items.len() < FEWEST {
+            continue;
+        }
+        let mut before: Option<u32> = None;
+        for (item, partner) in items.iter().zip(partners) {
+            let helper = kinds
+                .kinds
+                .get(usize::from(item.kind))
+                .is_some_and(|k| k.helper);
+            let work = match partner {
+                Some(at) => works.of_kernel.get(*at).copied().flatten(),
+                // A second kernel of the operator, which this batch needs and the other does not.
+                None if helper => {
+                    before.and_then(|row| works.without_bytes.get(row as usize).copied())
+                }
+                None => None,
+            };
+            before = work;
+            if let Some(row) = work.filter(|_| is_replayed(item.kernel)) {
+                names.of_kernel.insert(item.kernel, row);
+            }
+        }
+    }
+    if names.of_kernel.is_empty() {
+        return Err(format!(
+            "not used: only {:.0} % of the kernels run in the same order in both, so they are no recordings of one model",
+            100.0 * best
+        ));
+    }
+    Ok(names)
+}
+
+/// The analysed kernels of each step (of the window, without steps) and device in time order.
+fn sequences(costed: &Costed, kinds: &mut Kinds) -> Vec<Vec<Item>> {
+    let run = &costed.run;
+    let mut numbers: FxHashMap<StrId, u16> = FxHashMap::default();
+    let mut parts: FxHashMap<(DeviceId, Option<u32>), Vec<(i64, Item)>> = FxHashMap::default();
+    let kernels = (0..)
+        .map(KernelId)
+        .zip(&run.profile.kernels)
+        .zip(&run.links);
+    for ((id, kernel), link) in kernels.filter(|(_, link)| link.site.is_some()) {
+        let number = numbers
+            .entry(kernel.name)
+            .or_insert_with(|| kinds.number(run.profile.text(kernel.name)));
+        let item = Item {
+            kernel: id,
+            kind: *number,
+        };
+        let step = link.step.map(|step| step.row());
+        let part = parts.entry((kernel.device, step)).or_default();
+        part.push((kernel.span.start, item));
+    }
+    let mut parts: Vec<_> = parts.into_iter().collect();
+    parts.sort_unstable_by_key(|(key, _)| *key);
+    let in_time_order = |mut items: Vec<(i64, Item)>| {
+        items.sort_by_key(|(start, item)| (*start, item.kernel));
+        items.into_iter().map(|(_, item)| item).collect()
+    };
+    parts
+        .into_iter()
+        .map(|(_, items)| in_time_order(items))
+        .collect()
+}
+
+/// The partner of each kernel of `items` in `model`, by the alignment that keeps the order and matches
+/// best.
+fn align(items: &[u16], model: &[Item], likeness: &dyn Fn(u16, u16) -> u32) -> Vec<Option<usize>> {
+    /// The last step of the best alignment of two beginnings.
+    const MATCH: u8 = 0;
+    const SKIP_MODEL: u8 = 1;
+    const SKIP_ITEM: u8 = 2;
+    let (rows, columns) = (items.len(), model.len());
+    let mut partners = vec![None; rows];
+    if rows.saturating_mul(columns) > MOST_PAIRS {
+        return partners;
+    }
+    let mut steps = vec![SKIP_MODEL; rows * columns];
+    let mut above = vec![0_u32; columns + 1];
+    for (item, steps) in items.iter().zip(steps.chunks_mut(columns.max(1))) {
+        let mut left = 0_u32;
+        let mut diagonal = 0_u32;
+        for ((partner, step), best) in model.iter().zip(steps).zip(above.iter_mut().skip(1)) {
+            let alike = likeness(*item, partner.kind);
+            let matched = diagonal.saturating_add(alike);
+            diagonal = *best;
+            (*best, *step) = if alike > 0 && matched >= left && matched >= *best {
+                (matched, MATCH)
+            } else if *best >= left {
+                (*best, SKIP_ITEM)
+            } else {
+                (left, SKIP_MODEL)
+            };
+            left = *best;
+        }
+    }
+    let (mut row, mut column) = (rows, columns);
+    while row > 0 && column > 0 {
+        match steps.get((row - 1) * columns + column - 1) {
+            Some(&MATCH) => {
+                (row, column) = (row - 1, column - 1);
+                if let Some(partner) = partners.get_mut(row) {
+                    *partner = Some(column);
+                }
+            }
+            Some(&SKIP_ITEM) => row -= 1,
+            _ => column -= 1,
+        }
+    }
+    partners
+}
+
+/// The work of the kernels of the other recording.
+#[derive(Debug, Default)]
+struct Works {
+    works: Vec<ReplayedWork>,
+    /// Per kernel of the sequence: its row of `works`.
+    of_kernel: Vec<Option<u32>>,
+    /// Per row of `works`: the row of the same work without bytes, for further kernels of an operator.
+    without_bytes: Vec<u32>,
+}
+
+impl Works {
+    fn of(eager: &Costed, model: &[Item]) -> Works {
+        let run = &eager.run;
+        let mut all = Works::default();
+        let mut rows: FxHashMap<ReplayedWork, u32> = FxHashMap::default();
+        // The bytes of an operator belong to its first kernel that computes.
+        let mut counted: Vec<OpCallId> = Vec::new();
+        for item in model {
+            let link = run.links.get(item.kernel.idx());
+            let found = link.and_then(|link| {
+                let id = link.op?;
+                let call = run.op_calls.get(id.idx())?;
+                let op = run.op_names.get(call.op.idx())?;
+                let args = call.args.and_then(|args| run.args.get(args.idx()));
+                let name = run.profile.kernels.get(item.kernel.idx())?.name;
+                let decoded = decode(run.profile.text(name));
+                let computes = decoded.family.is_math() && !decoded.helper;
+                let first =
+                    computes && call.direction != Direction::Bprop && counted.last() != Some(&id);
+                if first {
+                    counted.push(id);
+                }
+                let args = args.filter(|_| first);
+                let layer = call.layer.and_then(|layer| run.layers.get(layer.idx()));
+                Some(ReplayedWork {
+                    op: op.clone(),
+                    layer: layer.map(|layer| (layer.source, layer.name.clone())),
+                    direction: call.direction,
+                    weight_bytes: args.and_then(|args| ops::weight_bytes(op, args)),
+                    bytes_per_key: args.and_then(|args| ops::bytes_per_key(op, args)),
+                })
+            });
+            let row = found.map(|work| {
+                let plain = ReplayedWork {
+                    weight_bytes: None,
+                    bytes_per_key: None,
+                    ..work.clone()
+                };
+                let plain_row = all.row(plain, &mut rows, None);
+                all.row(work, &mut rows, Some(plain_row))
+            });
+            all.of_kernel.push(row);
+        }
+        all
+    }
+
+    fn row(
+        &mut self,
+        work: ReplayedWork,
+        rows: &mut FxHashMap<ReplayedWork, u32>,
+        plain: Option<u32>,
+    ) -> u32 {
+        if let Some(row) = rows.get(&work) {
+            return *row;
+        }
+        let row = u32::try_from(self.works.len()).unwrap_or(u32::MAX);
+        rows.insert(work.clone(), row);
+        self.works.push(work);
+        self.without_bytes.push(plain.unwrap_or(row));
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(kinds: &[u16]) -> Vec<Item> {
+        let items = kinds.iter().enumerate();
+        items
+            .map(|(at, kind)| Item {
+                kernel: KernelId::new(at),
+                kind: *kind,
+            })
+            .collect()
+    }
+
+    fn partners(target: &[u16], model: &[u16]) -> Vec<Option<usize>> {
+        let equal = |a: u16, b: u16| if a == b { 4 } else { 0 };
+        align(target, &items(model), &equal)
+    }
+
+    #[test]
+    fn the_same_sequence_matches_in_order() {
+        assert_eq!(
+            partners(&[1, 2, 1, 2], &[1, 2, 1, 2]),
+            [Some(0), Some(1), Some(2), Some(3)]
+        );
+    }
+
+    #[test]
+    fn kernels_of_one_side_only_are_left_out() {
+        let model = [9, 1, 2, 3, 1, 2, 3];
+        assert_eq!(
+            partners(&[1, 2, 7, 3, 1, 3], &model),
+            [Some(1), Some(2), None, Some(3), Some(4), Some(6)]
+        );
+        assert_eq!(partners(&[5, 6], &model), [None, None]);
+        assert_eq!(partners(&[], &model), []);
+    }
+
+    #[test]
+    fn products_match_by_family_and_others_by_name() {
+        let kind = |name: &str| Kind::of(&decode(name));
+        let prefill = kind("Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1_SN");
+        let decode_ = kind("Cijk_Alik_Bljk_BBS_BH_MT16x32x512_MI16x16x1_SN");
+        assert_eq!(prefill.likeness(&decode_), 4);
+        let rope = kind("rotary_embedding_kernel");
+        assert_eq!(rope.likeness(&prefill), 0);
+        let gated = kind("act_and_mul_kernel");
+        assert_eq!((rope.likeness(&gated), rope.likeness(&rope)), (1, 4));
+    }
+}
