@@ -155,7 +155,8 @@ pub(super) fn missing(
              steps, and start while the GPU is idle"
         }
         WithoutOperator::GraphReplay => {
-            "no host record per kernel: profile one run without graphs to see the operators"
+            "no host record per kernel: profile one run without graphs to see the operators; \
+             `--eager-trace` with that profile names these kernels"
         }
         WithoutOperator::NoRange | WithoutOperator::NoOperator => markers,
     };

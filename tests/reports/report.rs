@@ -136,6 +136,8 @@ impl Sample {
             unreliable_idle: None,
             unexplained_idle_ns: 0,
             layer_source: Some(LayerSource::Module),
+            batch: None,
+            replay_names: None,
         };
         Sample {
             costed: Costed {
@@ -199,6 +201,7 @@ impl Sample {
             recomputed: false,
             layer: Some(LayerId::new(run.layers.len() - 1)),
             missing: None,
+            replayed: None,
             calls: 24,
             time_ns,
             exposed_ns: time_ns,
@@ -240,6 +243,7 @@ impl Sample {
             bound: reachable.map(|_| Bound::Math),
             autotuning: false,
             cost_file: None,
+            least_bytes: None,
         });
         SiteId::new(self.costed.sites.len() - 1)
     }
