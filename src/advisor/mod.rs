@@ -212,7 +212,8 @@ impl Advisor {
             match match_replays(&costed, &eager.costed, &eager.name) {
                 Ok(names) => hints.replay_names = Some(names),
                 Err(why) => {
-                    (costed.run.profile).note("eager_trace", format!("{} is {why}.", eager.name))
+                    let text = format!("{} is {why}.", eager.name);
+                    costed.run.profile.note("eager_trace", text);
                 }
             }
         }

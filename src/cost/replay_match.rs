@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::kernel_name::{DecodedName, Family, decode};
 use super::{Costed, ops};
-use crate::correlate::{Direction, OpCallId, ReplayNames, ReplayedWork, WithoutOperator};
+use crate::correlate::{Direction, OpCallId, ReplayNames, ReplayedWork, StepId, WithoutOperator};
 use crate::profile::{DeviceId, KernelId, StrId};
 
 /// Share of the kernels of a sequence that must match.
@@ -98,6 +98,9 @@ struct Item {
     kind: u16,
 }
 
+/// A kernel with its start.
+type Started = (i64, Item);
+
 /// Names the kernels of graph replays in `replayed` after those of `eager`.
 ///
 /// # Errors
@@ -175,7 +178,7 @@ pub fn match_replays(replayed: &Costed, eager: &Costed, file: &str) -> Result<Re
 fn sequences(costed: &Costed, kinds: &mut Kinds) -> Vec<Vec<Item>> {
     let run = &costed.run;
     let mut numbers: FxHashMap<StrId, u16> = FxHashMap::default();
-    let mut parts: FxHashMap<(DeviceId, Option<u32>), Vec<(i64, Item)>> = FxHashMap::default();
+    let mut parts: FxHashMap<(DeviceId, Option<u32>), Vec<Started>> = FxHashMap::default();
     let kernels = (0..)
         .map(KernelId)
         .zip(&run.profile.kernels)
@@ -188,13 +191,13 @@ fn sequences(costed: &Costed, kinds: &mut Kinds) -> Vec<Vec<Item>> {
             kernel: id,
             kind: *number,
         };
-        let step = link.step.map(|step| step.row());
+        let step = link.step.map(StepId::row);
         let part = parts.entry((kernel.device, step)).or_default();
         part.push((kernel.span.start, item));
     }
     let mut parts: Vec<_> = parts.into_iter().collect();
     parts.sort_unstable_by_key(|(key, _)| *key);
-    let in_time_order = |mut items: Vec<(i64, Item)>| {
+    let in_time_order = |mut items: Vec<Started>| {
         items.sort_by_key(|(start, item)| (*start, item.kernel));
         items.into_iter().map(|(_, item)| item).collect()
     };

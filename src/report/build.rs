@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{DeviceTimeline, Run, Site, WithoutOperator};
-use crate::cost::{Bound, Costed, Family, SiteCost};
+use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
 use crate::facts::{self, Member, exposed_comm_per_step, is_recordable, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
@@ -493,6 +493,7 @@ fn cost_unknown(costed: &Costed) -> Vec<CostUnknown> {
                 time_ns,
                 share: share(time_ns as f64, total as f64),
                 operators: operators.into_keys().take(MAX_UNKNOWN_NAMES).collect(),
+                recording: recording(costed, unknown).to_owned(),
             }
         })
         .collect();
@@ -502,6 +503,23 @@ fn cost_unknown(costed: &Costed) -> Vec<CostUnknown> {
             .then_with(|| a.reason.cmp(&b.reason))
     });
     rows
+}
+
+/// The recording that tells how fast work is whose cost no recording of shapes tells.
+fn recording(costed: &Costed, reason: &str) -> &'static str {
+    let unmeasured = [
+        UnknownCost::UnknownOp,
+        UnknownCost::DataDependent,
+        UnknownCost::BadArguments,
+    ];
+    let vendor = costed.gpu.as_ref().map(|choice| choice.gpu.vendor);
+    match vendor {
+        _ if !unmeasured.iter().any(|why| why.describe() == reason) => "",
+        Some(Vendor::Amd) => {
+            "`rocprof-compute profile` measures how close to the peaks their kernels run"
+        }
+        _ => "`ncu --section SpeedOfLight` measures how close to the peaks their kernels run",
+    }
 }
 
 /// Remarks of the reader, without the environment block, which has its own caution.

@@ -705,6 +705,10 @@ pub struct CostUnknown {
     pub share: f64,
     /// The operators with the longest time, at most five.
     pub operators: Vec<String>,
+    /// The recording that would tell the time they should take, in Markdown; empty where the list of
+    /// skipped rules names it.
+    #[serde(default)]
+    pub recording: String,
 }
 
 /// How the figures were computed.

@@ -138,7 +138,16 @@ fn configuration_keys_equal_the_options() {
         .filter_map(|line| line.split([' ', ',', '<']).next())
         // What belongs to one profile, or to the command line.
         .filter(|option| {
-            !["host", "why", "config", "dump-config", "help", "version"].contains(option)
+            ![
+                "host",
+                "eager-trace",
+                "why",
+                "config",
+                "dump-config",
+                "help",
+                "version",
+            ]
+            .contains(option)
         })
         .collect();
     assert_eq!(keys, options, "{help}");

@@ -50,7 +50,7 @@ pub fn decode(name: &str) -> DecodedName {
     if !READERS.iter().any(|reader| reader(&parts, &mut out)) {
         out.family = Family::Unknown;
     }
-    if !out.family.is_math() && out.family != Family::Unknown {
+    if !out.family.is_math() && !matches!(out.family, Family::Fused | Family::Unknown) {
         out.tensor_core = TensorCore::No;
     }
     if out.label.chars().count() > LABEL {

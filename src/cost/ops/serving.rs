@@ -380,7 +380,7 @@ mod tests {
     fn operators_of_serving_engines_cost_what_their_signatures_say() {
         let x = || t(Bf16, &[8, 128]);
         let w = || t(Bf16, &[128]);
-        let rows: Vec<(&str, &str, Vec<ArgValue>, (u64, u64))> = vec![
+        let rows = vec![
             ("aiter", "rmsnorm", vec![x(), x(), w()], (4096, 4352)),
             (
                 "aiter",

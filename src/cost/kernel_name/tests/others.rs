@@ -162,7 +162,7 @@ fn elementwise_and_reduction_kernels_are_decoded() {
             "triton reduce: native_layer_norm",
         ),
         ("triton_per_fused__softmax_mm_1", "reduce no triton", ""),
-        ("triton__0d1d2d3d", "unknown ? triton", ""),
+        ("triton__0d1d2d3d", "fused ? triton", ""),
     ]);
 }
 
