@@ -268,6 +268,7 @@ fn advise_args(args: &TryArgs, profile: &Path) -> AdviseArgs {
         rules: args.rules.clone(),
         costs: Vec::new(),
         host: Vec::new(),
+        eager_trace: None,
         why: None,
         gates: GateArgs::default(),
         config: ConfigArgs::default(),
