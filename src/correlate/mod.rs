@@ -47,16 +47,15 @@ use layers::FsdpBrackets;
 pub use model::{
     Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, ExcludedTime,
     ExcludedWork, Exclusion, Gap, GapCause, Layer, LayerId, LayerPattern, LayerSource, Link,
-    OpArgs, OpCall, OpCallId, OpName, OpNameId, PatternId, Run, Scope, ScopeId, SetUp, Site,
-    SiteId, SiteKernel, Step, StepId, StepOrigin, StepSource, Tensor, Timeline, Vocabulary, Window,
-    WithoutOperator,
+    OpArgs, OpCall, OpCallId, OpName, OpNameId, PatternId, ReplayNames, ReplayedWork, Run, Scope,
+    ScopeId, SetUp, Site, SiteId, SiteKernel, Step, StepId, StepOrigin, StepSource, Tensor,
+    Timeline, Vocabulary, Window, WithoutOperator,
 };
 use profiler_overhead::HostOverhead;
 pub(crate) use profiler_overhead::waited_share;
 pub use pruning::UnneededRanges;
 pub(crate) use python_frame::{PythonFrame, function_in};
 use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole, RangeTexts};
-pub use replay_names::{ReplayNames, ReplayedWork};
 use scope_tree::ScopeTree;
 pub use serving_batch::{Requests, ServingBatch};
 pub use steps::StepTime;

@@ -1,9 +1,9 @@
 //! The types of a correlated profile: what [`correlate`](super::correlate) works out.
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::host_parts::HostTime;
-use super::replay_names::ReplayNames;
 use super::serving_batch::ServingBatch;
 use crate::base::DType;
 use crate::handle;
@@ -407,6 +407,35 @@ pub struct SiteKernel {
     pub max_ns: i64,
     /// Position of its first execution among the kernels of its op call (0 = first).
     pub order: u32,
+}
+
+/// What a kernel of a replay does, by the matching kernel of a recording without graphs. Shapes are those
+/// of the other recording, so none are kept but those that do not depend on the batch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ReplayedWork {
+    /// The operator.
+    pub op: OpName,
+    /// The layer, and what named it there.
+    pub layer: Option<(LayerSource, String)>,
+    /// The direction of the work.
+    pub direction: Direction,
+    /// Bytes of the weights that the operator multiplies with.
+    pub weight_bytes: Option<u64>,
+    /// Bytes of keys and values that the operator reads for each token of a request so far.
+    pub bytes_per_key: Option<u64>,
+}
+
+/// The kernels of graph replays that match kernels of another recording.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayNames {
+    /// Name of the other recording.
+    pub file: String,
+    /// Distinct work.
+    pub works: Vec<ReplayedWork>,
+    /// Per matched kernel: its row of `works`.
+    pub of_kernel: FxHashMap<KernelId, u32>,
+    /// Number of analysed kernels that were launched by replays.
+    pub replayed: u64,
 }
 
 /// One training or inference iteration.

@@ -7,10 +7,9 @@ use rustc_hash::FxHashMap;
 use super::args::Arguments;
 use super::fwd_bwd_pairs;
 use super::model::{
-    ArgsId, Direction, LayerId, Link, OpCall, OpName, OpNameId, Site, SiteId, SiteKernel,
-    WithoutOperator,
+    ArgsId, Direction, LayerId, Link, OpCall, OpName, OpNameId, ReplayNames, ReplayedWork, Site,
+    SiteId, SiteKernel, WithoutOperator,
 };
-use super::replay_names::{ReplayNames, ReplayedWork};
 use super::scope_query::Placement;
 use super::timeline::DeviceTimes;
 use crate::profile::{ConfigId, Kernel, KernelId, Profile, StrId, Strings};

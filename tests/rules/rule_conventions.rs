@@ -18,6 +18,14 @@ const JUDGED_ANYWAY: &[(&str, &str)] = &[
         "asks for the width of the scores with `has`: without shapes the kernels still show it",
     ),
     (
+        "memory/engine-reformats",
+        "asks for the layer with `has`: only TensorRT names layers so",
+    ),
+    (
+        "memory/layout-transposes",
+        "asks for the layer with `has`, to leave those of TensorRT to their own rule",
+    ),
+    (
         "parallelism/dominant-kernel",
         "speaks most of all where shapes are missing, and only leaves out what is known to be fast",
     ),
