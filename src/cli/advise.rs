@@ -539,7 +539,11 @@ pub(super) fn format(args: &ReportArgs) -> Result<OutputFormat, Failure> {
             agreeing(formats::MARKDOWN, file, "--max-chars or --for-pr")?
         }
         (None, None) if limited => formats::MARKDOWN,
-        (None, Some(file)) => of_ending(file)?.unwrap_or(formats::MARKDOWN),
+        (None, Some(file)) => match of_ending(file)? {
+            Some(format) => format,
+            None if file.extension().is_some() => return Err(unknown_ending(file)),
+            None => formats::MARKDOWN,
+        },
         (None, None) if output::is_terminal() => formats::TEXT,
         (None, None) => formats::MARKDOWN,
     })
@@ -557,6 +561,16 @@ fn of_ending(file: &Path) -> Result<Option<OutputFormat>, Failure> {
         )));
     }
     Ok(OutputFormat::of_file(file))
+}
+
+fn unknown_ending(file: &Path) -> Failure {
+    let endings = formats::FORMATS.iter().flat_map(|format| format.endings);
+    let endings: Vec<&str> = endings.copied().collect();
+    Failure::Unusable(format!(
+        "--output {}: no format has this ending\n  expected {}; `--format` names a format for any file",
+        file.display(),
+        endings.join(", ")
+    ))
 }
 
 /// The format, unless the ending of the file names another one.

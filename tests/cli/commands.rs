@@ -172,7 +172,7 @@ fn extension_of_the_output_file_selects_the_format() {
         sandbox.read(file)
     };
     assert!(have("--format markdown", "a.md") == markdown);
-    assert!(have("", "a.report") == markdown);
+    assert!(have("", "a") == markdown);
     assert!(have("--for-pr", "b.report").starts_with("# "));
 }
 

@@ -530,7 +530,7 @@ fn output_never_replaces_a_profile_of_the_folder() {
     sandbox.example("a.sqlite");
     sandbox.example("b.sqlite");
     let before = std::fs::read(sandbox.at("b.sqlite")).unwrap();
-    let said = sandbox.call(&[".", "-o", "b.sqlite"]);
+    let said = sandbox.call(&[".", "-o", "b.sqlite", "--format", "markdown"]);
     assert_eq!(said.code, 2);
     has(&said.err, &["would overwrite the profile"]);
     assert_eq!(std::fs::read(sandbox.at("b.sqlite")).unwrap(), before);
