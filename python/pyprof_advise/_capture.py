@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 import threading
@@ -12,6 +11,7 @@ import torch
 
 from . import _guard
 from ._clock import ClockRecorder
+from ._hooks import live_objects
 from ._loaders import Loaders
 from ._record import Ranks, Record, write_json
 from ._settings import SKIP
@@ -146,7 +146,7 @@ class Capture:
             return False
         if self._has_optimizer is None:
             kind = torch.optim.Optimizer
-            self._has_optimizer = any(isinstance(thing, kind) for thing in gc.get_objects())
+            self._has_optimizer = any(isinstance(thing, kind) for thing in live_objects())
         return self._has_optimizer
 
     def _agree(self, stream: Stream) -> bool:

@@ -1,4 +1,6 @@
-"""A GradScaler that skips the optimizer when gradients overflow."""
+"""A GradScaler that skips the optimizer when gradients overflow, with what is there before the loop frozen."""
+
+import gc
 
 import torch
 from common import STEPS, Net, finish
@@ -6,6 +8,7 @@ from common import STEPS, Net, finish
 net = Net()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 scaler = torch.amp.GradScaler("cpu")
+gc.freeze()
 for step in range(STEPS):
     optimizer.zero_grad()
     with torch.autocast("cpu", dtype=torch.bfloat16):
