@@ -167,7 +167,7 @@ impl<'a> Making<'a, '_> {
             }
             Err(Failed::Stopped(why)) => return self.stop(why),
             Err(Failed::Refused(why)) => why,
-            Err(Failed::Program(why)) => format!("with it, {why}"),
+            Err(Failed::Program(why)) => format!("with it, {}", why.replace("\n  ", ". ")),
         };
         self.series
             .treated
