@@ -1,0 +1,51 @@
+"""Models under autocast, for treatments."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+from torch import nn
+
+from .treatment import Program, device_of
+
+
+def autocast(
+    program: Program,
+    dtype: torch.dtype,
+    check: Callable[[str], None],
+    check_call: Callable[[], None] = lambda: None,
+) -> None:
+    """Runs each model of the program under autocast; `check` may refuse its device, `check_call` a call."""
+
+    def cast(model: nn.Module) -> None:
+        device = device_of(model)
+        check(device)
+
+        def around(forward: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*args: Any, **kwargs: Any) -> Any:
+                check_call()
+                if torch.is_autocast_enabled(device):
+                    program.refuse("the model runs under autocast already")
+                with torch.autocast(device, dtype=dtype):
+                    # Losses are computed in fp32, as they are when the loss is under autocast too.
+                    return in_fp32(forward(*args, **kwargs), dtype)
+
+            return called
+
+        program.around_forward(model, around)
+        program.changed(f"{type(model).__name__} under autocast")
+
+    program.each_model(cast)
+
+
+def in_fp32(value: Any, dtype: torch.dtype) -> Any:
+    """A value of a model with its tensors of this type in fp32."""
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype is dtype else value
+    if type(value) in (list, tuple):
+        return type(value)(in_fp32(item, dtype) for item in value)
+    if isinstance(value, dict):
+        for name in list(value):
+            value[name] = in_fp32(value[name], dtype)
+    return value
