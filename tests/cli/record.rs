@@ -12,19 +12,8 @@ use serde_json::Value;
 
 use crate::shared;
 
-/// The environment variable that names the Python.
-const TORCH: &str = "PYPROF_ADVISE_TORCH";
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pyprof-advise");
-
-/// The Python with torch, or `None` after counting the test as skipped.
-fn python() -> Option<PathBuf> {
-    let python = std::env::var_os(TORCH).map(PathBuf::from);
-    if python.is_none() {
-        shared::skip(&format!("{TORCH} is not set"));
-    }
-    python
-}
 
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch")
@@ -78,7 +67,7 @@ fn command(python: &Path, program: &str, processes: u32, work: &Path) -> Vec<Str
 
 /// Runs a program with and without recording, and compares what it says; invents kernels afterwards.
 fn recorded(program: &str, processes: u32, code: i32) -> Option<Recorded> {
-    let python = python()?;
+    let python = shared::python()?;
     let folder = tempfile::tempdir().unwrap();
     let command = command(&python, program, processes, folder.path());
     let (name, arguments) = command.split_first().unwrap();
@@ -275,7 +264,9 @@ fn profiler_of_the_program_is_left_alone() {
 
 #[test]
 fn programs_without_steps_say_why_nothing_was_recorded() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let run = |arguments: &[&str]| {
         let mut run = Command::new(PROGRAM);
         run.args(["run", "--"]).arg(&python).args(arguments);
@@ -290,7 +281,9 @@ fn programs_without_steps_say_why_nothing_was_recorded() {
 
 #[test]
 fn python_package_records_and_reports() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let work = tempfile::tempdir().unwrap();
     let mut check = Command::new(python);
     check
@@ -327,7 +320,9 @@ fn ranges(python: &Path, example: &str) -> String {
 
 #[test]
 fn examples_of_pyprof_push_its_markers() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let tensor = "{'name': '', 'type': 'tensor', 'shape': (4, 4), 'dtype': 'float32'}";
     let function = ranges(&python, "custom_function.py");
     for marker in [

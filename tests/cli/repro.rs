@@ -9,9 +9,6 @@ use serde_json::{Value, json};
 use crate::cli_sandbox::{Sandbox, has};
 use crate::shared;
 
-/// The environment variable that names a Python with torch.
-const TORCH: &str = "PYPROF_ADVISE_TORCH";
-
 fn tensor(dtype: &str, shape: &[u64]) -> Value {
     json!({ "kind": "tensor", "dtype": dtype, "shape": shape, "strides": null })
 }
@@ -155,8 +152,8 @@ fn scripts_of_every_kind_run_on_the_cpu() {
         .map(|(kind, ..)| (*kind).to_owned())
         .collect();
     assert_eq!(files, tried, "a kind without an example, or the reverse");
-    let Some(python) = std::env::var_os(TORCH) else {
-        return shared::skip(&format!("{TORCH} is not set"));
+    let Some(python) = shared::python() else {
+        return;
     };
     let sandbox = Sandbox::new();
     for (kind, rule, operators) in examples() {

@@ -1,6 +1,6 @@
 //! `try` on a real program, with a real torch on the CPU, and its command line.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -8,18 +8,8 @@ use serde_json::Value;
 use crate::cli_sandbox::{Sandbox, has, lacks};
 use crate::shared;
 
-/// The environment variable that names a Python with torch.
-const TORCH: &str = "PYPROF_ADVISE_TORCH";
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pyprof-advise");
-
-fn python() -> Option<PathBuf> {
-    let python = std::env::var_os(TORCH).map(PathBuf::from);
-    if python.is_none() {
-        shared::skip(&format!("{TORCH} is not set"));
-    }
-    python
-}
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -57,7 +47,9 @@ fn report(sandbox: &Sandbox) -> String {
 
 #[test]
 fn treatments_are_measured_and_their_values_compared() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let sandbox = Sandbox::new();
     let from = report(&sandbox);
     let options = format!(
@@ -107,7 +99,9 @@ fn treatments_are_measured_and_their_values_compared() {
 
 #[test]
 fn what_helps_is_combined_and_its_lines_are_printed() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let sandbox = Sandbox::new();
     // Half of the steps takes the dataset: workers help on any machine with two processors.
     let options = format!(
@@ -134,7 +128,9 @@ fn what_helps_is_combined_and_its_lines_are_printed() {
 
 #[test]
 fn inference_is_checked_by_what_the_model_returns() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let sandbox = Sandbox::new();
     let options = format!(
         "autocast-bf16 --from {} --rounds 1 --skip 2 --steps 4 --format json",
@@ -149,7 +145,9 @@ fn inference_is_checked_by_what_the_model_returns() {
 
 #[test]
 fn limits_and_failing_programs_are_reported() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let sandbox = Sandbox::new();
     let from = report(&sandbox);
     let options = format!("gc-freeze --from {from} --max-runs 2 --skip 2 --steps 3");
@@ -167,7 +165,9 @@ fn limits_and_failing_programs_are_reported() {
 
 #[test]
 fn findings_without_a_gpu_have_to_be_named() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let (code, _, err) = tried(&python, "--skip 2", "trial.py");
     assert_eq!(code, Some(2), "{err}");
     has(&err, &["torch found no GPU", "name what to try"]);
@@ -175,7 +175,9 @@ fn findings_without_a_gpu_have_to_be_named() {
 
 #[test]
 fn ranks_of_a_job_end_together() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let sandbox = Sandbox::new();
     let from = report(&sandbox);
     let output = Command::new(PROGRAM)
@@ -205,7 +207,9 @@ fn ranks_of_a_job_end_together() {
 
 #[test]
 fn every_treatment_is_applied_and_undone() {
-    let Some(python) = python() else { return };
+    let Some(python) = shared::python() else {
+        return;
+    };
     let output = Command::new(python)
         .args(["-W", "ignore"])
         .arg(root().join("tests/torch/treatments.py"))

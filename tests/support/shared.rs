@@ -18,6 +18,18 @@ use std::path::{Path, PathBuf};
 /// The environment variable that names the folder.
 pub(crate) const VARIABLE: &str = "PYPROF_ADVISE_SHARED";
 
+/// The environment variable that names a Python with torch, transformers and lightning.
+const TORCH: &str = "PYPROF_ADVISE_TORCH";
+
+/// The Python with torch, or `None` after counting the test as skipped.
+pub(crate) fn python() -> Option<PathBuf> {
+    let python = std::env::var_os(TORCH).map(PathBuf::from);
+    if python.is_none() {
+        skip(&format!("{TORCH} is not set"));
+    }
+    python
+}
+
 /// Counts the running test as skipped, for a reason that several tests may share.
 pub(crate) fn skip(reason: &str) {
     let thread = std::thread::current();
