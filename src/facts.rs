@@ -48,6 +48,7 @@ mod whole_run_tests;
 mod work_steps;
 
 pub use crate::base::cel::Value;
+pub(crate) use message::message_of;
 pub(crate) use step_comm::exposed_comm_per_step;
 pub(crate) use step_weight::step_weight;
 pub use table::{FactTable, FactView};

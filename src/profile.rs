@@ -516,6 +516,26 @@ pub enum SyncKind {
     Unknown,
 }
 
+impl SyncKind {
+    /// What a call of CUDA or HIP waits for, by its name; `None` for a call that is no synchronization.
+    pub(crate) fn of_call(name: &str) -> Option<SyncKind> {
+        let has = |word: &str| name.contains(word);
+        if has("StreamWaitEvent") {
+            Some(SyncKind::StreamWait)
+        } else if has("StreamSynchronize") {
+            Some(SyncKind::Stream)
+        } else if has("EventSynchronize") {
+            Some(SyncKind::Event)
+        } else if has("DeviceSynchronize") || has("CtxSynchronize") || has("ThreadSynchronize") {
+            Some(SyncKind::Context)
+        } else if has("Query") {
+            Some(SyncKind::Unknown)
+        } else {
+            None
+        }
+    }
+}
+
 /// Time spent by the profiler itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Overhead {

@@ -209,27 +209,23 @@ impl Advisor {
             replay_names: None,
         };
         if let Some(eager) = &self.eager {
-            match match_replays(&costed, &eager.costed, &eager.name) {
-                Ok(names) => hints.replay_names = Some(names),
-                Err(why) => {
-                    let text = format!("{} is {why}.", eager.name);
-                    costed.run.profile.note("eager_trace", text);
-                }
-            }
+            let found = match_replays(&costed, &eager.costed, &eager.name);
+            let text = match &found {
+                Ok(names) => format!(
+                    "Operators and layers of {} of {} kernels that graphs replay are those of {}, by the order of the kernels; its shapes are not used, but the weights are the same.",
+                    units::count(names.of_kernel.len() as u64),
+                    units::count(names.replayed),
+                    names.file
+                ),
+                Err(why) => format!("{} is {why}.", eager.name),
+            };
+            costed.run.profile.note("eager_trace", text);
+            hints.replay_names = found.ok();
         }
         if hints.searches.is_empty() && hints.replay_names.is_none() {
             return Ok(costed);
         }
         // Only the costs tell a search from work, and its time must not be in the timeline.
-        if let Some(names) = &hints.replay_names {
-            let text = format!(
-                "Operators and layers of {} of {} kernels that graphs replay are those of {}, by the order of the kernels; its shapes are not used, but the weights are the same.",
-                units::count(names.of_kernel.len() as u64),
-                units::count(names.replayed),
-                names.file
-            );
-            costed.run.profile.note("eager_trace", text);
-        }
         let run = correlate_with(costed.run.profile, &vocabulary, hints);
         Ok(estimate_costs_with(run, costed.gpu, &self.costs))
     }

@@ -6,6 +6,20 @@ pub(crate) fn median<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
     (middle < values.len()).then(|| *values.select_nth_unstable(middle).1)
 }
 
+/// Mean and sample standard deviation.
+pub(crate) fn mean_and_deviation(values: &[f64]) -> (Option<f64>, Option<f64>) {
+    let count = values.len() as f64;
+    if values.is_empty() {
+        return (None, None);
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    if values.len() < 2 {
+        return (Some(mean), None);
+    }
+    let squares = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
+    (Some(mean), Some((squares / (count - 1.0)).sqrt()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -16,5 +30,15 @@ mod tests {
         assert_eq!(median(&mut [7]), Some(7));
         assert_eq!(median(&mut [7, 0]), Some(7));
         assert_eq!(median(&mut [9, 3, 0, 4, 3]), Some(3));
+    }
+
+    #[test]
+    fn one_step_has_no_deviation() {
+        assert_eq!(mean_and_deviation(&[]), (None, None));
+        assert_eq!(mean_and_deviation(&[4.0]), (Some(4.0), None));
+        assert_eq!(
+            mean_and_deviation(&[2.0, 4.0]),
+            (Some(3.0), Some(2.0_f64.sqrt()))
+        );
     }
 }

@@ -227,6 +227,30 @@ pub(super) fn report_of(args: &AdviseArgs, console: Console) -> Result<Report, F
     analyze_all(inputs, console, |file, timer| session.file(file, timer))?.report()
 }
 
+/// A report: read from a file of `--format json`, or of a profile or a folder of profiles, with these rules and
+/// cost files.
+pub(super) fn read_or_analyze(
+    path: &Path,
+    gpu: Option<&String>,
+    (rules, costs): (&RuleArgs, &[PathBuf]),
+    console: Console,
+) -> Result<Report, Failure> {
+    if merge::is_report(path) {
+        let mut report = merge::read(path)?;
+        // Findings hidden by a baseline or a suppression count too.
+        report.unhide();
+        return Ok(report);
+    }
+    let args = AdviseArgs {
+        profiles: vec![path.to_owned()],
+        gpu: gpu.cloned(),
+        rules: rules.clone(),
+        costs: costs.to_vec(),
+        ..AdviseArgs::default()
+    };
+    report_of(&args, console)
+}
+
 /// One report per input; an input that is a report already is returned as it is.
 pub(super) fn reports_of(
     args: &AdviseArgs,

@@ -5,10 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::{
-    AdviseArgs, ConfigArgs, Console, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, advise,
-    examples, merge, output,
-};
+use super::{Console, Failure, Outcome, RuleArgs, advise, examples, output};
 use crate::base::units::percent;
 use crate::compare::diff::{self, Decision, Diff};
 use crate::formats::OutputFormat;
@@ -93,7 +90,7 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
         } else {
             gpu_after
         };
-        report(path, gpu, (&args.rules, &args.costs), console)
+        advise::read_or_analyze(path, gpu, (&args.rules, &args.costs), console)
     };
     let reports: Vec<Report> = paths().enumerate().map(read).collect::<Result<_, _>>()?;
     let (Some(first), Some(last)) = (reports.first(), reports.last()) else {
@@ -146,34 +143,6 @@ impl Gate {
             }
         }
     }
-}
-
-/// The report of one side: read from a report, or built from a profile or a folder of profiles.
-pub(super) fn report(
-    path: &Path,
-    gpu: Option<&String>,
-    (rules, costs): (&RuleArgs, &[PathBuf]),
-    console: Console,
-) -> Result<Report, Failure> {
-    if merge::is_report(path) {
-        let mut report = merge::read(path)?;
-        // Findings hidden by a baseline or a suppression count too.
-        report.unhide();
-        return Ok(report);
-    }
-    let advise = AdviseArgs {
-        profiles: vec![path.to_owned()],
-        gpu: gpu.cloned(),
-        report: ReportArgs::default(),
-        rules: rules.clone(),
-        costs: costs.to_vec(),
-        host: Vec::new(),
-        eager_trace: None,
-        why: None,
-        gates: GateArgs::default(),
-        config: ConfigArgs::default(),
-    };
-    advise::report_of(&advise, console)
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{
-    AdviseArgs, ConfigArgs, Console, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, advise,
-    examples, merge, multi_rank, output,
+    AdviseArgs, Console, Failure, Outcome, RuleArgs, advise, examples, merge, multi_rank, output,
 };
 use crate::base::text::plain;
 use crate::base::units::counted;
@@ -59,14 +58,9 @@ pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
     let analysis = AdviseArgs {
         profiles: args.inputs,
         gpu: args.gpu,
-        report: ReportArgs::default(),
         rules: args.rules,
         costs: args.costs,
-        host: Vec::new(),
-        eager_trace: None,
-        why: None,
-        gates: GateArgs::default(),
-        config: ConfigArgs::default(),
+        ..AdviseArgs::default()
     };
     warn_of_reports(&analysis, &inputs.files, console);
     let (reports, unread) = advise::reports_of(&analysis, inputs, console)?;

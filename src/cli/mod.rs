@@ -168,7 +168,7 @@ polars) can compare them. docs/clusters.md has examples."
 }
 
 /// Arguments of the command without a name.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct AdviseArgs {
     /// A profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database.
     /// Several profiles, or a folder, are the ranks of one job

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Console, Failure, Outcome, RuleArgs, advise, diff, examples, output};
+use super::{Console, Failure, Outcome, RuleArgs, advise, examples, output};
 use crate::base::text::plain;
 use crate::report::{FindingReport, Report};
 use crate::repro::{NoScript, script};
@@ -36,7 +36,7 @@ pub(super) struct ReproArgs {
 
 pub(super) fn repro(args: &ReproArgs, console: Console) -> Outcome {
     advise::refuse_overwriting(&args.profile, args.output.as_deref())?;
-    let report = diff::report(
+    let report = advise::read_or_analyze(
         &args.profile,
         args.gpu.as_ref(),
         (&args.rules, &[]),

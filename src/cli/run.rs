@@ -121,11 +121,9 @@ impl RunArgs {
             report: self.report.clone(),
             rules: self.rules.clone(),
             costs: self.costs.clone(),
-            host: Vec::new(),
-            eager_trace: None,
-            why: None,
             gates: self.gates.clone(),
             config: self.config.clone(),
+            ..AdviseArgs::default()
         }
     }
 }
@@ -276,7 +274,7 @@ fn show(now: &Progress, before: Option<&Progress>, ends: bool) {
 /// Writes the comparison with an earlier run.
 fn compare(args: &RunArgs, last: &Path, advise: &AdviseArgs, console: Console) -> Outcome {
     let rules = (&advise.rules, advise.costs.as_slice());
-    let before = diff::report(last, advise.gpu.as_ref(), rules, console)?;
+    let before = advise::read_or_analyze(last, advise.gpu.as_ref(), rules, console)?;
     let mut after = advise::report_of(advise, console)?;
     after.program.clone_from(&advise.report.program);
     let compared = crate::compare::diff(&before, &after);

@@ -9,10 +9,7 @@ use clap::Args;
 use super::run::{RunArgs, record};
 use super::signals::is_interrupted;
 use super::trial_runs::Runner;
-use super::{
-    AdviseArgs, ConfigArgs, Console, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, advise,
-    examples, merge, output,
-};
+use super::{Console, Failure, Outcome, RuleArgs, advise, examples, output};
 use crate::base::suggest::did_you_mean;
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
@@ -217,13 +214,11 @@ fn findings(
     temporary: &Path,
     console: Console,
 ) -> Result<Option<Report>, Failure> {
+    let report = |path: &Path| {
+        advise::read_or_analyze(path, args.gpu.as_ref(), (&args.rules, &[]), console).map(Some)
+    };
     if let Some(path) = &args.from {
-        if merge::is_report(path) {
-            let mut report = merge::read(path)?;
-            report.unhide();
-            return Ok(Some(report));
-        }
-        return advise::report_of(&advise_args(args, path), console).map(Some);
+        return report(path);
     }
     if !console.quiet {
         output::complain("pyprof-advise: recording the program, to take findings from\n");
@@ -257,22 +252,7 @@ fn findings(
         }
         return Ok(None);
     }
-    advise::report_of(&advise_args(args, &folder), console).map(Some)
-}
-
-fn advise_args(args: &TryArgs, profile: &Path) -> AdviseArgs {
-    AdviseArgs {
-        profiles: vec![profile.to_owned()],
-        gpu: args.gpu.clone(),
-        report: ReportArgs::default(),
-        rules: args.rules.clone(),
-        costs: Vec::new(),
-        host: Vec::new(),
-        eager_trace: None,
-        why: None,
-        gates: GateArgs::default(),
-        config: ConfigArgs::default(),
-    }
+    report(&folder)
 }
 
 /// What is tried, the largest finding first, and what is not.

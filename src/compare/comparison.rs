@@ -8,11 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{share, some};
-use crate::base::statistics::median;
+use crate::base::statistics::{mean_and_deviation, median};
 use crate::base::units::{counted, ns, percent};
 use crate::report::{
     CollectiveCall, CollectiveTimes, FirstCollective, Job, Rank, Report, RowKey, Waits,
-    mean_and_deviation,
 };
 
 /// Mean share of the window spent waiting from which it is worth reporting. The TensorBoard plugin of
@@ -39,6 +38,10 @@ const ALL_RANKS_ALIKE: [&str; 3] = ["all_reduce", "all_gather", "reduce_scatter"
 /// Longest time from a launch to the start of its kernel on a GPU that has nothing else to do: about four times
 /// what the CUDA driver usually needs.
 const LAUNCH_NS: i64 = 20_000;
+
+/// What to do about it.
+const LATE_HOST: &str = "Look for work that only this rank does (logging, checkpoints, evaluation), at its data \
+                         loading, and at what shares its CPU.";
 
 /// The transfers in matched collectives, by row of the table of collectives.
 pub(super) type Transfers = BTreeMap<RowKey, Transfer>;
@@ -571,8 +574,7 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
     if idles > they_idle + SLOWER * they_compute {
         return format!(
             "{lead} It does not compute longer, but its GPU is idle {}{unit}, those of the others {} on average: its \
-             host is late. Look for work that only this rank does (logging, checkpoints, evaluation), at its data \
-             loading, and at what shares its CPU.",
+             host is late. {LATE_HOST}",
             ns(idles),
             ns(they_idle)
         );
@@ -580,8 +582,7 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
     if launches_late {
         return format!(
             "{lead} {} of the {} that it joins last start within {} of their launch: its GPU did not hold them up, \
-             its host launched them late. Look for work that only this rank does (logging, checkpoints, evaluation), \
-             at its data loading, and at what shares its CPU.",
+             its host launched them late. {LATE_HOST}",
             crate::base::units::count(late),
             counted(last, "collective"),
             ns(LAUNCH_NS as f64)

@@ -84,13 +84,23 @@ impl ServingBatch {
         sequences.saturating_add(self.decode.sequences)
     }
 
+    /// New tokens.
+    pub fn tokens(&self) -> Option<u64> {
+        self.sum(|requests| requests.tokens)
+    }
+
     /// Keys that the new tokens attend to.
     pub fn keys(&self) -> Option<u64> {
-        let of = |requests: &Requests| match requests.sequences {
+        self.sum(|requests| requests.keys)
+    }
+
+    /// The sum over both kinds of requests; `None` where it is not known of one that there is.
+    fn sum(&self, of: fn(&Requests) -> Option<u64>) -> Option<u64> {
+        let known = |requests: &Requests| match requests.sequences {
             0 => Some(0),
-            _ => requests.keys,
+            _ => of(requests),
         };
-        of(&self.prefill)?.checked_add(of(&self.decode)?)
+        known(&self.prefill)?.checked_add(known(&self.decode)?)
     }
 }
 

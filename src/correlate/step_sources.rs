@@ -11,7 +11,7 @@ use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use crate::base::statistics::median;
 use crate::profile::{
     ApiCall, ApiClass, CallId, ConfigId, CopyKind, HostRange, ProcessId, Profile, RangeKind,
-    SerialNumber, Span, StrId, ThreadId,
+    SerialNumber, Span, StrId, SyncKind, ThreadId,
 };
 
 /// Largest difference between two steps with the same work, as a share of their kernels.
@@ -399,19 +399,22 @@ fn tiles(ranges: &[Span], end: i64) -> Vec<Span> {
     tiles.filter(|span| span.end > span.start).collect()
 }
 
+/// The calls of the CUDA API that a process made.
+fn calls_of(profile: &Profile, process: ProcessId) -> impl Iterator<Item = &ApiCall> {
+    profile.calls.iter().filter(move |call| {
+        let thread = profile.threads.get(call.thread.idx());
+        thread.is_some_and(|thread| thread.process == process)
+    })
+}
+
 /// Whether the host waits for the whole device in each of these spans, as benchmarks do to time them. Layers,
 /// which repeat as well, do not.
 fn waits_in_each(profile: &Profile, process: ProcessId, steps: &Recognized) -> bool {
-    let device_wide = |call: &ApiCall| {
-        let name = profile.text(call.name);
-        call.class == ApiClass::Sync
-            && (name.contains("DeviceSynchronize") || name.contains("CtxSynchronize"))
-    };
-    let mut waits: Vec<i64> = (profile.calls.iter())
-        .filter(|call| {
-            let thread = profile.threads.get(call.thread.idx());
-            thread.is_some_and(|thread| thread.process == process) && device_wide(call)
-        })
+    let device_wide =
+        |call: &&ApiCall| SyncKind::of_call(profile.text(call.name)) == Some(SyncKind::Context);
+    let mut waits: Vec<i64> = calls_of(profile, process)
+        .filter(|call| call.class == ApiClass::Sync)
+        .filter(device_wide)
         .map(|call| call.span.start)
         .collect();
     waits.sort_unstable();
@@ -698,11 +701,7 @@ fn host_marks(profile: &Profile, process: ProcessId) -> Vec<(i64, i64)> {
         .filter(|copy| copy.process == process)
         .filter_map(|copy| Some((copy.correlation?, copy.kind)))
         .collect();
-    let own = profile.calls.iter().filter(|call| {
-        let thread = profile.threads.get(call.thread.idx());
-        thread.is_some_and(|thread| thread.process == process)
-    });
-    let mut marks: Vec<(i64, i64)> = own
+    let mut marks: Vec<(i64, i64)> = calls_of(profile, process)
         .filter_map(|call| {
             let copied = call.correlation.and_then(|id| copies.get(&id));
             match (call.class, copied) {

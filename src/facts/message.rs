@@ -13,7 +13,7 @@ use crate::cost::{Dims, Family, SiteCost};
 const COMMUNICATION: &[Family] = &[Family::Communication];
 
 /// Bytes of one call, its ranks, and the bytes each rank must send.
-pub(super) type MessageSize = (u64, Option<u64>, Option<u64>);
+pub(crate) type MessageSize = (u64, Option<u64>, Option<u64>);
 
 fn size_of(dims: Dims) -> Option<MessageSize> {
     match dims {
@@ -30,7 +30,8 @@ fn message(site: &SiteScope<'_>) -> Option<MessageSize> {
     size_of(site.dims())
 }
 
-pub(super) fn message_of(cost: &SiteCost) -> Option<MessageSize> {
+/// The message of a site of collectives, where the profile has it.
+pub(crate) fn message_of(cost: &SiteCost) -> Option<MessageSize> {
     let cost = cost.cost.as_ref().ok()?;
     size_of(cost.roles.first()?.dims)
 }

@@ -207,29 +207,11 @@ pub(super) const SYNC_KINDS: [(i64, SyncKind); 4] = [
     (4, SyncKind::Context),
 ];
 
-/// The kind of a synchronization record, from the name of its API call.
+/// Replaces the kinds of synchronizations by those of their calls, if these have one.
 ///
 /// The call is more reliable than the record: exports of 2024 number the kinds from 0 although their
 /// enumeration starts at 1, others classify `cudaStreamWaitEvent` as stream synchronization, and
 /// `cudaEventQuery` has a record although it never waits.
-fn sync_kind_of_call(name: &str) -> Option<SyncKind> {
-    let has = |word: &str| name.contains(word);
-    if has("StreamWaitEvent") {
-        Some(SyncKind::StreamWait)
-    } else if has("StreamSynchronize") {
-        Some(SyncKind::Stream)
-    } else if has("EventSynchronize") {
-        Some(SyncKind::Event)
-    } else if has("DeviceSynchronize") || has("CtxSynchronize") || has("ThreadSynchronize") {
-        Some(SyncKind::Context)
-    } else if has("Query") {
-        Some(SyncKind::Unknown)
-    } else {
-        None
-    }
-}
-
-/// Replaces the kinds of synchronizations by those of their calls, if these have one.
 pub(super) fn take_sync_kinds_from_calls(profile: &mut Profile) {
     if profile.syncs.is_empty() {
         return;
@@ -239,7 +221,7 @@ pub(super) fn take_sync_kinds_from_calls(profile: &mut Profile) {
         CorrelationMap::for_numbers(syncs.map(|s| (s.process, s.correlation)));
     for call in &profile.calls {
         if let Some(kind @ None) = kinds.slot_of_call(profile, call) {
-            *kind = sync_kind_of_call(profile.text(call.name));
+            *kind = SyncKind::of_call(profile.text(call.name));
         }
     }
     for sync in &mut profile.syncs {

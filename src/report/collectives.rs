@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{CollectiveCall, CollectiveTimes};
 use crate::correlate::{Run, SiteId};
-use crate::cost::{Costed, Dims, Family, SiteCost};
+use crate::cost::{Costed, Family};
+use crate::facts::message_of;
 use crate::profile::{KernelId, Span, StrId};
 
 /// Most collectives kept per rank, which is some steps of a large model. This bounds the size of the
@@ -128,7 +129,7 @@ pub(super) fn rows(costed: &Costed) -> Vec<CollectiveRow> {
             let kind = senders.kind(kernel.name, id)?;
             let calls = u64::from(kernel.count);
             // A call of several kernels splits its message among them.
-            let message = message(cost).filter(|_| kernel.count == site.calls);
+            let message = message_of(cost).filter(|_| kernel.count == site.calls);
             let all = |bytes: u64| bytes.saturating_mul(calls);
             Some(CollectiveRow {
                 kind: kind.to_owned(),
@@ -141,20 +142,10 @@ pub(super) fn rows(costed: &Costed) -> Vec<CollectiveRow> {
                 transfer_ns: (message.is_some() && calls >= ENOUGH_CALLS)
                     .then_some(kernel.min_ns as f64 * calls as f64),
                 bytes: message.map(|m| all(m.0)),
-                wire_bytes: message.and_then(|m| m.1).map(all),
+                wire_bytes: message.and_then(|m| m.2).map(all),
             })
         })
     }))
-}
-
-/// Bytes of a call's message, and those that each rank must send for it.
-fn message(cost: &SiteCost) -> Option<(u64, Option<u64>)> {
-    match cost.cost.as_ref().ok()?.roles.first()?.dims {
-        Dims::Message {
-            bytes, wire_bytes, ..
-        } => Some((bytes, wire_bytes)),
-        _ => None,
-    }
 }
 
 /// The kernels that communicate.
@@ -248,15 +239,9 @@ pub(super) fn times(costed: &Costed, all: Vec<Sent>) -> Vec<CollectiveTimes> {
             start_ns: kernel.span.start,
             ns: kernel.span.ns(),
             queued_ns: launch(run, sent.kernel).map(|l| kernel.span.start.saturating_sub(l.end)),
-            bytes: link.site.and_then(|site| {
-                let calls = run.sites.get(site.idx())?.calls;
-                let kernels = &run.sites.get(site.idx())?.kernels;
-                let whole = kernels
-                    .iter()
-                    .any(|k| k.name == kernel.name && k.count == calls);
-                let cost = costed.sites.get(site.idx()).filter(|_| whole)?;
-                Some(message(cost)?.0)
-            }),
+            bytes: link
+                .site
+                .and_then(|site| message_bytes(costed, site, kernel.name)),
         });
     }
     let mut room = MAX_CALLS;
@@ -277,6 +262,15 @@ pub(super) fn times(costed: &Costed, all: Vec<Sent>) -> Vec<CollectiveTimes> {
             }
         })
         .collect()
+}
+
+/// Bytes of the message of a kernel of a site; `None` where a call of several kernels splits it among them.
+fn message_bytes(costed: &Costed, id: SiteId, name: StrId) -> Option<u64> {
+    let site = costed.run.sites.get(id.idx())?;
+    let mut kernels = site.kernels.iter();
+    let is_whole = kernels.any(|kernel| kernel.name == name && kernel.count == site.calls);
+    let message = message_of(costed.sites.get(id.idx())?).filter(|_| is_whole)?;
+    Some(message.0)
 }
 
 /// The call that launched a kernel.

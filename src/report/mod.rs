@@ -61,7 +61,6 @@ pub use json::{NotAReport, SCHEMA, json, read_json};
 pub use launching::{GapClass, HostCalls, Launching};
 pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
-pub(crate) use ranks::mean_and_deviation;
 pub use sarif::sarif;
 pub use serving::Serving;
 pub use sites::SiteRow;

@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 use super::build::{label, share, sum, title};
 use super::collectives::{self, Senders, Sent};
 use super::{Rank, RankStep, RankTimes};
+use crate::base::statistics::mean_and_deviation;
 use crate::correlate::{DeviceTimeline, Run};
 use crate::cost::Costed;
 use crate::profile::{DeviceId, KernelId, ProcessId};
@@ -148,20 +149,6 @@ fn steps(run: &Run, process: ProcessId) -> Vec<RankStep> {
     judged.collect()
 }
 
-/// Mean and sample standard deviation.
-pub(crate) fn mean_and_deviation(values: &[f64]) -> (Option<f64>, Option<f64>) {
-    let count = values.len() as f64;
-    if values.is_empty() {
-        return (None, None);
-    }
-    let mean = values.iter().sum::<f64>() / count;
-    if values.len() < 2 {
-        return (Some(mean), None);
-    }
-    let squares = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
-    (Some(mean), Some((squares / (count - 1.0)).sqrt()))
-}
-
 fn gpu(run: &Run, devices: &[&DeviceTimeline]) -> Option<String> {
     let mut names: Vec<&str> = devices
         .iter()
@@ -188,20 +175,5 @@ fn times(devices: &[&DeviceTimeline]) -> RankTimes {
         compute_ns: kernel_ns.saturating_sub(exposed_comm_ns).max(0),
         comm_ns: total(|d| d.comm_ns),
         exposed_comm_ns,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_step_has_no_deviation() {
-        assert_eq!(mean_and_deviation(&[]), (None, None));
-        assert_eq!(mean_and_deviation(&[4.0]), (Some(4.0), None));
-        assert_eq!(
-            mean_and_deviation(&[2.0, 4.0]),
-            (Some(3.0), Some(2.0_f64.sqrt()))
-        );
     }
 }

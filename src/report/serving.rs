@@ -21,16 +21,10 @@ pub struct Serving {
 
 impl Serving {
     pub(super) fn of(batch: &ServingBatch) -> Option<Serving> {
-        let tokens = |requests: u64, tokens: Option<u64>| match requests {
-            0 => Some(0),
-            _ => tokens,
-        };
-        let prefill = tokens(batch.prefill.sequences, batch.prefill.tokens);
-        let decode = tokens(batch.decode.sequences, batch.decode.tokens);
         Some(Serving {
             phase: batch.phase()?.to_owned(),
             requests: batch.sequences(),
-            new_tokens: prefill.zip(decode).map(|(a, b)| a.saturating_add(b)),
+            new_tokens: batch.tokens(),
             cached_tokens: batch.keys(),
         })
     }

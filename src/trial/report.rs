@@ -55,14 +55,13 @@ pub(crate) fn best<'a>(series: &Series<'a>) -> Vec<&'a Treatment> {
         let Ok(welch) = compared(&series.untreated, runs) else {
             continue;
         };
-        let ratio = share(welch.after, welch.before);
         let same = check(
             &values(&series.untreated),
             &values(runs),
             treatment.tolerance,
         );
-        if ratio < 1.0 && is_beyond(ratio, welch.share) && same.result != CheckResult::Differs {
-            faster.push((ratio, treatment));
+        if outcome(&welch) == Outcome::Faster && same.result != CheckResult::Differs {
+            faster.push((ratio(&welch), treatment));
         }
     }
     faster.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -150,6 +149,20 @@ fn compared(untreated: &[Measured], treated: &[Measured]) -> Result<Welch, Strin
     welch(&steps(untreated), &steps(treated))
 }
 
+/// Time of a step with the treatments over that without.
+fn ratio(welch: &Welch) -> f64 {
+    share(welch.after, welch.before)
+}
+
+fn outcome(welch: &Welch) -> Outcome {
+    let ratio = ratio(welch);
+    match is_beyond(ratio, welch.share) {
+        false => Outcome::NoDifference,
+        true if ratio < 1.0 => Outcome::Faster,
+        true => Outcome::Slower,
+    }
+}
+
 fn side(runs: &[Measured]) -> Side {
     let repetitions: Vec<f64> = runs.iter().map(|run| run.step_ns).collect();
     let sum: f64 = repetitions.iter().sum();
@@ -164,15 +177,6 @@ fn row(candidates: &[&Candidate], runs: &[Measured], series: &Series<'_>) -> Tri
     let (before, treated) = (side(&series.untreated), side(runs));
     let welch = compared(&series.untreated, runs);
     let both = before.step_ns.zip(treated.step_ns);
-    let ratio = both.map(|(before, after)| share(after, before));
-    let outcome = match (ratio, &welch) {
-        (Some(ratio), Ok(welch)) if is_beyond(ratio, welch.share) => match ratio < 1.0 {
-            true => Outcome::Faster,
-            false => Outcome::Slower,
-        },
-        (Some(_), Ok(_)) => Outcome::NoDifference,
-        _ => Outcome::Unknown,
-    };
     let treatments = || candidates.iter().map(|candidate| &candidate.treatment);
     let tolerance = treatments().map(|t| t.tolerance).fold(0.0, f64::max);
     let titles: Vec<&str> = treatments().map(|t| t.title.as_str()).collect();
@@ -190,11 +194,11 @@ fn row(candidates: &[&Candidate], runs: &[Measured], series: &Series<'_>) -> Tri
         findings: candidates.iter().flat_map(|c| c.findings.clone()).collect(),
         estimate_low_ns: sum(|(low, _)| *low),
         estimate_high_ns: sum(|(_, high)| *high),
-        ratio,
+        ratio: both.map(|(before, after)| share(after, before)),
         saving_ns: both.map(|(before, after)| before - after),
         noise: welch.as_ref().ok().map(|welch| welch.share),
+        outcome: welch.as_ref().map_or(Outcome::Unknown, outcome),
         noise_unknown: welch.err(),
-        outcome,
         check: check(&values(&series.untreated), &values(runs), tolerance),
         changes_results: (!by_design.is_empty()).then(|| by_design.join("; ")),
         remarks: remarks(runs, &before, &treated),
