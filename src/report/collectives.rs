@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CollectiveCall, CollectiveTimes};
+use super::basis::Basis;
+use super::{CollectiveCall, CollectiveTimes, Report};
+use crate::base::units::{bytes, count, ns, per_step_count, percent, rate};
 use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::facts::message_of;
@@ -195,6 +197,150 @@ fn kind(name: &str) -> Option<&'static str> {
         .collect();
     let found = KINDS.iter().find(|(word, _)| plain.contains(word));
     found.map(|(_, kind)| *kind)
+}
+
+/// The table of collectives as pages print it.
+#[derive(Debug, Serialize)]
+pub(super) struct CollectivesTable {
+    /// Headings of the columns behind the kind of collective.
+    headings: Vec<&'static str>,
+    /// Longest time first.
+    rows: Vec<PrintedCollective>,
+    /// What the columns mean, as one paragraph.
+    note: String,
+}
+
+#[derive(Debug, Serialize)]
+struct PrintedCollective {
+    /// Text of a report, not escaped.
+    kind: String,
+    /// One per heading.
+    cells: Vec<String>,
+}
+
+/// What is known of a row without waiting.
+struct Rates {
+    transfer_ns: f64,
+    algorithm: Option<f64>,
+    bus: Option<f64>,
+}
+
+impl CollectiveRow {
+    fn rates(&self) -> Option<Rates> {
+        let transfer_ns = self.transfer_ns.filter(|ns| *ns > 0.0)?;
+        let per_second = |bytes: Option<u64>| bytes.map(|n| n as f64 / transfer_ns * 1e9);
+        Some(Rates {
+            transfer_ns,
+            algorithm: per_second(self.bytes),
+            bus: per_second(self.wire_bytes),
+        })
+    }
+
+    fn message(&self) -> Option<String> {
+        let (least, most) = (self.least_bytes?, self.most_bytes?);
+        let least_text = bytes(least as f64);
+        Some(match least == most {
+            true => least_text,
+            false => format!("{least_text} to {}", bytes(most as f64)),
+        })
+    }
+
+    fn hidden(&self) -> Option<String> {
+        let share = 1.0 - self.exposed_ns as f64 / self.time_ns as f64;
+        (self.time_ns > 0).then(|| percent(share))
+    }
+}
+
+/// The table of a report; `None` where neither messages nor transfers are known. Columns that would be empty
+/// are left out.
+pub(super) fn table(report: &Report, basis: &Basis) -> Option<CollectivesTable> {
+    let rows = &report.collectives;
+    if !(rows.iter()).any(|row| row.bytes.is_some() || row.transfer_ns.is_some()) {
+        return None;
+    }
+    let time = |total_ns: f64| ns(total_ns / basis.divisor);
+    let calls = |n: u64| match basis.per {
+        "" => count(n),
+        _ => per_step_count(n as f64 / basis.divisor),
+    };
+    let with_groups = rows.iter().any(|row| row.group_size.is_some());
+    let with_bus = rows.iter().any(|row| row.wire_bytes.is_some());
+    let print = |row: &CollectiveRow| {
+        let rates = row.rates();
+        let of = |value: &dyn Fn(&Rates) -> Option<String>| rates.as_ref().and_then(value);
+        let mut cells = vec![
+            row.message(),
+            Some(calls(row.calls)),
+            Some(time(row.time_ns as f64)),
+            row.hidden(),
+            of(&|r| Some(time(r.transfer_ns))),
+            of(&|r| Some(time(row.time_ns as f64 - r.transfer_ns))),
+            of(&|r| r.algorithm.map(rate)),
+        ];
+        if with_groups {
+            cells.insert(0, row.group_size.map(|n| n.to_string()));
+        }
+        if with_bus {
+            cells.push(of(&|r| r.bus.map(rate)));
+        }
+        let shown = cells
+            .into_iter()
+            .map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
+        PrintedCollective {
+            kind: row.kind.clone(),
+            cells: shown.collect(),
+        }
+    };
+    let mut headings = vec![
+        "Message",
+        "Calls",
+        "Time",
+        "Hidden",
+        "Transfer",
+        "Waiting",
+        "Algorithm bandwidth",
+    ];
+    if with_groups {
+        headings.insert(0, "Ranks");
+    }
+    if with_bus {
+        headings.push("Bus bandwidth");
+    }
+    Some(CollectivesTable {
+        headings,
+        rows: rows.iter().map(print).collect(),
+        note: note(report, with_bus),
+    })
+}
+
+fn note(report: &Report, with_bus: bool) -> String {
+    let waits = report.job.as_ref().and_then(|job| job.waits);
+    let transfer = match waits.is_some_and(|waits| waits.compared > 0) {
+        true => "the fastest rank in each collective",
+        false => "the fastest of at least five equal calls",
+    };
+    let mut text = format!(
+        "Hidden: while other work ran on the GPU. Transfer: the time without waiting for other ranks, which is that \
+         of {transfer}; a dash means that it is not known. Algorithm bandwidth is the message over the transfer"
+    );
+    if with_bus {
+        text.push_str(
+            "; bus bandwidth is what each rank must send for it over the transfer, as in nccl-tests",
+        );
+        let nvlink = report
+            .method
+            .gpu
+            .as_ref()
+            .and_then(|gpu| gpu.nvlink_bytes_per_s);
+        if let Some(both) = nvlink {
+            text.push_str(&format!(
+                ", and is limited by the links: NVLink of this GPU has {} per direction, a network less",
+                rate(both / 2.0)
+            ));
+        }
+    }
+    text.push('.');
+    text
 }
 
 /// A collective in the window.

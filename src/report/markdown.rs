@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::basis::Basis;
 use super::charts::Charts;
 use super::template::{BuiltIn, TemplateError};
-use super::{Report, folded_work, narrative};
+use super::{Report, collectives, folded_work, narrative};
 use crate::base::text;
 
 const TEMPLATE: &str = include_str!("markdown.md.jinja");
@@ -208,6 +208,7 @@ struct Page {
     charts: Value,
     basis: Value,
     work: Value,
+    collectives_table: Value,
     capture_again: Option<String>,
     one_saving: bool,
 }
@@ -220,6 +221,7 @@ impl Page {
             report: Value::from(Serde(report)),
             charts: Value::from(Serde(Charts::of(report, &basis))),
             work: Value::from(Serde(folded_work::rows(report, MAX_WORK))),
+            collectives_table: Value::from(Serde(collectives::table(report, &basis))),
             capture_again: narrative::capture_again(report),
             one_saving: basis.one_saving(report),
             basis: Value::from(Serde(basis)),
@@ -232,6 +234,7 @@ impl Page {
             charts => self.charts.clone(),
             basis => self.basis.clone(),
             work => self.work.clone(),
+            collectives_table => self.collectives_table.clone(),
             capture_again => self.capture_again.clone(),
             one_saving => self.one_saving,
             ..self.report.clone()

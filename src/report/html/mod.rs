@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::basis::{Basis, Whole};
 use super::template::{BuiltIn, TemplateError};
-use super::{DeviceRow, LaneRow, Report, SiteRow, StepRow, narrative, verdict};
+use super::{DeviceRow, LaneRow, Report, SiteRow, StepRow, collectives, narrative, verdict};
 use crate::base::text;
 use crate::base::units::ns_range;
 
@@ -63,6 +63,7 @@ pub fn html(report: &Report) -> Result<String, TemplateError> {
         page,
         one_saving => basis.one_saving(report),
         capture_again => narrative::capture_again(report),
+        collectives_table => Value::from(Serde(collectives::table(report, &basis))),
         potential => Value::from(Serde(Potential::of(report, &basis))),
         basis => Value::from(Serde(basis)),
         ..Value::from(Serde(few))
